@@ -18,7 +18,7 @@ import (
 	"adbuffer/loadtest/internal/tests"
 )
 
-// suite is the load tests with their flags.
+// suite holds the flags of the load tests.
 type suite struct {
 	stdout, stderr *os.File
 
@@ -37,12 +37,12 @@ type loadTest struct {
 	tests.Command
 	example string
 	flags   func(*cobra.Command)
-	check   func(*cobra.Command) error                                  // may be nil
-	run     func(context.Context, *engine.Env) (*results.Report, error) // nil carries Make's test out
+	check   func(*cobra.Command) error                                  // nil: no check
+	run     func(context.Context, *engine.Env) (*results.Report, error) // nil: engine.Run runs the test of Make
 }
 
-// commands in the order in which all runs them; all leaves out story, which takes seven
-// minutes at any scale.
+// commands returns the load tests in the order in which the command all runs them. It omits story,
+// which takes seven minutes at any scale.
 func (s *suite) commands() (out []loadTest) {
 	for _, t := range tests.Commands {
 		out = append(out, loadTest{Command: t})
@@ -86,7 +86,7 @@ broken.`},
 		loadTest{Command: tests.Story})
 }
 
-// report carries the test out.
+// report runs the test.
 func (t loadTest) report(ctx context.Context, e *engine.Env) (*results.Report, error) {
 	if t.run != nil {
 		return t.run(ctx, e)
@@ -140,7 +140,7 @@ func (s *suite) checkPeers(*cobra.Command) error {
 	return nil
 }
 
-// add adds the flags of every load test.
+// add adds the flags that every load test has.
 func (s *suite) add(cmd *cobra.Command, scale float64) {
 	cmd.Flags().Float64Var(&s.scale, "scale", scale, "size of the test; 1 is that of the original measurement")
 	cmd.Flags().StringVar(&s.adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
@@ -189,7 +189,7 @@ func (s *suite) with(ctx context.Context, fn func(*engine.Env) error) error {
 	return nil
 }
 
-// errBroken says that a promise did not hold; the report has said which.
+// errBroken means that a promise did not hold. The report names it.
 var errBroken = errors.New("a promise was broken; see BROKEN above")
 
 // one runs a test, prints its report and saves it.
@@ -247,7 +247,7 @@ func (s *suite) everything(ctx context.Context, e *engine.Env) error {
 		if err := s.one(ctx, e, t); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", t.Name, err))
 		}
-		// What a test has started and not stopped must not disturb the next.
+		// Processes that a test did not stop must not disturb the next test.
 		e.Rig.StopAll()
 		if ctx.Err() != nil {
 			break

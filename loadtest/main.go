@@ -1,5 +1,5 @@
-// Command loadtest loads adbuffer, compares it with other proxies, and reports
-// what it found. Run "go run ./loadtest --help". It needs Linux.
+// Command loadtest loads adbuffer, compares it with other proxies, and reports the results. Run
+// "go run ./loadtest --help". It needs Linux.
 package main
 
 import (
@@ -17,21 +17,21 @@ import (
 
 func main() {
 	rig.ChildMain()
-	// The first signal ends the measurement, whose results are printed; the
-	// second ends the process.
+	// After the first signal the measurement ends and its results are printed. The second signal ends
+	// the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// The exit codes.
+// These are the exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // a scenario with faults, a target that refuses, a broken promise
+	exitFailed = 1 // a wrong scenario, a server that refuses connections, a broken promise
 	exitUsage  = 2
 )
 
-// failure is an error that is no wrong use of the command line.
+// failure is an error other than a wrong command line.
 type failure struct{ err error }
 
 func (f failure) Error() string { return f.err.Error() }
@@ -61,9 +61,9 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 		Use:   "loadtest",
 		Short: "Measure adbuffer, compare it, and show it",
 		Long: `loadtest answers three questions with one command each: how much one core carries
-(peers), how big pools must be (pools), and whether adbuffer is better than what
-there is (peers, and the field reports keepalive, pipeline, pools, rules, adproxy).
-sick, cold, churn, burst, endpoints, fairness, soak and chaos say in words whether adbuffer's promises hold.`,
+(peers), how big pools must be (pools), and whether adbuffer is better than other
+proxies (peers, and the field reports keepalive, pipeline, pools, rules, adproxy).
+sick, cold, churn, burst, endpoints, fairness, soak and chaos report which promises of adbuffer hold.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
   go run ./loadtest keepalive                            one field report
   go run ./loadtest all --scale 0.1 --out loadtest/results

@@ -20,16 +20,16 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
-		Short: "Carry one scenario out",
-		Long: `Carries out a scenario: starts the simulated SSPs and the adbuffer that it names,
-or takes a server that is running, sends its requests, and prints rates, latencies,
+		Short: "Run one scenario",
+		Long: `Runs a scenario: starts the simulated SSPs and the adbuffer that it names, or takes
+a server that is running, sends its requests, and prints rates, latencies,
 errors by kind, handshakes, and what the process under test cost. "-" reads the
 scenario from standard input. Ctrl-C ends the load and prints what there is.
 
 With open loops, latency counts from when a request was due, so that a server that
 stands still cannot hide it. Figures that cannot be trusted are marked.
 
-The exit status is 1 if the scenario has faults, or the target refuses.`,
+The exit status is 1 if the scenario is wrong, or the server refuses connections.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml
   go run ./loadtest run loadtest/scenarios/running-server.yaml --json > out.json`,
 		Args: cobra.ExactArgs(1),
@@ -74,8 +74,8 @@ func printOutcome(w io.Writer, out *engine.Outcome, asJSON bool) error {
 	return e.Encode(out)
 }
 
-// bar shows how a run goes on: in place on terminals, a line an interval
-// elsewhere.
+// bar shows the progress of a run. A terminal has one line that changes, other outputs get a new line
+// in each interval.
 type bar struct {
 	w        *os.File
 	terminal bool

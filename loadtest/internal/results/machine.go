@@ -13,7 +13,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Machine is what figures were measured on.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
@@ -45,7 +45,7 @@ func (m Machine) String() string {
 	return strconv.Itoa(m.Cores) + " cores (" + m.CPU + "), " + m.Memory + ", Linux " + m.Kernel
 }
 
-// versionArgs are how programs tell their version.
+// versionArgs are the arguments with which programs print their version.
 var versionArgs = map[string][]string{
 	"nginx": {"-v"}, "haproxy": {"-v"}, "caddy": {"version"}, "envoy": {"--version"}, "node": {"--version"},
 	"wrk": {"--version"}, "ab": {"-V"}, "h2load": {"--version"}, "curl": {"--version"}, "go": {"version"},
@@ -53,11 +53,11 @@ var versionArgs = map[string][]string{
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)*`)
 
-// Version asks a program for its version, and returns it behind the name.
+// Version runs a program to get its version. It returns the name and the version.
 func Version(name, path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	// Some end with an error though they print their version.
+	// Some programs print their version and exit with an error.
 	out, _ := exec.CommandContext(ctx, path, versionArgs[name]...).CombinedOutput()
 	v := versionNumber.Find(out)
 	if v == nil {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Number writes a figure with as many digits as it deserves.
+// Number formats a figure with at least three significant digits, or two decimals.
 func Number(v float64) string {
 	a := math.Abs(v)
 	switch {
@@ -37,11 +37,10 @@ func thousands(n int64) string {
 	return s
 }
 
-// MiB writes bytes.
+// MiB formats a number of bytes.
 func MiB(bytes int64) string { return Number(float64(bytes)/(1<<20)) + " MiB" }
 
-// Markdown writes the report with a heading of the given level. It is what
-// terminals are shown too.
+// Markdown writes the report with a heading of the given level, for files and for terminals.
 func (r *Report) Markdown(w io.Writer, level int) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s %s\n\n%s\n\n", strings.Repeat("#", level), r.Title, r.Question)
@@ -86,7 +85,7 @@ func (r *Report) versions() string {
 	return strings.Join(out, "; ")
 }
 
-// Markdown returns the table, whose columns are aligned for terminals too.
+// Markdown returns the table. Its columns are aligned, so that terminals show it well.
 func (t Table) Markdown() string {
 	b := &strings.Builder{}
 	rows := [][]string{append([]string(nil), t.Columns...)}

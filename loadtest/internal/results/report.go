@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Chart.js 4.6.1, MIT licence (assets/chart.LICENSE.md), without the line that
-// names its source map.
+// chartJS is Chart.js 4.6.1, MIT licence (assets/chart.LICENSE.md), without the line that names its
+// source map.
 //
 //go:embed assets/chart.umd.min.js
 var chartJS string
@@ -60,7 +60,7 @@ func Write(from, to string) (html, md string, err error) {
 // Markdown returns all reports under one heading.
 func Markdown(reports []*Report) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString("# Load tests of adbuffer\n\nRows marked † cannot be trusted; the list below their table says why. Rows marked (theirs) were\nmeasured by others, on their machines.\n\n")
+	b.WriteString("# Load tests of adbuffer\n\nRows marked † cannot be trusted; the list below their table says why. Rows marked (theirs) are\nfigures of field reports, measured on other machines.\n\n")
 	for _, r := range reports {
 		if err := r.Markdown(&b, 2); err != nil {
 			return nil, err
@@ -69,14 +69,14 @@ func Markdown(reports []*Report) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// section is a report as the page shows it.
+// section is a report on the page.
 type section struct {
 	*Report
 	Date   string
 	Charts []chart
 }
 
-// chart is one canvas.
+// chart is a canvas of the page.
 type chart struct {
 	ID    string
 	Title string

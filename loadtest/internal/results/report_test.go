@@ -29,7 +29,7 @@ func examples() []*Report {
 			{Name: "measured", Points: []Point{{X: 100, Y: 1000}, {X: 1000, Y: 9000}}}, {Name: "N / X", Dashed: true, Points: []Point{{X: 100, Y: 1000}, {X: 1000, Y: 10000}}}}},
 		{Title: "bars", Kind: "bar", Y: "µs", Labels: []string{"a", "b"}, Series: []Series{{Name: "one", Values: []float64{1, 2}}, {Name: "two", Values: []float64{3, 4}}}},
 	}
-	sick := &Report{Kind: "sick", Title: "Sick", Question: "Who feels it?", Started: pools.Started,
+	sick := &Report{Kind: "sick", Title: "Sick", Question: "Does it hurt?", Started: pools.Started,
 		Charts: []Chart{{Title: "p99", Kind: "bar", Y: "ms", LogY: true, Labels: []string{"hangs"}, Series: []Series{{Name: "p99", Values: []float64{40}}}}}}
 	return []*Report{sick, pools}
 }
@@ -50,8 +50,7 @@ func written(t *testing.T) string {
 	return html
 }
 
-// drawn is what the page says about each canvas: whether there is a chart, and
-// how many of its pixels have a colour that is no grey.
+// drawnScript returns whether each canvas has a chart, and how many of its pixels are not grey.
 const drawnScript = `[...document.querySelectorAll('canvas')].map(c => {
   const pixels = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
   let coloured = 0;
@@ -120,7 +119,7 @@ func TestMarkdownMarksWhatCannotBeTrusted(t *testing.T) {
 		}
 	}
 	if strings.Index(string(md), "## Pools") > strings.Index(string(md), "## Sick") {
-		// LoadAll orders; Markdown keeps the order it is given.
+		// LoadAll sorts the reports. Markdown keeps their order.
 		return
 	}
 	t.Error("the order given was not kept")

@@ -1,5 +1,5 @@
-// Package results is what a load test found: tables, charts and verdicts, with
-// the machine and the versions they were measured on.
+// Package results holds the results of a load test: tables, charts and verdicts, with the machine and
+// the versions of the programs.
 package results
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Report is one load test's outcome.
+// Report is the result of one load test.
 type Report struct {
 	Kind     string            `json:"kind"` // the command that made it
 	Title    string            `json:"title"`
-	Question string            `json:"question"` // that it answers, in a sentence
+	Question string            `json:"question"` // the question of the test, in a sentence
 	Started  time.Time         `json:"started"`
 	Seconds  float64           `json:"seconds"`
 	Scale    float64           `json:"scale"` // of the full size
@@ -28,28 +28,28 @@ type Report struct {
 	Tables   []Table           `json:"tables"`
 	Charts   []Chart           `json:"charts"`
 	Notes    []string          `json:"notes"`
-	Missing  []string          `json:"missing"` // programs that are not installed, and so were not measured
-	Doubts   []string          `json:"doubts"`  // reasons not to trust figures; each names its row
+	Missing  []string          `json:"missing"` // programs that are not installed
+	Doubts   []string          `json:"doubts"`  // reasons not to trust figures, each with its row
 }
 
-// Verdict says whether a promise held.
+// Verdict is whether a promise held.
 type Verdict struct {
 	Promise string `json:"promise"`
 	Held    bool   `json:"held"`
-	Words   string `json:"words"` // what was seen
-	// Doubted verdicts rest on figures that cannot be trusted.
+	Words   string `json:"words"` // the figures
+	// Doubted means that the figures cannot be trusted.
 	Doubted bool `json:"doubted"`
 }
 
-// Table has a row for each thing measured.
+// Table has a row for each measurement.
 type Table struct {
 	Title   string   `json:"title"`
-	Summary bool     `json:"summary,omitempty"` // it is shown in a README
+	Summary bool     `json:"summary,omitempty"` // a README shows it
 	Columns []string `json:"columns"`
 	Rows    []Row    `json:"rows"`
 }
 
-// Row is one thing measured, or a figure that was measured elsewhere.
+// Row is one measurement, or a figure of a field report.
 type Row struct {
 	Cells  []string `json:"cells"`
 	Theirs bool     `json:"theirs"` // of the field report, on its own machine
@@ -57,7 +57,7 @@ type Row struct {
 	Doubts []string `json:"doubts"`
 }
 
-// Add appends a row of ours.
+// Add appends a measured row.
 func (t *Table) Add(doubts []string, cells ...any) {
 	t.Rows = append(t.Rows, Row{Cells: texts(cells), Doubts: doubts})
 }
@@ -80,7 +80,7 @@ func texts(cells []any) []string {
 	return out
 }
 
-// Chart is drawn by the HTML report.
+// Chart is a chart of the HTML report.
 type Chart struct {
 	Title  string   `json:"title"`
 	Kind   string   `json:"kind"` // bar | line
@@ -92,7 +92,7 @@ type Chart struct {
 	Series []Series `json:"series"`
 }
 
-// Series is one colour of a chart: values for its labels, or points.
+// Series is one colour of a chart. It has values for the chart's labels, or points.
 type Series struct {
 	Name   string    `json:"name"`
 	Values []float64 `json:"values,omitempty"`
@@ -100,13 +100,13 @@ type Series struct {
 	Dashed bool      `json:"dashed,omitempty"` // expected, not measured
 }
 
-// Point of a line.
+// Point is a point of a line.
 type Point struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 }
 
-// Mark returns a chart's label, marked if there are doubts about its figures.
+// Mark returns a label of a chart, with a mark if there are doubts.
 func Mark(label string, doubts []string) string {
 	if len(doubts) > 0 {
 		return label + " †"
@@ -121,7 +121,7 @@ func (r *Report) Doubt(row string, doubts []string) {
 	}
 }
 
-// Held says whether all promises held, as far as the figures can be trusted.
+// Held reports whether all promises held. It ignores doubted verdicts.
 func (r *Report) Held() bool {
 	for _, v := range r.Verdicts {
 		if !v.Held && !v.Doubted {
@@ -131,7 +131,7 @@ func (r *Report) Held() bool {
 	return true
 }
 
-// JSON writes the report as it is saved.
+// JSON writes the report in the format of Save.
 func (r *Report) JSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
@@ -151,13 +151,13 @@ func (r *Report) Save(dir string) (string, error) {
 	return path, os.WriteFile(path, b.Bytes(), 0o644)
 }
 
-// ErrNone says that a directory holds no results.
+// ErrNone is the error for a folder without results.
 var ErrNone = errors.New("no results")
 
-// order in which reports are shown; the rest follow by name.
+// order is the order of reports by kind. Other kinds follow by name.
 var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "chaos": 13}
 
-// LoadAll reads every report in a directory.
+// LoadAll reads every report in a folder.
 func LoadAll(dir string) ([]*Report, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

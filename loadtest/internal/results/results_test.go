@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNumbersHaveTheDigitsTheyDeserve(t *testing.T) {
+func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 0.123: "0.12", 9.999: "10.00", 12.34: "12.3", 123.4: "123", 12345.6: "12 346", 1234567: "1 234 567", -1234: "-1 234"} {
 		if got := Number(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// account is what nginx's log says about the requests numbered 1 to n.
+// account counts the requests numbered 1 to n in nginx's log.
 type account struct {
-	once, twice, never int // numbers by how often they are in the log; twice or more
-	foreign            int // lines of no such number
+	once, twice, never int // numbers that are in the log once, at least twice, and not at all
+	foreign            int // lines with another number
 	connections        int
-	longest            int    // the most requests on one connection
-	repeated           []int  // some of twice
-	stranger           string // one of foreign
+	longest            int    // the most requests of one connection
+	repeated           []int  // some numbers of twice
+	stranger           string // one number of foreign
 }
 
-// maxExamples is how many numbers a verdict names.
+// maxExamples is how many repeated numbers a verdict names.
 const maxExamples = 5
 
 // readLog reads lines of "number requests-on-its-connection".
 func readLog(r io.Reader, n int) (account, error) {
 	var a account
-	times := make([]uint8, n+1) // stays at its maximum
+	times := make([]uint8, n+1) // a count stays at its maximum
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		id, nth, ok := strings.Cut(lines.Text(), " ")

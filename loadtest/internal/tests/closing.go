@@ -20,9 +20,9 @@ func cold(*engine.Env) *engine.Test {
 			Columns: []engine.Column{{Head: "answered", Value: "answered"}, {Head: "failed", Value: "failed"}, {Head: "SSP connections", Value: "ssp.connections"}, {Head: "TLS handshakes", Value: "ssp.handshakes"},
 				{Head: "p50 ms", Value: "p50"}, {Head: "p99 ms", Value: "p99"}, {Head: "max ms", Value: "max"}}}},
 		Charts: []engine.Chart{{Title: "Connections that the SSP saw", Y: "connections", Series: []engine.Series{{Name: "connections", Value: "ssp.connections"}}},
-			{Title: "Slowest answer of the cold start", Y: "ms", Series: []engine.Series{{Name: "max", Value: "max"}}}},
+			{Title: "Slowest response of the cold start", Y: "ms", Series: []engine.Series{{Name: "max", Value: "max"}}}},
 		Promises: []engine.Promise{{Each: true, Text: "a cold start opens no more connections than the pool may have, and loses nothing", If: fmt.Sprintf("opened <= limit and answered = %d", n),
-			Words: fmt.Sprintf("{opened} connections of {limit} allowed, {answered} of %d requests answered, the slowest after {max} ms.", n)}},
+			Words: fmt.Sprintf("{opened} connections of {limit} allowed, {answered} of %d requests succeeded, the slowest after {max} ms.", n)}},
 	}
 	for _, c := range []struct {
 		name     string
@@ -43,7 +43,7 @@ func cold(*engine.Env) *engine.Test {
 		if c.protocol == "" {
 			trial.Server = engine.Server{Program: "reverseproxy", Route: &rig.Route{HTTP2: true}}
 		} else {
-			// Those of a warm pool were opened before.
+			// A warm pool has opened some of its connections before the load.
 			trial.Derive = func(s *engine.Sample) { s.Values["opened"] = s.Values["ssp.total"] }
 		}
 		t.Trials = append(t.Trials, trial)
@@ -51,8 +51,7 @@ func cold(*engine.Env) *engine.Test {
 	return t
 }
 
-// churn loads SSPs that close their connections early, without a word, and counts what is
-// lost.
+// churn loads SSPs that close their connections early, and counts the lost requests.
 func churn(e *engine.Env) *engine.Test {
 	length := e.Time(20*time.Second, 4*time.Second)
 	t := &engine.Test{Kind: "churn", Title: "SSPs that close connections", Question: "Are requests lost when the SSP closes the connections that are kept to it?",
@@ -73,7 +72,7 @@ func churn(e *engine.Env) *engine.Test {
 		connections sspsim.Connections
 	}{
 		{"after 100 requests, announced", sspsim.HTTP1, "http1", sspsim.Connections{MaxRequests: 100, Announce: true}},
-		{"after 100 requests, without a word", sspsim.HTTP1, "http1", sspsim.Connections{MaxRequests: 100}},
+		{"after 100 requests, unannounced", sspsim.HTTP1, "http1", sspsim.Connections{MaxRequests: 100}},
 		{"after 50 ms idle", sspsim.HTTP1, "http1", sspsim.Connections{IdleTimeout: 50 * time.Millisecond}},
 		{"after 1 s idle", sspsim.HTTP1, "http1", sspsim.Connections{IdleTimeout: time.Second}},
 		{"HTTP/2: GOAWAY after 100 requests", sspsim.TLSHTTP2, "http2", sspsim.Connections{MaxRequests: 100, Announce: true}},
@@ -85,10 +84,10 @@ func churn(e *engine.Env) *engine.Test {
 	return t
 }
 
-// burst goes from nothing to the peak within two seconds, as a live ad break does, on a cold
-// adbuffer and on a warmed one.
+// burst raises the load from nothing to the peak within two seconds, as a live ad break does. It loads
+// a cold adbuffer and a warmed one.
 func burst(e *engine.Env) *engine.Test {
-	peak := float64(min(e.Count(4000, 1000), 4000)) // what one core is for is measured elsewhere
+	peak := float64(min(e.Count(4000, 1000), 4000)) // other tests measure how much one core carries
 	hold := e.Time(10*time.Second, 3*time.Second)
 	t := &engine.Test{Kind: "burst", Title: "From nothing to the peak in two seconds", Question: "Do the first requests of an ad break suffer, cold and warmed?",
 		Tables: []engine.Table{{Title: fmt.Sprintf("0 to %.0f requests/s in 2 s, then %.0f s; the SSPs take 30 ms (p99 120 ms), deadline 1 s", peak, hold.Seconds()), Heads: []string{"start", "upstream", "phase"}, Each: []string{"rise", "peak"},

@@ -8,12 +8,12 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// keepAlive counts what a connection per request costs, and which side pays for it with
-// adbuffer in between: 500 requests one after the other.
+// keepAlive sends 500 requests one after the other. It measures the cost of a connection per request,
+// and counts the handshakes on both sides of adbuffer.
 func keepAlive(*engine.Env) *engine.Test {
 	const n = 500
 	t := &engine.Test{Kind: "keepalive", Title: "Keep-alive against a connection per request",
-		Question: "What does an application pay that opens a connection for every request, and what is left of it behind adbuffer?",
+		Question: "What does it cost an application to open a connection for every request, and how much of that remains behind adbuffer?",
 		Tables: []engine.Table{{Title: fmt.Sprintf("%d requests one after the other", n), Heads: []string{"client", "path", "connection"},
 			Columns: []engine.Column{{Head: "seconds", Value: "seconds"}, {Head: "client's TCP handshakes", Value: "client.connections"}, {Head: "SSP's TCP handshakes", Value: "ssp.connections"}},
 			Theirs: [][]any{{"curl", "direct", "close", "1.27", "500", "500"}, {"curl", "direct", "keep-alive", "0.56", "1", "1"},
@@ -38,7 +38,7 @@ func keepAlive(*engine.Env) *engine.Test {
 						s.Values["spared"] = s.Values["ssp.connections"]
 					}
 					if s.Values["answered"] != n || s.Values["ssp.answered"] != n {
-						s.Doubts = append(s.Doubts, fmt.Sprintf("%.0f of %d requests were answered, the SSP answered %.0f", s.Values["answered"], n, s.Values["ssp.answered"]))
+						s.Doubts = append(s.Doubts, fmt.Sprintf("%.0f of %d requests succeeded, the SSP sent %.0f responses", s.Values["answered"], n, s.Values["ssp.answered"]))
 					}
 				}
 				drive := engine.Sequence(client, "/fillbuffer?pub=1", n, close)
@@ -63,14 +63,14 @@ func pipeline(e *engine.Env) *engine.Test {
 	conns, each := e.Count(100, 100), 100
 	n := conns * each
 	behaviour := steady(5 * time.Millisecond)
-	// Requests that arrive together wait together, as a server with workers has it.
+	// The SSP processes pipelined requests at the same time, as a server with workers does.
 	behaviour.Connections.PipelineOverlap = true
 	pool := fmt.Sprintf("max_conns: %d, max_pending: %d, pending_timeout: 30s", conns, n)
 	pooled, pipelined := fmt.Sprintf("adbuffer, pool of %d", conns), "adbuffer, pipelined to the SSP"
 	atOnce := fmt.Sprintf("%d at once", n)
 	t := &engine.Test{Kind: "pipeline", Title: "Pipelining",
-		Question: "What does it save to send requests without waiting for answers, and can applications that do not pipeline have it from adbuffer?",
-		Notes:    []string{"Answers on one client connection come in order, one after the other: a client that pipelines into adbuffer saves round trips, not the SSP's time."},
+		Question: "What does it save to send requests without waiting for responses, and can applications that do not pipeline have it from adbuffer?",
+		Notes:    []string{"Responses on one client connection come in order, one after the other: a client that pipelines into adbuffer saves round trips, not the SSP's time."},
 		Tables: []engine.Table{{Title: fmt.Sprintf("%d GETs to an SSP that takes 5 ms", n), Heads: []string{"way of sending", "path"},
 			Columns: []engine.Column{{Head: "seconds", Value: "seconds"}, {Head: "requests/s", Value: "rate"}, {Head: "client CPU s", Value: "client.cpu"}, {Head: "client connections", Value: "client.connections"}, {Head: "SSP connections", Value: "ssp.connections"}, {Head: "p99 ms", Value: "p99"}},
 			Theirs:  [][]any{{"100 pipelines of 100 requests", "direct", "~5", "", "low", "100", "", ""}, {"100 workers, keep-alive", "direct", "~25", "", "saturated", "100", "", ""}, {"10 000 at once", "direct", "> 60", "", "saturated", "", "", ""}}}},

@@ -11,9 +11,9 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// fairness attacks adbuffer with what one client or one SSP can do, and looks at what the
-// other clients get. Calm and attacked rounds take turns, so often that the medians stand for
-// something, and no round is repeated for its result: that would choose the good ones.
+// fairness attacks adbuffer as one client or one SSP can, and measures the requests of the other
+// clients. Calm and attacked rounds take turns often enough for stable medians. No round is repeated
+// because of its result, since that would select the good rounds.
 func fairness(e *engine.Env) *engine.Test {
 	const (
 		rate    = 400.0                  // requests a second of the other clients
@@ -26,14 +26,14 @@ func fairness(e *engine.Env) *engine.Test {
 	if e.Scale < 0.5 {
 		rounds = 3
 	}
-	t := &engine.Test{Kind: "fairness", Title: "One client or one SSP attacks", Question: "Does anything that one client or one SSP sends hurt the others?", Rounds: rounds,
+	t := &engine.Test{Kind: "fairness", Title: "One client or one SSP attacks", Question: "Does anything that one client or one SSP sends hurt other clients?", Rounds: rounds,
 		Notes: []string{"Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A verdict whose p99 rose by less than that is doubted."},
 		Tables: []engine.Table{{Title: fmt.Sprintf("%.0f requests/s of other clients to other SSPs of %v; medians of %d rounds, calm and attacked in turn", rate, healthyLatency, rounds), Heads: []string{"attack", "what the attacker spends"},
 			Columns: []engine.Column{{Head: "answered, calm", Value: "calm.answered / calm.offered", As: "%"}, {Head: "answered, attacked", Value: "attacked.answered / attacked.offered", As: "%"}, {Head: "p99 ms calm", Value: "calm.p99"}, {Head: "attacked", Value: "attacked.p99"},
 				{Head: "ratio", Value: "attacked.p99 / calm.p99", As: "x"}, {Head: "noise of calm p99", Value: "calm.noise", As: "%"}, {Head: "adbuffer CPU µs/request calm", Value: "calm.cpu_us"}, {Head: "attacked", Value: "attacked.cpu_us"}, {Head: "adbuffer memory", Value: "attacked.rss", As: "MiB"}}}},
 		Promises: []engine.Promise{
-			{Each: true, Text: "at least 99.9 % of the others' requests succeed", If: "attacked.answered / attacked.offered >= 0.999", Words: "{attacked.answered / attacked.offered|%} of the other requests succeeded, {calm.answered / calm.offered|%} when calm ({attacked.failures} in the last round)."},
-			{Each: true, Doubtful: true, Text: "the others' p99 stays within 10 %", If: "attacked.p99 / calm.p99 <= 1.10", Noise: "calm.noise", Words: "p99 went from {calm.p99} to {attacked.p99} ms, with {calm.noise|%} of noise."}},
+			{Each: true, Text: "at least 99.9 % of the other clients' requests succeed", If: "attacked.answered / attacked.offered >= 0.999", Words: "{attacked.answered / attacked.offered|%} of the other requests succeeded, {calm.answered / calm.offered|%} when calm ({attacked.failures} in the last round)."},
+			{Each: true, Doubtful: true, Text: "the other clients' p99 stays within 10 %", If: "attacked.p99 / calm.p99 <= 1.10", Noise: "calm.noise", Words: "p99 went from {calm.p99} to {attacked.p99} ms, with {calm.noise|%} of noise."}},
 	}
 	for _, a := range attacks {
 		templates := []load.Template{engine.Bid("fair1", "/fillbuffer/fair1"), engine.Bid("fair2", "/fillbuffer/fair2"), engine.Page("page", "/fillbuffer/fair1")}
@@ -45,12 +45,12 @@ func fairness(e *engine.Env) *engine.Test {
 			}
 			ssps = append(ssps, &engine.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
 		}
-		if a.othersAsk {
+		if a.shared {
 			templates = append(templates, engine.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
 		}
 		drive := engine.Generate(poisson(engine.OpenLoop(128, rate, warmUp+inForce, measured, templates...), 200, 204), true)
 		t.Trials = append(t.Trials, engine.Trial{Name: a.name, Cells: []any{a.name, a.cost}, SSPs: ssps,
-			// As in the report of a client that filled it alone.
+			// A single client was reported to have filled this limit alone.
 			Server: engine.Server{Config: engine.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}},
 			Steps:  []engine.Step{{Name: "calm", Before: rest, Load: drive}, {Name: "attacked", Load: drive, Before: a.during(warm, warmUp+inForce+measured)}},
 			Derive: func(s *engine.Sample) { s.Values["calm.noise"] = s.Values["calm.p99"] }})
@@ -58,8 +58,8 @@ func fairness(e *engine.Env) *engine.Test {
 	return t
 }
 
-// rest waits until the last attack's requests have ended, for a bounded time. Else they would
-// add up with those of the next round, and fill max_in_flight.
+// rest waits for a bounded time until the requests of the last attack have ended. Otherwise they would
+// add to the requests of the next round, and fill max_in_flight.
 func rest(ctx context.Context, s *engine.Stage) (func() error, error) {
 	busy := []string{"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_pool_places_in_use"}
 	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end) && ctx.Err() == nil; engine.Sleep(ctx, 50*time.Millisecond) {

@@ -16,27 +16,26 @@ import (
 
 // PeersOptions of a comparison.
 type PeersOptions struct {
-	Only    []string // programs; none is all
-	Require []string // programs without which there is no comparison
-	Conns   int      // at saturation and at the fixed rate
-	Rate    float64  // requests a second, where all must keep up
-	Rounds  int      // of which the median counts
-	Idle    int      // clients
+	Only    []string // programs to measure; none means all
+	Require []string // programs that must be installed
+	Conns   int      // client connections at saturation and at the fixed rate
+	Rate    float64  // requests a second that every program must reach
+	Rounds  int      // the result is their median
+	Idle    int      // idle clients
 }
 
-// fastRate is a rate at which only the fastest programs keep up.
+// fastRate is a rate that only the fastest programs reach.
 const fastRate = 15000.0
 
-// peer is a program, the protocols towards upstreams that it is compared in, and whether its
-// clients may use TLS.
+// peer is a program, its protocols towards upstreams, and whether clients of it use TLS.
 type peer struct {
 	name      string
 	upstreams []string
-	clients   bool
-	fast      bool // keeps up with fastRate
+	clients   bool // clients with TLS are compared
+	fast      bool // it reaches fastRate
 }
 
-// All programs, adbuffer first.
+// peers are all programs, adbuffer first.
 var peers = []peer{
 	{"adbuffer", []string{"h1", "pipelined", "h1tls", "h2tls"}, true, true},
 	{"nginx", []string{"h1", "h1tls"}, true, true},
@@ -55,7 +54,7 @@ func PeerNames() (out []string) {
 	return out
 }
 
-// comparison is a comparison in the making.
+// comparison collects the trials of a comparison.
 type comparison struct {
 	PeersOptions
 	e       *engine.Env
@@ -71,7 +70,7 @@ type comparison struct {
 func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*engine.Test, error) {
 	c := &comparison{PeersOptions: o, e: e, body: load.ConstantBody(1000), length: e.Time(10*time.Second, 2*time.Second)}
 	c.request = engine.Presets()["ad"]
-	c.test = &engine.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in what one might use instead?",
+	c.test = &engine.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
 		Needs: []string{"wrk"}, Rounds: o.Rounds, Interleave: true, Promises: peerPromises(o.Conns),
 		Notes: []string{"Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a GET of about 800 bytes, the response 1 KB of JSON.",
 			"CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. Ratios are medians of the rounds' ratios.",
@@ -101,7 +100,7 @@ func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*engine.Test, er
 	return c.test, nil
 }
 
-// startUpstreams starts what all proxies forward to.
+// startUpstreams starts the upstreams that all proxies share.
 func (c *comparison) startUpstreams(ctx context.Context) error {
 	plain, err := constantUpstream(c.e)
 	if err != nil {
@@ -173,12 +172,12 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 	return nil
 }
 
-// adbufferAs is adbuffer's protocol and pool for each of those that it is compared in.
+// adbufferAs is adbuffer's protocol and pool for each protocol of the comparison.
 var adbufferAs = map[string][2]string{"h1": {"http1", "max_conns: 1024"}, "clients": {"http1", "max_conns: 1024"}, "pipelined": {"http1-pipelined", "max_conns: 2, pipeline_depth: 64"},
 	"h1tls": {"http1", "max_conns: 1024"}, "h2tls": {"http2", "max_conns: 2"}}
 
-// servers starts a program, and returns by protocol a trial that has nothing but its server;
-// "clients" has TLS towards clients.
+// servers starts a program. It returns a trial with only the server set for each protocol. The server
+// of "clients" has TLS towards clients.
 func (c *comparison) servers(ctx context.Context, p peer) (map[string]engine.Trial, error) {
 	out := map[string]engine.Trial{}
 	var routes []*rig.Route

@@ -13,7 +13,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-func TestOnlyExactlyTheUpstreamsAnswerPasses(t *testing.T) {
+func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 	body := load.ConstantBody(1000)
 	check := func(addr string, encrypted bool) error {
 		return forwards(t.Context(), &engine.Stage{Addr: addr, TLS: encrypted}, engine.Presets()["ad"], body)

@@ -35,25 +35,24 @@ func (c *comparison) clientWays() []clientWay {
 	}
 }
 
-// minShare of its core makes a proxy saturated.
+// minShare is the share of its core above which a proxy is saturated.
 const minShare = 0.85
 
-// saturated doubts a proxy that had less than its core: it was kept from it by other work, or
-// by a load that could not fill it.
+// saturated adds a doubt if a proxy used less than its core: other work took the core, or the load was
+// too small.
 func saturated(s *engine.Sample) {
 	if share := s.Values["cpu_s"] / s.Values["seconds"]; share < minShare {
 		s.Doubts = append(s.Doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
 	}
 }
 
-// sound voids a row whose requests fail, and one whose proxy does not give exactly the
-// upstream's response.
+// sound voids a row if requests fail, or if the proxy does not return exactly the upstream's response.
 func (c *comparison) sound(drive engine.Driver) engine.Driver {
 	checked := false
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
 		if !checked {
 			if err := forwards(ctx, s, c.request, c.body); err != nil {
-				return &engine.Sample{Void: "does not return the upstream's answer: " + err.Error()}, nil
+				return &engine.Sample{Void: "does not return the upstream's response: " + err.Error()}, nil
 			}
 			checked = true
 		}
@@ -68,7 +67,7 @@ func (c *comparison) sound(drive engine.Driver) engine.Driver {
 	}
 }
 
-// unlessVoid leaves a measurement out where its requests fail, and keeps the rest of its row.
+// unlessVoid omits a measurement if its requests fail, and keeps the other measurements of its row.
 func unlessVoid(drive engine.Driver) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
 		sample, err := drive(ctx, s)
@@ -79,7 +78,7 @@ func unlessVoid(drive engine.Driver) engine.Driver {
 	}
 }
 
-// idle measures the memory of idle clients, which have made one request each.
+// idle measures the memory of idle clients. Each client has sent one request before.
 func (c *comparison) idle(kind string) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
 		rss := func() (float64, error) {
@@ -105,14 +104,14 @@ func (c *comparison) idle(kind string) engine.Driver {
 			return nil, err
 		}
 		defer held.Stop()
-		// What is freed lazily, after the requests that each client has sent.
+		// The proxy frees some memory only a while after the requests.
 		engine.Sleep(ctx, 3*time.Second)
 		after, err := rss()
 		return &engine.Sample{Values: engine.Values{"before.rss": before, "with.rss": after, "kib": (after - before) / 1024 / float64(c.Idle)}}, err
 	}
 }
 
-// forwards says why what a stage serves is not exactly the upstream's response.
+// forwards returns an error if a stage does not return exactly the upstream's response.
 func forwards(ctx context.Context, s *engine.Stage, t load.Template, want []byte) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", s.URL()+load.Fill(t.Path, 1), nil)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"adbuffer/loadtest/internal/engine"
 )
 
-// peerPromises are compared round by round.
+// peerPromises compare adbuffer with HAProxy round by round.
 func peerPromises(conns int) (out []engine.Promise) {
 	for _, p := range []struct {
 		text, ours, theirs, unit string

@@ -10,18 +10,18 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// modest is the rate up to which the cores are not expected to be the limit.
+// modest is the highest rate, in requests a second, at which the cores are not the limit.
 const modest = 2000
 
-// pools holds Little's law against adbuffer: with N places and an SSP that takes X,
-// throughput is N / X, until a core is full.
+// pools compares adbuffer with Little's law: N places of an SSP with latency X carry N / X requests a
+// second, until a core is full.
 func pools(e *engine.Env) *engine.Test {
 	sizes, latencies := []int{100, 200, 500, 1000, 2000}, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second}
 	if e.Scale < 0.5 {
 		sizes, latencies = []int{100, 500, 2000}, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	}
 	t := &engine.Test{Kind: "pools", Title: "Pools, their size, and the SSP's latency", Question: "How many places must a pool have, and what happens without one?",
-		Notes: []string{"As many clients as places send as fast as answers come, to a pool that is open before. TLS handshakes are those while it is measured.",
+		Notes: []string{"As many clients as places send as fast as responses come, to a pool whose connections are open before. TLS handshakes are those during the measurement.",
 			"h2 has its places on four connections. Without a pool, every request has a connection of its own to the SSP."},
 		Tables: []engine.Table{
 			{Title: "as many clients as places", Heads: []string{"upstream", "places N", "latency X"},
@@ -30,14 +30,14 @@ func pools(e *engine.Env) *engine.Test {
 			{Title: "a queue that overflows", Group: "overflow", Heads: []string{"places", "queue", "requests at once"},
 				Columns: []engine.Column{{Head: "answered", Value: "answered"}, {Head: "503 pending_full", Value: "full"}, {Head: "other errors", Value: "others"}, {Head: "p50 ms", Value: "p50"}, {Head: "max ms", Value: "max"}},
 				Theirs:  [][]any{{500, 1000, "more than 1 500", "", "refused, with an error of its own", "", "", ""}}},
-			{Title: "what others measured", Heads: []string{"setting", "requests/s"}, Theirs: [][]any{{"no pool, http, 10 or 100 ms", "~3 000, whatever the latency"}, {"no pool, https, 100 or 1 000 ms", "~300"},
+			{Title: "figures of a field report", Heads: []string{"setting", "requests/s"}, Theirs: [][]any{{"no pool, http, 10 or 100 ms", "~3 000, whatever the latency"}, {"no pool, https, 100 or 1 000 ms", "~300"},
 				{"pool of 100, https, 10 ms", "400 → ~4 000"}, {"pool of 100, 1 s", "100 = N / X"}, {"pool of 100, 500 ms", "200 = N / X"}}}},
 		Charts: []engine.Chart{
 			{Title: "Throughput against places, by the SSP's latency (http)", Only: "http", Line: true, X: "places N", Y: "requests/s", LogX: true, LogY: true, Series: []engine.Series{{Value: "rate"}, {Name: ", N / X", Value: "expected", Dashed: true}}},
 			{Title: fmt.Sprintf("%d at once, with and without a pool", sizes[0]), Only: fmt.Sprint(sizes[0]), Y: "requests/s", LogY: true, Series: []engine.Series{{Value: "rate"}}}},
 		Promises: []engine.Promise{
-			{Text: "what neither a place nor the queue holds is refused at once, by an error that says so", Group: "overflow", If: "full = 100 and others = 0",
-				Words: "Of 400 requests at once for 100 places and a queue of 200, {answered} were answered, {full} got 503 pending_full and {others} failed otherwise."},
+			{Text: "requests for which there is no place and no room in the queue are refused at once, with an error of their own", Group: "overflow", If: "full = 100 and others = 0",
+				Words: "Of 400 requests at once for 100 places and a queue of 200, {answered} succeeded, {full} got 503 pending_full and {others} failed otherwise."},
 			{Doubtful: true, Text: "throughput is places / latency, on every protocol, until the cores are full", If: "min:share >= 0.9", Words: "Where N / X asks for at most 2 000 requests/s, the least was {min:share|%} of it ({row})."}},
 	}
 	for _, way := range []struct {
@@ -51,7 +51,7 @@ func pools(e *engine.Env) *engine.Test {
 	} {
 		for _, n := range sizes {
 			if way.noPool && n != sizes[0] {
-				continue // a connection per request: the number at once is all there is
+				continue // with a connection per request, the number of places changes nothing
 			}
 			pool := fmt.Sprintf("max_conns: %d, max_pending: %d, pending_timeout: 30s, max_dials: 64", n, n)
 			switch {
@@ -60,14 +60,14 @@ func pools(e *engine.Env) *engine.Test {
 			case way.noPool:
 				pool += ", max_requests_per_conn: 1"
 			default:
-				pool += fmt.Sprintf(", min_idle: %d", n) // what is measured is a warm pool
+				pool += fmt.Sprintf(", min_idle: %d", n) // the pool is warm before the measurement
 			}
 			for _, x := range latencies {
 				b := steady(x)
 				b.Connections.MaxStreams = 1000
 				expected := float64(n) / x.Seconds()
-				// Long enough for some rounds, of which the first, with its handshakes, is not
-				// measured.
+				// The load is long enough for several rounds. The first round has the handshakes and is
+				// not measured.
 				plan := engine.ClosedLoop(n, 0, 0, small)
 				plan.Phases = []load.Phase{{Name: "warm-up", Duration: max(2*x, 300*time.Millisecond), Unrecorded: true}, {Name: "load", Duration: max(e.Time(10*time.Second, time.Second), 3*x)}}
 				trial := engine.Trial{Name: fmt.Sprintf("%s, %d places, %v", way.name, n, x), Cells: []any{way.name, n, x}, Tags: []string{way.name, fmt.Sprint(n)}, X: float64(n), Line: x.String(), Label: x.String(), Series: way.name,
@@ -75,7 +75,7 @@ func pools(e *engine.Env) *engine.Test {
 					Server: engine.Server{Anywhere: true, Config: engine.Config{Deadline: "30s"}}}
 				drive := engine.Generate(plan, false)
 				if expected <= modest {
-					drive = engine.Calmly(plan, false) // higher rates fill the cores by themselves
+					drive = engine.Calmly(plan, false) // higher rates fill the cores anyway
 				}
 				trial.Derive = func(s *engine.Sample) {
 					if expected <= modest && !way.noPool {
@@ -91,14 +91,14 @@ func pools(e *engine.Env) *engine.Test {
 	return t
 }
 
-// overflow asks for more than places and queue hold: those beyond must be told so, by an
-// error of its own, and at once.
+// overflow sends more requests at once than the places and the queue hold. adbuffer must refuse the
+// rest at once, with an error of their own.
 func overflow() engine.Trial {
 	const places, queue, clients = 100, 200, 400
 	return engine.Trial{Name: "overflow", Group: "overflow", Cells: []any{places, queue, clients}, Server: engine.Server{Anywhere: true},
 		SSPs: []*engine.SSP{{Name: "overflow", Protocol: "http1", Behaviour: steady(500 * time.Millisecond), Pool: fmt.Sprintf("max_conns: %d, max_pending: %d, pending_timeout: 30s, max_dials: 100", places, queue)}},
 		Steps: []engine.Step{{Load: engine.Generate(engine.ClosedLoop(clients, clients, 0, small), true), Before: func(ctx context.Context, s *engine.Stage) (func() error, error) {
-			// Places are all open first, so that no request waits for a dial.
+			// All connections are open first, so that no request waits for a dial.
 			_, err := s.Generate(ctx, engine.ClosedLoop(places, places, 0, small), nil)
 			return nil, err
 		}}},

@@ -18,18 +18,18 @@ const (
 	regionDies  = 2 * time.Second
 	regionWorks = 6 * time.Second
 	regionEnds  = 18 * time.Second
-	never       = 1e9 // in the place of a time
+	never       = 1e9 // the time of an event that did not happen
 )
 
-// addRegions adds trials in which the endpoint of priority 0 dies. They measure how soon the one of
-// priority 1 has the requests, and how soon the first has them back.
+// addRegions adds trials in which the endpoint of priority 0 dies and comes back. They measure how soon
+// requests move to the endpoint of priority 1, and how soon they return.
 func addRegions(t *engine.Test) {
 	const group = "regions"
 	healthy := steady(5 * time.Millisecond)
 	for _, death := range []struct {
 		name   string
 		faults sspsim.Faults
-		cut    bool // its connections too
+		cut    bool // its connections are reset too
 	}{
 		{"refuses, connections reset", sspsim.Faults{Refuse: true}, true},
 		{"silent", sspsim.Faults{BlackHole: true, Stall: sspsim.Always}, false},
@@ -47,11 +47,10 @@ func addRegions(t *engine.Test) {
 		Words: "Taken over after {taken} s; {failed} of {offered} requests failed; given back after {given} s."})
 }
 
-// regionDeath loads while the first endpoint dies and comes back.
+// regionDeath sends requests while the first endpoint dies and comes back.
 func regionDeath(dead, healthy sspsim.Behaviour, cut bool) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
-		plan := engine.OpenLoop(64, regionRate, 0, regionEnds, engine.Page("page", "/fillbuffer"))
-		plan.Statuses = []int{200}
+		plan := pages(regionRate, 0, regionEnds, "/fillbuffer")
 		var r *load.Result
 		ended := make(chan error, 1)
 		began := time.Now()
@@ -84,8 +83,8 @@ func regionDeath(dead, healthy sspsim.Behaviour, cut bool) engine.Driver {
 	}
 }
 
-// untilLoaded returns after how many seconds an SSP has four fifths of the requests, never if it has
-// not within limit.
+// untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
+// never if that does not happen within limit.
 func untilLoaded(ctx context.Context, s *rig.SSP, limit time.Duration) (float64, error) {
 	began := time.Now()
 	before, err := s.Counters()
@@ -102,8 +101,8 @@ func untilLoaded(ctx context.Context, s *rig.SSP, limit time.Duration) (float64,
 	return never, err
 }
 
-// addMirror adds a trial that compares p99 with a black-holed mirror and without one. The two take
-// turns in short runs, so that what else the machine does meets both.
+// addMirror adds a trial that compares p99 with a black-holed mirror and without a mirror. Short runs
+// of both take turns, so that other work of the machine slows both.
 func addMirror(e *engine.Env, t *engine.Test) {
 	const (
 		group   = "mirror"
@@ -135,9 +134,7 @@ func inTurns(rounds int, rate float64, length time.Duration) engine.Driver {
 			var of [2]float64
 			for i := range paths {
 				at := (i + round) % 2
-				plan := engine.OpenLoop(64, rate, 500*time.Millisecond, length, engine.Page("page", paths[at]))
-				plan.Statuses = []int{200}
-				r, err := s.Generate(ctx, plan, nil)
+				r, err := s.Generate(ctx, pages(rate, 500*time.Millisecond, length, paths[at]), nil)
 				if err != nil {
 					return nil, err
 				}

@@ -11,18 +11,18 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// sick makes one of eight SSPs ill, in every way, and looks at the other seven. Healthy and
-// sick rounds take turns.
+// sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
+// Healthy and sick rounds take turns.
 func sick(e *engine.Env) *engine.Test {
 	const (
 		ssps   = 8
 		rounds = 3
 		perSSP = 100 // requests a second
 	)
-	t := &engine.Test{Kind: "sick", Title: "One of eight SSPs is sick", Question: "Does an SSP that hangs, refuses, resets, drips or is slow cost the others anything?", Rounds: rounds,
+	t := &engine.Test{Kind: "sick", Title: "One of eight SSPs is sick", Question: "Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?", Rounds: rounds,
 		Tables: []engine.Table{{Title: fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", perSSP, healthyLatency, rounds), Heads: []string{"the eighth SSP"},
 			Columns: []engine.Column{{Head: "the seven: p50 ms", Value: "sick.others.p50"}, {Head: "p99 ms", Value: "sick.others.p99"}, {Head: "p99 healthy", Value: "healthy.others.p99"}, {Head: "ratio", Value: "sick.others.p99 / healthy.others.p99", As: "x"},
-				{Head: "failed", Value: "sick.others.failed"}, {Head: "of", Value: "sick.others.offered"}, {Head: "the sick one: answered", Value: "sick.s8.answered"}, {Head: "of", Value: "sick.s8.offered"}, {Head: "its errors", Value: "sick.s8.errors"},
+				{Head: "failed", Value: "sick.others.failed"}, {Head: "of", Value: "sick.others.offered"}, {Head: "the sick SSP: answered", Value: "sick.s8.answered"}, {Head: "of", Value: "sick.s8.offered"}, {Head: "its errors", Value: "sick.s8.errors"},
 				{Head: "adbuffer CPU µs/request", Value: "sick.cpu_us"}, {Head: "open files", Value: "sick.files"}}}},
 		Charts: []engine.Chart{{Title: "p99 of the seven healthy SSPs", Y: "ms", Series: []engine.Series{{Name: "all healthy", Value: "healthy.others.p99"}, {Name: "while the eighth is sick", Value: "sick.others.p99"}}}},
 		Promises: []engine.Promise{{Doubtful: true, Text: "a sick SSP costs only its own requests", If: "sick.others.p99 / healthy.others.p99 <= 1.10 and sick.others.failed <= healthy.others.failed",
@@ -38,7 +38,7 @@ func sick(e *engine.Env) *engine.Test {
 		{name: "refuses connections", faults: sspsim.Faults{Refuse: true, Reset: sspsim.Always}},
 		{name: "drops SYNs", faults: sspsim.Faults{BlackHole: true, Stall: sspsim.Always}},
 		{name: "resets connections", faults: sspsim.Faults{Reset: sspsim.Always}},
-		{name: "answers 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
+		{name: "responds 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
 		{name: "drips its bodies", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always, Pause: 20 * time.Millisecond}}},
 		{name: "takes two seconds", latency: 2 * time.Second},
 		{name: "says GOAWAY every 100 requests", faults: sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Every(100)}}, speaks: sspsim.TLSHTTP2},
@@ -58,7 +58,7 @@ func sick(e *engine.Env) *engine.Test {
 		if sickness.Faults = ill.faults; ill.latency > 0 {
 			sickness.Latency = sspsim.Constant(ill.latency)
 		}
-		// Clients have connections enough: what waits must wait inside adbuffer.
+		// Clients have enough connections, so that requests wait inside adbuffer only.
 		drive := engine.Calmly(poisson(engine.OpenLoop(512, perSSP*ssps, 500*time.Millisecond, e.Time(4*time.Second, time.Second), templates...), 200, 204), true)
 		t.Trials = append(t.Trials, engine.Trial{Name: ill.name, SSPs: of, Server: engine.Server{Config: engine.Config{Deadline: "150ms"}},
 			Steps:  []engine.Step{{Name: "healthy", Load: drive}, {Name: "sick", Load: drive, Before: set(ssps-1, sickness, &well)}},
@@ -67,7 +67,7 @@ func sick(e *engine.Env) *engine.Test {
 	return t
 }
 
-// others adds what the first n SSPs gave: means of percentiles, sums of counts.
+// others adds the figures of the first n SSPs together: means of percentiles, sums of counts.
 func others(s *engine.Sample, step string, n int) {
 	for _, name := range []string{"p50", "p99", "failed", "offered"} {
 		sum := 0.0
@@ -81,8 +81,8 @@ func others(s *engine.Sample, step string, n int) {
 	}
 }
 
-// endpoints makes one of an SSP's two endpoints respond 500, and later repairs it. Then a region dies,
-// and a mirror is a black hole.
+// endpoints makes one of an SSP's two endpoints respond 500, and repairs it later. In further trials a
+// region dies, and a mirror is a black hole.
 func endpoints(e *engine.Env) *engine.Test {
 	const rate = 200 // requests a second; half of them fail where nothing is ejected
 	window := e.Time(10*time.Second, 3*time.Second)
@@ -96,18 +96,14 @@ func endpoints(e *engine.Env) *engine.Test {
 	healthy := steady(5 * time.Millisecond)
 	broken := healthy
 	broken.Faults.Status = sspsim.Status{Chance: sspsim.Always, Code: 500}
-	plan := func(length time.Duration) load.Plan {
-		p := engine.OpenLoop(64, rate, 0, length, engine.Page("page", "/fillbuffer"))
-		p.Statuses = []int{200}
-		return p
-	}
+	plan := func(length time.Duration) load.Plan { return pages(rate, 0, length, "/fillbuffer") }
 	for _, p := range []struct {
 		name, program, more string
 	}{
 		{name: "adbuffer"}, {name: "adbuffer, ejection off", more: "ejection: {enabled: false}"},
 		{name: "Envoy, outlier detection", program: "envoy"}, {name: "HAProxy, observe layer7", program: "haproxy"},
 	} {
-		// The breaker would shed what the comparison counts as failed.
+		// A breaker would shed requests that the comparison must count as failed.
 		ssp := &engine.SSP{Name: "ssp", Endpoints: 2, Behaviour: healthy, More: []string{"breaker: {enabled: false}"}}
 		if p.more != "" {
 			ssp.More = append(ssp.More, p.more)
@@ -122,11 +118,11 @@ func endpoints(e *engine.Env) *engine.Test {
 	return t
 }
 
-// untilBack loads until the second endpoint has its share again, at most 30 s.
+// untilBack sends requests until the second endpoint has its share again, for at most 30 s.
 func untilBack(plan load.Plan) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
 		began := time.Now()
-		values := engine.Values{"back": 1e9} // never
+		values := engine.Values{"back": never}
 		for time.Since(began) < 30*time.Second {
 			before, err := s.SSPs[1].Counters()
 			if err != nil {

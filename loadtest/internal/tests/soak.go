@@ -19,18 +19,18 @@ import (
 // perConnection is nginx's keepalive_requests.
 const perConnection = 1000
 
-// way is one way of adbuffer to nginx.
+// way is a protocol and a pool with which adbuffer sends requests to nginx.
 type way struct {
 	name, id string
-	protocol string // as adbuffer's configuration has it
-	speaks   string // as adbuffer's metrics call what it must come to
-	conns    int    // max_conns, fewer where so many would not come to their end
+	protocol string // in adbuffer's configuration
+	speaks   string // the protocol that adbuffer must use, as its metrics name it
+	conns    int    // max_conns; fewer if a run is too short for so many
 	pool     string // further keys
 	tls      bool
 	clients  int // connections to adbuffer, a request at a time on each
 }
 
-// Clients outnumber places, so that requests queue and pipelines are full.
+// There are more clients than places, so that requests queue and pipelines are full.
 var ways = []way{
 	{name: "HTTP/1", id: "http1", protocol: "http1", speaks: "http1", conns: 32, clients: 64},
 	{name: "HTTP/1 pipelined, depth 8", id: "depth8", protocol: "http1-pipelined", speaks: "http1-pipelined", conns: 8, pool: "pipeline_depth: 8, ", clients: 96},
@@ -38,8 +38,8 @@ var ways = []way{
 	{name: "HTTP/2 over TLS, by ALPN", id: "http2", protocol: "auto", speaks: "http2", conns: 4, tls: true, clients: 256},
 }
 
-// The response carries the number in its header and at the start of its body; the rest of the
-// body has a length that depends on the method.
+// A response has the number of its request in the header and at the start of the body. The length of
+// the body depends on the method.
 const (
 	soakHTTP  = `log_format account '$arg_cb $connection_requests'; http2_max_concurrent_streams 128; keepalive_requests %d; ssl_session_cache shared:s:2m;`
 	soakServe = `access_log %s account buffer=64k flush=1s;
@@ -49,22 +49,22 @@ const (
 		}`
 )
 
-// Soak sends requests each way to a real nginx that closes connections all the time, and
-// accounts for each; n is a million, scaled, where it is 0.
+// Soak sends n requests each way to a real nginx that closes connections all the time, and accounts
+// for each request. If n is 0, it sends a million times the scale.
 func Soak(ctx context.Context, e *engine.Env, n int) (*engine.Test, error) {
 	if n == 0 {
 		n = e.Count(1_000_000, 2*perConnection)
 	}
 	count := results.Number(float64(n))
 	t := &engine.Test{Kind: "soak", Title: "Every request accounted for", Needs: []string{"nginx"},
-		Question: "Does each answer reach the request that asked for it, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
+		Question: "Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
 		Notes: []string{"adbuffer, nginx and the generator share all cores; what is measured is that nothing is lost, mixed up or repeated, not speed.",
-			"Sent again are requests that nginx had not processed, as it closed the connection they were on."},
+			"adbuffer sends a request again if nginx closed its connection before it processed the request."},
 		Tables: []engine.Table{{Title: fmt.Sprintf("%s requests each way, a quarter of them POSTs, to nginx with keepalive_requests %d", count, perConnection), Heads: []string{"way"},
 			Columns: []engine.Column{{Head: "answered with their number", Value: "answered"}, {Head: "failed", Value: "failed"}, {Head: "reached nginx once", Value: "once"}, {Head: "more often", Value: "twice"}, {Head: "never", Value: "never"},
 				{Head: "connections", Value: "nginx.connections"}, {Head: "sent again", Value: "again"}, {Head: "requests/s", Value: "rate"}, {Head: "p99 ms", Value: "p99"}, {Head: "adbuffer memory", Value: "rss", As: "MiB"}}}},
 		Charts:   []engine.Chart{{Title: "Requests a second, all of them checked", Y: "requests/s", Series: []engine.Series{{Name: "requests/s", Value: "rate"}}}},
-		Promises: []engine.Promise{{Each: true, Text: "every request is answered, by its own answer, and reaches the SSP exactly once", If: "breaches = 0", Words: "{account}"}},
+		Promises: []engine.Promise{{Each: true, Text: "every request gets its own response, and reaches the SSP exactly once", If: "violations = 0", Words: "{account}"}},
 	}
 	for _, w := range ways {
 		conns := min(w.conns, max(1, n/(4*perConnection)))
@@ -96,14 +96,14 @@ func Soak(ctx context.Context, e *engine.Env, n int) (*engine.Test, error) {
 	return t, nil
 }
 
-// soak sends the requests, and compares the books of the generator, adbuffer and nginx.
+// soak sends the requests, and compares the counts of the generator, adbuffer and nginx.
 func (w way) soak(ctx context.Context, s *engine.Stage, plan load.Plan, n int, nginx *rig.Route, log string) (*engine.Sample, error) {
-	answered, said := 0, 0
+	done, printed := 0, 0
 	sample, err := engine.Watched(plan, func(p load.Progress) {
-		answered += int(p.Answered)
-		if tenth := answered * 10 / n; tenth > said && tenth < 10 {
-			said = tenth
-			s.Say("soak: %s: %d answered, %d errors in the last second", w.name, answered, p.Errors)
+		done += int(p.Answered)
+		if tenth := done * 10 / n; tenth > printed && tenth < 10 {
+			printed = tenth
+			s.Say("soak: %s: %d responses, %d errors in the last second", w.name, done, p.Errors)
 		}
 	})(ctx, s)
 	if err != nil {
@@ -119,7 +119,7 @@ func (w way) soak(ctx context.Context, s *engine.Stage, plan load.Plan, n int, n
 	if err != nil {
 		return nil, err
 	}
-	// nginx writes what it has not logged yet when it ends.
+	// nginx writes the rest of its log when it exits.
 	s.Adbuffer.Stop()
 	nginx.Process.Stop()
 	s.PID, v["rss"] = 0, float64(used.RSS)
@@ -133,29 +133,29 @@ func (w way) soak(ctx context.Context, s *engine.Stage, plan load.Plan, n int, n
 		return nil, err
 	}
 	v["once"], v["twice"], v["never"], v["nginx.connections"] = float64(a.once), float64(a.twice), float64(a.never), float64(a.connections)
-	breaches := a.breaches(w, n, v, sample.Texts["failures"])
-	v["breaches"] = float64(len(breaches))
-	if sample.Texts["account"] = strings.Join(breaches, "; ") + "."; len(breaches) == 0 {
+	violations := a.violations(w, n, v, sample.Texts["failures"])
+	v["violations"] = float64(len(violations))
+	if sample.Texts["account"] = strings.Join(violations, "; ") + "."; len(violations) == 0 {
 		sample.Texts["account"] = fmt.Sprintf("%s of %s, over %s connections of at most %d requests; %s requests were sent again, since nginx had closed before it processed them.",
 			results.Number(float64(a.once)), results.Number(float64(n)), results.Number(float64(a.connections)), a.longest, results.Number(v["again"]))
 	}
 	return sample, nil
 }
 
-// breaches says what was not accounted for.
-func (a account) breaches(w way, n int, v engine.Values, failures string) (out []string) {
-	breach := func(broken bool, format string, args ...any) {
+// violations returns why the requests are not all accounted for.
+func (a account) violations(w way, n int, v engine.Values, failures string) (out []string) {
+	check := func(broken bool, format string, args ...any) {
 		if broken {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-	breach(v["answered"] != float64(n) || v["failed"] > 0, "%.0f of %d were answered with their number, %s", v["answered"], n, failures)
-	breach(a.twice > 0, "%d reached nginx more than once, such as %v", a.twice, a.repeated)
-	breach(a.never > 0, "%d never reached nginx", a.never)
-	breach(a.foreign > 0, "nginx saw %d requests that no client sent, such as %q", a.foreign, a.stranger)
-	breach(v["opened"] > v["speaking"], "%.0f of %.0f connections do not speak %s", v["opened"]-v["speaking"], v["opened"], w.speaks)
-	// Else nothing was shown.
-	breach(a.longest > perConnection || n >= 4*perConnection && a.longest < perConnection,
+	check(v["answered"] != float64(n) || v["failed"] > 0, "%.0f of %d got a response with their number, %s", v["answered"], n, failures)
+	check(a.twice > 0, "%d reached nginx more than once, such as %v", a.twice, a.repeated)
+	check(a.never > 0, "%d never reached nginx", a.never)
+	check(a.foreign > 0, "nginx saw %d requests that no client sent, such as %q", a.foreign, a.stranger)
+	check(v["opened"] > v["speaking"], "%.0f of %.0f connections do not speak %s", v["opened"]-v["speaking"], v["opened"], w.speaks)
+	// Without a connection that nginx closes, the test shows nothing.
+	check(a.longest > perConnection || n >= 4*perConnection && a.longest < perConnection,
 		"nginx closed no connection after %d requests: %d of them carried up to %d", perConnection, a.connections, a.longest)
 	return out
 }

@@ -31,7 +31,7 @@ func TestThreeHundredTimesAreNotOnce(t *testing.T) {
 	}
 }
 
-func TestEachBreachIsSaidInWords(t *testing.T) {
+func TestEachViolationIsReported(t *testing.T) {
 	type books struct {
 		account
 		engine.Values
@@ -39,13 +39,13 @@ func TestEachBreachIsSaidInWords(t *testing.T) {
 	good := func() *books {
 		return &books{account{once: 4000, connections: 5, longest: 1000}, engine.Values{"answered": 4000, "opened": 5, "speaking": 5}}
 	}
-	check := func(b *books) []string { return b.breaches(ways[0], 4000, b.Values, "1 of 4000 failed (cut: 1)") }
+	check := func(b *books) []string { return b.violations(ways[0], 4000, b.Values, "1 of 4000 failed (cut: 1)") }
 	if got := check(good()); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
-	for words, breach := range map[string]func(*books){
-		"3999 of 4000 were answered with their number, 1 of 4000 failed (cut: 1)": func(b *books) { b.Values["answered"], b.Values["failed"] = 3999, 1 },
-		"3998 of 4000 were answered":                            func(b *books) { b.Values["answered"] = 3998 },
+	for words, violate := range map[string]func(*books){
+		"3999 of 4000 got a response with their number, 1 of 4000 failed (cut: 1)": func(b *books) { b.Values["answered"], b.Values["failed"] = 3999, 1 },
+		"3998 of 4000 got a response":                           func(b *books) { b.Values["answered"] = 3998 },
 		"2 reached nginx more than once, such as [17 18]":       func(b *books) { b.twice, b.repeated = 2, []int{17, 18} },
 		"1 never reached nginx":                                 func(b *books) { b.never = 1 },
 		`nginx saw 1 requests that no client sent, such as "x"`: func(b *books) { b.foreign, b.stranger = 1, "x" },
@@ -54,7 +54,7 @@ func TestEachBreachIsSaidInWords(t *testing.T) {
 		"5 of them carried up to 1001":                          func(b *books) { b.longest = 1001 },
 	} {
 		b := good()
-		breach(b)
+		violate(b)
 		if got := check(b); len(got) != 1 || !strings.Contains(got[0], words) {
 			t.Errorf("%q, want %q", got, words)
 		}

@@ -26,18 +26,18 @@ const (
 	storyPool            = 17
 	storyCalm            = 20 * time.Second // before the SSP slows down
 	storyRamp            = 4 * time.Minute  // while it slows down
-	storyMinute          = 65 * time.Second // the advice is of the last minute
+	storyMinute          = 65 * time.Second // the advice covers the last minute
 	storyWarmUp          = 10 * time.Second // to open the connections of the larger pool
 	storyAfter           = 75 * time.Second
 	storyMayWait         = 0.03 // of the requests, with the advised size
 )
 
-// story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer,
-// with the rules of deploy/prometheus as they are. It must alert before the first request is
-// refused, and the advised size must end the waiting.
+// story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer with the
+// rules of deploy/prometheus. It must alert before adbuffer refuses the first request. The advised
+// size must end the waiting.
 func story(e *engine.Env) *engine.Test {
-	s := &telling{states: &results.Table{}}
-	t := &engine.Test{Kind: "story", Title: "A pool that gets too small, and what says so", Needs: []string{"prometheus"},
+	s := &storyRun{states: &results.Table{}}
+	t := &engine.Test{Kind: "story", Title: "A pool that gets too small, and the alerts", Needs: []string{"prometheus"},
 		Question: "Does an alert fire before the first request is refused, and does the advised size end the waiting?",
 		Notes: []string{fmt.Sprintf("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places busy at first and %.0f at last. "+
 			"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())},
@@ -57,20 +57,21 @@ func storyLimits(conns int) string {
 	return fmt.Sprintf("max_conns: %d, max_pending: 100, pending_timeout: 250ms", conns)
 }
 
-// telling is a story while it is told.
-type telling struct {
-	began  time.Time
-	prom   string // host:port
-	last   poolState
-	states *results.Table
-	test   *engine.Test // gets the events as notes
-	looked int          // quarters of a minute
+// storyRun is the state of a run of the story.
+type storyRun struct {
+	began   time.Time
+	prom    string // host:port
+	last    poolState
+	states  *results.Table
+	test    *engine.Test // gets the events as notes
+	looked  int          // quarters of a minute
+	advised int          // the size that the pool was set to
 
 	alerts           []string // in the order in which they fired
 	alerted, refused time.Time
 }
 
-// poolState is what /pools says of the pool.
+// poolState is the part of /pools that the story reads.
 type poolState struct {
 	Saturation float64
 	Pending    int
@@ -84,7 +85,7 @@ type poolState struct {
 	}
 }
 
-func (s *telling) startPrometheus(ctx context.Context, st *engine.Stage) (func() error, error) {
+func (s *storyRun) startPrometheus(ctx context.Context, st *engine.Stage) (func() error, error) {
 	root, err := rig.ModuleRoot(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
 }
 
 // tooSmall loads the pool while the SSP slows down.
-func (s *telling) tooSmall(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
+func (s *storyRun) tooSmall(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
 	s.note(st, fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
 	return s.load(ctx, st, 0, storyCalm+storyRamp+storyMinute, func(since time.Duration) error {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
@@ -118,9 +119,10 @@ func (s *telling) tooSmall(ctx context.Context, st *engine.Stage) (*engine.Sampl
 	})
 }
 
-// resize sets the pool's max_conns to what is advised, in the running process.
-func (s *telling) resize(ctx context.Context, st *engine.Stage) (func() error, error) {
+// resize sets the pool's max_conns to the advised size in the running process.
+func (s *storyRun) resize(ctx context.Context, st *engine.Stage) (func() error, error) {
 	advised := s.last.Need.Advised
+	s.advised = advised
 	if advised <= storyPool || s.refused.IsZero() {
 		return nil, errors.New("no larger pool was advised, or no request was refused: the story shows nothing")
 	}
@@ -134,21 +136,15 @@ func (s *telling) resize(ctx context.Context, st *engine.Stage) (func() error, e
 		return nil, err
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); engine.Sleep(ctx, 50*time.Millisecond) {
-		var pools struct{ Pools []poolState }
-		if err := get(ctx, "http://"+st.Adbuffer.Admin+"/pools", &pools); err != nil {
+		if err := s.readPool(ctx, st); err != nil || s.last.Limit == advised {
 			return nil, err
-		}
-		if pools.Pools[0].Limit == advised {
-			return nil, nil
 		}
 	}
 	return nil, fmt.Errorf("the pool was not set to %d connections: %s", advised, st.Adbuffer.Log())
 }
 
-// largeEnough loads the pool of the advised size, and measures the share of the requests that
-// waited.
-func (s *telling) largeEnough(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
-	advised := s.last.Need.Advised
+// largeEnough loads the pool of the advised size, and measures which share of the requests waited.
+func (s *storyRun) largeEnough(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
 	var waited, lent float64
 	count := func() (float64, float64, error) {
 		w, err := st.Adbuffer.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`)
@@ -164,7 +160,7 @@ func (s *telling) largeEnough(ctx context.Context, st *engine.Stage) (*engine.Sa
 		return nil, err
 	}
 	w, l, err := count()
-	sample.Values["waited"], sample.Values["advised"] = (w-waited)/max(1, l-lent), float64(advised)
+	sample.Values["waited"], sample.Values["advised"] = (w-waited)/max(1, l-lent), float64(s.advised)
 	sample.Values["lead"], sample.Texts["alert"] = 0, "No alert fired."
 	if len(s.alerts) > 0 {
 		lead := s.refused.Sub(s.alerted)
@@ -174,8 +170,8 @@ func (s *telling) largeEnough(ctx context.Context, st *engine.Stage) (*engine.Sa
 	return sample, err
 }
 
-// load sends requests, and looks once a second, after do.
-func (s *telling) load(ctx context.Context, st *engine.Stage, warm, length time.Duration, do func(since time.Duration) error) (*engine.Sample, error) {
+// load sends requests. It calls do and look once a second.
+func (s *storyRun) load(ctx context.Context, st *engine.Stage, warm, length time.Duration, do func(since time.Duration) error) (*engine.Sample, error) {
 	plan := engine.OpenLoop(256, storyRate, warm, length, engine.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
@@ -188,9 +184,8 @@ func (s *telling) load(ctx context.Context, st *engine.Stage, warm, length time.
 	return sample, errors.Join(loadErr, err)
 }
 
-// look notes the state of the pool, new alerts, and the first request that is refused.
-func (s *telling) look(ctx context.Context, st *engine.Stage, p load.Progress) error {
-	var pools struct{ Pools []poolState }
+// look notes the state of the pool, new alerts, and the first refused request.
+func (s *storyRun) look(ctx context.Context, st *engine.Stage, p load.Progress) error {
 	var alerts struct {
 		Data struct {
 			Alerts []struct {
@@ -199,10 +194,9 @@ func (s *telling) look(ctx context.Context, st *engine.Stage, p load.Progress) e
 			}
 		}
 	}
-	if err := errors.Join(get(ctx, "http://"+st.Adbuffer.Admin+"/pools", &pools), get(ctx, "http://"+s.prom+"/api/v1/alerts", &alerts)); err != nil {
+	if err := errors.Join(s.readPool(ctx, st), get(ctx, "http://"+s.prom+"/api/v1/alerts", &alerts)); err != nil {
 		return err
 	}
-	s.last = pools.Pools[0]
 	for _, a := range alerts.Data.Alerts {
 		name := a.Labels["alertname"]
 		if a.State != "firing" || slices.Contains(s.alerts, name) {
@@ -224,8 +218,8 @@ func (s *telling) look(ctx context.Context, st *engine.Stage, p load.Progress) e
 	return nil
 }
 
-// note adds an event to the story, or the state of the moment.
-func (s *telling) note(st *engine.Stage, event string) {
+// note adds an event to the story. Without an event it adds the current state of the pool.
+func (s *storyRun) note(st *engine.Stage, event string) {
 	d, p := time.Since(s.began).Round(time.Second), s.last
 	at := fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 	if event == "" {
@@ -234,6 +228,16 @@ func (s *telling) note(st *engine.Stage, event string) {
 		s.test.Notes = append(s.test.Notes, at+" "+event)
 	}
 	st.Say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
+}
+
+// readPool reads the state of the pool.
+func (s *storyRun) readPool(ctx context.Context, st *engine.Stage) error {
+	var pools struct{ Pools []poolState }
+	err := get(ctx, "http://"+st.Adbuffer.Admin+"/pools", &pools)
+	if err == nil {
+		s.last = pools.Pools[0]
+	}
+	return err
 }
 
 // get decodes the JSON at a URL.

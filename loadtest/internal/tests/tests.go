@@ -1,5 +1,5 @@
-// Package tests is the load tests as data for package engine: what each measures, how that
-// is shown, and what must hold.
+// Package tests has the load tests as data for package engine. A test lists its trials, its tables and
+// charts, and the promises that must hold.
 package tests
 
 import (
@@ -11,48 +11,48 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Command is a load test by its name.
+// Command is a load test and its texts on the command line.
 type Command struct {
 	Name, Short, Long string
 	Make              func(context.Context, *engine.Env) (*engine.Test, error)
 }
 
-// simple is a test that needs nothing but its environment.
+// simple makes a test that needs only its environment.
 func simple(test func(*engine.Env) *engine.Test) func(context.Context, *engine.Env) (*engine.Test, error) {
 	return func(_ context.Context, e *engine.Env) (*engine.Test, error) { return test(e), nil }
 }
 
-// Commands in the order in which all runs them, without those that have flags of their own.
+// Commands are the tests without flags of their own, in the order in which the command all runs them.
 var Commands = []Command{
 	{"keepalive", "500 sequential requests: a connection each against keep-alive", "Sends 500 requests one after the other, with a connection each and with keep-alive,\nstraight to an SSP and through adbuffer, from curl, Node and the generator.", simple(keepAlive)},
 	{"pipeline", "10 000 requests: pipelined, by workers, at once", "Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all\nat once, straight to an SSP and through adbuffer.", simple(pipeline)},
 	{"pools", "Throughput by pool size and latency, held against N / X", "Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,\nhttps and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the\nmatrix has three sizes and three latencies.", simple(pools)},
 	{"rules", "Keep-alive on and off with ab and wrk, and the ports", "Loads adbuffer with ab and wrk, with keep-alive and without, and looks at sockets in\nTIME_WAIT.", rules},
-	{"adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer", "Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a\nfasthttp program and adbuffer, for constant and forwarded answers.", adProxy},
-	{"sick", "One of eight SSPs is sick in eight ways", "Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, answers 503,\ndrips, is slow, or says GOAWAY, and says whether the others noticed.", simple(sick)},
+	{"adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer", "Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a\nfasthttp program and adbuffer, for constant and forwarded responses.", adProxy},
+	{"sick", "One of eight SSPs is sick in eight ways", "Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, responds 503,\ndrips, is slow, or sends GOAWAY, and reports what that cost the other SSPs.", simple(sick)},
 	{"cold", "600 requests at once on a cold start", "Sends 600 requests at once to an adbuffer that has just started.", simple(cold)},
 	{"churn", "SSPs that close connections", "Loads SSPs that close connections after 100 requests or when they idle.", simple(churn)},
 	{"burst", "From nothing to the peak in two seconds", "Raises the load from nothing to its peak within two seconds, cold and warmed.", simple(burst)},
-	{"endpoints", "One of two endpoints fails, beside Envoy and HAProxy", "Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Tells what\nthat costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe\nlayer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and\ncomes back, and a mirror is a black hole: how soon do requests move, and what does p99 lose?", simple(endpoints)},
-	{"fairness", "One client or one SSP attacks, and the others must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the others' success and p99 are compared.", simple(fairness)},
+	{"endpoints", "One of two endpoints fails, beside Envoy and HAProxy", "Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what\nthat costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe\nlayer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and\ncomes back, and a mirror is a black hole: how soon do requests move, and what does p99 lose?", simple(endpoints)},
+	{"fairness", "One client or one SSP attacks, and other clients must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the success and p99 of other clients are compared.", simple(fairness)},
 }
 
-// Story takes seven minutes at any scale, so that all leaves it out.
-var Story = Command{"story", "A pool that gets too small, and what says so: seven minutes", "Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus\nscrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request\nis refused, and the advised size, once set, must end the waiting.", simple(story)}
+// Story takes seven minutes at any scale, so that the command all leaves it out.
+var Story = Command{"story", "A pool that gets too small, and the alerts: seven minutes", "Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus\nscrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request\nis refused, and the advised size, once set, must end the waiting.", simple(story)}
 
-// steady is an SSP with one latency for all requests.
+// steady returns the behaviour of an SSP with the same latency for all requests.
 func steady(d time.Duration) sspsim.Behaviour {
 	return sspsim.Behaviour{Latency: sspsim.Constant(d)}
 }
 
-// realistic is an SSP as they usually are: most responses are no-bids, and the latency is
+// realistic returns the behaviour of a usual SSP: most responses are no-bids, and the latency is
 // lognormal.
 func realistic(p50, p99 time.Duration) sspsim.Behaviour {
 	return sspsim.Behaviour{Latency: sspsim.Lognormal(p50, p99),
 		Response: sspsim.Response{NoBid: sspsim.Share(0.85), Size: sspsim.Size{P50: 1500, P95: 8000}, Echo: true}}
 }
 
-// healthyLatency is constant, which shows what adbuffer adds.
+// healthyLatency is constant, so that the latency that adbuffer adds shows.
 const healthyLatency = 50 * time.Millisecond
 
 func healthyBehaviour() sspsim.Behaviour {
@@ -64,13 +64,20 @@ func healthyBehaviour() sspsim.Behaviour {
 // small is a request of few bytes.
 var small = engine.Get("/fillbuffer?pub=1")
 
-// poisson makes arrivals random, and each response its request's.
+// poisson makes the arrivals of a plan random, and checks that each response belongs to its request.
 func poisson(p load.Plan, statuses ...int) load.Plan {
 	p.Poisson, p.Statuses, p.Echo = true, statuses, true
 	return p
 }
 
-// set puts a behaviour in force at the simulated SSP of an index, and at the end another.
+// pages sends page requests at a rate. Each must get the status 200.
+func pages(rate float64, warm, length time.Duration, path string) load.Plan {
+	p := engine.OpenLoop(64, rate, warm, length, engine.Page("page", path))
+	p.Statuses = []int{200}
+	return p
+}
+
+// set gives the SSP of an index a behaviour. At the end of the step it gives it another one, if any.
 func set(index int, b sspsim.Behaviour, later *sspsim.Behaviour) func(context.Context, *engine.Stage) (func() error, error) {
 	return func(_ context.Context, s *engine.Stage) (func() error, error) {
 		if err := s.SSPs[index].Set(b); err != nil || later == nil {
@@ -80,7 +87,7 @@ func set(index int, b sspsim.Behaviour, later *sspsim.Behaviour) func(context.Co
 	}
 }
 
-// fresh closes what connections the SSP has.
+// fresh closes the connections of the first SSP.
 func fresh(_ context.Context, s *engine.Stage) (func() error, error) {
 	return nil, s.SSPs[0].CloseConnections()
 }
