@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // defaultAdmin is the default of admin.listen.
@@ -86,7 +86,7 @@ func healthTarget(from, file string) (health, error) {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return health{}, fmt.Errorf("--url %q is no http or https URL", from)
 		}
-		return health{from, httpsyntax.IsLoopbackHost(u.Hostname())}, nil
+		return health{from, syntax.IsLoopbackHost(u.Hostname())}, nil
 	}
 	admin := readAdmin(file)
 	host, port, err := net.SplitHostPort(admin.Listen)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // guard accepts any request on loopback. Beyond loopback a request needs the token or a
@@ -74,5 +74,5 @@ func isLoopbackHost(hostport string) bool {
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h
 	}
-	return httpsyntax.IsLoopbackHost(host)
+	return syntax.IsLoopbackHost(host)
 }

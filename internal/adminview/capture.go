@@ -11,9 +11,9 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -156,7 +156,7 @@ func targetView(target, clients []byte) string {
 // whether the configuration sets a field; nil = it sets none.
 func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
-	for name, value := range httpsyntax.Fields(fields) {
+	for name, value := range syntax.Fields(fields) {
 		v := string(value)
 		if sets != nil && sets(name) {
 			v = config.HideField(string(name), v)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // ownFields are the fields that belong to one connection or one message's framing
@@ -27,7 +27,7 @@ var ownFields = map[string]string{
 // tokenRule returns the rule that an invalid field name breaks (RFC 9110, section 5.6.2),
 // or "".
 func tokenRule(name string) string {
-	if !httpsyntax.IsToken([]byte(name)) {
+	if !syntax.IsToken([]byte(name)) {
 		return "must be a header field name: letters, digits and !#$%&'*+-.^_`|~"
 	}
 	return ""
@@ -54,7 +54,7 @@ func checkHeaders(h *Headers, path string, r *report) {
 		p := at(join(path, "set"), i)
 		name, value := join(p, "name"), join(p, "value")
 		checkFieldName(field.Name, name, seen, checkSetName, r)
-		if !httpsyntax.IsTrimmedValue([]byte(field.Value)) {
+		if !syntax.IsTrimmedValue([]byte(field.Value)) {
 			r.add(value, field.Value, "must not hold control characters, nor begin or end with a space")
 		}
 	}

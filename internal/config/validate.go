@@ -12,7 +12,7 @@ import (
 
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 const (
@@ -224,7 +224,7 @@ func checkListen(a Address, path string, unixToo bool, r *report) {
 		return
 	}
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || !validPort(port) || host != "" && !httpsyntax.IsHost(host) {
+	if err != nil || !validPort(port) || host != "" && !syntax.IsHost(host) {
 		r.add(path, a, rule)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/capacity"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // timeoutLeases is the least replica_timeout in lease_intervals. So a few late calls do not
@@ -47,7 +47,7 @@ func (c *Config) sharesLimits() bool {
 func checkRedis(c *Redis, r *report) {
 	const path = "fleet.redis"
 	c.TLS.check(join(path, "tls"), r)
-	if name := c.TLS.ServerName; name != "" && !httpsyntax.IsHost(name) {
+	if name := c.TLS.ServerName; name != "" && !syntax.IsHost(name) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}
 	network, address := c.Address.Split()
@@ -62,7 +62,7 @@ func checkRedis(c *Redis, r *report) {
 		}
 	default:
 		host, port, err := net.SplitHostPort(address)
-		if err != nil || !httpsyntax.IsHost(host) || !validPort(port) || strings.Trim(port, "0") == "" {
+		if err != nil || !syntax.IsHost(host) || !validPort(port) || strings.Trim(port, "0") == "" {
 			r.add(join(path, "address"), c.Address, redisAddress)
 		}
 	}

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 	"fmt"
 	"net/netip"
@@ -24,7 +24,7 @@ func checkSSP(ssp *SSP, path string, r *report) {
 	checkProtocol(ssp.Protocol, scheme, path, r)
 	checkPool(&ssp.Pool, join(path, "pool"), r)
 	ssp.TLS.check(join(path, "tls"), r)
-	if name := ssp.TLS.ServerName; name != "" && !httpsyntax.IsHost(name) {
+	if name := ssp.TLS.ServerName; name != "" && !syntax.IsHost(name) {
 		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
 	}
 	checkHeaders(&ssp.Headers, join(path, "headers"), r)
@@ -131,6 +131,6 @@ func validHostOnly(s string) bool {
 // brackets.
 func validAuthority(s string) bool {
 	u, err := url.Parse("http://" + s)
-	return err == nil && u.Host == s && httpsyntax.IsHost(u.Hostname()) &&
+	return err == nil && u.Host == s && syntax.IsHost(u.Hostname()) &&
 		(u.Port() == "" || validPort(u.Port())) && !strings.HasSuffix(s, ":")
 }

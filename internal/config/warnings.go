@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // Warning is about a setting that is valid but probably a mistake.
@@ -95,7 +95,7 @@ func (w *warner) server(cfg *Config, openFiles int) {
 // isLoopback reports whether only this machine can reach the address.
 func isLoopback(a Address) bool {
 	_, address := a.Split()
-	return httpsyntax.IsLoopbackHost(address[:strings.LastIndexByte(address, ':')])
+	return syntax.IsLoopbackHost(address[:strings.LastIndexByte(address, ':')])
 }
 
 func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // The chunked transfer coding, RFC 9112, section 7.1. Sizes are plain hexadecimal, and CRLF ends
@@ -24,7 +24,7 @@ func (r *responseReader) readChunkSize(br *bufio.Reader) error {
 	}
 	size, digits := 0, 0
 	for _, c := range line {
-		d := httpsyntax.HexDigit(c)
+		d := syntax.HexDigit(c)
 		if d < 0 {
 			break
 		}
@@ -34,7 +34,7 @@ func (r *responseReader) readChunkSize(br *bufio.Reader) error {
 		}
 	}
 	rest := bytes.TrimLeft(line[digits:], " \t")
-	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !httpsyntax.IsValue(rest) {
+	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !syntax.IsValue(rest) {
 		return errChunk
 	}
 	br.Discard(n) //nolint:errcheck // n bytes are buffered

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // framing is how the end of a response's body is found. RFC 9112, section 6.3.
@@ -86,8 +86,8 @@ func (h *head) parseStatusLine(line []byte) error {
 	default:
 		return errVersion
 	}
-	status, ok := httpsyntax.ParseStatus(line[9:12])
-	if !ok || len(line) > 12 && line[12] != ' ' || !httpsyntax.IsValue(line[12:]) {
+	status, ok := syntax.ParseStatus(line[9:12])
+	if !ok || len(line) > 12 && line[12] != ' ' || !syntax.IsValue(line[12:]) {
 		return errStatusLine
 	}
 	h.status = status
@@ -97,13 +97,13 @@ func (h *head) parseStatusLine(line []byte) error {
 // cutField splits a field line into its name and its trimmed value.
 func cutField(line []byte) (name, value []byte, err error) {
 	name, value, ok := bytes.Cut(line, colon)
-	if !ok || !httpsyntax.IsToken(name) {
+	if !ok || !syntax.IsToken(name) {
 		return nil, nil, errField
 	}
-	if !httpsyntax.IsValue(value) {
+	if !syntax.IsValue(value) {
 		return nil, nil, errFieldValue
 	}
-	return name, httpsyntax.Trim(value), nil
+	return name, syntax.Trim(value), nil
 }
 
 var colon = []byte(":")
@@ -113,13 +113,13 @@ var colon = []byte(":")
 func (h *head) noteField(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):
-		if httpsyntax.EqualFold(name, "connection") {
-			h.close = h.close || httpsyntax.HasToken(value, "close")
+		if syntax.EqualFold(name, "connection") {
+			h.close = h.close || syntax.HasToken(value, "close")
 			return true, nil
 		}
 	case len("Content-Length"):
-		if httpsyntax.EqualFold(name, "content-length") {
-			n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+		if syntax.EqualFold(name, "content-length") {
+			n, ok := syntax.ParseNumber(value, syntax.MaxNumber)
 			if !ok || h.contentLength >= 0 {
 				return true, errContentLength
 			}
@@ -128,8 +128,8 @@ func (h *head) noteField(name, value []byte) (bool, error) {
 			return true, nil
 		}
 	case len("Transfer-Encoding"):
-		if httpsyntax.EqualFold(name, "transfer-encoding") {
-			if h.hasTE || h.http10 || !httpsyntax.EqualFold(value, "chunked") {
+		if syntax.EqualFold(name, "transfer-encoding") {
+			if h.hasTE || h.http10 || !syntax.EqualFold(value, "chunked") {
 				return true, errTransferCoding
 			}
 			h.hasTE = true

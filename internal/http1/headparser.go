@@ -3,7 +3,7 @@ package http1
 import (
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // headParser parses a message head line by line, as it arrives. It reads each byte once, in however
@@ -86,13 +86,13 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 
 // unfold appends an obs-fold line to the field before it, with a space between them.
 func (p *headParser) unfold(line, lines []byte, keep bool) ([]byte, error) {
-	value := httpsyntax.Trim(line)
+	value := syntax.Trim(line)
 	switch {
 	case p.fields == 0:
 		return lines, errField
 	case p.framingField:
 		return lines, errFoldedFraming
-	case !httpsyntax.IsValue(value):
+	case !syntax.IsValue(value):
 		return lines, errFieldValue
 	}
 	if keep {

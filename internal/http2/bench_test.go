@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 
 	"github.com/valyala/fasthttp"
@@ -221,7 +221,7 @@ func BenchmarkLibraryCodec(b *testing.B) {
 				colon := bytes.IndexByte(line, ':')
 				lower = append(lower[:0], line[:colon]...)
 				for i, c := range lower {
-					lower[i] = httpsyntax.Lower[c]
+					lower[i] = syntax.Lower[c]
 				}
 				enc.WriteField(hpack.HeaderField{Name: string(lower), Value: string(line[colon+2:])})
 			}

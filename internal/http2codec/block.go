@@ -1,6 +1,6 @@
 package http2codec
 
-import "adbuffer/internal/httpsyntax"
+import "adbuffer/internal/syntax"
 
 // ResponseBlock is a header block of a response as it was read: checked field by field,
 // but not yet held against what its stream expects.
@@ -36,7 +36,7 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 	switch class {
 	case ordinary:
 	case ContentLength:
-		n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+		n, ok := syntax.ParseNumber(value, syntax.MaxNumber)
 		if !ok || b.Length >= 0 {
 			b.fault("a malformed or repeated content-length", false)
 			return
@@ -53,7 +53,7 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 		b.TooMany = true
 		return
 	}
-	b.Fields = httpsyntax.AppendField(b.Fields, name, value)
+	b.Fields = syntax.AppendField(b.Fields, name, value)
 }
 
 func (b *ResponseBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
@@ -61,7 +61,7 @@ func (b *ResponseBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
 // addStatus takes :status, which stands once, in front of all regular fields,
 // and is three digits. RFC 9113, section 8.3.
 func (b *ResponseBlock) addStatus(v []byte) {
-	status, ok := httpsyntax.ParseStatus(v)
+	status, ok := syntax.ParseStatus(v)
 	switch {
 	case b.Status != 0:
 		b.fault("two :status fields", true)

@@ -1,7 +1,7 @@
 package http2codec
 
 import (
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 
 	"golang.org/x/net/http2/hpack"
 )
@@ -42,7 +42,7 @@ func Classify(name, value []byte) class { return classifyName(name).with(value) 
 
 // with returns the class of a field whose name is of class c.
 func (c class) with(value []byte) class {
-	if !httpsyntax.IsTrimmedValue(value) {
+	if !syntax.IsTrimmedValue(value) {
 		return badValue
 	}
 	return c
@@ -68,14 +68,14 @@ func classifyName(name []byte) class {
 		return pseudo
 	}
 	for _, c := range name {
-		if httpsyntax.Lower[c] != c || c == 0 {
+		if syntax.Lower[c] != c || c == 0 {
 			return badName
 		}
 	}
 	if string(name) == "content-length" {
 		return ContentLength
 	}
-	if httpsyntax.IsConnectionSpecific(name) {
+	if syntax.IsConnectionSpecific(name) {
 		return connectionSpecific
 	}
 	return ordinary

@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 	"strconv"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -134,7 +134,7 @@ func (e *Encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool
 	} else {
 		b = append(b, indexedField|staticHTTP)
 	}
-	if len(r.Authority) == 0 || !httpsyntax.IsVisible(r.Authority) || len(r.Target) == 0 || !httpsyntax.IsVisible(r.Target) {
+	if len(r.Authority) == 0 || !syntax.IsVisible(r.Authority) || len(r.Target) == 0 || !syntax.IsVisible(r.Target) {
 		return b, false
 	}
 	b = e.appendAuthority(b, r.Authority)
@@ -176,14 +176,14 @@ func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 	}
 	e.name = e.name[:0]
 	for _, c := range line[:colon] {
-		lower := httpsyntax.Lower[c]
+		lower := syntax.Lower[c]
 		if lower == 0 {
 			return b, false
 		}
 		e.name = append(e.name, lower)
 	}
-	value := httpsyntax.Trim(line[colon+1:])
-	if !httpsyntax.IsValue(value) {
+	value := syntax.Trim(line[colon+1:])
+	if !syntax.IsValue(value) {
 		return b, false
 	}
 	static := int(staticName[string(e.name)])
@@ -257,7 +257,7 @@ func (e *Encoder) rule(name, value []byte) fieldRule {
 			return secret
 		}
 	}
-	if httpsyntax.IsConnectionSpecific(name) {
+	if syntax.IsConnectionSpecific(name) {
 		return drop
 	}
 	return plain

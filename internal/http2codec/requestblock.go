@@ -3,7 +3,7 @@ package http2codec
 import (
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // RequestBlock is the header block of a request, or its trailers, as it was read. It is
@@ -61,7 +61,7 @@ func (b *RequestBlock) add(class class, name, value []byte) {
 		b.addPseudo(class, value)
 		return
 	case ContentLength:
-		n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+		n, ok := syntax.ParseNumber(value, syntax.MaxNumber)
 		if !ok || b.Length >= 0 {
 			b.violation("a malformed or repeated content-length")
 			return
@@ -128,7 +128,7 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 			return
 		}
 	case "expect":
-		b.Continue = b.Continue || httpsyntax.EqualFold(value, "100-continue")
+		b.Continue = b.Continue || syntax.EqualFold(value, "100-continue")
 	}
 	b.addLine(name, value)
 }
@@ -137,7 +137,7 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 // usual in HTTP/1.1.
 func (b *RequestBlock) addLine(name, value []byte) {
 	at := len(b.lines)
-	b.lines = httpsyntax.AppendField(b.lines, name, value)
+	b.lines = syntax.AppendField(b.lines, name, value)
 	b.Count++
 	first := true
 	for i, c := range b.lines[at : at+len(name)] {
@@ -164,7 +164,7 @@ func (b *RequestBlock) EndHeader(last bool) {
 	case connect:
 	case !b.has(scheme), len(b.value(path)) == 0:
 		b.violation("no :scheme, or no :path")
-	case !httpsyntax.IsHTTP(b.value(scheme)):
+	case !syntax.IsHTTP(b.value(scheme)):
 		b.violation("the scheme is neither http nor https")
 	case last && b.Length > 0:
 		b.violation("a content-length without a body")

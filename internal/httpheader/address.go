@@ -5,14 +5,14 @@ import (
 	"net/netip"
 	"unsafe"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // parseAddr parses one address as proxies write it: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1,
 // [2001:db8::1], [2001:db8::1]:8080, in quotes or not. A mapped IPv4 address is returned as IPv4.
 // Zones are refused: they mean nothing on another machine.
 func parseAddr(b []byte) (addr netip.Addr, ok bool) {
-	b = httpsyntax.Trim(b)
+	b = syntax.Trim(b)
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		b = b[1 : len(b)-1]
 	}
@@ -46,7 +46,7 @@ func isPort(b []byte) bool {
 	if b[0] != ':' || len(b) > 6 {
 		return false
 	}
-	_, ok := httpsyntax.ParseNumber(b[1:], httpsyntax.MaxNumber)
+	_, ok := syntax.ParseNumber(b[1:], syntax.MaxNumber)
 	return ok
 }
 
@@ -58,7 +58,7 @@ func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
 	octet, digits, n := 0, 0, 0
 	for _, c := range b {
 		switch {
-		case httpsyntax.IsDigit(c):
+		case syntax.IsDigit(c):
 			if digits > 0 && n == 0 {
 				return netip.Addr{}, false
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 func TestTheHotPathAllocatesNothing(t *testing.T) {
@@ -67,10 +67,10 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 		}},
 		{"reading lines", func() {
 			n := 0
-			for name, value := range httpsyntax.Fields(lines) {
+			for name, value := range syntax.Fields(lines) {
 				n += len(name) + len(value)
 			}
-			if _, ok := httpsyntax.FindField(lines, "vary"); !ok || n == 0 {
+			if _, ok := syntax.FindField(lines, "vary"); !ok || n == 0 {
 				t.Fatal("no lines")
 			}
 		}},

@@ -1,6 +1,6 @@
 package httpheader
 
-import "adbuffer/internal/httpsyntax"
+import "adbuffer/internal/syntax"
 
 // AppendRequest appends to dst a "Name: value\r\n" line for every field of f that crosses, in the
 // order and spelling in which it came. The identity fields, Via, and the fields that the policy
@@ -58,7 +58,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 	before := len(dst)
 	switch act {
 	case copyIfPassed:
-		if !p.pass.has(field.Name, &httpsyntax.Lower) {
+		if !p.pass.has(field.Name, &syntax.Lower) {
 			return dst
 		}
 	case shortenAddrs:
@@ -77,7 +77,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 		}
 		return append(short, "\r\n"...)
 	}
-	return httpsyntax.AppendField(dst, field.Name, value)
+	return syntax.AppendField(dst, field.Name, value)
 }
 
 func appendName(dst, name []byte) []byte {

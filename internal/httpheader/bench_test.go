@@ -7,7 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // adHead is the head of a common ad request: 12 fields, about 600 bytes.
@@ -110,7 +110,7 @@ func BenchmarkLines(b *testing.B) {
 	lines := []byte(adResponse)
 	b.ReportAllocs()
 	for b.Loop() {
-		for name, value := range httpsyntax.Fields(lines) {
+		for name, value := range syntax.Fields(lines) {
 			_, _ = name, value
 		}
 	}

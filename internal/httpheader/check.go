@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // CheckPass returns nil, or why name makes no sense in PolicyOptions.Pass.
 func CheckPass(name string) error {
-	if !httpsyntax.IsToken([]byte(name)) {
+	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
 	id := identify([]byte(name))
@@ -24,7 +24,7 @@ func CheckPass(name string) error {
 
 // CheckRemove returns nil, or why name makes no sense in PolicyOptions.Remove.
 func CheckRemove(name string) error {
-	if !httpsyntax.IsToken([]byte(name)) {
+	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
 	return nil
@@ -32,7 +32,7 @@ func CheckRemove(name string) error {
 
 // CheckSet returns nil, or why the field makes no sense in PolicyOptions.Set.
 func CheckSet(field NameValue) error {
-	if !httpsyntax.IsToken([]byte(field.Name)) {
+	if !syntax.IsToken([]byte(field.Name)) {
 		return errNotToken
 	}
 	id := identify([]byte(field.Name))
@@ -42,7 +42,7 @@ func CheckSet(field NameValue) error {
 	case requestKinds[id] == never:
 		return fmt.Errorf("%s never crosses the proxy", field.Name)
 	}
-	if !httpsyntax.IsValue([]byte(field.Value)) {
+	if !syntax.IsValue([]byte(field.Value)) {
 		return errors.New("the value has a control byte")
 	}
 	return nil

@@ -3,7 +3,7 @@ package httpheader
 import (
 	"hash/maphash"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // maxOptions is how many fields the Connection fields of one message may name, not counting fields
@@ -34,7 +34,7 @@ func (c *connectionOptions) add(value []byte) bool {
 	if c.addCommon(value) {
 		return true
 	}
-	for option := range httpsyntax.Elements(value) {
+	for option := range syntax.Elements(value) {
 		if c.addCommon(option) || requestKinds[identify(option)] == never {
 			continue
 		}
@@ -52,9 +52,9 @@ func (c *connectionOptions) add(value []byte) bool {
 // called `close`, and Keep-Alive never crosses.
 func (c *connectionOptions) addCommon(option []byte) bool {
 	switch {
-	case httpsyntax.EqualFold(option, "keep-alive"):
+	case syntax.EqualFold(option, "keep-alive"):
 		c.keepAlive = true
-	case httpsyntax.EqualFold(option, "close"):
+	case syntax.EqualFold(option, "close"):
 		c.close = true
 	default:
 		return false

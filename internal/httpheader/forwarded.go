@@ -3,13 +3,13 @@ package httpheader
 import (
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // appendShortAddrs appends the addresses in list, a comma-separated list, shortened. others is how many
 // elements it left out since they are no addresses.
 func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
-	for element := range httpsyntax.Elements(list) {
+	for element := range syntax.Elements(list) {
 		addr, ok := parseAddr(element)
 		if !ok {
 			others++
@@ -29,13 +29,13 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	before := len(dst)
 	separator := ""
 	for {
-		v = httpsyntax.Trim(v)
+		v = syntax.Trim(v)
 		eq := bytes.IndexByte(v, '=')
 		if eq < 1 {
 			return dst[:before], false
 		}
 		name := v[:eq]
-		if !httpsyntax.IsToken(name) {
+		if !syntax.IsToken(name) {
 			return dst[:before], false
 		}
 		value, rest, ok := cutForwardedValue(v[eq+1:])
@@ -47,7 +47,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		dst = append(dst, '=')
 		addr, isAddr := parseAddr(value)
 		switch {
-		case httpsyntax.EqualFold(name, "host") || httpsyntax.EqualFold(name, "proto"):
+		case syntax.EqualFold(name, "host") || syntax.EqualFold(name, "proto"):
 			dst = append(dst, value...) // ours, not the client's
 		case isAddr && addr.Is4():
 			dst = Shorten(addr).AppendTo(dst)
@@ -60,7 +60,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		default:
 			return dst[:before], false
 		}
-		rest = httpsyntax.Trim(rest)
+		rest = syntax.Trim(rest)
 		if len(rest) == 0 {
 			return dst, true
 		}
@@ -87,7 +87,7 @@ func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 		return v[:end], v[end:], true
 	}
 	end := 0
-	for end < len(v) && httpsyntax.IsTokenByte(v[end]) {
+	for end < len(v) && syntax.IsTokenByte(v[end]) {
 		end++
 	}
 	return v[:end], v[end:], end > 0
@@ -97,5 +97,5 @@ func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 // "unknown" or an identifier that starts with an underscore.
 func isObscured(v []byte) bool {
 	v = bytes.Trim(v, `"`)
-	return httpsyntax.EqualFold(v, "unknown") || len(v) > 1 && v[0] == '_'
+	return syntax.EqualFold(v, "unknown") || len(v) > 1 && v[0] == '_'
 }

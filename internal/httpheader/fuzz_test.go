@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/valyala/fasthttp"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 var fuzzPolicies = []*Policy{
@@ -82,7 +82,7 @@ func FuzzScan(f *testing.F) {
 func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string) {
 	for i := range f.Fields() {
 		field := &f.Fields()[i]
-		if !httpsyntax.IsToken(field.Name) || bytes.ContainsAny(field.Value, "\r\n\x00") || !bytes.Equal(httpsyntax.Trim(field.Value), field.Value) {
+		if !syntax.IsToken(field.Name) || bytes.ContainsAny(field.Value, "\r\n\x00") || !bytes.Equal(syntax.Trim(field.Value), field.Value) {
 			t.Fatalf("accepted field %q: %q", field.Name, field.Value)
 		}
 		rebuilt += string(field.Name) + ": " + string(field.Value) + "\r\n"
@@ -124,7 +124,7 @@ func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 			t.Fatalf("line %q", line)
 		}
 		name, _, found := strings.Cut(line, ": ")
-		if !found || !httpsyntax.IsToken([]byte(name)) {
+		if !found || !syntax.IsToken([]byte(name)) {
 			t.Fatalf("line %q", line)
 		}
 		canonical := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))

@@ -3,7 +3,7 @@ package httpheader
 import (
 	"net/netip"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // maxHops is how many addresses of X-Forwarded-For are read, from the right, and sent on. It bounds
@@ -85,7 +85,7 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 			for start > 0 && list[start-1] != ',' {
 				start--
 			}
-			element := httpsyntax.Trim(list[start:end])
+			element := syntax.Trim(list[start:end])
 			end = start - 1
 			if len(element) == 0 {
 				continue

@@ -1,6 +1,6 @@
 package httpheader
 
-import "adbuffer/internal/httpsyntax"
+import "adbuffer/internal/syntax"
 
 // nameID is a field name that the proxy knows. Zero is any other name.
 type nameID uint8
@@ -144,14 +144,14 @@ func hasPrefix(name []byte, prefix string) bool {
 
 // plain maps each byte of a token to lower case, with '_' as '-', and all other bytes to 0.
 var plain = func() [256]byte {
-	t := httpsyntax.Lower
+	t := syntax.Lower
 	t['_'] = '-'
 	return t
 }()
 
 // nameClass is, of a byte of a token, underscore for '_' and 1 for any other; of any other byte 0.
 var nameClass = func() (t [256]byte) {
-	for i, c := range httpsyntax.Lower {
+	for i, c := range syntax.Lower {
 		if c != 0 {
 			t[i] = 1
 		}

@@ -11,7 +11,7 @@ func (s *names) add(name string) {
 	s.lengths |= 1 << min(len(name), 63)
 }
 
-// has reports whether name, read through fold, is in the set. fold is plain or httpsyntax.Lower.
+// has reports whether name, read through fold, is in the set. fold is plain or syntax.Lower.
 func (s *names) has(name []byte, fold *[256]byte) bool {
 	if s.lengths>>min(len(name), 63)&1 == 0 {
 		return false

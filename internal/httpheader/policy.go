@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // IdentityMode is which fields give an SSP the client's identity: the setting `identity`.
@@ -53,7 +53,7 @@ type PolicyOptions struct {
 // concurrent use.
 type Policy struct {
 	options PolicyOptions // what it was made from
-	pass    names         // matched through httpsyntax.Lower
+	pass    names         // matched through syntax.Lower
 	dropped names         // what is removed or set; matched through plain
 	set     []byte        // the lines of what is set
 
@@ -105,7 +105,7 @@ func NewPolicy(o PolicyOptions) *Policy {
 	for _, field := range o.Set {
 		if CheckSet(field) == nil {
 			p.dropped.add(plainName(field.Name))
-			p.set = httpsyntax.AppendField(p.set, []byte(field.Name), httpsyntax.Trim([]byte(field.Value)))
+			p.set = syntax.AppendField(p.set, []byte(field.Name), syntax.Trim([]byte(field.Value)))
 		}
 	}
 

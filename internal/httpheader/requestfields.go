@@ -1,6 +1,6 @@
 package httpheader
 
-import "adbuffer/internal/httpsyntax"
+import "adbuffer/internal/syntax"
 
 // defaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
 const defaultMaxFields = 128
@@ -69,7 +69,7 @@ func (f *RequestFields) Fields() []Field { return f.fields }
 // Lookup returns the value of the first field called name, in any case. ok is false if there is none.
 func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	for i := range f.fields {
-		if httpsyntax.EqualFold(f.fields[i].Name, name) {
+		if syntax.EqualFold(f.fields[i].Name, name) {
 			return f.fields[i].Value, true
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // maxRequestID is how long a request id of a trusted peer may be, in bytes.
@@ -21,10 +21,10 @@ type requestID struct {
 
 // CheckRequestID returns nil, or why name cannot be the field that holds request ids.
 func CheckRequestID(name string) error {
-	if !httpsyntax.IsToken([]byte(name)) {
+	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
-	if identify([]byte(name)) != unknownName || httpsyntax.EqualFold([]byte(name), "server") {
+	if identify([]byte(name)) != unknownName || syntax.EqualFold([]byte(name), "server") {
 		return fmt.Errorf("%s has a meaning of its own", name)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // CopyResponse copies the status and the end-to-end fields of an SSP's response to dst, an empty
@@ -38,18 +38,18 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 	memory := blocks.Get().(*[]byte)
 	block := (*memory)[:0]
 	var date []byte
-	for name, value, rest := httpsyntax.CutField(lines); name != nil; name, value, rest = httpsyntax.CutField(rest) {
+	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		id := identify(name)
 		switch {
 		case requestKinds[id] == never,
-			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &httpsyntax.Lower),
+			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &syntax.Lower),
 			id == nameDate && date != nil,
-			len(name) == len(p.requestID) && httpsyntax.EqualFold(name, p.requestID),
+			len(name) == len(p.requestID) && syntax.EqualFold(name, p.requestID),
 			named.has(name):
 			continue
 		}
 		switch {
-		case httpsyntax.ControlAt(name) < len(name): // the connection has refused such names already
+		case syntax.ControlAt(name) < len(name): // the connection has refused such names already
 		case id == nameDate:
 			date = value
 		case id == nameContentType:
@@ -59,7 +59,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 		case is(name, "server"):
 			dst.SetServerBytes(value)
 		default:
-			block = httpsyntax.AppendField(block, name, value)
+			block = syntax.AppendField(block, name, value)
 		}
 	}
 	if date != nil {
@@ -82,9 +82,9 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 // the connection or the message's length, and fields that are allowed only in a header, do not
 // cross (RFC 9110, section 6.5.1). Fields that CopyResponse drops do not cross either.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
-	for name, value, rest := httpsyntax.CutField(lines); name != nil; name, value, rest = httpsyntax.CutField(rest) {
+	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		if id := identify(name); id == unknownName || id == nameUserAgent {
-			dst = httpsyntax.AppendField(dst, name, value)
+			dst = syntax.AppendField(dst, name, value)
 		}
 	}
 	return dst
@@ -123,12 +123,12 @@ func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
 	for len(lines) > len(name) {
 		if lines[len(name)] == ':' && is(lines[:len(name)], name) {
-			_, value, _ := httpsyntax.CutField(lines)
+			_, value, _ := syntax.CutField(lines)
 			if !c.add(value) {
 				return false
 			}
 		}
-		next := httpsyntax.NextLine(lines, 0)
+		next := syntax.NextLine(lines, 0)
 		if next == 0 {
 			break
 		}

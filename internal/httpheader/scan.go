@@ -3,7 +3,7 @@ package httpheader
 import (
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // Scan reads raw, the header block exactly as it came on the wire after the request line, with its final
@@ -48,7 +48,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 		for start < len(raw) && (raw[start] == ' ' || raw[start] == '\t') {
 			start++
 		}
-		cr := start + httpsyntax.ControlAt(raw[start:])
+		cr := start + syntax.ControlAt(raw[start:])
 		if cr+1 >= len(raw) || raw[cr] != '\r' || raw[cr+1] != '\n' {
 			return valueError(raw, cr, name)
 		}
@@ -77,7 +77,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 		field.verbatim = end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
 		field.named = false
 		field.kind = requestKinds[id]
-		if len(name) == len(f.TimeoutName) && httpsyntax.EqualFold(name, f.TimeoutName) {
+		if len(name) == len(f.TimeoutName) && syntax.EqualFold(name, f.TimeoutName) {
 			if f.timeouts++; f.timeouts == 1 {
 				f.timeout = value
 			}
@@ -119,7 +119,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.chunked {
 			return refuse(RuleEncodingRepeated, name)
 		}
-		if f.HTTP10 || !httpsyntax.EqualFold(value, "chunked") {
+		if f.HTTP10 || !syntax.EqualFold(value, "chunked") {
 			return refuse(RuleEncoding, name)
 		}
 		f.chunked = true
@@ -163,7 +163,7 @@ func (f *RequestFields) noticeID(field *Field) {
 		}
 	}
 	field.kind = never
-	if httpsyntax.EqualFold(field.Name, f.IDName) {
+	if syntax.EqualFold(field.Name, f.IDName) {
 		if f.clientIDs++; f.clientIDs == 1 {
 			f.clientID = field.Value
 		}

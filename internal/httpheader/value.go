@@ -1,7 +1,7 @@
 package httpheader
 
 import (
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // sameName reports whether a and b are one name, in any case and with '_' read as '-'. Names have
@@ -24,7 +24,7 @@ func parseLength(v []byte) int64 {
 	if len(v) > 18 {
 		return -1
 	}
-	n, ok := httpsyntax.ParseNumber(v, httpsyntax.MaxNumber)
+	n, ok := syntax.ParseNumber(v, syntax.MaxNumber)
 	if !ok {
 		return -1
 	}

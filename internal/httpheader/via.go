@@ -3,7 +3,7 @@ package httpheader
 import (
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // viaPrefix begins the name of every adbuffer in a Via field. The rest names the process.
@@ -22,7 +22,7 @@ func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 		return 0, false
 	}
 	for i := range f.fields {
-		if len(f.fields[i].Name) != len("via") || !httpsyntax.EqualFold(f.fields[i].Name, "via") {
+		if len(f.fields[i].Name) != len("via") || !syntax.EqualFold(f.fields[i].Name, "via") {
 			continue
 		}
 		for v := f.fields[i].Value; ; {
@@ -31,11 +31,11 @@ func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 				break
 			}
 			end := at + len(viaPrefix)
-			for end < len(v) && httpsyntax.IsTokenByte(v[end]) {
+			for end < len(v) && syntax.IsTokenByte(v[end]) {
 				end++
 			}
 			// A longer name that only ends in adbuffer-… is another's.
-			if at == 0 || !httpsyntax.IsTokenByte(v[at-1]) {
+			if at == 0 || !syntax.IsTokenByte(v[at-1]) {
 				n++
 				itself = itself || string(v[at:end]) == self
 			}
@@ -61,7 +61,7 @@ func newViaLines(name string) (lines viaLines) {
 		return lines
 	}
 	for i, version := range []string{http10: "1.0", http11: "1.1", http2: "2.0"} {
-		lines[i] = httpsyntax.AppendField(nil, []byte("Via"), []byte(version+" "+name))
+		lines[i] = syntax.AppendField(nil, []byte("Via"), []byte(version+" "+name))
 	}
 	return lines
 }

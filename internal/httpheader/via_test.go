@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 const thisVia = "adbuffer-0123456789abcdef"
@@ -102,7 +102,7 @@ func FuzzAdbuffers(f *testing.F) {
 			return
 		}
 		want, wantItself := 0, false
-		for _, token := range strings.FieldsFunc(value, func(r rune) bool { return r >= 0x80 || !httpsyntax.IsTokenByte(byte(r)) }) {
+		for _, token := range strings.FieldsFunc(value, func(r rune) bool { return r >= 0x80 || !syntax.IsTokenByte(byte(r)) }) {
 			if strings.HasPrefix(token, "adbuffer-") {
 				want++
 				wantItself = wantItself || token == thisVia

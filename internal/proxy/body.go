@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // body reads the body of a request over HTTP/1, and consumes no byte after its end.
@@ -145,7 +145,7 @@ func (b *body) frame(c byte) error {
 	ok := true
 	switch b.chunk {
 	case firstDigit, digit:
-		d := httpsyntax.HexDigit(c)
+		d := syntax.HexDigit(c)
 		switch {
 		case d >= 0:
 			b.left = b.left<<4 | int64(d)
@@ -175,13 +175,13 @@ func (b *body) frame(c byte) error {
 		case c == ':' && b.chunk == trailerName:
 			b.chunk = trailerValue
 		default:
-			ok, b.chunk = httpsyntax.IsTokenByte(c), trailerName
+			ok, b.chunk = syntax.IsTokenByte(c), trailerName
 		}
 	case trailerValue:
 		if c == '\r' {
 			b.chunk = trailerLF
 		} else {
-			ok = httpsyntax.IsValueByte(c)
+			ok = syntax.IsValueByte(c)
 		}
 	case trailerLF:
 		ok, b.chunk = c == '\n', trailerLine
@@ -209,7 +209,7 @@ func (b *body) endSize(c byte) bool {
 	case c == '\r' && b.chunk != blank:
 		b.chunk = sizeLF
 	case b.chunk == extension:
-		return httpsyntax.IsValueByte(c)
+		return syntax.IsValueByte(c)
 	case c == ';':
 		b.chunk = extension
 	case c == ' ' || c == '\t':

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -42,7 +42,7 @@ func (r *request) check() *refusal {
 		r.conn.body.open(r.fields.ContentLength(), r.configVersion)
 		r.source, r.conn.uploading = &r.conn.body, &r.upload
 		expect, _ := r.fields.Lookup("Expect")
-		r.expects = !h.http10 && httpsyntax.EqualFold(expect, "100-continue")
+		r.expects = !h.http10 && syntax.EqualFold(expect, "100-continue")
 	}
 	if f := r.checkLine(h.method, h.target); f != nil {
 		return f
@@ -95,7 +95,7 @@ func (r *request) splitTarget(target []byte) *refusal {
 	}
 	if len(target) > 0 && target[0] != '/' {
 		i := bytes.Index(target, []byte("://"))
-		if i < 0 || !httpsyntax.IsHTTP(target[:i]) {
+		if i < 0 || !syntax.IsHTTP(target[:i]) {
 			return &refusal{outcome: upstream.BadRequest, detail: "the request target is neither a path nor an http URL", close: true}
 		}
 		target = target[i+len("://"):]

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -75,7 +75,7 @@ func parseMs(v []byte) (time.Duration, bool) {
 	if len(v) > maxStatedDigits {
 		return 0, false
 	}
-	n, ok := httpsyntax.ParseNumber(v, maxStatedMs+1)
+	n, ok := syntax.ParseNumber(v, maxStatedMs+1)
 	if !ok || n < minStatedMs || n > maxStatedMs {
 		return 0, false
 	}

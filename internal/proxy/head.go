@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -26,7 +26,7 @@ func (h *messageHead) parse(line, fields []byte) {
 	target, version, ok := bytes.Cut(rest, []byte{' '})
 	h.method, h.target, h.fields = method, target, fields
 	switch {
-	case !ok || len(target) == 0 || !httpsyntax.IsToken(method):
+	case !ok || len(target) == 0 || !syntax.IsToken(method):
 		h.refusal = malformed("the request line is not a method, a target and a version")
 	case string(version) == "HTTP/1.0":
 		h.http10 = true

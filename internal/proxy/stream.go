@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/http2server"
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -200,20 +200,20 @@ func (s *stream) respond() *http2server.Response {
 	stated := status == fasthttp.StatusNoContent // a 204 has no Content-Length
 	for name, value := range httpheader.ResponseFields(&res.Header) {
 		switch {
-		case httpsyntax.IsConnectionSpecific(name):
+		case syntax.IsConnectionSpecific(name):
 			continue
-		case httpsyntax.EqualFold(name, "content-length"):
+		case syntax.EqualFold(name, "content-length"):
 			if status == fasthttp.StatusNoContent {
 				continue
 			}
 			stated = true
 		}
-		s.fields = httpsyntax.AppendField(s.fields, name, value)
+		s.fields = syntax.AppendField(s.fields, name, value)
 	}
 	head := s.ctx.IsHead()
 	if !stated && len(s.trailers) == 0 && (len(body) > 0 || !head && status != fasthttp.StatusNotModified) {
 		var digits [20]byte
-		s.fields = httpsyntax.AppendField(s.fields, []byte("content-length"), strconv.AppendInt(digits[:0], int64(len(body)), 10))
+		s.fields = syntax.AppendField(s.fields, []byte("content-length"), strconv.AppendInt(digits[:0], int64(len(body)), 10))
 	}
 	if head {
 		body, s.trailers = nil, s.trailers[:0]

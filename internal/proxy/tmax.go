@@ -3,7 +3,7 @@ package proxy
 import (
 	"time"
 
-	"adbuffer/internal/jsonsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // tmax returns the tmax of r's body if that is an uncompressed JSON object, and notes its position
@@ -30,7 +30,7 @@ var tmaxKey = []byte(`"tmax"`)
 // If there are several keys, the first one counts. Parsers differ here (RFC 8259, section 4; most
 // take the last). Only the first can be found without reading to the end of the body.
 func scanTmax(body []byte) (value time.Duration, start, end int) {
-	start, end = jsonsyntax.Member(body[:min(len(body), maxTmaxScan)], tmaxKey)
+	start, end = syntax.JSONMember(body[:min(len(body), maxTmaxScan)], tmaxKey)
 	if start == end || body[start] == '0' {
 		return 0, 0, 0
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/jsonsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/testsupport"
 )
 
@@ -25,7 +25,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		}
 		return "{" + strings.Join(all, ",") + "}"
 	}
-	deep := strings.Repeat(`{"a":`, jsonsyntax.MaxDepth-1) + "1" + strings.Repeat("}", jsonsyntax.MaxDepth-1)
+	deep := strings.Repeat(`{"a":`, syntax.MaxJSONDepth-1) + "1" + strings.Repeat("}", syntax.MaxJSONDepth-1)
 	out := make([]byte, 0, 1<<20)
 	cost := func(contentType, body string) time.Duration {
 		fields, b := []byte("Content-Type: "+contentType+"\r\n"), []byte(body)
@@ -52,7 +52,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		"blanks between":         fill("[1", " \n,\t1", "]"),
 		"digits":                 fill("", "9", ""),
 		"numbers":                fill("[", "1.5e-10,", "1]"),
-		"long numbers":           fill("[", strings.Repeat("1", jsonsyntax.MaxNumberBytes-2)+".1,", "1]"),
+		"long numbers":           fill("[", strings.Repeat("1", syntax.MaxJSONNumberBytes-2)+".1,", "1]"),
 		"exponents":              fill("[1e", "9", "]"),
 		"literals":               fill("[", "true,", "null]"),
 		"escapes":                fill(`"`, `\n`, `"`),
@@ -60,12 +60,12 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 		"surrogates":             fill(`"`, `\ud83d\ude00`, `"`),
 		"a lone surrogate last":  fill(`"`, `\ud83d\ude00`, `\ud83d"`),
 		"characters of 4 bytes":  fill(`"`, "😀", `"`),
-		"one object, many keys":  manyKeys(jsonsyntax.MaxKeys),
-		"keys in order":          escaped(jsonsyntax.MaxKeys),
-		"too many keys":          manyKeys(3 * jsonsyntax.MaxKeys),
+		"one object, many keys":  manyKeys(syntax.MaxJSONKeys),
+		"keys in order":          escaped(syntax.MaxJSONKeys),
+		"too many keys":          manyKeys(3 * syntax.MaxJSONKeys),
 		"many objects with keys": fill("[", manyKeys(30)+",", "{}]"),
-		"a key twice, last":      strings.TrimSuffix(manyKeys(jsonsyntax.MaxKeys-1), "}") + `,"0":1}`,
-		"keys in many objects":   strings.Repeat(`{"a":1,"b":2,"c":`, jsonsyntax.MaxDepth-1) + manyKeys(3000) + strings.Repeat("}", jsonsyntax.MaxDepth-1),
+		"a key twice, last":      strings.TrimSuffix(manyKeys(syntax.MaxJSONKeys-1), "}") + `,"0":1}`,
+		"keys in many objects":   strings.Repeat(`{"a":1,"b":2,"c":`, syntax.MaxJSONDepth-1) + manyKeys(3000) + strings.Repeat("}", syntax.MaxJSONDepth-1),
 		"a long key":             fill(`{"`, "k", `":1}`),
 		"a long key of escapes":  fill(`{"`, `\u0061`, `":1}`),
 		"quotes, no JSON":        fill(`"`, `\"`, ``),

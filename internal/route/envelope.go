@@ -7,8 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"adbuffer/internal/httpsyntax"
-	"adbuffer/internal/jsonsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // The envelope of parallel-all stands around its entries, which commas separate.
@@ -63,19 +62,19 @@ const maxContentType = 256
 // describe sets the fields of e that follow from the response's header fields and body. It keeps
 // slices of both.
 func (e *entry) describe(fields, body []byte) {
-	e.contentType, _ = httpsyntax.FindField(fields, "Content-Type")
+	e.contentType, _ = syntax.FindField(fields, "Content-Type")
 	e.contentType = e.contentType[:min(len(e.contentType), maxContentType)]
 	e.body = body
-	_, encoded := httpsyntax.FindField(fields, "Content-Encoding")
+	_, encoded := syntax.FindField(fields, "Content-Encoding")
 	switch {
 	case len(body) == 0:
 		e.form, e.bodyBytes = noBody, 0
 	case encoded || !utf8.Valid(body):
 		e.form = binaryBody
-	case isJSONType(e.contentType) && jsonsyntax.Valid(body):
+	case isJSONType(e.contentType) && syntax.ValidJSON(body):
 		e.form, e.bodyBytes = jsonBody, len(body)
 	default:
-		e.form, e.bodyBytes = textBody, jsonsyntax.StringLen(body)
+		e.form, e.bodyBytes = textBody, syntax.JSONStringLen(body)
 		if e.bodyBytes > 2*len(body)+maxEscapes {
 			e.form = binaryBody
 		}
@@ -91,17 +90,17 @@ func isJSONType(v []byte) bool {
 	v, _, _ = bytes.Cut(v, []byte{';'})
 	v = bytes.TrimRight(v, " \t")
 	const suffix = "+json"
-	return httpsyntax.EqualFold(v, "application/json") ||
-		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && httpsyntax.EqualFold(v[len(v)-len(suffix):], suffix)
+	return syntax.EqualFold(v, "application/json") ||
+		bytes.IndexByte(v, '/') > 0 && len(v) > len(suffix) && syntax.EqualFold(v[len(v)-len(suffix):], suffix)
 }
 
 // append appends the entry.
 func (e *entry) append(b []byte) []byte {
 	b = append(b, `{"ssp":`...)
-	b = jsonsyntax.AppendString(b, []byte(e.ssp))
+	b = syntax.AppendJSONString(b, []byte(e.ssp))
 	if e.err != "" {
 		b = append(b, `,"error":`...)
-		b = jsonsyntax.AppendString(b, []byte(e.err))
+		b = syntax.AppendJSONString(b, []byte(e.err))
 	} else {
 		b = append(b, `,"status":`...)
 		b = strconv.AppendInt(b, int64(e.status), 10)
@@ -112,7 +111,7 @@ func (e *entry) append(b []byte) []byte {
 	}
 	if len(e.contentType) > 0 {
 		b = append(b, `,"content_type":`...)
-		b = jsonsyntax.AppendString(b, e.contentType)
+		b = syntax.AppendJSONString(b, e.contentType)
 	}
 	switch e.form {
 	case jsonBody:
@@ -120,7 +119,7 @@ func (e *entry) append(b []byte) []byte {
 		b = append(b, e.body...)
 	case textBody:
 		b = append(b, `,"body":`...)
-		b = jsonsyntax.AppendString(b, e.body)
+		b = syntax.AppendJSONString(b, e.body)
 	case binaryBody:
 		b = append(b, `,"body_base64":"`...)
 		b = base64.StdEncoding.AppendEncode(b, e.body)
@@ -132,5 +131,5 @@ func (e *entry) append(b []byte) []byte {
 // bound returns how many bytes the entry takes at most, including a comma.
 func (e *entry) bound() int {
 	const widest = `{"ssp":,"error":,"status":-9223372036854775808,"ms":-9223372036854775808,"content_type":,"body_base64":""},`
-	return len(widest) + jsonsyntax.StringLen([]byte(e.ssp)) + jsonsyntax.StringLen([]byte(e.err)) + jsonsyntax.StringLen(e.contentType) + e.bodyBytes
+	return len(widest) + syntax.JSONStringLen([]byte(e.ssp)) + syntax.JSONStringLen([]byte(e.err)) + syntax.JSONStringLen(e.contentType) + e.bodyBytes
 }

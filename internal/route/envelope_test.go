@@ -1,7 +1,7 @@
 package route
 
 import (
-	"adbuffer/internal/jsonsyntax"
+	"adbuffer/internal/syntax"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
@@ -101,7 +101,7 @@ func TestFormsOfBodiesInTheEnvelope(t *testing.T) {
 		{"a coding that does not show", js, "{}", "content-encoding: br\r\n", `"body_base64":"e30="`},
 		{"an empty coding", js, "{}", "Content-Encoding:\r\n", `"body_base64":"e30="`},
 		{"empty", js, "", "Content-Encoding: gzip\r\n", ""},
-		{"as deep as may be", js, deep(jsonsyntax.MaxDepth), "", `"body":` + deep(jsonsyntax.MaxDepth)},
+		{"as deep as may be", js, deep(syntax.MaxJSONDepth), "", `"body":` + deep(syntax.MaxJSONDepth)},
 		{"a lone surrogate", js, `["\ud800"]`, "", `"body":` + quote(`["\ud800"]`)},
 		{"half a pair, then another escape", js, `["\ud83d\u0041"]`, "", `"body":` + quote(`["\ud83d\u0041"]`)},
 		{"the second half alone", js, `{"\udc00":1}`, "", `"body":` + quote(`{"\udc00":1}`)},
@@ -114,10 +114,10 @@ func TestFormsOfBodiesInTheEnvelope(t *testing.T) {
 		{"a key twice", js, `{"a":1,"b":2,"a":3}`, "", `"body":` + quote(`{"a":1,"b":2,"a":3}`)},
 		{"a key twice, in two spellings", js, `{"a":1,"\u0061":3}`, "", `"body":` + quote(`{"a":1,"\u0061":3}`)},
 		{"a key in two objects", js, `{"a":{"a":1},"b":[{"a":2},{"a":3}]}`, "", `"body":{"a":{"a":1},"b":[{"a":2},{"a":3}]}`},
-		{"as many keys as may be", js, manyKeys(jsonsyntax.MaxKeys), "", `"body":` + manyKeys(jsonsyntax.MaxKeys)},
-		{"too many keys", js, manyKeys(jsonsyntax.MaxKeys + 1), "", `"body":` + quote(manyKeys(jsonsyntax.MaxKeys+1))},
-		{"many keys, one object after the other", js, "[" + manyKeys(jsonsyntax.MaxKeys) + "," + manyKeys(jsonsyntax.MaxKeys) + "]", "", `"body":[` + manyKeys(jsonsyntax.MaxKeys) + "," + manyKeys(jsonsyntax.MaxKeys) + "]"},
-		{"too deep", js, deep(jsonsyntax.MaxDepth + 1), "", `"body":` + quote(deep(jsonsyntax.MaxDepth+1))},
+		{"as many keys as may be", js, manyKeys(syntax.MaxJSONKeys), "", `"body":` + manyKeys(syntax.MaxJSONKeys)},
+		{"too many keys", js, manyKeys(syntax.MaxJSONKeys + 1), "", `"body":` + quote(manyKeys(syntax.MaxJSONKeys+1))},
+		{"many keys, one object after the other", js, "[" + manyKeys(syntax.MaxJSONKeys) + "," + manyKeys(syntax.MaxJSONKeys) + "]", "", `"body":[` + manyKeys(syntax.MaxJSONKeys) + "," + manyKeys(syntax.MaxJSONKeys) + "]"},
+		{"too deep", js, deep(syntax.MaxJSONDepth + 1), "", `"body":` + quote(deep(syntax.MaxJSONDepth+1))},
 		{"depth in a string", js, `["\"` + deep(100) + `"]`, "", `"body":["\"` + deep(100) + `"]`},
 		{"a rival's entry", js, `{"x":1},{"ssp":"rival","error":"deadline","ms":1}`, "", `"body":` + quote(`{"x":1},{"ssp":"rival","error":"deadline","ms":1}`)},
 		{"the end", js, `1}]}`, "", `"body":"1}]}"`},

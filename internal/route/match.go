@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // Match is the conditions for a request; all of them must hold. All comparisons are on raw bytes:
@@ -100,9 +100,9 @@ func (m *Match) matchHost(host []byte) bool {
 	host = withoutPort(host)
 	if suffix, ok := strings.CutPrefix(m.Host, "*"); ok {
 		n := len(host) - len(suffix)
-		return n > 0 && httpsyntax.EqualFold(host[n:], suffix)
+		return n > 0 && syntax.EqualFold(host[n:], suffix)
 	}
-	return httpsyntax.EqualFold(host, m.Host)
+	return syntax.EqualFold(host, m.Host)
 }
 
 // withoutPort cuts ":port" off, and keeps the colons of "[::1]".
@@ -128,7 +128,7 @@ func (c *Condition) inFields(f *httpheader.RequestFields) bool {
 		return ok
 	}
 	for _, field := range f.Fields() {
-		if httpsyntax.EqualFold(field.Name, c.Name) && string(field.Value) == *c.Value {
+		if syntax.EqualFold(field.Name, c.Name) && string(field.Value) == *c.Value {
 			return true
 		}
 	}

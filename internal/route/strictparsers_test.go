@@ -1,7 +1,7 @@
 package route
 
 import (
-	"adbuffer/internal/jsonsyntax"
+	"adbuffer/internal/syntax"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
@@ -78,7 +78,7 @@ print $doc ? scalar(@{$doc->{results}}) . " $doc->{results}[1]{ssp}\n" : "error:
 // Whatever one SSP sends, clients can read the other SSPs' responses.
 func TestEveryParserReadsTheEnvelope(t *testing.T) {
 	bodies := append([]string{
-		manyKeys(jsonsyntax.MaxKeys), manyKeys(jsonsyntax.MaxKeys + 1), strings.Repeat("[", jsonsyntax.MaxDepth) + strings.Repeat("]", jsonsyntax.MaxDepth),
+		manyKeys(syntax.MaxJSONKeys), manyKeys(syntax.MaxJSONKeys + 1), strings.Repeat("[", syntax.MaxJSONDepth) + strings.Repeat("]", syntax.MaxJSONDepth),
 		strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), "\uFEFF{}", "\"\xff\"", "\"\xed\xa0\x80\"", "\x00", strings.Repeat("9", 5000),
 		`"` + strings.Repeat(`\u0000`, 1000) + `"`, `{"` + strings.Repeat("k", 1<<16) + `":1}`, "\u2028", "[\"\u2028\"]", `{"__proto__":1,"constructor":2}`,
 	}, documents(t)...)
@@ -134,9 +134,9 @@ func readByGo(envelope []byte) error {
 	return nil
 }
 
-// documents are the JSON, almost JSON, and JSON that parsers differ about, of package jsonsyntax.
+// documents are the JSON, almost JSON, and JSON that parsers differ about, of package syntax.
 func documents(t *testing.T) (all []string) {
-	b, err := os.ReadFile("../jsonsyntax/testdata/documents.txt")
+	b, err := os.ReadFile("../syntax/testdata/documents.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -68,7 +68,7 @@ func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration)
 	if a.Status != 429 && a.Status != 503 {
 		return false
 	}
-	v, ok := httpsyntax.FindField(a.Fields, "Retry-After")
+	v, ok := syntax.FindField(a.Fields, "Retry-After")
 	if !ok {
 		return false
 	}
@@ -120,10 +120,10 @@ func parseRetryAfter(v []byte, now time.Time) (wait time.Duration, ok bool) {
 	if len(v) == 0 || len(v) > maxRetryAfterBytes {
 		return 0, false
 	}
-	if !httpsyntax.IsDigit(v[0]) {
+	if !syntax.IsDigit(v[0]) {
 		return untilHTTPDate(string(v), now)
 	}
-	seconds, ok := httpsyntax.ParseNumber(v, maxRetryAfterSeconds)
+	seconds, ok := syntax.ParseNumber(v, maxRetryAfterSeconds)
 	return time.Duration(seconds) * time.Second, ok && seconds > 0
 }
 

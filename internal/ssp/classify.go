@@ -3,7 +3,7 @@ package ssp
 import (
 	"bytes"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -59,8 +59,8 @@ func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noB
 // none.
 func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
 	coding, fields := identity, 0
-	for name, value := range httpsyntax.Fields(a.Fields) {
-		if httpsyntax.EqualFold(name, "Content-Encoding") {
+	for name, value := range syntax.Fields(a.Fields) {
+		if syntax.EqualFold(name, "Content-Encoding") {
 			coding = value
 			fields++
 		}
@@ -68,7 +68,7 @@ func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
 	switch {
 	case fields > 1:
 		return true, nbrNone // several content codings
-	case httpsyntax.EqualFold(coding, "identity"):
+	case syntax.EqualFold(coding, "identity"):
 		return n.look(a.Body)
 	}
 	return n.hasCodedAd(coding, a.Body)

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // maxCodedScan bounds the size of a compressed body that is decoded. A larger body counts as an ad.
@@ -63,13 +63,13 @@ var (
 // codings. RFC 9110, section 8.4.1; RFC 7932; RFC 8878.
 func decodersOf(coding []byte) *sync.Pool {
 	switch {
-	case httpsyntax.EqualFold(coding, "gzip"), httpsyntax.EqualFold(coding, "x-gzip"):
+	case syntax.EqualFold(coding, "gzip"), syntax.EqualFold(coding, "x-gzip"):
 		return &gzips
-	case httpsyntax.EqualFold(coding, "deflate"):
+	case syntax.EqualFold(coding, "deflate"):
 		return &deflates
-	case httpsyntax.EqualFold(coding, "br"):
+	case syntax.EqualFold(coding, "br"):
 		return &brotlis
-	case httpsyntax.EqualFold(coding, "zstd"):
+	case syntax.EqualFold(coding, "zstd"):
 		return &zstds
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/tracing"
 )
 
@@ -32,7 +32,7 @@ func cutField(b []byte, from int, name string) []byte {
 			break
 		}
 		next := at + end + len("\r\n")
-		if line := b[at:next]; len(line) > len(name) && line[len(name)] == ':' && httpsyntax.EqualFold(line[:len(name)], name) {
+		if line := b[at:next]; len(line) > len(name) && line[len(name)] == ':' && syntax.EqualFold(line[:len(name)], name) {
 			b = append(b[:at], b[next:]...)
 			continue
 		}

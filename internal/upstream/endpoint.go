@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // Endpoint is a host and port of an SSP.
@@ -106,7 +106,7 @@ func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 		return nil, e, "must not hold a user or password"
 	case strings.Contains(s, "#"):
 		return nil, e, "must not hold a fragment (#)"
-	case !httpsyntax.IsHost(u.Hostname()):
+	case !syntax.IsHost(u.Hostname()):
 		return nil, e, example
 	}
 	e.Host, e.Port = strings.ToLower(u.Hostname()), 80

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"adbuffer/internal/httpsyntax"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/syntax"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 )
@@ -43,7 +43,7 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 	if err != nil {
 		return nil, err
 	}
-	if s.Target.URL != "" && !allowRemote && !httpsyntax.IsLoopbackHost(u.Hostname()) {
+	if s.Target.URL != "" && !allowRemote && !syntax.IsLoopbackHost(u.Hostname()) {
 		return nil, fmt.Errorf("target.url: %s %w", u.Hostname(), errRemote)
 	}
 	if s.Adbuffer.Config != "" {

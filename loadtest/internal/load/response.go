@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"adbuffer/internal/httpsyntax"
+	"adbuffer/internal/syntax"
 )
 
 // maxHead bounds a response's head, and each line of a chunked body.
@@ -131,36 +131,36 @@ func (p *Parser) head(b []byte) (int, error) {
 	if len(line) < 14 || string(line[:7]) != "HTTP/1." || line[8] != ' ' || line[12] != ' ' && line[12] != '\r' {
 		return 0, fmt.Errorf("not a status line: %.40q", line)
 	}
-	status, ok := httpsyntax.ParseStatus(line[9:12])
+	status, ok := syntax.ParseStatus(line[9:12])
 	if !ok {
 		return 0, fmt.Errorf("not a status: %.3q", line[9:])
 	}
 	p.Response = Response{Status: status, Close: line[7] == '0'}
 	length, chunked := int64(-1), false
 	for len(rest) > 0 {
-		name, value, after := httpsyntax.CutField(rest)
-		if !httpsyntax.IsToken(name) {
+		name, value, after := syntax.CutField(rest)
+		if !syntax.IsToken(name) {
 			return 0, fmt.Errorf("not a header field: %.40q", rest)
 		}
 		rest = after
 		switch {
-		case httpsyntax.EqualFold(name, "content-length"):
-			n, ok := httpsyntax.ParseNumber(value, httpsyntax.MaxNumber)
+		case syntax.EqualFold(name, "content-length"):
+			n, ok := syntax.ParseNumber(value, syntax.MaxNumber)
 			if !ok || length >= 0 && length != int64(n) {
 				return 0, fmt.Errorf("content-length %.20q", value)
 			}
 			length = int64(n)
-		case httpsyntax.EqualFold(name, "transfer-encoding"):
-			if chunked = httpsyntax.EqualFold(value, "chunked"); !chunked {
+		case syntax.EqualFold(name, "transfer-encoding"):
+			if chunked = syntax.EqualFold(value, "chunked"); !chunked {
 				return 0, fmt.Errorf("transfer-encoding %.20q", value)
 			}
-		case httpsyntax.EqualFold(name, "connection") && httpsyntax.EqualFold(value, "close"):
+		case syntax.EqualFold(name, "connection") && syntax.EqualFold(value, "close"):
 			p.Close = true
-		case httpsyntax.EqualFold(name, "connection") && httpsyntax.EqualFold(value, "keep-alive"):
+		case syntax.EqualFold(name, "connection") && syntax.EqualFold(value, "keep-alive"):
 			p.Close = false
-		case httpsyntax.EqualFold(name, "x-adbuffer-source"):
+		case syntax.EqualFold(name, "x-adbuffer-source"):
 			p.Source = append(p.source[:0], value[:min(len(value), len(p.source))]...)
-		case httpsyntax.EqualFold(name, "x-echo-cb"):
+		case syntax.EqualFold(name, "x-echo-cb"):
 			p.Echo = append(p.echo[:0], value[:min(len(value), len(p.echo))]...)
 		}
 	}
@@ -209,12 +209,12 @@ func (p *Parser) chunkLine(line []byte) (done bool, err error) {
 }
 
 func parseHex(b []byte) (n int64, ok bool) {
-	b = httpsyntax.Trim(b)
+	b = syntax.Trim(b)
 	if len(b) == 0 || len(b) > 12 {
 		return 0, false
 	}
 	for _, c := range b {
-		d := httpsyntax.HexDigit(c)
+		d := syntax.HexDigit(c)
 		if d < 0 {
 			return 0, false
 		}

@@ -1,4 +1,4 @@
-package httpsyntax
+package syntax
 
 import (
 	"bytes"

@@ -1,10 +1,13 @@
-// Package httpsyntax reads the small parts that HTTP messages are made of: tokens, field values, lists,
-// numbers and field lines. All parsers of adbuffer use it, so that no two of them disagree about a byte.
-// The simulated SSP has its own parser, because it checks adbuffer's from outside.
+// Package syntax reads the small parts that messages are made of. Of HTTP: tokens, field values, lists,
+// numbers and field lines. Of JSON, without building values: it validates a document, finds a member of
+// an object, and writes strings.
 //
-// Nothing here allocates or changes its arguments. Bytes from 0x80 up are legal in values and
-// illegal in tokens.
-package httpsyntax
+// All parsers of adbuffer use it, so that no two of them disagree about a byte. The simulated SSP has
+// its own parser, because it checks adbuffer's from outside.
+//
+// Nothing here changes its arguments, and reading HTTP allocates nothing. Bytes from 0x80 up are legal in
+// values and illegal in tokens.
+package syntax
 
 // Lower maps each byte of a token to lower case, and all other bytes to 0. RFC 9110, section 5.6.2.
 // It must not be changed.

@@ -1,4 +1,4 @@
-package httpsyntax
+package syntax
 
 // MaxNumber is the largest limit that ParseNumber takes.
 const MaxNumber = 1 << 60

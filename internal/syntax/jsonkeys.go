@@ -1,4 +1,4 @@
-package jsonsyntax
+package syntax
 
 import (
 	"bytes"
@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKeys is how many keys the objects that are open at one place of a document may have. They take
+// MaxJSONKeys is how many keys the objects that are open at one place of a document may have. They take
 // 8 bytes each. A bid response has some 50.
-const MaxKeys = 4096
+const MaxJSONKeys = 4096
 
 // keys are the hashes of the keys of all open objects; reused. Two different keys with one hash
 // would count as equal. With 64 bits and a secret seed that does not happen in practice.
 type keys struct {
 	hashes []uint64
-	starts [MaxDepth + 1]int // where the hashes of the object at each depth start
+	starts [MaxJSONDepth + 1]int // where the hashes of the object at each depth start
 }
 
 var keySets = sync.Pool{New: func() any { return new(keys) }}
@@ -30,7 +30,7 @@ func (k *keys) open(depth int) { k.starts[depth] = len(k.hashes) }
 
 // add adds a key, without its quotes. It returns false if there are too many.
 func (k *keys) add(key []byte) bool {
-	if len(k.hashes) == MaxKeys {
+	if len(k.hashes) == MaxJSONKeys {
 		return false
 	}
 	k.hashes = append(k.hashes, hashKey(key))

@@ -1,26 +1,24 @@
-// Package jsonsyntax scans JSON without building values: it validates a document, finds a member of
-// an object, and writes strings.
-package jsonsyntax
+package syntax
 
-// MaxDepth is how deep a valid document may nest. Parsers give up at some depth (.NET's at 64,
+// MaxJSONDepth is how deep a valid document may nest. Parsers give up at some depth (.NET's at 64,
 // others at 100 to 1000). An envelope that cannot be parsed loses the other SSPs' responses too.
 // With the three levels of the envelope, all of those parsers can read it. Bid responses nest about
 // ten deep.
-const MaxDepth = 60
+const MaxJSONDepth = 60
 
-// Valid reports whether b, which must be UTF-8, is one JSON value that every parser accepts,
+// ValidJSON reports whether b, which must be UTF-8, is one JSON value that every parser accepts,
 // however strict. RFC 8259 leaves some choices to parsers. In an envelope of several SSPs'
 // responses, a body that one parser refuses would lose the others too. So these are not valid here:
 //
-//   - Nesting deeper than MaxDepth.
+//   - Nesting deeper than MaxJSONDepth.
 //   - Two equal keys in an object, even in two spellings. Go's encoding/json/v2 refuses them.
-//   - More than MaxKeys keys, since Valid must remember them.
+//   - More than MaxJSONKeys keys, since ValidJSON must remember them.
 //   - An escaped surrogate without its other half. It is no character; Rust, Go v2 and Python's
 //     UTF-8 encoder refuse it.
 //   - Numbers that do not fit: see skipNumber.
 //
-// Valid takes about half the time of json.Valid.
-func Valid(b []byte) bool {
+// ValidJSON takes about half the time of json.Valid.
+func ValidJSON(b []byte) bool {
 	k := keySets.Get().(*keys)
 	defer keySets.Put(k)
 	k.reset()
@@ -32,7 +30,7 @@ func Valid(b []byte) bool {
 		opened := false
 		switch at(b, i) {
 		case '{', '[':
-			if depth++; depth > MaxDepth {
+			if depth++; depth > MaxJSONDepth {
 				return false
 			}
 			objects &^= 1 << depth

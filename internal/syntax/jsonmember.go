@@ -1,15 +1,15 @@
-package jsonsyntax
+package syntax
 
 import "bytes"
 
-// Member finds the first member with this key in the object that b begins with, and returns its
+// JSONMember finds the first member with this key in the object that b begins with, and returns its
 // value: b[start:end], without blanks around it. start is end if there is none, or if b ends before
 // the comma or bracket behind the value. quotedKey is the key in quotes; a key that is spelled with
 // escapes is not found.
 //
-// Member only looks at strings and brackets. In JSON it finds what a parser finds; in other text it
+// JSONMember only looks at strings and brackets. In JSON it finds what a parser finds; in other text it
 // may find a value or not.
-func Member(b, quotedKey []byte) (start, end int) {
+func JSONMember(b, quotedKey []byte) (start, end int) {
 	if !bytes.Contains(b, quotedKey) {
 		return 0, 0 // costs a tenth of a scan
 	}

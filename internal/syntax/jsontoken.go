@@ -1,4 +1,4 @@
-package jsonsyntax
+package syntax
 
 import "unicode/utf16"
 
@@ -101,8 +101,8 @@ func skipLiteral(b []byte, i int, literal string) int {
 }
 
 const (
-	// MaxNumberBytes is how long a number may be. float64 needs 17 digits.
-	MaxNumberBytes = 64
+	// MaxJSONNumberBytes is how long a number may be. float64 needs 17 digits.
+	MaxJSONNumberBytes = 64
 	// maxExponent bounds the powers of ten of the first and the last digit of a number with a
 	// fraction or an exponent. Then float64 holds both.
 	maxExponent = 307
@@ -150,7 +150,7 @@ func skipNumber(b []byte, i int) int {
 		plain = false
 	}
 	switch {
-	case i-start > MaxNumberBytes:
+	case i-start > MaxJSONNumberBytes:
 		return -1
 	case plain && !fits64(b[whole:i], whole > start):
 		return -1

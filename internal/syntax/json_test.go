@@ -1,4 +1,4 @@
-package jsonsyntax
+package syntax
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzString compares AppendString with encoding/json.
-func FuzzString(f *testing.F) {
+// FuzzJSONString compares AppendJSONString with encoding/json.
+func FuzzJSONString(f *testing.F) {
 	f.Add([]byte("a\"\\\x00\x1f\x7f\xffé\u2028😀\xed\xa0\x80"))
 	f.Fuzz(func(t *testing.T, s []byte) {
-		got := AppendString([]byte("before"), s)
-		if len(got) > len("before")+StringLen(s) {
-			t.Errorf("%q takes %d bytes, over its bound of %d", s, len(got)-len("before"), StringLen(s))
+		got := AppendJSONString([]byte("before"), s)
+		if len(got) > len("before")+JSONStringLen(s) {
+			t.Errorf("%q takes %d bytes, over its bound of %d", s, len(got)-len("before"), JSONStringLen(s))
 		}
 		var back, expect string
 		if err := json.Unmarshal(bytes.TrimPrefix(got, []byte("before")), &back); err != nil {
@@ -40,9 +40,9 @@ func FuzzString(f *testing.F) {
 	})
 }
 
-// FuzzValid compares Valid with two parsers of Go, one of which is as strict as any, and with
+// FuzzValidJSON compares ValidJSON with two parsers of Go, one of which is as strict as any, and with
 // counts of levels, keys and digits.
-func FuzzValid(f *testing.F) {
+func FuzzValidJSON(f *testing.F) {
 	for _, s := range documents(f) {
 		f.Add([]byte(s))
 	}
@@ -69,16 +69,16 @@ func FuzzValid(f *testing.F) {
 				keys++
 			}
 		}
-		if keys > MaxKeys {
+		if keys > MaxJSONKeys {
 			return
 		}
-		// The caller of Valid checks UTF-8.
-		want := json.Valid(b) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(!utf8.Valid(b))) && deepest <= MaxDepth && fits
-		if got := Valid(b); got != want && utf8.Valid(b) {
+		// The caller of ValidJSON checks UTF-8.
+		want := json.Valid(b) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(!utf8.Valid(b))) && deepest <= MaxJSONDepth && fits
+		if got := ValidJSON(b); got != want && utf8.Valid(b) {
 			t.Errorf("%q: %v, want %v at a depth of %d, numbers fit: %v", b, got, want, deepest, fits)
 		}
 		var v any
-		if err := json.Unmarshal(b, &v); Valid(b) && err != nil {
+		if err := json.Unmarshal(b, &v); ValidJSON(b) && err != nil {
 			t.Errorf("%q: %v", b, err)
 		}
 	})
@@ -88,7 +88,7 @@ func FuzzValid(f *testing.F) {
 // first and last digit of any other number into float64. Leading zeros of a fraction count as
 // digits.
 func fitsEverywhere(s string) bool {
-	if len(s) > MaxNumberBytes {
+	if len(s) > MaxJSONNumberBytes {
 		return false
 	}
 	if !strings.ContainsAny(s, ".eE") {
@@ -122,14 +122,14 @@ func documents(tb testing.TB) (all []string) {
 	return all
 }
 
-// BenchmarkValid compares Valid with json.Valid.
-func BenchmarkValid(b *testing.B) {
+// BenchmarkValidJSON compares ValidJSON with json.Valid.
+func BenchmarkValidJSON(b *testing.B) {
 	bid := []byte(`{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` +
 		strings.Repeat("x", 1000) + `"}]}],"cur":"USD"}`)
-	b.Run("Valid", func(b *testing.B) {
+	b.Run("ValidJSON", func(b *testing.B) {
 		b.SetBytes(int64(len(bid)))
 		for b.Loop() {
-			Valid(bid)
+			ValidJSON(bid)
 		}
 	})
 	b.Run("json.Valid", func(b *testing.B) {

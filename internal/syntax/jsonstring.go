@@ -1,12 +1,12 @@
-package jsonsyntax
+package syntax
 
 import "unicode/utf8"
 
 const hex = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD. Unlike
+// AppendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD. Unlike
 // encoding/json it does not escape <, > and &: most text is VAST.
-func AppendString(b, s []byte) []byte {
+func AppendJSONString(b, s []byte) []byte {
 	b = append(b, '"')
 	from := 0
 	for i := 0; i < len(s); {
@@ -45,8 +45,8 @@ func AppendString(b, s []byte) []byte {
 	return append(b, '"')
 }
 
-// StringLen returns how many bytes AppendString appends at most.
-func StringLen(s []byte) int {
+// JSONStringLen returns how many bytes AppendJSONString appends at most.
+func JSONStringLen(s []byte) int {
 	n := len(s) + len(`""`)
 	for i := 0; i < len(s); {
 		c := s[i]
