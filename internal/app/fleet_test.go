@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport/redistest"
+	"adbuffer/internal/testsupport"
 )
 
 func shared(address string) string {
@@ -22,7 +22,7 @@ func shared(address string) string {
 
 // A service that shares a limit leaves nothing behind: TestMain looks.
 func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
-	a, r := sim(t, sspsim.Options{}), redistest.Start(t)
+	a, r := sim(t, sspsim.Options{}), testsupport.StartRedis(t)
 	s := setup{more: shared("unix:" + r.Socket), ssps: []string{at("a", a, "qps: {limit: 100, scope: fleet}")}, routes: []string{to("x", "a")}}
 	v := run(t, s)
 	v.want("/x", "a")

@@ -16,7 +16,6 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/redistest"
 )
 
 // awaitAway waits until all replicas run alone. It checks that they do so at their last shares, and
@@ -60,7 +59,7 @@ func awaitBack(t *testing.T, all []*member) {
 	}
 }
 
-func busyThree(t *testing.T, s *redistest.Server) []*member {
+func busyThree(t *testing.T, s *testsupport.Redis) []*member {
 	t.Helper()
 	all := three(t, s)
 	for _, m := range all {
@@ -72,15 +71,15 @@ func busyThree(t *testing.T, s *redistest.Server) []*member {
 
 func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ leave, comeBack func(s *redistest.Server) }{
-		"killed, and started again with no data": {(*redistest.Server).Kill, (*redistest.Server).Restart},
-		"accepts and never responds":             {(*redistest.Server).Pause, (*redistest.Server).Resume},
+	for name, c := range map[string]struct{ leave, comeBack func(s *testsupport.Redis) }{
+		"killed, and started again with no data": {(*testsupport.Redis).Kill, (*testsupport.Redis).Restart},
+		"accepts and never responds":             {(*testsupport.Redis).Pause, (*testsupport.Redis).Resume},
 		"takes no writes": {
-			func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }},
+			func(s *testsupport.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *testsupport.Redis) { s.Do("REPLICAOF", "NO", "ONE") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Start(t)
+			s := testsupport.StartRedis(t)
 			all := busyThree(t, s)
 			var before []int
 			for _, m := range all {
@@ -100,7 +99,7 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 // the other replicas leave it that share.
 func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	var all []*member
 	for range 3 {
 		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
@@ -125,7 +124,7 @@ func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 // ignored, and change no valid lease.
 func TestLateCallsAreIgnored(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
 	m.crash() // from here on the test calls
@@ -153,7 +152,7 @@ func TestLateCallsAreIgnored(t *testing.T) {
 
 func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	all := busyThree(t, s)
 	for range 20 {
 		s.Do("SCRIPT", "FLUSH")
@@ -179,7 +178,7 @@ func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 // Replicas recover from a clock of Redis that was set back, and from a foreign key.
 func TestTimesInTheFutureHeal(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
 	future := "99999999999999.000"
@@ -193,7 +192,7 @@ func TestTimesInTheFutureHeal(t *testing.T) {
 
 func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	s.Do("SET", "adbuffer:qps:openx", "another type")
 	m := join(t, socket(s), limit, burst)
 	testsupport.Eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
@@ -207,7 +206,7 @@ func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 // An SSP whose key is of no use costs the others nothing.
 func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
 	s.Do("SET", "adbuffer:qps:broken", "another type")
@@ -260,7 +259,7 @@ func TestHangingServerDelaysNoRequest(t *testing.T) {
 
 func TestLoginIsAsConfiguredAndMayChange(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t, "--user", "default", "off", "--user", "adbuffer", "on", ">secret", "~adbuffer:*", "+@all")
+	s := testsupport.StartRedis(t, "--user", "default", "off", "--user", "adbuffer", "on", ">secret", "~adbuffer:*", "+@all")
 	r := socket(s)
 	r.Username, r.DB = "adbuffer", 3
 	m := join(t, r, limit, burst)
@@ -310,7 +309,7 @@ func TestTLSWithBothCertificates(t *testing.T) {
 	addr := l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(addr)
-	redistest.Start(t, "--tls-port", port, "--tls-cert-file", write("cert.pem", "CERTIFICATE", server.Certificate[0]),
+	testsupport.StartRedis(t, "--tls-port", port, "--tls-cert-file", write("cert.pem", "CERTIFICATE", server.Certificate[0]),
 		"--tls-key-file", write("key.pem", "PRIVATE KEY", key), "--tls-ca-cert-file", caFile)
 	r := Redis{Network: "tcp", Address: addr, TLS: &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}}
 	without := join(t, r, limit, burst)

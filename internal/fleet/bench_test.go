@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport/redistest"
+	"adbuffer/internal/testsupport"
 )
 
 func BenchmarkTake(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkTake(b *testing.B) {
 func BenchmarkCall(b *testing.B) {
 	for _, replicas := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("replicas=%d", replicas), func(b *testing.B) {
-			s := redistest.Start(b)
+			s := testsupport.StartRedis(b)
 			m := join(b, socket(s), limit, burst)
 			m.awaitConnected(b, true)
 			m.crash() // from here on the benchmark calls

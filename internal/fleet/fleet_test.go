@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/redistest"
 )
 
 const limit, burst = 2000.0, 200
 
-func three(t *testing.T, s *redistest.Server, change ...func(*Options)) []*member {
+func three(t *testing.T, s *testsupport.Redis, change ...func(*Options)) []*member {
 	t.Helper()
 	var all []*member
 	for range 3 {
@@ -24,7 +23,7 @@ func three(t *testing.T, s *redistest.Server, change ...func(*Options)) []*membe
 
 func TestReplicasUnderOverloadShareTheLimitEvenly(t *testing.T) {
 	t.Parallel()
-	all := three(t, redistest.Start(t))
+	all := three(t, testsupport.StartRedis(t))
 	began := time.Now()
 	for _, m := range all {
 		m.startLoad(t, 2*limit)
@@ -43,7 +42,7 @@ func TestReplicasUnderOverloadShareTheLimitEvenly(t *testing.T) {
 
 func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
-	all := three(t, redistest.Start(t))
+	all := three(t, testsupport.StartRedis(t))
 	all[0].startLoad(t, 10*limit)
 	for _, m := range all[1:] {
 		m.startLoad(t, limit/10)
@@ -66,7 +65,7 @@ func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 // A replica that calls more often than the others gets no more tokens.
 func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	often := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 5 * time.Millisecond })
 	seldom := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 30 * time.Millisecond })
 	all := []*member{often, seldom}
@@ -85,7 +84,7 @@ func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 // With fewer tokens than replicas want, each still gets some.
 func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	var all []*member
 	for range 3 {
 		all = append(all, join(t, socket(s), 20, 1))
@@ -105,7 +104,7 @@ func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 
 func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 	t.Parallel()
-	all := three(t, redistest.Start(t))
+	all := three(t, testsupport.StartRedis(t))
 	for _, m := range all {
 		testsupport.Eventually(t, "only the reserve is held", func() bool { return lease(m.Bucket.lease.Load()).tokens() <= burst/12+1 })
 	}
@@ -121,7 +120,7 @@ func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 
 func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 	t.Parallel()
-	all := three(t, redistest.Start(t), func(o *Options) { o.ReplicaTimeout = time.Second })
+	all := three(t, testsupport.StartRedis(t), func(o *Options) { o.ReplicaTimeout = time.Second })
 	for _, m := range all {
 		m.startLoad(t, 2*limit)
 	}
@@ -145,7 +144,7 @@ func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 
 func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	var all []*member
 	for range 3 {
 		// No replica times out within the test.
@@ -164,7 +163,7 @@ func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 
 func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
 	if b := m.Fleet.Bucket("openx", limit/2, burst/2); b != m.Bucket {

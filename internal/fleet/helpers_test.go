@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,7 +54,7 @@ func join(t testing.TB, r Redis, limit float64, burst int, change ...func(*Optio
 }
 
 // socket is how s is reached.
-func socket(s *redistest.Server) Redis { return Redis{Network: "unix", Address: s.Socket} }
+func socket(s *testsupport.Redis) Redis { return Redis{Network: "unix", Address: s.Socket} }
 
 func (m *member) connected() bool { return m.Connected(m.Since(time.Now())) }
 

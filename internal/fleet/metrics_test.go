@@ -7,12 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"adbuffer/internal/testsupport/redistest"
+	"adbuffer/internal/testsupport"
 )
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
 	reg := prometheus.NewPedanticRegistry()

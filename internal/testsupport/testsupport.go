@@ -1,9 +1,8 @@
-// Package testsupport holds what the tests of many packages need and what knows
-// nothing of adbuffer: Eventually and Patience, free addresses, the log of a
-// process, a simulated socket, the cost of a hostile input, and servers of other
-// projects that run for the length of a test. Package e2e adds adbuffer's own
-// process to it. Its folders redistest, chromiumtest and vectortest run Redis, Chromium
-// and Vector's VRL: the other tests need not link their drivers.
+// Package testsupport holds what the tests of many packages need and what knows nothing of adbuffer:
+// Eventually and Patience, free addresses, the log of a process, a simulated socket, the cost of a
+// hostile input, and servers of other projects that run for the length of a test. Package e2e adds
+// adbuffer's own process to it. Its folders chromiumtest and vectortest run Chromium and Vector's VRL: the
+// other tests need not link their drivers.
 package testsupport
 
 import (

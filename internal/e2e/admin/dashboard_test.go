@@ -15,7 +15,6 @@ import (
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/redistest"
 )
 
 // dashboardQueries returns the expressions of deploy/grafana, by panel, as
@@ -133,7 +132,7 @@ routes:
     match: {path: /fillbuffer}
     ssps: [tight, h2, piped, broken, quits, nobid, pair, dead]
     client_choice: true
-`, redistest.Start(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
+`, testsupport.StartRedis(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
 }
 
 // beside makes Prometheus scrape a second adbuffer, for metrics that do not change on the first.

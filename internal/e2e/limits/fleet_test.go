@@ -12,12 +12,11 @@ import (
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/redistest"
 )
 
 // sharing is a configuration whose one SSP, openx, has a limit that replicas share
 // through s. settings are more of qps.
-func sharing(s *redistest.Server, endpoint, settings string) string {
+func sharing(s *testsupport.Redis, endpoint, settings string) string {
 	return fmt.Sprintf(`
 fleet: {redis: {address: %q}, expected_replicas: 4, replica_timeout: 2s}
 ssps:
@@ -47,7 +46,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	// Every fourth request on a used connection is lost with it, and is sent again.
 	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 4}}})
 	const limit, burst = 30.0, 15.0 // a slow machine sends more than that
-	all := startFleet(t, 3, sharing(redistest.Start(t), s.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
+	all := startFleet(t, 3, sharing(testsupport.StartRedis(t), s.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
 	traffics := map[*e2e.Process]*e2e.Traffic{}
 	for _, ab := range all {
 		traffics[ab] = ab.StartTraffic(4, 5*time.Millisecond, "/single?n=", "/legs?n=")
@@ -105,7 +104,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
-	r := redistest.Start(t)
+	r := testsupport.StartRedis(t)
 	const limit, burst = 200.0, 50.0
 	all := startFleet(t, 3, sharing(r, ssp.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
 	before, began := ssp.Counters().Requests, time.Now()
@@ -160,7 +159,7 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 func TestADryLimitOfTheFleetCountsAndRefusesNothing(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := startFleet(t, 1, sharing(redistest.Start(t), s.URL(), "limit: 0.01, burst: 2, dry_run: true"))[0]
+	ab := startFleet(t, 1, sharing(testsupport.StartRedis(t), s.URL(), "limit: 0.01, burst: 2, dry_run: true"))[0]
 	c := ab.Dial()
 	for range 10 {
 		c.Get("/single").WantFill("openx")
@@ -172,7 +171,7 @@ func TestADryLimitOfTheFleetCountsAndRefusesNothing(t *testing.T) {
 
 func TestReloadChangesAFleetsLimitAndScopeInPlace(t *testing.T) {
 	t.Parallel()
-	s, r := e2e.Healthy(t), redistest.Start(t)
+	s, r := e2e.Healthy(t), testsupport.StartRedis(t)
 	ab := e2e.StartReloadable(t, sharing(r, s.URL(), "limit: 1000"))
 	ab.AwaitMetric(1000, "adbuffer_qps_share", "ssp=openx")
 	reload := func(config string) {

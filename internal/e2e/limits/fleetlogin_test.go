@@ -12,14 +12,13 @@ import (
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/redistest"
 )
 
 // A wrong password is reported in the log, and a new password applies from the next reload on.
 func TestRedisPasswordIsReadAgainWithAReload(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	r := redistest.Start(t, "--requirepass", "a-new-password")
+	r := testsupport.StartRedis(t, "--requirepass", "a-new-password")
 	password := filepath.Join(t.TempDir(), "password")
 	write := func(text string) {
 		if err := os.WriteFile(password, []byte(text+"\n"), 0o600); err != nil {
@@ -65,7 +64,7 @@ func TestRedisOverTLSWithBothCertificates(t *testing.T) {
 	cert, err = ca.ClientCert("adbuffer")
 	write("adbuffer", cert, err)
 	addr := testsupport.FreeAddr(t)
-	r := redistest.Start(t, "--tls-port", testsupport.Port(t, addr), "--tls-cert-file", file("redis-cert.pem"), "--tls-key-file", file("redis-key.pem"), "--tls-ca-cert-file", file("ca.pem"))
+	r := testsupport.StartRedis(t, "--tls-port", testsupport.Port(t, addr), "--tls-cert-file", file("redis-cert.pem"), "--tls-key-file", file("redis-key.pem"), "--tls-ca-cert-file", file("ca.pem"))
 	r.Addr = addr // the replacement listens there too
 	s := e2e.Healthy(t)
 	config := strings.Replace(sharing(r, s.URL(), "limit: 100"), "redis: {", fmt.Sprintf("redis: {tls: {enabled: true, server_name: redis.test, ca_file: %q, cert_file: %q, key_file: %q}, ",

@@ -1,5 +1,4 @@
-// Package redistest runs a real redis-server for a test: Debian's, a process of its own.
-package redistest
+package testsupport
 
 import (
 	"os/exec"
@@ -11,47 +10,45 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-
-	"adbuffer/internal/testsupport"
 )
 
-// Server is a redis-server that keeps nothing on disk. Its methods are for one goroutine.
-type Server struct {
+// Redis is a redis-server, a process of its own, that keeps nothing on disk. Its methods are for one goroutine.
+type Redis struct {
 	t    testing.TB
 	args []string
-	*testsupport.Daemon
+	*Daemon
 
 	// Addr is the server's TCP address on loopback, and Socket the path of its Unix socket. Both
 	// stay the same over restarts.
 	Addr, Socket string
 }
 
-// Start starts a server for the length of the test. args are more of the server's own options:
+// StartRedis starts a server for the length of the test. args are more of the server's own options:
 // "--requirepass", "secret".
-func Start(t testing.TB, args ...string) *Server {
+func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	s := &Server{t: t, args: args, Addr: testsupport.FreeAddr(t), Socket: filepath.Join(t.TempDir(), "redis.sock")}
+	s := &Redis{t: t, args: args, Addr: FreeAddr(t), Socket: filepath.Join(t.TempDir(), "redis.sock")}
 	s.Restart()
 	return s
 }
 
 // Restart starts the server, without data, after Kill.
-func (s *Server) Restart() {
+func (s *Redis) Restart() {
 	s.t.Helper()
 	args := append([]string{
-		"--bind", "127.0.0.1", "--port", testsupport.Port(s.t, s.Addr), "--unixsocket", s.Socket, "--save", "", "--appendonly", "no", "--dir", filepath.Dir(s.Socket),
+		"--bind", "127.0.0.1", "--port", Port(s.t, s.Addr), "--unixsocket", s.Socket, "--save", "", "--appendonly", "no", "--dir", filepath.Dir(s.Socket),
 	}, s.args...)
-	s.Daemon = testsupport.StartDaemon(s.t, "redis-server", "unix", s.Socket, exec.Command("redis-server", args...))
+	s.Daemon = StartDaemon(s.t, "redis-server", "unix", s.Socket, exec.Command("redis-server", args...))
 }
 
 // Pause stops the process where it is: the kernel accepts connections, and the server does not respond.
-func (s *Server) Pause() { s.Signal(syscall.SIGSTOP) }
+func (s *Redis) Pause() { s.Signal(syscall.SIGSTOP) }
 
 // Resume ends a Pause. The server responds now to what was sent meanwhile.
-func (s *Server) Resume() { s.Signal(syscall.SIGCONT) }
+func (s *Redis) Resume() { s.Signal(syscall.SIGCONT) }
 
 // Do runs one command.
-func (s *Server) Do(name string, args ...any) any {
+func (s *Redis) Do(name string, args ...any) any {
 	s.t.Helper()
 	c, err := redis.Dial("unix", s.Socket)
 	if err != nil {
@@ -66,7 +63,7 @@ func (s *Server) Do(name string, args ...any) any {
 }
 
 // CPU is how much processor time the server has used.
-func (s *Server) CPU() time.Duration {
+func (s *Redis) CPU() time.Duration {
 	s.t.Helper()
 	info, err := redis.String(s.Do("INFO", "cpu"), nil)
 	if err != nil {
