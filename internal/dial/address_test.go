@@ -37,7 +37,7 @@ func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {
 		}
 	}
 	if upstream.Undialable(netip.Addr{}) == "" {
-		t.Error("the zero upstream.Address, which dials this machine, is not refused")
+		t.Error("the zero upstream.Address, which means this machine, is not refused")
 	}
 }
 
@@ -59,7 +59,7 @@ func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
 			t.Errorf("%v: families do not take turns", want)
 		}
 	}
-	rotated := append(slices.Clone(ips[3:]), ips...) // and some of them twice
+	rotated := append(slices.Clone(ips[3:]), ips...) // some of them appear twice
 	if got := arrange(rotated, seed, 100); !slices.Equal(got, want) {
 		t.Errorf("after rotation %v, want %v", got, want)
 	}

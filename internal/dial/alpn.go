@@ -9,8 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Mode is the protocol towards an SSP, in the words of `protocol` in
-// config/adbuffer.yaml.
+// Mode is the protocol towards an SSP, with the values of `protocol` in config/adbuffer.yaml.
 type Mode string
 
 // The modes.
@@ -18,7 +17,7 @@ const (
 	Auto           Mode = "auto"            // https: ALPN chooses HTTP/2 or HTTP/1.1; http: HTTP/1.1
 	HTTP1          Mode = "http1"           // HTTP/1.1
 	HTTP1Pipelined Mode = "http1-pipelined" // HTTP/1.1, several requests outstanding
-	HTTP2          Mode = "http2"           // https: HTTP/2 or nothing
+	HTTP2          Mode = "http2"           // https: only HTTP/2
 	H2C            Mode = "h2c"             // http: HTTP/2 with prior knowledge
 )
 
@@ -36,7 +35,7 @@ func (m Mode) check(scheme string) error {
 	return nil
 }
 
-// protocol is what connections will speak, Unknown if ALPN decides.
+// protocol returns the protocol of all connections, or Unknown if ALPN decides.
 func (m Mode) protocol(encrypted bool) upstream.Protocol {
 	switch {
 	case m == HTTP1Pipelined:
@@ -55,7 +54,7 @@ const (
 	alpnHTTP1 = "http/1.1"
 )
 
-// offer is what ALPN offers; allowHTTP2 matters to Auto alone.
+// offer returns the protocols that ALPN offers; only Auto uses allowHTTP2.
 func (m Mode) offer(allowHTTP2 bool) []string {
 	switch {
 	case m == HTTP2:
@@ -66,8 +65,7 @@ func (m Mode) offer(allowHTTP2 bool) []string {
 	return []string{alpnHTTP1}
 }
 
-// negotiated is what to speak after a handshake. A peer that ignores ALPN
-// speaks HTTP/1.1.
+// negotiated returns the protocol after a handshake. A peer that ignores ALPN uses HTTP/1.1.
 func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, offer []string) (upstream.Protocol, error) {
 	chosen := state.NegotiatedProtocol
 	switch {
@@ -81,7 +79,7 @@ func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, of
 	case slices.Contains(offer, alpnHTTP1):
 		return upstream.HTTP1, nil
 	case chosen == "":
-		chosen = "nothing, as peers without ALPN do"
+		chosen = "nothing, like a peer without ALPN"
 	}
 	return upstream.Unknown, d.alpnError(addr, offer, chosen, upstream.ErrALPN)
 }
@@ -103,7 +101,7 @@ func adequate(state tls.ConnectionState) bool {
 		state.Version == tls.VersionTLS12 && slices.Contains(http2Suites, state.CipherSuite)
 }
 
-// errInadequate: HTTP/2 on this connection would end with INADEQUATE_SECURITY.
+// errInadequate says that HTTP/2 on this connection would end with INADEQUATE_SECURITY.
 var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", upstream.ErrALPN)
 
 func inadequate(state tls.ConnectionState, addr upstream.Address) error {

@@ -19,7 +19,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 	for _, tt := range []struct {
 		mode       Mode
 		offerHTTP2 bool
-		speaks     []string // the peer; nil = it ignores ALPN
+		speaks     []string // the peer's protocols; nil = it ignores ALPN
 		offered    []string
 		want       upstream.Protocol // Unknown = the dial fails
 	}{
@@ -56,7 +56,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 			}
 			continue
 		}
-		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "we offered "+list(tt.offered), "see protocol")
+		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+list(tt.offered), "see protocol")
 		if kind(e) != "alpn" || d.Stats().HandshakesFailed != 1 {
 			t.Errorf("%v is counted as %s, %+v", e, kind(e), d.Stats())
 		}
@@ -105,8 +105,8 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 	}
 }
 
-// A peer that chooses HTTP/2 together with a cipher suite that HTTP/2 prohibits
-// breaks the rules; HTTP/1.1 over the same suite is fine.
+// A peer that chooses HTTP/2 together with a cipher suite that HTTP/2 prohibits violates the
+// protocol. HTTP/1.1 over the same suite is allowed.
 func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	ca := newAuthority(t)
 	p := listenTLS(t, &tls.Config{
@@ -160,8 +160,8 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 	}
 }
 
-// The Go suites of TLS 1.2 that are not in http2Suites are all among those that
-// the RFC lists: without ephemeral keys, or with CBC, RC4 or 3DES.
+// The RFC's list contains all Go suites of TLS 1.2 that are not in http2Suites: suites without
+// ephemeral keys, or with CBC, RC4 or 3DES.
 func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
 	for _, s := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
 		if !slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
@@ -181,7 +181,7 @@ func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
 	cert := ca.valid(t, "ssp.test")
 	p := listenTLS(t, &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			(<-dialers).SetTimeouts(-time.Hour, 0) // after the first try, all the time is gone
+			(<-dialers).SetTimeouts(-time.Hour, 0) // after the first attempt, no time remains
 			return &cert, nil
 		},
 		NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
@@ -210,7 +210,7 @@ func TestTheSecondTryWithoutHTTP2EndsWithTheContextToo(t *testing.T) {
 			conn := tls.Server(c, cfg)
 			_ = conn.Handshake()
 			_, _ = conn.Read(make([]byte, 1))
-		default: // a black hole
+		default: // the peer is a black hole
 			_, _ = c.Read(make([]byte, 1)) // the handshake has begun
 			cancel()
 			waitForEnd(c)

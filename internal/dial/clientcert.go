@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/configfile"
 )
 
-// clientCert is the certificate that adbuffer shows, read again when its files
-// change. It warns once of a version that is not valid, and the one before stays.
+// clientCert is adbuffer's client certificate. It is read again when its files change. If a new
+// version is invalid, it warns once, and the previous version stays in use.
 type clientCert struct {
 	keeper *configfile.Keeper
 	warn   func(error)
@@ -24,12 +24,12 @@ func newClientCert(certFile, keyFile string, warn func(error), stats *counters) 
 	return &clientCert{keeper: keeper, warn: warn, stats: stats}, nil
 }
 
-// load returns the certificate to use now, and a digest that differs between its versions.
+// load returns the current certificate, and a digest that differs between its versions.
 func (c *clientCert) load() (cert *tls.Certificate, version [32]byte) {
 	switch changed, err := c.keeper.Check(); {
 	case err != nil:
 		c.stats.certsBroken.Add(1)
-		c.warn(fmt.Errorf("%w; the client certificate before stays in use", withSetting(err)))
+		c.warn(fmt.Errorf("%w; the previous client certificate stays in use", withSetting(err)))
 	case changed:
 		c.stats.certsReloaded.Add(1)
 	}
@@ -37,7 +37,7 @@ func (c *clientCert) load() (cert *tls.Certificate, version [32]byte) {
 	return m.Certificate, m.Digest
 }
 
-// withSetting is an error about a file that names its setting too.
+// withSetting adds the setting's name to an error about a file.
 func withSetting(err error) error {
 	if e := new(configfile.Error); errors.As(err, &e) {
 		return fmt.Errorf("tls.%s: %w", e.Key, err)

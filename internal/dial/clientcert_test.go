@@ -33,7 +33,7 @@ func (id *identity) write(t *testing.T, name string) {
 	id.touch(t)
 }
 
-// touch gives the files a time that they never had.
+// touch gives the files a new modification time.
 func (id *identity) touch(t *testing.T) {
 	t.Helper()
 	id.written = id.written.Add(time.Second)
@@ -74,7 +74,7 @@ func TestTheClientCertificateIsShown(t *testing.T) {
 
 func TestAPeerThatWantsAnotherCertificateIsATLSFault(t *testing.T) {
 	ca := newAuthority(t)
-	p := mutual(t, ca, tls.VersionTLS12) // with TLS 1.3 it says so too late for us
+	p := mutual(t, ca, tls.VersionTLS12) // with TLS 1.3 the peer reports the refusal after the handshake
 	stranger := newIdentity(t, newAuthority(t), "stranger")
 	for _, id := range []*identity{{}, stranger} {
 		o := p.https(t, ca, "ssp.test")
@@ -98,7 +98,7 @@ func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
 		if i == 2 {
 			id.write(t, "second")
 		}
-		// The session of the first certificate would still show the first name.
+		// The session of the first certificate would still carry the first name.
 		if name, resumed := p.dialAs(t, d); name != want || resumed != (i%2 == 1) {
 			t.Errorf("handshake %d: the peer saw %q, resumed is %v; want %q", i, name, resumed, want)
 		}
@@ -148,6 +148,6 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 		t.Errorf("after the repair the peer saw %q", name)
 	}
 	if strings.Contains(strings.Join(warned, ""), "PRIVATE") {
-		t.Errorf("a warning shows what the files hold: %q", warned)
+		t.Errorf("a warning contains content of the files: %q", warned)
 	}
 }

@@ -27,23 +27,23 @@ type Options struct {
 	// unused on cleartext. Both must be positive.
 	ConnectTimeout, TLSTimeout time.Duration
 	TLS                        TLS // tls; unused on cleartext
-	// Sources (source_addresses) are the local addresses that connections come from,
-	// in turn; none leaves it to the system.
+	// Sources (source_addresses) are the local addresses of connections, used in turn. If empty,
+	// the system chooses.
 	Sources []netip.Addr
 
-	// Lookup replaces the system's resolver; nil does not.
+	// Lookup replaces the system's resolver; nil keeps it.
 	Lookup Lookup
 	// Warn, if not nil, receives errors that failed no dial. A look-up failed while other or older
-	// results are in use, a look-up returned refused addresses, or a client certificate could not
-	// be read again. It is called at most once for each, from any goroutine, and must not block for
-	// long.
+	// results are in use. A look-up returned refused addresses. A client certificate could not be
+	// read again. Warn is called at most once for each error, from any goroutine, and must not
+	// block for long.
 	Warn func(error)
 }
 
 // Dialer opens connections to one SSP. Its methods are safe for concurrent use.
 type Dialer struct {
-	opts     Options  // but for its timeouts
-	timeouts timeouts // in force
+	opts     Options  // except its timeouts
+	timeouts timeouts // current timeouts
 	resolver *resolver
 	sources  *sources
 	tls      *clientTLS // nil on cleartext
@@ -53,7 +53,7 @@ type Dialer struct {
 	stats    counters
 }
 
-// Result is a new connection, and what it took.
+// Result is a new connection with the durations of its dial.
 type Result struct {
 	// Conn is Socket, or the TLS connection on it. The caller closes it.
 	Conn   net.Conn
@@ -63,27 +63,26 @@ type Result struct {
 	// TCP and TLS are how long these steps took, 0 if a step was not begun. They are also set if
 	// Dial fails.
 	TCP, TLS time.Duration
-	// Resumed: the TLS handshake took up an earlier session.
+	// Resumed says that the TLS handshake resumed an earlier session.
 	Resumed bool
 	// Raced is also set if Dial fails.
 	Raced
 
 	small bool // the ClientHello was small
-	heard bool // a byte came from the SSP
+	heard bool // a byte arrived from the SSP
 }
 
-// Raced is how the connection attempts of one dial went.
+// Raced holds the results of the connection attempts of one dial.
 type Raced struct {
-	// At is the address that the connection leads to, or that the error of Dial is about: an
-	// index of Dial's addresses.
+	// At is the address of the connection, or of Dial's error: an index of Dial's addresses.
 	At int
-	// Lost are the errors of the other attempts, by the same index: attempts that failed or were
-	// clearly slower. nil if there was one attempt.
+	// Lost holds the errors of the other attempts, by the same index: attempts that failed or were
+	// clearly slower. It is nil after a single attempt.
 	Lost []error
 }
 
-// New returns a dialer, or says what is wrong with its options. It reads the
-// files that opts.TLS names, and opens no connection.
+// New returns a dialer, or an error about its options. It reads the files that opts.TLS names, and
+// opens no connection.
 func New(opts Options) (*Dialer, error) {
 	if len(opts.Endpoints.All) == 0 {
 		return nil, errors.New("an SSP needs at least one endpoint")
@@ -116,21 +115,22 @@ func New(opts Options) (*Dialer, error) {
 	return d, nil
 }
 
-// Protocol is what all connections will speak, or Unknown if ALPN decides.
+// Protocol returns the protocol of all connections, or Unknown if ALPN decides.
 func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
 
-// Addresses returns the SSP's current addresses. Endpoints take turns, so an endpoint with
-// fewer addresses is repeated. Callers must not change the slice, which stays the same
-// while the addresses do.
+// Addresses returns the SSP's current addresses. Endpoints take turns, so an endpoint with fewer
+// addresses is repeated. Callers must not change the slice. Two calls return the same slice while
+// the addresses stay the same.
 //
-// DNS results are new for 20 s. Then the first caller starts a look-up in the background, and all
-// callers take the last good result. They wait only if there is none from the last five minutes:
-// until the look-up ends, ctx ends, or timeouts.connect is over. Errors are *upstream.Error.
+// DNS results count as new for 20 s. After that the first caller starts a look-up in the
+// background, and all callers use the last good result. Callers wait only if no result is from the
+// last five minutes. They wait until the look-up ends, ctx ends, or timeouts.connect is over.
+// Errors are *upstream.Error.
 func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	return d.resolver.addresses(ctx)
 }
 
-// SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay.
+// SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay the same.
 func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
 	if e.Scheme != d.opts.Endpoints.Scheme {
 		panic("BUG: the scheme of a dialer never changes")
@@ -138,19 +138,20 @@ func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
 	d.resolver.set(e.All)
 }
 
-// Close ends the look-ups under way; Addresses fails from then on. Connections and dials continue.
+// Close ends the look-ups under way; later calls of Addresses fail. Connections and dials continue.
 func (d *Dialer) Close() { d.resolver.close() }
 
 // Dial connects to one of addrs, which Addresses has returned for one host. It tries them in order
-// (Happy Eyeballs, RFC 8305): the next one as soon as the one before has failed, or beside it once
-// that has taken connectDelay. timeouts.connect bounds all of them together, and each gets at most
-// one SYN and its repetitions. The handshake follows with the first that connects.
+// (Happy Eyeballs, RFC 8305). It tries the next address at once after a failure. If an attempt
+// takes longer than connectDelay, it tries the next one in parallel. timeouts.connect bounds all
+// attempts together, and each sends at most one SYN and its repetitions. The handshake runs on the
+// first connection.
 //
-// On TLS in mode Auto Dial offers HTTP/2 only if offerHTTP2; the other modes say what they offer. It
-// returns soon after ctx ends, and has closed the sockets then.
+// On TLS in mode Auto, Dial offers HTTP/2 only if offerHTTP2 is true; the other modes define their
+// offer. After ctx ends, Dial returns soon, with all its sockets closed.
 //
-// With TLS 1.3 the peer judges our client certificate after the handshake has
-// ended for us: its refusal is then found by the first read.
+// With TLS 1.3 the peer checks adbuffer's client certificate after Dial's handshake has ended. If
+// the peer refuses it, the first read fails.
 //
 // Errors are *upstream.Error with Progress NotSent.
 func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Address) (Result, error) {
@@ -165,8 +166,8 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
 		return r, err
 	}
-	// The SSP chose HTTP/2, and then a cipher suite that HTTP/2 prohibits. HTTP/1 works if
-	// HTTP/2 is not offered. Both attempts together must not take longer than one dial may.
+	// The SSP chose HTTP/2, and then a cipher suite that HTTP/2 prohibits. HTTP/1 works if the
+	// dialer does not offer HTTP/2. Both attempts together must not take longer than one dial.
 	d.stats.http2Refused.Add(1)
 	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
 	defer cancel()
@@ -176,7 +177,7 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 	return r, err
 }
 
-// connect is one TCP connection and, on TLS, one handshake. small asks for a small
+// connect opens one TCP connection and, on TLS, does one handshake. small asks for a small
 // ClientHello, also at an address that is not known to need it.
 func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string, small bool) (Result, error) {
 	var r Result

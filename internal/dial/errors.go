@@ -19,9 +19,9 @@ func tlsFailed(detail string, cause error) error {
 	return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
 }
 
-// tcpError says why addr could not be connected to. ctx is the caller's.
+// tcpError returns the error of a failed TCP connection to addr. ctx is the caller's.
 func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, err error) error {
-	// The text around the cause would only say the address once more.
+	// The text around the cause would only repeat the address.
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
 		err = op.Err
@@ -35,8 +35,8 @@ func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, err error)
 	return connectFailed(addr.String()+": no TCP connection", err)
 }
 
-// tlsError says why the handshake with addr failed. ctx is the caller's; asked
-// says that the peer asked for a client certificate.
+// tlsError returns the error of a failed handshake with addr. ctx is the caller's; asked says that
+// the peer asked for a client certificate.
 func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, asked bool, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
@@ -51,7 +51,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 	case errors.Is(err, context.DeadlineExceeded):
 		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
 	case errors.As(err, &authority):
-		what = "no trusted authority stands behind its certificate; see tls.ca_file"
+		what = "no trusted authority signed its certificate; see tls.ca_file"
 	case errors.As(err, &name):
 		what = "its certificate is for another name; see tls.server_name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -62,16 +62,16 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 			return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
 		}
 		if asked {
-			what = "it asked for a client certificate and refuses what it got; see tls.cert_file"
+			what = "it asked for a client certificate and refused adbuffer's; see tls.cert_file"
 		}
 	}
 	return tlsFailed(addr.String()+": "+what, err)
 }
 
-// alertNoApplicationProtocol: RFC 7301, section 3.2.
+// alertNoApplicationProtocol is defined in RFC 7301, section 3.2.
 const alertNoApplicationProtocol = 120
 
 func (d *Dialer) alpnError(addr upstream.Address, offer []string, chosen string, cause error) error {
-	return tlsFailed(fmt.Sprintf("%s: we offered %s, and the peer chose %s; see protocol (%s)",
+	return tlsFailed(fmt.Sprintf("%s: adbuffer offered %s, and the peer chose %s; see protocol (%s)",
 		addr, list(offer), chosen, d.opts.Mode), cause)
 }

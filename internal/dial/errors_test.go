@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// kind is how pools count a failed dial, in adbuffer_pool_dial_errors_total.
+// kind returns the label of a failed dial in adbuffer_pool_dial_errors_total.
 func kind(err error) string {
 	var dns *net.DNSError
 	switch {

@@ -57,8 +57,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// issue returns a certificate for the host (a name or an address), fit for
-// servers and clients.
+// issue returns a certificate for the host (a name or an address), usable by servers and clients.
 func (ca *authority) issue(t *testing.T, host string, notAfter time.Time) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
@@ -114,19 +113,19 @@ func writeFile(t *testing.T, path string, data []byte) string {
 	return path
 }
 
-// peer is what a dial meets.
+// peer is the other end of a dial.
 type peer struct {
 	port  uint16
 	hello chan *tls.ClientHelloInfo // of each handshake
-	state chan tls.ConnectionState  // of each handshake that went well
+	state chan tls.ConnectionState  // of each successful handshake
 }
 
 func (p *peer) addr(host string) upstream.Address {
 	return upstream.Address{Endpoint: upstream.Endpoint{Host: host}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)}
 }
 
-// listen serves each connection to it in a goroutine of its own, and closes it
-// when serve returns. All has ended when the test has.
+// listen serves each connection in its own goroutine, and closes it when serve returns. All these
+// goroutines end before the test ends.
 func listen(t *testing.T, serve func(*net.TCPConn)) *peer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,8 +184,8 @@ func listenTLS(t *testing.T, cfg *tls.Config) *peer {
 	return p
 }
 
-// https returns options that reach p over TLS as host, which resolves to
-// 127.0.0.1, with timeouts that no test meets.
+// https returns options that reach p over TLS as host, which resolves to 127.0.0.1. No test reaches
+// the timeouts.
 func (p *peer) https(t *testing.T, ca *authority, host string) Options {
 	t.Helper()
 	o := p.options(t, "https", host)
@@ -216,7 +215,7 @@ func newDialer(t *testing.T, o Options) *Dialer {
 	return d
 }
 
-// dial returns the connection, which the test's end closes.
+// dial returns the connection. The end of the test closes it.
 func (p *peer) dial(t *testing.T, d *Dialer, offerHTTP2 bool) Result {
 	t.Helper()
 	addrs, err := d.Addresses(t.Context())
@@ -235,14 +234,14 @@ func readOne(t *testing.T, r Result) {
 	must(t, err)
 }
 
-// dialError returns the error of a dial that must fail, after checking what is
-// the same for all of them.
+// dialError returns the error of a dial that must fail, after it checks the properties that all
+// such errors share.
 func dialError(t *testing.T, d *Dialer, a upstream.Address, want upstream.Outcome, detail ...string) *upstream.Error {
 	t.Helper()
 	r, err := d.Dial(t.Context(), true, a)
 	if err == nil {
 		r.Conn.Close()
-		t.Fatal("the dial went well")
+		t.Fatal("the dial succeeded")
 	}
 	if r.Conn != nil || r.Socket != nil {
 		t.Errorf("a failed dial returned a connection")
@@ -261,7 +260,7 @@ func checkError(t *testing.T, err error, want upstream.Outcome, detail ...string
 	}
 	for _, d := range detail {
 		if !strings.Contains(e.Detail, d) {
-			t.Errorf("detail %q does not say %q", e.Detail, d)
+			t.Errorf("detail %q does not contain %q", e.Detail, d)
 		}
 	}
 	return e

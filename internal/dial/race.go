@@ -13,23 +13,24 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// connectDelay is how long a connection attempt is alone before the next address is tried beside it
-// (RFC 8305, section 5). Where timeouts.connect is short, it is half of that: else the second
-// address would never be tried.
+// connectDelay is how long a connection attempt runs alone before the dial tries the next address
+// in parallel (RFC 8305, section 5). If timeouts.connect is short, it is half of that: otherwise
+// the second address would never be tried.
 const connectDelay = 250 * time.Millisecond
 
-// race is one dial's TCP connection attempts, each to another address. The first connection wins.
+// race holds the TCP connection attempts of one dial, each to another address. The first connection
+// wins.
 type race struct {
 	dialer   *Dialer
 	addrs    []upstream.Address
 	deadline time.Time
 	ended    chan connected
-	began    []time.Time // of the attempts so far
+	began    []time.Time // start of each attempt so far
 	running  int
 	lost     []error // see Result.Lost
 }
 
-// connected is how a connection attempt ended.
+// connected is the result of a connection attempt.
 type connected struct {
 	at   int // index in addrs
 	conn *net.TCPConn
@@ -62,8 +63,8 @@ func (d *Dialer) openSocket(ctx context.Context, addrs []upstream.Address) (*soc
 	return sock, raced, nil
 }
 
-// run returns the connection that won, or the last error. All attempts have ended then, and all
-// other connections are closed.
+// run returns the winning connection, or the last error. When it returns, all attempts have ended,
+// and all other connections are closed.
 func (r *race) run(ctx context.Context) (won connected) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -106,20 +107,20 @@ func (r *race) start(ctx context.Context) {
 	}()
 }
 
-// lose closes the connection of an attempt that ended after another one had won.
+// lose closes the connection of an attempt that ended after another attempt had won.
 func (r *race) lose(c connected) {
 	if c.err == nil {
 		_ = c.conn.Close()
 	}
 }
 
-// blameSlow notes which attempts had longer than the delay when another one won. The pool then
-// prefers other addresses.
+// blameSlow records the attempts that had run longer than the delay when another one won. The pool
+// then prefers other addresses.
 func (r *race) blameSlow(won int, delay time.Duration) {
 	now := time.Now()
 	for i, began := range r.began {
 		if i != won && r.lost[i] == nil && now.Sub(began) >= delay {
-			r.lost[i] = connectFailed(fmt.Sprintf("%s: no TCP connection within %v, and %s had one", r.addrs[i], delay, r.addrs[won]), os.ErrDeadlineExceeded)
+			r.lost[i] = connectFailed(fmt.Sprintf("%s: no TCP connection within %v, but %s had one", r.addrs[i], delay, r.addrs[won]), os.ErrDeadlineExceeded)
 		}
 	}
 }

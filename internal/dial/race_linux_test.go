@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// counted returns an SSP at an IP address, and how many connections came.
+// counted returns an SSP at an IP address, and the number of its connections.
 func counted(t *testing.T, ip string) (upstream.Address, *atomic.Int64) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
@@ -46,7 +46,7 @@ func raceTo(t *testing.T, d *Dialer, addrs ...upstream.Address) Result {
 	must(t, err)
 	t.Cleanup(func() { r.Conn.Close() })
 	if got := r.Socket.RemoteAddr().(*net.TCPAddr).AddrPort(); got != addrs[r.At].AddrPort {
-		t.Errorf("the connection leads to %v, and At says %v", got, addrs[r.At])
+		t.Errorf("the connection leads to %v, and At is %v", got, addrs[r.At])
 	}
 	return r
 }
@@ -68,7 +68,8 @@ func patientDialer(t *testing.T) *Dialer {
 	return d
 }
 
-// While an address is silent, the next one is tried beside it, and the silent one is named.
+// While an address does not respond, the dial tries the next one in parallel, and names the first
+// one in Lost.
 func TestASilentAddressYieldsToTheNext(t *testing.T) {
 	hole := tcpBlackHole(t)
 	for _, ip := range []string{"127.0.0.1", "::1"} {
@@ -88,7 +89,7 @@ func TestASilentAddressYieldsToTheNext(t *testing.T) {
 	}
 }
 
-// Where timeouts.connect is short, the next address still gets half of it.
+// If timeouts.connect is short, the next address still gets half of it.
 func TestAShortTimeoutLeavesTimeForTheNextAddress(t *testing.T) {
 	hole := tcpBlackHole(t)
 	good, _ := counted(t, "127.0.0.1")
@@ -111,7 +112,8 @@ func TestARefusedAttemptStartsTheNextAtOnce(t *testing.T) {
 	testsupport.Eventually(t, "the good address accepts", func() bool { return n.Load() == 20 })
 }
 
-// A healthy first address is the only one that is dialled: load spreads as the pool decides.
+// If the first address is healthy, no other address is dialled: the pool alone decides how load
+// spreads.
 func TestAHealthyAddressIsDialledAlone(t *testing.T) {
 	first, n := counted(t, "127.0.0.1")
 	second, others := counted(t, "::1")
@@ -137,7 +139,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 	a := p.addr("ssp.test")
 	r := &race{dialer: patientDialer(t), addrs: []upstream.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3), deadline: time.Now().Add(time.Minute)}
 	r.start(context.Background())
-	r.start(context.Background()) // with that of run, three connect
+	r.start(context.Background()) // with the attempt of run, three attempts connect
 	won := r.run(context.Background())
 	must(t, won.err)
 	must(t, <-served)
@@ -149,7 +151,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 	must(t, <-served)
 }
 
-// When all addresses fail, the error is about one of them, and Lost holds the rest.
+// When all addresses fail, the error is about one of them, and Lost holds all other errors.
 func TestAllAddressesFail(t *testing.T) {
 	hole, refuses := tcpBlackHole(t), closedPort(t)
 	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = time.Second })
@@ -161,7 +163,7 @@ func TestAllAddressesFail(t *testing.T) {
 	}
 }
 
-// The end of the context ends all attempts, and blames no address.
+// The end of the context ends all attempts, and counts as a failure of no address.
 func TestTheContextEndsARace(t *testing.T) {
 	a, b := tcpBlackHole(t), tcpBlackHole(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +175,7 @@ func TestTheContextEndsARace(t *testing.T) {
 	}
 }
 
-// Each attempt comes from a source address of its family.
+// Each attempt uses a source address of its family.
 func TestSourceAddressesHoldForEachAttempt(t *testing.T) {
 	hole := tcpBlackHole(t)
 	good, _ := counted(t, "::1")
@@ -194,7 +196,7 @@ func TestSourceAddressesHoldForEachAttempt(t *testing.T) {
 	}
 }
 
-// The handshake, and its failure, are about the address that won.
+// The handshake and its error belong to the address that won.
 func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 	hole := tcpBlackHole(t)
 	ca := newAuthority(t)

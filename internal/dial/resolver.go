@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// resultKept is how long a look-up's result counts as new. The system's resolver hides DNS's
-	// own lifetimes, and load balancers rotate faster anyway.
+	// resultKept is how long a look-up's result counts as new. The system's resolver hides the
+	// lifetimes of DNS records, and load balancers rotate faster anyway.
 	resultKept = 20 * time.Second
-	// resultOld is how old a result may be to be used while the name is looked up again. An SSP
-	// that got no request for so long may have moved. Then waiting for the look-up costs less than
-	// dialling the old address.
+	// resultOld is the age up to which a result may be used while its name is looked up again. An
+	// SSP without requests for longer may have moved. Then a wait for the look-up costs less than a
+	// dial to the old address.
 	resultOld = 5 * time.Minute
-	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers use its
-	// result too.
+	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers also use
+	// its result.
 	lookupLimit = 10 * time.Second
 	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
 	lookupPause    = time.Second
@@ -51,7 +51,7 @@ func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
 type resolver struct {
 	lookup   Lookup
 	from     *sources
-	timeouts *timeouts       // of the Dialer: a caller waits no longer for a look-up than for a connection
+	timeouts *timeouts       // of the Dialer: a caller waits for a look-up no longer than for a connection
 	warn     func(error)     // receives errors that fail no caller; never nil
 	stats    *counters       // of the Dialer
 	seed     maphash.Seed    // see arrange
@@ -59,13 +59,13 @@ type resolver struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // look-ups
 
-	mu      sync.Mutex          // guards all below; never held across a look-up
+	mu      sync.Mutex          // guards the fields below; never held across a look-up
 	ends    []upstream.Endpoint // in the order in which they take turns
-	perName int                 // addresses of one name that are used
-	hosts   string              // what is looked up, for messages
+	perName int                 // number of addresses used for one name
+	hosts   string              // names that are looked up, for messages
 	names   map[string]*name
-	addrs   []upstream.Address // never changed in place: callers keep it
-	landed  chan struct{}      // closed, and replaced, when a look-up has ended
+	addrs   []upstream.Address // never changed in place: callers keep the slice
+	landed  chan struct{}      // closed and replaced after each look-up
 	closed  bool
 }
 
@@ -74,10 +74,10 @@ type name struct {
 	host     string
 	literal  bool         // an IP address: never looked up
 	ips      []netip.Addr // the last good result
-	since    time.Time    // when that came; zero before
-	due      time.Time    // look up again from then on
+	since    time.Time    // when that result came; zero before
+	due      time.Time    // time of the next look-up
 	flying   bool         // a look-up is under way
-	failures int          // of look-ups, since the last good result
+	failures int          // failed look-ups since the last good result
 	err      error        // of the last look-up
 }
 
@@ -102,14 +102,14 @@ func (r *resolver) set(endpoints []upstream.Endpoint) {
 	before := r.names
 	r.names = make(map[string]*name)
 	r.perName = max(1, min(maxAddrsPerName, maxAddrs/len(endpoints)))
-	// Pools dial in this order from the start. Were it the same everywhere, all
-	// adbuffers would open their first connection to the same endpoint.
+	// Pools dial in this order from the start. With the same order everywhere, all adbuffers would
+	// open their first connection to the same endpoint.
 	r.ends = slices.Clone(endpoints)
 	rand.Shuffle(len(r.ends), func(i, j int) { r.ends[i], r.ends[j] = r.ends[j], r.ends[i] })
 	var looked []string
 	for _, e := range r.ends {
 		if r.names[e.Host] != nil {
-			continue // on another port
+			continue // the same name with another port
 		}
 		n := before[e.Host]
 		if n == nil {
@@ -129,7 +129,7 @@ func (r *resolver) set(endpoints []upstream.Endpoint) {
 	r.addrs = r.mergedLocked()
 }
 
-// addresses returns the known addresses. It waits only if it knows none, or old results alone.
+// addresses returns the known addresses. It waits only if it knows none, or only old ones.
 func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, connectFailed("the dial was cancelled during the look-up of "+r.hosts, ctx.Err())
-	case len(r.addrs) > 0: // old ones at the worst
+	case len(r.addrs) > 0: // old addresses at worst
 		return r.addrs, nil
 	case r.flyingLocked():
 		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, patience),
@@ -172,7 +172,7 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 }
 
 // refreshLocked looks up the names that are due. If no address is known, it looks up all names,
-// however lately that failed: then the callers wait, and their pace bounds the look-ups.
+// even after a recent failure: then callers wait, and their rate bounds the look-ups.
 func (r *resolver) refreshLocked(now time.Time) {
 	for _, n := range r.names {
 		if n.literal || n.flying || now.Before(n.due) && len(r.addrs) > 0 {
@@ -183,8 +183,8 @@ func (r *resolver) refreshLocked(now time.Time) {
 	}
 }
 
-// servesAtOnceLocked reports whether a caller should take the known addresses at once. It should if
-// one of them is a literal or was looked up lately, or if its look-up has just failed. If all are
+// servesAtOnceLocked reports whether a caller should use the known addresses at once. It should if
+// one of them is a literal or was looked up recently, or if its look-up has just failed. If all are
 // old and were not looked up again, it should wait.
 func (r *resolver) servesAtOnceLocked(now time.Time) bool {
 	for _, n := range r.names {
@@ -204,7 +204,7 @@ func (r *resolver) flyingLocked() bool {
 	return false
 }
 
-// fly is one look-up.
+// fly runs one look-up.
 func (r *resolver) fly(n *name) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
 	defer cancel()
@@ -252,7 +252,7 @@ func (r *resolver) fly(n *name) {
 	case closed:
 	case err != nil && known:
 		r.warn(fmt.Errorf("%w; its last good result stays in use", err))
-	case err != nil && others: // otherwise the callers get the error
+	case err != nil && others: // without other addresses, the callers get the error
 		r.warn(fmt.Errorf("%w; only other endpoints are in use", err))
 	case err == nil && bad != nil:
 		r.warn(fmt.Errorf("%w; its other addresses are used", dnsError(n.host, bad)))
@@ -261,8 +261,8 @@ func (r *resolver) fly(n *name) {
 
 var errNoAddress = errors.New("the look-up returned no address")
 
-// usable returns the addresses of a result that may be dialled. If there are others, bad says what
-// is wrong with one of them.
+// usable returns the addresses of a result that may be dialled. If others are in the result, bad is
+// an error about one of them.
 func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, bad error) {
 	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")
@@ -283,7 +283,7 @@ func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, ba
 	return ips, bad
 }
 
-// pauseAfter is how long to wait after so many failures, ±20 %.
+// pauseAfter returns the pause after this many failures, ±20 %.
 func pauseAfter(failures int) time.Duration {
 	pause := maxLookupPause
 	if failures < 6 {

@@ -107,7 +107,7 @@ func TestTheLastGoodAddressesSurviveFailedLookups(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		s := d.Stats()
-		// Pauses: 1, 2, 4, 8, 16, then 30 s, ±20 %, asked for once a second.
+		// The pauses are 1, 2, 4, 8, 16, and then 30 s, ±20 %. The test asks once a second.
 		if s.LookupsFailed != s.Lookups-1 || s.LookupsFailed < hour/37 || s.LookupsFailed > hour/24+10 {
 			t.Errorf("%d look-ups failed of %d in an hour", s.LookupsFailed, s.Lookups)
 		}
@@ -209,7 +209,7 @@ func TestOldAddressesAreLookedUpAgainBeforeTheyAreUsed(t *testing.T) {
 		n.set("a.example", "192.0.2.2", 10*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
 
-		// If that fails, or takes too long, the old one must do.
+		// If that fails, or takes too long, the old address is used.
 		time.Sleep(resultOld)
 		n.set("a.example", "!refused", 10*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")

@@ -13,13 +13,13 @@ import (
 )
 
 // A ClientHello with the key share of a hybrid group takes more than one packet. Some middleboxes
-// expect one packet, and reset or drop such a connection. If a handshake fails before any byte of
-// the server, the dialer tries it once more without hybrid groups. Only the groups differ:
+// expect one packet, and reset or drop such a connection. If a handshake fails before the first
+// byte of the server, the dialer tries it once more without hybrid groups. Only the groups differ:
 // versions, cipher suites and certificates are checked as always. An attacker who resets
-// connections gains a classical key exchange and nothing else.
+// connections only achieves a classical key exchange.
 const (
-	smallHelloFor = 10 * time.Minute // for how long an address gets small hellos after one got a response
-	largeHelloFor = time.Minute      // for how long an address gets no second attempt after one failed
+	smallHelloFor = 10 * time.Minute // how long an address gets small hellos after one got a response
+	largeHelloFor = time.Minute      // how long an address gets no second attempt after one failed
 )
 
 // hellos remembers which addresses need a small ClientHello.
@@ -28,9 +28,9 @@ type hellos struct {
 	at map[netip.AddrPort]helloSize // at most maxAddrs
 }
 
-// helloSize is what the last second attempt at an address has shown.
+// helloSize is the result of the last second attempt at an address.
 type helloSize struct {
-	small bool // the server responded to the small hello; else it failed too
+	small bool // true: the server responded to the small hello; false: that failed too
 	until time.Time
 }
 
@@ -65,7 +65,7 @@ func (h *hellos) learn(addr netip.AddrPort, small bool) {
 	h.at[addr] = s
 }
 
-// lostHello reports whether a handshake failed as if a middlebox had dropped its ClientHello.
+// lostHello reports whether a middlebox may have dropped the ClientHello of a failed handshake.
 func lostHello(r *Result, err error) bool {
 	return err != nil && r.TLS > 0 && !r.heard && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded))
 }

@@ -13,17 +13,17 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// maxHello is the longest ClientHello that the middlebox lets through.
+// maxHello is the longest ClientHello that the middlebox forwards.
 const maxHello = 1400
 
-// middlebox stands between the dialer and the SSP behind it.
+// middlebox is a proxy between the dialer and the SSP.
 type middlebox struct {
 	*peer
 	large, small atomic.Int32 // connections, by their ClientHello
 }
 
-// startMiddlebox forwards connections with a short ClientHello to behind, and does lose to
-// all others. If behind is nil, lose is for all.
+// startMiddlebox forwards connections with a short ClientHello to behind, and calls lose on all
+// others. If behind is nil, it calls lose on all connections.
 func startMiddlebox(t *testing.T, behind *peer, lose func(*net.TCPConn)) *middlebox {
 	t.Helper()
 	m := new(middlebox)
@@ -68,7 +68,7 @@ func startMiddlebox(t *testing.T, behind *peer, lose func(*net.TCPConn)) *middle
 func (m *middlebox) want(t *testing.T, large, small int32) {
 	t.Helper()
 	if l, s := m.large.Load(), m.small.Load(); l != large || s != small {
-		t.Errorf("%d large and %d small hellos came, want %d and %d", l, s, large, small)
+		t.Errorf("%d large and %d small hellos arrived, want %d and %d", l, s, large, small)
 	}
 }
 
@@ -97,14 +97,14 @@ func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.
 		if s := d.Stats(); s.SmallHellosGood != 1 || s.SmallHellosFailed != 0 || s.HandshakesFailed != 1 || s.HandshakesFull != 3 || warned.Load() != 1 {
 			t.Errorf("%s: %+v, %d warnings", name, s, warned.Load())
 		}
-		// When the time is over, the middlebox may have been replaced.
+		// After smallHelloFor, the middlebox may have been replaced.
 		d.hellos.forget()
 		m.dial(t, d, false)
 		m.want(t, 2, 4)
 	}
 }
 
-// forget lets the time of all entries end.
+// forget ends the time of all entries.
 func (h *hellos) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (h *hellos) forget() {
 	}
 }
 
-// An SSP that resets all connections gets one second attempt a minute, and no more.
+// An SSP that resets all connections gets only one second attempt a minute.
 func TestASmallHelloThatIsOfNoUseIsNotRepeated(t *testing.T) {
 	m := startMiddlebox(t, nil, reset)
 	d := newDialer(t, m.https(t, nil, "ssp.test"))
@@ -152,13 +152,13 @@ func TestOtherFailedHandshakesAreNotTriedAgain(t *testing.T) {
 		d := newDialer(t, o)
 		dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
 		if l, s := m.large.Load(), m.small.Load(); l != 1 || s != 0 {
-			t.Errorf("%s: %d large and %d small hellos came", name, l, s)
+			t.Errorf("%s: %d large and %d small hellos arrived", name, l, s)
 		}
 		if s := d.Stats(); s.SmallHellosGood+s.SmallHellosFailed != 0 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	// Without hybrid groups, a second attempt would be the same again.
+	// Without hybrid groups, a second attempt would equal the first.
 	m := startMiddlebox(t, nil, reset)
 	o := m.https(t, ca, "ssp.test")
 	o.TLS.Policy = handshake.NewPolicy("1.2", []string{"x25519"})
@@ -166,7 +166,7 @@ func TestOtherFailedHandshakesAreNotTriedAgain(t *testing.T) {
 	m.want(t, 0, 1)
 }
 
-// A certificate that is not trusted is not trusted either after a small hello.
+// After a small hello, an untrusted certificate is still untrusted.
 func TestASmallHelloChecksTheCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "other.test")}})
@@ -183,7 +183,7 @@ func TestRememberedHelloSizesAreBounded(t *testing.T) {
 		p.port = uint16(i + 1)
 		h.learn(p.addr("").AddrPort, true)
 		if _, known := h.sizeFor(p.addr("").AddrPort); !known {
-			t.Fatal("what was learnt last is forgotten")
+			t.Fatal("the last learned address is forgotten")
 		}
 	}
 	if len(h.at) > maxAddrs {

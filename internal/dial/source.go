@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// sources are the local addresses that connections come from, in turn. Without any, the system
-// chooses one.
+// sources are the local addresses of connections, used in turn. If empty, the system chooses one.
 type sources struct {
 	v4, v6   []netip.Addr
 	at4, at6 atomic.Uint32
@@ -25,8 +24,8 @@ func newSources(all []netip.Addr) *sources {
 	return s
 }
 
-// serve reports whether a connection to the address is possible: source_addresses that are all of
-// the other family keep adbuffer from it.
+// serve reports whether a connection to the address is possible. It is not if all source_addresses
+// are of the other family.
 func (s *sources) serve(to netip.Addr) bool {
 	return len(s.v4) == 0 && len(s.v6) == 0 || len(s.of(to)) > 0
 }
@@ -38,8 +37,8 @@ func (s *sources) of(to netip.Addr) []netip.Addr {
 	return s.v6
 }
 
-// next returns the address that the next connection to an address comes from; the zero AddrPort
-// leaves it to the system.
+// next returns the source address of the next connection to an address; the zero AddrPort means
+// that the system chooses.
 func (s *sources) next(to netip.Addr) (netip.AddrPort, error) {
 	list, at := s.of(to), &s.at6
 	if to.Is4() {

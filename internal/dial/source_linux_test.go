@@ -17,7 +17,7 @@ import (
 // Connections come from the source addresses in turn, and take no port before they connect.
 func TestConnectionsComeFromSourceAddresses(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Fatal("127.0.0.0/8 is one machine's only on Linux")
+		t.Fatal("only on Linux does 127.0.0.0/8 belong to one machine")
 	}
 	from := make(chan string, 10)
 	p := listen(t, func(c *net.TCPConn) {
@@ -44,7 +44,7 @@ func TestConnectionsComeFromSourceAddresses(t *testing.T) {
 	}
 }
 
-// An address that no source address can reach is left out, and so does not cost dials.
+// Dials leave out an address that no source address can reach.
 func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	o := p.options(t, "http", "ssp.test")
@@ -64,7 +64,7 @@ func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	}
 }
 
-// An address that the machine does not have fails the dial, and the error names the setting.
+// A source address that the machine does not have fails the dial, and the error names the setting.
 func TestForeignSourceAddressIsNamed(t *testing.T) {
 	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	o := p.options(t, "http", "ssp.test")

@@ -10,10 +10,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Stats counts what a dialer has done since New.
+// Stats holds a dialer's counts since New.
 type Stats struct {
 	Lookups           uint64           // look-ups begun, one for each name
-	LookupsFailed     uint64           // look-ups that brought no usable address
+	LookupsFailed     uint64           // look-ups without a usable address
 	AddrsRefused      uint64           // addresses in DNS responses of a kind that is never dialled, such as link-local
 	AddrsBeyond       uint64           // addresses in DNS responses beyond the number that is used for one name
 	HandshakesFull    uint64           // TLS handshakes from scratch that brought a connection
@@ -21,15 +21,15 @@ type Stats struct {
 	HandshakesFailed  uint64           // TLS handshakes that brought no connection
 	Handshakes        handshake.Totals // the same handshakes, by version, group and reason
 	SmallHellosGood   uint64           // second attempts with a small ClientHello that got a response
-	SmallHellosFailed uint64           // those that got none either
+	SmallHellosFailed uint64           // second attempts with a small ClientHello that got no response
 	HTTP2Refused      uint64           // connections closed because HTTP/2 prohibits their cipher suite
 	CertsReloaded     uint64           // new versions of the client certificate taken into use
 	CertsBroken       uint64           // new versions of the client certificate that could not be used
 	BytesSent         uint64           // at the sockets, TLS included
-	BytesReceived     uint64           // the same
+	BytesReceived     uint64           // as BytesSent
 }
 
-// counters are Stats while they are counted.
+// counters are the atomic counters behind Stats.
 type counters struct {
 	lookups, lookupsFailed, addrsRefused, addrsBeyond                 atomic.Uint64
 	handshakesFull, handshakesResumed, handshakesFailed, http2Refused atomic.Uint64
@@ -58,7 +58,7 @@ func (c *counters) handshakeFailed(err error) {
 	c.handshakes.Failed(reason)
 }
 
-// Stats returns the counts as of now.
+// Stats returns the current counts.
 func (d *Dialer) Stats() Stats {
 	c := &d.stats
 	return Stats{

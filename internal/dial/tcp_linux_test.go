@@ -61,7 +61,7 @@ func tcpBlackHole(t *testing.T) upstream.Address {
 func TestASYNWithoutResponseEndsAtTheConnectTimeout(t *testing.T) {
 	a := tcpBlackHole(t)
 	o := (&peer{port: a.AddrPort.Port()}).options(t, "https", "ssp.test")
-	o.ConnectTimeout = 30 * time.Millisecond // the handshake's is a minute
+	o.ConnectTimeout = 30 * time.Millisecond // the handshake's timeout is a minute
 	e := dialError(t, newDialer(t, o), a, upstream.ConnectFailed, a.String(), "30ms", "timeouts.connect")
 	if kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))

@@ -11,5 +11,5 @@ import (
 // setUserTimeout does nothing on developers' machines: adbuffer runs on Linux.
 func setUserTimeout(*net.TCPConn, time.Duration) {}
 
-// bindWithoutPort does nothing there either.
+// bindWithoutPort does nothing on developers' machines.
 func bindWithoutPort(string, string, syscall.RawConn) error { return nil }

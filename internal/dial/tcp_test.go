@@ -71,7 +71,7 @@ func TestOptionsWithoutLimitsAreRefused(t *testing.T) {
 	}
 }
 
-// closedPort returns an address that refuses.
+// closedPort returns an address that refuses connections.
 func closedPort(t *testing.T) upstream.Address {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timeouts can change while dials are under way; each dial looks once.
+// timeouts can change while dials are under way; each dial reads them once.
 type timeouts struct{ connectNs, handshakeNs atomic.Int64 }
 
 func (t *timeouts) set(connect, handshake time.Duration) {
@@ -17,8 +17,8 @@ func (t *timeouts) connect() time.Duration { return time.Duration(t.connectNs.Lo
 
 func (t *timeouts) handshake() time.Duration { return time.Duration(t.handshakeNs.Load()) }
 
-// SetTimeouts changes ConnectTimeout and TLSTimeout, to what New would have
-// taken, for the dials and waits that begin from now on.
+// SetTimeouts changes ConnectTimeout and TLSTimeout for dials and waits that begin later. The rules
+// of New apply to the values.
 func (d *Dialer) SetTimeouts(connect, handshake time.Duration) {
 	d.timeouts.set(connect, handshake)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAShorterHandshakeTimeoutHoldsForTheNextDial(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { waitForEnd(c) }) // says nothing
+	p := listen(t, func(c *net.TCPConn) { waitForEnd(c) }) // sends nothing
 	ca := newAuthority(t)
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	d.SetTimeouts(5*time.Second, 7*time.Millisecond)

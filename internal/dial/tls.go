@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TLS is how adbuffer proves itself to an SSP, and what proof it asks for. The
-// names in the comments are those of config/adbuffer.yaml.
+// TLS holds adbuffer's identity towards an SSP, and the rules for checking the SSP's. The names in
+// the comments are those of config/adbuffer.yaml.
 type TLS struct {
 	ServerName         string           // tls.server_name; "" = the endpoint's host
 	CAFile             string           // tls.ca_file, PEM; "" = the system's authorities
@@ -22,10 +22,10 @@ type TLS struct {
 	Policy             handshake.Policy // tls.min_version, tls.groups
 }
 
-// clientTLS makes the configuration of each handshake.
+// clientTLS creates the configuration of each handshake.
 type clientTLS struct {
 	base       *tls.Config // never changed
-	small      *tls.Config // base without hybrid groups, nil if that is no change; never changed
+	small      *tls.Config // base without hybrid groups, nil if base has none; never changed
 	serverName string      // "" = the address's host
 	sessions   tls.ClientSessionCache
 	cert       *clientCert // nil = none
@@ -66,8 +66,7 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 	return c, nil
 }
 
-// handshake makes a TLS connection of sock, which the caller closes if that
-// fails.
+// handshake opens a TLS connection on sock. If it fails, the caller closes sock.
 func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string, small bool) (*tls.Conn, tls.ConnectionState, error) {
 	asked := false
 	conn := tls.Client(sock, d.tls.config(addr, offer, small, &asked))
@@ -79,7 +78,7 @@ func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream
 	return conn, conn.ConnectionState(), nil
 }
 
-// config is that of one handshake; asked is set if the peer asks for a client
+// config returns the configuration of one handshake; asked is set if the peer asks for a client
 // certificate.
 func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, asked *bool) *tls.Config {
 	base := c.base
@@ -92,14 +91,14 @@ func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, as
 	if cfg.ServerName == "" {
 		cfg.ServerName = addr.Host
 	}
-	// Sessions are kept by address, since machines that share a name seldom
-	// share their ticket keys.
+	// Sessions are kept per address, since machines with the same name rarely share their ticket
+	// keys.
 	key := addr.String()
-	own := new(tls.Certificate) // empty: we have none
+	own := new(tls.Certificate) // empty: adbuffer has no client certificate
 	if c.cert != nil {
 		var version [32]byte
 		own, version = c.cert.load()
-		// A session keeps the identity that it was opened with.
+		// A session keeps the identity of its first handshake.
 		key += " " + string(version[:])
 	}
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {

@@ -35,7 +35,7 @@ func TestALaterHandshakeResumesTheSession(t *testing.T) {
 		d := newDialer(t, p.https(t, ca, "ssp.test"))
 		for i := range 3 {
 			r := p.dial(t, d, true)
-			readOne(t, r) // the tickets of TLS 1.3 come before it
+			readOne(t, r) // the tickets of TLS 1.3 arrive before this byte
 			r.Conn.Close()
 			server := <-p.state
 			if want := i > 0; r.Resumed != want || server.DidResume != want || server.Version != version {
@@ -55,7 +55,7 @@ func TestSessionsBelongToOneAddress(t *testing.T) {
 	one, two := listenTLS(t, &tls.Config{Certificates: cert}), listenTLS(t, &tls.Config{Certificates: cert})
 	d := newDialer(t, one.https(t, ca, "ssp.test"))
 	for i := range 2 {
-		for _, p := range []*peer{one, two} { // each knows only its own tickets
+		for _, p := range []*peer{one, two} { // each peer knows only its own tickets
 			r, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
 			must(t, err)
 			readOne(t, r)
@@ -73,7 +73,7 @@ func TestTheServerNameIsTheHostOrTheSetting(t *testing.T) {
 		{"ssp.test", "", "ssp.test", "ssp.test"},
 		{"ssp.test.", "", "ssp.test", "ssp.test"},
 		{"ssp.test", "other.test", "other.test", "other.test"},
-		{"127.0.0.1", "", "127.0.0.1", ""}, // an address is verified, and never sent. RFC 6066, section 3
+		{"127.0.0.1", "", "127.0.0.1", ""}, // the address is verified, and never sent. RFC 6066, section 3
 		{"127.0.0.1", "ssp.test", "ssp.test", "ssp.test"},
 	} {
 		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, tt.cert)}})
@@ -128,8 +128,8 @@ func TestTLSBelow12IsRefused(t *testing.T) {
 	}
 }
 
-// blackHole accepts and never responds. began gets a value for each handshake that has begun,
-// closed for each connection that the dialer has closed.
+// blackHole accepts and never responds. began gets a value for each handshake that has begun, and
+// closed gets one for each connection that the dialer has closed.
 func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
 	t.Helper()
 	began, closed = make(chan struct{}, 2), make(chan struct{}, 2) // for both attempts of a dial
@@ -145,7 +145,7 @@ func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
 func TestAStalledHandshakeEndsAtItsTimeout(t *testing.T) {
 	p, _, closed := blackHole(t)
 	o := p.https(t, nil, "ssp.test")
-	o.TLSTimeout = 30 * time.Millisecond // to connect it has a minute
+	o.TLSTimeout = 30 * time.Millisecond // the connect timeout is a minute
 	d := newDialer(t, o)
 	e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), "30ms", "timeouts.tls_handshake")
 	if kind(e) != "timeout" {
@@ -204,7 +204,7 @@ func TestAHandshakeThatFailsClosesTheConnection(t *testing.T) {
 	for _, mode := range []Mode{HTTP1, HTTP2} {
 		closed := make(chan struct{}, 1)
 		p := listen(t, func(c *net.TCPConn) {
-			// Its authority is unknown to HTTP1, and HTTP2 misses ALPN.
+			// In mode HTTP1 the dialer does not trust the authority. In mode HTTP2 it misses ALPN.
 			_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}}).Handshake()
 			waitForEnd(c)
 			closed <- struct{}{}

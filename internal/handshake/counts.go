@@ -14,7 +14,7 @@ import (
 // failed by their reason.
 type Counts struct {
 	versions [len(versions)]atomic.Uint64
-	groups   [len(groups) + 1]atomic.Uint64 // the last is of other key exchanges
+	groups   [len(groups) + 1]atomic.Uint64 // the last entry counts other key exchanges
 	failed   [reasons]atomic.Uint64
 }
 
@@ -34,14 +34,14 @@ func (c *Counts) Succeeded(state *tls.ConnectionState) {
 // Failed counts a handshake that failed.
 func (c *Counts) Failed(r Reason) { c.failed[r].Add(1) }
 
-// Totals are Counts at one moment.
+// Totals holds the values of Counts at one moment.
 type Totals struct {
 	versions [len(versions)]uint64
 	groups   [len(groups) + 1]uint64
 	failed   [reasons]uint64
 }
 
-// Load returns the counts as of now.
+// Load returns the current counts.
 func (c *Counts) Load() (t Totals) {
 	load(t.versions[:], c.versions[:])
 	load(t.groups[:], c.groups[:])
@@ -58,9 +58,9 @@ func load(to []uint64, from []atomic.Uint64) {
 // Descs describe the metrics of Counts.
 type Descs struct{ versions, groups, failed *metrics.Desc }
 
-// NewDescs returns the metrics prefix_handshakes_by_version_total,
-// prefix_handshakes_by_group_total and prefix_handshake_errors_total. with is the peer in
-// their help, such as "clients". Each has its own label behind labels.
+// NewDescs returns the metrics prefix_handshakes_by_version_total, prefix_handshakes_by_group_total
+// and prefix_handshake_errors_total. with is the peer in their help, such as "clients". labels come
+// before each metric's own label.
 func NewDescs(prefix, with string, labels ...string) Descs {
 	desc := func(name, label, help string) *metrics.Desc {
 		return metrics.NewDesc(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)

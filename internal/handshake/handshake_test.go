@@ -65,7 +65,7 @@ func newSides(t *testing.T, change func(sides)) sides {
 	return s
 }
 
-// Both ends of a handshake that fails, and why it failed for each.
+// The test checks the reason at both ends of a failed handshake.
 func TestWhyAHandshakeFailed(t *testing.T) {
 	for _, row := range []struct {
 		name           string
@@ -96,10 +96,10 @@ func TestWhyAHandshakeFailed(t *testing.T) {
 			continue
 		}
 		if got := ReasonOf(server); got != row.server {
-			t.Errorf("%s: the server says %s (%v), want %s", row.name, reasonNames[got], server, reasonNames[row.server])
+			t.Errorf("%s: the server reports %s (%v), want %s", row.name, reasonNames[got], server, reasonNames[row.server])
 		}
 		if got := ReasonOf(client); got != row.client {
-			t.Errorf("%s: the client says %s (%v), want %s", row.name, reasonNames[got], client, reasonNames[row.client])
+			t.Errorf("%s: the client reports %s (%v), want %s", row.name, reasonNames[got], client, reasonNames[row.client])
 		}
 	}
 	if got := ReasonOf(errors.New("something else")); got != Invalid {
@@ -143,7 +143,7 @@ func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
 func TestAConnectionWithoutAGroupIsOther(t *testing.T) {
 	var c Counts
 	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS12})
-	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS11, CurveID: 1000}) // never happens
+	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS11, CurveID: 1000}) // this version never succeeds
 	c.Failed(Version)
 	if text := gather(t, &c); !strings.Contains(text, `group="other",ssp="openx"} 2`) || !strings.Contains(text, `version="1.2"} 1`) || !strings.Contains(text, `reason="version",ssp="openx"} 1`) {
 		t.Error(text)
@@ -167,7 +167,7 @@ func TestClassicalGroupsAreTheRestWithoutHybridOnes(t *testing.T) {
 	}
 }
 
-// collector is Counts as a package exports them.
+// collector exports Counts like a package that uses them.
 type collector struct{ *Counts }
 
 var descs = NewDescs("adbuffer_x_tls", "tests", "ssp")

@@ -1,5 +1,5 @@
-// Package handshake is what TLS handshakes with clients, operators and SSPs share: which
-// versions and groups are allowed, and what is counted about them.
+// Package handshake holds the shared parts of TLS handshakes with clients, operators and SSPs: the
+// allowed versions and groups, and the counters.
 package handshake
 
 import (
@@ -23,7 +23,7 @@ type group struct {
 	hybrid bool
 }
 
-// groups are those of crypto/tls, in the order in which it prefers them.
+// groups are the groups of crypto/tls, in its order of preference.
 var groups = [...]group{
 	{tls.X25519MLKEM768, "X25519MLKEM768", true},
 	{tls.SecP256r1MLKEM768, "SecP256r1MLKEM768", true},
@@ -57,8 +57,8 @@ func VersionNames() []string {
 	return names
 }
 
-// NewPolicy returns the policy of these names. Names that are unknown are ignored:
-// the configuration has been validated.
+// NewPolicy returns the policy of these names. It ignores unknown names: the configuration has been
+// validated.
 func NewPolicy[V, G ~string](minVersion V, groupNames []G) Policy {
 	p := Policy{MinVersion: tls.VersionTLS12}
 	for _, v := range versions {
@@ -74,12 +74,12 @@ func NewPolicy[V, G ~string](minVersion V, groupNames []G) Policy {
 	return p
 }
 
-// IsHybrid reports whether name is a group that only TLS 1.3 has.
+// IsHybrid reports whether name is a group of TLS 1.3 only.
 func IsHybrid(name string) bool {
 	return slices.ContainsFunc(groups[:], func(g group) bool { return g.hybrid && g.name == name })
 }
 
-// Apply makes c follow the policy.
+// Apply writes the policy into c.
 func (p Policy) Apply(c *tls.Config) {
 	c.MinVersion, c.CurvePreferences = max(p.MinVersion, tls.VersionTLS12), p.Groups
 }

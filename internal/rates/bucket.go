@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket whose state is one number: when it will be full again (GCRA, the "virtual
-// scheduling" of ATM's leaky bucket). Taking a token moves that time by one interval. There is no
-// token if the time would lie more than burst intervals ahead. That takes one compare-and-swap.
+// Bucket is a token bucket whose state is one number: the time when it will be full again (GCRA,
+// the "virtual scheduling" of ATM's leaky bucket). Taking a token moves that time by one interval.
+// No token is free if that time would be more than burst intervals ahead. The operation is one
+// compare-and-swap.
 //
 // Times count from a moment that the caller chooses, in nanoseconds. They are floats, so that an
 // interval of 142.86 ns is not truncated to 142. It is safe for concurrent use. The zero Bucket has
@@ -19,8 +20,9 @@ type Bucket struct {
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
 }
 
-// Start sets the rate, in tokens a second, and the burst. At the time now, the bucket has missing
-// tokens less than a full one. With 0 it is full at any time, with burst it is empty.
+// Start sets the rate, in tokens per second, and the burst. At the time now, missing tokens are
+// missing from a full bucket. If missing is 0 the bucket is full at any time; if it is burst, the
+// bucket is empty.
 func (b *Bucket) Start(now time.Duration, rate, burst, missing float64) {
 	interval, full := 0.0, 0.0
 	if rate > 0 {
@@ -34,7 +36,7 @@ func (b *Bucket) Start(now time.Duration, rate, burst, missing float64) {
 	b.interval.Store(math.Float64bits(interval))
 }
 
-// Take takes a token, or returns false if there is none.
+// Take takes a token, or returns false if none is free.
 func (b *Bucket) Take(now time.Duration) bool {
 	for {
 		was, next, ok := b.next(now)
@@ -47,13 +49,13 @@ func (b *Bucket) Take(now time.Duration) bool {
 	}
 }
 
-// Has reports whether there is a token.
+// Has reports whether a token is free.
 func (b *Bucket) Has(now time.Duration) bool {
 	_, _, ok := b.next(now)
 	return ok
 }
 
-// Missing returns how many tokens a full bucket has more than this one.
+// Missing returns how many tokens are missing from a full bucket.
 func (b *Bucket) Missing(now time.Duration) float64 {
 	interval := math.Float64frombits(b.interval.Load())
 	if interval == 0 {
@@ -62,7 +64,7 @@ func (b *Bucket) Missing(now time.Duration) float64 {
 	return max(0, math.Float64frombits(b.full.Load())-float64(now)) / interval
 }
 
-// next returns b.full as it is and with one token less, and whether there is one.
+// next returns b.full before and after the taking of a token, and whether a token is free.
 func (b *Bucket) next(now time.Duration) (was, next uint64, ok bool) {
 	interval, ahead := math.Float64frombits(b.interval.Load()), math.Float64frombits(b.ahead.Load())
 	if interval == 0 {

@@ -10,18 +10,18 @@ import (
 
 // Window counts the requests of the last Length of time, and how many of them failed. Times count
 // from a moment that the caller chooses. It is safe for concurrent use, and takes a lock only when
-// the window moves on.
+// the window moves.
 type Window struct {
-	sum   atomic.Uint64 // of all slots; ahead of them for an instant, never behind
-	slot  atomic.Int64  // slots[slot % Slots] counts what comes now
+	sum   atomic.Uint64 // of all slots; for an instant it may be higher, but never lower
+	slot  atomic.Int64  // slots[slot % Slots] counts the current requests
 	until atomic.Int64  // ns; when the next slot begins
 	slots [slots]atomic.Uint64
 
-	mu   sync.Mutex    // held while the window moves on, guards step
+	mu   sync.Mutex    // held while the window moves; guards step
 	step time.Duration // its length / Slots
 }
 
-// slots is in how many steps the window moves: it spans from 15/16 to all of its length.
+// slots is the number of steps in which the window moves: it spans from 15/16 to all of its length.
 const slots = 16
 
 // A count has the number of requests in its low bits, and the number of failed ones above. 32 bits
@@ -59,13 +59,13 @@ func (w *Window) Record(now time.Duration, failed bool) {
 	if failed {
 		t += oneFailure
 	}
-	// The sum first: a goroutine that clears the slot in between takes too little from the sum
+	// The sum first: a goroutine that clears the slot in between subtracts too little from the sum
 	// rather than too much.
 	w.sum.Add(t)
 	w.slots[w.slot.Load()%slots].Add(t)
 }
 
-// AnyFailed reports whether a request in the window failed. It is the fastest question.
+// AnyFailed reports whether a request in the window failed. It is faster than Tally.
 func (w *Window) AnyFailed() bool { return w.sum.Load() >= oneFailure }
 
 // Tally returns how many requests are in the window, and how many of them failed.
@@ -74,8 +74,7 @@ func (w *Window) Tally() (requests, failures uint64) {
 	return t % oneFailure, t / oneFailure
 }
 
-// Advance moves the window to now, and forgets what is behind it. A time that has passed changes
-// nothing.
+// Advance moves the window to now, and forgets older requests. A time in the past changes nothing.
 func (w *Window) Advance(now time.Duration) {
 	if int64(now) < w.until.Load() {
 		return

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestWindowCountsItsLengthOnly compares the window with a list of all requests, over random lengths
-// and times: it counts all of the last 15/16 of its length, and nothing older than its length.
+// TestWindowCountsItsLengthOnly compares the window with a list of all requests, over random
+// lengths and times. The window must count all requests of the last 15/16 of its length, and none
+// older than its length.
 func TestWindowCountsItsLengthOnly(t *testing.T) {
 	type event struct {
 		at     time.Duration
@@ -24,7 +25,7 @@ func TestWindowCountsItsLengthOnly(t *testing.T) {
 		for range 300 {
 			now += time.Duration(rnd.ExpFloat64() * float64(length) / 30)
 			if rnd.IntN(50) == 0 {
-				now += time.Duration(rnd.Float64() * 3 * float64(length)) // a lull
+				now += time.Duration(rnd.Float64() * 3 * float64(length)) // a time without requests
 			}
 			e := event{now, rnd.IntN(2) == 0}
 			events = append(events, e)
@@ -52,7 +53,8 @@ func TestWindowCountsItsLengthOnly(t *testing.T) {
 	}
 }
 
-// TestWindowIsExactAfterConcurrentUse: no count is lost, and none is left in the window.
+// TestWindowIsExactAfterConcurrentUse checks that no count is lost, and that none stays in the
+// window.
 func TestWindowIsExactAfterConcurrentUse(t *testing.T) {
 	var w Window
 	w.Init(16*time.Millisecond, 0)
@@ -80,8 +82,8 @@ func TestWindowIsExactAfterConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestWindowForgetsWithinItsNewLength: it never forgets too early by either length, and keeps nothing
-// for longer than both.
+// TestWindowForgetsWithinItsNewLength checks that the window never forgets a request before the
+// shorter length, and keeps none beyond the longer one.
 func TestWindowForgetsWithinItsNewLength(t *testing.T) {
 	var w Window
 	w.Init(16*time.Second, 0)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Await waits until bytes or the end of the stream have come from the peer, and consumes nothing.
-// It fails at until, or if the socket is closed. On a connection without a file descriptor it
-// returns at once. It needs no buffer, and must not run at the same time as a Read or a look.
+// Await waits until bytes or the end of the stream have arrived from the peer, and consumes
+// nothing. It fails at until, or if the socket is closed. On a connection without a file descriptor
+// it returns at once. It needs no buffer, and must not run at the same time as a Read or a Peek.
 func (c *Conn) Await(until time.Time) error {
 	if c.raw == nil || c.MidRecord() {
 		return nil
@@ -22,7 +22,7 @@ func (c *Conn) Await(until time.Time) error {
 	}
 	d.deadline.set(time.Time{}, d.arm) //nolint:errcheck // as above
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.PeekSocket() != Quiet {
-		return nil // it came in time
+		return nil // the bytes arrived in time
 	}
 	return err
 }

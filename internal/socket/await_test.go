@@ -24,7 +24,7 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 			if err := <-waited; err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Await(time.Time{}); err != nil { // still there
+			if err := c.Await(time.Time{}); err != nil { // the byte is still there
 				t.Fatal(err)
 			}
 			p := make([]byte, 10)
@@ -47,19 +47,19 @@ func TestAwaitEndsAtItsDeadlineAndByClose(t *testing.T) {
 	for _, wait := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, -time.Second} {
 		until := time.Now().Add(wait)
 		if err := c.Await(until); !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(until) {
-			t.Errorf("got %v, or before its time", err)
+			t.Errorf("got %v, or before its deadline", err)
 		}
 	}
-	// Its deadline ends with it.
+	// The deadline of an Await ends with it.
 	peer.Write([]byte("x"))
 	if _, err := c.Read(make([]byte, 1)); err != nil {
 		t.Errorf("Read: %v", err)
 	}
-	// What has come is found, however late it is looked for.
+	// Await finds bytes that have arrived, even after its deadline.
 	peer.Write([]byte("x"))
 	awaitState(t, c, Readable)
 	if err := c.Await(time.Now().Add(-time.Second)); err != nil {
-		t.Errorf("got %v, though a byte has come", err)
+		t.Errorf("got %v, although a byte has arrived", err)
 	}
 	if _, err := c.Read(make([]byte, 1)); err != nil {
 		t.Errorf("Read: %v", err)
@@ -68,7 +68,7 @@ func TestAwaitEndsAtItsDeadlineAndByClose(t *testing.T) {
 	go func() { waited <- c.Await(time.Time{}) }()
 	c.Close()
 	if err := <-waited; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v, want that it is closed", err)
+		t.Errorf("got %v, want an error that it is closed", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
 func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 	full, slowReader := tcpPair(t)
 	quick, quickReader := tcpPair(t)
-	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than socket buffers take
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than the socket buffers hold
 	ended := make(chan error, 1)
 	go func() {
 		n, err := full.WriteInBurst(big)
@@ -51,7 +51,7 @@ func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 		}
 		ended <- err
 	}()
-	// Others are not held up, however often they share a burst with it.
+	// The other connections do not wait, even if they often share a burst with the full one.
 	go io.Copy(io.Discard, quickReader)
 	for range 100 {
 		if _, err := quick.WriteInBurst([]byte("x")); err != nil {
@@ -92,7 +92,7 @@ func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
 	}
 	fine, far := tcpPair(t)
 	if n, err := fine.WriteInBurst([]byte("y")); n != 1 || err != nil {
-		t.Errorf("a sound connection: %d, %v", n, err)
+		t.Errorf("an intact connection: %d, %v", n, err)
 	}
 	var got [1]byte
 	if _, err := io.ReadFull(far, got[:]); err != nil || got[0] != 'y' {

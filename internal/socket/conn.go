@@ -1,5 +1,5 @@
-// Package socket is what adbuffer does below HTTP and TLS. It arms a deadline only when a read or
-// write must wait. It looks at sockets without blocking, and stops reads at the end of a TLS
+// Package socket is adbuffer's layer below HTTP and TLS. It arms a deadline only when a read or
+// write must wait. It inspects sockets without blocking, and stops reads at the end of a TLS
 // record.
 package socket
 
@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Conn is a stream socket (TCP or unix) with cheap deadlines and a Peek. It is
-// a net.Conn; one goroutine may read while another writes, and any may set
-// deadlines or close.
+// Conn is a stream socket (TCP or unix) with cheap deadlines and a Peek. It is a net.Conn. One
+// goroutine may read while another writes, and any goroutine may set deadlines or close.
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -22,20 +21,19 @@ type Conn struct {
 	sys System
 	in  direct
 	out direct
-	// sending is out's part in a burst.
+	// sending is the part of out in a burst.
 	sending sending
 
 	traffic   *Traffic // nil: bytes are not counted
-	watchedAs int32    // the descriptor that a Watch knows it by
+	watchedAs int32    // descriptor under which a Watch knows it
 
 	// records, if not nil, keeps reads within TLS records; see Records.
 	records *records
 	// nonblocking makes Read return errWouldBlock instead of waiting.
 	nonblocking atomic.Bool
 
-	// The rest belongs to Peek and to reads that do not block, which never run
-	// at the same time.
-	control func(fd uintptr) // calls the system with the fields below; made once, so that it costs no allocation
+	// The fields below belong to Peek and to nonblocking reads, which never run at the same time.
+	control func(fd uintptr) // calls the system with the fields below; stored once to save an allocation
 	buf     []byte
 	one     [1]byte
 	flags   int
@@ -43,16 +41,15 @@ type Conn struct {
 	errno   syscall.Errno
 }
 
-// New wraps c, which must be a TCP or unix stream socket: anything that has a
-// file descriptor. A net.Conn without one (a pipe in a test) works too, but
-// its Peek sees nothing.
+// New wraps c, which must be a TCP or unix stream socket with a file descriptor. A net.Conn without
+// one (a pipe in a test) works too, but its Peek detects nothing.
 func New(c net.Conn) *Conn {
 	s := &Conn{Conn: c, sys: kernel{}}
 	if own, ok := c.(System); ok {
 		s.sys = own
 	}
 	if sc, ok := c.(syscall.Conn); ok {
-		s.raw, _ = sc.SyscallConn() // an error means that c is closed; then Peek says so
+		s.raw, _ = sc.SyscallConn() // an error means that c is closed; Peek then reports it
 	}
 	s.control = s.recv
 	s.in = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetReadDeadline}
@@ -61,8 +58,8 @@ func New(c net.Conn) *Conn {
 	return s
 }
 
-// IsKernels reports whether the connection is a socket of the kernel, and not a simulated
-// one or a pipe.
+// IsKernels reports whether the connection is a socket of the kernel, and not a simulated socket or
+// a pipe.
 func (c *Conn) IsKernels() bool {
 	_, ok := c.sys.(kernel)
 	return ok && c.raw != nil
@@ -71,7 +68,7 @@ func (c *Conn) IsKernels() bool {
 // Close closes the socket.
 func (c *Conn) Close() error { return c.Conn.Close() }
 
-// Read reads as net.Conn does. It waits until the read deadline at the most.
+// Read reads like net.Conn. It waits until the read deadline at most.
 func (c *Conn) Read(p []byte) (int, error) {
 	switch {
 	case len(p) == 0:
@@ -106,7 +103,7 @@ func (c *Conn) readUncounted(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p, as net.Conn does, or fails at the write deadline.
+// Write writes all of p, like net.Conn, or fails at the write deadline.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.out.begin()
 	done, err := c.out.write(p)
@@ -120,21 +117,22 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return done, err
 }
 
-// OnWait sets functions that return a deadline; the zero time is none. A Read calls f once before
-// it waits for the peer, a Write calls g. A deadline that is rarely needed thus costs nothing. It
-// ends with its Read or Write; the next one has none until it must wait itself. A Read returns
-// bytes that have arrived rather than the error of such a deadline, however late it wakes.
+// OnWait sets functions that return a deadline; the zero time means no deadline. A Read calls f
+// once before it waits for the peer, and a Write calls g. So a deadline that is rarely needed costs
+// nothing. The deadline ends with its Read or Write; the next one has none until it must wait
+// itself. If bytes have arrived, a Read returns them and not the error of such a deadline, even if
+// it wakes late.
 //
-// It must be called before the first Read and Write; nil calls nothing.
+// OnWait must be called before the first Read and Write; a nil function is not called.
 func (c *Conn) OnWait(f, g func() time.Time) { c.in.wait, c.out.wait = f, g }
 
-// SetReadDeadline sets when a Read fails at the latest; the zero time is never.
+// SetReadDeadline sets when a Read fails at the latest; the zero time means never.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.deadline.set(t, c.in.arm) }
 
-// SetWriteDeadline sets when a Write fails at the latest; the zero time is never.
+// SetWriteDeadline sets when a Write fails at the latest; the zero time means never.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.out.deadline.set(t, c.out.arm) }
 
-// SetDeadline sets both.
+// SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
@@ -149,17 +147,16 @@ func (wouldBlock) Error() string   { return "nothing to read now" }
 func (wouldBlock) Timeout() bool   { return true }
 func (wouldBlock) Temporary() bool { return true }
 
-// WouldBlock reports whether err is what a read that must not block returns
-// when there is nothing to read.
+// WouldBlock reports whether err is the error of a nonblocking read that found no bytes.
 func WouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }
 
-// SetNonblocking makes reads return an error for which WouldBlock is true,
-// instead of waiting. It is for a look at what has come, between exchanges.
+// SetNonblocking makes reads return an error for which WouldBlock is true, instead of waiting. It
+// serves to read bytes that have already arrived, between exchanges.
 func (c *Conn) SetNonblocking(on bool) { c.nonblocking.Store(on) }
 
-// Interrupt ends all waiting of Reads, for good: a Read that would wait, or waits
-// already, fails as at its deadline. A Read still takes bytes that have come. The
-// connection needs OnWait. Any goroutine may call Interrupt.
+// Interrupt permanently ends all waiting of Reads: a Read that waits or would wait fails as at its
+// deadline. A Read still takes bytes that have arrived. The connection needs OnWait. Any goroutine
+// may call Interrupt.
 func (c *Conn) Interrupt() {
 	c.in.interrupted.Store(true)
 	c.SetReadDeadline(past) //nolint:errcheck // a closed socket fails reads as well

@@ -11,15 +11,14 @@ import (
 // A proxy moves deadlines forward with each request, and nearly no deadline is ever reached. But
 // each move costs a lock and a timer in the runtime. So a move only stores the deadline, as long as
 // the runtime's timer is set to an earlier moment. If that timer fires too early, the reader arms
-// it again and continues. A move forward thus costs 11 ns instead of 82 (BenchmarkDeadline), and an
-// exchange makes two.
+// it again and continues. So a move forward costs 11 ns instead of 82 (BenchmarkDeadline), and an
+// exchange makes two moves.
 //
-// Invariant: when no rearm or arm is under way, armed <= want, where never
-// counts as infinite.
+// Invariant: when no rearm or arm is under way, armed <= want. never counts as infinite.
 type deadline struct {
-	want  atomic.Int64 // what the user asked for, as time since epoch; never = none
-	armed atomic.Int64 // what the runtime's timer is set to; never = not set
-	once  atomic.Bool  // a deadline was set at least once: both fields above count
+	want  atomic.Int64 // the requested deadline, as time since epoch; never = none
+	armed atomic.Int64 // the setting of the runtime's timer; never = not set
+	once  atomic.Bool  // a deadline was set at least once: both fields above are valid
 	mu    sync.Mutex   // held while the runtime's timer is being set
 }
 
@@ -55,8 +54,8 @@ func (d *deadline) set(t time.Time, arm func(time.Time) error) error {
 		d.once.Store(true)
 	} else {
 		d.want.Store(n)
-		// The order matters: want is stored before armed is read, and rearm
-		// takes armed away before it reads want. So one of us sees the other.
+		// The order matters: set stores want before it reads armed, and rearm clears armed before
+		// it reads want. So at least one of both goroutines sees the other's value.
 		if d.armed.Load() <= n {
 			return nil
 		}
@@ -66,8 +65,8 @@ func (d *deadline) set(t time.Time, arm func(time.Time) error) error {
 	return d.armLocked(arm)
 }
 
-// rearm is called when the runtime's timer fired. It returns false if the
-// deadline is really met, and otherwise arms the timer anew.
+// rearm is called when the runtime's timer fired. It returns false if the deadline has really
+// passed, and otherwise arms the timer again.
 func (d *deadline) rearm(arm func(time.Time) error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +75,7 @@ func (d *deadline) rearm(arm func(time.Time) error) bool {
 		return false
 	}
 	if w := d.want.Load(); w != never && w <= toInt(time.Now()) {
-		d.armed.Store(w) // it stays fired until it is moved backwards or on
+		d.armed.Store(w) // the timer stays fired until the deadline is moved
 		return false
 	}
 	return d.armLocked(arm) == nil

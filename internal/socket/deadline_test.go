@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// moved is a deadline that is set at a moment; both count from the start.
+// moved is a deadline set at one moment; both count from the start.
 type moved struct{ at, to time.Duration }
 
-// firesAt is the model: when a Read that begins at 0 and gets nothing fails,
-// with deadlines set as moves say; ok is false for never.
+// firesAt is the model: it returns when a Read that begins at 0 and gets no bytes fails, if
+// deadlines are set according to moves. ok is false if it never fails.
 func firesAt(moves []moved) (at time.Duration, ok bool) {
 	for i, m := range moves {
 		until := time.Duration(1<<63 - 1)
@@ -33,17 +33,16 @@ func firesAt(moves []moved) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// Whatever is done to a deadline while a Read waits, the Read fails when the
-// deadline passes, and not before. The socket is a pipe in a synctest bubble,
-// so that moments are exact.
+// However a deadline is moved while a Read waits, the Read fails exactly when the deadline passes.
+// The socket is a pipe in a synctest bubble, so that moments are exact.
 func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var moves []moved
 		at := time.Duration(0)
 		for range 1 + r.IntN(8) {
-			// Odd moments for deadlines and even ones for moves: which of two
-			// things at the same moment comes first is not said.
+			// Deadlines have odd moments and moves have even ones, because the order of two events
+			// at the same moment is undefined.
 			m := moved{at: at, to: at + time.Duration(2*r.IntN(200)-61)}
 			if r.IntN(4) == 0 || m.to <= 0 {
 				m.to = 0 // no deadline
@@ -112,15 +111,15 @@ func TestPassedDeadlineStaysPassedUntilItIsMoved(t *testing.T) {
 	}
 }
 
-// A runtime timer that fires too early must cost no byte and send none twice.
+// A runtime timer that fires too early must lose no byte and send none twice.
 func TestWriteContinuesAfterATimerThatFiredTooEarly(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		ours, peer := net.Pipe()
 		defer ours.Close()
 		defer peer.Close()
 		c := New(ours)
-		c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // armed for that
-		c.SetWriteDeadline(time.Now().Add(time.Hour))             // only remembered
+		c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the timer is armed for this deadline
+		c.SetWriteDeadline(time.Now().Add(time.Hour))             // this deadline is only stored
 		want := bytes.Repeat([]byte("0123456789"), 100)
 		done := make(chan error, 1)
 		go func() {
@@ -129,9 +128,9 @@ func TestWriteContinuesAfterATimerThatFiredTooEarly(t *testing.T) {
 		}()
 		got := make([]byte, len(want))
 		io.ReadFull(peer, got[:333])
-		time.Sleep(time.Minute) // the timer fires within the Write
+		time.Sleep(time.Minute) // the timer fires during the Write
 		if _, err := io.ReadFull(peer, got[333:]); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("the peer read something else, or %v", err)
+			t.Fatalf("the peer read other bytes, or %v", err)
 		}
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -156,8 +155,8 @@ func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
 	})
 }
 
-// Deadlines are moved by several goroutines while one reads. The race detector
-// watches; what must hold is that the deadline that is set last counts.
+// Several goroutines move deadlines while one reads. The race detector watches. The deadline that
+// is set last must count.
 func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
@@ -178,7 +177,7 @@ func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 					}
 				})
 				setters.Wait()
-				c.SetReadDeadline(time.Now()) // for a Read that waits with none set any more
+				c.SetReadDeadline(time.Now()) // for a Read that waits without a deadline
 				reader.Wait()
 
 				if round%2 == 0 {
@@ -190,7 +189,7 @@ func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 				} else {
 					at := time.Now().Add(time.Millisecond)
 					c.SetReadDeadline(at)
-					_, err := c.Read(make([]byte, 1)) // outlives the test where the deadline is lost
+					_, err := c.Read(make([]byte, 1)) // blocks if the deadline is lost
 					if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(at) {
 						t.Fatalf("round %d: error %v, %v after the deadline", round, err, time.Since(at))
 					}
@@ -200,8 +199,8 @@ func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 	}
 }
 
-// BenchmarkDeadline is a deadline that moves forward with each request and is
-// never met: what the lazy one saves.
+// BenchmarkDeadline moves a deadline forward with each request and never reaches it. It compares
+// the lazy deadline with the runtime's.
 func BenchmarkDeadline(b *testing.B) {
 	c, _ := connect(b, "tcp")
 	for name, set := range map[string]func(time.Time) error{"lazy": c.SetReadDeadline, "plain": c.Conn.SetReadDeadline} {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// direct is one direction of a socket whose system calls bypass the Go scheduler, which is
-// safe since they never block. recvfrom(2) and sendto(2) take a shorter way through the
-// kernel than read(2) and write(2). The runtime's poller waits for the socket, as usual.
+// direct is one direction of a socket whose system calls bypass the Go scheduler. This is safe
+// because they never block. recvfrom(2) and sendto(2) take a shorter way through the kernel than
+// read(2) and write(2). The runtime's poller waits for the socket, as usual.
 //
-// One goroutine uses it at a time. call is made once, so that a read or write
-// costs no allocation.
+// One goroutine uses it at a time. call is stored once, so that a read or write costs no
+// allocation.
 type direct struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil if conn has no file descriptor: a pipe in a test
@@ -27,11 +27,10 @@ type direct struct {
 
 	deadline   deadline
 	wait       func() time.Time // see OnWait; nil calls nothing
-	waitCalled bool             // wait was called in the Read or Write under way
-	limited    bool             // and returned a deadline, which is in force
-	// interrupted ends all waiting; see Interrupt, which stores it before it moves the
-	// deadline. waits loads it after it has moved the deadline. So whichever comes
-	// last, the deadline has passed.
+	waitCalled bool             // the current Read or Write has called wait
+	limited    bool             // wait returned a deadline, which applies
+	// interrupted ends all waiting; see Interrupt, which stores it before it moves the deadline.
+	// waits loads it after it has moved the deadline. So in either order the deadline has passed.
 	interrupted atomic.Bool
 }
 
@@ -48,8 +47,8 @@ func (d *direct) end() {
 	}
 }
 
-// goOn reports whether the deadline that fired was an earlier one than that in
-// force, which is armed then.
+// goOn reports whether an earlier deadline than the current one fired. Then it arms the current
+// one.
 func (d *direct) goOn() bool { return d.deadline.rearm(d.arm) }
 
 func (d *direct) recv(fd uintptr) bool {
@@ -84,7 +83,7 @@ func (d *direct) waits() {
 	}
 }
 
-// readLast reads what has come, at the deadline.
+// readLast reads bytes that have arrived, at the deadline.
 func (d *direct) readLast(p []byte) (int, error) {
 	d.buf, d.n, d.errno = p, 0, 0
 	err := d.raw.Control(func(fd uintptr) {
@@ -126,7 +125,7 @@ func (d *direct) read(p []byte) (int, error) {
 	return d.received(d.raw.Read(d.call))
 }
 
-// received returns what recv found; err is why it was not called.
+// received returns the result of recv; err says why recv was not called.
 func (d *direct) received(err error) (int, error) {
 	d.buf = nil
 	switch {
@@ -140,7 +139,7 @@ func (d *direct) received(err error) (int, error) {
 	return d.n, nil
 }
 
-// write returns how many bytes of p the kernel took, also if it fails.
+// write returns how many bytes of p the kernel took, even if it fails.
 func (d *direct) write(p []byte) (int, error) {
 	if d.raw == nil {
 		d.waits()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// More than any kernel buffer, so that reads and writes must wait in between.
+// The size exceeds any kernel buffer, so that reads and writes must wait.
 func TestLargeTransfersArriveWholeInBothDirections(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestLargeTransfersArriveWholeInBothDirections(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !<-received {
-					t.Fatal("what arrived is not what was sent")
+					t.Fatal("the received bytes differ from the sent bytes")
 				}
 			}
 		})
@@ -102,8 +102,7 @@ func TestReadEndsWithThePeerOrTheConnection(t *testing.T) {
 	}
 }
 
-// What OnWait is for: a deadline that is set only by reads and writes that
-// must wait.
+// OnWait sets a deadline only for reads and writes that must wait.
 func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 	c, peer := connect(t, "tcp")
 	var reads, writes atomic.Int32
@@ -131,8 +130,7 @@ func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 	}
 }
 
-// A deadline that a wait was given ends with its Read or Write: what comes after
-// is not held to it.
+// The deadline of a wait ends with its Read or Write, and does not apply to the next one.
 func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
@@ -156,13 +154,13 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Until(until)) // of that Read
+			time.Sleep(time.Until(until)) // the deadline of that Read
 			next = patience
 			go func() { done <- read() }()
 			<-waits
 			peer.Write([]byte("x"))
 			if err := <-done; err != nil {
-				t.Fatalf("a Read failed by the deadline of the one before: %v", err)
+				t.Fatalf("a Read failed at the deadline of the previous one: %v", err)
 			}
 
 			next = limit
@@ -181,15 +179,15 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			for _, f := range []func([]byte) (int, error){c.Write, c.WriteInBurst} {
 				go write(f, big)
 				if err := <-done; err != nil {
-					t.Fatalf("a Write failed by the deadline of the one before: %v", err)
+					t.Fatalf("a Write failed at the deadline of the previous one: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// An interrupted Read takes what has come, and waits no more, whenever the interrupt
-// comes.
+// An interrupted Read takes bytes that have arrived, and does not wait, at any moment of the
+// interrupt.
 func TestInterruptedReadDoesNotWait(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
@@ -202,7 +200,7 @@ func TestInterruptedReadDoesNotWait(t *testing.T) {
 					ended <- err
 				}()
 				for range round % 50 {
-					runtime.Gosched() // the Read has begun, or waits, or not
+					runtime.Gosched() // the Read has begun, or waits, or neither
 				}
 				c.Interrupt()
 				if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -211,7 +209,7 @@ func TestInterruptedReadDoesNotWait(t *testing.T) {
 				peer.Write([]byte("x"))
 				awaitState(t, c, Readable)
 				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
-					t.Fatalf("what has come is not read: %v", err)
+					t.Fatalf("bytes that have arrived are not read: %v", err)
 				}
 				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Fatalf("the next read ended with %v", err)
@@ -223,7 +221,7 @@ func TestInterruptedReadDoesNotWait(t *testing.T) {
 	}
 }
 
-// A Read whose deadline has passed takes what has come before it fails.
+// A Read whose deadline has passed takes bytes that have arrived before it fails.
 func TestReadTakesWhatHasComeAtItsDeadline(t *testing.T) {
 	c, peer := connect(t, "tcp")
 	c.OnWait(func() time.Time {
@@ -247,9 +245,8 @@ func fdOf(t *testing.T, c *Conn) (fd uintptr) {
 	return fd
 }
 
-// The scheduler does not know of our system calls, so none may ever wait, not even on a socket that
-// has been set to blocking: on one processor, nothing else would run any more, and this test would
-// hang.
+// The scheduler does not know these system calls, so none may ever wait, not even on a socket in
+// blocking mode. On one processor, no other goroutine would run, and this test would hang.
 func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, network := range networks {
@@ -270,7 +267,7 @@ func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 					runtime.Gosched()
 				}
 				if c.HasCome() {
-					t.Error("something has come")
+					t.Error("bytes have arrived")
 				}
 				c.Close()
 				if err := <-ended; !errors.Is(err, net.ErrClosed) {
@@ -281,8 +278,8 @@ func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 	}
 }
 
-// BenchmarkRead and BenchmarkWrite are one small transfer, the peer's half of
-// it included, with our system calls and with those of package net.
+// BenchmarkRead and BenchmarkWrite measure one small transfer, including the peer's half, with this
+// package's system calls and with those of package net.
 func BenchmarkRead(b *testing.B) {
 	c, peer := connect(b, "tcp")
 	for name, r := range map[string]io.Reader{"ours": c, "net": c.Conn} {

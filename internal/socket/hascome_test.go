@@ -12,12 +12,12 @@ func TestHasComeSeesBytesBesideAnAwait(t *testing.T) {
 			awaited := make(chan error)
 			go func() { awaited <- c.Await(time.Time{}) }()
 			if c.HasCome() {
-				t.Error("something has come, and nothing was sent")
+				t.Error("HasCome is true, but no byte was sent")
 			}
 			peer.Write([]byte("a"))
 			for limit := time.Now().Add(patience); !c.HasCome(); time.Sleep(100 * time.Microsecond) {
 				if time.Now().After(limit) {
-					t.Fatal("nothing has come")
+					t.Fatal("HasCome is false, but a byte was sent")
 				}
 			}
 			if err := <-awaited; err != nil {

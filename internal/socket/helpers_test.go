@@ -13,13 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of these tests: far more than any of them takes.
+// patience bounds every wait of these tests. It is far longer than any of them takes.
 const patience = testsupport.Patience
 
-// networks are those that a Conn runs on.
+// networks are the networks of a Conn.
 var networks = []string{"tcp", "unix"}
 
-// connect returns both ends of a connection, ours wrapped.
+// connect returns both ends of a connection; the first is wrapped.
 func connect(tb testing.TB, network string) (*Conn, net.Conn) {
 	tb.Helper()
 	addr := "127.0.0.1:0"

@@ -25,7 +25,7 @@ func TestHungUpSeesAnEndBehindBytesThatWereNotRead(t *testing.T) {
 			peer.Write([]byte("ab"))
 			awaitState(t, c, Readable)
 			if c.HungUp() {
-				t.Fatal("bytes have come, and no end")
+				t.Fatal("HungUp is true after bytes without an end")
 			}
 			peer.(interface{ CloseWrite() error }).CloseWrite()
 			awaitHungUp(t, c)
@@ -34,7 +34,7 @@ func TestHungUpSeesAnEndBehindBytesThatWereNotRead(t *testing.T) {
 			}
 			c.Close()
 			if !c.HungUp() {
-				t.Fatal("closed here, and not hung up")
+				t.Fatal("the socket is closed, and not hung up")
 			}
 		})
 	}

@@ -6,20 +6,20 @@ import (
 	"syscall"
 )
 
-// State is what Peek found.
+// State is the result of Peek.
 type State uint8
 
 const (
-	// Quiet: the socket is open and nothing has come.
+	// Quiet means that the socket is open and no byte has arrived.
 	Quiet State = iota
-	// Readable: unread bytes have arrived, or a TLS record has been read in part.
+	// Readable means that unread bytes have arrived, or a part of a TLS record was read.
 	Readable
-	// Ended: the peer has closed, or the socket has failed or is closed.
+	// Ended means that the peer has closed, or the socket has failed or is closed.
 	Ended
 )
 
-// Peek looks at the socket without blocking and without taking a byte away.
-// It must not run at the same time as a Read.
+// Peek returns the state of the socket without blocking and without consuming a byte. It must not
+// run at the same time as a Read.
 //
 // It costs one system call. The call does not inform the Go scheduler, since it cannot block: it
 // takes 465 ns. RawConn.Read with syscall.Recvfrom takes 526 ns (BenchmarkPeek). Deadlines do not
@@ -31,9 +31,8 @@ func (c *Conn) Peek() State {
 	return c.PeekSocket()
 }
 
-// PeekSocket is Peek without what has been read ahead for TLS. It may run
-// beside a Read that waits, but not beside another look or a read that does not
-// block.
+// PeekSocket does the same as Peek, but ignores bytes that were read ahead for TLS. It may run
+// beside a Read that waits, but not beside another Peek or a nonblocking read.
 func (c *Conn) PeekSocket() State {
 	if c.raw == nil {
 		return Quiet
@@ -42,7 +41,7 @@ func (c *Conn) PeekSocket() State {
 	err := c.raw.Control(c.control)
 	c.buf = nil
 	switch {
-	case err != nil: // closed on our side
+	case err != nil: // adbuffer has closed the socket
 		return Ended
 	case c.errno == syscall.EAGAIN || c.errno == syscall.EINTR:
 		return Quiet
@@ -53,7 +52,7 @@ func (c *Conn) PeekSocket() State {
 	}
 }
 
-// readNow reads what is there, or returns errWouldBlock.
+// readNow reads bytes that have arrived, or returns errWouldBlock.
 func (c *Conn) readNow(p []byte) (int, error) {
 	if c.raw == nil {
 		return 0, errWouldBlock

@@ -16,7 +16,7 @@ func TestPeekReturnsWhatHasArrivedAndConsumesNothing(t *testing.T) {
 			if s := c.Peek(); s != Quiet {
 				t.Fatalf("Peek %d on a new connection", s)
 			}
-			c.SetDeadline(time.Now().Add(-time.Second)) // must not matter
+			c.SetDeadline(time.Now().Add(-time.Second)) // a deadline has no effect
 			peer.Write([]byte("ab"))
 			awaitState(t, c, Readable)
 			c.SetDeadline(time.Time{})
@@ -65,7 +65,7 @@ func TestPeekSocketMayRunBesideARead(t *testing.T) {
 	}
 }
 
-// A pipe has no descriptor to look at.
+// A pipe has no descriptor for Peek.
 func TestPeekSeesNothingOnAPipe(t *testing.T) {
 	ours, peer := net.Pipe()
 	defer ours.Close()
@@ -88,7 +88,7 @@ func TestReadsThatMustNotBlockDoNot(t *testing.T) {
 	if !WouldBlock(err) {
 		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
 	}
-	// TLS continues after such an error only if it says so itself.
+	// TLS continues after such an error only if it is a temporary net.Error.
 	if ne, ok := err.(net.Error); !ok || !ne.Temporary() || !ne.Timeout() { //nolint:staticcheck // crypto/tls asks for Temporary
 		t.Fatalf("%v is not a temporary net.Error", err)
 	}
@@ -108,8 +108,8 @@ func TestReadsThatMustNotBlockDoNot(t *testing.T) {
 	}
 }
 
-// BenchmarkPeek is a look at a quiet socket: ours, and the way through
-// RawConn.Read that packages outside of net usually take.
+// BenchmarkPeek peeks at a quiet socket. It compares Peek with RawConn.Read, which packages outside
+// of net usually use.
 func BenchmarkPeek(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		c, _ := connect(b, "tcp")

@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// records keeps what TLS reads within one record.
+// records stops reads of TLS at the end of each record.
 //
-// crypto/tls reads ahead. Bytes behind a response would be in its buffer, and a look at the socket
+// crypto/tls reads ahead. Bytes after a response would be in its buffer, and a Peek at the socket
 // would miss them. They would be read as the start of the next response. So records reads ahead
 // below TLS, and gives TLS no byte beyond the end of a record. After a response, all bytes that
-// have arrived are either here or in the socket. Peek sees both.
+// have arrived are either here or in the socket. Peek checks both.
 //
-// A record is a header of five bytes (type, version, length) and length bytes.
-// RFC 8446, section 5.1; the same in TLS 1.2.
+// A record is a header of five bytes (type, version, length) and length bytes. RFC 8446, section
+// 5.1; the same in TLS 1.2.
 type records struct {
-	buf   *[]byte // from recordBuffers while there is something in it, else nil
-	r, w  int     // buf[r:w] has been read from the socket and not been handed over
+	buf   *[]byte // from recordBuffers while it holds bytes, else nil
+	r, w  int     // buf[r:w] was read from the socket and not yet passed to TLS
 	left  int     // bytes of the current record that have not been returned
 	head  [recordHeader]byte
-	nhead int  // bytes of the next record's header that have been handed over
+	nhead int  // bytes of the next record's header that were passed to TLS
 	begun bool // a byte has been read from the socket
 }
 
@@ -32,9 +32,9 @@ const (
 
 var recordBuffers = sync.Pool{New: func() any { b := make([]byte, recordBuffer); return &b }}
 
-// errNoCloseNotify is the end of the socket without TLS's own end. crypto/tls takes io.EOF after a
-// whole record for close_notify. A response that ends with the connection and was cut would then
-// pass as complete. RFC 9112, section 9.8.
+// errNoCloseNotify is the end of the socket without TLS's close_notify. crypto/tls treats io.EOF
+// after a whole record like close_notify. A response that ends with the connection and was cut
+// would then count as complete. RFC 9112, section 9.8.
 var errNoCloseNotify = fmt.Errorf("the peer closed the connection without TLS's close_notify: %w", io.ErrUnexpectedEOF)
 
 func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) {
@@ -83,8 +83,7 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 	return n, nil
 }
 
-// between reports whether all that was read has been handed over, and ended
-// with a record.
+// between reports whether all bytes read were passed to TLS, and ended with a record.
 func (r *records) between() bool { return r.r == r.w && r.left == 0 && r.nhead == 0 }
 
 func (r *records) release() {
@@ -92,18 +91,18 @@ func (r *records) release() {
 	r.buf, r.r, r.w = nil, 0, 0
 }
 
-// Records makes c hand over what it reads record by record, for a TLS
-// connection on top of it. It must be called before the first Read.
+// Records makes c return its bytes record by record, for a TLS connection on top of it. It must be
+// called before the first Read.
 func (c *Conn) Records() { c.records = new(records) }
 
-// ReadAhead reports whether bytes have been read from the socket that TLS has
-// not been given yet. It must not run at the same time as a Read.
+// ReadAhead reports whether bytes were read from the socket and not yet passed to TLS. It must not
+// run at the same time as a Read.
 func (c *Conn) ReadAhead() bool { return c.records != nil && c.records.r < c.records.w }
 
 // HasReceived reports whether any byte was read from the socket. It must not run at the
 // same time as a Read.
 func (c *Conn) HasReceived() bool { return c.records != nil && c.records.begun }
 
-// MidRecord reports whether a part of a TLS record was read whose end has not
-// been handed over. It must not run at the same time as a Read.
+// MidRecord reports whether a part of a TLS record was read whose end was not passed to TLS. It
+// must not run at the same time as a Read.
 func (c *Conn) MidRecord() bool { return c.records != nil && !c.records.between() }

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// chunks gives what it holds in pieces, whose sizes sizes says.
+// chunks returns its bytes in pieces with the given sizes.
 type chunks struct {
 	b     []byte
 	sizes func() int
@@ -32,8 +32,7 @@ func record(size int, fill byte) []byte {
 	return append([]byte{23, 3, 3, byte(size >> 8), byte(size)}, bytes.Repeat([]byte{fill}, size)...)
 }
 
-// ends returns the offsets in b where its records end, and whether the last one
-// is whole.
+// ends returns the offsets in b where its records end, and whether the last record is complete.
 func ends(b []byte) (at map[int]bool, whole bool) {
 	at = map[int]bool{0: true}
 	off := 0
@@ -44,9 +43,9 @@ func ends(b []byte) (at map[int]bool, whole bool) {
 	return at, off == len(b)
 }
 
-// checkRecords reads input through records, in pieces from the socket and to
-// buffers of TLS whose sizes come from two sources: every byte must come out, in
-// order, and no read may go beyond the end of a record.
+// checkRecords reads input through records. The sizes of the pieces from the socket and of the
+// buffers of TLS come from two sources. Every byte must come out, in order, and no read may go
+// beyond the end of a record.
 func checkRecords(t *testing.T, input []byte, fromSocket, toTLS func() int) {
 	t.Helper()
 	r := new(records)
@@ -61,10 +60,10 @@ func checkRecords(t *testing.T, input []byte, fromSocket, toTLS func() int) {
 			break
 		}
 		if n == 0 {
-			t.Fatal("a read returned nothing")
+			t.Fatal("a read returned no bytes")
 		}
 		if !bytes.Equal(p[:n], input[off:off+n]) {
-			t.Fatalf("at %d: other bytes came out than went in", off)
+			t.Fatalf("at %d: the bytes differ from the input", off)
 		}
 		for i := off + 1; i < off+n; i++ {
 			if at[i] {
@@ -124,7 +123,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// With TLS on top, bytes that TLS has not read are where Peek sees them, not in a buffer of TLS.
+// With TLS on top, Peek sees the bytes that TLS has not read. They are not in a buffer of TLS.
 func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 	certificate := testsupport.Certificate()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -142,7 +141,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Peek() != Quiet || c.ReadAhead() || c.MidRecord() {
-			t.Fatal("something is left behind the handshake")
+			t.Fatal("bytes are left after the handshake")
 		}
 		server.Write([]byte("response"))
 		server.Write([]byte("more"))
@@ -161,8 +160,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 			t.Fatalf("Peek %d when all was read", s)
 		}
 
-		// A read that must not block leaves TLS usable, in the middle of a
-		// record too.
+		// TLS stays usable after a nonblocking read, also in the middle of a record.
 		sealed.hold = true
 		server.Write([]byte("last"))
 		c.SetNonblocking(true)
@@ -185,7 +183,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 			t.Fatalf("read %q, %v", b[:n], err)
 		}
 		server.Close()
-		awaitState(t, c, Readable) // close_notify
+		awaitState(t, c, Readable) // the peer sends close_notify
 		if _, err := client.Read(b); err != io.EOF {
 			t.Fatalf("Read: %v, want EOF", err)
 		}
@@ -193,7 +191,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 	}
 }
 
-// holding keeps what is written to it, while hold is true.
+// holding keeps its written bytes while hold is true.
 type holding struct {
 	net.Conn
 	hold bool
@@ -208,7 +206,7 @@ func (h *holding) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// awaitSocket waits until there is something to read in the socket.
+// awaitSocket waits until the socket is readable.
 func awaitSocket(tb testing.TB, c *Conn) {
 	tb.Helper()
 	for limit := time.Now().Add(patience); c.PeekSocket() != Readable; {

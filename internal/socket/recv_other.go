@@ -4,14 +4,14 @@ package socket
 
 import "syscall"
 
-// recvfrom is recvfrom(2), for developers' machines, and where Linux has no such
-// system call of its own (socketcall).
+// recvfrom calls recvfrom(2), for developers' machines, and for Linux ports without a separate
+// system call (socketcall).
 func recvfrom(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
 	n, _, err := syscall.Recvfrom(int(fd), p, flags)
 	return max(n, 0), errnoOf(err)
 }
 
-// sendto is write(2), which the Go runtime keeps free of signals.
+// sendto calls write(2), for which the Go runtime suppresses signals.
 func sendto(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	n, err := syscall.Write(int(fd), p)
 	return max(n, 0), errnoOf(err)

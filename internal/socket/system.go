@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System is what a Conn needs from the operating system. No method may block, since these
-// calls bypass the scheduler. A connection given to New may have these methods itself, as
-// simulated sockets do.
+// System holds the calls of a Conn to the operating system. No method may block, since these calls
+// bypass the scheduler. A connection given to New may have these methods itself, like a simulated
+// socket.
 type System interface {
-	// Recv is recvfrom(2). n is 0 if it fails.
+	// Recv calls recvfrom(2). n is 0 if it fails.
 	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)
-	// Send is sendto(2). A closed peer is EPIPE, never a signal.
+	// Send calls sendto(2). A closed peer causes EPIPE, never a signal.
 	Send(fd uintptr, p []byte) (n int, errno syscall.Errno)
-	// Poll returns which of events there are now: poll(2) that does not wait.
+	// Poll returns the events that are true now: a poll(2) without a wait.
 	Poll(fd uintptr, events int16) (found int16)
 }
 
@@ -36,5 +36,5 @@ func (kernel) Poll(fd uintptr, events int16) int16 {
 	}
 }
 
-// recv is the call of Peek and of reads that do not block.
+// recv is the system call of Peek and of nonblocking reads.
 func (c *Conn) recv(fd uintptr) { c.n, c.errno = c.sys.Recv(fd, c.buf, c.flags) }

@@ -29,7 +29,7 @@ func findTLSBuffers(conn reflect.Type) (b tlsBuffers) {
 	return tlsBuffers{rawInput.Offset, hand.Offset, input.Offset, true}
 }
 
-// FreeTLS frees the buffers of c if they are empty. No other goroutine may use c meanwhile.
+// FreeTLS frees the buffers of c if they are empty. No other goroutine may use c during the call.
 func FreeTLS(c *tls.Conn) {
 	if !ofTLS.usable {
 		return

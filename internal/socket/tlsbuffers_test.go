@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A new version of Go whose tls.Conn has other fields fails here. Idle TLS clients hold more
-// memory then, and all else works.
+// This test fails with a new version of Go whose tls.Conn has other fields. Then idle TLS clients
+// hold more memory, and everything else works.
 func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 	if !ofTLS.usable {
 		t.Fatal("crypto/tls keeps its buffers elsewhere in this version of Go")
@@ -43,7 +43,7 @@ func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 			if _, err := io.ReadFull(server, buf); err != nil || string(buf) != text[3*n:3*n+3] {
 				t.Fatalf("%q, %v, want %q", buf, err, text[3*n:3*n+3])
 			}
-			more := 3*n+3 < len(text) // of the record
+			more := 3*n+3 < len(text) // more bytes of the record follow
 			if FreeTLS(server); held() > 0 != more {
 				t.Errorf("write %d: %d bytes are held, more of the record: %v", i, held(), more)
 			}

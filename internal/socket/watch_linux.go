@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch reports what peers do while no goroutine reads: they close, or bytes arrive. It is an epoll
-// set with one goroutine for all connections. A connection costs a system call when it is added,
-// and when it begins to await another event.
+// Watch reports events of peers while no goroutine reads: a peer closes, or bytes arrive. It is an
+// epoll set with one goroutine for all connections. A connection costs a system call when it is
+// added, and when it begins to await another event.
 type Watch struct {
-	set *os.File // which the runtime's poller waits for
+	set *os.File // the runtime's poller waits for it
 
 	mu      sync.Mutex // guards the fields below
 	watched []watched  // by file descriptor
-	token   int32      // of the connection that was added last
+	token   int32      // of the last added connection
 }
 
-// watched is a connection in the set. Each of its events carries its token, since an event
-// may be that of an earlier connection with the same descriptor.
+// watched is a connection in the set. Each of its events carries its token, since an event may
+// belong to an earlier connection with the same descriptor.
 type watched struct {
 	owner Watcher // nil if the connection was removed
 	token int32
@@ -32,7 +32,7 @@ const (
 	arrivals = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT
 )
 
-// NewWatch starts its goroutine, which ends with Close.
+// NewWatch starts the Watch's goroutine, which ends with Close.
 func NewWatch() (*Watch, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -51,8 +51,8 @@ func NewWatch() (*Watch, error) {
 	return w, nil
 }
 
-// Add begins to watch c. It calls owner when c's peer closes its connection or the sending half of
-// it, and again when the connection fails.
+// Add begins to watch c. It calls owner when c's peer closes its connection or its sending half,
+// and again when the connection fails.
 func (w *Watch) Add(c *Conn, owner Watcher) {
 	w.control(c, func(set, fd uintptr) {
 		w.mu.Lock()
@@ -67,7 +67,8 @@ func (w *Watch) Add(c *Conn, owner Watcher) {
 	})
 }
 
-// AwaitHangUp is Add for a connection that was added before, perhaps with another Conn.
+// AwaitHangUp does the same as Add, for a connection that was added before, perhaps with another
+// Conn.
 func (w *Watch) AwaitHangUp(c *Conn, owner Watcher) { w.modify(c, owner, hangUps) }
 
 // AwaitArrival calls owner once, when a Read of c would not wait, and reports no other event. Bytes

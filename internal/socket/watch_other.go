@@ -2,7 +2,8 @@
 
 package socket
 
-// Watch reports nothing on this system: requests of clients that have left end at their deadlines.
+// Watch reports nothing on this system: requests of clients that have disconnected end at their
+// deadlines.
 type Watch struct{}
 
 // NewWatch returns nil; the methods accept nil.

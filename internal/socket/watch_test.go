@@ -18,7 +18,7 @@ func (o *notified) Notify(hungUp bool) {
 	}
 }
 
-// await waits until n is at least most.
+// await waits until n is at least least.
 func await(t *testing.T, what string, n *atomic.Int32, least int32) {
 	t.Helper()
 	for limit := time.Now().Add(patience); n.Load() < least; time.Sleep(time.Millisecond) {
@@ -64,15 +64,15 @@ func TestWatchReportsEachPeerThatClosesAndNoOther(t *testing.T) {
 				if i%4 < 2 {
 					await(t, "a peer that closes", &owners[i].hangUps, 1)
 				} else if owners[i].all.Load() > 0 {
-					t.Errorf("connection %d: Notify was called, though its peer is open", i)
+					t.Errorf("connection %d: Notify was called, but its peer is open", i)
 				}
 			}
 		})
 	}
 }
 
-// A connection with a descriptor that an earlier connection had gets the events of its own peer
-// only.
+// A new connection that gets the descriptor of an earlier one receives only the events of its own
+// peer.
 func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 	w := newWatch(t)
 	for i := range 200 {
@@ -90,7 +90,7 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 		c, stays := connect(t, "tcp")
 		w.Add(c, &owner)
 		if i%4 >= 2 {
-			w.Remove(old, &before) // too late: the descriptor is another connection's
+			w.Remove(old, &before) // too late: the descriptor belongs to another connection
 		}
 		time.Sleep(100 * time.Microsecond)
 		if owner.all.Load() > 0 {
@@ -103,8 +103,8 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 	}
 }
 
-// Notify is called once for an arrival, whether the bytes come before or after AwaitArrival. The
-// owner that awaits them is called. After AwaitHangUp, hang-ups are reported again.
+// Notify is called once for an arrival, whether the bytes arrive before or after AwaitArrival. It
+// is called on the owner that awaits them. After AwaitHangUp, hang-ups are reported again.
 func TestWatchReportsAnArrivalOnce(t *testing.T) {
 	w := newWatch(t)
 	for _, network := range networks {
@@ -142,8 +142,8 @@ func TestWatchReportsAnArrivalOnce(t *testing.T) {
 	}
 }
 
-// A peer that has closed, or closes, counts as an arrival. AwaitArrival returns false for a
-// connection that is closed or was not added.
+// A closed or closing peer counts as an arrival. AwaitArrival returns false for a connection that
+// is closed or was not added.
 func TestWatchReportsAPeerThatClosesAsAnArrival(t *testing.T) {
 	w := newWatch(t)
 	for _, early := range []bool{false, true} {
