@@ -109,7 +109,7 @@ func footprintOf(ab *e2e.Process) (f footprint) {
 }
 
 // drains reports whether a pool still drains after a reload.
-func (f *footprint) drains() bool { return strings.Contains(f.where, "drainRetired") }
+func (f *footprint) drains() bool { return strings.Contains(f.where, "drainLeftover") }
 
 // settle waits until no connection to an SSP is open.
 func (s *storm) settle(t *testing.T) {
@@ -140,7 +140,7 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 	warm.Close()
 	s.settle(t)
 	var before footprint
-	testsupport.Eventually(t, "clients and retired pools are gone", func() bool {
+	testsupport.Eventually(t, "clients and old pools are closed", func() bool {
 		before = footprintOf(ab.Process)
 		return !before.drains() && ab.Metric("adbuffer_client_connections") == 0
 	})
@@ -210,11 +210,11 @@ func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("there were %d goroutines and %d open files, and there are %d and %d:\n%s", before.goroutines, before.files, after.goroutines, after.files, after.where)
+			t.Fatalf("before, there were %d goroutines and %d open files; now %d and %d:\n%s", before.goroutines, before.files, after.goroutines, after.files, after.where)
 		}
 	}
 	if !slices.Equal(after.series, before.series) {
-		t.Errorf("series that are new: %v\nthat are gone: %v", missing(before.series, after.series), missing(after.series, before.series))
+		t.Errorf("new series: %v\nlost series: %v", missing(before.series, after.series), missing(after.series, before.series))
 	}
 }
 
