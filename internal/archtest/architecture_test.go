@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The files and packages that ARCHITECTURE.md names exist, and it names all packages.
-func TestArchitectureNamesFilesThatExist(t *testing.T) {
+// The files, packages and functions that ARCHITECTURE.md names exist, and it names all packages.
+func TestArchitectureNamesFilesAndFunctionsThatExist(t *testing.T) {
 	const root = "../.."
 	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	if err != nil {
@@ -23,7 +23,7 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	for _, m := range names {
 		named[m[1]] = true
 		_, err := os.Stat(filepath.Join(root, m[1]))
-		if err != nil { // a walk's files are under internal
+		if err != nil { // the files of a request's way are under internal
 			_, err = os.Stat(filepath.Join(root, "internal", m[1]))
 		}
 		if err != nil {
@@ -34,6 +34,12 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 		p = strings.TrimPrefix(p, "adbuffer/")
 		if !named[p] && !strings.HasSuffix(p, "test") && !strings.HasSuffix(p, "testsupport") {
 			t.Errorf("ARCHITECTURE.md does not name %s", p)
+		}
+	}
+	for _, m := range regexp.MustCompile("`([a-z0-9]+/[a-z0-9_]+\\.go)` \\(`([A-Za-z]+)`\\)").FindAllStringSubmatch(string(page), -1) {
+		source, err := os.ReadFile(filepath.Join(root, "internal", m[1]))
+		if err != nil || !regexp.MustCompile(`\nfunc (\([^)]*\) )?`+m[2]+`\(`).Match(source) {
+			t.Errorf("ARCHITECTURE.md names the function %s of %s, which does not exist: %v", m[2], m[1], err)
 		}
 	}
 	if n := strings.Count(string(page), "\n"); n > 150 {

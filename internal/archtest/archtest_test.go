@@ -1,4 +1,4 @@
-// Package archtest guards the architecture: which package may import which.
+// Package archtest checks the architecture: which package may import which.
 package archtest
 
 import (
@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// layers are the packages from top to bottom; ARCHITECTURE.md shows them. A
-// package may import those below it, so that each can be understood by reading
-// it and what is below.
+// layers are the packages from top to bottom; ARCHITECTURE.md shows them. A package may import only
+// packages below it. So each package can be understood without the ones above it.
 var layers = []string{
 	"adbuffer/cmd/adbuffer", "adbuffer/internal/demo", "adbuffer/internal/app", "adbuffer/internal/adminview", "adbuffer/internal/sizing", "adbuffer/internal/reload", "adbuffer/internal/config", "adbuffer/internal/admin", "adbuffer/internal/proxy",
 	"adbuffer/internal/route", "adbuffer/internal/ssp", "adbuffer/internal/fleet", "adbuffer/internal/pool", "adbuffer/internal/dial", "adbuffer/internal/http1",
@@ -21,7 +20,7 @@ var layers = []string{
 	"adbuffer/internal/rates", "adbuffer/internal/capacity", "adbuffer/internal/e2e", "adbuffer/internal/sspsim", "adbuffer/internal/testsupport/chromiumtest", "adbuffer/internal/testsupport/vectortest", "adbuffer/internal/testsupport",
 }
 
-// onlyUsers are packages outside that one package alone may import.
+// onlyUsers are foreign packages that only one package may import.
 var onlyUsers = map[string]string{
 	"github.com/spf13/viper": "adbuffer/internal/config",
 }
@@ -52,12 +51,12 @@ func listPackages(t *testing.T) []goPackage {
 
 func TestArrowsPointDown(t *testing.T) {
 	for _, p := range listPackages(t) {
-		if p.ImportPath == "adbuffer/internal/archtest" || strings.HasPrefix(p.ImportPath, "adbuffer/internal/e2e/") { // tests alone
+		if p.ImportPath == "adbuffer/internal/archtest" || strings.HasPrefix(p.ImportPath, "adbuffer/internal/e2e/") { // only for tests
 			continue
 		}
 		from := slices.Index(layers, p.ImportPath)
 		if from < 0 {
-			t.Errorf("%s has no place among the layers: give it one here and in ARCHITECTURE.md", p.ImportPath)
+			t.Errorf("%s is not among the layers: add it here and to ARCHITECTURE.md", p.ImportPath)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -71,8 +70,8 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 }
 
-// Requests and responses are served and forwarded by our own code. net/http is for the
-// admin listener and what speaks to it; x/net/http2 gives HTTP/2's codec names and tables.
+// adbuffer's own code serves and forwards requests. net/http is only for the admin listener and its
+// clients. x/net/http2 is only for the names and tables of HTTP/2's codec.
 func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
 	traffic := layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/sspsim")]
 	mayImport := map[string][]string{
@@ -85,7 +84,7 @@ func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
 		}
 		for imported, users := range mayImport {
 			if slices.Contains(p.Imports, imported) && !slices.Contains(users, p.ImportPath) {
-				t.Errorf("%s imports %s, which is not to be on the path of requests", p.ImportPath, imported)
+				t.Errorf("%s imports %s, which must not be on the path of requests", p.ImportPath, imported)
 			}
 		}
 	}

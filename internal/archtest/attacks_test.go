@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The tests that ATTACKS.md names are there.
+// The tests that ATTACKS.md names exist.
 func TestAttacksNamesTestsThatExist(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "ATTACKS.md"))

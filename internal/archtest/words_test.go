@@ -18,8 +18,8 @@ var riddles = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybo
 // riddleNames finds these words inside names of Go code. NoBody is not one: it names an empty body.
 var riddleNames = regexp.MustCompile(`Nobody|Somebody|Anybody|Everybody|Whoever|Whomever|ForEver([A-Z]|$)`)
 
-// oldWords are words of comments with a plainer one in their place: a watch calls or reports, an SSP
-// sends a response, and an exchange continues. The words of code itself are not comments.
+// oldWords are words of comments that have a plainer word: a watch calls or reports, an SSP sends a
+// response, and an exchange continues. The words of code itself are not comments.
 var oldWords = regexp.MustCompile(`\b([Tt]old|[Tt]ells?|[Tt]elling|[Aa]nswer(s|ed|ing)?|([Gg]o|[Gg]oes|[Gg]oing|[Ww]ent) on|in hand|spoken)\b`)
 
 // oldWordNames are the same words in the name of a test.
@@ -60,8 +60,8 @@ func TestCommentsAndTextsSayWhichPartyIsMeant(t *testing.T) {
 	}
 }
 
-// goRiddles reports riddles in the comments, strings and names of a Go file. Line comments that
-// follow each other are one text, since a riddle may be two words.
+// goRiddles reports riddles in the comments, strings and names of a Go file. Consecutive line
+// comments are one text, since a riddle may have two words.
 func goRiddles(t *testing.T, path string) error {
 	text, err := os.ReadFile(path)
 	var s scanner.Scanner
