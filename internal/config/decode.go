@@ -9,27 +9,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxItems bounds a list before defaults multiply what its elements hold.
+// maxItems bounds the elements of a list before defaults are added to each of them.
 const maxItems = 1000
 
-// Env looks a variable up; os.LookupEnv is one. A nil Env has none.
+// Env looks up a variable, like os.LookupEnv. A nil Env has none.
 type Env func(name string) (value string, ok bool)
 
-// decoder turns YAML nodes and variables into maps, lists and values of the types
-// that the settings have. It reports all errors with their path and line, which
-// viper could not: viper lower-cases keys and forgets duplicates and lines.
+// decoder turns YAML nodes and variables into maps, lists and values of the settings' types. It
+// reports all errors with their path and line. viper cannot do that: it lower-cases keys, and drops
+// duplicates and lines.
 //
-// Every scalar has a variable, which replaces what the file says: its path in upper
-// case, joined by underscores, list elements by their index from 0, such as
-// ADBUFFER_SSPS_0_POOL_MAX_CONNS. Variables change list elements that the file has
-// and add none. An empty variable is ignored, and so is one that names no setting.
+// Every scalar has a variable, which replaces the file's value. Its name is the path in upper case,
+// joined by underscores, with list elements by their index from 0, such as
+// ADBUFFER_SSPS_0_POOL_MAX_CONNS. Variables change list elements of the file and add none. An empty
+// variable is ignored, and so is one that names no setting.
 type decoder struct {
 	*report
 	env Env
 }
 
-// value decodes node as type t. A node that is nil or null is an absent key. ok is
-// false if there is no value: nothing was written, or what was written is reported.
+// value decodes node as type t. A node that is nil or null is an absent key. ok is false if there
+// is no value: the key is absent, or its error is reported.
 func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any, ok bool) {
 	node = resolve(node)
 	if node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
@@ -53,8 +53,8 @@ func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any,
 	return d.scalar(node, t, path)
 }
 
-// shortSection decodes a section that may be one scalar, the value of its short key. That may have a
-// variable, too.
+// shortSection decodes a section that may be written as one scalar, the value of its short key.
+// That scalar may have a variable too.
 func (d decoder) shortSection(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	short := shortKey(t)
 	if node != nil && node.Kind == yaml.ScalarNode {
@@ -70,7 +70,7 @@ func (d decoder) shortSection(node *yaml.Node, t reflect.Type, path string) (any
 	return value, ok
 }
 
-// resolve returns the node that an alias stands for.
+// resolve returns the node that an alias refers to.
 func resolve(node *yaml.Node) *yaml.Node {
 	if node != nil && node.Kind == yaml.AliasNode {
 		return node.Alias
@@ -116,8 +116,7 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 	return value, err == nil
 }
 
-// list keeps the place of an element without a value, as nil, so that the paths of
-// the elements behind it stay right.
+// list keeps an element without a value as nil, so that the paths of later elements stay correct.
 func (d decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node == nil {
 		return nil, false
@@ -199,8 +198,8 @@ func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, sectio
 	d.addAt(here, p, "", rule)
 }
 
-// merged decodes what the merge keys (<<) of node bring. The node's own keys win
-// over a merged mapping, and an earlier mapping wins over a later one.
+// merged decodes the keys that node's merge keys (<<) add. The node's own keys win over a merged
+// mapping, and an earlier mapping wins over a later one.
 func (d decoder) merged(node *yaml.Node, t reflect.Type, path string, section map[string]any) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if node.Content[i].ShortTag() != "!!merge" {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// defaults returns the default of every key at and below section type t, in the
-// shape that YAML would give.
+// defaults returns the default of every key at and below section type t, in the form in which YAML
+// gives values.
 func defaults(t reflect.Type) map[string]any {
 	section := map[string]any{}
 	for _, k := range keysOf(t) {
@@ -47,7 +47,8 @@ func defaultValue(text string, t reflect.Type, key string) any {
 	return value
 }
 
-// merge returns base with over written on it, key by key; lists replace.
+// merge returns base with the keys of over written over it. A list of over replaces the list of
+// base.
 func merge(base, over map[string]any) map[string]any {
 	merged := make(map[string]any, len(base)+len(over))
 	maps.Copy(merged, base)
@@ -61,8 +62,8 @@ func merge(base, over map[string]any) map[string]any {
 	return merged
 }
 
-// completeLists completes the elements of the document's lists, which viper's defaults do
-// not reach: each SSP gets ssp_defaults and the defaults, each route the defaults.
+// completeLists completes the elements of the document's lists, which viper's defaults do not
+// reach. Each SSP gets ssp_defaults and the defaults, each route the defaults.
 func completeLists(tree map[string]any) {
 	shared, _ := tree["ssp_defaults"].(map[string]any)
 	each(tree["ssps"], func(ssp map[string]any) map[string]any {

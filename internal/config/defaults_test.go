@@ -109,7 +109,7 @@ routes:
 `)
 	match := cfg.Routes[0].Match
 	if match.Query[0].Value != nil || match.Query[2].Value != nil {
-		t.Error("no value, or a null one, must be nil")
+		t.Error("an absent or null value must be nil")
 	}
 	if v := match.Query[1].Value; v == nil || *v != "" {
 		t.Errorf(`value "" became %v`, v)

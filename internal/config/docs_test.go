@@ -63,8 +63,8 @@ func commentAbove(lines []string, line int) string {
 	return strings.Join(words, " ")
 }
 
-// shipped returns the files of the config folder, in a working directory that has
-// the certificate which edge.yaml names.
+// shipped returns the files of the config folder. The working directory has the certificate that
+// edge.yaml names.
 func shipped(t *testing.T) []string {
 	t.Helper()
 	dir, err := filepath.Abs(configDir)
@@ -151,8 +151,8 @@ func statedDefault(path string, k key) string {
 	return "Default " + text + "."
 }
 
-// Values in the documented file are the defaults, except for what is an example
-// by nature: names, endpoints, headers and routes.
+// Values in the documented file are the defaults. The exceptions are examples: names, endpoints,
+// headers and routes.
 func TestValuesInTheDocumentedFileAreTheDefaults(t *testing.T) {
 	documented := mustLoad(t, filepath.Join(configDir, "adbuffer.yaml"))
 	bare := mustParse(t, `

@@ -15,8 +15,8 @@ import (
 	"adbuffer/internal/capacity"
 )
 
-// YAML writes every key with the value in force. ssp_defaults are merged into each SSP,
-// variables are applied, and possible secrets are replaced by Hidden.
+// YAML writes every key with its current value. ssp_defaults are merged into each SSP, variables
+// are applied, and possible secrets are replaced by Hidden.
 func (c *Config) YAML() []byte { return c.hide().YAMLWithSecrets() }
 
 // YAMLWithSecrets is YAML with secrets, but without the content of files. Do not log or
@@ -35,14 +35,14 @@ func (c *Config) YAMLWithSecrets() []byte {
 	return buf.Bytes()
 }
 
-// Hash is 12 hexadecimal digits that are equal for equal configs. The content of
-// files is not in it.
+// Hash returns 12 hexadecimal digits, the same for equal configs. It does not depend on the content
+// of files.
 func (c *Config) Hash() string {
 	sum := sha256.Sum256(c.YAMLWithSecrets())
 	return hex.EncodeToString(sum[:6])
 }
 
-// nodeOf returns v as Parse would read it.
+// nodeOf returns v as a node that Parse could read.
 func nodeOf(v reflect.Value) *yaml.Node {
 	switch t := v.Type(); {
 	case t == reflect.TypeFor[Endpoint]() && v.Interface() == Endpoint{URL: v.FieldByName("URL").String(), Weight: 1}:

@@ -93,6 +93,6 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 		}
 	}
 	if !strings.Contains(printed.String(), hidden) || (Secret{}).String() != "" {
-		t.Error("a reader must see that there is a secret, and that there is none")
+		t.Error("the output must show whether there is a secret")
 	}
 }

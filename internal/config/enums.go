@@ -18,7 +18,7 @@ const (
 
 func (LogLevel) words() []string { return words(LevelDebug, LevelInfo, LevelWarn, LevelError) }
 
-// LogFormat is the shape of a log line.
+// LogFormat is the format of a log line.
 type LogFormat string
 
 // The log formats.
@@ -45,7 +45,7 @@ func (Protocol) words() []string {
 	return words(ProtocolAuto, ProtocolHTTP1, ProtocolHTTP1Pipelined, ProtocolHTTP2, ProtocolH2C)
 }
 
-// PipelineMethods says which requests may follow others on a pipelined connection.
+// PipelineMethods says which requests may be sent behind other requests on a pipelined connection.
 type PipelineMethods string
 
 // PipelineIdempotent is GET and HEAD.
@@ -59,7 +59,7 @@ func (PipelineMethods) words() []string { return words(PipelineIdempotent, Pipel
 // TLSVersion is a version of TLS.
 type TLSVersion string
 
-// TLS12 is the oldest version that adbuffer speaks.
+// TLS12 is the oldest version that adbuffer supports.
 const (
 	TLS12 TLSVersion = "1.2"
 	TLS13 TLSVersion = "1.3"
@@ -67,7 +67,7 @@ const (
 
 func (TLSVersion) words() []string { return handshake.VersionNames() }
 
-// TLSGroup is a group of a TLS key exchange, in IANA's name.
+// TLSGroup is a group of a TLS key exchange, by its IANA name.
 type TLSGroup string
 
 func (TLSGroup) words() []string { return handshake.GroupNames() }
@@ -115,7 +115,7 @@ const (
 
 func (RetryStale) words() []string { return words(RetryIdempotent, RetryAll, RetryNever) }
 
-// Scope says whose limit a limit is.
+// Scope says which processes share a limit.
 type Scope string
 
 // The scopes.
@@ -142,7 +142,7 @@ func (Mode) words() []string {
 	return words(ModeSingle, ModeSplit, ModeWaterfall, ModeParallelFirst, ModeParallelAll)
 }
 
-// OnError is what a client gets instead of an ad when something failed.
+// OnError is the response to a client after a failure.
 type OnError string
 
 // Values of OnError.
@@ -164,7 +164,7 @@ const (
 
 func (NoAd) words() []string { return words(NoAdEmpty, NoAdVAST) }
 
-// Privacy is what happens to the client's address before it is passed on.
+// Privacy says how the client's address is changed before it is forwarded.
 type Privacy string
 
 // The privacy settings. PrivacyTruncateIP keeps /24 of IPv4 and /56 of IPv6.

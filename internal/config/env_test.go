@@ -27,7 +27,7 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 		"ADBUFFER_SSPS_1_POOL_MAX_CONNS":         "16",
 		"ADBUFFER_SSPS_1_ENDPOINTS_0":            "https://ssp.example/bid",
 		"ADBUFFER_SSPS_2_NAME":                   "third", // the file has no such SSP
-		"ADBUFFER_ROUTES_0_SSPS_0_WEIGHT":        "9",     // the file has the name alone
+		"ADBUFFER_ROUTES_0_SSPS_0_WEIGHT":        "9",     // the file has only the name
 		"ADBUFFER_ROUTES_0_SSPS_1_WEIGHT":        "",
 		"ADBUFFER_SERVICE_HOST":                  "10.96.0.1", // as Kubernetes injects
 		"ADBUFFER_SERVER_LISTEN_EXTRA":           "x",

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Error is one thing that is wrong with a configuration.
+// Error is one error of a configuration.
 type Error struct {
 	Path  string `json:"path,omitempty"`  // "ssps[0].pool.max_conns"; empty for the whole file
 	Value string `json:"value,omitempty"` // as it was written, cut short if long; empty if there is none
@@ -18,7 +18,7 @@ type Error struct {
 	Env   string `json:"env,omitempty"`   // the variable that set the value; empty = no variable
 }
 
-// String is one line: where, path, value and rule.
+// String is one line: place, path, value and rule.
 func (f Error) String() string {
 	var parts []string
 	if f.Line > 0 {
@@ -111,7 +111,7 @@ func isURLPath(path string) bool {
 	return strings.Contains(path, ".endpoints") || path == "tracing.endpoint"
 }
 
-// mark is where a value was written.
+// mark is the place where a value was written.
 type mark struct {
 	line int    // of the file; 0 if env is set
 	env  string // the variable that set it
@@ -132,9 +132,9 @@ func newReport() *report {
 	return &report{marks: map[string]mark{}, errs: map[Error]struct{}{}, bad: map[string]bool{}}
 }
 
-// add reports that the value at path breaks a rule. It does nothing if path, a section
-// around it or a related path has an error already: one mistake is one error. A value from
-// ssp_defaults is reported there, once for all SSPs.
+// add reports that the value at path breaks a rule. It does nothing if path, a section around it or
+// a related path has an error already: so one mistake causes one error. A value from ssp_defaults
+// is reported there, once for all SSPs.
 func (r *report) add(path string, value any, rule string, related ...string) {
 	for _, p := range append(related, path) {
 		if r.isBad(r.origin(p)) {

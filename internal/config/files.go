@@ -71,7 +71,8 @@ func (t *SSPTLS) check(path string, r *report) {
 	t.TLSPolicy.check(path, r)
 }
 
-// check reports groups with which no handshake could succeed, or not as the file says.
+// check reports a list of groups with which no handshake could succeed, or not in the way that the
+// file describes.
 func (p *TLSPolicy) check(path string, r *report) {
 	versionPath, path := join(path, "min_version"), join(path, "groups")
 	onlyHybrid := true

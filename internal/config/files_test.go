@@ -93,7 +93,7 @@ func TestLoadNamesTheReasonIfAFileCannotBeRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, _, err := Load(t.TempDir(), nil); err == nil {
-		t.Error("a folder is no file")
+		t.Error("a folder is not a file")
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each testdata/invalid-*.yaml is one way to be wrong; the .txt beside it is the
-// exact error.
+// Each testdata/invalid-*.yaml has one error, whose exact text is in the .txt beside it.
 func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 	files, err := filepath.Glob("testdata/invalid-*.yaml")
 	if err != nil || len(files) == 0 {
@@ -43,7 +42,8 @@ func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 	}
 }
 
-// A golden file whose YAML was renamed would never be compared again.
+// If a YAML file is renamed, its golden file must be renamed too. Otherwise no test would compare
+// it.
 func TestEveryGoldenErrorHasItsFile(t *testing.T) {
 	goldens, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(goldens) == 0 {

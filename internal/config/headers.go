@@ -70,8 +70,9 @@ func checkFieldNames(names []string, path string, useless func(string) error, r 
 	}
 }
 
-// checkFieldName reports a name that cannot be forwarded, is in its list twice, or has no
-// effect there, as useless says. seen holds the path of each name so far, in lower case.
+// checkFieldName reports a name that cannot be forwarded or is in its list twice. It also reports a
+// name for which useless returns an error, because it has no effect there. seen holds the path of
+// each name so far, in lower case.
 func checkFieldName(name, path string, seen map[string]string, useless func(string) error, r *report) {
 	if name == "" {
 		r.addMissing(path, "must be set")

@@ -66,14 +66,14 @@ func TestTheEffectiveConfigHidesPossibleSecrets(t *testing.T) {
 	if after := string(cfg.YAMLWithSecrets()); after != before || strings.Count(after, "s3cret") != 9 {
 		t.Errorf("hiding has changed the config, or not all secrets are in it:\n%s", after)
 	}
-	// Served, it would send "(hidden)" to SSPs.
+	// This configuration would send "(hidden)" to SSPs.
 	_, _, err := Parse([]byte(shown), nil)
 	if err == nil || strings.Count(err.Error(), "--show-secrets") != 7 {
-		t.Errorf("the config that was shown loads: %v", err)
+		t.Errorf("the shown config loads: %v", err)
 	}
 }
 
-// Errors quote what is wrong, but no secret that is in it.
+// Errors quote wrong values, but no secret in them.
 func TestErrorsHidePossibleSecrets(t *testing.T) {
 	ssp := func(endpoint string) string {
 		return "ssps: [{name: a, endpoints: [" + endpoint + "]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
@@ -99,7 +99,7 @@ func TestErrorsHidePossibleSecrets(t *testing.T) {
 		if err == nil {
 			t.Errorf("no error in:\n%s", text)
 		} else if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%v\nis said of:\n%s", err, text)
+			t.Errorf("%v\nis the error of:\n%s", err, text)
 		}
 	}
 	env := func(name string) (string, bool) {

@@ -49,7 +49,7 @@ func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
 // isText reports whether t has UnmarshalText.
 func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromText) }
 
-// wordsOf lists the words that a value of t may have; nil = t is no such type.
+// wordsOf lists the words that a value of t may have, or nil if t has no list of words.
 func wordsOf(t reflect.Type) []string {
 	if w, ok := reflect.Zero(t).Interface().(interface{ words() []string }); ok {
 		return w.words()
@@ -57,7 +57,7 @@ func wordsOf(t reflect.Type) []string {
 	return nil
 }
 
-// shortKey returns the key of section type t that may be written alone in place of the mapping, or "".
+// shortKey returns the key of section type t that may replace the mapping as one scalar, or "".
 func shortKey(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[RouteSSP]():

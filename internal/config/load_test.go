@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// compareUnexported lets cmp compare prefixes; everything else of a Config is
-// exported or, like Secret, has Equal.
+// compareUnexported lets cmp compare prefixes. All other parts of a Config are exported or, like
+// Secret, have Equal.
 var compareUnexported = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 
 func mustParse(t *testing.T, text string) *Config {

@@ -29,9 +29,9 @@ func thisMachine() machine {
 	return m
 }
 
-// reaches reports whether the endpoint leads to a listener of this machine at l. It asks no
-// name server: it knows localhost, the machine's name and the host of l. No endpoint leads
-// to a unix socket.
+// reaches reports whether the endpoint leads to a listener of this machine at l. It asks no name
+// server, and knows only localhost, the machine's name and the host of l. No endpoint leads to a
+// unix socket.
 func (m *machine) reaches(l Address, endpoint upstream.Endpoint) bool {
 	network, address := l.Split()
 	host, port, err := net.SplitHostPort(address)

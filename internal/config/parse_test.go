@@ -82,8 +82,8 @@ func TestIPv4MappedRangesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse holds Parse to its promise for any bytes: Errors in order, each with a
-// rule, or a config that its own YAML brings back.
+// FuzzParse checks Parse for any bytes. It returns Errors in order, each with a rule, or a config
+// that equals the one from its own YAML.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{filepath.Join(configDir, "*.yaml"), "testdata/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -21,8 +21,7 @@ var (
 	errNotDuration = errors.New(`must be a duration with a unit, for example "80ms"`)
 )
 
-// parseScalar returns the value of type t that the text of a variable or of a
-// default stands for.
+// parseScalar returns the value of type t for the text of a variable or of a default.
 func parseScalar(text string, t reflect.Type) (any, error) {
 	switch {
 	case t == durationType || isText(t):
@@ -47,8 +46,8 @@ func parseScalar(text string, t reflect.Type) (any, error) {
 	return fit(text, t)
 }
 
-// fit returns the value of type t that a YAML scalar stands for. It converts nothing
-// silently: 2.7 is no whole number, 0660 no file mode, and 80 no duration.
+// fit returns the value of type t for a YAML scalar. It converts nothing silently: 2.7 is no whole
+// number, 0660 no file mode, and 80 no duration.
 func fit(value any, t reflect.Type) (any, error) {
 	text, inText := value.(string)
 	switch {

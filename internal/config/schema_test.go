@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite config/adbuffer.schema.json and testdata/*.txt")
 
-// durationPattern is time.ParseDuration's grammar without signs, which no key takes.
+// durationPattern is the grammar of time.ParseDuration without signs, which no key allows.
 const durationPattern = `^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 
 // schema describes the file that an operator writes. Types and names come from
@@ -42,7 +42,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 		},
 	}
 	s := reflector.ReflectFromType(root)
-	// Editors know draft-07 best; nothing here needs a later one.
+	// Editors know draft-07 best, and this schema needs no later one.
 	s.Version = "http://json-schema.org/draft-07/schema#"
 	s.Title = "adbuffer configuration"
 	docs := keyDocs(t)
@@ -50,13 +50,13 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// describe adds what the library does not know to the properties of section type t.
+// describe adds the facts that the library does not know to the properties of section type t.
 func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[string]string) {
 	for _, k := range keysOf(t) {
 		property, _ := s.Properties.Get(k.name)
 		p, below := join(path, k.name), k.typ
 		if property.Ref != "" {
-			// Draft-07 ignores what stands beside a reference.
+			// Draft-07 ignores keywords beside a reference.
 			property.AllOf, property.Ref = []*jsonschema.Schema{{Ref: property.Ref}}, ""
 		}
 		property.Description = docs[p]
@@ -89,7 +89,7 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 	}
 }
 
-// schemaDefault is nil for keys that are required or whose default is another key.
+// schemaDefault is nil for a required key, and for a key whose default is another key.
 func schemaDefault(k key) any {
 	switch {
 	case strings.Contains(k.tag.Get("jsonschema"), "required"):
@@ -122,7 +122,7 @@ func TestSchemaFileIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("config/adbuffer.schema.json is not what the types and comments say; run go generate ./internal/config")
+		t.Error("config/adbuffer.schema.json differs from the types and comments; run go generate ./internal/config")
 	}
 }
 

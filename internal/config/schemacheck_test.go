@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schemaAccepts holds YAML text against the part of JSON Schema that our schema
-// uses, as an editor does.
+// schemaAccepts checks YAML text, as an editor does. It knows only the part of JSON Schema that
+// adbuffer's schema uses.
 func schemaAccepts(root *jsonschema.Schema, text []byte) error {
 	var doc any
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -26,7 +26,7 @@ func (c schemaChecker) check(s *jsonschema.Schema, value any, path string) error
 	if s.Ref != "" {
 		def := c.defs[strings.TrimPrefix(s.Ref, "#/$defs/")]
 		if def == nil {
-			return fmt.Errorf("%s: reference %s leads nowhere", path, s.Ref)
+			return fmt.Errorf("%s: reference %s does not exist", path, s.Ref)
 		}
 		return c.check(def, value, path)
 	}

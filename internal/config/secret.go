@@ -9,11 +9,11 @@ import (
 // hidden is printed in place of a secret.
 const hidden = "(secret)"
 
-// Secret is a value that nothing prints: not fmt with any verb, not YAML, not
-// JSON. The zero Secret is empty.
+// Secret is a value that is never printed: not by fmt with any verb, not in YAML, not in JSON. The
+// zero Secret is empty.
 type Secret struct {
-	// A pointer: fmt cannot call methods on a Secret in an unexported field, and prints
-	// the address instead of the value.
+	// value is a pointer, because fmt cannot call methods on a Secret in an unexported field. It
+	// then prints the address instead of the value.
 	value *string
 }
 

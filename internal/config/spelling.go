@@ -35,8 +35,8 @@ func unknownKey(t reflect.Type, path, name string) string {
 	return rule
 }
 
-// onlyPath returns the path of the only key of this name at or below t; "" if there are
-// none or several.
+// onlyPath returns the path of the only key of this name at or below t, or "" if there is none or
+// more than one.
 func onlyPath(t reflect.Type, path, name string) string {
 	found, count := "", 0
 	visitKeys(t, path, func(p string, k key) {
@@ -51,8 +51,8 @@ func onlyPath(t reflect.Type, path, name string) string {
 	return found
 }
 
-// closest returns the word with the most similar spelling; "" if no word is similar. Of
-// equally similar words it returns the first in the alphabet.
+// closest returns the word with the most similar spelling, or "" if no word is similar. Of equally
+// similar words it returns the first in the alphabet.
 func closest(name string, words iter.Seq[string]) string {
 	best, distance := "", min(len(name), max(2, len(name)/3+1)) // must be below
 	for word := range words {

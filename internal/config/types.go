@@ -1,10 +1,9 @@
-// Package config turns YAML to one valid, unchanging Config; the only user of viper.
+// Package config turns YAML into one valid, unchanging Config. It is the only user of viper.
 //
-// A key is one struct field here and one commented line in config/adbuffer.yaml.
-// The field's tags say the rest: yaml its name, default what an absent key
-// means, min and max its range, jsonschema that it is required. The operator's
-// documentation of a key is its comment in config/adbuffer.yaml, which also feeds
-// the JSON Schema.
+// A key is one struct field here and one commented line in config/adbuffer.yaml. The field's tags
+// have the other facts: yaml the key's name, default the value of an absent key, min and max its
+// range, jsonschema that it is required. The comment in config/adbuffer.yaml is the operator's
+// documentation of the key. The JSON Schema has it too.
 package config
 
 //go:generate go test . -run TestSchema -update
@@ -36,7 +35,7 @@ type document struct {
 	SSPDefaults Settings `yaml:"ssp_defaults"`
 }
 
-// Server is the side that applications and edge nodes talk to.
+// Server is the listener for applications and edge nodes.
 type Server struct {
 	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080"` // host:port, or unix:/path
 	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`      // of the unix socket only
@@ -95,7 +94,7 @@ type TLSPolicy struct {
 	Groups     []TLSGroup `yaml:"groups" default:"X25519MLKEM768 SecP256r1MLKEM768 SecP384r1MLKEM1024 x25519 secp256r1 secp384r1 secp521r1"` // never empty, each once
 }
 
-// Drain is how the service stops.
+// Drain says how the service stops.
 type Drain struct {
 	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, yet still accepting
 	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // for what is in flight; starts after Delay
@@ -109,16 +108,16 @@ type Admin struct {
 	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
-	// FlightRecorder is how much of Go's execution trace GET /debug/trace has at once; 0 = it
-	// begins to record.
+	// FlightRecorder is how much of Go's execution trace GET /debug/trace has at once. 0: it
+	// records only from the request on.
 	FlightRecorder time.Duration `yaml:"flight_recorder" default:"0s" min:"0s" max:"1m"`
 
-	// Token is what TokenFile held when the config was loaded, without the
-	// newline at its end; empty if TokenFile is.
+	// Token is the content of TokenFile when the config was loaded, without the newline at its end;
+	// empty if TokenFile is.
 	Token Secret `yaml:"-"`
 }
 
-// Log is what is written to standard error.
+// Log says which lines adbuffer writes to standard error.
 type Log struct {
 	Level  LogLevel  `yaml:"level" default:"info"`
 	Format LogFormat `yaml:"format" default:"json"`
@@ -141,8 +140,8 @@ type Tracing struct {
 	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
 }
 
-// Fleet is how replicas share the limits of SSPs whose qps.scope is fleet.
-// ReplicaTimeout >= 20 * LeaseInterval.
+// Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *
+// LeaseInterval.
 type Fleet struct {
 	Redis            Redis         `yaml:"redis"`
 	Prefix           string        `yaml:"prefix" default:"adbuffer"`             // of keys in Redis
@@ -159,8 +158,8 @@ type Redis struct {
 	DB           int      `yaml:"db" min:"0" max:"65535"`
 	TLS          RedisTLS `yaml:"tls"`
 
-	// Password is what PasswordFile held when the config was loaded, without the
-	// newline at its end; empty if PasswordFile is.
+	// Password is the content of PasswordFile when the config was loaded, without the newline at
+	// its end; empty if PasswordFile is.
 	Password Secret `yaml:"-"`
 }
 
@@ -170,7 +169,7 @@ type RedisTLS struct {
 	ClientTLS `yaml:",inline"`
 }
 
-// Deadline is how long a request may take. Default <= Max.
+// Deadline says how long a request may take. Default <= Max.
 type Deadline struct {
 	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m"`
 	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
@@ -197,7 +196,7 @@ type Endpoint struct {
 	Priority int    `yaml:"priority" min:"0" max:"100"`            // the lowest that works gets the requests
 }
 
-// Settings is what ssp_defaults may say about every SSP, and an SSP about itself.
+// Settings are the keys of ssp_defaults and of each SSP.
 type Settings struct {
 	Protocol               Protocol      `yaml:"protocol" default:"auto"`
 	MaxInFlight            int           `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
@@ -246,7 +245,7 @@ type Pool struct {
 	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m"`                 // 0 = an abandoned exchange closes its connection
 }
 
-// Backoff is the wait after failed dials to one address: doubling from Min to Max.
+// Backoff is the wait after failed dials to one address. It doubles from Min to Max.
 type Backoff struct {
 	Min time.Duration `yaml:"min" default:"100ms" min:"1ms" max:"1h"`
 	Max time.Duration `yaml:"max" default:"5s" min:"1ms" max:"1h"`
@@ -259,7 +258,7 @@ type Timeouts struct {
 	Request      time.Duration `yaml:"request" min:"0s" max:"10m"` // 0 = the deadline alone
 }
 
-// SSPTLS is how adbuffer speaks TLS to an SSP. It is not used for http endpoints.
+// SSPTLS says how adbuffer uses TLS to an SSP. It is not used for http endpoints.
 type SSPTLS struct {
 	ClientTLS `yaml:",inline"`
 	TLSPolicy `yaml:",inline"`
@@ -308,8 +307,8 @@ type Retry struct {
 	Stale RetryStale `yaml:"stale" default:"idempotent"`
 }
 
-// Hedge sends an idempotent request twice when the first is slower than Quantile
-// of those before it.
+// Hedge sends an idempotent request a second time if it takes longer than Quantile of the earlier
+// requests.
 type Hedge struct {
 	Enabled  bool    `yaml:"enabled"`
 	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
@@ -358,7 +357,7 @@ type Route struct {
 	Mirror       Mirror     `yaml:"mirror"`
 }
 
-// Mirror sends copies of a route's requests to an SSP that clients see nothing of.
+// Mirror sends copies of a route's requests to another SSP. Clients do not see its responses.
 type Mirror struct {
 	SSP   string  `yaml:"ssp"` // a name of Config.SSPs that is not among the route's; "" = none
 	Share float64 `yaml:"share" default:"0.1" min:"0" max:"1"`
@@ -372,7 +371,7 @@ type Match struct {
 	Header []Condition `yaml:"header"`                     // names match in any case
 }
 
-// Condition asks for a query parameter or a header field.
+// Condition is a condition on a query parameter or a header field.
 type Condition struct {
 	Name  string  `yaml:"name" jsonschema:"required"`
 	Value *string `yaml:"value,omitempty"` // nil = present with any value

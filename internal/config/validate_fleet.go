@@ -35,8 +35,7 @@ func checkFleet(cfg *Config, r *report) {
 	}
 }
 
-// SharesLimit reports whether the SSP has a limit on requests a second that all
-// replicas share.
+// SharesLimit reports whether all replicas share a limit on the SSP's requests per second.
 func (s *SSP) SharesLimit() bool { return s.QPS.Scope == ScopeFleet && s.QPS.Limit > 0 }
 
 // sharesLimits reports whether an SSP has a limit of the fleet.

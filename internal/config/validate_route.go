@@ -51,7 +51,7 @@ func checkMirror(route *Route, known map[string]bool, path string, r *report) {
 	}
 }
 
-// unknownSSP is the rule that a name breaks which is none of ssps.
+// unknownSSP returns the rule for a name that is not in ssps.
 func unknownSSP(name string, known map[string]bool) string {
 	rule := "must be the name of one of ssps"
 	if best := closest(name, maps.Keys(known)); best != "" {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Address is where a listener listens: "host:port", where an empty host is every
-// interface and port 0 any free one, or "unix:/path".
+// Address is the address of a listener: "host:port", or "unix:/path". An empty host means every
+// interface, and port 0 any free port.
 type Address string
 
-// Split returns what net.Listen takes: "tcp" and host:port, or "unix" and the path.
+// Split returns the arguments of net.Listen: "tcp" and host:port, or "unix" and the path.
 func (a Address) Split() (network, address string) {
 	if path, ok := strings.CutPrefix(string(a), "unix:"); ok {
 		return "unix", path

@@ -13,8 +13,8 @@ import (
 
 const (
 	maxFileBytes = 1 << 20
-	// maxValues bounds what aliases may expand to; a thousand SSPs with every key
-	// written out are 70,000 values.
+	// maxValues bounds the values of a document after its aliases are expanded. A thousand SSPs
+	// with every key are 70,000 values.
 	maxValues = 100_000
 )
 
@@ -60,7 +60,7 @@ func (r *report) syntax(err error) {
 			}
 		}
 	}
-	// An unquoted value that begins with * is an anchor's name for YAML.
+	// YAML takes an unquoted value that begins with * for an anchor's name.
 	if strings.HasPrefix(text, "unknown anchor ") {
 		text = "a value that begins with * needs quotes, or an anchor of that name"
 	}
@@ -78,14 +78,13 @@ func kindOf(node *yaml.Node) string {
 	}
 }
 
-// expansion counts the values of a document once its aliases are followed, in
-// time linear in the document.
+// expansion counts the values of a document with expanded aliases, in time linear in the document.
 type expansion struct {
 	sizes map[*yaml.Node]int // of nodes seen; over maxValues while a node is being counted
 }
 
-// of is the number of values at and below node; over maxValues if there are too
-// many or node holds itself.
+// of returns the number of values at and below node. It is above maxValues if there are too many or
+// node contains itself.
 func (e expansion) of(node *yaml.Node) int {
 	if size, ok := e.sizes[node]; ok {
 		return size
