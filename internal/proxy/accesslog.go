@@ -34,7 +34,7 @@ func isFailure(o upstream.Outcome) bool {
 	}
 }
 
-// report gives the request log a request whose response is in ctx. res and ex are nil if the
+// report adds a request to the request log. Its response is in ctx. res and ex are nil if the
 // request was not forwarded. While ex is being sent to the client, it is no longer in res.
 func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	w := p.requests.Wants(&r.opts.Access, isFailure(e.outcome), e.took, e.at)
@@ -55,7 +55,7 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 	p.requests.Write(rec, w)
 }
 
-// reportUnread is report for a request, or a connection, that could not be read.
+// reportUnread adds a request or a connection to the request log that could not be read.
 func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *refusal) {
 	now := time.Now()
 	w := p.requests.Wants(&g.opts.Access, isFailure(f.outcome), 0, now)

@@ -67,7 +67,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 	}
 	for name, v := range line {
 		if text, _ := v.(string); strings.Contains(text, "secret") {
-			t.Errorf("%s tells what the client sent: %s", name, text)
+			t.Errorf("%s: the log has the client's bytes: %s", name, text)
 		}
 	}
 

@@ -129,8 +129,7 @@ func benchmarkHTTP1(b *testing.B, m *modeProxy, dial func(m *modeProxy) (net.Con
 	})
 }
 
-// Each connection has one stream at a time, as BenchmarkForwardTLS has one request, and then
-// several.
+// Each connection has one stream at a time, as in BenchmarkForwardTLS, and then several at a time.
 func BenchmarkForwardH2(b *testing.B) {
 	for _, streams := range []int{1, 8} {
 		b.Run(strconv.Itoa(streams)+" streams", func(b *testing.B) {
@@ -236,8 +235,9 @@ func (c *streamClient) readResponses(tb testing.TB, n int) {
 	}
 }
 
-// What a mirror costs the requests that it copies: none, and one that accepts connections and never
-// responds. cpu-ns/op is the time of all goroutines, and hardly depends on what else the machine does.
+// This measures the cost of a mirror for the requests that it copies: without a mirror, and with
+// one that accepts connections and never responds. cpu-ns/op is the CPU time of all goroutines. It
+// depends little on the machine's other work.
 func BenchmarkForwardMirrored(b *testing.B) {
 	for _, share := range []float64{0, 0.1, 1} {
 		b.Run(strconv.FormatFloat(share, 'g', -1, 64), func(b *testing.B) {

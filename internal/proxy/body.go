@@ -18,7 +18,7 @@ type body struct {
 	limit   int64 // most bytes of data; a chunk that exceeds it is refused when its size has arrived
 	data    int64 // bytes of data that chunks have announced
 	line    int   // bytes of the chunk's size line, or of all trailer fields
-	excess  int   // bytes of size lines beyond the need of chunks with a usual size
+	excess  int   // bytes of size lines above fairLine and fairShare; see maxExcess
 	trailer int   // most bytes of trailer fields
 }
 
@@ -50,9 +50,9 @@ var (
 // Bounds of bytes that are not data.
 const (
 	maxChunkLine   = 256      // a size with its extensions
-	maxExcess      = 16 << 10 // see excess
-	fairLine       = 16       // this many bytes of a size line are no excess, and
-	fairShare      = 2        // this many for each byte of data
+	maxExcess      = 16 << 10 // bound of body.excess
+	fairLine       = 16       // bytes of a size line that never count as excess
+	fairShare      = 2        // further such bytes for each byte of data
 	maxChunkDigits = 15       // digits of a size, so that it cannot overflow
 )
 

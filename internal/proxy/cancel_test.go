@@ -33,8 +33,8 @@ func (c *rawClient) reset() error {
 	return c.Close()
 }
 
-// A client that closes its connection cancels its request, in each mode. The SSPs here respond only
-// after adbuffer has closed their connections.
+// A client that closes its connection cancels its request, in each mode. The SSPs of this test
+// respond only after adbuffer has closed their connections.
 func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
 		for name, leave := range closings {
@@ -93,8 +93,9 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 	half.wantEnd()
 }
 
-// A thousand clients disconnect. The clients of the four requests at the SSP are the last. The four
-// requests are abandoned, no other request is sent, and the next request finds no trace of them.
+// A thousand clients disconnect, and the clients of the four requests at the SSP disconnect last.
+// The four requests are abandoned, no other request is sent, and the next request finds no trace of
+// them.
 func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	const clients, conns = 1000, 4
 	var mu sync.Mutex

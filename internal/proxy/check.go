@@ -25,8 +25,8 @@ func (f *refusal) statusCode() int {
 	return statuses[f.outcome]
 }
 
-// check checks the message head of a request of HTTP/1, before anything is done with it. It first
-// checks that the head is well-formed: otherwise nothing shows where the next request begins.
+// check checks the message head of an HTTP/1 request. It first checks that the head is well-formed:
+// in a malformed head, the start of the next request is unknown.
 func (r *request) check() *refusal {
 	h := &r.conn.head
 	if h.refusal != nil {
@@ -86,7 +86,7 @@ func (r *request) setMethod(method string) *refusal {
 	return nil
 }
 
-// splitTarget parses origin-form and absolute-form. RFC 9112, section 3.2.
+// splitTarget parses a target in origin-form or absolute-form. RFC 9112, section 3.2.
 func (r *request) splitTarget(target []byte) *refusal {
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f || c == '#' {
@@ -104,7 +104,7 @@ func (r *request) splitTarget(target []byte) *refusal {
 			end = len(target)
 		}
 		if end == 0 || !httpheader.IsHost(target[:end]) {
-			return &refusal{outcome: upstream.BadRequest, detail: "the request target is a URL without a host, or its host is none", close: true}
+			return &refusal{outcome: upstream.BadRequest, detail: "the request target is a URL without a valid host", close: true}
 		}
 		// The host is used only for matching.
 		r.lookup.Host = target[:end]

@@ -73,7 +73,7 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	return cc
 }
 
-// newClientConn returns the common part of a new connection and of one that was parked.
+// newClientConn returns a clientConn with the fields that a new and a resumed connection share.
 func newClientConn(p *Proxy, c net.Conn) *clientConn {
 	cc := &clientConn{proxy: p, left: upstream.NewCancel()}
 	cc.Conn = socket.New(c)

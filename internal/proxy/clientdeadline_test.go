@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/route"
 )
 
-// A deadline belongs to one write. A response that waits for the client is not cut because an
-// earlier one waited longer ago than write_timeout.
+// Each write has its own deadline. A response that waits for the client must not be cut by the
+// deadline of an earlier response.
 func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing.T) {
 	t.Parallel()
 	const timeout = 1500 * time.Millisecond
@@ -91,7 +91,7 @@ func (c gatedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The deadline of the wait for a request ends with that wait.
+// The deadline of the wait for a request does not apply to the requests after that wait.
 func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) {
 	for _, overTLS := range []bool{false, true} {
 		t.Run(fmt.Sprintf("TLS %v", overTLS), func(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// clients are the open connections of clients. A connection is either served or parked.
+// clients holds the open client connections. A connection is either served or parked.
 type clients struct {
 	mu     sync.Mutex
 	served map[*clientConn]struct{}
 	parked parkedHeap
-	// idle fires at idleAt, before or when the first parked connection must be closed; see expire.
+	// idle fires at idleAt, at or before the earliest close of a parked connection; see expire.
 	idle   *time.Timer
 	idleAt time.Time // zero while it is not set
 
@@ -42,8 +42,8 @@ func (c *clients) remove(cc *clientConn) {
 	delete(c.served, cc)
 }
 
-// park puts pc in the place of cc. It returns false if the watch cannot report the arrival of a
-// request. mu is held across both, since pc may be resumed at once.
+// park replaces cc by pc. It returns false if the watch cannot report the arrival of a request. It
+// holds mu throughout, since pc may be resumed at once.
 func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	return pc.proxy.watch.set.AwaitArrival(cc.Conn, pc)
 }
 
-// resume returns a connection in the place of pc, or nil if pc is not parked any more.
+// resume replaces pc by a clientConn and returns it, or nil if pc is not parked any more.
 func (c *clients) resume(pc *parkedConn) *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,8 +181,8 @@ func (c *clients) cutAll() {
 	}
 }
 
-// awaitFirstRequests waits for clients that connected within the last second: for the first byte of
-// a request, or their close. It also returns when ctx ends. Such a client is about to send a
+// awaitFirstRequests waits for clients that connected within the last second, until they send the
+// first byte of a request or close. It also returns when ctx ends. Such a client is about to send a
 // request, and cannot know that its connection will be closed. No connection is accepted any more.
 func (p *Proxy) awaitFirstRequests(ctx context.Context) {
 	tick := time.NewTicker(firstRequestPoll)

@@ -115,7 +115,7 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 		res, body := m.do("POST", "/fill")
 		m.want(res, 502, "proxy/conn_lost")
 		if !strings.Contains(body, `"ssp":"a"`) {
-			t.Errorf("body %s, want the detail that was configured when the request began", body)
+			t.Errorf("body %s, want the detail that was configured when the request arrived", body)
 		}
 	}()
 	<-asked
@@ -128,7 +128,7 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 		t.Errorf("requests by route: %v, want none of any", got)
 	}
 	if n := m.logs.FilterMessage("request").Len(); n != 1 {
-		t.Errorf("%d lines in the access log, which was on when the request began", n)
+		t.Errorf("%d lines in the access log, which was on when the request arrived", n)
 	}
 	if n := m.p.InFlight(); n != 0 {
 		t.Errorf("%d are in flight", n)

@@ -68,7 +68,7 @@ var hostilePipelines = map[string]string{
 	"bodies skipped": "PUT / HTTP/1.1\r\nHost:a\r\nContent-Length:3\r\n\r\nabc",
 }
 
-// A byte of any request, in any pieces, costs at most a constant multiple of the CPU and memory of
+// For any request, in any pieces, a byte costs at most a constant multiple of the CPU and memory of
 // a byte of a common request.
 func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 	s := newSimProxy(t, func(o *proxy.Options) {
@@ -147,7 +147,7 @@ func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 			}
 		}
 		if each := (heap() - before) / clients; each > most {
-			t.Errorf("each connection holds %d bytes, %d may be", each, most)
+			t.Errorf("each connection holds %d bytes, want at most %d", each, most)
 		}
 		for _, c := range all {
 			c.Release()

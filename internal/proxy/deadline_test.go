@@ -104,6 +104,6 @@ func TestThePositionOfTmaxIsFoundThoughItIsNoDeadline(t *testing.T) {
 	o.OpenRTBTmax, o.RewriteTmax = false, true
 	_, _, r := budgetOf(t, o, "", `{"tmax":100}`)
 	if got := string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]); got != "100" {
-		t.Errorf("is said to be %q", got)
+		t.Errorf("tmax is at %q, want 100", got)
 	}
 }

@@ -48,7 +48,8 @@ func generated(r *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// Explain must predict the result: 1 000 generated requests are explained, and then sent.
+// Explain must predict how requests are handled. 1 000 generated requests are explained and then
+// sent.
 func TestExplainSaysWhatHappens(t *testing.T) {
 	noBid := func(string) string { return "HTTP/1.1 204 No Content\r\n\r\n" }
 	ssps := map[string]*rawSSP{"a": newRawSSP(t, noBid), "b": newRawSSP(t, noBid)}
@@ -93,8 +94,8 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 	}
 }
 
-// contentLength matches the field that the connection writes. Explain calls the policy, which does
-// not write it.
+// contentLength matches the Content-Length field that the connection adds. Explain's request does
+// not have it.
 var contentLength = regexp.MustCompile("Content-Length: [0-9]+\r\n")
 
 // wantExplained fails unless the SSP of this name got the request in e.

@@ -1,5 +1,5 @@
 package proxy
 
-// Serving returns for how many connections fasthttp's server holds buffers: those that are neither
-// parked nor closed.
+// Serving returns how many connections use buffers of fasthttp's server. Parked and closed
+// connections use none.
 func (p *Proxy) Serving() int { return int(p.server.GetOpenConnectionsCount()) }

@@ -73,7 +73,7 @@ func (c *rawClient) wantEnd() {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(30 * time.Second)) //nolint:errcheck // a closed socket fails the read
 	if b, err := io.ReadAll(c.in); len(b) > 0 || isNetTimeout(err) {
-		c.t.Fatalf("the connection goes on: %q, %v", b, err)
+		c.t.Fatalf("the connection stays open: %q, %v", b, err)
 	}
 }
 

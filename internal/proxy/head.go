@@ -44,8 +44,8 @@ type headScan struct {
 	start, fields int
 }
 
-// next reads the new bytes of b, the part of the head that has arrived. end is where the head ends,
-// 0 if its end has not arrived. ok is false for a bare LF.
+// next reads the new bytes of b, the part of the head that has arrived. end is the length of the
+// head, or 0 if the end has not arrived. ok is false for a bare LF.
 func (s *headScan) next(b []byte) (end int, ok bool) {
 	for {
 		i := bytes.IndexByte(b[s.pos:], '\n')

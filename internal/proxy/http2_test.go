@@ -426,8 +426,8 @@ func TestPrefaceOfHTTP2InTheClearIsMalformed(t *testing.T) {
 
 func h2c(o *proxy.Options, _ *route.Route) { o.H2C = true }
 
-// A client of HTTP/2 with prior knowledge and one of HTTP/1 are served on the same
-// cleartext listener, also after they were idle.
+// An HTTP/2 client with prior knowledge and an HTTP/1 client are served on one cleartext listener,
+// also after an idle time.
 func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) { h2c(o, rt); o.ReduceIdleMemory = true }, bids("a", "{}"))
 	protocols := new(http.Protocols)
@@ -462,7 +462,7 @@ func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 	}
 }
 
-// The preface counts only at the start of a connection, in any pieces.
+// The preface has a meaning only at the start of a connection. It may arrive in any pieces.
 func TestPrefaceStandsInFront(t *testing.T) {
 	m := newModeProxy(t, route.Single, h2c, bids("a", "{}"))
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"

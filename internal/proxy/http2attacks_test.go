@@ -70,7 +70,7 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 		{"empty DATA (CVE-2019-9518)", func(f *frames) { open(f, 1) }, func(f *frames, _ int) { f.framer.WriteData(1, false, nil) }},
 		{"PRIORITY (CVE-2019-9513)", nil, func(f *frames, i int) { f.framer.WritePriority(uint32(2*i+1), http2.PriorityParam{StreamDep: 0}) }},
 		{"WINDOW_UPDATE of one byte", nil, func(f *frames, _ int) { f.framer.WriteWindowUpdate(0, 1) }},
-		{"initial window to and fro", nil, func(f *frames, i int) {
+		{"initial window up and down", nil, func(f *frames, i int) {
 			f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i % 2)})
 		}},
 		{"RST_STREAM of a closed stream", func(f *frames) { f.request(1, true); f.responseTo(1) }, func(f *frames, _ int) { f.framer.WriteRSTStream(1, http2.ErrCodeCancel) }},

@@ -29,7 +29,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 			},
 			"client_gone", map[string]any{"id": "one", "method": "GET", "path": "/fill", "route": "r", "client": "127.0.0.1", "logged_for": "sample"},
 		},
-		"reset by the client in the midst of its body": {
+		"reset by the client within its body": {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "x-request-id", "one")
 				f.framer.WriteData(1, false, []byte("abc"))     //nolint:errcheck // the log shows the error
@@ -37,7 +37,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 			},
 			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r", "bytes_in": int64(3)},
 		},
-		"the client leaves in the midst of its body": {
+		"the client closes within its body": {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "x-request-id", "one")
 				m.await(1, "adbuffer_uploads", "")

@@ -81,8 +81,8 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			if row.body != "" {
 				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
 			}
-			// A wrong length of a body may be visible only when the body is read. Then either the
-			// stream's reset or the request's refusal is first.
+			// A wrong length of a body may show only when the body is read. Then the stream is
+			// reset or the request is refused, whichever comes first.
 			if a := f.responseTo(1); a.reset != (row.status == "") && a.status != "400" || a.status != "" && row.status != "" && a.status != row.status {
 				t.Errorf("%+v, want status %q", a, row.status)
 			}
@@ -172,7 +172,7 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 }
 
 // A client that resets its stream, or closes its connection, cancels its requests in each mode. The
-// SSPs respond only after adbuffer has abandoned them, and they are abandoned.
+// SSPs respond only after adbuffer has abandoned their requests.
 func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
 		for name, leave := range map[string]func(f *frames){

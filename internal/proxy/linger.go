@@ -47,7 +47,7 @@ func (c *clientConn) linger() {
 	c.closeLocked() //nolint:errcheck // nothing is left to be done about it
 }
 
-// readPast discards bytes until the stream ends, at most most bytes.
+// readPast discards bytes until the stream ends or it has discarded most bytes.
 func readPast(c net.Conn, most int) {
 	c.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
 	var drop [512]byte                           // small, since many may linger

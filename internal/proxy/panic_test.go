@@ -19,7 +19,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A handler that panics costs only its request; fasthttp alone would end the process. Here it
+// A handler that panics fails only its own request; fasthttp alone would end the process. Here it
 // panics because its route has no SSP.
 func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})

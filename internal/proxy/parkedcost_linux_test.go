@@ -39,7 +39,7 @@ func TestParkedClientsHoldLittleMemory(t *testing.T) {
 			each := (heldMemory() - before) / (n - 1)
 			t.Logf("%s: %d bytes", name, each)
 			if each > mostParked[name] {
-				t.Errorf("a parked client holds %d bytes, %d may be", each, mostParked[name])
+				t.Errorf("a parked client holds %d bytes, want at most %d", each, mostParked[name])
 			}
 			for _, fd := range all {
 				syscall.Close(fd) //nolint:errcheck // the test is over

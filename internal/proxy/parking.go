@@ -9,14 +9,15 @@ import (
 // lifecycle is the phase that a client's connection is in.
 //
 // An idle client must cost little. fasthttp's server holds 20 KB and a goroutine for each
-// connection that it serves. So a connection on which no request arrives for a while is
-// detached from the server (parked), and served again when bytes arrive (resumed):
+// connection that it serves. So a connection on which no request arrives for a while is detached
+// from the server (parked), and served again when bytes arrive (resumed):
 //
 //	connecting ──PROXY header, TLS handshake──▶ serving
 //	serving ──no request arrives──▶ parking ──the server calls Close──▶ parked
 //
 // To park, Read reports to the server that the stream has ended. The server frees its buffers and
 // calls Close, which leaves a parkedConn in place of the clientConn. When bytes arrive,
+// clients.resume makes a new clientConn, which begins in serving.
 //
 // Each phase but parked may end in closed. serving may end in lingering first; see linger.go.
 type lifecycle struct {

@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// readBody reads the whole body into r.body, under the limit and the budget. It takes memory, and
-// counts it, for at most twice the bytes that have arrived, plus firstRoom. A whole body stays
+// readBody reads the whole body into r.body, under the limit and the budget. The memory that it
+// takes and counts is at most twice the bytes that have arrived, plus firstRoom. A whole body stays
 // among the uploads until its request is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
@@ -55,7 +55,7 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.notReadInTime()
 		default:
-			return &refusal{outcome: upstream.BadRequest, detail: "the body is malformed, or ended early", close: true}
+			return &refusal{outcome: upstream.BadRequest, detail: "the body is malformed or ended early", close: true}
 		}
 	}
 }
@@ -73,8 +73,8 @@ func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	return limit, limit + 1, nil
 }
 
-// addBody adds a piece to the body of a request over HTTP/2. Like readBody it takes memory, and
-// counts it, for at most twice the bytes that have arrived.
+// addBody adds a piece to the body of a request over HTTP/2. Like readBody it takes and counts at
+// most twice the bytes that have arrived.
 func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	limit, room, f := r.bodyRoom()
 	switch {

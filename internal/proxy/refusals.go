@@ -22,7 +22,7 @@ func (g *configVersion) bodyTooLarge() *refusal {
 	return &refusal{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", g.opts.MaxBodyBytes), close: true}
 }
 
-// headFault is an error that Scan found.
+// headRefusal returns the refusal for an error of Scan.
 func headFault(err error) *refusal {
 	var e *httpheader.Error
 	if errors.As(err, &e) && e.TooLarge() {

@@ -35,8 +35,8 @@ func (s *simProxy) newSender(r *rand.Rand) *sender {
 	return v
 }
 
-// At every step, the memory for all bodies is at most twice the bytes that have arrived, and 4 KB
-// for each body. When a request has ended, it holds none.
+// At every step, the memory of all bodies is at most twice the bytes that have arrived, plus 4 KB
+// for each body. A request that has ended holds no memory.
 func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
 	cases := 60
 	if *full {
@@ -82,7 +82,7 @@ func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
 					left--
 				}
 				if held := s.p.Snapshot().BufferedBytes; held > most {
-					t.Fatalf("%d bytes are held, of which %d may be", held, most)
+					t.Fatalf("%d bytes are held, want at most %d", held, most)
 				}
 			}
 			for _, v := range all {

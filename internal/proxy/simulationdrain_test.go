@@ -155,7 +155,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 						}
 					})
 				}
-				if r.IntN(3) == 0 { // its goroutine learns of that late
+				if r.IntN(3) == 0 { // its goroutine runs late
 					events[at] = slices.Insert(events[at], len(events[at])-1, func() { v.Hold(true) })
 					until := at + pick(0, tick, 2*tick, park, time.Second)
 					events[until] = append(events[until], func() { v.Hold(false) })
@@ -186,8 +186,8 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 	})
 }
 
-// check compares how the request ended with the promise. early: it began to arrive before idle
-// connections were closed.
+// check compares the end of the request with the promise. early says that it began to arrive before
+// idle connections were closed.
 func (v *visitor) check(name string, early bool) {
 	v.t.Helper()
 	got, read := v.responses(), v.Received()-v.received

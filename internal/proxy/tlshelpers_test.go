@@ -62,8 +62,8 @@ func (m *modeProxy) connectTLS(protocols ...string) *tls.Conn {
 	return c
 }
 
-// client is net/http's, over TLS, with HTTP/2 or without. It waits as long as
-// the test does.
+// client returns a client of net/http over TLS, with or without HTTP/2. It waits as long as the
+// test does.
 func (m *modeProxy) client(http2 bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)

@@ -116,7 +116,7 @@ func TestTheNextRequestHasNoTmaxOfTheLast(t *testing.T) {
 		tmax(&r)
 	}
 	if r.ssp.TmaxStart != r.ssp.TmaxEnd {
-		t.Errorf("still said to be from %d to %d", r.ssp.TmaxStart, r.ssp.TmaxEnd)
+		t.Errorf("the tmax is from %d to %d, want none", r.ssp.TmaxStart, r.ssp.TmaxEnd)
 	}
 }
 
@@ -142,7 +142,7 @@ func FuzzTmax(f *testing.F) {
 		if got > 0 {
 			n, err := strconv.Atoi(string(body[start:end]))
 			if err != nil || time.Duration(n)*time.Millisecond != got || n < minStatedMs || n > maxStatedMs || !bytes.Contains(body[:start], []byte(`"tmax"`)) {
-				t.Fatalf("%v, but there stands %q", got, body[start:end])
+				t.Fatalf("%v, but the body has %q there", got, body[start:end])
 			}
 		}
 		if want, ok := parsedTmax(t, body); ok && want != got {

@@ -20,8 +20,8 @@ func post(length int) string {
 	return fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
 }
 
-// A claimed length takes neither memory nor a place among the requests in flight from other
-// clients. Twenty bodies of the largest size exceed the budget and the limit of requests in flight.
+// A claimed length takes no memory and no place among the requests in flight from other clients.
+// Twenty bodies of the largest size exceed the budget and the limit of requests in flight.
 func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 	small := func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 4 }
 	t.Run("HTTP/1", func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 func (m *modeProxy) wantOthersServed(most float64) {
 	m.t.Helper()
 	if held := m.series("adbuffer_buffered_bytes", ""); held > most {
-		m.t.Errorf("%v bytes are held for bodies of which nothing has come, want at most %v", held, most)
+		m.t.Errorf("%v bytes are held for bodies that have not begun to arrive, want at most %v", held, most)
 	}
 	if n := m.series(inFlight, ""); n != 0 {
 		m.t.Errorf("%v requests are in flight", n)
@@ -101,7 +101,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		}
 		oldest.wantEnd()
 		m.await(float64(i-2), uploadsDropped, "")
-		uploads[i-1].send(0, "c") // that does not change its age
+		uploads[i-1].send(0, "c") // this does not change its age
 	}
 	// Requests without a body, or whose body arrives with the head, never count as uploads.
 	for range 5 {

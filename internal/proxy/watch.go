@@ -6,9 +6,9 @@ import (
 	"adbuffer/internal/socket"
 )
 
-// watch watches clients' connections. Thus requests of clients that have disconnected are
-// cancelled, and parked connections need no goroutine. The first connection starts it. If the
-// process may open no more files, it cannot start. Then such requests end at their deadlines, and
+// watch watches clients' connections. With it, the request of a client that has disconnected is
+// cancelled, and a parked connection needs no goroutine. The first connection starts it. It cannot
+// start if the process may open no more files. Then such requests end at their deadlines, and
 // parked connections have goroutines.
 type watch struct {
 	once sync.Once
