@@ -28,7 +28,7 @@ type Owner interface {
 	// the connection: see Options.MaxStreams and MaxUnread.
 	TooManyStreams()
 	TooMuchUnread(bytes int)
-	// Interrupt makes Reads of the connection that would wait fail. HangUp closes the socket.
+	// Interrupt makes each Read that would wait fail. HangUp closes the socket.
 	Interrupt()
 	HangUp()
 }
@@ -143,7 +143,7 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 	return c
 }
 
-// Leave takes the connection from its owner while Serve does not run. The connection then does
+// Leave detaches the connection from its owner while Serve does not run. The connection then does
 // nothing until Use is called. Leave returns false, and does nothing, if the connection is no
 // longer idle.
 func (c *Conn) Leave() bool {
@@ -156,7 +156,7 @@ func (c *Conn) Leave() bool {
 	return true
 }
 
-// Use gives the connection a socket and an owner in place of those before Leave.
+// Use attaches the connection to a new socket and a new owner after Leave.
 func (c *Conn) Use(rw io.ReadWriter, owner Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

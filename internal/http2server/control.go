@@ -9,8 +9,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// Costs of frames that bring no request forward. A connection that sends more than http2codec.Flood
-// allows is closed.
+// Costs of frames that advance no request. A connection whose frames cost more than
+// http2codec.Flood allows is closed.
 const (
 	violationCost = 10 // a violation that costs one stream
 	rapidCost     = 10 // a reset of a stream that has just been opened
@@ -18,8 +18,7 @@ const (
 	smallUpdate   = 1 << 10
 )
 
-// A reset within rapid of its HEADERS counts as hostile: no client has waited long enough by then
-// to give up.
+// A reset within rapid of its HEADERS counts as hostile: no client gives up after so short a wait.
 const rapid = 10 * time.Millisecond
 
 // resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
@@ -112,7 +111,7 @@ func (c *Conn) countUpdateLocked(useless bool) *http2codec.Error {
 	return nil
 }
 
-// openedLocked is called when the window of s may have grown.
+// openedLocked is called when the window for s may have grown.
 func (c *Conn) openedLocked(s *Stream) {
 	if len(s.toSend) > 0 && c.windowLocked(s) > 0 {
 		c.waiting.push(s)

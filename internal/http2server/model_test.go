@@ -18,8 +18,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// model is what a connection must do, without its buffers, lists and goroutines. A test lets both
-// take the same steps, which modelsteps_test.go has, and compares them when the connection waits.
+// model predicts a connection's behaviour, without its buffers, lists and goroutines. A test makes
+// both take the same steps (modelsteps_test.go), and compares them when the connection waits.
 type model struct {
 	*wire
 	rng     *rand.Rand
@@ -28,8 +28,8 @@ type model struct {
 	status  string // of the header that is decoded
 
 	window, initial  int64 // for sending
-	room             int   // what the client may send on the connection
-	pings, settings  int   // acknowledgements that must come
+	room             int   // bytes that the client may send on the connection
+	pings, settings  int   // acknowledgements that must arrive
 	drain            drainStage
 	drained          time.Time // when the drain began
 	over             bool      // the connection has ended, or is to end:
@@ -48,20 +48,20 @@ const (
 	final
 )
 
-// modelStream is a stream as the client sees it.
+// modelStream is a stream from the client's view.
 type modelStream struct {
 	id     uint32
 	state  modelState
 	ended  bool // the client can send nothing more
 	length int  // content-length, -1 for none
 	got    int
-	room   int // what the client may send
+	room   int // bytes that the client may send
 	credit int64
 
-	continues bool   // a 100 must come
-	status    string // of the header that must come
-	body      []byte // what must come
-	trailers  bool   // they must come
+	continues bool   // a 100 must arrive
+	status    string // of the header that must arrive
+	body      []byte // the bytes of the body that must arrive
+	trailers  bool   // trailers must arrive
 	resets    []http2.ErrCode
 
 	served, cancelled, responded bool // as Request must see it
@@ -96,9 +96,9 @@ func newModel(t *testing.T, rng *rand.Rand) *model {
 	return m
 }
 
-// Random steps of clients and owners: each stream gets its own response and no other one, as much
-// of it as the windows allow and no less. Each violation has its code. A request is served if it is
-// whole, cancelled if its client has left, and released once.
+// Random steps of clients and owners. Each stream gets only its own response, exactly as much of it
+// as the windows allow. Each violation has its code. A request is served if it is whole, cancelled
+// if its client has left, and released once.
 func TestConnectionsBehaveLikeTheirModel(t *testing.T) {
 	const steps = 120
 	runs := uint64(100)
@@ -156,7 +156,7 @@ func (m *model) lastID() uint32 {
 	return 0
 }
 
-// open is how many streams are open, ghosts how many requests are served whose stream is gone.
+// open returns how many streams are open, and how many requests are served whose stream is gone.
 func (m *model) open() (open, ghosts int) {
 	for _, s := range m.streams {
 		switch {
@@ -186,7 +186,7 @@ func (m *model) reset(s *modelStream, code http2.ErrCode) {
 	s.resets = append(s.resets, code)
 }
 
-// respond makes a response come.
+// respond makes the model expect a response.
 func (m *model) respond(s *modelStream, status int, body []byte, trailers bool) {
 	s.state, s.status, s.body, s.trailers = sending, fmt.Sprint(status), body, trailers
 	if !s.ended && (s.length < 0 || s.length-s.got > s.room) {
@@ -194,7 +194,7 @@ func (m *model) respond(s *modelStream, status int, body []byte, trailers bool) 
 	}
 }
 
-// whole takes the end of a request.
+// whole is called when the end of a request has arrived.
 func (m *model) whole(s *modelStream) {
 	if s.length >= 0 && s.got != s.length {
 		m.reset(s, http2.ErrCodeProtocol)
@@ -203,7 +203,8 @@ func (m *model) whole(s *modelStream) {
 	s.state, s.ended, s.served = serving, true, true
 }
 
-// compare compares what has come with what must come, when the connection waits.
+// compare compares the frames that have arrived with the expected ones. The connection must be
+// waiting.
 func (m *model) compare(step string) {
 	m.t.Helper()
 	m.receive(func(f http2.Frame) { m.take(step, f) })
@@ -225,9 +226,9 @@ func (m *model) compare(step string) {
 		case len(s.resets) > 0:
 			wrong("stream %d waits for a reset %v", s.id, s.resets)
 		case len(s.body) > 0 && m.window > 0 && m.initial+s.credit > 0:
-			wrong("stream %d stands with %d bytes, and the windows %d and %d", s.id, len(s.body), m.window, m.initial+s.credit)
+			wrong("stream %d has %d unsent bytes, and the windows are %d and %d", s.id, len(s.body), m.window, m.initial+s.credit)
 		case s.state == sending && len(s.body) == 0:
-			wrong("stream %d has no end", s.id)
+			wrong("stream %d has not ended", s.id)
 		case r == nil:
 			if s.served || s.cancelled {
 				wrong("stream %d was not opened", s.id)
@@ -255,7 +256,7 @@ func (m *model) compare(step string) {
 	}
 }
 
-// take compares a frame with what must come.
+// take compares a frame with the expected ones.
 func (m *model) take(step string, f http2.Frame) {
 	id, last := f.Header().StreamID, f.Header().Flags.Has(http2.FlagDataEndStream)
 	var s *modelStream
@@ -327,7 +328,7 @@ func (m *model) take(step string, f http2.Frame) {
 	}
 }
 
-// finish ends the connection, and looks at what is left.
+// finish ends the connection, and checks that nothing is left in use.
 func (m *model) finish() {
 	if !m.over {
 		m.over = true

@@ -38,7 +38,7 @@ func (m *model) oneOf(of ...int) int { return of[m.rng.IntN(len(of))] }
 
 func (m *model) chance(percent int) bool { return m.rng.IntN(100) < percent }
 
-// stream returns a stream, one of the newest mostly; nil if there is none.
+// stream returns a stream, mostly one of the newest, or nil if there is none.
 func (m *model) stream() *modelStream {
 	n := len(m.streams)
 	if n == 0 {
@@ -53,7 +53,7 @@ func (m *model) stream() *modelStream {
 func (m *model) openStream() string {
 	s := &modelStream{id: uint32(2*len(m.streams) + 1), length: -1, room: http2codec.InitialWindow}
 	if len(m.streams) == remembered {
-		return "nothing" // more are not remembered
+		return "nothing" // the model remembers no more
 	}
 	open, ghosts := m.open()
 	m.streams = append(m.streams, s)
@@ -82,7 +82,7 @@ func (m *model) openStream() string {
 		s.continues = false
 		m.reset(s, http2.ErrCodeRefusedStream)
 		s.ended = last
-		return "HEADERS on a stream too many"
+		return "HEADERS on a stream over the limit"
 	case malformed:
 		s.continues = false
 		m.reset(s, http2.ErrCodeProtocol)
@@ -261,7 +261,7 @@ func (m *model) beginDrain() string {
 	return "a drain"
 }
 
-// waitLong waits until bodies and responses that do not move are given up.
+// waitLong waits until bodies and responses that do not advance have timed out.
 func (m *model) waitLong() string {
 	m.compare("nothing")
 	if m.drain == announced {
@@ -280,7 +280,7 @@ func (m *model) waitLong() string {
 	return "a long wait"
 }
 
-// breakConnection does what ends the connection.
+// breakConnection sends a violation that ends the connection.
 func (m *model) breakConnection() string {
 	if !m.chance(30) {
 		return "nothing"

@@ -71,7 +71,8 @@ func (in *reader) free() {
 	}
 }
 
-// release gives the buffer back for use again. That of Given may have another length: it is not.
+// release releases the buffer for reuse, unless it has another length. The buffer of Given may have
+// one.
 func (in *reader) release() {
 	switch len(*in.buf) {
 	case smallBuffer:
@@ -95,7 +96,8 @@ func (in *reader) partial() bool {
 	return in.r < in.w || in.fragments.ID != 0 || in.preface > 0 && in.preface < len(h2.ClientPreface)
 }
 
-// Given adds bytes that were read from the client before New. It must be called before Serve.
+// Given adds bytes that were read from the client before New was called. It must be called before
+// Serve.
 func (c *Conn) Given(b []byte) {
 	buf := make([]byte, max(len(b), smallBuffer))
 	c.in.buf, c.in.w = &buf, copy(buf, b)

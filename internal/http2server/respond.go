@@ -42,7 +42,7 @@ func (c *Conn) servedLocked(s *Stream, r *Response) {
 }
 
 // appendHeaderLocked appends a response's header. It returns false if it closed the connection
-// because of a malformed field, which should not occur.
+// because of a malformed field, which is a bug.
 func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.Flags) bool {
 	start := len(c.out.buf)
 	c.out.buf = append(c.out.buf, frameHeader[:]...)
@@ -67,8 +67,8 @@ var frameHeader [http2codec.FrameHeaderLen]byte
 // section 6.9.2.
 func (c *Conn) windowLocked(s *Stream) int64 { return c.peer.initialWindow + s.credit }
 
-// bodyLocked sends as much of the body of s as can be sent now, and then the trailer. The rest
-// waits for the stream's window, or queues for the connection's window.
+// bodyLocked sends as much of the body of s as can be sent now, and then the trailer. An unsent
+// part waits for the stream's window, or queues for the connection's window.
 func (c *Conn) bodyLocked(s *Stream) {
 	for len(s.toSend) > 0 {
 		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
@@ -121,8 +121,8 @@ func (c *Conn) pumpLocked() {
 // buffer is written.
 func (c *Conn) sentLocked(s *Stream) {
 	if !s.ended { // RFC 9113, section 8.1: the server does not need the rest of the request
-		// A request body that fits the window ends by itself. curl takes a reset before its body is
-		// sent for an error, and loses the response.
+		// The client can send the rest of a body that fits the window. A reset before that is an
+		// error for curl, which then loses the response.
 		if rest := s.length - s.body; s.length < 0 || rest > s.windows.left {
 			c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 		}

@@ -50,7 +50,7 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 	}
 }
 
-// A header block must be whole in time, also if each of its frames comes in time.
+// A header block must be whole in time, even if each of its frames arrives in time.
 func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		w := newWire(t, newGated, wireOptions)
@@ -98,8 +98,8 @@ func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
 	})
 }
 
-// A connection that could be parked, and must wait for something else, waits. It does not ask again
-// and again: then the clock of the bubble would stand, and the test would not end.
+// A connection that is idle but may not be parked yet waits without polling. If it polled, the
+// bubble's clock would stand still, and the test would not end.
 func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 	for name, hold := range map[string]func(w *wire) (release func(), want error){
 		"unread PING": func(w *wire) (func(), error) {

@@ -13,7 +13,7 @@ func (w *receiveWindow) take(n int) (ok bool) {
 	return w.left >= 0
 }
 
-// refill returns by how much to enlarge the window, 0 for not yet. It enlarges the window in large
+// refill returns how much to enlarge the window, or 0 for not yet. It enlarges the window in large
 // steps, because other limits bound the memory of received bytes.
 func (w *receiveWindow) refill() (n int) {
 	if n = w.size - w.left; n < w.size/2 {

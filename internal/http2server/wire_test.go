@@ -162,7 +162,7 @@ func (w *wire) interrupt() {
 	w.signal()
 }
 
-// gated is an Owner whose requests are served when the test says so.
+// gated is an Owner that serves each request when the test opens its gate.
 type gated struct {
 	*wire
 	violations []string

@@ -26,8 +26,8 @@ const (
 	// maxBuffered is the buffer size at which bodies stop adding to it. A body's own memory counts
 	// until the body is written.
 	maxBuffered = 64 << 10
-	// maxUnread is the buffer size at which the reader stops handling frames: the client does not
-	// read the responses.
+	// maxUnread is the buffer size at which the reader stops handling frames, since the client does
+	// not read the responses.
 	maxUnread = 256 << 10
 	// maxKeptBuffer is the largest buffer that is reused.
 	maxKeptBuffer = 64 << 10
