@@ -17,11 +17,11 @@ import (
 	"adbuffer/internal/logs"
 )
 
-// Options are what the admin listener shows and how it protects it. A path whose func is
-// nil does not exist.
+// Options are what the admin listener shows and how it protects it. If the func of a path is nil,
+// the path does not exist.
 type Options struct {
-	// Token returns the token that gives access to all paths beyond loopback; "" =
-	// no token does. It may change.
+	// Token returns the token that gives access to all paths beyond loopback. If it is "", no token
+	// does. Two calls may return different tokens.
 	Token func() string
 	// TLS is nil for cleartext. A client certificate that TLS has verified gives the
 	// access that the token gives. TLS must accept clients without a certificate
@@ -34,21 +34,21 @@ type Options struct {
 	// Pools and History return the JSON of /pools and /history, from which the page
 	// is drawn.
 	Pools, History func() any
-	// Config returns the effective configuration, YAML without secrets.
+	// Config returns the effective configuration as YAML without secrets.
 	Config func() []byte
 	// Level is the log's level, which PUT /log/level changes.
 	Level *zap.AtomicLevel
-	// Capture waits for exchanges with an SSP; see the type.
+	// Capture waits for exchanges with an SSP.
 	Capture Capture
-	// Trace is the flight recorder; see the type.
+	// Trace is the flight recorder.
 	Trace Trace
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
 	// Requests has the last failures, and reports requests as they end.
 	Requests *logs.RequestLog
-	// Explain says what would happen to a request; see the type.
+	// Explain says how a request would be handled.
 	Explain Explain
-	// Reload reads the configuration again; see the type.
+	// Reload reads the configuration again.
 	Reload Reload
 	Log    *zap.Logger
 }
@@ -94,7 +94,7 @@ func (s *Server) Serve(l net.Listener) error {
 // StandBy(false) ends that.
 func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
 
-// Close waits for responses in progress until ctx ends, and closes then.
+// Close waits for responses in progress until ctx ends, and then closes all connections.
 func (s *Server) Close(ctx context.Context) {
 	s.stop()
 	if s.server.Shutdown(ctx) != nil {

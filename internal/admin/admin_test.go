@@ -125,7 +125,7 @@ func TestBeyondLoopbackEverythingElseNeedsTheToken(t *testing.T) {
 	c.want(403, "GET", "/pools?token="+token, "")
 }
 
-// crypto/tls fills VerifiedChains only with what it has verified.
+// crypto/tls fills VerifiedChains only with chains that it has verified.
 func TestBeyondLoopbackAVerifiedClientCertificateGivesTheTokensAccess(t *testing.T) {
 	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return "" } })
 	for name, row := range map[string]struct {

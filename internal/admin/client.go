@@ -144,7 +144,7 @@ func (c *Client) do(ctx context.Context, method, path string, content io.Reader)
 	return body, nil
 }
 
-// open returns the response to a request, whose status is 200. The caller closes its body.
+// open sends a request and returns its response, whose status is 200. The caller closes the body.
 func (c *Client) open(ctx context.Context, method, path string, content io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
 	if err != nil {

@@ -8,14 +8,15 @@ import (
 	"net/netip"
 )
 
-// Explain returns what would happen to message, one request of HTTP/1.1 from a client at peer, as a
-// value for JSON. Nothing of it is sent.
+// Explain returns, as a value for JSON, how adbuffer would handle message: one HTTP/1.1 request
+// from a client at peer. No SSP gets the request.
 type Explain func(message []byte, peer netip.Addr) any
 
 // maxExplained is how long a message to be explained may be: a head and a body of the default limits.
 const maxExplained = 1 << 20
 
-// explain takes the request as it would come on the wire, so that it is read by the same code.
+// explain takes the message in the body as it would arrive from a client, so the same code reads
+// it.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	peer := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if v := r.URL.Query().Get("client"); v != "" {

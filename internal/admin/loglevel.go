@@ -26,7 +26,7 @@ func (s *Server) showLevel(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) changeLevel(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLevelBytes))
 	if err != nil {
-		text(w, http.StatusRequestEntityTooLarge, "a level has no more than a few letters")
+		text(w, http.StatusRequestEntityTooLarge, "the level is a word of a few letters")
 		return
 	}
 	word := strings.TrimSpace(string(body))

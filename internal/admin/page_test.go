@@ -26,8 +26,7 @@ func TestThePageMayRunItsOwnScriptAndNothingElse(t *testing.T) {
 	}
 }
 
-// What the policy would refuse must not be there in the first place: nor
-// anything that a machine without network lacks.
+// The page has nothing that its policy would refuse, and needs nothing from the network.
 func TestThePageIsOneFileThatNeedsNoNetwork(t *testing.T) {
 	for what, pattern := range map[string]string{
 		"an address elsewhere":     `(?i)(src|href|url)\s*[=(]\s*["']?(https?:)?//`,
@@ -36,7 +35,7 @@ func TestThePageIsOneFileThatNeedsNoNetwork(t *testing.T) {
 		"markup made of text":      `innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(`,
 		"a second script or style": `(?s)<script.*<script|<style.*<style`,
 	} {
-		text := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", "") // a name, not an address
+		text := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", "") // a namespace, not a URL that is loaded
 		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
 			t.Errorf("the page has %s: %.80s", what, found)
 		}

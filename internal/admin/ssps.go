@@ -13,14 +13,14 @@ import (
 // maxChangeBytes bounds the body of a change.
 const maxChangeBytes = 1024
 
-// SSPState is what operators can change of an SSP, and how it is.
+// SSPState is the state of an SSP, with the settings that operators can change.
 type SSPState struct {
 	SSP       string          `json:"ssp"`
 	State     string          `json:"state"` // enabled, draining or disabled
 	Endpoints []EndpointState `json:"endpoints"`
 }
 
-// EndpointState is what operators can change of an endpoint, and how it is.
+// EndpointState is the state of an endpoint, with the settings that operators can change.
 type EndpointState struct {
 	SSP              string  `json:"ssp"`
 	Endpoint         string  `json:"endpoint"` // host:port
@@ -45,18 +45,18 @@ type Change struct {
 type SSPs interface {
 	// States returns all SSPs with their endpoints.
 	States() []SSPState
-	// Change makes a change of an SSP, or of an endpoint of it. It returns an *UnknownError if there
-	// is none of that name, and another error if the change is not possible.
+	// Change changes an SSP, or one of its endpoints. It returns an *UnknownError if the name is
+	// unknown, and another error if the change is not possible.
 	Change(ssp, endpoint string, c Change) error
 }
 
-// UnknownError says that no SSP or endpoint has the name that was asked for.
+// UnknownError says that no SSP or endpoint has the requested name.
 type UnknownError struct {
 	What, Name string
 	Known      []string
 }
 
-// Error lists the names that there are.
+// Error lists the existing names.
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("no %s is called %q; there are %s", e.What, e.Name, strings.Join(e.Known, ", "))
 }

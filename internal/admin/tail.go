@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// maxTails is how many operators may follow live requests at once, since each request has a
-	// record made then.
+	// maxTails is how many operators may follow live requests at once. While at least one does,
+	// each request costs a record.
 	maxTails = 8
 	// tailWrite is how long a reader of /tail may take to take a line.
 	tailWrite = 10 * time.Second
-	// tailBeat is how often /tail says how many requests it skipped, and finds that its reader has
-	// gone.
+	// tailBeat is how often /tail reports the number of skipped requests, and checks that its
+	// reader is still connected.
 	tailBeat = time.Second
 )
 
@@ -34,8 +34,8 @@ func (s *Server) failures(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"failures": s.opts.Requests.Failures()})
 }
 
-// tail sends a line of JSON for each request that ends and that the query's filter takes, until the
-// reader leaves.
+// tail sends a line of JSON for each request that ends and passes the query's filter, until the
+// reader disconnects.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	f, err := s.filterOf(r.URL.Query())
 	if err != nil {
