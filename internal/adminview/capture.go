@@ -86,7 +86,7 @@ func sspNamed(v *reload.Version, name string) *ssp.SSP {
 // capturing is a capture that runs.
 type capturing struct {
 	want int
-	full chan struct{} // closed when got has want exchanges
+	full chan struct{} // closed when got holds want exchanges
 
 	mu  sync.Mutex
 	got []captured

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/reload"
 )
 
-// Explained is what would happen to a request, with secrets hidden. Nothing of it was sent.
+// Explained says how adbuffer would handle a request, with secrets hidden. No SSP got the request.
 type Explained struct {
 	ID         string         `json:"id,omitempty"`
 	Client     string         `json:"client,omitempty"` // after the route's privacy
@@ -40,8 +40,8 @@ type explainedSSP struct {
 	Limits    []string     `json:"limits"`
 }
 
-// Explain says what p, whose version is current, would do with message: one request of HTTP/1.1
-// from a client at peer.
+// Explain says how p, whose version is current, would handle message: one HTTP/1.1 request from a
+// client at peer.
 func Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
 	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, SSPs: []explainedSSP{}}
@@ -126,7 +126,7 @@ func limitsOf(c *config.SSP) []string {
 	return all
 }
 
-// String is x for people.
+// String returns x as text for a terminal.
 func (x *Explained) String() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {

@@ -17,7 +17,7 @@ const flightBytes = 16 << 20
 // process.
 type FlightRecorder struct {
 	mu       sync.Mutex            // guards the fields below
-	age      time.Duration         // what Keep asked for
+	age      time.Duration         // the age that Keep was given
 	running  *trace.FlightRecorder // nil for none
 	snapping bool                  // Snapshot has started it, and waits
 }
@@ -31,7 +31,7 @@ func (f *FlightRecorder) Keep(age time.Duration) error {
 	}
 	f.age = age
 	if f.snapping {
-		return nil // Snapshot does it
+		return nil // Snapshot starts the recorder
 	}
 	return f.restartLocked(age)
 }
@@ -47,7 +47,7 @@ func (f *FlightRecorder) Snapshot(ctx context.Context) ([]byte, error) {
 	if f.running != nil {
 		return f.writeLocked()
 	}
-	if err := f.restartLocked(time.Minute); err != nil { // no shorter than any wait
+	if err := f.restartLocked(time.Minute); err != nil { // longer than any wait
 		return nil, err
 	}
 	f.snapping = true
@@ -62,7 +62,7 @@ func (f *FlightRecorder) Snapshot(ctx context.Context) ([]byte, error) {
 	return b, err
 }
 
-// writeLocked writes to memory: the lock is not held while an operator reads.
+// writeLocked writes to memory, so the lock is not held while an operator reads the trace.
 func (f *FlightRecorder) writeLocked() ([]byte, error) {
 	var b bytes.Buffer
 	_, err := f.running.WriteTo(&b)

@@ -46,10 +46,10 @@ func TestTheFlightRecorderHasTheSecondsBefore(t *testing.T) {
 	mark("mark-one")
 	b := snapshot(t, &f, func() { awaitSnapping(&f); mark("mark-two") })
 	if bytes.Contains(b, []byte("mark-one")) || !bytes.Contains(b, []byte("mark-two")) {
-		t.Errorf("a recorder that does not run must have what follows alone; %d bytes", len(b))
+		t.Errorf("a recorder that did not run must have the time of the wait alone; %d bytes", len(b))
 	}
 	if trace.IsEnabled() {
-		t.Error("the recorder runs though nothing asks for it")
+		t.Error("the recorder runs, but age is 0")
 	}
 
 	if err := f.Keep(10 * time.Second); err != nil {
@@ -61,11 +61,11 @@ func TestTheFlightRecorderHasTheSecondsBefore(t *testing.T) {
 		b, err := f.Snapshot(ctx) // waits for nothing
 		cancel()
 		if err != nil || !bytes.Contains(b, []byte("mark-three")) {
-			t.Errorf("what was before is not in the trace: %v, %d bytes", err, len(b))
+			t.Errorf("the trace lacks the time before the snapshot: %v, %d bytes", err, len(b))
 		}
 	}
 	if err := f.Keep(0); err != nil || trace.IsEnabled() {
-		t.Errorf("the recorder runs though it was stopped: %v", err)
+		t.Errorf("the recorder runs, but it was stopped: %v", err)
 	}
 }
 
@@ -84,6 +84,6 @@ func TestASnapshotThatWaitsExcludesOthersAndHeedsWhatIsAskedMeanwhile(t *testing
 		t.Error("the recorder does not run after the snapshot")
 	}
 	if err := f.Keep(0); err != nil || trace.IsEnabled() {
-		t.Errorf("the recorder runs though it was stopped: %v", err)
+		t.Errorf("the recorder runs, but it was stopped: %v", err)
 	}
 }

@@ -15,8 +15,8 @@ type captureView struct {
 	Exchanges []captured `json:"exchanges"`
 }
 
-// HAR returns the exchanges as HTTP Archive 1.2, which browsers' developer tools and proxies open. Its own fields begin
-// with an underscore. http://www.softwareishard.com/blog/har-12-spec/
+// HAR returns the exchanges as HTTP Archive 1.2. Browsers' developer tools and proxies open this
+// format. Its own fields begin with an underscore. http://www.softwareishard.com/blog/har-12-spec/
 func (v captureView) HAR() any {
 	entries := make([]map[string]any, 0, len(v.Exchanges))
 	for i := range v.Exchanges {
@@ -62,7 +62,7 @@ func (c *captured) har(ssp string) map[string]any {
 	return e
 }
 
-// harMessage is what requests and responses have in common. m is nil for a message that there was not.
+// harMessage returns the parts that requests and responses share. m is nil if there was no message.
 func harMessage(m *capturedMsg, version string) map[string]any {
 	fields := []map[string]string{}
 	for _, f := range m.Fields {
@@ -73,7 +73,7 @@ func harMessage(m *capturedMsg, version string) map[string]any {
 
 func harRequest(m *capturedMsg, version string) map[string]any {
 	if m == nil {
-		m = &capturedMsg{Method: http.MethodGet, URL: "about:blank"} // nothing was sent, and HAR wants a request
+		m = &capturedMsg{Method: http.MethodGet, URL: "about:blank"} // nothing was sent, and HAR requires a request
 	}
 	r := harMessage(m, version)
 	query := []map[string]string{}
@@ -93,7 +93,7 @@ func harRequest(m *capturedMsg, version string) map[string]any {
 
 func harResponse(m *capturedMsg, version string) map[string]any {
 	if m == nil {
-		m = new(capturedMsg) // status 0 is how HAR says that there is none
+		m = new(capturedMsg) // HAR's status 0 means no response
 	}
 	r := harMessage(m, version)
 	content := map[string]any{"size": m.BodyBytes, "mimeType": m.field("Content-Type"), "text": m.Body}

@@ -18,20 +18,20 @@ import (
 const (
 	historyStep   = 2 * time.Second
 	historyPoints = 150
-	// Percentiles of the last minute are of the time since the oldest of minuteMarks
-	// marks, which are made every markEvery looks: of 60 to 70 s.
+	// Percentiles of the last minute cover the time since the oldest of minuteMarks marks. A mark
+	// is made every markEvery looks, so that time is 60 to 70 s.
 	minuteMarks = 7
 	markEvery   = 5
 )
 
-// history is what the charts of one SSP show, oldest first.
+// history is the charts of one SSP, oldest point first.
 type history struct {
 	Rate       []float64 `json:"rate"`       // requests per second that asked for a place
 	Saturation []float64 `json:"saturation"` // 0 to 1, now
 	HoldMillis []float64 `json:"hold_ms"`    // mean time that a place was held; 0 if no place was released
 	Waiting    []int     `json:"waiting"`    // now
 
-	pool   *pool.Pool     // whose points these are
+	pool   *pool.Pool     // the pool that the points describe
 	before *pool.Snapshot // of the last look; nil before the first look at this pool
 	at     time.Time      // of the last look
 
@@ -39,7 +39,7 @@ type history struct {
 	marks []metrics.Counts // of the latency, oldest first
 }
 
-// lastMinute is the latency of the requests of about the last minute.
+// lastMinute is the latency of the requests of the last 60 to 70 s.
 type lastMinute struct {
 	Requests   uint64  `json:"requests"`
 	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
@@ -128,8 +128,8 @@ func (h *history) mark(c metrics.Counts) {
 	h.looks++
 }
 
-// lastMinute returns the percentiles of the SSP's last minute, or since its start if
-// that is shorter ago.
+// lastMinute returns the percentiles of the SSP's last minute, or since its start if that is more
+// recent.
 func (h *histories) lastMinute(s *ssp.SSP) lastMinute {
 	latency := s.Latency()
 	counts := latency.Counts()
@@ -153,7 +153,7 @@ func push[T any](points []T, p T) []T {
 	return append(points, p)
 }
 
-// round keeps as many digits as a chart can show.
+// round keeps three decimals: a chart shows no more.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // adviseLocked logs an idle_timeout to set: once, and again when the advice changed

@@ -44,14 +44,14 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	acquire()
 	look()
 	replace(t, versions, oneSSP(ssp, "a", "protocol: http1"))
-	for range 7 { // more than the old pool ever had
+	for range 7 { // more than the old pool had
 		acquire()
 	}
 	look()
 	acquire()
 	look()
 	if got := h.bySSP["a"].Rate; len(got) != 2 || got[0] != 0.5 || got[1] != 0.5 {
-		t.Errorf("the rates are %v, want one request in each of the two spaces between looks at the same pool", got)
+		t.Errorf("the rates are %v, want one request in each of the two intervals between looks at the same pool", got)
 	}
 	replace(t, versions, oneSSP(ssp, "b"))
 	look()
@@ -66,7 +66,7 @@ func TestHistoryKeepsTheLastFiveMinutes(t *testing.T) {
 		h.note(now.Add(time.Duration(i)*historyStep), &pool.Snapshot{Arrivals: uint64(i * i)})
 	}
 	if len(h.Rate) != historyPoints || cap(h.Rate) > 2*historyPoints || h.Rate[historyPoints-1] != float64(399*399-398*398)/2 {
-		t.Errorf("%d points, room for %d, the last is %v", len(h.Rate), cap(h.Rate), h.Rate[len(h.Rate)-1])
+		t.Errorf("%d points, want at most %d, the last is %v", len(h.Rate), cap(h.Rate), h.Rate[len(h.Rate)-1])
 	}
 }
 
@@ -86,7 +86,7 @@ func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
 		}
 	}
 	if len(set) != 2 || set[0] != 28*time.Second || set[1] != 19*time.Second {
-		t.Errorf("logged %v to set, want 28s and 19s, once each", set)
+		t.Errorf("logged advice of %v, want 28s and 19s, once each", set)
 	}
 }
 

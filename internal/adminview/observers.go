@@ -15,7 +15,7 @@ type observers struct {
 	captures map[string]ssp.Observer // by SSP
 }
 
-// follow lets captures continue with the SSPs of a new version.
+// follow moves running captures to the SSPs of a new version.
 func (o *observers) follow(v *reload.Version) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -24,7 +24,7 @@ func (o *observers) follow(v *reload.Version) {
 	}
 }
 
-// capture begins a capture of s. It reports false if another one runs.
+// capture begins a capture of s. It returns false if another one runs.
 func (o *observers) capture(s *ssp.SSP, f ssp.Observer) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,8 +39,8 @@ func (o *observers) capture(s *ssp.SSP, f ssp.Observer) bool {
 	return true
 }
 
-// release ends the capture of the name. The SSPs are all that it observed: a reload may
-// have removed the SSP, and a later reload may have added it again.
+// release ends the capture of that name. ssps are all SSPs that it observed: a reload may have
+// removed the SSP, and a later reload may have added it again.
 func (o *observers) release(name string, ssps ...*ssp.SSP) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -56,8 +56,8 @@ type limitsView struct {
 	MaxInFlight    int    `json:"max_in_flight"`
 }
 
-// Pools is what GET /pools shows. The caller fills in service, but for ConfigHash, and
-// totals.
+// Pools returns the response to GET /pools. The caller fills in totals, and service without
+// ConfigHash.
 func (v *Views) Pools(service Service, totals any) any {
 	var views []poolView
 	v.versions.Look(func(current *reload.Version) {
@@ -85,8 +85,8 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	}
 }
 
-// reuseRatio counts as the recording rules do. It is 0 if warming up has opened more
-// connections than requests acquired places.
+// reuseRatio counts as the recording rules do. It is 0 if warm-up has opened more connections than
+// requests have acquired places.
 func reuseRatio(s *pool.Snapshot) float64 {
 	if s.Lent == 0 {
 		return 0

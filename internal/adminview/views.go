@@ -1,5 +1,5 @@
-// Package adminview is what operators see of a running service on the admin
-// listener: pools, their history and advice, and captures of requests.
+// Package adminview makes the views of a running service that the admin listener shows: pools,
+// their history and advice, and captures of requests.
 package adminview
 
 import (
@@ -16,7 +16,7 @@ type Views struct {
 	versions  *reload.Versions
 	history   *histories
 	observers observers
-	// Flight keeps nothing until Flight.Keep.
+	// Flight records nothing until Flight.Keep.
 	Flight FlightRecorder
 }
 
@@ -25,7 +25,7 @@ func New(versions *reload.Versions, log *zap.Logger) *Views {
 	return &Views{versions: versions, history: newHistories(log)}
 }
 
-// Watch notes the history of all SSPs until ctx ends.
+// Watch records the history of all SSPs until ctx ends.
 func (v *Views) Watch(ctx context.Context) {
 	v.history.run(ctx, func() []*ssp.SSP { return v.versions.Current().SSPs })
 }
@@ -33,5 +33,5 @@ func (v *Views) Watch(ctx context.Context) {
 // History is what GET /history shows.
 func (v *Views) History() any { return v.history.view() }
 
-// Follow lets captures continue with the SSPs of a new version.
+// Follow moves running captures to the SSPs of a new version.
 func (v *Views) Follow(version *reload.Version) { v.observers.follow(version) }
