@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Keeper keeps what TLS files hold, so that they can be renewed under a running
-// process. Files that are not valid change nothing.
+// Keeper keeps the content of TLS files, so that a running process can use renewed ones. Invalid
+// files change nothing.
 type Keeper struct {
 	files   TLSFiles
 	current atomic.Pointer[Material] // never nil
@@ -31,14 +31,14 @@ func Keep(files TLSFiles) (*Keeper, error) {
 	return k, nil
 }
 
-// Current is what the files held when they were last valid.
+// Current returns the content of the files when they were last valid.
 func (k *Keeper) Current() *Material { return k.current.Load() }
 
 // Good reports whether the files were valid when they were last read.
 func (k *Keeper) Good() bool { return k.good.Load() }
 
-// Reload reads the files now. changed reports whether Current is new. The error is
-// that of TLSFiles.Load; Current stays then.
+// Reload reads the files now. changed reports whether Current is new. If TLSFiles.Load fails,
+// Reload returns its error and Current stays.
 func (k *Keeper) Reload() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +46,7 @@ func (k *Keeper) Reload() (changed bool, err error) {
 }
 
 func (k *Keeper) reloadLocked() (changed bool, err error) {
-	k.seen = k.files.stamps() // taken first, so that the next look finds a change in between
+	k.seen = k.files.stamps() // taken first, so that the next look finds a change made meanwhile
 	m, err := k.files.Load()
 	k.good.Store(err == nil)
 	if err != nil || m.Digest == k.Current().Digest {
@@ -75,7 +75,7 @@ const WatchEvery = time.Second
 
 // Watch calls loaded after each attempt to load files that changed, until ctx ends. It loads a
 // change when two looks in a row find the same content, since a certificate and its key are written
-// separately. Watch polls: network file systems and mounts of single files raise no events.
+// separately. Watch polls, since network file systems and mounts of single files raise no events.
 func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)) {
 	tick := time.NewTicker(WatchEvery)
 	defer tick.Stop()
@@ -98,7 +98,7 @@ func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)
 	}
 }
 
-// stamps are what the file system says about TLSFiles; comparable.
+// stamps are the file system's records of TLSFiles; comparable.
 type stamps [3]struct {
 	id       FileID
 	size     int64

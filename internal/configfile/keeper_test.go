@@ -114,7 +114,7 @@ func TestCheckLoadsAChangeOnceAndKeepsValidMaterial(t *testing.T) {
 	if k.Good() {
 		t.Error("broken files are good")
 	}
-	check("the same broken key", false, false)
+	check("the same broken key again", false, false)
 	write(t, files.Key, string(content))
 	check("the key as before", false, false)
 	if !k.Good() {

@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// Error is what is wrong with a file. Its text names the file.
+// Error is an error of a file. Its text names the file.
 type Error struct {
 	// Key is the last word of the setting that names the file, such as "cert_file";
 	// "" if the caller knows it.
@@ -23,9 +23,8 @@ type Error struct {
 // Error is one line: file and rule.
 func (e *Error) Error() string { return e.File + ": " + e.Rule }
 
-// Read returns the content of a regular file of at most limit bytes. It opens
-// nothing else: a pipe or a device could block the process for good. The error is
-// an *Error.
+// Read returns the content of a regular file of at most limit bytes. It opens no other kind of
+// file: a pipe or a device could block the process forever. The error is an *Error.
 func Read(name string, limit int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {

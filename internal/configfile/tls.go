@@ -9,14 +9,14 @@ import (
 	"fmt"
 )
 
-// TLSFiles name the files of one side of TLS, all in PEM. "" = none.
+// TLSFiles names the files of one side of TLS, all in PEM. "" means none.
 type TLSFiles struct {
 	Cert string // the certificate and its intermediate certificates
 	Key  string // set if and only if Cert is
 	CA   string // authorities of the other side's certificates
 }
 
-// Material is what TLSFiles hold. It never changes.
+// Material is the content of TLSFiles. It never changes.
 type Material struct {
 	Certificate *tls.Certificate // nil = none
 	Authorities *x509.CertPool   // nil = none
@@ -63,9 +63,9 @@ func (f TLSFiles) Load() (*Material, error) {
 	return m, errors.Join(errs...)
 }
 
-// authorities reads certificates, or returns the rule that they break. Each PEM block must
-// be a valid certificate: an authority that is skipped would be missed only when the other
-// side moves to it.
+// authorities reads certificates, or returns the rule that they break. Each PEM block must be a
+// valid certificate. If a block were skipped, the missing authority would show only when the other
+// side uses it.
 func authorities(data []byte) (pool *x509.CertPool, rule string) {
 	pool = x509.NewCertPool()
 	for n := 1; ; n++ {

@@ -23,8 +23,7 @@ type Options struct {
 	// Every is how often the Watcher looks without an event: a network file system
 	// raises none for changes by other machines.
 	Every time.Duration
-	// Warn is called with errors that keep events away. The look at Every still finds
-	// changes.
+	// Warn is called with errors that prevent events. The look at Every still finds changes.
 	Warn func(error)
 }
 
@@ -34,13 +33,13 @@ type Options struct {
 type Watcher struct {
 	opts  Options
 	open  func() (*fsnotify.Watcher, error)
-	moved chan struct{} // Watch was called; has room for one
+	moved chan struct{} // Watch was called; capacity 1
 
 	mu    sync.Mutex // guards files
 	files []string
 }
 
-// New returns a Watcher of no files; Run runs it.
+// New returns a Watcher of no files. Run runs it.
 func New(o Options) *Watcher {
 	return &Watcher{opts: o, open: fsnotify.NewWatcher, moved: make(chan struct{}, 1)}
 }
@@ -110,8 +109,8 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 	}
 }
 
-// maxTraces bounds how often paths that change meanwhile are traced. Each change of a directory that
-// is watched by then raises an event, which leads to the next look.
+// maxTraces bounds the traces of paths that change meanwhile. A later change of a watched directory
+// raises an event, which leads to the next look.
 const maxTraces = 10
 
 // alarm watches the directories that the paths of files lead through.
@@ -129,8 +128,8 @@ type alarm struct {
 // concerns reports whether an event at path may change a file's content.
 func (a *alarm) concerns(path string) bool { return a.paths[filepath.Clean(path)] }
 
-// set watches the directories of files. A path may change between its trace and the moment when its
-// directories are watched, and that raises no event. So set traces again, until nothing has changed.
+// set watches the directories of files. A path may change after its trace and before its
+// directories are watched. This raises no event, so set repeats the trace until it changes nothing.
 func (a *alarm) set(files []string) {
 	if !a.heard {
 		return

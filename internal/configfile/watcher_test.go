@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait; it passes only when something is broken.
 const patience = testsupport.Patience
 
-// watching is a Watcher of one file, and what it last saw.
+// watching is a Watcher of one file, and the content that it last saw.
 type watching struct {
 	*Watcher
 	t    *testing.T
@@ -62,8 +62,8 @@ func (w *watching) await(what string, ok func(Content) bool) {
 	}
 }
 
-// wantSeen waits until the content is seen that is there now, which must be
-// another than before.
+// wantSeen waits until the watcher has seen the current content, which must differ from the last
+// one seen.
 func (w *watching) wantSeen(what string) {
 	w.t.Helper()
 	before, now := w.last, Look([]string{w.file})
@@ -87,7 +87,7 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// link makes a symbolic link, in place of one that is there, as a kubelet does.
+// link makes a symbolic link, and replaces an existing one, as a kubelet does.
 func link(t *testing.T, target, name string) {
 	t.Helper()
 	if err := os.Symlink(target, name+".new"); err != nil {
@@ -115,7 +115,7 @@ func TestEveryWayToChangeAFileIsNoticed(t *testing.T) {
 	w.wantSeen("it is written anew")
 	write(t, file+".tmp", "3")
 	rename(t, file+".tmp", file)
-	w.wantSeen("another is renamed over it")
+	w.wantSeen("another file is renamed over it")
 	rename(t, file, file+"~")
 	write(t, file, "4")
 	w.wantSeen("it is moved away, and a new one written, as vim does")
@@ -161,7 +161,7 @@ func TestASwapOfAKubernetesVolumeIsNoticed(t *testing.T) {
 	}
 }
 
-// The volume is swapped when its directories are known and not watched yet.
+// The volume is swapped when its directories are known but not watched yet.
 func TestASwapWhileDirectoriesAreAddedIsNoticed(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()
@@ -212,7 +212,7 @@ func TestDirectoriesBehindSymbolicLinksAreWatched(t *testing.T) {
 	write(t, filepath.Join(one, "adbuffer.yaml"), "1, edited")
 	w.wantSeen("the file at the end of the links is written")
 	link(t, two, filepath.Join(root, "current"))
-	w.wantSeen("a link in the middle of the way leads elsewhere")
+	w.wantSeen("a link in the middle of the path leads elsewhere")
 	write(t, filepath.Join(two, "adbuffer.yaml"), "2, edited")
 	w.wantSeen("the file at the new end is written")
 	link(t, filepath.Join(one, "adbuffer.yaml"), filepath.Join(etc, "adbuffer.yaml"))
@@ -304,7 +304,7 @@ func TestTheWayToAFileIsTraced(t *testing.T) {
 	link(t, "loop", filepath.Join(root, "loop"))
 	for _, c := range []struct {
 		path        string
-		dirs, names []string // names: some of those that matter
+		dirs, names []string // names: some of the names whose events matter
 	}{
 		{"real/deep/file", in("real/deep"), in("real", "real/deep", "real/deep/file")},
 		{"short/file", in(".", "real/deep"), in("short", "real/deep/file")},
@@ -321,7 +321,7 @@ func TestTheWayToAFileIsTraced(t *testing.T) {
 		}
 		for _, n := range c.names {
 			if !names[n] {
-				t.Errorf("%s: %s is not among the names on the way, %v", c.path, n, names)
+				t.Errorf("%s: %s is not among the names of the path, %v", c.path, n, names)
 			}
 		}
 	}
