@@ -51,7 +51,7 @@ func TestTheDocumentedFieldsAreThoseThatAreWritten(t *testing.T) {
 	}
 	written := goldenFields(t)
 	if !maps.Equal(documented, written) {
-		t.Errorf("documented are %v, written are %v", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(written)))
+		t.Errorf("the documented fields are %v, the written ones %v", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(written)))
 	}
 }
 
@@ -70,7 +70,7 @@ func TestTheShipperTakesLabelsThatLinesHave(t *testing.T) {
 		if name, ok := strings.CutPrefix(value, "{{ "); ok {
 			n++
 			if !written[strings.TrimSuffix(name, " }}")] {
-				t.Errorf("label %s is of a field that no line has: %s", label, value)
+				t.Errorf("label %s has a field that no line has: %s", label, value)
 			}
 		}
 	}

@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// keptFailures is how many failures are remembered.
+	// keptFailures is how many failures are kept.
 	keptFailures = 50
-	// failuresPerSecond bounds what remembering costs while all requests fail.
+	// failuresPerSecond bounds the cost of keeping failures while all requests fail.
 	failuresPerSecond = 20
 )
 
-// failures remembers the last requests that failed, also while the access log is off.
+// failures keeps the last requests that failed, also while the access log is off.
 type failures struct {
 	second window
 
 	mu   sync.Mutex // guards the fields below
 	kept [keptFailures]*Record
-	n    int // how many there were
+	n    int // number of failures so far
 }
 
 func (f *failures) wants(now time.Time) bool { return f.second.allow(now, failuresPerSecond) }

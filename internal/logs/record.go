@@ -46,11 +46,11 @@ type Leg struct {
 	Took     time.Duration
 }
 
-// Reason is why the access log has a line for a request.
+// Reason is the reason for a line in the access log.
 type Reason uint8
 
-// The reasons. A request that failed or was slow is Failure or Slow, also if the sample would have
-// had it.
+// The reasons. A request that failed or was slow is Failure or Slow, even if the sample includes
+// it.
 const (
 	NoReason Reason = iota
 	Sampled
@@ -156,7 +156,7 @@ func (f *fields) ms(name string, d time.Duration) {
 	*f = append(*f, zap.Float64(name, milliseconds(d)))
 }
 
-// exchange adds what is known of the exchange with an SSP.
+// exchange adds the facts of the exchange with an SSP.
 func (f *fields) exchange(x *upstream.Summary) {
 	f.text("endpoint", x.Endpoint)
 	if x.Peer.IsValid() {

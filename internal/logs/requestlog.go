@@ -18,7 +18,7 @@ type AccessOptions struct {
 	MaxPerSecond int
 }
 
-// RequestLog takes records of requests. A nil RequestLog wants none.
+// Log receives records of requests. A nil Log wants none.
 type RequestLog struct {
 	to       *zap.Logger
 	limiter  *Limiter // counts lines that are suppressed
@@ -32,10 +32,10 @@ func NewRequestLog(to *zap.Logger, limiter *Limiter) *RequestLog {
 	return &RequestLog{to: to, limiter: limiter}
 }
 
-// message is what all lines of the access log say.
+// message is the message of all lines of the access log.
 const message = "request"
 
-// wanted says what needs the record of a request. The zero wanted needs none.
+// wanted says which outputs need the record of a request. The zero wanted needs none.
 type wanted struct {
 	reason            Reason
 	watched, remember bool
@@ -44,8 +44,9 @@ type wanted struct {
 // None reports that no record is wanted.
 func (w wanted) None() bool { return w == wanted{} }
 
-// Wants decides what needs the record of a request that ended now. failed says that it ended in a
-// 5xx, ours or an SSP's. Wants costs a request that is not wanted no lock and no clock.
+// Wants decides which outputs need the record of a request that ended now. failed says that it
+// ended in a 5xx of adbuffer or of an SSP. For an unwanted request, Wants takes no lock and reads
+// no clock.
 func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, now time.Time) (w wanted) {
 	if l == nil {
 		return w
@@ -87,13 +88,13 @@ func (l *RequestLog) Write(r *Record, w wanted) {
 	}
 }
 
-// Failures returns the last requests that failed, the last one first. If very many fail in one second,
-// it keeps only a part of them.
+// Failures returns the last requests that failed, the last one first. If very many requests fail in
+// one second, it keeps only some of them.
 func (l *RequestLog) Failures() []*Record { return l.failures.last() }
 
 // window counts events of the current second.
 type window struct {
-	state atomic.Uint64 // the second in the upper half, how many events it had in the lower
+	state atomic.Uint64 // the second in the upper half, its number of events in the lower
 }
 
 // allow counts an event, and reports whether it is among the first n of its second.
@@ -102,8 +103,8 @@ func (w *window) allow(now time.Time, n int) bool {
 	for {
 		old := w.state.Load()
 		next := old + 1
-		// A time of the second before is that of a request which was slow to come here. It counts in
-		// the current second: a window that went back would begin the current second again.
+		// A time of the previous second belongs to a request that came here late. It counts in the
+		// current second. If the window went back, the current second would begin again.
 		if ahead := int32(uint32(second>>32) - uint32(old>>32)); ahead != 0 && ahead != -1 {
 			next = second + 1
 		} else if uint64(uint32(old)) >= uint64(n) {

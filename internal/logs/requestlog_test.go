@@ -80,7 +80,7 @@ func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
 		}
 		said := l.lines.FilterMessageSnippet("suppressed").All()
 		if len(said) != 3 || said[0].ContextMap()["lines"] != uint64(4900) {
-			t.Errorf("the log says %v", said)
+			t.Errorf("the log is %v", said)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 		l.end(&AccessOptions{}, false, 0)
 		all := l.Failures()
 		if len(all) != keptFailures || all[0].Total != keptFailures+9 || all[keptFailures-1].Total != 10 {
-			t.Errorf("%d failures are remembered", len(all))
+			t.Errorf("%d failures are kept", len(all))
 		}
 		for range 1000 {
 			l.end(&AccessOptions{}, true, time.Hour)
@@ -137,7 +137,7 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 			}
 		}
 		if n != failuresPerSecond {
-			t.Errorf("%d failures of a second are remembered, want %d", n, failuresPerSecond)
+			t.Errorf("%d failures of a second are kept, want %d", n, failuresPerSecond)
 		}
 	})
 }
@@ -189,7 +189,8 @@ func TestTextsAreCut(t *testing.T) {
 	}
 }
 
-// The log's cost for a request that no reader wants, and for a failure beyond the limit.
+// This measures the log's cost for a request that no output wants, and for a failure beyond the
+// limit.
 func BenchmarkWants(b *testing.B) {
 	l := newLogged()
 	o := &AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1}

@@ -17,7 +17,7 @@ type Filter struct {
 	Slow    time.Duration // took longer
 }
 
-// takes reports whether the filter takes r.
+// takes reports whether r passes the filter.
 func (f *Filter) takes(r *Record) bool {
 	if f.ID != "" && r.ID != f.ID || f.Slow > 0 && r.Total <= f.Slow {
 		return false
@@ -57,13 +57,13 @@ func (l *RequestLog) Watch(f Filter) *Watcher {
 	return w
 }
 
-// Records returns where the requests come.
+// Records returns the channel of the requests.
 func (w *Watcher) Records() <-chan *Record { return w.records }
 
 // Skipped returns how many requests were skipped.
 func (w *Watcher) Skipped() uint64 { return w.skipped.Load() }
 
-// Stop ends the watching.
+// Stop ends the watcher.
 func (w *Watcher) Stop() { w.log.watchers.remove(w) }
 
 func (w *Watcher) tell(r *Record) {
