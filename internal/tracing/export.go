@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/metrics"
 )
 
-// counting is an exporter that counts exported and failed spans. The SDK drops spans silently if
-// there are too many.
+// counting is an exporter that counts exported and failed spans. If there are too many spans, the
+// SDK drops some without a count.
 type counting struct {
 	to         sdk.SpanExporter
 	made, sent atomic.Uint64

@@ -20,9 +20,9 @@ type Request struct {
 	id     string // of the request; "" for none
 }
 
-// Begin returns the trace of a request that begins, nil if it is not traced. traceParent is the
-// client's field, which is continued; nil for none. trusted: the client's decision about sampling
-// holds. id is the request's id. Begin on a nil Tracer returns nil.
+// Begin returns the trace of a request that begins, or nil if it is not traced. traceParent is the
+// client's field, whose trace is continued; nil for none. If trusted, the client's decision about
+// sampling holds. id is the request's id. Begin on a nil Tracer returns nil.
 func (t *Tracer) Begin(traceParent []byte, trusted bool, id []byte, now time.Time) *Request {
 	if t == nil {
 		return nil
@@ -101,8 +101,8 @@ func (l *Leg) Attempt(kind string) *Attempt {
 	return a
 }
 
-// Ended notes how the attempt ended. sent: bytes were sent to the SSP. err is nil if ex has a
-// response.
+// Ended records how the attempt ended. sent means that bytes were sent to the SSP. err is nil if ex
+// has a response.
 func (a *Attempt) Ended(ex *upstream.Exchange, sent bool, o upstream.Outcome, err *upstream.Error) {
 	if a == nil || a.span.Equal(a.leg.span) {
 		return
@@ -113,7 +113,7 @@ func (a *Attempt) Ended(ex *upstream.Exchange, sent bool, o upstream.Outcome, er
 	l.ended = append(l.ended, attempt{a.kind, a.span, sent, courseOf(ex, o, err)})
 }
 
-// Continued reports whether the trace is the client's, and did not begin here.
+// Continued reports whether the client began the trace.
 func (a *Attempt) Continued() bool { return a.leg.request.parent.IsValid() }
 
 // AppendTraceParent appends the value of the field traceparent that the SSP gets: the attempt's

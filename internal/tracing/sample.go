@@ -15,8 +15,8 @@ import (
 // sampler decides which requests are traced, and counts its decisions.
 //
 // A trusted client's decision holds, since an incomplete trace is of little use. An untrusted
-// client could ask for spans of all its requests, so tracing.sample decides about them. At most
-// tracing.max_per_second requests are traced, whatever clients ask for.
+// client could request spans for all its requests, so tracing.sample decides about them. At most
+// tracing.max_per_second requests are traced, for any clients.
 type sampler struct {
 	share     float64
 	bounded   bool
@@ -25,8 +25,8 @@ type sampler struct {
 	decisions [decisions]atomic.Uint64
 }
 
-// decision is why a request was traced, or was not although it was chosen. It is the label
-// `decision` of adbuffer_trace_requests_total.
+// decision is the reason why a chosen request was traced or not. It is the label `decision` of
+// adbuffer_trace_requests_total.
 type decision uint8
 
 const (

@@ -111,7 +111,7 @@ func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 	}
 }
 
-// course is how a leg or an attempt went.
+// course is the course of a leg or an attempt: its exchange, outcome and error.
 type course struct {
 	upstream.Summary
 	outcome upstream.Outcome
@@ -129,7 +129,8 @@ func courseOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) co
 	return c
 }
 
-// failure describes the error, "" for none. A leg or an attempt that lost is no error.
+// failure describes the error, "" for none. A leg or an attempt that another one made unnecessary
+// has no error.
 func (c *course) failure() string {
 	if c.err == nil || c.outcome == upstream.Cancelled {
 		return ""
@@ -142,8 +143,8 @@ func (c *course) failure() string {
 
 var protocolVersions = [upstream.Protocols]string{upstream.HTTP1: "1.1", upstream.HTTP1Pipelined: "1.1", upstream.HTTP2: "2"}
 
-// attributes returns the attributes of OpenTelemetry's semantic conventions for HTTP clients, and our
-// own.
+// attributes returns the attributes of OpenTelemetry's semantic conventions for HTTP clients, and
+// adbuffer's own.
 func (c *course) attributes(m upstream.Method) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("http.request.method", m.String()), attribute.String("adbuffer.outcome", c.outcome.String()),
@@ -184,7 +185,7 @@ type span struct {
 	attributes []attribute.KeyValue
 }
 
-// chosen is the context's key for the trace.SpanContext of the next span.
+// chosen is the context key of the trace.SpanContext for the next span.
 type chosen struct{}
 
 // emit exports the span, below parent if that is valid. It returns the span's ids.

@@ -8,8 +8,8 @@
 //	    │ └ tls       its handshake
 //	    └ first_byte  from then until the response began
 //
-// A traced request notes its ids and attempts while it runs. The spans are made at its end. All
-// other requests cost one comparison.
+// A traced request records its ids and attempts while it runs. Its spans are made at its end. A
+// request that is not traced costs one comparison.
 package tracing
 
 import (
@@ -36,7 +36,7 @@ type Options struct {
 	Sample float64
 	// MaxPerSecond bounds the requests that are traced in a second, 0 for no limit.
 	MaxPerSecond int
-	// Version is the process's own.
+	// Version is the version of the process.
 	Version string
 }
 

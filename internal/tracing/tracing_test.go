@@ -77,7 +77,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// trace makes the spans of one request by run, and returns what the receiver got.
+// trace makes the spans of one request by run, and returns the spans that the receiver got.
 func (r *receiver) trace(t *testing.T, o Options, traceParent string, run func(*Request)) (map[string]*otlp.Span, *Tracer) {
 	t.Helper()
 	o.Endpoint = r.URL
@@ -110,7 +110,7 @@ func dialled(t *testing.T) *upstream.Exchange {
 	return ex
 }
 
-// filled is a request with one attempt that gets a fill.
+// filled returns a function that runs one attempt with a fill.
 func filled(t *testing.T) func(*Request) {
 	return func(r *Request) {
 		ex, leg := dialled(t), r.Leg("openx", upstream.POST)
@@ -123,7 +123,7 @@ func filled(t *testing.T) func(*Request) {
 func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Duration) {
 	t.Helper()
 	if s == nil {
-		t.Fatal("the span did not come")
+		t.Fatal("the span did not arrive")
 	}
 	start := begin.UnixNano()
 	if got, want := int64(s.StartTimeUnixNano)-start, int64(from); got != want {
@@ -140,7 +140,8 @@ func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Durat
 	}
 }
 
-// wantAttributes checks attributes, each given as "key=value"; "key=" means that it is not there.
+// wantAttributes checks attributes, each given as "key=value"; "key=" means that the attribute is
+// absent.
 func wantAttributes(t *testing.T, s *otlp.Span, want ...string) {
 	t.Helper()
 	got := make(map[string]string)
@@ -190,7 +191,7 @@ func TestSpansSayWhereTheTimeWent(t *testing.T) {
 	wantCounts(t, tracer, 7, 7, 0)
 }
 
-// attempts returns the attempts' spans in the order of their begin.
+// attempts returns the attempts' spans in the order of their start.
 func (r *receiver) attempts() (all []*otlp.Span) {
 	for _, s := range r.all {
 		if s.Name == "attempt" {
@@ -364,7 +365,7 @@ func TestPeersCannotHaveMoreRequestsTracedThanTheLimit(t *testing.T) {
 		}
 		want := uint64(4000)
 		if limit > 0 {
-			want = 150 // a full bucket, and what two seconds bring
+			want = 150 // a full bucket, and the refill of two seconds
 		}
 		s := &tracer.sampler
 		if traced < want-1 || traced > want || s.decisions[byParent].Load() != traced || s.decisions[overLimit].Load() != 4000-traced {
@@ -421,7 +422,7 @@ func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := tracer.Close(ctx); err == nil {
-		t.Error("Close says that all was sent")
+		t.Error("Close reports that all spans were sent")
 	}
 	if n := tracer.exporter.sent.Load(); n != 0 {
 		t.Errorf("%d spans count as sent", n)
@@ -449,7 +450,7 @@ func TestTraceParentByTheRules(t *testing.T) {
 	}
 }
 
-// A traceparent that is taken says what it says: written again, it is the same.
+// A traceparent that is accepted is the same when it is written again.
 func FuzzTraceParent(f *testing.F) {
 	f.Add([]byte(parent))
 	f.Add([]byte("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-09-x"))
