@@ -7,7 +7,7 @@ import (
 )
 
 // Bubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
-// them, and a sync.Pool would carry them out. So two runs of the garbage collector empty all pools
+// them, but a sync.Pool could keep them. So two runs of the garbage collector empty all pools
 // before and after.
 func Bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Shortest is the shortest of many CPU times that f takes. Noise only lengthens times, so
-// two of them can be compared on a busy machine.
+// Shortest returns the shortest of many CPU times of f. Noise only lengthens times, so two results
+// can be compared on a busy machine.
 func Shortest(f func()) time.Duration {
 	shortest := time.Hour
 	for range 50 {
@@ -16,7 +16,7 @@ func Shortest(f func()) time.Duration {
 	return shortest
 }
 
-// CPUTime is the CPU time that the process has used, in the kernel too.
+// CPUTime returns the CPU time of the process, with its time in the kernel.
 func CPUTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -26,11 +26,12 @@ func CPUTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// costLimit is how many times a common input a hostile one may cost, for each time that
-// it is as long, and once more: what is short has a price too.
+// costLimit bounds the cost of a hostile input, as a multiple of a common input's cost. For an
+// input that is n times as long, the bound is costLimit × (n + 1): a short input has a fixed cost
+// too.
 const costLimit = 6
 
-// CommonInput is a common input: how many bytes it has, and what it takes.
+// CommonInput is a common input: its length in bytes, and the time that it takes.
 type CommonInput struct {
 	Bytes int
 	Took  time.Duration

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The ports of FreeAddr lie below 32768, from where Linux takes the ports of connections and of
+// The ports of FreeAddr are below 32768. From there on, Linux chooses ports for connections and for
 // listeners on port 0. Chromium refuses 10080.
 const firstPort, endPort = 10100, 32768
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// LogBuffer is what a process wrote to its standard error.
+// LogBuffer holds the standard error of a process.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -20,7 +20,7 @@ func (l *LogBuffer) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// String returns all that was written.
+// String returns all text so far.
 func (l *LogBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

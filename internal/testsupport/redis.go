@@ -41,10 +41,10 @@ func (s *Redis) Restart() {
 	s.Daemon = StartDaemon(s.t, "redis-server", "unix", s.Socket, exec.Command("redis-server", args...))
 }
 
-// Pause stops the process where it is: the kernel accepts connections, and the server does not respond.
+// Pause stops the process: the kernel still accepts connections, but the server does not respond.
 func (s *Redis) Pause() { s.Signal(syscall.SIGSTOP) }
 
-// Resume ends a Pause. The server responds now to what was sent meanwhile.
+// Resume ends a Pause. The server now responds to the commands that were sent meanwhile.
 func (s *Redis) Resume() { s.Signal(syscall.SIGCONT) }
 
 // Do runs one command.
@@ -62,7 +62,7 @@ func (s *Redis) Do(name string, args ...any) any {
 	return reply
 }
 
-// CPU is how much processor time the server has used.
+// CPU returns the processor time of the server.
 func (s *Redis) CPU() time.Duration {
 	s.t.Helper()
 	info, err := redis.String(s.Do("INFO", "cpu"), nil)

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SimulatedSocket is a socket for synctest bubbles. It is one end of a real socket pair,
-// so that every look, read and write is the kernel's; but it waits by channels and
-// timers of the bubble, so that moments are exact. The script holds the other end.
+// SimulatedSocket is a socket for synctest bubbles. It is one end of a real socket pair, so the
+// kernel does each poll, read and write. But it waits by channels and timers of the bubble, so
+// moments are exact. The script holds the other end.
 //
-// As in the runtime's poller, a deadline that has passed fails a read also where
-// bytes are there.
+// As in the runtime's poller, a read fails if its deadline has passed, even if bytes are available.
 type SimulatedSocket struct {
 	tb testing.TB
 
@@ -27,16 +26,16 @@ type SimulatedSocket struct {
 	far   int        // the script's, -1 once closed
 	held  bool       // the script's bytes do not wake a waiting read yet; see Hold
 
-	looks    int    // that find nothing until behind comes; 0 for never
+	looks    int    // number of reads that find nothing until behind arrives; 0 for never
 	behind   string // see ArriveBehind
-	received int    // bytes that reads have taken out of fd
+	received int    // bytes that reads have taken from fd
 	refuse   int    // writes fail from the byte of this number on; -1 for never
 	sent     int    // bytes that writes have put into fd
 	stuck    bool   // writes wait
 
 	// A deadline may be set within a function that the raw connection calls.
 	timing sync.Mutex    // guards the fields below; locked behind mu
-	wake   chan struct{} // closed when something changes, and made anew
+	wake   chan struct{} // closed when something changes, and then made again
 	readBy time.Time
 	sendBy time.Time
 }
@@ -63,7 +62,7 @@ func (s *SimulatedSocket) Release() {
 	s.End()
 }
 
-// time calls f, which may set deadlines, and wakes what waits.
+// time calls f, which may set deadlines, and wakes all waiting calls.
 func (s *SimulatedSocket) time(f func()) {
 	s.timing.Lock()
 	defer s.timing.Unlock()
@@ -95,8 +94,7 @@ func (s *SimulatedSocket) arrive(b string) {
 	}
 }
 
-// ArriveBehind makes b arrive right behind the n-th read from now on that finds
-// nothing.
+// ArriveBehind makes b arrive right after the n-th read from now on that finds nothing.
 func (s *SimulatedSocket) ArriveBehind(n int, b string) {
 	s.change(func() { s.looks, s.behind = n, b })
 }
@@ -108,8 +106,8 @@ func (s *SimulatedSocket) Pending() bool {
 	return s.looks > 0
 }
 
-// End closes the script's end: FIN, or what a socket pair has for RST where bytes
-// lie unread in it.
+// End closes the script's end. The connection sees a FIN, or the socket pair's equivalent of an RST
+// if bytes in it are unread.
 func (s *SimulatedSocket) End() {
 	s.change(func() {
 		if s.far >= 0 {
@@ -119,7 +117,7 @@ func (s *SimulatedSocket) End() {
 	})
 }
 
-// Take returns what has been written to the connection since the last take.
+// Take returns the bytes that were written to the connection since the last Take.
 func (s *SimulatedSocket) Take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,18 +134,17 @@ func (s *SimulatedSocket) Take() string {
 	return string(all)
 }
 
-// Hold keeps reads that wait from waking when bytes come, as if their goroutine
-// were not scheduled, until it is called with false.
+// Hold(true) keeps waiting reads from waking when bytes arrive, as if their goroutine were not
+// scheduled. Hold(false) ends that.
 func (s *SimulatedSocket) Hold(on bool) { s.change(func() { s.held = on }) }
 
-// FailWrites lets n more bytes be written; then writes fail.
+// FailWrites lets n more bytes be written. Later writes fail.
 func (s *SimulatedSocket) FailWrites(n int) { s.change(func() { s.refuse = s.sent + n }) }
 
-// Stall makes writes wait, as on a socket that is full, until it is called with
-// false.
+// Stall(true) makes writes wait, as on a full socket. Stall(false) ends that.
 func (s *SimulatedSocket) Stall(on bool) { s.change(func() { s.stuck = on }) }
 
-// Received returns how many bytes the connection has taken of what was sent.
+// Received returns how many of the sent bytes the connection has read.
 func (s *SimulatedSocket) Received() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +236,7 @@ func errnoOf(err error) syscall.Errno {
 	return err.(syscall.Errno) //nolint:errorlint,forcetypeassert // what package syscall returns
 }
 
-// wait calls f until it returns true, as often as something changes.
+// wait calls f after each change until it returns true.
 func (s *SimulatedSocket) wait(by *time.Time, f func() bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +250,7 @@ func (s *SimulatedSocket) wait(by *time.Time, f func() bool) error {
 		case f():
 			return nil
 		}
-		_, left = s.until(by) // which f may have set
+		_, left = s.until(by) // f may have set it
 		timer := time.NewTimer(left)
 		s.mu.Unlock()
 		select {
@@ -265,8 +262,7 @@ func (s *SimulatedSocket) wait(by *time.Time, f func() bool) error {
 	}
 }
 
-// until returns what says that something has changed, and how long it is until a
-// deadline.
+// until returns a channel that closes when something changes, and the time until a deadline.
 func (s *SimulatedSocket) until(by *time.Time) (wake chan struct{}, left time.Duration) {
 	s.timing.Lock()
 	defer s.timing.Unlock()
@@ -317,7 +313,7 @@ func (s *SimulatedSocket) CloseWrite() error {
 	return nil
 }
 
-// Read implements net.Conn, for what goes around socket.Conn.
+// Read implements net.Conn, for calls that do not use socket.Conn.
 func (s *SimulatedSocket) Read(b []byte) (n int, err error) {
 	var errno syscall.Errno
 	err = (*rawSocket)(s).Read(func(fd uintptr) bool {
@@ -335,8 +331,8 @@ func (s *SimulatedSocket) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// Write would go around socket.Conn's system calls.
-func (s *SimulatedSocket) Write([]byte) (int, error) { panic("BUG: not by the raw connection") }
+// Write panics: a write must use socket.Conn's system calls.
+func (s *SimulatedSocket) Write([]byte) (int, error) { panic("BUG: a write without socket.Conn") }
 
 var (
 	_ net.Conn     = (*SimulatedSocket)(nil)

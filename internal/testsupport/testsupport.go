@@ -1,8 +1,8 @@
-// Package testsupport holds what the tests of many packages need and what knows nothing of adbuffer:
+// Package testsupport holds helpers for the tests of many packages that do not depend on adbuffer:
 // Eventually and Patience, free addresses, the log of a process, a simulated socket, the cost of a
 // hostile input, and servers of other projects that run for the length of a test. Package e2e adds
-// adbuffer's own process to it. Its folders chromiumtest and vectortest run Chromium and Vector's VRL: the
-// other tests need not link their drivers.
+// adbuffer's own process. The folders redistest and chromiumtest start Redis and Chromium. They are
+// packages of their own, so that other tests need not link their drivers.
 package testsupport
 
 import (
@@ -24,7 +24,7 @@ func Port(t testing.TB, addr string) string {
 // Patience bounds every wait of a test; it passes only when something is broken.
 const Patience = 60 * time.Second
 
-// Eventually waits until ok.
+// Eventually waits until ok returns true, for Patience at most.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -12,8 +12,8 @@ import (
 )
 
 // Start runs Debian's chromium for the length of the test, at most two minutes. It is headless, has
-// a fresh profile, and uses no network of its own. Pass the context to chromedp.Run. options are
-// added to those that every test needs.
+// a fresh profile, and makes no network requests of its own. Pass the context to chromedp.Run.
+// Start adds options to those that every test needs.
 func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -42,8 +42,8 @@ func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Contex
 	return ctx
 }
 
-// profile returns a fresh folder. Chromium's last processes may still write to it
-// when the first has ended.
+// profile returns a fresh folder. Chromium's last processes may still write to it after the first
+// one has ended.
 func profile(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium-")
