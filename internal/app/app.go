@@ -108,7 +108,7 @@ func (a *App) readiness() error {
 	}
 }
 
-// Close closes the listeners and pools of a service that does not run.
+// Close closes the listeners and pools of a service for which Run was not called.
 func (a *App) Close() {
 	if a.sockets != nil {
 		a.sockets.Close()
@@ -121,10 +121,9 @@ func (a *App) Close() {
 // errCut is the error of Run if the end of the drain cut requests.
 var errCut = errors.New("requests were cut at the end of the drain")
 
-// Run serves until ctx ends, and then drains: /readyz fails at once, requests are
-// accepted for server.drain.delay more, and requests in flight have
-// server.drain.timeout. The end of hurry ends the waiting early. Run returns nil if
-// no request was cut.
+// Run serves until ctx ends, and then drains. /readyz fails at once, requests are accepted for
+// server.drain.delay more, and requests in flight have server.drain.timeout. The end of hurry ends
+// the waiting early. Run returns nil if no request was cut.
 func (a *App) Run(ctx, hurry context.Context) error {
 	failed := make(chan error, 2)
 	go func() { failed <- a.admin.Serve(a.sockets.Admin) }()

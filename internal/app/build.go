@@ -50,7 +50,7 @@ func (a *App) build(cfg *config.Config) error {
 	return nil
 }
 
-// register makes the registry of all metrics.
+// register registers all metrics.
 func (a *App) register() error {
 	a.registry = metrics.NewRegistry()
 	all := []prometheus.Collector{
@@ -94,7 +94,8 @@ func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
 	return res, err
 }
 
-// groupWarnings warns of endpoints that could not carry the load of the last minute alone.
+// groupWarnings warns of endpoints that could not carry the last minute's load without the other
+// endpoints.
 func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
 	var all []sizing.Observation
 	a.versions.Look(func(current *reload.Version) {
@@ -106,7 +107,7 @@ func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
 	return sizing.GroupWarnings(cfg, all)
 }
 
-// ReloadFailed notes that the configuration could not be read again.
+// ReloadFailed records that the configuration could not be read again.
 func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 
 // apply makes next the version that new requests use. It runs under the swap lock.

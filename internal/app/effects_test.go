@@ -13,11 +13,11 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// readWhenUsed are in-place settings that are read from the configuration in force at
-// the moment of use, and so are handed to no part.
+// readWhenUsed are in-place settings that are read from the current configuration at the moment of
+// use. No part receives them.
 var readWhenUsed = map[string]bool{"server.drain.delay": true, "server.drain.timeout": true}
 
-// A setting that applies in place must reach the proxy, or be known as read when used.
+// An in-place setting must reach the proxy, or be listed in readWhenUsed.
 func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 	ssp := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", ssp)}, routes: []string{to("x", "a")}}
@@ -39,8 +39,8 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 			}
 			path := changes[0].Path
 			reached := !reflect.DeepEqual(a.proxyOptions(&reload.Version{Config: base}), a.proxyOptions(&reload.Version{Config: next})) ||
-				path == "server.via" || path == "server.request_id.to_ssp" || // SSPs take part in them
-				path == "server.tls.min_version" || path == "server.tls.groups" // listen's: see TestTheTLSPolicyOfAReloadHoldsForNewHandshakes
+				path == "server.via" || path == "server.request_id.to_ssp" || // SSPs use them too
+				path == "server.tls.min_version" || path == "server.tls.groups" // package listen applies them: see TestTheTLSPolicyOfAReloadHoldsForNewHandshakes
 			if changes[0].Effect == reload.InPlace && reached == readWhenUsed[path] {
 				t.Errorf("%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])
 			}

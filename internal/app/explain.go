@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/reload"
 )
 
-// Explain says what cfg would do with message: one request of HTTP/1.1 from a client at peer. It
-// listens nowhere and connects nowhere.
+// Explain says how cfg would handle message: one HTTP/1.1 request from a client at peer. It opens
+// no listener and no connection.
 func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Explained, error) {
 	quiet := *cfg
 	quiet.Tracing, quiet.Fleet = config.Tracing{}, config.Fleet{}
@@ -29,7 +29,7 @@ func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Ex
 	return a.explain(message, peer), nil
 }
 
-// explain says what the config version in force would do with message.
+// explain says how the current config version would handle message.
 func (a *App) explain(message []byte, peer netip.Addr) (x *adminview.Explained) {
 	a.versions.Look(func(current *reload.Version) { x = adminview.Explain(a.proxy, current, message, peer) })
 	return x

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/fleet"
 )
 
-// firstLease bounds how long the start waits for the first tokens, without which the
-// first requests would be refused.
+// firstLease bounds the wait for the first tokens at the start. Without tokens, the first requests
+// would be refused.
 const firstLease = time.Second
 
 // startFleet starts to lease tokens if the configuration names a Redis. It does not need

@@ -20,7 +20,7 @@ func shared(address string) string {
 	return fmt.Sprintf("fleet: {redis: {address: %q}, expected_replicas: 2}\n", address)
 }
 
-// A service that shares a limit leaves nothing behind: TestMain looks.
+// A service that shares a limit leaves no goroutine behind: TestMain checks that.
 func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	a, r := sim(t, sspsim.Options{}), testsupport.StartRedis(t)
 	s := setup{more: shared("unix:" + r.Socket), ssps: []string{at("a", a, "qps: {limit: 100, scope: fleet}")}, routes: []string{to("x", "a")}}
@@ -40,7 +40,7 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	}
 }
 
-// A start that fails while Redis hangs ends all the same, and leaves nothing.
+// If a start fails while Redis hangs, it still ends, and leaves no goroutine.
 func TestAStartThatFailsEndsTheFleet(t *testing.T) {
 	hung, err := net.Listen("unix", filepath.Join(t.TempDir(), "hung.sock"))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // Version is the release, set by the linker (-X adbuffer/internal/app.Version).
 var Version = "dev"
 
-// Commit is the commit that the binary was built from: set by the linker (-X), or else
-// Go's own stamp. "" = not known.
+// Commit is the commit that the binary was built from. The linker sets it (-X), or else Go's own
+// stamp. "" means unknown.
 var Commit string
 
 // The linker sets only variables without an initial value, hence this function.

@@ -22,7 +22,7 @@ func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *logs.Si
 	e.EncodeDuration = zapcore.StringDurationEncoder
 	e.TimeKey = "time"
 	encoder := zapcore.NewJSONEncoder(e)
-	if c.Format == config.FormatConsole { // for eyes: the time of day, and blanks for tabs
+	if c.Format == config.FormatConsole { // a person reads it: the time of day, and spaces for tabs
 		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		e.EncodeLevel = zapcore.CapitalLevelEncoder
 		e.ConsoleSeparator = " "

@@ -55,8 +55,8 @@ type setup struct {
 	drain, read              string // server.drain.timeout and read_timeout; "" is 10 s
 }
 
-// yaml is the whole, with listeners on free ports, and times that a slow machine
-// keeps too.
+// yaml returns the whole configuration, with listeners on free ports and timeouts that a slow
+// machine meets.
 func (s setup) yaml() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server: {listen: \"127.0.0.1:0\", drain: {delay: 0s, timeout: %s}, read_timeout: %s%s}\n",
@@ -96,15 +96,15 @@ func (s setup) load(t testing.TB) *config.Config {
 	return cfg
 }
 
-// run starts a service and waits until it is ready. It is drained at the end of
-// the test, without cutting anything.
+// run starts a service and waits until it is ready. At the end of the test it is drained, and no
+// request may be cut.
 func run(t *testing.T, s setup) *service {
 	t.Helper()
 	t.Parallel()
 	return runAlone(t, s)
 }
 
-// runAlone is run for a test that looks at the whole process.
+// runAlone is run for a test that measures the whole process.
 func runAlone(t *testing.T, s setup) *service {
 	t.Helper()
 	level := zap.NewAtomicLevelAt(zap.InfoLevel)
@@ -139,7 +139,7 @@ func (v *service) await(what string, ok func() bool) {
 	}
 }
 
-// reload brings s into force.
+// reload applies s.
 func (v *service) reload(s setup) *reload.Result {
 	v.t.Helper()
 	r, err := v.app.Reload(s.load(v.t))
@@ -149,7 +149,7 @@ func (v *service) reload(s setup) *reload.Result {
 	return r
 }
 
-// response is what a request got.
+// response is the response that a request got.
 type response struct {
 	status       int
 	body, source string
@@ -172,7 +172,7 @@ func (v *service) send(method, path, body string) response {
 
 func (v *service) get(path string) response { return v.send("GET", path, "") }
 
-// want checks that path gets a 200 of an SSP.
+// want checks that the response to path is a 200 of an SSP.
 func (v *service) want(path, ssp string) {
 	v.t.Helper()
 	if a := v.get(path); a.status != 200 || a.source != "ssp/"+ssp {
@@ -180,7 +180,7 @@ func (v *service) want(path, ssp string) {
 	}
 }
 
-// admin asks the admin listener.
+// admin gets path from the admin listener.
 func (v *service) admin(path string) string {
 	v.t.Helper()
 	res, err := v.client.Get("http://" + v.app.AdminAddr().String() + path)
@@ -213,7 +213,7 @@ func (v *service) wantMetric(series, value string) {
 	}
 }
 
-// logged returns the lines of that message or above that level.
+// logged returns the log lines with that message, or at that level or above.
 func (v *service) logged(level zapcore.Level) string {
 	var b bytes.Buffer
 	for _, e := range v.logs.All() {
@@ -224,7 +224,7 @@ func (v *service) logged(level zapcore.Level) string {
 	return b.String()
 }
 
-// drained waits until nothing of an earlier version is left.
+// drained waits until no pool of an earlier version is left.
 func (v *service) drained() {
 	v.t.Helper()
 	v.await("pools of earlier versions are drained", func() bool { return v.draining() == 0 })
@@ -293,7 +293,7 @@ func (c *rawConn) write(s string) {
 	}
 }
 
-// read returns what comes first, which is the head at least.
+// read returns the first bytes that arrive, at least the head.
 func (c *rawConn) read() string {
 	c.t.Helper()
 	b := make([]byte, 4096)

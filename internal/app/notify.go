@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Notifications for systemd, which asks for them with Type=notify-reload or notify
-// (NOTIFY_SOCKET, see man 3 sd_notify).
+// Notifications for systemd, which requests them with Type=notify-reload or notify (NOTIFY_SOCKET,
+// see man 3 sd_notify).
 
 func (a *App) notifyReady() {
 	if a.Ready() {

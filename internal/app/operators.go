@@ -18,7 +18,7 @@ import (
 // Extra gives an App access to a part of the process.
 type Extra func(*App)
 
-// WithLogLevel lets operators change the level of the log that New was given.
+// WithLogLevel lets operators change the level of New's log.
 func WithLogLevel(l zap.AtomicLevel) Extra {
 	return func(a *App) { a.level = &l }
 }
@@ -34,7 +34,7 @@ func WithReload(f admin.Reload) Extra {
 	return func(a *App) { a.reload = f }
 }
 
-// adminOptions is what the admin listener shows and lets operators do.
+// adminOptions returns the options of the admin listener.
 func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
@@ -57,7 +57,7 @@ func (a *App) pools() any {
 	}, a.proxy.Snapshot())
 }
 
-// logStart logs the limits in force, so that each limit can be found in the log.
+// logStart logs the limits in force.
 func (a *App) logStart() {
 	cfg := a.versions.Current().Config
 	s := &cfg.Server

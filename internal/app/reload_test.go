@@ -33,7 +33,7 @@ func TestAReloadThatChangesNothingKeepsPoolsSocketsAndCounters(t *testing.T) {
 	}
 	v.want("/x", "a")
 	if v.app.versions.Current().Parts[0].SSP != before {
-		t.Error("the SSP is another, though nothing changed")
+		t.Error("the SSP is another, but nothing changed")
 	}
 	if n := a.Counters().Connections; n != 1 {
 		t.Errorf("%d connections were opened, want 1", n)
@@ -86,8 +86,8 @@ func TestAnotherPathAtTheSameHostNeedsNoNewPool(t *testing.T) {
 	}
 }
 
-// A connection keeps the limits that it was opened with, for up to max_age: a
-// raised max_response_bytes would mend nothing for ten minutes.
+// A connection keeps the limits that it was opened with, for up to max_age. So a raised
+// max_response_bytes would have no effect for ten minutes.
 func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 	for _, protocol := range []sspsim.Protocol{sspsim.HTTP1, sspsim.H2C} {
 		t.Run(string(protocol), func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
 				t.Errorf("the reload says %v", r.Changes)
 			}
-			v.await("the response is not too large any more", func() bool { return v.get("/x").status == 200 })
+			v.await("the response is still too large", func() bool { return v.get("/x").status == 200 })
 			if v.app.versions.Current().Parts[0].SSP.Pool() != was {
 				t.Error("the pool is another")
 			}
@@ -111,8 +111,8 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 	}
 }
 
-// An SSP without max_buffered_bytes has a quarter of the server's, also when a
-// reload changes nothing but that; and the SSP's own counts at once, too.
+// The budget of an SSP without max_buffered_bytes is a quarter of the server's, also when a reload
+// changes only the server's. A budget of the SSP's own applies at once too.
 func TestAnSSPsShareOfTheBufferIsReloadedInPlace(t *testing.T) {
 	a := sim(t, sspsim.Options{})
 	s := setup{server: "max_buffered_bytes: 8000000", ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
@@ -146,7 +146,7 @@ func TestMaxResponseFieldsHoldsForNewConnections(t *testing.T) {
 	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
 		t.Errorf("the reload says %v", r.Changes)
 	}
-	v.await("the response has not too many fields any more", func() bool { return v.get("/x").status == 200 })
+	v.await("the response still has too many fields", func() bool { return v.get("/x").status == 200 })
 }
 
 func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
@@ -197,10 +197,10 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
 	v.reload(s)
 	if got := v.get("/y"); got.source != "proxy/no_route" {
-		t.Errorf("the route that is gone responds with %+v", got)
+		t.Errorf("the removed route responds with %+v", got)
 	}
 	if m := v.admin("/metrics"); strings.Contains(m, `ssp="b"`) || strings.Contains(m, `route="y"`) {
-		t.Error("series of what is gone are there")
+		t.Error("series of the removed route or SSP are exported")
 	}
 	if p := v.admin("/pools"); strings.Contains(p, `"ssp": "b"`) || !strings.Contains(p, `"ssp": "a"`) {
 		t.Errorf("/pools shows %s", p)
@@ -214,7 +214,7 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 	}
 	v.drained()
 	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections to the SSP that is gone are open", b.Counters().OpenConnections)
+		t.Errorf("%d connections to the removed SSP are open", b.Counters().OpenConnections)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
 	v.wantMetric(`requests_total{outcome="fill",route="y"}`, "1")
 }
 
-// The request has found its route, and not reached its SSP yet.
+// The request has found its route, but has not reached its SSP yet.
 func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}
@@ -279,7 +279,7 @@ func TestOpenBreakerStaysOpenAcrossAReload(t *testing.T) {
 	v.reload(s)
 	v.wantMetric(`breaker_shed_ratio{ssp="a"}`, shed)
 	if v.metric(`breaker_shed_total{dry_run="false",ssp="a"}`) == "0" {
-		t.Error("what was shed is forgotten")
+		t.Error("the count of shed requests is lost")
 	}
 }
 
@@ -298,10 +298,10 @@ func TestAPoolThatReplacesOneInUseIsWarmFirst(t *testing.T) {
 	s.ssps[0] = at("a", b, "pool: {max_conns: 8, max_idle: 3}")
 	v.reload(s)
 	if n := v.app.versions.Current().Parts[0].SSP.Pool().Snapshot().Opened; n != 3 {
-		t.Errorf("%d connections to the new endpoint are open when the reload returns, want as many as may idle", n)
+		t.Errorf("%d connections to the new endpoint are open when the reload returns, want max_idle", n)
 	}
 	if o := v.app.versions.Current().Parts[0].SSP.Pool().Options(); o.MinIdle != 0 {
-		t.Errorf("min_idle is %d, want what is configured", o.MinIdle)
+		t.Errorf("min_idle is %d, want the configured one", o.MinIdle)
 	}
 	close(g.open)
 	for range 5 {
@@ -318,7 +318,7 @@ func TestAnEndpointThatIsAwayDelaysAReloadOnlyForAWhile(t *testing.T) {
 	s.ssps[0] = at("a", b)
 	v.reload(s)
 	if got := v.get("/x"); got.source != "proxy/connect_failed" {
-		t.Errorf("got %+v, want what the new endpoint is", got)
+		t.Errorf("got %+v, want a response of the new endpoint", got)
 	}
 	v.drained()
 }

@@ -25,15 +25,15 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	_, err := v.app.Reload(s.load(t))
 	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) != 2 {
-		t.Fatalf("the reload says %v, want two faults", err)
+		t.Fatalf("the reload says %v, want two errors", err)
 	}
 	for i, want := range []string{"server.max_header_bytes", "log.format"} {
 		if faults[i].Path != want || !strings.Contains(faults[i].Rule, "restart") {
-			t.Errorf("fault %d is %v, want it to name %s and to say what to do", i, faults[i], want)
+			t.Errorf("error %d is %v, want it to name %s and how to mend it", i, faults[i], want)
 		}
 	}
 	if v.app.versions.Current().Hash != hash || v.app.versions.Current().Parts[0].SSP.MaxInFlight() != 0 {
-		t.Error("something of it was applied")
+		t.Error("a part of it was applied")
 	}
 	v.wantMetric("config_last_reload_successful", "0")
 	v.wantMetric(`config_info{hash="`+hash+`"}`, "1")
@@ -64,12 +64,12 @@ func TestAFileThatDoesNotLoadShowsAndChangesNothing(t *testing.T) {
 	}
 	v.app.ReloadFailed(errors.New("no such file"))
 	if !strings.Contains(v.logged(zap.ErrorLevel), "no such file") {
-		t.Error("the log lacks what is no fault of a setting")
+		t.Error("the log lacks the error that concerns no setting")
 	}
 	v.want("/x", "a")
 }
 
-// The file was good when the configuration was checked, and is not any more.
+// The file is good when the configuration is checked, and is spoilt afterwards.
 func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	b := sim(t, sspsim.Options{})
@@ -79,17 +79,17 @@ func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	was := v.app.versions.Current()
-	s.ssps = append(s.ssps, at("c", b)) // planned for before the fault is found
+	s.ssps = append(s.ssps, at("c", b)) // the change list has it before the error is found
 	s.ssps[0] = at("b", b, "max_in_flight: 7")
 	cfg := s.load(t)
 	write(t, ca, []byte("-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n"))
 	_, err := v.app.Reload(cfg)
 	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
-		t.Fatalf("the reload says %v, want a fault of the file", err)
+		t.Fatalf("the reload says %v, want an error of the file", err)
 	}
 	if v.app.versions.Current() != was || was.Parts[0].SSP.MaxInFlight() != 0 {
-		t.Error("something of it was applied")
+		t.Error("a part of it was applied")
 	}
 	v.wantMetric("config_last_reload_successful", "0")
 	v.want("/x", "a")
@@ -97,7 +97,7 @@ func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
 	v.reload(s)
 	v.wantMetric("config_last_reload_successful", "1")
 	if v.app.versions.Current().Parts[1].SSP != was.Parts[1].SSP {
-		t.Error("the SSP is another, though its file holds what it held before")
+		t.Error("the SSP is another, but its file has the same content as before")
 	}
 }
 
@@ -123,10 +123,10 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	pool := v.app.versions.Current().Parts[0].SSP.Pool()
-	write(t, ca, a.CAPEM()) // the same again
+	write(t, ca, a.CAPEM()) // the same content
 	v.reload(s)
 	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
-		t.Error("the pool is another, though the file holds the same")
+		t.Error("the pool is another, but the file has the same content")
 	}
 	for _, c := range []struct {
 		change func()

@@ -132,7 +132,7 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 		t.Errorf("the token is %q", got)
 	}
 	if got := v.admin("/capture?ssp=a"); !strings.Contains(got, "admin.capture") {
-		t.Errorf("captures are off, and the response is %s", got)
+		t.Errorf("captures are off, but the response is %s", got)
 	}
 	write(t, file, []byte("another\n"))
 	s.admin += ", capture: true, flight_recorder: 5s"
@@ -180,7 +180,7 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	}
 }
 
-// receiver takes spans and counts the requests that brought them.
+// receiver accepts spans and counts the requests that carry them.
 func receiver(t *testing.T) (url string, got *atomic.Int64) {
 	got = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
@@ -196,7 +196,7 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	if strings.Contains(v.admin("/metrics"), "adbuffer_trace_spans_total") {
-		t.Error("spans are counted though tracing is off")
+		t.Error("spans are counted, but tracing is off")
 	}
 	s.more = "tracing: {endpoint: \"" + one + "\", sample: 1}"
 	s.ssps = append(s.ssps, at("b", a))
@@ -204,17 +204,17 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	v.reload(s)
 	v.want("/x", "a")
 	v.want("/y", "b")
-	v.await("spans come to the first receiver", func() bool { return atOne.Load() > 0 })
+	v.await("spans arrive at the first receiver", func() bool { return atOne.Load() > 0 })
 	s.more = "tracing: {endpoint: \"" + two + "\", sample: 1}"
 	v.reload(s)
 	v.want("/x", "a")
-	v.await("spans come to the second receiver", func() bool { return atTwo.Load() > 0 })
+	v.await("spans arrive at the second receiver", func() bool { return atTwo.Load() > 0 })
 	s.ssps, s.routes = append(s.ssps, at("c", a)), append(s.routes, to("z", "c"))
-	v.reload(s) // tracing stays, and takes the new SSP in
+	v.reload(s) // tracing stays on, and includes the new SSP
 	before := v.metric(`trace_spans_total{state="made"}`)
 	v.want("/z", "c")
 	if now := v.metric(`trace_spans_total{state="made"}`); before == "" || now == before {
-		t.Errorf("a request to an SSP that came while tracing was on makes no span: %q after %q", now, before)
+		t.Errorf("a request to an SSP that was added while tracing was on makes no span: %q after %q", now, before)
 	}
 	s.more = ""
 	v.reload(s)
@@ -238,7 +238,7 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
 		t.Error("the pool is another")
 	}
-	v.await("timeouts count against an SSP that was given deadline.default", func() bool {
+	v.await("timeouts count against an SSP that had deadline.default", func() bool {
 		v.get("/x")
 		return v.app.versions.Current().Parts[0].SSP.Snapshot().BreakerFailures > 0
 	})
@@ -277,7 +277,7 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 		_, err := v.app.Reload(cfg)
 		reloaded <- err
 	}()
-	v.await("the reload is under way", func() bool {
+	v.await("the reload has begun", func() bool {
 		return goroutines("reload.(*prepared).prewarm") > 0
 	})
 	v.stop()

@@ -19,7 +19,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// storm makes configurations at random, of up to four SSPs behind three routes.
+// storm makes random configurations of up to four SSPs behind three routes.
 type storm struct {
 	t    *testing.T
 	rnd  *rand.Rand
@@ -28,7 +28,7 @@ type storm struct {
 	ca   string          // a file that is a good authority, until it is spoilt
 
 	mu    sync.Mutex
-	names map[string]string // of the SSPs, by the hash of every configuration that may be in force
+	names map[string]string // of the SSPs, by the hash of each configuration that may be in force
 }
 
 // next returns the configuration of the n-th reload.
@@ -56,7 +56,7 @@ func (s *storm) next() setup {
 
 func (s *storm) pick(of ...string) string { return of[s.rnd.IntN(len(of))] }
 
-// load notes which SSPs a configuration has that may be in force soon.
+// load records which SSPs a configuration has that may soon be in force.
 func (s *storm) load(c setup) *config.Config {
 	cfg := c.load(s.t)
 	var names []string
@@ -69,7 +69,7 @@ func (s *storm) load(c setup) *config.Config {
 	return cfg
 }
 
-// wantOneVersion checks that what an operator was shown belongs together.
+// wantOneVersion checks that the parts of a view belong to one config version.
 func (s *storm) wantOneVersion(what, hash string, names []string) {
 	s.mu.Lock()
 	want, known := s.names[hash]
@@ -86,7 +86,7 @@ var (
 	hashSeries = regexp.MustCompile(`(?m)^adbuffer_config_info\{hash="(\w+)"\}`)
 )
 
-// look is what monitoring and an operator see at one moment.
+// look checks the views of monitoring and of an operator at one moment.
 func (s *storm) look(v *service) {
 	m := v.admin("/metrics")
 	hash := hashSeries.FindStringSubmatch(m)[1]
@@ -126,7 +126,7 @@ func series(metrics string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// goroutines counts those that run a function of the given name.
+// goroutines counts the goroutines that run a function of the given name.
 func goroutines(function string) int {
 	for size := 1 << 20; ; size *= 2 {
 		b := make([]byte, size)
@@ -194,12 +194,12 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 			cfg := c.load(t)
 			write(t, s.ca, []byte("nonsense"))
 			if _, err := v.app.Reload(cfg); err == nil {
-				t.Error("a configuration with a broken file was taken")
+				t.Error("a configuration with a broken file was accepted")
 			}
 		case 19:
 			c.log = "format: console"
 			if _, err := v.app.Reload(c.load(t)); err == nil {
-				t.Error("a configuration that needs a restart was taken")
+				t.Error("a configuration that needs a restart was accepted")
 			}
 		default:
 			if _, err := v.app.Reload(s.load(c)); err != nil {
@@ -219,11 +219,11 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	}
 	v.drained()
 	if now := series(v.admin("/metrics")); !slices.Equal(now, atFirst) {
-		t.Errorf("%d series were there at first, %d are now: %s", len(atFirst), len(now), difference(atFirst, now))
+		t.Errorf("%d series were exported at first, %d are now: %s", len(atFirst), len(now), difference(atFirst, now))
 	}
 	pools := len(v.app.versions.Current().Pools)
-	v.await("one janitor a pool", func() bool { return goroutines("pool.(*Pool).janitor") == pools })
-	v.await("no connection but those of the pools in force", func() bool {
+	v.await("one janitor for each pool", func() bool { return goroutines("pool.(*Pool).janitor") == pools })
+	v.await("only connections of the current pools", func() bool {
 		var open, atSSPs int64
 		for _, p := range v.app.versions.Current().Pools {
 			snap := p.Snapshot()
@@ -238,7 +238,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	})
 	for _, one := range s.sims {
 		if c := one.Counters(); c.BadRequests > 0 {
-			t.Errorf("an SSP was sent %d malformed requests: %s", c.BadRequests, c.LastBadRequest)
+			t.Errorf("an SSP got %d malformed requests: %s", c.BadRequests, c.LastBadRequest)
 		}
 	}
 }
@@ -258,8 +258,8 @@ func difference(a, b []string) string {
 	return strings.Join(only[:min(len(only), 20)], " ")
 }
 
-// There is always something in flight; all that began before has ended all the
-// same once the longest time of a request has passed.
+// Requests are always in flight. A request that began before the reload must have ended once the
+// longest time of a request has passed.
 func TestAnOldPoolIsClosedThoughRequestsNeverPause(t *testing.T) {
 	g := newGate()
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
@@ -287,7 +287,7 @@ func TestAnOldPoolIsClosedThoughRequestsNeverPause(t *testing.T) {
 		})
 	}
 	v.drained()
-	v.await("requests go on", func() bool { return v.app.proxy.InFlight() > 0 })
+	v.await("requests continue", func() bool { return v.app.proxy.InFlight() > 0 })
 	close(stop)
 	close(g.open)
 	wg.Wait()

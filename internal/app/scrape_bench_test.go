@@ -39,15 +39,15 @@ func newOf(t testing.TB, n int) *App {
 	return a
 }
 
-// discard is a client that reads and forgets.
+// discard is a client that discards its response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// BenchmarkScrapeOf50SSPs is what /metrics costs with 50 SSPs: some 21,000 lines. CPU is that of
-// the whole process. Aim: below 5 ms of CPU in each format, gzip included.
+// BenchmarkScrapeOf50SSPs measures a scrape of /metrics with 50 SSPs: about 21,000 lines. CPU is
+// that of the whole process. Aim: below 5 ms of CPU in each format, gzip included.
 func BenchmarkScrapeOf50SSPs(b *testing.B) {
 	a := newOf(b, 50)
 	h := a.metrics()
@@ -71,7 +71,7 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 
-// BenchmarkPoolsOf50SSPs is what the page asks for once a second.
+// BenchmarkPoolsOf50SSPs measures the request that the page sends once a second.
 func BenchmarkPoolsOf50SSPs(b *testing.B) {
 	a := newOf(b, 50)
 	for b.Loop() {
@@ -79,8 +79,8 @@ func BenchmarkPoolsOf50SSPs(b *testing.B) {
 	}
 }
 
-// The ceiling leaves room for what client_golang's own collectors allocate, which is nearly all of it:
-// 2,400 allocations. Before, a scrape of 50 SSPs made 156,000.
+// client_golang's own collectors make nearly all of the allocations: 2,400. The ceiling leaves room
+// for them. Before, a scrape of 50 SSPs made 156,000.
 func TestAScrapeAllocatesLittle(t *testing.T) {
 	a := newOf(t, 50)
 	h := a.metrics()
@@ -94,7 +94,7 @@ func TestAScrapeAllocatesLittle(t *testing.T) {
 	}
 }
 
-// The handler's own text is that of client_golang: the same series, the same values.
+// The handler's own text equals client_golang's: the same series with the same values.
 func TestAScrapeIsWhatClientGolangMakesOfTheCollectors(t *testing.T) {
 	a := newOf(t, 3)
 	theirs := promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -141,8 +141,8 @@ func TestAScrapeHasEverySSP(t *testing.T) {
 	}
 }
 
-// BenchmarkReloadOf50SSPs is what a reload costs that changes nothing: reading
-// both configurations setting by setting is nearly all of it.
+// BenchmarkReloadOf50SSPs measures a reload that changes nothing. It spends nearly all time on
+// comparing both configurations setting by setting.
 func BenchmarkReloadOf50SSPs(b *testing.B) {
 	a := newOf(b, 50)
 	cfg := a.versions.Current().Config
