@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// activated returns the listeners that systemd, or another program with its protocol,
-// has passed, by the names of their options. It returns nil if none were passed. Their
-// FileDescriptorName says which is which, or else their order: traffic, admin. Their
-// addresses replace the configured ones. The variables of the protocol are removed from
-// the environment. man 3 sd_listen_fds.
+// activated returns the listeners that systemd, or another program with its protocol, has passed,
+// by the names of their options. It returns nil if none were passed. Their FileDescriptorName
+// identifies them, or else their order: traffic, admin. Their addresses replace the configured
+// ones. activated removes the protocol's variables from the environment. man 3 sd_listen_fds.
 func activated(traffic, admin Options) (map[string]*Listener, error) {
 	files := activation.Files(true)
 	if len(files) == 0 {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed returns files as systemd passes them, by their names; a name may say
-// what the socket is: "traffic:udp".
+// passed returns files as systemd passes them, by their names. A name may contain the kind of the
+// socket: "traffic:udp".
 func passed(t *testing.T, names ...string) (files []*os.File) {
 	t.Helper()
 	for _, n := range names {
@@ -55,7 +55,7 @@ func TestSocketsOfSystemdAreFoundByNameOrElseByOrder(t *testing.T) {
 	traffic, admin := trafficAt("tcp", "127.0.0.1:1"), adminAt("127.0.0.1:2")
 	for _, row := range []struct {
 		names          []string
-		traffic, admin int // which of them
+		traffic, admin int // their indexes
 	}{
 		{[]string{"adbuffer.socket"}, 0, -1}, {[]string{"adbuffer.socket", "adbuffer.socket"}, 0, 1},
 		{[]string{"LISTEN_FD_3", "LISTEN_FD_4"}, 0, 1},
@@ -84,7 +84,7 @@ func TestSocketsOfSystemdAreFoundByNameOrElseByOrder(t *testing.T) {
 			dial(t, l.Addr())
 			wantAccepted(t, l, 1)
 			must(t, l.Close())
-			wantClosed(t, l) // and does not hang, though systemd's sockets block
+			wantClosed(t, l) // Close must not hang, though systemd's sockets block
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestSocketsOfSystemdThatDoNotFitSayWhatToSet(t *testing.T) {
 		}
 		for _, says := range row.says {
 			if !strings.Contains(err.Error(), says) {
-				t.Errorf("%v: %v\ndoes not say %q", row.names, err, says)
+				t.Errorf("%v: %v\ndoes not contain %q", row.names, err, says)
 			}
 		}
 		if given != nil {

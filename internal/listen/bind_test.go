@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// wantRefused opens at o, which must fail and say all of that.
+// wantRefused opens at o. That must fail with an error that contains all the words.
 func wantRefused(t *testing.T, traffic, admin Options, words ...string) {
 	t.Helper()
 	s, err := Open(traffic, admin, zap.NewNop())
@@ -22,7 +22,7 @@ func wantRefused(t *testing.T, traffic, admin Options, words ...string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%v\ndoes not say %q", err, w)
+			t.Errorf("%v\ndoes not contain %q", err, w)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestAUnixPathThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("precious"), 0o600))
 	wantRefused(t, trafficAt("unix", file), free, `server.listen "`+file+`"`, "the path is a file that is not a socket")
 	if b, _ := os.ReadFile(file); string(b) != "precious" {
-		t.Error("the file in the way was touched")
+		t.Error("the file in the way was changed")
 	}
 	wantRefused(t, trafficAt("unix", dir+"/none/ad.sock"), free, "the folder "+dir+"/none does not exist")
 	wantRefused(t, trafficAt("unix", file+"/ad.sock"), free, file+" is not a folder")
@@ -95,8 +95,8 @@ func TestAUnixSocketLeftBehindIsReplaced(t *testing.T) {
 	wantAccepted(t, s.Traffic, 1)
 }
 
-// A process that does not hand over (an older one, say) loses its path, yet
-// nothing of what it has queued; and it leaves the new file alone.
+// A process that does not hand over (for example an older release) loses its path. It loses no
+// connection from its queue, and does not remove the new file.
 func TestAUnixSocketThatIsServedIsReplacedInOneStep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ad.sock")
 	old := openAt(t, trafficAt("unix", path))

@@ -19,15 +19,14 @@ type Files struct {
 	Name string
 	// TLSFiles.CA holds the authorities of clients' certificates; "" asks for none.
 	configfile.TLSFiles
-	// ClientAuth says how clients' certificates are asked for if CA is set.
+	// ClientAuth is the policy for clients' certificates if CA is set.
 	ClientAuth tls.ClientAuthType
 	// Policy is the policy of handshakes until SetPolicy.
 	Policy handshake.Policy
 }
 
-// Certificates holds a listener's certificates, as the files had them when they were
-// last valid, and the keys of its session tickets. Watch reloads certificates when the
-// files change.
+// Certificates holds a listener's certificates, as they were when the files were last valid, and
+// the keys of its session tickets. Watch reloads certificates when the files change.
 type Certificates struct {
 	log     *zap.Logger
 	files   Files
@@ -45,12 +44,12 @@ type loaded struct {
 	material  *configfile.Material
 	config    *tls.Config // of handshakes
 	at        time.Time   // when material was loaded
-	keysUntil time.Time   // then there is a new ticket key
+	keysUntil time.Time   // the time of the next ticket key
 }
 
 func (l *loaded) expiry() time.Time { return l.material.Certificate.Leaf.NotAfter }
 
-// LoadCertificates reads the files, all of which must be valid.
+// LoadCertificates reads the files. All of them must be valid.
 func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
 	keeper, err := configfile.Keep(files.TLSFiles)
 	if err != nil {
@@ -104,7 +103,7 @@ func (c *Certificates) Reload() error {
 // Watch reloads the files when they change, until ctx ends.
 func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.noted) }
 
-// noted uses the certificates that were loaded, and logs it.
+// noted uses the certificates that were loaded, and logs the result.
 func (c *Certificates) noted(changed bool, err error) {
 	switch {
 	case err != nil:
@@ -115,7 +114,7 @@ func (c *Certificates) noted(changed bool, err error) {
 	}
 }
 
-// renew replaces current by what the files, the policy and the ticket keys are now.
+// renew makes current from the present certificates, policy and ticket keys.
 func (c *Certificates) renew() *loaded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +145,7 @@ func (c *Certificates) handedKeys() []ticketKey {
 	return keys
 }
 
-// adoptKeys uses the ticket keys of the process before.
+// adoptKeys uses the ticket keys of the previous process.
 func (c *Certificates) adoptKeys(keys []ticketKey) {
 	if c != nil {
 		c.tickets.adopt(keys)

@@ -21,7 +21,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// certs are certificates of a folder, and what they log.
+// certs are the certificates in a folder, with their log.
 type certs struct {
 	*Certificates
 	t     *testing.T
@@ -45,7 +45,7 @@ func loadCerts(t *testing.T, a *authority, change func(*Files)) *certs {
 	return c
 }
 
-// handshake shakes hands, and returns what both ends know then.
+// handshake does a TLS handshake, and returns the states of both ends.
 func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState, _ error) {
 	c.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState,
 	go func() {
 		err := tlsServer.Handshake()
 		if err == nil {
-			_, err = tlsServer.Write([]byte("hello")) // with session tickets before
+			_, err = tlsServer.Write([]byte("hello")) // session tickets come before it
 		}
 		if err != nil {
 			x.Close() //nolint:errcheck // as above
@@ -81,7 +81,7 @@ func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState,
 	return tlsServer.ConnectionState(), tlsClient.ConnectionState(), err
 }
 
-// serial is that of the certificate which a client sees.
+// serial returns the serial number of the certificate that a client sees.
 func (c *certs) serial(server *tls.Config, a *authority) string {
 	c.t.Helper()
 	_, k, err := c.handshake(server, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
@@ -172,11 +172,11 @@ func TestBrokenFilesKeepWhatIsInUseAndSayWhichAndWhy(t *testing.T) {
 		c.logs.TakeAll()
 	}
 	if _, err := LoadCertificates(Files{Name: "server", TLSFiles: configfile.TLSFiles{Cert: other.Cert, Key: c.files.Key}}, zap.NewNop()); err == nil {
-		t.Error("files that do not match can be started with")
+		t.Error("a start with files that do not match succeeded")
 	}
 }
 
-// The files' own clock is the real one, so what is compared is made of Chtimes.
+// The files have the time of the real clock, so the test sets their times by Chtimes.
 func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 	a := newAuthority(t)
 	c := loadCerts(t, a, nil)
@@ -199,7 +199,7 @@ func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 		look()
 		look()
 		look()
-		replace(t, c.files.Cert, string(cert)) // and the key not yet
+		replace(t, c.files.Cert, string(cert)) // but not the key yet
 		look()
 		replace(t, c.files.Key, string(key))
 		look()
@@ -256,7 +256,7 @@ func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
 			if len(row.client) == 0 {
 				return new(tls.Certificate), nil
 			}
-			return &row.client[0], nil // also if the server did not ask for this authority
+			return &row.client[0], nil // also if the server did not request this authority
 		}}
 		s, _, err := c.handshake(c.Config(), client)
 		if (err == nil) != row.ok || len(s.VerifiedChains) != row.chains {
@@ -275,8 +275,8 @@ func TestOldTLSIsRefused(t *testing.T) {
 	}
 }
 
-// Sessions outlive a new certificate, but not the authority that vouched for
-// the client.
+// Sessions stay valid with a new certificate, but not with another authority for the clients'
+// certificates.
 func TestSessionsResumeAcrossReloadsUnlessTheAuthorityIsGone(t *testing.T) {
 	a := newAuthority(t)
 	c := loadCerts(t, a, func(f *Files) {
@@ -303,7 +303,7 @@ func TestSessionsResumeAcrossReloadsUnlessTheAuthorityIsGone(t *testing.T) {
 	replace(t, c.files.CA, string(newAuthority(t).PEM()))
 	must(t, c.Reload())
 	if s, _, err := c.handshake(config, client); err == nil {
-		t.Errorf("a client of the authority before is let in; resumed: %v", s.DidResume)
+		t.Errorf("a client of the previous authority is accepted; resumed: %v", s.DidResume)
 	}
 }
 

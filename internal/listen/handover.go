@@ -14,26 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handover is one process in a chain of processes that share the traffic socket.
-// They meet at an abstract unix socket, the meeting socket. Its name is made from the
-// listen address. It belongs to the network namespace, as ports do, and disappears
-// with the last process that has it open.
+// handover is one process in a chain of processes that share the traffic socket. They meet at an
+// abstract unix socket, the meeting socket. Its name is made from the listen address. It belongs to
+// the network namespace, as ports do, and disappears with the last process that has it open.
 //
 //	first process        binds the meeting socket and the sockets.
 //	next process         finds the meeting socket bound, connects to it, and receives all sockets.
 //	                     Keeps the connection: when it closes, this process has ended.
 //	                     Writes a byte when it serves.
-//	process before it    stops accepting on the admin socket, if the next process has it.
+//	previous process     stops accepting on the admin socket, if the next process has it.
 //	                     Stops accepting clients when it drains.
-//	                     Accepts on both again if the next process dies.
+//	                     Accepts on both again if the next process ends.
 //
-// A process accepts nothing at the meeting socket while the next process lives. So a
-// third process meets the second. All processes must belong to one user.
+// A process accepts no connection at the meeting socket while the next process lives. So a third
+// process meets the second one. All processes must belong to one user.
 type handover struct {
 	log     *zap.Logger
 	name    string
 	meeting *net.UnixListener
-	before  *net.UnixConn // to the process before this one; nil for the first
+	before  *net.UnixConn // to the previous process; nil for the first
 	admin   bool          // its admin socket was taken over too
 
 	mu         sync.Mutex // guards the fields below
@@ -46,7 +45,7 @@ type handover struct {
 	ended      chan struct{} // closed when the goroutine of start has ended; nil before
 }
 
-// Bytes that a process writes to the process before it.
+// Bytes that a process writes to the previous process.
 const (
 	servesTraffic byte = 1 + iota
 	servesBoth
@@ -142,7 +141,7 @@ func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
 	return errors.Join(controlErr, err)
 }
 
-// succeeded stores what the next process serves, 0 when it has gone.
+// succeeded stores what the next process serves, or 0 when that process has ended.
 func (h *handover) succeeded(serves byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +156,7 @@ func (h *handover) succeeded(serves byte) {
 	if serves != 0 {
 		h.log.Info("another process has taken over; this one accepts too until it is stopped")
 	} else {
-		h.log.Warn("the process that had taken over has gone; this one serves alone again")
+		h.log.Warn("the process that had taken over has ended; this one serves alone again")
 	}
 	h.pauseLocked()
 	if h.succession != nil && (serves == servesBoth || was == servesBoth) {
@@ -165,7 +164,7 @@ func (h *handover) succeeded(serves byte) {
 	}
 }
 
-// pauseLocked stops accepting what the next process accepts.
+// pauseLocked stops accepting on the sockets on which the next process accepts.
 func (h *handover) pauseLocked() {
 	h.sockets.Admin.pause(h.serves == servesBoth)
 	h.sockets.Traffic.pause(h.serves != 0 && h.draining)
@@ -195,8 +194,8 @@ func (h *handover) drain() {
 	h.pauseLocked()
 }
 
-// close ends this process's part. last reports that no other process has the sockets;
-// then no process can start a hand-over until release is called.
+// close ends this process's part. last reports that no other process has the sockets. In that case
+// no process can start a hand-over until release is called.
 func (h *handover) close() (last bool, release func()) {
 	h.mu.Lock()
 	h.closed = true

@@ -4,8 +4,8 @@ package listen
 
 import "go.uber.org/zap"
 
-// handover needs abstract unix sockets, which Linux alone has. Elsewhere
-// processes bind beside each other by SO_REUSEPORT.
+// handover needs abstract unix sockets, which only Linux has. On other systems each process binds
+// its own socket with SO_REUSEPORT.
 type handover struct{}
 
 func takeOver(*zap.Logger, Options, Options) (*handover, map[string]*Listener, error) {

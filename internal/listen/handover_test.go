@@ -77,10 +77,10 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			second := startProcess(t, network, address, admin)
 			second.serve()
 			first.wantAway(true)
-			wantAccepted(t, second.Traffic, 2) // which came to the first
+			wantAccepted(t, second.Traffic, 2) // clients of the first process too
 			first.BeginDrain()
 			first.CloseTraffic()
-			wantClosed(t, first.Traffic) // and leaves three to the second
+			wantClosed(t, first.Traffic) // it leaves three connections to the second
 			dial(t, second.Traffic.Addr())
 			wantAccepted(t, second.Traffic, 4)
 
@@ -89,7 +89,7 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			second.wantAway(true)
 			dial(t, third.Traffic.Addr())
 			wantAccepted(t, second.Traffic, 1) // until it is stopped
-			// When one process closes, the others still listen.
+			// When one process closes, the other processes still listen.
 			third.Close()
 			second.wantAway(false)
 			dial(t, second.Traffic.Addr())
@@ -102,12 +102,12 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			if _, err := os.Lstat(address); network == "unix" && !os.IsNotExist(err) {
 				t.Errorf("the last process left its socket behind: %v", err)
 			}
-			startProcess(t, network, address, admin) // a first one again
+			startProcess(t, network, address, admin) // a new first process
 		})
 	}
 }
 
-// One process serves operators: the last that serves clients.
+// One process serves operators: the newest one that serves clients.
 func TestTheNewestProcessServesOperators(t *testing.T) {
 	address, admin := reserve(t), reserve(t)
 	first := startProcess(t, "tcp", address, admin)
@@ -122,8 +122,8 @@ func TestTheNewestProcessServesOperators(t *testing.T) {
 	dial(t, first.Admin.Addr())
 	second.Close()
 	first.wantAway(false)
-	wantAccepted(t, first.Admin, 1) // what the second did not live to accept
-	if n := first.logs.FilterMessageSnippet("has gone; this one serves alone again").Len(); n != 1 {
+	wantAccepted(t, first.Admin, 1) // the second ended before it accepted this one
+	if n := first.logs.FilterMessageSnippet("has ended; this one serves alone again").Len(); n != 1 {
 		t.Errorf("%d lines about that: %v", n, first.logs.All())
 	}
 }
@@ -133,7 +133,7 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 	first := startProcess(t, "tcp", address, "127.0.0.1:0")
 	second := startProcess(t, "tcp", address, "127.0.0.1:0")
 	if first.Admin.Addr().String() == second.Admin.Addr().String() {
-		t.Error("port 0 is to be another one for each process")
+		t.Error("port 0 must be another port for each process")
 	}
 	first.serve()
 	second.serve()
@@ -150,7 +150,7 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 	wantAccepted(t, second.Traffic, 1)
 }
 
-// A process that drains takes no more connections, unless the one after it dies.
+// A process that drains accepts no more connections, unless the next process ends.
 func TestADrainingProcessAcceptsOnlyIfNoOtherProcessDoes(t *testing.T) {
 	address := reserve(t)
 	first := startProcess(t, "tcp", address, "127.0.0.1:0")
@@ -179,7 +179,7 @@ func TestADrainingProcessAcceptsOnlyIfNoOtherProcessDoes(t *testing.T) {
 	first.CloseTraffic()
 }
 
-// Processes that start at once must not each bind a socket of their own.
+// Processes that start at the same time must share one socket.
 func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
 	address := reserve(t)
 	all := make(chan *Sockets)
@@ -327,18 +327,18 @@ func TestClientsResumeOnTheNextProcess(t *testing.T) {
 	}
 	config := second.Config()
 	if resumes(t, config, client) {
-		t.Error("another listener's session is good")
+		t.Error("another listener's session is accepted")
 	}
 	startTLSProcess(t, "tcp", address, admin, second.Certificates)
 	if !resumes(t, config, client) {
 		t.Error("not resumed on the process that took over")
 	}
 	if !resumes(t, first.Config(), client) {
-		t.Error("not resumed on the process before, which serves too")
+		t.Error("not resumed on the previous process, which serves too")
 	}
 	third := loadCerts(t, a, nil)
 	startTLSProcess(t, "unix", filepath.Join(t.TempDir(), "ad.sock"), admin, third.Certificates)
 	if resumes(t, third.Config(), client) {
-		t.Error("the session of a process at another address is good")
+		t.Error("the session of a process at another address is accepted")
 	}
 }

@@ -37,8 +37,7 @@ func adminAt(address string) Options {
 	return Options{Name: "admin", Key: "admin.listen", Network: "tcp", Address: address}
 }
 
-// openAt opens both, the admin listener at any free port, until the end of the
-// test.
+// openAt opens both listeners until the end of the test, the admin listener at any free port.
 func openAt(t *testing.T, traffic Options) *Sockets {
 	t.Helper()
 	s, err := Open(traffic, adminAt("127.0.0.1:0"), zap.NewNop())
@@ -47,8 +46,8 @@ func openAt(t *testing.T, traffic Options) *Sockets {
 	return s
 }
 
-// reserve returns an address whose port is this user's until the end of the test:
-// others cannot bind it, and sockets with SO_REUSEPORT can.
+// reserve returns an address whose port is reserved until the end of the test. Only sockets with
+// SO_REUSEPORT can bind it.
 func reserve(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
@@ -101,7 +100,7 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{ca, t}
 }
 
-// write writes a new server certificate and its key into dir, and the authority.
+// write writes a new server certificate, its key and the authority into dir.
 func (a *authority) write(dir string) Files {
 	a.t.Helper()
 	f := Files{Name: "server", TLSFiles: configfile.TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}}

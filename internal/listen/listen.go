@@ -34,23 +34,23 @@ type Options struct {
 	Network string // "tcp" or "unix"
 	Address string // host:port, or a path
 	Mode    os.FileMode
-	// ReusePort shares the socket with the next process, and takes it over from the
-	// process before.
+	// ReusePort shares the socket with the next process, and takes it over from the previous
+	// process.
 	ReusePort bool
 	// Certificates has the ticket keys that are shared with the next process; nil = the
 	// listener has no TLS, or does not share them.
 	Certificates *Certificates
 }
 
-// Sockets are what the process listens on.
+// Sockets are the listening sockets of the process.
 type Sockets struct {
 	Traffic, Admin *Listener
 	Passed         bool      // by systemd; the configured addresses are ignored
 	handover       *handover // nil if sockets are not handed over
 }
 
-// Open opens both sockets. It takes systemd's sockets if systemd has passed any, otherwise those of
-// the process before. Otherwise it binds new ones.
+// Open opens both sockets. It uses systemd's sockets if systemd has passed any, otherwise those of
+// the previous process. Otherwise it binds new ones.
 func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	given, err := activated(traffic, admin)
 	if err != nil {

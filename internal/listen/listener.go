@@ -156,11 +156,10 @@ func (l *Listener) closeLocked() error {
 	return err
 }
 
-// end closes the socket. If no other process has it, the kernel would reset the
-// connections in its queue, so they are accepted first and returned by Accept. They
-// are left in the queue only for a next process that accepts from it: a process that
-// bound its own socket has its own queue. If last, no other process has the socket,
-// and its file is removed.
+// end closes the socket. If no other process has it, the kernel would reset the connections in its
+// queue. So end accepts them first, and Accept returns them. end leaves them in the queue only for
+// a next process that accepts from it. If last, no other process has the socket, and end removes
+// its file.
 func (l *Listener) end(last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +189,7 @@ func (l *Listener) takeQueued() net.Conn {
 // maxQueued bounds how many connections end accepts; it is Linux's default backlog.
 const maxQueued = 4096
 
-// acceptQueued accepts all connections in the queue, and waits for no more.
+// acceptQueued accepts all connections in the queue, and does not wait for further ones.
 func acceptQueued(s socket) (all []net.Conn) {
 	raw, err := s.SyscallConn()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What the kernel has shaken hands with would be reset with the socket.
+// Closing the socket would reset connections whose handshake the kernel has done.
 func TestTheLastProcessAcceptsWhatIsQueuedBeforeItStops(t *testing.T) {
 	for _, o := range []Options{trafficAt("tcp", "127.0.0.1:0"), trafficAt("unix", t.TempDir()+"/ad.sock")} {
 		s := openAt(t, o)
@@ -87,7 +87,7 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 		dial(t, s.Traffic.Addr())
 	}
 	time.Sleep(20 * time.Millisecond)
-	if n := len(accepted); n > 1 { // an accept that was under way
+	if n := len(accepted); n > 1 { // one accept may have been in progress
 		t.Errorf("a paused listener accepted %d", n)
 	}
 	s.Traffic.pause(false)
@@ -116,7 +116,7 @@ func (s *shortSocket) Accept() (net.Conn, error) {
 	return s.socket.Accept()
 }
 
-// A server that stops for good when files run out is worse than one that is slow.
+// When files run out, Accept must slow down, but not stop.
 func TestAcceptContinuesAfterAShortageAndCountsIt(t *testing.T) {
 	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
 	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}}
@@ -127,7 +127,7 @@ func TestAcceptContinuesAfterAShortageAndCountsIt(t *testing.T) {
 	}
 	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EINVAL}}
 	if _, err := s.Traffic.Accept(); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("an error that will not pass is hidden: %v", err)
+		t.Errorf("a permanent error is hidden: %v", err)
 	}
 }
 

@@ -23,8 +23,8 @@ type Proxied struct {
 	counts *proxyCounts
 }
 
-// NetConn is the connection below. Once ReadHeader has returned nil, the next
-// byte read from it is the client's first.
+// NetConn is the connection below. After ReadHeader has returned nil, the next byte read from it is
+// the client's first byte.
 func (c *Proxied) NetConn() net.Conn { return c.Conn }
 
 // ReadHeader reads the PROXY header, and no byte more. client is the header's source. If
@@ -51,7 +51,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 		return netip.Addr{}, fmt.Errorf("no PROXY header within server.read_timeout: %w", err)
 	case errors.Is(err, proxyproto.ErrNoProxyProtocol):
 		c.counts.missing.Add(1)
-		return netip.Addr{}, errors.New("a peer of server.trusted_proxies sent no PROXY header, which server.proxy_protocol asks for")
+		return netip.Addr{}, errors.New("a peer of server.trusted_proxies sent no PROXY header, which server.proxy_protocol requires")
 	default:
 		c.counts.malformed.Add(1)
 		return netip.Addr{}, fmt.Errorf("PROXY header: %w", err)

@@ -17,8 +17,7 @@ import (
 
 const v2 = "\r\n\r\n\x00\r\nQUIT\n"
 
-// proxiedPair is a connection that Accept returned, of a peer that is to send a
-// PROXY header, and that peer.
+// proxiedPair returns a connection from Accept, and its peer, which must send a PROXY header.
 func proxiedPair(t *testing.T, network string, timeout time.Duration) (*Proxied, net.Conn, *Listener) {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -65,7 +64,7 @@ func TestAHeaderSaysWhoseTheConnectionIs(t *testing.T) {
 			_, err = io.ReadFull(c.NetConn(), next)
 			must(t, err)
 			if string(next) != "GET / HTTP/1.1\r\n" {
-				t.Errorf("after the header comes %q", next)
+				t.Errorf("the bytes after the header are %q", next)
 			}
 			if n := l.headers.ok.Load(); n != 1 {
 				t.Errorf("%d headers were counted", n)
@@ -111,7 +110,7 @@ func TestWhatIsNoHeaderIsRefusedAndCounted(t *testing.T) {
 				t.Errorf("read %v", client)
 			}
 			if n, err := c.NetConn().Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("the connection is still there: %d, %v", n, err)
+				t.Errorf("the connection is still open: %d, %v", n, err)
 			}
 			if n := row.counter(&l.headers); n != 1 {
 				t.Errorf("counted as %+v", counted(&l.headers))
@@ -145,8 +144,8 @@ func TestAPeerThatSaysNothingIsWaitedForOnlySoLong(t *testing.T) {
 	}
 }
 
-// Whatever comes, and in whatever pieces: a header is read whole and no byte of
-// what follows; the library, which may read ahead, agrees about each.
+// For any bytes in any pieces, exactly the header is read. The library, which may read ahead, must
+// agree.
 func FuzzReadHeader(f *testing.F) {
 	for _, seed := range []string{
 		"PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\nGET", "PROXY UNKNOWN\r\nGET", "PROXY UNKNOWN \r\n", "PROXY\r\n", "PROXY \r\nPROXY TCP4\r\n",
@@ -170,7 +169,7 @@ func FuzzReadHeader(f *testing.F) {
 		}
 		taken := sent[:len(sent)-len(r.b)]
 		if h.Version == 1 && !bytes.HasSuffix(taken, []byte("\r\n")) || h.Version == 2 && len(taken) != 16+int(taken[14])<<8+int(taken[15]) {
-			t.Fatalf("of %q %q was taken", sent, taken)
+			t.Fatalf("of %q %q was read", sent, taken)
 		}
 	})
 }

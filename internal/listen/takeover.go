@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// takeOverWithin bounds the wait for the process before, which only has to send.
+	// takeOverWithin bounds the wait for the previous process, which only has to send.
 	takeOverWithin = 3 * time.Second
 	// takeOverAgain is the pause between attempts while that process starts or ends.
 	takeOverAgain  = 10 * time.Millisecond
@@ -62,7 +62,7 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 	return nil, nil, last
 }
 
-// errEnding is returned while the process before closes.
+// errEnding is returned while the previous process closes.
 var errEnding = errors.New("the process that listens is ending")
 
 // meetingName is the name of the meeting socket. It is false for port 0, which is not
@@ -74,7 +74,7 @@ func meetingName(o Options) (string, bool) {
 	if o.Network == "unix" {
 		info, err := os.Stat(filepath.Dir(o.Address))
 		if err != nil {
-			return "", false // bindUnix will say what is wrong
+			return "", false // bindUnix reports the error
 		}
 		id := configfile.FileIDOf(info)
 		address = fmt.Sprintf("unix %d %d %s", id.Device, id.Inode, filepath.Base(o.Address))
@@ -98,7 +98,7 @@ func canonical(a *net.TCPAddr) string {
 	return a.String()
 }
 
-// ask connects to the process before, and receives its sockets.
+// ask connects to the previous process, and receives its sockets.
 func (h *handover) ask(by time.Time, traffic, admin Options) (map[string]*Listener, error) {
 	d := net.Dialer{Deadline: by}
 	c, err := d.Dial("unix", h.name)
@@ -169,14 +169,14 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 	return given, nil
 }
 
-// keep puts l into given if it is one of those wanted, and closes it otherwise. The
-// process before may have its admin listener at another address.
+// keep puts l into given if it is one of the wanted sockets, and closes it otherwise. The previous
+// process may have its admin listener at another address.
 func keep(given map[string]*Listener, s handedSocket, l socket, wanted []Options) error {
 	for _, o := range wanted {
 		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
 			continue
 		}
-		if o.Network == "unix" { // it has this path: another path has another meeting socket
+		if o.Network == "unix" { // it has this path, since another path has another meeting socket
 			given[o.Name] = newUnix(o, l)
 			o.Certificates.adoptKeys(s.TicketKeys)
 			return nil

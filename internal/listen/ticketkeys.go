@@ -21,9 +21,9 @@ const (
 	maxTicketKeys = 4
 )
 
-// TicketKeys are the keys of a listener's session tickets. A process hands them to the
-// process that takes over its sockets, so that clients resume their sessions there. They
-// are only in memory.
+// TicketKeys are the keys of a listener's session tickets. A process gives them to the process that
+// takes over its sockets, so that clients resume their sessions there. They are kept only in
+// memory.
 type TicketKeys struct {
 	mu   sync.Mutex // guards keys
 	keys []ticketKey
@@ -58,8 +58,7 @@ func (t *TicketKeys) current() (keys []ticketKey, until time.Time) {
 	return t.keys, until
 }
 
-// adopt takes the keys of the process before. Keys that are not valid are ignored: the
-// process then has keys of its own.
+// adopt uses the keys of the previous process. It ignores keys that are not valid.
 func (t *TicketKeys) adopt(handed []ticketKey) {
 	if len(handed) == 0 || len(handed) > maxTicketKeys {
 		return
@@ -80,9 +79,9 @@ func (t *TicketKeys) adopt(handed []ticketKey) {
 	t.keys = keys
 }
 
-// forTLS returns the keys as crypto/tls uses them. They depend on what a client must prove
-// and on the policy: a ticket from before a change of either does not decrypt. crypto/tls
-// checks the client's certificate in a ticket too.
+// forTLS returns the keys as crypto/tls uses them. They depend on the authorities of clients and on
+// the policy. So a ticket from before a change of either does not decrypt. crypto/tls checks the
+// client's certificate in a ticket too.
 func forTLS(keys []ticketKey, m *configfile.Material, p handshake.Policy) [][ticketKeyBytes]byte {
 	all := make([][ticketKeyBytes]byte, len(keys))
 	for i, k := range keys {

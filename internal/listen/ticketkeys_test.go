@@ -55,11 +55,11 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 			}
 			time.Sleep((maxTicketKeys - 1) * ticketKeyFor)
 			if !resumes(t, config, client) {
-				t.Errorf("%s: the ticket is refused before its key is too old", tls.VersionName(version))
+				t.Errorf("%s: the ticket is refused while its key is valid", tls.VersionName(version))
 			}
 			time.Sleep(2 * time.Minute)
 			if resumes(t, config, client) {
-				t.Errorf("%s: the ticket of a dropped key is good", tls.VersionName(version))
+				t.Errorf("%s: the ticket of a dropped key is accepted", tls.VersionName(version))
 			}
 			for range 10 {
 				time.Sleep(ticketKeyFor)
@@ -68,7 +68,7 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 			if keys := c.handedKeys(); len(keys) != maxTicketKeys {
 				t.Errorf("%d keys, want %d", len(keys), maxTicketKeys)
 			}
-			time.Sleep(1000 * time.Hour) // no client comes
+			time.Sleep(1000 * time.Hour) // no client connects
 			if keys := c.handedKeys(); len(keys) != 1 || time.Since(keys[0].Made) > 0 {
 				t.Errorf("keys that are too old are handed over: %d", len(keys))
 			}
@@ -108,8 +108,8 @@ func TestOnlyValidTicketKeysAreTakenOver(t *testing.T) {
 	}
 }
 
-// The process that took over asks for more than the process before: tickets from before do not
-// help a client around it.
+// The process that took over requires more than the previous process. A ticket of the previous
+// process does not help a client to avoid that.
 func TestATicketOfTheProcessBeforeDoesNotReplaceTheClientsCertificate(t *testing.T) {
 	a, b := newAuthority(t), newAuthority(t)
 	asks := func(by *authority) func(*Files) {
@@ -149,8 +149,8 @@ func TestATicketOfTheProcessBeforeDoesNotReplaceTheClientsCertificate(t *testing
 	}
 }
 
-// A ticket proves what its client proved in a full handshake. When that changes, it is worth
-// nothing, also if the client would still be let in.
+// A ticket repeats the proof of a full handshake. When the required proof changes, the ticket is
+// worthless, even if the client would be accepted.
 func TestTicketsEndWithThePolicyAndTheAuthorities(t *testing.T) {
 	a := newAuthority(t)
 	c := loadCerts(t, a, func(f *Files) {
@@ -172,7 +172,7 @@ func TestTicketsEndWithThePolicyAndTheAuthorities(t *testing.T) {
 	}
 	c.SetPolicy(handshake.Policy{})
 	if !resumes(t, config, client) {
-		t.Error("not resumed although all is as it was")
+		t.Error("not resumed although nothing changed")
 	}
 	replace(t, c.files.CA, string(a.PEM())+string(newAuthority(t).PEM()))
 	must(t, c.Reload())

@@ -91,7 +91,7 @@ func checkPath(o Options, log *zap.Logger) error {
 	return nil
 }
 
-// explainPath names the folder that cannot be used, and why.
+// explainPath names the folder that cannot be used, and the reason.
 func explainPath(err error, dir string) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
