@@ -1,6 +1,6 @@
-// Package reload replaces the configuration of a running service: it reads the file
-// again, lists what changes, builds the next config version and drains what the
-// version before does not share with it.
+// Package reload replaces the configuration of a running service. It reads the file again, lists
+// the changes, builds the next config version, and drains the parts of the old version that the
+// next one does not use.
 package reload
 
 import (
@@ -26,7 +26,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s -> %s (%s)", c.Path, orNone(c.Old), orNone(c.New), c.Effect)
 }
 
-// orNone is a value of a Change as messages write it.
+// orNone returns a value of a Change as messages write it.
 func orNone(s string) string {
 	if s == "" {
 		return "none"
@@ -34,9 +34,9 @@ func orNone(s string) string {
 	return s
 }
 
-// Compare lists the changes from the configuration in force to the next one, in the
-// order of the file. It compares settings, not the content of files; only the
-// content of admin.token_file is part of the configuration.
+// Compare lists the changes from the current configuration to the next one, in the order of the
+// file. It compares settings, not the content of files. Only the content of admin.token_file is
+// part of the configuration.
 func Compare(old, next *config.Config) []Change {
 	changes, err := compareYAML(old.YAMLWithSecrets(), next.YAMLWithSecrets())
 	if err != nil {

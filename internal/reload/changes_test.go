@@ -23,7 +23,7 @@ routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [openx]}
 `
 
-// edited is comparedYAML with one text in place of another, parsed.
+// edited returns comparedYAML, parsed, with the text old replaced by next.
 func edited(t *testing.T, old, next string) *config.Config {
 	t.Helper()
 	if !strings.Contains(comparedYAML, old) {
@@ -93,7 +93,7 @@ func TestHiddenSecretsCountAsUnchanged(t *testing.T) {
 		t.Errorf("%v, %v; want one change, without secrets", changes, err)
 	}
 	if _, err := compareYAML([]byte("a: [b"), cfg.YAML()); err == nil {
-		t.Error("half a document is no fault")
+		t.Error("half a document is no error")
 	}
 }
 
@@ -108,14 +108,14 @@ func TestCompareSeesAnotherTokenInTheSameFile(t *testing.T) {
 	one, other := load("t0ken"), load("an0ther")
 	changes := Compare(one, other)
 	if len(changes) != 1 || changes[0].Path != "admin.token_file" || changes[0].Effect != InPlace || strings.Contains(changes[0].String(), "0ther") {
-		t.Errorf("%v, want the token's file alone", changes)
+		t.Errorf("%v, want only the token's file", changes)
 	}
 	if changes := Compare(one, one); len(changes) != 0 {
 		t.Errorf("%v, want none", changes)
 	}
 }
 
-// What another process sends must not harm this one, and is equal to itself.
+// Hostile bytes from another process must not harm this one. A document equals itself.
 func FuzzCompareYAML(f *testing.F) {
 	f.Add([]byte(comparedYAML), []byte("server: {listen: a}"))
 	f.Add([]byte("ssps: {a: b}\nroutes: [1, [2], {name: [x]}, {name: y, match: 3}]"), []byte("a: &x {b: *x}\nssps: *x"))

@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// dialer joins dialling to the protocols: the pool knows neither.
+// dialer connects dialling with the protocols, since the pool knows neither.
 type dialer struct {
 	ssp   string
 	dial  *dial.Dialer

@@ -16,8 +16,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// A name whose IPv6 address is a black hole costs no request, and few dials: what one dial finds out
-// holds for the next ones.
+// A name whose IPv6 address is a black hole fails no request, and costs few dials: the result of
+// one dial holds for the next ones.
 func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	port := halfBroken(t)
 	endpoints, err := upstream.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
@@ -50,12 +50,12 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 			t.Fatalf("request %d: %v", i, err)
 		}
 		if !ex.Peer.Addr().Is4() {
-			t.Errorf("request %d: the connection is said to lead to %v", i, ex.Peer)
+			t.Errorf("request %d: the connection leads to %v", i, ex.Peer)
 		}
 		place.Release()
 		ex.Release()
 	}
-	// One attempt beside an IPv4 one, one alone as a trial; then the address pauses.
+	// One attempt beside an IPv4 one, and one alone as a trial. Then the address is in back-off.
 	if n := p.Snapshot().Endpoints[0].DialErrors; n < 1 || n > 2 {
 		t.Errorf("%d attempts to the black hole failed, want 1 or 2", n)
 	}

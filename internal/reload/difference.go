@@ -11,15 +11,15 @@ import (
 	"adbuffer/internal/config"
 )
 
-// Difference is what a reload of a file would do to a running adbuffer.
+// Difference is the effect that a reload of a file would have on a running adbuffer.
 type Difference struct {
 	URL     string   `json:"url"`
 	Version string   `json:"version"` // of the running adbuffer
 	Hash    string   `json:"hash"`    // of the configuration in force
 	Verdict Verdict  `json:"verdict"`
 	Changes []Change `json:"changes"`
-	// HiddenDiffers: all values that the admin listener shows are equal, and one
-	// that it hides differs: of a header field, or of a parameter of an endpoint.
+	// HiddenDiffers: all values that the admin listener shows are equal, but a value that it hides
+	// differs. It belongs to a header field, or to a parameter of an endpoint.
 	HiddenDiffers bool `json:"hidden_value_differs"`
 }
 
@@ -55,8 +55,8 @@ func Against(ctx context.Context, c *admin.Client, cfg *config.Config) (*Differe
 	return d, nil
 }
 
-// Write prints the verdict on the file and, unless quiet, a table of the changes
-// before it. own is the version of this binary.
+// Write prints the verdict on the file and, unless quiet, a table of the changes before it. own is
+// the version of this binary.
 func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 	if len(d.Changes) > 0 && !quiet {
 		table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
@@ -72,7 +72,7 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 	}
 	switch {
 	case d.Verdict == Unchanged:
-		fmt.Fprintf(w, "# %s has what %s says: a reload would change nothing\n", d.URL, file)
+		fmt.Fprintf(w, "# %s has the same configuration as %s: a reload would change nothing\n", d.URL, file)
 	case d.Verdict == NeedsRestart:
 		fmt.Fprintf(w, "# a restart is needed for %s; a reload would be refused and change nothing\n", strings.Join(d.needRestart(), ", "))
 	case d.HiddenDiffers:
@@ -92,7 +92,7 @@ func (d *Difference) needRestart() (paths []string) {
 	return paths
 }
 
-// counts says how many changes have which effect, in the order of the table.
+// counts returns the number of changes with each effect, in the order of the table.
 func (d *Difference) counts() string {
 	var order []string
 	n := map[string]int{}
@@ -128,8 +128,8 @@ func effectText(ch *Change) string {
 	}
 }
 
-// A cell of the table is at most cellWidth characters wide. Of the equal beginning of two
-// long values it shows only the last cellContext.
+// A cell of the table is at most cellWidth characters wide. If two long values begin in the same
+// way, it shows only the last cellContext characters of that beginning.
 const (
 	cellWidth   = 60
 	cellContext = 20

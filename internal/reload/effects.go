@@ -27,9 +27,8 @@ const (
 	Restart Effect = "restart"
 )
 
-// effects is the only table of effects: a reload does what it says. A row is about
-// a setting, or about a section with all settings in it that have no row. A setting
-// without any row needs a restart.
+// effects is the only table of effects: every reload follows it. A row is about a setting, or about
+// a section with all settings in it that have no row. A setting without any row needs a restart.
 var effects = map[string]Effect{
 	"server":                  InPlace,
 	"server.listen":           Restart, // sockets are opened once
@@ -53,7 +52,7 @@ var effects = map[string]Effect{
 	"log.access": InPlace,
 
 	"tracing":  InPlace,
-	"fleet":    Restart, // replicas must agree on it; the password file's content is read again
+	"fleet":    Restart, // replicas must agree on these keys; the password file is read again
 	"deadline": InPlace,
 
 	"ssps[]":                           NewPool, // a new SSP; see removedEffect
@@ -125,7 +124,7 @@ func effectOf(path string) Effect {
 func listedEffect(setting string) (e Effect, ok bool) {
 	for p := setting; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
 		if p == "ssps[]" && p != setting {
-			return "", false // the row of a new SSP says nothing about its settings
+			return "", false // the row of a new SSP does not apply to its settings
 		}
 		if e, ok = effects[p]; ok {
 			return e, true
@@ -160,8 +159,8 @@ func removedEffect(path string) Effect {
 	return effectOf(path)
 }
 
-// keepsEndpoint reports whether a host and port of a is one of b too, with the same scheme. Then the
-// pool stays, with that endpoint's connections. Else a new pool opens connections before the old
+// keepsEndpoint reports whether a and b share a host and port, with the same scheme. Then the pool
+// stays, with that endpoint's connections. Otherwise a new pool opens connections before the old
 // one drains.
 func keepsEndpoint(a, b []string) bool {
 	x, errX := upstream.ParseEndpoints(a)

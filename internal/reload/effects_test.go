@@ -129,7 +129,7 @@ func nodeAt(node *yaml.Node, path string) *yaml.Node {
 	return node
 }
 
-// another is a valid value for a setting, where others cannot guess one.
+// another has a valid value for each setting whose values cannot be guessed.
 var another = map[string]string{
 	"server.tls.min_version": `"1.3"`, "admin.tls.min_version": `"1.3"`, "ssps[].tls.min_version": `"1.3"`,
 	"server.tls.groups": "[x25519]", "admin.tls.groups": "[x25519]", "ssps[].tls.groups": "[x25519]",
@@ -143,7 +143,7 @@ var another = map[string]string{
 	"routes[].on_error": "no_ad", "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip",
 }
 
-// others are values that may be valid in place of the node's.
+// others returns values that may be valid in place of the node's.
 func others(node *yaml.Node, dir, path string) (texts []string) {
 	v := node.Value
 	if text, ok := another[anyMember(path)]; ok {
@@ -166,7 +166,7 @@ func others(node *yaml.Node, dir, path string) (texts []string) {
 	return []string{"other"}
 }
 
-// A reload does what the table says, setting by setting.
+// A reload follows the table, setting by setting.
 func TestAReloadDoesWhatTheTableSays(t *testing.T) {
 	dir := t.TempDir()
 	base, _ := everything(t, dir)
@@ -213,7 +213,7 @@ func TestAReloadDoesWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// Host named the first endpoint of the configuration that the pool was made for.
+// Before, Host named the first endpoint of the configuration for which the pool was made.
 func TestHostFollowsEndpointsThatChangeInPlace(t *testing.T) {
 	parse := func(endpoints string) *config.Config {
 		cfg, _, err := config.Parse([]byte("ssps: [{name: a, endpoints: "+endpoints+"}]\nroutes: [{name: r, match: {path: /*}, ssps: [a]}]\n"), nil)
@@ -242,11 +242,11 @@ func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
 	return fmt.Sprintf("%+v %+v %+v", o, policy, s.poolOptions())
 }
 
-// statedEffects are what comments of config/adbuffer.yaml say about a change.
+// statedEffects are the effects that comments of config/adbuffer.yaml state.
 var statedEffects = map[string]Effect{"needs a restart": Restart, "takes a new pool": NewPool, "replaces open connections": NewConnections}
 
-// A comment says what a change does unless it applies in place. The comment of a
-// section is about all keys in it.
+// A comment states the effect of a change unless it applies in place. The comment of a section
+// applies to all its keys.
 func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
 	data, err := os.ReadFile("../../config/adbuffer.yaml")
 	if err != nil {
@@ -281,7 +281,7 @@ func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
 	}
 	visit(doc.Content[0], "", InPlace)
 	if !slices.Contains(stated, "ssps[].pool.dial_backoff.max") {
-		t.Errorf("only %v were looked at", stated)
+		t.Errorf("only the effects of %v were checked", stated)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"adbuffer/internal/pool"
 )
 
-// endpointEvents returns what logs the events of an SSP's endpoints.
+// endpointEvents returns a function that logs the events of an SSP's endpoints.
 func (v *Versions) endpointEvents(ssp string) func(pool.Event) {
 	return func(e pool.Event) {
 		log := v.opts.Peers.With(zap.String("ssp", ssp), zap.String("endpoint", e.Endpoint))

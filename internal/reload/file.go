@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// settle is longer than an editor or a kubelet needs between its steps.
+	// settle is longer than the time between the steps of an editor or a kubelet.
 	settle = 250 * time.Millisecond
-	// pollEvery bounds how late a change without an event is found.
+	// pollEvery bounds how late a change without an event is noticed.
 	pollEvery = 10 * time.Second
 )
 
@@ -52,10 +52,10 @@ type File struct {
 
 	turn    sync.Mutex         // held by the reading in progress; guards the fields below
 	content configfile.Content // of all files, as they were just before they were last read
-	unread  string             // why the file could not be read, or what is wrong with it; "" = nothing
+	unread  string             // why the file could not be read, or its errors; "" = no error
 }
 
-// reading is one reading of the file, for all requests that came before it began.
+// reading is one reading of the file, for all requests that arrived before it began.
 type reading struct {
 	by     []string
 	done   chan struct{} // closed when report is complete
@@ -68,8 +68,7 @@ func NewFile(path string) *File {
 	return &File{path: path, content: configfile.Look([]string{path})}
 }
 
-// Start gives the file the service that was made of cfg. Call it before Run, and
-// before the service runs.
+// Start sets the service, which was made from cfg. Call it before Run, and before the service runs.
 func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
 	f.service, f.log = s, log
 	f.watch = configfile.New(configfile.Options{
@@ -79,7 +78,7 @@ func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
 	f.follow(cfg)
 }
 
-// Run reloads when a file changes and on each hang-up, until ctx ends.
+// Run reloads when a file changes and on each SIGHUP, until ctx ends.
 func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
 	go f.watch.Run(ctx, f.look)
 	for {
@@ -95,7 +94,7 @@ func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
 // Post serves POST /reload; it is an admin.Reload.
 func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
 
-// follow watches the files of cfg, which is in force from now on.
+// follow watches the files of cfg, the current configuration.
 func (f *File) follow(cfg *config.Config) {
 	files := append(cfg.Files(), f.path)
 	content := configfile.Look(files)
@@ -181,8 +180,8 @@ func (f *File) readLocked(r *reading) {
 }
 
 func (f *File) load() (*config.Config, []config.Warning, error) {
-	// The process may have been started with a pipe. That has nothing more to read,
-	// and could block every reload to come.
+	// The process may have been started with a pipe. A pipe cannot be read again, and could block
+	// every later reload.
 	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("config: %s is no regular file and cannot be read again", f.path)
 	}

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/configfile"
 )
 
-// counter counts the configurations that it is given.
+// counter counts the configurations that it receives.
 type counter struct {
 	reloads, failures int
 	refuse            error
@@ -59,7 +59,7 @@ func to(endpoint string) string {
 func TestAllRequestsDuringAReloadShareTheNextOne(t *testing.T) {
 	t.Parallel()
 	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
-	r.turn.Lock() // one is under way
+	r.turn.Lock() // a reload is in progress
 	var wg sync.WaitGroup
 	reports := make(chan *Report, 50)
 	for range cap(reports) {
@@ -95,7 +95,7 @@ func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
 	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
 	r.look()
 	if s.reloads != 0 {
-		t.Error("it reloaded what had not changed")
+		t.Error("an unchanged file was reloaded")
 	}
 	write(t, r, to("http://127.0.0.1:2/bid"))
 	r.look()
@@ -108,7 +108,7 @@ func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
 	r.look()
 	r.look()
 	if s.reloads != 2 {
-		t.Errorf("%d reloads: what was refused whole was tried again, although nothing changed", s.reloads)
+		t.Errorf("%d reloads: a refused configuration was tried again, but nothing changed", s.reloads)
 	}
 }
 

@@ -34,7 +34,7 @@ func flatten(doc []byte) (*leaves, error) {
 	return s, nil
 }
 
-// add ignores a path that it has already, which no effective configuration has.
+// add ignores a path that it already has. No effective configuration has a path twice.
 func (s *leaves) add(l leaf) {
 	if _, twice := s.byPath[l.path]; twice {
 		return
@@ -119,7 +119,7 @@ func leafOf(path string, node *yaml.Node) leaf {
 	return s
 }
 
-// shower returns a value as it is shown. name is the value of the key name beside
+// shower returns a value in the form in which it is shown. name is the value of the key name beside
 // it, or "".
 type shower func(name, value string) string
 
@@ -143,8 +143,8 @@ func hiding(path string) shower {
 	return asIs
 }
 
-// flow writes a value in one line. show is applied to scalars, to elements of lists,
-// and to the key value of a mapping.
+// flow writes a value in one line. It applies show to scalars, to elements of lists, and to the key
+// value of a mapping.
 func flow(node *yaml.Node, show shower) string {
 	var parts []string
 	switch node.Kind {

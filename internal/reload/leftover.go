@@ -11,11 +11,11 @@ import (
 	"adbuffer/internal/tracing"
 )
 
-// leftover is what a version had and the next one does not use.
+// leftover holds the parts of a version that the next one does not use.
 //
 // A request that began before the swap may need its SSP later: its body still arrives, or a
-// waterfall has not reached that SSP. So an old pool stays open until no request can need
-// a place. Then it is closed, and no request fails.
+// waterfall has not reached that SSP. So an old pool stays open until no request can need a place.
+// Then it is closed, and no request fails.
 //
 //	swap ──aboutToAsk──▶ idle connections close ──no older request──▶ closed
 //	                                            ──server.drain.timeout──▶ cut
@@ -34,11 +34,11 @@ const (
 	drainPoll  = 10 * time.Millisecond
 )
 
-// drainLeftover closes in the background what was has and next does not.
+// drainLeftover closes, in the background, the parts of was that next does not have.
 func (v *Versions) drainLeftover(was, next *Version) {
 	l := &leftover{
 		parts: was.without(next),
-		// A wait for a body that begins now uses the timeout of now.
+		// A wait for a body that begins now uses the current timeout.
 		longest: 2*max(was.Config.Server.ReadTimeout, next.Config.Server.ReadTimeout) + was.Config.Deadline.Max,
 	}
 	if was.Tracer != next.Tracer {
@@ -64,7 +64,7 @@ func (v *Versions) drain(ctx context.Context, l *leftover) {
 		o.MinIdle, o.MaxIdle = 0, 0
 		p.SSP.Pool().SetOptions(o)
 	}
-	// A moment without a request in progress: all that began before the swap ended.
+	// When no request is in progress, all requests from before the swap have ended.
 	for v.opts.InProgress() > 0 && time.Since(swapped) < l.longest && ctx.Err() == nil {
 		sleep(ctx, drainPoll)
 	}
@@ -78,8 +78,8 @@ func (v *Versions) drain(ctx context.Context, l *leftover) {
 	v.closeTracer(l.tracer)
 }
 
-// closeParts closes the pools side by side, and then their dialers. It returns how
-// many places were in use when they were cut.
+// closeParts closes the pools at the same time, and then their dialers. It returns how many places
+// were in use when they were cut.
 func closeParts(ctx context.Context, parts []*Part) (cut int) {
 	var wg sync.WaitGroup
 	var sum atomic.Int64

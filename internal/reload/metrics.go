@@ -13,7 +13,7 @@ import (
 
 const ms = time.Millisecond
 
-// newHeadWait has buckets from what is lost in the noise up to a usual deadline.
+// newHeadWait has buckets from negligible waits up to a usual deadline.
 func newHeadWait() *metrics.Histogram {
 	return metrics.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
 }
@@ -70,7 +70,7 @@ func (d *dialer) collect(to metrics.Sink) {
 	collectDials(to, d.dial.Stats())
 }
 
-// collectDials sends what an SSP's dialer has counted.
+// collectDials sends the counts of an SSP's dialer.
 func collectDials(to metrics.Sink, s dial.Stats) {
 	to.Counter(descSent, s.BytesSent)
 	to.Counter(descReceived, s.BytesReceived)

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/tracing"
 )
 
-// prepared is the next version before the swap. All steps that can fail are done, and no
-// request uses it.
+// prepared is the next version before the swap. Every step that can fail is done, and no request
+// uses it.
 type prepared struct {
 	was     *Version
 	cfg     *config.Config
@@ -41,8 +41,8 @@ func (s *preparedSSP) replaces() bool { return s.was != nil && s.was.dialer != s
 
 func (s *preparedSSP) encrypted() bool { return s.cfg.Parsed.Scheme == "https" }
 
-// prepare prepares the version of cfg that follows was. The error is
-// config.Errors, with everything that failed; nothing has changed then.
+// prepare prepares the version of cfg that follows was. Its error is config.Errors with all errors;
+// in that case nothing has changed.
 func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (*prepared, error) {
 	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
 	effects := effectsBySSP(changes)
@@ -70,7 +70,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 }
 
 func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
-	// Before they are read for use: the next reload sees a change in between.
+	// The content is read first, so that the next reload sees a change made meanwhile.
 	if s.encrypted() {
 		s.files = configfile.Look(slices.Collect(maps.Values(tlsFiles(s.cfg))))
 	}
@@ -98,8 +98,8 @@ func (p *prepared) drop() {
 	}
 }
 
-// build makes the version that was prepared. From then on its settings hold for all
-// parts that it shares with the version before.
+// build makes the prepared version. From then on its settings apply to all parts that it shares
+// with the previous version.
 func (p *prepared) build(f *fleet.Fleet) *Version {
 	next := &Version{Config: p.cfg, Hash: p.hash, common: p.common, Tracer: p.tracer}
 	byName := make(map[string]*ssp.SSP, len(p.ssps))

@@ -12,12 +12,11 @@ import (
 // old ones.
 const prewarmLimit = 2 * time.Second
 
-// prewarm makes the pools that replace old ones, and opens as many connections as the old
-// pools have. Otherwise all requests of an SSP with many requests would wait for dials at
-// once. An
-// SSP that cannot be reached delays the reload by prewarmLimit, and the drain not
-// at all. Until the old pool closes its idle connections (after aboutToAsk), the
-// SSP may have twice max_conns if both pools lead to it.
+// prewarm makes the pools that replace old ones, and opens as many connections as the old pools
+// have. Otherwise all requests of a busy SSP would wait for dials at once. An SSP that cannot be
+// reached delays a reload by prewarmLimit, and does not delay a drain. Until the old pool closes
+// its idle connections (after aboutToAsk), the SSP may have twice max_conns if both pools lead to
+// it.
 func (p *prepared) prewarm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, prewarmLimit)
 	defer cancel()
@@ -28,7 +27,7 @@ func (p *prepared) prewarm(ctx context.Context) {
 			continue
 		}
 		o := s.poolOptions()
-		// Within max_idle: the pool would close more as soon as they are open.
+		// This stays within max_idle: the pool would close further connections at once.
 		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
 		s.pool = pool.New(o, s.dialer)
 		s.pool.Inherit(s.was.SSP.Pool())

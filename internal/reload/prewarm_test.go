@@ -52,7 +52,7 @@ func TestTheDrainDoesNotWaitForAReloadThatPrewarms(t *testing.T) {
 	v.BeginDrain()
 	p.prewarm(v.serving)
 	if p.ssps[0].pool.Ready() {
-		t.Error("the pool is warm, though the SSP refuses connections")
+		t.Error("the pool is warm, but the SSP refuses connections")
 	}
 	p.ssps[0].pool.Close(v.serving)
 	p.drop()

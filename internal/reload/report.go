@@ -23,8 +23,8 @@ type Report struct {
 	Changes  []Change         `json:"changes"`
 	Faults   config.Errors    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
-	// Error says why the file could not be read or applied, if its values are not the
-	// reason.
+	// Error is the reason why the file could not be read or applied, if that is not an error of its
+	// values.
 	Error string `json:"error,omitempty"`
 }
 

@@ -9,10 +9,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// mirrorShare is which part of server.max_buffered_bytes each mirror has beside it.
+// mirrorShare is the divisor of server.max_buffered_bytes that gives each mirror's own budget.
 const mirrorShare = 8
 
-// newTable returns the routes. It keeps the counters of mirrors that was has too.
+// newTable returns the routes. It keeps the counters of mirrors that was also has.
 func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *route.Table {
 	routes := cfg.Routes
 	table := make([]*route.Route, len(routes))
@@ -58,7 +58,7 @@ func conditions(cs []config.Condition) []route.Condition {
 	return all
 }
 
-// The words of the configuration, as package route knows them.
+// The words of the configuration, with the values of package route.
 var (
 	modes = map[config.Mode]route.Mode{
 		config.ModeSingle: route.Single, config.ModeSplit: route.Split, config.ModeWaterfall: route.Waterfall,

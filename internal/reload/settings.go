@@ -75,7 +75,7 @@ func nameValues(fields []config.Field) []httpheader.NameValue {
 	return all
 }
 
-// The words of the configuration, as the packages below know them.
+// The words of the configuration, with the values of the packages below.
 var (
 	identityModes = map[config.Identity]httpheader.IdentityMode{
 		config.IdentityXForwardedFor: httpheader.XForwardedFor, config.IdentityXDevice: httpheader.XDevice,

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/tracing"
 )
 
-// newTracer returns nil where tracing is off.
+// newTracer returns nil if tracing is off.
 func newTracer(c *config.Tracing, appVersion string) (*tracing.Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // tracing is off, which is no error

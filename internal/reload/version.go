@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/tracing"
 )
 
-// Version is a config version: what one configuration built. It never changes. A
-// reload builds the next version, which shares with this one all that stays.
+// Version is a config version: the parts that one configuration built. It never changes. A reload
+// builds the next version, which shares the unchanged parts with this one.
 type Version struct {
 	Config *config.Config
 	Hash   string    // of Config
@@ -21,7 +21,7 @@ type Version struct {
 	Table  *route.Table
 	Tracer *tracing.Tracer // nil while tracing is off
 
-	// SSPs and Pools are those of Parts.
+	// SSPs and Pools are the SSPs and pools of Parts.
 	SSPs  []*ssp.SSP
 	Pools []*pool.Pool
 
@@ -66,9 +66,9 @@ func (v *Version) without(next *Version) []*Part {
 	return gone
 }
 
-// common is what every SSP takes from the rest of the configuration.
+// common are the settings from other sections that every SSP needs.
 type common struct {
-	patience time.Duration // how long a request leaves an SSP, unless it brings a deadline
+	patience time.Duration // how long a request without a deadline gives an SSP
 	via      string        // the name of this process in Via; "" = none is sent
 	// maxBufferedBytes is server.max_buffered_bytes.
 	maxBufferedBytes int

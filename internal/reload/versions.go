@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/fleet"
 )
 
-// Options are what all config versions of a process share.
+// Options are the values that all config versions of a process share.
 type Options struct {
 	Log        *zap.Logger  // of events that operators cause
 	Peers      *zap.Logger  // of events that SSPs cause
@@ -22,8 +22,8 @@ type Options struct {
 	Fleet      *fleet.Fleet // nil = no Redis is configured
 	// InProgress returns how many requests have begun and not ended.
 	InProgress func() int
-	// Apply makes next the version of all requests that begin from then on. It is
-	// called with the swap lock held, and must not block.
+	// Apply makes next the version of all requests that begin from then on. The caller holds the
+	// swap lock, so Apply must not block.
 	Apply func(next *Version)
 	// Applied is called after a reload, before the next reload begins.
 	Applied func(next *Version)
@@ -34,11 +34,11 @@ type Versions struct {
 	opts      Options
 	current   atomic.Pointer[Version]
 	succeeded atomic.Bool // the last reload did
-	// swapLock is held to write while versions change, and to read by goroutines
-	// that look at several parts of one version, such as a scrape.
+	// A change of versions holds swapLock for writing. Goroutines that read several parts of one
+	// version, such as a scrape, hold it for reading.
 	swapLock sync.RWMutex
 
-	reloading sync.Mutex // held by Replace, and guards closed
+	reloading sync.Mutex // held by Replace; guards closed
 	closed    bool       // no other version may follow
 
 	serving    context.Context // ends when the drain begins
@@ -66,36 +66,36 @@ func New(cfg *config.Config, opts Options) (*Versions, error) {
 	return v, nil
 }
 
-// Current is the version in force. Two calls may return different versions.
+// Current returns the current version. Two calls may return different versions.
 func (v *Versions) Current() *Version { return v.current.Load() }
 
-// Look calls f while no swap happens, so that f sees parts of one version only.
+// Look calls f while no swap happens, so that f sees the parts of one version.
 func (v *Versions) Look(f func(current *Version)) {
 	v.swapLock.RLock()
 	defer v.swapLock.RUnlock()
 	f(v.Current())
 }
 
-// Result is what a reload did.
+// Result is the result of a reload.
 type Result struct {
 	Hash    string   // of the configuration in force
-	Changes []Change // none where nothing changed
-	// Warnings are about the load in force; those about the configuration alone are not here.
+	Changes []Change // none if nothing changed
+	// Warnings are about the present load. Warnings about the configuration alone are not among
+	// them.
 	Warnings []config.Warning
 }
 
-// ErrStopping is what Replace returns once the drain has begun.
+// ErrStopping is the error of Replace once the drain has begun.
 var ErrStopping = errors.New("adbuffer is stopping, and accepts no other configuration")
 
-// Replace brings cfg into force for every request that begins from then on. Requests
-// that have begun keep their SSP, its settings and its connections to their end.
+// Replace makes cfg current for every request that begins from then on. Requests that have begun
+// keep their SSP, its settings and its connections to their end.
 //
-// Steps that can fail come first. If one fails, or if a changed setting needs a
-// restart, nothing changes. The error is config.Errors then; it has been logged and
-// counted.
+// Steps that can fail come first. If one fails, or if a changed setting needs a restart, nothing
+// changes. The error is then config.Errors, and has been logged and counted.
 //
-// Calls wait for one another. A call waits up to prewarmLimit for pools that replace old
-// ones, and never for old pools to drain.
+// Calls wait for one another. A call waits up to prewarmLimit for pools that replace old ones, and
+// never for old pools to drain.
 func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
 	v.reloading.Lock()
 	defer v.reloading.Unlock()
@@ -126,7 +126,7 @@ func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, e
 	return v.prepare(was, cfg, changes)
 }
 
-// restartErrors are the errors about changes that need a restart.
+// restartErrors returns the errors for changes that need a restart.
 func restartErrors(changes []Change) (faults config.Errors) {
 	for _, c := range changes {
 		if c.Effect == Restart {
@@ -167,11 +167,11 @@ func (v *Versions) keepBuckets(cfg *config.Config) {
 	v.opts.Fleet.Keep(shared)
 }
 
-// Failed notes that a configuration could not be read or applied: it logs each error and
-// sets config_last_reload_successful to 0.
+// Failed records that a configuration could not be read or applied. It logs each error and sets
+// config_last_reload_successful to 0.
 func (v *Versions) Failed(err error) {
 	v.succeeded.Store(false)
-	const message = "the configuration was not reloaded; the one before stays in force"
+	const message = "the configuration was not reloaded; the previous one stays in force"
 	var faults config.Errors
 	if !errors.As(err, &faults) {
 		v.opts.Log.Error(message, zap.Error(err))
