@@ -14,5 +14,5 @@ func addAdminFlags(cmd *cobra.Command, at *admin.ClientOptions, name, url, help 
 	fl.StringVar(&at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
 	fl.StringVar(&at.CertFile, "cert-file", "", "client certificate for that listener, PEM")
 	fl.StringVar(&at.KeyFile, "key-file", "", "key of the client certificate, PEM")
-	fl.BoolVar(&at.Insecure, "insecure", false, "accept any certificate of that listener")
+	fl.BoolVar(&at.Insecure, "insecure", false, "accept any certificate of that listener; for tests only")
 }

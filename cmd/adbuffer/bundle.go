@@ -43,14 +43,14 @@ func newBundle(stdout *os.File) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "bundle",
-		Short: "Collect what a ticket needs from a running adbuffer into one file",
+		Short: "Collect the facts for a ticket from a running adbuffer into one file",
 		Long: `Writes a ZIP file with the configuration in force, pools, the last failures, metrics,
 profiles and an execution trace of a running adbuffer, to attach to a ticket. Secrets of
-the configuration are hidden, as everywhere. With --capture it has the next exchanges
-with an SSP too, as HAR; those hold bodies and query values of requests.
+the configuration are hidden. With --capture the file also has the next exchanges
+with an SSP, as HAR; they hold bodies and query values of requests.
 
 With admin.flight_recorder the trace has the seconds before the command, otherwise the
-second behind it.
+second after it.
 
 What cannot be collected is printed and named in errors.txt. The exit status is 0 if the
 file has any part, otherwise 1, and there is no file.`,

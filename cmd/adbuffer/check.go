@@ -30,7 +30,7 @@ type checkResult struct {
 type checkFlags struct {
 	file                  string
 	against               admin.ClientOptions
-	load                  sizing.Input // what the endpoints of each priority must carry
+	load                  sizing.Input // the load that the endpoints of each priority must carry
 	asJSON, quiet, reveal bool
 }
 
@@ -75,7 +75,7 @@ load if all before them failed.`,
 	}
 	addConfigFlag(cmd, &f.file)
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print errors, warnings and changes as JSON")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print warnings and the verdict only")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only warnings and the result")
 	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "print possible secrets too, but no content of files")
 	f.load.Replicas = 1
 	cmd.Flags().Float64Var(&f.load.Rate, "rps", 0, "as of plan: requests per second to an SSP at peak, of all replicas together")
@@ -133,7 +133,8 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	return refused(compared)
 }
 
-// groupWarnings warns of endpoints that could not carry the load alone. Without a load there are none.
+// groupWarnings warns of endpoints that could not carry the load without the other endpoints.
+// Without a load there are no warnings.
 func (f *checkFlags) groupWarnings(ctx context.Context, cfg *config.Config, client *admin.Client) ([]config.Warning, error) {
 	if f.load.Rate != 0 || f.load.P50 != 0 || f.load.P99 != 0 {
 		return sizing.GroupWarningsFor(cfg, f.load)
@@ -189,7 +190,7 @@ func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warni
 	return refused(compared)
 }
 
-// errSaid fails a command that has printed the reason.
+// errSaid fails a command that has printed its error already.
 var errSaid = failed(errors.New(""))
 
 // refused fails the command if a reload would be refused. d may be nil.

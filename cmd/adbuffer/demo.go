@@ -16,12 +16,12 @@ func newDemo(stdout, stderr *os.File) *cobra.Command {
 	var once, quiet bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See it work: an embedded configuration and simulated SSPs",
+		Short: "See adbuffer work, with an embedded configuration and simulated SSPs",
 		Long: `Starts four simulated SSPs on loopback (one HTTP/1.1, one HTTP/2 over TLS, one slow,
 one that fails) and adbuffer in front of them. Sends a few requests through every
-route mode and prints the responses. Then a light load keeps the admin page moving
-until Ctrl-C. Needs no file and no network.`,
-		Example: `  adbuffer demo           then open the page that it names
+route mode and prints the responses. Then a light load keeps the admin page
+live until Ctrl-C. Needs no file and no network.`,
+		Example: `  adbuffer demo           then open the page whose URL it prints
   adbuffer demo --quiet   with no load, for requests of your own
   adbuffer demo --once`,
 		Args: cobra.NoArgs,

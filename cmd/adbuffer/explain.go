@@ -21,7 +21,7 @@ import (
 	"adbuffer/internal/config"
 )
 
-// explainFlags is what the command line of explain says.
+// explainFlags are the flags of explain.
 type explainFlags struct {
 	file, method, data, client string
 	fields                     []string
@@ -33,13 +33,13 @@ func newExplain(stdout *os.File) *cobra.Command {
 	f := new(explainFlags)
 	cmd := &cobra.Command{
 		Use:   "explain {--config FILE | --admin URL} URL",
-		Short: "Say what would happen to a request, and send nothing",
-		Long: `Says what would happen to a request: the route and why, the SSPs in order, the deadline
-and what it follows from, the request that each SSP would get, and the limits in force.
-Nothing is sent to an SSP. The request is read by the code that reads real ones.
+		Short: "Say how a request would be handled, and send nothing",
+		Long: `Says how adbuffer would handle a request: the route and the reason for it, the SSPs in
+order, the deadline and its source, the request that each SSP would get, and the limits
+in force. No SSP gets a request. The same code reads the request as for real requests.
 
-With --config it explains by a configuration file, with --admin by the configuration in
-force of a running adbuffer. The URL is that of the request, or only its path and query.
+With --config it uses a configuration file, with --admin the current configuration of a
+running adbuffer. URL is the URL of the request, or only its path and query.
 Secrets are shown as (hidden).`,
 		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'
   adbuffer explain --config config/adbuffer.yaml -X POST -H 'Content-Type: application/json' --data @bid.json http://ads.example/fillbuffer

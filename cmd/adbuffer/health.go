@@ -22,7 +22,7 @@ import (
 // defaultAdmin is the default of admin.listen.
 const defaultAdmin = "127.0.0.1:9090"
 
-// maxHealthBytes bounds how much of a response is printed; adbuffer's have one line.
+// maxHealthBytes bounds how much of a response is printed. adbuffer's response has one line.
 const maxHealthBytes = 1024
 
 func newHealth(stdout *os.File) *cobra.Command {
@@ -38,16 +38,16 @@ func newHealth(stdout *os.File) *cobra.Command {
 0 if it is ready and 1 if not, with the reason. For health checks of images without a
 shell, and for exec probes.
 
-Of the configuration only admin.listen and admin.tls are read, variables included: a
-file with errors, which a running service refuses, must not make it look dead.`,
-		Example: `  adbuffer health                                           as ADBUFFER_CONFIG says
+It reads only admin.listen and admin.tls of the configuration, variables included. So a
+file with errors, which a running service refuses, does not make the service look dead.`,
+		Example: `  adbuffer health                                           with the file that ADBUFFER_CONFIG names
   adbuffer health --config /etc/adbuffer/adbuffer.yaml
-  adbuffer health --url http://127.0.0.1:9090/healthz       alive, ready or not
+  adbuffer health --url http://127.0.0.1:9090/healthz       is it alive?
   adbuffer health --url https://10.0.0.7:9090/readyz --timeout 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout <= 0 {
-				return fmt.Errorf("--timeout %v is not above 0", timeout)
+				return fmt.Errorf("--timeout is %v, but must be above 0", timeout)
 			}
 			target, err := healthTarget(from, cmp.Or(file, os.Getenv(configVariable)))
 			if err != nil {
@@ -63,23 +63,23 @@ file with errors, which a running service refuses, must not make it look dead.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from, "url", "", "what to ask (default: /readyz at admin.listen)")
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file that says admin.listen (default: $"+configVariable+")")
+	cmd.Flags().StringVar(&from, "url", "", "URL to request (default: /readyz at admin.listen)")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with admin.listen (default: $"+configVariable+")")
 	cmd.MarkFlagsMutuallyExclusive("url", "config")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "for the whole question; keep it below the prober's own")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "timeout of the whole command; keep it below the prober's timeout")
 	return cmd
 }
 
 // health is the URL to request.
 type health struct {
 	url string
-	// here is true for an address of this machine, at which no other machine can respond. A
-	// certificate would prove nothing, and seldom names 127.0.0.1.
+	// here is true for an address of this machine. Only this machine can respond there, so a
+	// certificate would prove nothing. It seldom names 127.0.0.1.
 	here bool
 }
 
-// healthTarget is from, or what the configuration in file says; "" for both is
-// the default.
+// healthTarget returns the URL from, or the one that the configuration in file has. If both are "",
+// it returns the default.
 func healthTarget(from, file string) (health, error) {
 	if from != "" {
 		u, err := url.Parse(from)
@@ -91,7 +91,7 @@ func healthTarget(from, file string) (health, error) {
 	admin := readAdmin(file)
 	host, port, err := net.SplitHostPort(admin.Listen)
 	if err != nil || port == "0" {
-		return health{}, fmt.Errorf("admin.listen %q does not say where to ask; name it with --url", admin.Listen)
+		return health{}, fmt.Errorf("admin.listen %q has no port to request; name the URL with --url", admin.Listen)
 	}
 	switch ip := net.ParseIP(host); {
 	case host == "":
@@ -108,7 +108,7 @@ func healthTarget(from, file string) (health, error) {
 	return health{scheme + "://" + net.JoinHostPort(host, port) + "/readyz", true}, nil
 }
 
-// adminAddress is what of a configuration says where to ask.
+// adminAddress is the part of a configuration that has the admin listener's URL.
 type adminAddress struct {
 	Listen string `yaml:"listen"`
 	TLS    struct {
@@ -116,8 +116,8 @@ type adminAddress struct {
 	} `yaml:"tls"`
 }
 
-// readAdmin reads no more than it needs, and takes the default where even that
-// cannot be read: config.Load would fail if any other key has an error.
+// readAdmin reads only these keys, and returns the default if they cannot be read. config.Load
+// would fail for an error in any other key.
 func readAdmin(file string) adminAddress {
 	var doc struct {
 		Admin adminAddress `yaml:"admin"`
@@ -147,7 +147,7 @@ func askHealth(ctx context.Context, target health) (string, error) {
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("not ready: %w; is admin.listen what the running adbuffer was started with?", err)
+		return "", fmt.Errorf("not ready: %w; was the running adbuffer started with this admin.listen?", err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxHealthBytes))

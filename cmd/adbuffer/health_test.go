@@ -71,7 +71,7 @@ func TestHealthVerifiesCertificatesOfOtherMachinesOnly(t *testing.T) {
 		}
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ready\n")) }))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that fails is the point
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the test makes a handshake fail
 	s.StartTLS()
 	defer s.Close()
 	if got, err := askHealth(t.Context(), health{s.URL, true}); err != nil || got != "ready" {

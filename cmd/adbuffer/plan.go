@@ -18,7 +18,7 @@ import (
 	"adbuffer/internal/sizing"
 )
 
-// planFlags is what the command line of plan says.
+// planFlags are the flags of plan.
 type planFlags struct {
 	in      sizing.Input
 	waiting share
@@ -34,13 +34,13 @@ func newPlan(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --from URL}",
 		Short: "Size pools from rate and latency",
-		Long: `Says how many connections to an SSP each replica needs: Little's law for the places
-in use on average (L = rate × time a place is held), exact Erlang C for how many
-there must be so that no more than --waiting of the requests wait. p50 and p99 of the
-SSP's latency give the mean, which is above the median, as that of a lognormal.
+		Long: `Says how many connections to an SSP each replica needs. Little's law gives the places
+in use on average (L = rate × time a place is held). Exact Erlang C gives the number of
+places with which at most --waiting of the requests wait. The mean latency is that of a
+lognormal distribution with the SSP's p50 and p99; it is above the median.
 
 With --from it reads rates and hold times of every SSP from a running adbuffer's admin
-listener, or from a Prometheus that scrapes adbuffer; there the mean over all instances.`,
+listener, or from a Prometheus that scrapes adbuffer: the mean over all instances.`,
 		Example: `  adbuffer plan --rps 20000 --p50 80ms --p99 250ms --replicas 12
   adbuffer plan --rps 5000 --p50 40ms --p99 180ms --protocol http2 --waiting 1% --json
   adbuffer plan --from http://127.0.0.1:9090
@@ -77,7 +77,7 @@ listener, or from a Prometheus that scrapes adbuffer; there the mean over all in
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
 	fl.StringVar(&f.from.URL, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
 	fl.StringVar(&f.from.TokenFile, "token-file", "", "with --from: a file that holds the token of an admin listener beyond loopback")
-	fl.DurationVar(&f.over, "over", 0, "with --from a Prometheus: plan for the highest 5-minute rate and hold of so long (default: the last 5 minutes)")
+	fl.DurationVar(&f.over, "over", 0, "with --from a Prometheus: plan for the highest 5-minute rate and hold time within this duration (default: the last 5 minutes)")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	return cmd
 }
@@ -100,7 +100,7 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	}
 	for _, name := range []string{"token-file", "over"} {
 		if given(name) {
-			return nil, fmt.Errorf("--%s is of use only with --from", name)
+			return nil, fmt.Errorf("--%s has an effect only with --from", name)
 		}
 	}
 	var missing []string
@@ -115,7 +115,7 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	return sizing.FromNumbers(f.in)
 }
 
-// protocols are the words that --protocol takes.
+// protocols are the values of --protocol.
 var protocols = []string{
 	string(config.ProtocolAuto), string(config.ProtocolHTTP1), string(config.ProtocolHTTP1Pipelined), string(config.ProtocolHTTP2), string(config.ProtocolH2C),
 }

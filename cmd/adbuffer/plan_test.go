@@ -47,7 +47,7 @@ func plan(t testing.TB, args ...string) string {
 	return out
 }
 
-// wantRow checks that a line with this label has these words, whatever stands between.
+// wantRow checks that a line with this label has these words, with any text between them.
 func wantRow(t *testing.T, text, label string, words ...string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -63,8 +63,8 @@ func wantRow(t *testing.T, text, label string, words ...string) {
 	t.Errorf("there is no row %q in\n%s", label, text)
 }
 
-// The worked example: 150 places busy; 176 by exact Erlang C beside 175 by the
-// rule of thumb, which is full at 874 requests/s where the SSP slows to 200 ms.
+// The worked example: 150 places in use, and a pool of 176 by exact Erlang C. The rule of thumb
+// gives 175, which is full at 874 requests/s if the SSP's time rises to 200 ms.
 func TestPlanOfTheWorkedExample(t *testing.T) {
 	out := plan(t, "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12")
 	wantRow(t, out, "places in use on average (L", "150", "1,804")
@@ -99,7 +99,7 @@ func TestPlanPrintsTheSameAsJSON(t *testing.T) {
 	}
 }
 
-// What plan prints to be pasted must be what config takes.
+// config must accept the YAML that plan prints.
 func TestPlannedYAMLIsAConfiguration(t *testing.T) {
 	for _, protocol := range []string{"auto", "http1", "http1-pipelined", "http2", "h2c"} {
 		for _, rps := range []string{"1", "5000", "400000"} {
@@ -127,10 +127,10 @@ func TestPlanWarnsOfWhatTheSystemDoesNotGive(t *testing.T) {
 		}
 	}
 	if out := plan(t, "--rps", "400000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http2"); strings.Contains(out, "warning:") {
-		t.Errorf("over HTTP/2 there are a few hundred connections, and yet:\n%s", out)
+		t.Errorf("over HTTP/2 there are a few hundred connections, but plan prints:\n%s", out)
 	}
 	if out := plan(t, "--rps", "1000000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http1"); !strings.Contains(out, "max_conns ends at 65536") {
-		t.Errorf("a pool beyond what max_conns takes gets no warning:\n%s", out)
+		t.Errorf("a pool above the limit of max_conns gets no warning:\n%s", out)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --from"},
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
 		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --from"},
-		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--over is of use only with --from"},
+		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--over has an effect only with --from"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {
@@ -161,7 +161,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 	}
 }
 
-// poolsOf serves /pools as adbuffer does, and nothing else.
+// poolsOf serves /pools as adbuffer does, and no other path.
 func poolsOf(t *testing.T, token string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -13,11 +13,11 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 		Short: "Forwards ad requests to SSPs over keep-alive connection pools",
 		Long: `adbuffer takes ad requests on /fillbuffer and forwards them to SSPs over
 keep-alive connections, which it pools per SSP, within a deadline.`,
-		Example: `  adbuffer demo                                  see it work, with no set-up
+		Example: `  adbuffer demo                                  see it work, without any set-up
   adbuffer check --config config/adbuffer.yaml   validate a configuration
   adbuffer serve --config config/adbuffer.yaml   run the service
   adbuffer check --config new.yaml --against http://127.0.0.1:9090   what a reload would change
-  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   what would happen to a request
+  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   how a request would be handled
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -29,7 +29,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	return root
 }
 
-// failure is an error of what a command did, not of how it was called.
+// failure is an error of a command's work, not of its flags.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }

@@ -24,20 +24,20 @@ func newServe(stderr *os.File) *cobra.Command {
 		Short: "Run the service",
 		Long: `Runs the service until SIGTERM or SIGINT, and drains then: /readyz turns to 503 at
 once, requests are accepted for server.drain.delay more, and requests in flight have
-server.drain.timeout to end. A second signal ends the waiting. The exit status is 0
+server.drain.timeout to end. A second signal ends the drain at once. The exit status is 0
 if no request was cut.
 
 The configuration is read again on SIGHUP, on POST /reload of the admin listener, and
-when the file changes, or one that it names (certificates, authorities, tokens), also
-by a rename over it or a swap of symbolic links as in Kubernetes. What changed takes
-effect without a lost request; a file with errors changes nothing, and the log and the
-metric adbuffer_config_last_reload_successful say so. A change that needs a restart, such
+when the file or a file that it names changes (certificates, authorities, tokens), also
+by a rename or a swap of symbolic links as in Kubernetes. Changes take effect without a
+lost request. A file with errors changes nothing: the log has the errors, and the metric
+adbuffer_config_last_reload_successful is 0. A change that needs a restart, such
 as another server.listen, is an error too: see adbuffer check --against.`,
 		Example: `  adbuffer serve --config config/adbuffer.yaml
   ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Before anything else: a hang-up must never end the process.
+			// This comes first: SIGHUP must never end the process.
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
@@ -86,8 +86,8 @@ func configPath(flag string) (string, error) {
 	return flag, nil
 }
 
-// runUntilSignal runs a until the first SIGTERM or SIGINT; the second ends the
-// drain's waiting.
+// runUntilSignal runs a until the first SIGTERM or SIGINT. The second signal ends the waiting of
+// the drain.
 func runUntilSignal(parent context.Context, a *app.App) error {
 	ctx, stop := context.WithCancel(parent)
 	defer stop()

@@ -20,9 +20,9 @@ func newSim(stdout *os.File) *cobra.Command {
 		Use:   "sim",
 		Short: "Run one simulated SSP, to try a configuration against",
 		Long: `Runs a simulated SSP until SIGTERM or Ctrl-C. It responds to every request with an
-OpenRTB bid, with the latency and faults of --behaviour. That is JSON; absent keys mean a
-healthy SSP, and the error about an unknown key lists all keys. With --control, GET and
-PATCH /behaviour show and change it while it runs, and GET /counters shows what it saw.`,
+OpenRTB bid, with the latency and faults of --behaviour. The behaviour is JSON. Absent keys
+mean a healthy SSP, and the error about an unknown key lists all keys. With --control, GET
+and PATCH /behaviour show and change it while it runs, and GET /counters shows its counts.`,
 		Example: `  adbuffer sim --listen 127.0.0.1:9000
   adbuffer sim --behaviour '{"latency":{"p50":"40ms","p99":"150ms"},"answer":{"no_bid":{"share":0.2}}}'
   adbuffer sim --protocol h2c --control 127.0.0.1:9001
@@ -39,7 +39,7 @@ PATCH /behaviour show and change it while it runs, and GET /counters shows what 
 	cmd.Flags().StringVar(&o.Addr, "listen", "127.0.0.1:9000", "host:port; an empty host is every interface")
 	cmd.Flags().StringVar(&o.Control, "control", "", "loopback host:port of the control endpoint (default: none)")
 	cmd.Flags().StringVar(&protocol, "protocol", string(sspsim.HTTP1), "http1 or h2c; or tls, tls-h2, tls-http1, with a certificate of its own making")
-	cmd.Flags().StringVar(&behaviour, "behaviour", "{}", "how it responds, in JSON")
+	cmd.Flags().StringVar(&behaviour, "behaviour", "{}", "its behaviour, in JSON")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/admin"
 )
 
-// sspFlags is what the command line of ssp says.
+// sspFlags are the flags of ssp.
 type sspFlags struct {
 	at       admin.ClientOptions
 	endpoint string
@@ -31,15 +31,15 @@ func newSSP(stdout *os.File) *cobra.Command {
 	f := new(sspFlags)
 	cmd := &cobra.Command{
 		Use:   "ssp {list | enable | drain | disable | weight}",
-		Short: "List the SSPs of a running adbuffer, take one out, or change a weight",
+		Short: "List the SSPs of a running adbuffer, enable, drain or disable one, or change a weight",
 		Long: `Lists and changes the SSPs and endpoints of a running adbuffer, over its admin listener.
 
-  enable    requests go to it
-  drain     no new requests; what is under way ends, and idle connections stay
+  enable    send requests to it
+  drain     no new requests; requests in flight end, and idle connections stay
   disable   no new requests, and idle connections close
 
-Requests to a drained or disabled SSP end as ssp_disabled; routes with other SSPs use
-those. With --endpoint the change is about one endpoint, and the SSP's other endpoints
+Requests to a drained or disabled SSP end as ssp_disabled; a route with other SSPs uses
+them. With --endpoint the change applies to one endpoint, and the SSP's other endpoints
 get its share. Changes survive a reload and end with the process.`,
 		Example: `  adbuffer ssp list
   adbuffer ssp drain openx
@@ -71,7 +71,7 @@ get its share. Changes survive a reload and end with the process.`,
 				return fmt.Errorf("weight %q is not a whole number", args[1])
 			}
 			if f.endpoint == "" {
-				return errors.New("--endpoint says whose weight it is; adbuffer ssp list shows the endpoints")
+				return errors.New("--endpoint is missing: it names the endpoint whose weight changes; adbuffer ssp list shows the endpoints")
 			}
 			return f.change(cmd.Context(), stdout, args[0], "weight", admin.Change{Weight: &n})
 		},

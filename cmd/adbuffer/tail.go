@@ -25,10 +25,10 @@ func newTail(stdout *os.File) *cobra.Command {
 		Use:   "tail",
 		Short: "Follow the requests of a running adbuffer",
 		Long: `Shows the requests of a running adbuffer as they end, at most 50 a second, until Ctrl-C.
-Flags choose which; all that are given must hold. On a terminal each request is a line:
+Flags select requests; a request must match all of them. On a terminal each request is a line:
 time, status and outcome, duration, SSP and endpoint (or each leg with its outcome),
-method and path, id and error. It is red where the request failed. Elsewhere it is a
-line of JSON with the fields of the access log.`,
+method and path, id and error. A failed request is red. Without a terminal each request
+is a line of JSON with the fields of the access log.`,
 		Example: `  adbuffer tail
   adbuffer tail --ssp openx --outcome deadline
   adbuffer tail --slow 100ms --admin http://10.0.0.7:9090 --token-file token | jq .peer
@@ -57,7 +57,7 @@ line of JSON with the fields of the access log.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&ssp, "ssp", "", "only requests to this SSP")
-	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, for example deadline; a leg's counts too")
+	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, or with a leg that has it; for example deadline")
 	fl.StringVar(&id, "id", "", "only the request with this id")
 	fl.DurationVar(&slow, "slow", 0, "only requests that took longer")
 	addAdminFlags(cmd, &at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
@@ -77,7 +77,7 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// printable replaces what a terminal would obey.
+// printable replaces bytes that control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -98,7 +98,7 @@ type tailLine struct {
 	Skipped                                  uint64
 }
 
-// asked names the SSPs that were asked: one with its endpoint, or each leg with its outcome.
+// asked returns the SSPs of the request: one with its endpoint, or each leg with its outcome.
 func (l *tailLine) asked() string {
 	switch {
 	case len(l.Legs) > 0:
@@ -125,8 +125,8 @@ func (l *tailLine) colour() string {
 	return green
 }
 
-// writeRequestLine writes a line for eyes: time, status and outcome, duration, SSP, request, id and
-// error. Its texts may come from clients and SSPs.
+// writeRequestLine writes a line for a terminal: time, status and outcome, duration, SSP, request,
+// id and error. Its texts may come from clients and SSPs.
 func writeRequestLine(w io.Writer, line []byte) error {
 	var l tailLine
 	if err := json.Unmarshal(line, &l); err != nil {

@@ -27,7 +27,7 @@ var demoConfig string
 type Demo struct {
 	App  *app.App
 	ssps []*sspsim.SSP
-	dir  string // with the authority of the SSP that speaks TLS
+	dir  string // holds the authority of the SSP that uses TLS
 	out  io.Writer
 	log  *logs.Sink
 }
@@ -39,14 +39,14 @@ var demoSSPs = []struct {
 }{
 	{"alpha", "HTTP/1.1, responds in 15 ms, seldom in 60 ms", sspsim.Options{Behaviour: taking(sspsim.Lognormal(15*time.Millisecond, 60*time.Millisecond))}},
 	{"beta", "HTTP/2 over TLS, responds within 30 ms", sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: taking(sspsim.Constant(30 * time.Millisecond))}},
-	{"slow", "responds after two seconds, which is too late", sspsim.Options{Behaviour: taking(sspsim.Constant(2 * time.Second))}},
+	{"slow", "responds after two seconds, which is after the deadline", sspsim.Options{Behaviour: taking(sspsim.Constant(2 * time.Second))}},
 	{"broken", "responds 503 to everything", sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}}}},
 }
 
 func taking(l sspsim.Latency) sspsim.Behaviour { return sspsim.Behaviour{Latency: l} }
 
 // Start starts the SSPs and makes the App, which the caller runs. It prints their addresses to out,
-// and logs to stderr. anyPort takes free ports instead of the usual ones.
+// and logs to stderr. With anyPort it uses free ports instead of the usual ones.
 func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 	d = &Demo{out: out}
 	defer func() {

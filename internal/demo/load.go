@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// The rate swings between slowest and fastest requests a second once in a swing,
-	// and a burst comes at its end: saturation, percentiles and the queue all move.
+	// The rate swings between slowest and fastest requests per second once in a swing, with a burst
+	// at its end. So saturation, percentiles and the queue all change.
 	slowest, fastest = 5, 60
 	swing            = 30 * time.Second
 	burst            = 24
@@ -20,7 +20,7 @@ const (
 	maxInFlight = 64
 )
 
-// targets are what the load requests. A target that stands here twice is requested twice as
+// targets are the request targets of the load. A target that is listed twice is requested twice as
 // often.
 var targets = []string{
 	"GET /fillbuffer?pub=1", "GET /fillbuffer?pub=2", "GET /fillbuffer?pub=3", "GET /fillbuffer?pub=4", "POST /fillbuffer/beta", "POST /fillbuffer/beta",
@@ -64,7 +64,7 @@ func (d *Demo) Load(ctx context.Context) {
 	}
 }
 
-// send sends one request. The page shows how it ends, so an error is no news.
+// send sends one request. The page shows its outcome, so send ignores the error.
 func (d *Demo) send(ctx context.Context, client *http.Client, target string) {
 	method, path, _ := strings.Cut(target, " ")
 	body := ""

@@ -22,14 +22,14 @@ func (d *Demo) Tour(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []struct{ title, method, path, body string }{
-		{"single: one SSP; this one speaks HTTP/1.1", "GET", "/fillbuffer?pub=1&slot=top", ""},
-		{"the client chooses beta, which speaks HTTP/2; an OpenRTB bid request", "POST", "/fillbuffer/beta", bid},
-		{"the client chooses slow: adbuffer gives up in time", "GET", "/fillbuffer?ssp=slow", ""},
-		{"the client chooses broken: its 503 is passed on", "GET", "/fillbuffer?ssp=broken", ""},
+		{"single: one SSP, over HTTP/1.1", "GET", "/fillbuffer?pub=1&slot=top", ""},
+		{"the client chooses beta, over HTTP/2; an OpenRTB bid request", "POST", "/fillbuffer/beta", bid},
+		{"the client chooses slow: adbuffer stops waiting at the deadline", "GET", "/fillbuffer?ssp=slow", ""},
+		{"the client chooses broken: its 503 is forwarded", "GET", "/fillbuffer?ssp=broken", ""},
 		{"split: alpha and beta, 3 to 1", "GET", "/split?pub=1", ""},
 		{"waterfall: broken, then slow (100 ms), then beta", "GET", "/waterfall?pub=1", ""},
-		{"parallel-first: slow, beta and alpha at once; the first fill wins", "GET", "/parallel-first?pub=1", ""},
-		{"parallel-all: every response in one document; slow is not waited for", "GET", "/parallel-all?pub=1", ""},
+		{"parallel-first: slow, beta and alpha at once; the first fill is the response", "GET", "/parallel-first?pub=1", ""},
+		{"parallel-all: every response in one document; adbuffer does not wait for slow", "GET", "/parallel-all?pub=1", ""},
 		{"on_error: no_ad: an empty VAST document instead of broken's 503", "GET", "/vast?pub=1", ""},
 	} {
 		if err := d.show(ctx, client, base, step.title, step.method, step.path, step.body); err != nil {
@@ -82,11 +82,11 @@ func (d *Demo) show(ctx context.Context, client *http.Client, base, title, metho
 	return nil
 }
 
-// Invite says what to try next.
+// Invite prints suggestions for the next steps.
 func (d *Demo) Invite(quiet bool) {
-	load := "A light load runs on; --quiet would leave it out."
+	load := "A light load runs until you stop the demo; --quiet runs none."
 	if quiet {
-		load = "No load runs, as --quiet says."
+		load = "No load runs, because of --quiet."
 	}
 	fmt.Fprintf(d.out, `%[3]s Ctrl-C ends the demo. Try next:
   the page: how full the pools are, what to set
@@ -99,7 +99,7 @@ func (d *Demo) Invite(quiet bool) {
     curl -s '%[1]s/parallel-all' | head -c 400
   the requests that broken fails, as they end
     adbuffer tail --admin %[2]s --ssp broken
-  what would happen to a request
+  how a request would be handled
     adbuffer explain --admin %[2]s '/waterfall?pub=1'
   saturation for Prometheus
     curl -s '%[2]s/metrics' | grep ^adbuffer_pool_saturation
