@@ -23,16 +23,16 @@ import (
 
 func TestMain(m *testing.M) { e2e.Main(m) }
 
-// onCleartext are the cases that adbuffer does not pass on a cleartext connection, with the
-// reason. There is none over TLS.
+// onCleartext are the cases that adbuffer fails on a cleartext connection, with the reason. Over
+// TLS it passes all cases.
 var onCleartext = map[string]string{
-	"http2/3.5: Sends invalid connection preface": "what does not begin with the preface is HTTP/1, and is refused with 400",
+	"http2/3.5: Sends invalid connection preface": "bytes other than the preface are HTTP/1, and are refused with 400",
 }
 
-// cases is how many cases h2spec has, so that none is lost.
+// cases is the number of h2spec's cases. It shows whether a case is missing.
 const cases = 146
 
-// Every case of h2spec, the strict ones included, over TLS and in cleartext.
+// adbuffer runs every case of h2spec, the strict ones included, over TLS and in cleartext.
 func TestConformance(t *testing.T) {
 	ssp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"seatbid":[]}`)) //nolint:errcheck // the cases show the error
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// verdicts reports what failed in a group, and returns how many of its cases ran.
+// verdicts reports the failed cases of a group, and returns how many of its cases ran.
 func verdicts(t *testing.T, g *spec.TestGroup, exceptions map[string]string) (ran int) {
 	for _, tc := range slices.Concat(g.Tests, g.StrictTests) {
 		if tc.Result == nil || tc.Result.Skipped {

@@ -1,3 +1,3 @@
-// Package toxitest holds tests in which toxiproxy stands between adbuffer and SSPs
-// that speak TLS: latency, slices, resets, narrow bandwidth, silence.
+// Package toxitest holds tests in which toxiproxy stands between adbuffer and SSPs over TLS:
+// latency, slices, resets, narrow bandwidth, silence.
 package toxitest

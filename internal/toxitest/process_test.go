@@ -37,7 +37,7 @@ func start(t *testing.T, config string) *process {
 	return &process{ab}
 }
 
-// response is what a client got.
+// response is the response that a client got.
 type response struct {
 	status int
 	source string // X-Adbuffer-Source
@@ -50,12 +50,12 @@ func (r *response) String() string {
 	return fmt.Sprintf("%d %s after %v, %d bytes: %.100q", r.status, r.source, r.took.Round(time.Millisecond), len(r.body), r.body)
 }
 
-// client keeps a connection of its own.
+// client returns a client with a connection of its own.
 func client() *http.Client {
 	return &http.Client{Transport: &http.Transport{}, Timeout: testsupport.Patience}
 }
 
-// ask sends a request to an SSP. An error is adbuffer's: it closed without a response.
+// ask sends a request to an SSP. An error means that adbuffer closed without a response.
 func (p *process) ask(c *http.Client, deadline time.Duration, method, ssp, cb, body string) (*response, error) {
 	req, err := http.NewRequest(method, "http://"+p.TrafficAddr+"/fillbuffer/"+ssp+"?cb="+cb, strings.NewReader(body))
 	if err != nil {

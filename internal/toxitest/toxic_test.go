@@ -16,8 +16,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// deadline is the default of all requests; those that must succeed have patient.
-// A response may come later by the allowance, where the machine is busy.
+// deadline is the default deadline; requests that must succeed have patient. On a busy machine a
+// response may be later by the allowance.
 const (
 	deadline  = 500 * time.Millisecond
 	patient   = 5 * time.Second
@@ -31,13 +31,13 @@ type link struct {
 	proxy *toxiproxy.Proxy
 
 	mu    sync.Mutex
-	posts map[string]int // processed by the SSP, by their cb
+	posts map[string]int // POSTs that the SSP processed, by their cb
 }
 
-// bodySize is that of responses: many TLS records.
+// bodySize is the size of a response's body: many TLS records.
 const bodySize = 60_000
 
-// startLink starts an SSP and the proxy before it.
+// startLink starts an SSP, and the proxy in front of it.
 func startLink(t *testing.T, name string, protocol sspsim.Protocol, size int) (l *link, config string) {
 	t.Helper()
 	l = &link{t: t, name: name, posts: map[string]int{}}
@@ -74,7 +74,7 @@ func (l *link) wantOnce() {
 	}
 }
 
-// add puts a toxic on the way; its attributes are JSON.
+// add adds a toxic to the link; attributes are its attributes in JSON.
 func (l *link) add(kind, stream, attributes string) {
 	l.t.Helper()
 	text := fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"toxicity":1,"attributes":%s}`, kind+stream, kind, stream, attributes)
@@ -96,13 +96,13 @@ func wantHealed(t *testing.T, p *process, l *link) {
 	})
 }
 
-// poison is one toxic, or several at once, and what clients may see of it.
+// poison is one toxic, or several at once, and its allowed effects on clients.
 type poison struct {
 	name string
 	add  func(l *link)
-	// all says that the SSP responds to every request.
+	// all: the SSP responds to every request.
 	all bool
-	// none says that no request is.
+	// none: the SSP responds to no request.
 	none bool
 }
 
@@ -112,9 +112,9 @@ var poisons = []poison{
 		l.add("slicer", "downstream", `{"average_size":700,"size_variation":600,"delay":50}`)
 		l.add("slicer", "upstream", `{"average_size":200,"size_variation":150,"delay":50}`)
 	}, true, false},
-	{"bandwidth that is enough", func(l *link) { l.add("bandwidth", "downstream", `{"rate":4000}`) }, true, false},
-	{"bandwidth that is not", func(l *link) { l.add("bandwidth", "downstream", `{"rate":20}`) }, false, true},
-	{"resets at once", func(l *link) { l.add("reset_peer", "downstream", `{"timeout":0}`) }, false, true},
+	{"enough bandwidth", func(l *link) { l.add("bandwidth", "downstream", `{"rate":4000}`) }, true, false},
+	{"too little bandwidth", func(l *link) { l.add("bandwidth", "downstream", `{"rate":20}`) }, false, true},
+	{"immediate resets", func(l *link) { l.add("reset_peer", "downstream", `{"timeout":0}`) }, false, true},
 	{"resets later", func(l *link) { l.add("reset_peer", "upstream", `{"timeout":15}`) }, false, false},
 	{"silence", func(l *link) { l.add("timeout", "downstream", `{"timeout":0}`) }, false, true},
 	{"the end within a response", func(l *link) { l.add("limit_data", "downstream", `{"bytes":30000}`) }, false, true},
@@ -125,10 +125,10 @@ var ways = []struct {
 	protocol sspsim.Protocol
 }{{"http1", sspsim.TLSHTTP1}, {"http2", sspsim.TLSHTTP2}}
 
-// statuses that adbuffer may give for an SSP that fails.
+// statuses are the statuses that adbuffer may send for a failing SSP.
 var statuses = map[string]int{"proxy/deadline": 504, "proxy/conn_lost": 502, "proxy/connect_failed": 502, "proxy/tls_failed": 502, "proxy/bad_response": 502, "proxy/pending_timeout": 503, "proxy/pending_full": 503}
 
-// check says what is wrong with a response.
+// check returns an error if a response is wrong.
 func check(r *response, within time.Duration, ssp, cb string) error {
 	if r.took > within+allowance {
 		return fmt.Errorf("%s: %v", cb, r)
@@ -140,13 +140,13 @@ func check(r *response, within time.Duration, ssp, cb string) error {
 		return nil
 	}
 	if r.status != 200 || r.cb != cb || len(r.body) != bodySize || !strings.HasPrefix(string(r.body), cb) {
-		return fmt.Errorf("%s: another response, or a part of one: %v, cb %s", cb, r, r.cb)
+		return fmt.Errorf("%s: another response, or only a part of the response: %v, cb %s", cb, r, r.cb)
 	}
 	return nil
 }
 
-// Whatever happens on the way to one SSP, each request gets its own whole response in time, and no
-// POST is processed twice. The other SSP's requests succeed.
+// With any toxic in front of one SSP, each request gets its own whole response in time, and no POST
+// is processed twice. Requests to the other SSP succeed.
 func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
@@ -216,7 +216,7 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 	}
 }
 
-// Toxics come and go at random while requests are in flight.
+// Toxics are added and removed at random while requests are in flight.
 func TestToxicsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
