@@ -172,7 +172,7 @@ func (c *Client) line() (string, error) {
 	return text, nil
 }
 
-// WantClosed checks that adbuffer closes the connection, and sends nothing more.
+// WantClosed checks that adbuffer closes the connection, and sends no more bytes.
 func (c *Client) WantClosed() {
 	c.T.Helper()
 	c.patient()
@@ -182,7 +182,7 @@ func (c *Client) WantClosed() {
 		c.T.Error("the connection was not closed")
 	}
 	if len(rest) > 0 {
-		c.T.Errorf("more came before the connection was closed: %q", rest)
+		c.T.Errorf("bytes arrived before the connection was closed: %q", rest)
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 // also runs as many packages at once as there are cores.
 const parallel = "4"
 
-// Main is TestMain of every package of end-to-end tests. It also fails if
-// goroutines are left when all tests have ended, except those that known names.
+// Main is TestMain of every package of end-to-end tests. It also fails if goroutines are left when
+// all tests have ended, unless known excepts them.
 func Main(m *testing.M, known ...goleak.Option) {
 	flag.Parse()
 	chosen := false

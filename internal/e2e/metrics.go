@@ -15,7 +15,7 @@ type series struct {
 	Value  float64
 }
 
-// Has reports whether the series has all of these labels, written name=value.
+// Has reports whether the series has all of these labels, each written as name=value.
 func (s series) Has(labels []string) bool {
 	for _, l := range labels {
 		name, value, _ := strings.Cut(l, "=")

@@ -71,7 +71,7 @@ func Attribute(s *otlp.Span, key string) string {
 	return ""
 }
 
-// TraceParent returns the traceparent with which s is the parent of another span.
+// TraceParent returns the traceparent that makes s the parent of another span.
 func TraceParent(s *otlp.Span) string {
 	return "00-" + hex.EncodeToString(s.TraceId) + "-" + hex.EncodeToString(s.SpanId) + "-01"
 }

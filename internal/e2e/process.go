@@ -191,7 +191,7 @@ func (ab *Process) Stop() {
 	}
 }
 
-// wantNothingHeld checks that requests have released everything in the end: places, buffers,
+// wantNothingHeld checks that requests have released everything at the end: places, buffers,
 // connections of clients, and the goroutines that served them.
 func (ab *Process) wantNothingHeld() {
 	ab.T.Helper()

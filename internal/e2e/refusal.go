@@ -45,7 +45,7 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 		ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
 	}
 	if n := after.Sum(name) - before.Sum(name); n != 1 {
-		ab.T.Errorf("%s: all of %s rose by %v, want 1", what, name, n)
+		ab.T.Errorf("%s: the sum of %s rose by %v, want 1", what, name, n)
 	}
 	if want.SSP != "" {
 		const name = "adbuffer_ssp_requests_total"

@@ -16,7 +16,7 @@ const (
 	MsgAsked    = "reading the configuration again"
 	MsgReloaded = "configuration reloaded"
 	msgChanged  = "configuration changed"
-	MsgRefused  = "the configuration was not reloaded; the one before stays in force"
+	MsgRefused  = "the configuration was not reloaded; the previous one stays in force"
 )
 
 // Reloadable is an adbuffer whose configuration the test changes.

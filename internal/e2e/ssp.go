@@ -46,7 +46,7 @@ func (ab *Process) Via() string {
 	fields, ok := ab.Log.Line("starting")
 	name, _ := fields["via"].(string)
 	if !ok || name == "" {
-		ab.T.Fatal("the process does not say its name in Via")
+		ab.T.Fatal("the process does not report its name in Via")
 	}
 	return "1.1 " + name
 }
@@ -82,7 +82,7 @@ func LastRequest(t testing.TB, s *sspsim.SSP) *sspsim.Request {
 	t.Helper()
 	all := s.Requests()
 	if len(all) == 0 {
-		t.Fatal("the SSP was sent no request")
+		t.Fatal("the SSP got no request")
 	}
 	return all[len(all)-1]
 }
@@ -91,7 +91,7 @@ func LastRequest(t testing.TB, s *sspsim.SSP) *sspsim.Request {
 func WantRequests(t testing.TB, s *sspsim.SSP, n uint64) {
 	t.Helper()
 	if got := s.Counters().Requests; got != n {
-		t.Errorf("the SSP was sent %d requests, want %d", got, n)
+		t.Errorf("the SSP got %d requests, want %d", got, n)
 	}
 }
 

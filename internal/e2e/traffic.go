@@ -53,5 +53,5 @@ func (y *Traffic) Stop() {
 func (y *Traffic) AwaitSent(t testing.TB, n int64) {
 	t.Helper()
 	from := y.sent.Load()
-	testsupport.Eventually(t, "traffic goes on", func() bool { return y.sent.Load() >= from+n })
+	testsupport.Eventually(t, "traffic continues", func() bool { return y.sent.Load() >= from+n })
 }

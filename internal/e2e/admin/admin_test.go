@@ -58,7 +58,7 @@ func TestCaptureShowsExchangesWithoutTheirSecrets(t *testing.T) {
 		y <- body
 	}()
 	var body string
-	testsupport.Eventually(t, "the capture has what it wants", func() bool {
+	testsupport.Eventually(t, "the capture has the requested exchanges", func() bool {
 		ab.Post("/fillbuffer?pub=7", `{"id":"1"}`, "Cookie: id=s3cret", "Authorization: Bearer s3cret", "User-Agent: phone", "Content-Type: application/json")
 		select {
 		case body = <-y:
@@ -80,7 +80,7 @@ func TestCaptureShowsExchangesWithoutTheirSecrets(t *testing.T) {
 		}
 	}
 	if status, _ := ab.SendAdmin("GET", "/capture?ssp=other", ""); status != 404 {
-		t.Errorf("a capture of an SSP that is not there responds with %d", status)
+		t.Errorf("a capture of an unknown SSP responds with %d", status)
 	}
 	if status, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=5&wait=20ms", ""); status != 200 || !strings.Contains(body, `"exchanges": []`) {
 		t.Errorf("a capture without traffic responds with %d %s", status, body)
@@ -120,14 +120,14 @@ func TestTheIdleTimeoutToSetIsLearnedAndLogged(t *testing.T) {
 		ssp.CloseConnections()
 		ab.Get("/fillbuffer")
 	}
-	testsupport.Eventually(t, "the log says what to set", func() bool {
+	testsupport.Eventually(t, "the log names the setting", func() bool {
 		line, ok := ab.Log.Line("the SSP closes idle connections sooner than adbuffer does; set pool.idle_timeout")
 		return ok && line["ssp"] == "openx" && line["now"] == "55s"
 	})
 	if learned := ab.Metric("adbuffer_pool_learned_idle_seconds", "ssp=openx"); learned < 0.05 || learned > 5 {
-		t.Errorf("learned %v s of connections that were closed after some 0.3 s", learned)
+		t.Errorf("learned %v s for connections that were closed after about 0.3 s", learned)
 	}
 	if _, body := ab.AskAdmin("/pools"); !strings.Contains(body, "Set pool.idle_timeout to ") {
-		t.Error("/pools does not say what to set")
+		t.Error("/pools does not name the setting")
 	}
 }

@@ -104,7 +104,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	a.Replace("ca.pem", other.PEM())
 	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
 	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {
-		t.Errorf("a certificate of the authority before gets %d", status)
+		t.Errorf("a certificate of the previous authority gets %d", status)
 	}
 	ab.Signal(syscall.SIGTERM)
 	ab.WantExit(0)

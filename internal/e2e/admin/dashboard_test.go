@@ -91,13 +91,13 @@ func queriesOf(t *testing.T, p promQL) map[string]string {
 	}
 	for name, expr := range all {
 		if strings.Contains(expr, "vector(") || strings.Contains(expr, "absent(") {
-			t.Errorf("%s makes up numbers: %s", name, expr)
+			t.Errorf("%s computes values without a metric: %s", name, expr)
 		}
 	}
 	return all
 }
 
-// startBusy starts adbuffer with SSPs that together move every metric.
+// startBusy starts adbuffer with SSPs that together change every metric.
 func startBusy(t *testing.T) *e2e.Process {
 	t.Helper()
 	latency := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}
@@ -135,7 +135,8 @@ routes:
 `, testsupport.StartRedis(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
 }
 
-// beside makes Prometheus scrape a second adbuffer, for metrics that do not change on the first.
+// beside makes Prometheus also scrape a second adbuffer, for metrics that do not change on the
+// first.
 func beside(t *testing.T, other *e2e.Process) (setting string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "targets.json")
@@ -145,8 +146,8 @@ func beside(t *testing.T, other *e2e.Process) (setting string) {
 	return fmt.Sprintf("file_sd_configs: [{files: [%q]}]", file)
 }
 
-// The result of every query of dashboard and rules moves under load, and has the label ssp or route
-// if its metric has one.
+// Under load, the result of every query of dashboard and rules changes. It has the label ssp or
+// route if its metric has one.
 func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
@@ -232,7 +233,7 @@ func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[strin
 			}
 			for _, s := range busy {
 				if s.labels[label] == "" {
-					return fmt.Sprintf("%s has the label %s, and the response %v has not", name, label, s.labels)
+					return fmt.Sprintf("%s has the label %s, but the result %v has not", name, label, s.labels)
 				}
 			}
 		}
@@ -249,5 +250,5 @@ func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[strin
 			return ""
 		}
 	}
-	return fmt.Sprintf("does not move under load: %v", busy)
+	return fmt.Sprintf("does not change under load: %v", busy)
 }

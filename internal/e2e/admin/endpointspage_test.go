@@ -25,7 +25,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		ab.Get("/fillbuffer").WantFill("openx")
 	}
 	br := openPage(t, "http://"+ab.AdminAddr+"/")
-	choices := make(chan bool, 10) // to confirm
+	choices := make(chan bool, 10) // the operator's confirmations
 	asked := make(chan string, 10)
 	chromedp.ListenTarget(br.ctx, func(event any) {
 		if e, ok := event.(*page.EventJavascriptDialogOpening); ok {
@@ -57,7 +57,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(text(row), "draining") })
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
 	if got := text("#done"); !strings.Contains(got, "draining") {
-		t.Errorf("the page says %q after the change", got)
+		t.Errorf("the page shows %q after the change", got)
 	}
 
 	choices <- true
@@ -67,7 +67,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=disabled")
 	select {
 	case p := <-br.problems:
-		t.Errorf("the console says %s", p)
+		t.Errorf("the console has %s", p)
 	default:
 	}
 }

@@ -24,7 +24,7 @@ type finder struct {
 	ids map[string]bool
 }
 
-// reached notes the id that an SSP received, and waits until adbuffer closes the connection.
+// reached records the id that an SSP received, and waits until adbuffer closes the connection.
 func (f *finder) reached(_ http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.ids[r.URL.Path+" "+r.Header.Get("X-Trace")] = true
@@ -126,7 +126,8 @@ func (f *finder) hasLine(mode, id string) bool {
 }
 
 // A failed request is found by its id in the response's header, the error body, the access log and
-// the capture. It is also in the span, the request to the SSP, adbuffer tail, and on the page.
+// the capture. It is also found in the span, in the request to the SSP, in adbuffer tail, and on
+// the page.
 func TestAFailedRequestOfEachModeIsFoundByItsIDEverywhere(t *testing.T) {
 	t.Parallel()
 	modes := []string{"single", "split", "waterfall", "parallel-first", "parallel-all"}

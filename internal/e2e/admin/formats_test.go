@@ -21,7 +21,7 @@ func TestPrometheusKeepsExemplarsOfTracedRequests(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=1")
 	p := startPrometheusWith(t, ab, prometheusOptions{features: "exemplar-storage"})
 	ab.Get("/fillbuffer").WantFill("openx")
-	testsupport.Eventually(t, "the request's span comes", func() bool { return len(r.Named("GET default")) == 1 })
+	testsupport.Eventually(t, "the request's span arrives", func() bool { return len(r.Named("GET default")) == 1 })
 	want := hex.EncodeToString(r.Named("GET default")[0].TraceId)
 	for _, name := range []string{"adbuffer_request_duration_seconds_bucket", "adbuffer_ssp_request_duration_seconds_bucket", "adbuffer_ssp_first_byte_seconds_bucket"} {
 		var got []string
@@ -31,7 +31,7 @@ func TestPrometheusKeepsExemplarsOfTracedRequests(t *testing.T) {
 		}
 	}
 	if got := p.traces("adbuffer_pool_hold_seconds_bucket"); len(got) != 0 {
-		t.Errorf("a histogram that is not about requests has exemplars of %v", got)
+		t.Errorf("a histogram of another kind has exemplars of %v", got)
 	}
 }
 
@@ -60,7 +60,7 @@ func (p *prometheusServer) traces(name string) (all []string) {
 	return all
 }
 
-// Prometheus asks for protobuf if its native histograms are on, and computes quantiles from them.
+// Prometheus requests protobuf if its native histograms are on, and computes quantiles from them.
 func TestPrometheusScrapesNativeHistograms(t *testing.T) {
 	t.Parallel()
 	const n = 20

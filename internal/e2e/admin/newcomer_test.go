@@ -33,7 +33,7 @@ func quickRules(t *testing.T) (dir string) {
 	return dir
 }
 
-// With README.md and the runbook alone, the script testdata/newcomer gets from the alert
+// The script testdata/newcomer uses only README.md and the runbook. It gets from the alert
 // "saturation over 0.95" to the changed setting.
 func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	t.Parallel()
@@ -81,6 +81,6 @@ func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	}
 	t.Logf("%s", out)
 	if b, err := os.ReadFile(ab.File); err != nil || strings.Contains(string(b), "max_conns: 4\n") {
-		t.Errorf("the setting is as before: %v\n%s", err, b)
+		t.Errorf("the setting has not changed: %v\n%s", err, b)
 	}
 }

@@ -281,9 +281,9 @@ func (b *browser) wantDrawnCharts() {
 	})
 }
 
-// wantAccessible checks what a machine can check, in both colour schemes. Elements without text
-// have names, each SSP has a heading, and no information is shown by colour alone. The text has
-// enough contrast, and a phone needs no sideways scrolling.
+// wantAccessible checks the rules of accessibility that a program can check, in both colour
+// schemes. Elements without text have names, each SSP has a heading, and no information is shown by
+// colour alone. The text has enough contrast, and a phone needs no sideways scrolling.
 func (b *browser) wantAccessible() {
 	b.t.Helper()
 	const audit = `(() => {
@@ -336,7 +336,7 @@ func (b *browser) wantNoProblems() {
 	for {
 		select {
 		case text := <-b.problems:
-			b.t.Errorf("the page's console says: %s", text)
+			b.t.Errorf("the page's console has: %s", text)
 		default:
 			return
 		}
@@ -351,7 +351,7 @@ func TestThePageReportsThatAdbufferHasStopped(t *testing.T) {
 	ab.ExitIsTested = true
 	ab.Stop()
 	var text string
-	testsupport.Eventually(t, "the page says that adbuffer does not respond", func() bool {
+	testsupport.Eventually(t, "the page shows that adbuffer does not respond", func() bool {
 		b.eval(`document.getElementById("fresh").textContent`, &text)
 		return strings.HasPrefix(text, "No response since ")
 	})

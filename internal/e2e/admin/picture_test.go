@@ -28,7 +28,7 @@ func TestAPictureOfTheDemosPage(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	testsupport.Eventually(t, "the demo says what to try next", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
+	testsupport.Eventually(t, "the demo suggests the next steps", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
 	page, _, _ := strings.Cut(out.String(), "\n")
 	_, url, found := strings.Cut(page, "The admin page: ")
 	if !found {

@@ -89,7 +89,7 @@ scrape_configs:
 	return p
 }
 
-// get returns status 0 if there is no response.
+// get sends a GET. It returns status 0 if there is no response.
 func (p *prometheusServer) get(path string) (status int, body []byte) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
 	res, err := client.Get(p.url + path)
@@ -103,7 +103,7 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// query returns the value of the one series of a PromQL expression; ok is false if it has none or
+// query returns the value of a PromQL expression that has one series. ok is false if it has none or
 // several.
 func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()

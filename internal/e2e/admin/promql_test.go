@@ -41,7 +41,7 @@ func (p promQL) get(path string, v any) {
 	}
 }
 
-// all returns the current values of an expression. It leaves out NaN, the quantile of no
+// all returns the current values of an expression without NaN, which is the quantile of no
 // observations.
 func (p promQL) all(expr string) (samples []sample) {
 	p.t.Helper()
@@ -62,8 +62,8 @@ func (p promQL) all(expr string) (samples []sample) {
 	return samples
 }
 
-// rules returns the expressions of all rules by their names, each of which
-// Prometheus must have evaluated without an error.
+// rules returns the expressions of all rules by their names. Prometheus must have evaluated each of
+// them without an error.
 func (p promQL) rules() (recorded, alerts map[string]string) {
 	p.t.Helper()
 	recorded, alerts = map[string]string{}, map[string]string{}

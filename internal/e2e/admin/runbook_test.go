@@ -67,7 +67,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 	}
 	for title, text := range entries {
 		if !known[title] {
-			t.Errorf("the entry %s is about no alert and no outcome", title)
+			t.Errorf("the entry %s belongs to no alert and no outcome", title)
 		}
 		for _, part := range []string{"**It means:** ", "**Look at:**\n```promql\n", "**Set:** "} {
 			if !strings.Contains(text, part) {
@@ -90,7 +90,7 @@ func TestTheRunbookNamesWhatExists(t *testing.T) {
 	}
 	metric := regexp.MustCompile(`adbuffer_[a-z0-9_]+`)
 	setting := regexp.MustCompile("`((?:server|admin|log|deadline|fleet|pool|timeouts|tls|headers|qps|retry|breaker|adaptive)\\.[a-z0-9_.]+)`")
-	conditional := map[string]bool{ // these have series in some configurations only
+	conditional := map[string]bool{ // these metrics have series only in some configurations
 		"adbuffer_no_bid_reasons_total": true, "adbuffer_qps_fleet_connected": true, "adbuffer_qps_share": true,
 		"adbuffer_tls_certificate_reload_successful": true, "adbuffer_tls_certificate_expiry_timestamp_seconds": true,
 	}

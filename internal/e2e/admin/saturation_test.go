@@ -39,7 +39,7 @@ func TestPrometheusScrapesSaturation(t *testing.T) {
 	// Two of six arrivals found the pool full: the arrivals above the 0.999 bucket.
 	p.await(`adbuffer_pool_saturation_at_arrival_ratio_count - ignoring(le) adbuffer_pool_saturation_at_arrival_ratio_bucket{le="0.999"}`, 2)
 	p.await(`sum(adbuffer_pool_acquire_seconds_count{outcome="waited"})`, 2)
-	// The rules of deploy/prometheus read these metrics.
+	// The rules of deploy/prometheus use these metrics.
 	testsupport.Eventually(t, "the recording rule has a mean of the saturation", func() bool {
 		v, ok := p.query(`instance_ssp:adbuffer_pool_saturation:avg5m{ssp="openx"}`)
 		return ok && v > 0 && v < 1

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A configuration can hold a secret in many places. Only check --show-secrets may print one.
+// A configuration can have secrets in many places. Only check --show-secrets may print them.
 func TestNoSecretIsShownAnywhere(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Record: 100})
@@ -99,7 +99,7 @@ routes:
 	run("check", "--config", next, "--against", admin, "--token-file", token, "--json")
 	run("check", "--config", ab.File, "--against", admin)
 	if got := outputs["check --config "+next+" --against "+admin+" --token-file "+token]; !strings.Contains(got, "a hidden value differs") {
-		t.Errorf("check --against does not see that secrets have changed: %s", got)
+		t.Errorf("check --against does not report that secrets have changed: %s", got)
 	}
 	faulty := e2e.WriteConfig(t, strings.NewReplacer("http://127.0.0.1:1/bid", "htp://u:s3cret-user@127.0.0.1:1/bid", "X-Partner,", `"X-Partner: s3cret-name",`, "/v1/traces", "/v1/traces#s3cret-fragment").Replace(config("3")))
 	run("check", "--config", faulty)
@@ -119,7 +119,7 @@ routes:
 		return strings.Contains(outputs["tail"], "/nowhere")
 	})
 	if got := outputs["check --config "+faulty]; strings.Count(got, "(hidden)") < 2 {
-		t.Errorf("the faults are %s", got)
+		t.Errorf("the errors are %s", got)
 	}
 
 	ab.Write(config("2"))
@@ -150,7 +150,7 @@ routes:
 		t.Errorf("check --show-secrets lacks %v:\n%s", lacking(stdout, want), stdout)
 	}
 	if strings.Contains(stdout, "s3cret-admin-token") {
-		t.Error("check --show-secrets prints what is in files")
+		t.Error("check --show-secrets prints the content of files")
 	}
 	for _, args := range [][]string{{"--json"}, {"--quiet"}, {"--against", admin}} {
 		if _, stderr, code := e2e.Run(t, nil, append([]string{"check", "--config", next, "--show-secrets"}, args...)...); code != 2 || !strings.Contains(stderr, "--show-secrets") {

@@ -38,7 +38,7 @@ func TestServeRefusesAConfigurationWithErrors(t *testing.T) {
 	}
 	_, stderr, code = e2e.Run(t, nil, "serve", "--config", filepath.Join(t.TempDir(), "none.yaml"))
 	if code != 1 || !strings.Contains(stderr, "none.yaml") {
-		t.Errorf("a file that is not there: exit status %d, want 1: %s", code, stderr)
+		t.Errorf("a missing file: exit status %d, want 1: %s", code, stderr)
 	}
 }
 
@@ -83,7 +83,7 @@ routes:
 	}
 	for _, path := range append(paths, "max_connections") { // the nearest known key
 		if !strings.Contains(stderr, path) {
-			t.Errorf("%s is not among the faults:\n%s", path, stderr)
+			t.Errorf("%s is not among the errors:\n%s", path, stderr)
 		}
 	}
 	stdout, _, code := e2e.Run(t, nil, "check", "--config", file, "--json")
@@ -103,7 +103,7 @@ routes:
 	}
 	for _, path := range paths {
 		if !got[path] {
-			t.Errorf("--json: %s is not among the faults: %s", path, stdout)
+			t.Errorf("--json: %s is not among the errors: %s", path, stdout)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestTheDemoNamesItsPageAndKeepsItMoving(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cmd.Process.Kill()
-		testsupport.Eventually(t, "the demo says what to try next", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
+		testsupport.Eventually(t, "the demo suggests the next steps", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
 		page, _, _ := strings.Cut(out.String(), "\n")
 		url, found := strings.CutPrefix(page, "The admin page: http://")
 		if !found {
@@ -184,7 +184,7 @@ func TestTheDemoNamesItsPageAndKeepsItMoving(t *testing.T) {
 		ab := &e2e.Process{T: t, AdminAddr: strings.TrimSuffix(url, "/")}
 		before := ab.Scrape().Sum("adbuffer_requests_total")
 		if row.moves {
-			testsupport.Eventually(t, "requests go on", func() bool { return ab.Scrape().Sum("adbuffer_requests_total") > before+20 })
+			testsupport.Eventually(t, "requests continue", func() bool { return ab.Scrape().Sum("adbuffer_requests_total") > before+20 })
 		} else if time.Sleep(500 * time.Millisecond); ab.Scrape().Sum("adbuffer_requests_total") != before {
 			t.Errorf("%v sends a load", row.args)
 		}

@@ -14,13 +14,13 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-var update = flag.Bool("update", false, "write the list of what operators rely on anew")
+var update = flag.Bool("update", false, "rewrite the list of the operators' contract")
 
 const contractFile = "testdata/contract.txt"
 
-// The list holds every config key, command, flag, outcome and metric with its labels. Without one
-// of them, an operator's configuration, script or dashboard breaks. A new one must be added to the
-// list on purpose.
+// The list holds every config key, command, flag, outcome and metric with its labels. If one of
+// them is lost, an operator's configuration, script or dashboard breaks. A new one must be added to
+// the list on purpose.
 func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	t.Parallel()
 	got := slices.Concat(configKeys(t), commands(t), metrics(t))

@@ -22,7 +22,7 @@ func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	c.Do("HEAD", "/health", "").WantStatus("HEAD", 200)
 	c.Get("/fillbuffer").WantFill("openx")
 	if n := ab.Scrape().Sum("adbuffer_requests_total") - before; n != 1 {
-		t.Errorf("%v requests counted, want the one that is none of a load balancer", n)
+		t.Errorf("%v requests counted, want the one that no load balancer sent", n)
 	}
 	ab.Signal(syscall.SIGTERM)
 	testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })

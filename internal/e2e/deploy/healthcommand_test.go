@@ -28,7 +28,7 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 		"ADBUFFER_ADMIN_LISTEN": func() (string, string, int) {
 			return e2e.Run(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr}, "health")
 		},
-		// The service keeps its health if its configuration file becomes invalid.
+		// The service stays healthy if its configuration file becomes invalid.
 		"a file with faults": func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", broken) },
 		"every interface":    func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", everywhere) },
 	}
@@ -50,7 +50,7 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	if stdout, _, code := e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
 		t.Errorf("/healthz while draining: exit status %d, want 0: %s", code, stdout)
 	}
-	ab.Signal(syscall.SIGTERM) // the second one ends the waiting
+	ab.Signal(syscall.SIGTERM) // the second signal ends the waiting
 	ab.WantExit(0)
 	want("gone", 1, "connection refused")
 }

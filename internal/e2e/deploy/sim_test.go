@@ -24,7 +24,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	}
 	defer sim.Process.Kill() //nolint:errcheck // it has ended, unless the test failed
 	var urls []string
-	testsupport.Eventually(t, "it says where it listens", func() bool {
+	testsupport.Eventually(t, "it prints its address", func() bool {
 		urls = regexp.MustCompile(`http://\S+`).FindAllString(out.String(), 2)
 		return len(urls) == 2
 	})

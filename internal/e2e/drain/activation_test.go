@@ -86,7 +86,7 @@ func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
 	for range 3 {
 		now.Signal(syscall.SIGTERM)
 		now.WantExit(0)
-		now = m.start() // clients have waited in the socket's queue meanwhile
+		now = m.start() // clients wait in the socket's queue until then
 	}
 	l.wantNothingLost(t)
 	now.Signal(syscall.SIGTERM)
@@ -126,7 +126,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	ab.Signal(syscall.SIGTERM)
 	ab.WantExit(0)
 	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("the socket is systemd's, yet it was removed: %v", err)
+		t.Errorf("the socket is systemd's, but it was removed: %v", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestADrainThatCutsRequestsExitsWith1(t *testing.T) {
 	busy.WantClosed()
 	line, ok := ab.Log.Line("stopped, with requests cut; see server.drain.timeout")
 	if !ok || line["cut"] != 1.0 {
-		t.Errorf("the log does not say what was cut:\n%s", ab.Log)
+		t.Errorf("the log does not name the requests that were cut:\n%s", ab.Log)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	ab.WantExit(0)
 	all.Log(t, "responses")
 	if all.Of("ssp/openx 200") != all.Total() {
-		t.Error("not all got the SSP's response")
+		t.Error("some requests did not get the SSP's response")
 	}
 }
 

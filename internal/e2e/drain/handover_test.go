@@ -53,7 +53,7 @@ func shared(t *testing.T, listen string) []string {
 	t.Helper()
 	return []string{
 		"ADBUFFER_SERVER_REUSE_PORT=true", "ADBUFFER_SERVER_LISTEN=" + listen, "ADBUFFER_ADMIN_LISTEN=" + reservePort(t),
-		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // in that time every client that is not idle receives "Connection: close"
+		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // meanwhile every client with requests receives "Connection: close"
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 				now.WantExit(0)
 				// Only the new process accepts now.
 				if n := next.Scrape().Sum("adbuffer_ssp_requests_total"); n == 0 {
-					t.Error("the new process has served nothing")
+					t.Error("the new process has served no request")
 				}
 				now = next
 			}
@@ -177,7 +177,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 		before := sent.Load()
 		now.Signal(syscall.SIGTERM)
 		now.WantExit(0)
-		testsupport.Eventually(t, "requests go on", func() bool { return sent.Load() > before+100 })
+		testsupport.Eventually(t, "requests continue", func() bool { return sent.Load() > before+100 })
 		now = next
 	}
 	stopped.Store(true)
@@ -187,7 +187,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 		}
 	}
 	if got := s.Counters().Requests; got != uint64(sent.Load()) {
-		t.Errorf("%d requests got a response, and the SSP was sent %d", sent.Load(), got)
+		t.Errorf("%d requests got a response, but the SSP got %d", sent.Load(), got)
 	}
 }
 
@@ -268,8 +268,8 @@ func TestTheNewProcessServesOperators(t *testing.T) {
 	next.Signal(syscall.SIGKILL)
 	next.WantExit(-1)
 	old.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
-	if _, ok := old.Log.Line("the process that had taken over has gone; this one serves alone again"); !ok {
-		t.Errorf("the log does not say that the new one has gone:\n%s", old.Log)
+	if _, ok := old.Log.Line("the process that had taken over has ended; this one serves alone again"); !ok {
+		t.Errorf("the log does not say that the new process has ended:\n%s", old.Log)
 	}
 }
 

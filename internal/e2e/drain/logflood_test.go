@@ -41,7 +41,7 @@ func handoverSocket(ab *e2e.Process) *net.UnixAddr {
 }
 
 // A process that floods the hand-over socket cannot fill the disk with log lines. A few lines with
-// the same message are written each second; the rest are counted.
+// the same message are written each second; further lines are counted.
 func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
@@ -57,8 +57,8 @@ func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 		c.Close() //nolint:errcheck // that is the flood
 	}
 	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_suppressed_total") > 0 })
-	testsupport.Eventually(t, "it is said", func() bool { return strings.Contains(ab.Log.String(), "log lines were suppressed") })
-	seconds := 0 // each second but perhaps the last has a line about suppressed lines
+	testsupport.Eventually(t, "the log has a line about that", func() bool { return strings.Contains(ab.Log.String(), "log lines were suppressed") })
+	seconds := 0 // each second has a line about suppressed lines, except perhaps the last
 	for line := range strings.Lines(ab.Log.String()) {
 		if strings.Contains(line, "log lines were suppressed") {
 			seconds++

@@ -27,7 +27,7 @@ func opensslResumes(t *testing.T, addr string, a *e2e.Authority, version, option
 }
 
 // A client resumes its session after a renewal of the certificate, and on the successor process. A
-// process that asks for a client certificate does not resume it.
+// process that requires a client certificate does not resume it.
 func TestSessionsResumeAcrossReloadsAndHandovers(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"-tls1_2", "-tls1_3"} {

@@ -21,8 +21,8 @@ func put(t *testing.T, ab *e2e.Process, path, body string) string {
 	return got
 }
 
-// The admin listener changes states and weights. They are logged, and stay over reloads of both
-// kinds.
+// The admin listener changes states and weights. The changes are logged, and survive reloads of
+// both kinds.
 func TestStatesAndWeightsByHand(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
@@ -125,7 +125,7 @@ routes:
 		t.Errorf("%v of %v requests were filled, want all", fills, all)
 	}
 	if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome=ssp_disabled"); n == 0 {
-		t.Error("no request was kept from the disabled SSP")
+		t.Error("no request to the disabled SSP was refused")
 	}
 	if n := second.Counters().Requests; n == 0 {
 		t.Error("the next tier got no request")

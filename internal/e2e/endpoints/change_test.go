@@ -22,8 +22,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `, urls)
 }
 
-// Under load, an operator drains, disables, weighs, adds and removes endpoints. No request fails, and
-// the endpoint that stays keeps its connections.
+// Under load, an operator drains, disables, adds and removes endpoints, and changes weights. No
+// request fails, and the endpoint that stays keeps its connections.
 func TestNoChangeUnderLoadFailsARequest(t *testing.T) {
 	t.Parallel()
 	var ssps [3]*sspsim.SSP
@@ -74,13 +74,13 @@ func TestNoChangeUnderLoadFailsARequest(t *testing.T) {
 	// The load moves between the endpoints, so a few connections are opened. A new pool for each
 	// change would open all of them again.
 	if n := a.Counters().Connections - kept; n > 20 {
-		t.Errorf("the endpoint that stays got %d new connections by six reloads", n)
+		t.Errorf("the endpoint that stays got %d new connections during six reloads", n)
 	}
 }
 
-// States and weights of endpoints outlast a reload that changes other endpoints. An endpoint that
-// is removed while it drains and comes back is enabled. The error for an unknown name lists the new
-// names.
+// States and weights of endpoints survive a reload that changes other endpoints. An endpoint that
+// is removed while it drains and added again is enabled. The error for an unknown name lists the
+// new names.
 func TestStatesOutlastAddingAndRemovingEndpoints(t *testing.T) {
 	t.Parallel()
 	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)

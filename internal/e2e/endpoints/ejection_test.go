@@ -56,11 +56,11 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	began := time.Now()
 	failed := get(200)
 	if most := 5 + int(time.Since(began)/time.Second); failed < 5 || failed > most {
-		t.Errorf("%d of the first 200 requests failed, want 5 to %d: as many as eject, and the probes", failed, most)
+		t.Errorf("%d of the first 200 requests failed, want 5 to %d: the failures that eject, and the probes", failed, most)
 	}
 	failed += get(1000)
 	if most := 5 + int(time.Since(began)/time.Second); failed > most {
-		t.Errorf("%d of 1200 requests failed, want at most %d: as many as eject, and the probes", failed, most)
+		t.Errorf("%d of 1200 requests failed, want at most %d: the failures that eject, and the probes", failed, most)
 	}
 	name := hostPort(t, bad)
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=ejected")
@@ -68,7 +68,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)
 	ab.WantMetric(float64(failed), "adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error")
 	if lines := ab.Log.Lines("an endpoint fails and gets no requests for a while; see ejection"); len(lines) != 1 || lines[0]["endpoint"] != name {
-		t.Errorf("the log says %v", lines)
+		t.Errorf("the log has %v", lines)
 	}
 
 	if err := bad.Set(sspsim.Behaviour{}); err != nil {
@@ -79,7 +79,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 		get(10)
 		return ab.Metric("adbuffer_endpoint_state", "endpoint="+name, "state=enabled") == 1
 	})
-	t.Logf("it was back %v after it worked again", time.Since(repaired).Round(time.Millisecond))
+	t.Logf("it was enabled %v after it worked again", time.Since(repaired).Round(time.Millisecond))
 	before := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=fill")
 	if failed := get(200); failed > 0 {
 		t.Errorf("%d requests failed after that", failed)
@@ -113,8 +113,8 @@ routes:
 	ab.Get("/b").WantFill("b")
 }
 
-// When all endpoints of priority 0 die, those of priority 1 take the load within a second. They
-// give it back when priority 0 returns.
+// When all endpoints of priority 0 fail, those of priority 1 take the load within a second. When
+// priority 0 works again, it gets the load back.
 func TestRegions(t *testing.T) {
 	t.Parallel()
 	east, west := e2e.Healthy(t), e2e.Healthy(t)

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// The tests check warnings about endpoints that could not carry the load alone. check gives them,
-// with the numbers of plan or of a running adbuffer, and so does a reload.
+// A warning names endpoints that could not carry the load without the other endpoints. check gives
+// it, with the numbers of plan or of a running adbuffer, and so does a reload.
 func TestGroupsThatCannotCarryTheLoadAreNamed(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(50 * time.Millisecond)}), e2e.Healthy(t)

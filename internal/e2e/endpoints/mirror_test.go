@@ -14,7 +14,7 @@ import (
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	main, partner := e2e.Healthy(t), e2e.Healthy(t)
-	hole, err := net.Listen("tcp", "127.0.0.1:0") // never accepts, never responds
+	hole, err := net.Listen("tcp", "127.0.0.1:0") // it never accepts and never responds
 	if err != nil {
 		t.Fatal(err)
 	}

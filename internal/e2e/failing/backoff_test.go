@@ -76,7 +76,7 @@ func TestThePauseOfRetryAfterEnds(t *testing.T) {
 			}
 			t.Logf("paused for %v, %d requests refused", pause, refused)
 			if pause < atLeast {
-				t.Errorf("the SSP was sent a request %v after it asked for a pause, want %v", pause, atLeast)
+				t.Errorf("the SSP got a request %v after it asked for a pause, want %v", pause, atLeast)
 			}
 			ab.WantMetric(2, "adbuffer_ssp_requests_total", "outcome="+row.outcome)
 			ab.WantMetric(float64(refused), "adbuffer_ssp_requests_total", "outcome=ssp_backoff")
@@ -90,7 +90,7 @@ func TestRetryAfterIsObeyedUpToItsCap(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_max: 100ms", "retry_after_share: 0"))
 	c := ab.Dial()
 	c.Get("/fillbuffer").WantStatus("the SSP's own", 429)
-	testsupport.Eventually(t, "the SSP is asked again", func() bool { c.Get("/fillbuffer"); return s.Counters().Requests > 1 })
+	testsupport.Eventually(t, "the SSP gets requests again", func() bool { c.Get("/fillbuffer"); return s.Counters().Requests > 1 })
 }
 
 // One client that provokes 429s must not stop the SSP for other clients.

@@ -94,7 +94,7 @@ func TestShortDeadlinesOfClientsOpenNoBreaker(t *testing.T) {
 		return nil
 	})
 	ab.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx")
-	// Requests with the default deadline count against the SSP.
+	// Requests with the default deadline count for the breaker.
 	ab.Concurrently(25, func(w *e2e.Worker) error {
 		a, err := w.Exchange("GET", "/fillbuffer", "")
 		if err == nil {

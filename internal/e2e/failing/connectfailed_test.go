@@ -15,7 +15,7 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 	for _, row := range []struct {
 		name, endpoint, kind string
 		settings             []string
-		names                []string // what the error names
+		names                []string // words of the error
 	}{
 		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
 		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
@@ -73,8 +73,8 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 }
 
 // A request ends with the dials' error, whether it waited for the dials or arrived while all
-// addresses were in back-off. Once, the first request to an SSP with an unknown authority ended as
-// connect_failed.
+// addresses were in back-off. Before, the first request to an SSP with an unknown authority ended
+// as connect_failed.
 func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	t.Parallel()
 	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
@@ -126,7 +126,7 @@ func TestAnSSPGetsTheClientCertificate(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 	got := e2e.LastRequest(t, s)
 	if name := got.TLS.PeerCertificates[0].Subject.CommonName; name != "publisher.example" {
-		t.Errorf("the SSP was shown the certificate of %q", name)
+		t.Errorf("the SSP got the certificate of %q", name)
 	}
 	if got.TLS.ServerName != "localhost" || got.Get(":authority") != "ads.partner.example" {
 		t.Errorf("SNI %q and :authority %q, want localhost and ads.partner.example", got.TLS.ServerName, got.Get(":authority"))

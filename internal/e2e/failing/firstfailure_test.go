@@ -51,7 +51,7 @@ func copyAndClose(to, from net.Conn) {
 	from.Close()      //nolint:errcheck // nothing is left to be done about it
 }
 
-// Once, a failed handshake failed the requests that waited for it, although the next handshake
+// Before, a failed handshake failed the requests that waited for it, although the next handshake
 // would have worked.
 func TestHandshakeThatFailsOnceFailsNoRequest(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// The SSP closes each HTTP/2 connection after one request (GOAWAY). Once, eight clients lost a
+// The SSP closes each HTTP/2 connection after one request (GOAWAY). Before, eight clients lost a
 // quarter of their requests, each after ten refusals within milliseconds.
 func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	})
 }
 
-// Only the protocol's own statements prove that a request was not processed. Once, a POST was
+// Only statements of the protocol prove that a request was not processed. Before, a POST was
 // processed eleven times.
 func TestResetStreamsSendNoPostTwice(t *testing.T) {
 	t.Parallel()

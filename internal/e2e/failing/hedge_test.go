@@ -37,7 +37,7 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	s.ResetCounters()
 	c.Get("/fillbuffer", "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").WantFill("openx")
 	e2e.WantRequests(t, s, 2)
-	testsupport.Eventually(t, "the spans of both attempts come", func() bool { return len(r.Named("attempt")) >= 2 })
+	testsupport.Eventually(t, "the spans of both attempts arrive", func() bool { return len(r.Named("attempt")) >= 2 })
 	kinds := make(map[string]string)
 	for _, span := range r.Named("attempt") {
 		if string(span.ParentSpanId) != string(r.Named("ssp openx")[0].SpanId) {

@@ -123,8 +123,8 @@ func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 
 // exchangeAll sends nginxRequests over 16 connections. Each request has a number that its response
 // must have. It returns how many requests failed, and how many connections nginx closed meanwhile.
-// The requests come in parts. Between two parts nginx closes all connections. The next part begins
-// after adbuffer has seen that, so a slow machine loses no request by it.
+// The requests are sent in parts. Between two parts nginx closes all connections. The next part
+// begins after adbuffer has noticed that, so a slow machine loses no request because of it.
 func exchangeAll(t *testing.T, ab *e2e.Process, method string) (lost, closed int) {
 	t.Helper()
 	const opened = "adbuffer_pool_connections_opened_total"
@@ -147,7 +147,7 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string) (lost, closed int
 				continue // it counts as lost
 			}
 			if want := `{"id":"` + id + `","method":"` + method + `"}`; a.Body != want || a.Header("X-Echo") != id {
-				return fmt.Errorf("request %s was given the response %s with %v", id, a.Body, a.Fields)
+				return fmt.Errorf("request %s got the response %s with %v", id, a.Body, a.Fields)
 			}
 		}
 		return nil

@@ -47,7 +47,7 @@ func TestRealServersAsSSPs(t *testing.T) {
 						}
 					}
 					if got, want := up.Header("X-Sum"), sumOf(pattern(size)); got != want {
-						t.Errorf("an upload of %d bytes arrived otherwise: %s, want %s", size, got, want)
+						t.Errorf("an upload of %d bytes arrived with changes: %s, want %s", size, got, want)
 					}
 				}
 				ab.Concurrently(12, func(w *e2e.Worker) error {
@@ -68,14 +68,14 @@ func TestRealServersAsSSPs(t *testing.T) {
 	}
 }
 
-// A peer that gets SIGTERM completes the requests that it has received. adbuffer sends the rest to
-// the other endpoint, and no request fails.
+// A peer that gets SIGTERM completes the requests that it has received. adbuffer sends later
+// requests to the other endpoint, and no request fails.
 func TestRealServersThatCloseGracefully(t *testing.T) {
 	t.Parallel()
 	for _, p := range peerServers {
 		for _, way := range peerProtocols {
 			if way.protocol == "http1-pipelined" || way.protocol == "http1" && !way.encrypted {
-				continue // it is the same as HTTP/1 over TLS
+				continue // the same as HTTP/1 over TLS
 			}
 			t.Run(fmt.Sprintf("%s %s TLS %v", p.name, way.protocol, way.encrypted), func(t *testing.T) {
 				t.Parallel()
@@ -124,7 +124,7 @@ routes:
 					t.Errorf("%d POSTs got a response, want %d", n, least)
 				}
 				if twice := b.twice(); len(twice) > 0 {
-					t.Errorf("the backend was sent these POSTs twice: %v", twice)
+					t.Errorf("the backend got these POSTs twice: %v", twice)
 				}
 			})
 		}
@@ -168,7 +168,7 @@ func TestARealProxyInFront(t *testing.T) {
 				return nil
 			})
 			if twice := b.twice(); len(twice) > 0 {
-				t.Errorf("the backend was sent these POSTs twice: %v", twice)
+				t.Errorf("the backend got these POSTs twice: %v", twice)
 			}
 		})
 	}

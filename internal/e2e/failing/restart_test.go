@@ -45,8 +45,8 @@ func (m *meeting) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"seatbid":[{"bid":[{"price":1}]}]}`)
 }
 
-// An SSP that restarts closes all its connections at once, with requests on them. Each connection
-// has carried enough responses to pay for the retry of a GET.
+// An SSP that restarts closes all its connections at once, while requests are on them. Each
+// connection has carried enough responses to pay for the retry of a GET.
 func TestRestartOfAnSSPLosesNoGET(t *testing.T) {
 	t.Parallel()
 	const clients, rounds = 32, 6

@@ -32,7 +32,7 @@ func TestTheAccessLogHasTheOutcomeOfARequestAndItsDurations(t *testing.T) {
 	}
 	for field, value := range line {
 		if text, _ := value.(string); text == "secret" || field == "query" {
-			t.Errorf("%s tells what the client sent: %v", field, value)
+			t.Errorf("%s has the client's bytes: %v", field, value)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
 	}
 }
 
-// The log has one line for each request, and each line is JSON, for any input of a client.
+// For any input of a client, the log has one line for each request, and each line is JSON.
 func TestNothingThatAClientSendsForgesALine(t *testing.T) {
 	t.Parallel()
 	const forged = `{"level":"error","msg":"forged"}`

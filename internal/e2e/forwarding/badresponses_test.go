@@ -21,7 +21,7 @@ var brokenResponses = []struct {
 	{"closed within the head", sspsim.Faults{CutHead: sspsim.Always}, "conn_lost", nil, false},
 	{"closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, false},
 	{"two Content-Lengths", e2e.Malformed(sspsim.TwoLengths), "bad_response", nil, false},
-	{"a chunk size that is none", e2e.Malformed(sspsim.BadChunk), "bad_response", nil, false},
+	{"an invalid chunk size", e2e.Malformed(sspsim.BadChunk), "bad_response", nil, false},
 	{"no status", e2e.Malformed(sspsim.BadStatusLine), "bad_response", nil, false},
 	{"NUL in a value", e2e.Malformed(sspsim.NulInValue), "bad_response", nil, false},
 	{"blank in a name", e2e.Malformed(sspsim.SpaceInName), "bad_response", nil, false},
@@ -115,7 +115,7 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 		method := []string{"GET", "GET", "HEAD"}[i%3]
 		a := c.Do(method, "/fillbuffer?cb="+id, "").WantSource("ssp/openx")
 		if got := a.Header("X-Echo-Cb"); got != id {
-			t.Fatalf("request %s was given the response to %q", id, got)
+			t.Fatalf("request %s got the response to %q", id, got)
 		}
 		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
 			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
@@ -149,7 +149,7 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 				id := fmt.Sprintf("id-%d", i)
 				a := c.Get("/fillbuffer?cb=" + id).WantFill("openx")
 				if got := a.Header("X-Echo-Cb"); got != id || a.Body == sspsim.Poison {
-					t.Fatalf("request %s was given the response to %q: %s", id, got, a.Body)
+					t.Fatalf("request %s got the response to %q: %s", id, got, a.Body)
 				}
 				if row.name == "unsolicited" && i%2 == 1 {
 					// The SSP has time to send bytes.

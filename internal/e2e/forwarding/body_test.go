@@ -25,7 +25,7 @@ func TestRewriteTmaxWritesTheTimeLeftAndTouchesNoOtherByte(t *testing.T) {
 	}
 	left, err := strconv.Atoi(body[len(head) : len(body)-len(tail)])
 	if err != nil || left > 9995 || left < 1000 {
-		t.Errorf("tmax %d (%v), want what is left of 9995 ms", left, err)
+		t.Errorf("tmax %d (%v), want the rest of 9995 ms", left, err)
 	}
 	if got.Get("Content-Length") != strconv.Itoa(len(body)) {
 		t.Errorf("Content-Length %s for %d bytes", got.Get("Content-Length"), len(body))
@@ -46,7 +46,7 @@ func TestGzipRequestCompressesLargeBodies(t *testing.T) {
 	ab.Post("/fillbuffer", body, "Content-Type: application/json").WantFill("openx")
 	got := e2e.LastRequest(t, s)
 	if got.Get("Content-Encoding") != "gzip" || len(got.Body) >= len(body) {
-		t.Fatalf("the SSP was sent %d bytes with %v", len(got.Body), got.Header)
+		t.Fatalf("the SSP got %d bytes with %v", len(got.Body), got.Header)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(got.Body))
 	if err != nil {

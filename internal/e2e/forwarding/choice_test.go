@@ -37,7 +37,7 @@ func TestAClientMayChooseAmongTheSSPsOfARouteThatAllowsIt(t *testing.T) {
 		{"/fillbuffer?%73sp=b", "", "a", "?%73sp=b"}, // an encoded key is no control parameter
 		{"/fillbuffer?SSP=b", "", "a", "?SSP=b"},
 		{"/fillbuffer?x=ssp=b", "", "a", "?x=ssp=b"},
-		{"/closed?ssp=b&x=1", "X-Adbuffer-SSP: b", "a", "?ssp=b&x=1"}, // this route has no choice: the query belongs to the SSP
+		{"/closed?ssp=b&x=1", "X-Adbuffer-SSP: b", "a", "?ssp=b&x=1"}, // this route has no client_choice, so the query belongs to the SSP
 		{"/below/a", "", "c", ""},
 	} {
 		var fields []string
@@ -47,7 +47,7 @@ func TestAClientMayChooseAmongTheSSPsOfARouteThatAllowsIt(t *testing.T) {
 		conn.Get(row.target, fields...).WantFill(row.ssp)
 		got := e2e.LastRequest(t, map[string]*sspsim.SSP{"a": a, "b": b, "c": c}[row.ssp])
 		if got.Target != "/bid"+row.query || got.Get("X-Adbuffer-Ssp") != "" {
-			t.Errorf("%s: the SSP was asked for %s with %v, want /bid%s", row.target, got.Target, got.Header, row.query)
+			t.Errorf("%s: the SSP got a request for %s with %v, want /bid%s", row.target, got.Target, got.Header, row.query)
 		}
 	}
 }

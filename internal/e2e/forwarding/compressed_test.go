@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// Once, a compressed no-bid was taken for an ad, and ended a waterfall before the SSP that had an
+// Before, a compressed no-bid counted as an ad, and ended a waterfall before the SSP that had an
 // ad.
 func TestACompressedNoBidLetsTheNextSSPFill(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,7 @@ routes:
 			for _, path := range []string{"/waterfall", "/first"} {
 				res := ab.Post(path, "{}", "Accept-Encoding: "+coding).WantStatus(path, 200).WantSource("ssp/ad")
 				if res.Body != string(body) || res.Header("Content-Encoding") != coding {
-					t.Errorf("%s: the ad has changed on the way: %q", path, res.Body)
+					t.Errorf("%s: the ad was changed: %q", path, res.Body)
 				}
 			}
 			// On a single route the compressed no-bid is forwarded unchanged, and counts as no_bid.

@@ -46,7 +46,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 			return a
 		})
 		if took < row.atLeast {
-			t.Errorf("%s: the SSP was given %v, want %v", row.name, took, row.atLeast)
+			t.Errorf("%s: the SSP had %v, want %v", row.name, took, row.atLeast)
 		}
 		t.Logf("%-32s asked %v, response after %v", row.name, row.atLeast, took.Round(time.Millisecond))
 	}

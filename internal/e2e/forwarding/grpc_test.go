@@ -64,7 +64,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 			t.Error(err)
 		}
 		if saw := res.Header.Get("X-Saw"); saw != "HTTP/2.0 POST /ads.Bidder/Bid 1S trailers" {
-			t.Errorf("the SSP saw %q", saw)
+			t.Errorf("the SSP got %q", saw)
 		}
 		return res, string(body)
 	}

@@ -31,7 +31,7 @@ func TestHopByHopFieldsOfRequestsAreNotForwarded(t *testing.T) {
 	).WantFill("openx")
 	want := []sspsim.Field{{Name: "Host", Value: s.Addr()}, {Name: "X-Kept", Value: "yes"}, {Name: "accept", Value: "*/*"}, {Name: "Via", Value: ab.Via()}, {Name: "Content-Length", Value: "2"}}
 	if got := e2e.LastRequest(t, s).Header; !slices.Equal(got, want) {
-		t.Errorf("the SSP was sent %v, want %v", got, want)
+		t.Errorf("the SSP got %v, want %v", got, want)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestHopByHopFieldsOfResponsesAreNotForwarded(t *testing.T) {
 		return names
 	}
 	if got, want := names(a), []string{"Content-Length", "Content-Type", "Date", "ETag", "Server", "X-Adbuffer-Source", "X-Request-Id", "x-kept"}; !slices.Equal(got, want) {
-		t.Errorf("the client was sent %v, want %v", got, want)
+		t.Errorf("the client got %v, want %v", got, want)
 	}
 
 	ab = e2e.Start(t, e2e.Single(s.URL(), "headers: {pass: [set-cookie, Alt-Svc, Strict-Transport-Security, Clear-Site-Data]}"))
 	a = ab.Get("/fillbuffer").WantFill("openx")
 	for _, name := range []string{"Set-Cookie", "Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data"} {
 		if a.Header(name) == "" {
-			t.Errorf("%s was not passed although headers.pass names it: %v", name, a.Fields)
+			t.Errorf("%s was not forwarded although headers.pass names it: %v", name, a.Fields)
 		}
 	}
 	if got := a.Header("X-Adbuffer-Other"); got != "" {
@@ -86,7 +86,7 @@ func TestSetCookieIsForwardedUnchangedIfPassed(t *testing.T) {
 		t.Errorf("cookies %q, want %q", cookies, want)
 	}
 	if got := e2e.LastRequest(t, s); got.Get("Cookie") != "a=1; b=2" || got.Get("Authorization") != "Bearer x" {
-		t.Errorf("the SSP was sent %v", got.Header)
+		t.Errorf("the SSP got %v", got.Header)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestFieldsAreRemovedAndSetForAnSSP(t *testing.T) {
 	ab.Get("/fillbuffer", "x-internal: 1", "X_Internal: 2", "User-Agent: u", "x-openrtb-version: 2.5", "x_openrtb_version: 2.4", "Accept: a/b").WantFill("openx")
 	want := []sspsim.Field{{Name: "Host", Value: "ads.partner.example:8443"}, {Name: "Accept", Value: "a/b"}, {Name: "Via", Value: ab.Via()}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "X-Empty", Value: ""}}
 	if got := e2e.LastRequest(t, s).Header; !slices.Equal(got, want) {
-		t.Errorf("the SSP was sent %v, want %v", got, want)
+		t.Errorf("the SSP got %v, want %v", got, want)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // A browser sends bodies of 0 bytes to 1 MiB at once over HTTP/2, and gets each one back. Then it
-// cancels twenty requests that the SSP has: the SSP sees each one cancelled, and the connection continues.
+// cancels twenty requests that the SSP is handling. The SSP sees each one cancelled, and the
+// connection continues.
 func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 	t.Parallel()
 	var asked, cancelled atomic.Int32
@@ -66,7 +67,7 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != ";;AbortError;h2" {
-		t.Errorf("the page says %q", got)
+		t.Errorf("the page shows %q", got)
 	}
 	testsupport.Eventually(t, "the SSP sees 20 cancelled requests", func() bool { return cancelled.Load() == 20 })
 	ab.AwaitMetric(20, "adbuffer_requests_total", "route=default", "outcome=client_gone")

@@ -69,6 +69,6 @@ func TestResetStreamIsResetAtTheSSP(t *testing.T) {
 	}
 	ab.WantMetric(5, "adbuffer_requests_total", "route=default", "outcome=client_gone")
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections to the SSP, want one that goes on", n)
+		t.Errorf("%d connections to the SSP, want one that stays open", n)
 	}
 }

@@ -60,8 +60,8 @@ routes:
 		{"truncate_ip, x_device", trusting, "/private/device", shortDevice},
 		{"truncate_ip, both", trusting, "/private/both", slices.Concat(short, []string{shortList}, shortDevice)},
 		{"truncate_ip, none", trusting, "/private/none", nil},
-		// Identity fields of an untrusted peer are not trusted. Loopback, the peer here, sends
-		// none.
+		// Identity fields of an untrusted peer are ignored. The peer here is on loopback, and
+		// loopback addresses are not sent.
 		{"untrusted, x_forwarded_for", believing, "/fillbuffer/list", nil},
 		{"untrusted, x_device", believing, "/fillbuffer/device", []string{"X-Device-User-Agent: Player/2"}},
 		{"untrusted, none", believing, "/fillbuffer/none", nil},

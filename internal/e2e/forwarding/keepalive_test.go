@@ -21,7 +21,7 @@ routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [good, bad], client_choice: true}
 `, good.URL(), bad.URL()))
 	c := ab.Dial()
-	body := strings.Repeat("GET / HTTP/1.1\n", 3000) // no line of it is a request line
+	body := strings.Repeat("GET / HTTP/1.1\n", 3000) // no line of the body is a request line
 	for _, row := range []struct {
 		method, target, body string
 		fields               []string
@@ -60,7 +60,7 @@ func TestHTTP10ClientsMayKeepTheirConnection(t *testing.T) {
 	c.Read("GET").WantFill("openx")
 	c.WantClosed()
 	if got := e2e.LastRequest(t, s); got.Protocol != "HTTP/1.1" || got.Get("Host") != s.Addr() {
-		t.Errorf("the SSP was sent %s with %v", got.Protocol, got.Header)
+		t.Errorf("the SSP got %s with %v", got.Protocol, got.Header)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestARequestInPiecesIsOneRequest(t *testing.T) {
 		c.Send(raw[cut:])
 		c.Read("POST").WantFill("openx")
 		if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("X-A") != "1" {
-			t.Fatalf("cut at %d: the SSP was sent %q with %v", cut, got.Body, got.Header)
+			t.Fatalf("cut at %d: the SSP got %q with %v", cut, got.Body, got.Header)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// Once, an endpoint that leads back to adbuffer turned one request into as many as the deadline and
+// Before, an endpoint that led back to adbuffer turned one request into as many as the deadline and
 // max_in_flight allow.
 func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,7 @@ import (
 )
 
 // badHeads are requests that violate RFC 9112 or adbuffer's stricter rules. Each must get 400 and
-// close its connection. Its framing is in doubt, so the bytes after it must not be read as a
-// request.
+// close its connection. Its framing is in doubt, so later bytes must not be read as a request.
 var badHeads = []struct{ name, raw string }{
 	{"blank in a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo Bar: 1\r\n\r\n"},
 	{"blank after a name", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nFoo : 1\r\n\r\n"},
@@ -35,7 +34,7 @@ var badHeads = []struct{ name, raw string }{
 	{"no field at all", "GET /fillbuffer HTTP/1.1\r\n\r\n"},
 	{"two Hosts", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"},
 	{"two equal Hosts", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
-	{"a Host that is none", "GET /fillbuffer HTTP/1.1\r\nHost: a/b@c\r\n\r\n"},
+	{"an invalid Host", "GET /fillbuffer HTTP/1.1\r\nHost: a/b@c\r\n\r\n"},
 	{"Content-Length and Transfer-Encoding", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 	{"Transfer-Encoding and Content-Length", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
 	{"Transfer-Encoding: identity", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nx"},
@@ -55,7 +54,7 @@ var badHeads = []struct{ name, raw string }{
 	{"Content-Length: 0x1", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0x1\r\n\r\nx"},
 	{"empty Content-Length", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\nx"},
 	{"Content-Length that overflows", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551617\r\n\r\nx"},
-	{"a chunk size that is none", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n0\r\n\r\n"},
+	{"an invalid chunk size", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n0\r\n\r\n"},
 	{"a chunk size of 0x1", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n0\r\n\r\n"},
 	{"a negative chunk size", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n0\r\n\r\n"},
 	{"a chunk without its CRLF", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxx0\r\n\r\n"},
@@ -105,8 +104,7 @@ func TestMalformedRequestsGet400AndCloseTheirConnection(t *testing.T) {
 	e2e.WantRequests(t, s, 0)
 }
 
-// routeOf is the label route that a bad request counts under: bodies are read after the route is
-// chosen.
+// routeOf returns the label route of a bad request. Bodies are read after the route is chosen.
 func routeOf(raw string) string {
 	if strings.HasPrefix(raw, "POST ") && strings.Contains(raw, "Transfer-Encoding: chunked\r\n\r\n") && !strings.Contains(raw, "chunked\r\n\r\n0\r\n") {
 		return "default"
@@ -133,7 +131,7 @@ func TestLenientFormsThatRFC9112AllowsAreServed(t *testing.T) {
 		c.Send(row.raw)
 		c.Read("GET").WantStatus(row.name, 200).WantSource("ssp/openx")
 		if got := e2e.LastRequest(t, s); string(got.Body) != row.body || got.Get("Transfer-Encoding") != "" {
-			t.Errorf("%s: the SSP was sent the body %q with %v, want %q", row.name, got.Body, got.Header, row.body)
+			t.Errorf("%s: the SSP got the body %q with %v, want %q", row.name, got.Body, got.Header, row.body)
 		}
 		c.Get("/fillbuffer").WantFill("openx") // the connection is still good
 		c.Close()

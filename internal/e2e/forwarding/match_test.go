@@ -53,7 +53,7 @@ routes:
 		c.Send("GET " + row.target + " HTTP/1.1\r\nHost: " + row.host + "\r\n" + row.fields + "\r\n")
 		c.Read("GET").WantFill("openx")
 		if n := ab.Metric("adbuffer_requests_total", "route="+row.route, "outcome=fill") - before; n != 1 {
-			t.Errorf("%s of host %s with %q was not taken by route %s", row.target, row.host, row.fields, row.route)
+			t.Errorf("%s of host %s with %q did not use route %s", row.target, row.host, row.fields, row.route)
 		}
 	}
 	ab.WantRefusal("/below", e2e.Refusal{Status: 404, Reason: "no_route", Route: "none"}, func() *e2e.Response { return c.Get("/below") })

@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// three runs adbuffer with the SSPs a, b and c on one route of this mode.
+// three runs adbuffer with the SSPs a, b and c on one route with this mode.
 func three(t *testing.T, mode string, a, b, c *sspsim.SSP) *e2e.Process {
 	t.Helper()
 	return threeURLs(t, mode, a.URL(), b.URL(), c.URL())
@@ -88,7 +88,7 @@ func TestSplitChoosesOneSSPByWeight(t *testing.T) {
 	e2e.WantRequests(t, c, 0)
 	// Six standard deviations of a binomial distribution are 117.
 	if got := a.Counters().Requests; got < n*3/4-117 || got > n*3/4+117 || got+b.Counters().Requests != n {
-		t.Errorf("a was asked %d times of %d, want about %d", got, n, n*3/4)
+		t.Errorf("a got %d requests of %d, want about %d", got, n, n*3/4)
 	}
 	conn.Get("/fillbuffer/c").WantFill("c") // an SSP with weight 0 can still be chosen
 }
@@ -175,14 +175,14 @@ func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) 
 	body := e2e.BidRequest()
 	got := conn.Post("/fillbuffer", body).WantFill("b")
 	if got.Took > 15*time.Second {
-		t.Errorf("response after %v: the stalled SSP was waited for", got.Took)
+		t.Errorf("response after %v: adbuffer waited for the stalled SSP", got.Took)
 	}
 	for _, s := range []*sspsim.SSP{a, c} {
 		if n := s.Counters().Requests; n != 1 {
 			t.Errorf("an SSP received %d requests, want 1", n)
 		}
 		if r := e2e.LastRequest(t, s); string(r.Body) != body {
-			t.Errorf("the SSP was sent the body %q", r.Body)
+			t.Errorf("the SSP got the body %q", r.Body)
 		}
 	}
 	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=c", "outcome=cancelled")
@@ -216,7 +216,7 @@ routes:
 		t.Errorf("the stream was not reset: %+v", b.Counters())
 	}
 	if n := b.Counters().OpenConnections; n != 1 {
-		t.Errorf("%d connections are open, want the one kept", n)
+		t.Errorf("%d connections are open, want only the kept one", n)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 		t.Errorf("c: %+v", rc)
 	}
 	if got := e2e.LastRequest(t, a).Values("Accept-Encoding"); len(got) != 1 || got[0] != "identity" {
-		t.Errorf("a was sent Accept-Encoding %q, want identity", got)
+		t.Errorf("a got Accept-Encoding %q, want identity", got)
 	}
 	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=merged")
 	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=c", "outcome=cancelled")

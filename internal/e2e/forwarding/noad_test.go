@@ -120,7 +120,7 @@ routes:
 		fill, none float64
 	}{{"rtb", 2, 2}, {"vast", 2, 2}, {"any", 4, 0}, {"nothing", 0, 4}} {
 		for range 4 {
-			c.Get("/fillbuffer/" + row.ssp).WantFill(row.ssp) // status 200, whatever it counts as
+			c.Get("/fillbuffer/" + row.ssp).WantFill(row.ssp) // status 200, for any outcome
 		}
 		ab.WantMetric(row.fill, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=fill")
 		ab.WantMetric(row.none, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=no_bid")

@@ -65,10 +65,10 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 		"X-Openrtb-Version: 2.6\r\n" +
 		fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
 	if string(got.Head) != want {
-		t.Errorf("the SSP was sent\n%s\nwant\n%s", got.Head, want)
+		t.Errorf("the SSP got\n%s\nwant\n%s", got.Head, want)
 	}
 	if string(got.Body) != body {
-		t.Errorf("the SSP was sent the body\n%s\nwant\n%s", got.Body, body)
+		t.Errorf("the SSP got the body\n%s\nwant\n%s", got.Body, body)
 	}
 
 	direct := directly(t, s, "POST", "/bid", body)
@@ -97,7 +97,7 @@ func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 
 	want := "GET /bid?" + query + " HTTP/1.1\r\nHost: " + s.Addr() + "\r\nAccept: */*\r\nX-Env: production\r\nVia: " + ab.Via() + "\r\nX-Openrtb-Version: 2.6\r\n\r\n"
 	if got := e2e.LastRequest(t, s); string(got.Head) != want || len(got.Body) > 0 {
-		t.Errorf("the SSP was sent\n%q\n%q\nwant\n%q", got.Head, got.Body, want)
+		t.Errorf("the SSP got\n%q\n%q\nwant\n%q", got.Head, got.Body, want)
 	}
 	direct := directly(t, s, "GET", "/bid?"+query, "")
 	if a.Body != direct.Body || !strings.Contains(a.Body, "<InLine>") {
@@ -147,9 +147,9 @@ func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {
 	byName := func(a, b sspsim.Field) int { return strings.Compare(a.Name, b.Name) }
 	sorted := slices.SortedFunc(slices.Values(got.Header), byName)
 	if slices.SortFunc(want, byName); !slices.Equal(sorted, want) {
-		t.Errorf("the SSP was sent %v\nwant %v", sorted, want)
+		t.Errorf("the SSP got %v\nwant %v", sorted, want)
 	}
 	if string(got.Body) != body {
-		t.Errorf("the SSP was sent the body %s", got.Body)
+		t.Errorf("the SSP got the body %s", got.Body)
 	}
 }

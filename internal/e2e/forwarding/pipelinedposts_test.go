@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// Once, POSTs that shared a pipelined connection were sent twice. Requests behind a response of
+// Before, POSTs that shared a pipelined connection were sent twice. Requests behind a response of
 // HTTP/1.0, or behind one without a length, counted as not processed.
 func TestPipelinedPostBehindTheLastResponseIsNotSentTwice(t *testing.T) {
 	t.Parallel()

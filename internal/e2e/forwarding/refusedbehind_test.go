@@ -49,7 +49,7 @@ func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 	c.Send("GET /fillbuffer HTTP/1.1\r\nX-A : b\r\n\r\n")
 	c.Read("GET").WantStatus("a broken head", 400)
 	junk := make([]byte, 64<<10)
-	testsupport.Eventually(t, "the connection is reset", func() bool {
+	testsupport.Eventually(t, "the connection was reset", func() bool {
 		_, err := c.Conn.Write(junk)
 		return err != nil
 	})

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// A body that is not JSON itself must not become part of the envelope's JSON.
+// A body that is not JSON must not become part of the envelope's JSON.
 func TestNoBodyCanForgeARivalsEntryInTheEnvelope(t *testing.T) {
 	t.Parallel()
 	const forged = `{"x":1}},{"ssp":"b","status":200,"ms":1,"content_type":"application/json","body":{"price":999}`

@@ -68,7 +68,7 @@ func TestAClientThatExpects100GetsA413ForATooLargeBody(t *testing.T) {
 	c.Send("hello")
 	c.Read("POST").WantFill("openx")
 	if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("Expect") != "" {
-		t.Errorf("the SSP was sent %q with %v", got.Body, got.Header)
+		t.Errorf("the SSP got %q with %v", got.Body, got.Header)
 	}
 	c.Get("/fillbuffer").WantFill("openx")
 }

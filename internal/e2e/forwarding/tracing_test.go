@@ -26,7 +26,7 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // this request dials
 	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // this request does not
 	ab.Get("/fillbuffer")                                                      // this request is not sampled
-	testsupport.Eventually(t, "the spans of two requests come", func() bool { return len(r.Named("first_byte")) >= 2 })
+	testsupport.Eventually(t, "the spans of two requests arrive", func() bool { return len(r.Named("first_byte")) >= 2 })
 
 	for name, want := range map[string]int{"GET default": 2, "ssp openx": 2, "attempt": 2, "pending": 2, "dial": 1, "tls": 1, "first_byte": 2} {
 		spans := r.Named(name)
@@ -44,21 +44,21 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	}
 	for _, s := range r.Named("first_byte") {
 		if took := time.Duration(s.EndTimeUnixNano - s.StartTimeUnixNano); took < 20*time.Millisecond {
-			t.Errorf("the first byte came after %v, from an SSP that takes 20ms", took)
+			t.Errorf("the first byte arrived after %v, from an SSP that takes 20ms", took)
 		}
 	}
 	ab.AwaitMetric(12, "adbuffer_trace_spans_total", "state=sent")
 	ab.WantMetric(12, "adbuffer_trace_spans_total", "state=made")
 	all := ssp.Requests()
 	if len(all) != 3 || all[0].Get("Tracestate") != "vendor=1" || all[2].Get("Traceparent") != "" {
-		t.Fatalf("the SSP was sent %+v", all)
+		t.Fatalf("the SSP got %+v", all)
 	}
 	ours := make(map[string]bool)
 	for _, s := range r.Named("attempt") {
 		ours[e2e.TraceParent(s)] = true
 	}
 	if len(ours) != 2 || !ours[all[0].Get("Traceparent")] || !ours[all[1].Get("Traceparent")] {
-		t.Errorf("the SSP was sent %s and %s, and our attempts are %v", all[0].Get("Traceparent"), all[1].Get("Traceparent"), ours)
+		t.Errorf("the SSP got %s and %s, but adbuffer's attempts are %v", all[0].Get("Traceparent"), all[1].Get("Traceparent"), ours)
 	}
 	ab.WantMetric(2, "adbuffer_trace_requests_total", "decision=parent")
 	ab.WantMetric(0, "adbuffer_trace_requests_total", "decision=share")
@@ -85,7 +85,7 @@ routes:
 `, r.URL, a.URL(), b.URL(), c.URL()))
 	ab.Get("/fillbuffer").WantFill("c") // the first stream is not refused
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "X-Request-Id: edge-1").WantFill("c")
-	testsupport.Eventually(t, "the request's span comes", func() bool { return len(r.Named("GET default")) > 0 })
+	testsupport.Eventually(t, "the request's span arrives", func() bool { return len(r.Named("GET default")) > 0 })
 
 	request := r.Named("GET default")[0]
 	for key, want := range map[string]string{
@@ -112,7 +112,7 @@ routes:
 			t.Fatal(err)
 		}
 		if host, port := e2e.Attribute(s, "server.address"), e2e.Attribute(s, "server.port"); host != u.Hostname() || port != u.Port() {
-			t.Errorf("an attempt of %s went to %s, port %s, and the SSP is %s", name, host, port, u.Host)
+			t.Errorf("an attempt of %s was sent to %s, port %s, but the SSP is %s", name, host, port, u.Host)
 		}
 		got[name+" "+e2e.Attribute(s, "network.protocol.version")+" "+e2e.Attribute(s, "http.response.status_code")+" "+e2e.Attribute(s, "error.type")+" "+e2e.Attribute(s, "http.request.resend_count")]++
 		if e2e.Attribute(s, "error.type") != "conn_lost" {
@@ -125,7 +125,7 @@ routes:
 	}
 	for name, ssp := range map[string]*sspsim.SSP{"a": a, "b": b, "c": c} {
 		if sent := e2e.LastRequest(t, ssp).Get("Traceparent"); sent != last[name] {
-			t.Errorf("%s was sent %s, and its last attempt is %s", name, sent, last[name])
+			t.Errorf("%s got %s, but its last attempt is %s", name, sent, last[name])
 		}
 	}
 }
@@ -163,10 +163,10 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(ssp.URL()))
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1")
 	if h := e2e.LastRequest(t, ssp); h.Get("Traceparent") != traceParent || h.Get("Tracestate") != "vendor=1" {
-		t.Errorf("the SSP was sent %v", h.Header)
+		t.Errorf("the SSP got %v", h.Header)
 	}
 	if n := len(ab.Scrape().All("adbuffer_trace_spans_total")); n != 0 {
-		t.Errorf("%d series about spans while there are none", n)
+		t.Errorf("%d series about spans, but there are no spans", n)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			// connections can exist beside such old ones. internal/pool proves that max_conns holds
 			// exactly.
 			if most.Load() > 8+3 {
-				t.Errorf("%d connections at the SSP, want at most max_conns, 8, and those it has not seen closed", most.Load())
+				t.Errorf("%d connections at the SSP, want at most max_conns, 8, and those that the SSP has not seen closed", most.Load())
 			}
 			if n := s.Counters().MaxInFlight; n > row.inFlight {
 				t.Errorf("%d requests in flight at the SSP, want at most %d", n, row.inFlight)
@@ -127,13 +127,13 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			}
 			for _, reason := range []string{"ssp/openx 200", "proxy/pending_full 503"} {
 				if all.Of(reason) == 0 {
-					t.Errorf("nothing ended as %s: this was no burst", reason)
+					t.Errorf("no request ended as %s: this was no burst", reason)
 				}
 			}
 			// Requests that the SSP did not process are sent again, if the queue has room.
 			lost := all.Of("proxy/conn_lost 502")
 			if got := all.Of("ssp/openx 200") + all.Of("proxy/pending_full 503") + all.Of("proxy/pending_timeout 503") + lost; got != all.Total() || lost > all.Total()/20 {
-				t.Error("some ended otherwise")
+				t.Error("some requests ended in another way")
 			}
 			// The counters agree with the responses that clients received.
 			ab.WantMetric(float64(all.Of("proxy/pending_full 503")), "adbuffer_ssp_requests_total", "outcome=pending_full")
@@ -170,6 +170,6 @@ func TestMaxBufferedBytesHoldsUnderBursts(t *testing.T) {
 		t.Errorf("buffered_bytes rose to %v, want close to %d and never above", n, limit)
 	}
 	if all.Of("ssp/openx 200") == 0 || all.Of("proxy/overloaded 503") == 0 || all.Of("ssp/openx 200")+all.Of("proxy/overloaded 503") != all.Total() {
-		t.Error("want fills and overloaded, and nothing else")
+		t.Error("want only fills and overloaded")
 	}
 }

@@ -43,7 +43,7 @@ func flood(tb testing.TB, ab *e2e.Process, n int) {
 	})
 }
 
-// A flood of errors writes no more lines than log.access.max_per_second, and each other error is
+// A flood of errors writes at most log.access.max_per_second lines, and each further error is
 // counted.
 func TestAFloodOfErrorsWritesNoMoreLinesThanTheCap(t *testing.T) {
 	t.Parallel()
@@ -61,8 +61,8 @@ func TestAFloodOfErrorsWritesNoMoreLinesThanTheCap(t *testing.T) {
 	ab.WantMetric(errors, "adbuffer_requests_total", "route=default", "outcome=server_error")
 }
 
-// This measures the cost of logging failures under the limit. It is the CPU time of the process at
-// 5000 errors a second, compared with a process that logs nothing. Each iteration is one second of
+// This measures the cost of logging failures under the limit. It compares the CPU time of a process
+// at 5000 errors a second with that of a process without a log. Each iteration is one second of
 // each, in turn; ratio is the median.
 func BenchmarkErrorFlood(b *testing.B) {
 	config := failing(b)

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// sharing is a configuration whose one SSP, openx, has a limit that replicas share
-// through s. settings are more of qps.
+// sharing is a configuration whose one SSP, openx, has a limit that replicas share through s.
+// settings are further keys of qps.
 func sharing(s *testsupport.Redis, endpoint, settings string) string {
 	return fmt.Sprintf(`
 fleet: {redis: {address: %q}, expected_replicas: 4, replica_timeout: 2s}
@@ -74,7 +74,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 			t.Errorf("one replica has sent %.0f of %.0f", fills, sent)
 		}
 		if m.Value("adbuffer_qps_limited_total", "ssp=openx") == 0 {
-			t.Error("a replica never met the limit")
+			t.Error("a replica never reached the limit")
 		}
 	}
 
@@ -85,7 +85,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	for _, ab := range all[:2] {
 		ab.AwaitMetric(2, "adbuffer_qps_replicas", "ssp=openx")
 	}
-	testsupport.Eventually(t, "two share all of it", func() bool {
+	testsupport.Eventually(t, "two replicas share the whole limit", func() bool {
 		share := 0.0
 		for _, ab := range all[:2] {
 			share += ab.Metric("adbuffer_qps_share", "ssp=openx")
@@ -99,8 +99,8 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	all[0].AwaitMetric(1, "adbuffer_qps_replicas", "ssp=openx")
 }
 
-// Redis hangs, stops, or comes back empty. Meanwhile requests get responses without delay, at the
-// last shares.
+// Redis hangs, stops, or restarts without data. Meanwhile requests get responses without delay,
+// with the last shares.
 func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
@@ -151,7 +151,7 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 		// An outage has one line, however many calls fail. A slow machine may add an outage.
 		away, back := strings.Count(log, "Redis is away"), strings.Count(log, "Redis is back")
 		if away < 1 || away > back+1 {
-			t.Errorf("the log says %d times that Redis is away, and %d times that it is back", away, back)
+			t.Errorf("the log has %d lines that Redis is away, and %d that it is back", away, back)
 		}
 	}
 }

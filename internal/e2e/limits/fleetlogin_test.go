@@ -35,7 +35,7 @@ func TestRedisPasswordIsReadAgainWithAReload(t *testing.T) {
 	ab.AwaitMetric(100, "adbuffer_qps_share", "ssp=openx")
 	log := ab.Log.String()
 	if !strings.Contains(log, "AUTH: WRONGPASS") || strings.Contains(log, "the-old-password") {
-		t.Errorf("the log does not say what is wrong, or says the password:\n%s", log)
+		t.Errorf("the log does not name the error, or contains the password:\n%s", log)
 	}
 }
 
@@ -76,6 +76,6 @@ func TestRedisOverTLSWithBothCertificates(t *testing.T) {
 	other := e2e.Start(t, strings.Replace(config, "redis.test", "other.test", 1))
 	other.WantMetric(0, "adbuffer_qps_fleet_connected", "ssp=openx")
 	if log := other.Log.String(); !strings.Contains(log, "certificate is valid for redis.test, not other.test") {
-		t.Errorf("the log does not say what is wrong:\n%s", log)
+		t.Errorf("the log does not name the error:\n%s", log)
 	}
 }

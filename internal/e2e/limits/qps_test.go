@@ -93,6 +93,6 @@ routes:
 		t.Errorf("%.0f requests sent and %.0f attempts lost, want %.0f to %.0f within 5 %%", sent, unseen, least, most)
 	}
 	if m.Value("adbuffer_qps_limited_total", "ssp=openx") == 0 {
-		t.Error("the limit was never met")
+		t.Error("the limit was never reached")
 	}
 }

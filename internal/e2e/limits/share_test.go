@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/e2e"
 )
 
-// Once, an SSP that claimed bodies and sent none used the whole budget. After four claims of 1 MB,
-// another SSP's responses were refused as overloaded.
+// Before, an SSP that claimed bodies and sent none used the whole budget. After four claims of 1
+// MB, another SSP's responses were refused as overloaded.
 func TestLengthsThatAnSSPClaimsTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	for name, claim := range map[string]string{
@@ -43,7 +43,7 @@ routes:
 	}
 }
 
-// An SSP's share bounds the bytes that it really sends, and the error names the share.
+// An SSP's share bounds the bytes that it sends, and the error names the share.
 func TestAnSSPsResponsesHoldAtMostItsShare(t *testing.T) {
 	t.Parallel()
 	part := "HTTP/1.1 200 OK\r\nContent-Length: 8000\r\n\r\n" + strings.Repeat("x", 6000)

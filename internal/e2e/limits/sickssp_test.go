@@ -76,7 +76,7 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 			others.Log(t, sick.name)
 			own.Log(t, sick.name)
 			if own.Total() == 0 || others.Total() == 0 {
-				t.Error("nothing was sent")
+				t.Error("no request was sent")
 			}
 		})
 	}
@@ -160,11 +160,11 @@ routes:
 	took := time.Since(began)
 	highest := stop()
 	if n := highest[`adbuffer_pool_connections{protocol="unknown",ssp="resets",state="dialing"}`]; n > 4 {
-		t.Errorf("%v dials were under way at once, want at most max_dials, 4", n)
+		t.Errorf("%v dials were in progress at once, want at most max_dials, 4", n)
 	}
 	// The pause doubles from 100 ms, so the dials are few. The machine's speed decides how many.
 	limit := 4 + int64(took/(50*time.Millisecond))
-	t.Logf("in %v: %d dials to the one that resets, at most %d at once; %v to the one that refuses",
+	t.Logf("in %v: %d dials to the SSP that resets, at most %d at once; %v to the SSP that refuses",
 		took.Round(time.Millisecond), l.dials.Load(), l.most.Load(), ab.Metric("adbuffer_pool_dial_errors_total", "ssp=refuses", "kind=refused"))
 	if l.most.Load() > 4 || l.dials.Load() == 0 || l.dials.Load() > limit {
 		t.Errorf("%d dials, %d at once; want at most %d, and 4 at once", l.dials.Load(), l.most.Load(), limit)

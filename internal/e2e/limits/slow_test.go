@@ -45,14 +45,14 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 				out, err := exec.Command("slowhttptest", args...).CombinedOutput()
 				done <- result{out, err}
 			}()
-			// On a slow machine the first of them are ended before the last connect.
-			testsupport.Eventually(t, "the slow clients are there, or were", func() bool {
+			// On a slow machine adbuffer closes the first connections before the last ones connect.
+			testsupport.Eventually(t, "the slow clients are connected, or were", func() bool {
 				m := ab.Scrape()
 				return m.Value("adbuffer_client_connections")+m.Sum("adbuffer_requests_total") > slowConnections/2
 			})
 			normal := ab.StartTraffic(2, 10*time.Millisecond, "/fillbuffer?", "POST /fillbuffer?")
-			// adbuffer closes them before slowhttptest would end.
-			testsupport.Eventually(t, "the slow clients are gone", func() bool {
+			// adbuffer closes them before slowhttptest ends by itself.
+			testsupport.Eventually(t, "the slow clients are disconnected", func() bool {
 				return ab.Scrape().Value("adbuffer_client_connections") <= 3
 			})
 			normal.AwaitSent(t, 20)

@@ -88,7 +88,7 @@ func TestCheckAgainstExitsWith1IfARestartIsNeeded(t *testing.T) {
 		t.Errorf("--json: exit status %d, %v: %s", code, err, stdout)
 	}
 	if _, stderr, code := checkAgainst(ab, strings.Replace(config, "ssps: [openx]", "ssps: [unknown]", 1)); code != 1 || !strings.Contains(stderr, "routes[0].ssps[0].name") {
-		t.Errorf("a file with faults: exit status %d, want 1: %s", code, stderr)
+		t.Errorf("a file with errors: exit status %d, want 1: %s", code, stderr)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
 				t.Errorf("%v %s: exit status %d, want 0, and no secret: %s%s", c, form, code, stdout, stderr)
 			}
 			if form != "--json" && !strings.Contains(stdout, c.want) {
-				t.Errorf("%v: it does not say %q: %s", c, c.want, stdout)
+				t.Errorf("%v: the output lacks %q: %s", c, c.want, stdout)
 			}
 			if hidden := strings.Contains(stdout, `"hidden_value_differs": true`); form == "--json" && hidden != strings.Contains(c.want, "hidden") {
 				t.Errorf("%v: --json says that a hidden value differs: %v", c, hidden)

@@ -39,7 +39,7 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	ab.Write(e2e.WithMaxConns(url, 70))
 	ab.WantChange("ssps[openx].pool.max_conns", "60", "70", "in place")
 	if n := len(ab.Log.Lines(e2e.MsgReloaded)); n != reloads+1 {
-		t.Errorf("%d reloads, of which one had something to do", n-reloads)
+		t.Errorf("%d reloads, of which one changed something", n-reloads)
 	}
 }
 
@@ -120,12 +120,12 @@ func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
 	if err := s.CA().WriteFile(ca); err != nil {
 		t.Fatal(err)
 	}
-	testsupport.Eventually(t, "the SSP is believed", func() bool { return ab.Get("/fillbuffer").Status == 200 })
+	testsupport.Eventually(t, "adbuffer accepts the SSP's certificate", func() bool { return ab.Get("/fillbuffer").Status == 200 })
 	ab.WantChange("ssps[openx].tls.ca_file", "", "", "new pool")
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
 }
 
-// The missing file is not watched, since the configuration in force does not name it.
+// The missing file is not watched, since the current configuration does not name it.
 func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
@@ -138,7 +138,7 @@ func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	}
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
 	if n := len(ab.Log.Lines(e2e.MsgRefused)); n != 1 {
-		t.Errorf("the same fault was logged %d times", n)
+		t.Errorf("the same error was logged %d times", n)
 	}
 	ab.Get("/fillbuffer").WantFill("openx")
 }
@@ -161,7 +161,7 @@ func TestATokenThatIsReplacedIsNoticed(t *testing.T) {
 		t.Errorf("the tokens get %d and %d", a, b)
 	}
 	set("second-second-second")
-	testsupport.Eventually(t, "the new token opens", func() bool { return asked("second-second-second") == 200 })
+	testsupport.Eventually(t, "the new token gives access", func() bool { return asked("second-second-second") == 200 })
 	if status := asked("first-first-first"); status != 403 {
 		t.Errorf("the old token gets %d", status)
 	}

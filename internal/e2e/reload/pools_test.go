@@ -34,7 +34,7 @@ func TestAnSSPThatDidNotChangeKeepsItsSocketsAndCounters(t *testing.T) {
 	a, b, other := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
 	ab := e2e.StartReloadable(t, pair(at(a), at(b)))
 	steps := []struct{ what, config string }{
-		{"as it began", ""},
+		{"the first configuration again", ""},
 		{"another limit of b", pair(at(a), at(b, "pool: {max_conns: 5}"))},
 		{"another endpoint of b", pair(at(a), at(other))},
 		{"other routes, server and deadline", "server: {max_in_flight: 100}\ndeadline: {reserve: 6ms}\n" + pair(at(a), at(other)) + "  - {name: more, match: {path: /more}, ssps: [a, b], mode: parallel-all}\n"},
@@ -78,7 +78,7 @@ func TestALimitChangesInPlace(t *testing.T) {
 		t.Errorf("the SSP accepted %d connections, want 1", n)
 	}
 	if _, body := ab.AskAdmin("/pools"); !strings.Contains(body, `"max_conns": 5`) || !strings.Contains(body, `"idle_timeout": "20s"`) || !strings.Contains(body, `"max_in_flight": 9`) {
-		t.Errorf("/pools does not show the limits in force: %s", body)
+		t.Errorf("/pools does not show the current limits: %s", body)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAnotherEndpointProtocolOrTLSBuildsANewPoolAndTheOldOneDrains(t *testing
 	ab.Take(pair(at(secure, fmt.Sprintf("tls: {ca_file: %q}", ca), "protocol: http2"), ""))
 	ab.WantChange("ssps[a].protocol", "http1", "http2", "new pool")
 	ab.Get("/a").WantFill("a")
-	testsupport.Eventually(t, "only the HTTP/2 connection is left", func() bool {
+	testsupport.Eventually(t, "only the HTTP/2 connection is open", func() bool {
 		c := secure.Counters()
 		return c.HTTP2Connections == 1 && c.OpenConnections == 1
 	})
@@ -150,14 +150,14 @@ func TestARemovedSSPDrainsAndItsSeriesAreGone(t *testing.T) {
 	e2e.AwaitInFlight(t, b.SSP, 1)
 	ab.Take(pair(at(a), ""))
 	ab.WantChange("ssps[b]", b.Addr(), "", "pool drains")
-	ab.Get("/b").WantStatus("the route is gone", 404)
+	ab.Get("/b").WantStatus("the route is removed", 404)
 	b.Open()
 	busy.Read("GET").WantFill("b") // the request in flight is not cancelled
 	wantNoConnections(t, b.SSP)
 	for name, all := range ab.Scrape().Series {
 		for _, s := range all {
 			if s.Has([]string{"ssp=b"}) || s.Has([]string{"route=b"}) {
-				t.Errorf("there is still %s%s", name, s.Labels)
+				t.Errorf("%s%s still exists", name, s.Labels)
 			}
 		}
 	}

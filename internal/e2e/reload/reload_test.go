@@ -121,7 +121,7 @@ routes:
 		t.Errorf("there were metrics %v, and there are %v", b, a)
 	}
 	if _, text := ab.AskAdmin("/config"); !strings.Contains(text, "max_in_flight: 50") {
-		t.Error("/config does not show what is in force")
+		t.Error("/config does not show the current configuration")
 	}
 	ab.Get("/fillbuffer").WantFill("openx")
 	if strings.Contains(ab.Log.String(), "s3cret") {
@@ -155,7 +155,7 @@ func TestAChangeOfListenIsRefusedAndSaysToRestart(t *testing.T) {
 		t.Fatalf("POST /reload responds with %d %+v", status, res)
 	}
 	if rule := res.Faults[0].Rule; !strings.Contains(rule, "restart") {
-		t.Errorf("the fault does not say to restart: %s", rule)
+		t.Errorf("the error does not ask for a restart: %s", rule)
 	}
 	ab.WantLogged(e2e.MsgRefused, "fault=server.listen", "fault=restart")
 	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
@@ -174,7 +174,7 @@ func TestVariablesHoldAfterAReloadToo(t *testing.T) {
 	ab.Write(e2e.Single(url, "max_in_flight: 50", "pool: {max_conns: 20}"))
 	ab.AwaitLimit(20)
 	if _, text := ab.AskAdmin("/config"); !strings.Contains(text, "max_in_flight: 7\n") {
-		t.Errorf("the variable does not hold any more: %s", text)
+		t.Errorf("the variable no longer has an effect: %s", text)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestSIGHUPDuringTheDrainIsIgnored(t *testing.T) {
 	ab.WantExit(0)
 }
 
-// A hang-up must not end the process, however early it comes.
+// SIGHUP must not end the process, at any moment.
 func TestSIGHUPBeforeTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	file := e2e.WriteConfig(t, e2e.Single(e2e.Healthy(t).URL(), "pool: {min_idle: 4}"))

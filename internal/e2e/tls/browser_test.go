@@ -37,7 +37,7 @@ func TestABrowserUsesHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(got, "200 ssp/openx; h2; 5") { // 51, and the page's icon if the browser requested it
-		t.Errorf("the page saw %s", got)
+		t.Errorf("the page got %s", got)
 	}
 	ab.WantMetric(51, "adbuffer_requests_total", "route=default", "outcome=fill")
 	ab.WantMetric(0, "adbuffer_client_http2_errors_total")

@@ -93,7 +93,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 		ab.AwaitMetric(0, "adbuffer_tls_certificate_reload_successful", "listener=server")
 		line, ok := ab.Log.Line("the certificates stay as they are: their files are not valid")
 		if text, _ := line["error"].(string); !ok || !strings.Contains(text, a.File("cert.pem")) || line["listener"] != "server" {
-			t.Errorf("the log does not say which file: %v", line)
+			t.Errorf("the log does not name the file: %v", line)
 		}
 		if serial(ab, a) != before {
 			t.Error("the certificate is another")
@@ -121,12 +121,12 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 		return err == nil
 	}
 	if !let(a) || let(other) || let(nil) {
-		t.Errorf("let in: mine %v, of another authority %v, none %v", let(a), let(other), let(nil))
+		t.Errorf("accepted: a client of the authority %v, of another authority %v, without a certificate %v", let(a), let(other), let(nil))
 	}
 	a.Replace("ca.pem", other.PEM())
-	testsupport.Eventually(t, "the other authority's clients are let in", func() bool { return let(other) })
+	testsupport.Eventually(t, "the other authority's clients are accepted", func() bool { return let(other) })
 	if let(a) || let(nil) {
-		t.Errorf("still let in: of the authority before %v, none %v", let(a), let(nil))
+		t.Errorf("still accepted: of the previous authority %v, without a certificate %v", let(a), let(nil))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 		}
 		for _, w := range row.says {
 			if !strings.Contains(string(out), w) {
-				t.Errorf("%s\ndoes not say %q", out, w)
+				t.Errorf("%s\ndoes not contain %q", out, w)
 			}
 		}
 	}

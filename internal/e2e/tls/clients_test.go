@@ -49,7 +49,7 @@ func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 		t.Errorf("%s %d %v %s", res.Proto, res.StatusCode, res.Header, body)
 	}
 	if got := e2e.LastRequest(t, s); got.Method != "POST" || string(got.Body) != `{"id":"1"}` {
-		t.Errorf("the SSP was sent %s %s", got.Method, got.Body)
+		t.Errorf("the SSP got %s %s", got.Method, got.Body)
 	}
 }
 
@@ -111,8 +111,8 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
 }
 
-// An independent client of HTTP/2 has 50 streams at once on each of four connections. Every
-// response arrives, and each is counted.
+// h2load, another HTTP/2 client, has 50 streams at once on each of four connections. Every response
+// arrives, and each is counted.
 func TestH2loadGetsEveryResponse(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
@@ -195,7 +195,7 @@ func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	}
 	ab.AwaitMetricAbove(10, "adbuffer_requests_total", "route=default", "outcome=fill")
 	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "clients have moved on twice", func() bool {
+	testsupport.Eventually(t, "clients have opened new connections twice", func() bool {
 		return ab.Metric("adbuffer_client_tls_handshakes_total", "resumed=false")+ab.Metric("adbuffer_client_tls_handshakes_total", "resumed=true") > 3
 	})
 	stop()

@@ -38,7 +38,7 @@ func TestClientsBelowTheMinimumAreRefusedAndCounted(t *testing.T) {
 		wantTaken(t, addr, a, false, "alert handshake failure", "-tls1_3", "-groups", "X25519:P-256")
 		wantTaken(t, addr, a, true, "", "-tls1_3", "-groups", "X25519:P-384")
 	}
-	ab.ExitIsTested = true // the harness does not ask its admin listener for leaks
+	ab.ExitIsTested = true // the harness does not check its admin listener for leaks
 }
 
 // A reload changes the policy of both listeners for new handshakes. An open connection stays.

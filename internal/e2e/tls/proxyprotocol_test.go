@@ -177,7 +177,7 @@ func TestErrorsOfUnixSocketsNameThePath(t *testing.T) {
 		}
 		for _, w := range says {
 			if !strings.Contains(stderr, w) {
-				t.Errorf("%s: %s\ndoes not say %q", listen, stderr, w)
+				t.Errorf("%s: %s\ndoes not contain %q", listen, stderr, w)
 			}
 		}
 	}

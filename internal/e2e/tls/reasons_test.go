@@ -20,7 +20,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// said is the content of a response.
+// said is the content of a response that both protocols must share.
 type said struct {
 	status        int
 	source, allow string

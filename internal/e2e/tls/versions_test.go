@@ -33,18 +33,18 @@ func TestTLSVersionsAndRenegotiation(t *testing.T) {
 				t.Errorf("%s, %s: no alert:\n%s", listener.name, row.version, testsupport.Tail(out, 1500))
 			}
 		}
-		// In s_client, "R" on its own line asks for renegotiation.
+		// In s_client, "R" on its own line starts a renegotiation.
 		out := sClient(t, listener.addr, a, "R\n", "-tls1_2")
 		if _, after, asked := strings.Cut(out, "RENEGOTIATING"); !asked || !strings.Contains(after, "SSL alert") {
 			t.Errorf("%s: renegotiation was not refused:\n%s", listener.name, testsupport.Tail(out, 1500))
 		}
 		for _, weak := range []string{"AES128-SHA", "DES-CBC3-SHA", "ECDHE-RSA-RC4-SHA", "NULL-SHA256", "ADH-AES128-SHA256"} {
 			if out := sClient(t, listener.addr, a, "", "-tls1_2", "-cipher", weak+":@SECLEVEL=0"); strings.Contains(out, "Cipher is "+weak) {
-				t.Errorf("%s: %s was agreed on", listener.name, weak)
+				t.Errorf("%s: %s was negotiated", listener.name, weak)
 			}
 		}
 	}
-	ab.ExitIsTested = true // the harness cannot ask its admin listener for leaks
+	ab.ExitIsTested = true // the harness cannot check its admin listener for leaks
 }
 
 // sClient connects with openssl s_client, sends input, and returns the output.
@@ -69,7 +69,7 @@ func sClient(t *testing.T, addr string, a *e2e.Authority, input string, args ...
 		close(ended)
 	}()
 	if input != "" {
-		testsupport.Eventually(t, "the handshake is over", func() bool { return strings.Contains(log.String(), "Verify return code") || isClosed(ended) })
+		testsupport.Eventually(t, "the handshake has ended", func() bool { return strings.Contains(log.String(), "Verify return code") || isClosed(ended) })
 		io.WriteString(in, input) //nolint:errcheck // it may have ended
 		testsupport.Eventually(t, "there is a response to "+input, func() bool { return strings.Contains(log.String(), "SSL alert") || isClosed(ended) })
 	}
