@@ -112,7 +112,7 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, timeout 
 	defer func() {
 		err = errors.Join(err, f.Close())
 		if err != nil {
-			os.Remove(out) //nolint:errcheck // the error before says more
+			os.Remove(out) //nolint:errcheck // the error before is more useful
 		}
 	}()
 	z := zip.NewWriter(f)

@@ -123,7 +123,7 @@ func readAdmin(file string) adminAddress {
 		Admin adminAddress `yaml:"admin"`
 	}
 	if text, err := os.ReadFile(file); err == nil {
-		yaml.Unmarshal(text, &doc) //nolint:errcheck // what is not there has its default
+		yaml.Unmarshal(text, &doc) //nolint:errcheck // absent keys have defaults
 	}
 	a := doc.Admin
 	a.Listen = cmp.Or(os.Getenv("ADBUFFER_ADMIN_LISTEN"), a.Listen, defaultAdmin)

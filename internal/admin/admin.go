@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/logs"
 )
 
-// Options are what the admin listener shows and how it protects it. If the func of a path is nil,
-// the path does not exist.
+// Options are the views of the admin listener and the rules for access to them. If the func of a
+// path is nil, the path does not exist.
 type Options struct {
 	// Token returns the token that gives access to all paths beyond loopback. If it is "", no token
 	// does. Two calls may return different tokens.
@@ -98,7 +98,7 @@ func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
 func (s *Server) Close(ctx context.Context) {
 	s.stop()
 	if s.server.Shutdown(ctx) != nil {
-		s.server.Close() //nolint:errcheck // nothing is left to be done about it
+		s.server.Close() //nolint:errcheck // an error changes nothing
 	}
 }
 
@@ -167,7 +167,7 @@ func text(w http.ResponseWriter, status int, s string) {
 	if s == "" || s[len(s)-1] != '\n' {
 		s += "\n"
 	}
-	w.Write([]byte(s)) //nolint:errcheck // the client has gone
+	w.Write([]byte(s)) //nolint:errcheck // the client has disconnected
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -177,5 +177,5 @@ func writeJSON(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(append(b, '\n')) //nolint:errcheck // the client has gone
+	w.Write(append(b, '\n')) //nolint:errcheck // the client has disconnected
 }

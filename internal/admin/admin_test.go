@@ -35,7 +35,7 @@ func (l fakeListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (l fakeListener) Close() error              { return nil }
 func (l fakeListener) Addr() net.Addr            { return l.addr }
 
-// console is an admin server and what it logged.
+// console is an admin server and its log.
 type console struct {
 	*Server
 	t     *testing.T

@@ -24,5 +24,5 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(b, '\n')) //nolint:errcheck // the client has gone
+	w.Write(append(b, '\n')) //nolint:errcheck // the client has disconnected
 }

@@ -73,7 +73,7 @@ func (s *Server) changeSSP(what string) http.HandlerFunc {
 		}
 		ssp, endpoint := r.PathValue("ssp"), r.PathValue("endpoint")
 		before, _ := s.stateOf(ssp, endpoint)
-		switch err := s.opts.SSPs.Change(ssp, endpoint, c); err.(type) { //nolint:errorlint // it comes unwrapped
+		switch err := s.opts.SSPs.Change(ssp, endpoint, c); err.(type) { //nolint:errorlint // Change does not wrap it
 		case nil:
 		case *UnknownError:
 			text(w, http.StatusNotFound, err.Error())

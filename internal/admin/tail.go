@@ -57,7 +57,7 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return false
 		}
-		out.SetWriteDeadline(time.Now().Add(tailWrite)) //nolint:errcheck // net/http's writers have it
+		out.SetWriteDeadline(time.Now().Add(tailWrite)) //nolint:errcheck // net/http's writers support it
 		if _, err := w.Write(append(b, '\n')); err != nil {
 			return false
 		}

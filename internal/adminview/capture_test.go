@@ -156,7 +156,7 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 	if err := json.Unmarshal(b, &har); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range har.Log.Entries { // what the format requires
+	for _, e := range har.Log.Entries { // the format requires these fields
 		if e.Request.Headers == nil || e.Response.Headers == nil || e.Request.Cookies == nil || e.Request.HTTPVersion == "" || e.Response.HTTPVersion == "" || len(e.Timings) != 7 {
 			t.Errorf("entry %+v", e)
 		}

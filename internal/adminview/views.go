@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/ssp"
 )
 
-// Views are what the admin listener shows. Make them with New.
+// Views are the views of the admin listener. Make them with New.
 type Views struct {
 	versions  *reload.Versions
 	history   *histories

@@ -13,7 +13,7 @@ import (
 type Error struct {
 	Path  string `json:"path,omitempty"`  // "ssps[0].pool.max_conns"; empty for the whole file
 	Value string `json:"value,omitempty"` // as it was written, cut short if long; empty if there is none
-	Rule  string `json:"rule"`            // what the value must be
+	Rule  string `json:"rule"`            // the rule that the value breaks
 	Line  int    `json:"line,omitempty"`  // from 1; 0 = the error is not on a line
 	Env   string `json:"env,omitempty"`   // the variable that set the value; empty = no variable
 }

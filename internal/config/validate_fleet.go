@@ -103,7 +103,7 @@ func (w *warner) qps(f *Fleet, q *QPS, path string) {
 		w.add(join(path, "scope"), "fleet has no effect, since limit is 0")
 		return
 	}
-	// A replica's tokens are refilled only after it has reported what it sent.
+	// A replica's tokens are refilled only after it has reported its requests.
 	burst := q.Burst
 	if burst == 0 {
 		burst = max(1, int(q.Limit/10))

@@ -69,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 		w.opts.Warn(fmt.Errorf("changed files are noticed every %v only: %w", w.opts.Every, err))
 		events = &fsnotify.Watcher{} // its channels are nil and never ready
 	} else {
-		defer events.Close() //nolint:errcheck // nothing is left to be done about it
+		defer events.Close() //nolint:errcheck // an error changes nothing
 	}
 	a := &alarm{events: events, add: events.Add, heard: err == nil, warn: w.opts.Warn}
 	tick := time.NewTicker(w.opts.Every)

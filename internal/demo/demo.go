@@ -105,7 +105,7 @@ func free(addr string) bool {
 	return l.Close() == nil
 }
 
-// Close closes the SSPs. The App has ended by then.
+// Close closes the SSPs. The App must have ended.
 func (d *Demo) Close() {
 	for _, s := range d.ssps {
 		s.Close() //nolint:errcheck // the demo is over

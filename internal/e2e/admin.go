@@ -23,7 +23,7 @@ func (ab *Process) SendAdmin(method, path, body string, fields ...string) (statu
 	if err != nil {
 		ab.T.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		ab.T.Fatal(err)
@@ -47,7 +47,7 @@ func (ab *Process) TryAskAdmin(path string) (status int, body string, err error)
 	if err != nil {
 		return 0, "", err
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	return res.StatusCode, string(b), err
 }

@@ -29,11 +29,11 @@ func (ab *Process) Dial() *Client {
 	if err != nil {
 		ab.T.Fatal(err)
 	}
-	ab.T.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	ab.T.Cleanup(func() { c.Close() })
 	return &Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}
 }
 
-func (c *Client) Close() { c.Conn.Close() } //nolint:errcheck // nothing is left to be done about it
+func (c *Client) Close() { c.Conn.Close() }
 
 // patient bounds the next write or read, not the life of the connection: a test may use it for
 // longer than one wait.

@@ -30,7 +30,7 @@ func StartScriptedUntil(t testing.TB, raw string) (url string, hangUp func()) {
 	over := make(chan struct{})
 	hangUp = sync.OnceFunc(func() {
 		close(over)
-		l.Close() //nolint:errcheck // the test is over
+		l.Close()
 	})
 	t.Cleanup(hangUp)
 	go func() {
@@ -41,10 +41,10 @@ func StartScriptedUntil(t testing.TB, raw string) (url string, hangUp func()) {
 			}
 			go func() {
 				<-over
-				c.Close() //nolint:errcheck // the test is over
+				c.Close()
 			}()
 			go func() {
-				defer c.Close() //nolint:errcheck // nothing is left to be done about it
+				defer c.Close()
 				for r := bufio.NewReader(c); ReadRequest(r) == nil; {
 					io.WriteString(c, raw) //nolint:errcheck // the next read fails, too
 				}

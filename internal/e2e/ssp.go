@@ -58,7 +58,7 @@ func StartSSP(t testing.TB, o sspsim.Options) *sspsim.SSP {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -114,7 +114,7 @@ func StartGated(t testing.TB, o sspsim.Options) *Gated {
 	g.SSP = s
 	t.Cleanup(func() {
 		g.Open()
-		s.Close() //nolint:errcheck // the test is over
+		s.Close()
 	})
 	return g
 }

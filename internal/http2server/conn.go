@@ -213,7 +213,7 @@ func (c *Conn) Close() {
 	if !c.closed && !c.out.failed && !c.out.busy && !c.drain.final {
 		goaway := http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "")
 		c.out.buf = nil
-		c.rw.Write(goaway) //nolint:errcheck // nothing is left to be done about it
+		c.rw.Write(goaway) //nolint:errcheck // an error changes nothing
 	}
 	c.closeLocked(errDone)
 	c.releaseSentLocked()

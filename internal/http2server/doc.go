@@ -1,5 +1,5 @@
-// Package http2server is a client's HTTP/2 connection: a server's half of RFC
-// 9113. Frames, header blocks and settings are those of package http2codec.
+// Package http2server is a client's HTTP/2 connection: a server's half of RFC 9113. Package
+// http2codec has the frames, header blocks and settings.
 //
 // # A request's way
 //

@@ -171,7 +171,7 @@ func script(write func(f *http2.Framer, block headerBlock)) []byte {
 	var out bytes.Buffer
 	f := http2.NewFramer(&out, nil)
 	f.AllowIllegalWrites = true
-	f.WriteSettings() //nolint:errcheck // a buffer
+	f.WriteSettings()
 	write(f, newHeaderBlock())
 	return out.Bytes()
 }
@@ -182,7 +182,7 @@ func newHeaderBlock() headerBlock {
 	return func(fields ...string) []byte {
 		b.Reset()
 		for i := 0; i < len(fields); i += 2 {
-			enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
+			enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 		}
 		return bytes.Clone(b.Bytes())
 	}
@@ -196,32 +196,32 @@ var post = []string{":method", "POST", ":scheme", "https", ":authority", "a", ":
 // released once.
 func FuzzConnection(f *testing.F) {
 	headers := func(fr *http2.Framer, id uint32, end bool, block []byte) {
-		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: end}) //nolint:errcheck // a buffer
+		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: end})
 	}
 	f.Add(script(func(fr *http2.Framer, block headerBlock) {
 		headers(fr, 1, true, block(get...))
 		headers(fr, 3, false, block(post...))
-		fr.WriteData(3, true, []byte("body"))     //nolint:errcheck // a buffer
-		fr.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // a buffer
-		fr.WriteWindowUpdate(0, 100)              //nolint:errcheck // a buffer
+		fr.WriteData(3, true, []byte("body"))
+		fr.WriteRSTStream(1, http2.ErrCodeCancel)
+		fr.WriteWindowUpdate(0, 100)
 		headers(fr, 5, true, block(append(get, "te", "trailers", "cookie", "a", "cookie", "b")...))
 	}), uint16(7))
 	f.Add(script(func(fr *http2.Framer, block headerBlock) {
-		fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) //nolint:errcheck // a buffer
+		fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		headers(fr, 1, true, block(get...))
 		headers(fr, 3, false, block(post...))
 		headers(fr, 3, true, block("x-t", "1"))
-		fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}) //nolint:errcheck // a buffer
-		fr.WriteWindowUpdate(1, 1)                                                  //nolint:errcheck // a buffer
-		fr.WriteGoAway(0, http2.ErrCodeNo, nil)                                     //nolint:errcheck // a buffer
-		fr.WritePing(false, [8]byte{})                                              //nolint:errcheck // a buffer
+		fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+		fr.WriteWindowUpdate(1, 1)
+		fr.WriteGoAway(0, http2.ErrCodeNo, nil)
+		fr.WritePing(false, [8]byte{})
 	}), uint16(60000))
 	f.Add(script(func(fr *http2.Framer, block headerBlock) {
 		b := block(append(post, "x-long", strings.Repeat("x", 1000))...)
-		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:10]}) //nolint:errcheck // a buffer
-		fr.WriteContinuation(1, false, b[10:20])                                     //nolint:errcheck // a buffer
-		fr.WriteContinuation(1, true, b[20:])                                        //nolint:errcheck // a buffer
-		fr.WriteDataPadded(1, true, []byte("body"), make([]byte, 9))                 //nolint:errcheck // a buffer
+		fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:10]})
+		fr.WriteContinuation(1, false, b[10:20])
+		fr.WriteContinuation(1, true, b[20:])
+		fr.WriteDataPadded(1, true, []byte("body"), make([]byte, 9))
 	}), uint16(1))
 	f.Fuzz(func(t *testing.T, in []byte, step uint16) { play(t, in, max(int(step), 1)) })
 }
@@ -229,7 +229,7 @@ func FuzzConnection(f *testing.F) {
 func TestWellFormedRequestsAreServed(t *testing.T) {
 	in := script(func(fr *http2.Framer, block headerBlock) {
 		for i := range uint32(9) {
-			fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block(get...), EndHeaders: true, EndStream: true}) //nolint:errcheck // a buffer
+			fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block(get...), EndHeaders: true, EndStream: true})
 		}
 	})
 	for _, step := range []int{1, 13, 1 << 16} {

@@ -270,7 +270,7 @@ func (m *model) take(step string, f http2.Frame) {
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
 		m.status = ""
-		m.headers.Write(f.HeaderBlockFragment()) //nolint:errcheck // ok says it
+		m.headers.Write(f.HeaderBlockFragment())
 		ends := len(s.body) == 0 && !s.trailers
 		switch m.status {
 		case "100":

@@ -91,7 +91,7 @@ func (m *model) openStream() string {
 	case last:
 		s.ended = true
 		if m.chance(10) { // in the same read
-			m.framer.WriteRSTStream(s.id, http2.ErrCodeCancel) //nolint:errcheck // a buffer
+			m.framer.WriteRSTStream(s.id, http2.ErrCodeCancel)
 			m.drop(s)
 			return "HEADERS and RST_STREAM"
 		}
@@ -110,7 +110,7 @@ func (m *model) sendData() string {
 		n = min(rest, s.room, m.room, 16_384)
 	}
 	last := m.chance(30) || s.length >= 0 && s.got+n == s.length
-	m.framer.WriteData(s.id, last, make([]byte, n)) //nolint:errcheck // a buffer
+	m.framer.WriteData(s.id, last, make([]byte, n))
 	m.room -= n
 	s.room -= n
 	switch {
@@ -164,7 +164,7 @@ func (m *model) sendReset() string {
 	if s == nil {
 		return "nothing"
 	}
-	m.framer.WriteRSTStream(s.id, http2.ErrCodeCancel) //nolint:errcheck // a buffer
+	m.framer.WriteRSTStream(s.id, http2.ErrCodeCancel)
 	if s.state < gone {
 		s.ended = true
 		m.drop(s)
@@ -208,7 +208,7 @@ func (m *model) openWindow() string {
 	if m.chance(10) {
 		n = int64(m.oneOf(0, http2codec.MaxWindow))
 	}
-	m.framer.WriteWindowUpdate(s.id, uint32(n)) //nolint:errcheck // a buffer
+	m.framer.WriteWindowUpdate(s.id, uint32(n))
 	if s.state >= gone {
 		return "WINDOW_UPDATE on a stream that is gone"
 	}
@@ -222,7 +222,7 @@ func (m *model) openWindow() string {
 }
 
 func (m *model) openConnWindow(n int64) {
-	m.framer.WriteWindowUpdate(0, uint32(n)) //nolint:errcheck // a buffer
+	m.framer.WriteWindowUpdate(0, uint32(n))
 	if m.window += n; m.window > http2codec.MaxWindow {
 		m.violate(http2.ErrCodeFlowControl)
 	}
@@ -230,7 +230,7 @@ func (m *model) openConnWindow(n int64) {
 
 func (m *model) changeInitialWindow() string {
 	m.initial = int64(m.oneOf(0, 1, 1000, http2codec.InitialWindow, 1<<20))
-	m.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(m.initial)}) //nolint:errcheck // a buffer
+	m.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(m.initial)})
 	if slices.ContainsFunc(m.streams, func(s *modelStream) bool { return s.state < gone && m.initial+s.credit > http2codec.MaxWindow }) {
 		m.violate(http2.ErrCodeFlowControl)
 	} else {
@@ -240,13 +240,13 @@ func (m *model) changeInitialWindow() string {
 }
 
 func (m *model) sendPing() string {
-	m.framer.WriteRawFrame(0xab, 0, m.rng.Uint32()>>1, []byte("unknown")) //nolint:errcheck // a buffer
+	m.framer.WriteRawFrame(0xab, 0, m.rng.Uint32()>>1, []byte("unknown"))
 	if m.drain == announced && m.chance(50) {
-		m.framer.WritePing(true, drainPing) //nolint:errcheck // a buffer
+		m.framer.WritePing(true, drainPing)
 		m.endDrain()
 		return "an ACK of the drain's PING"
 	}
-	m.framer.WritePing(false, [8]byte{1}) //nolint:errcheck // a buffer
+	m.framer.WritePing(false, [8]byte{1})
 	m.pings++
 	return "PING"
 }
@@ -288,7 +288,7 @@ func (m *model) breakConnection() string {
 	never := uint32(2*len(m.streams) + 1)
 	switch m.rng.IntN(5) {
 	case 0:
-		m.framer.WriteWindowUpdate(0, 0) //nolint:errcheck // a buffer
+		m.framer.WriteWindowUpdate(0, 0)
 		m.violate(http2.ErrCodeProtocol)
 	case 1:
 		m.openConnWindow(http2codec.MaxWindow)
@@ -296,13 +296,13 @@ func (m *model) breakConnection() string {
 		if m.drain == final {
 			return "nothing"
 		}
-		m.framer.WriteData(never, true, nil) //nolint:errcheck // a buffer
+		m.framer.WriteData(never, true, nil)
 		m.violate(http2.ErrCodeProtocol)
 	case 3:
-		m.framer.WriteRSTStream(never+1, http2.ErrCodeCancel) //nolint:errcheck // a buffer
+		m.framer.WriteRSTStream(never+1, http2.ErrCodeCancel)
 		m.violate(http2.ErrCodeProtocol)
 	case 4:
-		m.framer.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 5)) //nolint:errcheck // a buffer
+		m.framer.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 5))
 		m.violate(http2.ErrCodeFrameSize)
 	}
 	return "a violation"

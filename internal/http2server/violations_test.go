@@ -56,11 +56,11 @@ func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 		w := newWire(t, newGated, wireOptions)
 		begun := time.Now()
 		b := w.block(get...)
-		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:1]}) //nolint:errcheck // a buffer
+		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:1]})
 		w.send()
 		for range 5 {
 			time.Sleep(wireTimeout * 3 / 4)
-			w.framer.WriteContinuation(1, false, nil) //nolint:errcheck // a buffer
+			w.framer.WriteContinuation(1, false, nil)
 			w.send()
 		}
 		select {
@@ -83,7 +83,7 @@ func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
 		begun := time.Now()
 		for range 10 {
 			time.Sleep(wireOptions.ParkAfter / 2)
-			w.framer.WritePing(false, [8]byte{}) //nolint:errcheck // a buffer
+			w.framer.WritePing(false, [8]byte{})
 			w.send()
 		}
 		select {
@@ -104,7 +104,7 @@ func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 	for name, hold := range map[string]func(w *wire) (release func(), want error){
 		"unread PING": func(w *wire) (func(), error) {
 			w.full = make(chan struct{})
-			w.framer.WritePing(false, [8]byte{}) //nolint:errcheck // a buffer
+			w.framer.WritePing(false, [8]byte{})
 			w.send()
 			return func() { close(w.full) }, ErrIdle
 		},
@@ -141,7 +141,7 @@ func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 		w.hangUp()
 		<-w.served
 		for range 20_000 {
-			w.framer.WritePing(true, [8]byte{1}) //nolint:errcheck // a buffer
+			w.framer.WritePing(true, [8]byte{1})
 		}
 		in := append([]byte(http2.ClientPreface), http2codec.AppendFrameHeader(nil, 0, http2.FrameSettings, 0, 0)...)
 		in = append(in, w.unsent.Bytes()...)

@@ -14,8 +14,8 @@ import (
 	"adbuffer/internal/http2codec"
 )
 
-// wire is a connection and its client, in a synctest bubble. The client writes frames with
-// framer, sends them with send, and gets with receive what the connection has written.
+// wire is a connection and its client, in a synctest bubble. The client writes frames with framer,
+// sends them with send, and takes the connection's frames with receive.
 type wire struct {
 	t      *testing.T
 	conn   *Conn
@@ -48,7 +48,7 @@ func newWire(t *testing.T, owner func(*wire) Owner, opts Options) *wire {
 	w.framer = http2.NewFramer(&w.unsent, &w.out)
 	w.framer.AllowIllegalWrites = true
 	w.unsent.WriteString(http2.ClientPreface)
-	w.framer.WriteSettings() //nolint:errcheck // a buffer
+	w.framer.WriteSettings()
 	go func() { w.served <- w.conn.Serve() }()
 	return w
 }
@@ -107,7 +107,7 @@ func (w *wire) goAway() (code http2.ErrCode, ok bool) {
 
 // headers writes HEADERS on stream id.
 func (w *wire) headers(id uint32, last bool, fields ...string) {
-	w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block(fields...), EndStream: last, EndHeaders: true}) //nolint:errcheck // a buffer
+	w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: w.block(fields...), EndStream: last, EndHeaders: true})
 }
 
 // Read implements io.Reader.

@@ -25,12 +25,12 @@ func passed(t *testing.T, names ...string) (files []*os.File) {
 		case "connected":
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 			must(t, err)
-			unix.Close(pair[1]) //nolint:errcheck // it is not used
+			unix.Close(pair[1])
 			fd = pair[0]
 		case "file":
 			f, err := os.Open(os.DevNull)
 			must(t, err)
-			t.Cleanup(func() { f.Close() }) //nolint:errcheck // the test is over
+			t.Cleanup(func() { f.Close() })
 			fd, err = unix.Dup(int(f.Fd()))
 			must(t, err)
 		default:
@@ -45,7 +45,7 @@ func passed(t *testing.T, names ...string) (files []*os.File) {
 			must(t, syscall.SetNonblock(fd, false)) // as systemd does
 		}
 		f := os.NewFile(uintptr(fd), name)
-		t.Cleanup(func() { f.Close() }) //nolint:errcheck // as above
+		t.Cleanup(func() { f.Close() })
 		files = append(files, f)
 	}
 	return files

@@ -30,7 +30,7 @@ func wantRefused(t *testing.T, traffic, admin Options, words ...string) {
 func TestAnAddressThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	defer taken.Close() //nolint:errcheck // the test is over
+	defer taken.Close()
 	at := taken.Addr().String()
 	free := adminAt("127.0.0.1:0")
 	wantRefused(t, trafficAt("tcp", at), free, `server.listen "`+at+`"`, "address already in use", "server.reuse_port")

@@ -54,7 +54,7 @@ func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState,
 	x, err := l.Accept()
 	must(c.t, err)
 	must(c.t, l.Close())
-	defer x.Close() //nolint:errcheck // nothing is left to be done about it
+	defer x.Close()
 	served := make(chan error, 1)
 	tlsServer, tlsClient := tls.Server(x, server), tls.Client(y, client)
 	go func() {
@@ -63,7 +63,7 @@ func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState,
 			_, err = tlsServer.Write([]byte("hello")) // session tickets come before it
 		}
 		if err != nil {
-			x.Close() //nolint:errcheck // as above
+			x.Close()
 		}
 		served <- err
 	}()
@@ -73,7 +73,7 @@ func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState,
 		_, err = tlsClient.Read(b[:])
 	}
 	if err != nil {
-		y.Close() //nolint:errcheck // as above
+		y.Close()
 	}
 	if serveErr := <-served; serveErr != nil {
 		err = serveErr
@@ -165,7 +165,7 @@ func TestBrokenFilesKeepWhatIsInUseAndSayWhichAndWhy(t *testing.T) {
 		if n := c.logs.FilterMessageSnippet("their files are not valid").Len(); n != 1 {
 			t.Errorf("%s: logged %v", row.name, c.logs.All())
 		}
-		os.RemoveAll(row.file) //nolint:errcheck // replace says
+		os.RemoveAll(row.file)
 		replace(t, row.file, good[row.file])
 		must(t, c.Reload())
 		c.wantMetric("1")

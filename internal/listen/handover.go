@@ -38,7 +38,7 @@ type handover struct {
 	mu         sync.Mutex // guards the fields below
 	sockets    *Sockets
 	after      *net.UnixConn // to the next process
-	serves     byte          // what the next process serves; 0 for nothing
+	serves     byte          // the sockets that the next process serves; 0 for none
 	succession func(bool)    // nil until this process serves
 	draining   bool
 	closed     bool
@@ -83,7 +83,7 @@ func (h *handover) run(ended chan struct{}) {
 
 // attend sends the sockets to the next process, and waits until that process ends.
 func (h *handover) attend(c *net.UnixConn) {
-	defer c.Close() //nolint:errcheck // nothing is left to be done about it
+	defer c.Close() //nolint:errcheck // an error changes nothing
 	if err := h.send(c); err != nil {
 		h.log.Warn("the sockets could not be handed over", zap.Error(err))
 		return
@@ -141,7 +141,7 @@ func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
 	return errors.Join(controlErr, err)
 }
 
-// succeeded stores what the next process serves, or 0 when that process has ended.
+// succeeded stores which sockets the next process serves, or 0 when that process has ended.
 func (h *handover) succeeded(serves byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +184,7 @@ func (h *handover) serving(onSuccession func(bool)) {
 	if h.admin {
 		serves = servesBoth
 	}
-	h.before.Write([]byte{serves}) //nolint:errcheck // then that process has gone
+	h.before.Write([]byte{serves}) //nolint:errcheck // an error means that the process has ended
 }
 
 func (h *handover) drain() {

@@ -256,11 +256,11 @@ func otherProcess(t *testing.T, address string, respond func(*net.UnixConn)) {
 				return
 			}
 			respond(c)
-			c.Close() //nolint:errcheck // it has its response
+			c.Close()
 		}
 	}()
 	t.Cleanup(func() {
-		l.Close() //nolint:errcheck // the test is over
+		l.Close()
 		<-ended
 	})
 }
@@ -269,20 +269,20 @@ func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	defer other.Close() //nolint:errcheck // the test is over
+	defer other.Close()
 	connected := dial(t, other.Addr())
 	handed := func(c *net.UnixConn, from []syscall.Conn, sockets ...handedSocket) {
 		text, _ := json.Marshal(sockets)
-		withFDs(from, nil, func(fds []int) error { //nolint:errcheck // the other end says what it thinks
+		withFDs(from, nil, func(fds []int) error { //nolint:errcheck // the other end reports its error
 			_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 			return err
 		})
 	}
 	for name, respond := range map[string]func(*net.UnixConn){
 		"nothing":    func(*net.UnixConn) {},
-		"no JSON":    func(c *net.UnixConn) { c.Write([]byte("sockets!")) },                   //nolint:errcheck // as above
-		"no sockets": func(c *net.UnixConn) { c.Write([]byte(`[{"Name":"traffic"}]`)) },       //nolint:errcheck // as above
-		"too much":   func(c *net.UnixConn) { c.Write([]byte(strings.Repeat("[", 100_000))) }, //nolint:errcheck // as above
+		"no JSON":    func(c *net.UnixConn) { c.Write([]byte("sockets!")) },
+		"no sockets": func(c *net.UnixConn) { c.Write([]byte(`[{"Name":"traffic"}]`)) },
+		"too much":   func(c *net.UnixConn) { c.Write([]byte(strings.Repeat("[", 100_000))) },
 		"another port": func(c *net.UnixConn) {
 			handed(c, []syscall.Conn{other.(socket)}, handedSocket{Name: "traffic", Network: "tcp", Address: "127.0.0.1:1"})
 		},

@@ -52,7 +52,7 @@ func reserve(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	must(t, err)
-	t.Cleanup(func() { unix.Close(fd) }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { unix.Close(fd) })
 	must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
 	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	at, err := unix.Getsockname(fd)
@@ -65,7 +65,7 @@ func dial(t *testing.T, at net.Addr) net.Conn {
 	t.Helper()
 	c, err := net.DialTimeout(at.Network(), at.String(), patience)
 	must(t, err)
-	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { c.Close() })
 	must(t, c.SetDeadline(time.Now().Add(patience)))
 	return c
 }

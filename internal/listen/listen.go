@@ -75,7 +75,7 @@ func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	return s, nil
 }
 
-// open takes a listener from those given, or binds one.
+// open takes a listener from given, or binds one.
 func open(o Options, given map[string]*Listener, log *zap.Logger) (l *Listener, err error) {
 	if l := given[o.Name]; l != nil {
 		return l, nil
@@ -124,7 +124,7 @@ func (s *Sockets) CloseTraffic() {
 func (s *Sockets) Close() {
 	s.CloseTraffic()
 	if s.Admin != nil {
-		s.Admin.Close() //nolint:errcheck // nothing is left to be done about it
+		s.Admin.Close() //nolint:errcheck // an error changes nothing
 	}
 }
 

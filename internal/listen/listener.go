@@ -169,7 +169,7 @@ func (l *Listener) end(last bool) {
 	if l.paused == nil {
 		l.queued = acceptQueued(l.socket)
 	}
-	l.closeLocked() //nolint:errcheck // nothing is left to be done about it
+	l.closeLocked() //nolint:errcheck // an error changes nothing
 	if last && l.file != nil {
 		l.file.remove()
 	}
@@ -195,7 +195,7 @@ func acceptQueued(s socket) (all []net.Conn) {
 	if err != nil {
 		return nil
 	}
-	raw.Control(func(fd uintptr) { //nolint:errcheck // then the socket is closed and its queue is gone
+	raw.Control(func(fd uintptr) { //nolint:errcheck // an error means that the socket is closed, with its queue
 		for len(all) < maxQueued {
 			n, _, err := syscall.Accept(int(fd)) // does not block: the runtime set O_NONBLOCK
 			if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ECONNABORTED) {

@@ -80,7 +80,7 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 		}
 	}()
 	dial(t, s.Traffic.Addr())
-	(<-accepted).Close() //nolint:errcheck // the client does not care
+	(<-accepted).Close()
 	s.Traffic.pause(true)
 	s.Traffic.pause(true)
 	for range 3 {
@@ -93,7 +93,7 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 	s.Traffic.pause(false)
 	s.Traffic.pause(false)
 	for range 3 {
-		(<-accepted).Close() //nolint:errcheck // as above
+		(<-accepted).Close()
 	}
 	must(t, s.Traffic.Close())
 	for c := range accepted {

@@ -36,7 +36,7 @@ func (c *Proxied) NetConn() net.Conn { return c.Conn }
 func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	defer func() {
 		if err != nil {
-			c.Conn.Close() //nolint:errcheck // it is refused either way
+			c.Conn.Close() //nolint:errcheck // the connection is refused in any case
 		}
 	}()
 	c.Conn.SetReadDeadline(time.Now().Add(c.within)) //nolint:errcheck // a closed socket fails the read

@@ -29,7 +29,7 @@ func proxiedPair(t *testing.T, network string, timeout time.Duration) (*Proxied,
 	peer := dial(t, s.Traffic.Addr())
 	c, err := s.Traffic.Accept()
 	must(t, err)
-	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { c.Close() })
 	return c.(*Proxied), peer, s.Traffic
 }
 

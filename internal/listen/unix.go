@@ -77,7 +77,7 @@ func checkPath(o Options, log *zap.Logger) error {
 	c, err := net.DialTimeout("unix", o.Address, time.Second)
 	switch {
 	case err == nil:
-		c.Close() //nolint:errcheck // it was opened only for the check
+		c.Close() //nolint:errcheck // the connection was only a check
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		return nil // left by a killed process, or removed just now
 	case errors.Is(err, syscall.EAGAIN): // its queue is full

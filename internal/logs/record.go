@@ -65,8 +65,8 @@ func (r Reason) String() string { return [...]string{"", "sample", "failure", "s
 const maxText = 512
 
 // Visible returns the text of b with each byte that is not a visible ASCII character
-// percent-encoded, cut to 512 bytes. So nothing that a client sends can begin a line of its own or
-// move the cursor of a terminal.
+// percent-encoded, cut to 512 bytes. So no bytes of a client can begin a new line or move the
+// cursor of a terminal.
 func Visible(b []byte) string {
 	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, min(len(b), maxText))

@@ -44,7 +44,7 @@ type wanted struct {
 // None reports that no record is wanted.
 func (w wanted) None() bool { return w == wanted{} }
 
-// Wants decides which outputs need the record of a request that ended now. failed says that it
+// Wants returns the outputs that need the record of a request that ended now. failed says that it
 // ended in a 5xx of adbuffer or of an SSP. For an unwanted request, Wants takes no lock and reads
 // no clock.
 func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, now time.Time) (w wanted) {

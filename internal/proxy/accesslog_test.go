@@ -140,7 +140,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close() //nolint:errcheck // the test is over
+		defer c.Close()
 		conns = append(conns, c)
 	}
 	b, err := io.ReadAll(conns[3])

@@ -21,7 +21,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+		t.Cleanup(func() { c.Close() })
 		r := bufio.NewReader(c)
 		return func() { exchangeOn(t, c, r) }
 	}
@@ -55,7 +55,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test is over
+			t.Cleanup(func() { conn.Close() })
 			c := newStreamClient(conn)
 			return func() {
 				c.request()

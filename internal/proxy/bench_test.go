@@ -41,7 +41,7 @@ func respondingRaw(tb testing.TB, text string) net.Listener {
 				return
 			}
 			go func() {
-				defer c.Close() //nolint:errcheck // the benchmark is over
+				defer c.Close()
 				buf, n := make([]byte, 8192), 0
 				for {
 					m, err := c.Read(buf[n:])
@@ -56,7 +56,7 @@ func respondingRaw(tb testing.TB, text string) net.Listener {
 			}()
 		}
 	}()
-	tb.Cleanup(func() { l.Close() }) //nolint:errcheck // as above
+	tb.Cleanup(func() { l.Close() })
 	return l
 }
 
@@ -121,7 +121,7 @@ func benchmarkHTTP1(b *testing.B, m *modeProxy, dial func(m *modeProxy) (net.Con
 			b.Error(err)
 			return
 		}
-		defer c.Close() //nolint:errcheck // the benchmark is over
+		defer c.Close()
 		r := bufio.NewReader(c)
 		for pb.Next() {
 			exchangeOn(b, c, r)
@@ -214,7 +214,7 @@ func (c *streamClient) readResponses(tb testing.TB, n int) {
 		}
 		length := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
 		t, flags := http2.FrameType(head[3]), http2.Flags(head[4])
-		c.r.Discard(9) //nolint:errcheck // it was seen
+		c.r.Discard(9)
 		if _, err := c.r.Discard(length); err != nil {
 			tb.Error(err)
 			return
@@ -266,6 +266,6 @@ func neverResponding(tb testing.TB) net.Listener {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { l.Close() }) //nolint:errcheck // the benchmark is over
+	tb.Cleanup(func() { l.Close() })
 	return l
 }

@@ -22,7 +22,7 @@ type body struct {
 	trailer int   // most bytes of trailer fields
 }
 
-// chunkState says what the next byte of a chunked body is. RFC 9112, section 7.1.
+// chunkState is the kind of the next byte of a chunked body. RFC 9112, section 7.1.
 type chunkState uint8
 
 const (
@@ -106,7 +106,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 	for n < len(p) && b.chunk != bodyEnd {
 		if b.chunk == chunkData {
 			if n > 0 && c.early.empty() {
-				return n, nil // the rest may have to wait
+				return n, nil // the next bytes may not have arrived
 			}
 			m, err := b.readRaw(p[n:min(int64(len(p)), int64(n)+b.left)])
 			n += m

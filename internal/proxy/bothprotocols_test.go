@@ -65,7 +65,7 @@ func (m *modeProxy) measure(ssp *rawSSP, send func() response) result {
 
 func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) response {
 	c := m.dialTLS("http/1.1")
-	defer c.Close() //nolint:errcheck // it was read
+	defer c.Close()
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.method, r.target, r.host)
 	for _, f := range r.fields {
@@ -84,7 +84,7 @@ func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) response {
 	if err != nil {
 		t.Fatalf("%+v: %v", r, err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Errorf("%+v: %v", r, err)

@@ -62,7 +62,7 @@ func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 				if n := m.series("adbuffer_requests_total", "client_gone"); n != 2 {
 					t.Errorf("%v requests were cancelled, 2 clients have left", n)
 				}
-				leave(all[2]) //nolint:errcheck // as above
+				leave(all[2])
 				m.await(3, "adbuffer_requests_total", "client_gone")
 			})
 		}

@@ -65,7 +65,7 @@ func (m *modeProxy) unixClient(http2 bool, gate *sync.Mutex) *http.Client {
 	served := make(chan error, 1)
 	go func() { served <- m.p.Serve(l) }()
 	m.t.Cleanup(func() {
-		l.Close() //nolint:errcheck // the test is over
+		l.Close()
 		if err := <-served; err != nil {
 			m.t.Error(err)
 		}
@@ -116,7 +116,7 @@ func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) 
 				if err != nil {
 					t.Fatal(err)
 				}
-				io.Copy(io.Discard, res.Body) //nolint:errcheck // a few bytes that have come
+				io.Copy(io.Discard, res.Body) //nolint:errcheck // a few bytes, which have arrived
 				if res.StatusCode != http.StatusOK {
 					t.Fatalf("status %d, want 200", res.StatusCode)
 				}
@@ -150,6 +150,6 @@ func (m *modeProxy) dialMaybeTLS(overTLS bool) net.Conn {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	m.t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -119,7 +119,7 @@ func byNetHTTP(in []byte, forwarded []refRequest) error {
 			if b, err := r.Peek(2); err != nil || string(b) != "\r\n" {
 				break
 			}
-			r.Discard(2) //nolint:errcheck // they are there
+			r.Discard(2)
 		}
 		req, err := http.ReadRequest(r)
 		if err != nil {

@@ -67,15 +67,14 @@ func (g *configVersion) noAd(rt *route.Route, by origin) { g.stats(rt).noAds[by]
 // current returns the config version for a request or connection that begins now.
 func (p *Proxy) current() *configVersion { return p.config.Load() }
 
-// Reload makes opts and table those of every request whose head is read from now on.
-// Requests in flight end with the options that they began with, and Reload does not wait
-// for them. A route that keeps its name keeps its counters; the counters of removed routes
-// disappear.
+// Reload makes opts and table current: every request whose head is read from now on uses them.
+// Requests in flight end with the options that they began with, and Reload does not wait for them.
+// A route that keeps its name keeps its counters; the counters of removed routes disappear.
 //
-// Most options apply to the next request. max_connections and TLS apply to the next
-// connection; read_timeout and write_timeout when a connection next waits; idle_timeout
-// when it next becomes idle, over HTTP/2 to the next connection. A lower limit ends no
-// request or connection that is above it. MaxHeaderBytes does not change.
+// Most options apply to the next request. max_connections and TLS apply to the next connection.
+// read_timeout and write_timeout apply when a connection next waits. idle_timeout applies when it
+// next becomes idle; over HTTP/2 it applies to the next connection. A lower limit ends no request
+// or connection that is above it. MaxHeaderBytes does not change.
 func (p *Proxy) Reload(opts Options, table *route.Table) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()

@@ -49,7 +49,7 @@ func TestReloadChangesOptionsAndRoutesForTheNextRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer res.Body.Close() //nolint:errcheck // it was read
+		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		if err != nil {
 			t.Fatal(err)
@@ -157,8 +157,8 @@ func TestReloadsUnderLoadFailNoRequestAndLoseNoCount(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				io.Copy(io.Discard, res.Body) //nolint:errcheck // the status is what matters
-				res.Body.Close()              //nolint:errcheck // it was read
+				io.Copy(io.Discard, res.Body)
+				res.Body.Close()
 				if sent.Add(1); res.StatusCode != 200 {
 					t.Errorf("status %d", res.StatusCode)
 					return

@@ -68,8 +68,8 @@ var hostilePipelines = map[string]string{
 	"bodies skipped": "PUT / HTTP/1.1\r\nHost:a\r\nContent-Length:3\r\n\r\nabc",
 }
 
-// For any request, in any pieces, a byte costs at most a constant multiple of the CPU and memory of
-// a byte of a common request.
+// A byte of any request, in any pieces, costs little more CPU and memory than a byte of a common
+// request: at most a constant multiple.
 func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 	s := newSimProxy(t, func(o *proxy.Options) {
 		o.MaxHeaderBytes, o.Deadline.OpenRTBTmax, o.Via = 16<<10, true, "adbuffer-0123456789abcdef"
@@ -121,7 +121,7 @@ func allocatedBy(f func()) int {
 	return int(least)
 }
 
-// A connection holds one buffer for message heads, for any sequence of heads. Once, a large field
+// A connection holds one buffer for message heads, for any sequence of heads. Before, a large field
 // in a new position each time left a large buffer for each position.
 func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 	const clients, places, most = 8, 120, 128 << 10

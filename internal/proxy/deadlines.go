@@ -53,9 +53,8 @@ func (d *deadlines) readIdle(o *Options) time.Time {
 	return now.Add(min(o.parkAfter(), o.IdleTimeout))
 }
 
-// read returns the deadline of a Read that waits within a request. A message head has
-// read_timeout from its first byte on; a body has it from the end of the head until its
-// first byte, and again from its first byte on.
+// read returns the deadline of a Read that waits within a request. A message head has read_timeout
+// from its first byte on. A body has read_timeout until its first byte, and again from that on.
 func (d *deadlines) read(o *Options) time.Time {
 	if d.stage == idle { // a TLS record has begun to arrive
 		d.stage = inHead

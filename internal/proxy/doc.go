@@ -4,7 +4,7 @@
 // # How adbuffer uses fasthttp's server
 //
 // Requests over HTTP/1 run on fasthttp's server. It gives each connection a goroutine and pooled
-// buffers, calls the handler for each request, and writes responses. adbuffer does the rest.
+// buffers, calls the handler for each request, and writes responses. adbuffer does everything else.
 // fasthttp sees it through one net.Conn, clientConn. This needs five tricks. Each is named here
 // with the hook in fasthttp that would remove it.
 //

@@ -33,7 +33,7 @@ func TestDrainHearsOutWhoHasJustConnected(t *testing.T) {
 	if cut := <-drained; cut != 0 {
 		t.Errorf("%d cut", cut)
 	}
-	if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // nothing else is a clean end
+	if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // only io.EOF is a clean end
 		t.Errorf("the connection ended with %v", err)
 	}
 }

@@ -120,7 +120,7 @@ func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()  //nolint:errcheck // the test is over
+	defer c.Close()
 	c.Write(message) //nolint:errcheck // the read shows the error
 	method, _, _ := strings.Cut(string(message), " ")
 	in := bufio.NewReader(c)

@@ -32,7 +32,7 @@ func (m *modeProxy) frames(t *testing.T, settings ...http2.Setting) *frames {
 	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.hpack = hpack.NewEncoder(&f.block)
 	io.WriteString(f.conn, http2.ClientPreface) //nolint:errcheck // reads show the error
-	f.framer.WriteSettings(settings...)         //nolint:errcheck // as above
+	f.framer.WriteSettings(settings...)
 	return f
 }
 
@@ -50,7 +50,7 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 	for i := 0; i < len(fields); i += 2 {
 		if fields[i+1] != "absent" {
-			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
+			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 		}
 	}
 	block := f.block.Bytes()
@@ -58,7 +58,7 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)}) //nolint:errcheck // reads show the error
 	for block = block[len(first):]; len(block) > 0; {
 		n := min(len(block), 16<<10)
-		f.framer.WriteContinuation(id, n == len(block), block[:n]) //nolint:errcheck // as above
+		f.framer.WriteContinuation(id, n == len(block), block[:n])
 		block = block[n:]
 	}
 }

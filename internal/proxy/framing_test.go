@@ -26,7 +26,7 @@ func (m *modeProxy) dialRaw() *rawClient {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.t.Cleanup(func() { nc.Close() }) //nolint:errcheck // the test is over
+	m.t.Cleanup(func() { nc.Close() })
 	return &rawClient{nc.(*net.TCPConn), m.t, bufio.NewReader(nc)}
 }
 
@@ -100,7 +100,7 @@ func TestPipelinedHeadsAreHeldToTheSameRulesHoweverTheyAreSplit(t *testing.T) {
 	split := func(head string, at int, statuses ...int) {
 		t.Helper()
 		c := m.dialRaw()
-		c.SetNoDelay(true) //nolint:errcheck // it is the default
+		c.SetNoDelay(true)
 		c.send(2*time.Millisecond, head[:at], head[at:])
 		c.wants(statuses...)
 	}
@@ -215,7 +215,7 @@ func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	asked := make(chan string, 100)
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) //nolint:errcheck // as much as came
+		body, _ := io.ReadAll(r.Body) //nolint:errcheck // the bytes that arrived
 		asked <- string(body)
 	}})
 	const head, body = "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"

@@ -38,7 +38,7 @@ func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts)
 	return k.Signer.Sign(random, digest, o)
 }
 
-// tlsOptions are those of a proxy with a certificate for key.
+// tlsOptions returns the options of a proxy with a certificate for key.
 func tlsOptions(tb testing.TB, key crypto.Signer) Options {
 	return Options{
 		MaxConnections: 1000, MaxInFlight: 1000, MaxStreams: 250, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
@@ -156,7 +156,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer kept.Close() //nolint:errcheck // the benchmark is over
+			defer kept.Close()
 			stop := make(chan struct{})
 			var others sync.WaitGroup
 			for range 300 {
@@ -168,7 +168,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 						default:
 						}
 						if c, err := tls.Dial("tcp", l.Addr().String(), config); err == nil {
-							c.Close() //nolint:errcheck // it was opened only to shake hands
+							c.Close()
 						}
 					}
 				})
@@ -185,7 +185,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				io.Copy(io.Discard, res.Body) //nolint:errcheck // it is ours
+				io.Copy(io.Discard, res.Body)
 			}
 			close(stop)
 			others.Wait()

@@ -121,4 +121,4 @@ func (c *clientConn) refused(f *refusal) {
 }
 
 // HangUp implements http2server.Owner.
-func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // nothing is left to be done about it
+func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // an error changes nothing

@@ -55,7 +55,7 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 			w.WriteHeader(103)
 			io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 		default:
-			io.WriteString(w, `{"of":"`+r.URL.RawQuery+`"}`) //nolint:errcheck // as above
+			io.WriteString(w, `{"of":"`+r.URL.RawQuery+`"}`)
 		}
 	}})
 	c := m.client(true)
@@ -229,7 +229,7 @@ func TestBodiesWithoutLengthAreBoundedOverHTTP2(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(res.Body)
-		res.Body.Close() //nolint:errcheck // it was read
+		res.Body.Close()
 		if res.StatusCode != row.status || row.status == 200 && string(body) != fmt.Sprint(row.size) {
 			t.Errorf("%d bytes: %d %s, want %d", row.size, res.StatusCode, body, row.status)
 		}
@@ -286,13 +286,13 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 					reset.Add(1)
 					return
 				}
-				defer res.Body.Close() //nolint:errcheck // it was read
+				defer res.Body.Close()
 				body, err := io.ReadAll(res.Body)
 				switch {
 				case err != nil && j%10 == 9:
 					reset.Add(1)
 				case res.StatusCode == 503 && strings.Contains(string(body), `"pending_full"`):
-					full.Add(1) // the pool has fewer places than there are streams, and refuses the rest
+					full.Add(1) // the pool has fewer places than there are streams, and refuses some
 				case err != nil || res.StatusCode != 200 || string(body) != id+" "+id+pad:
 					t.Errorf("%s: %v %d %.60s", id, err, res.StatusCode, body)
 				}
@@ -390,7 +390,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 		res, err := m.client(true).Do(req)
 		if err == nil {
 			err = fmt.Errorf("status %d", res.StatusCode)
-			res.Body.Close() //nolint:errcheck // nothing is read of it
+			res.Body.Close()
 		}
 		failed <- err
 	}()
@@ -444,7 +444,7 @@ func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(res.Body)
-		res.Body.Close() //nolint:errcheck // it was read
+		res.Body.Close()
 		m.want(res, 200, "ssp/a")
 		wantProto2(t, res)
 		if string(body) != "{}" || err != nil {
@@ -473,12 +473,12 @@ func TestPrefaceStandsInFront(t *testing.T) {
 		}
 		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read shows the error
 		time.Sleep(5 * time.Millisecond) // so that the proxy reads it separately
-		io.WriteString(c, preface[cut:]) //nolint:errcheck // as above
+		io.WriteString(c, preface[cut:])
 		var frame [9]byte
 		if _, err := io.ReadFull(c, frame[:]); err != nil || frame[3] != 4 {
 			t.Errorf("cut at %d: got % x, %v, want SETTINGS", cut, frame, err)
 		}
-		c.Close() //nolint:errcheck // the test is over
+		c.Close()
 	}
 	for _, first := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"} {
 		c, err := net.Dial("tcp", m.addr())
@@ -490,7 +490,7 @@ func TestPrefaceStandsInFront(t *testing.T) {
 		if !strings.Contains(string(b), "HTTP/1.1 400 ") {
 			t.Errorf("behind %q: %q", first, b)
 		}
-		c.Close() //nolint:errcheck // the test is over
+		c.Close()
 	}
 }
 

@@ -147,7 +147,7 @@ func TestHPACKBombIsRefused(t *testing.T) {
 	f := m.frames(t)
 	f.block.Reset()
 	for _, d := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "a"}, {":path", "/fill"}, {"x-bomb", strings.Repeat("b", 3900)}} {
-		f.hpack.WriteField(hpack.HeaderField{Name: d[0], Value: d[1]}) //nolint:errcheck // a buffer
+		f.hpack.WriteField(hpack.HeaderField{Name: d[0], Value: d[1]})
 	}
 	block := append(bytes.Clone(f.block.Bytes()), bytes.Repeat([]byte{0x80 | 62}, 10_000)...)
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block}) //nolint:errcheck // the response shows a failure
@@ -166,7 +166,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 	trailers := func(f *frames, end bool, fields ...string) {
 		f.block.Reset()
 		for i := 0; i < len(fields); i += 2 {
-			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) //nolint:errcheck // a buffer
+			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 		}
 		f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end}) //nolint:errcheck // the response shows a failure
 	}
@@ -178,10 +178,10 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 		{"a connection-specific field in the trailers", func(f *frames) { trailers(f, true, "connection", "x-t") }},
 		{"a malformed name in the trailers", func(f *frames) { trailers(f, true, "X-T", "1") }},
 		{"trailers that are not the end", func(f *frames) { trailers(f, false, "x-t", "1") }},
-		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }},          //nolint:errcheck // the response shows a failure
-		{"too little DATA", func(f *frames) { trailers(f, true) }},                              // 4 of 5 bytes
-		{"a reset", func(f *frames) { f.framer.WriteRSTStream(3, http2.ErrCodeCancel) }},        //nolint:errcheck // as above
-		{"a window that overflows", func(f *frames) { f.framer.WriteWindowUpdate(3, 1<<31-1) }}, //nolint:errcheck // as above
+		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }}, //nolint:errcheck // the response shows a failure
+		{"too little DATA", func(f *frames) { trailers(f, true) }},                     // 4 of 5 bytes
+		{"a reset", func(f *frames) { f.framer.WriteRSTStream(3, http2.ErrCodeCancel) }},
+		{"a window that overflows", func(f *frames) { f.framer.WriteWindowUpdate(3, 1<<31-1) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := m.frames(t)
@@ -212,7 +212,7 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 	f.batch(func() {
 		for i := range uint32(50) {
 			f.request(2*i+1, true)
-			f.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel) //nolint:errcheck // a buffer
+			f.framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
 		}
 		f.request(101, true)
 	})
@@ -231,7 +231,7 @@ func TestViolationOfOneStreamLeavesTheOthers(t *testing.T) {
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 17})
 	f.batch(func() {
 		f.request(1, false, ":method", "POST", "connection", "close")
-		f.framer.WriteData(1, true, []byte("its body")) //nolint:errcheck // a buffer
+		f.framer.WriteData(1, true, []byte("its body"))
 		f.request(3, true)
 	})
 	if a := f.responseTo(1); !a.reset {
@@ -247,9 +247,9 @@ func TestEachSettingsFrameIsAcknowledged(t *testing.T) {
 	f := m.frames(t)
 	f.batch(func() {
 		for range 19 {
-			f.framer.WriteSettings() //nolint:errcheck // a buffer
+			f.framer.WriteSettings()
 		}
-		f.framer.WritePing(false, [8]byte{1}) //nolint:errcheck // a buffer
+		f.framer.WritePing(false, [8]byte{1})
 	})
 	for acks := 0; ; {
 		frame, err := f.framer.ReadFrame()
@@ -305,5 +305,5 @@ func TestClientThatSendsNoPrefaceIsClosed(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = 50 * time.Millisecond }), bids("a", "{}"))
 	c := m.dialTLS("h2")
 	m.await(0, openClients, "")
-	c.Close() //nolint:errcheck // the test is over
+	c.Close()
 }

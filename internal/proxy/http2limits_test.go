@@ -38,7 +38,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	m.await(3*100_000, "adbuffer_buffered_bytes", "") // the bytes of the last refused response are released too
-	f.conn.Close()                                    //nolint:errcheck // that ends it, too
+	f.conn.Close()
 	m.await(0, "adbuffer_buffered_bytes", "")
 
 	o := m.options
@@ -57,7 +57,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) //nolint:errcheck // the response shows a failure
-	f.framer.WriteWindowUpdate(0, 1<<20)                                                    //nolint:errcheck // as above
+	f.framer.WriteWindowUpdate(0, 1<<20)
 	f.request(2*n+1, true)
 	if a := f.responseTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
 		t.Errorf("afterwards: %s of %d bytes", a.status, len(a.body))
@@ -127,7 +127,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
-	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // it is full the sooner
+	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // so that it is full sooner
 	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge shows the error
 	// Streams are reset too. A slow machine may reset streams that would have filled the socket, so
 	// the client opens more until it is full.
@@ -176,7 +176,7 @@ func TestRapidResetIsEnded(t *testing.T) {
 	defer close(release)
 	before := runtime.NumGoroutine()
 	f := m.frames(t)
-	f.framer.ReadFrame() //nolint:errcheck // their settings
+	f.framer.ReadFrame()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -24,7 +24,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 			func(m *modeProxy, f *frames) {
 				f.batch(func() {
 					f.request(1, true, ":path", "/fill?x=1", "x-request-id", "one")
-					f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // a buffer
+					f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
 				})
 			},
 			"client_gone", map[string]any{"id": "one", "method": "GET", "path": "/fill", "route": "r", "client": "127.0.0.1", "logged_for": "sample"},
@@ -32,8 +32,8 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 		"reset by the client within its body": {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "x-request-id", "one")
-				f.framer.WriteData(1, false, []byte("abc"))     //nolint:errcheck // the log shows the error
-				f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // as above
+				f.framer.WriteData(1, false, []byte("abc")) //nolint:errcheck // the log shows the error
+				f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
 			},
 			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r", "bytes_in": int64(3)},
 		},

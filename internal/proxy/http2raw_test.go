@@ -112,7 +112,7 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 	f.request(1, false, ":method", "POST", "trailer", "x-t")
 	f.framer.WriteData(1, false, []byte("body")) //nolint:errcheck // the response shows a failure
 	f.block.Reset()
-	f.hpack.WriteField(hpack.HeaderField{Name: "x-t", Value: "trailing"})                                                          //nolint:errcheck // a buffer
+	f.hpack.WriteField(hpack.HeaderField{Name: "x-t", Value: "trailing"})
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block.Bytes(), EndStream: true, EndHeaders: true}) //nolint:errcheck // the response shows a failure
 	if a := f.responseTo(1); a.status != "200" || a.body != "body" {
 		t.Errorf("%+v, want the body alone", a)
@@ -131,7 +131,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	f.request(1, true)
 	<-asked
 	f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
-	f.framer.WritePing(false, [8]byte{1})           //nolint:errcheck // as above
+	f.framer.WritePing(false, [8]byte{1})
 	for {
 		frame, err := f.framer.ReadFrame()
 		if err != nil {
@@ -167,7 +167,7 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	if n := m.series("adbuffer_client_http2_errors_total", ""); n != 0 {
 		t.Errorf("%v errors of HTTP/2", n)
 	}
-	f.framer.WriteWindowUpdate(5, 0) //nolint:errcheck // an error indeed
+	f.framer.WriteWindowUpdate(5, 0)
 	m.await(1, "adbuffer_client_http2_errors_total", "")
 }
 
@@ -181,7 +181,7 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 					f.framer.WriteRSTStream(id, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
 				}
 			},
-			"close": func(f *frames) { f.conn.Close() }, //nolint:errcheck // as above
+			"close": func(f *frames) { f.conn.Close() },
 		} {
 			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
 				var asked atomic.Int32

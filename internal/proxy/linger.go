@@ -35,7 +35,7 @@ func (c *clientConn) lingers() bool {
 func (c *clientConn) linger() {
 	if c.tls != nil {
 		c.deadlines.closing.Store(true)
-		c.tls.CloseWrite() //nolint:errcheck // the client has gone
+		c.tls.CloseWrite() //nolint:errcheck // the client has disconnected
 	}
 	raw := c.Conn.Conn
 	if half, ok := raw.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
@@ -44,7 +44,7 @@ func (c *clientConn) linger() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase = serving
-	c.closeLocked() //nolint:errcheck // nothing is left to be done about it
+	c.closeLocked() //nolint:errcheck // an error changes nothing
 }
 
 // readPast discards bytes until the stream ends or it has discarded most bytes.

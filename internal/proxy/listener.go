@@ -50,14 +50,14 @@ func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
 	}
 	if p.refused.Add(1) > maxRefusing {
 		p.refused.Add(-1)
-		c.Close() //nolint:errcheck // it is refused either way
+		c.Close() //nolint:errcheck // the connection is refused in any case
 		return
 	}
 	go func() {
 		defer p.refused.Add(-1)
 		defer c.Close()                                            //nolint:errcheck // as above
 		c.SetDeadline(time.Now().Add(refuseWithin))                //nolint:errcheck // a closed socket fails the write
-		if _, err := c.Write(g.wholeResponse(f, id)); err != nil { //nolint:gocritic // nothing else to do
+		if _, err := c.Write(g.wholeResponse(f, id)); err != nil { //nolint:gocritic // an error changes nothing
 			return
 		}
 		if t, ok := c.(interface{ CloseWrite() error }); ok {

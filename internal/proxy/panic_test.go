@@ -55,7 +55,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 		if n, err := r.Read(make([]byte, 1)); n > 0 || err == nil {
 			t.Error("the connection was not closed")
 		}
-		c.Close() //nolint:errcheck // it was read to its end
+		c.Close()
 	}
 
 	reg := prometheus.NewPedanticRegistry()

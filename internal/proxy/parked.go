@@ -43,7 +43,7 @@ func (c *clientConn) parkLocked() {
 		pc.tls.NetConn().(*tlsSocket).leave()
 		socket.FreeTLS(pc.tls)
 	}
-	pc.conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails all else
+	pc.conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the next call too
 	if !c.proxy.clients.park(c, pc) {
 		go pc.await(socket.New(pc.conn))
 	}
@@ -84,7 +84,7 @@ func (c *clientConn) serveArrived() {
 		c.closeNow()
 		return
 	}
-	c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
+	c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
 }
 
 // serveOrClose serves a connection that was resumed if a request has arrived on it, and

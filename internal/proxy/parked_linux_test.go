@@ -99,7 +99,7 @@ func (m *modeProxy) connectMany(n int, connect func(*modeProxy) net.Conn) (all [
 	m.t.Helper()
 	for range n {
 		c := connect(m)
-		m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+		m.t.Cleanup(func() { c.Close() })
 		all = append(all, c)
 	}
 	return all
@@ -116,7 +116,7 @@ func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
 			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), fewConns(bids("a", "{}")))
-			kind.connect(m).Close() //nolint:errcheck // it has started all that serves any number of clients
+			kind.connect(m).Close() //nolint:errcheck // it starts the goroutines that all clients share
 			m.await(0, openClients, "")
 			before := runtime.NumGoroutine()
 			all := m.connectMany(n, kind.connect)
@@ -173,7 +173,7 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
 			m.p.Drain(over)
-			io.Copy(io.Discard, c) //nolint:errcheck // it ends
+			io.Copy(io.Discard, c)
 			m.await(0, openClients, "")
 		})
 	}
@@ -203,7 +203,7 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 				asking.Go(func() {
 					dice := rand.New(rand.NewPCG(1, uint64(i)))
 					client := ask(m, name)
-					defer client(0, "") //nolint:errcheck // nothing is asked
+					defer client(0, "")
 					for j := range rounds {
 						time.Sleep(time.Duration(dice.IntN(25_000)) * time.Microsecond)
 						id := fmt.Sprintf("id=%d-%d", i, j)
@@ -233,7 +233,7 @@ func askRaw(m *modeProxy, kind string) asker {
 	var r *bufio.Reader
 	return func(way int, id string) string {
 		if id == "" {
-			c.Close() //nolint:errcheck // it ends
+			c.Close()
 			return ""
 		}
 		if c == nil {
@@ -265,7 +265,7 @@ func askRaw(m *modeProxy, kind string) asker {
 			time.Sleep(10 * time.Millisecond) // the connection is parked at about this time
 		}
 		if way <= 2 && id[len(id)-1]%2 == 0 {
-			c.Close() //nolint:errcheck // it ends
+			c.Close()
 			c = nil
 		}
 		return string(body)
@@ -292,7 +292,7 @@ func askByTransport(m *modeProxy, kind string) asker {
 		if err != nil {
 			return err.Error()
 		}
-		defer res.Body.Close() //nolint:errcheck // it is read
+		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		if err != nil {
 			return err.Error()

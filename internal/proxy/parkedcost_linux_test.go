@@ -42,7 +42,7 @@ func TestParkedClientsHoldLittleMemory(t *testing.T) {
 				t.Errorf("a parked client holds %d bytes, want at most %d", each, mostParked[name])
 			}
 			for _, fd := range all {
-				syscall.Close(fd) //nolint:errcheck // the test is over
+				syscall.Close(fd)
 			}
 			m.await(0, openClients, "")
 		})
@@ -62,7 +62,7 @@ func detach(t *testing.T, c net.Conn) (fd int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }) //nolint:errcheck // err says it
+	raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 						t.Fatal(err)
 					}
 					body, err := io.ReadAll(res.Body)
-					res.Body.Close() //nolint:errcheck // it was read
+					res.Body.Close()
 					if string(body) != client || err != nil || (res.ProtoMajor == 2) != row.http2 {
 						t.Errorf("over %s the SSP received %q, want %s; %v", res.Proto, body, client, err)
 					}

@@ -82,7 +82,7 @@ func (c *clientConn) Close() error {
 	switch {
 	case c.phase == parking && (c.upgraded || c.http2 != nil && !c.http2.Leave()):
 		c.phase, c.upgraded = serving, false
-		go c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted elsewhere
+		go c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
 		return nil
 	case c.phase == parking:
 		c.parkLocked()

@@ -89,7 +89,7 @@ func TestClientBehindAPROXYHeaderIsWhoItSays(t *testing.T) {
 		}
 		close(stalled)
 		for _, c := range []net.Conn{c, bad, first} {
-			c.Close() //nolint:errcheck // the test is over
+			c.Close()
 		}
 		m.p.Drain(context.Background())
 		if err := <-served; err != nil {

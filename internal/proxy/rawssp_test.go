@@ -21,7 +21,7 @@ func newRawSSP(t *testing.T, respond func(request string) (response string)) *ra
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { l.Close() })
 	r := &rawSSP{l.Addr().String(), respond, make(chan string, 10)}
 	go func() {
 		for {
@@ -36,7 +36,7 @@ func newRawSSP(t *testing.T, respond func(request string) (response string)) *ra
 }
 
 func (r *rawSSP) serve(c net.Conn) {
-	defer c.Close() //nolint:errcheck // the test is over
+	defer c.Close()
 	in := bufio.NewReader(c)
 	for {
 		var text strings.Builder

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/route"
 )
 
-// Once, the time of a refused request was counted from the earlier request that used the same
+// Before, the time of a refused request was counted from the earlier request that used the same
 // memory.
 func TestARequestThatIsRefusedUnreadTookNoTime(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))

@@ -101,12 +101,12 @@ func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Close() //nolint:errcheck // the test is over
+	defer first.Close()
 	second, err := net.Dial("tcp", m.addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.Close() //nolint:errcheck // the test is over
+	defer second.Close()
 	res, err := http.ReadResponse(bufio.NewReader(second), nil)
 	if err != nil {
 		t.Fatal(err)

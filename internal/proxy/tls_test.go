@@ -51,7 +51,7 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
-		c.Close() //nolint:errcheck // it was read
+		c.Close()
 		o := m.options
 		o.TLS = o.TLS.Clone()
 		m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
@@ -70,7 +70,7 @@ func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != status {
 		tb.Errorf("%v %d %s, want %d", err, res.StatusCode, body, status)
@@ -91,7 +91,7 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.Copy(io.Discard, res.Body) //nolint:errcheck // the status is what matters
+		io.Copy(io.Discard, res.Body)
 		if res.StatusCode != 200 {
 			t.Errorf("status %d", res.StatusCode)
 		}
@@ -131,7 +131,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	o.ReadTimeout = time.Minute
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	gone := dial()
-	gone.Close() //nolint:errcheck // that is the test
+	gone.Close()
 	m.await(1, failedHandshakes, "closed")
 
 	_, err := tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: x509.NewCertPool()})
@@ -268,7 +268,7 @@ func TestServerSaysCloseNotify(t *testing.T) {
 	for _, raw := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"} {
 		c := m.dialTLS()
 		exchange(t, c, raw, 200)
-		if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify it is another
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify the error is another one
 			t.Errorf("the connection ended with %v, not by close_notify", err)
 		}
 	}
@@ -332,7 +332,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 		t.Errorf("%d cut", cut)
 	}
 	m.await(0, openClients, "")
-	if _, err := parked.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify it is another
+	if _, err := parked.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify the error is another one
 		t.Errorf("the parked connection ended with %v", err)
 	}
 }
@@ -342,7 +342,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 func TestSlowReaderOverTLSHasOneWriteTimeoutForAResponse(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))
 	c := m.dialTLS("http/1.1")
-	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)                                  //nolint:errcheck // it is full the sooner
+	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)                                  //nolint:errcheck // so that it is full sooner
 	io.WriteString(c, strings.Repeat("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 100)) //nolint:errcheck // the gauge shows the error
 	buf := make([]byte, 16<<10)
 	for m.series(openClients, "") > 0 && m.routesCounted()["r"] < 20 {

@@ -49,7 +49,7 @@ func (m *modeProxy) addr() string { return strings.TrimPrefix(m.url, "http://") 
 func (m *modeProxy) dialTLS(protocols ...string) *tls.Conn {
 	m.t.Helper()
 	c := m.connectTLS(protocols...)
-	m.t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	m.t.Cleanup(func() { c.Close() })
 	return c
 }
 
@@ -97,7 +97,7 @@ func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...str
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		m.t.Fatal(err)

@@ -182,7 +182,7 @@ func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
 	return 0, true
 }
 
-// bidRequest is a body of at least n bytes, like those of OpenRTB, with tmax as the last key.
+// bidRequest is a body of at least n bytes, like an OpenRTB request, with tmax as the last key.
 func bidRequest(n int) []byte {
 	b := []byte(`{"id":"80ce30c53c16e6ede735f123ef6e32361bfc7b22","at":1,"cur":["USD"],"imp":[`)
 	for len(b) < n-400 {

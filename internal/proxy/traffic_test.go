@@ -18,7 +18,7 @@ func TestBytesOfClientsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // the test is over
+	defer c.Close()
 	const request = "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 	io.WriteString(c, request) //nolint:errcheck // the read shows the error
 	b, err := io.ReadAll(c)

@@ -16,7 +16,7 @@ import (
 // When one more upload begins than the limit allows, the oldest is dropped. So clients that never
 // finish their uploads cannot exclude other clients' uploads.
 type uploads struct {
-	mu      sync.Mutex // guards the fields below, and those of each upload
+	mu      sync.Mutex // guards the fields below, and the fields of each upload
 	limit   int
 	all     list.List // of *upload, the oldest in front
 	dropped uint64

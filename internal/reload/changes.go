@@ -1,6 +1,6 @@
 // Package reload replaces the configuration of a running service. It reads the file again, lists
-// the changes, builds the next config version, and drains the parts of the old version that the
-// next one does not use.
+// the changes and builds the next config version. It then drains the parts of the old version that
+// the next one does not use.
 package reload
 
 import (

@@ -45,8 +45,8 @@ func (v *Versions) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (v *Versions) Collect(ch chan<- prometheus.Metric) { metrics.Collect(v, ch) }
 
-// Series implements metrics.Source. Counters of connections begin at 0 with each new pool, and
-// those of spans with each new tracer.
+// Series implements exposition.Source. Counters of connections begin at 0 with each new pool, and
+// counters of spans with each new tracer.
 func (v *Versions) Series(to metrics.Sink) {
 	current := v.Current()
 	succeeded := 0.0

@@ -31,7 +31,7 @@ func (p *prepared) prewarm(ctx context.Context) {
 		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
 		s.pool = pool.New(o, s.dialer)
 		s.pool.Inherit(s.was.SSP.Pool())
-		wg.Go(func() { s.pool.Warm(ctx) }) //nolint:errcheck // warm or not, it is used
+		wg.Go(func() { s.pool.Warm(ctx) }) //nolint:errcheck // the pool is used even if it is cold
 	}
 	wg.Wait()
 }

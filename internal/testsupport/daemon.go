@@ -41,7 +41,7 @@ func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon
 		}
 		c, err := net.Dial(network, addr)
 		if err == nil {
-			c.Close() //nolint:errcheck // it was opened only to see
+			c.Close()
 		}
 		return err == nil
 	})
@@ -50,7 +50,7 @@ func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon
 
 // Signal sends s to the process, which may have ended.
 func (d *Daemon) Signal(s syscall.Signal) {
-	d.cmd.Process.Signal(s) //nolint:errcheck // it may have ended
+	d.cmd.Process.Signal(s) //nolint:errcheck // the process may have ended
 }
 
 // Kill ends the process without notice, if it has not ended.

@@ -39,7 +39,7 @@ func ReserveAddr() (addr string, release func(), err error) {
 			l.Close()                                                                  //nolint:errcheck // the port is wanted, not the listener
 			return fmt.Sprintf("127.0.0.1:%d", port), func() { reserved.Close() }, nil //nolint:errcheck // a reservation holds nothing
 		}
-		reserved.Close() //nolint:errcheck // as above
+		reserved.Close()
 	}
 	return "", nil, fmt.Errorf("100 ports between %d and %d are in use", firstPort, endPort)
 }

@@ -54,7 +54,7 @@ func (s *Redis) Do(name string, args ...any) any {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // it was read
+	defer c.Close()
 	reply, err := c.Do(name, args...)
 	if err != nil {
 		s.t.Fatalf("%s: %v", name, err)

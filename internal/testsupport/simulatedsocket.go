@@ -58,7 +58,7 @@ func NewSimulatedSocket(tb testing.TB) *SimulatedSocket {
 
 // Release closes both ends.
 func (s *SimulatedSocket) Release() {
-	s.Close() //nolint:errcheck // it returns nil
+	s.Close()
 	s.End()
 }
 
@@ -233,7 +233,7 @@ func errnoOf(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
-	return err.(syscall.Errno) //nolint:errorlint,forcetypeassert // what package syscall returns
+	return err.(syscall.Errno) //nolint:errorlint,forcetypeassert // package syscall returns an Errno
 }
 
 // wait calls f after each change until it returns true.
@@ -276,7 +276,7 @@ func (s *SimulatedSocket) until(by *time.Time) (wake chan struct{}, left time.Du
 func (s *SimulatedSocket) Close() error {
 	s.change(func() {
 		if s.fd >= 0 {
-			syscall.Close(s.fd) //nolint:errcheck // as above
+			syscall.Close(s.fd)
 			s.fd = -1
 		}
 	})
@@ -307,7 +307,7 @@ func (s *SimulatedSocket) CloseWrite() error {
 	s.change(func() {
 		s.ended = true
 		if s.fd >= 0 {
-			syscall.Shutdown(s.fd, syscall.SHUT_WR) //nolint:errcheck // as above
+			syscall.Shutdown(s.fd, syscall.SHUT_WR)
 		}
 	})
 	return nil

@@ -51,7 +51,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 	case err != nil:
 		ab.T.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		ab.T.Fatal(err)
@@ -136,7 +136,7 @@ func serialOf(t *testing.T, ab *e2e.Process, a *e2e.Authority) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // nothing is left to be done about it
+	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 

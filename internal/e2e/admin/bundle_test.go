@@ -51,7 +51,7 @@ routes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer z.Close() //nolint:errcheck // it is read
+	defer z.Close()
 	parts := make(map[string]string)
 	for _, f := range z.File {
 		r, err := f.Open()

@@ -111,7 +111,7 @@ func startBusy(t *testing.T) *e2e.Process {
 	})
 	refusing := e2e.Healthy(t)
 	dead := refusing.URL()
-	refusing.Close() //nolint:errcheck // so that its port refuses
+	refusing.Close() //nolint:errcheck // so that the port refuses connections
 	return e2e.Start(t, fmt.Sprintf(`
 fleet: {redis: {address: %q}, expected_replicas: 1}
 ssps:

@@ -70,7 +70,7 @@ scrape_configs:
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // the process may have ended
 		<-ended
 		if t.Failed() {
 			t.Logf("Prometheus: %s", &out)
@@ -96,7 +96,7 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	if err != nil {
 		return 0, nil
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	if body, err = io.ReadAll(res.Body); err != nil {
 		return 0, nil
 	}

@@ -31,7 +31,7 @@ func (p promQL) get(path string, v any) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err == nil {
 		err = json.Unmarshal(body, v)

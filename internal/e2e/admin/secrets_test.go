@@ -52,7 +52,7 @@ routes:
 		outputs[strings.Join(args, " ")] = stdout + stderr
 	}
 
-	// This is traffic of each kind, with a capture and an operator who runs tail.
+	// This is traffic of each kind, with a capture and adbuffer tail.
 	live := follow(t, ab.Process)
 	c := ab.Dial()
 	testsupport.Eventually(t, "tail follows", func() bool {

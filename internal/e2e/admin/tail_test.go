@@ -26,7 +26,7 @@ func follow(t *testing.T, ab *e2e.Process, args ...string) <-chan string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		cmd.Process.Kill() //nolint:errcheck // the process may have ended
 		cmd.Wait()         //nolint:errcheck // it was killed
 	})
 	lines := make(chan string, 1000)
@@ -94,6 +94,6 @@ routes:
 		return res.StatusCode == http.StatusTooManyRequests
 	})
 	for _, c := range open {
-		c.Close() //nolint:errcheck // the test is over
+		c.Close()
 	}
 }

@@ -36,7 +36,7 @@ func TestReadinessWaitsForWarmPoolsUpToWarmupTimeout(t *testing.T) {
 	t.Parallel()
 	warm, down := e2e.Healthy(t), e2e.Healthy(t)
 	refused := down.URL()
-	down.Close() //nolint:errcheck // so that its port refuses
+	down.Close() //nolint:errcheck // so that the port refuses connections
 	ab := e2e.Start(t, fmt.Sprintf(`
 admin: {warmup_timeout: 300ms}
 ssps:

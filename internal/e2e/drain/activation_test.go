@@ -49,7 +49,7 @@ func newManagerAt(t *testing.T, host, config, names string, env ...string) *mana
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { f.Close() }) //nolint:errcheck // the test is over
+		t.Cleanup(func() { f.Close() })
 		m.files, m.addrs = append(m.files, f), append(m.addrs, l.Addr().String())
 	}
 	return m
@@ -113,7 +113,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 		}
 		return ab.FindListeners()
 	})
-	defer first.Close() //nolint:errcheck // nothing is left to be done about it
+	defer first.Close()
 	ab.AwaitReady()
 	if ab.TrafficAddr != path {
 		t.Errorf("traffic at %s, want %s", ab.TrafficAddr, path)
@@ -168,7 +168,7 @@ func TestSystemdIsNotifiedOfEachState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // nothing is left to be done about it
+	defer l.Close()
 	want := func(states ...string) {
 		t.Helper()
 		l.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read

@@ -32,7 +32,7 @@ func reservePort(t *testing.T) string {
 	}
 	syscall.ForkLock.RUnlock()
 	if err == nil {
-		t.Cleanup(func() { unix.Close(fd) }) //nolint:errcheck // the test is over
+		t.Cleanup(func() { unix.Close(fd) })
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 	}
 	if err == nil {
@@ -158,7 +158,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 				res, err := client.Post("https://"+traffic+"/fillbuffer", "application/json", strings.NewReader(`{"id":"1"}`))
 				if err == nil {
 					_, err = io.Copy(io.Discard, res.Body)
-					res.Body.Close() //nolint:errcheck // it was read
+					res.Body.Close()
 					if err == nil && (res.StatusCode != 200 || res.ProtoMajor != 2) {
 						err = fmt.Errorf("got %s over %s", res.Status, res.Proto)
 					}
@@ -230,14 +230,14 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		}
 		time.Sleep(moment)
 		how := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGHUP}[i%3]
-		next.Process.Signal(how) //nolint:errcheck // it may have ended
+		next.Process.Signal(how) //nolint:errcheck // the process may have ended
 		for _, c := range kept {
 			c.Get("/nowhere").WantStatus("no route", 404)
 		}
 		if how == syscall.SIGHUP {
-			next.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by the first
+			next.Process.Signal(syscall.SIGTERM) //nolint:errcheck // the first signal may have ended it
 		}
-		next.Wait() //nolint:errcheck // however it ended
+		next.Wait() //nolint:errcheck // its status does not matter
 		for range 4 {
 			old.Get("/nowhere").WantStatus("no route", 404) // only the old process listens
 		}

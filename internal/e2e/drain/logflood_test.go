@@ -54,7 +54,7 @@ func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Close() //nolint:errcheck // that is the flood
+		c.Close()
 	}
 	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_suppressed_total") > 0 })
 	testsupport.Eventually(t, "the log has a line about that", func() bool { return strings.Contains(ab.Log.String(), "log lines were suppressed") })

@@ -189,7 +189,7 @@ func (r *relay) start() {
 			}
 			out, err := net.Dial("tcp", r.to)
 			if err != nil {
-				in.Close() //nolint:errcheck // nothing is left to be done about it
+				in.Close()
 				continue
 			}
 			r.conns <- in
@@ -201,7 +201,7 @@ func (r *relay) start() {
 }
 
 func pass(from, to net.Conn) {
-	defer to.Close() //nolint:errcheck // nothing is left to be done about it
+	defer to.Close()
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
@@ -216,11 +216,11 @@ func pass(from, to net.Conn) {
 
 // stop refuses new connections and cuts the open ones.
 func (r *relay) stop() {
-	r.ln.Close() //nolint:errcheck // nothing is left to be done about it
+	r.ln.Close()
 	for {
 		select {
 		case c := <-r.conns:
-			c.Close() //nolint:errcheck // nothing is left to be done about it
+			c.Close()
 		default:
 			return
 		}

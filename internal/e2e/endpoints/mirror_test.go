@@ -18,7 +18,7 @@ func TestMirror(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hole.Close() //nolint:errcheck // nothing is left to be done about it
+	defer hole.Close()
 	ab := e2e.Start(t, fmt.Sprintf(`
 deadline: {default: 1s}
 ssps:

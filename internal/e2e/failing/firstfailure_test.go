@@ -19,7 +19,7 @@ func startFlaky(t *testing.T, addr string, n int64) (at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { l.Close() })
 	var accepted atomic.Int64
 	go func() {
 		for {
@@ -28,14 +28,14 @@ func startFlaky(t *testing.T, addr string, n int64) (at string) {
 				return
 			}
 			if accepted.Add(1) <= n {
-				client.Read(make([]byte, 1))       //nolint:errcheck // it is closed in any case
-				client.(*net.TCPConn).SetLinger(0) //nolint:errcheck // then it is a FIN
-				client.Close()                     //nolint:errcheck // nothing is left to be done about it
+				client.Read(make([]byte, 1))       //nolint:errcheck // the connection is closed in any case
+				client.(*net.TCPConn).SetLinger(0) //nolint:errcheck // an error leads to a FIN
+				client.Close()
 				continue
 			}
 			server, err := net.Dial("tcp", addr)
 			if err != nil {
-				client.Close() //nolint:errcheck // nothing is left to be done about it
+				client.Close()
 				continue
 			}
 			go copyAndClose(client, server)
@@ -46,9 +46,9 @@ func startFlaky(t *testing.T, addr string, n int64) (at string) {
 }
 
 func copyAndClose(to, from net.Conn) {
-	io.Copy(to, from) //nolint:errcheck // both are closed then
-	to.Close()        //nolint:errcheck // nothing is left to be done about it
-	from.Close()      //nolint:errcheck // nothing is left to be done about it
+	io.Copy(to, from) //nolint:errcheck // both are closed afterwards
+	to.Close()
+	from.Close()
 }
 
 // Before, a failed handshake failed the requests that waited for it, although the next handshake

@@ -126,7 +126,7 @@ func startBackend(t *testing.T) *backend {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("X-Sum", sumOf(string(body)))
 		w.Header().Set("X-Cb", q.Get("cb"))
-		io.WriteString(w, pattern(size)) //nolint:errcheck // the client sees what is missing
+		io.WriteString(w, pattern(size)) //nolint:errcheck // the client notices missing bytes
 	}))
 	t.Cleanup(s.Close)
 	b.addr = s.Listener.Addr().String()

@@ -157,7 +157,7 @@ func TestARealProxyInFront(t *testing.T) {
 						return err
 					}
 					body, err := io.ReadAll(res.Body)
-					res.Body.Close() //nolint:errcheck // it was read
+					res.Body.Close()
 					if err != nil {
 						return err
 					}

@@ -29,8 +29,8 @@ func TestACompressedNoBidLetsTheNextSSPFill(t *testing.T) {
 			response := func(body string) string {
 				var b bytes.Buffer
 				w := writer(&b)
-				io.WriteString(w, body) //nolint:errcheck // a buffer takes all
-				w.Close()               //nolint:errcheck // as above
+				io.WriteString(w, body) //nolint:errcheck // a buffer accepts all bytes
+				w.Close()
 				return e2e.ScriptedResponse(b.String(), "Content-Type: application/json", "Content-Encoding: "+coding)
 			}
 			ad := response(`{"id":"1","seatbid":[{"bid":[{"id":"1","price":1}]}]}`)

@@ -59,7 +59,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(res.Body)
-		res.Body.Close() //nolint:errcheck // it was read
+		res.Body.Close()
 		if err != nil {
 			t.Error(err)
 		}

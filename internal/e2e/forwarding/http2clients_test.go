@@ -65,7 +65,7 @@ func TestNetHTTPOverHTTP2(t *testing.T) {
 					t.Errorf("%+v: %v", row, err)
 					return
 				}
-				defer res.Body.Close() //nolint:errcheck // it was read
+				defer res.Body.Close()
 				got, err := io.ReadAll(res.Body)
 				if err != nil || res.StatusCode != 200 || string(got) != "echo"+string(body) {
 					t.Errorf("%+v: status %d, %d bytes, %v", row, res.StatusCode, len(got), err)

@@ -50,7 +50,7 @@ func startLastOfTwo(t *testing.T, last string) (url string, posts *atomic.Int64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { l.Close() })
 	posts = new(atomic.Int64)
 	go func() {
 		for first := true; ; first = false {
@@ -59,7 +59,7 @@ func startLastOfTwo(t *testing.T, last string) (url string, posts *atomic.Int64)
 				return
 			}
 			go func() {
-				defer c.Close() //nolint:errcheck // nothing is left to be done about it
+				defer c.Close()
 				r := bufio.NewReader(c)
 				for n := 1; e2e.ReadRequest(r) == nil; n++ {
 					if n > 1 || !first {

@@ -50,7 +50,7 @@ func TestMemoryOfIdleClients(t *testing.T) {
 			conns := make([]net.Conn, 0, idleClients)
 			defer func() {
 				for _, c := range conns {
-					c.Close() //nolint:errcheck // the test is over
+					c.Close()
 				}
 			}()
 			raw := e2e.Request("GET", "/fillbuffer?"+strings.Repeat("pub=1&slot", 30), "", "User-Agent: Mozilla/5.0 (Linux; Android 14)", "Accept: */*")

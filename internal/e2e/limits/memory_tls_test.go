@@ -48,7 +48,7 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				res.Body.Close() //nolint:errcheck // there is none
+				res.Body.Close()
 			}
 			for range 50 { // buffers and pools are as in service
 				ask()

@@ -109,16 +109,16 @@ func startCounting(t testing.TB, hold time.Duration) *countingListener {
 			for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
 			}
 			c.wg.Go(func() {
-				go io.Copy(io.Discard, conn) //nolint:errcheck // until it is closed
+				go io.Copy(io.Discard, conn) //nolint:errcheck // it ends when the connection is closed
 				time.Sleep(hold)
 				conn.(*net.TCPConn).SetLinger(0) //nolint:errcheck,forcetypeassert // a RST instead of a FIN
-				conn.Close()                     //nolint:errcheck // nothing is left to be done about it
+				conn.Close()
 				c.open.Add(-1)
 			})
 		}
 	})
 	t.Cleanup(func() {
-		l.Close() //nolint:errcheck // the test is over
+		l.Close()
 		c.wg.Wait()
 	})
 	return c

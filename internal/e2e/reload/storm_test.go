@@ -119,8 +119,8 @@ func (s *storm) settle(t *testing.T) {
 	}
 }
 
-// This test is not parallel. It measures what the process holds, and other tests would use the CPU
-// that the load needs.
+// This test is not parallel. It measures the resources of the process, and other tests would use
+// the CPU that the load needs.
 func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
 	s := new(storm)
 	for i := range s.sims {

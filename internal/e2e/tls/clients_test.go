@@ -44,7 +44,7 @@ func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, _ := io.ReadAll(res.Body)
-	res.Body.Close() //nolint:errcheck // it was read
+	res.Body.Close()
 	if res.ProtoMajor != 2 || res.StatusCode != 200 || res.Header.Get("X-Adbuffer-Source") != "ssp/openx" || len(body) == 0 {
 		t.Errorf("%s %d %v %s", res.Proto, res.StatusCode, res.Header, body)
 	}
@@ -149,7 +149,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			defer res.Body.Close() //nolint:errcheck // it was read
+			defer res.Body.Close()
 			if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != 200 || len(body) == 0 {
 				t.Errorf("%v %d %s", err, res.StatusCode, body)
 			}
@@ -160,7 +160,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 	testsupport.Eventually(t, "the listener is closed", func() bool {
 		c, err := net.Dial(ab.Network, ab.TrafficAddr)
 		if err == nil {
-			c.Close() //nolint:errcheck // it was only to see
+			c.Close()
 		}
 		return err != nil
 	})
@@ -185,8 +185,8 @@ func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				io.Copy(io.Discard, res.Body) //nolint:errcheck // the status is what matters
-				res.Body.Close()              //nolint:errcheck // it was read
+				io.Copy(io.Discard, res.Body)
+				res.Body.Close()
 				if res.StatusCode != 200 {
 					t.Errorf("status %d", res.StatusCode)
 				}

@@ -76,7 +76,7 @@ func sServer(t *testing.T, a *e2e.Authority, args ...string) string {
 		t.Fatalf("%v; install the Debian package openssl", err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		cmd.Process.Kill() //nolint:errcheck // the process may have ended
 		cmd.Wait()         //nolint:errcheck // it was killed
 	})
 	testsupport.Eventually(t, "openssl s_server listens", func() bool {

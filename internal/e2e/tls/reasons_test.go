@@ -44,7 +44,7 @@ func ask(t *testing.T, client *http.Client, method, url, body string, fields []s
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, url, err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, url, err)
@@ -159,7 +159,7 @@ routes:
 // errorOf returns the reason in adbuffer's own error body.
 func errorOf(body string) string {
 	var own struct{ Error string }
-	json.Unmarshal([]byte(body), &own) //nolint:errcheck // it stays empty then
+	json.Unmarshal([]byte(body), &own)
 	return own.Error
 }
 

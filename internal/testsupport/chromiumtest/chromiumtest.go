@@ -33,7 +33,7 @@ func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Contex
 	allocator, cancelAllocator := chromedp.NewExecAllocator(limited, all...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
-		chromedp.Cancel(ctx) //nolint:errcheck // the test is over
+		chromedp.Cancel(ctx)
 		cancel()
 		cancelAllocator()
 		cancelLimit()
