@@ -52,7 +52,7 @@ with an SSP, as HAR; they hold bodies and query values of requests.
 With admin.flight_recorder the trace has the seconds before the command, otherwise the
 second after it.
 
-What cannot be collected is printed and named in errors.txt. The exit status is 0 if the
+Parts that cannot be collected are printed and named in errors.txt. The exit status is 0 if the
 file has any part, otherwise 1, and there is no file.`,
 		Example: `  adbuffer bundle
   adbuffer bundle --admin http://10.0.0.7:9090 --token-file token --capture openx --out ticket-42.zip`,

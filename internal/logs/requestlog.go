@@ -18,7 +18,7 @@ type AccessOptions struct {
 	MaxPerSecond int
 }
 
-// Log receives records of requests. A nil Log wants none.
+// RequestLog receives records of requests. A nil RequestLog wants none.
 type RequestLog struct {
 	to       *zap.Logger
 	limiter  *Limiter // counts lines that are suppressed

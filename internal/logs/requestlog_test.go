@@ -160,7 +160,7 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 		w.Stop()
 		other.Stop()
 		if !l.Wants(&AccessOptions{}, false, 0, time.Now()).None() {
-			t.Error("requests pay for watchers that have stopped")
+			t.Error("requests have a cost for watchers that have stopped")
 		}
 	})
 }

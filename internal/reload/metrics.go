@@ -20,19 +20,19 @@ func newHeadWait() *metrics.Histogram {
 
 var (
 	descConfig     = metrics.NewDesc("adbuffer_config_info", "1, with a hash of the effective configuration.", "hash")
-	descGood       = metrics.NewDesc("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if not.")
+	descGood       = metrics.NewDesc("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if it was not.")
 	descLoaded     = metrics.NewDesc("adbuffer_config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
 	descDraining   = metrics.NewDesc("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
 	descHeadWait   = metrics.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
 	descHandshakes = metrics.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
 	descsOfTLS     = handshake.NewDescs("adbuffer_tls", "an SSP", "ssp")
 	descHellos     = metrics.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the SSP then responded (good) or not (failed).", "ssp", "result")
-	descLookups    = metrics.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by how they ended; while one fails, the last good response is used.", "ssp", "result")
+	descLookups    = metrics.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
 	descAddrs      = metrics.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
 	descSent       = metrics.NewDesc("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
 	descReceived   = metrics.NewDesc("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
 	descCipher     = metrics.NewDesc("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
-	descCerts      = metrics.NewDesc("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; while it cannot, the version before stays in use.", "ssp", "result")
+	descCerts      = metrics.NewDesc("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; otherwise the previous version stays in use.", "ssp", "result")
 )
 
 // Describe implements prometheus.Collector.

@@ -92,7 +92,9 @@ func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {max_body_bytes: 2000, max_header_bytes: 1024}\n"+e2e.Single(s.URL()))
 	const fine = "POST /fillbuffer HTTP/1.1\r\nHost: a\r\n"
-	long := func(n int) string { return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", fine, n, strings.Repeat("x", n)) }
+	long := func(n int) string {
+		return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", fine, n, strings.Repeat("x", n))
+	}
 	for _, row := range []struct {
 		name, method, path, body string
 		status                   int
