@@ -11,18 +11,18 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// sample is what a process holds.
+// sample is the resources that a process holds.
 type sample struct {
 	at         time.Duration // since the start of the run
 	rss        float64       // bytes
-	heap       float64       // bytes; at a pause after a garbage collection
+	heap       float64       // bytes; in a pause, after a garbage collection
 	files      float64
 	goroutines float64
 	series     float64
 }
 
-// quantities are what a sample is made of, and by how much each may grow from
-// the second third of a run to the last: a share, and something for small numbers.
+// quantities are the figures of a sample. Each may grow by a share of itself plus a slack from the
+// second third of a run to the last.
 var quantities = []struct {
 	name  string
 	of    func(sample) float64
@@ -37,7 +37,7 @@ var quantities = []struct {
 	{"series", func(s sample) float64 { return s.series }, 0, 0, false},
 }
 
-// zeroAtRest must be in use while clients pause.
+// zeroAtRest are the metrics that must be 0 while clients pause.
 var zeroAtRest = []string{
 	"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_buffered_bytes",
 	"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests", "adbuffer_uploads",
@@ -67,12 +67,11 @@ func (st *instance) take(since time.Time) (sample, map[string]float64, error) {
 		heap: sums["go_memstats_heap_alloc_bytes"], goroutines: sums["go_goroutines"]}, sums, nil
 }
 
-// settleTime is how long pools keep idle connections, and a little more for the
-// janitor, which looks once a second.
+// settleTime is longer than pools keep idle connections, by more than the second after which the
+// janitor looks again.
 const settleTime = 3500 * time.Millisecond
 
-// sampleAtRest samples an instance while clients pause. It waits until the process has
-// given everything back.
+// sampleAtRest samples an instance while clients pause. It waits until nothing is in use.
 func (r *run) sampleAtRest(ctx context.Context, st *instance) error {
 	var left []string
 	for end := time.Now().Add(15 * time.Second); ; {
@@ -95,19 +94,27 @@ func (r *run) sampleAtRest(ctx context.Context, st *instance) error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	// Profiles are of a heap without garbage: asking for one collects it.
+	// A heap profile with gc=1 and debug=1 has the size of the heap just after a collection. The second
+	// collection also frees the contents of sync.Pools.
+	var heap float64
 	for range 2 {
-		if _, err := st.process().Ask("/debug/pprof/heap?gc=1&debug=0"); err != nil {
+		profile, err := st.process().Ask("/debug/pprof/heap?gc=1&debug=1")
+		if err != nil {
 			return err
+		}
+		_, figure, _ := strings.Cut(profile, "\n# HeapAlloc = ")
+		if _, err := fmt.Sscan(figure, &heap); err != nil {
+			return fmt.Errorf("a heap profile without HeapAlloc: %w", err)
 		}
 	}
 	s, _, err := st.take(r.began)
+	s.heap = heap
 	st.samples = append(st.samples, s)
 	return err
 }
 
-// thirds returns the median of a quantity in the second and in the last third
-// of the pauses, of which there are at least three.
+// thirds returns the median of a quantity in the second and in the last third of the pauses. A run
+// has at least three pauses.
 func thirds(samples []sample, of func(sample) float64) (second, last float64) {
 	var parts [3][]float64
 	for i, s := range samples {

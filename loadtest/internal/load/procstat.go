@@ -162,15 +162,16 @@ type Waits map[string]time.Duration
 // ReadWaits returns the waits of a process so far. Threads that have ended do not count.
 func ReadWaits(pid int) Waits {
 	out := Waits{}
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	tasks := fmt.Sprintf("/proc/%d/task/", pid)
+	threads, _ := os.ReadDir(tasks) // filepath.Glob would also read the folder of each thread
 	for _, t := range threads {
-		b, err := os.ReadFile(t)
+		b, err := os.ReadFile(tasks + t.Name() + "/schedstat")
 		if err != nil {
 			continue // it has ended meanwhile
 		}
 		if f := strings.Fields(string(b)); len(f) > 1 {
 			n, _ := strconv.ParseInt(f[1], 10, 64)
-			out[t] = time.Duration(n)
+			out[t.Name()] = time.Duration(n)
 		}
 	}
 	return out
