@@ -137,6 +137,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	defer a.recordFlight(0)
 	a.background.Go(func() { a.warm(ctx) })
 	a.background.Go(func() { a.views.Watch(a.alive) })
+	a.background.Go(func() { a.returnIdleMemory(a.alive) })
 	a.watchCertificates(a.alive)
 
 	var err error

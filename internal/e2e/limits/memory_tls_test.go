@@ -7,11 +7,9 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // Each client has sent one request and has its response. TLS keeps its keys, a few kilobytes.
@@ -23,9 +21,9 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 		http2          bool
 		ceiling        float64 // bytes for each client
 	}{
-		{"http/1.1", "", false, 20 << 10},
-		{"http/1.1 with reduce_idle_memory", ", reduce_idle_memory: true", false, 12 << 10},
-		{"h2", "", true, 16 << 10},
+		{"http/1.1", "", false, 7 << 10},
+		{"http/1.1 with reduce_idle_memory", ", reduce_idle_memory: true", false, 7 << 10},
+		{"h2", "", true, 10 << 10},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, e := e2e.StartSSP(t, sspsim.Options{}), e2e.NewListener(t)
@@ -53,22 +51,16 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 			for range 50 { // buffers and pools are as in service
 				ask()
 			}
-			before := resident(ab)
+			before := collected(ab)
 			for range idle {
 				ask()
 			}
-			ab.WantMetric(idle+50, "adbuffer_client_connections")
-			each := func() float64 { return (resident(ab) - before) / idle }
-			soon := each()
-			var late float64
-			began := time.Now()
-			for late = each(); late > row.ceiling && time.Since(began) < testsupport.Patience; late = each() {
-				time.Sleep(500 * time.Millisecond)
+			// On a slow machine the client closes a connection if it notices 50 ms late that its
+			// request is written; see net/http.maxWriteWaitBeforeConnReuse.
+			if open := ab.Metric("adbuffer_client_connections"); open < idle {
+				t.Fatalf("%.0f clients are connected, want %d", open, idle)
 			}
-			t.Logf("%s: %.0f bytes for each of %d idle clients at once, %.0f after %v", row.name, soon, idle, late, time.Since(began).Round(time.Second))
-			if late > row.ceiling {
-				t.Errorf("%.0f bytes for each idle client, want at most %.0f", late, row.ceiling)
-			}
+			awaitIdle(ab, before, idle, row.ceiling)
 		})
 	}
 }
