@@ -78,6 +78,10 @@ func unlessVoid(drive engine.Driver) engine.Driver {
 	}
 }
 
+// settled is how long a program has to free what it frees lazily, before the idle clients come
+// and after their requests.
+const settled = 5 * time.Second
+
 // idle measures the memory of idle clients. Each client has sent one request before.
 func (c *comparison) idle(kind string) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
@@ -89,7 +93,7 @@ func (c *comparison) idle(kind string) engine.Driver {
 		warm, err := s.Rig.Hold(order, s.LoadCores)
 		if err == nil {
 			warm.Stop()
-			engine.Sleep(ctx, 1500*time.Millisecond)
+			engine.Sleep(ctx, settled)
 		}
 		before, err := rss()
 		if err != nil {
@@ -104,8 +108,7 @@ func (c *comparison) idle(kind string) engine.Driver {
 			return nil, err
 		}
 		defer held.Stop()
-		// The proxy frees some memory only a while after the requests.
-		engine.Sleep(ctx, 3*time.Second)
+		engine.Sleep(ctx, settled)
 		after, err := rss()
 		return &engine.Sample{Values: engine.Values{"before.rss": before, "with.rss": after, "kib": (after - before) / 1024 / float64(c.Idle)}}, err
 	}
