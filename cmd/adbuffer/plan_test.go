@@ -119,7 +119,7 @@ func TestPlannedYAMLIsAConfiguration(t *testing.T) {
 	}
 }
 
-func TestPlanWarnsOfWhatTheSystemDoesNotGive(t *testing.T) {
+func TestPlanWarnsOfLimitsOfTheSystem(t *testing.T) {
 	out := plan(t, "--rps", "400000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http1")
 	for _, want := range []string{"warning: file descriptors:", "warning: ephemeral ports:"} {
 		if !strings.Contains(out, want) {

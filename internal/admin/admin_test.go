@@ -105,7 +105,7 @@ func TestMetricsAndHealthNeedNoTokenAnywhere(t *testing.T) {
 	}
 }
 
-func TestBeyondLoopbackEverythingElseNeedsTheToken(t *testing.T) {
+func TestBeyondLoopbackAllOtherPathsNeedTheToken(t *testing.T) {
 	c := newConsole(t, beyond, nil)
 	for _, path := range guardedPaths {
 		for _, fields := range [][]string{
@@ -163,7 +163,7 @@ func TestBeyondLoopbackWithoutATokenThereIsNoAccess(t *testing.T) {
 	c.want(200, "GET", "/metrics", "")
 }
 
-func TestAnotherTokenOpensFromNowOn(t *testing.T) {
+func TestANewTokenGivesAccessAtOnce(t *testing.T) {
 	now := token
 	c := newConsole(t, beyond, func(o *Options) { o.Token = func() string { return now } })
 	c.want(200, "GET", "/pools", "", "Authorization", "Bearer "+token)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestThePageMayRunItsOwnScriptAndNothingElse(t *testing.T) {
+func TestThePageMayRunOnlyItsOwnScript(t *testing.T) {
 	w := newConsole(t, loopback, nil).ask("GET", "/", "")
 	policy := w.Header().Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {

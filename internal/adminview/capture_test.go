@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func TestCapturedExchangeHidesSecretsAndKeepsTheRest(t *testing.T) {
+func TestCapturedExchangeHidesOnlySecrets(t *testing.T) {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
 	now := time.Now()

@@ -69,7 +69,7 @@ func TestTheFlightRecorderHasTheSecondsBefore(t *testing.T) {
 	}
 }
 
-func TestASnapshotThatWaitsExcludesOthersAndHeedsWhatIsAskedMeanwhile(t *testing.T) {
+func TestASnapshotThatWaitsExcludesOtherSnapshotsAndKeepsLaterSettings(t *testing.T) {
 	var f FlightRecorder
 	snapshot(t, &f, func() {
 		awaitSnapping(&f)

@@ -90,7 +90,7 @@ func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
 	}
 }
 
-func TestPercentilesOfTheLastMinuteForgetWhatIsOlder(t *testing.T) {
+func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 	versions := versionsOf(t, oneSSP(startSSP(t), "a"))
 	s := versions.Current().SSPs[0]
 	h, now := newHistories(zap.NewNop()), time.Now()

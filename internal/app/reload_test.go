@@ -310,7 +310,7 @@ func TestAPoolThatReplacesOneInUseIsWarmFirst(t *testing.T) {
 	v.drained()
 }
 
-func TestAnEndpointThatIsAwayDelaysAReloadOnlyForAWhile(t *testing.T) {
+func TestAnUnreachableEndpointDelaysAReloadForABoundedTime(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}}})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)

@@ -46,7 +46,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	v.wantMetric(`concurrency_limit{ssp="a"}`, "7")
 }
 
-func TestAFileThatDoesNotLoadShowsAndChangesNothing(t *testing.T) {
+func TestAFileThatDoesNotLoadIsReportedAndChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
@@ -70,7 +70,7 @@ func TestAFileThatDoesNotLoadShowsAndChangesNothing(t *testing.T) {
 }
 
 // The file is good when the configuration is checked, and is spoilt afterwards.
-func TestACAFileThatTurnsBadKeepsEverythingAsItWas(t *testing.T) {
+func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	b := sim(t, sspsim.Options{})
 	ca := filepath.Join(t.TempDir(), "ca.pem")

@@ -97,7 +97,7 @@ func TestAnOldPoolIsCutAtTheEndOfTheDrainsTimeout(t *testing.T) {
 	v.reload(s)
 }
 
-func TestReloadsAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
+func TestConcurrentReloadsRunOneAfterTheOther(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
 	setups := []setup{
 		{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}},

@@ -90,7 +90,7 @@ func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
 	}
 }
 
-func TestOnlyConfigKnowsViper(t *testing.T) {
+func TestOnlyConfigImportsViper(t *testing.T) {
 	for _, p := range listPackages(t) {
 		for imported, user := range onlyUsers {
 			if slices.Contains(p.Imports, imported) && p.ImportPath != user {

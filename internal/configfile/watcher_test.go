@@ -219,7 +219,7 @@ func TestDirectoriesBehindSymbolicLinksAreWatched(t *testing.T) {
 	w.wantSeen("the first link leads elsewhere")
 }
 
-func TestOtherFilesMayBeNamedLater(t *testing.T) {
+func TestOtherFilesMayBeWatchedLater(t *testing.T) {
 	t.Parallel()
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	write(t, a, "1")
@@ -285,7 +285,7 @@ func TestWithoutInotifyFilesArePolled(t *testing.T) {
 	}
 }
 
-func TestTheWayToAFileIsTraced(t *testing.T) {
+func TestThePathOfAFileIsTraced(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

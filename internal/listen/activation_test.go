@@ -89,7 +89,7 @@ func TestSocketsOfSystemdAreFoundByNameOrElseByOrder(t *testing.T) {
 	}
 }
 
-func TestSocketsOfSystemdThatDoNotFitSayWhatToSet(t *testing.T) {
+func TestErrorsAboutSystemdsSocketsNameTheSetting(t *testing.T) {
 	traffic, admin := trafficAt("tcp", "127.0.0.1:1"), adminAt("127.0.0.1:2")
 	for _, row := range []struct {
 		names []string

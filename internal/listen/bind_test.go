@@ -27,7 +27,7 @@ func wantRefused(t *testing.T, traffic, admin Options, words ...string) {
 	}
 }
 
-func TestAnAddressThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
+func TestTheErrorForAnAddressNamesItAndTheReason(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer taken.Close()
@@ -41,7 +41,7 @@ func TestAnAddressThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
 	wantRefused(t, trafficAt("tcp", "192.0.2.77:8080"), free, `server.listen "192.0.2.77:8080"`, "no interface of this machine has the address")
 }
 
-func TestAUnixPathThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
+func TestTheErrorForAUnixPathNamesItAndTheReason(t *testing.T) {
 	dir, free := t.TempDir(), adminAt("127.0.0.1:0")
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, []byte("precious"), 0o600))
@@ -64,7 +64,7 @@ func TestAUnixPathThatCannotBeHadSaysWhichAndWhy(t *testing.T) {
 	}
 }
 
-func TestAUnixSocketHasItsModeAndGoesWithItsProcess(t *testing.T) {
+func TestAUnixSocketHasItsModeAndIsRemovedWithItsProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ad.sock")
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)

@@ -123,7 +123,7 @@ func TestAReloadServesTheNewCertificateToNewHandshakes(t *testing.T) {
 	}
 }
 
-func TestBrokenFilesKeepWhatIsInUseAndSayWhichAndWhy(t *testing.T) {
+func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
 	a := newAuthority(t)
 	c := loadCerts(t, a, func(f *Files) {
 		f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), tls.VerifyClientCertIfGiven
@@ -277,7 +277,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 
 // Sessions stay valid with a new certificate, but not with another authority for the clients'
 // certificates.
-func TestSessionsResumeAcrossReloadsUnlessTheAuthorityIsGone(t *testing.T) {
+func TestSessionsResumeAcrossReloadsUnlessTheAuthorityChanges(t *testing.T) {
 	a := newAuthority(t)
 	c := loadCerts(t, a, func(f *Files) {
 		f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), tls.VerifyClientCertIfGiven

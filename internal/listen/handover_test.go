@@ -209,7 +209,7 @@ func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
 	}
 }
 
-func TestAddressesThatAreOneHaveOneDoor(t *testing.T) {
+func TestEqualAddressesHaveOneMeetingSocket(t *testing.T) {
 	name := func(address string) string {
 		n, ok := meetingName(trafficAt("tcp", address))
 		if !ok {
@@ -265,7 +265,7 @@ func otherProcess(t *testing.T, address string, respond func(*net.UnixConn)) {
 	})
 }
 
-func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
+func TestAProcessThatReceivesNonsenseBindsItsOwnSocketAndLogsThat(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -305,7 +305,7 @@ func TestAProcessThatIsSentNonsenseBindsBesideAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestAHangingProcessDelaysTheNextOnlySoLong(t *testing.T) {
+func TestAHangingProcessDelaysTheNextForABoundedTime(t *testing.T) {
 	t.Parallel()
 	address := reserve(t)
 	released := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 )
 
 // Closing the socket would reset connections whose handshake the kernel has done.
-func TestTheLastProcessAcceptsWhatIsQueuedBeforeItStops(t *testing.T) {
+func TestTheLastProcessAcceptsQueuedConnectionsBeforeItStops(t *testing.T) {
 	for _, o := range []Options{trafficAt("tcp", "127.0.0.1:0"), trafficAt("unix", t.TempDir()+"/ad.sock")} {
 		s := openAt(t, o)
 		var clients []net.Conn

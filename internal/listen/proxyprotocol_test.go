@@ -33,7 +33,7 @@ func proxiedPair(t *testing.T, network string, timeout time.Duration) (*Proxied,
 	return c.(*Proxied), peer, s.Traffic
 }
 
-func TestAHeaderSaysWhoseTheConnectionIs(t *testing.T) {
+func TestAHeaderNamesTheClient(t *testing.T) {
 	local := netip.MustParseAddr("127.0.0.1")
 	for _, row := range []struct {
 		name, header string
@@ -82,7 +82,7 @@ func TestAUnixPeerWithoutAnAddressHasNone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoHeaderIsRefusedAndCounted(t *testing.T) {
+func TestAnInvalidHeaderIsRefusedAndCounted(t *testing.T) {
 	for _, row := range []struct {
 		name, sent string
 		counter    func(*proxyCounts) uint64
@@ -126,7 +126,7 @@ func counted(c *proxyCounts) [4]uint64 {
 	return [4]uint64{c.ok.Load(), c.missing.Load(), c.malformed.Load(), c.timeout.Load()}
 }
 
-func TestAPeerThatSaysNothingIsWaitedForOnlySoLong(t *testing.T) {
+func TestAPeerThatSendsNothingIsClosedAfterTheTimeout(t *testing.T) {
 	c, peer, l := proxiedPair(t, "tcp", 10*time.Millisecond)
 	_, err := peer.Write([]byte("PROXY TCP4 203.0.113.7 "))
 	must(t, err)

@@ -62,7 +62,7 @@ func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 	})
 }
 
-func TestAFloodOfFailuresWritesNoMoreThanTheCapAndTheRestIsSaid(t *testing.T) {
+func TestAFloodOfFailuresWritesNoMoreThanTheCapAndCountsTheFurtherLines(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
 		o := &AccessOptions{Enabled: true, Sample: 1, Failures: true, Slow: time.Second, MaxPerSecond: 100}

@@ -184,7 +184,7 @@ func TestReloadsUnderLoadFailNoRequestAndLoseNoCount(t *testing.T) {
 	}
 }
 
-func TestReloadLowersLimitsWithoutEndingWhatIsAboveThem(t *testing.T) {
+func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 	asked, respond := make(chan struct{}, 2), make(chan struct{})
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
@@ -214,7 +214,7 @@ func TestReloadLowersLimitsWithoutEndingWhatIsAboveThem(t *testing.T) {
 	m.want(res, 200, "ssp/a")
 }
 
-func TestOnlyWhatIsTheSizeOfBuffersNeedsARestart(t *testing.T) {
+func TestOnlyTheSizeOfBuffersNeedsARestart(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	o := m.options
 	o.MaxHeaderBytes, o.ErrorDetail = 2*o.MaxHeaderBytes, false

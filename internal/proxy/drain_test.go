@@ -15,7 +15,7 @@ const getFill = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
 
 func parksSoon(o *proxy.Options, _ *route.Route) { o.ReduceIdleMemory = true }
 
-func TestDrainHearsOutWhoHasJustConnected(t *testing.T) {
+func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
 	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
 	c, err := net.Dial("tcp", m.addr())
 	if err != nil {
@@ -38,7 +38,7 @@ func TestDrainHearsOutWhoHasJustConnected(t *testing.T) {
 	}
 }
 
-func TestDrainDoesNotWaitForWhoNeverAsks(t *testing.T) {
+func TestDrainEndsThoughANewConnectionSendsNoRequest(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	c, err := net.Dial("tcp", m.addr())
 	if err != nil {

@@ -463,7 +463,7 @@ func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 }
 
 // The preface has a meaning only at the start of a connection. It may arrive in any pieces.
-func TestPrefaceStandsInFront(t *testing.T) {
+func TestPrefaceMustBeAtTheStart(t *testing.T) {
 	m := newModeProxy(t, route.Single, h2c, bids("a", "{}"))
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for cut := 1; cut < len(preface); cut += 5 {

@@ -37,7 +37,7 @@ func (s *simProxy) newSender(r *rand.Rand) *sender {
 
 // At every step, the memory of all bodies is at most twice the bytes that have arrived, plus 4 KB
 // for each body. A request that has ended holds no memory.
-func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
+func TestBodiesHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 	cases := 60
 	if *full {
 		cases = 10_000
@@ -93,7 +93,7 @@ func TestNoMoreThanTwiceOfWhatHasComeIsHeld(t *testing.T) {
 }
 
 // The same holds for streams of HTTP/2.
-func TestNoMoreThanTwiceOfWhatHasComeOnStreamsIsHeld(t *testing.T) {
+func TestBodiesOfStreamsHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 	const streams, perStream = 10, 4096
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = 4 << 20 }), echoes("a"))
 	f := m.frames(t)

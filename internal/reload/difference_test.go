@@ -26,7 +26,7 @@ func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
 	}
 }
 
-func TestTheVerdictCountsWhatAReloadWouldDo(t *testing.T) {
+func TestTheVerdictCountsTheEffectsOfAReload(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	d := Difference{URL: "http://admin", Version: "v1", Verdict: Applies, Changes: []Change{

@@ -167,7 +167,7 @@ func others(node *yaml.Node, dir, path string) (texts []string) {
 }
 
 // A reload follows the table, setting by setting.
-func TestAReloadDoesWhatTheTableSays(t *testing.T) {
+func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
 	dir := t.TempDir()
 	base, _ := everything(t, dir)
 	v := versionsOf(t, base)

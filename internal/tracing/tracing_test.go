@@ -307,7 +307,7 @@ func TestARequestThatGotNoPlaceHasNoAttemptAndAnError(t *testing.T) {
 	wantAttributes(t, spans["ssp openx"], "error.type=pending_full", "http.response.status_code=")
 }
 
-func TestATrustedPeerDecidesAboutSamplingAndElseTheShare(t *testing.T) {
+func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 	unsampled := strings.TrimSuffix(parent, "01") + "00"
 	for _, c := range []struct {
 		parent  string

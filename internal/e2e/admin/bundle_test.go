@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestABundleHasWhatATicketNeedsAndNoSecret(t *testing.T) {
+func TestABundleHasAllPartsAndNoSecret(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, fmt.Sprintf(`

@@ -27,7 +27,7 @@ type explained struct {
 	}
 }
 
-func TestExplainSaysByFileAndByProcessWhatTheSSPGets(t *testing.T) {
+func TestExplainShowsTheSSPsRequestByFileAndByProcess(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	config := fmt.Sprintf(`

@@ -202,7 +202,7 @@ func combinations(labels map[string][]string) [][]string {
 	return all
 }
 
-func TestPromtoolFindsNothingToSayAboutTheMetrics(t *testing.T) {
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(s.URL()))

@@ -162,7 +162,7 @@ routes:
 
 var observedTargets = []string{"/fillbuffer/alpha?n=", "/fillbuffer/alpha?n=", "/fillbuffer/beta?n=", "/fillbuffer/broken?n="}
 
-func TestThePageShowsWhatTheMetricsSay(t *testing.T) {
+func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 	t.Parallel()
 	ab, _ := startObserved(t)
 	y := ab.StartTraffic(12, 2*time.Millisecond, observedTargets...)

@@ -78,7 +78,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 }
 
 // The runbook's queries name existing metrics, and its settings exist.
-func TestTheRunbookNamesWhatExists(t *testing.T) {
+func TestTheRunbookNamesExistingMetricsAndSettings(t *testing.T) {
 	t.Parallel()
 	contract, err := os.ReadFile("../deploy/testdata/contract.txt")
 	if err != nil {

@@ -38,7 +38,7 @@ func follow(t *testing.T, ab *e2e.Process, args ...string) <-chan string {
 	return lines
 }
 
-func TestTailShowsLiveRequestsAndFailuresTheLastFailed(t *testing.T) {
+func TestTailShowsLiveRequestsAndFailuresShowsTheLastOnes(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, fmt.Sprintf(`

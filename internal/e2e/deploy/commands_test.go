@@ -163,7 +163,7 @@ func TestTheDemoShowsEveryModeAndExits(t *testing.T) {
 	}
 }
 
-func TestTheDemoNamesItsPageAndKeepsItMoving(t *testing.T) {
+func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 	for _, row := range []struct {
 		args  []string
 		moves bool

@@ -62,7 +62,7 @@ func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
 }
 
 // For any input of a client, the log has one line for each request, and each line is JSON.
-func TestNothingThatAClientSendsForgesALine(t *testing.T) {
+func TestAClientCannotForgeALogLine(t *testing.T) {
 	t.Parallel()
 	const forged = `{"level":"error","msg":"forged"}`
 	s := e2e.Healthy(t)

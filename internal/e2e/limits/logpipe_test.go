@@ -43,7 +43,7 @@ func launchOnPipe(t *testing.T, config string) *e2e.Process {
 }
 
 // A full log pipe slows no request: lines are dropped and counted.
-func TestAPipeThatTakesNoMoreLinesSlowsNoRequest(t *testing.T) {
+func TestAFullLogPipeSlowsNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := launchOnPipe(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL()))

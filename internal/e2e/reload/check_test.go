@@ -21,7 +21,7 @@ func checkAgainst(ab *e2e.Process, config string, args ...string) (stdout, stder
 	return e2e.Run(ab.T, ab.Cmd.Env, append([]string{"check", "--config", e2e.WriteConfig(ab.T, config), "--against", "http://" + ab.AdminAddr}, args...)...)
 }
 
-func TestCheckAgainstSaysWhatAReloadWouldDo(t *testing.T) {
+func TestCheckAgainstShowsTheEffectsOfAReload(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
 	two := func(first, second string) string {
