@@ -71,7 +71,7 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 	} else {
 		defer events.Close() //nolint:errcheck // an error changes nothing
 	}
-	a := &alarm{events: events, add: events.Add, heard: err == nil, warn: w.opts.Warn}
+	a := &alarm{events: events, add: events.Add, works: err == nil, warn: w.opts.Warn}
 	tick := time.NewTicker(w.opts.Every)
 	defer tick.Stop()
 	var settled, latest <-chan time.Time // nil without an event
@@ -117,12 +117,12 @@ const maxTraces = 10
 type alarm struct {
 	events *fsnotify.Watcher
 	add    func(dir string) error // watches a directory; no effect if it is watched already
-	heard  bool                   // inotify works
+	works  bool                   // inotify works
 	warn   func(error)
 
-	paths map[string]bool // paths whose events matter
-	dirs  map[string]bool // directories that are watched
-	deaf  map[string]bool // directories that cannot be watched; a warning was given
+	paths     map[string]bool // paths whose events matter
+	dirs      map[string]bool // directories that are watched
+	unwatched map[string]bool // directories that cannot be watched; a warning was given
 }
 
 // concerns reports whether an event at path may change a file's content.
@@ -131,18 +131,18 @@ func (a *alarm) concerns(path string) bool { return a.paths[filepath.Clean(path)
 // set watches the directories of files. A path may change after its trace and before its
 // directories are watched. This raises no event, so set repeats the trace until it changes nothing.
 func (a *alarm) set(files []string) {
-	if !a.heard {
+	if !a.works {
 		return
 	}
 	var dirs map[string]bool
-	var deaf map[string]error
+	var unwatched map[string]error
 	old := a.dirs
 	for range maxTraces {
-		dirs, deaf = a.trace(files), make(map[string]error)
+		dirs, unwatched = a.trace(files), make(map[string]error)
 		removed := false
 		for dir := range dirs {
 			if err := a.add(dir); err != nil {
-				deaf[dir] = err
+				unwatched[dir] = err
 				removed = removed || errors.Is(err, fs.ErrNotExist)
 			}
 		}
@@ -151,10 +151,10 @@ func (a *alarm) set(files []string) {
 			break
 		}
 	}
-	known := a.deaf
-	a.dirs, a.deaf = dirs, make(map[string]bool)
-	for dir, err := range deaf {
-		if a.deaf[dir] = true; !known[dir] {
+	known := a.unwatched
+	a.dirs, a.unwatched = dirs, make(map[string]bool)
+	for dir, err := range unwatched {
+		if a.unwatched[dir] = true; !known[dir] {
 			a.warn(fmt.Errorf("changes in %s are not noticed at once: %w", dir, err))
 		}
 	}

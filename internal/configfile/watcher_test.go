@@ -187,7 +187,7 @@ func TestASwapWhileDirectoriesAreAddedIsNoticed(t *testing.T) {
 		}
 		return events.Add(dir)
 	}
-	a := &alarm{events: events, add: add, heard: true, warn: func(err error) { t.Error(err) }}
+	a := &alarm{events: events, add: add, works: true, warn: func(err error) { t.Error(err) }}
 	a.set([]string{file})
 	got, want := events.WatchList(), []string{volume, after}
 	slices.Sort(got)

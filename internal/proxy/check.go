@@ -34,7 +34,7 @@ func (r *request) check() *refusal {
 	}
 	r.fields.HTTP10, r.fields.HTTP2 = h.http10, false
 	if err := r.fields.Scan(h.fields); err != nil {
-		return headFault(err)
+		return headRefusal(err)
 	}
 	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
 	hasBody := r.fields.ContentLength() > 0 || r.fields.Chunked()

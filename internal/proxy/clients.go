@@ -187,7 +187,7 @@ func (c *clients) cutAll() {
 func (p *Proxy) awaitFirstRequests(ctx context.Context) {
 	tick := time.NewTicker(firstRequestPoll)
 	defer tick.Stop()
-	for p.clients.unheard(time.Now().Add(-firstRequestWait)) {
+	for p.clients.awaitsFirstRequest(time.Now().Add(-firstRequestWait)) {
 		select {
 		case <-ctx.Done():
 			return
@@ -201,15 +201,15 @@ const (
 	firstRequestPoll = 5 * time.Millisecond
 )
 
-// unheard reports whether a client that connected after since has not sent a byte of a
+// awaitsFirstRequest reports whether a client that connected after since has not sent a byte of a
 // request yet.
-func (c *clients) unheard(since time.Time) bool {
+func (c *clients) awaitsFirstRequest(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for cc := range c.served {
-		if !cc.heard.Load() && cc.opened.After(since) {
+		if !cc.requested.Load() && cc.opened.After(since) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.parked, func(pc *parkedConn) bool { return !pc.heard && pc.opened.After(since) })
+	return slices.ContainsFunc(c.parked, func(pc *parkedConn) bool { return !pc.requested && pc.opened.After(since) })
 }

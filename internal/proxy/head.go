@@ -104,7 +104,7 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 	if len(b) != c.proxy.server.ReadBufferSize {
 		return 0, io.ErrShortBuffer
 	}
-	first := !c.heard.Load()
+	first := !c.requested.Load()
 	in := b[feignedRoom:]
 	var scan headScan
 	for n := c.early.take(c.proxy, in); ; {
@@ -128,7 +128,7 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 		}
 		m, err := c.read(in[n:])
 		if m > 0 {
-			c.hear()
+			c.noteRequest()
 		}
 		n += m
 		switch {

@@ -61,7 +61,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 			MaxUnread: int(o.maxUnread()),
 		})
 		c.isHTTP2.Store(true)
-		c.heard.Store(true) // a GOAWAY states which of its requests are served
+		c.requested.Store(true) // a GOAWAY states which of its requests are served
 	}
 	return c.http2
 }

@@ -23,10 +23,10 @@ type parkedConn struct {
 	http2 *http2server.Conn // nil over HTTP/1
 	peer  netip.Addr
 
-	opened time.Time
-	heard  bool
-	until  time.Time
-	place  int // in clients.parked; notParked once it has been resumed. clients.mu guards it.
+	opened    time.Time
+	requested bool
+	until     time.Time
+	place     int // in clients.parked; notParked once it has been resumed. clients.mu guards it.
 }
 
 const notParked = -1
@@ -36,7 +36,7 @@ func (c *clientConn) parkLocked() {
 	c.phase = parked
 	pc := &parkedConn{
 		proxy: c.proxy, conn: c.Conn.Conn, tls: c.tls, http2: c.http2, peer: c.peer,
-		opened: c.opened, heard: c.heard.Load(), until: c.deadlines.idleUntil,
+		opened: c.opened, requested: c.requested.Load(), until: c.deadlines.idleUntil,
 	}
 	c.http2 = nil // a drain may still read c.http2
 	if pc.tls != nil {
@@ -66,7 +66,7 @@ func (pc *parkedConn) Notify(bool) {
 func (pc *parkedConn) newClient() *clientConn {
 	c := newClientConn(pc.proxy, pc.conn)
 	c.peer, c.opened, c.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
-	c.heard.Store(pc.heard)
+	c.requested.Store(pc.requested)
 	if c.tls = pc.tls; c.tls != nil {
 		c.Records()
 		c.tls.NetConn().(*tlsSocket).use(c)

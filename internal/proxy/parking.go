@@ -24,8 +24,8 @@ type lifecycle struct {
 	mu    sync.Mutex
 	phase phase // guarded by mu
 
-	opened time.Time   // when the connection was accepted
-	heard  atomic.Bool // the client has sent a byte of a request
+	opened    time.Time   // when the connection was accepted
+	requested atomic.Bool // the client has sent a byte of a request
 }
 
 type phase uint8
@@ -50,10 +50,10 @@ func (l *lifecycle) change(from, to phase) bool {
 	return true
 }
 
-// hear notes that the client has sent a byte of a request.
-func (l *lifecycle) hear() {
-	if !l.heard.Load() {
-		l.heard.Store(true)
+// noteRequest notes that the client has sent a byte of a request.
+func (l *lifecycle) noteRequest() {
+	if !l.requested.Load() {
+		l.requested.Store(true)
 	}
 }
 

@@ -23,7 +23,7 @@ func (g *configVersion) bodyTooLarge() *refusal {
 }
 
 // headRefusal returns the refusal for an error of Scan.
-func headFault(err error) *refusal {
+func headRefusal(err error) *refusal {
 	var e *httpheader.Error
 	if errors.As(err, &e) && e.TooLarge() {
 		return &refusal{outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: err.Error(), close: true}

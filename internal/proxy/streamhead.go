@@ -8,7 +8,7 @@ import "adbuffer/internal/upstream"
 func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
 	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	if err := r.fields.Scan(header); err != nil {
-		return headFault(err)
+		return headRefusal(err)
 	}
 	if len(r.fields.Fields()) != count || r.fields.Chunked() {
 		return malformed("the header fields do not read as they were sent")
