@@ -268,7 +268,7 @@ func (p *Pool) useful(m *member) {
 	p.growLocked(time.Now())
 }
 
-// failed records an error of an exchange on m that tells something about the SSP.
+// failed records an error of an exchange on m that says something about the SSP.
 func (p *Pool) failed(m *member, e *upstream.Error) {
 	now := time.Now()
 	p.mu.Lock()
