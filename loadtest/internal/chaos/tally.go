@@ -65,6 +65,6 @@ func (o *overrun) String() string {
 	if o.late == nil {
 		return fmt.Sprintf("%d in time, none late", o.inTime)
 	}
-	l := load.LatencyOf(o.late, false)
+	l := load.LatencyOf(o.late)
 	return fmt.Sprintf("%d in time, %d late, half of them by at most %.1f ms, 99 %% by %.1f, all by %.1f", o.inTime, o.late.TotalCount(), l.P50, l.P99, l.Max)
 }

@@ -23,8 +23,8 @@ type loop struct {
 	buf     []byte
 
 	schedule *schedule
-	next     dueRequest // the next arrival
-	more     bool       // next is one
+	next     arrival // since started
+	more     bool    // next is one
 
 	base     time.Time
 	running  bool          // the first phase has begun
@@ -38,6 +38,7 @@ type loop struct {
 
 	counts Counts
 	fatal  error
+	busy   float64 // share of the run that the thread ran
 }
 
 // maxDialing bounds the connects in flight, below what listeners queue.
@@ -46,7 +47,11 @@ const maxDialing = 256
 // scanEvery is how often timeouts are looked for.
 const scanEvery = 10 * time.Millisecond
 
-func newLoop(plan *Plan, part int, addr *sockaddr, rec *recorder) (*loop, error) {
+func newLoop(plan *Plan, part int, rec *recorder) (*loop, error) {
+	addr, err := resolve(plan.Addr)
+	if err != nil {
+		return nil, err
+	}
 	poller, err := newPoller(512)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func newLoop(plan *Plan, part int, addr *sockaddr, rec *recorder) (*loop, error)
 		l.quota = share(plan.Requests, part, plan.Threads)
 	}
 	if plan.Open {
-		l.schedule = newSchedule(scheduleOptions{Phases: plan.Phases, Poisson: plan.Poisson, Part: part, Parts: plan.Threads, Seed: plan.Seed})
+		l.schedule = newSchedule(plan, part, plan.Threads)
 	}
 	for i := range share(plan.Connections, part, plan.Threads) {
 		l.conns = append(l.conns, &conn{key: int32(i), fd: -1})
@@ -111,7 +116,11 @@ func (l *loop) countOpen() (n int) {
 
 // run goes through the phases, then waits for outstanding responses.
 func (l *loop) run(ctx context.Context) error {
+	unlock := preciseTimers()
+	defer unlock()
 	l.running, l.started = true, l.now()
+	cpu := threadCPU()
+	defer func() { l.busy = float64(threadCPU()-cpu) / float64(l.now()-l.started) }()
 	if l.plan.Open {
 		l.next, l.more = l.schedule.Next()
 	} else {
@@ -156,17 +165,17 @@ func (l *loop) finished(now time.Duration) bool {
 func (l *loop) wait(now time.Duration) time.Duration {
 	w := scanEvery
 	if l.plan.Open && l.more {
-		w = min(w, l.started+l.next.At-now)
+		w = min(w, l.started+l.next.due-now)
 	}
 	return max(w, 0)
 }
 
 // takeDue puts the requests that are due into the backlog.
 func (l *loop) takeDue(now time.Duration) {
-	for l.more && l.started+l.next.At <= now {
-		due := l.started + l.next.At
+	for l.more && l.started+l.next.due <= now {
+		due := l.started + l.next.due
 		l.rec.Due(now - due)
-		if a := (arrival{due, int32(l.next.Phase)}); l.backlog.count < maxBacklog {
+		if a := (arrival{due, l.next.phase}); l.backlog.count < maxBacklog {
 			l.backlog.push(a)
 		} else {
 			l.fail(a, dropped, now)

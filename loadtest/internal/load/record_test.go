@@ -75,17 +75,6 @@ func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
 	}
 }
 
-func TestCurveEndsWhereThereIsLessThanARequest(t *testing.T) {
-	r := books(1, "a")
-	for range 50 {
-		r.answered(0, 0, 200, 0, ms10)
-	}
-	whole, _ := r.summarize([]stretch{{"load", time.Second, true}})
-	if last := whole.Latency.Curve[len(whole.Latency.Curve)-1]; last.Percentile != 95 {
-		t.Errorf("the curve of 50 requests ends at %v", last.Percentile)
-	}
-}
-
 func TestProgressCountsTheRequestsThatWait(t *testing.T) {
 	var got []Progress
 	r := books(1, "a")

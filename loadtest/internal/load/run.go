@@ -1,8 +1,10 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -62,81 +64,66 @@ func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error)
 func runLoops(ctx context.Context, plan *Plan, rec *recorder) (*Result, error) {
 	var loops []*loop
 	for part := range plan.Threads {
-		// Each its own: connecting writes to it.
-		addr, err := resolve(plan.Addr)
+		l, err := newLoop(plan, part, rec)
 		if err != nil {
 			return nil, err
 		}
-		l, err := newLoop(plan, part, addr, rec)
-		if err != nil {
-			return nil, err
-		}
-		defer l.poller.Close()
+		defer l.close()
 		loops = append(loops, l)
 	}
-	interrupted := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-
-	g := new(gauge)
-	var connected, done sync.WaitGroup
-	connected.Add(len(loops))
-	errs := make([]error, len(loops))
-	for i, l := range loops {
-		done.Go(func() {
-			defer l.closeAll()
-			unlock := preciseTimers()
-			defer unlock()
-			errs[i] = l.connect(ctx)
-			if errs[i] != nil {
-				cancel()
-			}
-			connected.Done()
-			connected.Wait()
-			if errs[i] != nil || ctx.Err() != nil {
-				return
-			}
-			g.begin()
-			started, cpu := time.Now(), threadCPU()
-			if errs[i] = l.run(ctx); errs[i] != nil {
-				cancel()
-			}
-			g.thread(threadCPU()-cpu, time.Since(started))
-		})
+	r := new(Result)
+	err := together(ctx, loops, (*loop).connect)
+	if err == nil && ctx.Err() == nil {
+		g := newGauge()
+		err = together(ctx, loops, (*loop).run)
+		r.Started, r.Generator = g.began, g.result()
+		r.Generator.Busiest = slices.MaxFunc(loops, func(a, b *loop) int { return cmp.Compare(a.busy, b.busy) }).busy
 	}
-	done.Wait()
-	r := &Result{Started: g.began, Generator: g.result(), Interrupted: interrupted.Err() != nil}
 	for _, l := range loops {
 		r.Connections.add(l.counts)
 	}
-	r.finish(rec)
-	return r, first(errs)
+	r.finish(ctx, rec)
+	return r, err
 }
 
-// closeAll closes what is open. The peers see the end of the stream.
-func (l *loop) closeAll() {
-	for _, c := range l.conns {
-		closeSocket(c)
+// together calls do for each loop on a goroutine of its own. The first error cancels the context
+// of the others.
+func together(ctx context.Context, loops []*loop, do func(*loop, context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	for _, l := range loops {
+		running.Go(func() {
+			if err := do(l, ctx); err != nil {
+				cancel(err)
+			}
+		})
 	}
+	running.Wait()
+	return cause(ctx)
+}
+
+// cause returns the error that cancelled ctx. It is nil if the run was interrupted from outside.
+func cause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 func runWorkers(ctx context.Context, plan *Plan, rec *recorder) (*Result, error) {
 	w := newWorkers(plan, rec)
-	g := new(gauge)
-	g.begin()
-	started, cpu := time.Now(), processCPU()
+	g := newGauge()
 	err := w.run(ctx)
-	// Goroutines move among threads: what counts is the share of all cores that
-	// the process may use.
-	g.thread((processCPU()-cpu)/time.Duration(max(len(allowedCores()), 1)), time.Since(started))
-	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result(), Interrupted: ctx.Err() != nil}
-	r.finish(rec)
+	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result()}
+	r.finish(ctx, rec)
 	return r, err
 }
 
 // finish sums up what was recorded.
-func (r *Result) finish(rec *recorder) {
+func (r *Result) finish(ctx context.Context, rec *recorder) {
 	plan := rec.plan
+	r.Interrupted = ctx.Err() != nil
 	if !r.Started.IsZero() {
 		rec.roll(time.Since(r.Started)) // the rest, behind the last interval
 	}
@@ -156,48 +143,21 @@ func (r *Result) finish(rec *recorder) {
 	r.Doubts = doubts(plan, r)
 }
 
-func first(errs []error) error {
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
-	}
-	return nil
-}
-
-// gauge measures what the generator itself costs while it runs.
+// gauge measures the cost of the generator since began.
 type gauge struct {
-	mu      sync.Mutex // guards the fields below
-	began   time.Time
-	cpu     time.Duration
-	cores   cores
-	busiest float64
+	began time.Time
+	cpu   time.Duration
+	cores cores
 }
 
-func (g *gauge) begin() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.began.IsZero() {
-		g.began, g.cpu, g.cores = time.Now(), processCPU(), readCores()
-	}
-}
+func newGauge() gauge { return gauge{time.Now(), processCPU(), readCores()} }
 
-func (g *gauge) thread(cpu, wall time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if wall > 0 {
-		g.busiest = max(g.busiest, float64(cpu)/float64(wall))
-	}
-}
-
-func (g *gauge) result() Generator {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.began.IsZero() {
-		return Generator{}
-	}
-	return Generator{CPUSeconds: (processCPU() - g.cpu).Seconds(), Busiest: g.busiest,
-		Core: readCores().BusySince(g.cores, allowedCores())}
+// result takes Busiest from all cores that the process may use, because goroutines move among
+// threads.
+func (g gauge) result() Generator {
+	used, allowed := (processCPU() - g.cpu).Seconds(), allowedCores()
+	return Generator{CPUSeconds: used, Busiest: used / time.Since(g.began).Seconds() / float64(max(len(allowed), 1)),
+		Core: readCores().BusySince(g.cores, allowed)}
 }
 
 func isNumber(text []byte, n uint64) bool {

@@ -30,27 +30,11 @@ func (p Phase) Requests() float64 {
 	return n
 }
 
-// scheduleOptions shape a Schedule.
-type scheduleOptions struct {
-	Phases  []Phase
-	Poisson bool // random arrivals; otherwise evenly spaced
-	// Part of Parts: a Schedule is split among threads so that the sum of their
-	// arrivals is the whole. Parts 0 is 1.
-	Part, Parts int
-	Seed        uint64 // of random arrivals
-}
-
-// dueRequest is one request that is due.
-type dueRequest struct {
-	At    time.Duration // since the start of the first phase
-	Phase int           // index
-}
-
 // schedule yields arrivals in order of time.
 type schedule struct {
 	phases []Phase
-	part   float64 // 0 <= part < parts
-	parts  float64
+	part   int // 0 <= part < parts
+	parts  int
 	random *rand.Rand // nil: evenly spaced
 
 	index    int           // of the phase
@@ -61,36 +45,36 @@ type schedule struct {
 	burst    int           // left of the burst that is due at burstAt
 }
 
-// newSchedule returns the schedule of o.
-func newSchedule(o scheduleOptions) *schedule {
-	s := &schedule{phases: o.Phases, part: float64(o.Part), parts: float64(max(o.Parts, 1)), index: -1}
-	if o.Poisson {
-		s.random = rand.New(rand.NewPCG(o.Seed, uint64(o.Part)))
+// newSchedule returns a part of the plan's arrivals. All parts together are the whole.
+func newSchedule(p *Plan, part, parts int) *schedule {
+	s := &schedule{phases: p.Phases, part: part, parts: parts, index: -1}
+	if p.Poisson {
+		s.random = rand.New(rand.NewPCG(p.Seed, uint64(part)))
 	}
 	s.enter(0)
 	return s
 }
 
 // Next returns the next arrival; ok is false after the last.
-func (s *schedule) Next() (a dueRequest, ok bool) {
+func (s *schedule) Next() (a arrival, ok bool) {
 	for s.index < len(s.phases) {
 		p := &s.phases[s.index]
 		if s.burst > 0 && s.burstAt <= s.next && s.burstAt < p.Duration {
-			a = dueRequest{At: s.start + s.burstAt, Phase: s.index}
+			a = arrival{s.start + s.burstAt, int32(s.index)}
 			if s.burst--; s.burst == 0 {
 				s.burstAt += p.BurstEvery
-				s.burst = s.share(p.BurstSize)
+				s.burst = share(p.BurstSize, s.part, s.parts)
 			}
 			return a, true
 		}
 		if s.next < p.Duration {
-			a = dueRequest{At: s.start + s.next, Phase: s.index}
+			a = arrival{s.start + s.next, int32(s.index)}
 			s.step()
 			return a, true
 		}
 		s.enter(s.index + 1)
 	}
-	return dueRequest{}, false
+	return arrival{}, false
 }
 
 func (s *schedule) enter(index int) {
@@ -102,7 +86,7 @@ func (s *schedule) enter(index int) {
 		return
 	}
 	s.expected, s.burstAt = 0, 0
-	s.burst = s.share(s.phases[index].BurstSize)
+	s.burst = share(s.phases[index].BurstSize, s.part, s.parts)
 	if s.phases[index].BurstEvery == 0 {
 		s.burst = 0
 	}
@@ -111,8 +95,8 @@ func (s *schedule) enter(index int) {
 		return
 	}
 	// Evenly spaced: the parts take turns.
-	s.expected = s.part / s.parts
-	s.next = s.phases[index].when(s.expected * s.parts)
+	s.expected = float64(s.part) / float64(s.parts)
+	s.next = s.phases[index].when(s.expected * float64(s.parts))
 }
 
 // step moves to the next arrival. The time until which n requests are expected
@@ -124,16 +108,7 @@ func (s *schedule) step() {
 		gap = s.random.ExpFloat64()
 	}
 	s.expected += gap
-	s.next = s.phases[s.index].when(s.expected * s.parts)
-}
-
-// share is this part of n requests.
-func (s *schedule) share(n int) int {
-	each, rest := n/int(s.parts), n%int(s.parts)
-	if int(s.part) < rest {
-		each++
-	}
-	return each
+	s.next = s.phases[s.index].when(s.expected * float64(s.parts))
 }
 
 // when returns the time since the phase's start at which n requests are

@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-func all(o scheduleOptions) []dueRequest {
-	s := newSchedule(o)
-	var out []dueRequest
+func all(p Plan) []arrival { return partOf(p, 0, 1) }
+
+func partOf(p Plan, part, parts int) []arrival {
+	s := newSchedule(&p, part, parts)
+	var out []arrival
 	for {
 		a, ok := s.Next()
 		if !ok {
@@ -19,41 +21,41 @@ func all(o scheduleOptions) []dueRequest {
 }
 
 func TestConstantRateIsEvenlySpaced(t *testing.T) {
-	got := all(scheduleOptions{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
+	got := all(Plan{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
 	if len(got) != 100 {
 		t.Fatalf("%d arrivals, want 100", len(got))
 	}
 	for i, a := range got {
-		if want := time.Duration(i) * 10 * time.Millisecond; (a.At - want).Abs() > time.Microsecond {
-			t.Fatalf("arrival %d at %v, want %v", i, a.At, want)
+		if want := time.Duration(i) * 10 * time.Millisecond; (a.due - want).Abs() > time.Microsecond {
+			t.Fatalf("arrival %d at %v, want %v", i, a.due, want)
 		}
 	}
 }
 
 func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
-	got := all(scheduleOptions{Phases: []Phase{{Duration: 2 * time.Second, From: 0, To: 1000}}})
+	got := all(Plan{Phases: []Phase{{Duration: 2 * time.Second, From: 0, To: 1000}}})
 	if n := len(got); n < 999 || n > 1001 {
 		t.Fatalf("%d arrivals, want 1000", n)
 	}
 	// Half of the area of a ramp from 0 lies behind 1/√2 of its time.
-	middle := got[500].At.Seconds()
+	middle := got[500].due.Seconds()
 	if want := 2 / math.Sqrt2; math.Abs(middle-want) > 0.01 {
 		t.Errorf("half of the requests at %.3f s, want %.3f", middle, want)
 	}
-	down := all(scheduleOptions{Phases: []Phase{{Duration: 2 * time.Second, From: 1000, To: 0}}})
+	down := all(Plan{Phases: []Phase{{Duration: 2 * time.Second, From: 1000, To: 0}}})
 	if n := len(down); n < 999 || n > 1001 {
 		t.Errorf("ramp down: %d arrivals, want 1000", n)
 	}
 }
 
 func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
-	got := all(scheduleOptions{Phases: []Phase{{Duration: 100 * time.Second, From: 1000, To: 1000}}, Poisson: true, Seed: 7})
+	got := all(Plan{Phases: []Phase{{Duration: 100 * time.Second, From: 1000, To: 1000}}, Poisson: true, Seed: 7})
 	if n := len(got); math.Abs(float64(n)-1e5) > 1500 { // five standard deviations
 		t.Fatalf("%d arrivals, want about 100000", n)
 	}
 	var sum, squares float64
 	for i := 1; i < len(got); i++ {
-		gap := (got[i].At - got[i-1].At).Seconds()
+		gap := (got[i].due - got[i-1].due).Seconds()
 		sum += gap
 		squares += gap * gap
 	}
@@ -67,10 +69,10 @@ func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
 
 func TestPartsAddUpToTheWhole(t *testing.T) {
 	phases := []Phase{{Duration: time.Second, From: 100, To: 300, BurstEvery: 300 * time.Millisecond, BurstSize: 10}, {Duration: time.Second, From: 50, To: 50}}
-	whole := all(scheduleOptions{Phases: phases})
+	whole := all(Plan{Phases: phases})
 	var parts int
 	for i := range 3 {
-		parts += len(all(scheduleOptions{Phases: phases, Part: i, Parts: 3}))
+		parts += len(partOf(Plan{Phases: phases}, i, 3))
 	}
 	if d := parts - len(whole); d < -3 || d > 3 {
 		t.Errorf("the parts have %d arrivals, the whole %d", parts, len(whole))
@@ -79,14 +81,14 @@ func TestPartsAddUpToTheWhole(t *testing.T) {
 
 func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 	phase := Phase{Duration: time.Second, From: 10, To: 10, BurstEvery: 250 * time.Millisecond, BurstSize: 50}
-	got := all(scheduleOptions{Phases: []Phase{phase}})
+	got := all(Plan{Phases: []Phase{phase}})
 	if want := int(phase.Requests()); len(got) != want || want != 210 {
 		t.Fatalf("%d arrivals, Requests says %d, want 210", len(got), want)
 	}
 	at := map[time.Duration]int{}
 	for i, a := range got {
-		at[a.At]++
-		if i > 0 && a.At < got[i-1].At {
+		at[a.due]++
+		if i > 0 && a.due < got[i-1].due {
 			t.Fatalf("arrival %d is before the one ahead of it", i)
 		}
 	}
@@ -99,12 +101,12 @@ func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 
 func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
-		got := all(scheduleOptions{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}}, Poisson: poisson})
+		got := all(Plan{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}}, Poisson: poisson})
 		if len(got) == 0 {
 			t.Error("no arrivals behind the pause")
 		}
 		for _, a := range got {
-			if a.Phase != 1 || a.At < time.Second {
+			if a.phase != 1 || a.due < time.Second {
 				t.Errorf("arrival %+v in the pause", a)
 			}
 		}
@@ -121,17 +123,17 @@ func FuzzArrivalsStayInTheirPhaseAndInOrder(f *testing.F) {
 			return
 		}
 		p := Phase{Duration: time.Duration(duration), From: from, To: to, BurstEvery: time.Duration(every), BurstSize: burst}
-		s := newSchedule(scheduleOptions{Phases: []Phase{p}, Poisson: poisson})
+		s := newSchedule(&Plan{Phases: []Phase{p}, Poisson: poisson}, 0, 1)
 		last := time.Duration(0)
 		for n := 0; ; n++ {
 			a, ok := s.Next()
 			if !ok {
 				break
 			}
-			if a.At < last || a.At >= p.Duration {
-				t.Fatalf("arrival at %v behind one at %v in a phase of %v", a.At, last, p.Duration)
+			if a.due < last || a.due >= p.Duration {
+				t.Fatalf("arrival at %v behind one at %v in a phase of %v", a.due, last, p.Duration)
 			}
-			last = a.At
+			last = a.due
 			if float64(n) > 2*p.Requests()+100 {
 				t.Fatalf("more than %d arrivals, expected %.0f", n, p.Requests())
 			}

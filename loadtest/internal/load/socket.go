@@ -274,9 +274,12 @@ func (l *loop) expire(now time.Duration) {
 	}
 }
 
-func closeSocket(c *conn) {
-	if c.fd >= 0 {
-		_ = unix.Close(c.fd)
-		c.fd, c.state = -1, closed
+// close closes all sockets. The peers see the end of the stream.
+func (l *loop) close() {
+	for _, c := range l.conns {
+		if c.fd >= 0 {
+			_ = unix.Close(c.fd)
+		}
 	}
+	_ = l.poller.Close()
 }

@@ -24,20 +24,13 @@ type Summary struct {
 // Latency is a spread of times, in milliseconds. Requests that failed count
 // with the time they took to fail.
 type Latency struct {
-	Mean  float64 `json:"mean_ms"`
-	P50   float64 `json:"p50_ms"`
-	P90   float64 `json:"p90_ms"`
-	P95   float64 `json:"p95_ms"`
-	P99   float64 `json:"p99_ms"`
-	P999  float64 `json:"p999_ms"`
-	Max   float64 `json:"max_ms"`
-	Curve []Point `json:"curve,omitempty"`
-}
-
-// Point of a curve of latency over percentiles.
-type Point struct {
-	Percentile float64 `json:"percentile"`
-	MS         float64 `json:"ms"`
+	Mean float64 `json:"mean_ms"`
+	P50  float64 `json:"p50_ms"`
+	P90  float64 `json:"p90_ms"`
+	P95  float64 `json:"p95_ms"`
+	P99  float64 `json:"p99_ms"`
+	P999 float64 `json:"p999_ms"`
+	Max  float64 `json:"max_ms"`
 }
 
 // FailedShare returns the share of the requests that failed.
@@ -48,118 +41,76 @@ func (s Summary) FailedShare() float64 {
 	return 0
 }
 
-// stretch names a phase for Summarize.
+// stretch is a phase as it went: an early end of the run makes it shorter than planned.
 type stretch struct {
 	Name     string
 	Duration time.Duration
 	Recorded bool
 }
 
-// summarize adds the classes up. whole sums the recorded phases up.
+// summarize returns a summary of the recorded phases and one of each phase.
 func (r *recorder) summarize(phases []stretch) (whole Summary, each []Summary) {
-	var classes []string
-	for _, t := range r.plan.Templates {
-		classes = append(classes, t.Name)
-	}
-	sum := newSummed("all", classes)
-	for p, phase := range phases {
-		s := newSummed(phase.Name, classes)
-		for c := range classes {
-			counted := &r.cells[p*len(classes)+c]
-			s.add(c, counted)
-			if phase.Recorded {
-				sum.add(c, counted)
-			}
-		}
-		s.all.Seconds = phase.Duration.Seconds()
+	var recorded []int
+	seconds := 0.0
+	for i, phase := range phases {
+		each = append(each, r.summary(phase.Name, phase.Duration.Seconds(), i))
 		if phase.Recorded {
-			sum.all.Seconds += s.all.Seconds
+			recorded = append(recorded, i)
+			seconds += phase.Duration.Seconds()
 		}
-		each = append(each, s.summary())
 	}
-	return sum.summary(), each
+	return r.summary("all", seconds, recorded...), each
 }
 
-// summed is a Summary in the making.
-type summed struct {
-	all      Summary
-	classes  []Summary
-	hist     *hdrhistogram.Histogram
-	byClass  []*hdrhistogram.Histogram
-	hasClass bool
-}
-
-func newSummed(name string, classes []string) *summed {
-	s := &summed{all: emptySummary(name), hist: NewHistogram(), hasClass: len(classes) > 1}
-	for _, c := range classes {
-		s.classes = append(s.classes, emptySummary(c))
-		s.byClass = append(s.byClass, NewHistogram())
+// summary adds up some phases, and the same for each class if there is more than one.
+func (r *recorder) summary(name string, seconds float64, phases ...int) Summary {
+	var all []*cell
+	var classes []Summary
+	for class, t := range r.plan.Templates {
+		var own []*cell
+		for _, phase := range phases {
+			own = append(own, r.cell(phase, class))
+		}
+		classes = append(classes, sum(t.Name, seconds, own))
+		all = append(all, own...)
+	}
+	s := sum(name, seconds, all)
+	if len(classes) > 1 {
+		s.Classes = classes
 	}
 	return s
 }
 
-func emptySummary(name string) Summary {
-	return Summary{Name: name, Errors: map[string]uint64{}, Statuses: map[int]uint64{}}
-}
-
-func (s *summed) add(class int, c *cell) {
-	if c.latency == nil {
-		return
-	}
-	for _, to := range []*Summary{&s.all, &s.classes[class]} {
-		to.Offered += c.offered
-		to.Answered += c.answered
-		to.Body += c.bytes
+func sum(name string, seconds float64, cells []*cell) Summary {
+	s := Summary{Name: name, Seconds: seconds, Errors: map[string]uint64{}, Statuses: map[int]uint64{}}
+	latencies := NewHistogram()
+	for _, c := range cells {
+		s.Offered += c.offered
+		s.Answered += c.answered
+		s.Body += c.bytes
 		for kind, n := range c.errors {
-			to.Errors[kind] += n
-			to.Failed += n
+			s.Errors[kind] += n
+			s.Failed += n
 		}
 		for status, n := range c.statuses {
 			if n > 0 {
-				to.Statuses[status] += uint64(n)
+				s.Statuses[status] += uint64(n)
 			}
 		}
+		latencies.Merge(c.latency)
 	}
-	s.hist.Merge(c.latency)
-	s.byClass[class].Merge(c.latency)
+	s.Latency = LatencyOf(latencies)
+	if seconds > 0 {
+		s.Rate = round(float64(s.Answered)/seconds, 2)
+	}
+	return s
 }
 
-func (s *summed) summary() Summary {
-	out := s.all
-	out.Latency = LatencyOf(s.hist, true)
-	out.Rate = rate(out)
-	if s.hasClass {
-		for i, c := range s.classes {
-			c.Seconds = out.Seconds
-			c.Latency = LatencyOf(s.byClass[i], false)
-			c.Rate = rate(c)
-			out.Classes = append(out.Classes, c)
-		}
-	}
-	return out
-}
-
-func rate(s Summary) float64 {
-	if s.Seconds <= 0 {
-		return 0
-	}
-	return round(float64(s.Answered)/s.Seconds, 2)
-}
-
-// LatencyOf returns the percentiles of a histogram, and their curve if asked to.
-func LatencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
+// LatencyOf returns the percentiles of a histogram.
+func LatencyOf(h *hdrhistogram.Histogram) Latency {
 	if h.TotalCount() == 0 {
 		return Latency{}
 	}
-	l := Latency{Mean: round(h.Mean()/1e6, 4), P50: ms(h.ValueAtQuantile(50)), P90: ms(h.ValueAtQuantile(90)),
+	return Latency{Mean: round(h.Mean()/1e6, 4), P50: ms(h.ValueAtQuantile(50)), P90: ms(h.ValueAtQuantile(90)),
 		P95: ms(h.ValueAtQuantile(95)), P99: ms(h.ValueAtQuantile(99)), P999: ms(h.ValueAtQuantile(99.9)), Max: ms(h.Max())}
-	if curve {
-		for _, p := range []float64{1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99} {
-			if float64(h.TotalCount())*(100-p)/100 < 1 {
-				break // fewer than one request lies above
-			}
-			l.Curve = append(l.Curve, Point{p, ms(h.ValueAtQuantile(p))})
-		}
-	}
-	return l
 }

@@ -74,7 +74,7 @@ func (w *workers) run(ctx context.Context) error {
 			})
 		}
 		dials.Wait()
-		if err := w.cause(); err != nil {
+		if err := cause(ctx); err != nil {
 			return err
 		}
 	}
@@ -101,20 +101,12 @@ func (w *workers) run(ctx context.Context) error {
 	running.Wait()
 	close(ticks)
 	ticking.Wait()
-	return w.cause()
-}
-
-// cause returns why the run ended early, nil if it was asked to.
-func (w *workers) cause() error {
-	if err := context.Cause(w.stop); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return cause(ctx)
 }
 
 // pace hands out requests when they are due.
 func (w *workers) pace() {
-	s := newSchedule(scheduleOptions{Phases: w.plan.Phases, Poisson: w.plan.Poisson, Seed: w.plan.Seed})
+	s := newSchedule(w.plan, 0, 1)
 	unlock := preciseTimers()
 	defer unlock()
 	for {
@@ -122,14 +114,14 @@ func (w *workers) pace() {
 		if !ok || w.stop.Err() != nil {
 			return
 		}
-		for wait := a.At - time.Since(w.base); wait > 0; wait = a.At - time.Since(w.base) {
+		for wait := a.due - time.Since(w.base); wait > 0; wait = a.due - time.Since(w.base) {
 			sleep(wait) // a signal ends it early
 		}
-		w.rec.Due(time.Since(w.base) - a.At)
+		w.rec.Due(time.Since(w.base) - a.due)
 		select {
-		case w.due <- arrival{a.At, int32(a.Phase)}:
+		case w.due <- a:
 		default:
-			w.failed(arrival{a.At, int32(a.Phase)}, dropped)
+			w.failed(a, dropped)
 		}
 	}
 }

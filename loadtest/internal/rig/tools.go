@@ -213,7 +213,7 @@ func parseH2Load(log io.Reader) (l Load, err error) {
 		}
 		load.Record(all, time.Duration(microseconds)*time.Microsecond)
 	}
-	lat := load.LatencyOf(all, false)
+	lat := load.LatencyOf(all)
 	l.P50, l.P95, l.P99, l.P999, l.Max = lat.P50, lat.P95, lat.P99, lat.P999, lat.Max
 	return l, lines.Err()
 }
