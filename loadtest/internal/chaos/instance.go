@@ -68,7 +68,7 @@ func (r *run) startInstances(ctx context.Context) error {
 				return err
 			}
 		}
-		if st.file, err = r.env.Rig.Write(fmt.Sprintf("chaos-%d.yaml", len(r.instances)), r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
+		if st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
 			return err
 		}
 		if st.now, err = r.startProcess(ctx, st); err != nil {

@@ -104,20 +104,15 @@ func (c *checker) behaviour(path string, n *yaml.Node, to *sspsim.Behaviour) []b
 			return nil
 		}
 		for _, m := range invalid.Mistakes {
-			c.faults = append(c.faults, Fault{Path: path, Rule: m, Line: n.Line})
+			c.faults = append(c.faults, Fault{path, m, n.Line})
 		}
 	}
 	return b
 }
 
 func (c *checker) target(s *Scenario) {
-	given := 0
-	for _, v := range []string{s.Target.URL, s.Target.SSP, s.Adbuffer.Config} {
-		if v != "" {
-			given++
-		}
-	}
-	if given != 1 {
+	targets := []string{s.Target.URL, s.Target.SSP, s.Adbuffer.Config}
+	if given := len(slices.DeleteFunc(targets, func(v string) bool { return v == "" })); given != 1 {
 		c.fault("target", "give one of target.url (a running server), target.ssp (a simulated one) and adbuffer.config (adbuffer in front of them); there are %d", given)
 	}
 	if s.Target.URL != "" {
@@ -136,7 +131,7 @@ func (c *checker) target(s *Scenario) {
 	if s.Target.PID < 0 {
 		c.fault("target.pid", "%d: must be a process", s.Target.PID)
 	}
-	if s.Target.SSP != "" && s.ssp(s.Target.SSP) == nil {
+	if s.Target.SSP != "" && named(s.SSPs, s.Target.SSP) == nil {
 		c.fault("target.ssp", "%q: no SSP of this name", s.Target.SSP)
 	}
 	if s.Adbuffer.Config != "" {
@@ -144,13 +139,6 @@ func (c *checker) target(s *Scenario) {
 			c.fault("adbuffer.config", "%v", err)
 		}
 	}
-}
-
-func (s *Scenario) ssp(name string) *SSP {
-	if i := slices.IndexFunc(s.SSPs, func(ssp *SSP) bool { return ssp.Name == name }); i >= 0 {
-		return s.SSPs[i]
-	}
-	return nil
 }
 
 func (c *checker) load(s *Scenario) {
@@ -188,7 +176,7 @@ func (c *checker) load(s *Scenario) {
 		c.fault("load.phases", "none is recorded")
 	}
 	https := strings.HasPrefix(s.Target.URL, "https:")
-	if ssp := s.ssp(s.Target.SSP); ssp != nil {
+	if ssp := named(s.SSPs, s.Target.SSP); ssp != nil {
 		https = strings.HasPrefix(string(ssp.Speaks), "tls")
 	}
 	if l.Protocol == "http2" && !https {
@@ -267,7 +255,7 @@ func (c *checker) request(path string, r *load.Template) {
 func (c *checker) change(s *Scenario, i int) {
 	ch := &s.Changes[i]
 	path := fmt.Sprintf("changes[%d]", i)
-	if s.ssp(ch.SSP) == nil {
+	if named(s.SSPs, ch.SSP) == nil {
 		c.fault(path+".ssp", "%q: no SSP of this name", ch.SSP)
 	}
 	if ch.At < 0 {

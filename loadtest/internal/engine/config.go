@@ -3,7 +3,6 @@ package engine
 import (
 	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -49,11 +48,10 @@ func (c Config) YAML() (string, error) {
 func (c Config) parse(text string) (*template.Template, error) {
 	find := func(get func(*SSP) string) func(string) (string, error) {
 		return func(name string) (string, error) {
-			i := slices.IndexFunc(c.SSPs, func(s *SSP) bool { return s.Name == name })
-			if i < 0 {
-				return "", fmt.Errorf("adbuffer.config: no SSP %q", name)
+			if ssp := named(c.SSPs, name); ssp != nil {
+				return get(ssp), nil
 			}
-			return get(c.SSPs[i]), nil
+			return "", fmt.Errorf("adbuffer.config: no SSP %q", name)
 		}
 	}
 	return template.New("adbuffer.config").Option("missingkey=error").

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"sync"
 	"time"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/syntax"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/rig"
 )
 
 // Outcome is what a scenario came to.
@@ -56,14 +54,6 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 		return nil, err
 	}
 	defer st.Stop()
-	if s.Target.PID != 0 {
-		st.PID = s.Target.PID
-	}
-	if s.Target.CAFile != "" {
-		if st.Authority, err = os.ReadFile(s.Target.CAFile); err != nil {
-			return nil, err
-		}
-	}
 	before, err := st.books()
 	if err != nil {
 		return nil, fmt.Errorf("target.pid: %w", err)
@@ -89,7 +79,7 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 }
 
 func (s *Scenario) trial() *Trial {
-	t := &Trial{Name: s.Name, SSPs: s.SSPs, Server: Server{URL: s.Target.URL, Anywhere: true, Config: Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}}
+	t := &Trial{Name: s.Name, SSPs: s.SSPs, Server: Server{URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true, Config: Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}}
 	if s.Target.SSP != "" {
 		t.Server.Program, t.Server.SSP = "direct", s.Target.SSP
 	}
@@ -115,7 +105,7 @@ func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
 	for i, c := range s.Changes {
 		running.Go(func() {
 			if Sleep(ctx, c.At); ctx.Err() == nil {
-				errs[i] = st.ssp(c.SSP).Patch(c.JSON)
+				errs[i] = named(s.SSPs, c.SSP).sims[0].Patch(c.JSON)
 			}
 		})
 	}
@@ -124,16 +114,6 @@ func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
 		running.Wait()
 		return errors.Join(errs...)
 	}
-}
-
-// ssp returns the first simulated SSP of a name.
-func (s *Stage) ssp(name string) *rig.SSP {
-	for _, ssp := range s.Trial.SSPs {
-		if ssp.Name == name || name == "" {
-			return ssp.sims[0]
-		}
-	}
-	return nil
 }
 
 // Build builds adbuffer, if no executable was named.

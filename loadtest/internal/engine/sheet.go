@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -70,14 +71,7 @@ func (t Table) show(rows Rows) results.Table {
 			}
 			return math.Inf(1)
 		}
-		slices.SortStableFunc(of, func(a, b *Row) int {
-			if x, y := rank(a), rank(b); x != y && x < y {
-				return -1
-			} else if x != y {
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(of, func(a, b *Row) int { return cmp.Compare(rank(a), rank(b)) })
 	}
 	each := t.Each
 	if len(each) == 0 {
@@ -161,24 +155,18 @@ func (c Chart) bars(all, of Rows) results.Chart {
 	out := results.Chart{Title: c.Title, Kind: "bar", Y: c.Y, LogY: c.LogY}
 	doubts := map[string][]string{}
 	for _, r := range of {
-		label := r.Label
-		if label == "" {
-			label = r.Name
-		}
+		label := cmp.Or(r.Label, r.Name)
 		if !slices.Contains(out.Labels, label) {
 			out.Labels = append(out.Labels, label)
 		}
 		doubts[label] = append(doubts[label], r.AllDoubts()...)
 		for _, s := range c.Series {
-			name := s.Name
-			if r.Series != "" {
-				name = r.Series
-			}
 			v, _ := all.Eval(s.Value, r)
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				v = 0
 			}
-			series(&out, name, false).Values = append(series(&out, name, false).Values, v)
+			to := series(&out, cmp.Or(r.Series, s.Name), false)
+			to.Values = append(to.Values, v)
 		}
 	}
 	for i, label := range out.Labels {

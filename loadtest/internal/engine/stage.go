@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -33,6 +34,14 @@ type SSP struct {
 	Cores      string           `yaml:"cores"` // "" is those of the load
 
 	sims []*rig.SSP
+}
+
+// named returns the SSP of a name, or nil.
+func named(ssps []*SSP, name string) *SSP {
+	if i := slices.IndexFunc(ssps, func(s *SSP) bool { return s.Name == name }); i >= 0 {
+		return ssps[i]
+	}
+	return nil
 }
 
 // Stage is a trial whose processes run.
@@ -73,13 +82,18 @@ func (e *Env) Start(ctx context.Context, t *Trial) (_ *Stage, err error) {
 	switch t.Server.Program {
 	case "":
 		if t.Server.URL != "" {
-			return s, s.loadURL(t.Server.URL, "")
+			s.PID = t.Server.PID
+			return s, s.loadURL(t.Server.URL, t.Server.CAFile)
 		}
 		err = s.startAdbuffer(ctx)
 	case "direct":
-		ssp := s.ssp(t.Server.SSP)
-		s.PID = ssp.PID
-		err = s.loadURL(ssp.URL, ssp.CAFile)
+		ssp := t.SSPs[0]
+		if t.Server.SSP != "" {
+			ssp = named(t.SSPs, t.Server.SSP)
+		}
+		sim := ssp.sims[0]
+		s.PID = sim.PID
+		err = s.loadURL(sim.URL, sim.CAFile)
 	default:
 		err = s.startProgram(ctx)
 	}
@@ -148,20 +162,19 @@ func (s *Stage) startAdbuffer(ctx context.Context) error {
 	if server.OneCore {
 		env = []string{"GOMAXPROCS=1"}
 	}
-	a := (*rig.Adbuffer)(nil)
-	if server.Shared != nil {
-		a = server.Shared.process
+	shared := server.Shared
+	if shared == nil {
+		shared = new(Shared)
 	}
-	if a == nil {
-		if a, err = s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, text, cores, env...); err != nil {
+	if shared.process == nil {
+		if shared.process, err = s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, text, cores, env...); err != nil {
 			return err
 		}
 		if server.Shared == nil {
-			s.stops = append(s.stops, a.Stop)
-		} else {
-			server.Shared.process = a
+			s.stops = append(s.stops, shared.process.Stop)
 		}
 	}
+	a := shared.process
 	s.Adbuffer, s.Addr, s.Host, s.PID = a, a.Addr, a.Addr, a.PID
 	if c.Cert != nil {
 		s.TLS, s.Authority = true, c.Cert.Authority

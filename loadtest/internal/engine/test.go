@@ -68,8 +68,10 @@ type Server struct {
 	Shared *Shared
 	// Anywhere does not keep the server on the proxies' cores.
 	Anywhere bool
-	URL      string // of a server that runs already
-	SSP      string // the name of a direct one; "" is the first
+	// URL is a server that runs already. CAFile and PID, which may be empty, are its own.
+	URL, CAFile string
+	PID         int
+	SSP         string // the name of a direct one; "" is the first
 }
 
 // Shared is an adbuffer that several trials load.

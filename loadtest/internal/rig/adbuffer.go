@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -74,15 +72,11 @@ func (r *Rig) BuildPackage(ctx context.Context, pkg string, flags ...string) (st
 // StartAdbuffer starts bin with a configuration, and waits until it is ready.
 // Its log level must be info, and its ports 0.
 func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env ...string) (*Adbuffer, error) {
-	file, err := os.CreateTemp(r.Dir, "adbuffer-*.yaml")
+	file, err := r.Write("adbuffer-*.yaml", config)
 	if err != nil {
 		return nil, err
 	}
-	_, err = file.WriteString(config)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	return r.StartAdbufferOn(ctx, bin, file.Name(), cores, env...)
+	return r.StartAdbufferOn(ctx, bin, file, cores, env...)
 }
 
 // StartAdbufferOn is StartAdbuffer with the file of a configuration, which the

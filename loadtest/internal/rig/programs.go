@@ -109,7 +109,7 @@ func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cor
 		if err != nil {
 			return err
 		}
-		if data.File, err = r.Write(data.Name+".yaml", config); err != nil {
+		if data.File, err = r.Write(data.Name+"-*.yaml", config); err != nil {
 			return err
 		}
 		// Workers may be another user, and have their files there.

@@ -8,11 +8,11 @@ package rig
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -59,10 +59,15 @@ func (r *Rig) StopAll() {
 	}
 }
 
-// Write puts a file into the directory and returns its path.
-func (r *Rig) Write(name, text string) (string, error) {
-	path := filepath.Join(r.Dir, name)
-	return path, os.WriteFile(path, []byte(text), 0o600)
+// Write creates a file in the directory and returns its path. A random text takes the place of
+// the last * in pattern.
+func (r *Rig) Write(pattern, text string) (string, error) {
+	file, err := os.CreateTemp(r.Dir, pattern)
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(text)
+	return file.Name(), errors.Join(err, file.Close())
 }
 
 // Process is one that runs.

@@ -48,7 +48,7 @@ func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
 	s := &SSP{Name: o.Name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", PID: c.PID, control: a.Control, child: c}
 	if a.CA != "" {
 		s.URL = "https://" + a.Addr + "/bid"
-		if s.CAFile, err = r.Write("ca-"+safeName(o.Name)+".pem", a.CA); err != nil {
+		if s.CAFile, err = r.Write("ca-"+safeName(o.Name)+"-*.pem", a.CA); err != nil {
 			return nil, err
 		}
 	}

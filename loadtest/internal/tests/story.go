@@ -90,7 +90,7 @@ func (s *storyRun) startPrometheus(ctx context.Context, st *engine.Stage) (func(
 	if err != nil {
 		return nil, err
 	}
-	file, err := st.Rig.Write("prometheus.yml", fmt.Sprintf(`
+	file, err := st.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
 global: {scrape_interval: 5s, evaluation_interval: 5s}
 rule_files: ["%s/*.rules.yml"]
 scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
