@@ -16,10 +16,10 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// checker collects what is wrong with a scenario that could be read.
+// checker collects the mistakes in a parsed scenario.
 type checker struct{ faults Faults }
 
-// fault adds a fault, unless the value could not even be read.
+// fault adds a fault, unless there is one at this path already.
 func (c *checker) fault(path, format string, args ...any) {
 	if !c.faults.has(path) || path == "scenario" {
 		c.faults = append(c.faults, Fault{Path: path, Rule: fmt.Sprintf(format, args...)})
@@ -38,7 +38,7 @@ func (c *checker) oneOf(path, v string, known ...string) {
 	}
 }
 
-// once adds a fault where the name is among names already.
+// once adds a fault if names contains the name already.
 func (c *checker) once(names map[string]bool, path, name string) {
 	if names[name] {
 		c.fault(path, "%q is there twice", name)
@@ -82,7 +82,7 @@ func (c *checker) ssps(s *Scenario) {
 	}
 }
 
-// behaviour parses one, and returns it as JSON.
+// behaviour parses the behaviour of an SSP and returns it as JSON.
 func (c *checker) behaviour(path string, n *yaml.Node, to *sspsim.Behaviour) []byte {
 	if n.Kind == 0 {
 		return []byte("{}")

@@ -9,22 +9,22 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// Config is what load tests set in adbuffer's configuration; the rest has its defaults.
-// Listeners have free ports, and nothing waits when it ends.
+// Config holds the settings that load tests change in adbuffer's configuration. Listeners have free
+// ports, and a drain does not wait.
 type Config struct {
 	SSPs     []*SSP
-	Deadline string   // default and, where it is more, max; "" is 10s
-	Server   []string // further keys of server, each on a line of its own
-	// Routes in YAML's flow style; none makes one route on /fillbuffer whose client may
+	Deadline string   // default deadline, which also raises the maximum; "" is 10s
+	Server   []string // more keys of server, one in each line
+	// Routes are in the flow style of YAML. If there is none, one route on /fillbuffer lets the client
 	// choose among all SSPs.
 	Routes []string
-	TLS    bool             // towards clients
-	Cert   *rig.Certificate // nil with TLS makes one
+	TLS    bool             // use TLS towards clients
+	Cert   *rig.Certificate // nil creates one if TLS is set
 
-	// Text is the whole configuration, of a scenario: {{url "name"}} and {{ca "name"}} are the
+	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.
 	Text  string
-	Cores string // with Server.Anywhere
+	Cores string // used if Server.Anywhere is set
 }
 
 //go:embed adbuffer.yaml

@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Rate is requests a second. In YAML it has a unit: 500/s, 1.5k/s, 90/m.
+// Rate is a number of requests per second. In YAML it has a unit: 500/s, 1.5k/s, 90/m.
 type Rate float64
 
-// UnmarshalYAML reads a rate with its unit.
+// UnmarshalYAML parses a rate with its unit.
 func (r *Rate) UnmarshalYAML(n *yaml.Node) error {
 	fault := func(format string, args ...any) error {
 		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: ", n.Line) + fmt.Sprintf(format, args...)}}
@@ -47,7 +47,7 @@ var (
 	mismatch = regexp.MustCompile("cannot unmarshal (?:!!\\w+ )?`?(.*?)`? into (\\S+)")
 )
 
-// decodeFaults are the faults that the YAML parser has found.
+// decodeFaults returns the faults in the error of the YAML parser.
 func decodeFaults(err error) (out Faults) {
 	if err == nil {
 		return nil
@@ -60,7 +60,7 @@ func decodeFaults(err error) (out Faults) {
 	for _, text := range texts {
 		f := Fault{Path: "scenario"}
 		if m := lineOf.FindStringSubmatch(text); m != nil {
-			f.Line, _ = strconv.Atoi(m[1]) // it is digits
+			f.Line, _ = strconv.Atoi(m[1]) // the expression matches only digits
 			text = text[len(m[0]):]
 		}
 		text = unknown.ReplaceAllString(text, "unknown key $1")

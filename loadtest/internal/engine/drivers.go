@@ -11,15 +11,15 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// Generate loads with our own generator, in a process of its own. expected says that the
-// test makes requests fail on purpose, so that failures are no reason for doubts.
+// Generate loads with the generator of package load. If failures are expected, failed requests cause
+// no doubt.
 func Generate(plan load.Plan, expected bool) Driver { return generate(plan, expected, 1, nil) }
 
-// Calmly is Generate, made again up to three times where another process got in the
-// generator's way. The last result stands, with its doubts.
+// Calmly is Generate with up to three attempts, because another process may disturb the generator.
+// The result of the last attempt counts, with its doubts.
 func Calmly(plan load.Plan, expected bool) Driver { return generate(plan, expected, 3, nil) }
 
-// Watched is Generate that tells watch once an interval how it goes on.
+// Watched is Generate, which calls watch after each interval.
 func Watched(plan load.Plan, watch func(load.Progress)) Driver {
 	return generate(plan, false, 1, watch)
 }
@@ -44,7 +44,7 @@ func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress
 	}
 }
 
-// Generate carries a plan out at the stage.
+// Generate executes a plan against the server of the stage.
 func (s *Stage) Generate(ctx context.Context, plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
 	plan.Addr, plan.Host = s.Addr, s.Host
 	if s.TLS {
@@ -68,7 +68,7 @@ func sampleOf(r *load.Result, doubts []string) *Sample {
 	return s
 }
 
-// add puts a summary's figures in, named prefix and what they are.
+// add adds the figures of a summary. Their names begin with prefix.
 func (s *Sample) add(prefix string, of load.Summary) {
 	for name, v := range map[string]float64{"offered": float64(of.Offered), "answered": float64(of.Answered), "failed": float64(of.Failed), "seconds": of.Seconds,
 		"rate": of.Rate, "p50": of.Latency.P50, "p99": of.Latency.P99, "p999": of.Latency.P999, "max": of.Latency.Max} {
@@ -112,8 +112,8 @@ func H2Load(t load.Template, conns, streams int, length time.Duration) Driver {
 	})
 }
 
-// Sequence sends n GETs of path one after the other, from one curl or Node process, with a
-// connection each or one for all.
+// Sequence sends n GETs of path one after the other from one curl or Node process. close opens a
+// connection for each request.
 func Sequence(program, path string, n int, close bool) Driver {
 	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
 		if program == "curl" {
@@ -123,7 +123,7 @@ func Sequence(program, path string, n int, close bool) Driver {
 	})
 }
 
-// URL returns the scheme, host and port of what gets the load.
+// URL returns the scheme, host and port of the loaded server.
 func (s *Stage) URL() string {
 	if s.TLS {
 		return "https://" + s.Addr
@@ -131,7 +131,7 @@ func (s *Stage) URL() string {
 	return "http://" + s.Addr
 }
 
-// tool is a driver that runs another program.
+// tool returns a driver that runs a load tool.
 func tool(run func(context.Context, *Stage) (rig.Load, error)) Driver {
 	return func(ctx context.Context, s *Stage) (*Sample, error) {
 		l, err := run(ctx, s)
@@ -143,8 +143,8 @@ func tool(run func(context.Context, *Stage) (rig.Load, error)) Driver {
 	}
 }
 
-// ClosedLoop returns a plan of conns connections that send as fast as responses come: n
-// requests, or for a time if n is 0.
+// ClosedLoop returns a plan in which each of conns connections sends its next request after a
+// response. The run ends after n requests, or after length if n is 0.
 func ClosedLoop(conns, n int, length time.Duration, templates ...load.Template) load.Plan {
 	if n > 0 && length == 0 {
 		length = 5 * time.Minute
@@ -153,7 +153,7 @@ func ClosedLoop(conns, n int, length time.Duration, templates ...load.Template) 
 		Phases: []load.Phase{{Name: "load", Duration: length}}, Templates: templates}
 }
 
-// OpenLoop returns a plan of a steady rate.
+// OpenLoop returns a plan with a steady rate.
 func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...load.Template) load.Plan {
 	phases := []load.Phase{{Name: "load", Duration: length, From: rate, To: rate}}
 	if warm > 0 {
@@ -165,7 +165,7 @@ func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...
 // Get returns a small GET of path.
 func Get(path string) load.Template { return load.Template{Name: path, Method: "GET", Path: path} }
 
-// preset returns a preset as requests to path, named name.
+// preset returns a preset with another name and path.
 func preset(preset, name, path string) load.Template {
 	t := Presets()[preset]
 	t.Name, t.Path = name, path
@@ -175,7 +175,7 @@ func preset(preset, name, path string) load.Template {
 // Bid returns OpenRTB bid requests to path.
 func Bid(name, path string) load.Template { return preset("rtb", name, path+"?cb="+load.Number) }
 
-// Page returns GETs to path, as a page sends them.
+// Page returns GETs to path such as those of a web page.
 func Page(name, path string) load.Template {
 	return preset("ad", name, path+"?cb="+load.Number+"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250")
 }

@@ -10,19 +10,18 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// Env is what a load test works with.
+// Env is the environment of a load test.
 type Env struct {
 	Rig      *rig.Rig
-	Adbuffer string  // its executable
-	Scale    float64 // of the full size, above 0
+	Adbuffer string  // path of the executable
+	Scale    float64 // size of the test; 1 is the full size
 	Say      func(format string, args ...any)
-	// ProxyCores and LoadCores keep the proxy under test and everything else
-	// apart, as of taskset; both are "" where there is one core only.
+	// ProxyCores and LoadCores, in the syntax of taskset, separate the proxy under test from all other
+	// processes. Both are "" if the machine has one core.
 	ProxyCores, LoadCores string
 }
 
-// Cores returns the cores of the proxy under test and those of the rest: a core
-// each on small machines.
+// Cores returns the core of the proxy under test and the core of all other processes.
 func Cores() (proxy, load string) {
 	if runtime.NumCPU() < 2 {
 		return "", ""
@@ -30,16 +29,16 @@ func Cores() (proxy, load string) {
 	return "0", "1"
 }
 
-// Count scales a number of requests, to at least least.
+// Count scales a number of requests. The result is at least least.
 func (e *Env) Count(full, least int) int { return max(int(float64(full)*e.Scale), least) }
 
-// Time scales a time, to at least least.
+// Time scales a duration. The result is at least least.
 func (e *Env) Time(full, least time.Duration) time.Duration {
 	return max(time.Duration(float64(full)*e.Scale), least)
 }
 
-// Has says whether a program is installed, and notes in the report if it is not.
-// Where it is, its version is noted.
+// Has reports whether a program is installed. It adds the version, or the lack of the program, to
+// the report.
 func (e *Env) Has(r *results.Report, program string) bool {
 	path, err := rig.Find(program)
 	if err != nil {
@@ -63,7 +62,7 @@ func (e *Env) Report(kind, title, question string) *results.Report {
 	return r
 }
 
-// Done ends a report.
+// Done completes a report.
 func (e *Env) Done(r *results.Report) *results.Report {
 	r.Seconds = time.Since(r.Started).Seconds()
 	return r

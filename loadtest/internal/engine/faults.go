@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a scenario.
+// Fault is one mistake in a scenario.
 type Fault struct {
 	Path string // load.phases[0].rate
-	Rule string // what is wrong, with the value
-	Line int    // of the file; 0 is unknown
+	Rule string // violated rule, with the value
+	Line int    // line of the file; 0 if unknown
 }
 
 func (f Fault) String() string {
@@ -19,7 +19,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s: %s (line %d)", f.Path, f.Rule, f.Line)
 }
 
-// Faults are all that is wrong with a scenario.
+// Faults are all mistakes in a scenario.
 type Faults []Fault
 
 func (f Faults) Error() string {
@@ -30,7 +30,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// has says whether path, or something below or above it, is faulty already.
+// has reports whether there is a fault at path, above it or below it.
 func (f Faults) has(path string) bool {
 	for _, fault := range f {
 		if fault.Path == path || strings.HasPrefix(fault.Path, path+".") || strings.HasPrefix(path, fault.Path+".") || strings.HasPrefix(fault.Path, path+"[") || strings.HasPrefix(path, fault.Path+"[") {

@@ -13,15 +13,15 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Outcome is what a scenario came to.
+// Outcome holds the measurements of a scenario.
 type Outcome struct {
 	Scenario string                     `json:"scenario"`
 	Load     *load.Result               `json:"load"`
-	Proxy    *Usage                     `json:"proxy,omitempty"` // of the process under test, where there is one
+	Proxy    *Usage                     `json:"proxy,omitempty"` // usage of the process under test, if known
 	SSPs     map[string]sspsim.Counters `json:"ssps,omitempty"`
 }
 
-// Usage is what the process under test cost, warm-up included.
+// Usage is the resource use of the process under test, including the warm-up.
 type Usage struct {
 	PID           int     `json:"pid"`
 	CPUSeconds    float64 `json:"cpu_seconds"`
@@ -31,11 +31,11 @@ type Usage struct {
 	Files         int     `json:"open_files"`
 }
 
-// errRemote says that a target is not on this machine.
+// errRemote refuses a target on another machine.
 var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
 
-// RunScenario carries s out. The outcome holds what there is also if the error is not nil,
-// if it is not nil itself.
+// RunScenario executes s. If the error is not nil, the outcome is nil or holds the measurements until
+// the error.
 func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, progress func(load.Progress)) (*Outcome, error) {
 	u, err := url.Parse(s.Target.URL)
 	if err != nil {
@@ -64,7 +64,7 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 		return nil, err
 	}
 	out := &Outcome{Scenario: s.Name, Load: result}
-	// A process that has ended meanwhile shows in the errors.
+	// If the process has exited, the failed requests show it.
 	if after, readErr := load.ReadTree(st.PID); st.PID != 0 && readErr == nil {
 		out.Proxy = usage(st.PID, before.usage, after, result)
 	}
@@ -96,8 +96,8 @@ func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
 		RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
 }
 
-// change puts behaviours in force at their times. The returned function ends that and
-// returns the errors.
+// change applies the changes of the scenario at their times, until stop is called. stop returns their
+// errors.
 func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -116,7 +116,7 @@ func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
 	}
 }
 
-// Build builds adbuffer, if no executable was named.
+// Build builds adbuffer, unless the user named an executable.
 func (e *Env) Build(ctx context.Context) (err error) {
 	if e.Adbuffer == "" {
 		e.Say("building adbuffer")
@@ -125,5 +125,5 @@ func (e *Env) Build(ctx context.Context) (err error) {
 	return err
 }
 
-// tick is how often a scenario says how it goes on.
+// tick is the interval between two reports of progress.
 const tick = time.Second

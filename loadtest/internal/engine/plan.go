@@ -4,7 +4,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Plan returns the load of s, without the address.
+// Plan returns the load of s as a plan without an address.
 func (s *Scenario) Plan() load.Plan {
 	l := s.Load
 	p := load.Plan{Protocol: load.Protocol(l.Protocol), Depth: l.Depth, Open: l.Mode == "open", Poisson: l.Arrivals == "poisson",

@@ -10,7 +10,7 @@ import (
 
 // Presets are requests of realistic sizes.
 //
-//	ad    a GET of about 800 bytes, as a page sends it
+//	ad    a GET of about 800 bytes, as a web page sends it
 //	rtb   a POST of an OpenRTB bid request, 1.3 KB (p95 3 KB, at most 20 KB)
 //	vast  a GET with a URL of 2 KB, as server-side ad insertion sends it
 func Presets() map[string]load.Template {

@@ -10,7 +10,7 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// Print writes the outcome for people.
+// Print writes the outcome as text.
 func (o *Outcome) Print(w io.Writer) {
 	r := o.Load
 	t := results.Table{Title: o.Scenario, Columns: []string{"phase", "seconds", "offered", "answered", "failed", "answers/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}}

@@ -1,6 +1,5 @@
-// Package engine reads load scenarios and carries them out: what to load, how, and
-// what fails meanwhile. It holds what all load tests share: the processes they use, how
-// large they are, and how their figures become a report.
+// Package engine executes load tests and load scenarios. It starts their processes, sends their load,
+// checks their promises, and builds their reports.
 package engine
 
 import (
@@ -15,7 +14,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Scenario is a whole file.
+// Scenario is the content of a scenario file.
 type Scenario struct {
 	Name     string          `yaml:"name"`
 	Target   Target          `yaml:"target"`
@@ -27,41 +26,40 @@ type Scenario struct {
 	Changes  []Change        `yaml:"changes"`
 }
 
-// Target is what gets the load: a running server, one of the scenario's SSPs,
-// or, with neither, the adbuffer that the scenario starts.
+// Target is the server to load: a running server, one of the scenario's SSPs, or, with neither, the
+// adbuffer of the scenario.
 type Target struct {
 	URL    string `yaml:"url"` // http://host:port or https://host:port
-	SSP    string `yaml:"ssp"` // name
-	PID    int    `yaml:"pid"` // of the process whose CPU and memory are measured; only with url
+	SSP    string `yaml:"ssp"` // name of an SSP
+	PID    int    `yaml:"pid"` // process whose CPU and memory are measured; requires url
 	CAFile string `yaml:"ca_file"`
-	// Insecure takes any certificate.
+	// Insecure accepts any certificate.
 	Insecure bool `yaml:"insecure"`
 }
 
-// Adbuffer is started in front of the SSPs.
+// Adbuffer describes the adbuffer in front of the SSPs.
 type Adbuffer struct {
-	// Config is adbuffer's own YAML, as a Go template: {{url "name"}} and
-	// {{ca "name"}} are the address and the CA file of an SSP. server.listen and
-	// admin.listen should have port 0.
+	// Config is adbuffer's configuration as a Go template. {{url "name"}} and {{ca "name"}} insert the
+	// address and the CA file of an SSP. server.listen and admin.listen should have port 0.
 	Config string `yaml:"config"`
-	Cores  string `yaml:"cores"` // as of taskset; "" is all
+	Cores  string `yaml:"cores"` // in the syntax of taskset; "" is all
 }
 
-// Load is how requests are sent.
+// Load describes how the generator sends requests.
 type Load struct {
 	Mode        string        `yaml:"mode"`     // open | closed
-	Arrivals    string        `yaml:"arrivals"` // constant | poisson; open only
+	Arrivals    string        `yaml:"arrivals"` // constant | poisson; requires mode open
 	Protocol    string        `yaml:"protocol"` // http1 | http1-close | http1-pipelined | http2
-	Depth       int           `yaml:"depth"`    // of a pipeline; streams of an HTTP/2 connection
+	Depth       int           `yaml:"depth"`    // requests in a pipeline or streams on an HTTP/2 connection
 	Connections int           `yaml:"connections"`
 	Threads     int           `yaml:"threads"`
 	Timeout     time.Duration `yaml:"timeout"`
-	Requests    int           `yaml:"requests"` // closed: ends after so many
+	Requests    int           `yaml:"requests"` // number after which a closed loop ends
 	Seed        uint64        `yaml:"seed"`
 	Phases      []Phase       `yaml:"phases"`
 }
 
-// Phase is a stretch of time.
+// Phase is a part of the load with its own rate.
 type Phase struct {
 	Name   string        `yaml:"name"`
 	For    time.Duration `yaml:"for"`
@@ -72,33 +70,33 @@ type Phase struct {
 	Record *bool         `yaml:"record"` // false: a warm-up
 }
 
-// Burst is that many requests at once, again and again.
+// Burst is a number of requests that come at once, at a fixed interval.
 type Burst struct {
 	Every    time.Duration `yaml:"every"`
 	Requests int           `yaml:"requests"`
 }
 
-// Expect is what a response must be.
+// Expect describes a successful response.
 type Expect struct {
 	Status []int `yaml:"status"` // empty is 200 to 299
-	Echo   bool  `yaml:"echo"`   // X-Echo-Cb is the request's number
+	Echo   bool  `yaml:"echo"`   // require the request's number in X-Echo-Cb
 }
 
-// Change puts another behaviour in force while the load goes on.
+// Change changes the behaviour of an SSP during the load.
 type Change struct {
 	At        time.Duration `yaml:"at"`
 	SSP       string        `yaml:"ssp"`
-	Behaviour yaml.Node     `yaml:"behaviour"` // changes the keys that are there
+	Behaviour yaml.Node     `yaml:"behaviour"` // only these keys change
 
-	// JSON is Behaviour as the SSP's control endpoint takes it.
+	// JSON is Behaviour in the syntax of the SSP's control endpoint.
 	JSON []byte `yaml:"-"`
 }
 
-// maxFile bounds a scenario.
+// maxFile bounds the size of a scenario file.
 const maxFile = 1 << 20
 
-// ReadFile reads a file, or standard input for "-". The error is Faults where the
-// file can be read.
+// ReadFile reads a scenario from a file, or from standard input for "-". Mistakes in the scenario are
+// returned as Faults.
 func ReadFile(name string) (*Scenario, error) {
 	in := os.Stdin
 	if name != "-" {
@@ -119,7 +117,7 @@ func ReadFile(name string) (*Scenario, error) {
 	return parse(data)
 }
 
-// parse reads a scenario. The error is Faults with all that is wrong.
+// parse parses a scenario. Its error is Faults with all mistakes.
 func parse(data []byte) (*Scenario, error) {
 	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: "http1", Depth: 16, Connections: 64, Threads: 1, Timeout: 5 * time.Second}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -130,7 +128,7 @@ func parse(data []byte) (*Scenario, error) {
 	}
 	c := &checker{faults: decodeFaults(err)}
 	if types := (*yaml.TypeError)(nil); err != nil && !errors.As(err, &types) {
-		return nil, c.faults // it is no YAML
+		return nil, c.faults // the text is not YAML
 	}
 	if dec.Decode(new(yaml.Node)) == nil {
 		c.fault("scenario", "holds more than one document")

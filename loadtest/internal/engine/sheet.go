@@ -9,25 +9,25 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// Table shows the rows of a group.
+// Table describes a table of the rows of a group.
 type Table struct {
 	Title   string
 	Group   string
-	Heads   []string // of a trial's cells
-	Each    []string // a row for each of these names, which stand before values that begin with a dot
+	Heads   []string // heads of the columns of Trial.Cells
+	Each    []string // one row for each of these names, a prefix for values that begin with a dot
 	Columns []Column
-	Theirs  [][]any        // figures of a field report
-	SortBy  string         // an expression; what has no value comes last
-	Summary bool           // for a README
-	Live    *results.Table // rows that a trial adds while it goes on
-	// Of are rows of no trial: in the columns' values, @ stands for the name.
+	Theirs  [][]any        // rows with the figures of a field report
+	SortBy  string         // an expression; rows without a value come last
+	Summary bool           // shown in a README
+	Live    *results.Table // rows that a trial adds while it runs
+	// Of are the names of rows without a trial. In the values of the columns, @ stands for the name.
 	Of []string
 }
 
-// Column shows an expression, or a text of the row.
+// Column shows the value of an expression or a text of the row.
 type Column struct {
 	Head, Value string
-	As          string // %, MiB or x: a ratio; "" is a number
+	As          string // %, MiB, x for a ratio, or "" for a number
 }
 
 func tables(t *Test, rows Rows) (out []results.Table) {
@@ -99,7 +99,7 @@ func (t Table) show(rows Rows) results.Table {
 	return out
 }
 
-// cell writes a column's value for a row.
+// cell returns the value of a column in a row.
 func (rs Rows) cell(c Column, each string, r *Row) string {
 	value := c.Value
 	if strings.HasPrefix(value, ".") {
@@ -112,20 +112,20 @@ func (rs Rows) cell(c Column, each string, r *Row) string {
 	return format(v, c.As)
 }
 
-// Chart draws expressions of the rows of a group.
+// Chart describes a chart of the rows of a group.
 type Chart struct {
 	Title  string
 	Group  string
-	Only   string // trials with this tag
+	Only   string // show only trials with this tag
 	X, Y   string
 	LogX   bool
 	LogY   bool
-	Line   bool // points at the trials' X
-	Ticks  bool // a chart for each trial, second by second
+	Line   bool // a line chart with points at the X of each trial
+	Ticks  bool // one chart for each trial, with a point for each second
 	Series []Series
 }
 
-// Series is an expression. Trials with a series of their own share the chart's only one.
+// Series draws the values of an expression. If a trial names a series, its values go there.
 type Series struct {
 	Name, Value string
 	Dashed      bool
@@ -188,7 +188,7 @@ func (c Chart) line(all, of Rows) results.Chart {
 	return out
 }
 
-// series returns the chart's series of a name.
+// series returns the series with this name. It adds the series if there is none.
 func series(c *results.Chart, name string, dashed bool) *results.Series {
 	i := slices.IndexFunc(c.Series, func(s results.Series) bool { return s.Name == name })
 	if i < 0 {
@@ -197,7 +197,7 @@ func series(c *results.Chart, name string, dashed bool) *results.Series {
 	return &c.Series[i]
 }
 
-// timeline draws the last round of a row second by second.
+// timeline draws the last round of a row with a point for each second.
 func timeline(title string, r *Row) results.Chart {
 	c := results.Chart{Title: title, Kind: "line", X: "seconds", Y: "answers/s, ms", LogY: true}
 	last := 0.0

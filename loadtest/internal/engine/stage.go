@@ -16,27 +16,27 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// SSP is an SSP of a trial: as adbuffer's configuration names it, and what simulates it.
+// SSP is an SSP of a trial: its part of adbuffer's configuration and its simulation.
 type SSP struct {
 	Name     string   `yaml:"name"`
-	Protocol string   `yaml:"-"` // adbuffer's, towards it; "" is auto
-	Pool     string   `yaml:"-"` // keys of pool, in YAML's flow style without braces
-	More     []string `yaml:"-"` // further keys of the SSP, each on a line of its own
-	URLs     []string `yaml:"-"` // of its endpoints; where there is none, simulated SSPs are started
+	Protocol string   `yaml:"-"` // protocol of adbuffer towards it; "" is auto
+	Pool     string   `yaml:"-"` // keys of pool in the flow style of YAML, without braces
+	More     []string `yaml:"-"` // more keys of the SSP, one in each line
+	URLs     []string `yaml:"-"` // its endpoints; if there is none, Start starts simulated SSPs
 	CAFile   string   `yaml:"-"`
 
-	Speaks     sspsim.Protocol  `yaml:"protocol"` // what is simulated; "" is HTTP/1.1 in cleartext
+	Speaks     sspsim.Protocol  `yaml:"protocol"` // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
 	Behaviour  sspsim.Behaviour `yaml:"-"`
-	Node       yaml.Node        `yaml:"behaviour"` // Behaviour, of a scenario's file
+	Node       yaml.Node        `yaml:"behaviour"` // Behaviour in a scenario file
 	Endpoints  int              `yaml:"-"`         // 0 is 1
-	Priorities bool             `yaml:"-"`         // each endpoint has the priority of its index
+	Priorities bool             `yaml:"-"`         // the priority of each endpoint is its index
 	Seed       uint64           `yaml:"seed"`
-	Cores      string           `yaml:"cores"` // "" is those of the load
+	Cores      string           `yaml:"cores"` // "" is Env.LoadCores
 
 	sims []*rig.SSP
 }
 
-// named returns the SSP of a name, or nil.
+// named returns the SSP with this name, or nil.
 func named(ssps []*SSP, name string) *SSP {
 	if i := slices.IndexFunc(ssps, func(s *SSP) bool { return s.Name == name }); i >= 0 {
 		return ssps[i]
@@ -44,21 +44,21 @@ func named(ssps []*SSP, name string) *SSP {
 	return nil
 }
 
-// Stage is a trial whose processes run.
+// Stage is a trial with its running processes.
 type Stage struct {
 	*Env
 	Trial     *Trial
-	Addr      string // of what gets the load
-	Host      string // that requests name
-	Authority []byte // in PEM, of Addr's certificate
+	Addr      string // host:port of the loaded server
+	Host      string // value of the Host field
+	Authority []byte // CA of the server's certificate in PEM
 	TLS       bool
-	PID       int           // of what gets the load; 0 is unknown
-	Adbuffer  *rig.Adbuffer // nil where another program is loaded
-	SSPs      []*rig.SSP    // the simulated ones
+	PID       int           // process of the loaded server; 0 if unknown
+	Adbuffer  *rig.Adbuffer // nil if the server is another program
+	SSPs      []*rig.SSP    // all simulated SSPs
 	stops     []func()
 }
 
-// Stop ends what the trial has started.
+// Stop stops the processes that Start has started.
 func (s *Stage) Stop() {
 	for i := len(s.stops) - 1; i >= 0; i-- {
 		s.stops[i]()
@@ -102,7 +102,7 @@ func (e *Env) Start(ctx context.Context, t *Trial) (_ *Stage, err error) {
 
 func (s *Stage) startSSP(ssp *SSP) error {
 	if len(ssp.URLs) > 0 && len(ssp.sims) == 0 {
-		return nil // it is simulated elsewhere
+		return nil // another trial simulates it
 	}
 	ssp.URLs, ssp.sims = nil, nil
 	cores := ssp.Cores
@@ -121,7 +121,7 @@ func (s *Stage) startSSP(ssp *SSP) error {
 	return nil
 }
 
-// loadURL makes a URL what gets the load.
+// loadURL sets the server to load.
 func (s *Stage) loadURL(text, caFile string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Stage) startAdbuffer(ctx context.Context) error {
 	return nil
 }
 
-// startProgram starts the program of the trial, unless it runs.
+// startProgram starts the program of the trial, unless it runs already.
 func (s *Stage) startProgram(ctx context.Context) error {
 	route := s.Trial.Server.Route
 	if route.Process == nil {
@@ -205,7 +205,7 @@ func (s *Stage) startProgram(ctx context.Context) error {
 	return nil
 }
 
-// books are what the server has used and what the SSPs have seen so far.
+// books holds the resource use of the server and the sums of the SSPs' counters.
 type books struct {
 	usage load.Usage
 	ssp   sspsim.Counters
@@ -231,7 +231,7 @@ func (s *Stage) books() (b books, err error) {
 	return b, nil
 }
 
-// noteVersion puts a program's version into the report.
+// noteVersion adds the version of a program to the report.
 func (e *Env) noteVersion(r *results.Report, program string) {
 	name := map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}[program]
 	if name == "" {

@@ -15,17 +15,17 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// Test is a load test as data: what it measures, how that is shown, and what must hold.
+// Test describes a load test: its trials, its tables and charts, and its promises.
 type Test struct {
 	Kind, Title, Question string
-	Needs                 []string // programs without which there is no test
+	Needs                 []string // programs that the test requires
 	Notes                 []string
-	Missing               []string // programs that are not measured, and why
+	Missing               []string // programs that are not measured, with the reason
 
 	Trials []Trial
-	Rounds int // of each trial; 0 is 1
-	// Interleave starts all trials first, and measures them in turn, round by round. So each
-	// meets the same moods of the machine. Otherwise one trial ends before the next starts.
+	Rounds int // rounds of each trial; 0 is 1
+	// Interleave starts all trials first and then measures one round of each in turn. So changes of the
+	// machine's speed affect all trials alike. Otherwise one trial ends before the next one starts.
 	Interleave bool
 
 	Tables   []Table
@@ -33,83 +33,81 @@ type Test struct {
 	Promises []Promise
 }
 
-// Trial is one thing measured: a row of a table.
+// Trial is one measured setup. It becomes a row of a table.
 type Trial struct {
 	Name          string
-	Group         string // of the tables and charts that show it
-	Cells         []any  // the row's first; none is Name
-	Label, Series string // in bar charts; "" is Name, and the chart's own
-	Line          string // the series in line charts, where its point is at X
-	X             float64
-	Tags          []string // that charts choose by
-	Base          string   // the trial that it is compared with
-	Const         Values   // beside what is measured
+	Group         string   // tables and charts show the trials of one group
+	Cells         []any    // first cells of the row; if there is none, Name
+	Label, Series string   // in bar charts; "" is Name and the series of the chart
+	Line          string   // prefix of the series in line charts
+	X             float64  // of its point in line charts
+	Tags          []string // selected by Chart.Only
+	Base          string   // name of the trial for "base:" in expressions
+	Const         Values   // values in addition to the measurements
 
 	SSPs    []*SSP
 	Server  Server
-	Tool    string              // the program that loads it, without which it is left out
-	Metrics map[string][]string // of adbuffer, read at the end of a round: name and labels
+	Tool    string              // load tool; without it the trial is omitted
+	Metrics map[string][]string // value name to metric name and labels; read at the end of a round
 	Steps   []Step
-	Derive  func(*Sample) // from what a round came to; may be nil
-	// Last trials are measured once, after all rounds of an interleaved test.
+	Derive  func(*Sample) // adds values to a round; may be nil
+	// Last measures the trial once, after all rounds of an interleaved test.
 	Last bool
 }
 
-// Server gets the load of a trial.
+// Server is the server that a trial loads.
 type Server struct {
-	// Program is a program of package rig, "direct" for the first SSP itself, or "" for
-	// adbuffer.
+	// Program is a program of package rig, "direct" for an SSP, or "" for adbuffer.
 	Program string
-	Route   *rig.Route // of Program; started where it does not run yet
-	Config  Config     // of adbuffer
+	Route   *rig.Route // route of Program; Start starts it unless it runs
+	Config  Config     // configuration of adbuffer
 	OneCore bool       // adbuffer may use one thread at a time
-	// Shared is the process of trials with the same configuration: the first to start makes it,
-	// and it runs to the end of the test. Nil is a process of the trial's own.
+	// Shared is a process for several trials with the same configuration. The first trial starts it,
+	// and it runs until the end of the test. Nil starts a process for this trial.
 	Shared *Shared
-	// Anywhere does not keep the server on the proxies' cores.
+	// Anywhere lets the server run on cores other than Env.ProxyCores.
 	Anywhere bool
-	// URL is a server that runs already. CAFile and PID, which may be empty, are its own.
+	// URL is a running server. CAFile and PID, which may be empty, belong to it.
 	URL, CAFile string
 	PID         int
-	SSP         string // the name of a direct one; "" is the first
+	SSP         string // name of the SSP for "direct"; "" is the first
 }
 
-// Shared is an adbuffer that several trials load.
+// Shared is an adbuffer for several trials.
 type Shared struct{ process *rig.Adbuffer }
 
-// Step is one measurement of a round. Its values are named NAME.p99, and p99 where it has
-// no name.
+// Step is one measurement of a round. Its values are named NAME.p99, or p99 if the step has no name.
 type Step struct {
 	Name string
-	// Before prepares the stage; what it returns, which may be nil, is called after the load.
+	// Before prepares the stage. It returns a function to call after the load, or nil.
 	Before func(context.Context, *Stage) (after func() error, err error)
 	Load   Driver
 }
 
-// Driver loads a stage and tells what it measured.
+// Driver loads a stage and returns its measurements.
 type Driver func(context.Context, *Stage) (*Sample, error)
 
 // Values are measurements by name.
 type Values map[string]float64
 
-// Sample is what a step, or a round, came to.
+// Sample holds the measurements of a step or a round.
 type Sample struct {
 	Values Values
 	Texts  map[string]string
-	Doubts []string // reasons not to trust the values; for a row, each names its step
-	Void   string   // why there are no values
+	Doubts []string // reasons for not trusting the values
+	Void   string   // reason why there are no values
 	Ticks  []load.Tick
 }
 
-// Row is a trial and what its rounds came to.
+// Row is a trial with the measurements of its rounds.
 type Row struct {
 	*Trial
 	Rounds []*Sample
-	Doubts map[string][]string // by step
+	Doubts map[string][]string // for each step
 	Void   string
 }
 
-// AllDoubts are those of all steps.
+// AllDoubts returns the doubts about all steps.
 func (r *Row) AllDoubts() []string {
 	var out []string
 	for _, step := range slices.Sorted(maps.Keys(r.Doubts)) {
@@ -123,7 +121,7 @@ func (r *Row) AllDoubts() []string {
 	return out
 }
 
-// Run carries a test out.
+// Run executes a test and returns its report.
 func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	r := e.Report(t.Kind, t.Title, t.Question)
 	r.Missing = t.Missing
@@ -140,7 +138,7 @@ func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	if err := e.measureAll(ctx, t, rows, r); err != nil {
 		return nil, err
 	}
-	r.Notes = t.Notes // trials may have added some
+	r.Notes = t.Notes // trials may have added notes
 	rows = slices.DeleteFunc(rows, func(row *Row) bool { return len(row.Rounds) == 0 && row.Void == "" })
 	for _, row := range rows {
 		r.Doubt(row.Name, row.AllDoubts())
@@ -231,7 +229,7 @@ func ofRounds(n, of int) string {
 	return fmt.Sprintf(", round %d of %d", n+1, of)
 }
 
-// measure adds a round to the row.
+// measure measures one round and adds it to the row.
 func (r *Row) measure(ctx context.Context, s *Stage) error {
 	round := &Sample{Values: maps.Clone(r.Const), Texts: map[string]string{}}
 	if round.Values == nil {
@@ -278,7 +276,7 @@ func (r *Row) measure(ctx context.Context, s *Stage) error {
 	return nil
 }
 
-// step prepares, loads, and adds what the server and the SSPs had to do for it.
+// step executes a step. It adds the resource use of the server and the counters of the SSPs.
 func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error) {
 	if step.Before != nil {
 		after, err := step.Before(ctx, s)
@@ -297,7 +295,7 @@ func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error)
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // a part of a table says nothing
+		return nil, ctx.Err() // an interrupted test has no report
 	}
 	after, err := s.books()
 	if err != nil {
@@ -322,7 +320,7 @@ func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error)
 	return sample, nil
 }
 
-// Sleep waits, unless the context ends.
+// Sleep waits for d or until the context ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

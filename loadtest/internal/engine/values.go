@@ -11,23 +11,23 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// Rows are the rows of a test.
+// Rows are all rows of a test.
 type Rows []*Row
 
-// An expression names a measurement, or divides one by another: "p99", "sick.p99 /
-// calm.p99". A row's name before a colon takes the measurement from there; "base:" is the
-// row that a row is compared with. "sum:", "min:" and "max:" are over all rows.
+// An expression is the name of a measurement or a quotient of two: "p99", "sick.p99 / calm.p99". A
+// name of a row with a colon selects the measurement of that row. "base:" selects the row that the
+// trial is compared with. "sum:", "min:" and "max:" aggregate over all rows.
 //
-// Over the rounds of a row, counts are added up, memory is the most, and of everything else
-// the median is taken. Two rows are divided round by round, and the median is taken then,
-// since each round meets another mood of the machine.
+// Counts of a row are the sum over its rounds, memory is the maximum, and other values are the median.
+// A quotient of two rows is the median of the quotients of their rounds, because the speed of the
+// machine differs between rounds.
 
-// counts are the measurements that are added up over rounds.
+// counts are the measurements whose rounds are added up.
 var counts = []string{"offered", "answered", "failed", "connections", "handshakes", "requests"}
 
 func last(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-// value returns a measurement of the row over all rounds, NaN where there is none.
+// value returns a measurement of the row over all rounds. It returns NaN if there is none.
 func (r *Row) value(name string) float64 {
 	if v, err := strconv.ParseFloat(name, 64); err == nil {
 		return v
@@ -55,7 +55,7 @@ func (r *Row) value(name string) float64 {
 	return Median(all)
 }
 
-// Median returns the value in the middle of v, which it does not change.
+// Median returns the median of v. It does not change v.
 func Median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
@@ -72,9 +72,9 @@ func (rs Rows) named(name string) *Row {
 	return rs[i]
 }
 
-// term is a measurement of one row.
+// term is a measurement of one row or of all rows.
 type term struct {
-	row  *Row // nil: of all rows
+	row  *Row // nil if over is set
 	over string
 	name string
 }
@@ -97,7 +97,7 @@ func (rs Rows) term(text string, own *Row) term {
 	return term{row: rs.named(of), name: name}
 }
 
-// value returns the term, and the row that decides it.
+// value returns the value of the term and the row that holds it.
 func (t term) value(rs Rows) (float64, *Row) {
 	if t.over == "" {
 		if v, err := strconv.ParseFloat(t.name, 64); err == nil {
@@ -125,7 +125,7 @@ func (t term) value(rs Rows) (float64, *Row) {
 	return out, decides
 }
 
-// Eval returns what an expression comes to for a row, and the rows that it rests on.
+// Eval returns the value of an expression for a row, and the rows that it depends on.
 func (rs Rows) Eval(expression string, own *Row) (float64, []*Row) {
 	above, below, divided := strings.Cut(expression, " / ")
 	a := rs.term(above, own)
@@ -151,26 +151,26 @@ func (rs Rows) Eval(expression string, own *Row) (float64, []*Row) {
 	return v / w, used
 }
 
-// Promise is a comparison of measurements: "p99 <= 50 and failed = 0". Without rows of its
-// own it must hold for every row of its group.
+// Promise is a comparison of expressions: "p99 <= 50 and failed = 0". If it names no row, it must
+// hold for every row of its group.
 type Promise struct {
 	Text  string
 	If    string
 	Group string
-	// Words say what was seen; {expression} stands for its value, {row} for the row.
+	// Words describe the measured values. {expression} stands for its value and {row} for the row.
 	Words string
-	// Noise is an expression for a share; where a ratio is beyond its limit by less than
-	// this, the machine is too noisy to judge.
+	// Noise is an expression for a share. A ratio that exceeds its limit by less than this share is
+	// doubted, because the machine is too noisy.
 	Noise string
-	Each  bool // a verdict for each row; Text then follows the row's name
-	// Doubtful promises are not taken as broken where there are doubts about the figures, since
-	// a busy machine moves them. The others hold on any machine.
+	Each  bool // give a verdict for each row; the row's name precedes Text
+	// Doubtful marks a promise that a busy machine can break. If there are doubts about its figures, it
+	// counts as doubted and not as broken.
 	Doubtful bool
 }
 
 var operators = regexp.MustCompile(` (<=|>=|<|>|=) `)
 
-// verdicts judges the promise; there is none where nothing was measured.
+// verdicts judges the promise. Without measurements there is no verdict.
 func (p Promise) verdicts(rs Rows) []results.Verdict {
 	own := slices.DeleteFunc(slices.Clone(rs), func(r *Row) bool { return r.Void != "" || len(r.Rounds) == 0 || r.Group != p.Group })
 	if strings.Contains(strings.ReplaceAll(p.If, "base:", ""), ":") {
@@ -196,7 +196,7 @@ func (p Promise) verdicts(rs Rows) []results.Verdict {
 	return out
 }
 
-// gravity orders verdicts: a promise that is broken beyond doubt is the worst.
+// gravity orders verdicts: held, doubted, broken.
 func gravity(v results.Verdict) int {
 	switch {
 	case v.Held:
@@ -207,7 +207,7 @@ func gravity(v results.Verdict) int {
 	return 2
 }
 
-// verdict judges one row; margin is below 1 where the promise is broken.
+// verdict judges one row. margin is below 1 if the promise is broken.
 func (p Promise) verdict(rs Rows, own *Row) (v results.Verdict, margin float64, ok bool) {
 	v, margin = results.Verdict{Promise: p.Text, Held: true}, math.Inf(1)
 	decisive := own
@@ -246,7 +246,7 @@ func (p Promise) verdict(rs Rows, own *Row) (v results.Verdict, margin float64, 
 	return v, margin, true
 }
 
-// doubtsOf are the doubts about the steps whose values an expression names.
+// doubtsOf returns the doubts about the steps of an expression.
 func (r *Row) doubtsOf(expression string) (out []string) {
 	for step, doubts := range r.Doubts {
 		if step == "" || strings.Contains(expression, step+".") {
@@ -276,7 +276,7 @@ func compare(a, b float64, operator string) (holds bool, margin float64) {
 
 var braces = regexp.MustCompile(`\{([^{}]+)\}`)
 
-// words fills in a text's expressions.
+// words replaces the expressions in text by their values.
 func (rs Rows) words(text string, decisive, own *Row) string {
 	return braces.ReplaceAllStringFunc(text, func(m string) string {
 		name := m[1 : len(m)-1]
@@ -297,7 +297,7 @@ func (rs Rows) words(text string, decisive, own *Row) string {
 	})
 }
 
-// format writes a value as a column or a text wants it.
+// format returns a value as text: a percentage, a size, a ratio or a number.
 func format(v float64, as string) string {
 	switch as {
 	case "%":

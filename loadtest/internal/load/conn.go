@@ -6,26 +6,26 @@ import (
 
 // conn is one connection of an event loop. It is in one of these states:
 //
-//	closed      no socket; the loop opens one when it is needed
+//	closed      has no socket; the loop opens one when a request needs it
 //	connecting  waits to be writable
 //	open        carries requests
 type conn struct {
-	key    int32 // index in loop.conns
+	key    int32 // its index in loop.conns
 	fd     int
 	state  connState
 	listed bool // in loop.free
 	dirty  bool // in loop.dirty: out has bytes to be written
-	stuck  bool // the socket's buffer is full; an event will tell
+	stuck  bool // the socket's buffer is full until the poller reports it writable
 
 	out    []byte // unsent bytes
-	in     []byte // the start of a response, or of a chunk's line, not yet whole
+	in     []byte // an incomplete header or line of a chunk
 	parser Parser
 	uses   uint64 // responses read on this socket
 	opened time.Duration
-	retry  time.Duration // closed: not to be opened before
-	fails  int           // connects in a row
+	retry  time.Duration // the earliest time to open a closed connection
+	fails  int           // failed connects in a row
 
-	flights queue[flight] // without a response, the oldest first; at most Depth
+	flights queue[flight] // requests without a response, oldest first, at most Depth
 }
 
 type connState uint8
@@ -36,10 +36,10 @@ const (
 	open
 )
 
-// flight is a request that has been sent, or waits for its connection to open.
+// flight is a request that was sent or that waits for its connection to open.
 type flight struct {
-	due    time.Duration // when it should have been sent; latency counts from here
-	sent   time.Duration // when it was
+	due    time.Duration // planned time of sending, from which latency counts
+	sent   time.Duration // actual time of sending
 	number uint64
 	phase  int32
 	class  int32

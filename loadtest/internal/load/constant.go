@@ -7,8 +7,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Constant responds to each request with the same response. It shares the generator's core, so it
-// does as little as a server can.
+// Constant responds to each request with the same response. It shares a core with the
+// generator, so it does as little as possible.
 type Constant struct {
 	server   *fasthttp.Server
 	listener net.Listener

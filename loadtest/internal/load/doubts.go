@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// The limits beyond which a result is not to be trusted.
+// A result beyond one of these limits is marked as doubtful.
 const (
-	maxFailed    = 0.01 // share of the requests
-	minKept      = 0.99 // share of the requests that were due, and were sent
-	maxBusy      = 0.95 // share of a thread's or a core's time
+	maxFailed    = 0.01 // share of requests that may fail
+	minKept      = 0.99 // share of due requests that must be sent
+	maxBusy      = 0.95 // share of time that a thread or a core may be busy
 	maxLag       = 2 * time.Millisecond
-	maxLagToWait = 0.05 // of the median latency
+	maxLagToWait = 0.05 // lag as a share of the median latency
 )
 
-// doubts returns the reasons not to trust r.
+// doubts returns the reasons for not trusting r.
 func doubts(plan *Plan, r *Result) []string {
 	var out []string
 	doubt := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -37,7 +37,7 @@ func doubts(plan *Plan, r *Result) []string {
 			}
 		}
 		unsent := r.Whole.Errors[noConnection] + r.Whole.Errors[dropped]
-		// Random arrivals spread by the root of their number.
+		// The standard deviation of random arrivals is the square root of their number.
 		slack := 0.0
 		if plan.Poisson && due > 0 {
 			slack = 4 / math.Sqrt(due)
@@ -58,8 +58,8 @@ func doubts(plan *Plan, r *Result) []string {
 	return out
 }
 
-// AboutFailures says that a doubt is about requests that failed, which some
-// tests provoke, and not about the generator.
+// AboutFailures reports whether a doubt is about failed requests, which some tests provoke, and not
+// about the generator.
 func AboutFailures(doubt string) bool { return strings.HasSuffix(doubt, failedSuffix) }
 
 // failedSuffix ends the doubt about requests that failed.

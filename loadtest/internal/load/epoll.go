@@ -2,8 +2,8 @@ package load
 
 // event is a socket that is ready.
 type event struct {
-	Key      int32 // as it was added
-	Readable bool  // there are bytes, or the end of the stream, or an error
+	Key      int32 // the key given to Add
+	Readable bool  // there are bytes, an end of stream or an error
 	Writable bool
-	HungUp   bool // the peer closed, or the connection failed: read until the end
+	HungUp   bool // the peer closed or the connection failed; the loop must read to the end
 }

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller waits for sockets. Its methods are for one goroutine.
+// poller waits for sockets. One goroutine uses it.
 type poller struct {
 	fd     int
 	events []unix.EpollEvent
 	ready  []event
 }
 
-// newPoller returns a Poller that reports at most batch events at once.
+// newPoller returns a poller that reports at most batch events at once.
 func newPoller(batch int) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -24,26 +24,26 @@ func newPoller(batch int) (*poller, error) {
 	return &poller{fd: fd, events: make([]unix.EpollEvent, batch), ready: make([]event, batch)}, nil
 }
 
-// Close frees the Poller; the sockets stay open.
+// Close closes the poller. The sockets stay open.
 func (p *poller) Close() error { return unix.Close(p.fd) }
 
-// Add watches fd for reading and writing until it is closed, and reports it by
-// key. Events are edge-triggered: read until a short read, write until EAGAIN.
+// Add watches fd for reading and writing until fd is closed. Events carry key and are
+// edge-triggered: the loop reads until a short read and writes until EAGAIN.
 func (p *poller) Add(fd int, key int32) error {
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: key}
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e)
 }
 
-// Wait returns the sockets that are ready, after timeout at the latest; a
-// timeout below 0 never ends. The slice is valid until the next call.
+// Wait returns the sockets that are ready, after timeout at the latest. A negative timeout waits
+// without a limit. The slice is valid until the next call.
 func (p *poller) Wait(timeout time.Duration) ([]event, error) {
 	var ts *unix.Timespec
 	if timeout >= 0 {
 		t := unix.NsecToTimespec(int64(timeout))
 		ts = &t
 	}
-	// epoll_pwait2 takes nanoseconds, where epoll_wait takes milliseconds: an
-	// arrival rate of a few thousand a second needs the former.
+	// epoll_wait takes milliseconds, which is too coarse for thousands of requests a second.
+	// epoll_pwait2 takes nanoseconds.
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),
 		uintptr(len(p.events)), uintptr(unsafe.Pointer(ts)), 0, 0)
 	if errno == unix.EINTR {
@@ -64,7 +64,7 @@ func (p *poller) Wait(timeout time.Duration) ([]event, error) {
 	return p.ready[:n], nil
 }
 
-// openSocket returns a TCP socket that does not block.
+// openSocket returns a non-blocking TCP socket.
 func openSocket(family int) (int, error) {
 	return unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }

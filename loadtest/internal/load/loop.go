@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// loop is one thread's connections and everything about them. All of it is for
-// that thread, except the recorder.
+// loop sends the requests of one thread. Only the recorder is shared with other threads.
 type loop struct {
 	plan     *Plan
 	addr     *sockaddr
@@ -16,35 +15,35 @@ type loop struct {
 	rec      *recorder
 
 	conns   []*conn
-	free    queue[*conn] // with room for a request, the longest idle first
+	free    queue[*conn] // connections with a free place, longest idle first
 	dirty   []*conn
-	dead    []*conn // closed keep-alive connections to be opened again
+	dead    []*conn // closed connections that the loop opens again
 	backlog queue[arrival]
 	buf     []byte
 
 	schedule *schedule
-	next     arrival // since started
-	more     bool    // next is one
+	next     arrival // its time counts from started
+	more     bool    // next is valid
 
 	base     time.Time
 	running  bool          // the first phase has begun
-	started  time.Duration // when it did, since base
-	length   time.Duration // of all phases
-	number   uint64        // of the next request
-	quota    int           // closed: requests left to send; below 0 is no limit
+	started  time.Duration // start of the first phase, since base
+	length   time.Duration // total of all phases
+	number   uint64        // number of the last request
+	quota    int           // requests that a closed loop may still send; negative is no limit
 	inFlight int
-	nextScan time.Duration // for timeouts
+	nextScan time.Duration // time of the next scan for timeouts
 	dialing  int
 
 	counts Counts
 	fatal  error
-	busy   float64 // share of the run that the thread ran
+	busy   float64 // share of time that the thread ran
 }
 
-// maxDialing bounds the connects in flight, below what listeners queue.
+// maxDialing bounds the connects in flight. Listeners queue more.
 const maxDialing = 256
 
-// scanEvery is how often timeouts are looked for.
+// scanEvery is the interval between two scans for timeouts.
 const scanEvery = 10 * time.Millisecond
 
 func newLoop(plan *Plan, part int, rec *recorder) (*loop, error) {
@@ -71,7 +70,7 @@ func newLoop(plan *Plan, part int, rec *recorder) (*loop, error) {
 	return l, nil
 }
 
-// share is what one of parts gets of n.
+// share returns the share of one part when n is divided among parts.
 func share(n, part, parts int) int {
 	if part < n%parts {
 		return n/parts + 1
@@ -81,7 +80,7 @@ func share(n, part, parts int) int {
 
 func (l *loop) now() time.Duration { return time.Since(l.base) }
 
-// connect opens the connections that stay, before the first phase.
+// connect opens the keep-alive connections before the first phase.
 func (l *loop) connect(ctx context.Context) error {
 	l.base = time.Now()
 	if l.plan.Protocol == Close {
@@ -114,7 +113,7 @@ func (l *loop) countOpen() (n int) {
 	return n
 }
 
-// run goes through the phases, then waits for outstanding responses.
+// run sends the requests of all phases, then waits for outstanding responses.
 func (l *loop) run(ctx context.Context) error {
 	unlock := preciseTimers()
 	defer unlock()
@@ -133,7 +132,7 @@ func (l *loop) run(ctx context.Context) error {
 	for done := ctx.Done(); ; {
 		select {
 		case <-done:
-			return nil // outstanding requests count neither as answered nor as failed
+			return nil // outstanding requests count neither as successful nor as failed
 		default:
 		}
 		now := l.now()
@@ -161,7 +160,7 @@ func (l *loop) finished(now time.Duration) bool {
 	return l.quota == 0 || now-l.started >= l.length
 }
 
-// wait returns how long there is nothing to do.
+// wait returns the time until the loop must send or scan for timeouts.
 func (l *loop) wait(now time.Duration) time.Duration {
 	w := scanEvery
 	if l.plan.Open && l.more {
@@ -170,7 +169,7 @@ func (l *loop) wait(now time.Duration) time.Duration {
 	return max(w, 0)
 }
 
-// takeDue puts the requests that are due into the backlog.
+// takeDue moves due requests into the backlog.
 func (l *loop) takeDue(now time.Duration) {
 	for l.more && l.started+l.next.due <= now {
 		due := l.started + l.next.due
@@ -184,7 +183,7 @@ func (l *loop) takeDue(now time.Duration) {
 	}
 }
 
-// sendDue sends the backlog on what connections have room.
+// sendDue sends the backlog on connections with a free place.
 func (l *loop) sendDue(now time.Duration) {
 	for l.backlog.count > 0 {
 		c := l.takeFree()
@@ -209,7 +208,7 @@ func (l *loop) fail(a arrival, kind string, now time.Duration) {
 	l.rec.Failed(int(a.phase), class, kind, now-a.due)
 }
 
-// refill sends as many requests on c as it has room for: a closed loop's way.
+// refill sends requests on c until all its places are in use. Only closed loops call it.
 func (l *loop) refill(c *conn, now time.Duration) {
 	since := now - l.started
 	for !l.full(c) && l.quota != 0 && since < l.length {
@@ -220,7 +219,7 @@ func (l *loop) refill(c *conn, now time.Duration) {
 	}
 }
 
-// send appends a request to c, which has room, and opens c if it is closed.
+// send appends a request to c, which has a free place. It opens c if c is closed.
 func (l *loop) send(c *conn, due time.Duration, phase int32, now time.Duration) {
 	r := l.requests.Next()
 	l.number++
@@ -235,7 +234,7 @@ func (l *loop) send(c *conn, due time.Duration, phase int32, now time.Duration) 
 	l.markDirty(c)
 }
 
-// markDirty lists c to be written to before the loop waits.
+// markDirty lists c: poll writes to listed connections before it waits.
 func (l *loop) markDirty(c *conn) {
 	if !c.dirty {
 		c.dirty = true
@@ -243,7 +242,7 @@ func (l *loop) markDirty(c *conn) {
 	}
 }
 
-// full says that c carries as many requests as it may.
+// full reports whether all places of c are in use.
 func (l *loop) full(c *conn) bool { return c.flights.count == l.plan.Depth }
 
 func (l *loop) release(c *conn) {
@@ -253,7 +252,7 @@ func (l *loop) release(c *conn) {
 	}
 }
 
-// takeFree returns a connection with room, or nil. It skips connections that have failed.
+// takeFree returns a connection with a free place, or nil. It skips failed connections.
 func (l *loop) takeFree() *conn {
 	for l.free.count > 0 {
 		c := l.free.pop()
@@ -265,8 +264,7 @@ func (l *loop) takeFree() *conn {
 	return nil
 }
 
-// poll writes what is to be written, waits for at most timeout, and handles
-// what is ready.
+// poll writes to listed connections, waits for at most timeout, and handles ready sockets.
 func (l *loop) poll(timeout time.Duration) error {
 	for i := 0; i < len(l.dirty); i++ {
 		c := l.dirty[i]

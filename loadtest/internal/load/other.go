@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The generator needs Linux; elsewhere it compiles, and newPoller refuses.
+// The generator needs Linux. On other systems it compiles, and newPoller returns an error.
 
 type poller struct{}
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// places returns a place for every worker.
+// places returns one place for each worker.
 func (w *workers) places() []place {
 	var out []place
 	for range w.plan.Connections {
@@ -94,7 +94,7 @@ func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Res
 			}
 			p.in = p.in[:copy(p.in, p.in[used:])]
 			if done && len(p.in) > 0 {
-				return nil, &kindError{unsolicited, errors.New("bytes behind the answer")}
+				return nil, &kindError{unsolicited, errors.New("bytes after the response")}
 			}
 			if done {
 				return &p.parser.Response, nil
@@ -112,13 +112,13 @@ func (p *tlsPlace) exchange(r *Request, number uint64, deadline time.Time) (*Res
 	}
 }
 
-// h2Conn is an HTTP/2 connection that several places share. It is opened again
-// when the peer has announced its end.
+// h2Conn is an HTTP/2 connection that several places share. It dials again after the peer has sent
+// GOAWAY.
 type h2Conn struct {
 	w         *workers
 	transport *http2.Transport
 
-	mu   sync.Mutex // guards the fields below; held while dialling, since all wait for that
+	mu   sync.Mutex // guards the fields below; held while dialling, because all places wait for the connection
 	conn *http2.ClientConn
 	uses int
 }
@@ -166,11 +166,11 @@ func (c *h2Conn) close() {
 	}
 }
 
-// h2Place is a stream's place on a connection.
+// h2Place is one place of an HTTP/2 connection: one stream at a time.
 type h2Place struct {
-	conn   *h2Conn
-	answer Response
-	buf    []byte
+	conn     *h2Conn
+	response Response
+	buf      []byte
 }
 
 func (p *h2Place) connect(deadline time.Time) error {
@@ -209,19 +209,19 @@ func (p *h2Place) do(r *Request, number uint64, deadline time.Time) (*Response, 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	p.answer = Response{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
+	p.response = Response{Status: resp.StatusCode, Echo: []byte(resp.Header.Get("X-Echo-Cb")), Source: []byte(resp.Header.Get("X-Adbuffer-Source"))}
 	if p.buf == nil {
 		p.buf = make([]byte, 16<<10)
 	}
 	for {
 		n, err := resp.Body.Read(p.buf)
-		if p.answer.Body < numberDigits {
-			copy(p.answer.Start[p.answer.Body:], p.buf[:n])
+		if p.response.Body < numberDigits {
+			copy(p.response.Start[p.response.Body:], p.buf[:n])
 		}
-		p.answer.Body += int64(n)
+		p.response.Body += int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
-			return &p.answer, nil
+			return &p.response, nil
 		case err != nil:
 			return nil, &kindError{Cut, err}
 		}

@@ -1,12 +1,12 @@
-// Package load sends requests at a server and keeps the times.
+// Package load sends requests to a server and measures the latency of its responses.
 //
-// An open loop sends a request when it is due, not when the last response came, as the
-// users of a service do. Times are computed before anything is sent, and latency counts
-// from them.
+// An open loop computes the time of each request before the run. It sends each request at that
+// time, even if earlier responses are outstanding, as the users of a service do. Latency counts
+// from that time.
 //
-// Cleartext HTTP/1 runs on event loops, one a thread, which cost a few microseconds a
-// request: the generator must cost less than what it measures. TLS and HTTP/2 run on
-// goroutines. Both follow the same plan and count in the same way.
+// The generator must cost less than the server that it measures. Event loops, one for each thread,
+// send cleartext HTTP/1, because they need the least CPU time. Goroutines send TLS and HTTP/2,
+// because the libraries for both block. Both follow the same plan and use the same recorder.
 package load
 
 import (
@@ -19,71 +19,71 @@ import (
 	"time"
 )
 
-// Protocol is how requests use connections.
+// Protocol defines how requests use connections.
 type Protocol string
 
 // The protocols.
 const (
-	KeepAlive Protocol = "http1"           // one request at a time on a connection that stays
-	Close     Protocol = "http1-close"     // a connection for every request
-	Pipelined Protocol = "http1-pipelined" // Depth requests at a time on a connection
-	HTTP2     Protocol = "http2"           // over TLS, Depth streams at a time on a connection
+	KeepAlive Protocol = "http1"           // one request at a time on a keep-alive connection
+	Close     Protocol = "http1-close"     // one connection for each request
+	Pipelined Protocol = "http1-pipelined" // up to Depth requests at a time on a connection
+	HTTP2     Protocol = "http2"           // over TLS, up to Depth streams at a time on a connection
 )
 
-// Plan is a whole run.
+// Plan describes a whole run.
 type Plan struct {
 	Addr string // host:port to connect to
-	Host string // of the requests
-	// Encrypted is TLS, which HTTP2 needs. Authority is in PEM; without it the machine's authorities
-	// are trusted. Insecure accepts any certificate.
+	Host string // value of the Host field
+	// Encrypted uses TLS, which HTTP2 needs. Authority is a CA certificate in PEM; if it is empty, the
+	// run trusts the CAs of the machine. Insecure accepts any certificate.
 	Encrypted, Insecure bool
 	Authority           []byte
-	tls                 *tls.Config // made by check; nil is cleartext
+	tls                 *tls.Config // built by check; nil is cleartext
 	Protocol            Protocol
-	Depth               int // Pipelined, HTTP2
+	Depth               int // of Pipelined and HTTP2
 
-	// Open sends when a request is due, whatever is outstanding, and counts latency from then.
-	// Otherwise each connection sends when it has room.
+	// Open sends each request at its planned time. Otherwise the loop is closed: each connection
+	// sends when it has a free place.
 	Open    bool
-	Poisson bool // open: random arrivals
+	Poisson bool // random arrivals of an open loop
 
 	Connections int
-	Threads     int // event loops; connections and rate are split among them
+	Threads     int // number of event loops, which share the connections and the rate
 	Timeout     time.Duration
-	Phases      []Phase // of a closed loop only the durations count
-	// Requests ends a closed loop after so many, within the phases; 0 does not.
+	Phases      []Phase // a closed loop uses only the durations
+	// Requests ends a closed loop after this many requests; 0 is no limit.
 	Requests int
 
 	Templates []Template
-	// Statuses that count as answered; empty is 200 to 299.
+	// Statuses are the statuses of successful responses; empty is 200 to 299.
 	Statuses []int
-	// Echo wants each response's X-Echo-Cb to be its request's number: a response
-	// of another request is an error.
+	// Echo requires the request's number in the field X-Echo-Cb of its response. A response with
+	// another number is an error.
 	Echo bool
-	// EchoBody wants each response's body to begin with its request's number.
+	// EchoBody requires the request's number at the start of its response's body.
 	EchoBody bool
 	Seed     uint64
 	// Tick is the interval of the timeline; 0 is a second.
 	Tick time.Duration
 }
 
-// The kinds of errors, but those named after a status.
+// The kinds of errors. Errors by status have a kind for each status.
 const (
 	Refused       = "refused"
-	Reset         = "reset"          // by the peer, before or in the response
-	Closed        = "closed"         // by the peer, before the response
-	Cut           = "cut"            // by the peer, in the response
-	TimedOut      = "timeout"        // no whole response in time
-	noConnection  = "no connection"  // none was free in time
-	noConnect     = "connect failed" // other than refused
-	noPort        = "no local port"  // all are in TIME_WAIT
-	badResponse   = "bad response"   // not HTTP
-	wrongResponse = "wrong response" // of another request
-	unsolicited   = "unsolicited"    // bytes that no request asked for
-	dropped       = "dropped"        // more requests waited than the generator keeps
+	Reset         = "reset"          // the peer reset the connection
+	Closed        = "closed"         // the peer closed before the response
+	Cut           = "cut"            // the peer closed within the response
+	TimedOut      = "timeout"        // no complete response in time
+	noConnection  = "no connection"  // no connection had a free place in time
+	noConnect     = "connect failed" // except refused
+	noPort        = "no local port"  // all ports are in TIME_WAIT
+	badResponse   = "bad response"   // the response is not HTTP
+	wrongResponse = "wrong response" // the response belongs to another request
+	unsolicited   = "unsolicited"    // bytes on a connection without a request
+	dropped       = "dropped"        // the backlog was full
 )
 
-// refusedError ends a run whose target refuses connections.
+// refusedError ends a run because the server refuses connections.
 type refusedError struct {
 	Addr string
 	Err  error
@@ -95,7 +95,7 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.Err }
 
-// check fills defaults in and refuses what cannot run.
+// check sets defaults and returns an error if the plan cannot run.
 func (p *Plan) check() error {
 	if p.Threads == 0 {
 		p.Threads = 1
@@ -131,7 +131,7 @@ func (p *Plan) check() error {
 	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
 }
 
-// makeTLS makes the configuration of TLS.
+// makeTLS builds the TLS configuration.
 func (p *Plan) makeTLS() error {
 	if !p.Encrypted {
 		return nil
@@ -157,8 +157,7 @@ func (p *Plan) expects(status int) bool {
 	return len(p.Statuses) == 0 && status/100 == 2 || slices.Contains(p.Statuses, status)
 }
 
-// isResponse says whether a, which has an expected status, is the response to the
-// request with number n.
+// isResponse reports whether a is the response to request n. Its status is an expected one.
 func (p *Plan) isResponse(a *Response, n uint64) bool {
 	return (!p.Echo || isNumber(a.Echo, n)) && (!p.EchoBody || isNumber(a.Start[:], n))
 }
@@ -171,7 +170,7 @@ func (p *Plan) length() time.Duration {
 	return sum
 }
 
-// phaseAt returns the phase in force at t, the last one at the end.
+// phaseAt returns the index of the phase at t. After the end it returns the last phase.
 func (p *Plan) phaseAt(t time.Duration) int {
 	for i, phase := range p.Phases {
 		if t < phase.Duration {

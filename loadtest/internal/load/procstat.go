@@ -16,10 +16,10 @@ import (
 // architecture that Go runs on.
 const tick = 10 * time.Millisecond
 
-// Usage is what a process has used so far.
+// Usage is the resource use of a process.
 type Usage struct {
 	User, System time.Duration
-	RSS          int64 // bytes in memory now
+	RSS          int64 // bytes in memory
 	PeakRSS      int64
 	Files        int // open file descriptors
 	Threads      int
@@ -34,8 +34,8 @@ func Read(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	// /proc/PID/schedstat has nanoseconds, of the main thread only; the sum over
-	// the threads misses those that have ended, so stat's ticks stand.
+	// /proc/PID/schedstat has nanoseconds, but only for the main thread. A sum over all threads would
+	// miss ended threads. So the ticks of stat count.
 	stat, err := p.Stat()
 	if err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
@@ -46,12 +46,12 @@ func Read(pid int) (Usage, error) {
 	}
 	u := Usage{User: time.Duration(stat.UTime) * tick, System: time.Duration(stat.STime) * tick, Threads: stat.NumThreads,
 		RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}
-	u.Files, _ = p.FileDescriptorsLen() // another user's are hidden
+	u.Files, _ = p.FileDescriptorsLen() // the files of another user's process are hidden
 	return u, nil
 }
 
-// ReadTree adds up the usage of a process and of all its descendants, as of a
-// server with workers. Peaks add up too, though they may not have been at once.
+// ReadTree returns the sum over a process and all its descendants, for servers with workers. The
+// sum of the peaks may be too high, because peaks may come at different times.
 func ReadTree(pid int) (Usage, error) {
 	sum, err := Read(pid)
 	if err != nil {
@@ -60,7 +60,7 @@ func ReadTree(pid int) (Usage, error) {
 	for _, child := range children(pid) {
 		u, err := ReadTree(child)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended
 		}
 		sum.User += u.User
 		sum.System += u.System
@@ -89,7 +89,7 @@ func children(pid int) []int {
 	return out
 }
 
-// cores is for how many seconds each core was busy, and there.
+// cores holds the busy time and the total time of each core, in seconds.
 type cores map[int]struct{ busy, all float64 }
 
 // readCores returns the times of the cores since the machine started.
@@ -110,8 +110,8 @@ func readCores() cores {
 	return out
 }
 
-// BusySince returns the share of their time that these cores together were busy
-// since before. Nil cores are all.
+// BusySince returns the share of time that the given cores were busy since before. If cores is nil,
+// all cores count.
 func (c cores) BusySince(before cores, cores []int) float64 {
 	var busy, all float64
 	for n, now := range c {
@@ -127,7 +127,7 @@ func (c cores) BusySince(before cores, cores []int) float64 {
 	return busy / all
 }
 
-// TimeWait returns how many sockets of the machine are in TIME_WAIT.
+// TimeWait returns the number of sockets in TIME_WAIT on this machine.
 func TimeWait() int {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -145,8 +145,8 @@ func TimeWait() int {
 	return 0
 }
 
-// Sysctl returns a setting of the kernel ("net/ipv4/tcp_tw_reuse"), "" if there
-// is none of that name.
+// Sysctl returns a kernel setting, such as "net/ipv4/tcp_tw_reuse". It returns "" if the kernel has
+// no such setting.
 func Sysctl(name string) string {
 	b, err := os.ReadFile(filepath.Join("/proc/sys", name))
 	if err != nil {
@@ -155,8 +155,7 @@ func Sysctl(name string) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
-// Waits is for how long each thread of a process has been ready to run and has waited for a
-// core.
+// Waits is the time that each thread of a process has waited for a core.
 type Waits map[string]time.Duration
 
 // ReadWaits returns the waits of a process so far. Threads that have ended do not count.
@@ -167,7 +166,7 @@ func ReadWaits(pid int) Waits {
 	for _, t := range threads {
 		b, err := os.ReadFile(tasks + t.Name() + "/schedstat")
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the thread has ended
 		}
 		if f := strings.Fields(string(b)); len(f) > 1 {
 			n, _ := strconv.ParseInt(f[1], 10, 64)
@@ -177,8 +176,8 @@ func ReadWaits(pid int) Waits {
 	return out
 }
 
-// Longest returns the longest wait of one thread since before. A request waits for no more
-// than one thread of a process at a time.
+// Longest returns the longest wait of a single thread since before. A request waits for one thread
+// of a process at a time.
 func (w Waits) Longest(before Waits) (most time.Duration) {
 	for thread, waited := range w {
 		if was, known := before[thread]; known {

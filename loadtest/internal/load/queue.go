@@ -1,6 +1,6 @@
 package load
 
-// queue is first in, first out. It grows as it must and keeps its memory.
+// queue is a FIFO queue. It grows on demand and never shrinks.
 type queue[T any] struct {
 	items []T
 	head  int

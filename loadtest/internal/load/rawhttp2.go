@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// RawHTTP2 is the client side of a connection whose frames a hostile client writes by itself.
+// RawHTTP2 is the client side of an HTTP/2 connection. A hostile client writes its frames one by one.
 type RawHTTP2 struct {
 	*http2.Framer
 	Conn  net.Conn
@@ -19,7 +19,7 @@ type RawHTTP2 struct {
 	enc   *hpack.Encoder
 }
 
-// NewRawHTTP2 writes the preface and the settings.
+// NewRawHTTP2 buffers the preface and the settings for c.
 func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
 	h := &RawHTTP2{Conn: c, out: bufio.NewWriter(c)}
 	h.enc = hpack.NewEncoder(&h.block)
@@ -29,8 +29,8 @@ func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
 	return h
 }
 
-// Open writes the header of a request. It claims a body of length bytes, or has none where length
-// is below 0.
+// Open writes the header of a request. The header claims a body of length bytes. A negative length
+// means a request without a body.
 func (h *RawHTTP2) Open(id uint32, method, path string, length int) {
 	h.block.Reset()
 	fields := [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}}
@@ -43,5 +43,5 @@ func (h *RawHTTP2) Open(id uint32, method, path string, length int) {
 	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: h.block.Bytes(), EndHeaders: true, EndStream: length < 0})
 }
 
-// Flush sends what was written.
+// Flush sends the buffered bytes.
 func (h *RawHTTP2) Flush() error { return h.out.Flush() }

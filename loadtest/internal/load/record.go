@@ -9,37 +9,36 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// The range of latencies, with three significant digits. What is longer counts
-// as the longest.
+// Histograms keep three significant digits. A latency above longest counts as longest.
 const (
 	shortest = time.Microsecond
 	longest  = 2 * time.Minute
 )
 
-// NewHistogram returns one for latencies.
+// NewHistogram returns a histogram of latencies.
 func NewHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(int64(shortest), int64(longest), 3)
 }
 
-// Record adds a latency.
+// Record adds a latency to h.
 func Record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(int64(max(0, min(d, longest)))) // in range
+	_ = h.RecordValue(int64(max(0, min(d, longest)))) // the value is in range
 }
 
-// recorder counts what the requests of a run come to, on all its threads.
+// recorder counts the requests and responses of all threads of a run.
 type recorder struct {
 	plan   *Plan
-	report func(Progress) // nil: no progress is reported
+	report func(Progress) // called after each interval; may be nil
 
 	mu       sync.Mutex // guards the fields below
-	cells    []cell     // by phase and class; a cell is made when first used
+	cells    []cell     // by phase and class
 	tick     *hdrhistogram.Histogram
-	errors   uint64        // since the last tick
-	nextTick time.Duration // since the first phase
+	errors   uint64        // errors since the last tick
+	nextTick time.Duration // end of the interval, since the first phase
 	timeline []Tick
-	lag      *hdrhistogram.Histogram // how late the generator saw the requests that were due
-	last     time.Duration           // of the last response, since the first phase
-	// The requests so far: due in an open loop, sent, and ended.
+	lag      *hdrhistogram.Histogram // delay between the planned time of a request and the moment the generator saw it
+	last     time.Duration           // time of the last response, since the first phase
+	// Numbers of requests: due in an open loop, sent, and completed or failed.
 	due, sent, ended uint64
 	names            map[errorName]string
 }
@@ -47,16 +46,16 @@ type recorder struct {
 // Progress is one interval of a run.
 type Progress struct {
 	Tick
-	Waiting uint64 // requests without a response
+	Waiting uint64 // outstanding requests
 }
 
 type cell struct {
-	latency  *hdrhistogram.Histogram // of responses, and of requests that timed out
+	latency  *hdrhistogram.Histogram // of successful and failed requests
 	offered  uint64
-	answered uint64 // as expected
+	answered uint64 // expected responses
 	errors   map[string]uint64
 	statuses [600]uint32
-	bytes    int64 // of bodies
+	bytes    int64 // total of all bodies
 }
 
 type errorName struct {
@@ -64,9 +63,9 @@ type errorName struct {
 	source string
 }
 
-// Tick is one interval of the whole run, warm-up included.
+// Tick is one interval of the run, including the warm-up.
 type Tick struct {
-	Second   float64 `json:"second"` // its end, since the start
+	Second   float64 `json:"second"` // end of the interval, since the start
 	Answered int64   `json:"answered"`
 	Errors   uint64  `json:"errors"`
 	P50      float64 `json:"p50_ms"`
@@ -87,12 +86,12 @@ func (r *recorder) cell(phase, class int) *cell {
 	return c
 }
 
-// Due counts a request that an open loop sees lag after its time.
+// Due counts a request of an open loop. lag is the delay after its planned time.
 func (r *recorder) Due(lag time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due++
-	_ = r.lag.RecordValue(int64(max(lag, 0))) // beyond two minutes it is not recorded
+	_ = r.lag.RecordValue(int64(max(lag, 0))) // a lag above two minutes is not recorded
 }
 
 // Sent counts a request.
@@ -103,7 +102,8 @@ func (r *recorder) Sent(phase, class int) {
 	r.cell(phase, class).offered++
 }
 
-// Received counts a response to the request with a number, which came at a time since the first phase.
+// Received counts the response to the request with this number. at is its time since the first
+// phase.
 func (r *recorder) Received(phase, class int, number uint64, a *Response, latency, at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *recorder) Received(phase, class int, number uint64, a *Response, latenc
 	}
 }
 
-// Failed counts a request that was sent and got no response.
+// Failed counts a request without a response.
 func (r *recorder) Failed(phase, class int, kind string, latency time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,14 +127,14 @@ func (r *recorder) Failed(phase, class int, kind string, latency time.Duration) 
 	r.failed(phase, class, kind, latency)
 }
 
-// Unsolicited counts bytes that no request asked for.
+// Unsolicited counts bytes on a connection without a request.
 func (r *recorder) Unsolicited(phase int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed(phase, 0, unsolicited, 0)
 }
 
-// answered counts a response of the expected kind.
+// answered counts an expected response.
 func (r *recorder) answered(phase, class, status int, body int64, latency time.Duration) {
 	c := r.cell(phase, class)
 	c.answered++
@@ -146,15 +146,15 @@ func (r *recorder) answered(phase, class, status int, body int64, latency time.D
 	Record(r.tick, latency)
 }
 
-// badStatus counts a response with a status that is not expected. source is
-// what X-Adbuffer-Source says, which tells the proxy's errors apart.
+// badStatus counts a response with an unexpected status. source is the value of X-Adbuffer-Source,
+// which distinguishes the errors of the proxy.
 func (r *recorder) badStatus(phase, class, status int, source []byte, latency time.Duration) {
 	name, ok := r.names[errorName{status, string(source)}]
 	if !ok {
 		if name = "status " + strconv.Itoa(status); len(source) > 0 {
 			name += " " + string(source)
 		}
-		// The number of names is bounded where the peer sends what it likes.
+		// The server chooses source, so the number of names has a limit.
 		if len(r.names) < 200 {
 			r.names[errorName{status, string(source)}] = name
 		}
@@ -166,8 +166,8 @@ func (r *recorder) badStatus(phase, class, status int, source []byte, latency ti
 	r.failed(phase, class, name, latency)
 }
 
-// failed counts a request that failed. Its time counts among the latencies: without the slowest
-// requests the figures would flatter.
+// failed counts a failed request. Its time counts as a latency, because without the slowest
+// requests the percentiles would be too low.
 func (r *recorder) failed(phase, class int, kind string, latency time.Duration) {
 	c := r.cell(phase, class)
 	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {
@@ -179,7 +179,7 @@ func (r *recorder) failed(phase, class int, kind string, latency time.Duration) 
 	Record(r.tick, latency)
 }
 
-// Tick ends an interval of the timeline, and reports it, if its time has come.
+// Tick closes the interval of the timeline and reports it, if the interval is over at now.
 func (r *recorder) Tick(now time.Duration) {
 	r.mu.Lock()
 	if now < r.nextTick {
@@ -194,7 +194,7 @@ func (r *recorder) Tick(now time.Duration) {
 	}
 }
 
-// roll ends an interval of the timeline at now since the first phase.
+// roll closes the interval of the timeline at now, which counts from the first phase.
 func (r *recorder) roll(now time.Duration) Tick {
 	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors,
 		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Max: ms(r.tick.Max())}

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// Number stands for the request's own number in a path, a header value or a
-// body; it is written as NumberDigits digits.
+// Number is the placeholder for the request's number in a path, a field value or a body. The number
+// has numberDigits digits.
 const (
 	Number       = "{n}"
 	numberDigits = 10
@@ -28,43 +28,43 @@ type Field struct {
 // Template is one kind of request.
 type Template struct {
 	Name    string      `yaml:"name"`
-	Preset  string      `yaml:"preset"`  // of a scenario's file: fills in what is not given
-	Weight  float64     `yaml:"weight"`  // of the draw among templates; 0 is 1
+	Preset  string      `yaml:"preset"`  // name of a preset, which sets the keys that a scenario omits
+	Weight  float64     `yaml:"weight"`  // weight in the random choice among templates; 0 is 1
 	Method  string      `yaml:"method"`  // GET or POST
-	Path    string      `yaml:"path"`    // origin-form, with the query; may hold Number
-	Headers []Field     `yaml:"headers"` // values may hold Number
+	Path    string      `yaml:"path"`    // origin-form with the query; may contain Number
+	Headers []Field     `yaml:"headers"` // values may contain Number
 	Body    sspsim.Size `yaml:"body"`    // POST only
-	// JSON makes bodies OpenRTB bid requests, whose id is Number; otherwise they
-	// are filler. A bid request is padded to its size and never cut.
+	// JSON makes each body an OpenRTB bid request with Number as its id. Otherwise the body is filler.
+	// A bid request is padded to its size and never cut.
 	JSON bool `yaml:"json"`
-	// Literal is the body as it is; Body and JSON are unused then. May hold Number.
+	// Literal is the text of the body and may contain Number. It excludes Body and JSON.
 	Literal string `yaml:"literal"`
 }
 
-// Request is an encoded request that needs only its number.
+// Request is an encoded request without its number.
 type Request struct {
-	Class   int // index of the template
+	Class   int // index of its template
 	Raw     []byte
-	numbers []int // where in Raw the number goes
+	numbers []int // offsets in Raw for the number
 	Body    []byte
 	Path    string
 }
 
-// Set is the requests that a run draws from.
+// Set holds the requests of a run.
 type Set struct {
 	Templates []Template
-	variants  [][]Request // by template
-	pick      []float64   // cumulative weights, the last is 1
-	next      []int       // variant, by template
+	variants  [][]Request // for each template
+	pick      []float64   // cumulative weights; the last is 1
+	next      []int       // index of the next variant, for each template
 	random    *rand.Rand
 }
 
-// bodyVariants is how many bodies of different sizes stand for a spread. They
-// are its quantiles, so that their sizes are the spread's.
+// bodyVariants is the number of bodies of a template with random sizes. The sizes are the quantiles
+// of the distribution.
 const bodyVariants = 199
 
-// NewSet encodes templates for a host. close asks the peer to close behind
-// every response. seed is that of the draws.
+// NewSet encodes templates for a host. close adds "Connection: close" to each request. seed
+// determines the random choices.
 func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
 	s := &Set{Templates: templates, next: make([]int, len(templates)), random: rand.New(rand.NewPCG(seed, 1))}
 	sum := 0.0
@@ -88,7 +88,7 @@ func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
 	return s
 }
 
-// Next draws a request. It is valid for the life of the Set.
+// Next chooses a request at random.
 func (s *Set) Next() *Request {
 	class := 0
 	if len(s.pick) > 1 {
@@ -114,7 +114,7 @@ func (r *Request) Append(dst []byte, n uint64) []byte {
 	return dst
 }
 
-// putNumber writes n to dst as NumberDigits digits.
+// putNumber writes n to dst as numberDigits digits.
 func putNumber(dst []byte, n uint64) {
 	for i := numberDigits - 1; i >= 0; i-- {
 		dst[i] = byte('0' + n%10)
@@ -122,7 +122,7 @@ func putNumber(dst []byte, n uint64) {
 	}
 }
 
-// Fill returns text with the number in place of every Number.
+// Fill replaces each Number in text with n.
 func Fill(text string, n uint64) string {
 	if !strings.Contains(text, Number) {
 		return text
@@ -143,7 +143,7 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 	default:
 		body = bytes.Repeat([]byte("x"), size)
 	}
-	// The number is shorter in the template than on the wire.
+	// Number is shorter than the digits that replace it.
 	onWire := bytes.ReplaceAll(body, []byte(Number), bytes.Repeat([]byte("0"), numberDigits))
 
 	var b bytes.Buffer
@@ -177,8 +177,8 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 	}
 }
 
-// bidRequest returns an OpenRTB 2.6 bid request of size bytes, or of its
-// smallest size if that is more.
+// bidRequest returns an OpenRTB 2.6 bid request of size bytes. A smaller size than its minimum has
+// no effect.
 func bidRequest(size int) []byte {
 	const before = `{"id":"` + Number + `","at":2,"cur":["EUR"],"imp":[{"id":"1","tagid":"top-banner","secure":1,"bidfloor":0.42,"banner":{"w":300,"h":250,"pos":1,"api":[3,5,6]}}],` +
 		`"site":{"id":"4711","domain":"publisher.example","page":"https://publisher.example/news/article-12345","publisher":{"id":"123456"}},` +

@@ -8,28 +8,27 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// maxHead bounds a response's head, and each line of a chunked body.
+// maxHead bounds the message head of a response and each line of a chunked body.
 const maxHead = 64 << 10
 
-// Response is what is kept of a response. The texts are valid until the parser
-// starts on the next one.
+// Response holds the parts of a response that the recorder needs. Its slices are valid until the
+// parser reads the next response.
 type Response struct {
 	Status int
-	Close  bool   // the peer closes behind it
+	Close  bool   // the server closes the connection after it
 	Source []byte // X-Adbuffer-Source
-	Echo   []byte // X-Echo-Cb, as simulated SSPs send it when asked to
-	Body   int64  // bytes, without framing
-	// Start is how the body begins: of a shorter one, the rest is 0.
+	Echo   []byte // X-Echo-Cb, which simulated SSPs can send
+	Body   int64  // length of the body without its framing
+	// Start is the beginning of the body. After the end of a short body it is 0.
 	Start [numberDigits]byte
 }
 
-// Parser reads the responses of one connection, in order. It looks at framing and
-// at a few fields and throws the rest away, so that large bodies cost no memory.
-// The zero value is at the start of a response.
+// Parser reads the responses of one connection in order. It keeps the framing and a few fields and
+// discards the rest, so that large bodies cost no memory. The zero value is ready for a response.
 type Parser struct {
 	Response
 	state  parserState
-	left   int64 // bytes of the body, or of the chunk, still to come
+	left   int64 // bytes of the body or chunk that are still missing
 	source [96]byte
 	echo   [64]byte
 }
@@ -46,12 +45,11 @@ const (
 	inTrailer
 )
 
-// Started says that a part of a response has been read.
+// Started reports whether the parser is in the middle of a response.
 func (p *Parser) Started() bool { return p.state != inHead }
 
-// Next consumes as much of b as it can. done says that a response is complete;
-// what is left of b belongs to the next one. Without done, the caller keeps
-// b[n:] and calls again with more bytes behind it.
+// Next consumes the first n bytes of b. If done is true, a response is complete, and b[n:] belongs to
+// the next response. Otherwise the caller keeps b[n:] and calls Next again with more bytes after it.
 func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 	for {
 		switch p.state {
@@ -99,7 +97,7 @@ func (p *Parser) Next(b []byte) (n int, done bool, err error) {
 	}
 }
 
-// body takes a piece of the body.
+// body counts a piece of the body.
 func (p *Parser) body(b []byte) {
 	if p.Body < numberDigits {
 		copy(p.Start[p.Body:], b)
@@ -107,15 +105,13 @@ func (p *Parser) body(b []byte) {
 	p.Body += int64(len(b))
 }
 
-// EndsWithConnection says that the response being read ends where the connection
-// does.
+// EndsWithConnection reports whether the close of the connection completes the current response.
 func (p *Parser) EndsWithConnection() bool { return p.state == inBodyToEOF }
 
-// Reset prepares for another connection. The last response stays.
+// Reset prepares the parser for another connection. It keeps the last response.
 func (p *Parser) Reset() { p.state = inHead }
 
-// head parses the head at the start of b and returns its length, or 0 if it is
-// not whole yet.
+// head parses the message head at the start of b. It returns its length, or 0 if it is incomplete.
 func (p *Parser) head(b []byte) (int, error) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {

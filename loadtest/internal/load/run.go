@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Counts are of connections, warm-up included.
+// Counts holds figures about connections, including the warm-up.
 type Counts struct {
 	TCP        uint64 `json:"tcp_handshakes"`
 	TLS        uint64 `json:"tls_handshakes"`
-	Resumed    uint64 `json:"tls_resumed"` // of the TLS handshakes
-	Reused     uint64 `json:"reused"`      // requests on a connection that had carried one
-	ClosedIdle uint64 `json:"closed_idle"` // connections that the peer closed between requests
+	Resumed    uint64 `json:"tls_resumed"` // TLS handshakes that resumed a session
+	Reused     uint64 `json:"reused"`      // requests that were not the first on their connection
+	ClosedIdle uint64 `json:"closed_idle"` // idle connections that the server closed
 }
 
 func (c *Counts) add(o Counts) {
@@ -26,30 +26,29 @@ func (c *Counts) add(o Counts) {
 	c.ClosedIdle += o.ClosedIdle
 }
 
-// Result is what came of a run.
+// Result holds the measurements of a run.
 type Result struct {
 	Started     time.Time `json:"started"`
-	Whole       Summary   `json:"whole"` // the recorded phases
+	Whole       Summary   `json:"whole"` // sum of the recorded phases
 	Phases      []Summary `json:"phases"`
 	Timeline    []Tick    `json:"timeline"`
 	Connections Counts    `json:"connections"`
 	Generator   Generator `json:"generator"`
 	Interrupted bool      `json:"interrupted"`
-	// Doubts are reasons not to trust the figures; none is as it should be.
+	// Doubts are reasons for not trusting the figures.
 	Doubts []string `json:"doubts"`
 }
 
-// Generator is what the load cost its maker.
+// Generator holds the cost of the load generator.
 type Generator struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
-	Busiest    float64 `json:"busiest_thread"` // share of the time that the busiest thread ran
-	Core       float64 `json:"core_busy"`      // share of the time that its cores were busy, with all processes
-	LagP99     float64 `json:"lag_p99_ms"`     // how late it looked at what was due; open loops
+	Busiest    float64 `json:"busiest_thread"` // share of time that the busiest thread ran
+	Core       float64 `json:"core_busy"`      // share of time that its cores were busy with any process
+	LagP99     float64 `json:"lag_p99_ms"`     // delay of due requests in the generator; open loops only
 }
 
-// Run carries the plan out. The result holds what was measured until then also
-// where the error is not nil, and where ctx was cancelled. report, which may be
-// nil, is called once an interval.
+// Run executes the plan. If ctx is cancelled or an error ends the run, the result holds the
+// measurements until then. Run calls report, which may be nil, after each interval.
 func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
@@ -120,17 +119,17 @@ func runWorkers(ctx context.Context, plan *Plan, rec *recorder) (*Result, error)
 	return r, err
 }
 
-// finish sums up what was recorded.
+// finish adds the summaries of the recorder to the result.
 func (r *Result) finish(ctx context.Context, rec *recorder) {
 	plan := rec.plan
 	r.Interrupted = ctx.Err() != nil
 	if !r.Started.IsZero() {
-		rec.roll(time.Since(r.Started)) // the rest, behind the last interval
+		rec.roll(time.Since(r.Started)) // the part after the last interval
 	}
 	var phases []stretch
 	rest := plan.length()
 	if !plan.Open && plan.Requests > 0 || r.Interrupted {
-		rest = min(rest, rec.last) // the phases ended with the requests
+		rest = min(rest, rec.last) // the run ended before its phases
 	}
 	for _, p := range plan.Phases {
 		d := min(p.Duration, rest)

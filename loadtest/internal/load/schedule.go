@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// Phase is a stretch of time with a rate of its own, which goes from From to To
-// in a straight line.
+// Phase is a part of a run. Its rate changes linearly from From to To.
 type Phase struct {
 	Name     string
 	Duration time.Duration
 	From, To float64 // requests a second
-	// BurstEvery and BurstSize add that many requests at once, the first at the
-	// phase's start; 0 adds none.
+	// BurstSize requests come at the start of the phase and again after each BurstEvery; 0 adds none.
 	BurstEvery time.Duration
 	BurstSize  int
-	// Unrecorded phases warm up: their responses are in no result.
+	// Unrecorded marks a warm-up, which the summary of the whole run omits.
 	Unrecorded bool
 }
 
-// Requests returns how many requests the phase asks for, bursts included; with
-// random arrivals it is their mean.
+// Requests returns the number of requests of the phase, including bursts. With random arrivals it
+// is the mean.
 func (p Phase) Requests() float64 {
 	n := (p.From + p.To) / 2 * p.Duration.Seconds()
 	if p.BurstEvery > 0 && p.Duration > 0 {
@@ -37,15 +35,15 @@ type schedule struct {
 	parts  int
 	random *rand.Rand // nil: evenly spaced
 
-	index    int           // of the phase
-	start    time.Duration // of the phase
-	expected float64       // requests expected since the phase's start, at the next one
-	next     time.Duration // since the phase's start; of the next one that is no burst's
-	burstAt  time.Duration // since the phase's start; of the next burst
-	burst    int           // left of the burst that is due at burstAt
+	index    int           // index of the phase
+	start    time.Duration // start of the phase
+	expected float64       // expected number of requests between the start of the phase and the next arrival
+	next     time.Duration // time of the next arrival outside bursts, since the start of the phase
+	burstAt  time.Duration // time of the next burst, since the start of the phase
+	burst    int           // remaining requests of that burst
 }
 
-// newSchedule returns a part of the plan's arrivals. All parts together are the whole.
+// newSchedule returns one part of the arrivals of the plan.
 func newSchedule(p *Plan, part, parts int) *schedule {
 	s := &schedule{phases: p.Phases, part: part, parts: parts, index: -1}
 	if p.Poisson {
@@ -55,7 +53,7 @@ func newSchedule(p *Plan, part, parts int) *schedule {
 	return s
 }
 
-// Next returns the next arrival; ok is false after the last.
+// Next returns the next arrival. ok is false after the last arrival.
 func (s *schedule) Next() (a arrival, ok bool) {
 	for s.index < len(s.phases) {
 		p := &s.phases[s.index]
@@ -94,14 +92,14 @@ func (s *schedule) enter(index int) {
 		s.step()
 		return
 	}
-	// Evenly spaced: the parts take turns.
+	// The arrivals of the parts alternate.
 	s.expected = float64(s.part) / float64(s.parts)
 	s.next = s.phases[index].when(s.expected * float64(s.parts))
 }
 
-// step moves to the next arrival. The time until which n requests are expected
-// is found from n. If n rises by 1 they are evenly spaced along the rate. If n
-// rises by exponential draws they are a Poisson process of that rate.
+// step computes the time of the next arrival: the moment until which the phase expects a given
+// number of requests. A step of 1 in that number gives evenly spaced arrivals. Exponentially
+// distributed steps give a Poisson process.
 func (s *schedule) step() {
 	gap := 1.0
 	if s.random != nil {
@@ -111,8 +109,8 @@ func (s *schedule) step() {
 	s.next = s.phases[s.index].when(s.expected * float64(s.parts))
 }
 
-// when returns the time since the phase's start at which n requests are
-// expected to have come, and the largest duration if they never do.
+// when returns the time until which the phase expects n requests, since its start. If it never
+// expects as many, when returns the largest duration.
 func (p *Phase) when(n float64) time.Duration {
 	const never = time.Duration(math.MaxInt64)
 	// n = From·t + slope·t²/2
@@ -133,7 +131,7 @@ func (p *Phase) when(n float64) time.Duration {
 		if d < 0 {
 			return never
 		}
-		// The form that does not cancel where From is much larger than the slope.
+		// This form of the solution stays exact if From is much larger than the slope.
 		t = 2 * n / (p.From + math.Sqrt(d))
 	}
 	if t > 1e6 {

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockaddr is where the loops connect to.
+// sockaddr is the address of the server.
 type sockaddr struct {
 	family int
 	addr   unix.Sockaddr
 	text   string
 }
 
-// resolve looks addr up once; all connections go to the first address.
+// resolve looks addr up once. All connections of a loop use the first address. Each loop needs a
+// sockaddr of its own because connecting writes to it.
 func resolve(addr string) (*sockaddr, error) {
 	tcp, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
@@ -27,7 +28,7 @@ func resolve(addr string) (*sockaddr, error) {
 	return &sockaddr{unix.AF_INET6, &unix.SockaddrInet6{Port: tcp.Port, Addr: [16]byte(tcp.IP.To16())}, addr}, nil
 }
 
-// redial opens connections that are to stay and were closed.
+// redial opens closed keep-alive connections again.
 func (l *loop) redial() {
 	now := l.now()
 	kept := l.dead[:0]
@@ -41,7 +42,7 @@ func (l *loop) redial() {
 	l.dead = kept
 }
 
-// dial starts to connect c.
+// dial starts a connect.
 func (l *loop) dial(c *conn, now time.Duration) {
 	fd, err := openSocket(l.addr.family)
 	if err != nil {
@@ -61,7 +62,7 @@ func (l *loop) dial(c *conn, now time.Duration) {
 	}
 }
 
-// connected ends a dial.
+// connected completes a connect.
 func (l *loop) connected(c *conn) {
 	if code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil || code != 0 {
 		if err == nil {
@@ -99,13 +100,13 @@ func (l *loop) dialFailed(c *conn, err error) {
 	l.closeConn(c, kind)
 }
 
-// closeConn closes c. The requests on it failed by kind.
+// closeConn closes c. Its requests fail with an error of this kind.
 func (l *loop) closeConn(c *conn, kind string) {
 	if c.fd >= 0 {
 		if c.state == connecting {
 			l.dialing--
 		}
-		_ = unix.Close(c.fd) // nothing is lost that was not counted
+		_ = unix.Close(c.fd) // its requests are counted below
 	}
 	c.fd, c.state, c.stuck = -1, closed, false
 	started := c.parser.Started() || len(c.in) > 0
@@ -120,7 +121,7 @@ func (l *loop) closeConn(c *conn, kind string) {
 			of = Cut
 		}
 		l.rec.Failed(int(f.phase), int(f.class), of, now-f.due)
-		started = false // those behind it have no byte of a response
+		started = false // later requests have no byte of a response
 	}
 	if l.plan.Protocol != Close {
 		l.dead = append(l.dead, c)
@@ -131,7 +132,7 @@ func (l *loop) closeConn(c *conn, kind string) {
 	} else if c.fails == 0 {
 		l.refill(c, now)
 	} else {
-		l.dead = append(l.dead, c) // it is filled once it is open
+		l.dead = append(l.dead, c) // connected refills it
 	}
 }
 
@@ -176,8 +177,7 @@ func (l *loop) handle(c *conn, e event) {
 		switch {
 		case err == nil && n > 0:
 			l.consume(c, l.buf[:n])
-			// A short read means that there was no more, unless the peer has
-			// closed, which only another read tells.
+			// After a short read the socket is empty. Only another read shows a close.
 			if n < len(l.buf) && !e.HungUp {
 				return
 			}
@@ -192,7 +192,7 @@ func (l *loop) handle(c *conn, e event) {
 	}
 }
 
-// ended handles the end of the stream.
+// ended handles an end of stream.
 func (l *loop) ended(c *conn) {
 	if c.flights.count > 0 && c.parser.EndsWithConnection() {
 		l.received(c, l.now())
@@ -206,7 +206,7 @@ func (l *loop) ended(c *conn) {
 	l.closeConn(c, Closed)
 }
 
-// consume reads the responses in b, which follows what c keeps.
+// consume parses responses in b, which follows the bytes that c keeps.
 func (l *loop) consume(c *conn, b []byte) {
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)
@@ -243,7 +243,7 @@ func (l *loop) consume(c *conn, b []byte) {
 	}
 }
 
-// received ends the oldest request of c.
+// received completes the oldest request of c.
 func (l *loop) received(c *conn, now time.Duration) {
 	f := c.flights.pop()
 	l.inFlight--
@@ -260,8 +260,7 @@ func (l *loop) received(c *conn, now time.Duration) {
 	}
 }
 
-// expire ends the connections whose oldest request, or whose connect, has taken
-// too long.
+// expire closes connections whose oldest request or connect exceeds the timeout.
 func (l *loop) expire(now time.Duration) {
 	for _, c := range l.conns {
 		switch {
@@ -274,7 +273,7 @@ func (l *loop) expire(now time.Duration) {
 	}
 }
 
-// close closes all sockets. The peers see the end of the stream.
+// close closes all sockets and the poller.
 func (l *loop) close() {
 	for _, c := range l.conns {
 		if c.fd >= 0 {

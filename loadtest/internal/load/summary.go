@@ -6,11 +6,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Summary is what came of the requests of one phase, of one class, or of all.
+// Summary holds the figures of one phase, of one class, or of the whole run.
 type Summary struct {
 	Name     string            `json:"name"`
 	Seconds  float64           `json:"seconds"`
-	Offered  uint64            `json:"offered"` // due, or sent by a closed loop
+	Offered  uint64            `json:"offered"` // requests due in an open loop or sent by a closed loop
 	Answered uint64            `json:"answered"`
 	Failed   uint64            `json:"failed"`
 	Errors   map[string]uint64 `json:"errors"` // by kind
@@ -18,11 +18,10 @@ type Summary struct {
 	Rate     float64           `json:"rate"` // responses a second
 	Body     int64             `json:"body_bytes"`
 	Latency  Latency           `json:"latency"`
-	Classes  []Summary         `json:"classes,omitempty"` // if there is more than one
+	Classes  []Summary         `json:"classes,omitempty"` // empty if there is one class
 }
 
-// Latency is a spread of times, in milliseconds. Requests that failed count
-// with the time they took to fail.
+// Latency holds percentiles in milliseconds. A failed request counts with the time until it failed.
 type Latency struct {
 	Mean float64 `json:"mean_ms"`
 	P50  float64 `json:"p50_ms"`
@@ -33,7 +32,7 @@ type Latency struct {
 	Max  float64 `json:"max_ms"`
 }
 
-// FailedShare returns the share of the requests that failed.
+// FailedShare returns the share of requests that failed.
 func (s Summary) FailedShare() float64 {
 	if n := s.Answered + s.Failed; n > 0 {
 		return float64(s.Failed) / float64(n)
@@ -41,7 +40,7 @@ func (s Summary) FailedShare() float64 {
 	return 0
 }
 
-// stretch is a phase as it went: an early end of the run makes it shorter than planned.
+// stretch is a phase with its actual duration. An early end of the run shortens it.
 type stretch struct {
 	Name     string
 	Duration time.Duration

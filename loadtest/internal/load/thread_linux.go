@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preciseTimers keeps the goroutine on a thread whose timers are not put off by
-// the kernel's usual 50 µs. The caller calls the returned function when done.
+// preciseTimers locks the goroutine to its thread and sets the timer slack of the thread to 1 ns.
+// The caller calls unlock at the end.
 func preciseTimers() (unlock func()) {
 	runtime.LockOSThread()
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // late by 50 µs then
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // an error leaves the default of 50 µs
 	return func() {
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // 0 is the default again
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // 0 restores the default
 		runtime.UnlockOSThread()
 	}
 }
 
-// sleep keeps the thread for d, more exactly than the runtime's timers do. After
-// a signal it is shorter.
+// sleep blocks the thread for d. It is more exact than the timers of the Go runtime. A signal ends
+// it early.
 func sleep(d time.Duration) {
 	t := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&t, nil)

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workers run what needs TLS: each worker is a goroutine with a place on a
-// connection, a connection of its own in HTTP/1, a stream's in HTTP/2.
+// workers send requests over TLS. Each worker is a goroutine with one place of a connection: all of
+// an HTTP/1 connection, or one stream of an HTTP/2 connection.
 type workers struct {
 	plan   *Plan
 	rec    *recorder
-	base   time.Time // of the first phase
+	base   time.Time // start of the first phase
 	due    chan arrival
-	left   atomic.Int64 // closed: requests left to send
+	left   atomic.Int64 // requests that a closed loop may still send
 	number atomic.Uint64
 	stop   context.Context
-	fatal  func(error) // ends the run
+	fatal  func(error) // records an error and cancels stop
 
 	mu       sync.Mutex // guards the fields below
 	requests *Set
@@ -32,10 +32,10 @@ type workers struct {
 
 // place sends one request at a time.
 type place interface {
-	// do sends r and returns its response, whose texts are valid until the next do.
-	// It connects first if it has to.
+	// do sends r and returns its response, whose slices are valid until the next call. It connects
+	// first if the place has no connection.
 	do(r *Request, number uint64, deadline time.Time) (*Response, error)
-	// connect opens the place's connection, if it has none.
+	// connect opens the connection of the place, if there is none.
 	connect(deadline time.Time) error
 	close()
 }
@@ -50,7 +50,7 @@ func newWorkers(plan *Plan, rec *recorder) *workers {
 	return w
 }
 
-// run connects, goes through the phases, and waits for outstanding responses.
+// run connects, sends the requests of all phases, and waits for outstanding responses.
 func (w *workers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -63,11 +63,11 @@ func (w *workers) run(ctx context.Context) error {
 	}()
 	if w.plan.Protocol != Close {
 		var dials sync.WaitGroup
-		slots := make(chan struct{}, 64) // handshakes at once
+		limit := make(chan struct{}, 64) // bounds the handshakes at a time
 		for _, p := range places {
-			slots <- struct{}{}
+			limit <- struct{}{}
 			dials.Go(func() {
-				defer func() { <-slots }()
+				defer func() { <-limit }()
 				if err := p.connect(time.Now().Add(w.plan.Timeout)); err != nil {
 					w.fatal(err)
 				}
@@ -104,7 +104,7 @@ func (w *workers) run(ctx context.Context) error {
 	return cause(ctx)
 }
 
-// pace hands out requests when they are due.
+// pace sends each arrival to the workers at its time.
 func (w *workers) pace() {
 	s := newSchedule(w.plan, 0, 1)
 	unlock := preciseTimers()
@@ -115,7 +115,7 @@ func (w *workers) pace() {
 			return
 		}
 		for wait := a.due - time.Since(w.base); wait > 0; wait = a.due - time.Since(w.base) {
-			sleep(wait) // a signal ends it early
+			sleep(wait) // a signal may end it early
 		}
 		w.rec.Due(time.Since(w.base) - a.due)
 		select {
@@ -131,7 +131,7 @@ func (w *workers) failed(a arrival, kind string) {
 	w.rec.Failed(int(a.phase), r.Class, kind, time.Since(w.base)-a.due)
 }
 
-// send draws a request and counts it.
+// send chooses a request and counts it as sent.
 func (w *workers) send(a arrival) *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +193,7 @@ func (w *workers) tick(stop <-chan struct{}) {
 	}
 }
 
-// kindError is an error whose kind is known.
+// kindError is an error with its kind.
 type kindError struct {
 	kind string
 	err  error
@@ -223,7 +223,7 @@ func kindOf(err error) string {
 	return "other"
 }
 
-// dialTLS connects and shakes hands until deadline, and counts both.
+// dialTLS connects, completes the TLS handshake before deadline, and counts both.
 func (w *workers) dialTLS(deadline time.Time) (*tls.Conn, error) {
 	d := net.Dialer{Deadline: deadline}
 	raw, err := d.DialContext(w.stop, "tcp", w.plan.Addr)

@@ -16,16 +16,15 @@ import (
 	"time"
 )
 
-// Adbuffer is the service under test.
+// Adbuffer is a running adbuffer.
 type Adbuffer struct {
 	*Process
-	Addr  string // of the traffic side, host:port
-	Admin string // host:port
-	File  string // of the configuration
+	Addr  string // host:port for clients
+	Admin string // host:port of the admin listener
+	File  string // path of the configuration
 }
 
-// ModuleRoot returns the folder of this module, which the working directory
-// must be in.
+// ModuleRoot returns the root folder of this module. The working directory must be inside it.
 func ModuleRoot(ctx context.Context) (string, error) {
 	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -34,14 +33,14 @@ func ModuleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(mod))), nil
 }
 
-// Build builds adbuffer from this module and returns the executable's path. Its
-// version names the commit, if there is one.
+// Build builds adbuffer from this module and returns the path of the executable. Its version names
+// the commit, if there is one.
 func (r *Rig) Build(ctx context.Context) (string, error) {
 	return r.BuildPackage(ctx, "./cmd/adbuffer", "-ldflags", "-X adbuffer/internal/app.Commit="+commit(ctx))
 }
 
-// commit returns the commit of the working directory, marked where Go files
-// differ from it, and "" outside of a repository.
+// commit returns the commit of the working directory. A suffix marks changed Go files. Outside of a
+// repository the result is "".
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
@@ -54,7 +53,7 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// BuildPackage builds a command of this module and returns the executable's path.
+// BuildPackage builds a command of this module and returns the path of the executable.
 func (r *Rig) BuildPackage(ctx context.Context, pkg string, flags ...string) (string, error) {
 	root, err := ModuleRoot(ctx)
 	if err != nil {
@@ -69,8 +68,8 @@ func (r *Rig) BuildPackage(ctx context.Context, pkg string, flags ...string) (st
 	return bin, nil
 }
 
-// StartAdbuffer starts bin with a configuration, and waits until it is ready.
-// Its log level must be info, and its ports 0.
+// StartAdbuffer starts bin with a configuration and waits until it is ready. The configuration must
+// have log level info and ports 0.
 func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env ...string) (*Adbuffer, error) {
 	file, err := r.Write("adbuffer-*.yaml", config)
 	if err != nil {
@@ -79,8 +78,8 @@ func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env 
 	return r.StartAdbufferOn(ctx, bin, file, cores, env...)
 }
 
-// StartAdbufferOn is StartAdbuffer with the file of a configuration, which the
-// caller may change later.
+// StartAdbufferOn is StartAdbuffer with the path of a configuration, which the caller may change
+// later.
 func (r *Rig) StartAdbufferOn(ctx context.Context, bin, file, cores string, env ...string) (*Adbuffer, error) {
 	p, err := r.Start(Command{Name: "adbuffer", Argv: []string{bin, "serve", "--config", file}, Cores: cores, Env: env})
 	if err != nil {
@@ -103,7 +102,7 @@ func (r *Rig) StartAdbufferOn(ctx context.Context, bin, file, cores string, env 
 	return a, nil
 }
 
-// Ask returns what the admin listener responds to a GET of path.
+// Ask sends a GET of path to the admin listener and returns the body of the response.
 func (a *Adbuffer) Ask(path string) (string, error) {
 	resp, err := controlClient.Get("http://" + a.Admin + path)
 	if err != nil {
@@ -117,7 +116,7 @@ func (a *Adbuffer) Ask(path string) (string, error) {
 	return string(text), err
 }
 
-// Series reads the metrics, a series at a time; labels are as they are written.
+// Series reads the metrics and calls each for every series. labels has the syntax of /metrics.
 func (a *Adbuffer) Series(each func(name, labels string, value float64)) error {
 	text, err := a.Ask("/metrics")
 	if err != nil {
@@ -138,8 +137,8 @@ func (a *Adbuffer) Series(each func(name, labels string, value float64)) error {
 	return nil
 }
 
-// Metric adds up the series of a metric whose labels contain all of want, each
-// written as name="value".
+// Metric returns the sum over the series of a metric whose labels contain all of want. An element
+// of want is written as name="value".
 func (a *Adbuffer) Metric(name string, want ...string) (float64, error) {
 	sum, found := 0.0, false
 	err := a.Series(func(metric, labels string, v float64) {

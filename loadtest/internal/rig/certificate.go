@@ -6,14 +6,14 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// Certificate is the files of a server's certificate.
+// Certificate holds the paths of a server certificate and its CA.
 type Certificate struct {
 	CA, Cert, Key string
-	Both          string // Cert and Key in one file
-	Authority     []byte // what is in CA
+	Both          string // path of a file with Cert and Key
+	Authority     []byte // content of CA
 }
 
-// Certificate makes a certificate for hosts, of an authority of its own.
+// Certificate creates a CA and a server certificate for hosts.
 func (r *Rig) Certificate(name string, hosts ...string) (Certificate, error) {
 	at := r.Dir + "/" + name
 	c := Certificate{CA: at + "-ca.pem", Cert: at + ".pem", Key: at + ".key", Both: at + "-both.pem"}

@@ -15,11 +15,11 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// childEnv marks a process that this one started from its own executable.
+// childEnv names the role of a child: a process that runs the same executable as its parent.
 const childEnv = "ADBUFFER_LOADTEST_CHILD"
 
-// Each role gets an order in one line of JSON, and replies in lines of JSON. The context ends
-// when the parent closes the pipe.
+// A role receives an order as one line of JSON and replies with lines of JSON. The context ends when
+// the parent closes the pipe.
 var roles = map[string]func(ctx context.Context, order []byte, reply func(any) error) error{
 	"ssp": role(func(ctx context.Context, o SSPOptions, reply func(any) error) error {
 		s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
@@ -58,9 +58,9 @@ func role[T any](play func(ctx context.Context, order T, reply func(any) error) 
 	}
 }
 
-// ChildMain plays a child's role and ends the process, if this process is one; otherwise it
-// returns at once. Every main, and every TestMain whose tests start SSPs, calls it first. A child
-// writes its error to its log, which the parent's error quotes.
+// ChildMain plays the role of a child and exits. In a process that is no child it returns at once.
+// Every main, and every TestMain whose tests start SSPs, calls it first. A child writes its error to
+// its log, and the error of its parent quotes that log.
 func ChildMain() {
 	name := os.Getenv(childEnv)
 	if name == "" {
@@ -92,10 +92,10 @@ func play(name string) error {
 	return play(ctx, order, json.NewEncoder(os.Stdout).Encode)
 }
 
-// childTimeout bounds a child's start.
+// childTimeout bounds the start of a child.
 const childTimeout = 20 * time.Second
 
-// childProcess is a child and the pipes to it.
+// childProcess is a child and its pipes.
 type childProcess struct {
 	*Process
 	in   *os.File
@@ -103,7 +103,7 @@ type childProcess struct {
 	pipe *os.File
 }
 
-// spawn starts a child with an order.
+// spawn starts a child and sends it an order.
 func (r *Rig) spawn(role, name, cores string, order any) (*childProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Rig) spawn(role, name, cores string, order any) (*childProcess, error) 
 	return &childProcess{Process: p, in: inWrite, out: bufio.NewReader(outRead), pipe: outRead}, json.NewEncoder(inWrite).Encode(order)
 }
 
-// read reads a reply.
+// read reads one reply.
 func (c *childProcess) read(v any, timeout time.Duration) error {
 	_ = c.pipe.SetReadDeadline(time.Now().Add(timeout))
 	line, err := c.out.ReadBytes('\n')
@@ -140,17 +140,17 @@ func (c *childProcess) read(v any, timeout time.Duration) error {
 	return json.Unmarshal(line, v)
 }
 
-// generatorOrder tells a generator what to do.
+// generatorOrder is the order to a generator.
 type generatorOrder struct {
 	Plan  load.Plan
-	Watch bool // reply how it goes on, too
+	Watch bool // also reply with progress after each interval
 }
 
-// generated is what a generator replies: how it goes on, and at last the result.
+// generated is a reply of a generator: its progress, and in the last reply its result.
 type generated struct {
 	Progress *load.Progress
 	Result   *load.Result
-	Error    string // beside what was measured until then
+	Error    string // Result then holds the measurements until the error
 }
 
 func generate(ctx context.Context, o generatorOrder, reply func(any) error) error {
@@ -160,7 +160,7 @@ func generate(ctx context.Context, o generatorOrder, reply func(any) error) erro
 	if o.Watch {
 		report = func(p load.Progress) {
 			if reply(generated{Progress: &p}) != nil {
-				cancel() // the parent has gone
+				cancel() // the parent has closed the pipe
 			}
 		}
 	}
@@ -172,9 +172,8 @@ func generate(ctx context.Context, o generatorOrder, reply func(any) error) erro
 	return reply(out)
 }
 
-// Generate carries out a plan in a process of its own. watch, which may be nil, is told once an
-// interval how it goes on. The end of the context ends the load, and what was measured is
-// returned.
+// Generate executes a plan in a process of its own. It calls watch, which may be nil, after each
+// interval. When ctx ends, the load ends, and Generate returns the measurements until then.
 func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
 	c, err := r.spawn("generator", "generator", cores, generatorOrder{plan, watch != nil})
 	if err != nil {

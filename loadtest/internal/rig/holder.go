@@ -12,7 +12,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// HoldOrder says which connections to keep idle, each of which first carries a GET.
+// HoldOrder describes connections that a holder keeps idle. Each of them carries one GET first.
 type HoldOrder struct {
 	URL         string
 	Headers     []load.Field
@@ -20,24 +20,24 @@ type HoldOrder struct {
 	HTTP2       bool
 }
 
-// holdReply says how many connections are held.
+// holdReply is the number of connections that the holder keeps.
 type holdReply struct {
 	Open  int
-	Error string // of the first that failed
+	Error string // error of the first connection that failed
 }
 
-// hold opens connections, gets one response on each, and keeps them until the context ends.
+// hold opens connections, reads one response on each, and keeps them until the context ends.
 func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
 	var mu sync.Mutex
 	var held []*http.Transport
 	var result holdReply
 	var wait sync.WaitGroup
-	atOnce := make(chan struct{}, 64) // below what listeners queue
+	atOnce := make(chan struct{}, 64) // fewer than a listener queues
 	for range o.Connections {
 		atOnce <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-atOnce }()
-			// A transport each, since one would use the idle connections again.
+			// Each connection has its own transport, because a shared one would reuse idle connections.
 			t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: o.HTTP2, DisableCompression: true}
 			err := holdOne(ctx, t, o)
 			mu.Lock()
@@ -80,7 +80,7 @@ func holdOne(ctx context.Context, t *http.Transport, o HoldOrder) error {
 	return err
 }
 
-// Hold opens idle connections in a process of their own, which closes them when it stops.
+// Hold opens idle connections in a process of their own. That process closes them when it stops.
 func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
 	c, err := r.spawn("holder", "holder", cores, o)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
 	return c.Process, nil
 }
 
-// HoldError says that not all idle connections could be had.
+// HoldError reports that some idle connections could not be opened.
 type HoldError struct {
 	Open, Want int
 	Reason     string

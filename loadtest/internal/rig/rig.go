@@ -1,8 +1,7 @@
-// Package rig starts what a load test needs, each in a process of its own:
-// adbuffer, simulated SSPs, and the proxies that it is compared with.
+// Package rig starts adbuffer, simulated SSPs, load generators and other proxies for load tests.
 //
-// Processes keep the parts from sharing a garbage collector and a scheduler, and
-// allow each to be put on a core of its own.
+// Each of them has a process of its own. So they share neither a garbage collector nor a scheduler,
+// and a test can assign a core to each.
 package rig
 
 import (
@@ -18,16 +17,16 @@ import (
 	"time"
 )
 
-// Rig owns processes and a directory. Its methods may be called at the same time.
+// Rig owns processes and a directory. Its methods are safe for concurrent use.
 type Rig struct {
-	Dir string // for configurations, certificates and logs; gone after Close
+	Dir string // holds configurations, certificates and logs; Close removes it
 
 	mu       sync.Mutex // guards the fields below
-	procs    []*Process // in the order of their start
+	procs    []*Process // in order of start
 	reserved []func()   // release the ports of FreeAddr
 }
 
-// New makes a Rig. The caller closes it.
+// New returns a Rig. The caller closes it.
 func New() (*Rig, error) {
 	dir, err := os.MkdirTemp("", "adbuffer-loadtest-")
 	if err != nil {
@@ -48,7 +47,7 @@ func (r *Rig) Close() {
 	os.RemoveAll(r.Dir)
 }
 
-// StopAll ends all processes, the last one first.
+// StopAll stops all processes in reverse order of start.
 func (r *Rig) StopAll() {
 	r.mu.Lock()
 	procs := r.procs
@@ -70,7 +69,7 @@ func (r *Rig) Write(pattern, text string) (string, error) {
 	return file.Name(), errors.Join(err, file.Close())
 }
 
-// Process is one that runs.
+// Process is a started process.
 type Process struct {
 	Name string
 	PID  int
@@ -78,22 +77,22 @@ type Process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
-	pipes []*os.File // to a child; closed by Stop
+	pipes []*os.File // pipes to a child; Stop closes them
 }
 
-// Command says what to start.
+// Command describes a process to start.
 type Command struct {
 	Name  string
 	Argv  []string
-	Env   []string // beside this process's own
-	Cores string   // as of taskset; "" is all
+	Env   []string // in addition to the environment of this process
+	Cores string   // in the syntax of taskset; "" is all
 	Stdin *os.File // nil is none
 }
 
-// Start starts a process, whose output goes to a file in the directory.
+// Start starts a process. Its output goes to a file in the directory.
 func (r *Rig) Start(c Command) (*Process, error) { return r.startWith(c, nil) }
 
-// startWith is Start with another standard output; nil is the file.
+// startWith is Start with another standard output. If stdout is nil, it is the file too.
 func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	argv := c.Argv
 	if c.Cores != "" {
@@ -107,7 +106,7 @@ func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	cmd := exec.Command(path, argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -117,14 +116,14 @@ func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	if stdout != nil {
 		cmd.Stdout = stdout
 	}
-	// A process must not outlive us, however we end, and Ctrl-C is ours alone.
+	// A process must not outlive this one, and Ctrl-C must reach only this one.
 	cmd.SysProcAttr = processAttributes()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	p := &Process{Name: c.Name, PID: cmd.Process.Pid, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // its log shows the reason of its end
 		close(p.ended)
 	}()
 	r.mu.Lock()
@@ -133,7 +132,7 @@ func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	return p, nil
 }
 
-// Stop ends the process, with force if it takes more than two seconds.
+// Stop terminates the process. It kills the process after two seconds.
 func (p *Process) Stop() {
 	for _, f := range p.pipes {
 		f.Close()
@@ -151,7 +150,7 @@ func (p *Process) Stop() {
 // Signal sends a signal to the process.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Await waits for the process to end by itself, and returns its exit status.
+// Await waits until the process exits and returns its exit status.
 func (p *Process) Await(timeout time.Duration) (status int, err error) {
 	select {
 	case <-p.ended:
@@ -161,13 +160,13 @@ func (p *Process) Await(timeout time.Duration) (status int, err error) {
 	}
 }
 
-// Log returns what the process has written.
+// Log returns the output of the process.
 func (p *Process) Log() []byte {
 	b, _ := os.ReadFile(p.log)
 	return b
 }
 
-// Running says whether the process has not ended.
+// Running reports whether the process has not exited.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:
@@ -177,7 +176,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// errEnded says that a process ended by itself, and what it wrote last.
+// errEnded returns an error with the last output of a process that exited early.
 func (p *Process) errEnded() error {
 	text := bytes.TrimSpace(p.Log())
 	if len(text) > 800 {
@@ -186,7 +185,7 @@ func (p *Process) errEnded() error {
 	return fmt.Errorf("%s ended early: %s", p.Name, text)
 }
 
-// AwaitPort waits until addr takes connections.
+// AwaitPort waits until addr accepts connections.
 func (p *Process) AwaitPort(ctx context.Context, addr string, timeout time.Duration) error {
 	return p.await(ctx, timeout, "listen on "+addr, func() bool {
 		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
@@ -198,7 +197,7 @@ func (p *Process) AwaitPort(ctx context.Context, addr string, timeout time.Durat
 	})
 }
 
-// await polls until ok.
+// await calls ok until it returns true.
 func (p *Process) await(ctx context.Context, timeout time.Duration, what string, ok func() bool) error {
 	end := time.Now().Add(timeout)
 	for {

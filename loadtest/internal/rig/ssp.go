@@ -16,17 +16,17 @@ import (
 type SSP struct {
 	Name    string
 	Addr    string // host:port
-	URL     string // of bid requests
-	CAFile  string // "" without TLS
+	URL     string // URL for bid requests
+	CAFile  string // path of the CA; "" without TLS
 	PID     int
 	control string
 	child   *childProcess
 }
 
-// sspReply says where a child serves.
+// sspReply holds the addresses and the CA of a child.
 type sspReply struct{ Addr, Control, CA string }
 
-// SSPOptions are those of a simulated SSP that a process of its own can have.
+// SSPOptions are the options of a simulated SSP.
 type SSPOptions struct {
 	Name      string
 	Protocol  sspsim.Protocol
@@ -55,7 +55,7 @@ func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
 	return s, nil
 }
 
-// controlClient talks to the SSPs' control endpoints.
+// controlClient sends requests to the control endpoints of SSPs and to admin listeners.
 var controlClient = &http.Client{Timeout: 10 * time.Second}
 
 func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
@@ -75,7 +75,7 @@ func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
 	return b, err
 }
 
-// Counters returns what the SSP has seen.
+// Counters returns the counters of the SSP.
 func (s *SSP) Counters() (sspsim.Counters, error) {
 	var c sspsim.Counters
 	b, err := s.do("GET", "/counters", nil)
@@ -85,13 +85,13 @@ func (s *SSP) Counters() (sspsim.Counters, error) {
 	return c, json.Unmarshal(b, &c)
 }
 
-// Patch changes the keys of the behaviour that are in the JSON.
+// Patch changes those keys of the behaviour that the JSON contains.
 func (s *SSP) Patch(behaviour []byte) error {
 	_, err := s.do("PATCH", "/behaviour", behaviour)
 	return err
 }
 
-// Set puts another behaviour in force.
+// Set replaces the behaviour.
 func (s *SSP) Set(b sspsim.Behaviour) error {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -101,23 +101,23 @@ func (s *SSP) Set(b sspsim.Behaviour) error {
 	return err
 }
 
-// CloseConnections closes the SSP's open connections.
+// CloseConnections closes the open connections of the SSP.
 func (s *SSP) CloseConnections() error {
 	_, err := s.do("POST", "/close-connections", nil)
 	return err
 }
 
-// Stop ends the process.
+// Stop stops the process.
 func (s *SSP) Stop() { s.child.Stop() }
 
-// Constant is the cheapest upstream, in a process of its own.
+// Constant is the upstream with the lowest cost, in a process of its own.
 type Constant struct {
 	*Process
 	Addr string
 	URL  string
 }
 
-// StartConstant starts an upstream whose responses carry body bytes.
+// StartConstant starts an upstream whose responses have a body of this length.
 func (r *Rig) StartConstant(body int, cores string) (*Constant, error) {
 	c, err := r.spawn("constant", "constant", cores, body)
 	if err != nil {

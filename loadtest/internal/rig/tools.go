@@ -19,10 +19,10 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Load is what a load tool measured. Times are in milliseconds.
+// Load holds the measurements of a load tool. Times are in milliseconds.
 type Load struct {
-	Requests int     // that got a response
-	Failed   int     // without a response, or with another status than 2xx
+	Requests int     // requests with a 2xx response
+	Failed   int     // requests without a response or with another status
 	Rate     float64 // responses a second
 	Seconds  float64
 	P50      float64
@@ -30,12 +30,12 @@ type Load struct {
 	P99      float64
 	P999     float64 // wrk only
 	Max      float64
-	CPU      time.Duration // of the tool
-	// Handshakes are the tool's TCP handshakes, where it counts them.
+	CPU      time.Duration // CPU time of the tool
+	// Handshakes is the number of TCP handshakes, if the tool counts them.
 	Handshakes int
 }
 
-// Doubts returns the reasons not to trust l.
+// Doubts returns the reasons for not trusting l.
 func (l Load) Doubts() []string {
 	if l.Failed > 0 {
 		return []string{fmt.Sprintf("%d of %d requests failed", l.Failed, l.Requests+l.Failed)}
@@ -69,13 +69,13 @@ func output(ctx context.Context, cores string, argv ...string) (string, time.Dur
 	return out.String(), cpu, err
 }
 
-// toolTimeout is by how much a tool may take longer than it was asked to.
+// toolTimeout bounds the time that a tool may need beyond the planned time.
 const toolTimeout = time.Minute
 
-// AB runs ApacheBench: n requests, c at once, on the cores.
+// AB runs ApacheBench with n requests on c connections.
 func AB(ctx context.Context, url string, n, c int, cores string, flags ...string) (Load, error) {
-	// -l takes responses of changing length, -r goes on after a socket error, which
-	// it counts; -q prints no progress.
+	// -l accepts responses of different lengths. -r counts a socket error and continues. -q prints no
+	// progress.
 	argv := append([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(c)}, flags...)
 	out, cpu, err := output(ctx, cores, append(argv, url)...)
 	if err != nil {
@@ -105,7 +105,7 @@ func parseAB(out string) (Load, error) {
 		if m == nil {
 			return 0
 		}
-		v, _ := strconv.ParseFloat(m[1], 64) // digits, by the expression
+		v, _ := strconv.ParseFloat(m[1], 64) // the expression matches only digits
 		return v
 	}
 	if abLines["complete"].FindString(out) == "" {
@@ -116,7 +116,7 @@ func parseAB(out string) (Load, error) {
 		P50: value("p50"), P95: value("p95"), P99: value("p99"), Max: value("max")}, nil
 }
 
-// wrkScript makes wrk send one request and print its results as JSON.
+// wrkScript makes wrk print its results as JSON.
 const wrkScript = `
 done = function(summary, latency)
   local e = summary.errors
@@ -126,7 +126,7 @@ done = function(summary, latency)
 end
 `
 
-// WRK runs wrk with one thread for about a time. dir is for its script.
+// WRK runs wrk with one thread for length, rounded to seconds. It writes its script to dir.
 func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, length time.Duration, cores string) (Load, error) {
 	script := strings.Builder{}
 	fmt.Fprintf(&script, "wrk.method = %s\nwrk.path = %s\n", luaQuote(t.Method), luaQuote(load.Fill(t.Path, 1)))
@@ -171,8 +171,8 @@ func luaQuote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`).Replace(s) + `"`
 }
 
-// H2Load runs h2load over HTTP/2 with one thread for about a time. dir is for its log of
-// requests, which has the latencies.
+// H2Load runs h2load over HTTP/2 with one thread for length, rounded to seconds. h2load writes its
+// log of requests to dir. The log holds the latencies.
 func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, streams int, length time.Duration, cores string) (Load, error) {
 	ctx, cancel := context.WithTimeout(ctx, length+toolTimeout)
 	defer cancel()
@@ -197,7 +197,7 @@ func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, st
 	return l, err
 }
 
-// parseH2Load reads lines of start, status and microseconds.
+// parseH2Load reads a log whose lines hold a start time, a status and a latency in microseconds.
 func parseH2Load(log io.Reader) (l Load, err error) {
 	all := load.NewHistogram()
 	lines := bufio.NewScanner(log)
@@ -218,8 +218,7 @@ func parseH2Load(log io.Reader) (l Load, err error) {
 	return l, lines.Err()
 }
 
-// Curl sends n GETs one after the other from one curl process. url may not hold
-// brackets.
+// Curl sends n GETs one after the other from one curl process. url must not contain brackets.
 func Curl(ctx context.Context, url string, n int, close bool) (Load, error) {
 	argv := []string{"curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %{num_connects}\n"}
 	if close {
@@ -246,8 +245,8 @@ func Curl(ctx context.Context, url string, n int, close bool) (Load, error) {
 //go:embed sequence.js
 var nodeScript string
 
-// Node sends n GETs one after the other from one Node process, with or without
-// a keep-alive agent. dir is for its script.
+// Node sends n GETs one after the other from one Node process, with or without a keep-alive agent.
+// It writes its script to dir.
 func Node(ctx context.Context, dir, url string, n int, close bool) (Load, error) {
 	file := filepath.Join(dir, "sequence.js")
 	if err := os.WriteFile(file, []byte(nodeScript), 0o600); err != nil {
