@@ -75,11 +75,9 @@ func goRiddles(t *testing.T, path string) error {
 			continue
 		}
 		reportRiddle(t, path, file.Line(pos), riddles.FindString(comment.String()))
-		if !strings.HasPrefix(path, "../../loadtest/") {
-			reportOldWord(t, path, file.Line(pos), oldWords.FindString(comment.String()))
-			if tok == token.IDENT {
-				reportOldWord(t, path, file.Line(pos), oldWordNames.FindString(lit))
-			}
+		reportOldWord(t, path, file.Line(pos), oldWords.FindString(comment.String()))
+		if tok == token.IDENT {
+			reportOldWord(t, path, file.Line(pos), oldWordNames.FindString(lit))
 		}
 		comment.Reset()
 		switch tok {

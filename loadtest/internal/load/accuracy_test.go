@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// The latencies are long, so that what a busy machine adds stays within 5 %.
+// The latencies are long, so that the delays of a busy machine stay within 5 %.
 const (
 	fast = 200 * time.Millisecond
 	slow = 800 * time.Millisecond
@@ -48,7 +48,7 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 				r := run(t, p)
 				late := stop()
 				if r.Whole.Answered != 500 || r.Whole.Failed != 0 {
-					t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+					t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 				}
 				if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes || c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
 					t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections, s.Counters().Handshakes)
@@ -59,13 +59,13 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 	}
 }
 
-// Seven bursts that the SSP answers fast, and one, the last, that it answers
-// slowly. A connection's share of a burst is read together, and waits together.
+// The SSP responds fast to seven bursts and slowly to the last one. All requests of a burst on one
+// connection arrive together and wait together.
 func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 	const bursts, size, conns = 8, 100, 4
 	try(t, func() []string {
 		var mu sync.Mutex
-		held := map[uint64]bool{} // connections on which the last burst was held back
+		held := map[uint64]bool{} // connections whose last burst was delayed
 		s := startSSP(t, sspsim.Options{
 			Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast), Connections: sspsim.Connections{PipelineOverlap: true}},
 			OnRequest: func(q *sspsim.Request) {
@@ -80,7 +80,7 @@ func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 				}
 			},
 		})
-		// A burst is over before the next: else it would wait behind it.
+		// A burst must be complete before the next one, which would otherwise wait for it.
 		p := at(s.Addr(), 0, bursts*250*time.Millisecond)
 		p.Phases[0].BurstEvery, p.Phases[0].BurstSize = 250*time.Millisecond, size
 		p.Protocol, p.Depth, p.Connections = Pipelined, 64, conns
@@ -88,14 +88,14 @@ func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 		r := run(t, p)
 		late := stop()
 		if r.Whole.Answered != bursts*size || r.Connections.TCP != conns || r.Connections.Reused != bursts*size-conns {
-			t.Fatalf("%d answers, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered, r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
+			t.Fatalf("%d responses, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered, r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
 		}
 		return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)), within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
 	})
 }
 
-// try measures up to four times, since other work of the machine may add to a latency. It fails
-// with the last error. A generator that measures wrongly does so each time.
+// try measures up to four times, because other processes of the machine may add to a latency. It
+// fails with the last error. A wrong generator fails each time.
 func try(t *testing.T, measure func() (faults []string)) {
 	t.Helper()
 	var faults []string
@@ -108,8 +108,8 @@ func try(t *testing.T, measure func() (faults []string)) {
 	t.Error(faults)
 }
 
-// within compares a quantile with the SSP's latency. late is what goroutines of this process waited
-// for a processor in the same run.
+// within compares a quantile with the SSP's latency. late is the time that goroutines of this process
+// waited for a processor in the same run.
 func within(what string, got float64, want, late time.Duration) []string {
 	least, most := float64(want)/1e6*0.95, float64(want+waitsOfARequest*late)/1e6*1.05
 	if got < least || got > most {
@@ -118,8 +118,8 @@ func within(what string, got float64, want, late time.Duration) []string {
 	return nil
 }
 
-// A closed loop stops asking while the server stalls, and so hardly sees it:
-// one request of each connection is slow. An open loop sees it as users would.
+// A closed loop sends nothing while the server stalls, so only one request of each connection is
+// slow. An open loop measures the stall as users would.
 func TestStalledServerShowsInP99OfOpenLoopsOnly(t *testing.T) {
 	const stall = 1200 * time.Millisecond
 	open := stalledRun(t, true, stall)
@@ -138,7 +138,7 @@ func TestStalledServerShowsInP99OfOpenLoopsOnly(t *testing.T) {
 // stalledRun loads an SSP that is slow for a while in the middle of 3 s.
 func stalledRun(t *testing.T, open bool, stall time.Duration) *Result {
 	t.Helper()
-	// OnRequest holds answers back until the stall has passed.
+	// OnRequest delays responses until the end of the stall.
 	began := time.Now()
 	s := startSSP(t, sspsim.Options{
 		Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(2 * time.Millisecond)},
@@ -160,15 +160,15 @@ func TestRequestsThatWaitForAConnectionAreTimedFromWhenTheyWereDue(t *testing.T)
 	p.Connections = 1
 	r := run(t, p)
 	if r.Whole.Answered != 20 {
-		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+		t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
-	// The last is due after 950 ms and answered after 2 s.
+	// The last request is due after 950 ms and gets its response after 2 s.
 	if r.Whole.Latency.Max < 1000 {
 		t.Errorf("the longest took %.0f ms, want at least 1000", r.Whole.Latency.Max)
 	}
 }
 
-func TestAnswersOfOtherRequestsAreFound(t *testing.T) {
+func TestResponsesToOtherRequestsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		ssp      sspsim.Protocol
@@ -180,24 +180,24 @@ func TestAnswersOfOtherRequestsAreFound(t *testing.T) {
 		{"in the body, TLS", sspsim.TLSHTTP1, KeepAlive, func(p *Plan) { p.EchoBody = true }},
 		{"in the body, http2", sspsim.TLSHTTP2, HTTP2, func(p *Plan) { p.EchoBody = true }},
 	} {
-		t.Run(c.name, func(t *testing.T) { findsWrongAnswers(t, c.ssp, c.protocol, c.look) })
+		t.Run(c.name, func(t *testing.T) { findsWrongResponses(t, c.ssp, c.protocol, c.look) })
 	}
 }
 
-func findsWrongAnswers(t *testing.T, ssp sspsim.Protocol, protocol Protocol, look func(*Plan)) {
-	// A raw body starts with the number; some are in chunks.
-	answer := sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
-	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Response: answer}})
+func findsWrongResponses(t *testing.T, ssp sspsim.Protocol, protocol Protocol, look func(*Plan)) {
+	// A raw body starts with the number. Some bodies are in chunks.
+	response := sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
+	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Response: response}})
 	p := closedPlan(s.Addr(), 200, 4)
 	p.Protocol = protocol
 	trust(&p, s)
 	look(&p)
 	if r := run(t, p); r.Whole.Answered != 200 {
-		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+		t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
 	p.Templates = []Template{{Name: "fixed", Method: "GET", Path: "/bid?cb=0000000007"}}
 	if r := run(t, p); r.Whole.Errors[wrongResponse] < 199 {
-		t.Errorf("errors %v, want 199 or 200 wrong answers", r.Whole.Errors)
+		t.Errorf("errors %v, want 199 or 200 wrong responses", r.Whole.Errors)
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// The generator and the upstream have a thread each; the figure that counts is
-// ns/request of the generator's CPU time, which is what a core can carry.
+// The generator and the upstream have a thread each. The important figure is cpu-ns/request: the CPU
+// time of the generator for each request.
 func benchmark(b *testing.B, protocol Protocol, conns, depth int) {
 	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
 	if err != nil {
@@ -20,7 +20,7 @@ func benchmark(b *testing.B, protocol Protocol, conns, depth int) {
 		b.Fatal(err)
 	}
 	if r.Whole.Answered != uint64(b.N) {
-		b.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+		b.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
 	b.ReportMetric(r.Generator.Busiest*r.Whole.Seconds*1e9/float64(b.N), "cpu-ns/request")
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// The generator must cost less than what it measures. CPU time is what counts,
-// since it hardly depends on what else the machine does: these are 60 000 and
-// 150 000 requests a second and core.
+// The generator must cost less than the server that it measures. The test limits the CPU time, because
+// it hardly depends on other processes. The limits are 60 000 and 150 000 requests a second and core.
 func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
 	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
 	if err != nil {
@@ -25,7 +24,7 @@ func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
 		p.Protocol, p.Depth = c.protocol, c.depth
 		r := run(t, p)
 		if r.Whole.Answered != 50_000 {
-			t.Fatalf("%s: %d answers, errors %v", c.protocol, r.Whole.Answered, r.Whole.Errors)
+			t.Fatalf("%s: %d responses, errors %v", c.protocol, r.Whole.Answered, r.Whole.Errors)
 		}
 		cost := time.Duration(r.Generator.Busiest * r.Whole.Seconds * 1e9 / 50_000)
 		t.Logf("%s: %v of CPU time a request", c.protocol, cost)
@@ -35,15 +34,15 @@ func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
 	}
 }
 
-// A request must leave nothing for the garbage collector, whose pauses would
-// look like the server's.
+// A request must not allocate, because pauses of the garbage collector would look like pauses of the
+// server.
 func TestRequestAllocatesNothing(t *testing.T) {
 	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	// The set-up allocates, and so do the requests' share: more requests must not.
+	// The set-up allocates. More requests must not allocate more.
 	cost := func(n int) float64 {
 		return testing.AllocsPerRun(1, func() { run(t, closedPlan(s.Addr(), n, 8)) })
 	}

@@ -26,7 +26,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 			s := startSSP(t, sspsim.Options{Behaviour: c.b})
 			r := run(t, closedPlan(s.Addr(), 100, 1))
 			if n := r.Whole.Errors[c.kind]; n != 25 || r.Whole.Answered != 75 {
-				t.Errorf("%d of kind %q, %d answers, errors %v", n, c.kind, r.Whole.Answered, r.Whole.Errors)
+				t.Errorf("%d of kind %q, %d responses, errors %v", n, c.kind, r.Whole.Answered, r.Whole.Errors)
 			}
 			wantDoubt(t, r, "25.0 % of the requests failed")
 		})
@@ -40,13 +40,13 @@ func wantDoubt(t *testing.T, r *Result, text string) {
 	}
 }
 
-func TestRequestsWithoutAnswerTimeOutAndCountAmongTheLatencies(t *testing.T) {
+func TestRequestsWithoutResponseTimeOutAndCountAmongTheLatencies(t *testing.T) {
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Every(10)}}})
 	p := closedPlan(s.Addr(), 20, 1)
 	p.Timeout = 300 * time.Millisecond
 	r := run(t, p)
 	if r.Whole.Errors[TimedOut] != 2 || r.Whole.Answered != 18 {
-		t.Fatalf("%d answers, errors %v", r.Whole.Answered, r.Whole.Errors)
+		t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
 	if r.Whole.Latency.P99 < 300 {
 		t.Errorf("p99 is %.0f ms without the timeouts of 300 ms", r.Whole.Latency.P99)
@@ -92,7 +92,7 @@ func TestConnectionsClosedBetweenRequestsAreOpenedAgainWithoutError(t *testing.T
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 10, Announce: true}}})
 	r := run(t, closedPlan(s.Addr(), 100, 1))
 	if r.Whole.Answered != 100 || r.Connections.TCP != 10 {
-		t.Errorf("%d answers on %d connections, want 100 on 10", r.Whole.Answered, r.Connections.TCP)
+		t.Errorf("%d responses on %d connections, want 100 on 10", r.Whole.Answered, r.Connections.TCP)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestCloseModeShakesHandsForEveryRequest(t *testing.T) {
 		trust(&p, s)
 		r := run(t, p)
 		if r.Whole.Answered != 50 || r.Connections.TCP != 50 || r.Connections.Reused != 0 {
-			t.Errorf("%s: %d answers, %+v", ssp, r.Whole.Answered, r.Connections)
+			t.Errorf("%s: %d responses, %+v", ssp, r.Whole.Answered, r.Connections)
 		}
 		if ssp == sspsim.TLSHTTP1 && r.Connections.TLS != 50 {
 			t.Errorf("%d TLS handshakes, want 50", r.Connections.TLS)

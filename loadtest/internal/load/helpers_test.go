@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// The cleaner of fasthttp's worker pool sleeps for up to 10 s after its server was closed.
+// The cleaner of fasthttp's worker pool sleeps for up to 10 s after the close of its server.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
@@ -24,7 +24,7 @@ func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
 	return s
 }
 
-// at returns a plan for addr: open, evenly spaced, one phase.
+// at returns a plan for addr: an open loop with evenly spaced requests in one phase.
 func at(addr string, rate float64, length time.Duration) Plan {
 	return Plan{Addr: addr, Host: addr, Protocol: KeepAlive, Open: true, Connections: 64, Timeout: 5 * time.Second,
 		Phases:    []Phase{{Name: "steady", Duration: length, From: rate, To: rate}},
@@ -40,7 +40,7 @@ func run(t *testing.T, p Plan) *Result {
 	return r
 }
 
-// closedPlan sends n requests over conns connections.
+// closedPlan returns a closed loop with n requests on conns connections.
 func closedPlan(addr string, n, conns int) Plan {
 	p := at(addr, 0, time.Minute)
 	p.Open, p.Requests, p.Connections = false, n, conns

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// A request waits at most this often for a goroutine to run: the generator's when it is due, the
-// SSP's when it has come and when its latency has passed, and the generator's when the response has
-// come.
+// waitsOfARequest is how often a request waits for a goroutine at most. The generator's goroutine
+// sends it and reads its response. The SSP's goroutine reads it and responds after its latency.
 const waitsOfARequest = 4
 
-// lateness measures how late goroutines of this process run, until stop. stop returns what quantile
-// q of the moments would have had to wait: of a pause of 10 ms, its first moment 10 ms and its last
-// one none.
+// lateness measures how late goroutines of this process run, until stop. stop returns a function that
+// returns quantile q of the delays. In a pause of 10 ms, the first moment has a delay of 10 ms and the
+// last moment has none.
 func lateness(t *testing.T) (stop func() (at func(q float64) time.Duration)) {
 	t.Helper()
 	const tick = time.Millisecond

@@ -115,7 +115,7 @@ func (r *recorder) Received(phase, class int, number uint64, a *Response, latenc
 	case !r.plan.isResponse(a, number):
 		r.failed(phase, class, wrongResponse, latency)
 	default:
-		r.answered(phase, class, a.Status, a.Body, latency)
+		r.succeeded(phase, class, a.Status, a.Body, latency)
 	}
 }
 
@@ -134,8 +134,8 @@ func (r *recorder) Unsolicited(phase int) {
 	r.failed(phase, 0, unsolicited, 0)
 }
 
-// answered counts an expected response.
-func (r *recorder) answered(phase, class, status int, body int64, latency time.Duration) {
+// succeeded counts an expected response.
+func (r *recorder) succeeded(phase, class, status int, body int64, latency time.Duration) {
 	c := r.cell(phase, class)
 	c.answered++
 	c.bytes += body

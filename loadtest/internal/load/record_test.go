@@ -8,7 +8,7 @@ import (
 
 const ms10 = 10 * time.Millisecond
 
-// books returns the recorder of a plan with so many phases and classes of requests.
+// books returns the recorder of a plan with these phases and classes of requests.
 func books(phases int, classes ...string) *recorder {
 	p := &Plan{Phases: make([]Phase, phases), Tick: time.Second}
 	for _, c := range classes {
@@ -22,10 +22,10 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 	for range 2 {
 		for i := range 100 {
 			r.Sent(0, 0)
-			r.answered(0, 0, 200, 7, time.Hour) // of the warm-up
+			r.succeeded(0, 0, 200, 7, time.Hour) // of the warm-up
 			r.Sent(1, i%2)
 			if i < 98 {
-				r.answered(1, i%2, 200, 10, ms10)
+				r.succeeded(1, i%2, 200, 10, ms10)
 			} else {
 				r.badStatus(1, i%2, 503, []byte("proxy/deadline"), 300*time.Millisecond)
 			}
@@ -51,10 +51,10 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 
 func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
 	r := books(1, "a")
-	r.answered(0, 0, 200, 0, ms10)
+	r.succeeded(0, 0, 200, 0, ms10)
 	r.failed(0, 0, "timeout", time.Second)
 	first := r.roll(time.Second)
-	r.answered(0, 0, 200, 0, 2*ms10)
+	r.succeeded(0, 0, 200, 0, 2*ms10)
 	second := r.roll(2 * time.Second)
 	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 || second.Max > 21 {
 		t.Errorf("%+v, %+v", first, second)

@@ -37,7 +37,7 @@ func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
 	if n := len(got); n < 999 || n > 1001 {
 		t.Fatalf("%d arrivals, want 1000", n)
 	}
-	// Half of the area of a ramp from 0 lies behind 1/√2 of its time.
+	// A ramp from 0 reaches half of its area at 1/√2 of its time.
 	middle := got[500].due.Seconds()
 	if want := 2 / math.Sqrt2; math.Abs(middle-want) > 0.01 {
 		t.Errorf("half of the requests at %.3f s, want %.3f", middle, want)

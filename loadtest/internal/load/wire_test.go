@@ -61,8 +61,8 @@ func TestTemplatesAreDrawnByWeight(t *testing.T) {
 	}
 }
 
-// isResponse are whole responses; each is read in pieces of every size.
-var answers = []struct {
+// responses are complete responses. The parser reads each in pieces of every size.
+var responses = []struct {
 	raw    string
 	status int
 	body   int64
@@ -77,8 +77,8 @@ var answers = []struct {
 	{"HTTP/1.1 503 Service Unavailable\r\nX-Adbuffer-Source: proxy/pending_full\r\nX-Echo-Cb: 77\r\nContent-Length: 2\r\n\r\n{}", 503, 2, false},
 }
 
-func TestAnswersAreReadInPiecesOfAnySize(t *testing.T) {
-	for _, a := range answers {
+func TestResponsesAreReadInPiecesOfAnySize(t *testing.T) {
+	for _, a := range responses {
 		for size := 1; size <= len(a.raw); size++ {
 			var p Parser
 			var kept []byte
@@ -102,7 +102,7 @@ func TestAnswersAreReadInPiecesOfAnySize(t *testing.T) {
 			}
 		}
 	}
-	last := answers[len(answers)-1].raw
+	last := responses[len(responses)-1].raw
 	var p Parser
 	if _, done, _ := p.Next([]byte(last)); !done || string(p.Source) != "proxy/pending_full" || string(p.Echo) != "77" {
 		t.Errorf("source %q, echo %q", p.Source, p.Echo)
@@ -115,11 +115,11 @@ func TestBodyToTheEndOfTheConnectionEndsWithIt(t *testing.T) {
 		t.Fatalf("done %v, %v, close %v", done, err, p.Close)
 	}
 	if !p.EndsWithConnection() || p.Body != 3 {
-		t.Errorf("the end ended no answer, body %d", p.Body)
+		t.Errorf("the end completed no response, body %d", p.Body)
 	}
 }
 
-func TestBrokenAnswersAreRefused(t *testing.T) {
+func TestBrokenResponsesAreRefused(t *testing.T) {
 	for _, raw := range []string{
 		"HTTP/2 200 OK\r\n\r\n",
 		"HTTP/1.1 20x OK\r\n\r\n",
@@ -139,10 +139,10 @@ func TestBrokenAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParserAgreesWithNetHTTP holds that where both read a response, they read
-// the same status and the same number of body bytes.
+// FuzzParserAgreesWithNetHTTP checks that the parser and net/http read the same status and the same
+// number of body bytes, if both read a response.
 func FuzzParserAgreesWithNetHTTP(f *testing.F) {
-	for _, a := range answers {
+	for _, a := range responses {
 		f.Add([]byte(a.raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

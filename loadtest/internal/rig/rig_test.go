@@ -62,7 +62,7 @@ func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
 	}
 }
 
-func TestGeneratorInAProcessOfItsOwnSaysHowItGoesOn(t *testing.T) {
+func TestGeneratorInAProcessOfItsOwnReportsItsProgress(t *testing.T) {
 	r := newRig(t)
 	s, err := r.StartSSP(SSPOptions{Name: "one", Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}})
 	if err != nil {
@@ -77,7 +77,7 @@ func TestGeneratorInAProcessOfItsOwnSaysHowItGoesOn(t *testing.T) {
 	}
 }
 
-func TestSSPWithTLSTellsItsAuthority(t *testing.T) {
+func TestSSPWithTLSReportsItsCA(t *testing.T) {
 	s, err := newRig(t).StartSSP(SSPOptions{Name: "two", Protocol: sspsim.TLSHTTP2})
 	if err != nil {
 		t.Fatal(err)
