@@ -38,7 +38,7 @@ func newCheck(stdout *os.File) *cobra.Command {
 	f := checkFlags{load: sizing.Input{PlanInput: capacity.DefaultPlanInput()}}
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
-		Short: "Validate a configuration, and print the effective one or what it would change",
+		Short: "Validate a configuration, and print the effective one or its changes",
 		Long: `Validates a configuration and prints the effective one: defaults filled in,
 ssp_defaults merged, variables applied. Reports all errors at once, each with its path.
 The exit status is 0 for a valid configuration, 1 otherwise.
@@ -47,13 +47,13 @@ Possible secrets are printed as (hidden): every value in the query of an endpoin
 values of headers.set except for a few harmless fields, and the values of routes'
 conditions with names such as token or key. --show-secrets prints them.
 
-With --against it asks a running adbuffer for the configuration in force and prints
-what the file, with the variables of this shell, would change, and how a reload would
-do it:
+With --against it compares the file, with the variables of this shell, with the
+configuration of a running adbuffer. It prints the changes, and how a reload would apply
+them:
 
   in place                      from the next request on; pools, sockets, counters stay
   new connections               in place, and open connections are replaced soon
-  new pool, the old one drains  the SSP's protocol, TLS or all of its endpoints are others
+  new pool, the old one drains  the SSP has another protocol, other TLS or only other endpoints
   added, with a pool of its own / removed, its pool drains
   needs a restart               a reload would be refused, and change nothing
 
@@ -61,9 +61,9 @@ The exit status is 0 if a reload would apply the file or there is no difference,
 there are errors, a restart is needed, or the running adbuffer does not respond. Files
 that the configuration names are compared by name, not by content.
 
-With --rps, --p50 and --p99, as of plan, or with --against and the load of its last
-minute, check warns of endpoints of a higher priority number that could not carry the
-load if all before them failed.`,
+With --rps, --p50 and --p99, as in plan, or with --against and the load of its last
+minute, check warns of endpoints with a higher priority number that could not carry the
+load if all endpoints with lower numbers failed.`,
 		Example: `  adbuffer check --config config/adbuffer.yaml
   adbuffer check --config config/adbuffer.yaml --quiet
   adbuffer check --config config/adbuffer.yaml --json
@@ -78,11 +78,11 @@ load if all before them failed.`,
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only warnings and the result")
 	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "print possible secrets too, but no content of files")
 	f.load.Replicas = 1
-	cmd.Flags().Float64Var(&f.load.Rate, "rps", 0, "as of plan: requests per second to an SSP at peak, of all replicas together")
-	cmd.Flags().DurationVar(&f.load.P50, "p50", 0, "as of plan: median of the SSP's latency")
-	cmd.Flags().DurationVar(&f.load.P99, "p99", 0, "as of plan: 99th percentile of the SSP's latency")
-	cmd.Flags().IntVar(&f.load.Replicas, "replicas", 1, "as of plan: processes that share the rate")
-	cmd.Flags().StringVar(&f.load.SSP, "ssp", "", "the SSP that --rps is about; default: each")
+	cmd.Flags().Float64Var(&f.load.Rate, "rps", 0, "as in plan: requests per second to an SSP at peak, of all replicas together")
+	cmd.Flags().DurationVar(&f.load.P50, "p50", 0, "as in plan: median of the SSP's latency")
+	cmd.Flags().DurationVar(&f.load.P99, "p99", 0, "as in plan: 99th percentile of the SSP's latency")
+	cmd.Flags().IntVar(&f.load.Replicas, "replicas", 1, "as in plan: processes that share the rate")
+	cmd.Flags().StringVar(&f.load.SSP, "ssp", "", "the SSP of --rps (default: each)")
 	addAdminFlags(cmd, &f.against, "against", "", "compare with a running adbuffer: URL of its admin listener")
 	return cmd
 }

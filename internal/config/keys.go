@@ -68,8 +68,8 @@ func shortKey(t reflect.Type) string {
 	return ""
 }
 
-// visitKeys calls visit with every key at and below section type t and its path,
-// in which "[]" stands for the index of a list.
+// visitKeys calls visit with every key at and below section type t and its path, in which "[]"
+// replaces the index of a list.
 func visitKeys(t reflect.Type, path string, visit func(path string, k key)) {
 	for _, k := range keysOf(t) {
 		p, below := join(path, k.name), k.typ

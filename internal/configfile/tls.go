@@ -20,7 +20,7 @@ type TLSFiles struct {
 type Material struct {
 	Certificate *tls.Certificate // nil = none
 	Authorities *x509.CertPool   // nil = none
-	// Digest identifies the content of the files, AuthoritiesDigest that of CA alone.
+	// Digest identifies the content of all files, AuthoritiesDigest the content of CA.
 	Digest, AuthoritiesDigest [sha256.Size]byte
 }
 

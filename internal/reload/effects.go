@@ -27,8 +27,8 @@ const (
 	Restart Effect = "restart"
 )
 
-// effects is the only table of effects: every reload follows it. A row is about a setting, or about
-// a section with all settings in it that have no row. A setting without any row needs a restart.
+// effects is the only table of effects: every reload follows it. A row applies to a setting, or to
+// all settings of a section that have no row. A setting without any row needs a restart.
 var effects = map[string]Effect{
 	"server":                  InPlace,
 	"server.listen":           Restart, // sockets are opened once

@@ -18,7 +18,7 @@ import (
 )
 
 // Each line of an adbuffer's log, from its start to its end, becomes one event with the line's
-// fields and time, and each request gets the labels of its outcome.
+// fields and time. Each request gets the labels of its outcome.
 func TestTheShipperParsesTheLogOfAnAdbuffer(t *testing.T) {
 	t.Parallel()
 	fills, noBids, fails := e2e.Healthy(t), e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}}), e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}})
