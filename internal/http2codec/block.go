@@ -2,8 +2,8 @@ package http2codec
 
 import "adbuffer/internal/syntax"
 
-// ResponseBlock is a header block of a response as it was read: checked field by field,
-// but not yet held against what its stream expects.
+// ResponseBlock is a decoded header block of a response. Each field is checked, but not yet the
+// block as a whole.
 type ResponseBlock struct {
 	Limit     int // of size
 	MaxFields int // of regular
@@ -12,11 +12,11 @@ type ResponseBlock struct {
 	Fields    []byte // the regular fields as lines of HTTP/1; up to limit
 	Status    int    // 0 for none
 	Length    int    // content-length, -1 for none
-	Regular   int    // fields without a colon that have come
-	TooLarge  bool   // size is over limit; fields and what follows mean nothing
-	TooMany   bool   // regular is over maxFields; fields and what follows mean nothing
-	Malformed string // the first rule that is broken, empty for none
-	OfHTTP2   bool   // that is a rule of HTTP/2, and not one of any HTTP
+	Regular   int    // fields without a colon so far
+	TooLarge  bool   // size is over limit; Fields and the values below mean nothing
+	TooMany   bool   // regular is over maxFields; Fields and the values below mean nothing
+	Malformed string // the first violated rule, empty for none
+	OfHTTP2   bool   // the violated rule is one of HTTP/2, and not of all HTTP versions
 }
 
 // Reset makes b ready for another block, and keeps its memory.
@@ -24,7 +24,7 @@ func (b *ResponseBlock) Reset() {
 	*b = ResponseBlock{Limit: b.Limit, MaxFields: b.MaxFields, Fields: b.Fields[:0], Length: -1}
 }
 
-// add takes a field.
+// add records a field.
 func (b *ResponseBlock) add(class class, name, value []byte) {
 	b.Size += len(name) + len(value) + EntryOverhead
 	if b.Size > b.Limit {
@@ -58,15 +58,15 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 
 func (b *ResponseBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
 
-// addStatus takes :status, which stands once, in front of all regular fields,
-// and is three digits. RFC 9113, section 8.3.
+// addStatus records :status, which occurs once, before all regular fields, and has three digits.
+// RFC 9113, section 8.3.
 func (b *ResponseBlock) addStatus(v []byte) {
 	status, ok := syntax.ParseStatus(v)
 	switch {
 	case b.Status != 0:
 		b.fault("two :status fields", true)
 	case b.Regular > 0:
-		b.fault("a pseudo-field behind a regular field", true)
+		b.fault("a pseudo-field after a regular field", true)
 	case !ok:
 		b.fault("a malformed :status", true)
 	default:
@@ -80,9 +80,9 @@ func (b *ResponseBlock) fault(rule string, ofHTTP2 bool) {
 	}
 }
 
-// MaxBlock bounds a header block, encoded and decoded, for a limit on its header
-// list. A list within the limit is shorter when encoded. A longer one costs its
-// exchange, but must be decoded, since it changes the table. One that is much
-// longer, if only when decoded, costs the connection: a byte can stand for a field
-// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
+// MaxBlock bounds a header block, encoded and decoded, for a limit on its header list. A list
+// within the limit is shorter when encoded. A longer list fails its exchange, but must be decoded,
+// since it changes the table. A much longer list, even if only after decoding, closes the
+// connection: one byte can stand for a field of 4 KB. RFC 9113, section 10.5.1, and RFC 7541,
+// section 7.3.
 func MaxBlock(maxHeaderList int) int { return 4*maxHeaderList + MaxFrameSize }

@@ -6,11 +6,10 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// Error is a fault of the peer that ends the connection. RFC 9113, section
-// 5.4.1.
+// Error is a violation by the peer that ends the connection. RFC 9113, section 5.4.1.
 type Error struct {
 	Code h2.ErrCode
-	Text string // which rule, for people; it goes to the peer too
+	Text string // the violated rule, for people; it is also sent to the peer
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("HTTP/2 %v: %s", e.Code, e.Text) }

@@ -6,25 +6,25 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// class is what a field is to us. Finding it checks the field.
+// class is the kind of a field. Classifying a field also checks it.
 type class uint8
 
 const (
 	ordinary      class = iota
 	status              // :status
 	ContentLength       // content-length
-	method              // :method, and so on
+	method              // :method, and the following classes for the other pseudo-fields of requests
 	scheme
 	authority
 	path
-	pseudo             // any other name with a colon in front
+	pseudo             // any other name that begins with a colon
 	connectionSpecific // RFC 9113, section 8.2.2
-	badName            // empty, upper case, or no token: section 8.2.1
-	badValue           // control characters, or blanks around it: section 8.2.1
+	badName            // empty, with upper case, or not a token: section 8.2.1
+	badValue           // control characters, or blanks at an end: section 8.2.1
 )
 
-// malformed says what is wrong with a field of each class. Pseudo-fields are
-// wrong in the blocks that do not have them.
+// malformed describes the error of a field of each class. A pseudo-field is an error only in a
+// block that does not allow it.
 var malformed = [...]string{
 	status:             "a pseudo-field that requests do not have",
 	method:             "a pseudo-field that responses do not have",
@@ -84,7 +84,7 @@ func classifyName(name []byte) class {
 // staticEntry is an entry of HPACK's static table.
 type staticEntry struct {
 	name, value      []byte
-	nameClass, class class // of the name, and of both
+	nameClass, class class // of the name, and of the whole field
 }
 
 // staticTable is RFC 7541, appendix A, from 1. hpack does not export its own,

@@ -2,7 +2,7 @@ package http2codec
 
 import "golang.org/x/net/http2/hpack"
 
-// adFields is the head of a typical ad request.
+// adFields are the header fields of a typical ad request.
 const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Mobile Safari/537.36\r\n" +
 	"Accept: */*\r\n" +
 	"Accept-Encoding: gzip, deflate, br\r\n" +

@@ -2,35 +2,35 @@ package http2codec
 
 import "time"
 
-// Flood counts frames that cost work and advance no exchange: PING, SETTINGS, DATA without
-// content, WINDOW_UPDATE for which no stream waits, frames for streams that have ended,
-// unknown types. A few are harmless, many are an attack. RFC 9113, section 10.5.
+// Flood counts frames that cost work and advance no exchange. They are PING, SETTINGS, DATA without
+// content, WINDOW_UPDATE for which no stream waits, frames for ended streams, and unknown types. A
+// few are harmless, many are an attack. RFC 9113, section 10.5.
 //
-// Conn.mu guards it.
+// Guarded by Conn.mu.
 type Flood struct {
-	Left  int       // such frames that may still come
-	since time.Time // when left was last filled up
-	// late is how many bytes of DATA may still come for streams that we have
-	// reset: what their windows held then.
+	Left  int       // such frames that are still allowed
+	since time.Time // when Left was last refilled
+	// Late is how many bytes of DATA may still arrive for streams that adbuffer has reset: the size
+	// of their windows at the reset.
 	Late int
 }
 
 const (
-	// floodBudget is how many such frames may come in floodInterval beside
-	// those that exchanges earn.
+	// FloodBudget is how many such frames are allowed per floodInterval, in addition to those that
+	// exchanges earn.
 	FloodBudget   = 1000
 	FloodInterval = time.Second
-	// floodEarned is how many an exchange earns: a peer may send PINGs and
-	// WINDOW_UPDATEs for each.
+	// floodEarned is how many frames an exchange earns: a peer may send PINGs and WINDOW_UPDATEs
+	// for each exchange.
 	floodEarned = 10
-	// maxLate bounds late.
+	// MaxLate bounds Late.
 	MaxLate = 1 << 30
 )
 
 // Idle counts a frame.
 func (f *Flood) Idle() *Error { return f.Spend(1) }
 
-// Spend counts work as n frames make it. n is at most floodBudget.
+// Spend counts work that costs as much as n frames. n is at most FloodBudget.
 func (f *Flood) Spend(n int) *Error {
 	if f.Left -= n; f.Left >= 0 {
 		return nil
@@ -43,8 +43,8 @@ func (f *Flood) Spend(n int) *Error {
 	return nil
 }
 
-// Waste counts n bytes of DATA for a stream that is gone. A window of such a
-// stream is not opened again, so there is an end to what a peer may send.
+// Waste counts n bytes of DATA for an ended stream. The window of such a stream never grows, so the
+// bytes that a peer may send are bounded.
 func (f *Flood) Waste(n int) *Error {
 	if f.Late -= n; f.Late < 0 {
 		return FlowError("more DATA for reset streams than their windows")
@@ -52,13 +52,13 @@ func (f *Flood) Waste(n int) *Error {
 	return nil
 }
 
-// Earn notes that an exchange has ended.
+// Earn records that an exchange has ended.
 func (f *Flood) Earn() { f.Left = min(f.Left+floodEarned, FloodBudget) }
 
-// Expect notes that a stream has ended on which so much may still come.
+// Expect records that a stream has ended on which window more bytes may arrive.
 func (f *Flood) Expect(window int) { f.Late = min(f.Late+window, MaxLate) }
 
-// Reset notes that we have reset a stream whose window held so much.
+// Reset records that adbuffer has reset a stream with this window.
 func (f *Flood) Reset(window int) {
 	f.Earn()
 	f.Expect(window)

@@ -2,10 +2,10 @@ package http2codec
 
 import h2 "golang.org/x/net/http2"
 
-// Fragments is a header block that comes in more than one frame: HEADERS, then
-// CONTINUATION frames until one says END_HEADERS. RFC 9113, section 6.10.
+// Fragments collects a header block that arrives in more than one frame: HEADERS, then CONTINUATION
+// frames until one has END_HEADERS. RFC 9113, section 6.10.
 type Fragments struct {
-	ID    uint32 // stream; 0 while there is none
+	ID    uint32 // stream; 0 between blocks
 	Limit int    // of the block's bytes
 
 	last   bool // HEADERS had END_STREAM
@@ -13,12 +13,12 @@ type Fragments struct {
 	frames int // CONTINUATION frames so far
 }
 
-// MaxContinuations bounds the frames of a header block, which may be empty.
+// MaxContinuations bounds the frames of a header block. They may be empty, so a bound in bytes is
+// not enough.
 const MaxContinuations = 64
 
-// HeadersPayload returns the part of a block that a HEADERS frame carries: without
-// padding and priority. RFC 9113, section 6.2. dependency is the stream that it is to
-// depend on, 0 for none.
+// HeadersPayload returns the part of a block in a HEADERS frame, without padding and priority. RFC
+// 9113, section 6.2. dependency is the stream on which its stream depends, 0 for none.
 func HeadersPayload(f Frame) (block []byte, dependency uint32, err *Error) {
 	if f.ID == 0 {
 		return nil, 0, ProtocolError("HEADERS on no stream")
@@ -43,8 +43,8 @@ func (p *Fragments) Begin(f Frame, block []byte) {
 	p.block = append(p.block[:0], block...)
 }
 
-// Continue takes a CONTINUATION frame. whole says that the block is complete; it
-// lives until the next frame, and last says that its HEADERS had END_STREAM.
+// Continue takes a CONTINUATION frame. whole says that the block is complete; it is valid until the
+// next frame. last says that its HEADERS had END_STREAM.
 func (p *Fragments) Continue(f Frame) (block []byte, last, whole bool, err *Error) {
 	if p.ID == 0 {
 		return nil, false, false, ProtocolError("CONTINUATION without HEADERS")
@@ -63,7 +63,7 @@ func (p *Fragments) Continue(f Frame) (block []byte, last, whole bool, err *Erro
 	return block, p.last, true, nil
 }
 
-// Between reports an error for a frame that must not stand between them.
+// Between returns an error for a frame that is not allowed within a header block.
 func (p *Fragments) Between(f Frame) *Error {
 	if p.ID != 0 && (f.Kind != h2.FrameContinuation || f.ID != p.ID) {
 		return ProtocolError("a frame in the middle of a header block")
@@ -71,12 +71,12 @@ func (p *Fragments) Between(f Frame) *Error {
 	return nil
 }
 
-// Free gives up the memory between blocks.
+// Free releases the memory between blocks.
 func (p *Fragments) Free() {
 	if p.ID == 0 {
 		p.block = nil
 	}
 }
 
-// Held is how many bytes of a block are held.
+// Held returns how many bytes of a block are held.
 func (p *Fragments) Held() int { return len(p.block) }

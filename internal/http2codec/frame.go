@@ -9,9 +9,8 @@ import (
 
 const (
 	FrameHeaderLen = 9
-	// MaxFrameSize is the largest payload that we take, and the largest that
-	// every peer takes: the initial SETTINGS_MAX_FRAME_SIZE. RFC 9113, section
-	// 4.2.
+	// MaxFrameSize is the largest payload that adbuffer accepts, and the largest that every peer
+	// accepts: the initial SETTINGS_MAX_FRAME_SIZE. RFC 9113, section 4.2.
 	MaxFrameSize = 1 << 14
 	// MaxStreamID and MaxWindow are the largest numbers of 31 bits.
 	MaxStreamID = 1<<31 - 1
@@ -21,8 +20,8 @@ const (
 	InitialWindow = 65535
 )
 
-// Frame is one frame as it was read. Its payload is a piece of the read buffer
-// and lives until the next read.
+// Frame is one received frame. Its payload is a part of the read buffer and is valid until the next
+// read.
 type Frame struct {
 	Kind    h2.FrameType
 	Flags   h2.Flags
@@ -30,9 +29,8 @@ type Frame struct {
 	Payload []byte
 }
 
-// ParseFrame reads the frame at the start of b, and says how many bytes it
-// takes: 0 if b does not hold all of it. size is its payload's, as soon as
-// it is known.
+// ParseFrame reads the frame at the start of b. n is its length, or 0 if b does not hold all of it.
+// size is the length of its payload, as soon as it is known.
 func ParseFrame(b []byte) (f Frame, n, size int) {
 	if len(b) < FrameHeaderLen {
 		return Frame{}, 0, 0
@@ -49,8 +47,8 @@ func ParseFrame(b []byte) (f Frame, n, size int) {
 	}, FrameHeaderLen + size, size
 }
 
-// Unpad cuts padding off the payload of a DATA or HEADERS frame. ok is false
-// if there is more padding than payload. RFC 9113, section 6.1.
+// Unpad removes the padding from the payload of a DATA or HEADERS frame. ok is false if the padding
+// is longer than the payload. RFC 9113, section 6.1.
 func Unpad(f Frame) (payload []byte, ok bool) {
 	p := f.Payload
 	if !f.Flags.Has(h2.FlagDataPadded) {
@@ -87,8 +85,8 @@ func AppendPing(b []byte, flags h2.Flags, data []byte) []byte {
 	return append(b, data...)
 }
 
-// AppendGoAway says that we close, and that no stream above last was or will be
-// processed. RFC 9113, section 6.8.
+// AppendGoAway appends a GOAWAY: adbuffer closes the connection, and did not and will not process
+// any stream above last. RFC 9113, section 6.8.
 func AppendGoAway(b []byte, last uint32, code h2.ErrCode, text string) []byte {
 	b = AppendFrameHeader(b, 8+len(text), h2.FrameGoAway, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, last)
@@ -101,7 +99,7 @@ func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, value)
 }
 
-// EndHeaders turns a header block into a HEADERS frame. The block is in b, behind start and space
+// EndHeaders turns a header block into a HEADERS frame. The block is in b, after start and space
 // for a frame header. A block longer than limit continues in CONTINUATION frames. RFC 9113, section
 // 6.10.
 func EndHeaders(b []byte, start, limit int, flags h2.Flags, id uint32) []byte {

@@ -4,12 +4,12 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Decoder reads header blocks: RFC 7541. It makes no strings: fields are handed
-// over as bytes that live until the next one. Only the reader uses it.
+// Decoder reads header blocks: RFC 7541. It creates no strings: it passes fields as bytes that are
+// valid until the next field. Only the reader uses it.
 type Decoder struct {
 	table    decoderTable
 	text     text      // Huffman-coded strings of the current field, decoded
-	interned *interned // made by the first such string
+	interned *interned // created by the first such string
 }
 
 // NewDecoder returns a decoder with an empty table.
@@ -24,17 +24,17 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Block takes the fields of a header block.
+// Block receives the fields of a header block.
 type Block interface {
 	add(class class, name, value []byte)
 	// tooLong reports whether the block is so long that the connection must end.
 	tooLong() bool
 }
 
-// Decode reads the header block p and adds its fields to b. After an error the
-// table is worth nothing, and so is the connection. RFC 7541, section 3.1.
+// Decode reads the header block p and adds its fields to b. After an error the table is invalid,
+// and the connection must end. RFC 7541, section 3.1.
 func (d *Decoder) Decode(p []byte, b Block) *Error {
-	first := true // size updates may stand only in front: section 4.2
+	first := true // size updates are allowed only at the start: section 4.2
 	for len(p) > 0 {
 		var err *Error
 		switch c := p[0]; {
@@ -44,7 +44,7 @@ func (d *Decoder) Decode(p []byte, b Block) *Error {
 			p, err = d.literal(p, 6, true, b)
 		case c&0xe0 == 0x20: // size update: section 6.3
 			if !first {
-				return compressionError("a table size update behind a field")
+				return compressionError("a table size update after a field")
 			}
 			p, err = d.sizeUpdate(p)
 			if err != nil {
@@ -116,7 +116,7 @@ func (d *Decoder) literal(p []byte, prefix uint, index bool, b Block) ([]byte, *
 		}
 		name, _ = d.table.text(e)
 		nameClass = e.nameClass
-		if index { // putting the field into the table may overwrite the name
+		if index { // inserting the field into the table may overwrite the name
 			d.text = append(d.text, name...)
 			name = d.text
 		}
@@ -133,8 +133,8 @@ func (d *Decoder) literal(p []byte, prefix uint, index bool, b Block) ([]byte, *
 	return p, nil
 }
 
-// string reads a string: RFC 7541, section 5.2. It is a piece of p, of d.text
-// or of d.interned, and lives until the next field.
+// string reads a string: RFC 7541, section 5.2. It is a part of p, of d.text or of d.interned, and
+// is valid until the next field.
 func (d *Decoder) string(p []byte) (s, rest []byte, ok bool) {
 	if len(p) == 0 {
 		return nil, nil, false
@@ -164,9 +164,8 @@ func (d *Decoder) string(p []byte) (s, rest []byte, ok bool) {
 	return plain, rest, true
 }
 
-// readInteger reads an integer with a prefix of so many bits: RFC 7541,
-// section 5.1. ok is false if it is truncated, or so large that it can stand
-// for nothing here.
+// readInteger reads an integer with a prefix of this many bits: RFC 7541, section 5.1. ok is false
+// if it is truncated, or larger than any valid value.
 func readInteger(p []byte, prefix uint) (n int, rest []byte, ok bool) {
 	if len(p) == 0 {
 		return 0, nil, false
@@ -189,11 +188,11 @@ func readInteger(p []byte, prefix uint) (n int, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// maxInteger is beyond every index, length and size that can be right.
+// maxInteger is larger than every valid index, length and size.
 const maxInteger = 1 << 30
 
-// Shrink gives up what a decoder that is not used for a while can do without. The
-// table's entries stay: the peer may use them.
+// Shrink releases the memory that an idle decoder does not need. The table's entries stay: the peer
+// may use them.
 func (d *Decoder) Shrink() {
 	d.text, d.interned = nil, nil
 	d.table.shrink()

@@ -2,39 +2,38 @@ package http2codec
 
 import "bytes"
 
-// maxTableSize is the size of a dynamic table that both sides start with, and
-// that neither of ours ever leaves upwards. RFC 7541, section 4.2.
+// MaxTableSize is the initial size of a dynamic table on both sides. adbuffer's own tables never
+// exceed it. RFC 7541, section 4.2.
 const MaxTableSize = 4096
 
-// entryOverhead is what an entry costs beside its bytes, so that a table holds
-// at most maxTableSize/entryOverhead of them. RFC 7541, section 4.1.
+// EntryOverhead is the cost of an entry beside its bytes. So a table holds at most
+// MaxTableSize/EntryOverhead entries. RFC 7541, section 4.1.
 const EntryOverhead = 32
 
 const maxTableEntries = MaxTableSize / EntryOverhead
 
-// decoderTable is the dynamic table of a peer's encoder. Its strings stand one
-// behind the other in one piece of memory, which is swept together when its end
-// is met.
+// decoderTable is the dynamic table of a peer's encoder. Its strings follow each other in one block
+// of memory, which is compacted when its end is reached.
 type decoderTable struct {
-	entries *[maxTableEntries]decoderEntry // a ring; the newest stands at newest. Made by the first insert.
+	entries *[maxTableEntries]decoderEntry // a ring, with the newest entry at index newest; allocated by the first insert
 	newest  int
 	count   int
-	size    int // as RFC 7541, section 4.1, counts
+	size    int // as defined by RFC 7541, section 4.1
 	max     int
 
-	bytes []byte // 2*maxTableSize, made by the first insert; the entries' are bytes[oldest entry's at:end]
+	bytes []byte // 2*maxTableSize, allocated by the first insert; the entries' strings are bytes[oldest entry's at:end]
 	end   int
 }
 
 type decoderEntry struct {
-	at                uint16 // where in bytes its name begins; its value follows
+	at                uint16 // offset of its name in bytes; its value follows
 	nameLen, valueLen uint16
-	nameClass, class  class // of the name, and of both
+	nameClass, class  class // of the name, and of the whole field
 }
 
 func (e *decoderEntry) size() int { return int(e.nameLen) + int(e.valueLen) + EntryOverhead }
 
-// entry returns the i-th newest entry, from 0, or nil if there are fewer.
+// entry returns the i-th newest entry, from 0, or nil if the table has fewer.
 func (t *decoderTable) entry(i int) *decoderEntry {
 	if i >= t.count {
 		return nil
@@ -42,7 +41,7 @@ func (t *decoderTable) entry(i int) *decoderEntry {
 	return &t.entries[(t.newest-i+maxTableEntries)%maxTableEntries]
 }
 
-// text returns the strings of e. They live until the next insert.
+// text returns the strings of e. They are valid until the next insert.
 func (t *decoderTable) text(e *decoderEntry) (name, value []byte) {
 	at, middle := int(e.at), int(e.at)+int(e.nameLen)
 	return t.bytes[at:middle], t.bytes[middle : middle+int(e.valueLen)]
@@ -53,7 +52,7 @@ func (t *decoderTable) setMax(n int) {
 	t.evict(n)
 }
 
-// evict drops the oldest entries until the rest takes at most size.
+// evict drops the oldest entries until the remaining ones take at most size.
 func (t *decoderTable) evict(size int) {
 	for t.size > size {
 		t.size -= t.entry(t.count - 1).size()
@@ -61,8 +60,8 @@ func (t *decoderTable) evict(size int) {
 	}
 }
 
-// insert adds an entry, which is empty-handed if it is larger than the table:
-// that empties it. name and value are not in t.bytes. RFC 7541, section 4.4.
+// insert adds an entry. An entry that is larger than the table empties the table, and is not added.
+// name and value are not in t.bytes. RFC 7541, section 4.4.
 func (t *decoderTable) insert(name, value []byte, nameClass, class class) {
 	size := len(name) + len(value) + EntryOverhead
 	t.evict(max(t.max-size, 0))
@@ -99,7 +98,7 @@ func (t *decoderTable) sweep() {
 	}
 }
 
-// grow makes the memory that inserts need.
+// grow allocates the memory for inserts.
 func (t *decoderTable) grow() {
 	if t.entries == nil {
 		t.entries = new([maxTableEntries]decoderEntry)
@@ -109,7 +108,7 @@ func (t *decoderTable) grow() {
 	t.bytes = grown
 }
 
-// shrink leaves no more memory than the entries take, until the next insert.
+// shrink releases the memory that the entries do not use, until the next insert.
 func (t *decoderTable) shrink() {
 	if t.count == 0 {
 		t.entries, t.bytes, t.end = nil, nil, 0

@@ -9,28 +9,26 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Encoder writes header blocks: RFC 7541. Its input are lines of HTTP/1, and
-// its memory of what was sent is one of whole lines: a line that the peer's
-// table holds costs a hash, a comparison and one or two bytes, and is neither
-// parsed nor checked again. Strings are never Huffman-coded: that would save a
-// fifth of a request's bytes for more time than a whole exchange spends in
-// encryption.
+// Encoder writes header blocks: RFC 7541. Its input is lines of HTTP/1, and it remembers whole
+// lines that were sent. A line in the peer's table costs a hash, a comparison and one or two bytes,
+// and is neither parsed nor checked again. Strings are never Huffman-coded. That would save a fifth
+// of a request's bytes, but take more time than the encryption of a whole exchange.
 //
-// Conn.mu guards it.
+// Guarded by Conn.mu.
 type Encoder struct {
 	table encoderTable
 
 	authority      []byte // of the last request
 	authorityEntry uint64 // its number in table, see encoderTable.alive
 
-	// If the table's size changed, the next block begins with two sizes: the smallest that the
-	// peer's settings asked for since the last block, and the current one. RFC 7541, section 4.2.
+	// If the table's size changed, the next block begins with two sizes: the smallest size in the
+	// peer's settings since the last block, and the current one. RFC 7541, section 4.2.
 	smallest int
 	resized  bool
 
 	name []byte // lower-case name of the current field
-	// responses: it writes the blocks of responses, whose content-length is that of
-	// their fields.
+	// responses says that it writes the blocks of responses. Their content-length comes from their
+	// fields.
 	responses bool
 }
 
@@ -39,13 +37,13 @@ func NewEncoder() Encoder {
 	return Encoder{table: encoderTable{max: MaxTableSize}, smallest: MaxTableSize}
 }
 
-// SetMax takes the peer's SETTINGS_HEADER_TABLE_SIZE.
+// SetMax applies the peer's SETTINGS_HEADER_TABLE_SIZE.
 func (e *Encoder) SetMax(n uint32) {
 	size := int(min(n, MaxTableSize))
 	if size == e.table.max && !e.resized {
 		return
 	}
-	if !e.resized { // the peer knows of the size before
+	if !e.resized { // the peer knows the previous size
 		e.resized, e.smallest = true, size
 	}
 	e.smallest = min(e.smallest, size)
@@ -54,10 +52,10 @@ func (e *Encoder) SetMax(n uint32) {
 
 // Representations: RFC 7541, section 6.
 const (
-	indexedField  = 0x80 // and an index of 7 bits
-	literalKept   = 0x40 // 6 bits; the peer puts it into its table
+	indexedField  = 0x80 // followed by an index of 7 bits
+	literalKept   = 0x40 // 6 bits; the peer inserts it into its table
 	LiteralOnce   = 0x00 // 4 bits
-	literalSecret = 0x10 // 4 bits; no proxy on the way may put it into a table
+	literalSecret = 0x10 // 4 bits; no proxy on the path may insert it into a table
 	TableSize     = 0x20 // 5 bits
 )
 
@@ -73,9 +71,8 @@ const (
 	staticContentLength = 28
 )
 
-// AppendRequest appends the header block of r. ok is false if r's head is
-// malformed. Then what was appended must be dropped, and if synced is false the
-// peer's table is not ours any more.
+// AppendRequest appends the header block of r. ok is false if the header of r is malformed. Then
+// the appended bytes must be dropped. If synced is also false, the peer's table differs from e's.
 func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
 	inserted, resized := e.table.inserted, e.resized
 	b = e.appendResize(b)
@@ -138,7 +135,7 @@ func (e *Encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool
 		return b, false
 	}
 	b = e.appendAuthority(b, r.Authority)
-	// A target differs from request to request, and names people.
+	// A target differs from request to request, and identifies users.
 	b = append(b, literalSecret|staticPath)
 	return appendString(b, r.Target), true
 }
@@ -199,7 +196,7 @@ func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 		case !e.table.worthwhile(size):
 		case seen == nil:
 			e.table.note(hash)
-		default: // the second time
+		default: // the line is sent for the second time
 			first, bits = literalKept, 6
 			seen.entry = e.table.insert(line, size)
 		}
@@ -211,20 +208,20 @@ func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 	return appendString(b, value), true
 }
 
-// hashSeed keeps clients from choosing lines whose hashes collide.
+// hashSeed prevents clients from choosing lines whose hashes collide.
 var hashSeed = maphash.MakeSeed()
 
-// fieldRule is how a field of a request is sent.
+// fieldRule says how a field of a request is sent.
 type fieldRule uint8
 
 const (
 	plain  fieldRule = iota
-	secret           // never in a table
-	drop             // not at all
+	secret           // never inserted into a table
+	drop             // not sent
 )
 
 // rule decides by the lower-case name. Fields about the connection are not sent (RFC 9113, section
-// 8.2.2). Host and Content-Length are not sent either: :authority and our own content-length
+// 8.2.2). Host and Content-Length are not sent either: :authority and adbuffer's own content-length
 // replace them.
 func (e *Encoder) rule(name, value []byte) fieldRule {
 	switch len(name) {
@@ -263,8 +260,8 @@ func (e *Encoder) rule(name, value []byte) fieldRule {
 	return plain
 }
 
-// appendInteger appends n with a prefix of so many bits, beside the bits of
-// first: RFC 7541, section 5.1.
+// appendInteger appends n with a prefix of this many bits, beside the bits of first: RFC 7541,
+// section 5.1.
 func appendInteger(b []byte, first byte, bits uint, n int) []byte {
 	limit := 1<<bits - 1
 	if n < limit {

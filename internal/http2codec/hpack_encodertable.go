@@ -2,27 +2,27 @@ package http2codec
 
 import "bytes"
 
-// encoderTable is our side's dynamic table, of which the peer's decoder keeps a copy. It also
-// remembers, for a short time, lines that were sent once.
+// encoderTable is adbuffer's dynamic table, of which the peer's decoder keeps a copy. It also
+// remembers for a short time the hashes of lines that were sent once.
 //
-// A line enters the table when it is sent a second time while that memory still has its hash. So a
-// value that belongs to one request (an identifier, an address) never enters, and cannot evict the
+// A line enters the table when it is sent a second time while its hash is still remembered. So a
+// value that belongs to one request (an identifier, an address) never enters. It cannot evict the
 // values that every request has.
 type encoderTable struct {
 	inserted uint64 // the number of the newest entry; numbers start at 1
 	count    int
-	size     int // as RFC 7541, section 4.1, counts
+	size     int // as defined by RFC 7541, section 4.1
 	max      int
 
-	*encoderMemory // made by the first line
+	*encoderMemory // allocated for the first line
 }
 
 type encoderMemory struct {
-	entries   [maxTableEntries]encoderEntry // a ring; number n stands at n % maxTableEntries
+	entries   [maxTableEntries]encoderEntry // a ring; number n is at n % maxTableEntries
 	sightings [256][2]sighting              // by hash
 }
 
-// grow makes the memory that lines need.
+// grow allocates the memory for lines.
 func (t *encoderTable) grow() {
 	if t.encoderMemory == nil {
 		t.encoderMemory = new(encoderMemory)
@@ -30,20 +30,20 @@ func (t *encoderTable) grow() {
 }
 
 type encoderEntry struct {
-	line []byte // without CRLF; its memory is kept for the next
+	line []byte // without CRLF; its memory is kept for the next line
 	size int
 }
 
-// sighting is a line that was sent.
+// sighting records that a line was sent.
 type sighting struct {
 	hash  uint64
-	entry uint64 // its number in the table, 0 if it is not there
+	entry uint64 // its number in the table, 0 if it is not in the table
 }
 
-// maxLine bounds what an entry takes of the table, and of our memory.
+// maxLine bounds the size of an entry in the table, and so adbuffer's memory.
 const maxLine = 512
 
-// worthwhile reports whether an entry of this size should stand in the table.
+// worthwhile reports whether a line of this size should enter the table.
 func (t *encoderTable) worthwhile(size int) bool {
 	return size <= maxLine && size <= t.max/4
 }
@@ -54,8 +54,8 @@ func (t *encoderTable) alive(n uint64) bool { return n != 0 && n+uint64(t.count)
 // index returns the index of entry n, which is alive: RFC 7541, section 2.3.3.
 func (t *encoderTable) index(n uint64) int { return len(staticTable) + int(t.inserted-n) }
 
-// find returns the sighting of line, whose entry is alive or 0. It is nil if
-// the line is not remembered.
+// find returns the sighting of line, whose entry is alive or 0. It returns nil if the line is not
+// remembered.
 func (t *encoderTable) find(hash uint64, line []byte) *sighting {
 	t.grow()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
@@ -76,8 +76,8 @@ func (t *encoderTable) find(hash uint64, line []byte) *sighting {
 	return nil
 }
 
-// note remembers that a line with this hash was sent, unless the lines that
-// would have to be forgotten for that are in the table.
+// note records that a line with this hash was sent, unless all lines that it would replace are in
+// the table.
 func (t *encoderTable) note(hash uint64) {
 	t.grow()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
@@ -110,7 +110,7 @@ func (t *encoderTable) setMax(n int) {
 	t.evict(n)
 }
 
-// evict drops the oldest entries until the rest takes at most size.
+// evict drops the oldest entries until the remaining ones take at most size.
 func (t *encoderTable) evict(size int) {
 	for t.size > size {
 		t.size -= t.entries[(t.inserted-uint64(t.count)+1)%maxTableEntries].size

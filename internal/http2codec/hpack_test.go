@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// summary is what a block came to, for comparison.
+// summary is the result of decoding a block, for comparison.
 type summary struct {
 	Fields, Malformed    string
 	Status, Length, Size int
@@ -27,9 +27,8 @@ func (b *ResponseBlock) summary() summary {
 	return summary{string(b.Fields), b.Malformed, b.Status, b.Length, b.Size, b.TooLarge}
 }
 
-// decodeBoth decodes a block with our decoder and with the library's, and
-// compares what comes out. It returns false when the block is bad: then the
-// decoders must not be used again.
+// decodeBoth decodes a block with this package's decoder and with the library's, and compares the
+// results. It returns false if the block is bad: then the decoders must not be used again.
 func decodeBoth(t *testing.T, ours *Decoder, theirs *hpack.Decoder, wire []byte) bool {
 	t.Helper()
 	got := ResponseBlock{Limit: 1 << 20, MaxFields: 1 << 20, Length: -1}
@@ -37,11 +36,11 @@ func decodeBoth(t *testing.T, ours *Decoder, theirs *hpack.Decoder, wire []byte)
 	fields, err := theirs.DecodeFull(wire)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "MUST occur at the beginning"):
-		return false // the library allows one size update in front, we any number
+		return false // the library allows one size update at the start, this package any number
 	case bad != nil && strings.Contains(bad.Text, "behind a field"):
-		return false // the library lets it pass while its table is empty
+		return false // the library accepts it while its table is empty
 	case (bad != nil) != (err != nil):
-		t.Fatalf("block %x: we say %v, the library %v", wire, bad, err)
+		t.Fatalf("block %x: the decoder returns %v, the library's %v", wire, bad, err)
 	case bad != nil:
 		if bad.Code != h2.ErrCodeCompression {
 			t.Fatalf("block %x: %v", wire, bad)
@@ -58,7 +57,7 @@ func decodeBoth(t *testing.T, ours *Decoder, theirs *hpack.Decoder, wire []byte)
 	return true
 }
 
-// cutBlocks cuts data into blocks, each behind two bytes of its length.
+// cutBlocks cuts data into blocks. Two bytes before each block hold its length.
 func cutBlocks(data []byte) (blocks [][]byte) {
 	for len(data) > 1 {
 		n := min(int(data[0])<<8|int(data[1]), len(data)-2)
@@ -90,7 +89,7 @@ func FuzzDecoderAgreesWithTheLibrary(f *testing.F) {
 	enc.SetMaxDynamicTableSize(64)
 	f.Add(joinBlocks(encode(responseFields...), encode(responseFields...)))
 	f.Add(joinBlocks([]byte{0x20, 0x3f, 0xe1, 0x1f, 0x88}, []byte{0x40, 0, 0, 0xbe, 0xbe}, []byte{0x7f, 0x80, 0x80, 0x00, 1, 'x'}))
-	// An entry whose name is that of an entry that it drives out.
+	// The entry's name is that of an entry that it evicts.
 	long := append([]byte{0x40, 1, 'n', 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'v'}, 4000)...)
 	f.Add(joinBlocks(long, append([]byte{0x7e, 0x7f, 0xe9, 0x1e}, bytes.Repeat([]byte{'w'}, 4000)...), []byte{0xbe}))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -145,7 +144,8 @@ func TestStaticTableIsThatOfTheRFC(t *testing.T) {
 	}
 }
 
-// wantFields is what a request must be decoded to: by itself, and slowly.
+// wantFields returns the expected decoded fields of a request. It is independent of the decoder,
+// and slow.
 func wantFields(r *upstream.Request) (fields []string) {
 	fields = append(fields, ":method="+r.Method.String(), ":scheme="+r.Scheme, ":authority="+string(r.Authority), ":path="+string(r.Target))
 	for line := range strings.SplitSeq(string(r.Fields), "\r\n") {
@@ -170,8 +170,8 @@ func wantFields(r *upstream.Request) (fields []string) {
 	return fields
 }
 
-// blockWire is one direction of a connection's header blocks: our encoder, and the
-// library's decoder, which stands for the peer.
+// blockWire is one direction of a connection's header blocks: this package's encoder, and the
+// library's decoder in place of the peer.
 type blockWire struct {
 	enc Encoder
 	dec *hpack.Decoder
@@ -181,8 +181,7 @@ func newBlockWire() *blockWire {
 	return &blockWire{NewEncoder(), hpack.NewDecoder(MaxTableSize, nil)}
 }
 
-// send encodes r and checks what the peer makes of it. It returns the fields as
-// they stood on the wire.
+// send encodes r and checks the decoded fields. It returns the fields as encoded.
 func (w *blockWire) send(t *testing.T, r *upstream.Request) (fields []hpack.HeaderField, ok bool) {
 	t.Helper()
 	wire, ok, synced := w.enc.AppendRequest(nil, r)
@@ -218,7 +217,7 @@ func FuzzEncoderIsUnderstoodByTheLibrary(f *testing.F) {
 				w.enc.SetMax(uint32(size))
 			}
 			if _, ok := w.send(t, &r); !ok {
-				return // the connection would be given up
+				return // the connection would be closed
 			}
 		}
 	})
@@ -271,7 +270,7 @@ func TestValuesOfOneRequestDoNotChurnTheTable(t *testing.T) {
 		w.send(t, request0(adFields+unique(i)))
 	}
 	before := w.enc.table.inserted
-	if want := uint64(fixed + 1); before != want { // and :authority
+	if want := uint64(fixed + 1); before != want { // one more for :authority
 		t.Errorf("%d lines are in the table, want %d", before, want)
 	}
 	for i := range 20000 {
@@ -308,7 +307,7 @@ func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 		t.Error("the line is not found")
 	}
 	if s := table.find(hash, []byte("b: 2")); s != nil {
-		t.Error("another line with its hash is taken for it")
+		t.Error("another line with the same hash is returned")
 	}
 }
 
@@ -316,7 +315,7 @@ func TestLinesInTheTableAreNotForgottenForOthers(t *testing.T) {
 	var table encoderTable
 	table.max = MaxTableSize
 	sets := uint64(len(table.sightings))
-	for i, line := range []string{"a: 1", "b: 2"} { // of one set
+	for i, line := range []string{"a: 1", "b: 2"} { // both lines belong to one set
 		hash := 7 + uint64(i)*sets
 		table.note(hash)
 		table.find(hash, []byte(line)).entry = table.insert([]byte(line), 35)
@@ -352,7 +351,7 @@ func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
 }
 
 func TestInternedStringsKeepTheirValues(t *testing.T) {
-	// Names and values that share a slot, over and over.
+	// These names and values share a slot, again and again.
 	random := rand.New(rand.NewPCG(3, 4))
 	ours, theirs := NewDecoder(), hpack.NewDecoder(MaxTableSize, nil)
 	var wire bytes.Buffer

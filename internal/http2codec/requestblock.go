@@ -6,26 +6,26 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// RequestBlock is the header block of a request, or its trailers, as it was read. It is
-// checked by RFC 9113, section 8, and written down in HTTP/1.1's form: names in their
-// usual case, Host in front, Cookie joined.
+// RequestBlock is a decoded header block of a request, or its trailers. It is checked by RFC 9113,
+// section 8, and converted to HTTP/1.1's form: names in their usual case, Host first, Cookie
+// joined.
 type RequestBlock struct {
 	Limit int // of Size
 
 	Size      int    // names, values and 32 for each field
 	Count     int    // lines in the header
 	Length    int    // content-length, -1 for none
-	TooLarge  bool   // Size is over Limit; what follows means nothing
-	Malformed string // the first rule that is broken, empty for none
+	TooLarge  bool   // Size is over Limit; the values below mean nothing
+	Malformed string // the first violated rule, empty for none
 	Continue  bool   // expect: 100-continue
 
-	hosts   int            // host fields that have come
-	regular int            // fields without a colon that have come
+	hosts   int            // host fields so far
+	regular int            // fields without a colon so far
 	pseudo  [4]pseudoValue // in the order of their classes, from method
 	text    []byte         // the values of pseudo
 	cookie  []byte         // the values of all cookie fields, joined
-	lines   []byte         // the header, and behind it method and path
-	parts   [3]int         // where in lines the header, the method and the path end
+	lines   []byte         // the header, and after it method and path
+	parts   [3]int         // offsets in lines where the header, the method and the path end
 }
 
 // pseudoValue is a pseudo-field's value: text[at:end].
@@ -39,7 +39,7 @@ func (b *RequestBlock) Reset() {
 	*b = RequestBlock{Limit: b.Limit, Length: -1, text: b.text[:0], cookie: b.cookie[:0], lines: b.lines[:0]}
 }
 
-// Free gives up the memory between blocks.
+// Free releases the memory between blocks.
 func (b *RequestBlock) Free() { b.text, b.cookie, b.lines = nil, nil, nil }
 
 func (b *RequestBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
@@ -50,7 +50,7 @@ func (b *RequestBlock) violation(rule string) {
 	}
 }
 
-// add takes a field.
+// add records a field.
 func (b *RequestBlock) add(class class, name, value []byte) {
 	b.Size += len(name) + len(value) + EntryOverhead
 	if b.TooLarge = b.TooLarge || b.Size > b.Limit; b.TooLarge || b.Malformed != "" {
@@ -78,15 +78,15 @@ func (b *RequestBlock) add(class class, name, value []byte) {
 	b.addRegular(name, value)
 }
 
-// addPseudo takes a pseudo-field. Each stands once, in front of all other fields. RFC
-// 9113, section 8.3.
+// addPseudo records a pseudo-field. Each occurs once, before all other fields. RFC 9113, section
+// 8.3.
 func (b *RequestBlock) addPseudo(class class, value []byte) {
 	p := &b.pseudo[class-method]
 	switch {
 	case p.given:
 		b.violation("a repeated pseudo-field")
 	case b.regular > 0:
-		b.violation("a pseudo-field behind a regular field")
+		b.violation("a pseudo-field after a regular field")
 	default:
 		at := len(b.text)
 		b.text = append(b.text, value...)
@@ -101,8 +101,7 @@ func (b *RequestBlock) value(class class) []byte {
 	return b.text[p.at:p.end]
 }
 
-// addRegular takes a field that is not a pseudo-field. RFC 9113, sections 8.2.2, 8.2.3
-// and 8.3.1.
+// addRegular records a field that is not a pseudo-field. RFC 9113, sections 8.2.2, 8.2.3 and 8.3.1.
 func (b *RequestBlock) addRegular(name, value []byte) {
 	switch string(name) {
 	case "te":
@@ -133,8 +132,8 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 	b.addLine(name, value)
 }
 
-// addLine writes a field down. Its name, which is in lower case, gets the case that is
-// usual in HTTP/1.1.
+// addLine appends a field to lines. Its name, which is in lower case, gets the usual case of
+// HTTP/1.1.
 func (b *RequestBlock) addLine(name, value []byte) {
 	at := len(b.lines)
 	b.lines = syntax.AppendField(b.lines, name, value)
@@ -148,8 +147,8 @@ func (b *RequestBlock) addLine(name, value []byte) {
 	}
 }
 
-// EndHeader checks what only the whole header of a request shows. last says that no
-// body follows.
+// EndHeader makes the checks that need the whole header of a request. last says that no body
+// follows.
 func (b *RequestBlock) EndHeader(last bool) {
 	if b.TooLarge {
 		return
@@ -193,8 +192,8 @@ func (b *RequestBlock) EndTrailers() {
 	}
 }
 
-// Take hands the header over: its lines with the empty one at the end, the method and
-// the path. They stand in b's memory, which becomes *to's, and b gets *to's.
+// Take returns the header: its lines with the empty line at the end, the method and the path. They
+// are in b's memory, which becomes *to's, and b gets *to's.
 func (b *RequestBlock) Take(to *[]byte) (header, method, path []byte) {
 	b.lines, *to = (*to)[:0], b.lines
 	all := *to

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A peer reads each response correctly over a long connection. The encoder forgets its table on the
-// way, and the peer changes the size of its own table.
+// A peer reads each response correctly over a long connection. During the test the encoder forgets
+// its table, and the peer changes the size of its own table.
 func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 	enc := NewResponseEncoder()
 	peer := hpack.NewDecoder(MaxTableSize, nil)
@@ -54,7 +54,7 @@ func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 	}
 }
 
-// A line that HTTP/2 cannot carry is not sent.
+// adbuffer does not send a line that HTTP/2 cannot carry.
 func TestMalformedResponsesAreNotSent(t *testing.T) {
 	for _, lines := range []string{"no colon\r\n", ": no name\r\n", "A: b\nC: d\r\n", "A: \x00\r\n", "A B: c\r\n", "no end: x"} {
 		enc := NewResponseEncoder()
@@ -64,7 +64,7 @@ func TestMalformedResponsesAreNotSent(t *testing.T) {
 	}
 }
 
-// The header of a request is written down in HTTP/1.1's form.
+// The header of a request is converted to HTTP/1.1's form.
 func TestRequestsAreWrittenDown(t *testing.T) {
 	decode := func(fields ...string) *RequestBlock {
 		var wire []byte
@@ -99,7 +99,7 @@ func TestRequestsAreWrittenDown(t *testing.T) {
 			b := decode(append(slices.Clone(get), row.fields...)...)
 			if row.want == "" {
 				if b.Malformed == "" {
-					t.Error("it is taken for well-formed")
+					t.Error("the block counts as well-formed")
 				}
 				return
 			}

@@ -10,9 +10,9 @@ func NewResponseEncoder() Encoder {
 	return e
 }
 
-// AppendResponse appends the header block of a response with the fields lines, which
-// are lines of HTTP/1. ok is false if a line is malformed. Then what was appended must
-// be dropped, and the peer's table may not be ours any more.
+// AppendResponse appends the header block of a response with the fields lines, which are lines of
+// HTTP/1. ok is false if a line is malformed. Then the appended bytes must be dropped, and the
+// peer's table may differ from e's.
 func (e *Encoder) AppendResponse(b []byte, code int, lines []byte) (_ []byte, ok bool) {
 	b = e.appendResize(b)
 	if i := staticStatus(code); i > 0 {
@@ -25,7 +25,7 @@ func (e *Encoder) AppendResponse(b []byte, code int, lines []byte) (_ []byte, ok
 	return e.appendLines(b, lines)
 }
 
-// AppendTrailers appends the block of a response's trailers, as AppendResponse does.
+// AppendTrailers appends the block of a response's trailers, like AppendResponse.
 func (e *Encoder) AppendTrailers(b, lines []byte) (_ []byte, ok bool) {
 	return e.appendLines(e.appendResize(b), lines)
 }
@@ -43,8 +43,7 @@ func staticStatus(code int) int {
 	return 0
 }
 
-// Forget makes e release its memory, and the peer's table with it. The next block reduces the
-// peer's table.
+// Forget releases e's memory and clears the table. The next block reduces the peer's table.
 func (e *Encoder) Forget() {
 	forgotten := Encoder{table: encoderTable{max: e.table.max}, resized: e.resized, smallest: e.smallest, responses: e.responses}
 	if e.table.count > 0 {

@@ -7,22 +7,22 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// NoLimit stands for a limit that was not stated.
+// NoLimit means that no limit was stated.
 const NoLimit = math.MaxUint32
 
-// SettingsChange is what one SETTINGS frame asks for. A setting that the frame contains several
-// times has its last value. Nothing comes between the values of a frame, so the earlier ones have
+// SettingsChange holds the settings in one SETTINGS frame. A setting that the frame contains
+// several times has its last value. No frame comes between these values, so the earlier ones have
 // no effect. RFC 9113, section 6.5.3.
 type SettingsChange struct {
 	Value [h2.SettingMaxHeaderListSize + 1]uint32 // by identifier
 	Has   [h2.SettingMaxHeaderListSize + 1]bool
-	// smallestTable is the smallest SETTINGS_HEADER_TABLE_SIZE of the frame. An
-	// encoder must follow it before it follows the last. RFC 7541, section 4.2.
+	// SmallestTable is the smallest SETTINGS_HEADER_TABLE_SIZE of the frame. An encoder must apply
+	// it before it applies the last. RFC 7541, section 4.2.
 	SmallestTable uint32
 }
 
-// ParseSettings reads the payload of a SETTINGS frame. It checks every value, and
-// what it does for an entry does not depend on how many streams there are.
+// ParseSettings reads the payload of a SETTINGS frame. It checks every value. Its work for a
+// setting does not depend on the number of streams.
 func ParseSettings(p []byte) (s SettingsChange, err *Error) {
 	if len(p)%6 != 0 {
 		return s, FrameSizeError("SETTINGS of a wrong size")

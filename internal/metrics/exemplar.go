@@ -19,16 +19,17 @@ type Exemplar struct {
 	At      time.Time
 }
 
-// exemplars are the last exemplar of each bucket. Most histograms have none, and no memory for them.
+// exemplars holds the last exemplar of each bucket. Most histograms have none, and use no memory
+// for them.
 type exemplars struct {
 	any atomic.Bool
 	mu  sync.Mutex // guards last
-	// last has an entry for each bucket, which is never changed once it is there.
+	// last has an entry for each bucket. An entry never changes.
 	last []*Exemplar
 }
 
-// ObserveTraced counts d, and keeps it as its bucket's exemplar. It allocates: it is for requests
-// that are traced.
+// ObserveTraced counts d, and keeps it as its bucket's exemplar. It allocates: use it only for
+// traced requests.
 func (h *Histogram) ObserveTraced(d time.Duration, traceID [16]byte, at time.Time) {
 	h.ObserveDuration(d)
 	e := &Exemplar{TraceID: traceID, Value: max(int64(d), 0), At: at}
@@ -42,8 +43,8 @@ func (h *Histogram) ObserveTraced(d time.Duration, traceID [16]byte, at time.Tim
 	h.exemplars.last[bucket] = e
 }
 
-// Exemplars returns the exemplar of each bucket, nil for one without; the last is above all bounds.
-// It is nil if no bucket has one.
+// Exemplars returns the exemplar of each bucket, nil for a bucket without one; the last bucket is
+// above all bounds. It returns nil if no bucket has one.
 func (h *Histogram) Exemplars() []*Exemplar {
 	if !h.exemplars.any.Load() {
 		return nil

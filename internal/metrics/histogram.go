@@ -9,8 +9,8 @@ import (
 // Histogram counts values in buckets, with two atomic additions for each. It is safe for concurrent
 // use. The bounds state the unit of Observe.
 //
-// client_golang's histogram takes 2 to 4 times as long (see the benchmark), which matters for seven
-// observations a request. Each core counts in its own memory, so that cores do not share cache lines:
+// client_golang's histogram takes 2 to 4 times as long (see the benchmark), and a request makes
+// seven observations. Each core counts in its own memory, so that cores do not share cache lines:
 // see stripes.
 type Histogram struct {
 	*layout
@@ -18,8 +18,8 @@ type Histogram struct {
 	exemplars exemplars
 }
 
-// New returns a histogram with the given upper bounds, which are inclusive and
-// must ascend. Exported values are multiplied by scale.
+// NewHistogram returns a histogram with the given upper bounds, which are inclusive and must
+// ascend. Exported values are multiplied by scale.
 func NewHistogram(scale float64, bounds ...int64) *Histogram {
 	return newHistogram(layoutOf(layoutKey{scale: scale, parts: 1}, bounds))
 }
@@ -28,10 +28,12 @@ func newHistogram(l *layout) *Histogram {
 	return &Histogram{layout: l, stripes: newStripes(firstCount + len(l.fine) + 1)}
 }
 
-// Durations returns a histogram of durations, exported in seconds, and as a native histogram too.
+// Durations returns a histogram of durations. It is exported in seconds, also as a native
+// histogram.
 func Durations(bounds ...time.Duration) *Histogram { return DurationsInParts(1, bounds...) }
 
-// DurationsInParts is Durations with quantiles that are at least as many times as fine.
+// DurationsInParts does the same as Durations, with at least parts fine buckets in each bucket. So
+// its quantiles are more precise.
 func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
 	ns := make([]int64, len(bounds))
 	for i, b := range bounds {
@@ -46,11 +48,11 @@ func (h *Histogram) Observe(v int64) {
 	v = max(v, 0)
 	own[firstCount+h.at(v)].Add(1)
 	if sum := own[sumLow].Add(uint64(v)); int64(sum) >= sumCarry && own[sumLow].CompareAndSwap(sum, sum-sumCarry) {
-		own[sumHigh].Add(1) // a goroutine that loses this race leaves the carry to the next
+		own[sumHigh].Add(1) // a goroutine that loses this race leaves the carry to the next goroutine
 	}
 }
 
-// at returns the index of the fine bucket that v is in. v is not negative.
+// at returns the index of v's fine bucket. v is not negative.
 func (l *layout) at(v int64) int {
 	i := int(l.starts[bits.Len64(uint64(v))])
 	for i < len(l.fine) && v > l.fine[i] {
@@ -59,8 +61,8 @@ func (l *layout) at(v int64) int {
 	return i
 }
 
-// ObserveDuration counts d, for a histogram made by Durations. A negative d,
-// as two clock readings by different goroutines may give, counts as zero.
+// ObserveDuration counts d, for a histogram made by Durations. A negative d counts as zero; two
+// clock readings by different goroutines may produce it.
 func (h *Histogram) ObserveDuration(d time.Duration) { h.Observe(int64(d)) }
 
 // Count returns how many values were observed.
@@ -72,7 +74,7 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// count is how many values are in fine bucket i; the last is above all bounds.
+// count returns how many values are in fine bucket i; the last is above all bounds.
 func (h *Histogram) count(i int) uint64 { return h.stripes.sum(firstCount + i) }
 
 // Sum returns the sum of all values, in the exported unit.
@@ -84,7 +86,7 @@ func (h *Histogram) Sum() float64 {
 	return h.export(sum)
 }
 
-// Counts are the observations of a histogram up to some moment.
+// Counts holds the observations of a histogram up to some moment.
 type Counts []uint64
 
 // Counts returns the observations so far.
@@ -106,7 +108,7 @@ func (h *Histogram) AppendCounts(c Counts) Counts {
 	return c
 }
 
-// Sub returns the observations that came after before was read.
+// Sub returns the observations after the reading of before.
 func (c Counts) Sub(before Counts) Counts {
 	since := make(Counts, len(c))
 	for i := range c {
@@ -115,7 +117,7 @@ func (c Counts) Sub(before Counts) Counts {
 	return since
 }
 
-// Quantile is QuantileOf all observations so far.
+// Quantile returns QuantileOf for all observations so far.
 func (h *Histogram) Quantile(q float64) float64 { return h.QuantileOf(q, h.Counts()) }
 
 // QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in the exported unit.

@@ -137,7 +137,7 @@ func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 	if h.Count() != 8 || h.Sum() != 36+8*float64(sumCarry) || h.count(0) != 2 || c.Load() != 8 {
 		t.Errorf("count %d, sum %v, in the first bucket %d, counter %d", h.Count(), h.Sum(), h.count(0), c.Load())
 	}
-	// More cores than when it was made share stripes.
+	// If the process gets more cores later, cores share stripes.
 	runtime.GOMAXPROCS(32)
 	var all sync.WaitGroup
 	for range 64 {
@@ -167,7 +167,7 @@ func TestBoundsMustAscend(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("bounds %v were taken", bounds)
+					t.Errorf("bounds %v were accepted", bounds)
 				}
 			}()
 			NewHistogram(1, bounds...)
@@ -215,8 +215,7 @@ func BenchmarkObserve(b *testing.B) {
 	})
 }
 
-// BenchmarkCores is what more cores cost an observation and a count: make
-// bench-cores.
+// BenchmarkCores measures how more cores slow an observation and a count: make bench-cores.
 func BenchmarkCores(b *testing.B) {
 	parallel := func(observe func()) func(*testing.B) {
 		return func(b *testing.B) {

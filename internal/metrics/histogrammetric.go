@@ -9,7 +9,7 @@ import (
 )
 
 // metric is a histogram at the moment of a scrape. client_golang writes it in each format: in
-// protobuf as a native histogram too.
+// protobuf also as a native histogram.
 type metric struct {
 	desc      *prometheus.Desc
 	labels    []*dto.LabelPair
@@ -19,8 +19,7 @@ type metric struct {
 	exemplars []*Exemplar // by bucket; nil for none
 }
 
-// Metric returns the histogram as it is now, under desc with the given label
-// values.
+// Metric returns the current histogram, under desc with the given label values.
 func (h *Histogram) Metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	return &metric{
 		desc: desc, labels: prometheus.MakeLabelPairs(desc, labels), layout: h.layout,

@@ -8,30 +8,30 @@ import (
 	"sync"
 )
 
-// layout is where a histogram's buckets begin and end. It never changes, and histograms with the
-// same bounds share it.
+// layout holds the bounds of a histogram's buckets. It never changes, and histograms with the same
+// bounds share it.
 //
-// Values are counted in fine buckets. Each of them lies within one bucket that is exported, and
-// within one bucket of the native histogram, so that one addition counts for both.
+// Values are counted in fine buckets. Each fine bucket is within one exported bucket, and within
+// one bucket of the native histogram, so that one addition counts for both.
 type layout struct {
 	bounds   []int64    // upper bounds, inclusive, ascending
-	exported []float64  // the same in the exported unit
-	scale    float64    // one unit in the exported unit
+	exported []float64  // bounds in the exported unit
+	scale    float64    // one unit of Observe in the exported unit
 	fine     []int64    // upper bounds of the fine buckets
-	starts   [65]uint16 // the first fine bucket that a value of so many bits may be in
-	whole    []int      // the last fine bucket of each bucket that is exported
-	native   *native    // nil where there is no native histogram
+	starts   [65]uint16 // index: number of bits of a value; the first fine bucket that the value may be in
+	whole    []int      // the last fine bucket of each exported bucket
+	native   *native    // nil if the histogram has no native form
 	les      [2][]string
 }
 
 type layoutKey struct {
 	scale  float64
-	parts  int // fine buckets that each bucket is divided into, beside the native histogram's
+	parts  int // fine buckets per exported bucket, in addition to the native histogram's
 	native bool
 	bounds string
 }
 
-var layouts sync.Map // layoutKey to *layout; its keys are in the code
+var layouts sync.Map // layoutKey to *layout; the code defines all keys, so the map is bounded
 
 // layoutOf returns the layout of bounds.
 func layoutOf(key layoutKey, bounds []int64) *layout {
@@ -109,8 +109,8 @@ func (l *layout) export(v float64) float64 {
 	return v * l.scale
 }
 
-// Bounds returns the exported upper bounds as the values of the label le: of Prometheus' text
-// format, or of OpenMetrics. The caller must not change them.
+// Bounds returns the exported upper bounds as values of the label le, in Prometheus' text format or
+// in OpenMetrics. The caller must not change them.
 func (l *layout) Bounds(openMetrics bool) []string {
 	if openMetrics {
 		return l.les[1]
@@ -121,7 +121,7 @@ func (l *layout) Bounds(openMetrics bool) []string {
 // UpperBounds returns the exported upper bounds. The caller must not change them.
 func (l *layout) UpperBounds() []float64 { return l.exported }
 
-// AppendCumulative appends how many values are up to each of the exported bounds, and in all.
+// AppendCumulative appends the number of values up to each exported bound, and the total number.
 func (l *layout) AppendCumulative(all []uint64, c Counts) []uint64 {
 	n, next := uint64(0), 0
 	for _, last := range l.whole {

@@ -2,21 +2,22 @@ package metrics
 
 import "math"
 
-// A native histogram's bucket i ends at 2^(i/4) seconds: each is 19 % wider than the one before.
+// A native histogram's bucket i ends at 2^(i/4) seconds: each bucket is 19 % wider than the
+// previous one.
 const (
 	nativeSchema = 2
 	perDoubling  = 1 << nativeSchema
-	// beside is how many buckets there are below the lowest bound, and above the highest: two
-	// doublings each.
+	// beside is the number of buckets below the lowest bound, and above the highest: two doublings
+	// each.
 	beside = 2 * perDoubling
 )
 
-// native is the buckets of a native histogram of durations. Values up to its lowest bound count as
-// zero. The last bucket has all values above the one before it.
+// native holds the buckets of a native histogram of durations. Values up to its lowest bound count
+// as zero. The last bucket has all higher values.
 type native struct {
 	first  int     // number of the bucket that ends at bounds[0]
 	bounds []int64 // in nanoseconds, rounded down: values are whole nanoseconds
-	whole  []int   // the last fine bucket of each
+	whole  []int   // the last fine bucket of each native bucket
 }
 
 func newNative(lowest, highest int64) *native {
@@ -28,11 +29,11 @@ func newNative(lowest, highest int64) *native {
 	return n
 }
 
-// threshold is up to where values count as zero, in seconds.
+// threshold returns the upper bound of the values that count as zero, in seconds.
 func (n *native) threshold() float64 { return math.Exp2(float64(n.first) / perDoubling) }
 
-// Native is a native histogram as protobuf has it: spans of buckets without gaps, and of each bucket
-// how many values it has more than the one before.
+// Native is a native histogram in protobuf's form: spans of buckets without gaps, and for each
+// bucket the difference between its count and the previous bucket's.
 type Native struct {
 	Schema        int32
 	ZeroThreshold float64
@@ -41,15 +42,15 @@ type Native struct {
 	Deltas        []int64
 }
 
-// Span is buckets without a gap. Offset is the number of buckets between two spans, of the first one
-// the number of its first bucket.
+// Span is a run of buckets without a gap. Offset is the number of buckets between two spans; for
+// the first span it is the number of its first bucket.
 type Span struct {
 	Offset int32
 	Length uint32
 }
 
-// FillNative makes n the native histogram of counts, in n's memory. It returns false for a histogram
-// that has none.
+// FillNative writes the native histogram of counts to n, and reuses n's memory. It returns false if
+// the histogram has no native form.
 func (l *layout) FillNative(n *Native, counts Counts) bool {
 	if l.native == nil {
 		return false
@@ -63,7 +64,7 @@ func (l *layout) FillNative(n *Native, counts Counts) bool {
 	}
 	n.Schema, n.ZeroThreshold, n.ZeroCount = nativeSchema, l.native.threshold(), upTo(whole[0])
 	n.Spans, n.Deltas = n.Spans[:0], n.Deltas[:0]
-	before, next := int64(0), 0 // the count of the last bucket, and the number behind it
+	before, next := int64(0), 0 // the count of the last bucket, and the number after it
 	for i := 1; i < len(whole); i++ {
 		last := whole[i]
 		if i == len(whole)-1 {

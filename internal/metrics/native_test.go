@@ -20,7 +20,7 @@ func written(t *testing.T, m prometheus.Metric) *dto.Histogram {
 	return out.Histogram
 }
 
-// client_golang's own native histogram, with the same schema and threshold, is the measure.
+// The expected result is client_golang's own native histogram, with the same schema and threshold.
 func TestTheNativeHistogramIsThatOfClientGolang(t *testing.T) {
 	for name, bounds := range map[string][]time.Duration{"requests": bounds, "waits": {ms / 10, ms / 4, ms, 20 * ms, time.Second}} {
 		h := DurationsInParts(4, bounds...)
@@ -74,7 +74,7 @@ func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 	}
 }
 
-// Only durations have a native histogram, and all fine buckets lie within one bucket of each kind.
+// Only durations have a native histogram, and each fine bucket is within one bucket of each kind.
 func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
 	if h := written(t, NewHistogram(1, 1, 2).Metric(testDesc, "openx")); h.Schema != nil {
 		t.Error("sizes have a native histogram")

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// page is the response to one scrape; reused. Series come SSP by SSP, but each metric's series must
-// stand together. So each metric has a text of its own.
+// page is the response to one scrape; reused. Series arrive SSP by SSP, but each metric's series
+// must be together. So each metric has its own text.
 type page struct {
 	format
 	families []family // by Desc.id
@@ -21,11 +21,11 @@ type page struct {
 	message    message
 }
 
-// format is a format of Prometheus: its text format if nothing is set.
+// format is a format of Prometheus. The zero format is the text format.
 type format struct{ openMetrics, protobuf bool }
 
 type family struct {
-	desc *Desc // nil if no series came
+	desc *Desc // nil without series
 	kind kind
 	text []byte // in protobuf the encoded series
 }
@@ -152,7 +152,7 @@ func (p *page) appendExemplar(b []byte, h *Histogram, e *Exemplar) []byte {
 	return p.appendNumber(b, float64(e.At.UnixNano())/1e9)
 }
 
-// appendNumber appends v. OpenMetrics wants numbers to look like floats.
+// appendNumber appends v. OpenMetrics requires numbers in the form of floats.
 func (p *page) appendNumber(b []byte, v float64) []byte {
 	if whole := int64(v); float64(whole) == v && whole > -1e6 && whole < 1e6 { // the usual case, and the fastest
 		b = strconv.AppendInt(b, whole, 10)

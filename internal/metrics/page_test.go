@@ -32,7 +32,7 @@ var (
 	descUnused = NewDesc("test_unused", "No series.", "ssp")
 )
 
-// source has series with everything that a text format writes in a way of its own.
+// source has series for every special case of a text format.
 type source struct{ wait, sizes *Histogram }
 
 func newSource() *source {
@@ -106,7 +106,8 @@ const (
 	protobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// client_golang and expfmt are the measure: line by line, each metric's lines together.
+// The expected output is client_golang's and expfmt's: line by line, with each metric's lines
+// together.
 func TestTextIsThatOfClientGolang(t *testing.T) {
 	r := newRegistry(t)
 	theirs := promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -132,7 +133,8 @@ func TestTextIsThatOfClientGolang(t *testing.T) {
 	}
 }
 
-// families returns the sorted lines of each metric. A metric whose lines are not together is two.
+// families returns the sorted lines of each metric. A metric whose lines are not together counts as
+// two.
 func families(body string) map[string][]string {
 	all := make(map[string][]string)
 	name := ""
@@ -185,7 +187,7 @@ func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 	}
 }
 
-// Each metric's series come in another order than client_golang's; their messages are the same.
+// The order of each metric's series differs from client_golang's; the messages are the same.
 func TestProtobufIsThatOfClientGolang(t *testing.T) {
 	r := newRegistry(t)
 	decode := func(w *httptest.ResponseRecorder) map[string]*dto.MetricFamily {

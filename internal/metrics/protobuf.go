@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The numbers of fields in io.prometheus.client's metrics.proto.
+// Field numbers of metrics.proto in io.prometheus.client.
 const (
 	familyName, familyHelp, familyType, familyMetric = 1, 2, 3, 4
 
@@ -26,14 +26,14 @@ const (
 
 var familyTypes = [...]uint64{counter: 0, gauge: 1, histograms: 4}
 
-// message is scratch for the messages within a metric. A message's length is before it, so the inner
-// ones are made first.
+// message is scratch memory for the messages within a metric. A message's length precedes it, so
+// the inner messages are encoded first.
 type message struct {
 	metric, histogram, bucket, exemplar, pair []byte
 	native                                    Native
 }
 
-// appendMessage appends the metric's message, after its length.
+// appendMessage appends the metric's message, preceded by its length.
 func (f *family) appendMessage(b []byte) []byte {
 	head := appendText(nil, familyName, f.desc.name)
 	head = appendText(head, familyHelp, f.desc.help)
@@ -54,7 +54,7 @@ func (m *message) appendSample(b []byte, d *Desc, k kind, v float64, first, more
 	return appendBytes(b, familyMetric, m.metric)
 }
 
-// begin makes the metric with its labels.
+// begin encodes the metric's labels.
 func (m *message) begin(d *Desc, first, more []string) {
 	d.check(first, more)
 	m.metric = m.metric[:0]

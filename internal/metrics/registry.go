@@ -18,7 +18,7 @@ import (
 // Registry is a registry of client_golang that writes the series of a Source without its help.
 type Registry struct {
 	*prometheus.Registry
-	few *prometheus.Registry // the collectors that are not
+	few *prometheus.Registry // all other collectors
 
 	mu      sync.Mutex // guards sources
 	sources []Source
@@ -45,7 +45,7 @@ func (r *Registry) Register(c prometheus.Collector) error {
 }
 
 // Handler returns the handler of /metrics. during runs a function while the objects that sources
-// read stay in place; the response is sent after it.
+// read stay valid; the response is sent after it.
 func (r *Registry) Handler(during func(func()), errors *log.Logger) http.Handler {
 	slow := promhttp.HandlerFor(prometheus.GathererFunc(func() (families []*dto.MetricFamily, err error) {
 		during(func() { families, err = r.Gather() })
@@ -86,7 +86,7 @@ var scrapes = sync.Pool{New: func() any {
 	return &scrape{gzip: z}
 }}
 
-// write makes the text. After an error it has what there is.
+// write writes the text. After an error it keeps the text written so far.
 func (s *scrape) write(r *Registry, f expfmt.Format) error {
 	s.page.reset(format{openMetrics: f.FormatType() == expfmt.TypeOpenMetrics, protobuf: f.FormatType() == expfmt.TypeProtoDelim})
 	r.mu.Lock()
@@ -113,7 +113,7 @@ func (s *scrape) write(r *Registry, f expfmt.Format) error {
 	return err
 }
 
-// gzipLevel is the fastest: the text is so repetitive that it shrinks to a twelfth.
+// gzipLevel is the fastest: the text is repetitive, so it still shrinks to a twelfth.
 const gzipLevel = gzip.BestSpeed
 
 func (s *scrape) send(w http.ResponseWriter, q *http.Request, format expfmt.Format) {

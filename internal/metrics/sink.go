@@ -13,10 +13,10 @@ type Source interface {
 	Series(s Sink)
 }
 
-// Collect implements a Source's Collect by its Series.
+// Collect implements a Source's Collect with its Series.
 func Collect(s Source, ch chan<- prometheus.Metric) { s.Series(Sink{ch: ch}) }
 
-// NewSource returns a Source of the series that series writes; descs are all of theirs.
+// NewSource returns a Source whose series are written by series; descs describe all of them.
 func NewSource(descs []*Desc, series func(Sink)) Source { return &funcSource{descs, series} }
 
 type funcSource struct {
@@ -28,15 +28,15 @@ func (s *funcSource) Describe(ch chan<- *prometheus.Desc) { Describe(ch, s.descs
 func (s *funcSource) Collect(ch chan<- prometheus.Metric) { Collect(s, ch) }
 func (s *funcSource) Series(to Sink)                      { s.series(to) }
 
-// Sink takes the series of one scrape. Exactly one of its destinations is set.
+// Sink receives the series of one scrape. Exactly one of its destinations is set.
 type Sink struct {
 	ch    chan<- prometheus.Metric
 	page  *page
 	first []string // values of the first labels
 }
 
-// With returns a sink that gives these label values to each of its series, behind the values that s
-// gives.
+// With returns a sink that adds these label values to each of its series, after the values that s
+// adds.
 func (s Sink) With(values ...string) Sink {
 	s.first = slices.Concat(s.first, values)
 	return s
@@ -69,5 +69,5 @@ func (s Sink) Histogram(d *Desc, h *Histogram, labels ...string) {
 	s.page.histogram(d, h, s.first, labels)
 }
 
-// values returns a copy, so that the callers' labels need no memory of their own.
+// values returns a copy, so that the callers' labels need no heap memory.
 func (s Sink) values(labels []string) []string { return slices.Concat(s.first, labels) }

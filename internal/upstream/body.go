@@ -8,15 +8,15 @@ const firstRoom = 4 << 10
 
 // BodyRoom returns free memory behind Response.Body, of 1 to n bytes, for a connection to read
 // into. n is at least 1 and may be a claim of the SSP. A claim takes no memory: the first buffer
-// has firstRoom bytes, and each later one is at most twice as large as what has arrived.
+// has firstRoom bytes, and each later one is at most twice as large as the bytes that have arrived.
 func (ex *Exchange) BodyRoom(n int) []byte {
 	ex.growBody(1)
 	body := ex.Response.Body
 	return body[len(body):min(cap(body), len(body)+n)]
 }
 
-// TakeBody adds to Response.Body the first n bytes of what BodyRoom returned. If they do not fit
-// into Share or Budget, it returns an *Error with Outcome Overloaded and leaves the body unchanged.
+// TakeBody adds the first n bytes of BodyRoom's result to Response.Body. If they do not fit into
+// Share or Budget, it returns an *Error with Outcome Overloaded and leaves the body unchanged.
 func (ex *Exchange) TakeBody(n int) error {
 	if err := ex.Reserve(n); err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 		if c.names != "" {
 			held = 90
 			if e := AsError(err); e.Outcome != Overloaded || e.Progress != MaybeProcessed || !strings.Contains(e.Detail, c.names) {
-				t.Errorf("error %v, want one that says %q", err, c.names)
+				t.Errorf("error %v, want one with %q", err, c.names)
 			}
 		} else if err != nil {
 			t.Error(err)
@@ -49,8 +49,8 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 	}
 }
 
-// Whatever an SSP claims and in whatever pieces the body arrives: the bytes reserved are the bytes
-// that have arrived, and memory is at most twice that plus 4 KB.
+// With any claims of the SSP and any pieces of the body, the bytes reserved are the bytes that have
+// arrived. The memory is at most twice that plus 4 KB.
 func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	for range 300 {
@@ -76,7 +76,7 @@ func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 			} else {
 				room := ex.BodyRoom(claim - len(want))
 				if len(room) == 0 || len(room) > claim-len(want) {
-					t.Fatalf("room for %d bytes, of %d that are claimed to come", len(room), claim-len(want))
+					t.Fatalf("room for %d bytes, of %d that the SSP claims", len(room), claim-len(want))
 				}
 				p = p[:copy(room, p)]
 				if err := ex.TakeBody(len(p)); err != nil {
@@ -86,11 +86,11 @@ func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 			want = append(want, p...)
 			wantUsed(t, ex.Budget, int64(len(want)))
 			if c := cap(ex.Response.Body); c > 2*len(want)+4<<10 {
-				t.Fatalf("memory of %d bytes for %d that have come, of %d", c, len(want), claim)
+				t.Fatalf("memory of %d bytes for %d that have arrived, of %d", c, len(want), claim)
 			}
 		}
 		if !slices.Equal(ex.Response.Body, want) {
-			t.Fatal("the body is another than what came")
+			t.Fatal("the body differs from the bytes that arrived")
 		}
 		b := ex.Budget
 		ex.Release()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Cancel is a context.Context that its owner ends once: the requests of one client
-// connection end when the client leaves. It has no deadline and no values.
+// Cancel is a context.Context that its owner ends once: the requests of a client connection end
+// when the client closes it. It has no deadline and no values.
 //
-// A caller that waits in a system call cannot wait for Done too. Begin and Finish report the end to
-// it without a goroutine, a lock or an allocation.
+// A caller that waits in a system call cannot also wait for Done. Begin and Finish report the end
+// to it without a goroutine, a lock or an allocation.
 type Cancel struct {
 	done  chan struct{}
 	ended atomic.Bool
@@ -25,7 +25,7 @@ type Cancel struct {
 // NewCancel returns a Cancel that has not ended.
 func NewCancel() *Cancel { return &Cancel{done: make(chan struct{})} }
 
-// End ends the context. Only the first call does anything.
+// End ends the context. Only the first call has an effect.
 func (c *Cancel) End() {
 	if !c.ended.CompareAndSwap(false, true) {
 		return
@@ -43,26 +43,26 @@ func (c *Cancel) End() {
 	}
 }
 
-// Begin has *f called when the context ends, at once if it has ended. One caller at a time
-// may be between Begin and Finish. *f must not block.
+// Begin makes the Cancel call *f when the context ends, at once if it has ended. At most one caller
+// at a time may be between Begin and Finish. *f must not block.
 func (c *Cancel) Begin(f *func()) {
 	c.inCall.Store(f)
-	// Either End finds f, or the end is found here.
+	// Either End finds f, or this code finds the end.
 	if c.ended.Load() && c.inCall.CompareAndSwap(f, nil) {
 		(*f)()
 	}
 }
 
-// Finish ends what Begin began. When it has returned, *f does not run.
+// Finish ends the effect of Begin. When it has returned, *f does not run.
 func (c *Cancel) Finish(f *func()) {
 	if !c.inCall.CompareAndSwap(f, nil) {
 		<-c.done // End closes it when *f has returned
 	}
 }
 
-// AfterFunc has f called when the context ends. If it has ended, a new goroutine calls f at once:
-// the context package, which uses AfterFunc in place of a goroutine, holds a lock that f takes.
-// stop reports whether it prevented the call.
+// AfterFunc makes the Cancel call f when the context ends. If it has ended, a new goroutine calls f
+// at once. The context package uses AfterFunc instead of a goroutine, and holds a lock during the
+// call that f takes. stop reports whether it prevented the call of f.
 func (c *Cancel) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	if c.isDone() {
@@ -96,7 +96,7 @@ func (c *Cancel) isDone() bool {
 // Done implements context.Context.
 func (c *Cancel) Done() <-chan struct{} { return c.done }
 
-// Err implements context.Context. It does not lag behind *f of Begin.
+// Err implements context.Context. It returns an error at the latest when *f of Begin runs.
 func (c *Cancel) Err() error {
 	if c.ended.Load() {
 		return context.Canceled

@@ -11,8 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Whenever the end comes, the function of a call runs at most once, and never behind
-// Finish.
+// At any moment of the end, the function of a call runs at most once, and never after Finish.
 func TestCancelRunsNothingBehindFinish(t *testing.T) {
 	for round := range 2000 {
 		c := upstream.NewCancel()
@@ -20,7 +19,7 @@ func TestCancelRunsNothingBehindFinish(t *testing.T) {
 		var ran atomic.Int32
 		f := func() {
 			if !inCall.Load() {
-				t.Error("it runs outside of a call")
+				t.Error("the function runs outside of a call")
 			}
 			ran.Add(1)
 		}
@@ -87,7 +86,7 @@ func TestContextsOfACancelEndWithIt(t *testing.T) {
 	late, cancel := context.WithCancel(c)
 	defer cancel()
 	if late.Err() == nil {
-		t.Error("a context made behind the end has not ended")
+		t.Error("a context made after the end has not ended")
 	}
 }
 

@@ -14,7 +14,7 @@ type Conn interface {
 	// After Do has returned, the connection does not read ex.Request any more.
 	Do(ex *Exchange) error
 
-	// Protocol returns what the connection speaks. It never changes.
+	// Protocol returns the connection's protocol. It never changes.
 	Protocol() Protocol
 
 	// Places returns how many exchanges the connection carries at once: 0 if it is closed or
@@ -23,11 +23,12 @@ type Conn interface {
 
 	// Idle checks, without blocking, a connection without outstanding exchanges, and reports
 	// whether it can still be used. It cannot if a FIN, an error or any byte has arrived. If Idle
-	// returns false, the connection has closed itself and does not call Owner.Changed for that.
+	// returns false, the connection has closed itself, and does not call Owner.Changed for this
+	// change.
 	Idle() bool
 
-	// Close closes the socket at once; its exchanges fail with ConnLost. If the connection has a
-	// close reason already, that one stays. Close does not call Owner.Changed.
+	// Close closes the socket at once; its exchanges fail with ConnLost. If the connection already
+	// has a close reason, that reason stays. Close does not call Owner.Changed.
 	Close(CloseReason)
 
 	// CloseReason returns why the connection takes no more requests, or NotClosed if it still takes
@@ -35,8 +36,8 @@ type Conn interface {
 	CloseReason() CloseReason
 }
 
-// Owner is the pool, as one of its connections sees it. The pool calls back into Places, so a
-// connection calls its Owner without holding a lock of its own.
+// Owner is the pool, as one of its connections sees it. The pool calls Places during these calls,
+// so a connection must hold none of its locks when it calls its Owner.
 type Owner interface {
 	// Freed reports that a place is free again. held is the time from Times.Acquired until the
 	// response was read, dropped or abandoned. It is called exactly once for each Do. If the

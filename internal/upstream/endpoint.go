@@ -16,7 +16,7 @@ import (
 type Endpoint struct {
 	Host      string // a name in lower case, or an IP address without brackets: for DNS and TLS
 	Port      uint16
-	Name      string // host:port, by which metrics, logs and operators call it
+	Name      string // host:port, the name in metrics, logs and commands
 	Authority string // host[:port] in requests: without the scheme's default port
 }
 
@@ -29,7 +29,7 @@ type Address struct {
 // String returns "host (ip:port)".
 func (a Address) String() string { return a.Host + " (" + a.AddrPort.String() + ")" }
 
-// Endpoints are all endpoints of one SSP. Only their hosts and ports differ.
+// Endpoints holds all endpoints of one SSP. Only their hosts and ports differ.
 type Endpoints struct {
 	Scheme string // "http" or "https"
 	Path   string // percent-encoded as configured; never empty
@@ -37,18 +37,18 @@ type Endpoints struct {
 	All    []Endpoint
 }
 
-// EndpointError is the rule that the URL of one endpoint breaks. It does not hold the URL: a query
-// may hold a secret.
+// EndpointError is the rule that the URL of one endpoint violates. It does not hold the URL: a
+// query may hold a secret.
 type EndpointError struct {
 	At     int    // counts from 0
 	Rule   string // "must …"
-	SameAs int    // the endpoint with the same host and port; -1 if the rule is another
+	SameAs int    // the endpoint with the same host and port; -1 for all other rules
 }
 
 func (e *EndpointError) Error() string { return fmt.Sprintf("endpoint %d %s", e.At+1, e.Rule) }
 
-// ParseEndpoints reads an SSP's endpoint URLs. It joins an *EndpointError for each URL that breaks a
-// rule; the URLs that break none are returned too.
+// ParseEndpoints reads an SSP's endpoint URLs. It joins an *EndpointError for each URL that
+// violates a rule, and also returns all valid URLs.
 func ParseEndpoints(urls []string) (Endpoints, error) {
 	if len(urls) == 0 {
 		return Endpoints{}, errors.New("an SSP needs at least one endpoint")
@@ -68,7 +68,7 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 			first = i
 			all.Scheme, all.Path, all.Query = u.Scheme, pathOf(u), u.RawQuery
 		case u.Scheme != all.Scheme || pathOf(u) != all.Path || u.RawQuery != all.Query:
-			rule = "must have the scheme, path and query of the endpoints before it; make it an SSP of its own"
+			rule = "must have the scheme, path and query of the endpoints before it; configure it as a separate SSP"
 		default:
 			if j, twice := at[e]; twice {
 				rule, same = fmt.Sprintf("must differ from endpoint %d", j+1), j
@@ -91,7 +91,7 @@ func pathOf(u *url.URL) string {
 	return "/"
 }
 
-// parseEndpoint returns the URL and its host and port, or the rule that s breaks.
+// parseEndpoint returns the URL and its host and port, or the rule that s violates.
 func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 	const example = `must be an http or https URL, for example "https://ssp.example/bid"`
 	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
@@ -124,7 +124,7 @@ func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 	if ip, err := netip.ParseAddr(e.Host); err == nil {
 		switch kind := Undialable(ip); {
 		case ip.IsUnspecified():
-			return nil, e, "must name where to connect to; this is the address to listen at all addresses"
+			return nil, e, "must name a host to connect to; this address means to listen at all addresses"
 		case kind != "":
 			return nil, e, "must not be " + kind + " address, which is never dialled"
 		}
@@ -136,10 +136,10 @@ func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 	return u, e, ""
 }
 
-// Undialable returns what kind of address ip is ("a link-local") if it is one that no SSP can have,
-// and "" for all other addresses. A DNS server must not turn adbuffer into a client of its
-// machine's metadata service (169.254.169.254, or fe80:: on the link). Loopback and private ranges
-// are allowed: sidecars and SSPs in the cluster use them.
+// Undialable returns a description of ip ("a link-local") if no SSP can have this address, and ""
+// for all other addresses. A DNS server must not turn adbuffer into a client of its machine's
+// metadata service (169.254.169.254, or fe80:: on the link). Loopback and private ranges are
+// allowed: sidecars and SSPs in the cluster use them.
 func Undialable(ip netip.Addr) string {
 	ip = ip.Unmap()
 	switch {

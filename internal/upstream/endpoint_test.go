@@ -47,7 +47,7 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 		{"https://169.254.169.254/latest", "a link-local address"},
 		{"https://[fe80::1]/", "a link-local address"},
 		{"https://[2001:db8::1%25eth0]/", "an http or https URL"},
-		{"https://0.0.0.0/", "where to connect to"},
+		{"https://0.0.0.0/", "a host to connect to"},
 		{"https://255.255.255.255/", "a broadcast address"},
 		{"https://[64:ff9b::a9fe:a9fe]/", "a link-local address"},
 		{"https://a.example/x https://b.example/y", "endpoint 2 must have the scheme, path and query"},
@@ -91,7 +91,7 @@ func TestAuthorityIsWhatTheHostFieldHolds(t *testing.T) {
 	}
 }
 
-// FuzzEndpoints: what is accepted can be written down and read again.
+// FuzzEndpoints checks that an accepted endpoint can be written as text and read again.
 func FuzzEndpoints(f *testing.F) {
 	for _, s := range []string{"https://a.example/bid?v=2", "http://[::1]:80", "http://1.2.3.4:65535/%2F", "https://a.example.:443/;?", "http://[::ffff:10.0.0.1]/"} {
 		f.Add(s)

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// Progress says how far a failed exchange had got. It decides whether the request may be sent
-// again.
+// Progress says how far a failed exchange got. It decides whether the request may be sent again.
 type Progress uint8
 
 const (
-	// NotSent: no byte of the request reached the SSP (DNS, dial, TLS, the queue, a write of zero
-	// bytes). Any method may be sent again.
+	// NotSent means that no byte of the request reached the SSP (DNS, dial, TLS, the queue, a write
+	// of zero bytes). Any method may be sent again.
 	NotSent Progress = iota
-	// NotProcessed: bytes were sent, but the SSP stated that it did not and will not act on them.
-	// Examples are REFUSED_STREAM, a stream id above that of GOAWAY, and a request behind an
-	// explicit Connection: close. Any method may be sent again. RFC 9113, section 8.7.
+	// NotProcessed means that bytes were sent, but the SSP stated that it did not and will not act
+	// on them. Examples are REFUSED_STREAM, a stream id above that of GOAWAY, and a request after
+	// an explicit Connection: close. Any method may be sent again. RFC 9113, section 8.7.
 	NotProcessed
-	// MaybeProcessed: the SSP may have acted on the request.
+	// MaybeProcessed means that the SSP may have acted on the request.
 	MaybeProcessed
 )
 
@@ -25,18 +24,18 @@ const (
 type Error struct {
 	Outcome  Outcome
 	Progress Progress
-	// Stale: a reused HTTP/1 connection closed before the first byte of a response (the keep-alive
-	// race). The setting `retry.stale` decides what happens then.
+	// Stale says that a reused HTTP/1 connection closed before the first byte of a response (the
+	// keep-alive race). The setting `retry.stale` then decides about a retry.
 	Stale bool
-	// Demote: the peer violated HTTP/2. If that repeats, the pool should speak HTTP/1 to the peer
-	// for a while.
+	// Demote says that the peer violated HTTP/2. After repeated violations, the pool should use
+	// HTTP/1 for a while.
 	Demote bool
-	// RefusesHTTP2: the peer asks for HTTP/1 (421, HTTP_1_1_REQUIRED, INADEQUATE_SECURITY). The
-	// pool should speak HTTP/1 to it for a while, from now on.
+	// RefusesHTTP2 says that the peer asks for HTTP/1 (421, HTTP_1_1_REQUIRED,
+	// INADEQUATE_SECURITY). The pool should use HTTP/1 for a while, from now on.
 	RefusesHTTP2 bool
-	// OverHTTP1: the peer refused to process the request over HTTP/2 and began no response
-	// (HTTP_1_1_REQUIRED, 421). Whatever Progress says, a request of any method may be sent again,
-	// but only over HTTP/1.
+	// OverHTTP1 says that the peer refused to process the request over HTTP/2 and began no response
+	// (HTTP_1_1_REQUIRED, 421). For any Progress, a request of any method may be sent again, but
+	// only over HTTP/1.
 	OverHTTP1 bool
 	// Detail explains the error to people: the limit, its value and the setting to change. It never
 	// holds bytes of a request or a response.
@@ -87,10 +86,10 @@ var ErrALPN = errors.New("no usable protocol negotiated")
 
 // Errors without their own cause are allocated once, so that a high error rate allocates nothing.
 var (
-	// ErrDeadline: the deadline passed after the request was sent.
+	// ErrDeadline says that the deadline passed after the request was sent.
 	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not respond in time; see deadline and timeouts.request"}
-	// ErrDeadlineNotSent: the deadline passed before anything was sent.
+	// ErrDeadlineNotSent says that the deadline passed before any byte was sent.
 	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline, timeouts.request and pool.max_conns"}
-	// ErrCancelled: the exchange's context ended because another leg responded first.
+	// ErrCancelled says that the exchange's context ended because another leg responded first.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
 )

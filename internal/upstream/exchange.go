@@ -19,7 +19,7 @@ const (
 
 var methodNames = [...]string{GET: "GET", HEAD: "HEAD", POST: "POST"}
 
-// String returns the method as it stands on the wire.
+// String returns the method as sent in a request.
 func (m Method) String() string { return methodNames[m] }
 
 // Idempotent reports whether the method may be sent twice. RFC 9110, section
@@ -48,19 +48,19 @@ type Request struct {
 type Response struct {
 	// Status is 200 to 599.
 	Status int
-	// Fields are the header fields as they came, in their order and spelling, without HTTP/2's
+	// Fields are the header fields as received, in their order and spelling, without HTTP/2's
 	// pseudo-fields and without trailers. They are HTTP/1.1 lines "Name: value", each ended by
-	// CRLF, with no empty line at the end. Hop-by-hop fields are still among them.
+	// CRLF, with no empty line at the end. They still include hop-by-hop fields.
 	//
 	// The connection has checked each line: the name is a token, the value has no CR, LF or NUL,
-	// and nothing is folded.
+	// and no line is folded.
 	Fields []byte
-	// ContentLength is the Content-Length that the SSP stated, -1 for none. It differs from
-	// len(Body) only for responses that have no body by rule: to HEAD, and 304.
+	// ContentLength is the Content-Length that the SSP stated, or -1. It differs from len(Body)
+	// only for responses without a body by definition: to HEAD, and 304.
 	ContentLength int
 	// Body is complete and has no transfer coding; it may have a Content-Encoding.
 	Body []byte
-	// Trailers are the trailer's lines, as those of Fields. Only HTTP/2 connections keep them.
+	// Trailers are the trailer's lines, in the form of Fields. Only HTTP/2 connections keep them.
 	Trailers []byte
 }
 
@@ -70,7 +70,8 @@ func (r *Response) Reset() {
 	r.Fields, r.Body, r.Trailers = r.Fields[:0], r.Body[:0], r.Trailers[:0]
 }
 
-// Times are the moments of an exchange. A zero time means that the exchange did not get so far.
+// Times are the moments of an exchange. A zero time means that the exchange did not reach this
+// point.
 type Times struct {
 	Queued    time.Time // the request entered the pool's queue, or asked for a place
 	Acquired  time.Time // the request acquired its place
@@ -86,22 +87,22 @@ type Times struct {
 // The caller owns it from AcquireExchange to Release. A connection reads and writes it only during
 // Do.
 type Exchange struct {
-	// Set by the caller before Do.
+	// The caller sets these fields before Do.
 
 	Request Request
-	// Deadline ends the exchange, wherever it is. Never zero.
+	// Deadline ends the exchange at any point. It is never zero.
 	Deadline time.Time
-	// Alone: on a pipelined connection, no other exchange may be outstanding before or behind this
-	// one. The pool ensures it. The field means nothing on other connections.
+	// Alone says that no other exchange may be outstanding before or after this one on a pipelined
+	// connection. The pool ensures it. The field has no effect on other connections.
 	Alone bool
 	// Redials is how many failed dials the exchange may survive while it waits for a place. Acquire
-	// subtracts the ones that happened.
+	// subtracts the failed dials that it survived.
 	Redials int
-	// Resent: the request was sent before, and the SSP provably did not process it. It waits in
-	// front of other requests, until its deadline.
+	// Resent says that the request was sent before, and that the SSP provably did not process it.
+	// It waits in front of other requests, until its deadline.
 	Resent bool
-	// Avoid is the endpoint of an earlier attempt, "" for none. A free place at another active
-	// endpoint is preferred.
+	// Avoid is the endpoint of an earlier attempt, or "". The pool prefers a free place at another
+	// active endpoint.
 	Avoid string
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
@@ -111,24 +112,25 @@ type Exchange struct {
 	// Response.Body is not empty.
 	Budget, Share *Budget
 
-	// Written by Do.
+	// Do writes these fields.
 
 	// Response is valid after Do returned nil. Connections append to its slices, which are empty at
 	// first and keep their memory between uses.
 	Response Response
 	Times    Times
-	// Reused: the connection carried a request before this one.
+	// Reused says that the connection carried a request before this one.
 	Reused bool
-	// Served is how many responses a reused HTTP/1 connection had carried for each request that was
-	// on it, this one included. Package ssp pays retries of stale connections with them.
+	// Served is the number of responses per request on a reused HTTP/1 connection: the carried
+	// responses, divided by the requests on it, including this one. Package ssp pays retries of
+	// stale connections with them.
 	Served int
-	// Protocol is what the connection speaks.
+	// Protocol is the connection's protocol.
 	Protocol Protocol
-	// Endpoint and Peer are where the connection leads: the endpoint's host:port in
-	// the configuration, and the address behind it.
+	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
+	// configuration, and its IP address.
 	Endpoint string
 	Peer     netip.AddrPort
-	// Attempts is how often the SSP was sent the request. Package ssp writes it.
+	// Attempts is how often the request was sent to the SSP. Package ssp writes it.
 	Attempts int
 
 	// Block is scratch memory of the caller for the slices of Request; it is kept between uses.
@@ -151,11 +153,11 @@ func AcquireExchange() *Exchange {
 	return ex
 }
 
-// MaxKeptBuffer is the largest buffer that is kept for the next request. A larger one is freed, so
-// that one huge request or response does not occupy memory forever.
+// MaxKeptBuffer is the largest buffer that is kept for the next request. A larger buffer is freed,
+// so that one huge request or response does not occupy memory forever.
 const MaxKeptBuffer = 64 << 10
 
-// Release gives the exchange back for reuse. The caller must not use any part of it afterwards.
+// Release returns the exchange for reuse. The caller must not use any part of it afterwards.
 func (ex *Exchange) Release() {
 	if !ex.acquired {
 		panic("BUG: exchange released twice")
@@ -188,25 +190,24 @@ func (ex *Exchange) Complete(err error) { ex.done <- err }
 // Done returns the channel on which Complete sends its result. One receive takes it.
 func (ex *Exchange) Done() <-chan error { return ex.done }
 
-// TakeResponse moves the response of from to ex, with its times, its protocol and its bytes of the
-// Budget and the Share that both have. Do must have returned nil on from, and no Do may be running
-// on ex. from gets ex's memory.
+// TakeResponse moves the response of from to ex, with its times, its protocol and its bytes in the
+// shared Budget and Share. Do must have returned nil on from, and no Do may be running on ex. from
+// gets ex's memory.
 func (ex *Exchange) TakeResponse(from *Exchange) {
 	ex.Response, from.Response = from.Response, ex.Response
 	ex.reserved, from.reserved = from.reserved, ex.reserved
 	ex.TakeCourse(from)
 }
 
-// TakeCourse makes the course of from, what happened to it and where, that of ex.
+// TakeCourse copies the times, the protocol and the destination of from to ex.
 func (ex *Exchange) TakeCourse(from *Exchange) {
 	ex.Times, ex.Reused, ex.Protocol = from.Times, from.Reused, from.Protocol
 	ex.Endpoint, ex.Peer = from.Endpoint, from.Peer
 }
 
-// Summary is what logs and spans say of an exchange. It holds no memory of the
-// exchange.
+// Summary holds the values of an exchange for logs and spans. It holds no memory of the exchange.
 type Summary struct {
-	Status   int // of the response; 0 = there is none
+	Status   int // of the response; 0 = no response
 	Attempts int
 	Protocol Protocol
 	Reused   bool

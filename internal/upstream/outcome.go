@@ -19,7 +19,7 @@ const (
 	MethodNotAllowed // not GET, HEAD or POST
 	NoRoute          // no route matches
 	UnknownSSP       // the client named an SSP outside the route
-	Loop             // the request has passed this process, or too many processes, before
+	Loop             // the request has already passed this process, or too many processes
 	TooLarge         // the client's header or body is over its limit
 	PendingFull      // the SSP's queue is full
 	PendingTimeout   // waited in the queue for as long as the queue allows
@@ -41,7 +41,7 @@ const (
 	ClientGone // the client closed its connection while its request waited
 	Cancelled  // a leg that lost or was abandoned
 
-	// Outcomes is how many there are, for arrays indexed by Outcome.
+	// Outcomes is the number of outcomes, for arrays indexed by Outcome.
 	Outcomes
 )
 
@@ -69,7 +69,7 @@ func IsOutcome(name string) bool { return slices.Contains(outcomeNames[:], name)
 // HasResponse reports whether the outcome classifies an SSP's response.
 func (o Outcome) HasResponse() bool { return o <= ServerError }
 
-// Protocol is what a connection speaks. It is the metric label `protocol`.
+// Protocol is the protocol of a connection. It is the metric label `protocol`.
 type Protocol uint8
 
 // Unknown is the protocol of a connection before ALPN has chosen one.
@@ -79,7 +79,7 @@ const (
 	HTTP1Pipelined
 	HTTP2
 
-	// Protocols is how many there are, for arrays indexed by Protocol.
+	// Protocols is the number of protocols, for arrays indexed by Protocol.
 	Protocols
 )
 
@@ -93,7 +93,7 @@ func (p Protocol) String() string {
 	return "unknown"
 }
 
-// CloseReason is why a connection was closed. It is the label `reason` of
+// CloseReason is the reason why a connection was closed. It is the label `reason` of
 // adbuffer_pool_connections_closed_total.
 type CloseReason uint8
 
@@ -105,13 +105,13 @@ const (
 	ClosedMaxRequests             // carried max_requests_per_conn
 	ClosedByPeer                  // the SSP closed it, or announced that it will
 	ClosedUnsolicited             // bytes arrived while no request was outstanding
-	ClosedLeftover                // bytes were left behind a response
+	ClosedLeftover                // bytes followed a response
 	ClosedGoaway                  // HTTP/2 GOAWAY
 	ClosedTimeout                 // the response of an abandoned exchange did not end within linger
 	ClosedError                   // the connection or its framing failed
 	ClosedDrain                   // adbuffer stops, or the SSP's settings changed
 
-	// CloseReasons is how many there are, for arrays indexed by CloseReason.
+	// CloseReasons is the number of reasons, for arrays indexed by CloseReason.
 	CloseReasons
 )
 
