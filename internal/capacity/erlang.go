@@ -9,17 +9,18 @@ import (
 // milliseconds. An address has 65,535 ports.
 const maxPlaces = 1_000_000
 
-// DefaultWaitingShare is the share of requests that may wait for a place: 3 %. To halve it costs
+// DefaultWaitingShare is the share of requests that may wait for a place: 3 %. Half of it costs
 // about a sixth more spare places.
 const DefaultWaitingShare = 0.03
 
 // erlangB returns the share of requests that are refused because all servers are in use, for a load
-// in erlangs. It is exact for Poisson arrivals and any distribution of hold times. No servers give
-// 1. A load that is not above 0 gives 0.
+// in erlangs. It is exact for Poisson arrivals and any distribution of hold times. Without servers
+// it is
+//  1. A load that is not above 0 gives 0.
 //
 // A. K. Erlang, "Solution of some Problems in the Theory of Probabilities of Significance in
 // Automatic Telephone Exchanges", 1917. The recurrence B(n) = a·B(n−1) / (n + a·B(n−1)) replaces
-// factorials, which overflow from 171 servers on. Each step reduces the error of the step before.
+// factorials, which overflow from 171 servers on. Each step reduces the error of the previous step.
 func erlangB(servers int, load float64) float64 {
 	if !(load > 0) {
 		return 0
@@ -65,9 +66,9 @@ func erlangCFromB(servers int, load, blocked float64) float64 {
 	return n * blocked / (n - load*(1-blocked))
 }
 
-// Places returns the least number of places with which at most waitingShare of the requests wait,
-// by exact Erlang C: the advised pool size. It exceeds the load. No load gives 0. A share that is
-// not above 0, or a load too large for it, gives [maxPlaces].
+// Places returns the smallest number of places with which at most waitingShare of the requests
+// wait, by exact Erlang C: the advised pool size. It exceeds the load. No load gives 0. A share
+// that is not above 0, or a load too large for it, gives [maxPlaces].
 func Places(rate float64, meanHold time.Duration, waitingShare float64) int {
 	return placesForLoad(Load(rate, meanHold), waitingShare)
 }
@@ -90,9 +91,9 @@ func placesForLoad(load, waitingShare float64) int {
 }
 
 // squareRootPlaces returns L + 2·√L, unrounded: the rule of thumb for pools in which about 3 % of
-// the requests wait. For loads of 40 to 4,000 it is within two places of [Places]; for smaller ones
-// it is too low. Use it to check a pool in your head, not to size one. A load that is not above 0
-// gives 0.
+// the requests wait. For loads of 40 to 4,000 it is within two places of [Places]; for smaller
+// loads it is too low. Use it to check the size of a pool without a computer, not to choose the
+// size. A load that is not above 0 gives 0.
 //
 // Square-root staffing: S. Halfin, W. Whitt, "Heavy-Traffic Limits for Queues with Many Exponential
 // Servers", Operations Research 29(3), 1981.
@@ -103,12 +104,12 @@ func squareRootPlaces(load float64) float64 {
 	return load + 2*math.Sqrt(load)
 }
 
-// meanWait returns the mean time until a place is free, over all requests, with those that do not
-// wait: C·W/(N − L). It is exact for Poisson arrivals and exponential hold times. For lognormal
-// ones it is right within 40 % in a pool of the size that [Places] returns. As a pool fills, the
-// true wait tends to (1 + c²)/2 of this one, where c² is variance/mean² of the holds (A. M. Lee, P.
-// A. Longton, Operational Research Quarterly 10, 1959). ok is false, and the wait 0, if the rate
-// fills the places: then waits grow as long as the rate lasts.
+// meanWait returns the mean time until a place is free, over all requests, including those that do
+// not wait: C·W/(N − L). It is exact for Poisson arrivals and exponential hold times. For lognormal
+// hold times it is right within 40 % in a pool of the size that [Places] returns. As a pool fills,
+// the true wait approaches (1 + c²)/2 of this value, where c² is variance/mean² of the holds (A. M.
+// Lee, P. A. Longton, Operational Research Quarterly 10, 1959). ok is false, and the wait 0, if the
+// rate fills the places: then waits grow as long as the rate lasts.
 func meanWait(rate float64, meanHold time.Duration, places int) (wait time.Duration, ok bool) {
 	load := Load(rate, meanHold)
 	if load == 0 {

@@ -25,7 +25,7 @@ func TestErlangCAgreesWithPublishedValues(t *testing.T) {
 		// D. Gross, C. M. Harris, "Fundamentals of Queueing Theory", the eye clinic: 6
 		// patients an hour, 3 doctors, 20 minutes each. p0 = 1/9, so (2³/3!)·3·p0 = 4/9.
 		{"Gross and Harris, eye clinic", 3, 2, 4.0 / 9, 1e-15},
-		// M/M/1: a customer waits if the server is busy, which is ρ.
+		// M/M/1: a customer waits if the server is busy. The probability is ρ.
 		{"M/M/1", 1, 0.7, 0.7, 1e-15},
 		// M/M/2: 2ρ²/(1+ρ), ρ = 0.75.
 		{"M/M/2", 2, 1.5, 2 * 0.75 * 0.75 / 1.75, 1e-15},
@@ -154,7 +154,7 @@ func TestPlacesIsTheLeastNumberThatKeepsTheShare(t *testing.T) {
 			t.Errorf("Places(%v, %v, %v) = %d, with which %v wait", rate, hold, share, n, got)
 		}
 		if got := erlangC(n-1, Load(rate, hold)); got <= share {
-			t.Errorf("Places(%v, %v, %v) = %d, but %d keep the share too: %v", rate, hold, share, n, n-1, got)
+			t.Errorf("Places(%v, %v, %v) = %d, but %d are enough for the share: %v", rate, hold, share, n, n-1, got)
 		}
 		if load := Load(rate, hold); float64(n) <= load {
 			t.Errorf("Places(%v, %v, %v) = %d, not above the load %v", rate, hold, share, n, load)

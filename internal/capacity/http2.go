@@ -1,6 +1,6 @@
 package capacity
 
-// HTTP2Conns returns the least number of HTTP/2 connections that offer the given places, with
+// HTTP2Conns returns the smallest number of HTTP/2 connections that offer the given places, with
 // streams requests at once on each: places/streams, rounded up. Places that are not above 0 give 0.
 // A connection has at least one stream.
 //

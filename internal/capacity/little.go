@@ -1,13 +1,13 @@
-// Package capacity is Little's law. It computes how many places a pool needs for a rate and a hold
-// time, at which rate it fills, and how many requests wait.
+// Package capacity applies Little's law. It computes how many places a pool needs for a rate and a
+// hold time, at which rate the pool is full, and how many requests wait.
 //
 // A place carries one request at a time: one HTTP/1 connection or one HTTP/2 stream. A rate is in
-// requests per second, rejected ones included: pools are sized for the requests that arrive. A hold
-// is the time from acquiring a place to its release, which is longer than the SSP's own latency. A
-// load is the mean number of places in use, in erlangs: rate × hold, without unit.
+// requests per second, including rejected ones: pools are sized for the requests that arrive. A
+// hold is the time from acquiring a place to its release, which is longer than the SSP's own
+// latency. A load is the mean number of places in use, in erlangs: rate × hold, without unit.
 //
 // All functions are pure and safe for concurrent use. They do not panic on invalid numbers
-// (negative, NaN); each function says what it returns for them. [Plan] returns an error for them.
+// (negative, NaN); each function documents its result for them. [Plan] returns an error for them.
 package capacity
 
 import (
@@ -32,7 +32,7 @@ func Load(rate float64, hold time.Duration) float64 {
 }
 
 // FullRate returns the rate, in requests per second, at which all places are in use all the time:
-// N/W, by Little's law. At a higher rate the queue only grows. places is a float64 for the sake of
+// N/W, by Little's law. At a higher rate the queue only grows. places is a float64 to allow
 // unrounded rules of thumb. Places or a hold that are not above 0 give 0.
 func FullRate(places float64, hold time.Duration) float64 {
 	if !(places > 0) || hold <= 0 {
@@ -42,8 +42,8 @@ func FullRate(places float64, hold time.Duration) float64 {
 }
 
 // HeadroomRatio returns the share of the places that a load leaves free, 1 − L/N: 1 for an idle
-// pool, 0 for a full one. It is negative if the load exceeds the places: −0.5 means that the pool
-// lacks half as many places as it has. No places give 0.
+// pool, 0 for a full one. It is negative if the load exceeds the places: −0.5 means that half as
+// many places again are missing. No places give 0.
 func HeadroomRatio(load float64, places int) float64 {
 	if places <= 0 {
 		return 0
@@ -54,7 +54,8 @@ func HeadroomRatio(load float64, places int) float64 {
 // lognormalMean returns the mean of a lognormal distribution with the given median and 99th
 // percentile: p50·exp(σ²/2), σ = ln(p99/p50)/2.326. Latencies are skewed, so their mean, which
 // Little's law needs, is above the median: a pool sized by p50 is too small. A p99 below p50 counts
-// as p50. It returns 0 if p50 is not above 0, and the longest Duration if the mean is longer.
+// as p50. It returns 0 if p50 is not above 0. If the mean exceeds the longest Duration, it returns
+// that.
 //
 // For the mean and quantiles of the lognormal, see N. L. Johnson, S. Kotz, N. Balakrishnan,
 // "Continuous Univariate Distributions", vol. 1, chapter 14.

@@ -16,7 +16,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 }
 
 func TestLoadIsRateTimesHold(t *testing.T) {
-	// Questions of operators, calculated by hand.
+	// These are operators' questions, calculated by hand.
 	near(t, "20,000/s held 80 ms", Load(20000, 80*time.Millisecond), 1600, 1e-9)
 	near(t, "1,000/s held 80 ms", Load(1000, 80*time.Millisecond), 80, 1e-9)
 	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(-1)} {

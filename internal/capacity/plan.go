@@ -19,8 +19,8 @@ type PlanInput struct {
 
 	ClientConns     int           // [client-connections] connections of one replica's clients; 0 = one for each place
 	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
-	PortsPerAddress int           // [ports] ephemeral ports of one source address
-	SourceAddresses int           // [source-addresses] addresses that all replicas leave from (NAT); 0 = each replica has its own
+	PortsPerAddress int           // [source-addresses] source addresses of all replicas together (NAT); 0 = each replica has its own
+	SourceAddresses int           // [local-addresses] addresses that each replica uses in turn, ssps[].source_addresses
 	LocalAddresses  int           // [local-addresses] addresses that each replica connects from in turn, ssps[].source_addresses
 	SSPAddresses    int           // [ssp-addresses] addresses that the SSP listens on
 	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
@@ -34,16 +34,15 @@ const (
 	linuxEphemeralPorts  = 60999 - 32768 + 1
 )
 
-// timeWait is how long Linux keeps the port of a connection that this side closed first
+// timeWait is how long Linux keeps the port of a connection that adbuffer closed first
 // (TCP_TIMEWAIT_LEN).
 const timeWait = 60 * time.Second
 
-// ownFileDescriptors is a reserve for other files than connections: listeners, epoll, DNS sockets,
+// ownFileDescriptors is a reserve for files other than connections: listeners, epoll, DNS sockets,
 // certificates, logs.
 const ownFileDescriptors = 64
 
-// DefaultPlanInput returns a PlanInput that lacks only the rate, the two quantiles and the
-// replicas.
+// DefaultPlanInput returns a PlanInput without the rate, the two quantiles and the replicas.
 func DefaultPlanInput() PlanInput {
 	return PlanInput{
 		WaitingShare:    DefaultWaitingShare,
@@ -63,11 +62,11 @@ type PlanResult struct {
 	Load     float64       // L = Rate × MeanHold, places in use on average
 
 	Places       int           // N by exact Erlang C: pool.max_conns over HTTP/1
-	Saturation   float64       // L/N, the mean of pool_saturation_ratio to expect
+	Saturation   float64       // L/N, the expected mean of pool_saturation_ratio
 	Headroom     float64       // 1 − L/N
-	WaitingShare float64       // share of requests that wait with N places, at most the one allowed
-	MeanWait     time.Duration // over all requests, those that do not wait included
-	FullRate     float64       // requests per second that fill N places while W stays
+	WaitingShare float64       // share of requests that wait with N places, at most the allowed share
+	MeanWait     time.Duration // over all requests, including those that do not wait
+	FullRate     float64       // requests per second that fill N places if W stays the same
 	SlowHold     time.Duration // the W of the next field
 	SlowFullRate float64       // requests per second that fill N places when W is SlowHold
 
@@ -79,17 +78,17 @@ type PlanResult struct {
 	HTTP2Conns      int // the fewest that carry N requests at once
 	HTTP2GrownConns int // pool.max_http2_conns with which no connection is more than half full
 
-	FileDescriptors int // that this SSP needs over HTTP/1, its clients' connections included
-	PortsPerAddress int // that HTTP/1 takes on one source address towards one address of the SSP
+	FileDescriptors int // needed by this SSP over HTTP/1, including its clients' connections
+	PortsPerAddress int // used by HTTP/1 on one source address towards one address of the SSP
 
-	TotalLoad            float64 // places in use on average, what the SSP has in flight
-	TotalPlaces          int     // connections that the SSP must accept over HTTP/1
+	TotalLoad            float64 // places in use on average, equal to the SSP's requests in flight
+	TotalPlaces          int     // HTTP/1 connections that the SSP must accept
 	TotalHTTP2Conns      int     // the same over HTTP/2, at least
 	TotalHTTP2GrownConns int     // the same over HTTP/2, with HTTP2GrownConns
 	TotalSlowFullRate    float64 // requests per second that fill all pools when W is SlowHold
 
-	// Warnings are the limits of the system that the plan exceeds. Each names the need, the
-	// limit and what to change.
+	// Warnings are the limits of the system that the plan exceeds. Each names the need, the limit
+	// and the setting to change.
 	Warnings []string
 }
 
@@ -135,21 +134,21 @@ func Plan(in PlanInput) (PlanResult, error) {
 	return r, nil
 }
 
-// fileDescriptors counts one for each connection on either side.
+// fileDescriptors counts one descriptor for each connection on both sides.
 func (in PlanInput) fileDescriptors(places int) int {
 	clients := in.ClientConns
 	if clients == 0 {
-		clients = places // each place serves a client with a connection of its own
+		clients = places // each place serves a client with its own connection
 	}
 	return places + clients + ownFileDescriptors
 }
 
 // portsPerAddress counts the ports of connections between one source address and one address of the
-// SSP. It counts open connections, and those closed because of their age within timeWait. Each such
-// pair of addresses has all ports of its own.
+// SSP. It counts open connections, and connections that closed because of their age within
+// timeWait. Each such pair of addresses has its own port range.
 func (in PlanInput) portsPerAddress(places int) int {
 	replicas, own := 1, in.LocalAddresses
-	if in.SourceAddresses > 0 { // behind a NAT, its addresses count
+	if in.SourceAddresses > 0 { // behind a NAT, the NAT's addresses count
 		replicas, own = divideUp(in.Replicas, in.SourceAddresses), 1
 	}
 	open := float64(divideUp(places*replicas, in.SSPAddresses*own))

@@ -168,7 +168,7 @@ func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
 	in := twelveReplicas()
 	in.Replicas, in.MaxAge = 1, 0
 	in.FileDescriptors = 1 << 20
-	in.Rate = 300000 // 27,060 erlangs: one HTTP/1 connection each
+	in.Rate = 300000 // 27,060 erlangs: one HTTP/1 connection for each
 	r := mustPlan(t, in)
 	if r.PortsPerAddress != r.Places {
 		t.Errorf("%d ports for %d connections that never age", r.PortsPerAddress, r.Places)
@@ -177,7 +177,7 @@ func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
 		t.Errorf("%d ports of 28232 are no reason to warn: %q", r.PortsPerAddress, r.Warnings)
 	}
 
-	// A tenth more in TIME_WAIT: 60 s of a life of 10 minutes.
+	// A tenth more are in TIME_WAIT: 60 s of a life of 10 minutes.
 	in.MaxAge = 10 * time.Minute
 	r = mustPlan(t, in)
 	if want := int(math.Ceil(float64(r.Places) * 1.1)); r.PortsPerAddress != want {
@@ -227,7 +227,7 @@ func TestPlanTakesASlowHoldAboveTheMeanByDefault(t *testing.T) {
 	wantWarning(t, mustPlan(t, in), "slow-hold 50ms is below the mean hold 90.198")
 }
 
-// A replica that connects from several addresses of its own needs fewer ports of each.
+// A replica with several local addresses needs fewer ports of each.
 func TestPlanCountsThePortsOfEachLocalAddress(t *testing.T) {
 	in := DefaultPlanInput()
 	in.Rate, in.P50, in.P99, in.Replicas = 20000, 80*time.Millisecond, 250*time.Millisecond, 1
@@ -236,7 +236,7 @@ func TestPlanCountsThePortsOfEachLocalAddress(t *testing.T) {
 	if four := mustPlan(t, in).PortsPerAddress; four < one/4 || four > one/4+2 {
 		t.Errorf("%d ports of each of four addresses, %d of one", four, one)
 	}
-	in.SourceAddresses = 1 // behind a NAT its address counts, and no other
+	in.SourceAddresses = 1 // behind a NAT only the NAT's address counts
 	if nat := mustPlan(t, in).PortsPerAddress; nat != one {
 		t.Errorf("%d ports of a NAT's address, want %d", nat, one)
 	}
@@ -262,7 +262,7 @@ func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 				var fault *InputError
 				if !errors.As(e, &fault) || fault.Name == "" || fault.Value == "" || fault.Rule == "" {
-					t.Fatalf("error that does not say which, what or why: %v", e)
+					t.Fatalf("the error does not name the number, the value or the rule: %v", e)
 				}
 			}
 			return

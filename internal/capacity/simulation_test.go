@@ -67,7 +67,7 @@ func batchMeans(values []float64) estimate {
 }
 
 // simulateWaiting returns the share of requests that waited and the mean wait in seconds, over n
-// requests after a start that is not counted.
+// requests after a warm-up that is not counted.
 func simulateWaiting(rng *rand.Rand, rate float64, hold func() float64, servers, n int) (share, wait estimate) {
 	free := make(freeTimes, servers)
 	waited, waits := make([]float64, 0, n), make([]float64, 0, n)

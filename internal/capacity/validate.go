@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Bounds of the inputs. They are far beyond any ad traffic. They keep each load above 0, each sum
-// of a plan within an int, and each time within a Duration.
+// Bounds of the inputs. They are far above any ad traffic. They keep each load above 0, each sum of
+// a plan within an int, and each time within a Duration.
 const (
 	minRate     = 0.001
 	maxRate     = 1e9
@@ -23,7 +23,7 @@ const (
 type InputError struct {
 	Name  string // as in PlanInput: "rps", "waiting-share"
 	Value string // the number
-	Rule  string // what it must be, and why if that is not obvious
+	Rule  string // the rule for the number, with the reason if it is not obvious
 }
 
 func (e *InputError) Error() string {
@@ -93,7 +93,7 @@ func (e *inputErrors) count(name string, v, least, most int) bool {
 	return false
 }
 
-// quantiles refuses a p99 that is below p50, or so far above it that the mean means nothing.
+// quantiles refuses a p99 that is below p50, or so far above it that the mean is meaningless.
 func (e *inputErrors) quantiles(p50, p99 time.Duration) bool {
 	if p99 < p50 {
 		e.add("p99", p99.String(), "must not be below p50, which is %v", p50)

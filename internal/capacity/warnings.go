@@ -19,7 +19,7 @@ func (in PlanInput) warnings(r PlanResult) []string {
 	}
 	if r.SlowHold < r.MeanHold {
 		w = append(w, fmt.Sprintf(
-			"slow-hold %v is below the mean hold %v: the rate at which the pools fill is that of a good day",
+			"slow-hold %v is below the mean hold %v: the full rate with it would be too optimistic",
 			r.SlowHold, r.MeanHold))
 	}
 	return w

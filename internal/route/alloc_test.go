@@ -14,7 +14,7 @@ import (
 )
 
 // TestModesAllocateLittle bounds the allocations of a request in each mode. The pools are warm, and
-// its connections' own allocations do not count.
+// the connections' own allocations do not count.
 func TestModesAllocateLittle(t *testing.T) {
 	body := `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"<VAST version=\"4.2\"><Ad/></VAST>"}]}]}`
 	quiet := func(name string, r reply) *fakeSSP {

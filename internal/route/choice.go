@@ -16,10 +16,10 @@ var (
 // control is the query parameter with which a client chooses an SSP.
 const control = "ssp"
 
-// Choose returns the target that the client chose, nil if it chose none or may not choose. It also
-// returns the query, without the control parameter if that was a choice. fromPath is what Find
-// returned. The query's other bytes stay as they are, in order. If the parameter was cut from the
-// middle, the result stands in *scratch, which grows as needed.
+// Choose returns the target that the client chose. It returns nil if the client chose none or may
+// not choose. It also returns the query, without the control parameter if that was a choice.
+// fromPath is the name from Find. The query's other bytes stay unchanged, in order. If the
+// parameter was cut from the middle, the result is in *scratch, which grows as needed.
 func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
 	if !r.ClientChoice {
 		return nil, l.Query, nil
@@ -51,8 +51,7 @@ func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, 
 	return t, query, nil
 }
 
-// cutControl returns the value of the parameter ssp, nil if there is none, and the query without
-// it.
+// cutControl returns the value of the parameter ssp, or nil, and the query without the parameter.
 func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error) {
 	start, end := -1, 0
 	for at := 0; at < len(query); {
@@ -75,7 +74,7 @@ func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error)
 	switch {
 	case start < 0:
 		return nil, query, nil
-	case end < len(query): // cut the & behind it, too
+	case end < len(query): // cut the & after it too
 		end++
 	case start > 0: // the last parameter: cut the & before it
 		start--

@@ -119,8 +119,8 @@ func TestNoChoiceLeavesTheRequestAlone(t *testing.T) {
 	}
 }
 
-// TestParameterIsCutFromEveryPosition cuts ssp out of each position in a query. The other
-// parameters, odd ones, must stay byte for byte.
+// TestParameterIsCutFromEveryPosition cuts ssp from each position in a query. The other parameters,
+// with unusual forms, must stay byte for byte.
 func TestParameterIsCutFromEveryPosition(t *testing.T) {
 	others := []string{"a=1", "", "b", "c=", "=d", "e=%20%zz", "f=\xff", "a=1", "ssps=x", "g=h=i"}
 	for n := range len(others) + 1 {
@@ -177,7 +177,7 @@ func FuzzCutControl(f *testing.F) {
 	})
 }
 
-// Cutting does not allocate once it has a buffer to write into.
+// A cut does not allocate once scratch is large enough.
 func TestCutQueryStandsInTheScratchMemory(t *testing.T) {
 	query := []byte("a=1&ssp=x&b=2")
 	scratch := make([]byte, 0, 64)

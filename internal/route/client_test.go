@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// client is a request in memory of its own, as in the proxy.
+// client is a request in its own memory, as in the proxy.
 type client struct {
 	ssp.Request
 	head, query, body []byte
@@ -42,7 +42,7 @@ func newClient(t testing.TB, method upstream.Method, query, body string, lines .
 	return c
 }
 
-// set makes c another request, in the same memory.
+// set changes c to another request, in the same memory.
 func (c *client) set(t testing.TB, method upstream.Method, query, body string, lines ...string) {
 	t.Helper()
 	c.head = append(c.head[:0], "Host: adbuffer.test\r\n"...)
@@ -63,7 +63,7 @@ func (c *client) set(t testing.TB, method upstream.Method, query, body string, l
 	}
 }
 
-// poison overwrites the request's memory, as the proxy and fasthttp do once the handler has
+// poison overwrites the request's memory, like the proxy and fasthttp after the handler has
 // returned.
 func (c *client) poison() {
 	for _, b := range [][]byte{c.head, c.query, c.body} {
@@ -80,7 +80,7 @@ func (c *client) poison() {
 func get(t testing.TB) *client { return newClient(t, upstream.GET, "pub=1", "") }
 
 // newProcess returns a process without a limit, for a test in a bubble. The test fails if a leg
-// panics or is left at the end.
+// panics or still runs at the end.
 func newProcess(t testing.TB) *Process {
 	p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { t.Errorf("a leg panicked: %v\n%s", v, stack) }}
 	t.Cleanup(func() {
@@ -101,7 +101,7 @@ func newRoute(m Mode, ssps ...*fakeSSP) *Route {
 	return rt.ready()
 }
 
-// ready prepares a route as its table would.
+// ready prepares a route like its table.
 func (rt *Route) ready() *Route {
 	NewTable([]*Route{rt})
 	return rt

@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// A disabled SSP gets no request: split gives its part to the other SSPs, waterfall continues with
-// the next tier, and the parallel modes leave it out.
+// A disabled SSP gets no request: split gives its share to the other SSPs, waterfall continues with
+// the next tier, and the parallel modes omit it.
 func TestDisabledSSPIsNotAsked(t *testing.T) {
 	for _, tt := range []struct {
 		mode    Mode

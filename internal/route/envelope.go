@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// The envelope of parallel-all stands around its entries, which commas separate.
+// The envelope of parallel-all encloses its entries, which commas separate.
 const (
 	envelopeStart = `{"results":[`
 	envelopeEnd   = `]}`
@@ -51,16 +51,16 @@ const (
 )
 
 // maxEscapes bounds how many bytes a string may take beyond twice the body's; above it the body is
-// sent as base64. Escapes make six bytes of a control character, and an SSP must not fill the
-// budget with six times what it sends.
+// sent as base64. Escapes turn a control character into six bytes. So an SSP cannot fill the budget
+// with six times the bytes that it sends.
 const maxEscapes = 4 << 10
 
 // maxContentType bounds the Content-Type in an entry. Bytes that are not UTF-8 take three in the
 // envelope.
 const maxContentType = 256
 
-// describe sets the fields of e that follow from the response's header fields and body. It keeps
-// slices of both.
+// describe sets the fields of e from the response's header fields and body. It keeps slices of
+// both.
 func (e *entry) describe(fields, body []byte) {
 	e.contentType, _ = syntax.FindField(fields, "Content-Type")
 	e.contentType = e.contentType[:min(len(e.contentType), maxContentType)]
@@ -128,7 +128,7 @@ func (e *entry) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// bound returns how many bytes the entry takes at most, including a comma.
+// bound returns the maximum number of bytes of the entry, including a comma.
 func (e *entry) bound() int {
 	const widest = `{"ssp":,"error":,"status":-9223372036854775808,"ms":-9223372036854775808,"content_type":,"body_base64":""},`
 	return len(widest) + syntax.JSONStringLen([]byte(e.ssp)) + syntax.JSONStringLen([]byte(e.err)) + syntax.JSONStringLen(e.contentType) + e.bodyBytes

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// seal makes the envelope of entries, as parallel-all does.
+// seal builds the envelope of entries, like parallel-all.
 func seal(t testing.TB, entries []entry) []byte {
 	t.Helper()
 	b, bound := []byte(envelopeStart), envelopeOverhead
@@ -157,7 +157,7 @@ func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 		form                    bodyForm
 	}{
 		{"control characters", "text/plain", strings.Repeat("\x00", 1<<20), binaryBody},
-		{"control characters that are said to be JSON", "application/json", strings.Repeat("\x01", 1<<20), binaryBody},
+		{"control characters labelled as JSON", "application/json", strings.Repeat("\x01", 1<<20), binaryBody},
 		{"a few", "text/plain", strings.Repeat("\x00", maxEscapes/4-1), textBody},
 		{"one more", "text/plain", strings.Repeat("\x00", maxEscapes/4), binaryBody},
 		{"quotes", "text/plain", strings.Repeat(`"`, 1<<20), textBody},
@@ -177,7 +177,7 @@ func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 	}
 }
 
-// quote is how encoding/json writes a string, without its detours for HTML.
+// quote writes a string like encoding/json, without the escapes for HTML.
 func quote(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -188,7 +188,7 @@ func quote(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// The content type comes from the SSP too, and need not even be UTF-8.
+// The content type also comes from the SSP, and may be invalid UTF-8.
 func TestContentTypeCannotEscape(t *testing.T) {
 	for contentType, expect := range map[string]string{
 		`text/plain","body":"x`:    `text/plain","body":"x`,
@@ -206,8 +206,8 @@ func TestFirstContentTypeCounts(t *testing.T) {
 	want(t, "envelope", string(seal(t, []entry{e})), `{"results":[{"ssp":"a","status":200,"ms":1,"content_type":"text/plain","body":"{}"}]}`)
 }
 
-// FuzzEnvelope checks that the envelope is valid JSON, whatever the SSPs send. It has one entry for
-// each SSP, in order, and each body can be read from its entry.
+// FuzzEnvelope checks that the envelope is valid JSON for any bytes of the SSPs. It has one entry
+// for each SSP, in order, and each body can be read from its entry.
 func FuzzEnvelope(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":[1,2,{"b":"\u00e9"}]}`), "text/xml", []byte("<VAST/>"), byte(0))
 	f.Add("application/json", []byte(`{},{"ssp":"s2","status":200}`), "application/json", []byte(`]}`), byte(1))
@@ -215,7 +215,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("application/json", []byte(strings.Repeat(`{"a":`, 70)+"1"+strings.Repeat("}", 70)), "", []byte(nil), byte(3))
 	f.Add("application/json", []byte("\"\\ud800\""), "application/json", []byte(" 1e999 "), byte(7))
 	f.Fuzz(func(t *testing.T, type1 string, body1 []byte, type2 string, body2 []byte, mix byte) {
-		clean := strings.NewReplacer("\r", "", "\n", "", "\x00", "") // what connections refuse
+		clean := strings.NewReplacer("\r", "", "\n", "", "\x00", "") // connections refuse these bytes
 		fields := ""
 		if mix&1 != 0 {
 			fields = "Content-Encoding: x\r\n"
@@ -243,7 +243,7 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// bodyOf is the body that a client reads from an entry.
+// bodyOf returns the body that a client reads from an entry.
 func bodyOf(t testing.TB, raw json.RawMessage, inBase64 *string, e *entry) []byte {
 	switch e.form {
 	case jsonBody:

@@ -18,7 +18,7 @@ import (
 
 const ms = time.Millisecond
 
-// reply is what a fake SSP does with a request. With the zero reply it never responds.
+// reply is a fake SSP's reaction to a request. With the zero reply it never responds.
 type reply struct {
 	after  time.Duration
 	status int    // 0: no response
@@ -50,7 +50,7 @@ func fails(after time.Duration, o upstream.Outcome) reply {
 // silent does not respond.
 var silent = reply{}
 
-// asked is a request as an SSP saw it.
+// asked is a request as the SSP received it.
 type asked struct {
 	at                           time.Time
 	method, target, fields, body string
@@ -66,7 +66,7 @@ type fakeSSP struct {
 	script func(ex *upstream.Exchange) reply
 	// dialTakes is how long a connection takes to open.
 	dialTakes time.Duration
-	// quiet keeps no record of what was asked.
+	// quiet disables the record of requests.
 	quiet bool
 
 	mu    sync.Mutex
@@ -147,7 +147,7 @@ func (c *fakeConn) CloseReason() upstream.CloseReason {
 	return c.reason
 }
 
-// Do reads the request at its begin and at its end: it must not have changed.
+// Do reads the request at its start and at its end, to check that it has not changed.
 func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	defer c.owner.Freed(0)
 	f := c.ssp

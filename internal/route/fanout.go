@@ -13,25 +13,25 @@ import (
 )
 
 // fanout is one request that goes to several SSPs at once; reused. The caller and each started leg
-// hold it. The last of them to release it returns it to the pool.
+// hold it. The last holder that releases it returns it to the pool.
 //
 // The caller starts a leg, which runs on its own goroutine, sends itself to ended, and releases the
 // fanout. A leg ends at the request's deadline. If the caller need not wait for it, it ends at once
 // when the caller detaches. Starting a goroutine allocates nothing, and costs no more than waking a
-// worker (four legs and back: 1 to 2 µs either way).
+// worker (1 to 2 µs for four legs, in both ways).
 type fanout struct {
 	process *Process
-	request ssp.Request // what the legs read
+	request ssp.Request // the request that the legs read
 	memory  requestCopy // holds request's bytes if legs may outlive the caller
 
 	clientLeft func()      // the method endForClient, bound once
-	unwatch    func() bool // ends the watch for the end of request.Context; nil if it is not watched
+	unwatch    func() bool // ends the watch of request.Context; nil without a watch
 
 	legs  []leg
 	ended chan *leg // has capacity for all legs, so that no leg blocks
 	refs  atomic.Int32
 
-	askGone func() bool // the method gone, bound once, so that it costs no allocation
+	askGone func() bool // the method gone, bound once to save an allocation
 
 	mu         sync.Mutex  // guards the fields below
 	clientGone func() bool // the request's Gone; nil after the caller has detached
@@ -62,8 +62,8 @@ var fanouts = sync.Pool{New: func() any {
 
 // newFanout returns a fan-out of r to the route's targets, held by the caller. abandon says that
 // the caller may detach before all legs have ended. Then newFanout copies the request, once for all
-// legs, and fails if the copy does not fit into the budget. Without the copy, the memory behind r
-// would be reused for the client's next request.
+// legs, and fails if the copy does not fit into the budget. Without the copy, the client's next
+// request would reuse the memory behind r.
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
 	f := fanouts.Get().(*fanout)
 	f.process, f.request = p, *r
@@ -76,7 +76,7 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	for i := range f.legs {
 		l, t := &f.legs[i], &rt.Targets[i]
 		l.target = t
-		// Being cancellable costs a leg's connection some work.
+		// A cancellable leg costs its connection some work.
 		if r.Context != nil || abandon && (t.Secondary || rt.Mode == ParallelFirst) {
 			if l.cancel == nil {
 				l.cancel = upstream.NewCancel()
@@ -136,7 +136,7 @@ func (f *fanout) start(l *leg) {
 	go l.run()
 }
 
-// detach abandons the legs that still run, and releases the caller's hold.
+// detach abandons the running legs, and releases the caller's hold.
 func (f *fanout) detach() {
 	if f.unwatch != nil && f.unwatch() {
 		f.refs.Add(-1) // endForClient does not run
@@ -152,13 +152,13 @@ func (f *fanout) detach() {
 	f.release()
 }
 
-// release ends one hold of f, which its holder must not use any more.
+// release ends one hold of f. The holder must not use f afterwards.
 func (f *fanout) release() {
 	if f.refs.Add(-1) > 0 {
 		return
 	}
 	for len(f.ended) > 0 {
-		<-f.ended // ended after the caller had detached
+		<-f.ended // this leg ended after the caller had detached
 	}
 	for i := range f.legs {
 		f.legs[i].reset()
@@ -237,7 +237,7 @@ func (l *leg) recovered() {
 	if v == nil {
 		return
 	}
-	// A connection may still use the exchange, so it is left to the garbage collector.
+	// A connection may still use the exchange, so the garbage collector frees it.
 	l.ex = nil
 	l.outcome, l.err = upstream.Internal, errPanicked
 	l.fanout.process.Panicked(v, debug.Stack())
@@ -245,7 +245,7 @@ func (l *leg) recovered() {
 
 var errPanicked = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.MaybeProcessed, Detail: "adbuffer failed; see its log"}
 
-// took returns how long the leg took, from when it was queued.
+// took returns the duration of the leg, since it was queued.
 func (l *leg) took() time.Duration {
 	if l.ex == nil {
 		return 0

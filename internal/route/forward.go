@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Process is what all requests share in modes with several legs.
+// Process holds the state that all requests share in modes with several legs.
 type Process struct {
 	// InFlight counts the legs of the parallel modes. The caller of Do counts the request itself,
 	// so a request with four legs counts five.
@@ -18,8 +18,8 @@ type Process struct {
 }
 
 // Allow reports whether the route accepts a method, given the client's choice, and lists the
-// methods that it accepts, for the field Allow. HEAD is impossible if several SSPs' responses are
-// combined, or the first wins.
+// methods that it accepts, for the field Allow. A mode that combines several responses, or takes
+// the first one, does not accept HEAD.
 func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool) {
 	if chosen == nil && (rt.Mode == ParallelFirst || rt.Mode == ParallelAll) {
 		return "GET, POST", m != upstream.HEAD
@@ -30,12 +30,13 @@ func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool)
 // Do sends r to the route's SSPs, by its mode, or only to chosen if that is not nil. Allow must
 // have accepted the method.
 //
-// After Do has returned, nothing reads r or the memory behind it: legs that still run have a copy.
+// After Do has returned, no goroutine reads r or the memory behind it: legs that still run have a
+// copy.
 //
-// The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, whatever
-// its legs did. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had no bid.
-// Otherwise it is the outcome of the first SSP in the route that responded, or else of the first
-// SSP in the route. All modes: ClientGone after a leg found that the client has closed, and
+// The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, with any
+// outcomes of its legs. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had
+// no bid. Otherwise it is the outcome of the first SSP in the route that responded, or else of the
+// first SSP in the route. All modes: ClientGone after a leg found that the client has closed, and
 // Overloaded if the mode needs more than the budget has.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// Match is the conditions for a request; all of them must hold. All comparisons are on raw bytes:
-// nothing is decoded.
+// Match holds the conditions for a request; all of them must be true. All comparisons are on raw
+// bytes: nothing is decoded.
 type Match struct {
 	// Path is exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a".
 	Path string
@@ -29,7 +29,7 @@ type Condition struct {
 	param int32 // of the query: index of Name in the table's params
 }
 
-// Lookup is the part of a request that routes are matched against. Use it for one Find.
+// Lookup is the part of a request that Find compares with routes. Use it for one Find.
 type Lookup struct {
 	Path   []byte // raw
 	Query  []byte // raw, without the question mark
@@ -40,7 +40,7 @@ type Lookup struct {
 }
 
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
-// this client did, Find also returns the name that it chose.
+// this client did, Find also returns the chosen name.
 func (t *Table) Find(l *Lookup) (r *Route, name []byte) {
 	if hasDotDot(l.Path) {
 		return nil, nil

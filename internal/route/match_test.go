@@ -37,17 +37,17 @@ func TestMatchOnPath(t *testing.T) {
 			"/a", "/", "/ab", "/b/", "/A/b", "//a/b", "/a/..", "/a/../b", "/../a/b", "/a/b/..", "/a/..//", "/a/.../..",
 		}},
 		{"/*", []string{"/", "/a", "//", "/a/b", "/%00", "/..."}, []string{"", "a", "/..", "/../", "/a/..", "/a/../b", "/..././.."}},
-		{"/a*", []string{"/a*"}, []string{"/a", "/ab", "/a/"}}, // no segment's end: an exact path
+		{"/a*", []string{"/a*"}, []string{"/a", "/ab", "/a/"}}, // the pattern does not end at a segment: it is an exact path
 	} {
 		table := NewTable([]*Route{{Match: Match{Path: tt.path}}})
 		for _, p := range tt.yes {
 			if r, name := table.Find(lookup(t, "h", p)); r == nil || name != nil {
-				t.Errorf("%s: %q is not matched (%q)", tt.path, p, name)
+				t.Errorf("%s: %q does not match (%q)", tt.path, p, name)
 			}
 		}
 		for _, p := range tt.no {
 			if r, _ := table.Find(lookup(t, "h", p)); r != nil {
-				t.Errorf("%s: %q is matched", tt.path, p)
+				t.Errorf("%s: %q matches", tt.path, p)
 			}
 		}
 	}
@@ -100,12 +100,12 @@ func TestMatchOnHost(t *testing.T) {
 		table := NewTable([]*Route{{Match: Match{Path: "/", Host: tt.host}}})
 		for _, h := range tt.yes {
 			if r, _ := table.Find(lookup(t, h, "/")); r == nil {
-				t.Errorf("%s: %q is not matched", tt.host, h)
+				t.Errorf("%s: %q does not match", tt.host, h)
 			}
 		}
 		for _, h := range tt.no {
 			if r, _ := table.Find(lookup(t, h, "/")); r != nil {
-				t.Errorf("%s: %q is matched", tt.host, h)
+				t.Errorf("%s: %q matches", tt.host, h)
 			}
 		}
 	}
@@ -134,12 +134,12 @@ func TestMatchOnQuery(t *testing.T) {
 		table := NewTable([]*Route{{Match: Match{Path: "/", Query: tt.conditions}}})
 		for _, q := range tt.yes {
 			if r, _ := table.Find(lookup(t, "h", "/?"+q)); r == nil {
-				t.Errorf("%s: %q is not matched", tt.name, q)
+				t.Errorf("%s: %q does not match", tt.name, q)
 			}
 		}
 		for _, q := range tt.no {
 			if r, _ := table.Find(lookup(t, "h", "/?"+q)); r != nil {
-				t.Errorf("%s: %q is matched", tt.name, q)
+				t.Errorf("%s: %q matches", tt.name, q)
 			}
 		}
 	}
@@ -162,12 +162,12 @@ func TestMatchOnHeader(t *testing.T) {
 		table := NewTable([]*Route{{Match: Match{Path: "/", Header: tt.conditions}}})
 		for _, lines := range tt.yes {
 			if r, _ := table.Find(lookup(t, "h", "/", lines...)); r == nil {
-				t.Errorf("%s: %q is not matched", tt.name, lines)
+				t.Errorf("%s: %q does not match", tt.name, lines)
 			}
 		}
 		for _, lines := range tt.no {
 			if r, _ := table.Find(lookup(t, "h", "/", lines...)); r != nil {
-				t.Errorf("%s: %q is matched", tt.name, lines)
+				t.Errorf("%s: %q matches", tt.name, lines)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Once the response is written, the request's memory belongs to the next request.
+// When the response is written, the request's memory belongs to the next request.
 func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	}
 }
 
-// A leg may write its message head after the request has its response. Then the head comes from the
-// copy.
+// A leg may write its message head after the response to the request is complete. Then it reads the
+// header from the copy.
 func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		first := true
@@ -61,7 +61,7 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 			return responses(0, 204)
 		}
 		r := newClient(t, upstream.POST, "a=1", "body", "Cookie: id=7")
-		// The leg alone, as if its connection had not learned that it was cancelled.
+		// Run the leg alone, like one whose connection has not learned of the cancellation.
 		f, err := all([]*fakeSSP{loser, newFake(t, "primary", silent)}, true, false).newFanout(&r.Request, newProcess(t), true)
 		if err != nil {
 			t.Fatal(err)
@@ -113,8 +113,8 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
 }
 
 // TestManyRequestsShareMemoryWithoutMixing runs requests of all modes at once. Each request has its
-// name in its query, in a field and in its body. SSPs check that the three agree for as long as
-// they have the request. The race detector sees the rest.
+// name in its query, in a field and in its body. SSPs check during the whole request that the three
+// agree. The race detector finds all other errors.
 func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	var fakes []*fakeSSP
 	for _, n := range []string{"a", "b", "c", "d"} {
@@ -170,7 +170,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	}
 }
 
-// checkWho checks that a request is whole and belongs to one client.
+// checkWho checks that all parts of a request belong to one client.
 func checkWho(t *testing.T, ex *upstream.Exchange) {
 	q := &ex.Request
 	who := strings.TrimPrefix(string(q.Target), "/bid?who=")
@@ -182,13 +182,13 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 	}
 }
 
-// Only one goroutine may look at the client's connection, and only until the response.
+// Only one goroutine at a time may check the client's connection, and only until the response.
 func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		var fakes []*fakeSSP
 		for _, n := range []string{"a", "b", "c", "d"} {
 			f := newFake(t, n, responses(0, 204))
-			f.dialTakes = 5 * ms // a leg that waited that long looks at the client's connection
+			f.dialTakes = 5 * ms // a leg that waited this long checks the client's connection
 			fakes = append(fakes, f)
 		}
 		r := get(t)

@@ -11,8 +11,8 @@ import (
 )
 
 // Mirror sends a copy of a share of a route's requests to another SSP. No request waits for it, and
-// clients never see its responses. Under load it is dropped first: it has a budget of its own, takes
-// at most a quarter of max_in_flight, and none of its last quarter.
+// clients never see its responses. Under load the mirror's requests are dropped first. It has its
+// own budget, takes at most a quarter of max_in_flight, and takes none of the last quarter.
 type Mirror struct {
 	SSP   *ssp.SSP
 	Share float64 // 0 to 1
@@ -39,7 +39,7 @@ type mirrored struct {
 
 var mirroredPool = sync.Pool{New: func() any { return new(mirrored) }}
 
-// send copies r and sends the copy, if it is r's turn and no limit is in the way.
+// send sends a copy of r if the share selects r and no limit prevents it.
 func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
 		return
@@ -62,7 +62,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	go c.run()
 }
 
-// fits reports whether the limit on what is in flight leaves room for the n-th mirrored request.
+// fits reports whether the limit on requests in flight allows the n-th mirrored request.
 func (m *Mirror) fits(n int, f *ssp.InFlight) bool {
 	limit := f.Limit()
 	return limit <= 0 || n <= max(1, limit/4) && f.Now()+n <= max(1, limit-limit/4)
@@ -77,7 +77,7 @@ func (c *mirrored) main() {
 	m := c.mirror
 	defer m.Stats.inFlight.Add(-1)
 	defer func() {
-		if v := recover(); v != nil { // c may still be in use: the garbage collector gets it
+		if v := recover(); v != nil { // a connection may still use c: the garbage collector frees it
 			m.Stats.outcomes[upstream.Internal].Add(1)
 			c.process.Panicked(v, debug.Stack())
 		}

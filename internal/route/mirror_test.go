@@ -49,7 +49,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 	})
 }
 
-// A mirror that never responds costs its own limits only: copies beyond them are dropped.
+// A mirror that never responds uses only its own limits: copies beyond them are dropped.
 func TestBlackHoledMirrorIsDropped(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", silent)

@@ -7,16 +7,16 @@ import (
 )
 
 var descMirrored = prometheus.NewDesc("adbuffer_mirrored_total",
-	"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit kept the copy back.", []string{"route", "ssp", "outcome"}, nil)
+	"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit prevented the copy.", []string{"route", "ssp", "outcome"}, nil)
 
-// mirrorOutcomes are the outcomes that a mirrored request can have beside dropped.
+// mirrorOutcomes are the possible outcomes of a mirrored request, in addition to dropped.
 var mirrorOutcomes = []upstream.Outcome{
 	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BreakerOpen, upstream.SSPBackoff,
 	upstream.SSPDisabled, upstream.Draining, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse,
 	upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal,
 }
 
-// mirrorCollector exports what the mirrors of routes did.
+// mirrorCollector exports the counts of the routes' mirrors.
 type mirrorCollector struct{ table func() *Table }
 
 // NewMirrorCollector returns a collector of the table that table returns at each scrape.

@@ -5,8 +5,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// parallelAll sends the request to all SSPs at once, and responds with the responses of all of them
-// when the primaries have ended. Secondaries that have not ended by then are abandoned.
+// parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
+// with the responses of all SSPs. Secondaries that still run are abandoned.
 //
 // The caller runs one primary's leg itself, which saves a goroutine. That delays nothing: the
 // response must wait for that leg anyway.
@@ -67,8 +67,8 @@ func (rt *Route) prepareParallelAll() {
 	}
 }
 
-// envelope builds the response of parallel-all: an entry for each leg, in the route's order.
-// Meanwhile the legs' bodies and their copies in the envelope are both held, and both count in the
+// envelope builds the response of parallel-all: an entry for each leg, in the route's order. During
+// this the legs' bodies and their copies in the envelope are both held, and both count in the
 // budget.
 func (f *fanout) envelope(b *upstream.Budget) Result {
 	log := f.legLog()

@@ -15,8 +15,7 @@ import (
 
 const jsonType = "Content-Type: application/json\r\n"
 
-// all sends a request to ssps as a route of mode parallel-all would. It does not wait for secondary
-// SSPs.
+// all returns a route of mode parallel-all to ssps. It does not wait for secondary SSPs.
 func all(ssps []*fakeSSP, secondary ...bool) *Route {
 	rt := &Route{Name: "r", Mode: ParallelAll}
 	for i, s := range ssps {
@@ -74,8 +73,8 @@ func TestSecondariesAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// With one primary SSP the caller runs its leg. Responses of secondary SSPs that came meanwhile are
-// in the envelope.
+// With one primary SSP the caller runs its leg. Responses of secondary SSPs that arrive during this
+// leg are in the envelope.
 func TestSecondariesBesideOnePrimary(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", fills(20*ms, "x"))
@@ -155,8 +154,8 @@ func TestParallelModesRefuseHEAD(t *testing.T) {
 
 func TestEntriesOfLegsOverTheLimit(t *testing.T) {
 	for limit, expect := range map[int]string{
-		// The request counts one. The legs enter in order; the caller runs the last leg, which
-		// enters last.
+		// The request itself counts as one. The legs are counted in order; the caller's leg is the
+		// last.
 		1: `merged: 200 {"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0},{"ssp":"c","error":"overloaded","ms":0}]}`,
 		3: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"overloaded","ms":0}]}`,
 		4: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","status":200,"ms":1,"body":"x"}]}`,
@@ -177,7 +176,7 @@ func TestEntriesOfLegsOverTheLimit(t *testing.T) {
 
 func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		body := strings.Repeat(`"`, 500) // takes twice as much in the envelope
+		body := strings.Repeat(`"`, 500) // twice as large in the envelope
 		rt := all([]*fakeSSP{newFake(t, "a", fills(ms, body)), newFake(t, "b", fills(2*ms, body))})
 		p := newProcess(t)
 		do := func(budget *upstream.Budget) Result {

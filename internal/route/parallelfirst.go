@@ -5,7 +5,7 @@ import (
 )
 
 // parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
-// other legs are abandoned. The caller runs no leg itself, to be able to receive the first fill at
+// other legs are abandoned. The caller runs no leg itself, so that it can receive the first fill at
 // once. A connection may take long to abandon another leg.
 func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, true)

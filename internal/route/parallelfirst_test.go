@@ -45,7 +45,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 	})
 }
 
-// A connection that is slow to release an abandoned leg does not delay the response.
+// A connection that abandons a leg slowly does not delay the response.
 func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", reply{stubborn: time.Second}), newFake(t, "b", fills(10*ms, "ad"))

@@ -2,8 +2,8 @@ package route
 
 import "bytes"
 
-// maxFoundParams is how many parameters of a query conditions are compared with: the first ones
-// whose name occurs in a condition.
+// maxFoundParams is the number of parameters of a query that are compared with conditions: the
+// first ones whose name occurs in a condition.
 const maxFoundParams = 16
 
 // foundParams are the parameters of a query whose names occur in conditions. They are found once

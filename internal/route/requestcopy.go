@@ -19,7 +19,7 @@ type requestCopy struct {
 // copySize returns how many bytes a copy of r needs.
 func copySize(r *ssp.Request) int64 { return int64(r.Fields.Size() + len(r.Query) + len(r.Body)) }
 
-// take replaces r, and everything that it points to, by a copy in c. It returns false if the copy
+// take replaces r, and all memory that it points to, by a copy in c. It returns false if the copy
 // does not fit into the budget.
 func (c *requestCopy) take(r *ssp.Request) bool {
 	n := copySize(r)

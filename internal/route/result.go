@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Result is how a request ended. Its owner must release it.
+// Result is the result of a request. Its owner must release it.
 type Result struct {
 	// Exchange holds the response, or is the exchange that failed; nil if there was none. The
 	// envelope of parallel-all has its own exchange, whose response has no fields.
@@ -64,7 +64,7 @@ type Leg struct {
 	Exchange upstream.Summary
 }
 
-// legLog is the legs of one request; reused.
+// legLog holds the legs of one request; reused.
 type legLog struct{ all []Leg }
 
 var legLogs = sync.Pool{New: func() any { return new(legLog) }}
@@ -75,7 +75,7 @@ func newLegLog() *legLog {
 	return l
 }
 
-// add notes a leg; ex is its exchange, nil for none.
+// add records a leg; ex is its exchange, or nil.
 func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *upstream.Exchange) {
 	leg := Leg{SSP: s, Outcome: o, Took: took}
 	if ex != nil {
@@ -84,8 +84,8 @@ func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *ups
 	l.all = append(l.all, leg)
 }
 
-// rank orders outcomes for a request without a fill: a no-bid before any other response, and that
-// before a failure. Among equals the first SSP in the route wins.
+// rank orders outcomes for a request without a fill: a no-bid comes before any other response, and
+// a response before a failure. Among equals the first SSP in the route wins.
 func rank(o upstream.Outcome) int {
 	switch {
 	case o == upstream.NoBid:

@@ -63,7 +63,7 @@ type Route struct {
 	waitsForAll bool            // no target is secondary, for ParallelAll
 }
 
-// Table is all routes, in order: the first match wins.
+// Table holds all routes, in order: the first match wins.
 type Table struct {
 	Routes []*Route
 

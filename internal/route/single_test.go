@@ -16,7 +16,7 @@ func TestSingleAsksTheFirst(t *testing.T) {
 	}{
 		"fill":     {fills(10*ms, "ad"), "fill of a: 200 ad"},
 		"no_bid":   {responses(10*ms, 204), "no_bid of a: 204"},
-		"document": {fills(10*ms, "<VAST/>"), "no_bid of a: 200 <VAST/>"}, // passed on as it is
+		"document": {fills(10*ms, "<VAST/>"), "no_bid of a: 200 <VAST/>"}, // forwarded unchanged
 		"error":    {responses(10*ms, 500), "server_error of a: 500 no ad for you"},
 		"failure":  {fails(10*ms, upstream.ConnLost), "conn_lost of a"},
 	} {

@@ -2,8 +2,8 @@ package route
 
 import "math/rand/v2"
 
-// pick draws a target by weight: with weight n and sum s it is drawn n/s of the time, with weight 0
-// never. It is a linear scan, since a route has a handful of SSPs.
+// pick draws a target by weight: with weight n and sum s its probability is n/s. It is a linear
+// scan, since a route has only a few SSPs.
 func (rt *Route) pick() *Target {
 	n := rt.draw(rt.weights)
 	for i := range rt.Targets {
@@ -17,7 +17,8 @@ func (rt *Route) pick() *Target {
 	panic("BUG: drawn beyond the sum of the weights")
 }
 
-// pickOther draws among the targets whose SSPs are not disabled. It returns drawn if there is none.
+// pickOther draws among the targets whose SSPs are not disabled. If all are disabled, it returns
+// drawn.
 func (rt *Route) pickOther(drawn *Target) *Target {
 	var list []*Target
 	sum := 0
@@ -39,7 +40,7 @@ func (rt *Route) pickOther(drawn *Target) *Target {
 	panic("BUG: drawn beyond the sum of the weights")
 }
 
-// prepareSplit sums the weights up.
+// prepareSplit adds the weights up.
 func (rt *Route) prepareSplit() {
 	rt.draw, rt.weights = rand.IntN, 0
 	for i := range rt.Targets {

@@ -50,7 +50,7 @@ func TestSplitAsksOneSSP(t *testing.T) {
 		for i := range 5 {
 			expect := "fill of b: 200 ad"
 			if i == 0 {
-				expect = "server_error of a: 503 no ad for you" // and b gets no request in its place
+				expect = "server_error of a: 503 no ad for you" // b gets no request instead
 			}
 			r := get(t)
 			res := rt.Do(&r.Request, nil, newProcess(t))
@@ -87,7 +87,7 @@ func TestTablesOfImpossibleRoutesAreBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("made without a word")
+					t.Error("NewTable did not panic")
 				}
 			}()
 			NewTable([]*Route{rt})

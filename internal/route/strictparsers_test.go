@@ -16,8 +16,8 @@ import (
 )
 
 // readers are parsers that clients use, in their strictest mode. Each reads documents in base64,
-// one a line. For each it prints how many results there are and the name of the second SSP, or
-// "error: ..." if it refuses the document.
+// one per line. For each it prints how many results it has and the name of the second SSP. If it
+// refuses the document, it prints "error: ...".
 var readers = []struct {
 	name string
 	args []string
@@ -75,7 +75,7 @@ print $doc ? scalar(@{$doc->{results}}) . " $doc->{results}[1]{ssp}\n" : "error:
 `}},
 }
 
-// Whatever one SSP sends, clients can read the other SSPs' responses.
+// Whatever bytes one SSP sends, clients can read the other SSPs' responses.
 func TestEveryParserReadsTheEnvelope(t *testing.T) {
 	bodies := append([]string{
 		manyKeys(syntax.MaxJSONKeys), manyKeys(syntax.MaxJSONKeys + 1), strings.Repeat("[", syntax.MaxJSONDepth) + strings.Repeat("]", syntax.MaxJSONDepth),
@@ -134,7 +134,8 @@ func readByGo(envelope []byte) error {
 	return nil
 }
 
-// documents are the JSON, almost JSON, and JSON that parsers differ about, of package syntax.
+// documents are package jsonsyntax's samples: JSON, almost JSON, and JSON that parsers treat
+// differently.
 func documents(t *testing.T) (all []string) {
 	b, err := os.ReadFile("../syntax/testdata/documents.txt")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// ends are ways in which a leg does not fill, at least one of each rank.
+// ends are ways in which a leg ends without a fill, at least one of each rank.
 var ends = map[string]reply{
 	"no_bid":         {status: 204, fields: "X-Nbr: 7\r\n"},
 	"redirect":       {status: 302, body: "there"},
@@ -22,9 +22,9 @@ var ends = map[string]reply{
 	"overloaded":     fails(0, upstream.Overloaded),
 }
 
-// winner returns whose result the client gets if no SSP filled, by the text of the rule. That is a
-// 204 if any SSP had no bid, otherwise the first response in route order, otherwise the first SSP's
-// error.
+// winner returns the index of the result that the client gets if no SSP filled, by the documented
+// rule. That is a 204 if any SSP had no bid, otherwise the first response in route order, otherwise
+// the first SSP's error.
 func winner(names []string) (i int) {
 	if i = slices.Index(names, "no_bid"); i >= 0 {
 		return i
@@ -37,8 +37,8 @@ func winner(names []string) (i int) {
 	return 0
 }
 
-// TestOutcomeWithoutAFill goes through every combination of three ends, in every order in which the
-// responses of a parallel request can come.
+// TestOutcomeWithoutAFill tries every combination of three ends, and every order of the responses
+// to a parallel request.
 func TestOutcomeWithoutAFill(t *testing.T) {
 	var all []string
 	for n := range ends {
@@ -81,7 +81,7 @@ func TestOutcomeWithoutAFill(t *testing.T) {
 	}
 }
 
-// A document that says that there is no ad becomes a 204 without it.
+// A document that states a no-bid is replaced by a 204 without it.
 func TestNoBidWithADocumentBecomes204(t *testing.T) {
 	for _, mode := range []Mode{Waterfall, ParallelFirst} {
 		testsupport.Bubble(t, func(t *testing.T) {

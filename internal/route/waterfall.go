@@ -8,8 +8,8 @@ import (
 )
 
 // waterfall sends the request to one SSP after the other until one fills, all on the caller's
-// goroutine. A tier's timeout starts with its leg. The request's deadline ends them all; tiers
-// after it get no request.
+// goroutine. A tier's timeout starts with its leg. The request's deadline ends the current tier;
+// later tiers get no request.
 func (rt *Route) waterfall(r *ssp.Request) Result {
 	legs := newLegLog()
 	var best Result

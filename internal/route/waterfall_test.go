@@ -124,7 +124,7 @@ func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 	})
 }
 
-// A tier that finds the client gone ends the waterfall.
+// A tier that finds the client's connection closed ends the waterfall.
 func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fails(0, upstream.ClientGone)), newFake(t, "b", fills(0, "ad"))

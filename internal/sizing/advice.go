@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Advice says in a sentence or two how well a pool fits the load of the last minute. If it does not
-// fit, Advice names the setting to change.
+// Advice describes in a sentence or two how well a pool fits the load of the last minute. If it
+// does not fit, Advice names the setting to change.
 func Advice(s *pool.Snapshot, o *pool.Options) string {
 	n := &s.Need
 	switch {
@@ -30,7 +30,7 @@ func Advice(s *pool.Snapshot, o *pool.Options) string {
 		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }
 
-// sizeSetting is the setting that bounds the connections of a pool that speaks pr.
+// sizeSetting returns the setting that bounds the connections of a pool that uses pr.
 func sizeSetting(pr upstream.Protocol, o *pool.Options) (name string, value int) {
 	if pr == upstream.HTTP2 {
 		if o.MaxConns < o.MaxHTTP2Conns {
@@ -41,9 +41,9 @@ func sizeSetting(pr upstream.Protocol, o *pool.Options) (name string, value int)
 	return "pool.max_conns", o.MaxConns
 }
 
-// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP does: 5 % and at
-// least a second below the SSP's, in round numbers. It is 0 while the SSP's is not known, and if
-// idle_timeout is low enough.
+// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP: 5 % and at least a
+// second below the SSP's, rounded. It is 0 while the SSP's limit is unknown, and if idle_timeout is
+// low enough.
 func IdleTimeout(s *pool.Snapshot, o *pool.Options) time.Duration {
 	learned := time.Duration(s.LearnedIdleSeconds * float64(time.Second))
 	advised := min(learned*19/20, learned-time.Second).Truncate(time.Second)
@@ -56,7 +56,7 @@ func IdleTimeout(s *pool.Snapshot, o *pool.Options) time.Duration {
 	return advised
 }
 
-// IdleAdvice is IdleTimeout in a sentence; "" = none.
+// IdleAdvice returns IdleTimeout's advice as a sentence, or "".
 func IdleAdvice(s *pool.Snapshot, o *pool.Options) string {
 	advised := IdleTimeout(s, o)
 	if advised == 0 {

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// loaded is a pool of 100 HTTP/1 connections under 1,000 requests/s.
+// loaded returns a pool of 100 HTTP/1 connections with 1,000 requests/s.
 func loaded(hold float64, advised int) (*pool.Snapshot, *pool.Options) {
 	return &pool.Snapshot{Protocol: upstream.HTTP1, PlacesLimit: 100, Need: pool.Need{
 		WindowSeconds: 60, ArrivalsPerSecond: 1000, HoldSeconds: hold, Load: 1000 * hold, AdvisedPlaces: advised, AdvisedConnections: advised,
@@ -20,7 +20,7 @@ func wantText(t *testing.T, got string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(got, p) {
-			t.Errorf("%q does not say %q", got, p)
+			t.Errorf("%q does not contain %q", got, p)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 	s, o = loaded(0.15, 7)
 	s.Protocol = upstream.HTTP2
 	wantText(t, Advice(s, o), "Set pool.max_http2_conns to 7, now 4.")
-	o.MaxConns = 3 // which is what bounds them then
+	o.MaxConns = 3 // max_conns then bounds the HTTP/2 connections
 	wantText(t, Advice(s, o), "Set pool.max_conns to 7, now 3.")
 }
 

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/pool"
 )
 
-// ObservePool returns the load of the last minute of a pool.
+// ObservePool returns a pool's load of the last minute.
 func ObservePool(s *pool.Snapshot, o *pool.Options) Observation {
 	return Observation{
 		name: o.SSP, protocol: s.Protocol.String(), rate: s.Need.ArrivalsPerSecond, hold: seconds(s.Need.HoldSeconds), instances: 1,
@@ -18,8 +18,8 @@ func ObservePool(s *pool.Snapshot, o *pool.Options) Observation {
 	}
 }
 
-// GroupWarnings warns of each priority group that could not carry an observed load alone, once the
-// groups of lower priority are gone. An SSP without load in the last minute has no warning.
+// GroupWarnings warns about each priority group that could not carry an observed load alone, after
+// the groups before it have failed. An SSP without load in the last minute gets no warning.
 func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.Warning) {
 	in := Input{PlanInput: capacity.DefaultPlanInput()}
 	in.Replicas = 1
@@ -35,8 +35,8 @@ func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.War
 	return warnings
 }
 
-// GroupWarningsFor is GroupWarnings for a load that the operator gives: of the SSP that in names, or
-// of each.
+// GroupWarningsFor is GroupWarnings for a load that the operator gives: for the SSP that in names,
+// or for each.
 func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, err error) {
 	for i := range cfg.SSPs {
 		s := &cfg.SSPs[i]
@@ -58,8 +58,8 @@ func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, 
 	return warnings, nil
 }
 
-// groupWarnings compares what each group but the best can hold with the connections that the plan
-// expects. s is cfg.SSPs[i].
+// groupWarnings compares the capacity of each group except the best with the connections that the
+// plan expects. s is cfg.SSPs[i].
 func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning) {
 	groups := make(map[int]int) // endpoints by priority
 	for _, e := range s.Endpoints {
@@ -67,7 +67,7 @@ func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning
 	}
 	var err error
 	if p.result, err = capacity.Plan(p.in); err != nil || len(groups) == 1 {
-		return nil // what was observed was nothing to plan with
+		return nil // the observed load is not enough for a plan
 	}
 	setting, need := p.setting()
 	priorities := make([]int, 0, len(groups))
@@ -87,8 +87,8 @@ func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning
 	return warnings
 }
 
-// groupHolds returns how many connections a group of n endpoints can hold, and the setting that bounds
-// them: that of the pool, or the ports towards its endpoints.
+// groupHolds returns how many connections a group of n endpoints can hold, and the setting that
+// bounds them: the pool's limit, or the ports towards its endpoints.
 func (p *planned) groupHolds(s *config.SSP, n int, setting string) (holds int, raise string) {
 	holds, raise = s.Pool.MaxConns, "pool.max_conns"
 	if setting == "max_http2_conns" && s.Pool.MaxHTTP2Conns < holds {

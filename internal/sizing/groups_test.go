@@ -45,7 +45,7 @@ func wantWarnings(t *testing.T, got []config.Warning, want ...[]string) {
 	}
 }
 
-// The groups behind the best one are held to the connections that plan expects of the same load.
+// Each group after the best one needs the connections that plan expects for the same load.
 func TestGroupsAreHeldToThePlan(t *testing.T) {
 	in := Input{PlanInput: capacity.DefaultPlanInput()}
 	in.Rate, in.P50, in.P99, in.Replicas = 20000, 80*time.Millisecond, 250*time.Millisecond, 12
@@ -53,7 +53,7 @@ func TestGroupsAreHeldToThePlan(t *testing.T) {
 		settings string
 		want     [][]string
 	}{
-		{"pool: {max_conns: 176}", nil}, // what plan says for these numbers
+		{"pool: {max_conns: 176}", nil}, // plan's result for these numbers
 		{"pool: {max_conns: 175}", [][]string{
 			{"priority 1 (2 endpoints)", "175 connections", "plan expects 176", "1,667 requests/s", "pool.max_conns"},
 			{"priority 7 (1 endpoint)", "175 connections", "pool.max_conns"},
@@ -83,7 +83,7 @@ func TestGroupsAreHeldToThePlan(t *testing.T) {
 	}
 }
 
-// A running adbuffer's load of the last minute says what the groups must carry.
+// The load of a running adbuffer's last minute is the load that the groups must carry.
 func TestGroupsAreHeldToTheObservedLoad(t *testing.T) {
 	s := &pool.Snapshot{Protocol: upstream.HTTP1, Need: pool.Need{ArrivalsPerSecond: 1000, HoldSeconds: 0.15}}
 	all := []Observation{ObservePool(s, &pool.Options{SSP: "openx", MaxConns: 1})}

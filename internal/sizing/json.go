@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// plannedJSON is one SSP of plan --json. Times are in seconds, shares from 0 to 1.
-// Fields that are not called total are about one replica.
+// plannedJSON is one SSP of plan --json. Times are in seconds, shares from 0 to 1. Fields without
+// "total" in their name are per replica.
 type plannedJSON struct {
 	SSP              string   `json:"ssp"`
 	Protocol         string   `json:"protocol"`
@@ -32,7 +32,7 @@ type plannedJSON struct {
 	TotalPlaces      int      `json:"total_places"`
 	TotalHTTP2Conns  int      `json:"total_http2_conns"`
 	TotalSlowFullRPS float64  `json:"total_slow_full_rps"`
-	Setting          string   `json:"setting"` // of pool
+	Setting          string   `json:"setting"` // a key of pool
 	Value            int      `json:"value"`
 	Now              int      `json:"now,omitempty"`
 	Warnings         []string `json:"warnings"`

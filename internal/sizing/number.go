@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Numbers for people: three digits, thousands apart, no exponent.
+// These functions format numbers for people: three digits, separated thousands, no exponent.
 
 func number(v float64) string {
 	if v > 0 && v < 0.01 {
@@ -29,7 +29,7 @@ func count(n int, noun string) string {
 	return number(float64(n)) + " " + noun + "s"
 }
 
-// millis writes seconds as milliseconds below 1, and as seconds from there on.
+// millis formats seconds below 1 as milliseconds, and all others as seconds.
 func millis(seconds float64) string {
 	if seconds >= 1 {
 		return number(seconds) + " s"

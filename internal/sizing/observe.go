@@ -15,25 +15,25 @@ import (
 	"adbuffer/internal/admin"
 )
 
-// Observation is the load of one SSP, and the limits in force.
+// Observation is the load of one SSP, with its current limits.
 type Observation struct {
 	name, protocol string
 	rate           float64       // requests per second, of all instances
 	hold           time.Duration // mean
 	instances      int
 	conns          int // max_conns
-	http2Conns     int // max_http2_conns; 0 = not known
-	streams        int // 0 = not known
-	depth          int // pipeline_depth; 0 = not known
-	sources        int // source_addresses; 0 = none, or not known
+	http2Conns     int // max_http2_conns; 0 = unknown
+	streams        int // 0 = unknown
+	depth          int // pipeline_depth; 0 = unknown
+	sources        int // source_addresses; 0 = none, or unknown
 }
 
-// errNeither is the error about a server that Observe does not know.
+// errNeither is the error about a server that is unknown to Observe.
 var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
 
 // Observe asks an admin listener for the load of the last minute, or a Prometheus that scrapes
 // adbuffer for the highest load within over; 0 = the last 5 minutes. Only adbuffer has /pools, so
-// the path shows which of the two responds.
+// its path shows which kind of server responds.
 func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
 	var v struct {
 		Pools []struct {
@@ -122,7 +122,7 @@ func observePrometheus(ctx context.Context, c *admin.Client, over time.Duration)
 			text, _ := r.Value[1].(string)
 			value, err := strconv.ParseFloat(text, 64)
 			name := r.Metric["ssp"]
-			if err != nil || value != value || name == "" { // 0/0 is NaN: no place was held
+			if err != nil || value != value || name == "" { // 0/0 is NaN: no place was in use
 				continue
 			}
 			if bySSP[name] == nil {

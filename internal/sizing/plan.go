@@ -1,5 +1,5 @@
-// Package sizing says how large a pool should be: the advice that operators see,
-// and adbuffer plan. The mathematics is in package capacity.
+// Package sizing computes how large a pool should be, for the advice to operators and for adbuffer
+// plan. The mathematics is in package capacity.
 package sizing
 
 import (
@@ -12,24 +12,24 @@ import (
 	"adbuffer/internal/config"
 )
 
-// Input is what a plan is made from, as the flags of adbuffer plan say it.
+// Input is the input of a plan, as given by the flags of adbuffer plan.
 type Input struct {
 	capacity.PlanInput
 	SSP      string // its name in the YAML; "" = any
-	Protocol string // a word of config.Protocol
+	Protocol string // a value of config.Protocol
 	// ProtocolGiven and StreamsGiven mean that the operator set the value, which then
 	// replaces the observed one.
 	ProtocolGiven, StreamsGiven bool
 }
 
-// Plan is one or several SSPs with the pools that they need.
+// Plan holds one or several SSPs with the pools that they need.
 type Plan []planned
 
 // planned is one SSP of a plan.
 type planned struct {
 	name     string
 	protocol string
-	now      int // max_conns or max_http2_conns in force; 0 = not known
+	now      int // current max_conns or max_http2_conns; 0 = unknown
 	measured bool
 	in       capacity.PlanInput
 	result   capacity.PlanResult
@@ -38,7 +38,7 @@ type planned struct {
 // defaultDepth is the default of pool.pipeline_depth.
 const defaultDepth = 8
 
-// pool.max_conns: the highest, and the default.
+// The highest value of pool.max_conns, and its default.
 const (
 	maxConfigConns  = 65536
 	defaultMaxConns = 256
@@ -126,7 +126,7 @@ func (p *planned) http2() bool {
 	return p.protocol == string(config.ProtocolHTTP2) || p.protocol == string(config.ProtocolH2C)
 }
 
-// setting is the key of the YAML's pool to set, and its value.
+// setting returns the key of the YAML's pool to set, and its value.
 func (p *planned) setting() (name string, value int) {
 	r := &p.result
 	switch {
@@ -139,7 +139,7 @@ func (p *planned) setting() (name string, value int) {
 	}
 }
 
-// warnings are the plan's warnings, and values above the configuration's range. Warnings about
+// warnings returns the plan's warnings, and values above the configuration's range. Warnings about
 // descriptors and ports count HTTP/1 connections, so a plan for HTTP/2 only has none.
 func (p *planned) warnings() []string {
 	var all []string
@@ -154,7 +154,7 @@ func (p *planned) warnings() []string {
 	return all
 }
 
-// flagOf are the flags of adbuffer plan that have another name than their input.
+// flagOf holds the flags of adbuffer plan whose name differs from their input's.
 var flagOf = map[string]string{"waiting-share": "waiting", "slow-hold": "slow"}
 
 // asFlags makes the errors of capacity.Plan name flags.
