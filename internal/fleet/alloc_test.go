@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Requests and their refusals cost no allocation, leased or alone.
+// Requests and their refusals allocate nothing, leased or alone.
 func TestTakeAllocatesNothing(t *testing.T) {
 	leased := newBucket("openx", settings{1e6, 1e5}, 1)
 	leased.grant(time.Second, 1e5, 1e6)

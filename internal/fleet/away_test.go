@@ -52,7 +52,7 @@ func awaitBack(t *testing.T, all []*member) {
 	for i, m := range all {
 		m.awaitConnected(t, true)
 		testsupport.Eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == m.logged("Redis is away") })
-		testsupport.Eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "the log reports it", func() bool { return m.replicas.Load() == 3 })
 		if m.failures.Load() == 0 {
 			t.Errorf("replica %d has counted no failure", i)
 		}
@@ -170,7 +170,7 @@ func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, m := range all {
-		testsupport.Eventually(t, "all are known again", func() bool { return m.replicas.Load() == 3 })
+		testsupport.Eventually(t, "the log reports it", func() bool { return m.replicas.Load() == 3 })
 	}
 	wantBound(t, limit, 2*burst, all...) // with what they held
 }
@@ -253,7 +253,7 @@ func TestHangingServerDelaysNoRequest(t *testing.T) {
 	m.AwaitFirst(ctx) // returns, or the test hangs
 	m.startLoad(t, 2*limit)
 	testsupport.Eventually(t, "requests are served meanwhile", func() bool { return m.sent.Load() > 10 })
-	testsupport.Eventually(t, "the call is given up", func() bool { return m.failures.Load() > 0 })
+	testsupport.Eventually(t, "requests are served during the hang", func() bool { return m.failures.Load() > 0 })
 	m.Close(t.Context())
 }
 

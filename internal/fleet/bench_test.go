@@ -36,14 +36,14 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A call, with so many replicas known.
+// BenchmarkCall measures a call with this many known replicas.
 func BenchmarkCall(b *testing.B) {
 	for _, replicas := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("replicas=%d", replicas), func(b *testing.B) {
 			s := testsupport.StartRedis(b)
 			m := join(b, socket(s), limit, burst)
 			m.awaitConnected(b, true)
-			m.crash() // from here on the benchmark calls
+			m.crash() // from here on the benchmark itself calls
 			const never = 99999999999999.0
 			for i := 1; i < replicas; i++ {
 				s.Do("HSET", "adbuffer:qps:openx", fmt.Sprint("r", i), fmt.Sprintf("1 %f %f 1 3 10 10 0", never, never))

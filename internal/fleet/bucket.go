@@ -26,10 +26,10 @@ type Bucket struct {
 	alone   atomic.Uint64 // tokens taken from pace
 	refused atomic.Uint64
 
-	// For the metrics.
+	// These values are for the metrics.
 	share    atomic.Uint64 // math.Float64bits, tokens a second
 	replicas atomic.Int64  // by Redis' last reply; 0 before the first
-	leased   atomic.Uint64 // tokens
+	leased   atomic.Uint64 // from Redis' last reply; 0 before the first
 	failures atomic.Uint64 // calls
 
 	settings      atomic.Pointer[settings]
@@ -77,8 +77,8 @@ func (b *Bucket) setShare(end time.Duration, share float64, s *settings) {
 	b.pace.Start(end, share, burst, burst)
 }
 
-// change sets another limit. Until the next reply of Redis, the share is the same fraction of it as
-// before.
+// change sets another limit. Until the next reply of Redis, the share is the same fraction of the
+// limit as before.
 func (b *Bucket) change(s settings) {
 	old := b.settings.Swap(&s)
 	end := max(b.Since(time.Now()), lease(b.lease.Load()).end())
@@ -93,11 +93,11 @@ func (b *Bucket) markTried() {
 	}
 }
 
-// Since is t as a time since the bucket was made.
+// Since returns t as a time since the bucket was made.
 func (b *Bucket) Since(t time.Time) time.Duration { return t.Sub(b.made) }
 
-// Take takes the token of one request that is about to be sent, or returns false if there is none.
-// now is a result of Since.
+// Take takes the token of one request that is about to be sent, or returns false if no token is
+// free. now is a result of Since.
 func (b *Bucket) Take(now time.Duration) bool {
 	for {
 		was := b.lease.Load()
@@ -129,8 +129,8 @@ func (b *Bucket) Has(now time.Duration) bool {
 	return false
 }
 
-// Connected reports whether a lease holds. It is false while the replica continues alone.
+// Connected reports whether a lease is valid. It is false while the replica continues alone.
 func (b *Bucket) Connected(now time.Duration) bool { return lease(b.lease.Load()).holds(now) }
 
-// Share returns how many requests a second this replica may send on its own.
+// Share returns how many requests a second this replica may send alone.
 func (b *Bucket) Share() float64 { return math.Float64frombits(b.share.Load()) }

@@ -14,7 +14,7 @@ func options() *Options {
 	return &Options{ExpectedReplicas: 4, LeaseInterval: 20 * ms, ReplicaTimeout: 2 * time.Second}
 }
 
-// grant makes one call, whose response grants so many tokens.
+// grant makes one call, whose reply grants this many tokens.
 func (b *Bucket) grant(now time.Duration, tokens int, share float64) leaseCall {
 	a := b.nextCall(now, options())
 	b.apply(&a, leaseReply{granted: tokens, share: share, alive: 2, burst: a.burst}, now)
@@ -39,9 +39,9 @@ func TestLeasedTokensEndWithTheirLease(t *testing.T) {
 		t.Error("no token while the lease holds")
 	}
 	if b.Has(end) || b.Take(end) {
-		t.Error("a token of a lease that has run out")
+		t.Error("a token of a lease that has ended")
 	}
-	// From then on its own share flows, from nothing on.
+	// From then on tokens come at its own share, starting with none.
 	if n := takeAll(b, end+19*ms); n != 0 {
 		t.Errorf("%d tokens after 19 ms at 50 a second", n)
 	}
@@ -56,9 +56,9 @@ func TestLeasedTokensEndWithTheirLease(t *testing.T) {
 func TestReturnedTokensAreNotTaken(t *testing.T) {
 	b := newBucket("openx", settings{1000, 100}, 4)
 	b.grant(time.Second, 60, 500)
-	a := b.nextCall(time.Second+20*ms, options()) // without traffic: the reserve is enough
+	a := b.nextCall(time.Second+20*ms, options()) // without traffic the reserve is enough
 	if a.keep+a.back != 60 || a.back == 0 {
-		t.Fatalf("%d kept and %d given back of 60", a.keep, a.back)
+		t.Fatalf("%d kept and %d returned of 60", a.keep, a.back)
 	}
 	if n := takeAll(b, time.Second+21*ms); n != a.keep {
 		t.Errorf("%d were taken, want the %d kept", n, a.keep)
@@ -70,7 +70,7 @@ func TestDemandIsRequestedAndFades(t *testing.T) {
 	b.grant(time.Second, 10, 500)
 	now := time.Second
 	for range 20 {
-		b.Take(now) // the last ten in vain
+		b.Take(now) // the last ten get no token
 	}
 	if !b.due(now, options()) {
 		t.Error("demand is not reported")
@@ -85,21 +85,21 @@ func TestDemandIsRequestedAndFades(t *testing.T) {
 		a := b.nextCall(now, options())
 		b.apply(&a, leaseReply{share: 500, alive: 2, burst: 100}, now)
 		if calls++; calls > 100 {
-			t.Fatal("it goes on calling without traffic")
+			t.Fatal("it continues to call without traffic")
 		}
 	}
 	if n := lease(b.lease.Load()).tokens(); n > 100/8+1 {
 		t.Errorf("%d tokens are held without traffic", n)
 	}
 	if !b.due(now+options().heartbeat(), options()) {
-		t.Error("it does not say that it is alive")
+		t.Error("it does not report that it is alive")
 	}
 }
 
-// What many requests at once and the caller do to one word adds up.
+// Concurrent changes of one word by many requests and the caller lose nothing.
 func TestEachTokenIsTakenOnce(t *testing.T) {
 	b := newBucket("openx", settings{1e6, 1e5}, 1)
-	b.grant(time.Second, 0, 1) // from here on a lease holds
+	b.grant(time.Second, 0, 1) // from here on a lease is valid
 	var taken atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -122,14 +122,14 @@ func TestEachTokenIsTakenOnce(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	if left := lease(b.lease.Load()).tokens(); int(taken.Load()) != granted-back-left {
-		t.Errorf("%d taken of %d granted, %d given back and %d left", taken.Load(), granted, back, left)
+		t.Errorf("%d taken of %d granted, %d returned and %d left", taken.Load(), granted, back, left)
 	}
 	if n := b.Share(); n != 1 {
 		t.Errorf("share %v", n)
 	}
 }
 
-// In any order of time, requests, responses and lost responses, a bucket passes only the granted
+// For any order of time, requests, responses and lost responses, a bucket passes only the granted
 // tokens and those of its share.
 func FuzzBucket(f *testing.F) {
 	f.Add([]byte{0, 3, 1, 2, 2, 9, 4, 1, 1, 1, 8, 200, 0, 5}, uint16(100), uint8(10))
@@ -146,7 +146,7 @@ func FuzzBucket(f *testing.F) {
 		b := newBucket("openx", s, 4)
 		now := time.Duration(0)
 		granted, taken, alone, calls := 0, 0, 0.0, 0
-		share, last := s.limit/4, now // of its own pace, and since when it counts
+		share, last := s.limit/4, now // its own rate, and the start of it
 		for i := 0; i+1 < len(steps); i += 2 {
 			n := int(steps[i+1])
 			if !b.Connected(now) {
@@ -184,7 +184,7 @@ func FuzzBucket(f *testing.F) {
 				granted, calls = granted+g, calls+1
 			}
 		}
-		// Each time the lease runs out the pace starts from nothing.
+		// Each time the lease ends, the pace starts with no tokens.
 		if most := float64(granted) + alone + 1; float64(taken) > most+1e-6*most {
 			t.Errorf("%d taken, with %d granted and %.2f at its own pace", taken, granted, alone)
 		}

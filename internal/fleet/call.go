@@ -53,8 +53,8 @@ func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
 	return first
 }
 
-// complete handles the result of a bucket's call. It returns err if that is an error of Redis
-// itself.
+// complete handles the result of a bucket's call. If err is an error of Redis itself, it returns
+// err.
 func (f *Fleet) complete(b *Bucket, a *leaseCall, result any, err error) error {
 	defer b.markTried()
 	own := err != nil && !ofKey(err)
@@ -78,7 +78,7 @@ func (f *Fleet) complete(b *Bucket, a *leaseCall, result any, err error) error {
 	return nil
 }
 
-// arguments are the arguments behind the script: the key, and ARGV as lease.lua expects it.
+// arguments returns the arguments after the script: the key, and ARGV in the form of lease.lua.
 func (f *Fleet) arguments(name string, a *leaseCall) []any {
 	return []any{
 		1, f.key(name),

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// callState is what a Bucket remembers from one call of Redis to the next.
+// callState holds what a Bucket remembers between two calls of Redis.
 type callState struct {
-	everCalled    bool          // ever
-	lastCall      time.Duration // when
-	lastSettings  *settings     // with these
+	everCalled    bool          // a call was made
+	lastCall      time.Duration // time of the last call
+	lastSettings  *settings     // settings of the last call
 	held          int           // tokens after the last call; requests have taken some since
 	aloneBefore   uint64        // alone at that time
 	refusedBefore uint64        // refused at that time
-	keyFailing    bool          // its key cannot be used, as the log says
+	keyFailing    bool          // its key cannot be used, and the log has reported it
 	needsMore     bool          // it got fewer tokens than its traffic needs
-	alive         int           // replicas, by the last reply; 0 before the first
-	burst         int           // by the last reply
+	alive         int           // replicas, from the last reply; 0 before the first
+	burst         int           // from the last reply
 	peak          float64       // most requests in a recent lease interval
 	rate          float64       // requests sent a second, averaged over rateOver
 }
@@ -31,13 +31,14 @@ const (
 	rateOver = 2 * time.Second
 )
 
-// due reports whether Redis should be called: there is or was demand, or a heartbeat is due.
+// due reports whether to call Redis: requests want tokens or wanted them recently, or a heartbeat
+// is due.
 func (b *Bucket) due(now time.Duration, o *Options) bool {
 	return !b.everCalled || b.lastSettings != b.settings.Load() || b.needsMore || b.peak >= quiet ||
 		b.attempts(lease(b.lease.Load())) > 0 || now-b.lastCall >= o.heartbeat()
 }
 
-// attempts is how many requests asked for a token since the last call.
+// attempts returns how many requests asked for a token since the last call.
 func (b *Bucket) attempts(l lease) int {
 	return b.held - l.tokens() + int(b.alone.Load()-b.aloneBefore) + int(b.refused.Load()-b.refusedBefore)
 }
@@ -49,7 +50,7 @@ type leaseCall struct {
 	keep, back int
 	need, want int
 	used       float64 // requests a second
-	share      float64 // 0 = there was no reply yet
+	share      float64 // 0 = no reply yet
 	valid      time.Duration
 }
 
@@ -73,7 +74,7 @@ func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 		a.need, a.want = b.target(s, peak)
 		has := l.tokens()
 		if !l.holds(now) {
-			has = 0 // they ended with the lease
+			has = 0 // the tokens ended with the lease
 		}
 		a.keep = min(has, a.want)
 		a.back = has - a.keep
@@ -114,10 +115,10 @@ type leaseReply struct {
 	granted int     // tokens
 	share   float64 // requests a second
 	alive   int     // replicas, including this one
-	burst   int     // in force
+	burst   int     // the current burst
 }
 
-// apply applies the reply to a, which arrived at this time.
+// apply applies the reply to a, which arrived at received.
 func (b *Bucket) apply(a *leaseCall, r leaseReply, received time.Duration) {
 	b.alive, b.burst = r.alive, r.burst
 	b.needsMore = a.need > a.keep+r.granted

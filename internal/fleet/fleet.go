@@ -1,4 +1,4 @@
-// Package fleet is a QPS budget shared by replicas: tokens leased in batches from Redis.
+// Package fleet shares a QPS budget among replicas, which lease tokens in batches from Redis.
 //
 // Redis holds a token bucket for each SSP, which a script fills and distributes (lease.lua). Each
 // replica calls it in the background, for tokens that its requests will take (Bucket). No request
@@ -10,16 +10,17 @@
 //
 // where burst is at least two tokens for each replica. There are exceptions. While replicas cannot
 // reach Redis, each may also have saved its part of the burst. A Redis that has lost its data does
-// not know what they hold: at most another burst. If a replica cannot reach Redis for longer than
-// ReplicaTimeout while others can, it looks dead: the others get its share, and its own requests
-// come on top. So do those of a replica that has never reached Redis: limit / ExpectedReplicas.
+// not know the tokens that replicas hold: at most another burst. A replica that cannot reach Redis
+// for longer than ReplicaTimeout, while others can, counts as dead. Then the others get its share,
+// and its own requests come in addition. The requests of a replica that has never reached Redis
+// also come in addition: limit / ExpectedReplicas.
 //
-// A replica without Redis continues alone eight LeaseIntervals after its last call. After a pause
-// of its traffic, when it calls less often, that takes up to a third of ReplicaTimeout more. Until
-// then it has the tokens it holds.
+// A replica without Redis continues alone eight LeaseIntervals after its last call. Replicas
+// without traffic call less often. After a pause of the traffic this may take up to a third of
+// ReplicaTimeout longer. Until then the replica uses the tokens that it holds.
 //
-// Clocks of replicas are never compared. Redis' clock counts, and a replica only measures durations
-// from the arrival of a reply, which is after Redis began to count them.
+// Clocks of replicas are never compared. Only Redis' clock counts. A replica only measures
+// durations from the arrival of a reply, which is after Redis began to count them.
 package fleet
 
 import (
@@ -40,7 +41,7 @@ type Options struct {
 	Prefix string
 	// ExpectedReplicas divides a limit before the first reply of Redis; at least 1.
 	ExpectedReplicas int
-	// LeaseInterval is the time between calls while there is traffic.
+	// LeaseInterval is the time between calls while requests arrive.
 	LeaseInterval time.Duration
 	// ReplicaTimeout is how long a replica that does not call keeps its share; at least 20
 	// LeaseIntervals.
@@ -48,7 +49,7 @@ type Options struct {
 	Log            *zap.Logger
 }
 
-// heartbeat is the time between calls while there is no traffic.
+// heartbeat returns the time between calls while no requests arrive.
 func (o *Options) heartbeat() time.Duration { return o.ReplicaTimeout / 3 }
 
 // callTimeout bounds one exchange. Together with the longest lease, which begins at its end, it is
@@ -64,12 +65,12 @@ type Fleet struct {
 
 	mu      sync.Mutex // guards the fields below; never held across I/O
 	buckets map[string]*Bucket
-	removed []string // names of SSPs whose records are still to be removed
+	removed []string // names of SSPs whose records must still be removed
 	closed  bool
 
 	password atomic.Pointer[string]
 
-	wake    chan struct{} // capacity 1: there may be buckets to call for
+	wake    chan struct{} // capacity 1: some buckets may need a call
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when run has returned
 }
@@ -88,8 +89,8 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// Bucket returns the bucket of an SSP: its existing one, with these settings from now on, or a new
-// one. limit, above 0, is in requests a second, for the whole fleet; burst is at least 1.
+// Bucket returns the bucket of an SSP: the existing one, with these settings from now on, or a new
+// one. limit, above 0, is in requests per second, for the whole fleet; burst is at least 1.
 func (f *Fleet) Bucket(name string, limit float64, burst int) *Bucket {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,8 +134,8 @@ func (f *Fleet) call() {
 	}
 }
 
-// AwaitFirst returns when Redis was called for every bucket, with success or not, or when ctx has
-// ended.
+// AwaitFirst returns when Redis was called for every bucket, with or without success, or when ctx
+// has ended.
 func (f *Fleet) AwaitFirst(ctx context.Context) {
 	for _, b := range f.all() {
 		select {

@@ -17,10 +17,10 @@ import (
 //go:embed lease.lua
 var leaseScript string
 
-// leaseSHA is Redis' name of the script.
+// leaseSHA is the script's name in Redis.
 var leaseSHA = func() string { sum := sha1.Sum([]byte(leaseScript)); return hex.EncodeToString(sum[:]) }()
 
-// Redis is the address of Redis and how to log in.
+// Redis is the address of Redis with the credentials.
 type Redis struct {
 	Network  string // "tcp" or "unix"
 	Address  string // host:port, or a path
@@ -35,7 +35,7 @@ type session struct {
 	replies *replies
 }
 
-// open connects and logs in, at most until ctx ends.
+// open connects and logs in. It fails if ctx ends.
 func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, r.Network, r.Address)
@@ -76,7 +76,7 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 	return s, nil
 }
 
-// until runs one exchange, and closes the connection if ctx ends before.
+// until runs one exchange. If ctx ends first, it closes the connection.
 func (s *session) until(ctx context.Context, exchange func() error) error {
 	s.replies.reset()
 	stop := context.AfterFunc(ctx, func() { s.replies.Close() }) //nolint:errcheck // the exchange fails then
@@ -95,7 +95,7 @@ type command struct {
 	args []any
 }
 
-// pipeline sends commands at once, and returns a reply or an error for each. err is set if the
+// pipeline sends all commands together, and returns a reply or an error for each. err is set if the
 // connection cannot be used any more.
 func (s *session) pipeline(ctx context.Context, commands []command) (replies []any, errs []error, err error) {
 	replies, errs = make([]any, len(commands)), make([]error, len(commands))
@@ -118,7 +118,7 @@ func (s *session) pipeline(ctx context.Context, commands []command) (replies []a
 	return replies, errs, err
 }
 
-// unknownScript reports whether Redis does not have the script.
+// unknownScript reports whether Redis does not know the script.
 func unknownScript(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")

@@ -5,12 +5,12 @@ import (
 	"net"
 )
 
-// replies bounds what the peer sends. redigo would allocate whatever size a reply announces, and
-// the peer might not be Redis.
+// replies bounds the bytes that the peer sends. redigo would allocate any size that a reply
+// announces, and the peer might not be Redis.
 type replies struct {
 	net.Conn
-	remaining int  // bytes that may still arrive in this exchange
-	inLine    bool // not at the beginning of a line
+	remaining int  // remaining bytes of this exchange
+	inLine    bool // in the middle of a line
 	kind      byte // first byte of the line: '$' and '*' announce a size
 	digits    int  // of that size
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// canned is a connection on which these bytes come, whatever is sent.
+// canned is a connection that delivers these bytes, whatever is sent.
 type canned struct {
 	net.Conn
 	r *bytes.Reader
@@ -62,13 +62,13 @@ func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 		strings.Repeat("*1\r\n", maxReplies/4+1),
 	} {
 		if r, _, err := parsed([]byte(text)); err == nil {
-			t.Errorf("%.40q is taken for %+v", text, r)
+			t.Errorf("%.40q is parsed as %+v", text, r)
 		}
 	}
 }
 
-// Whatever comes: an error, or a response that a lease may have. Memory is bounded
-// by maxReplies and maxDigits, or the fuzzer would find what ends it.
+// For any bytes the result is an error, or a valid reply for a lease. maxReplies and maxDigits
+// bound the memory; otherwise the fuzzer would run out of it.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
 	f.Add([]byte("-NOSCRIPT No matching script\r\n"))

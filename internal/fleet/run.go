@@ -20,7 +20,7 @@ const (
 type connState struct {
 	session    *session      // nil without a connection
 	backoff    time.Duration // after the last failure; 0 = none
-	loggedAway bool          // by the last log line
+	loggedAway bool          // state in the last log line
 	goodSince  time.Time     // when calls began to succeed
 }
 
@@ -52,7 +52,7 @@ func (f *Fleet) run(ctx context.Context) {
 		f.logChange(&l, err)
 		if f.idle() {
 			l.backoff = 0
-			continue // until wake
+			continue // until the next wake
 		}
 		wait := f.opts.LeaseInterval
 		if l.backoff > 0 {
@@ -62,7 +62,7 @@ func (f *Fleet) run(ctx context.Context) {
 	}
 }
 
-// idle reports whether there is nothing to call for.
+// idle reports whether no bucket needs a call.
 func (f *Fleet) idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *Fleet) logChange(l *connState, err error) {
 	now := time.Now()
 	if err != nil {
 		if l.session != nil {
-			l.session.close() // the next may reach another server
+			l.session.close() // the next connection may reach another server
 			l.session = nil
 		}
 		l.backoff = min(max(2*l.backoff, minBackoff), maxBackoff)
@@ -98,7 +98,7 @@ func (f *Fleet) logChange(l *connState, err error) {
 // round calls for all buckets that are due. It returns the first error.
 func (f *Fleet) round(ctx context.Context, l *connState) error {
 	f.mu.Lock()
-	gone := slices.DeleteFunc(f.removed, func(name string) bool { return f.buckets[name] != nil }) // back by now
+	gone := slices.DeleteFunc(f.removed, func(name string) bool { return f.buckets[name] != nil }) // names that were added again
 	f.removed = nil
 	f.mu.Unlock()
 	var due []*Bucket
@@ -180,6 +180,6 @@ func (f *Fleet) removeRecords(ctx context.Context) {
 		s.close()
 	}
 	if err != nil {
-		f.opts.Log.Info("this replica's share of qps.limit goes to others after fleet.replica_timeout, because Redis is away", zap.Error(err))
+		f.opts.Log.Info("other replicas get this replica's share of qps.limit after fleet.replica_timeout, because Redis is away", zap.Error(err))
 	}
 }

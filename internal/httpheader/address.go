@@ -8,9 +8,9 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// parseAddr parses one address as proxies write it: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1,
-// [2001:db8::1], [2001:db8::1]:8080, in quotes or not. A mapped IPv4 address is returned as IPv4.
-// Zones are refused: they mean nothing on another machine.
+// parseAddr parses one address in the forms of proxies: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1,
+// [2001:db8::1], [2001:db8::1]:8080, with or without quotes. It returns a mapped IPv4 address as
+// IPv4. It refuses zones: they mean nothing on another machine.
 func parseAddr(b []byte) (addr netip.Addr, ok bool) {
 	b = syntax.Trim(b)
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
@@ -50,9 +50,8 @@ func isPort(b []byte) bool {
 	return ok
 }
 
-// parseIPv4 parses dotted decimals without leading zeros, which some parsers read as octal.
-// netip.ParseAddr would allocate an error for bytes that are not an address, and take four times as
-// long.
+// parseIPv4 parses dotted decimals without leading zeros, which some parsers read as octal. For
+// bytes that are no address, netip.ParseAddr would allocate an error and take four times as long.
 func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
 	var a [4]byte
 	octet, digits, n := 0, 0, 0

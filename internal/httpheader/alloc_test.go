@@ -26,7 +26,7 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 	})
 	lines := []byte(adResponse + "Connection: X-Hop\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\n")
 	var h fasthttp.ResponseHeader
-	simple.CopyResponse(&h, 200, lines) // h keeps the memory it grows
+	simple.CopyResponse(&h, 200, lines) // h keeps its grown memory
 
 	for _, tt := range []struct {
 		name string
@@ -61,7 +61,7 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 			h.Reset()
 			simple.CopyResponse(&h, 200, lines)
 		}},
-		{"our own response", func() {
+		{"adbuffer's own response", func() {
 			h.Reset()
 			AddDate(&h)
 		}},

@@ -2,12 +2,12 @@ package httpheader
 
 import "adbuffer/internal/syntax"
 
-// AppendRequest appends to dst a "Name: value\r\n" line for every field of f that crosses, in the
-// order and spelling in which it came. The identity fields, Via, and the fields that the policy
-// sets follow. It changes neither f nor id, so legs may share them.
+// AppendRequest appends to dst a "Name: value\r\n" line for every field of f that is forwarded, in
+// the original order and spelling. The identity fields, Via, and the fields that the policy sets
+// follow. It changes neither f nor id, so legs may share them.
 func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte {
 	actions := &p.actions[id.worth()]
-	// Lines that cross as they are and stand next to each other are copied in one piece: raw[from:to].
+	// Adjacent lines that are forwarded unchanged are copied in one piece: raw[from:to].
 	from, to := 0, 0
 	for i := range f.fields {
 		field := &f.fields[i]
@@ -64,7 +64,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 	case shortenAddrs:
 		short, addrs, others := appendShortAddrs(appendName(dst, field.Name), value)
 		if addrs == 0 && others > 0 && field.kind != forwardedAddr {
-			break // no addresses at all
+			break // the value holds no addresses
 		}
 		if others > 0 {
 			return dst[:before] // bytes that cannot be parsed may still be an address

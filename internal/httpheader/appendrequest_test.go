@@ -10,8 +10,8 @@ import (
 
 var testPeer = netip.MustParseAddr("198.51.100.9")
 
-// cross returns the lines that a request of the given lines becomes under o, from a peer that is
-// trusted or not. Identity lines are those of o's mode.
+// cross returns the forwarded lines of a request with the given lines under o. trusted says whether
+// its peer is trusted. Identity lines are those of o's mode.
 func cross(t *testing.T, o PolicyOptions, trusted bool, lines ...string) []string {
 	t.Helper()
 	var f RequestFields
@@ -56,7 +56,7 @@ func TestWhatNeverCrosses(t *testing.T) {
 		"Connection: close", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive", "TE: trailers", "Trailer: Expires",
 		"Transfer-Encoding: chunked", "Upgrade: websocket", "Expect: 100-continue", "HTTP2-Settings: AAMAAABkAAQ",
 		"Content-Length: 3", "X-Adbuffer-Ssp: a", "X-Adbuffer-Timeout-Ms: 100", "X-ADBUFFER-Anything: 1", "X-Adbuffer: 1",
-		// Look-alikes.
+		// These names only look like special ones.
 		"keep_alive: timeout=5", "Proxy_Connection: keep-alive", "Transfer_Encoding: gzip", "HTTP2_Settings: AAMAAABkAAQ",
 		"Content_Length: 3", "X_Adbuffer_Ssp: a", "X-Adbuffer_Timeout-Ms: 100", "x_adbuffer_anything: 1",
 		"X_Forwarded_For: 192.0.2.1", "X-Forwarded_For: 192.0.2.1", "X_Forwarded_Proto: https", "X_Real_IP: 192.0.2.1",

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// CheckPass returns nil, or why name makes no sense in PolicyOptions.Pass.
+// CheckPass returns nil, or an error if name is invalid in PolicyOptions.Pass.
 func CheckPass(name string) error {
 	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
@@ -22,7 +22,7 @@ func CheckPass(name string) error {
 	return nil
 }
 
-// CheckRemove returns nil, or why name makes no sense in PolicyOptions.Remove.
+// CheckRemove returns nil, or an error if name is invalid in PolicyOptions.Remove.
 func CheckRemove(name string) error {
 	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
@@ -30,7 +30,7 @@ func CheckRemove(name string) error {
 	return nil
 }
 
-// CheckSet returns nil, or why the field makes no sense in PolicyOptions.Set.
+// CheckSet returns nil, or an error if the field is invalid in PolicyOptions.Set.
 func CheckSet(field NameValue) error {
 	if !syntax.IsToken([]byte(field.Name)) {
 		return errNotToken

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// maxOptions is how many fields the Connection fields of one message may name, not counting fields
-// that are hop-by-hop anyway. It bounds the work that a message can cause.
+// maxOptions is how many fields the Connection fields of one message may name, in addition to
+// fields that are always hop-by-hop. It bounds the work that a message can cause.
 const maxOptions = 16
 
 // connectionOptions are the names in the Connection fields of a message: fields that must not be
@@ -67,9 +67,9 @@ func (c *connectionOptions) has(name []byte) bool {
 	return c.lengths>>min(len(name), 63)&1 == 1 && c.find(name)
 }
 
-// find is has, for a name whose length is among the options. It reads the bytes of the name once,
-// however many options have this length. Comparing with each would cost sixteen times as much for
-// names that differ only in their last byte.
+// find does the same as has, for a name whose length is among the options. It reads the bytes of
+// the name once, for any number of options with this length. A comparison with each would cost
+// sixteen times as much for names that differ only in their last byte.
 func (c *connectionOptions) find(name []byte) bool {
 	hash := hashName(name)
 	for i, option := range c.names[:c.n] {

@@ -3,9 +3,9 @@ package httpheader
 // Size returns the length of the scanned block, in bytes.
 func (f *RequestFields) Size() int { return len(f.raw) }
 
-// CopyFrom makes f hold what from holds, in memory that is appended to mem, and returns mem so
-// extended. The request behind from may be forgotten then. It costs another scan; nothing is
-// filtered anew.
+// CopyFrom copies the fields of from into f, in memory that is appended to mem, and returns the
+// extended mem. After it, the request behind from may be released. It costs another scan; nothing
+// is filtered again.
 func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	start := len(mem)
 	mem = append(mem, from.raw...)
@@ -17,8 +17,8 @@ func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	return mem
 }
 
-// CopyFrom makes id what from is. f is a copy of the fields that from was resolved from, and id has
-// no bytes but f's.
+// CopyFrom copies from into id. f is a copy of the fields from which from was resolved, and id
+// refers only to f's bytes.
 func (id *Identity) CopyFrom(from *Identity, f *RequestFields) {
 	*id = *from
 	id.agent = f.userAgent

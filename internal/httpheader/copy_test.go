@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCopyOutlivesTheRequest overwrites the memory of a request after it was copied, and compares
-// what both would have sent.
+// TestCopyOutlivesTheRequest overwrites the memory of a request after the copy, and compares the
+// lines that both would send.
 func TestCopyOutlivesTheRequest(t *testing.T) {
 	for _, peer := range []string{"", "10.0.0.1", "198.51.100.9"} {
 		for _, agent := range []string{"User-Agent: phone", "X-Device-User-Agent: tv"} {

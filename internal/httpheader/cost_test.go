@@ -14,7 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// hostileHeads fill max_header_bytes with what might be costly.
+// hostileHeads are message heads of max_header_bytes whose parts might be costly.
 func hostileHeads() map[string]string {
 	const size = 16000
 	fill := func(before, piece, after string) string {

@@ -22,8 +22,8 @@
 // It never crosses, except for a guarded field that a policy passes in exactly that spelling.
 package httpheader
 
-// Field is one header field of a request. Name and Value are slices of the scanned block: they live
-// as long as the block does. Value has no blanks around it.
+// Field is one header field of a request. Name and Value are slices of the scanned block, and valid
+// as long as the block. Value has no blanks around it.
 type Field struct {
 	Name, Value []byte
 
@@ -33,7 +33,7 @@ type Field struct {
 	named    bool // a Connection field names it
 }
 
-// kind is what a request does with a field.
+// kind says how the proxy handles a request field.
 type kind uint8
 
 const (
@@ -43,9 +43,9 @@ const (
 	forwardedFor         // X-Forwarded-For: the list of addresses that adbuffer continues
 	forwarded            // Forwarded, RFC 7239
 	forwardedAddr        // X-Real-IP and similar fields: only addresses
-	forwardedOther       // X-Forwarded-Proto, X-Forwarded-Host and the rest
+	forwardedOther       // X-Forwarded-Proto, X-Forwarded-Host and the other X-Forwarded-*
 	deviceIP             // X-Device-IP
 	deviceUserAgent      // X-Device-User-Agent
-	deviceOther          // X-Device-Referer and the rest
-	kinds                // how many there are
+	deviceOther          // X-Device-Referer and the other X-Device-*
+	kinds                // the number of kinds
 )

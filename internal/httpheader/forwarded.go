@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// appendShortAddrs appends the addresses in list, a comma-separated list, shortened. others is how many
-// elements it left out since they are no addresses.
+// appendShortAddrs appends the addresses in list, a comma-separated list, shortened. others is the
+// number of omitted elements, which are no addresses.
 func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 	for element := range syntax.Elements(list) {
 		addr, ok := parseAddr(element)
@@ -24,7 +24,7 @@ func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 }
 
 // appendShortForwarded appends v, the value of a Forwarded field, with every address shortened and
-// without ports. ok is false, and dst as it was, if v is not what RFC 7239, section 4, allows.
+// without ports. ok is false, and dst unchanged, if v violates RFC 7239, section 4.
 func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	before := len(dst)
 	separator := ""
@@ -48,7 +48,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		addr, isAddr := parseAddr(value)
 		switch {
 		case syntax.EqualFold(name, "host") || syntax.EqualFold(name, "proto"):
-			dst = append(dst, value...) // ours, not the client's
+			dst = append(dst, value...) // adbuffer's own element, not the client's
 		case isAddr && addr.Is4():
 			dst = Shorten(addr).AppendTo(dst)
 		case isAddr:
@@ -76,8 +76,8 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	}
 }
 
-// cutForwardedValue cuts a token or a quoted string, returned with its quotes, off the front of v.
-// A quoted string with an escape is refused, as nothing that belongs into Forwarded needs one.
+// cutForwardedValue cuts a token or a quoted string off the front of v; a quoted string keeps its
+// quotes. It refuses a quoted string with an escape, because no valid part of Forwarded needs one.
 func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 	if len(v) > 0 && v[0] == '"' {
 		end := bytes.IndexByte(v[1:], '"') + 2
@@ -93,8 +93,8 @@ func cutForwardedValue(v []byte) (value, rest []byte, ok bool) {
 	return v[:end], v[end:], end > 0
 }
 
-// isObscured reports whether v, a node of RFC 7239, section 6, stands for an address without being one:
-// "unknown" or an identifier that starts with an underscore.
+// isObscured reports whether v, a node of RFC 7239, section 6, replaces an address: "unknown" or an
+// identifier that starts with an underscore.
 func isObscured(v []byte) bool {
 	v = bytes.Trim(v, `"`)
 	return syntax.EqualFold(v, "unknown") || len(v) > 1 && v[0] == '_'

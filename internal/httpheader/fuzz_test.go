@@ -22,11 +22,12 @@ var fuzzPolicies = []*Policy{
 	NewPolicy(PolicyOptions{Identity: None}),
 }
 
-// hopByHop is what no block may hold, by canonical name.
+// hopByHop are the fields that no block may hold, by canonical name.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
 	"Content-Length", "Host", "Http2-Settings"}
 
-// FuzzScan checks that what Scan accepts means the same to everyone, and that only what may cross does.
+// FuzzScan checks that a block that Scan accepts has the same meaning for all parsers, and that
+// only allowed fields are forwarded.
 func FuzzScan(f *testing.F) {
 	f.Add(adHead, false)
 	f.Add(head(allIdentity...), false)
@@ -66,7 +67,7 @@ func FuzzScan(f *testing.F) {
 			for i, p := range fuzzPolicies {
 				checkBlock(t, p.AppendRequest(nil, &fields, &id), fields.options.names[:fields.options.n], i > 0)
 			}
-			// Without leave of their own, copied lines and appended ones come to the same.
+			// Under a policy without special rules, copied lines equal appended lines.
 			one := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &fields, &id)))
 			id.Resolve(&again, netip.MustParseAddr("10.0.0.1"), trusted, private, truncate)
 			two := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &again, &id)))
@@ -78,7 +79,7 @@ func FuzzScan(f *testing.F) {
 }
 
 // sameToEveryone checks that fasthttp and net/http read the same framing and host from the block,
-// if they accept it too. It returns the block with every line in the form "Name: value".
+// if they also accept it. It returns the block with every line in the form "Name: value".
 func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string) {
 	for i := range f.Fields() {
 		field := &f.Fields()[i]
@@ -96,7 +97,7 @@ func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string)
 			length = -1
 		}
 		if chunked != f.Chunked() || r.ContentLength != length || r.Host != string(f.Host()) {
-			t.Fatalf("net/http reads Host %q, Content-Length %d, chunked %v; we read %q, %d, %v",
+			t.Fatalf("net/http reads Host %q, Content-Length %d, chunked %v; adbuffer reads %q, %d, %v",
 				r.Host, r.ContentLength, chunked, f.Host(), length, f.Chunked())
 		}
 	}
@@ -107,16 +108,16 @@ func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string)
 		case f.Chunked():
 			length = -1
 		case length < 0:
-			length = 0 // what fasthttp makes of a POST without a length
+			length = 0 // fasthttp's value for a POST without a length
 		}
 		if max(h.ContentLength(), -1) != length && (h.ContentLength() != -2 || length != 0) || string(h.Host()) != string(f.Host()) {
-			t.Fatalf("fasthttp reads Host %q, Content-Length %d; we read %q, %d", h.Host(), h.ContentLength(), f.Host(), length)
+			t.Fatalf("fasthttp reads Host %q, Content-Length %d; adbuffer reads %q, %d", h.Host(), h.ContentLength(), f.Host(), length)
 		}
 	}
 	return rebuilt + "\r\n"
 }
 
-// checkBlock checks that block is lines and that nothing among them was bound to stay behind.
+// checkBlock checks that block consists of lines, and that none of them is forbidden.
 func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 	t.Helper()
 	for line := range blockLines(block) {
@@ -132,10 +133,10 @@ func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 			t.Fatalf("%q crosses", line)
 		}
 		if !guardedToo && (canonical == "Cookie" || canonical == "Authorization" || strings.HasPrefix(canonical, "Proxy-")) {
-			t.Fatalf("%q crosses unasked", line)
+			t.Fatalf("%q is forwarded without permission", line)
 		}
 		if strings.HasPrefix(canonical, "X-Forwarded-For") || strings.HasPrefix(canonical, "X-Device-") || canonical == "Accept-Encoding" {
-			continue // ours
+			continue // adbuffer's own field
 		}
 		for _, option := range named {
 			if strings.EqualFold(name, string(option)) {
@@ -145,7 +146,7 @@ func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 	}
 }
 
-// blockLines returns the lines of block without Next's help.
+// blockLines returns the lines of block, independently of Next.
 func blockLines(block []byte) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for rest := string(block); rest != ""; {
@@ -162,8 +163,8 @@ func blockLines(block []byte) func(func(string) bool) {
 	}
 }
 
-// FuzzTruncate checks that under truncate no whole address leaves in any identity field, and that
-// what leaves as X-Forwarded-For is addresses and nothing else.
+// FuzzTruncate checks that under truncate no identity field is sent with a whole address, and that
+// a sent X-Forwarded-For holds only addresses.
 func FuzzTruncate(f *testing.F) {
 	for _, line := range allIdentity {
 		name, value, _ := strings.Cut(line, ": ")
@@ -200,15 +201,15 @@ func FuzzTruncate(f *testing.F) {
 					t.Fatalf("%q holds %q, which is no address", line, part)
 				}
 				if ok && addr != Shorten(addr) {
-					t.Fatalf("%s: %s leaves as %q with the whole address %v", name, value, line, addr)
+					t.Fatalf("%s: %s is sent as %q with the whole address %v", name, value, line, addr)
 				}
 			}
 		}
 	})
 }
 
-// FuzzCopyResponse checks that nothing hop-by-hop or guarded comes back from an SSP, whatever its
-// lines are.
+// FuzzCopyResponse checks that no hop-by-hop or guarded field is copied from an SSP's response, for
+// any lines.
 func FuzzCopyResponse(f *testing.F) {
 	f.Add(adResponse)
 	f.Add("Connection: X-A, close\r\nX-A: 1\r\nSet-Cookie: a=b\r\nD~te: 1\r\ndate: 2\r\n")

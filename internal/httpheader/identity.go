@@ -6,32 +6,32 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// maxHops is how many addresses of X-Forwarded-For are read, from the right, and sent on. It bounds
-// the work that a request can cause; real chains have fewer than ten.
+// maxHops is how many addresses of X-Forwarded-For are read, from the right, and forwarded. It
+// bounds the work that a request can cause; real chains have fewer than ten.
 const maxHops = 32
 
-// Identity is the client's identity. It is found once per request and then only read, by any number
-// of legs. The zero value knows nothing and trusts no peer.
+// Identity is the client's identity. It is resolved once per request and then only read, by any
+// number of legs. The zero value knows nothing and trusts no peer.
 //
 // X-Forwarded-For of a trusted peer is read as one list over all its lines. Ports, brackets and
-// empty elements are tolerated. The list ends at anything else that is not an address: elements to
-// the left of it are neither trusted nor sent on.
+// empty elements are accepted. The list ends at anything else that is not an address: elements to
+// the left of it are neither trusted nor forwarded.
 type Identity struct {
-	hops  [maxHops]netip.Addr // the last nHops are the outgoing X-Forwarded-For, the farthest first
+	hops  [maxHops]netip.Addr // the last nHops are the outgoing X-Forwarded-For, the most distant first
 	nHops int
 
-	client netip.Addr // where the walk past trusted hops ended; the zero Addr if unknown
-	device netip.Addr // X-Device-IP of a trusted peer; the zero Addr if there is none
-	agent  []byte     // X-Device-User-Agent of a trusted peer, else User-Agent; nil if there is none
+	client netip.Addr // the client's address, past the trusted hops; the zero Addr if unknown
+	device netip.Addr // X-Device-IP of a trusted peer, or the zero Addr
+	agent  []byte     // X-Device-User-Agent of a trusted peer, else User-Agent, or nil
 
 	trusted  bool // the peer's identity fields are used
 	truncate bool // addresses are shortened before they are sent
 }
 
-// Resolve finds the client behind peer, the other end of the connection that f came on. The zero
-// Addr means a Unix socket. peerTrusted: the peer's identity fields are used. trusted: which
-// addresses in X-Forwarded-For are proxies to skip. truncate: only /24 and /56 of addresses are
-// sent.
+// Resolve finds the client behind peer, the other end of the connection on which f arrived. The
+// zero Addr means a Unix socket. If peerTrusted is true, the peer's identity fields are used.
+// trusted lists the proxies to skip in X-Forwarded-For. If truncate is true, only /24 and /56 of
+// addresses are sent.
 //
 // The client is the first address from the right that is not trusted, or the leftmost one if all
 // are trusted. It is the peer if the peer is not trusted or sent no X-Forwarded-For.
@@ -59,8 +59,8 @@ func (id *Identity) Reset() {
 	id.trusted, id.truncate = false, false
 }
 
-// addHop puts an address in front of the list. Loopback means nothing outside the machine and is
-// skipped.
+// addHop inserts an address at the front of the list. It skips loopback addresses, which mean
+// nothing outside the machine.
 func (id *Identity) addHop(addr netip.Addr) {
 	if addr.IsValid() && !addr.IsLoopback() && id.nHops < maxHops {
 		id.nHops++
@@ -68,7 +68,7 @@ func (id *Identity) addHop(addr netip.Addr) {
 	}
 }
 
-// hopList returns the addresses of the outgoing X-Forwarded-For, the farthest first.
+// hopList returns the addresses of the outgoing X-Forwarded-For, the most distant first.
 func (id *Identity) hopList() []netip.Addr { return id.hops[maxHops-id.nHops:] }
 
 // walk reads X-Forwarded-For from the right.
@@ -103,8 +103,8 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 	}
 }
 
-// readDevice reads what a trusted peer says about the device. If there are two X-Device-IP, a
-// careless proxy may have forwarded one from the client, so both are ignored.
+// readDevice reads a trusted peer's fields about the device. If X-Device-IP occurs twice, a
+// careless proxy may have forwarded the client's, so readDevice ignores both.
 func (id *Identity) readDevice(f *RequestFields) {
 	addresses, agents := 0, 0
 	for i := range f.fields {
@@ -125,7 +125,8 @@ func (id *Identity) readDevice(f *RequestFields) {
 }
 
 // Client returns the client's address as it may be sent: shortened if Resolve was asked to shorten
-// it. It is the zero Addr if nothing is known, as behind a Unix socket without X-Forwarded-For.
+// it. It is the zero Addr if the address is unknown, for example behind a Unix socket without
+// X-Forwarded-For.
 func (id *Identity) Client() netip.Addr { return id.leaving(id.client) }
 
 // leaving returns addr as it may be sent.
@@ -136,7 +137,7 @@ func (id *Identity) leaving(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// appendForwardedFor appends the X-Forwarded-For line, or nothing if there is no address to send.
+// appendForwardedFor appends the X-Forwarded-For line, or nothing without an address to send.
 func (id *Identity) appendForwardedFor(dst []byte) []byte {
 	hops := id.hopList()
 	if len(hops) == 0 {
@@ -167,7 +168,8 @@ func (id *Identity) appendDeviceIP(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendDeviceUserAgent appends the X-Device-User-Agent line, or nothing if the client named no agent.
+// appendDeviceUserAgent appends the X-Device-User-Agent line, or nothing if the client sent no
+// agent.
 func (id *Identity) appendDeviceUserAgent(dst []byte) []byte {
 	if len(id.agent) == 0 {
 		return dst
@@ -177,7 +179,7 @@ func (id *Identity) appendDeviceUserAgent(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// Trusted says whether addr, or the IPv4 address mapped in it, is in one of the prefixes.
+// Trusted reports whether addr, or the IPv4 address mapped in it, is in one of the prefixes.
 func Trusted(addr netip.Addr, prefixes []netip.Prefix) bool {
 	addr = addr.Unmap()
 	for _, p := range prefixes {

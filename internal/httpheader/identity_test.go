@@ -14,7 +14,7 @@ var proxies = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48"),
 }
 
-// resolve returns whose request the lines are when they come from peer, "" for a Unix socket.
+// resolve returns the identity for lines that arrive from peer; "" means a Unix socket.
 func resolve(t testing.TB, f *RequestFields, peer string, truncate bool, lines ...string) *Identity {
 	t.Helper()
 	mustScan(t, f, head(lines...))

@@ -2,20 +2,20 @@ package httpheader
 
 import "adbuffer/internal/syntax"
 
-// nameID is a field name that the proxy knows. Zero is any other name.
+// nameID identifies a field name that the proxy knows. Zero is any other name.
 type nameID uint8
 
 const (
 	unknownName nameID = iota
 
-	// Ordinary fields whose values are looked at.
+	// Ordinary fields whose values adbuffer reads.
 	nameContentType
 	nameContentEncoding
 	nameUserAgent
 	nameDate
 	nameVia
 
-	// Fields that never cross.
+	// Fields that are never forwarded.
 	nameHost
 	nameContentLength
 	nameTransferEncoding
@@ -24,11 +24,11 @@ const (
 	nameSSP      // X-Adbuffer-Ssp
 	nameControl  // X-Adbuffer-*
 
-	// Fields that cross if passed.
+	// Fields that are forwarded if passed.
 	nameGuarded         // in requests
 	nameGuardedResponse // in responses; ordinary in requests
 
-	// Identity.
+	// Identity fields.
 	nameForwardedFor
 	nameForwarded
 	nameForwardedAddr
@@ -37,10 +37,10 @@ const (
 	nameDeviceUserAgent
 	nameDeviceOther
 
-	nameIDs // how many there are
+	nameIDs // the number of names
 )
 
-// requestKinds is what each known name makes of a request field.
+// requestKinds maps each known name to the kind of a request field.
 var requestKinds = [nameIDs]kind{
 	nameHost:             never,
 	nameContentLength:    never,
@@ -70,7 +70,7 @@ var known = []struct {
 	{"http2-settings", nameHopByHop}, {"proxy-connection", nameHopByHop},
 	{"x-adbuffer-ssp", nameSSP}, {"x-adbuffer", nameControl},
 	{"cookie", nameGuarded}, {"cookie2", nameGuarded}, {"authorization", nameGuarded},
-	{"proxy", nameGuarded}, // CGI hands it to programs as HTTP_PROXY, which some of them obey ("httpoxy")
+	{"proxy", nameGuarded}, // CGI passes it to programs as HTTP_PROXY, which some of them use ("httpoxy")
 	{"set-cookie", nameGuardedResponse}, {"set-cookie2", nameGuardedResponse}, {"clear-site-data", nameGuardedResponse},
 	{"alt-svc", nameGuardedResponse}, {"strict-transport-security", nameGuardedResponse},
 	{"x-forwarded-for", nameForwardedFor}, {"forwarded", nameForwarded}, {"x-forwarded", nameForwarded},
@@ -80,8 +80,8 @@ var known = []struct {
 	{"x-device-ip", nameDeviceIP}, {"x-device-user-agent", nameDeviceUserAgent},
 }
 
-// slots holds at slot(name) the known name whose slot that is. No two known names have one slot.
-// After a change of known, other factors in slot may be needed.
+// slots holds each known name at its slot: slots[slot(name)]. No two known names have the same
+// slot. After a change of known, slot may need other factors.
 var slots = func() (t [128]struct {
 	name string
 	id   nameID
@@ -149,7 +149,7 @@ var plain = func() [256]byte {
 	return t
 }()
 
-// nameClass is, of a byte of a token, underscore for '_' and 1 for any other; of any other byte 0.
+// nameClass maps '_' to underscore, any other byte of a token to 1, and all other bytes to 0.
 var nameClass = func() (t [256]byte) {
 	for i, c := range syntax.Lower {
 		if c != 0 {

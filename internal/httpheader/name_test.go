@@ -21,7 +21,7 @@ func TestIdentifyKnowsEachNameInAnySpellingAndNoOther(t *testing.T) {
 			case bytes.HasPrefix(name, []byte("x-forwarded-")), bytes.HasPrefix(name, []byte("x-device-")),
 				bytes.HasPrefix(name, []byte("x-adbuffer-")), bytes.HasPrefix(name, []byte("proxy-")):
 			default:
-				t.Errorf("%s is taken for %v", name, got)
+				t.Errorf("%s is identified as %v", name, got)
 			}
 		}
 	}

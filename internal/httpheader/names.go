@@ -1,6 +1,6 @@
 package httpheader
 
-// names is a small set of field names, fast at saying no.
+// names is a small set of field names with a fast test for names outside the set.
 type names struct {
 	list    []string // in lower case
 	lengths uint64   // bit n: a name of n bytes is in list; bit 63: one of 63 or more

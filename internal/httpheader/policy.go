@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// IdentityMode is which fields give an SSP the client's identity: the setting `identity`.
+// IdentityMode says which fields give an SSP the client's identity: the setting `identity`.
 type IdentityMode uint8
 
 // The modes, named as in the configuration.
@@ -15,8 +15,8 @@ const (
 	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto,
 	// X-Forwarded-Host, Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
 	XForwardedFor IdentityMode = iota
-	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 wants it. Other X-Device-* cross
-	// from trusted peers.
+	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 requires. Other X-Device-* are
+	// forwarded from trusted peers.
 	XDevice
 	// Both does both of the above.
 	Both
@@ -27,37 +27,37 @@ const (
 // NameValue is a field that a policy sets.
 type NameValue struct{ Name, Value string }
 
-// PolicyOptions are which fields of a request cross to one SSP, and which fields of its response
-// cross back.
+// PolicyOptions say which fields of a request are forwarded to one SSP, and which fields of its
+// response are forwarded back.
 type PolicyOptions struct {
 	// Pass names guarded fields that may cross, of requests and of responses. Case does not matter.
 	Pass []string
 	// Remove names fields that never reach the SSP, in any case and with '_' read as '-'.
 	Remove []string
-	// Set lists fields of every request to the SSP. They replace what would else go under their
-	// names, in any case and with '_' read as '-'. Two with one name are both sent.
+	// Set lists fields of every request to the SSP. They replace all other fields with their names,
+	// in any case and with '_' read as '-'. Two fields with the same name are both sent.
 	Set []NameValue
-	// Identity is which fields give the SSP the client's identity.
+	// Identity says which fields give the SSP the client's identity.
 	Identity IdentityMode
-	// Via is the name of this process in the Via field that is added to each
-	// request; "" adds none. Remove or Set of Via keep it away too.
+	// Via is the name of this process in the Via field that is added to each request; "" adds none.
+	// A Remove or Set of Via also suppresses it.
 	Via string
-	// RequestID is the field for the id of each request; "" = none. SSPs' fields of that name do
-	// not cross, since adbuffer writes its own into responses. SendRequestID sends the id to the
-	// SSP; Remove or Set of the field keep it away too.
+	// RequestID is the field for the id of each request; "" = none. SSPs' fields of that name are
+	// not forwarded, since adbuffer writes its own into responses. SendRequestID sends the id to
+	// the SSP. A Remove or Set of the field also suppresses it.
 	RequestID     string
 	SendRequestID bool
 }
 
-// Policy says which fields cross between clients and one SSP. It never changes and is safe for
-// concurrent use.
+// Policy says which fields are forwarded between clients and one SSP. It never changes and is safe
+// for concurrent use.
 type Policy struct {
-	options PolicyOptions // what it was made from
+	options PolicyOptions // the options of NewPolicy
 	pass    names         // matched through syntax.Lower
-	dropped names         // what is removed or set; matched through plain
-	set     []byte        // the lines of what is set
+	dropped names         // names that are removed or set; matched through plain
+	set     []byte        // the lines of the fields that are set
 
-	actions [3][kinds]action // by how much the identity fields of the request are worth
+	actions [3][kinds]action // by the trust in the request's identity fields
 
 	forwardedFor, deviceIP, deviceUserAgent bool // send them
 
@@ -67,7 +67,7 @@ type Policy struct {
 	sendRequestID bool
 }
 
-// action is what a policy does with a request field of one kind.
+// action says how a policy handles a request field of one kind.
 type action uint8
 
 const (
@@ -141,9 +141,8 @@ func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has
 // Drops reports whether the policy removes the client's fields of this name, or replaces them.
 func (p *Policy) Drops(name string) bool { return p.dropped.has([]byte(name), &plain) }
 
-// With returns a policy like p that also sets the given fields, instead of what p sends under their
-// names. It is meant for start-up: legs that need `Accept-Encoding: identity` have their own
-// policy.
+// With returns a policy like p that also sets the given fields, in place of p's fields with their
+// names. Call it at start-up: legs that need `Accept-Encoding: identity` have their own policy.
 func (p *Policy) With(set ...NameValue) *Policy {
 	o := p.options
 	o.Set = slices.Clone(set)

@@ -5,8 +5,9 @@ import "adbuffer/internal/syntax"
 // defaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
 const defaultMaxFields = 128
 
-// RequestFields holds the fields of one request, checked and classified. It is reusable. Scan and
-// Reset need it alone; in between any number of goroutines may read it.
+// RequestFields holds the fields of one request, checked and classified. It is reusable. No other
+// method may run at the same time as Scan or Reset; between these calls any number of goroutines
+// may read it.
 //
 // The exported fields are settings of Scan.
 type RequestFields struct {
@@ -18,10 +19,10 @@ type RequestFields struct {
 	// IDName is the field in which peers send the request's id, `server.request_id.header`; "" =
 	// none. CheckRequestID must allow it. Reset keeps it.
 	IDName string
-	// HTTP10 says that the request line said HTTP/1.0: Host is optional and Transfer-Encoding
-	// refused. Reset and Scan leave it to the caller, who sets it for every request.
+	// HTTP10 says that the request line had HTTP/1.0: Host is optional and Transfer-Encoding is
+	// refused. Reset and Scan do not change it; the caller sets it for every request.
 	HTTP10 bool
-	// HTTP2 says that the request came over HTTP/2. The caller sets it as HTTP10.
+	// HTTP2 says that the request came over HTTP/2. The caller sets it like HTTP10.
 	HTTP2 bool
 
 	raw    []byte
@@ -31,27 +32,27 @@ type RequestFields struct {
 
 	contentLength int64 // -1: no such field
 	chunked       bool
-	hosts         int  // how many Host fields there are
-	vias          int  // how many Via fields there are
-	lists         bool // there is an X-Forwarded-For
-	trailers      bool // te says trailers, over HTTP/2
-	devices       bool // there is an X-Device-IP or X-Device-User-Agent
+	hosts         int  // number of Host fields
+	vias          int  // number of Via fields
+	lists         bool // the request has an X-Forwarded-For
+	trailers      bool // te has the value trailers, over HTTP/2
+	devices       bool // the request has an X-Device-IP or X-Device-User-Agent
 
 	timeout, ssp, clientID    []byte
-	timeouts, ssps, clientIDs int // how many of them there are
+	timeouts, ssps, clientIDs int // numbers of these fields
 
 	id requestID
 
 	options connectionOptions
 }
 
-// Reset forgets the last request, so that nothing here keeps its bytes in memory.
+// Reset forgets the last request, so that f keeps none of its bytes in memory.
 func (f *RequestFields) Reset() {
 	clear(f.fields)
 	f.begin(nil)
 }
 
-// begin forgets what the last Scan found.
+// begin forgets the results of the last Scan.
 func (f *RequestFields) begin(raw []byte) {
 	f.raw = raw
 	f.fields = f.fields[:0]
@@ -63,10 +64,11 @@ func (f *RequestFields) begin(raw []byte) {
 	f.options.reset()
 }
 
-// Fields returns all fields in the order they came in, including fields that do not cross.
+// Fields returns all fields in their original order, including fields that are not forwarded.
 func (f *RequestFields) Fields() []Field { return f.fields }
 
-// Lookup returns the value of the first field called name, in any case. ok is false if there is none.
+// Lookup returns the value of the first field called name, in any case. ok is false without such a
+// field.
 func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	for i := range f.fields {
 		if syntax.EqualFold(f.fields[i].Name, name) {
@@ -79,13 +81,13 @@ func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 // Host returns the value of Host, which may be empty; nil if an HTTP/1.0 request has none.
 func (f *RequestFields) Host() []byte { return f.host }
 
-// ContentEncoding returns the value of the first Content-Encoding; nil if there is none.
+// ContentEncoding returns the value of the first Content-Encoding, or nil.
 func (f *RequestFields) ContentEncoding() []byte { return f.contentEncoding }
 
-// ContentLength returns the value of Content-Length, in bytes; -1 if there is none.
+// ContentLength returns the value of Content-Length, in bytes, or -1.
 func (f *RequestFields) ContentLength() int64 { return f.contentLength }
 
-// Chunked says that the body came with Transfer-Encoding: chunked.
+// Chunked reports whether the body came with Transfer-Encoding: chunked.
 func (f *RequestFields) Chunked() bool { return f.chunked }
 
 // Persistent reports whether the client wants its connection to stay open: RFC 9112, section 9.3.
@@ -93,11 +95,12 @@ func (f *RequestFields) Persistent() bool {
 	return !f.options.close && (!f.HTTP10 || f.options.keepAlive)
 }
 
-// TakesTrailers says that an HTTP/2 client wants the trailers of the response, as clients of gRPC do.
+// TakesTrailers reports whether an HTTP/2 client wants the trailers of the response, like clients
+// of gRPC.
 func (f *RequestFields) TakesTrailers() bool { return f.trailers }
 
-// Timeout returns the value of the first field called TimeoutName, and how many there are.
+// Timeout returns the value of the first field called TimeoutName, and the number of such fields.
 func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }
 
-// SSP returns the value of the first X-Adbuffer-Ssp, and how many there are.
+// SSP returns the value of the first X-Adbuffer-Ssp, and the number of such fields.
 func (f *RequestFields) SSP() (value []byte, count int) { return f.ssp, f.ssps }

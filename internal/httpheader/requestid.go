@@ -19,7 +19,7 @@ type requestID struct {
 	n    int // bytes of text; 0 = no id yet
 }
 
-// CheckRequestID returns nil, or why name cannot be the field that holds request ids.
+// CheckRequestID returns nil, or an error if name cannot be the field for request ids.
 func CheckRequestID(name string) error {
 	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
@@ -31,8 +31,8 @@ func CheckRequestID(name string) error {
 }
 
 // SetRequestID sets the request's id. It is the value of the client's field if the peer is trusted
-// and the value is an id; otherwise it is a new UUIDv7 with the time now. It needs only f. Scan and
-// Reset remove the id.
+// and the value is a valid id. Otherwise it is a new UUIDv7 with the time now. It needs only f.
+// Scan and Reset remove the id.
 func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 	if peerTrusted && f.clientIDs == 1 && f.id.set(f.clientID) {
 		return
@@ -44,7 +44,7 @@ func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 // changed.
 func (f *RequestFields) RequestID() []byte { return f.id.text[:f.id.n] }
 
-// set makes v the id. It reports false if v is no id.
+// set makes v the id. It returns false if v is not a valid id.
 func (id *requestID) set(v []byte) bool {
 	if !IsRequestID(v) {
 		return false

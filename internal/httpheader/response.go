@@ -13,19 +13,20 @@ import (
 )
 
 // CopyResponse copies the status and the end-to-end fields of an SSP's response to dst, an empty
-// header. Lines are as Next reads them. It drops hop-by-hop fields and those that Connection names,
-// Content-Length (dst counts its own body), X-Adbuffer-*, and the field of the request id. Unless
-// the policy passes them, it also drops Set-Cookie, Alt-Svc, Strict-Transport-Security,
-// Clear-Site-Data and Proxy-*.
+// header. Lines have the form that Next reads. It drops hop-by-hop fields, the fields that
+// Connection names, Content-Length (dst counts its own body), X-Adbuffer-*, and the field of the
+// request id. Unless the policy passes them, it also drops Set-Cookie, Alt-Svc,
+// Strict-Transport-Security, Clear-Site-Data and Proxy-*.
 //
 // Names keep their spelling and fields their order, except for fields that fasthttp stores
 // separately. It writes Server, Content-Type and Content-Encoding first, at most one of each. The
 // SSP's Date is next. No default Content-Type is added. The Date only survives in a server with
-// NoDefaultDate. A response without one gets the current Date, as RFC 9110, section 6.6.1, asks of
-// proxies.
+// NoDefaultDate. A response without one gets the current Date, as RFC 9110, section 6.6.1, requires
+// of proxies.
 //
-// dst stores one of the other fields, and the rest inside its value; ResponseFields splits them.
-// Otherwise fasthttp would keep two buffers for each field, as large as they ever were.
+// dst stores the first of the other fields, and all further ones inside its value; ResponseFields
+// splits them. Otherwise fasthttp would keep two buffers for each field, with their largest size so
+// far.
 func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []byte) {
 	dst.SetStatusCode(status)
 	dst.DisableNormalizing()
@@ -33,7 +34,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 
 	var named connectionOptions
 	if !named.readConnection(lines) {
-		lines = nil // no sane peer names so many fields: no field is known to be end-to-end
+		lines = nil // no correct peer names so many fields: no field is known to be end-to-end
 	}
 	memory := blocks.Get().(*[]byte)
 	block := (*memory)[:0]
@@ -49,7 +50,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 			continue
 		}
 		switch {
-		case syntax.ControlAt(name) < len(name): // the connection has refused such names already
+		case syntax.ControlAt(name) < len(name): // the connection has already refused such names
 		case id == nameDate:
 			date = value
 		case id == nameContentType:
@@ -78,9 +79,9 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 	}
 }
 
-// AppendTrailers appends to dst the trailer fields of an SSP that cross to a client. Fields about
-// the connection or the message's length, and fields that are allowed only in a header, do not
-// cross (RFC 9110, section 6.5.1). Fields that CopyResponse drops do not cross either.
+// AppendTrailers appends to dst the trailer fields of an SSP that are forwarded to a client. Fields
+// about the connection or the message's length, and fields that are allowed only in a header, are
+// not forwarded (RFC 9110, section 6.5.1). Fields that CopyResponse drops are not forwarded either.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		if id := identify(name); id == unknownName || id == nameUserAgent {
@@ -92,7 +93,7 @@ func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 
 var lineEnd, nameEnd = []byte("\r\n"), []byte(": ")
 
-// blocks are memory for the fields of a response.
+// blocks holds memory for the fields of a response.
 var blocks = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxKeptBlock = 16 << 10
@@ -118,7 +119,7 @@ func ResponseFields(h *fasthttp.ResponseHeader) iter.Seq2[[]byte, []byte] {
 
 // readConnection reads the Connection fields among lines. It returns false if they name too many
 // fields. It runs before the first field is copied, since a later line may name that field. It only
-// looks at how lines begin.
+// reads the beginning of each line.
 func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
 	for len(lines) > len(name) {
@@ -178,7 +179,7 @@ func now() []byte {
 	return d.text
 }
 
-// date is a second and how a Date field says it.
+// date is a second and its text in a Date field.
 type date struct {
 	second int64
 	text   []byte

@@ -34,7 +34,7 @@ func serve(t *testing.T, s *fasthttp.Server) (addr string) {
 	return l.Addr().String()
 }
 
-// exchange sends raw and returns all that comes back until the server closes.
+// exchange sends raw and returns all bytes until the server closes.
 func exchange(t *testing.T, addr, raw string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -55,9 +55,9 @@ func exchange(t *testing.T, addr, raw string) string {
 	return string(response)
 }
 
-// responseTo returns the header, line by line and without its last field (the server's Connection:
-// close), and the body that a client of our server sees when an SSP responds with the given status,
-// lines and body.
+// responseTo returns the header and the body that a client of adbuffer receives for an SSP's
+// response with the given status, lines and body. The header comes line by line and without its
+// last field (the server's Connection: close).
 func responseTo(t *testing.T, p *Policy, status int, body string, lines ...string) (head []string, _ string) {
 	t.Helper()
 	addr := serve(t, &fasthttp.Server{
@@ -189,8 +189,8 @@ func TestAddDateIsNow(t *testing.T) {
 	})
 }
 
-// The memory of a response's header is kept for the next response. It grew with the number of
-// fields, and with the largest field that ever stood in each place.
+// The memory of a response's header is kept for the next response. Once, it grew with the number of
+// fields, and with the largest field so far at each position.
 func TestMemoryOfAResponseHeaderFollowsItsBytes(t *testing.T) {
 	const size = 16 << 10
 	p := NewPolicy(PolicyOptions{Pass: []string{"Set-Cookie"}})
@@ -221,7 +221,7 @@ func TestMemoryOfAResponseHeaderFollowsItsBytes(t *testing.T) {
 func keptBy(f func()) int64 {
 	inUse := func() int64 {
 		runtime.GC()
-		runtime.GC() // what a sync.Pool held is gone after two
+		runtime.GC() // a sync.Pool releases its objects after two collections
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
@@ -241,8 +241,8 @@ func TestCopyResponseStopsAtALineThatIsNone(t *testing.T) {
 	}
 }
 
-// fasthttp joins folded lines, takes LF for CRLF and lets blanks into names. RawHeaders must still show what
-// came, or Scan is blind.
+// fasthttp joins folded lines, treats LF like CRLF, and allows blanks in names. RawHeaders must
+// still return the original bytes, or Scan could not detect these errors.
 func TestScanSeesWhatFasthttpAccepts(t *testing.T) {
 	addr := serve(t, &fasthttp.Server{
 		DisableHeaderNamesNormalizing: true,

@@ -6,9 +6,9 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// Scan reads raw, the header block exactly as it came on the wire after the request line, with its final
-// empty line. An empty raw stands for a block without fields, as fasthttp's RawHeaders returns it. The error
-// is an *Error; after one the fields are undefined until the next Scan.
+// Scan reads raw, the unchanged header block after the request line, with its final empty line. An
+// empty raw is a block without fields; fasthttp's RawHeaders returns it. The error is an *Error;
+// after an error the fields are undefined until the next Scan.
 //
 // The fields are slices of raw, which must not change while they are in use.
 func (f *RequestFields) Scan(raw []byte) error {
@@ -96,7 +96,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 	return f.conclude()
 }
 
-// notice keeps what the proxy itself wants to know of a field with a known name.
+// notice stores the values of fields that the proxy itself uses.
 func (f *RequestFields) notice(field *Field, id nameID) error {
 	name, value := field.Name, field.Value
 	switch id {
@@ -155,7 +155,8 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 	return nil
 }
 
-// noticeID keeps a field that is called IDName. Neither it nor a field that only looks like it crosses.
+// noticeID stores a field that is called IDName. Neither it nor a field that only looks like it is
+// forwarded.
 func (f *RequestFields) noticeID(field *Field) {
 	for i, c := range field.Name {
 		if plain[c] != plain[f.IDName[i]] {
@@ -170,7 +171,7 @@ func (f *RequestFields) noticeID(field *Field) {
 	}
 }
 
-// lookAlikeKind returns the kind of a field that is of kind k but for an underscore in its name.
+// lookAlikeKind returns the kind of a field whose name would be of kind k without an underscore.
 func lookAlikeKind(k kind) kind {
 	if k == ordinary || k == guarded {
 		return k
@@ -178,7 +179,7 @@ func lookAlikeKind(k kind) kind {
 	return never
 }
 
-// conclude checks what only the whole block shows.
+// conclude makes the checks that need the whole block.
 func (f *RequestFields) conclude() error {
 	if f.hosts == 0 && !f.HTTP10 {
 		return refuse(RuleHostMissing, nil)
@@ -194,8 +195,8 @@ func (f *RequestFields) conclude() error {
 	return nil
 }
 
-// valueError is about the byte of raw at i, which should have been the CR of the CRLF that ends
-// name's line.
+// valueError returns the error about the byte of raw at i. That byte should be the CR of the CRLF
+// that ends name's line.
 func valueError(raw []byte, i int, name []byte) error {
 	switch {
 	case i >= len(raw):
@@ -210,7 +211,8 @@ func valueError(raw []byte, i int, name []byte) error {
 	return refuse(RuleValue, name)
 }
 
-// emptyNameError is about a line that starts with a byte that no name has. line is not empty.
+// emptyNameError returns the error about a line whose first byte is not allowed in a name. line is
+// not empty.
 func emptyNameError(line []byte) error {
 	switch line[0] {
 	case '\r':
@@ -228,7 +230,7 @@ func emptyNameError(line []byte) error {
 	return nameError(line, 0)
 }
 
-// nameError is about a line whose name is followed by something other than a colon at i.
+// nameError returns the error about a line with another byte than a colon after the name, at i.
 func nameError(line []byte, i int) error {
 	if i == len(line) {
 		return refuse(RuleUnterminated, nil)

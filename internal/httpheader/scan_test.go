@@ -97,7 +97,7 @@ func TestScanRefusesWhatRFC9112Forbids(t *testing.T) {
 				t.Errorf("Scan(%q) = %+v (%v), want %+v (%v)", tt.raw, *refused, refused, want, &want)
 			}
 			if refused.TooLarge() {
-				t.Error("TooLarge: no limit was met")
+				t.Error("TooLarge: no limit was exceeded")
 			}
 		})
 	}
@@ -226,7 +226,7 @@ func TestErrorShowsNothingOfTheRequestButAShortName(t *testing.T) {
 	var f RequestFields
 	for raw, want := range map[string]string{
 		head("X-Secret: hun\x00ter2"):                   `header field "X-Secret": control byte in the value`,
-		head("Foo\x1b[2J Bar: 1"):                       `header field "Foo\x1b[2J Bar": the name has a byte that no name may have`,
+		head("Foo\x1b[2J Bar: 1"):                       `header field "Foo\x1b[2J Bar": the name has a byte that is not allowed in names`,
 		head(strings.Repeat("n", 100) + " : 1"):         `header field "` + strings.Repeat("n", 32) + `": blank in or after the name`,
 		"Host: a\r\n":                                   `header: it does not end with one empty line`,
 		head("Connection: " + strings.Repeat("a,", 99)): `header field "Connection": it names more fields than the limit of 16`,

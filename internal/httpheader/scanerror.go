@@ -18,7 +18,7 @@ const (
 	RuleValue                            // NUL or another control byte in a value
 	RuleHostMissing                      // no Host in an HTTP/1.1 request, 3.2
 	RuleHostRepeated                     // more than one Host, 3.2
-	RuleHost                             // a Host with bytes that no host and port have, 3.2
+	RuleHost                             // a Host with bytes that are not allowed in a host and port, 3.2
 	RuleLength                           // a Content-Length that is not one decimal number, 6.3
 	RuleLengthRepeated                   // more than one Content-Length, equal or not, 6.3
 	RuleEncoding                         // a Transfer-Encoding other than chunked, or in HTTP/1.0, 6.1
@@ -28,20 +28,21 @@ const (
 	RuleTooManyFields                    // more fields than RequestFields.MaxFields
 )
 
-// Error is a refused header block. Its text may be sent to the client: of the request it holds only
-// the field's name, cut and quoted.
+// Error is a refused header block. Its text may be sent to the client: from the request it contains
+// only the field's name, shortened and quoted.
 type Error struct {
 	Rule  Rule
-	Field string // the field's name, cut to maxErrorName bytes; "" if the rule is about no single field
+	Field string // the field's name, cut to maxErrorName bytes; "" if the rule concerns no single field
 	Limit int    // of RuleTooManyOptions and RuleTooManyFields, else 0
 }
 
 const maxErrorName = 32
 
-// TooLarge says that the block broke a limit (status 431) rather than the protocol (400).
+// TooLarge reports whether the block exceeded a limit (status 431), and did not violate the
+// protocol (400).
 func (e *Error) TooLarge() bool { return e.Limit > 0 }
 
-// Error says which field broke which rule.
+// Error names the field and the rule that it violates.
 func (e *Error) Error() string {
 	text := ruleTexts[e.Rule]
 	if e.Limit > 0 {
@@ -62,7 +63,7 @@ var ruleTexts = [...]string{
 	RuleNoColon:          "no colon after the name",
 	RuleEmptyName:        "a line that starts with a colon",
 	RuleNameBlank:        "blank in or after the name",
-	RuleName:             "the name has a byte that no name may have",
+	RuleName:             "the name has a byte that is not allowed in names",
 	RuleValue:            "control byte in the value",
 	RuleHostMissing:      "Host is missing",
 	RuleHostRepeated:     "given more than once",
@@ -76,7 +77,7 @@ var ruleTexts = [...]string{
 	RuleTooManyFields:    "more fields than the limit of ",
 }
 
-// refuse returns the error for a rule that the field called name broke.
+// refuse returns the error for a rule that the field called name violates.
 func refuse(rule Rule, name []byte) error {
 	return &Error{Rule: rule, Field: string(name[:min(len(name), maxErrorName)])}
 }

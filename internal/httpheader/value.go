@@ -4,8 +4,8 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// sameName reports whether a and b are one name, in any case and with '_' read as '-'. Names have
-// only bytes of tokens; anything else is no name and equals none.
+// sameName reports whether a and b are the same name, in any case and with '_' read as '-'. Names
+// consist of token bytes; any other value equals no name.
 func sameName(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -18,8 +18,8 @@ func sameName(a, b []byte) bool {
 	return true
 }
 
-// parseLength returns the number that v, a Content-Length, says, or -1 if it is anything but 1 to
-// 18 digits. RFC 9110, section 8.6; eighteen digits are more bytes than there are and still fit.
+// parseLength returns the number in v, a Content-Length, or -1 unless v has 1 to 18 digits. RFC
+// 9110, section 8.6. Eighteen digits fit into an int64, and no body is that long.
 func parseLength(v []byte) int64 {
 	if len(v) > 18 {
 		return -1
@@ -31,8 +31,9 @@ func parseLength(v []byte) int64 {
 	return int64(n)
 }
 
-// IsHost reports whether v has only bytes that a host and port may have. Empty is allowed: it says
-// that the target has no authority. RFC 9110, section 7.2; RFC 3986, section 3.2.2.
+// IsHost reports whether v has only bytes that are allowed in a host and port. An empty v is
+// allowed: it means that the target has no authority. RFC 9110, section 7.2; RFC 3986, section
+// 3.2.2.
 func IsHost(v []byte) bool {
 	for _, c := range v {
 		if !hostBytes[c] {

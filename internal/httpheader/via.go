@@ -6,17 +6,17 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// viaPrefix begins the name of every adbuffer in a Via field. The rest names the process.
+// viaPrefix begins the name of every adbuffer in a Via field. The process's id follows.
 const viaPrefix = "adbuffer-"
 
-// ViaName is the name in Via of the process with this id, a token.
+// ViaName returns the name in Via, a token, of the process with this id.
 func ViaName(id string) string { return viaPrefix + id }
 
-// Adbuffers returns how many adbuffers the Via fields name, and whether self is
-// one of them. RFC 9110, section 7.6.3.
+// Adbuffers returns how many adbuffers the Via fields name, and whether self is one of them. RFC
+// 9110, section 7.6.3.
 //
-// It looks for names in comments too. A comment that a client leaves open could
-// otherwise hide the names of the proxies behind it, and with them a loop.
+// It also searches for names in comments. Otherwise a comment that a client leaves open could hide
+// the names of the proxies behind it, and so a loop.
 func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 	if f.vias == 0 {
 		return 0, false
@@ -34,7 +34,7 @@ func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 			for end < len(v) && syntax.IsTokenByte(v[end]) {
 				end++
 			}
-			// A longer name that only ends in adbuffer-… is another's.
+			// A longer name that only ends in adbuffer-… belongs to another proxy.
 			if at == 0 || !syntax.IsTokenByte(v[at-1]) {
 				n++
 				itself = itself || string(v[at:end]) == self
@@ -45,8 +45,7 @@ func (f *RequestFields) Adbuffers(self string) (n int, itself bool) {
 	return n, itself
 }
 
-// viaLines are what a policy adds to requests that came over each version of
-// HTTP; empty for nothing.
+// viaLines are the lines that a policy adds to requests of each HTTP version; empty for none.
 type viaLines [3][]byte
 
 // The rows of viaLines.

@@ -19,7 +19,7 @@ func TestViaIsAddedBehindTheClients(t *testing.T) {
 	}{
 		{"none so far", PolicyOptions{Via: thisVia}, nil, []string{"Via: 1.1 " + thisVia}},
 		{"switched off", PolicyOptions{}, []string{"Via: 1.0 fred"}, []string{"Via: 1.0 fred"}},
-		{"the client's cross first, as they came", PolicyOptions{Via: thisVia}, []string{"Via: 1.0 fred, 1.1 p.example (Apache, old)", "X-A: 1", "via:  2 edge "},
+		{"the client's are forwarded first, unchanged", PolicyOptions{Via: thisVia}, []string{"Via: 1.0 fred, 1.1 p.example (Apache, old)", "X-A: 1", "via:  2 edge "},
 			[]string{"Via: 1.0 fred, 1.1 p.example (Apache, old)", "X-A: 1", "via: 2 edge", "Via: 1.1 " + thisVia}},
 		{"with Connection, which cannot name it away", PolicyOptions{Via: thisVia}, []string{"Connection: Via"}, []string{"Via: 1.1 " + thisVia}},
 		{"removed", PolicyOptions{Via: thisVia, Remove: []string{"VIA"}}, []string{"Via: 1.0 fred"}, nil},
@@ -76,7 +76,7 @@ func TestAdbuffersInVia(t *testing.T) {
 		{"a shorter name", []string{"Via: 1.1 " + thisVia[:len(thisVia)-1]}, 1, false},
 		{"not the beginning of a name", []string{"Via: 1.1 my-" + thisVia + ", 1.1 _adbuffer-1"}, 0, false},
 		{"with a port and a comment", []string{"Via: 1.1 " + thisVia + ":8080 (x)"}, 1, true},
-		// A proxy that joins fields puts this process behind an open comment.
+		// A proxy that joins fields adds this process after an open comment.
 		{"behind a comment without an end", []string{"Via: 1.1 evil (, 1.1 " + thisVia}, 1, true},
 		{"behind a quote without an end", []string{`Via: 1.1 evil (", 1.1 ` + thisVia}, 1, true},
 		{"eight", []string{"Via: " + chain(8)}, 8, false},
@@ -91,7 +91,7 @@ func TestAdbuffersInVia(t *testing.T) {
 	}
 }
 
-// FuzzAdbuffers compares with a search by the standard library.
+// FuzzAdbuffers compares Adbuffers with a search by the standard library.
 func FuzzAdbuffers(f *testing.F) {
 	for _, seed := range []string{"1.1 " + thisVia, "1.0 fred, 1.1 adbuffer-1 (c), 2.0 adbuffer-", "adbuffer-adbuffer-1", "xadbuffer-1/adbuffer-2", "(adbuffer-1", "adbufferadbuffer-"} {
 		f.Add(seed)

@@ -25,9 +25,9 @@ func CutField(block []byte) (name, value, rest []byte) {
 	return block[:colon], Trim(block[colon+1 : next-2]), block[next:]
 }
 
-// NextLine returns where the line after the one with block[i] starts: behind the first CRLF from i
-// on. It returns 0 if there is no CRLF, or a lone CR or LF before it. For lines as short as header
-// fields this is faster than bytes.IndexByte.
+// NextLine returns the start of the line after the one with block[i]: the offset after the first
+// CRLF from i on. It returns 0 without a CRLF, or if a lone CR or LF comes before it. For lines as
+// short as header fields this is faster than bytes.IndexByte.
 func NextLine(block []byte, i int) int {
 	for {
 		i += ControlAt(block[i:])
@@ -55,7 +55,7 @@ func Fields(block []byte) iter.Seq2[[]byte, []byte] {
 }
 
 // FindField returns the value of the first field of block with this name, in any case. ok is false
-// if there is none.
+// without such a field.
 func FindField(block []byte, name string) (value []byte, ok bool) {
 	for n, value := range Fields(block) {
 		if EqualFold(n, name) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// seeds are what HTTP messages hold, and what is almost that.
+// seeds are parts of HTTP messages, valid and almost valid.
 var seeds = []string{
 	"", "0", "007", "200", "099", "600", "-1", "+1", "1 ", "1152921504606846976", "1152921504606846977", "18446744073709551616", strings.Repeat("9", 40),
 	"ff", "Keep-Alive", "x_a!#$%&'*+-.^_`|~", "na me", "name:", "\x00", "\x7f", "\x80", "\xe9",
@@ -23,7 +23,7 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// Numbers are what math/big reads, up to the limit.
+// FuzzNumbers compares numbers with math/big, up to the limit.
 func FuzzNumbers(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, v []byte) {
@@ -47,7 +47,7 @@ func FuzzNumbers(f *testing.F) {
 		}
 		for _, c := range v {
 			want := strings.IndexByte("0123456789abcdef", c|0x20)
-			if c < '0' || c > 'f' { // the bit that is set above makes digits of some control bytes
+			if c < '0' || c > 'f' { // setting a bit above turns some control bytes into digits
 				want = -1
 			}
 			if d := HexDigit(c); d != want {
@@ -57,7 +57,7 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// Tokens, values and lists are what net/http takes for them.
+// FuzzValues compares tokens, values and lists with net/http.
 func FuzzValues(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, v []byte) {
@@ -115,7 +115,8 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// Each line that CutField reads, written by AppendField, reads the same.
+// FuzzFields checks that each line that CutField reads and AppendField writes is read with the same
+// result.
 func FuzzFields(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, block []byte) {

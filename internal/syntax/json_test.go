@@ -84,9 +84,9 @@ func FuzzValidJSON(f *testing.F) {
 	})
 }
 
-// fitsEverywhere computes exactly whether a number fits everywhere: an integer into 64 bits; the
-// first and last digit of any other number into float64. Leading zeros of a fraction count as
-// digits.
+// fitsEverywhere computes exactly whether every parser can hold a number. An integer must fit into
+// 64 bits. The first and last digit of any other number must fit into float64. Leading zeros of a
+// fraction count as digits.
 func fitsEverywhere(s string) bool {
 	if len(s) > MaxJSONNumberBytes {
 		return false
@@ -106,7 +106,8 @@ func fitsEverywhere(s string) bool {
 	return first.Cmp(big.NewInt(maxExponent)) <= 0 && last.Cmp(big.NewInt(-maxExponent)) >= 0
 }
 
-// documents are JSON, almost JSON, and JSON that parsers differ about. Package route uses them, too.
+// documents are JSON, almost JSON, and JSON that parsers treat differently. Package route uses them
+// too.
 func documents(tb testing.TB) (all []string) {
 	b, err := os.ReadFile("testdata/documents.txt")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // 8 bytes each. A bid response has some 50.
 const MaxJSONKeys = 4096
 
-// keys are the hashes of the keys of all open objects; reused. Two different keys with one hash
-// would count as equal. With 64 bits and a secret seed that does not happen in practice.
+// keys holds the hashes of the keys of all open objects; reused. Two different keys with the same
+// hash would count as equal. With 64 bits and a secret seed that does not happen in practice.
 type keys struct {
 	hashes []uint64
 	starts [MaxJSONDepth + 1]int // where the hashes of the object at each depth start

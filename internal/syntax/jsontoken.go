@@ -2,7 +2,7 @@ package syntax
 
 import "unicode/utf16"
 
-// at returns b[i], or beyond the end 0, which is no byte of JSON.
+// at returns b[i], or 0 beyond the end; 0 is not a byte of JSON.
 func at(b []byte, i int) byte {
 	if i < len(b) {
 		return b[i]
@@ -17,7 +17,7 @@ func skipBlanks(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the offset behind the string that starts at b[i], -1 if there is no valid
+// skipString returns the offset after the string that starts at b[i], or -1 if it is not a valid
 // string.
 func skipString(b []byte, i int) int {
 	if at(b, i) != '"' {
@@ -76,7 +76,7 @@ func escapeBytes(ok bool, n int) int {
 	return n
 }
 
-// hex4 decodes four hexadecimal digits at b[i], -1 if they are none.
+// hex4 decodes four hexadecimal digits at b[i], or returns -1.
 func hex4(b []byte, i int) (r rune) {
 	for range 4 {
 		c := at(b, i)
@@ -108,9 +108,9 @@ const (
 	maxExponent = 307
 )
 
-// skipNumber returns the offset behind the number that starts at b[i], -1 if there is none that
-// every parser accepts. Go, Rust and others refuse 1e400, simdjson an integer of more than 64 bits,
-// Python one of 4301 digits.
+// skipNumber returns the offset after the number that starts at b[i], or -1 if some parser refuses
+// it. Go, Rust and other parsers refuse 1e400, simdjson an integer of more than 64 bits, Python one
+// of 4301 digits.
 func skipNumber(b []byte, i int) int {
 	start := i
 	if at(b, i) == '-' {
@@ -169,7 +169,7 @@ func fits64(digits []byte, negative bool) bool {
 	return len(digits) < len(limit) || len(digits) == len(limit) && string(digits) <= limit
 }
 
-// skipDigits returns the offset behind one or more digits, or -1.
+// skipDigits returns the offset after one or more digits, or -1.
 func skipDigits(b []byte, i int) int {
 	start := i
 	for isDigit(at(b, i)) {

@@ -23,7 +23,7 @@ func ValidJSON(b []byte) bool {
 	defer keySets.Put(k)
 	k.reset()
 	depth := 0
-	var objects uint64 // bit n: the value that is open at depth n is an object
+	var objects uint64 // bit n: the open value at depth n is an object
 	i := skipBlanks(b, 0)
 	for {
 		// b[i] starts a value.
@@ -53,7 +53,7 @@ func ValidJSON(b []byte) bool {
 		if i < 0 {
 			return false
 		}
-		// Close what ends here, and what it ends.
+		// Close the value that ends here, and the values that end with it.
 		for i = skipBlanks(b, i); ; i = skipBlanks(b, i+1) {
 			if depth == 0 {
 				return i == len(b)

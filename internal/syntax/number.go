@@ -1,6 +1,6 @@
 package syntax
 
-// MaxNumber is the largest limit that ParseNumber takes.
+// MaxNumber is the largest limit that ParseNumber accepts.
 const MaxNumber = 1 << 60
 
 // ParseNumber reads v as a decimal number of any length. A number above limit is returned as limit,

@@ -69,7 +69,7 @@ func IsConnectionSpecific(name []byte) bool {
 	switch len(name) {
 	case len("upgrade"):
 		return EqualFold(name, "upgrade")
-	case len("connection"): // keep-alive is as long
+	case len("connection"): // keep-alive has the same length
 		return EqualFold(name, "connection") || EqualFold(name, "keep-alive")
 	case len("proxy-connection"):
 		return EqualFold(name, "proxy-connection")

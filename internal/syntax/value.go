@@ -6,17 +6,16 @@ import (
 	"math/bits"
 )
 
-// ControlAt returns the index of the first control byte except TAB in b, and len(b) if there is
-// none. It examines eight bytes at a time, which takes a third off the time that a request's header
-// block costs.
+// ControlAt returns the index of the first control byte except TAB in b, or len(b). It examines
+// eight bytes at a time, which saves a third of the time for a request's header block.
 func ControlAt(b []byte) int {
 	const ones = 0x0101010101010101
 	i := 0
 	for len(b)-i >= 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
 		low7 := w & (ones * 0x7f)
-		// In each byte: the top bit of low7+1 is set by DEL, that of low7+0x60 by anything from
-		// 0x20 up.
+		// In each byte: the top bit of low7+1 is set for DEL, and that of low7+0x60 for any value
+		// from 0x20 up.
 		hit := (low7 + ones | ^(low7 + ones*0x60)) &^ w & (ones * 0x80)
 		if hit == 0 {
 			i += 8
@@ -47,8 +46,8 @@ func IsTrimmedValue(v []byte) bool {
 	return len(v) == 0 || !isBlank(v[0]) && !isBlank(v[len(v)-1]) && IsValue(v)
 }
 
-// IsVisible reports whether v has neither control bytes nor blanks, as a request target must not
-// have them.
+// IsVisible reports whether v has neither control bytes nor blanks. A request target must have
+// none.
 func IsVisible(v []byte) bool { return isText(v, '!') }
 
 // isText reports whether v has no byte below lowest, which is at most 128, and no DEL. It examines

@@ -11,7 +11,7 @@ func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
 		control := c < 0x20 && c != '\t' || c == 0x7f
 		for length := range 20 {
 			for at := range length {
-				// Neighbours that a carry could turn into a hit, or hide one behind.
+				// With these neighbours a carry could cause a false hit, or hide a hit.
 				for _, filler := range []byte{'a', ' ', '~', '\t', 0x80, 0xff, 0xa0} {
 					b := bytes.Repeat([]byte{filler}, length)
 					b[at] = byte(c)
@@ -92,7 +92,7 @@ func TestFieldsReadsBlocks(t *testing.T) {
 	}
 	for name := range Fields(block) {
 		if !bytes.Equal(name, []byte("A")) {
-			t.Errorf("went on after break, to %q", name)
+			t.Errorf("continued after break, to %q", name)
 		}
 		break
 	}
