@@ -18,8 +18,8 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// awaitAway waits until all replicas run alone. It checks that they do so at their last shares, and
-// that the log says so once; before is the log so far.
+// awaitAway waits until all replicas run alone. It checks that they use their last shares, and that
+// the log reports it once; before is the number of earlier log lines.
 func awaitAway(t *testing.T, all []*member, before []int) {
 	t.Helper()
 	for _, m := range all {
@@ -30,7 +30,7 @@ func awaitAway(t *testing.T, all []*member, before []int) {
 	for _, m := range all {
 		shares += m.Share()
 		n := m.sent.Load()
-		testsupport.Eventually(t, "it goes on", func() bool { return m.sent.Load() > n+100 })
+		testsupport.Eventually(t, "the load continues", func() bool { return m.sent.Load() > n+100 })
 	}
 	time.Sleep(500 * time.Millisecond)
 	n, took := sent(all)-had, time.Since(began).Seconds()
@@ -65,7 +65,7 @@ func busyThree(t *testing.T, s *testsupport.Redis) []*member {
 	for _, m := range all {
 		m.startLoad(t, 2*limit)
 	}
-	time.Sleep(500 * time.Millisecond) // of traffic, from which shares come
+	time.Sleep(500 * time.Millisecond) // traffic from which the shares are computed
 	return all
 }
 
@@ -83,7 +83,7 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 			all := busyThree(t, s)
 			var before []int
 			for _, m := range all {
-				before = append(before, m.logged("Redis is away")) // a machine that stalls
+				before = append(before, m.logged("Redis is away")) // a machine that stalls may already have logged it
 			}
 			c.leave(s)
 			awaitAway(t, all, before)
@@ -95,15 +95,15 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 	}
 }
 
-// A replica that Redis does not reach may be alive, and send at its share. Until it has timed out,
-// the other replicas leave it that share.
+// A replica that cannot reach Redis may be alive, and send at its share. Until it has timed out,
+// that share stays reserved for it.
 func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)
 	var all []*member
 	for range 3 {
 		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
-		m.startLoad(t, 2*limit) // so that it calls often
+		m.startLoad(t, 2*limit) // the replica then calls often
 		all = append(all, m)
 	}
 	for _, m := range all {
@@ -113,21 +113,21 @@ func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	all[2].crash() // its calls end, and its requests continue
 	all[2].awaitConnected(t, false)
 	n := all[2].sent.Load()
-	testsupport.Eventually(t, "it goes on", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })
+	testsupport.Eventually(t, "the load continues", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })
 	if all[0].replicas.Load() != 3 {
 		t.Errorf("%d replicas are known", all[0].replicas.Load())
 	}
 	wantBound(t, limit, burst, all...)
 }
 
-// Redis hangs, then responds late and out of order to the calls that waited. Those late grants are
+// Redis hangs, and later responds out of order to the calls that waited. Those late grants are
 // ignored, and change no valid lease.
 func TestLateCallsAreIgnored(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst)
 	m.awaitConnected(t, true)
-	m.crash() // from here on the test calls
+	m.crash() // from here on the test itself calls
 	conn, err := m.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestLateCallsAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := call(); err == nil || err.Error() != "STALE a later call was here first" {
-		t.Errorf("the same call again: %v", err)
+		t.Errorf("the repeated call: %v", err)
 	}
 }
 
@@ -165,17 +165,18 @@ func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 			}
 		}
 	}
-	for range 5 { // the data too: replicas known before reserve their shares until all are back
+	for range 5 { // the data too: known replicas reserve their shares until all are back
 		s.Do("FLUSHALL")
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, m := range all {
 		testsupport.Eventually(t, "the log reports it", func() bool { return m.replicas.Load() == 3 })
 	}
-	wantBound(t, limit, 2*burst, all...) // with what they held
+	wantBound(t, limit, 2*burst, all...) // with the tokens that they held
 }
 
-// Replicas recover from a clock of Redis that was set back, and from a foreign key.
+// Replicas recover after Redis' clock was set back, and after another program has written their
+// key.
 func TestTimesInTheFutureHeal(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)
@@ -203,7 +204,7 @@ func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 	m.awaitConnected(t, true)
 }
 
-// An SSP whose key is of no use costs the others nothing.
+// An SSP whose key cannot be used does not affect other SSPs.
 func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)
@@ -223,13 +224,13 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	testsupport.Eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
 }
 
-// Before it has ever reached Redis a replica sends limit / ExpectedReplicas.
+// Before its first contact with Redis a replica sends limit / ExpectedReplicas.
 func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 	t.Parallel()
 	m := join(t, Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "absent.sock")}, limit, burst)
 	m.AwaitFirst(t.Context())
 	if m.failures.Load() == 0 || m.connected() {
-		t.Error("it says that it is connected, and there is no Redis")
+		t.Error("the replica reports that it is connected, but there is no Redis")
 	}
 	if m.Share() != limit/4 {
 		t.Errorf("its share is %v, want a fourth of %v", m.Share(), limit)
@@ -250,9 +251,9 @@ func TestHangingServerDelaysNoRequest(t *testing.T) {
 	m := join(t, Redis{Network: "unix", Address: l.Addr().String()}, limit, burst)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	m.AwaitFirst(ctx) // returns, or the test hangs
+	m.AwaitFirst(ctx) // the test hangs if this does not return
 	m.startLoad(t, 2*limit)
-	testsupport.Eventually(t, "requests are served meanwhile", func() bool { return m.sent.Load() > 10 })
+	testsupport.Eventually(t, "requests are served during the hang", func() bool { return m.sent.Load() > 10 })
 	testsupport.Eventually(t, "requests are served during the hang", func() bool { return m.failures.Load() > 0 })
 	m.Close(t.Context())
 }

@@ -33,7 +33,7 @@ func TestReplicasUnderOverloadShareTheLimitEvenly(t *testing.T) {
 	t.Logf("%v sent in %v, of %v", n, took, limit*took.Seconds()+burst)
 	wantBound(t, limit, burst, all...)
 	for i, m := range all {
-		// Even would be a third; a machine that stalls may take some from one.
+		// An even part is a third; a machine that stalls may take some from one replica.
 		if part := float64(m.sent.Load()) / n; part < 0.2 || part > 0.5 {
 			t.Errorf("replica %d has sent %.2f of all", i, part)
 		}
@@ -51,14 +51,14 @@ func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 	wantBound(t, limit, burst, all...)
 	for i, m := range all[1:] {
 		asked := float64(m.sent.Load()) + float64(m.refused.Load())
-		t.Logf("replica %d was given %.3f of what it asked for", i+1, float64(m.sent.Load())/asked)
+		t.Logf("replica %d got %.3f of the tokens that it asked for", i+1, float64(m.sent.Load())/asked)
 		if part := float64(m.sent.Load()) / asked; part < 0.5 {
-			t.Errorf("replica %d, with a tenth of the limit, was given %.2f of it", i+1, part)
+			t.Errorf("replica %d, with a tenth of the limit, got %.2f of it", i+1, part)
 		}
 	}
-	// What they leave is the greedy one's: more than a third.
+	// The greedy replica gets the tokens that the others do not use: more than a third.
 	if n := sent(all); float64(all[0].sent.Load()) < 0.4*n {
-		t.Errorf("the greedy one has sent %d of %v", all[0].sent.Load(), n)
+		t.Errorf("the greedy replica has sent %d of %v", all[0].sent.Load(), n)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 	}
 }
 
-// With fewer tokens than replicas want, each still gets some.
+// With fewer tokens than the replicas want, each still gets some.
 func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)
@@ -99,7 +99,7 @@ func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 	testsupport.Eventually(t, "each has sent five", func() bool {
 		return all[0].sent.Load() >= 5 && all[1].sent.Load() >= 5 && all[2].sent.Load() >= 5
 	})
-	wantBound(t, 20, 6, all...) // two for each
+	wantBound(t, 20, 6, all...) // two tokens for each replica
 }
 
 func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
@@ -133,7 +133,7 @@ func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 			return m.replicas.Load() == 2 && all[0].Share()+all[1].Share() > 0.95*limit
 		})
 	}
-	// It is known to be dead only now: what it was given is the others' from here on.
+	// Redis only now counts the replica as dead: from here on the others get its tokens.
 	testsupport.Eventually(t, "two send more than two thirds for half a second", func() bool {
 		before, began := sent(all[:2]), time.Now()
 		time.Sleep(500 * time.Millisecond)
@@ -147,7 +147,7 @@ func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 	s := testsupport.StartRedis(t)
 	var all []*member
 	for range 3 {
-		// No replica times out within the test.
+		// No replica times out during the test.
 		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
 		m.startLoad(t, 100)
 		all = append(all, m)
@@ -178,7 +178,7 @@ func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {
 		n, _ := s.Do("HLEN", "adbuffer:qps:openx").(int64)
 		return n == 1 // the bucket itself, which expires
 	})
-	// It comes back, as another: its calls are newer than those of the one before.
+	// The SSP returns as a new one: its calls are newer than those of its predecessor.
 	for range 20 {
 		m.Keep(nil)
 		m.Bucket = m.Fleet.Bucket("openx", limit, burst)

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds each wait; it passes only if something is broken.
+// patience bounds each wait. A wait reaches it only if the code is broken.
 const patience = testsupport.Patience
 
 // member is one replica.
@@ -33,7 +33,7 @@ type member struct {
 	taken []token
 }
 
-// token is when one was taken: not before, and not after.
+// token is the time at which a token was taken: between before and after.
 type token struct{ before, after time.Time }
 
 // join starts a replica of a fleet with one SSP, on r.
@@ -53,7 +53,7 @@ func join(t testing.TB, r Redis, limit float64, burst int, change ...func(*Optio
 	return m
 }
 
-// socket is how s is reached.
+// socket returns the address of s.
 func socket(s *testsupport.Redis) Redis { return Redis{Network: "unix", Address: s.Socket} }
 
 func (m *member) connected() bool { return m.Connected(m.Since(time.Now())) }
@@ -77,9 +77,9 @@ func (m *member) take() bool {
 	return ok
 }
 
-// wantBound checks that no span of time has more tokens than it may have: rate a
-// second, and burst; twice that where a replica was alone for a while, which a
-// machine that stalls makes of any.
+// wantBound checks that no span of time has more tokens than allowed: rate per second, plus burst.
+// The bound is twice as high if a replica was alone for a while. On a machine that stalls, any
+// replica may be alone.
 func wantBound(t testing.TB, rate, burst float64, all ...*member) {
 	t.Helper()
 	var taken []token
@@ -93,11 +93,11 @@ func wantBound(t testing.TB, rate, burst float64, all ...*member) {
 		m.mu.Unlock()
 	}
 	if len(taken) == 0 {
-		t.Fatal("nothing was sent")
+		t.Fatal("no token was taken")
 	}
 	slices.SortFunc(taken, func(a, b token) int { return a.before.Compare(b.before) })
 	began, end := taken[0].before, taken[0].after
-	low, worst := math.Inf(1), 0.0 // of tokens so far less what the rate allows
+	low, worst := math.Inf(1), 0.0 // tokens so far minus the tokens that the rate allows
 	for i, k := range taken {
 		if k.after.After(end) {
 			end = k.after
@@ -106,7 +106,7 @@ func wantBound(t testing.TB, rate, burst float64, all ...*member) {
 		worst = max(worst, float64(i+1)-rate*end.Sub(began).Seconds()-low)
 	}
 	t.Logf("%d tokens in %v; at most %.1f beyond the rate", len(taken), end.Sub(began), worst)
-	if worst > burst+0.01 { // floats
+	if worst > burst+0.01 { // tolerance for floats
 		t.Errorf("a span of time has %.1f tokens beyond the rate of %v, want at most %v", worst, rate, burst)
 	}
 }
@@ -119,7 +119,7 @@ func sent(all []*member) (n float64) {
 	return n
 }
 
-// crash ends a replica as a kill would: its records stay in Redis.
+// crash ends a replica like a kill: its records stay in Redis.
 func (m *member) crash() {
 	m.Fleet.mu.Lock()
 	m.closed = true
@@ -139,13 +139,13 @@ func (m *member) logged(message string) int {
 	return n
 }
 
-// load is requests of a replica that run beside a test.
+// load is the traffic of a replica, concurrent with the test.
 type load struct {
 	stopped atomic.Bool
 	wg      sync.WaitGroup
 }
 
-// startLoad makes requests at a rate a second until stop.
+// startLoad makes requests at a rate per second until stop.
 func (m *member) startLoad(t testing.TB, rate float64) *load {
 	l := new(load)
 	l.wg.Go(func() {

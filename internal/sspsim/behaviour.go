@@ -78,7 +78,7 @@ type Response struct {
 	// Size of the body. Padding brings a document to this size. A document is never cut: an empty
 	// document may be larger than this size.
 	Size Size `json:"size"`
-	// ContentType replaces the one of the Kind; "" keeps it.
+	// ContentType replaces the Kind's content type; "" keeps it.
 	ContentType string `json:"content_type"`
 	// Echo copies values of the request to its response, also to that of a fault: X-Request-Id
 	// unchanged, X-Echo-Cb with the raw cb query parameter, X-Echo-Id with the id of its OpenRTB

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Faults are the ways an SSP fails. Refuse and BlackHole are states. Hang is drawn once for each
-// connection, the others once for each request. If several hit one request, the first one in the
-// order of the fields happens.
+// Faults are the ways in which an SSP fails. Refuse and BlackHole are states. Hang is drawn once
+// for each connection, and all other faults once for each request. If several hit one request, only
+// the first in the order of the fields happens.
 type Faults struct {
 	// Refuse closes the listener while set: dials get ECONNREFUSED. The SSP keeps the port. Open
 	// connections are not affected.
@@ -108,7 +108,7 @@ type Oversized struct {
 // Malformation is one way to violate HTTP.
 type Malformation string
 
-// The malformations. Names that start with H2 are for HTTP/2, the rest for HTTP/1.
+// The malformations. Names that start with H2 are for HTTP/2, all other names for HTTP/1.
 const (
 	ObsFold        Malformation = "obs-fold"          // a field value continues on the next line
 	BareLF         Malformation = "bare-lf"           // lines of the message head end in LF alone

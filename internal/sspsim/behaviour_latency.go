@@ -77,8 +77,8 @@ type sampler struct {
 	max       float64 // 0: constant, the other fields are unused
 }
 
-// newLognormal returns the sampler with this median and this quantile, which
-// lies z standard deviations above it.
+// newLognormal returns the sampler with this median and this quantile, which is z standard
+// deviations above it.
 func newLognormal(median, quantile, z, max float64) sampler {
 	return sampler{mu: math.Log(median), sigma: math.Log(quantile/median) / z, max: max}
 }
@@ -90,7 +90,7 @@ func (s *sampler) draw(r *rand.Rand) float64 {
 	return s.at(r.NormFloat64())
 }
 
-// at returns the value that lies z standard deviations above the median.
+// at returns the value z standard deviations above the median.
 func (s *sampler) at(z float64) float64 {
 	if s.max == 0 {
 		return s.constant

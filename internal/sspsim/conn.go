@@ -16,7 +16,7 @@ const (
 	// lingerTimeout is how long the SSP still reads a connection that it closes. Unread bytes would
 	// cause a TCP RST, which can destroy the last response.
 	lingerTimeout = time.Second
-	lingerBytes   = 1 << 20 // and how many bytes it reads meanwhile
+	lingerBytes   = 1 << 20 // how many bytes it reads at most during lingerTimeout
 )
 
 // errIdle ends a connection that has been idle for IdleTimeout.
@@ -95,8 +95,8 @@ func (c *conn) handshake(p *script) bool {
 	return true
 }
 
-// Read reads what the peer sends. Only the reader calls it. Its deadline wakes a waiting read when
-// the idle rules or poke require it.
+// Read reads the peer's bytes. Only the reader calls it. Its deadline wakes a waiting read when the
+// idle rules or poke require it.
 func (c *conn) Read(b []byte) (int, error) {
 	for {
 		if p := c.ssp.plan.Load(); p != c.plan && !c.closing.Load() {
@@ -128,7 +128,7 @@ func (c *conn) arm() {
 	}
 }
 
-// nextIdleWork returns when to wake up; the zero time means never.
+// nextIdleWork returns the time of the next wake-up; the zero time means never.
 func (c *conn) nextIdleWork() time.Time {
 	var next int64
 	if idle := c.plan.Connections.IdleTimeout; idle > 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// maxControlBody bounds what the control endpoint reads.
+// maxControlBody bounds the bodies that the control endpoint reads.
 const maxControlBody = 1 << 20
 
 // control is the HTTP endpoint that shows and changes a running SSP:

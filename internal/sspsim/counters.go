@@ -75,7 +75,7 @@ func (s *SSP) Counters() Counters {
 }
 
 // ResetCounters sets all counters to 0, except the current values. MaxInFlight becomes InFlight.
-// Responses that are written meanwhile may be counted in part.
+// Responses that are being written may be counted in part.
 func (s *SSP) ResetCounters() {
 	n := &s.counters
 	for _, v := range []*atomic.Uint64{&n.connections, &n.http2Connections, &n.handshakes, &n.resumed,

@@ -46,8 +46,8 @@ func queryValue(target []byte, name string) []byte {
 }
 
 // openRTBID returns the content of the first top-level string member "id" of the JSON object in
-// body, with its escapes. It returns nil if there is no such member, or if its content may not
-// stand in a header field.
+// body, with its escapes. It returns nil without such a member, or if its content is not allowed in
+// a header field.
 func openRTBID(body []byte) []byte {
 	depth, atKey := 0, false
 	for i := 0; i < len(body); i++ {

@@ -41,7 +41,7 @@ func FuzzOpenRTBID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got := openRTBID(body)
 		if !validValueBytes(got) || !bytes.Contains(body, got) {
-			t.Fatalf("%q cannot stand in a field", got)
+			t.Fatalf("%q is not allowed in a field", got)
 		}
 		var doc map[string]json.RawMessage
 		if bytes.Contains(body, []byte(`\u`)) || bytes.Count(body, []byte(`"id"`)) > 1 || json.Unmarshal(body, &doc) != nil {

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// An SSP is down for every third request, and then recovers.
+// An SSP fails every third request, and then recovers.
 func ExampleStart() {
 	ssp, err := sspsim.Start(sspsim.Options{
 		Behaviour: sspsim.Behaviour{
