@@ -75,6 +75,32 @@ func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 	})
 }
 
+// A body has the timeout from its own first byte on, not from the header's.
+func TestABodyHasItsTimeFromItsFirstByteOn(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			w := newWire(t, newGated, wireOptions)
+			w.headers(1, false, get...)
+			w.send()
+			time.Sleep(wireTimeout - time.Millisecond)
+			w.framer.WriteData(1, false, []byte("a")) //nolint:errcheck // a buffer
+			w.send()
+			time.Sleep(wireTimeout - time.Millisecond)
+			if late {
+				time.Sleep(2 * time.Millisecond)
+			}
+			w.framer.WriteData(1, true, []byte("b")) //nolint:errcheck // a buffer
+			w.send()
+			if r := w.owner().requests[1]; r.served == late || r.refused != late {
+				t.Errorf("late: %v; served: %v, refused: %v", late, r.served, r.refused)
+			} else if r.served {
+				r.respond <- &Response{Status: 204}
+			}
+			w.hangUp()
+		})
+	}
+}
+
 // PINGs do not keep a connection from being idle, however fast they come.
 func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/proxy"
@@ -15,27 +16,28 @@ const getFill = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
 
 func parksSoon(o *proxy.Options, _ *route.Route) { o.ReduceIdleMemory = true }
 
+// A new connection keeps its time for a first request, parked or not.
 func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
-	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
-	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m.await(1, openClients, "")
-	for m.p.Serving() > 0 { // a slow machine polls late
-		time.Sleep(time.Millisecond)
-	}
-	drained := make(chan int)
-	go func() { drained <- m.p.Drain(t.Context()) }()
-	time.Sleep(20 * time.Millisecond) // the proxy would have closed the connection by now
-	exchange(t, c, getFill, http.StatusOK)
-	if cut := <-drained; cut != 0 {
-		t.Errorf("%d cut", cut)
-	}
-	if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // only io.EOF is a clean end
-		t.Errorf("the connection ended with %v", err)
-	}
+	simBubble(t, func(t *testing.T) {
+		for _, age := range []time.Duration{simPark / 2, 2 * simPark} {
+			s := newSimProxy(t, nil)
+			c := s.dial()
+			time.Sleep(age)
+			synctest.Wait()
+			if n := s.p.Serving(); (n == 0) != (age > simPark) {
+				t.Errorf("%d connections are served after %v", n, age)
+			}
+			drained := make(chan int, 1)
+			go func() { drained <- s.p.Drain(t.Context()) }()
+			time.Sleep(time.Second - age - tick) // the time for a first request is almost over
+			c.exchange(getFill, simResponse{status: http.StatusOK})
+			if cut := <-drained; cut != 0 || !c.Closed() {
+				t.Errorf("%d cut; the connection is closed: %v", cut, c.Closed())
+			}
+			c.Release()
+			s.close()
+		}
+	})
 }
 
 func TestDrainEndsThoughANewConnectionSendsNoRequest(t *testing.T) {

@@ -263,14 +263,28 @@ func (c *cutWriter) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// idlesSoon returns a proxy over TLS that closes each connection soon after its first response,
+// however late the request came: the SSP shortens idle_timeout.
+func idlesSoon(t *testing.T) (m *modeProxy) {
+	t.Helper()
+	m = newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+		o := m.options
+		o.IdleTimeout = 20 * time.Millisecond
+		m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+		w.WriteHeader(http.StatusNoContent)
+	}})
+	return m
+}
+
 func TestServerSaysCloseNotify(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.IdleTimeout = time.Second }), bids("a", "{}"))
-	for _, raw := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"} {
+	m := idlesSoon(t)
+	for _, raw := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", getFill} {
 		c := m.dialTLS()
-		exchange(t, c, raw, 200)
+		exchange(t, c, raw, 204)
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify the error is another one
 			t.Errorf("the connection ended with %v, not by close_notify", err)
 		}
+		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	}
 }
 

@@ -167,28 +167,6 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	m.await(0, uploadsNow, "")
 }
 
-// A body has read_timeout from its own first byte on, not from the message head's.
-func TestBodyHasReadTimeoutFromItsFirstByteOn(t *testing.T) {
-	t.Parallel()
-	const timeout = 2 * time.Second
-	shorter := func(o *proxy.Options) { o.ReadTimeout = timeout }
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { shorter(o) }, echoes("a"))
-	c := m.dialRaw()
-	c.send(timeout*6/10, post(2), "a", "b") // each step is within the timeout, both together are not
-	c.wants(200)
-
-	m = newModeProxy(t, route.Single, overTLSAnd(shorter), echoes("a"))
-	f := m.frames(t)
-	f.request(1, false, ":method", "POST")
-	for _, b := range []string{"a", "b"} {
-		time.Sleep(timeout * 6 / 10)
-		f.framer.WriteData(1, b == "b", []byte(b)) //nolint:errcheck // the response shows a failure
-	}
-	if a := f.responseTo(1); a.status != "200" {
-		t.Errorf("%+v", a)
-	}
-}
-
 // Over HTTP/2 a GET that leaves its stream open and sends no DATA has no body.
 func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, echoes("a"))

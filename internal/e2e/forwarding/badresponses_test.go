@@ -76,7 +76,7 @@ routes:
 // connection carries no other request.
 func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
+	rows := []struct {
 		name      string
 		behaviour sspsim.Behaviour
 	}{
@@ -87,10 +87,15 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 		{"read to EOF", sspsim.Behaviour{Response: sspsim.Response{ReadToEOF: sspsim.Always}}},
 		{"leftover", sspsim.Behaviour{Faults: sspsim.Faults{Leftover: sspsim.Always}}},
 		{"Connection: close", sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 1, Announce: true}}},
-	} {
-		s := e2e.SSPWith(t, row.behaviour)
-		ab := e2e.Start(t, e2e.Single(s.URL()))
-		c := ab.Dial()
+	}
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(s.URL()))
+	c := ab.Dial()
+	for _, row := range rows {
+		if err := s.Set(row.behaviour); err != nil {
+			t.Fatal(err)
+		}
+		s.ResetCounters()
 		for range 3 {
 			a := c.Get("/fillbuffer?cb=mine").WantFill("openx")
 			if want := `{"id":"mine","seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":""}],"seat":"sim"}],"cur":"USD"}`; a.Body != want {
