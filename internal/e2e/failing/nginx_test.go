@@ -43,7 +43,7 @@ func startNginx(t testing.TB) *nginx {
 	testsupport.StartNginx(t, dir, encrypted, fmt.Sprintf(`
 	log_format ids '$request_method $arg_cb';
 	access_log access.log ids;
-	keepalive_requests 1000;
+	keepalive_requests 400;
 	keepalive_timeout 2s;
 	client_header_timeout 2s; # of a connection that adbuffer opened and did not use
 	server {
@@ -82,9 +82,9 @@ func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 }
 
 // nginxRequests are how many GETs and how many POSTs each protocol must carry.
-const nginxRequests = 10000
+const nginxRequests = 4000
 
-// The SSP has keepalive_requests 1000, and an idle timeout shorter than adbuffer's. No client sees
+// The SSP has keepalive_requests 400, and an idle timeout shorter than adbuffer's. No client sees
 // an error, and no response reaches another request.
 func TestNginxClosingConnectionsIsNotSeenByClients(t *testing.T) {
 	for _, row := range []struct {

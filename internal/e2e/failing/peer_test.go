@@ -88,14 +88,18 @@ func (p *peer) start(t *testing.T, a *e2e.Authority, backend string, encrypted b
 	return scheme + "://" + addr + "/bid", d
 }
 
-// pattern returns n bytes without repeated parts.
-func pattern(n int) string {
-	b := make([]byte, 0, n+24)
-	for i := 0; len(b) < n; i++ {
+// longestPattern is made once: that costs more than to send it.
+var longestPattern = sync.OnceValue(func() string {
+	const most = 1 << 20
+	b := make([]byte, 0, most+24)
+	for i := 0; len(b) < most; i++ {
 		b = fmt.Appendf(b, "%d %x|", i, i*7919)
 	}
-	return string(b[:n])
-}
+	return string(b[:most])
+})
+
+// pattern returns n bytes without repeated parts.
+func pattern(n int) string { return longestPattern()[:n] }
 
 // backend serves a peer. It responds with as many bytes as the query says, and with the checksum of
 // the upload. It counts each POST's number.
