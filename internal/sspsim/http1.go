@@ -12,8 +12,8 @@ import (
 // requests are waiting.
 const flushAt = 64 << 10
 
-// http1Conn serves an HTTP/1 connection. One goroutine does all: it responds to one request after
-// the other, in their order. Responses gather in out. They are written when no request waits for a
+// http1Conn serves an HTTP/1 connection with one goroutine: it responds to one request after the
+// other, in their order. Responses gather in out. They are written when no request waits for a
 // response.
 type http1Conn struct {
 	*conn
@@ -124,7 +124,7 @@ func (h *http1Conn) respond() bool {
 		}
 	}
 	if f.fault == faultCutBody && string(q.method) == "HEAD" {
-		f.fault = faultCutHead // there is no body that could be cut
+		f.fault = faultCutHead // the response has no body to cut
 	}
 	if f.fault != faultUnsolicited { // an unsolicited response is counted when it is sent
 		s.counters.fault(f.fault)

@@ -103,7 +103,7 @@ func TestPipelineOverlapLetsRequestsReadTogetherWaitTogether(t *testing.T) {
 	for range n {
 		c.response("GET")
 	}
-	// One after the other they would take 50 s at least.
+	// Handled one after the other they would take 50 s at least.
 	if took := time.Since(begin); took < latency || took >= n*latency {
 		t.Errorf("%d requests took %v, want about %v", n, took, latency)
 	}

@@ -53,7 +53,7 @@ func parseFields(fields []span, block []byte) ([]span, error) {
 		}
 		block = block[end+1:]
 		if line[0] == ' ' || line[0] == '\t' {
-			return nil, bad("header line %.80q continues the one before (obs-fold)", line)
+			return nil, bad("header line %.80q continues the previous one (obs-fold)", line)
 		}
 		colon := bytes.IndexByte(line, ':')
 		if colon <= 0 {
@@ -195,7 +195,7 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// validValue reports whether v is a valid field value: no control bytes but tab.
+// validValue reports whether v is a valid field value: no control bytes except tab.
 func validValue(v string) bool { return validValueBytes([]byte(v)) }
 
 func validValueBytes(v []byte) bool {

@@ -22,8 +22,8 @@ const (
 	fullWindow   = 1 << 10
 	// maxQueued is how many bytes may wait to be written before new responses wait.
 	maxQueued = 256 << 10
-	// maxFlood is how many bytes of control frames may wait. Beyond that the SSP closes the
-	// connection of a peer that requests them without reading.
+	// maxFlood is how many bytes of control frames may wait. If a peer requests more without
+	// reading, the SSP closes its connection.
 	maxFlood = 1 << 20
 
 	maxHeaderList = 64 << 10
@@ -33,8 +33,8 @@ const (
 // http2Conn serves an HTTP/2 connection. Its reader reads frames and opens streams. The reader
 // writes a response that need not wait. Otherwise a goroutine of the stream writes it.
 //
-// Frames to send gather in out. A goroutine that finds no other goroutine in flush becomes the
-// flusher and writes until out is empty.
+// Frames gather in out before they are sent. If no other goroutine is in flush, a goroutine in
+// flush writes until out is empty.
 type http2Conn struct {
 	*conn
 	br      *bufio.Reader
@@ -61,14 +61,14 @@ type http2Conn struct {
 	window   int64  // bytes that may still be sent on the connection
 	initial  int64  // bytes that may be sent on a new stream
 	goneFrom uint32 // streams above it are ignored
-	leaving  bool   // close when no stream is left
+	leaving  bool   // close when the last stream ends
 	flushing bool
 	sealed   bool // no more frames are added to out
 	left     bool // leave was called
 }
 
-// stream is one request and its response. The reader owns its fields until the request is whole,
-// then the handler. The fields under the connection's mu are the exception.
+// stream is one request and its response. The reader owns its fields until the request is complete,
+// and then the handler does. mu of the connection guards the exceptions.
 type stream struct {
 	id        uint32
 	fields    []hpack.HeaderField

@@ -253,7 +253,7 @@ func TestHTTP2PoisonComesOnUnsolicitedStreams(t *testing.T) {
 }
 
 func TestHTTP2MalformedResponsesBreakOneRuleEach(t *testing.T) {
-	checks := map[Malformation]string{ // what the log of frames must contain
+	checks := map[Malformation]string{ // expected content of the log of frames
 		H2NoStatus:     "HEADERS[content-type: application/json; content-length: 103]",
 		H2Uppercase:    "X-Upper: 1",
 		H2Connection:   "connection: keep-alive",

@@ -61,7 +61,7 @@ func TestHTTP2BrokenRulesEndTheStreamOrTheConnection(t *testing.T) {
 			h.headers(1, true, good...)
 			h.must(h.framer.WriteData(1, true, []byte("x")))
 		}, http2.ErrCodeStreamClosed, 0},
-		"trailers that go on": {func(h *h2Client) {
+		"trailers that continue": {func(h *h2Client) {
 			h.headers(1, false, good...)
 			h.headers(1, false, "x", "1")
 		}, http2.ErrCodeProtocol, 0},

@@ -140,7 +140,7 @@ func (g *gate) fill() error {
 		return err
 	}
 	// listen(2) on a listening socket changes its backlog. With a backlog of 0 Linux queues one
-	// connection and drops the SYNs after it.
+	// connection and drops later SYNs.
 	ctlErr := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) })
 	if err := errors.Join(ctlErr, err); err != nil {
 		return fmt.Errorf("shrinking the accept queue of %v: %w", g.addr, err)

@@ -55,8 +55,8 @@ func TestBlackHoleLetsNoDialFinish(t *testing.T) {
 		}
 	}
 	c.wantOpen()
-	// The black hole ends while a dial waits. The kernel asks again, and the dial is refused or
-	// succeeds.
+	// The black hole ends while a dial waits. The kernel sends the SYN again, and the dial is
+	// refused or succeeds.
 	s.mustSet(t, withFaults(Faults{Refuse: true}))
 	if err := dialErr(s.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatalf("dial: %v, want connection refused", err)
@@ -123,7 +123,7 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	states := map[string]Faults{
 		"idle": {}, "hang": {Hang: Always}, "stall": {Stall: Always},
 		"drip":       {Drip: Drip{Chance: Always, Pause: time.Minute}},
-		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // which the client does not read
+		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // the client does not read it
 	}
 	for _, protocol := range []Protocol{HTTP1, H2C, TLSHTTP1, TLSHTTP2} {
 		for name, faults := range states {

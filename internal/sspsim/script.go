@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// fault is what goes wrong with one request, in the order of precedence.
+// fault is the injected fault of one request, in the order of precedence.
 type fault uint8
 
 const (
@@ -77,7 +77,7 @@ type script struct {
 	size      sampler
 	headers   []headerField
 
-	contentType []byte // nil means the document's own
+	contentType []byte // nil means the content type of the document
 
 	hang, http1Only                               dice
 	noBid                                         dice
@@ -171,7 +171,7 @@ type fate struct {
 }
 
 // draw makes all draws for one request of HTTP/1 or HTTP/2. It draws every applicable die for every
-// request. So "every N" is every Nth of them, whatever else happens.
+// request. So "every N" is every Nth request, independently of all other draws.
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), noBid: p.noBid.roll(r)}
 	if p.plain {

@@ -39,7 +39,7 @@ func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 		b := everythingFails()
 		if protocol != H2C {
 			// net/http can take unsolicited responses for the response to a request that it has
-			// just sent. Then every caller gets the response to the request before.
+			// just sent. Then every caller gets the response to the previous request.
 			b.Faults.Leftover, b.Faults.Unsolicited = Chance{}, Unsolicited{}
 		}
 		s := start(t, Options{Protocol: protocol, Seed: 4, Behaviour: b})
@@ -57,7 +57,7 @@ func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 		var good atomic.Int64
 		var wg sync.WaitGroup
 		for w := range 20 {
-			client := *client // with a timeout of its own
+			client := *client // with its own timeout
 			wg.Go(func() {
 				timeout := 300 * time.Millisecond // doubled each time, so that slow machines get responses too
 				for i := range 25 {

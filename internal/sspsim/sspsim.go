@@ -60,8 +60,8 @@ type Options struct {
 	OnRequest func(*Request)
 	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
 	MaxRequestBody int
-	// MaxConnections is how many connections may be open at once. More are closed right after
-	// accept. 0 is 65536.
+	// MaxConnections is how many connections may be open at once. The SSP closes further ones
+	// directly after accept. 0 is 65536.
 	MaxConnections int
 }
 
@@ -159,7 +159,7 @@ func (s *SSP) prepareTLS() error {
 	}
 	s.tlsHTTP1 = s.tls.Clone()
 	s.tlsHTTP1.NextProtos = []string{"http/1.1"}
-	// Both need the same ticket key: a session of one can be resumed by the other.
+	// Both need the same ticket key: a session of one configuration can be resumed with the other.
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
@@ -181,18 +181,18 @@ func (s *SSP) URL() string {
 	return scheme + "://" + s.Addr() + "/bid"
 }
 
-// Behaviour returns the behaviour in force.
+// Behaviour returns the current behaviour.
 func (s *SSP) Behaviour() Behaviour { return s.plan.Load().given.clone() }
 
-// Set puts b in force, or returns an *InvalidError and changes nothing. It restarts the counts of
-// every Chance.
+// Set makes b the current behaviour, or returns an *InvalidError and changes nothing. It restarts
+// the counts of every Chance.
 func (s *SSP) Set(b Behaviour) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()
 	return s.setLocked(b)
 }
 
-// update applies change to the behaviour in force and puts the result in force, as one step.
+// update applies change to a copy of the current behaviour and sets the result, as one step.
 func (s *SSP) update(change func(*Behaviour) error) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()

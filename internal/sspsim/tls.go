@@ -138,8 +138,8 @@ func (s *SSP) newTLSConfig() (*tls.Config, error) {
 		cfg.NextProtos = []string{"h2", "http/1.1"}
 	case TLSHTTP2:
 		cfg.NextProtos = []string{"h2"}
-		// crypto/tls accepts a client that offers http/1.1 alone, as if it had offered nothing.
-		// Another name in the SSP's list makes crypto/tls refuse it, with the alert.
+		// crypto/tls accepts a client that offers only http/1.1, like a client without an offer.
+		// With another name in the SSP's list, crypto/tls refuses it, with the alert.
 		strict := cfg.Clone()
 		strict.NextProtos = []string{"none"}
 		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

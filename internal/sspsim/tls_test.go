@@ -119,7 +119,7 @@ func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
 			cfg.Certificates = []tls.Certificate{cert}
 		}
 		c, err := tls.Dial("tcp", s.Addr(), cfg)
-		if err == nil { // with TLS 1.3, the client learns it at its first read
+		if err == nil { // with TLS 1.3, the client learns of the refusal at its first read
 			_, err = c.Read(make([]byte, 1))
 			c.Close()
 		}
@@ -163,7 +163,7 @@ func TestFaultsWorkOverTLS(t *testing.T) {
 	c := dialTLS(t, s, &tls.Config{})
 	c.get("x")
 	c.response("GET")
-	if _, body := c.response("GET"); body != Poison { // this needs a read that times out in TLS and continues
+	if _, body := c.response("GET"); body != Poison { // this needs a read that times out in TLS and continues afterwards
 		t.Errorf("body %q", body)
 	}
 	s.mustSet(t, withFaults(Faults{CutBody: Every(2), Reset: Every(3)}))
