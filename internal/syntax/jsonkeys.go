@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxJSONKeys is how many keys the objects that are open at one place of a document may have. They take
-// 8 bytes each. A bid response has some 50.
+// MaxJSONKeys is how many keys the open objects at one point of a document may have together. A key
+// takes 8 bytes. A bid response has some 50.
 const MaxJSONKeys = 4096
 
 // keys holds the hashes of the keys of all open objects; reused. Two different keys with the same

@@ -2,13 +2,13 @@ package syntax
 
 import "bytes"
 
-// JSONMember finds the first member with this key in the object that b begins with, and returns its
-// value: b[start:end], without blanks around it. start is end if there is none, or if b ends before
-// the comma or bracket behind the value. quotedKey is the key in quotes; a key that is spelled with
-// escapes is not found.
+// JSONMember finds the first member with this key in the object at the start of b. It returns the
+// value as b[start:end], without blanks around it. start is end if the member is missing, or if b
+// ends before the comma or bracket after the value. quotedKey is the key in quotes; a key that is
+// spelled with escapes is not found.
 //
-// JSONMember only looks at strings and brackets. In JSON it finds what a parser finds; in other text it
-// may find a value or not.
+// JSONMember only examines strings and brackets. In valid JSON it finds the same value as a parser;
+// in other text the result is undefined.
 func JSONMember(b, quotedKey []byte) (start, end int) {
 	if !bytes.Contains(b, quotedKey) {
 		return 0, 0 // this check costs a tenth of a scan

@@ -1,9 +1,9 @@
 package syntax
 
-// MaxJSONDepth is how deep a valid document may nest. Parsers give up at some depth (.NET's at 64,
-// others at 100 to 1000). An envelope that cannot be parsed loses the other SSPs' responses too.
-// With the three levels of the envelope, all of those parsers can read it. Bid responses nest about
-// ten deep.
+// MaxJSONDepth is how deep a valid document may nest. Parsers stop at some depth (.NET's at 64,
+// others at 100 to 1000). An envelope that cannot be parsed also loses the other SSPs' responses.
+// With the three levels of the envelope, all these parsers can read it. Bid responses nest about
+// ten levels deep.
 const MaxJSONDepth = 60
 
 // ValidJSON reports whether b, which must be UTF-8, is one JSON value that every parser accepts,
