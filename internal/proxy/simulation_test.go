@@ -438,14 +438,15 @@ func (s *simProxy) run(sc simCase) {
 
 // A connection has any history, and its request is cut at any byte. Bytes that arrive before their
 // deadline are never refused for their time. If they have not arrived by then, the request is
-// refused at that moment.
-func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
+// refused at that moment. Every n-th case runs, and every nTLS-th over TLS.
+func requestsAreHeldToTheirOwnDeadlines(t *testing.T, n, nTLS int) {
+	t.Helper()
 	for _, reduce := range []bool{false, true} {
 		t.Run(fmt.Sprintf("reduce_idle_memory %v", reduce), func(t *testing.T) {
 			simBubble(t, func(t *testing.T) {
 				s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = reduce })
 				defer s.close()
-				s.runAll(reduce, 17)
+				s.runAll(reduce, n)
 			})
 		})
 	}
@@ -453,7 +454,7 @@ func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 		simBubble(t, func(t *testing.T) {
 			s := newSimProxy(t, func(o *proxy.Options) { overTLS(o, nil) })
 			defer s.close()
-			s.runAll(false, 173)
+			s.runAll(false, nTLS)
 		})
 	})
 }
@@ -495,8 +496,8 @@ func (s *simProxy) runAll(reduce bool, n int) {
 }
 
 // The same holds for requests in many parts, at random.
-func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
-	cases := 2000
+func requestsInManyPartsAreHeldToTheirOwnDeadlines(t *testing.T, cases int) {
+	t.Helper()
 	if *full {
 		cases = 200_000
 	}
