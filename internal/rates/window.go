@@ -74,6 +74,9 @@ func (w *Window) Tally() (requests, failures uint64) {
 	return t % oneFailure, t / oneFailure
 }
 
+// Step returns the number of the step that counts requests now. It changes as the window moves on.
+func (w *Window) Step() int64 { return w.slot.Load() }
+
 // Advance moves the window to now, and forgets older requests. A time in the past changes nothing.
 func (w *Window) Advance(now time.Duration) {
 	if int64(now) < w.until.Load() {

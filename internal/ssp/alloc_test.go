@@ -48,6 +48,48 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 	}
 }
 
+// refusing are SSPs whose limits refuse requests: all, or most of them.
+var refusing = map[upstream.Outcome]func(s *SSP){
+	upstream.BreakerOpen: func(s *SSP) {
+		for range 100000 {
+			s.breaker.record(0, true)
+		}
+	},
+	upstream.SSPBackoff: func(s *SSP) { s.pause.until.Store(int64(time.Hour)) },
+	upstream.Overloaded: func(s *SSP) {
+		s.inFlight.SetLimit(1)
+		s.inFlight.Acquire()
+	},
+	upstream.QPSLimit: func(s *SSP) {
+		s.qps.init(QPSOptions{Limit: 1e-3, Burst: 1}, s.made)
+		s.qps.take(0)
+	},
+}
+
+// A flood of requests that a limit refuses costs no memory, whatever their errors say.
+func TestRefusedRequestAllocatesNothing(t *testing.T) {
+	for want, prepare := range refusing {
+		c := newQuietClient(t, nil)
+		prepare(c.ssp)
+		r := c.request(upstream.GET)
+		r.Received = c.ssp.made
+		ex := upstream.AcquireExchange()
+		refused := 0
+		n := testing.AllocsPerRun(1000, func() {
+			ex.Times = upstream.Times{Queued: r.Received}
+			ex.ReleaseBody()
+			ex.Response.Reset()
+			if got, err := c.ssp.Do(r, ex, 0); got == want && err.Detail != "" {
+				refused++
+			}
+		})
+		if n != 0 || refused < 800 {
+			t.Errorf("%v: %v allocations a request, want none; %d of 1001 were refused", want, n, refused)
+		}
+		ex.Release()
+	}
+}
+
 // oneConn is a connection that responds at once, and its dialer.
 type oneConn struct{ owner upstream.Owner }
 

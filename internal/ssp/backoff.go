@@ -16,6 +16,7 @@ type backoff struct {
 	share float64       // retry_after_share; 0 = a single 429 pauses
 	*pause
 	retryAfters *retryAfters
+	refusal     refusal[time.Duration] // by how long the pause lasts
 }
 
 // pause is the learned state of a backoff.
@@ -36,11 +37,17 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 	if left == 0 {
 		return nil
 	}
-	return &upstream.Error{
-		Outcome: upstream.SSPBackoff, Progress: upstream.NotSent, RetryAfter: left,
-		Detail: fmt.Sprintf("it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left.Round(time.Millisecond), b.max, b.share),
-	}
+	left = (left + refusalStep - 1).Truncate(refusalStep) // a request that comes then must be admitted
+	return b.refusal.err(left, func() *upstream.Error {
+		return &upstream.Error{
+			Outcome: upstream.SSPBackoff, Progress: upstream.NotSent, RetryAfter: left,
+			Detail: fmt.Sprintf("it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, b.max, b.share),
+		}
+	})
 }
+
+// refusalStep is how exactly the error of a refused request says how long the pause still lasts.
+const refusalStep = 100 * time.Millisecond
 
 // left returns the remaining time of the pause, 0 for no pause.
 func (b *backoff) left(now time.Duration) time.Duration {

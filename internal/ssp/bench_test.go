@@ -78,6 +78,14 @@ func BenchmarkDoWithEveryLimit(b *testing.B) {
 	}, nil)
 }
 
+func BenchmarkDoShedByTheBreaker(b *testing.B) {
+	benchmarkDo(b, upstream.BreakerOpen, func(o *Options) { o.Breaker.MinProbe = 1e-12 }, func(s *SSP) {
+		for range 1000 {
+			s.breaker.record(s.now(), true)
+		}
+	})
+}
+
 func BenchmarkDoRewritesTmax(b *testing.B) {
 	benchmarkDo(b, upstream.Fill, func(o *Options) { o.RewriteTmax = true }, nil)
 }

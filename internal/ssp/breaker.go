@@ -26,6 +26,7 @@ type breaker struct {
 	opts BreakerOptions
 	*rates.Window
 	*shedCounts
+	refusal refusal[int64] // by the window's step: its figures are at most a step old
 }
 
 // shedCounts counts requests that were shed, and requests that a dry run would have shed.
@@ -50,11 +51,13 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 		return nil
 	}
 	b.shed.Add(1)
-	return &upstream.Error{
-		Outcome: upstream.BreakerOpen, Progress: upstream.NotSent,
-		Detail: fmt.Sprintf("%d of the last %d requests to it failed, within %v, of which %.0f %% are tolerated; %.0f %% of the requests are shed; see ssps[].breaker",
-			failures, requests, b.opts.Window, 100*b.opts.FailureRatio, 100*share),
-	}
+	return b.refusal.err(b.Step(), func() *upstream.Error {
+		return &upstream.Error{
+			Outcome: upstream.BreakerOpen, Progress: upstream.NotSent,
+			Detail: fmt.Sprintf("%d of the last %d requests to it failed, within %v, of which %.0f %% are tolerated; %.0f %% of the requests are shed; see ssps[].breaker",
+				failures, requests, b.opts.Window, 100*b.opts.FailureRatio, 100*share),
+		}
+	})
 }
 
 // record counts a request that was sent, and whether it failed.

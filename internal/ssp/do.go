@@ -107,15 +107,29 @@ func (s *SSP) admit(now time.Duration) *upstream.Error {
 }
 
 func (s *SSP) overloaded() *upstream.Error {
-	limit := s.inFlight.Limit()
-	e := &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
-	if o := &s.opts; o.Adaptive.Enabled && (o.MaxInFlight == 0 || limit < o.MaxInFlight) {
-		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered because it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
-			limit, limit, time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond), time.Duration(s.adaptive.base.Load()).Round(time.Millisecond), o.Adaptive.floorUnder(o.MaxInFlight))
-	} else {
-		e.Detail = fmt.Sprintf("%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
+	of := overload{limit: s.inFlight.Limit()}
+	if o := &s.opts; o.Adaptive.Enabled && (o.MaxInFlight == 0 || of.limit < o.MaxInFlight) {
+		of.takes = time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond)
+		of.base = time.Duration(s.adaptive.base.Load()).Round(time.Millisecond)
+		of.lowered = true
 	}
-	return e
+	return s.overloads.err(of, func() *upstream.Error {
+		e := &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
+		if of.lowered {
+			e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered because it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
+				of.limit, of.limit, of.takes, of.base, s.opts.Adaptive.floorUnder(s.opts.MaxInFlight))
+		} else {
+			e.Detail = fmt.Sprintf("%d of %d requests to it are in flight; see ssps[].max_in_flight", of.limit, of.limit)
+		}
+		return e
+	})
+}
+
+// overload is what the error of a request beyond the limit in flight says.
+type overload struct {
+	limit       int
+	lowered     bool // by adaptive, because the SSP takes longer than base
+	takes, base time.Duration
 }
 
 // send makes attempts until one gets a response, or until a retry is not allowed.

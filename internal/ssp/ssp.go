@@ -32,6 +32,7 @@ type SSP struct {
 	backoff    backoff // settings, with the state in learned
 	breaker    breaker // settings, with the state in learned
 	qps        *qps    // shared with successors while the qps settings are the same
+	overloads  refusal[overload]
 
 	*counters
 	*learned
