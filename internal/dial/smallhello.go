@@ -18,8 +18,8 @@ import (
 // versions, cipher suites and certificates are checked as always. An attacker who resets
 // connections only achieves a classical key exchange.
 const (
-	smallHelloFor = 10 * time.Minute // how long an address gets small hellos after one got a response
-	largeHelloFor = time.Minute      // how long an address gets no second attempt after one failed
+	smallHelloFor = 10 * time.Minute // for how long an address gets small hellos after a handshake with one
+	largeHelloFor = time.Minute      // for how long an address gets no second attempt after one failed
 )
 
 // hellos remembers which addresses need a small ClientHello.
@@ -30,7 +30,7 @@ type hellos struct {
 
 // helloSize is the result of the last second attempt at an address.
 type helloSize struct {
-	small bool // true: the server responded to the small hello; false: that failed too
+	small bool // the handshake with the small hello was completed; else it failed too
 	until time.Time
 }
 
@@ -53,10 +53,8 @@ func (h *hellos) learn(addr netip.AddrPort, small bool) {
 	if h.at == nil {
 		h.at = make(map[netip.AddrPort]helloSize)
 	}
-	for a, s := range h.at {
-		if !now.Before(s.until) || len(h.at) >= maxAddrs {
-			delete(h.at, a)
-		}
+	if _, known := h.at[addr]; !known && len(h.at) >= maxAddrs {
+		h.evictOne()
 	}
 	s := helloSize{small, now.Add(largeHelloFor)}
 	if small {
@@ -65,7 +63,19 @@ func (h *hellos) learn(addr netip.AddrPort, small bool) {
 	h.at[addr] = s
 }
 
-// lostHello reports whether a middlebox may have dropped the ClientHello of a failed handshake.
+// evictOne forgets the address whose time is over first.
+func (h *hellos) evictOne() {
+	var first netip.AddrPort
+	var until time.Time
+	for a, s := range h.at {
+		if until.IsZero() || s.until.Before(until) {
+			first, until = a, s.until
+		}
+	}
+	delete(h.at, first)
+}
+
+// lostHello reports whether a handshake failed as if a middlebox had dropped its ClientHello.
 func lostHello(r *Result, err error) bool {
 	return err != nil && r.TLS > 0 && !r.heard && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded))
 }
@@ -86,12 +96,17 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 	defer cancel()
 	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
 	again.Raced = r.Raced
-	d.hellos.learn(addr.AddrPort, again.heard)
-	if !again.heard {
+	d.hellos.learn(addr.AddrPort, errAgain == nil)
+	switch {
+	case errAgain == nil:
+	case again.heard: // its error says more
+		d.stats.smallHellosFailed.Add(1)
+		return again, errAgain
+	default:
 		d.stats.smallHellosFailed.Add(1)
 		return r, err
 	}
 	d.stats.smallHellosGood.Add(1)
-	d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, did. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, smallHelloFor))
-	return again, errAgain
+	d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, succeeded. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, smallHelloFor))
+	return again, nil
 }

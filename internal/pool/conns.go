@@ -101,13 +101,17 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	return nil
 }
 
-// pickBeside picks a connection for a retry or a hedge: of the next active endpoint in turn that is
-// not the named one, or nil. It uses no turn.
-func (c *connections) pickBeside(name string, alone bool, now time.Time) *member {
-	if e := c.turns.beside(name); e != nil {
-		return c.pickOf(e, alone, now)
+// pickAvoiding picks a connection for a retry or a hedge, which avoids the named endpoint. It prefers
+// the next active endpoint in turn that is another one, and then uses no turn. With name "" it is pick.
+func (c *connections) pickAvoiding(name string, alone bool, now time.Time) *member {
+	if name != "" {
+		if e := c.turns.beside(name); e != nil {
+			if m := c.pickOf(e, alone, now); m != nil {
+				return m
+			}
+		}
 	}
-	return nil
+	return c.pick(alone, now)
 }
 
 // pickProbe returns a connection for a probe of the first endpoint that waits for one.

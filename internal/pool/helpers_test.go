@@ -183,13 +183,18 @@ func askAfterLearning(t testing.TB, p *Pool, i int) *request {
 
 func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
 	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1}}
+	r.start(p)
+	return r
+}
+
+// start runs the request in a goroutine of its own.
+func (r *request) start(p *Pool) {
 	go func() {
 		place, err := p.Acquire(r.ex)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
 	}()
-	return r
 }
 
 func (r *request) ended() bool {

@@ -146,13 +146,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, now time.Time) (*lease, error) 
 	case p.queue.n > 0:
 		return nil, nil // waiting requests come first
 	}
-	var m *member
-	if ex.Avoid != "" {
-		m = p.conns.pickBeside(ex.Avoid, ex.Alone, now)
-	}
-	if m == nil {
-		m = p.conns.pick(ex.Alone, now)
-	}
+	m := p.conns.pickAvoiding(ex.Avoid, ex.Alone, now)
 	if m == nil {
 		return nil, nil
 	}

@@ -102,6 +102,29 @@ func (q *queue) count(w *waiter, n int) {
 	}
 }
 
+// A waiter that avoids an endpoint yields the places there to requests behind it, at most mostYields
+// times: another endpoint may have no place to release. maxYieldTo bounds the time of yield.
+const (
+	mostYields = 8
+	maxYieldTo = 16
+)
+
+// yield returns the waiter that gets a place of m, whose endpoint the first waiter avoids: the next
+// one that does not avoid it, or the first if there is none near the front.
+func (q *queue) yield(m *member) *waiter {
+	if q.head.yields == mostYields {
+		return q.head
+	}
+	w := q.head.next
+	for i := 0; i < maxYieldTo && w != nil; i, w = i+1, w.next {
+		if w.avoid != m.ep.name && (m.exclusive() || m.takes(w.alone)) {
+			q.head.yields++
+			return w
+		}
+	}
+	return q.head
+}
+
 // expect makes all requests pending except the first n, which dials will serve.
 func (q *queue) expect(n int, now time.Time) {
 	for q.n-q.pending < n && q.firstPending != nil {

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/testsupport"
@@ -217,4 +218,99 @@ func serveOne(t *testing.T, p *Pool, avoid string) string {
 	}
 	place.Release()
 	return ex.Endpoint
+}
+
+// A second attempt that waits in the queue prefers another endpoint too: places at the endpoint that
+// it avoids go to the requests behind it.
+func TestSecondAttemptsThatWaitPreferAnotherEndpoint(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			p, at := fullPool(t, protocol)
+			second, behind := askAvoiding(t, p, "a:80"), askAvoiding(t, p, "")
+			at["a:80"].do()
+			synctest.Wait()
+			second.wantWaits()
+			behind.wantEndpoint("a:80")
+			at["b:80"].do()
+			synctest.Wait()
+			second.wantEndpoint("b:80")
+		})
+	}
+}
+
+// A request that avoids an endpoint is not starved: it takes a place there if no other request can
+// use it, if no other endpoint is active, or after mostYields places have gone to other requests.
+func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			p, at := fullPool(t, protocol)
+			alone := askAvoiding(t, p, "a:80")
+			at["a:80"].do()
+			synctest.Wait()
+			alone.wantEndpoint("a:80")
+
+			queue := []*request{askAvoiding(t, p, "a:80")}
+			for range mostYields + 1 {
+				queue = append(queue, askAvoiding(t, p, ""))
+			}
+			alone.do()
+			for _, served := range queue[1 : mostYields+1] {
+				synctest.Wait()
+				queue[0].wantWaits()
+				served.wantEndpoint("a:80")
+				served.do()
+			}
+			synctest.Wait()
+			queue[0].wantEndpoint("a:80")
+			queue[mostYields+1].wantWaits()
+			queue[0].do()
+			synctest.Wait()
+
+			last := askAvoiding(t, p, "a:80")
+			behind := askAvoiding(t, p, "")
+			p.SetEndpointState("b:80", Draining)
+			queue[mostYields+1].do()
+			synctest.Wait()
+			last.wantEndpoint("a:80")
+			behind.wantWaits()
+		})
+	}
+}
+
+// fullPool returns a pool with one place at each of the endpoints a and b, and the requests that
+// have these places.
+func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*request) {
+	s := endpointsSSP(t, 2)
+	s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: protocol, places: 1} })
+	p := start(t, s, func(o *Options) {
+		withWeights(1, 1)(o)
+		o.Protocol, o.MaxConns, o.MaxHTTP2Conns, o.PendingTimeout = protocol, 2, 2, sec
+	})
+	at := map[string]*request{}
+	for _, r := range []*request{askAvoiding(t, p, ""), askAvoiding(t, p, "")} {
+		pass(10 * msec)
+		at[r.ex.Endpoint] = r
+	}
+	if len(at) != 2 {
+		t.Fatalf("the requests have places at %v", at)
+	}
+	return p, at
+}
+
+// askAvoiding starts a request that avoids an endpoint, and waits until it has a place or waits.
+func askAvoiding(t testing.TB, p *Pool, name string) *request {
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: name}}
+	r.start(p)
+	synctest.Wait()
+	return r
+}
+
+// wantEndpoint checks that the request got a place at an endpoint.
+func (r *request) wantEndpoint(name string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over || r.err != nil || r.ex.Endpoint != name {
+		r.t.Fatalf("over %v, %v, at %q; want a place at %s", r.over, r.err, r.ex.Endpoint, name)
+	}
 }

@@ -86,7 +86,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 // waiters.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
-		m := p.conns.pick(p.queue.head.alone, now)
+		m := p.conns.pickAvoiding(p.queue.head.avoid, p.queue.head.alone, now)
 		p.conns.short = nil // growLocked dials for the queue
 		if m == nil {
 			break
@@ -96,9 +96,13 @@ func (p *Pool) serveLocked(now time.Time) {
 	p.growLocked(now)
 }
 
-// giveLocked gives a place of m to the first waiter.
+// giveLocked gives a place of m to the first waiter, or to a later one if the first avoids m's
+// endpoint.
 func (p *Pool) giveLocked(m *member, r waitResult, now time.Time) {
 	w := p.queue.head
+	if w.avoid == m.ep.name && p.conns.turns.beside(w.avoid) != nil {
+		w = p.queue.yield(m)
+	}
 	p.queue.remove(w)
 	r.lease = p.conns.acquire(m, w.alone, now)
 	w.ready <- r

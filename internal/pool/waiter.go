@@ -16,11 +16,13 @@ type waiter struct {
 
 	prev, next *waiter // nil outside the queue
 	queued     bool
-	pending    bool // no dial is expected to serve it; see queue
-	front      bool // had a place before
-	alone      bool // see upstream.Exchange
-	resent     bool // see upstream.Exchange
-	redials    int  // see upstream.Exchange
+	pending    bool   // no dial is expected to serve it; see queue
+	front      bool   // had a place before
+	alone      bool   // see upstream.Exchange
+	resent     bool   // see upstream.Exchange
+	redials    int    // see upstream.Exchange
+	avoid      string // see upstream.Exchange
+	yields     int    // places that went to requests behind it; see queue.yield
 
 	// timer fires when the waiter should check whether its time has passed. It may fire too early,
 	// but never too late.
@@ -51,6 +53,7 @@ func newWaiter() *waiter {
 func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
 	w.deadline, w.since, w.armed = ex.Deadline, now, false
 	w.alone, w.resent, w.redials = ex.Alone, ex.Resent, ex.Redials
+	w.avoid, w.yields = ex.Avoid, 0
 	w.front = again || ex.Resent
 	w.dialLeft, w.pendingLeft = o.waitForDial(), o.PendingTimeout
 	if w.resent {
