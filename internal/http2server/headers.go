@@ -117,12 +117,13 @@ func (c *Conn) onTrailersLocked(s *Stream, b *http2codec.RequestBlock, last bool
 }
 
 // onLateBlockLocked checks HEADERS on a stream that is no longer open. A trailer may arrive for a
-// stream that adbuffer has reset. RFC 9113, sections 5.1 and 5.1.1.
+// stream that adbuffer has reset, however many streams were closed since: flood bounds how many such
+// frames may come. RFC 9113, sections 5.1 and 5.1.1.
 func (c *Conn) onLateBlockLocked(id uint32) *http2codec.Error {
-	switch known, ended := c.streams.wasOpen(id); {
-	case known && ended:
+	switch possible, ended := c.streams.wasOpen(id); {
+	case ended:
 		return &http2codec.Error{Code: h2.ErrCodeStreamClosed, Text: "HEADERS on a stream that was closed"}
-	case known:
+	case possible:
 		return c.flood.Idle()
 	}
 	return http2codec.ProtocolError("HEADERS on a stream below one that was opened")

@@ -215,7 +215,7 @@ func (c *Conn) freeLocked() {
 	c.encoder.Forget()
 	c.stopWorkersLocked()
 	c.out.free()
-	c.streams = table{}
+	c.streams = table{forgotten: c.lastID}
 	c.ready, c.fresh = nil, nil
 	c.timer.stop()
 	c.timer = timer{}

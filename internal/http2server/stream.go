@@ -68,6 +68,9 @@ type table struct {
 	// Allocated with the first.
 	past []uint32
 	next int
+	// forgotten is the highest number of a closed stream that is not in past any more. Streams up to
+	// it may have been open.
+	forgotten uint32
 }
 
 // remembered is how many closed streams are remembered.
@@ -107,18 +110,20 @@ func (t *table) remember(id uint32, ended bool) {
 	if ended {
 		v |= 1
 	}
+	t.forgotten = max(t.forgotten, t.past[t.next]>>1)
 	t.past[t.next] = v
 	t.next = (t.next + 1) % remembered
 }
 
-// wasOpen reports whether stream id is remembered, and whether the client had ended it.
-func (t *table) wasOpen(id uint32) (known, ended bool) {
+// wasOpen reports whether stream id, which is closed, may have been open, and whether the client is
+// known to have ended it.
+func (t *table) wasOpen(id uint32) (possible, ended bool) {
 	for _, v := range t.past {
 		if v>>1 == id {
 			return true, v&1 == 1
 		}
 	}
-	return false, false
+	return id <= t.forgotten, false
 }
 
 // newStreamLocked opens stream id.

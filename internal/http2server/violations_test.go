@@ -2,7 +2,9 @@ package http2server
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -181,4 +183,53 @@ func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 			t.Errorf("violations: %q", got) // of PINGs there are too many
 		}
 	})
+}
+
+// A client may have sent frames of a stream before it learns that adbuffer has reset the stream. They
+// end nothing, although many streams were closed since, and although the connection was idle. A
+// stream that was never opened is still a connection error.
+func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
+	for name, closed := range map[string]int{"at once": 0, "after many streams": 2 * remembered, "after idling": -1} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				w := newWire(t, newGated, wireOptions)
+				w.headers(3, false, append(slices.Clone(post), "Capital", "1")...) // malformed: reset
+				w.send()
+				id := uint32(5)
+				for ; closed > 0; closed-- {
+					w.headers(id, true, get...)
+					w.send()
+					w.owner().requests[id].respond <- &Response{Status: 200}
+					synctest.Wait()
+					id += 2
+				}
+				if closed < 0 {
+					time.Sleep(2 * wireOptions.ParkAfter)
+					if err := <-w.served; !errors.Is(err, ErrIdle) {
+						t.Fatal(err)
+					}
+					go func() { w.served <- w.conn.Serve() }()
+				}
+				w.framer.WriteData(3, false, []byte("late")) //nolint:errcheck // a buffer
+				w.headers(3, true, "late-trailer", "1")
+				w.headers(id, true, get...)
+				w.send()
+				served := w.owner().requests[id]
+				if served == nil {
+					t.Fatalf("the next request was not served: %v", w.conn.err)
+				}
+				served.respond <- &Response{Status: 200}
+				synctest.Wait()
+				if closed == 0 && id == 5 {
+					w.headers(1, true, get...)
+					w.send()
+					if code, ok := w.goAway(); !ok || code != http2.ErrCodeProtocol {
+						t.Errorf("HEADERS on stream 1, which was never opened: GOAWAY %v, %v", code, ok)
+					}
+				}
+				w.hangUp()
+				<-w.served
+			})
+		})
+	}
 }
