@@ -68,8 +68,9 @@ type Result struct {
 	// Raced is also set if Dial fails.
 	Raced
 
-	small bool // the ClientHello was small
-	heard bool // a byte arrived from the SSP
+	small  bool // the ClientHello was small
+	heard  bool // a byte came from the SSP
+	shaken bool // the TLS handshake was completed
 }
 
 // Raced holds the results of the connection attempts of one dial.
@@ -194,11 +195,14 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 	addr := addrs[raced.At]
 	began = time.Now()
 	sock.Records()
-	r.small = small || d.hellos.needsSmall(addr.AddrPort)
+	r.small = small || d.hellos.sizeFor(addr.AddrPort) == needsSmall
 	conn, state, err := d.handshake(ctx, sock, addr, offer, r.small)
 	r.TLS = time.Since(began)
 	r.heard = sock.HasReceived()
-	if err == nil {
+	if r.shaken = err == nil; r.shaken {
+		if !r.small && d.tls.small != nil {
+			d.hellos.learn(addr.AddrPort, takesLarge)
+		}
 		r.Protocol, err = d.negotiated(state, addr, offer)
 	}
 	if err != nil {

@@ -17,59 +17,61 @@ import (
 // byte of the server, the dialer tries it once more without hybrid groups. Only the groups differ:
 // versions, cipher suites and certificates are checked as always. An attacker who resets
 // connections only achieves a classical key exchange.
+//
+// Only a completed handshake shows what an address takes. If it has completed one with a large hello
+// lately, a lost hello was a chance, and the next dials are large again.
+type helloSize uint8
+
 const (
-	smallHelloFor = 10 * time.Minute // for how long an address gets small hellos after a handshake with one
-	largeHelloFor = time.Minute      // for how long an address gets no second attempt after one failed
+	unknownHello helloSize = iota
+	takesLarge             // a handshake with a large hello was completed
+	needsSmall             // a large hello was lost, and a handshake with a small one was completed
+	takesNone              // handshakes with both failed
 )
 
-// hellos remembers which addresses need a small ClientHello.
+// helloFor is for how long what was learned holds. An address that needs a small hello gets only
+// such. An address that takes none gets no second attempt.
+var helloFor = [...]time.Duration{takesLarge: 10 * time.Minute, needsSmall: 10 * time.Minute, takesNone: time.Minute}
+
+// hellos remembers which ClientHellos addresses take.
 type hellos struct {
 	mu sync.Mutex
-	at map[netip.AddrPort]helloSize // at most maxAddrs
+	at map[netip.AddrPort]learnedHello // at most maxAddrs
 }
 
-// helloSize is the result of the last second attempt at an address.
-type helloSize struct {
-	small bool // the handshake with the small hello was completed; else it failed too
+type learnedHello struct {
+	size  helloSize
 	until time.Time
 }
 
-func (h *hellos) sizeFor(addr netip.AddrPort) (s helloSize, known bool) {
+func (h *hellos) sizeFor(addr netip.AddrPort) helloSize {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s = h.at[addr]
-	return s, time.Now().Before(s.until)
+	if l := h.at[addr]; time.Now().Before(l.until) {
+		return l.size
+	}
+	return unknownHello
 }
 
-func (h *hellos) needsSmall(addr netip.AddrPort) bool {
-	s, known := h.sizeFor(addr)
-	return known && s.small
-}
-
-func (h *hellos) learn(addr netip.AddrPort, small bool) {
-	now := time.Now()
+func (h *hellos) learn(addr netip.AddrPort, size helloSize) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at == nil {
-		h.at = make(map[netip.AddrPort]helloSize)
+		h.at = make(map[netip.AddrPort]learnedHello)
 	}
 	if _, known := h.at[addr]; !known && len(h.at) >= maxAddrs {
-		h.evictOne()
+		h.evictOneLocked()
 	}
-	s := helloSize{small, now.Add(largeHelloFor)}
-	if small {
-		s.until = now.Add(smallHelloFor)
-	}
-	h.at[addr] = s
+	h.at[addr] = learnedHello{size, time.Now().Add(helloFor[size])}
 }
 
-// evictOne forgets the address whose time is over first.
-func (h *hellos) evictOne() {
+// evictOneLocked forgets the address whose time is over first.
+func (h *hellos) evictOneLocked() {
 	var first netip.AddrPort
 	var until time.Time
-	for a, s := range h.at {
-		if until.IsZero() || s.until.Before(until) {
-			first, until = a, s.until
+	for a, l := range h.at {
+		if until.IsZero() || l.until.Before(until) {
+			first, until = a, l.until
 		}
 	}
 	delete(h.at, first)
@@ -89,24 +91,27 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 		return r, err
 	}
 	addr := addrs[r.At]
-	if size, known := d.hellos.sizeFor(addr.AddrPort); known && !size.small {
+	size := d.hellos.sizeFor(addr.AddrPort)
+	if size == takesNone {
 		return r, err
 	}
 	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
 	defer cancel()
 	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
 	again.Raced = r.Raced
-	d.hellos.learn(addr.AddrPort, errAgain == nil)
 	switch {
-	case errAgain == nil:
-	case again.heard: // its error says more
+	case !again.shaken:
 		d.stats.smallHellosFailed.Add(1)
-		return again, errAgain
+		d.hellos.learn(addr.AddrPort, takesNone)
+	case size == takesLarge:
+		d.stats.smallHellosGood.Add(1)
 	default:
-		d.stats.smallHellosFailed.Add(1)
+		d.stats.smallHellosGood.Add(1)
+		d.hellos.learn(addr.AddrPort, needsSmall)
+		d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, succeeded. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, helloFor[needsSmall]))
+	}
+	if !again.heard {
 		return r, err
 	}
-	d.stats.smallHellosGood.Add(1)
-	d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, succeeded. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, smallHelloFor))
-	return again, nil
+	return again, errAgain
 }

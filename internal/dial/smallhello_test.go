@@ -3,13 +3,18 @@ package dial
 import (
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"adbuffer/internal/handshake"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -20,6 +25,7 @@ const maxHello = 1400
 type middlebox struct {
 	*peer
 	large, small atomic.Int32 // connections, by their ClientHello
+	passes       func() bool  // whether the current large hello passes; nil: none does
 }
 
 // startMiddlebox forwards connections with a short ClientHello to behind, and calls lose on all
@@ -40,10 +46,13 @@ func startMiddlebox(t *testing.T, behind *peer, lose func(*net.TCPConn)) *middle
 		}
 		if len(record)+len(hello) > maxHello {
 			m.large.Add(1)
-			lose(c)
-			return
+			if m.passes == nil || !m.passes() {
+				lose(c)
+				return
+			}
+		} else {
+			m.small.Add(1)
 		}
-		m.small.Add(1)
 		if behind == nil {
 			lose(c)
 			return
@@ -101,6 +110,57 @@ func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.
 		d.hellos.forget()
 		m.dial(t, d, false)
 		m.want(t, 2, 4)
+		if size := d.hellos.sizeFor(m.addr("").AddrPort); size != needsSmall {
+			t.Errorf("%s: learned %d", name, size)
+		}
+	}
+}
+
+// A small hello that gets a response, but no handshake, shows nothing about the middlebox. Its error
+// says more than that of the lost hello.
+func TestASmallHelloThatOnlyGetsAnAlertIsNoSuccess(t *testing.T) {
+	alerting := listen(t, func(c *net.TCPConn) {
+		c.Write([]byte{21, 3, 3, 0, 2, 2, 40})
+		waitForEnd(c)
+	})
+	m := startMiddlebox(t, alerting, reset)
+	o := m.https(t, nil, "ssp.test")
+	o.Warn = func(err error) { t.Errorf("a warning: %v", err) }
+	d := newDialer(t, o)
+	if err := dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed); !strings.Contains(err.Error(), "handshake failure") {
+		t.Errorf("the error is %v", err)
+	}
+	m.want(t, 1, 1)
+	if err := dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the second error is %v", err)
+	}
+	m.want(t, 2, 1) // no second attempt for a minute
+	if s := d.Stats(); s.SmallHellosGood != 0 || s.SmallHellosFailed != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An address that has completed a handshake with a large hello keeps getting large ones, although
+// one was lost.
+func TestALargeHelloThatIsLostByChanceIsTriedAgainAndNotUnlearned(t *testing.T) {
+	ca := newAuthority(t)
+	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
+	var lost atomic.Int32
+	m := startMiddlebox(t, ssp, func(c *net.TCPConn) { lost.Add(1); reset(c) })
+	m.passes = func() bool { return m.large.Load() != 2 }
+	o := m.https(t, ca, "ssp.test")
+	o.Warn = func(err error) { t.Errorf("a warning: %v", err) }
+	d := newDialer(t, o)
+	for i, group := range []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.X25519MLKEM768} {
+		r := m.dial(t, d, false)
+		if state := <-ssp.state; state.CurveID != group {
+			t.Errorf("connection %d uses %v, want %v", i, state.CurveID, group)
+		}
+		readOne(t, r)
+	}
+	m.want(t, 3, 1)
+	if s := d.Stats(); lost.Load() != 1 || s.SmallHellosGood != 1 {
+		t.Errorf("%d lost, %+v", lost.Load(), s)
 	}
 }
 
@@ -176,17 +236,30 @@ func TestASmallHelloChecksTheCertificate(t *testing.T) {
 	m.want(t, 1, 1)
 }
 
+// One address more than are remembered evicts the address whose time is over first, and no other.
 func TestRememberedHelloSizesAreBounded(t *testing.T) {
-	var h hellos
-	p := &peer{}
-	for i := range 3 * maxAddrs {
-		p.port = uint16(i + 1)
-		h.learn(p.addr("").AddrPort, true)
-		if _, known := h.sizeFor(p.addr("").AddrPort); !known {
-			t.Fatal("the last learned address is forgotten")
+	testsupport.Bubble(t, func(t *testing.T) {
+		var h hellos
+		addr := func(i int) netip.AddrPort {
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(i+1))
 		}
-	}
-	if len(h.at) > maxAddrs {
-		t.Errorf("%d addresses are remembered, at most %d are wanted", len(h.at), maxAddrs)
-	}
+		for i := range 3 * maxAddrs {
+			h.learn(addr(i), needsSmall)
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 3 * maxAddrs {
+			want := unknownHello
+			if i >= 2*maxAddrs {
+				want = needsSmall
+			}
+			if got := h.sizeFor(addr(i)); got != want {
+				t.Errorf("address %d: %d, want %d", i, got, want)
+			}
+		}
+		h.learn(addr(2*maxAddrs), takesNone)
+		h.learn(addr(0), needsSmall)
+		if h.sizeFor(addr(2*maxAddrs)) != unknownHello || len(h.at) != maxAddrs {
+			t.Errorf("the address whose time is over first was not evicted, or %d addresses are remembered", len(h.at))
+		}
+	})
 }

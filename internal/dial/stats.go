@@ -20,8 +20,8 @@ type Stats struct {
 	HandshakesResumed uint64           // TLS handshakes that resumed a session
 	HandshakesFailed  uint64           // TLS handshakes that brought no connection
 	Handshakes        handshake.Totals // the same handshakes, by version, group and reason
-	SmallHellosGood   uint64           // second attempts with a small ClientHello that got a response
-	SmallHellosFailed uint64           // second attempts with a small ClientHello that got no response
+	SmallHellosGood   uint64           // second attempts with a small ClientHello that completed the handshake
+	SmallHellosFailed uint64           // second attempts that failed too
 	HTTP2Refused      uint64           // connections closed because HTTP/2 prohibits their cipher suite
 	CertsReloaded     uint64           // new versions of the client certificate taken into use
 	CertsBroken       uint64           // new versions of the client certificate that could not be used

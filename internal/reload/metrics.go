@@ -26,7 +26,7 @@ var (
 	descHeadWait   = metrics.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
 	descHandshakes = metrics.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
 	descsOfTLS     = handshake.NewDescs("adbuffer_tls", "an SSP", "ssp")
-	descHellos     = metrics.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the SSP then responded (good) or not (failed).", "ssp", "result")
+	descHellos     = metrics.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the handshake then succeeded (good) or not (failed).", "ssp", "result")
 	descLookups    = metrics.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
 	descAddrs      = metrics.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
 	descSent       = metrics.NewDesc("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
