@@ -12,7 +12,8 @@ import (
 
 // Mirror sends a copy of a share of a route's requests to another SSP. No request waits for it, and
 // clients never see its responses. Under load the mirror's requests are dropped first. It has its
-// own budget, takes at most a quarter of max_in_flight, and takes none of the last quarter.
+// own budget, takes at most a quarter of max_in_flight, and takes none of the last quarter. An
+// SSP that does not respond gets single probes only.
 type Mirror struct {
 	SSP   *ssp.SSP
 	Share float64 // 0 to 1
@@ -26,6 +27,7 @@ type MirrorStats struct {
 	outcomes [upstream.Outcomes]atomic.Uint64
 	dropped  atomic.Uint64
 	inFlight atomic.Int64
+	silence  silence
 }
 
 // mirrored is one mirrored request; reused.
@@ -42,6 +44,10 @@ var mirroredPool = sync.Pool{New: func() any { return new(mirrored) }}
 // send sends a copy of r if the share selects r and no limit prevents it.
 func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
+		return
+	}
+	if m.Stats.silence.drops(r.Received, m.Stats.inFlight.Load()) {
+		m.Stats.dropped.Add(1)
 		return
 	}
 	if n := int(m.Stats.inFlight.Add(1)); !m.fits(n, p.InFlight) {
@@ -86,6 +92,7 @@ func (c *mirrored) main() {
 	outcome, _ := m.SSP.Do(&c.request, ex, 0)
 	ex.Release()
 	c.release()
+	m.Stats.silence.ended(outcome)
 	switch outcome {
 	case upstream.PendingFull, upstream.PendingTimeout, upstream.QPSLimit, upstream.Overloaded:
 		m.Stats.dropped.Add(1)

@@ -101,6 +101,81 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 	})
 }
 
+// After 5 copies without a response, only single probes are sent, and the other copies are dropped
+// before any work is done for them. The first response ends that.
+func TestSilentMirrorGetsProbesOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply reply
+		most  int // probes in 3 s, after the silence has begun
+	}{
+		"never responds": {silent, 10}, // each takes until the deadline of 300 ms
+		"fails at once":  {fails(0, upstream.ConnLost), 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", c.reply)
+				rt := mirroring(a, b, 1, 1<<20)
+				p := newProcess(t)
+				mirror := func(requests int) {
+					for range requests {
+						r := get(t)
+						res := rt.Do(&r.Request, nil, p)
+						res.Release()
+						time.Sleep(10 * ms)
+					}
+				}
+				mirror(100)
+				time.Sleep(time.Second)
+				before, dropped := len(b.requests()), rt.Mirror.Stats.dropped.Load()
+				mirror(300)
+				time.Sleep(time.Second)
+				probes := len(b.requests()) - before
+				if probes < c.most-1 || probes > c.most+1 {
+					t.Errorf("%d probes in 3 s, want %d", probes, c.most)
+				}
+				if n := rt.Mirror.Stats.dropped.Load() - dropped; n != uint64(300-probes) {
+					t.Errorf("%d copies were dropped, %d sent, want 300 in all", n, probes)
+				}
+				b.mu.Lock()
+				b.reply = fills(0, "ad")
+				b.mu.Unlock()
+				mirror(2) // the first is a probe
+				before = len(b.requests())
+				mirror(100)
+				if n := len(b.requests()) - before; n != 100 {
+					t.Errorf("%d of 100 copies were sent after the SSP responded again", n)
+				}
+				if n := rt.Mirror.Stats.inFlight.Load(); n != 0 || rt.Mirror.Budget.Used() != 0 {
+					t.Errorf("%d in flight, %d bytes held", n, rt.Mirror.Budget.Used())
+				}
+			})
+		})
+	}
+}
+
+// An SSP that fails now and then gets all copies: a trial must show how often it fails.
+func TestMirrorThatSometimesFailsGetsAllCopies(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", silent)
+		n := 0
+		b.script = func(*upstream.Exchange) reply {
+			if n++; n%5 == 0 {
+				return fills(0, "ad")
+			}
+			return fails(0, upstream.ConnLost)
+		}
+		rt := mirroring(a, b, 1, 1<<20)
+		p := newProcess(t)
+		for range 100 {
+			r := get(t)
+			res := rt.Do(&r.Request, nil, p)
+			res.Release()
+			time.Sleep(10 * ms)
+		}
+		b.wantAsked(100)
+	})
+}
+
 func TestMirrorsShareIsRandom(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))

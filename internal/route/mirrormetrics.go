@@ -7,7 +7,7 @@ import (
 )
 
 var descMirrored = prometheus.NewDesc("adbuffer_mirrored_total",
-	"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit prevented the copy.", []string{"route", "ssp", "outcome"}, nil)
+	"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit prevented the copy, or the SSP did not respond to the last 5 copies.", []string{"route", "ssp", "outcome"}, nil)
 
 // mirrorOutcomes are the possible outcomes of a mirrored request, in addition to dropped.
 var mirrorOutcomes = []upstream.Outcome{

@@ -101,8 +101,8 @@ type Exchange struct {
 	// Resent says that the request was sent before, and that the SSP provably did not process it.
 	// It waits in front of other requests, until its deadline.
 	Resent bool
-	// Avoid is the endpoint of an earlier attempt, "" for none. A place at another active endpoint is
-	// preferred, also in the queue. If no other has a free place, one at this endpoint serves.
+	// Avoid is the endpoint of an earlier attempt, or "". The pool prefers a place at another active
+	// endpoint, also for a request that waits.
 	Avoid string
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
