@@ -49,13 +49,13 @@ func (l *Limiter) Suppressed() uint64 {
 // decided counts each line that is suppressed.
 func (l *Limiter) decided(line zapcore.Entry, d zapcore.SamplingDecision) {
 	if d&zapcore.LogDropped != 0 {
-		l.Suppress(line.Message)
+		l.suppress(line.Message)
 	}
 }
 
-// Suppress counts a line with this message that was not written, and sees to it that
+// suppress counts a line with this message that was not written, and sees to it that
 // the log says so within a second.
-func (l *Limiter) Suppress(message string) {
+func (l *Limiter) suppress(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++

@@ -69,7 +69,7 @@ func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, no
 	}
 	if !l.lines.allow(now, o.MaxPerSecond) {
 		w.reason = NoReason
-		l.limiter.Suppress(message)
+		l.limiter.suppress(message)
 	}
 	return w
 }

@@ -54,12 +54,12 @@ func (h *Histogram) Exemplars() []*Exemplar {
 	return slices.Clone(h.exemplars.last)
 }
 
-// Exported returns the exemplar's value in the exported unit.
-func (l *layout) Exported(e *Exemplar) float64 { return l.export(float64(e.Value)) }
+// exportedValue returns the exemplar's value in the exported unit.
+func (l *layout) exportedValue(e *Exemplar) float64 { return l.export(float64(e.Value)) }
 
 func (e *Exemplar) proto(l *layout) *dto.Exemplar {
 	return &dto.Exemplar{
 		Label: []*dto.LabelPair{{Name: proto.String("trace_id"), Value: proto.String(hex.EncodeToString(e.TraceID[:]))}},
-		Value: proto.Float64(l.Exported(e)), Timestamp: timestamppb.New(e.At),
+		Value: proto.Float64(l.exportedValue(e)), Timestamp: timestamppb.New(e.At),
 	}
 }

@@ -90,11 +90,11 @@ func (h *Histogram) Sum() float64 {
 type Counts []uint64
 
 // Counts returns the observations so far.
-func (h *Histogram) Counts() Counts { return h.AppendCounts(nil) }
+func (h *Histogram) Counts() Counts { return h.appendCounts(nil) }
 
-// AppendCounts appends the observations so far to c. It reads stripe by stripe, in the order of the
+// appendCounts appends the observations so far to c. It reads stripe by stripe, in the order of the
 // memory: a scrape reads some 50,000 buckets for each core.
-func (h *Histogram) AppendCounts(c Counts) Counts {
+func (h *Histogram) appendCounts(c Counts) Counts {
 	at, n := len(c), len(h.fine)+1
 	c = slices.Grow(c, n)[:at+n]
 	sum := c[at:]

@@ -32,7 +32,7 @@ func (m *metric) Desc() *prometheus.Desc { return m.desc }
 
 // Write implements prometheus.Metric.
 func (m *metric) Write(out *dto.Metric) error {
-	cumulative := m.layout.AppendCumulative(make([]uint64, 0, len(m.layout.bounds)+1), m.counts)
+	cumulative := m.layout.appendCumulative(make([]uint64, 0, len(m.layout.bounds)+1), m.counts)
 	h := &dto.Histogram{SampleCount: &cumulative[len(cumulative)-1], SampleSum: &m.sum}
 	buckets := make([]dto.Bucket, len(cumulative))
 	for i := range buckets {
@@ -51,8 +51,8 @@ func (m *metric) Write(out *dto.Metric) error {
 		}
 		h.Bucket = append(h.Bucket, b)
 	}
-	var n Native
-	if m.layout.FillNative(&n, m.counts) {
+	var n nativeCounts
+	if m.layout.fillNative(&n, m.counts) {
 		h.Schema, h.ZeroThreshold, h.ZeroCount, h.PositiveDelta = &n.Schema, &n.ZeroThreshold, &n.ZeroCount, n.Deltas
 		for i := range n.Spans {
 			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: &n.Spans[i].Offset, Length: &n.Spans[i].Length})

@@ -109,20 +109,20 @@ func (l *layout) export(v float64) float64 {
 	return v * l.scale
 }
 
-// Bounds returns the exported upper bounds as values of the label le, in Prometheus' text format or
-// in OpenMetrics. The caller must not change them.
-func (l *layout) Bounds(openMetrics bool) []string {
+// labelBounds returns the exported upper bounds as values of the label le, in Prometheus' text
+// format or in OpenMetrics. The caller must not change them.
+func (l *layout) labelBounds(openMetrics bool) []string {
 	if openMetrics {
 		return l.les[1]
 	}
 	return l.les[0]
 }
 
-// UpperBounds returns the exported upper bounds. The caller must not change them.
-func (l *layout) UpperBounds() []float64 { return l.exported }
+// upperBounds returns the exported upper bounds. The caller must not change them.
+func (l *layout) upperBounds() []float64 { return l.exported }
 
-// AppendCumulative appends the number of values up to each exported bound, and the total number.
-func (l *layout) AppendCumulative(all []uint64, c Counts) []uint64 {
+// appendCumulative appends the number of values up to each exported bound, and the total number.
+func (l *layout) appendCumulative(all []uint64, c Counts) []uint64 {
 	n, next := uint64(0), 0
 	for _, last := range l.whole {
 		for _, count := range c[next : last+1] {

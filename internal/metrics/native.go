@@ -32,26 +32,26 @@ func newNative(lowest, highest int64) *native {
 // threshold returns the upper bound of the values that count as zero, in seconds.
 func (n *native) threshold() float64 { return math.Exp2(float64(n.first) / perDoubling) }
 
-// Native is a native histogram in protobuf's form: spans of buckets without gaps, and for each
-// bucket the difference between its count and the previous bucket's.
-type Native struct {
+// nativeCounts is a native histogram in protobuf's form: spans of buckets without gaps, and for
+// each bucket the difference between its count and the previous bucket's.
+type nativeCounts struct {
 	Schema        int32
 	ZeroThreshold float64
 	ZeroCount     uint64
-	Spans         []Span
+	Spans         []span
 	Deltas        []int64
 }
 
-// Span is a run of buckets without a gap. Offset is the number of buckets between two spans; for
+// span is a run of buckets without a gap. Offset is the number of buckets between two spans; for
 // the first span it is the number of its first bucket.
-type Span struct {
+type span struct {
 	Offset int32
 	Length uint32
 }
 
-// FillNative writes the native histogram of counts to n, and reuses n's memory. It returns false if
+// fillNative writes the native histogram of counts to n, and reuses n's memory. It returns false if
 // the histogram has no native form.
-func (l *layout) FillNative(n *Native, counts Counts) bool {
+func (l *layout) fillNative(n *nativeCounts, counts Counts) bool {
 	if l.native == nil {
 		return false
 	}
@@ -76,7 +76,7 @@ func (l *layout) FillNative(n *Native, counts Counts) bool {
 		}
 		number := l.native.first + i
 		if len(n.Spans) == 0 || number != next {
-			n.Spans = append(n.Spans, Span{Offset: int32(number - next)})
+			n.Spans = append(n.Spans, span{Offset: int32(number - next)})
 		}
 		n.Spans[len(n.Spans)-1].Length++
 		n.Deltas = append(n.Deltas, count-before)

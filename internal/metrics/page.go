@@ -109,8 +109,8 @@ func appendValue(b []byte, v string) []byte {
 
 func (p *page) histogram(d *Desc, h *Histogram, first, more []string) {
 	f := p.family(d, histograms)
-	p.counts = h.AppendCounts(p.counts[:0])
-	p.cumulative = h.AppendCumulative(p.cumulative[:0], p.counts)
+	p.counts = h.appendCounts(p.counts[:0])
+	p.cumulative = h.appendCumulative(p.cumulative[:0], p.counts)
 	if p.protobuf {
 		f.text = p.message.appendHistogram(f.text, d, h, p.counts, p.cumulative, first, more)
 		return
@@ -125,7 +125,7 @@ func (p *page) histogram(d *Desc, h *Histogram, first, more []string) {
 	if p.openMetrics {
 		exemplars = h.Exemplars()
 	}
-	b, bounds := f.text, h.Bounds(p.openMetrics)
+	b, bounds := f.text, h.labelBounds(p.openMetrics)
 	for i, n := range p.cumulative {
 		le := "+Inf"
 		if i < len(bounds) {
@@ -148,7 +148,7 @@ func (p *page) histogram(d *Desc, h *Histogram, first, more []string) {
 func (p *page) appendExemplar(b []byte, h *Histogram, e *Exemplar) []byte {
 	b = append(b, ` # {trace_id="`...)
 	b = append(hex.AppendEncode(b, e.TraceID[:]), `"} `...)
-	b = append(p.appendNumber(b, h.Exported(e)), ' ')
+	b = append(p.appendNumber(b, h.exportedValue(e)), ' ')
 	return p.appendNumber(b, float64(e.At.UnixNano())/1e9)
 }
 

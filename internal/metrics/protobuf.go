@@ -30,7 +30,7 @@ var familyTypes = [...]uint64{counter: 0, gauge: 1, histograms: 4}
 // the inner messages are encoded first.
 type message struct {
 	metric, histogram, bucket, exemplar, pair []byte
-	native                                    Native
+	native                                    nativeCounts
 }
 
 // appendMessage appends the metric's message, preceded by its length.
@@ -74,7 +74,7 @@ func (m *message) appendHistogram(b []byte, d *Desc, h *Histogram, counts Counts
 	m.begin(d, first, more)
 	m.histogram = appendNumber(m.histogram[:0], histogramCount, cumulative[len(cumulative)-1])
 	m.histogram = appendDouble(m.histogram, histogramSum, h.Sum())
-	exemplars, bounds := h.Exemplars(), h.UpperBounds()
+	exemplars, bounds := h.Exemplars(), h.upperBounds()
 	for i, n := range cumulative {
 		bound := math.Inf(1)
 		if i < len(bounds) {
@@ -88,7 +88,7 @@ func (m *message) appendHistogram(b []byte, d *Desc, h *Histogram, counts Counts
 		}
 		m.histogram = appendBytes(m.histogram, histogramBucket, m.bucket)
 	}
-	if h.FillNative(&m.native, counts) {
+	if h.fillNative(&m.native, counts) {
 		m.appendNative()
 	}
 	m.metric = appendBytes(m.metric, metricHistogram, m.histogram)
@@ -97,7 +97,7 @@ func (m *message) appendHistogram(b []byte, d *Desc, h *Histogram, counts Counts
 
 func (m *message) appendExemplar(h *Histogram, e *Exemplar) {
 	m.exemplar = m.appendPair(m.exemplar[:0], exemplarLabel, "trace_id", hex.EncodeToString(e.TraceID[:]))
-	m.exemplar = appendDouble(m.exemplar, exemplarValue, h.Exported(e))
+	m.exemplar = appendDouble(m.exemplar, exemplarValue, h.exportedValue(e))
 	m.pair = appendNumber(m.pair[:0], timeSeconds, uint64(e.At.Unix()))
 	m.pair = appendNumber(m.pair, timeNanos, uint64(e.At.Nanosecond()))
 	m.exemplar = appendBytes(m.exemplar, exemplarTime, m.pair)

@@ -79,15 +79,11 @@ func escapeBytes(ok bool, n int) int {
 // hex4 decodes four hexadecimal digits at b[i], or returns -1.
 func hex4(b []byte, i int) (r rune) {
 	for range 4 {
-		c := at(b, i)
-		switch {
-		case isDigit(c):
-			r = r<<4 | rune(c-'0')
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			r = r<<4 | rune(c|0x20-'a'+10)
-		default:
+		digit := HexDigit(at(b, i))
+		if digit < 0 {
 			return -1
 		}
+		r = r<<4 | rune(digit)
 		i++
 	}
 	return r
@@ -172,7 +168,7 @@ func fits64(digits []byte, negative bool) bool {
 // skipDigits returns the offset after one or more digits, or -1.
 func skipDigits(b []byte, i int) int {
 	start := i
-	for isDigit(at(b, i)) {
+	for IsDigit(at(b, i)) {
 		i++
 	}
 	if i == start {
@@ -180,5 +176,3 @@ func skipDigits(b []byte, i int) int {
 	}
 	return i
 }
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -151,11 +151,6 @@ func (s *SimulatedSocket) Received() int {
 	return s.received
 }
 
-// EndSending closes the script's sending half: FIN.
-func (s *SimulatedSocket) EndSending() {
-	s.change(func() { syscall.Shutdown(s.far, syscall.SHUT_WR) }) //nolint:errcheck // the test would fail
-}
-
 // Closed reports whether the connection has closed its end, or the sending half of it.
 func (s *SimulatedSocket) Closed() bool {
 	s.mu.Lock()
