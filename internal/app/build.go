@@ -53,6 +53,8 @@ func (a *App) build(cfg *config.Config) error {
 // register registers all metrics.
 func (a *App) register() error {
 	a.registry = metrics.NewRegistry()
+	var certificates []*listen.Certificates
+	a.certificates.each(func(c *listen.Certificates) { certificates = append(certificates, c) })
 	all := []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -60,8 +62,9 @@ func (a *App) register() error {
 		ssp.NewCollector(func() []*ssp.SSP { return a.versions.Current().SSPs }),
 		route.NewMirrorCollector(func() *route.Table { return a.versions.Current().Table }),
 		fleet.NewCollector(func() *fleet.Fleet { return a.fleet }),
-		a.versions,
-		a.proxy,
+		a.versions.Metrics(),
+		a.proxy.Metrics(),
+		listen.NewCertificatesCollector(certificates),
 		newBuildInfo(),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "adbuffer_log_suppressed_total",
@@ -72,7 +75,6 @@ func (a *App) register() error {
 			Help: "Log lines that adbuffer dropped because standard error was blocked or failed.",
 		}, func() float64 { return float64(a.dropped()) }),
 	}
-	a.certificates.each(func(c *listen.Certificates) { all = append(all, c) })
 	for _, c := range all {
 		if err := a.registry.Register(c); err != nil {
 			return err

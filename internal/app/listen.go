@@ -32,7 +32,7 @@ func (a *App) listen() error {
 	if t, ok := a.AdminAddr().(*net.TCPAddr); ok && sockets.Passed && !t.IP.IsLoopback() && cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" {
 		a.log.Warn("the admin socket that was passed is reachable from other machines, and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", zap.Stringer("admin", t))
 	}
-	return a.registry.Register(sockets)
+	return a.registry.Register(sockets.Metrics())
 }
 
 // trustPeers sets which peers must send a PROXY header.

@@ -4,11 +4,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/metrics"
 )
 
-func desc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("adbuffer_"+name, help, []string{"ssp"}, nil)
-}
+var descs metrics.Descs
+
+func desc(name, help string) *metrics.Desc { return descs.New("adbuffer_"+name, help, "ssp") }
 
 var (
 	descConnected = desc("qps_fleet_connected", "1 while requests to an SSP take tokens leased from Redis, 0 while this replica continues alone at its last share. SSPs with qps.scope fleet only.")
@@ -18,43 +20,25 @@ var (
 	descFailures  = desc("qps_lease_errors_total", "Calls of Redis that returned no lease for an SSP. SSPs with qps.scope fleet only.")
 )
 
-// Collector exports the metrics of fleets.
-type Collector struct {
-	fleet func() *Fleet
+// NewCollector returns a collector of the fleet that current returns at each scrape, nil for none.
+func NewCollector(current func() *Fleet) prometheus.Collector {
+	return metrics.NewSource(descs, func(to metrics.Sink) {
+		if f := current(); f != nil {
+			for _, b := range f.all() {
+				b.collect(to.With(b.name))
+			}
+		}
+	})
 }
 
-// NewCollector returns a collector of the fleet that the function returns at each scrape, nil for
-// none.
-func NewCollector(fleet func() *Fleet) Collector { return Collector{fleet} }
-
-// Describe implements prometheus.Collector.
-func (c Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descConnected, descShare, descReplicas, descLeased, descFailures} {
-		ch <- d
+func (b *Bucket) collect(to metrics.Sink) {
+	connected := 0.0
+	if b.Connected(b.Since(time.Now())) {
+		connected = 1
 	}
-}
-
-// Collect implements prometheus.Collector.
-func (c Collector) Collect(ch chan<- prometheus.Metric) {
-	f := c.fleet()
-	if f == nil {
-		return
-	}
-	for _, b := range f.all() {
-		connected := 0.0
-		if b.Connected(b.Since(time.Now())) {
-			connected = 1
-		}
-		gauge := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, b.name)
-		}
-		counter := func(d *prometheus.Desc, v uint64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), b.name)
-		}
-		gauge(descConnected, connected)
-		gauge(descShare, b.Share())
-		gauge(descReplicas, float64(b.replicas.Load()))
-		counter(descLeased, b.leased.Load())
-		counter(descFailures, b.failures.Load())
-	}
+	to.Gauge(descConnected, connected)
+	to.Gauge(descShare, b.Share())
+	to.Gauge(descReplicas, float64(b.replicas.Load()))
+	to.Counter(descLeased, b.leased.Load())
+	to.Counter(descFailures, b.failures.Load())
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/metrics"
 )
 
@@ -58,23 +56,18 @@ func load(to []uint64, from []atomic.Uint64) {
 // Descs describe the metrics of Counts.
 type Descs struct{ versions, groups, failed *metrics.Desc }
 
-// NewDescs returns the metrics prefix_handshakes_by_version_total, prefix_handshakes_by_group_total
-// and prefix_handshake_errors_total. with is the peer in their help, such as "clients". labels come
-// before each metric's own label.
-func NewDescs(prefix, with string, labels ...string) Descs {
+// NewDescs adds to all, and returns, the metrics prefix_handshakes_by_version_total,
+// prefix_handshakes_by_group_total and prefix_handshake_errors_total. with is the peer in their help,
+// such as "clients". labels come before each metric's own label.
+func NewDescs(all *metrics.Descs, prefix, with string, labels ...string) Descs {
 	desc := func(name, label, help string) *metrics.Desc {
-		return metrics.NewDesc(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)
+		return all.New(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)
 	}
 	return Descs{
 		desc("_handshakes_by_version_total", "version", "succeeded, by TLS version."),
 		desc("_handshakes_by_group_total", "group", "succeeded, by the group of the key exchange, in IANA's names; those with MLKEM withstand quantum computers, and other is a key exchange without any of these groups."),
 		desc("_handshake_errors_total", "reason", "failed: "+reasonsHelp),
 	}
-}
-
-// Describe sends all descriptions.
-func (d Descs) Describe(ch chan<- *prometheus.Desc) {
-	metrics.Describe(ch, d.versions, d.groups, d.failed)
 }
 
 // Series sends a counter for each version, group and reason.

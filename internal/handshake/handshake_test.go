@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
@@ -167,24 +166,19 @@ func TestClassicalGroupsAreTheRestWithoutHybridOnes(t *testing.T) {
 	}
 }
 
-// collector exports Counts like a package that uses them.
-type collector struct{ *Counts }
-
-var descs = NewDescs("adbuffer_x_tls", "tests", "ssp")
-
-func (collector) Describe(ch chan<- *prometheus.Desc) { descs.Describe(ch) }
-
-func (c collector) Collect(ch chan<- prometheus.Metric) { metrics.Collect(c, ch) }
-
-func (c collector) Series(to metrics.Sink) { descs.Series(to.With("openx"), c.Load()) }
+var (
+	allDescs metrics.Descs
+	descs    = NewDescs(&allDescs, "adbuffer_x_tls", "tests", "ssp")
+)
 
 func gather(t *testing.T, c *Counts) string {
 	t.Helper()
-	problems, err := testutil.CollectAndLint(collector{c})
+	source := metrics.NewSource(allDescs, func(to metrics.Sink) { descs.Series(to.With("openx"), c.Load()) })
+	problems, err := testutil.CollectAndLint(source)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
-	text, err := testutil.CollectAndFormat(collector{c}, expfmt.TypeTextPlain,
+	text, err := testutil.CollectAndFormat(source, expfmt.TypeTextPlain,
 		"adbuffer_x_tls_handshakes_by_version_total", "adbuffer_x_tls_handshakes_by_group_total", "adbuffer_x_tls_handshake_errors_total")
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func (c *certs) serial(server *tls.Config, a *authority) string {
 
 func (c *certs) wantMetric(want string) {
 	c.t.Helper()
-	if err := testutil.CollectAndCompare(c, strings.NewReader(`
+	if err := testutil.CollectAndCompare(NewCertificatesCollector([]*Certificates{c.Certificates}), strings.NewReader(`
 # HELP adbuffer_tls_certificate_reload_successful 1 if the listener's certificate files were valid when they were last read, 0 if older certificates are still in use.
 # TYPE adbuffer_tls_certificate_reload_successful gauge
 adbuffer_tls_certificate_reload_successful{listener="server"} `+want+"\n"), "adbuffer_tls_certificate_reload_successful"); err != nil {
@@ -310,7 +310,7 @@ func TestSessionsResumeAcrossReloadsUnlessTheAuthorityChanges(t *testing.T) {
 func TestCertificatesShowWhenTheyExpire(t *testing.T) {
 	c := loadCerts(t, newAuthority(t), nil)
 	reg := prometheus.NewPedanticRegistry()
-	must(t, reg.Register(c))
+	must(t, reg.Register(NewCertificatesCollector([]*Certificates{c.Certificates})))
 	all, err := reg.Gather()
 	must(t, err)
 	for _, f := range all {

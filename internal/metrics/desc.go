@@ -2,9 +2,9 @@
 //
 // Histograms and counters are adbuffer's own, because every request uses them. So is the text of
 // /metrics: collectors of client_golang create, check and sort an object for each series. That
-// takes 15 ms of CPU and 156 000 allocations for 50 SSPs. A Source writes its series directly into
+// takes 15 ms of CPU and 156 000 allocations for 50 SSPs. A source writes its series directly into
 // the response of the scrape: Prometheus' text format, OpenMetrics or protobuf. For client_golang
-// the same Source is a Collector, and tests check that both ways give the same series.
+// the same source is a Collector, and tests check that both ways give the same series.
 package metrics
 
 import (
@@ -48,9 +48,12 @@ func (d *Desc) check(first, more []string) {
 
 var descs atomic.Int64
 
-// NewDesc returns the description of a metric with these labels. Descriptions are made once, for
-// package variables.
-func NewDesc(name, help string, labels ...string) *Desc {
+// Descs are the descriptions of a source's metrics.
+type Descs []*Desc
+
+// New adds the description of a metric with these labels, and returns it. Descriptions are made once,
+// for package variables.
+func (all *Descs) New(name, help string, labels ...string) *Desc {
 	d := &Desc{Desc: prometheus.NewDesc(name, help, labels, nil), id: int(descs.Add(1)) - 1, name: name, help: help}
 	sorted := slices.Sorted(slices.Values(labels))
 	for i, l := range sorted {
@@ -60,14 +63,8 @@ func NewDesc(name, help string, labels ...string) *Desc {
 		}
 		d.labels = append(d.labels, label{l, before, slices.Index(labels, l)})
 	}
+	*all = append(*all, d)
 	return d
-}
-
-// Describe sends descriptions, for a Source's Describe.
-func Describe(ch chan<- *prometheus.Desc, all ...*Desc) {
-	for _, d := range all {
-		ch <- d.Desc
-	}
 }
 
 // kind is the type of a metric.

@@ -24,35 +24,30 @@ import (
 )
 
 var (
-	descBytes  = NewDesc("test_bytes_total", "Bytes, \"quoted\", with a \\ and\na second line.", "ssp", "kind")
-	descLoad   = NewDesc("test_load_ratio", "Load.", "ssp")
-	descWait   = NewDesc("test_wait_seconds", "Time.", "ssp")
-	descSizes  = NewDesc("test_size_bytes", "Sizes.")
-	descNow    = NewDesc("test_now", "Now.")
-	descUnused = NewDesc("test_unused", "No series.", "ssp")
+	testDescs  Descs
+	descBytes  = testDescs.New("test_bytes_total", "Bytes, \"quoted\", with a \\ and\na second line.", "ssp", "kind")
+	descLoad   = testDescs.New("test_load_ratio", "Load.", "ssp")
+	descWait   = testDescs.New("test_wait_seconds", "Time.", "ssp")
+	descSizes  = testDescs.New("test_size_bytes", "Sizes.")
+	descNow    = testDescs.New("test_now", "Now.")
+	descUnused = testDescs.New("test_unused", "No series.", "ssp")
 )
 
-// source has series for every special case of a text format.
-type source struct{ wait, sizes *Histogram }
+// testSource has series for every special case of a text format.
+type testSource struct{ wait, sizes *Histogram }
 
-func newSource() *source {
-	s := &source{Durations(time.Millisecond, 35*time.Millisecond, time.Second), NewHistogram(1, 0, 1<<10, 1<<20)}
+func newSource() prometheus.Collector {
+	s := &testSource{Durations(time.Millisecond, 35*time.Millisecond, time.Second), NewHistogram(1, 0, 1<<10, 1<<20)}
 	for _, d := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 123456789 * time.Nanosecond, time.Hour} {
 		s.wait.ObserveDuration(d)
 		s.sizes.Observe(int64(d))
 	}
 	s.wait.ObserveTraced(2*time.Millisecond, [16]byte{0xab, 15: 1}, time.Unix(1_700_000_000, 5e8))
 	s.wait.ObserveTraced(time.Minute, [16]byte{0xcd, 15: 2}, time.Unix(1_700_000_001, 0))
-	return s
+	return NewSource(testDescs, s.series)
 }
 
-func (s *source) Describe(ch chan<- *prometheus.Desc) {
-	Describe(ch, descBytes, descLoad, descWait, descSizes, descNow, descUnused)
-}
-
-func (s *source) Collect(ch chan<- prometheus.Metric) { Collect(s, ch) }
-
-func (s *source) Series(to Sink) {
+func (s *testSource) series(to Sink) {
 	to.Gauge(descNow, 1.7e9)
 	for i, ssp := range []string{"openx", `a"b\c` + "\nd", ""} {
 		to := to.With(ssp)

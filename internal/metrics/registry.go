@@ -15,13 +15,13 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Registry is a registry of client_golang that writes the series of a Source without its help.
+// Registry is a registry of client_golang that writes the series of a source without its help.
 type Registry struct {
 	*prometheus.Registry
 	few *prometheus.Registry // all other collectors
 
 	mu      sync.Mutex // guards sources
-	sources []Source
+	sources []*source
 }
 
 // NewRegistry returns an empty registry.
@@ -34,7 +34,7 @@ func (r *Registry) Register(c prometheus.Collector) error {
 	if err := r.Registry.Register(c); err != nil {
 		return err
 	}
-	s, ok := c.(Source)
+	s, ok := c.(*source)
 	if !ok {
 		return r.few.Register(c)
 	}
@@ -93,7 +93,7 @@ func (s *scrape) write(r *Registry, f expfmt.Format) error {
 	sources := r.sources
 	r.mu.Unlock()
 	for _, c := range sources {
-		c.Series(Sink{page: &s.page})
+		c.series(Sink{page: &s.page})
 	}
 	s.text = s.page.appendTo(s.text[:0])
 	families, err := r.few.Gather()

@@ -6,27 +6,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Source is a collector with many series. Its Collect calls the function Collect.
-type Source interface {
-	prometheus.Collector
-	// Series writes all series to s.
-	Series(s Sink)
-}
-
-// Collect implements a Source's Collect with its Series.
-func Collect(s Source, ch chan<- prometheus.Metric) { s.Series(Sink{ch: ch}) }
-
-// NewSource returns a Source whose series are written by series; descs describe all of them.
-func NewSource(descs []*Desc, series func(Sink)) Source { return &funcSource{descs, series} }
-
-type funcSource struct {
-	descs  []*Desc
+// source is a collector whose series a Sink takes.
+type source struct {
+	descs  Descs
 	series func(Sink)
 }
 
-func (s *funcSource) Describe(ch chan<- *prometheus.Desc) { Describe(ch, s.descs...) }
-func (s *funcSource) Collect(ch chan<- prometheus.Metric) { Collect(s, ch) }
-func (s *funcSource) Series(to Sink)                      { s.series(to) }
+// NewSource returns a collector whose series are written by series; descs describe all of them.
+func NewSource(descs Descs, series func(Sink)) prometheus.Collector { return &source{descs, series} }
+
+// Describe implements prometheus.Collector.
+func (s *source) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range s.descs {
+		ch <- d.Desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *source) Collect(ch chan<- prometheus.Metric) { s.series(Sink{ch: ch}) }
 
 // Sink receives the series of one scrape. Exactly one of its destinations is set.
 type Sink struct {

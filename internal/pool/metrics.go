@@ -9,23 +9,21 @@ import (
 
 // NewCollector returns a collector of what pools returns at each scrape.
 func NewCollector(pools func() []*Pool) prometheus.Collector {
-	return metrics.NewSource(allDescs, func(to metrics.Sink) {
+	return metrics.NewSource(descs, func(to metrics.Sink) {
 		for _, p := range pools() {
 			p.collect(to)
 		}
 	})
 }
 
-var allDescs []*metrics.Desc
+var descs metrics.Descs
 
 func desc(name, help string, labels ...string) *metrics.Desc {
 	return newDesc("pool_"+name, help, labels...)
 }
 
 func newDesc(name, help string, labels ...string) *metrics.Desc {
-	d := metrics.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
-	allDescs = append(allDescs, d)
-	return d
+	return descs.New("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 }
 
 var (

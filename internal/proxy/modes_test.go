@@ -220,7 +220,7 @@ func (m *modeProxy) series(name, label string) float64 {
 func (m *modeProxy) gather() []*dto.MetricFamily {
 	m.t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(m.p)
+	reg.MustRegister(m.p.Metrics())
 	families, err := reg.Gather()
 	if err != nil {
 		m.t.Fatal(err)

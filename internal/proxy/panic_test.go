@@ -59,7 +59,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 	}
 
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(p)
+	reg.MustRegister(p.Metrics())
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP adbuffer_buffered_bytes Bytes of request and response bodies held.
 # TYPE adbuffer_buffered_bytes gauge

@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,35 +20,30 @@ func newHeadWait() *metrics.Histogram {
 }
 
 var (
-	descConfig     = metrics.NewDesc("adbuffer_config_info", "1, with a hash of the effective configuration.", "hash")
-	descGood       = metrics.NewDesc("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if it was not.")
-	descLoaded     = metrics.NewDesc("adbuffer_config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
-	descDraining   = metrics.NewDesc("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
-	descHeadWait   = metrics.NewDesc("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
-	descHandshakes = metrics.NewDesc("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
-	descsOfTLS     = handshake.NewDescs("adbuffer_tls", "an SSP", "ssp")
-	descHellos     = metrics.NewDesc("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the handshake then succeeded (good) or not (failed).", "ssp", "result")
-	descLookups    = metrics.NewDesc("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
-	descAddrs      = metrics.NewDesc("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
-	descSent       = metrics.NewDesc("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
-	descReceived   = metrics.NewDesc("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
-	descCipher     = metrics.NewDesc("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
-	descCerts      = metrics.NewDesc("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; otherwise the previous version stays in use.", "ssp", "result")
+	descs          metrics.Descs
+	descConfig     = descs.New("adbuffer_config_info", "1, with a hash of the effective configuration.", "hash")
+	descGood       = descs.New("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if it was not.")
+	descLoaded     = descs.New("adbuffer_config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
+	descDraining   = descs.New("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
+	descHeadWait   = descs.New("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
+	descHandshakes = descs.New("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
+	descsOfTLS     = handshake.NewDescs(&descs, "adbuffer_tls", "an SSP", "ssp")
+	descHellos     = descs.New("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the handshake then succeeded (good) or not (failed).", "ssp", "result")
+	descLookups    = descs.New("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
+	descAddrs      = descs.New("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
+	descSent       = descs.New("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
+	descReceived   = descs.New("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
+	descCipher     = descs.New("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
+	descCerts      = descs.New("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; otherwise the previous version stays in use.", "ssp", "result")
 )
 
-// Describe implements prometheus.Collector.
-func (v *Versions) Describe(ch chan<- *prometheus.Desc) {
-	metrics.Describe(ch, descConfig, descGood, descLoaded, descDraining, descHeadWait, descHandshakes, descHellos, descLookups, descAddrs, descCipher, descCerts, descSent, descReceived)
-	descsOfTLS.Describe(ch)
-	(*tracing.Tracer)(nil).Describe(ch)
+// Metrics returns a collector of v's metrics. Counters of connections begin at 0 with each new pool,
+// and counters of spans with each new tracer.
+func (v *Versions) Metrics() prometheus.Collector {
+	return metrics.NewSource(slices.Concat(descs, tracing.Descs), v.collect)
 }
 
-// Collect implements prometheus.Collector.
-func (v *Versions) Collect(ch chan<- prometheus.Metric) { metrics.Collect(v, ch) }
-
-// Series implements exposition.Source. Counters of connections begin at 0 with each new pool, and
-// counters of spans with each new tracer.
-func (v *Versions) Series(to metrics.Sink) {
+func (v *Versions) collect(to metrics.Sink) {
 	current := v.Current()
 	succeeded := 0.0
 	if v.succeeded.Load() {
@@ -61,7 +57,7 @@ func (v *Versions) Series(to metrics.Sink) {
 		p.dialer.collect(to.With(p.dialer.ssp))
 	}
 	if current.Tracer != nil {
-		current.Tracer.Series(to)
+		current.Tracer.Collect(to)
 	}
 }
 

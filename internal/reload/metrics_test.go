@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
@@ -12,20 +11,12 @@ import (
 	"adbuffer/internal/metrics"
 )
 
-// dialCounts is a collector of one dialer's counts.
-type dialCounts dial.Stats
-
-func (dialCounts) Describe(chan<- *prometheus.Desc) {}
-
-func (c dialCounts) Collect(ch chan<- prometheus.Metric) { metrics.Collect(c, ch) }
-
-func (c dialCounts) Series(to metrics.Sink) { collectDials(to.With("openx"), dial.Stats(c)) }
-
 func TestEveryCountOfADialerIsExported(t *testing.T) {
-	counts := dialCounts{
+	stats := dial.Stats{
 		Lookups: 10, LookupsFailed: 3, AddrsRefused: 11, AddrsBeyond: 12, HandshakesFull: 13, HandshakesResumed: 14,
 		HandshakesFailed: 15, HTTP2Refused: 16, CertsReloaded: 17, CertsBroken: 18, SmallHellosGood: 19, SmallHellosFailed: 20,
 	}
+	counts := metrics.NewSource(descs, func(to metrics.Sink) { collectDials(to.With("openx"), stats) })
 	problems, err := testutil.CollectAndLint(counts)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)

@@ -9,12 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var allDescs []*metrics.Desc
+var descs metrics.Descs
 
 func desc(name, help string, labels ...string) *metrics.Desc {
-	d := metrics.NewDesc("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
-	allDescs = append(allDescs, d)
-	return d
+	return descs.New("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 }
 
 var (
@@ -40,7 +38,7 @@ var (
 
 // NewCollector returns a collector of what ssps returns at each scrape.
 func NewCollector(ssps func() []*SSP) prometheus.Collector {
-	return metrics.NewSource(allDescs, func(to metrics.Sink) {
+	return metrics.NewSource(descs, func(to metrics.Sink) {
 		for _, s := range ssps() {
 			s.collect(to)
 		}

@@ -31,7 +31,7 @@ func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 // Shutdown implements sdk.SpanExporter.
 func (c *counting) Shutdown(ctx context.Context) error { return c.to.Shutdown(ctx) }
 
-var descSpans = metrics.NewDesc("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", "state")
+var descSpans = Descs.New("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", "state")
 
 func (c *counting) collect(to metrics.Sink) {
 	for state, n := range map[string]*atomic.Uint64{"made": &c.made, "sent": &c.sent, "failed": &c.failed} {

@@ -61,7 +61,7 @@ func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) 
 	return by != overLimit
 }
 
-var descRequests = metrics.NewDesc("adbuffer_trace_requests_total", "Requests that are traced, by the source of the decision: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: chosen requests that are not traced because of tracing.max_per_second.", "decision")
+var descRequests = Descs.New("adbuffer_trace_requests_total", "Requests that are traced, by the source of the decision: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: chosen requests that are not traced because of tracing.max_per_second.", "decision")
 
 func (s *sampler) collect(to metrics.Sink) {
 	for d, name := range decisionNames {

@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -81,16 +80,11 @@ func New(o Options) (*Tracer, error) {
 // Close sends the remaining spans until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Collect implements prometheus.Collector.
-func (t *Tracer) Collect(ch chan<- prometheus.Metric) { metrics.Collect(t, ch) }
+// Descs describe the metrics of a Tracer.
+var Descs metrics.Descs
 
-// Series implements metrics.Source.
-func (t *Tracer) Series(to metrics.Sink) {
+// Collect writes t's metrics.
+func (t *Tracer) Collect(to metrics.Sink) {
 	t.exporter.collect(to)
 	t.sampler.collect(to)
-}
-
-// Describe implements prometheus.Collector.
-func (t *Tracer) Describe(ch chan<- *prometheus.Desc) {
-	metrics.Describe(ch, descSpans, descRequests)
 }

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -275,7 +276,7 @@ func TestTheSpansOfALegAreBounded(t *testing.T) {
 func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(tracer)
+	reg.MustRegister(metrics.NewSource(Descs, tracer.Collect))
 	got, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
