@@ -210,12 +210,16 @@ func (r *run) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		for _, st := range r.instances {
-			// A process that is being replaced may not respond. Only samples of pauses are judged.
-			if s, _, err := st.take(r.began); err == nil {
-				st.busy = append(st.busy, s)
+		// During a pause a scrape would add its page and its compressor to the heap that is judged.
+		_ = r.whileRunning(func() error {
+			for _, st := range r.instances {
+				// A process that is being replaced may not respond. Only samples of pauses are judged.
+				if s, _, err := st.take(r.began); err == nil {
+					st.busy = append(st.busy, s)
+				}
 			}
-		}
+			return nil
+		})
 		if n%sayEvery == 0 {
 			_, _, sum := r.tally.all()
 			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d broken promises  %s", time.Since(r.began).Seconds(), r.options.For.Seconds(), sum, sum-before, sayEvery, r.broken.total(), r.holds())
