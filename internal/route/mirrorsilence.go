@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// silence keeps copies from a mirror's SSP that does not respond: such a copy costs a dial or a wait
-// of its own, and tells nothing new. After silentAfter copies in a row without a response, only
+// silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a wait
+// of its own, and shows nothing new. After silentAfter copies in a row without a response, only
 // probes are sent: one at a time, and one each probeEvery. A response ends the silence. It is safe
 // for concurrent use.
 type silence struct {
