@@ -132,7 +132,7 @@ func (p *Pipelined) Close(r upstream.CloseReason) {
 			return
 		}
 	}
-	p.sock.Close() //nolint:errcheck // the reader does what is left to do
+	p.sock.Close() //nolint:errcheck // the reader completes the close
 }
 
 // setCloseReason sets the close reason and returns true, unless one is already set. After true, the
@@ -158,7 +158,7 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		runtime.Gosched()
 		if turn == checkAndWrite && !p.socketIsQuiet() {
 			// The reader fails the entry, of which no byte was sent.
-			p.sock.Close() //nolint:errcheck // as said
+			p.sock.Close() //nolint:errcheck // the reader fails the entry
 			p.stopWriting()
 		} else {
 			p.flush(ex.Deadline)

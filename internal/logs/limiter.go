@@ -13,26 +13,25 @@ import (
 // second.
 const PerSecond = 10
 
-// maxNamed is how many messages are named if lines were suppressed.
+// maxNamed is how many suppressed messages a log line names.
 const maxNamed = 10
 
-// Limiter gives loggers that write PerSecond lines of a message in a second, and
-// suppress more. It counts the suppressed lines, and logs their number once a second. Lines
-// with the same message count together, so a peer's text must be in a field and not in
-// the message.
+// Limiter creates loggers that write PerSecond lines of a message per second, and suppress further
+// ones. It counts the suppressed lines, and logs their number once a second. Lines with the same
+// message count together, so a peer's text must be in a field and not in the message.
 type Limiter struct {
 	to *zap.Logger
 
 	mu       sync.Mutex // guards the fields below
 	total    uint64
-	unsaid   uint64   // lines since say was called last
-	messages []string // of those, each once
+	unsaid   uint64   // lines since the last call of say
+	messages []string // the messages of these lines, each once
 }
 
 // NewLimiter returns a Limiter of lines to log.
 func NewLimiter(log *zap.Logger) *Limiter { return &Limiter{to: log} }
 
-// Logger returns a logger with a limit of its own.
+// Logger returns a logger with its own limit.
 func (l *Limiter) Logger() *zap.Logger {
 	return l.to.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, PerSecond, 0, zapcore.SamplerHook(l.decided))
@@ -53,8 +52,8 @@ func (l *Limiter) decided(line zapcore.Entry, d zapcore.SamplingDecision) {
 	}
 }
 
-// suppress counts a line with this message that was not written, and sees to it that
-// the log says so within a second.
+// suppress counts a line with this message that was not written, and makes the log report it within
+// a second.
 func (l *Limiter) suppress(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

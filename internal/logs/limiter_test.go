@@ -23,7 +23,7 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 				log.Warn("a peer did this", zap.Int("i", i))
 			}
 			log.Warn("a peer did that")
-			other.Warn("a peer did this") // has a limit of its own
+			other.Warn("a peer did this") // has its own limit
 			time.Sleep(time.Second + time.Millisecond)
 		}
 		synctest.Wait()
@@ -38,7 +38,7 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 		}
 		said := lines.FilterMessageSnippet("suppressed").All()
 		if len(said) != seconds {
-			t.Fatalf("it was said %d times, want once a second", len(said))
+			t.Fatalf("it was reported %d times, want once a second", len(said))
 		}
 		for _, line := range said {
 			if f := line.ContextMap(); f["lines"] != uint64(flood-PerSecond) || fmt.Sprint(f["messages"]) != "[a peer did this]" {
@@ -48,7 +48,7 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 	})
 }
 
-// However many messages there are, what is said of them is short.
+// The report about suppressed lines is short, however many messages there are.
 func TestWhatIsSaidIsBounded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		core, lines := observer.New(zap.DebugLevel)

@@ -207,7 +207,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 				}
 				ex := &upstream.Exchange{Deadline: time.Now().Add(20 * msec)}
 				if place, err := p.Acquire(ex); err == nil {
-					place.Do(ex) //nolint:errcheck // it does not matter
+					place.Do(ex) //nolint:errcheck // the result is not checked
 				}
 			}
 		})
@@ -264,7 +264,7 @@ func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
 						}
 						continue
 					}
-					place.Do(ex) //nolint:errcheck // it does not matter
+					place.Do(ex) //nolint:errcheck // the result is not checked
 				}
 			})
 		}

@@ -39,7 +39,7 @@ func NewWatch() (*Watch, error) {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd) //nolint:errcheck // err says more
+		unix.Close(fd) //nolint:errcheck // err has more information
 		return nil, err
 	}
 	w := &Watch{set: os.NewFile(uintptr(fd), "epoll")}

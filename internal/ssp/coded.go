@@ -82,7 +82,7 @@ func readWhole(r io.Reader, dst []byte) (plain []byte, whole bool) {
 		m, err := r.Read(dst[n:])
 		n += m
 		if err != nil {
-			return dst[:n], err == io.EOF //nolint:errorlint // decoders return it as it is
+			return dst[:n], err == io.EOF //nolint:errorlint // decoders return it unwrapped
 		}
 	}
 	return dst[:n], false
