@@ -59,26 +59,26 @@ type resolver struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // look-ups
 
-	mu      sync.Mutex          // guards the fields below; never held across a look-up
-	ends    []upstream.Endpoint // in the order in which they take turns
-	perName int                 // number of addresses used for one name
-	hosts   string              // names that are looked up, for messages
-	names   map[string]*name
-	addrs   []upstream.Address // never changed in place: callers keep the slice
-	landed  chan struct{}      // closed and replaced after each look-up
-	closed  bool
+	mu          sync.Mutex          // guards the fields below; never held across a look-up
+	ends        []upstream.Endpoint // in the order in which they take turns
+	perName     int                 // number of addresses used for one name
+	hosts       string              // names that are looked up, for messages
+	names       map[string]*name
+	addrs       []upstream.Address // never changed in place: callers keep the slice
+	lookupEnded chan struct{}      // closed and replaced after each look-up
+	closed      bool
 }
 
 // name is one host to look up.
 type name struct {
-	host     string
-	literal  bool         // an IP address: never looked up
-	ips      []netip.Addr // the last good result
-	since    time.Time    // when that result came; zero before
-	due      time.Time    // time of the next look-up
-	flying   bool         // a look-up is under way
-	failures int          // failed look-ups since the last good result
-	err      error        // of the last look-up
+	host      string
+	literal   bool         // an IP address: never looked up
+	ips       []netip.Addr // the last good result
+	since     time.Time    // when that result came; zero before
+	due       time.Time    // time of the next look-up
+	lookingUp bool         // a look-up is under way
+	failures  int          // failed look-ups since the last good result
+	err       error        // of the last look-up
 }
 
 func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
@@ -87,8 +87,8 @@ func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t 
 	}
 	r := &resolver{
 		lookup: lookup, from: from, timeouts: t, warn: warn, stats: stats,
-		seed:   maphash.MakeSeed(),
-		landed: make(chan struct{}),
+		seed:        maphash.MakeSeed(),
+		lookupEnded: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.set(endpoints)
@@ -143,12 +143,12 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 	patience := r.timeouts.connect()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	for r.flyingLocked() && !r.servesAtOnceLocked(time.Now()) {
-		landed := r.landed
+	for r.lookingUpLocked() && !r.servesAtOnceLocked(time.Now()) {
+		lookupEnded := r.lookupEnded
 		r.mu.Unlock()
 		var late bool
 		select {
-		case <-landed:
+		case <-lookupEnded:
 		case <-timer.C:
 			late = true
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 		return nil, connectFailed("the dial was cancelled during the look-up of "+r.hosts, ctx.Err())
 	case len(r.addrs) > 0: // old addresses at worst
 		return r.addrs, nil
-	case r.flyingLocked():
+	case r.lookingUpLocked():
 		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, patience),
 			&net.DNSError{Err: "no response yet", Name: r.hosts, IsTimeout: true})
 	}
@@ -175,11 +175,11 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 // even after a recent failure: then callers wait, and their rate bounds the look-ups.
 func (r *resolver) refreshLocked(now time.Time) {
 	for _, n := range r.names {
-		if n.literal || n.flying || now.Before(n.due) && len(r.addrs) > 0 {
+		if n.literal || n.lookingUp || now.Before(n.due) && len(r.addrs) > 0 {
 			continue
 		}
-		n.flying = true
-		r.wg.Go(func() { r.fly(n) })
+		n.lookingUp = true
+		r.wg.Go(func() { r.lookUp(n) })
 	}
 }
 
@@ -195,17 +195,17 @@ func (r *resolver) servesAtOnceLocked(now time.Time) bool {
 	return false
 }
 
-func (r *resolver) flyingLocked() bool {
+func (r *resolver) lookingUpLocked() bool {
 	for _, n := range r.names {
-		if n.flying {
+		if n.lookingUp {
 			return true
 		}
 	}
 	return false
 }
 
-// fly runs one look-up.
-func (r *resolver) fly(n *name) {
+// lookUp runs one look-up.
+func (r *resolver) lookUp(n *name) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
 	defer cancel()
 	r.stats.lookups.Add(1)
@@ -230,7 +230,7 @@ func (r *resolver) fly(n *name) {
 	}
 
 	r.mu.Lock()
-	n.flying, n.err = false, err
+	n.lookingUp, n.err = false, err
 	if err != nil {
 		n.failures++
 		n.due = time.Now().Add(pauseAfter(n.failures))
@@ -243,8 +243,8 @@ func (r *resolver) fly(n *name) {
 		}
 	}
 	known, others := len(n.ips) > 0, len(r.addrs) > 0
-	close(r.landed)
-	r.landed = make(chan struct{})
+	close(r.lookupEnded)
+	r.lookupEnded = make(chan struct{})
 	closed := r.closed
 	r.mu.Unlock()
 

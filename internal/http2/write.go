@@ -52,8 +52,8 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 		c.mu.Lock()
 	}
 	for n := 0; c.writableLocked(); n++ {
-		goOn := n == 0 || s != nil && s.ex == ex && n < maxRounds
-		if !goOn || !c.sendBuffer.fits(len(c.out.buf)) {
+		writeMore := n == 0 || s != nil && s.ex == ex && n < maxRounds
+		if !writeMore || !c.sendBuffer.fits(len(c.out.buf)) {
 			c.unlock()
 			go c.writeAll()
 			return

@@ -22,10 +22,10 @@ const maxNamed = 10
 type Limiter struct {
 	to *zap.Logger
 
-	mu       sync.Mutex // guards the fields below
-	total    uint64
-	unsaid   uint64   // lines since the last call of say
-	messages []string // the messages of these lines, each once
+	mu         sync.Mutex // guards the fields below
+	total      uint64
+	unreported uint64   // lines since the last call of report
+	messages   []string // the messages of these lines, each once
 }
 
 // NewLimiter returns a Limiter of lines to log.
@@ -58,18 +58,18 @@ func (l *Limiter) suppress(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
-	if l.unsaid++; l.unsaid == 1 {
-		time.AfterFunc(time.Second, l.say)
+	if l.unreported++; l.unreported == 1 {
+		time.AfterFunc(time.Second, l.report)
 	}
 	if len(l.messages) < maxNamed && !slices.Contains(l.messages, message) {
 		l.messages = append(l.messages, message)
 	}
 }
 
-func (l *Limiter) say() {
+func (l *Limiter) report() {
 	l.mu.Lock()
-	n, messages := l.unsaid, l.messages
-	l.unsaid, l.messages = 0, nil
+	n, messages := l.unreported, l.messages
+	l.unreported, l.messages = 0, nil
 	l.mu.Unlock()
 	l.to.Warn("log lines were suppressed; see adbuffer_log_suppressed_total", zap.Uint64("lines", n), zap.Strings("messages", messages))
 }

@@ -177,7 +177,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	}
 	p.conns.serve(m)
 	if m.ep.open == 1 && m.ep.active {
-		p.leaveWorseLocked()
+		p.drainInactiveLocked()
 	}
 	r := waitResult{dialed: true, took: took}
 	switch {

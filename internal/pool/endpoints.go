@@ -164,14 +164,14 @@ func (p *Pool) rebuildLocked(now time.Time) {
 		}
 	}
 	p.refusing.Store(!c.endpoints.admitting())
-	p.leaveWorseLocked()
+	p.drainInactiveLocked()
 	p.reviveLocked(now)
 }
 
-// leaveWorseLocked drains multiplexed connections to inactive endpoints once an active one has a
+// drainInactiveLocked drains multiplexed connections to inactive endpoints once an active one has a
 // connection. Idle exclusive connections stay until idle_timeout, or until the pool needs their
 // place.
-func (p *Pool) leaveWorseLocked() {
+func (p *Pool) drainInactiveLocked() {
 	s := &p.conns.endpoints
 	if len(s.all) == 1 || !slices.ContainsFunc(s.active, func(e *endpoint) bool { return e.open > 0 }) {
 		return

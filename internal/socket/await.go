@@ -17,7 +17,7 @@ func (c *Conn) Await(until time.Time) error {
 	d := &c.in
 	d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the wait
 	err := c.raw.Read(c.look)
-	for errors.Is(err, os.ErrDeadlineExceeded) && d.goOn() {
+	for errors.Is(err, os.ErrDeadlineExceeded) && d.rearmed() {
 		err = c.raw.Read(c.look)
 	}
 	d.deadline.set(time.Time{}, d.arm) //nolint:errcheck // as above

@@ -93,7 +93,7 @@ func (c *Conn) readUncounted(p []byte) (int, error) {
 	}
 	c.in.begin()
 	n, err := c.in.read(p)
-	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.goOn() {
+	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.rearmed() {
 		n, err = c.in.read(p)
 	}
 	if (c.in.limited || c.in.interrupted.Load()) && c.raw != nil && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -107,7 +107,7 @@ func (c *Conn) readUncounted(p []byte) (int, error) {
 func (c *Conn) Write(p []byte) (int, error) {
 	c.out.begin()
 	done, err := c.out.write(p)
-	for errors.Is(err, os.ErrDeadlineExceeded) && c.out.goOn() {
+	for errors.Is(err, os.ErrDeadlineExceeded) && c.out.rearmed() {
 		var n int
 		n, err = c.out.write(p[done:])
 		done += n

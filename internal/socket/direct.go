@@ -47,9 +47,9 @@ func (d *direct) end() {
 	}
 }
 
-// goOn reports whether an earlier deadline than the current one fired. Then it arms the current
+// rearmed reports whether an earlier deadline than the current one fired. Then it arms the current
 // one.
-func (d *direct) goOn() bool { return d.deadline.rearm(d.arm) }
+func (d *direct) rearmed() bool { return d.deadline.rearm(d.arm) }
 
 func (d *direct) recv(fd uintptr) bool {
 	for {
