@@ -30,7 +30,7 @@ var (
 	descWait   = testDescs.New("test_wait_seconds", "Time.", "ssp")
 	descSizes  = testDescs.New("test_size_bytes", "Sizes.")
 	descNow    = testDescs.New("test_now", "Now.")
-	descUnused = testDescs.New("test_unused", "No series.", "ssp")
+	_          = testDescs.New("test_unused", "No series.", "ssp")
 )
 
 // testSource has series for every special case of a text format.
