@@ -24,13 +24,13 @@ import (
 )
 
 var (
-	testDescs  Descs
-	descBytes  = testDescs.New("test_bytes_total", "Bytes, \"quoted\", with a \\ and\na second line.", "ssp", "kind")
-	descLoad   = testDescs.New("test_load_ratio", "Load.", "ssp")
-	descWait   = testDescs.New("test_wait_seconds", "Time.", "ssp")
-	descSizes  = testDescs.New("test_size_bytes", "Sizes.")
-	descNow    = testDescs.New("test_now", "Now.")
-	_          = testDescs.New("test_unused", "No series.", "ssp")
+	testDescs Descs
+	descBytes = testDescs.New("test_bytes_total", "Bytes, \"quoted\", with a \\ and\na second line.", "ssp", "kind")
+	descLoad  = testDescs.New("test_load_ratio", "Load.", "ssp")
+	descWait  = testDescs.New("test_wait_seconds", "Time.", "ssp")
+	descSizes = testDescs.New("test_size_bytes", "Sizes.")
+	descNow   = testDescs.New("test_now", "Now.")
+	_         = testDescs.New("test_unused", "No series.", "ssp")
 )
 
 // testSource has series for every special case of a text format.
