@@ -273,7 +273,7 @@ func TestTheServiceOpensItsOwnListenersWithinTheLimitsOfTheUnit(t *testing.T) {
 	s.stop()
 }
 
-func TestWhatTheUnitForbidsIsRefused(t *testing.T) {
+func TestTheUnitForbidsSystemCalls(t *testing.T) {
 	cmd := confined(t)
 	out, err := cmd.CombinedOutput()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); err == nil || !ok || status.Signal() != syscall.SIGSYS {

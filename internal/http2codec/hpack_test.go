@@ -131,7 +131,7 @@ func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
 	}
 }
 
-func TestStaticTableIsThatOfTheRFC(t *testing.T) {
+func TestStaticTableEqualsTheRFC(t *testing.T) {
 	for i, want := range map[int]string{1: ":authority: ", 2: ":method: GET", 8: ":status: 200", 28: "content-length: ", 61: "www-authenticate: "} {
 		if got := fmt.Sprintf("%s: %s", staticTable[i].name, staticTable[i].value); got != want {
 			t.Errorf("entry %d is %q, want %q", i, got, want)

@@ -42,7 +42,7 @@ func wantLines(t *testing.T, got []string, want ...string) {
 
 var noIdentity = PolicyOptions{Identity: None}
 
-func TestOrdinaryFieldsCrossInOrderAndSpelling(t *testing.T) {
+func TestOrdinaryFieldsAreForwardedInOrderAndSpelling(t *testing.T) {
 	wantLines(t, cross(t, noIdentity, true,
 		"user-AGENT: phone", "Accept:*/*", "x_custom:  a  b ", "Empty:", "X-A: 1", "Cookie: secret", "X-A: 2", "Content-Type: text/plain",
 		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3"),
@@ -50,7 +50,7 @@ func TestOrdinaryFieldsCrossInOrderAndSpelling(t *testing.T) {
 		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3")
 }
 
-func TestWhatNeverCrosses(t *testing.T) {
+func TestReservedFieldsAreNeverForwarded(t *testing.T) {
 	every := PolicyOptions{Identity: Both}
 	for _, line := range []string{
 		"Connection: close", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive", "TE: trailers", "Trailer: Expires",
@@ -76,7 +76,7 @@ func TestHostNeverCrosses(t *testing.T) {
 	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"host"}}, true))
 }
 
-func TestFieldsThatConnectionNamesDoNotCross(t *testing.T) {
+func TestFieldsThatConnectionNamesAreNotForwarded(t *testing.T) {
 	pass := PolicyOptions{Identity: None, Pass: []string{"Cookie"}}
 	wantLines(t, cross(t, pass, true, "X-Hop: 1", "Cookie: a=b", "X-A: 2", "Connection: close, X-hop,,  cookie", "CONNECTION: X-More", "x-MORE: 3", "x_hop: 4"), "X-A: 2")
 	wantLines(t, cross(t, noIdentity, true, "X-A: 1", `Connection: "X-A", X-A;q=1, X A`), "X-A: 1")

@@ -187,7 +187,7 @@ func TestTruncateShortensEveryAddressThatLeaves(t *testing.T) {
 	}
 }
 
-func TestZonesStayHome(t *testing.T) {
+func TestIPv6ZonesAreNotForwarded(t *testing.T) {
 	var f RequestFields
 	id := resolve(t, &f, "fe80::1%eth0", false)
 	wantLines(t, linesOf(t, NewPolicy(PolicyOptions{}).AppendRequest(nil, &f, id)), "X-Forwarded-For: fe80::1")

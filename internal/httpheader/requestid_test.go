@@ -91,7 +91,7 @@ func TestPolicyKeepsTheRequestIDFromAnSSP(t *testing.T) {
 	}
 }
 
-func TestRequestIDOfAnSSPDoesNotCross(t *testing.T) {
+func TestRequestIDOfAnSSPIsNotForwarded(t *testing.T) {
 	for _, name := range []string{"", "X-Request-Id"} {
 		var h fasthttp.ResponseHeader
 		NewPolicy(PolicyOptions{RequestID: name}).CopyResponse(&h, 200, []byte("X-A: 1\r\nx-request-id: theirs\r\nX-B: 2\r\n"))

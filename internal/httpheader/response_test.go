@@ -128,7 +128,7 @@ func TestResponsesWithoutContentTypeGetNone(t *testing.T) {
 	}
 }
 
-func TestStatusesCross(t *testing.T) {
+func TestStatusesAreForwarded(t *testing.T) {
 	for status, line := range map[int]string{204: "HTTP/1.1 204 No Content", 302: "HTTP/1.1 302 Found", 304: "HTTP/1.1 304 Not Modified",
 		429: "HTTP/1.1 429 Too Many Requests", 500: "HTTP/1.1 500 Internal Server Error", 599: "HTTP/1.1 599 Unknown Status Code"} {
 		got, body := responseTo(t, NewPolicy(PolicyOptions{}), status, "", someDate, "Location: /a")

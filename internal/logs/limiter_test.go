@@ -49,7 +49,7 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 }
 
 // The report about suppressed lines is short, however many messages there are.
-func TestWhatIsSaidIsBounded(t *testing.T) {
+func TestReportOfSuppressedLinesIsBounded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		core, lines := observer.New(zap.DebugLevel)
 		l := NewLimiter(zap.New(core))

@@ -21,7 +21,7 @@ func written(t *testing.T, m prometheus.Metric) *dto.Histogram {
 }
 
 // The expected result is client_golang's own native histogram, with the same schema and threshold.
-func TestTheNativeHistogramIsThatOfClientGolang(t *testing.T) {
+func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 	for name, bounds := range map[string][]time.Duration{"requests": bounds, "waits": {ms / 10, ms / 4, ms, 20 * ms, time.Second}} {
 		h := DurationsInParts(4, bounds...)
 		peer := prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -103,7 +103,7 @@ const (
 
 // The expected output is client_golang's and expfmt's: line by line, with each metric's lines
 // together.
-func TestTextIsThatOfClientGolang(t *testing.T) {
+func TestTextEqualsClientGolang(t *testing.T) {
 	r := newRegistry(t)
 	theirs := promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	for range 2 { // the second scrape reuses memory
@@ -183,7 +183,7 @@ func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 }
 
 // The order of each metric's series differs from client_golang's; the messages are the same.
-func TestProtobufIsThatOfClientGolang(t *testing.T) {
+func TestProtobufEqualsClientGolang(t *testing.T) {
 	r := newRegistry(t)
 	decode := func(w *httptest.ResponseRecorder) map[string]*dto.MetricFamily {
 		format := expfmt.ResponseFormat(w.Header())

@@ -90,7 +90,7 @@ func (p *Pool) setStateLocked(e *endpoint, s State, now time.Time) {
 	p.rebuildLocked(now)
 	switch s {
 	case Disabled:
-		p.conns.drainEndpoint(e, closedMoved)
+		p.conns.drainEndpoint(e)
 	case Draining:
 		p.conns.drainSharedOf(e, closedMoved)
 	}

@@ -196,7 +196,7 @@ func (p *Pool) ejectLocked(e *endpoint, now time.Time) {
 func (p *Pool) outLocked(e *endpoint, now time.Time) {
 	p.rebuildLocked(now)
 	if e.barred {
-		p.conns.drainEndpoint(e, closedMoved)
+		p.conns.drainEndpoint(e)
 	}
 	p.serveLocked(now)
 }
@@ -214,7 +214,7 @@ func (p *Pool) probeEnded(m *member, v Verdict) {
 	case v == Failure:
 		e.probeFailed(now)
 		if e.barred { // otherwise e is the only endpoint left, and serves although it is ejected
-			p.conns.drainEndpoint(e, closedMoved)
+			p.conns.drainEndpoint(e)
 		}
 		p.reviveLocked(now)
 	default:

@@ -82,11 +82,11 @@ func (c *connections) notOpen(m *member) {
 
 // drainEndpoint drains all connections of e. Exclusive connections in use close when they are
 // released.
-func (c *connections) drainEndpoint(e *endpoint, why upstream.CloseReason) {
+func (c *connections) drainEndpoint(e *endpoint) {
 	for m := range c.members {
 		if m.ep == e && !m.draining {
 			e.idle.remove(m)
-			c.drain(m, why)
+			c.drain(m, closedMoved)
 		}
 	}
 }

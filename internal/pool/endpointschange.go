@@ -10,7 +10,7 @@ import (
 // removeLocked drains the connections of e, which a reload removed. Requests on them complete.
 // Dials under way bring connections that drain at once.
 func (p *Pool) removeLocked(e *endpoint) {
-	p.conns.drainEndpoint(e, closedMoved)
+	p.conns.drainEndpoint(e)
 	e.gone, e.barred, e.active, e.probe, e.addrs = true, true, false, noProbe, nil
 }
 

@@ -75,7 +75,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 		l.outcome, l.paused = h.leg.outcome, h.leg.paused
 		err = nil
 	default:
-		ex.TakeCourse(h.first)
+		ex.TakeTimes(h.first)
 	}
 	h.first.Release()
 	if h.second != nil {

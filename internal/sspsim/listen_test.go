@@ -157,7 +157,7 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsOutLatencyOfNoOne(t *testing.T) {
+func TestCloseDoesNotWaitForLatency(t *testing.T) {
 	s := startWith(t, Behaviour{Latency: Constant(maxLatency)})
 	c := dial(t, s)
 	c.get("x")

@@ -196,11 +196,11 @@ func (ex *Exchange) Done() <-chan error { return ex.done }
 func (ex *Exchange) TakeResponse(from *Exchange) {
 	ex.Response, from.Response = from.Response, ex.Response
 	ex.reserved, from.reserved = from.reserved, ex.reserved
-	ex.TakeCourse(from)
+	ex.TakeTimes(from)
 }
 
-// TakeCourse copies the times, the protocol and the destination of from to ex.
-func (ex *Exchange) TakeCourse(from *Exchange) {
+// TakeTimes copies the times, the protocol and the destination of from to ex.
+func (ex *Exchange) TakeTimes(from *Exchange) {
 	ex.Times, ex.Reused, ex.Protocol = from.Times, from.Reused, from.Protocol
 	ex.Endpoint, ex.Peer = from.Endpoint, from.Peer
 }

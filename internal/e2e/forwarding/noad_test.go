@@ -99,7 +99,7 @@ func TestErrorDetailFalseNamesNoLimitsAndNoSSP(t *testing.T) {
 	}
 }
 
-func TestWhatCountsAsAFillIsConfigured(t *testing.T) {
+func TestFillConditionIsConfigurable(t *testing.T) {
 	t.Parallel()
 	document := sspsim.Response{NoBid: sspsim.Every(2), NoBidForm: sspsim.NoBidDocument}
 	rtb, vast := document, document

@@ -201,7 +201,7 @@ func findsWrongResponses(t *testing.T, ssp sspsim.Protocol, protocol Protocol, l
 	}
 }
 
-func TestWholeIsOfTheRecordedPhasesAndEachIsShown(t *testing.T) {
+func TestSummaryHoldsTheRecordedPhasesAndEachIsShown(t *testing.T) {
 	s := startSSP(t, sspsim.Options{})
 	p := at(s.Addr(), 200, 500*time.Millisecond)
 	warm := p.Phases[0]
