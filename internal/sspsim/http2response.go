@@ -111,6 +111,9 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		_ = h.writer.WriteData(st.id, true, []byte(Poison))
 		h.window -= int64(len(Poison))
 	}
+	// The stream must not count as open when another goroutine flushes its END_STREAM: the peer may
+	// then open the next stream.
+	h.endStreamLocked(st)
 	h.ssp.counters.response(r.status, sent)
 }
 

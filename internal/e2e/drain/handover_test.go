@@ -143,7 +143,8 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	env, config := shared(t, reservePort(t)), e2e.TLSSection(a, "")+e2e.Single(s.URL())
 	now := e2e.Start(t, config, env...)
 	traffic := now.TrafficAddr // all processes use this address
-	keeping := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true}
+	// A connection that is ready only after CloseIdleConnections would stay open without a timeout.
+	keeping := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, IdleConnTimeout: 5 * time.Second}
 	defer keeping.CloseIdleConnections()
 	// The other half of the clients makes a handshake for every request.
 	leaving := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, DisableKeepAlives: true}
