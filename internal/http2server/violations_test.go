@@ -209,12 +209,15 @@ func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 					if err := <-w.served; !errors.Is(err, ErrIdle) {
 						t.Fatal(err)
 					}
-					go func() { w.served <- w.conn.Serve() }()
 				}
 				w.framer.WriteData(3, false, []byte("late")) //nolint:errcheck // a buffer
 				w.headers(3, true, "late-trailer", "1")
 				w.headers(id, true, get...)
 				w.send()
+				if closed < 0 { // a parked connection is served again when bytes have arrived
+					go func() { w.served <- w.conn.Serve() }()
+					synctest.Wait()
+				}
 				served := w.owner().requests[id]
 				if served == nil {
 					t.Fatalf("the next request was not served: %v", w.conn.err)
