@@ -44,7 +44,7 @@ func TestTailShowsLiveRequestsAndFailuresShowsTheLastOnes(t *testing.T) {
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: openx, endpoints: [%q]}
-  - {name: gone, endpoints: ["http://127.0.0.1:1/bid"]}
+  - {name: gone, endpoints: ["http://127.0.0.1:1/bid"], breaker: {enabled: false}}
 routes:
   - {name: default, match: {path: /fillbuffer}, ssps: [openx, gone], client_choice: true}
 `, s.URL()))
