@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/zip"
 	"context"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"adbuffer/internal/admin"
+	"adbuffer/internal/testsupport"
 )
 
 // A part that is forbidden, or does not come, is left out, and the others are in the file.
@@ -54,33 +54,10 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 	if got := missing.Error(); got != strings.Join(want, "\n") {
 		t.Errorf("the problems are\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
-	files := filesOf(t, out)
+	files := testsupport.ReadZip(t, out)
 	if files["errors.txt"] != missing.Error()+"\n" || files["trace.out"] != "/debug/trace" || len(files) != 10 {
 		t.Errorf("the file holds %q", files)
 	}
-}
-
-// filesOf returns the contents of a ZIP file by name.
-func filesOf(t *testing.T, path string) map[string]string {
-	t.Helper()
-	z, err := zip.OpenReader(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close() //nolint:errcheck // it is read
-	files := make(map[string]string)
-	for _, f := range z.File {
-		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[f.Name] = string(b)
-	}
-	return files
 }
 
 func TestABundleWithoutAnyPartLeavesNoFile(t *testing.T) {

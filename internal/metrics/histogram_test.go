@@ -23,26 +23,29 @@ type one struct{ h *Histogram }
 func (c one) Describe(ch chan<- *prometheus.Desc) { ch <- testDesc }
 func (c one) Collect(ch chan<- prometheus.Metric) { ch <- c.h.Metric(testDesc, "openx") }
 
+// wantText compares the exported series of h, behind their HELP and TYPE, with want.
+func wantText(t *testing.T, h *Histogram, want string) {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(one{h})
+	const head = "# HELP wait_seconds Time.\n# TYPE wait_seconds histogram\n"
+	if err := testutil.GatherAndCompare(r, strings.NewReader(head+want)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestBucketsAreCumulativeWithInclusiveBounds(t *testing.T) {
 	h := Durations(ms, 5*ms, 35*ms)
 	for _, d := range []time.Duration{0, ms, ms + 1, 5 * ms, 6 * ms, 35 * ms, time.Second} {
 		h.ObserveDuration(d)
 	}
-	const want = `
-# HELP wait_seconds Time.
-# TYPE wait_seconds histogram
-wait_seconds_bucket{ssp="openx",le="0.001"} 2
+	wantText(t, h, `wait_seconds_bucket{ssp="openx",le="0.001"} 2
 wait_seconds_bucket{ssp="openx",le="0.005"} 4
 wait_seconds_bucket{ssp="openx",le="0.035"} 6
 wait_seconds_bucket{ssp="openx",le="+Inf"} 7
 wait_seconds_sum{ssp="openx"} 1.048000001
 wait_seconds_count{ssp="openx"} 7
-`
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(one{h})
-	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+`)
 }
 
 func TestExportedBoundsAreTheDecimalsThatWereMeant(t *testing.T) {
@@ -246,20 +249,12 @@ func TestPartsAreFinerForQuantilesAndExportedAsWholeBuckets(t *testing.T) {
 			t.Errorf("the %v-quantile is %v, want %v", q, got, want)
 		}
 	}
-	const want = `
-# HELP wait_seconds Time.
-# TYPE wait_seconds histogram
-wait_seconds_bucket{ssp="openx",le="0.02"} 3
+	wantText(t, h, `wait_seconds_bucket{ssp="openx",le="0.02"} 3
 wait_seconds_bucket{ssp="openx",le="0.1"} 6
 wait_seconds_bucket{ssp="openx",le="+Inf"} 7
 wait_seconds_sum{ssp="openx"} 1.188
 wait_seconds_count{ssp="openx"} 7
-`
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(one{h})
-	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+`)
 	for range 10 {
 		h.ObserveDuration(50 * ms)
 	}

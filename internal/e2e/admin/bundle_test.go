@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"archive/zip"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -47,24 +45,10 @@ routes:
 	if code != 0 || !strings.Contains(out, "12 parts") {
 		t.Fatalf("%d %s %s", code, out, stderr)
 	}
-	z, err := zip.OpenReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	parts := make(map[string]string)
-	for _, f := range z.File {
-		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parts[f.Name] = string(b)
-		if strings.Contains(string(b), "s3cret") {
-			t.Errorf("%s holds a secret", f.Name)
+	parts := testsupport.ReadZip(t, file)
+	for name, content := range parts {
+		if strings.Contains(content, "s3cret") {
+			t.Errorf("%s holds a secret", name)
 		}
 	}
 	for name, want := range map[string]string{

@@ -1,0 +1,30 @@
+package testsupport
+
+import (
+	"archive/zip"
+	"io"
+	"testing"
+)
+
+// ReadZip returns the contents of the files in a ZIP file, by name.
+func ReadZip(t testing.TB, path string) map[string]string {
+	t.Helper()
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close() //nolint:errcheck // it is only read
+	files := make(map[string]string)
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Name] = string(b)
+	}
+	return files
+}
