@@ -68,9 +68,9 @@ type Result struct {
 	// Raced is also set if Dial fails.
 	Raced
 
-	small  bool // the ClientHello was small
-	heard  bool // a byte came from the SSP
-	shaken bool // the TLS handshake was completed
+	small     bool // the ClientHello was small
+	received  bool // a byte came from the SSP
+	completed bool // the TLS handshake was completed
 }
 
 // Raced holds the results of the connection attempts of one dial.
@@ -198,8 +198,8 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 	r.small = small || d.hellos.sizeFor(addr.AddrPort) == needsSmall
 	conn, state, err := d.handshake(ctx, sock, addr, offer, r.small)
 	r.TLS = time.Since(began)
-	r.heard = sock.HasReceived()
-	if r.shaken = err == nil; r.shaken {
+	r.received = sock.HasReceived()
+	if r.completed = err == nil; r.completed {
 		if !r.small && d.tls.small != nil {
 			d.hellos.learn(addr.AddrPort, takesLarge)
 		}

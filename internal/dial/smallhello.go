@@ -79,7 +79,7 @@ func (h *hellos) evictOneLocked() {
 
 // lostHello reports whether a handshake failed as if a middlebox had dropped its ClientHello.
 func lostHello(r *Result, err error) bool {
-	return err != nil && r.TLS > 0 && !r.heard && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded))
+	return err != nil && r.TLS > 0 && !r.received && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // connectAnyHello connects with a large ClientHello, and once more with a small one if a middlebox
@@ -100,7 +100,7 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
 	again.Raced = r.Raced
 	switch {
-	case !again.shaken:
+	case !again.completed:
 		d.stats.smallHellosFailed.Add(1)
 		d.hellos.learn(addr.AddrPort, takesNone)
 	case size == takesLarge:
@@ -110,7 +110,7 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 		d.hellos.learn(addr.AddrPort, needsSmall)
 		d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, succeeded. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, helloFor[needsSmall]))
 	}
-	if !again.heard {
+	if !again.received {
 		return r, err
 	}
 	return again, errAgain

@@ -46,7 +46,7 @@ func (d *Desc) check(first, more []string) {
 	}
 }
 
-var descs atomic.Int64
+var descCount atomic.Int64
 
 // Descs are the descriptions of a source's metrics.
 type Descs []*Desc
@@ -54,7 +54,7 @@ type Descs []*Desc
 // New adds the description of a metric with these labels, and returns it. Descriptions are made once,
 // for package variables.
 func (all *Descs) New(name, help string, labels ...string) *Desc {
-	d := &Desc{Desc: prometheus.NewDesc(name, help, labels, nil), id: int(descs.Add(1)) - 1, name: name, help: help}
+	d := &Desc{Desc: prometheus.NewDesc(name, help, labels, nil), id: int(descCount.Add(1)) - 1, name: name, help: help}
 	sorted := slices.Sorted(slices.Values(labels))
 	for i, l := range sorted {
 		before := `",` + l + `="`

@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a wait
-// of its own, and shows nothing new. After silentAfter copies in a row without a response, only
+// silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a
+// wait, and shows nothing new. After silentAfter copies in a row without a response, only
 // probes are sent: one at a time, and one each probeEvery. A response ends the silence. It is safe
 // for concurrent use.
 type silence struct {
@@ -21,7 +21,7 @@ const (
 	probeEvery  = 100 * time.Millisecond
 )
 
-// drops reports whether a copy is not sent. inFlight is how many are under way.
+// drops reports whether a copy is dropped. inFlight is the number of copies under way.
 func (s *silence) drops(now time.Time, inFlight int64) bool {
 	if s.inARow.Load() < silentAfter {
 		return false
@@ -34,7 +34,7 @@ func (s *silence) drops(now time.Time, inFlight int64) bool {
 	return !s.next.CompareAndSwap(next, &after)
 }
 
-// ended notes how a copy ended. Outcomes that adbuffer decided itself, without the SSP, say nothing.
+// ended notes how a copy ended. An outcome that adbuffer decided without the SSP changes nothing.
 func (s *silence) ended(o upstream.Outcome) {
 	switch o {
 	case upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BadResponse, upstream.ResponseTooLarge:

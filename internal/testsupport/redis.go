@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Redis is a redis-server, a process of its own, that keeps nothing on disk. Its methods are for one goroutine.
+// Redis is a redis-server process that keeps nothing on disk. Its methods are for one goroutine.
 type Redis struct {
 	t    testing.TB
 	args []string
@@ -23,8 +23,8 @@ type Redis struct {
 	Addr, Socket string
 }
 
-// StartRedis starts a server for the length of the test. args are more of the server's own options:
-// "--requirepass", "secret".
+// StartRedis starts a server for the length of the test. args are further options of the
+// server, such as "--requirepass", "secret".
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	s := &Redis{t: t, args: args, Addr: FreeAddr(t), Socket: filepath.Join(t.TempDir(), "redis.sock")}

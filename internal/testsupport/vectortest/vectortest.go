@@ -1,6 +1,5 @@
-// Package vectortest does with lines of adbuffer's log what Vector does by deploy/logs/vector.yaml.
-// The program of its transform runs in Vector's own VRL library, from PyPI, which has wheels for
-// amd64 only.
+// Package vectortest runs deploy/logs/vector.yaml on lines of adbuffer's log. The program of its
+// transform runs in Vector's own VRL library, from PyPI, which has wheels for amd64 only.
 package vectortest
 
 import (
@@ -19,7 +18,7 @@ import (
 //go:embed vrl.py
 var runner string
 
-// Config is what deploy/logs/vector.yaml says.
+// Config is the tested part of deploy/logs/vector.yaml.
 type Config struct {
 	root       string
 	Transforms struct {
@@ -44,7 +43,7 @@ func Load(t testing.TB, root string) *Config {
 	return c
 }
 
-// Events returns what the program makes of lines: one event a line, as Vector sends it.
+// Events runs the program on lines, and returns one event for each, as Vector sends it.
 func (c *Config) Events(t testing.TB, lines string) (events []map[string]any) {
 	t.Helper()
 	python := strings.TrimSpace(c.output(t, exec.Command(filepath.Join(c.root, "scripts/vrl"))))
@@ -71,8 +70,8 @@ func (c *Config) output(t testing.TB, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// Labels returns the labels of an event in Loki. Vector leaves a label away whose field the event
-// has not.
+// Labels returns the labels of an event in Loki. Vector omits a label if the event lacks
+// its field.
 func (c *Config) Labels(event map[string]any) map[string]string {
 	labels := make(map[string]string)
 	for label, value := range c.Sinks.Loki.Labels {
