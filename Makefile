@@ -34,10 +34,10 @@ picture: ## the picture of the admin page in README.md: three minutes of the dem
 	ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage ./internal/e2e/admin
 
 test: deps ## everything, with the race detector; what the race detector would distort; on 64-bit ARM
-	$(GO) test -race -shuffle=on -timeout 14m ./...
+	scripts/gotest ./... -race -shuffle=on -timeout 14m
 	scripts/test-without-race
 	scripts/test-arm64
-	for m in $(MODULES); do (cd $$m && $(GO) test -shuffle=on -timeout 10m ./...) || exit 1; done
+	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -timeout 10m) || exit 1; done
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
