@@ -48,6 +48,8 @@ type Options struct {
 	Requests *logs.RequestLog
 	// Explain says how a request would be handled.
 	Explain Explain
+	// MaxRequestBytes returns the limit of a client's request, head and body.
+	MaxRequestBytes func() int64
 	// Reload reads the configuration again.
 	Reload Reload
 	Log    *zap.Logger

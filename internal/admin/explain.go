@@ -12,8 +12,9 @@ import (
 // from a client at peer. No SSP gets the request.
 type Explain func(message []byte, peer netip.Addr) any
 
-// maxExplained is how long a message to be explained may be: a head and a body of the default limits.
-const maxExplained = 1 << 20
+// explainMargin is how much longer than the largest forwarded request a message may be, so that the
+// explanation itself says that a request is too large.
+const explainMargin = 1 << 20
 
 // explain takes the message in the body as it would arrive from a client, so the same code reads
 // it.
@@ -26,9 +27,10 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxExplained))
+	limit := s.opts.MaxRequestBytes() + explainMargin
+	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request to be explained is longer than the limit of %d bytes; \"adbuffer explain --config FILE\" has none", maxExplained))
+		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request to be explained is longer than the limit of %d bytes; \"adbuffer explain --config FILE\" has none", limit))
 		return
 	} else if err != nil {
 		text(w, http.StatusBadRequest, "the body could not be read: "+err.Error())

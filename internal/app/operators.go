@@ -39,8 +39,10 @@ func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
 		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: a.metrics(),
-		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Explain: func(m []byte, peer netip.Addr) any { return a.explain(m, peer) }, Reload: a.reload,
-		Trace: a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
+		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.reload,
+		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
+		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
+		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 

@@ -22,6 +22,7 @@ type explained struct {
 		SSP     string
 		Request struct {
 			Method, URL, Body string
+			BodyBytes         int `json:"body_bytes"`
 			Fields            [][2]string
 		}
 	}
@@ -86,6 +87,19 @@ routes:
 	}
 }
 
+// The largest request that is forwarded can be explained too.
+func TestPOSTExplainTakesTheLargestRequest(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "server: {max_body_bytes: 4194304}\n"+e2e.Single(s.URL()))
+	body := strings.Repeat("x", 4<<20)
+	status, got := ab.SendAdmin("POST", "/explain", fmt.Sprintf("POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	var x explained
+	if err := json.Unmarshal([]byte(got), &x); status != 200 || err != nil || x.Refused != nil || len(x.SSPs) != 1 || x.SSPs[0].Request.BodyBytes != len(body) {
+		t.Errorf("%d, %v: %.300s", status, err, got)
+	}
+}
+
 // The listener's status is of the question: 200 if there is an explanation, which may be a refusal.
 func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
@@ -105,7 +119,8 @@ func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
 		{"another method", "GET", "/explain", "", 405, "", []string{"Method Not Allowed"}},
 		{"PUT", "PUT", "/explain", long(2), 405, "", []string{"Method Not Allowed"}},
 		{"a client that is no address", "POST", "/explain?client=unknown", long(2), 400, "", []string{`client="unknown"`, "IP address"}},
-		{"over the limit of the message", "POST", "/explain", long(1 << 20), 413, "", []string{"1048576", "adbuffer explain --config"}},
+		{"over the limit of the message", "POST", "/explain", long(2 << 20), 413, "", []string{"1051600", "adbuffer explain --config"}},
+		{"far over max_body_bytes", "POST", "/explain", long(1 << 20), 200, "too_large 413", []string{"server.max_body_bytes", "2000"}},
 		{"nothing", "POST", "/explain", "", 200, "bad_request 400", []string{"no complete request"}},
 		{"JSON, not a request", "POST", "/explain", `{"url":"/fillbuffer"}`, 200, "bad_request 400", []string{"the head ended early"}},
 		{"no end of the header", "POST", "/explain", fine, 200, "bad_request 400", []string{"the head ended early"}},
