@@ -45,6 +45,14 @@ func StartOTLPReceiver(t *testing.T) *OTLPReceiver {
 	return r
 }
 
+// AwaitSpans waits until the receiver has the spans of all requests that have their response. The
+// spans of one request may arrive in two batches.
+func (ab *Process) AwaitSpans() {
+	ab.T.Helper()
+	made := ab.Metric("adbuffer_trace_spans_total", "state=made")
+	ab.AwaitMetric(made, "adbuffer_trace_spans_total", "state=sent")
+}
+
 // Named returns the spans of this name.
 func (r *OTLPReceiver) Named(name string) (found []*otlp.Span) {
 	r.mu.Lock()

@@ -23,6 +23,13 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 	labels := []string{"route=" + want.Route, "outcome=" + want.Reason}
 	before := ab.Scrape()
 	a := do()
+	for range 3 { // a breaker lets a share of the requests pass, and then the next one must be refused
+		if want.Reason != "breaker_open" || a.Header("X-Adbuffer-Source") != "ssp/"+want.SSP {
+			break
+		}
+		before = ab.Scrape()
+		a = do()
+	}
 	after := ab.Scrape()
 	a.WantStatus(what, want.Status).WantSource("proxy/" + want.Reason)
 	e := ErrorOf(a)

@@ -25,13 +25,14 @@ func TestRetryAfterPausesRequests(t *testing.T) {
 				ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_max: 1h"))
 				c := ab.Dial()
 				n := 0
-				for ab.Metric("adbuffer_ssp_retry_after_responses_total", "effect=paused") == 0 {
-					c.Get("/fillbuffer").WantStatus("the SSP's own", row.code).WantSource("ssp/openx")
+				for a := c.Get("/fillbuffer"); n <= row.most && a.Header("X-Adbuffer-Source") == "ssp/openx"; a = c.Get("/fillbuffer") {
+					a.WantStatus("the SSP's own", row.code)
 					n++
 				}
 				if n < row.least || n > row.most {
 					t.Errorf("%d responses paused the SSP, want %d to %d", n, row.least, row.most)
 				}
+				ab.WantMetric(1, "adbuffer_ssp_retry_after_responses_total", "effect=paused")
 				want := e2e.Refusal{Status: 503, Reason: "ssp_backoff", SSP: "openx", Names: []string{"Retry-After", "retry_after_max"}}
 				a := ab.WantRefusal("during the pause", want, func() *e2e.Response { return c.Get("/fillbuffer") })
 				// A date has whole seconds, so the pause may be up to 1 s shorter.

@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // The shed share rises from 0 at a failure ratio of 0.5 to 0.9 at 1.
@@ -82,7 +83,7 @@ func TestADryBreakerCountsAndShedsNothing(t *testing.T) {
 func TestShortDeadlinesOfClientsOpenNoBreaker(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "breaker: {window: 10m}"), "ADBUFFER_DEADLINE_DEFAULT=200ms")
+	ab := e2e.Start(t, e2e.Single(s.URL(), "breaker: {window: 10m}"), "ADBUFFER_DEADLINE_DEFAULT=1s")
 	ab.Concurrently(10, func(w *e2e.Worker) error {
 		for range 10 {
 			a, err := w.Exchange("GET", "/fillbuffer", "", "X-Adbuffer-Timeout-Ms: 12")
@@ -94,15 +95,16 @@ func TestShortDeadlinesOfClientsOpenNoBreaker(t *testing.T) {
 		return nil
 	})
 	ab.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx")
-	// Requests with the default deadline count for the breaker.
-	ab.Concurrently(25, func(w *e2e.Worker) error {
-		a, err := w.Exchange("GET", "/fillbuffer", "")
-		if err == nil {
-			a.WantStatus("200 ms", 504)
-		}
-		return err
+	// Requests with the default deadline count for the breaker. On a slow machine a request may
+	// begin its leg late. Then the SSP has less time than usual, and the request does not count.
+	testsupport.Eventually(t, "the breaker sheds 0.9 of the requests after timeouts alone", func() bool {
+		ab.Concurrently(25, func(w *e2e.Worker) error {
+			a, err := w.Exchange("GET", "/fillbuffer", "")
+			if err == nil && a.Header("X-Adbuffer-Source") != "proxy/breaker_open" {
+				a.WantStatus("1 s", 504).WantSource("proxy/deadline")
+			}
+			return err
+		})
+		return t.Failed() || ab.Metric("adbuffer_breaker_shed_ratio", "ssp=openx") >= 0.85
 	})
-	if got := ab.Metric("adbuffer_breaker_shed_ratio", "ssp=openx"); got < 0.85 {
-		t.Errorf("breaker_shed_ratio %v after timeouts alone, want 0.9", got)
-	}
 }

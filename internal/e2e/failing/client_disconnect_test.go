@@ -34,12 +34,17 @@ func TestAClientThatDisconnectsFailsNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Echo: true}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 4}"))
+	var leavers []*e2e.Client
 	for range 4 {
 		c := ab.Dial()
 		c.Send(e2e.Request("GET", "/fillbuffer?cb=gone", ""))
-		defer c.Close()
+		leavers = append(leavers, c)
 	}
 	e2e.AwaitInFlight(t, s.SSP, 4)
+	for _, c := range leavers {
+		c.Close()
+	}
+	ab.AwaitMetric(4, "adbuffer_requests_total", "route=default", "outcome=client_gone")
 	s.Open()
 	c := ab.Dial()
 	for i := range 50 {

@@ -59,7 +59,7 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c"))
+	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c", "breaker: {enabled: false}"))
 	retries := func() float64 { return ab.Metric("adbuffer_retries_total", "kind=not_processed") }
 	testsupport.Eventually(t, "a request fails with REFUSED_STREAM after ten retries", func() bool {
 		before := retries()

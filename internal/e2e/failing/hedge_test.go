@@ -2,17 +2,26 @@ package failing
 
 import (
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	t.Parallel()
-	s := e2e.Healthy(t)
+	var holds atomic.Bool
+	gate := make(chan struct{})
+	s := e2e.StartSSP(t, sspsim.Options{OnRequest: func(q *sspsim.Request) {
+		if q.Method == "GET" && holds.Load() {
+			<-gate
+		}
+	}})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
 	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, e2e.Single(s.URL(), "hedge: {enabled: true}"), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
 	ab.Concurrently(4, func(w *e2e.Worker) error {
@@ -30,14 +39,15 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	for range 60 {
 		c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
 	}
-	if err := s.Set(sspsim.Behaviour{Latency: sspsim.Constant(3 * time.Second)}); err != nil {
-		t.Fatal(err)
-	}
 	before := ab.Metric("adbuffer_retries_total", "kind=hedge")
 	s.ResetCounters()
-	c.Get("/fillbuffer", "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").WantFill("openx")
+	holds.Store(true)
+	c.Send(e2e.Request("GET", "/fillbuffer", "", "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
+	e2e.AwaitInFlight(t, s, 2)
+	open()
+	c.Read("GET").WantFill("openx")
 	e2e.WantRequests(t, s, 2)
-	testsupport.Eventually(t, "the spans of both attempts arrive", func() bool { return len(r.Named("attempt")) >= 2 })
+	ab.AwaitSpans()
 	kinds := make(map[string]string)
 	for _, span := range r.Named("attempt") {
 		if string(span.ParentSpanId) != string(r.Named("ssp openx")[0].SpanId) {
@@ -51,6 +61,9 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	}
 	ab.WantMetric(before+1, "adbuffer_retries_total", "ssp=openx", "kind=hedge")
 
+	if err := s.Set(sspsim.Behaviour{Latency: sspsim.Constant(3 * time.Second)}); err != nil {
+		t.Fatal(err)
+	}
 	s.ResetCounters()
 	c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
 	e2e.WantRequests(t, s, 1)

@@ -55,7 +55,7 @@ var peerServers = []peer{
 		config := fmt.Sprintf(`%snum-threads: 1
 error-log: /dev/stderr
 http2-max-concurrent-requests-per-connection: 6
-http1-request-timeout: 1
+http1-request-timeout: 30
 listen:
   host: 127.0.0.1
   port: %s%s

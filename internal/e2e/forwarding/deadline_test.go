@@ -12,8 +12,7 @@ import (
 func TestARequestGets504AtItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
-	ab := e2e.Start(t, "deadline: {default: 300ms, max: 800ms}\n"+e2e.Single(s.URL()),
-		"ADBUFFER_DEADLINE_DEFAULT=300ms", "ADBUFFER_DEADLINE_MAX=800ms")
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_DEADLINE_DEFAULT=900ms", "ADBUFFER_DEADLINE_MAX=1800ms")
 	c := ab.Dial()
 	want := e2e.Refusal{Status: 504, Reason: "deadline", SSP: "openx", Names: []string{"deadline"}}
 	for _, row := range []struct {
@@ -21,22 +20,22 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 		fields             []string
 		atLeast            time.Duration // the SSP gets the deadline less reserve (5ms)
 	}{
-		{"deadline.default", "GET", "", nil, 295 * time.Millisecond},
-		{"the header", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 150"}, 145 * time.Millisecond},
-		{"the header, above the default", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 500"}, 495 * time.Millisecond},
-		{"deadline.max", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 600000"}, 795 * time.Millisecond},
-		{"tmax", "POST", `{"id":"1","tmax":150}`, nil, 145 * time.Millisecond},
-		{"tmax, above the default", "POST", `{"id":"1","tmax":500}`, nil, 495 * time.Millisecond},
-		{"the smaller of both, tmax", "POST", `{"tmax":150}`, []string{"X-Adbuffer-Timeout-Ms: 20000"}, 145 * time.Millisecond},
-		{"the smaller of both, the header", "POST", `{"tmax":20000}`, []string{"X-Adbuffer-Timeout-Ms: 150"}, 145 * time.Millisecond},
-		{"a tmax that is no top-level key", "POST", `{"a":{"tmax":150},"b":"\"tmax\":150"}`, nil, 295 * time.Millisecond},
-		{"a tmax that is no number", "POST", `{"tmax":"150"}`, nil, 295 * time.Millisecond},
-		{"a tmax of 0", "POST", `{"tmax":0}`, nil, 295 * time.Millisecond},
-		{"a negative tmax", "POST", `{"tmax":-5}`, nil, 295 * time.Millisecond},
-		{"a tmax with a fraction", "POST", `{"tmax":150.5}`, nil, 295 * time.Millisecond},
-		{"an absurd tmax", "POST", `{"tmax":600001}`, nil, 295 * time.Millisecond},
-		{"a tmax that overflows", "POST", `{"tmax":18446744073709551676}`, nil, 295 * time.Millisecond},
-		{"a tmax of a compressed body", "POST", `{"tmax":150}`, []string{"Content-Encoding: gzip"}, 295 * time.Millisecond},
+		{"deadline.default", "GET", "", nil, 895 * time.Millisecond},
+		{"the header", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 600"}, 595 * time.Millisecond},
+		{"the header, above the default", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 1200"}, 1195 * time.Millisecond},
+		{"deadline.max", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 600000"}, 1795 * time.Millisecond},
+		{"tmax", "POST", `{"id":"1","tmax":600}`, nil, 595 * time.Millisecond},
+		{"tmax, above the default", "POST", `{"id":"1","tmax":1200}`, nil, 1195 * time.Millisecond},
+		{"the smaller of both, tmax", "POST", `{"tmax":600}`, []string{"X-Adbuffer-Timeout-Ms: 20000"}, 595 * time.Millisecond},
+		{"the smaller of both, the header", "POST", `{"tmax":20000}`, []string{"X-Adbuffer-Timeout-Ms: 600"}, 595 * time.Millisecond},
+		{"a tmax that is no top-level key", "POST", `{"a":{"tmax":600},"b":"\"tmax\":600"}`, nil, 895 * time.Millisecond},
+		{"a tmax that is no number", "POST", `{"tmax":"600"}`, nil, 895 * time.Millisecond},
+		{"a tmax of 0", "POST", `{"tmax":0}`, nil, 895 * time.Millisecond},
+		{"a negative tmax", "POST", `{"tmax":-5}`, nil, 895 * time.Millisecond},
+		{"a tmax with a fraction", "POST", `{"tmax":600.5}`, nil, 895 * time.Millisecond},
+		{"an absurd tmax", "POST", `{"tmax":600001}`, nil, 895 * time.Millisecond},
+		{"a tmax that overflows", "POST", `{"tmax":18446744073709551676}`, nil, 895 * time.Millisecond},
+		{"a tmax of a compressed body", "POST", `{"tmax":600}`, []string{"Content-Encoding: gzip"}, 895 * time.Millisecond},
 	} {
 		var took time.Duration // from before the request was sent: at least as long as adbuffer waited
 		ab.WantRefusal(row.name, want, func() *e2e.Response {

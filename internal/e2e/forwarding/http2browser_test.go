@@ -39,8 +39,9 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 	ssp.Start()
 	t.Cleanup(ssp.Close)
 	e := e2e.NewListener(t)
-	ab := e2e.Start(t, "deadline: {default: 10m, max: 10m}\n"+e.ServerSection(", "+largeBodies)+
-		e2e.Single(ssp.URL+"/", "protocol: h2c\n    max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824"))
+	ab := e2e.Start(t, e.ServerSection(", "+largeBodies)+
+		e2e.Single(ssp.URL+"/", "protocol: h2c\n    max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824"),
+		"ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
 	const script = `(async () => {
   const path = "/fillbuffer";
   const echo = async size => {

@@ -36,7 +36,7 @@ func TestResetStreamIsResetAtTheSSP(t *testing.T) {
 	}
 	ssp.Start()
 	defer ssp.Close()
-	ab := e2e.StartReloadable(t, "deadline: {default: 10m, max: 10m}\nserver: {h2c: true}\n"+e2e.Single(ssp.URL+"/", "protocol: h2c"))
+	ab := e2e.StartReloadable(t, "server: {h2c: true}\n"+e2e.Single(ssp.URL+"/", "protocol: h2c"), "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
 	transport := &http.Transport{Protocols: unencryptedHTTP2()}
 	defer transport.CloseIdleConnections()
 	get := func(ctx context.Context, query string) error {
@@ -67,7 +67,7 @@ func TestResetStreamIsResetAtTheSSP(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ab.WantMetric(5, "adbuffer_requests_total", "route=default", "outcome=client_gone")
+	ab.AwaitMetric(5, "adbuffer_requests_total", "route=default", "outcome=client_gone")
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections to the SSP, want one that stays open", n)
 	}

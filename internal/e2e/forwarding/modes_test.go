@@ -2,9 +2,6 @@ package forwarding
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -16,11 +13,6 @@ import (
 // three runs adbuffer with the SSPs a, b and c on one route with this mode.
 func three(t *testing.T, mode string, a, b, c *sspsim.SSP) *e2e.Process {
 	t.Helper()
-	return threeURLs(t, mode, a.URL(), b.URL(), c.URL())
-}
-
-func threeURLs(t *testing.T, mode, a, b, c string) *e2e.Process {
-	t.Helper()
 	return e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: a, endpoints: [%q]}
@@ -28,23 +20,7 @@ ssps:
   - {name: c, endpoints: [%q]}
 routes:
   - {name: default, match: {path: /fillbuffer}, %s, client_choice: true}
-`, a, b, c, mode))
-}
-
-// fillsAfter is an SSP that fills. It responds after each of the given SSPs has received a request.
-// So a test of abandoned legs abandons exchanges, not dials.
-func fillsAfter(t *testing.T, others ...*sspsim.SSP) *httptest.Server {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, o := range others {
-			if !o.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Requests == 1 }) {
-				t.Error("an SSP received no request")
-			}
-		}
-		_, _ = io.WriteString(w, `{"seatbid":[{"bid":[{"price":1}]}]}`)
-	}))
-	t.Cleanup(s.Close)
-	return s
+`, a.URL(), b.URL(), c.URL(), mode))
 }
 
 func noBid(t testing.TB) *sspsim.SSP {
@@ -167,13 +143,17 @@ func resetting() sspsim.Behaviour {
 
 func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) {
 	t.Parallel()
-	// a has no bid, b fills after the other two have their requests, c never responds.
-	a, c := noBid(t), e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
-	b := fillsAfter(t, a, c)
-	ab := threeURLs(t, "mode: parallel-first, ssps: [a, b, c]", a.URL(), b.URL, c.URL())
+	// a has no bid, b fills when a's leg has ended and c has its request, c never responds. So
+	// adbuffer abandons an exchange, not a dial.
+	a, b, c := noBid(t), e2e.StartGated(t, sspsim.Options{}), e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
+	ab := three(t, "mode: parallel-first, ssps: [a, b, c]", a, b.SSP, c)
 	conn := ab.Dial()
 	body := e2e.BidRequest()
-	got := conn.Post("/fillbuffer", body).WantFill("b")
+	conn.Send(e2e.Request("POST", "/fillbuffer", body))
+	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=a", "outcome=no_bid")
+	e2e.AwaitInFlight(t, c, 1)
+	b.Open()
+	got := conn.Read("POST").WantFill("b")
 	if got.Took > 15*time.Second {
 		t.Errorf("response after %v: adbuffer waited for the stalled SSP", got.Took)
 	}
@@ -186,7 +166,6 @@ func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) 
 		}
 	}
 	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=c", "outcome=cancelled")
-	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=a", "outcome=no_bid")
 	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=fill")
 	// The abandoned connection is closed after its linger.
 	ab.AwaitMetric(0, "adbuffer_pool_places_in_use", "ssp=c")
@@ -195,8 +174,8 @@ func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) 
 
 func TestParallelFirstResetsTheStreamsItAbandons(t *testing.T) {
 	t.Parallel()
-	b := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(10 * time.Second)}})
-	a := fillsAfter(t, b)
+	b := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(testsupport.Patience)}})
+	a := e2e.StartGated(t, sspsim.Options{})
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: a, endpoints: [%q]}
@@ -204,14 +183,20 @@ ssps:
 routes:
   - {name: default, match: {path: /fillbuffer}, mode: parallel-first, ssps: [a, b]}
   - {name: warm, match: {path: /warm}, ssps: [b]}
-`, a.URL, b.URL()))
-	conn := ab.Dial()
-	conn.Get("/warm", "X-Adbuffer-Timeout-Ms: 2000").WantStatus("too slow", 504)
+`, a.URL(), b.URL()))
+	warm := ab.Dial()
+	warm.Send(e2e.Request("GET", "/warm", ""))
+	e2e.AwaitInFlight(t, b, 1)
+	warm.Close()
 	if !b.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
 		t.Fatalf("the first stream was not reset: %+v", b.Counters())
 	}
 	b.ResetCounters()
-	conn.Get("/fillbuffer").WantFill("a")
+	conn := ab.Dial()
+	conn.Send(e2e.Request("GET", "/fillbuffer", ""))
+	e2e.AwaitInFlight(t, b, 1)
+	a.Open()
+	conn.Read("GET").WantFill("a")
 	if !b.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
 		t.Errorf("the stream was not reset: %+v", b.Counters())
 	}
@@ -263,14 +248,14 @@ func TestParallelAllNamesTheReasonOfEachFailure(t *testing.T) {
 	t.Parallel()
 	a, b, c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always}), e2e.Failing(t, sspsim.Faults{Refuse: true}), respondingWith(t, 500)
 	ab := three(t, "mode: parallel-all, ssps: [a, b, c]", a, b, c)
-	e := e2e.EnvelopeOf(ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 300"))
+	e := e2e.EnvelopeOf(ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 3000"))
 	for i, want := range []string{"deadline", "connect_failed", ""} {
 		if got := e.Results[i]; got.Error != want {
 			t.Errorf("%s: error %q, want %q", got.SSP, got.Error, want)
 		}
 	}
-	if got := e.Results[0]; got.MS == nil || *got.MS < 290 {
-		t.Errorf("a: %+v, want an error after 295 ms", got)
+	if got := e.Results[0]; got.MS == nil || *got.MS < 2990 {
+		t.Errorf("a: %+v, want an error after 2995 ms", got)
 	}
 	if got := e.Results[2]; got.Status != 500 || string(got.Body) != `{"error":"simulated"}` {
 		t.Errorf("c: %+v", got)

@@ -26,8 +26,8 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // this request dials
 	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // this request does not
 	ab.Get("/fillbuffer")                                                      // this request is not sampled
-	testsupport.Eventually(t, "the spans of two requests arrive", func() bool { return len(r.Named("first_byte")) >= 2 })
-
+	ab.WantMetric(12, "adbuffer_trace_spans_total", "state=made")
+	ab.AwaitSpans()
 	for name, want := range map[string]int{"GET default": 2, "ssp openx": 2, "attempt": 2, "pending": 2, "dial": 1, "tls": 1, "first_byte": 2} {
 		spans := r.Named(name)
 		if len(spans) != want {
@@ -47,8 +47,6 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 			t.Errorf("the first byte arrived after %v, from an SSP that takes 20ms", took)
 		}
 	}
-	ab.AwaitMetric(12, "adbuffer_trace_spans_total", "state=sent")
-	ab.WantMetric(12, "adbuffer_trace_spans_total", "state=made")
 	all := ssp.Requests()
 	if len(all) != 3 || all[0].Get("Tracestate") != "vendor=1" || all[2].Get("Traceparent") != "" {
 		t.Fatalf("the SSP got %+v", all)
@@ -85,8 +83,7 @@ routes:
 `, r.URL, a.URL(), b.URL(), c.URL()))
 	ab.Get("/fillbuffer").WantFill("c") // the first stream is not refused
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "X-Request-Id: edge-1").WantFill("c")
-	testsupport.Eventually(t, "the request's span arrives", func() bool { return len(r.Named("GET default")) > 0 })
-
+	ab.AwaitSpans()
 	request := r.Named("GET default")[0]
 	for key, want := range map[string]string{
 		"adbuffer.request_id": "edge-1", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.scheme": "http", "url.path": "/fillbuffer",
