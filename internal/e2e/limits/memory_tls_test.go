@@ -56,9 +56,11 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 				ask()
 			}
 			// On a slow machine the client closes a connection if it notices 50 ms late that its
-			// request is written; see net/http.maxWriteWaitBeforeConnReuse.
-			if open := ab.Metric("adbuffer_client_connections"); open < idle {
-				t.Fatalf("%.0f clients are connected, want %d", open, idle)
+			// request is written; see net/http.maxWriteWaitBeforeConnReuse. Others take their place.
+			for ab.Metric("adbuffer_client_connections") < idle {
+				if ask(); len(transports) > 3*idle {
+					t.Fatalf("fewer than %d of %d clients stay connected", idle, len(transports))
+				}
 			}
 			awaitIdle(ab, before, idle, row.ceiling)
 		})

@@ -121,8 +121,8 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := e2e.Start(t, "server: {idle_timeout: 3s}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=100ms")
-	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"100ms", "server.read_timeout"}}
+	ab := e2e.Start(t, "server: {idle_timeout: 3s}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=1s")
+	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"1s", "server.read_timeout"}}
 	for _, row := range []struct{ name, raw, route string }{
 		{"half a head", "GET /fillbuffer HTTP/1.1\r\nHo", "none"},
 		{"half a body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf", "default"},
@@ -144,7 +144,7 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 			if _, err := c.Conn.Write([]byte("GET /fillbuffer HTTP/1.1\r\n")[i : i+1]); err != nil {
 				break
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(65 * time.Millisecond)
 		}
 		return c.Read("GET")
 	})

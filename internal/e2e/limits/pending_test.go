@@ -50,15 +50,15 @@ func TestAFullQueueIsPendingFull(t *testing.T) {
 func TestAWaitThatIsTooLongIsPendingTimeout(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1, pending_timeout: 80ms}"), "ADBUFFER_SSP_DEFAULTS_POOL_PENDING_TIMEOUT=80ms")
+	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1, pending_timeout: 2s}"), "ADBUFFER_SSP_DEFAULTS_POOL_PENDING_TIMEOUT=2s")
 	busy := ab.Dial()
 	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
-	want := e2e.Refusal{Status: 503, Reason: "pending_timeout", SSP: "openx", Names: []string{"80ms", "pool.pending_timeout", "pool.max_conns"}}
+	want := e2e.Refusal{Status: 503, Reason: "pending_timeout", SSP: "openx", Names: []string{"2s", "pool.pending_timeout", "pool.max_conns"}}
 	ab.WantRefusal("no place", want, func() *e2e.Response { return ab.Get("/fillbuffer") })
 	// A wait that the deadline ends is deadline, never pending_timeout.
 	ab.WantRefusal("deadline first", e2e.Refusal{Status: 504, Reason: "deadline", SSP: "openx", Names: []string{"pool.max_conns"}},
-		func() *e2e.Response { return ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 30") })
+		func() *e2e.Response { return ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 600") })
 	s.Open()
 	busy.Read("GET").WantFill("openx")
 	ab.Get("/fillbuffer").WantFill("openx")

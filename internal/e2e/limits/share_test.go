@@ -65,7 +65,7 @@ routes:
 			ab.WantRefusal("a second", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "slow", Names: []string{"6000 of 10000", "ssps[].max_buffered_bytes"}},
 				func() *e2e.Response { return c.Get("/fillbuffer/slow", "X-Adbuffer-Timeout-Ms: 30000") })
 			c.Get("/fillbuffer/honest").WantFill("honest")
-			ab.WantMetric(6000, "adbuffer_buffered_bytes")
+			ab.AwaitMetric(6000, "adbuffer_buffered_bytes")
 		})
 	}
 }

@@ -111,9 +111,9 @@ func startCounting(t testing.TB, hold time.Duration) *countingListener {
 			c.wg.Go(func() {
 				go io.Copy(io.Discard, conn) //nolint:errcheck // it ends when the connection is closed
 				time.Sleep(hold)
+				c.open.Add(-1)                   // the RST may cause the next dial before Close returns
 				conn.(*net.TCPConn).SetLinger(0) //nolint:errcheck,forcetypeassert // a RST instead of a FIN
 				conn.Close()
-				c.open.Add(-1)
 			})
 		}
 	})

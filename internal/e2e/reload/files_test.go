@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -133,7 +134,8 @@ func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	ab := e2e.StartReloadable(t, e2e.Single(s.URL()))
 	ab.Write(e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca)))
 	ab.WantLogged(e2e.MsgRefused, "fault=ssps[0].tls.ca_file")
-	if err := s.CA().WriteFile(ca); err != nil {
+	// An empty file would be another error.
+	if err := errors.Join(s.CA().WriteFile(ca+".new"), os.Rename(ca+".new", ca)); err != nil {
 		t.Fatal(err)
 	}
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")

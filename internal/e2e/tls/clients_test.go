@@ -132,14 +132,14 @@ func TestH2loadGetsEveryResponse(t *testing.T) {
 		}
 	}
 	ab.WantMetric(8000, "adbuffer_requests_total", "route=default", "outcome=fill")
-	ab.WantMetric(0, "adbuffer_in_flight_requests")
-	ab.WantMetric(0, "adbuffer_buffered_bytes")
+	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
+	ab.AwaitMetric(0, "adbuffer_buffered_bytes")
 }
 
 func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.StartGated(t, sspsim.Options{}), e2e.NewListener(t)
-	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
+	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()), "ADBUFFER_DEADLINE_DEFAULT=5m", "ADBUFFER_DEADLINE_MAX=10m", "ADBUFFER_SERVER_DRAIN_TIMEOUT=1m")
 	clients := []*http.Client{e.HTTP2Client(t), e.HTTP2Client(t)}
 	var wg sync.WaitGroup
 	for i := range 100 {
@@ -173,7 +173,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	t.Parallel()
 	s, e := e2e.Healthy(t), e2e.NewListener(t)
-	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=5s")
+	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=1m")
 	client := e.HTTP2Client(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -200,5 +200,6 @@ func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	})
 	stop()
 	wg.Wait()
+	ab.Signal(syscall.SIGTERM) // the second one ends the delay
 	ab.WantExit(0)
 }

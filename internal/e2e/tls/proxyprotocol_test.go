@@ -67,7 +67,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 func TestATrustedPeerWithoutAPROXYHeaderIsNotServed(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := e2e.Start(t, "server: {proxy_protocol: true}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=300ms")
+	ab := e2e.Start(t, "server: {proxy_protocol: true}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=3s")
 	// adbuffer waits until read_timeout for a client that sends no header. It delays no other
 	// client meanwhile.
 	var silent []*e2e.Client
