@@ -109,9 +109,6 @@ func startBusy(t *testing.T) *e2e.Process {
 		Response: sspsim.Response{NoBid: sspsim.Always},
 		Faults:   sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Second}}, // ignored
 	})
-	refusing := e2e.Healthy(t)
-	dead := refusing.URL()
-	refusing.Close() //nolint:errcheck // so that the port refuses connections
 	return e2e.Start(t, fmt.Sprintf(`
 fleet: {redis: {address: %q}, expected_replicas: 1}
 ssps:
@@ -122,7 +119,7 @@ ssps:
   - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
   - {name: nobid, endpoints: [%q], adaptive: {enabled: true}}
   - {name: pair, endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}
-  - {name: dead, endpoints: [%q], retry: {max: 3}, breaker: {enabled: false}}
+  - {name: dead, endpoints: ["http://%s/bid"], retry: {max: 3}, breaker: {enabled: false}}
 routes:
   - name: noad
     match: {path: /noad}
@@ -132,7 +129,7 @@ routes:
     match: {path: /fillbuffer}
     ssps: [tight, h2, piped, broken, quits, nobid, pair, dead]
     client_choice: true
-`, testsupport.StartRedis(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), dead))
+`, testsupport.StartRedis(t).Addr, tight.URL(), h2.URL(), e2e.CAFile(t, h2), piped.URL(), broken.URL(), quits.URL(), nobid.URL(), broken.URL(), tight.URL(), testsupport.FreeAddr(t)))
 }
 
 // beside makes Prometheus also scrape a second adbuffer, for metrics that do not change on the
@@ -159,15 +156,15 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	})
 	queries := queriesOf(t, p)
 	labelled := map[string]map[string]bool{}
-	for _, label := range []string{"ssp", "route"} {
-		labelled[label] = map[string]bool{}
-		for _, s := range p.all(fmt.Sprintf(`count by (__name__) ({%s!=""})`, label)) {
-			labelled[label][strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(s.labels["__name__"], "_bucket"), "_sum"), "_count")] = true
+	testsupport.Eventually(t, "Prometheus has metrics with labels", func() bool { // none if the last scrape failed
+		for _, label := range []string{"ssp", "route"} {
+			labelled[label] = map[string]bool{}
+			for _, s := range p.all(fmt.Sprintf(`count by (__name__) ({%s!=""})`, label)) {
+				labelled[label][strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(s.labels["__name__"], "_bucket"), "_sum"), "_count")] = true
+			}
 		}
-	}
-	if len(labelled["ssp"]) < 30 || len(labelled["route"]) < 3 {
-		t.Fatalf("metrics with labels: %v", labelled)
-	}
+		return len(labelled["ssp"]) >= 30 && len(labelled["route"]) >= 3
+	})
 	atRest := map[string][]sample{}
 	for name, expr := range queries {
 		atRest[name] = p.all(expr)

@@ -40,6 +40,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		br.eval(fmt.Sprintf("document.querySelector('%s').innerText", selector), &s)
 		return s
 	}
+	br.fresh()
 	if got := text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
 		t.Errorf("the endpoint's row says %q", got)
 	}
@@ -56,9 +57,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	<-asked
 	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(text(row), "draining") })
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
-	if got := text("#done"); !strings.Contains(got, "draining") {
-		t.Errorf("the page shows %q after the change", got)
-	}
+	testsupport.Eventually(t, "the page shows the change", func() bool { return strings.Contains(text("#done"), "draining") })
 
 	choices <- true
 	br.click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`)

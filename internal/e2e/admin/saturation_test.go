@@ -11,7 +11,7 @@ import (
 func TestPrometheusScrapesSaturation(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 4, max_pending: 8}"))
+	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 4, max_pending: 8, pending_timeout: 10m}"), "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
 	p := startPrometheus(t, ab)
 	p.await(`up{job="adbuffer"}`, 1)
 	p.await(`adbuffer_pool_saturation_ratio{ssp="openx"}`, 0)

@@ -113,6 +113,7 @@ routes:
 		t.Errorf("explain hides nothing, or does not show all SSPs: %s", got)
 	}
 	testsupport.Eventually(t, "tail shows the last request", func() bool {
+		ab.Get("/nowhere")
 		for len(live) > 0 {
 			outputs["tail"] += <-live + "\n"
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Start runs Debian's chromium for the length of the test, at most two minutes. It is headless, has
+// Start runs Debian's chromium for the length of the test, at most four minutes. It is headless, has
 // a fresh profile, and makes no network requests of its own. Pass the context to chromedp.Run.
 // Start adds options to those that every test needs.
 func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
@@ -29,7 +29,7 @@ func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Contex
 	} {
 		all = append(all, chromedp.Flag(flag, true))
 	}
-	limited, cancelLimit := context.WithTimeout(context.Background(), 2*testsupport.Patience)
+	limited, cancelLimit := context.WithTimeout(context.Background(), 4*testsupport.Patience)
 	allocator, cancelAllocator := chromedp.NewExecAllocator(limited, all...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
