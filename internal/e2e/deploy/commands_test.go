@@ -146,21 +146,24 @@ func TestVersionNamesVersionCommitAndGo(t *testing.T) {
 
 func TestTheDemoShowsEveryModeAndExits(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := e2e.Run(t, nil, "demo", "--once")
-	if code != 0 {
-		t.Fatalf("exit status %d, want 0: %s%s", code, stdout, stderr)
-	}
-	for _, want := range []string{
+	wants := []string{
 		"single", "split", "waterfall", "parallel-first", "parallel-all", "no_ad",
 		"ssp/alpha", "ssp/beta", "proxy/deadline", "proxy/merged", "ssp/broken", `"seatbid"`, "<VAST version=",
-	} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("the demo does not show %q:\n%s", want, stdout)
+	}
+	// The demo's SSPs miss its deadline if the machine pauses. Then the demo runs again.
+	testsupport.Eventually(t, "the demo shows every mode", func() bool {
+		stdout, stderr, code := e2e.Run(t, nil, "demo", "--once")
+		if code != 0 || strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic") {
+			t.Fatalf("exit status %d, want 0: %s%s", code, stdout, stderr)
 		}
-	}
-	if strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic") {
-		t.Error(stderr)
-	}
+		for _, want := range wants {
+			if !strings.Contains(stdout, want) {
+				t.Logf("the demo does not show %q:\n%s", want, stdout)
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
@@ -182,6 +185,9 @@ func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 			t.Fatalf("%v begins with %q, want the URL of the page", row.args, page)
 		}
 		ab := &e2e.Process{T: t, AdminAddr: strings.TrimSuffix(url, "/")}
+		if !row.moves {
+			ab.AwaitMetric(0, "adbuffer_in_flight_requests") // the requests that were shown are counted
+		}
 		before := ab.Scrape().Sum("adbuffer_requests_total")
 		if row.moves {
 			testsupport.Eventually(t, "requests continue", func() bool { return ab.Scrape().Sum("adbuffer_requests_total") > before+20 })

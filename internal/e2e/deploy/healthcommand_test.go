@@ -12,25 +12,32 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
+// health runs the command health with these variables. A slow machine exceeds the default timeout.
+func health(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return e2e.Run(t, env, append([]string{"health", "--timeout", testsupport.Patience.String()}, args...)...)
+}
+
 func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=1m")
+	// No other process gets the admin port after the end of this one.
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=10m", "ADBUFFER_ADMIN_LISTEN="+testsupport.FreeAddr(t))
 	file := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\n"+e2e.Single(s.URL()))
 	broken := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\nssps: none\nroute: {}\n")
 	everywhere := e2e.WriteConfig(t, "admin: {listen: ':"+ab.AdminAddr[strings.LastIndexByte(ab.AdminAddr, ':')+1:]+"'}\n")
 	ways := map[string]func() (stdout, stderr string, code int){
 		"--url": func() (string, string, int) {
-			return e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/readyz")
+			return health(t, nil, "--url", "http://"+ab.AdminAddr+"/readyz")
 		},
-		"--config":        func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", file) },
-		"ADBUFFER_CONFIG": func() (string, string, int) { return e2e.Run(t, []string{"ADBUFFER_CONFIG=" + file}, "health") },
+		"--config":        func() (string, string, int) { return health(t, nil, "--config", file) },
+		"ADBUFFER_CONFIG": func() (string, string, int) { return health(t, []string{"ADBUFFER_CONFIG=" + file}) },
 		"ADBUFFER_ADMIN_LISTEN": func() (string, string, int) {
-			return e2e.Run(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr}, "health")
+			return health(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr})
 		},
 		// The service stays healthy if its configuration file becomes invalid.
-		"a file with faults": func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", broken) },
-		"every interface":    func() (string, string, int) { return e2e.Run(t, nil, "health", "--config", everywhere) },
+		"a file with faults": func() (string, string, int) { return health(t, nil, "--config", broken) },
+		"every interface":    func() (string, string, int) { return health(t, nil, "--config", everywhere) },
 	}
 	want := func(when string, code int, text string) {
 		t.Helper()
@@ -44,10 +51,10 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 
 	ab.Signal(syscall.SIGTERM)
 	testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })
-	if _, stderr, code := e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/readyz"); code != 1 || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "draining") {
+	if _, stderr, code := health(t, nil, "--url", "http://"+ab.AdminAddr+"/readyz"); code != 1 || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "draining") {
 		t.Errorf("draining: exit status %d, want 1: %s", code, stderr)
 	}
-	if stdout, _, code := e2e.Run(t, nil, "health", "--url", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
+	if stdout, _, code := health(t, nil, "--url", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
 		t.Errorf("/healthz while draining: exit status %d, want 0: %s", code, stdout)
 	}
 	ab.Signal(syscall.SIGTERM) // the second signal ends the waiting

@@ -15,7 +15,8 @@ import (
 
 // TestTheQuickstartsOfTheREADMEWork runs their commands unchanged, with three exceptions. It
 // replaces the ports and the socket's path, which may be in use on this machine. It does not run
-// make build, since the binary exists already.
+// make build, since the binary exists already. A slow machine gets long deadlines, and sleeps until
+// the output has the text for which the commands sleep.
 func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"## As a sidecar": {
@@ -48,20 +49,26 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 				elsewhere = append(elsewhere, ":"+fixed, ":"+testsupport.Port(t, testsupport.FreeAddr(t)))
 			}
 			moved := strings.NewReplacer(elsewhere...)
+			awaits := strings.NewReplacer(
+				"sleep 1.5\n", "until grep --quiet 'configuration reloaded' output; do sleep 0.2; done\n",
+				"sleep 2\n", "until grep --quiet 'another process has taken over' output; do sleep 0.2; done\n",
+			)
 			for _, name := range []string{"sidecar.yaml", "edge.yaml"} {
 				rewrite(t, filepath.Join(dir, "config", name), moved)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), testsupport.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*testsupport.Patience)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "-eu", "-o", "pipefail", "-c", moved.Replace(script)+"\nwait\n")
+			cmd := exec.CommandContext(ctx, "bash", "-eu", "-o", "pipefail", "-c", "exec >output 2>&1\n"+moved.Replace(awaits.Replace(script))+"\nwait\n")
 			cmd.Dir, cmd.WaitDelay = dir, time.Second
-			cmd.Env = append(os.Environ(), "ADBUFFER_ADMIN_LISTEN="+moved.Replace("127.0.0.1:9090"))
-			out, err := cmd.CombinedOutput()
+			cmd.Env = append(os.Environ(), "ADBUFFER_ADMIN_LISTEN="+moved.Replace("127.0.0.1:9090"),
+				"ADBUFFER_DEADLINE_DEFAULT=20s", "ADBUFFER_DEADLINE_MAX=30s", "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=10s")
+			err := cmd.Run()
+			out := e2e.ReadFile(t, filepath.Join(dir, "output"))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			for _, w := range want {
-				if !strings.Contains(string(out), w) {
+				if !strings.Contains(out, w) {
 					t.Errorf("the commands print no %q:\n%s", w, out)
 				}
 			}
