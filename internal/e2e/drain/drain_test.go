@@ -15,7 +15,7 @@ import (
 func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=2s")
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=10m")
 	busy, idle := ab.Dial(), ab.Dial()
 	busy.Send(e2e.Request("POST", "/fillbuffer", `{"id":"1"}`))
 	e2e.AwaitInFlight(t, s.SSP, 1)
@@ -36,10 +36,10 @@ func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 		}
 		c.WantClosed()
 	}
+	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
+	ab.Signal(syscall.SIGTERM) // ends the delay
 	ab.WantExit(0)
-	if n := s.Counters().OpenConnections; n != 0 {
-		t.Errorf("%d connections to the SSP are still open", n)
-	}
+	testsupport.Eventually(t, "the connections to the SSP are closed", func() bool { return s.Counters().OpenConnections == 0 })
 }
 
 func TestADrainWaitsForRequestsInFlightAfterItStoppedAccepting(t *testing.T) {
@@ -124,7 +124,7 @@ func TestASecondSignalEndsTheWait(t *testing.T) {
 func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
-	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=300ms")
+	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=3s") // meanwhile every client receives "Connection: close"
 	ab.ExitIsTested = true
 	var all e2e.Tally
 	ab.Concurrently(20, func(w *e2e.Worker) error {

@@ -112,15 +112,16 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 			l := startLoad(now)
 			for range 3 {
 				next := e2e.Start(t, config, env...)
-				if _, ok := next.Log.Line("taking over from the process that listens"); !ok {
-					t.Error("the sockets were not taken over")
-				}
+				testsupport.Eventually(t, "the log says that the sockets were taken over", func() bool {
+					_, ok := next.Log.Line("taking over from the process that listens")
+					return ok
+				})
 				now.Signal(syscall.SIGTERM)
 				now.WantExit(0)
 				// Only the new process accepts now.
-				if n := next.Scrape().Sum("adbuffer_ssp_requests_total"); n == 0 {
-					t.Error("the new process has served no request")
-				}
+				testsupport.Eventually(t, "the new process serves requests", func() bool {
+					return next.Scrape().Sum("adbuffer_ssp_requests_total") > 0
+				})
 				now = next
 			}
 			l.wantNothingLost(t)
@@ -197,7 +198,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	env := append(shared(t, reservePort(t)), "ADBUFFER_SERVER_DRAIN_DELAY=0s", "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
+	env := append(shared(t, reservePort(t)), "ADBUFFER_SERVER_DRAIN_DELAY=0s", "ADBUFFER_SERVER_IDLE_TIMEOUT=10m", "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
 	file, config := filepath.Join(t.TempDir(), "adbuffer.yaml"), e2e.Single(s.URL())
 	e2e.Binary(t)
 	began := time.Now()
@@ -269,9 +270,10 @@ func TestTheNewProcessServesOperators(t *testing.T) {
 	next.Signal(syscall.SIGKILL)
 	next.WantExit(-1)
 	old.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
-	if _, ok := old.Log.Line("the process that had taken over has ended; this one serves alone again"); !ok {
-		t.Errorf("the log does not say that the new process has ended:\n%s", old.Log)
-	}
+	testsupport.Eventually(t, "the log says that the new process has ended", func() bool {
+		_, ok := old.Log.Line("the process that had taken over has ended; this one serves alone again")
+		return ok
+	})
 }
 
 // Without the key a second process fails and names the setting.
