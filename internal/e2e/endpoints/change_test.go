@@ -17,7 +17,7 @@ func list(ssps ...*sspsim.SSP) string {
 		urls += fmt.Sprintf("%q, ", s.URL())
 	}
 	return fmt.Sprintf(`
-ssps: [{name: openx, endpoints: [%s], ejection: {enabled: false}}]
+ssps: [{name: openx, endpoints: [%s], ejection: {enabled: false}, pool: {idle_timeout: 10m, max_age: 1h}}]
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `, urls)
 }

@@ -67,7 +67,9 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	ab.AwaitMetric(0, "adbuffer_endpoint_connections", "endpoint="+name) // the connection of a failed probe closes too
 	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)
 	ab.WantMetric(float64(failed), "adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error")
-	if lines := ab.Log.Lines("an endpoint fails and gets no requests for a while; see ejection"); len(lines) != 1 || lines[0]["endpoint"] != name {
+	const ejected = "an endpoint fails and gets no requests for a while; see ejection"
+	testsupport.Eventually(t, "the ejection is logged", func() bool { _, ok := ab.Log.Line(ejected); return ok })
+	if lines := ab.Log.Lines(ejected); len(lines) != 1 || lines[0]["endpoint"] != name {
 		t.Errorf("the log has %v", lines)
 	}
 
@@ -187,7 +189,7 @@ type relay struct {
 }
 
 func newRelay(t *testing.T, to string) *relay {
-	r := &relay{t: t, addr: "127.0.0.1:0", to: to, conns: make(chan net.Conn, 1000)}
+	r := &relay{t: t, addr: testsupport.FreeAddr(t), to: to, conns: make(chan net.Conn, 1000)}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
@@ -199,7 +201,7 @@ func (r *relay) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.ln, r.addr = ln, ln.Addr().String()
+	r.ln = ln
 	go func() {
 		for {
 			in, err := ln.Accept()

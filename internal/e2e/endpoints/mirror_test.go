@@ -20,11 +20,10 @@ func TestMirror(t *testing.T) {
 	}
 	defer hole.Close()
 	ab := e2e.Start(t, fmt.Sprintf(`
-deadline: {default: 1s}
 ssps:
   - {name: openx, endpoints: [%q]}
   - {name: partner, endpoints: [%q]}
-  - {name: hole, endpoints: ["http://%s/bid"]}
+  - {name: hole, endpoints: ["http://%s/bid"], timeouts: {request: 1s}, breaker: {enabled: false}}
 routes:
   - {name: good, match: {path: /good}, ssps: [openx], mirror: {ssp: partner, share: 1}}
   - {name: bad, match: {path: /bad}, ssps: [openx], mirror: {ssp: hole, share: 1}}
@@ -40,5 +39,5 @@ routes:
 		m := ab.Scrape()
 		return m.Value("adbuffer_mirrored_total", "route=bad", "outcome=deadline")+m.Value("adbuffer_mirrored_total", "route=bad", "outcome=dropped") == 50
 	})
-	ab.WantMetric(0, "adbuffer_buffered_bytes")
+	ab.AwaitMetric(0, "adbuffer_buffered_bytes")
 }
