@@ -25,7 +25,7 @@ func TestEndpointThatFailsOnlyPOSTIsEjected(t *testing.T) {
 	defer halfGood.Close()
 	name := strings.TrimPrefix(halfGood.URL, "http://")
 	ab := e2e.Start(t, fmt.Sprintf(`
-ssps: [{name: openx, endpoints: [%q, "%s/bid"], ejection: {base_time: 10m, window: 10m, consecutive: 0}, breaker: {enabled: false}}]
+ssps: [{name: openx, endpoints: [%q, "%s/bid"], ejection: {base_time: 5m, window: 10m, consecutive: 0}, breaker: {enabled: false}}]
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `, good.URL(), halfGood.URL))
 	c := ab.Dial()
