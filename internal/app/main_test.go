@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) {
 	var h fasthttp.ResponseHeader
 	_ = h.Header() // starts fasthttp's date goroutine, which never ends
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
+	testsupport.Main(m, goleak.IgnoreCurrent(),
 		// sleeps for 10 s before it sees that its server has ended
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }

@@ -13,12 +13,11 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"go.uber.org/goleak"
 
 	"adbuffer/internal/testsupport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testsupport.Main(m) }
 
 // patience bounds every wait; it passes only when something is broken.
 const patience = testsupport.Patience

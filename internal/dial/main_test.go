@@ -22,12 +22,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testsupport.Main(m) }
 
 // authority issues certificates.
 type authority struct {

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"go.uber.org/goleak"
 )
 
@@ -42,7 +44,7 @@ func Main(m *testing.M, known ...goleak.Option) {
 	if dir, err := binaryDir(); err == nil {
 		os.RemoveAll(dir) //nolint:errcheck // a leftover temporary folder harms nothing
 	}
-	if err := goleak.Find(known...); err != nil && code == 0 {
+	if err := testsupport.Leaks(known...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -16,12 +16,10 @@ import (
 	"adbuffer/internal/socket"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	testsupport.Main(m)
 }
 
 // patience bounds each wait of these tests. It is far longer than any of them takes.

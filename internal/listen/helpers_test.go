@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -17,7 +16,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testsupport.Main(m) }
 
 // patience bounds every wait; it passes only when something is broken.
 const patience = testsupport.Patience

@@ -51,7 +51,7 @@ func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
 }
 
 func (c stress) run(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer testsupport.WantNoLeaks(t, goleak.IgnoreCurrent())
 	s := newFakeSSP(t)
 	s.addrs = addresses(3)
 	s.set(func(d dialCall) dialResult {
@@ -190,7 +190,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 }
 
 func TestSettingsChangeUnderLoad(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer testsupport.WantNoLeaks(t, goleak.IgnoreCurrent())
 	s := newFakeSSP(t)
 	s.set(func(dialCall) dialResult { return dialResult{after: time.Millisecond} })
 	o := testOptions()
@@ -246,7 +246,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 }
 
 func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer testsupport.WantNoLeaks(t, goleak.IgnoreCurrent())
 	for range 20 {
 		s := newFakeSSP(t)
 		s.set(func(dialCall) dialResult { return dialResult{after: time.Duration(rand.IntN(3)) * msec} })

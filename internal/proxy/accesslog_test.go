@@ -110,7 +110,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
 		o.Access = logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1000}
-		o.MaxConnections, rt.NoAdOnError = 3, true
+		rt.NoAdOnError = true
 	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"}, says("e", 404))
 	for id, c := range map[string]struct {
 		target, source string
@@ -134,6 +134,10 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		}
 	}
 
+	m.await(0, openClients, "")
+	o := m.options
+	o.MaxConnections = 3
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	var conns []net.Conn
 	for range 4 {
 		c, err := net.Dial("tcp", m.addr())

@@ -210,6 +210,7 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 	}
 	close(respond)
 	wg.Wait()
+	m.await(0, openClients, "") // max_connections is 3
 	res, _ = m.do("GET", "/fill")
 	m.want(res, 200, "ssp/a")
 }

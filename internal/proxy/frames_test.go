@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -73,7 +75,7 @@ type response struct {
 // responseTo reads until a stream has ended.
 func (f *frames) responseTo(id uint32) (a response) {
 	f.t.Helper()
-	f.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the read shows the error
+	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // the read shows the error
 	for {
 		frame, err := f.framer.ReadFrame()
 		if err != nil {

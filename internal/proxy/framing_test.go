@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // rawClient is an HTTP/1 client that sends any bytes.
@@ -46,7 +47,7 @@ func (c *rawClient) send(pause time.Duration, parts ...string) {
 // response reads one response to a request of method, with its body.
 func (c *rawClient) response(method string) (*http.Response, string) {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(30 * time.Second)) //nolint:errcheck // a closed socket fails the read
+	c.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
 	res, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("no response: %v", err)
@@ -71,7 +72,7 @@ func (c *rawClient) wants(statuses ...int) {
 // wantEnd checks that the proxy closes the connection, and sends no more bytes.
 func (c *rawClient) wantEnd() {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(30 * time.Second)) //nolint:errcheck // a closed socket fails the read
+	c.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
 	if b, err := io.ReadAll(c.in); len(b) > 0 || isNetTimeout(err) {
 		c.t.Fatalf("the connection stays open: %q, %v", b, err)
 	}

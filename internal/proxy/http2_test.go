@@ -18,6 +18,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // wantProto2 fails unless a response came over HTTP/2, without fields of HTTP/1's
@@ -301,12 +302,7 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d streams were reset, %d refused by the pool", reset.Load(), full.Load())
-	for began := time.Now(); m.p.InFlight() > 0 && time.Since(began) < 20*time.Second; {
-		time.Sleep(time.Millisecond)
-	}
-	if n := m.p.InFlight(); n != 0 {
-		t.Errorf("%d in flight", n)
-	}
+	m.await(0, inFlight, "")
 	m.await(0, "adbuffer_buffered_bytes", "")
 	if n := m.series(openClients, ""); n != connections {
 		t.Errorf("%v connections", n)
@@ -353,11 +349,9 @@ func TestDrainLosesNoStream(t *testing.T) {
 	m.await(0, openClients, "")
 	busy.CloseIdleConnections()
 	idle.CloseIdleConnections()
-	if err := goleak.Find(leaks, goleak.IgnoreAnyFunction("net/http/httptest.(*Server).goServe.func1"), goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+	testsupport.WantNoLeaks(t, leaks, goleak.IgnoreAnyFunction("net/http/httptest.(*Server).goServe.func1"), goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
 		goleak.IgnoreAnyFunction("adbuffer/internal/pool.(*Pool).janitor"),
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")); err != nil {
-		t.Error(err)
-	}
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
 // Before the service stops accepting connections, a response brings a GOAWAY with it. The next
@@ -502,7 +496,7 @@ func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-release }})
 	f := m.frames(t)
 	for _, id := range []uint32{1, 3, 5} {
-		f.request(id, true, "x-adbuffer-timeout-ms", "5000")
+		f.request(id, true, "x-adbuffer-timeout-ms", "60000")
 		<-asked
 	}
 	f.request(7, true)

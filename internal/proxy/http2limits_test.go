@@ -42,7 +42,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	m.await(0, "adbuffer_buffered_bytes", "")
 
 	o := m.options
-	o.WriteTimeout = 50 * time.Millisecond
+	o.WriteTimeout = time.Second
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	f = ask()
 	for resets := 0; resets < n; {

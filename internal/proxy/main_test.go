@@ -1,9 +1,9 @@
 package proxy
 
 import (
-	"fmt"
-	"os"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 
 	"go.uber.org/goleak"
 )
@@ -11,11 +11,5 @@ import (
 // TestMain fails if the tests have left goroutines. It excepts two: each fasthttp server leaves one
 // that sleeps for ten seconds, and all servers share one for the date.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	err := goleak.Find(goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
-	if err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	testsupport.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }

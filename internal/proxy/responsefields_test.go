@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
@@ -14,7 +13,6 @@ import (
 func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) {
 		o.ProxyStatus = true
-		o.Deadline.Default = 50 * time.Millisecond
 	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"})
 	for target, want := range map[string]string{
 		"/fill":      `^adbuffer; next-hop="a"; next-protocol="http/1.1"; received-status=200$`,
@@ -24,7 +22,11 @@ func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
 		"/nowhere":   `^adbuffer; error=destination_not_found; details=".*routes.*"$`,
 		"/fill/none": `^adbuffer; error=destination_not_found; details=".*"$`,
 	} {
-		res, _ := m.do("GET", target)
+		var fields []string
+		if target == "/fill/c" {
+			fields = append(fields, "X-Adbuffer-Timeout-Ms: 50")
+		}
+		res, _ := m.do("GET", target, fields...)
 		if got := res.Header.Values("Proxy-Status"); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
 			t.Errorf("%s: Proxy-Status %q, want %s", target, got, want)
 		}

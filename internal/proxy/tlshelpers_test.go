@@ -109,7 +109,7 @@ func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...str
 func (m *modeProxy) await(want float64, name, label string) {
 	m.t.Helper()
 	for began := time.Now(); m.series(name, label) != want; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > testsupport.Patience {
 			m.t.Fatalf("%s %s is %v, want %v", name, label, m.series(name, label), want)
 		}
 	}

@@ -6,12 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"adbuffer/internal/testsupport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testsupport.Main(m) }
 
 // patience bounds every wait of these tests. It is far longer than any of them takes.
 const patience = testsupport.Patience

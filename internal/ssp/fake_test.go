@@ -10,12 +10,11 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testsupport.Main(m) }
 
 const msec = time.Millisecond
 

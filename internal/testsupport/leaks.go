@@ -1,0 +1,40 @@
+package testsupport
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Main is TestMain of a package. It also fails if goroutines are left when all tests have ended,
+// unless known excepts them.
+func Main(m *testing.M, known ...goleak.Option) {
+	code := m.Run()
+	if err := Leaks(known...); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Leaks returns an error that shows the goroutines that are left, unless known excepts them. It
+// waits for Patience until they have ended. goleak waits for half a second, which is too short for a
+// slow machine.
+func Leaks(known ...goleak.Option) error {
+	for end := time.Now().Add(Patience); ; {
+		if err := goleak.Find(known...); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// WantNoLeaks fails the test if goroutines are left, unless known excepts them.
+func WantNoLeaks(t testing.TB, known ...goleak.Option) {
+	t.Helper()
+	if err := Leaks(known...); err != nil {
+		t.Error(err)
+	}
+}
