@@ -68,12 +68,18 @@ func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 // stuck returns a peer that has stopped reading, with all buffers full.
 func stuck(t *testing.T, opts Options) (p *peer, first <-chan result) {
 	t.Helper()
+	p, first = unread(t, opts)
+	p.awaitFullSocket()
+	return p, first
+}
+
+// unread returns a peer that does not read a large request, which fills all buffers.
+func unread(t *testing.T, opts Options) (p *peer, first <-chan result) {
+	t.Helper()
 	p = connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
 	p.do(p.fr.WriteWindowUpdate(0, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.ping()
-	first = p.start(post("/fill", strings.Repeat("x", 32<<20)))
-	p.awaitFullSocket()
-	return p, first
+	return p, p.start(post("/fill", strings.Repeat("x", 32<<20)))
 }
 
 // awaitFullSocket waits until writes make no progress.
@@ -117,7 +123,7 @@ func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	opts := testOptions()
 	opts.WriteTimeout = 500 * time.Millisecond
-	p, first := stuck(t, opts)
+	p, first := unread(t, opts)
 	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "stopped reading"})
 	if p.conn.CloseReason() != upstream.ClosedTimeout {
 		t.Errorf("reason %v", p.conn.CloseReason())
