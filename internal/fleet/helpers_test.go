@@ -52,6 +52,12 @@ func join(t testing.TB, r Redis, limit float64, burst int, change ...func(*Optio
 	return m
 }
 
+// stalledReplica is a ReplicaTimeout with which no call times out on a machine that stalls.
+const stalledReplica = 20 * time.Second
+
+// toleratesStalls is for tests in which no call may fail.
+func toleratesStalls(o *Options) { o.ReplicaTimeout = stalledReplica }
+
 // socket returns the address of s.
 func socket(s *testsupport.Redis) Redis { return Redis{Network: "unix", Address: s.Socket} }
 
