@@ -22,14 +22,14 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testsupport.Main(m) }
 
 // receiver is an OTLP receiver on loopback.
 type receiver struct {

@@ -43,13 +43,13 @@ func wantDoubt(t *testing.T, r *Result, text string) {
 func TestRequestsWithoutResponseTimeOutAndCountAmongTheLatencies(t *testing.T) {
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Every(10)}}})
 	p := closedPlan(s.Addr(), 20, 1)
-	p.Timeout = 300 * time.Millisecond
+	p.Timeout = 2 * time.Second // a slow machine needs some of it for the other requests
 	r := run(t, p)
 	if r.Whole.Errors[TimedOut] != 2 || r.Whole.Answered != 18 {
 		t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
-	if r.Whole.Latency.P99 < 300 {
-		t.Errorf("p99 is %.0f ms without the timeouts of 300 ms", r.Whole.Latency.P99)
+	if r.Whole.Latency.P99 < 2000 {
+		t.Errorf("p99 is %.0f ms without the timeouts of 2 s", r.Whole.Latency.P99)
 	}
 	if r.Connections.TCP != 2 {
 		t.Errorf("%d connections, want another after the first timeout", r.Connections.TCP)

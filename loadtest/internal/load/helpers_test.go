@@ -7,11 +7,12 @@ import (
 	"go.uber.org/goleak"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // The cleaner of fasthttp's worker pool sleeps for up to 10 s after the close of its server.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	testsupport.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
 func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
