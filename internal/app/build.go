@@ -146,7 +146,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	return proxy.Options{
 		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C, MaxBufferedBytes: int64(s.MaxBufferedBytes),
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
-		TLS:            tlsOf(a.certificates.server),
+		TLS:            tlsOf(a.certificates.server, proxy.NextProtos()...),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
 		Deadline: proxy.DeadlineOptions{

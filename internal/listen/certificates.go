@@ -77,6 +77,9 @@ func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 			if o == nil || o.from != l.config {
 				o = &offered{l.config, l.config.Clone()}
 				o.config.NextProtos = nextProtos
+				// Records as long as a write: crypto/tls begins with records of one packet, and writes
+				// each by itself. A response of 4 KB would take four system calls.
+				o.config.DynamicRecordSizingDisabled = true
 				last.Store(o)
 			}
 			return o.config, nil

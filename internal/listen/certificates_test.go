@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -120,6 +121,39 @@ func TestAReloadServesTheNewCertificateToNewHandshakes(t *testing.T) {
 	_, k, err := c.handshake(config, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}})
 	if err != nil || k.NegotiatedProtocol != "h2" {
 		t.Errorf("negotiated %q, %v", k.NegotiatedProtocol, err)
+	}
+}
+
+// countedConn counts its writes.
+type countedConn struct {
+	net.Conn
+	writes int
+}
+
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.writes++
+	return c.Conn.Write(b)
+}
+
+func TestTheFirstResponseOverTLSIsOneWrite(t *testing.T) {
+	a := newAuthority(t)
+	near, far := net.Pipe()
+	defer near.Close()
+	conn := &countedConn{Conn: near}
+	server := tls.Server(conn, loadCerts(t, a, nil).Config())
+	writes := make(chan int, 1)
+	go func() {
+		server.Handshake() //nolint:errcheck // the read below shows the error
+		before := conn.writes
+		server.Write(make([]byte, 4096)) //nolint:errcheck // the read below shows the error
+		writes <- conn.writes - before
+	}()
+	client := tls.Client(far, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
+	if _, err := io.ReadFull(client, make([]byte, 4096)); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-writes; n != 1 {
+		t.Errorf("%d writes for a response of 4 KB", n)
 	}
 }
 

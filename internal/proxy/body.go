@@ -11,7 +11,6 @@ import (
 type body struct {
 	conn    *clientConn
 	chunked bool
-	length  int64 // if not chunked
 	left    int64 // bytes of the body or of the current chunk that have not arrived yet
 
 	chunk   chunkState
@@ -59,7 +58,7 @@ const (
 // open prepares b for the body that the current head announces; length is -1 if it is chunked.
 func (b *body) open(length int64, g *configVersion) {
 	*b = body{
-		conn: b.conn, chunked: length < 0, length: length, left: max(length, 0),
+		conn: b.conn, chunked: length < 0, left: max(length, 0),
 		limit: int64(g.opts.MaxBodyBytes), trailer: g.opts.MaxHeaderBytes,
 	}
 }

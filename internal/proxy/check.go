@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"fmt"
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/syntax"
@@ -56,7 +57,7 @@ func (r *request) check() *refusal {
 // bodyNotAllowed refuses a GET or HEAD with a body. An SSP that ignores such a body
 // would take it for the next request on a connection that many clients share.
 func bodyNotAllowed() *refusal {
-	return &refusal{outcome: upstream.BadRequest, detail: "a GET or HEAD must have no body", close: true}
+	return malformed("a GET or HEAD must have no body")
 }
 
 // checkLine checks first the target and then the method.
@@ -79,7 +80,7 @@ func (r *request) setMethod(method string) *refusal {
 	case "POST":
 		r.ssp.Method = upstream.POST
 	case "CONNECT":
-		return &refusal{outcome: upstream.BadRequest, detail: "CONNECT is not served", close: true}
+		return malformed("CONNECT is not served")
 	default:
 		return &refusal{outcome: upstream.MethodNotAllowed, allow: "GET, HEAD, POST", detail: "GET, HEAD and POST are served"}
 	}
@@ -90,13 +91,13 @@ func (r *request) setMethod(method string) *refusal {
 func (r *request) splitTarget(target []byte) *refusal {
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f || c == '#' {
-			return &refusal{outcome: upstream.BadRequest, detail: "the request target has a byte that must be percent-encoded", close: true}
+			return malformed("the request target has a byte that must be percent-encoded")
 		}
 	}
 	if len(target) > 0 && target[0] != '/' {
 		i := bytes.Index(target, []byte("://"))
 		if i < 0 || !syntax.IsHTTP(target[:i]) {
-			return &refusal{outcome: upstream.BadRequest, detail: "the request target is neither a path nor an http URL", close: true}
+			return malformed("the request target is neither a path nor an http URL")
 		}
 		target = target[i+len("://"):]
 		end := bytes.IndexAny(target, "/?")
@@ -104,7 +105,7 @@ func (r *request) splitTarget(target []byte) *refusal {
 			end = len(target)
 		}
 		if end == 0 || !httpheader.IsHost(target[:end]) {
-			return &refusal{outcome: upstream.BadRequest, detail: "the request target is a URL without a valid host", close: true}
+			return malformed("the request target is a URL without a valid host")
 		}
 		// The host is used only for matching.
 		r.lookup.Host = target[:end]
@@ -116,5 +117,47 @@ func (r *request) splitTarget(target []byte) *refusal {
 	}
 	path, query, _ := bytes.Cut(target, []byte{'?'})
 	r.lookup.Path, r.lookup.Query = path, query
+	return nil
+}
+
+// checkStream is check for a request over HTTP/2. Its fields have HTTP/1.1's form, and are checked
+// and classified like the fields of a request over HTTP/1. Their number must be count. last says
+// that no body follows.
+func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
+	r.fields.HTTP10, r.fields.HTTP2 = false, true
+	if err := r.fields.Scan(header); err != nil {
+		return headRefusal(err)
+	}
+	if len(r.fields.Fields()) != count || r.fields.Chunked() {
+		return malformed("the header fields do not read as they were sent")
+	}
+	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
+	if string(method) != "CONNECT" && string(target) != "*" && (len(target) == 0 || target[0] != '/') {
+		return malformed("the path does not begin with a slash")
+	}
+	if f := r.checkLine(method, target); f != nil {
+		return f
+	}
+	// A body without a stated length may be empty, which is not known yet.
+	if !last && r.ssp.Method != upstream.POST && r.fields.ContentLength() > 0 {
+		return bodyNotAllowed()
+	}
+	return nil
+}
+
+// maxAdbuffers is how many adbuffers a request may have passed before this one.
+// A sidecar and an edge service are two.
+const maxAdbuffers = 8
+
+// checkLoop refuses a request that has passed this process before. It also refuses one that has
+// passed so many adbuffers that a loop is likely.
+func (r *request) checkLoop() *refusal {
+	n, itself := r.fields.Adbuffers(r.opts.Via)
+	switch {
+	case itself:
+		return &refusal{outcome: upstream.Loop, detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
+	case n > maxAdbuffers:
+		return &refusal{outcome: upstream.Loop, detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
+	}
 	return nil
 }

@@ -53,7 +53,7 @@ type clientConn struct {
 }
 
 // newClient never waits for the client, because Accept calls it.
-func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
+func (p *Proxy) newClient(c net.Conn) *clientConn {
 	header, _ := c.(proxied)
 	if header != nil {
 		c = header.NetConn()
@@ -63,7 +63,7 @@ func (p *Proxy) newClient(c net.Conn, overTLS bool) *clientConn {
 	if header == nil {
 		cc.peer = peerOf(c)
 	}
-	if overTLS {
+	if p.tls != nil {
 		cc.Records()
 		cc.tls = tls.Server(&tlsSocket{cc.Conn, cc}, p.tls)
 	}

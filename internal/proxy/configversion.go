@@ -62,7 +62,7 @@ func (r *request) ended(e *end) {
 	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
 }
 
-func (g *configVersion) noAd(rt *route.Route, by origin) { g.stats(rt).noAds[by].Add(1) }
+func (r *request) noAd(by origin) { r.stats(r.route).noAds[by].Add(1) }
 
 // current returns the config version for a request or connection that begins now.
 func (p *Proxy) current() *configVersion { return p.config.Load() }
@@ -71,10 +71,10 @@ func (p *Proxy) current() *configVersion { return p.config.Load() }
 // Requests in flight end with the options that they began with, and Reload does not wait for them.
 // A route that keeps its name keeps its counters; the counters of removed routes disappear.
 //
-// Most options apply to the next request. max_connections and TLS apply to the next connection.
+// Most options apply to the next request. max_connections applies to the next connection.
 // read_timeout and write_timeout apply when a connection next waits. idle_timeout applies when it
 // next becomes idle; over HTTP/2 it applies to the next connection. A lower limit ends no request
-// or connection that is above it. MaxHeaderBytes does not change.
+// or connection that is above it. MaxHeaderBytes and TLS do not change.
 func (p *Proxy) Reload(opts Options, table *route.Table) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()

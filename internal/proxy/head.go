@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"adbuffer/internal/syntax"
-	"adbuffer/internal/upstream"
 )
 
 // messageHead is the message head of the current request. Its slices are parts of the server's read
@@ -144,9 +143,4 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 			return 0, io.EOF // for any other error fasthttp would write a response
 		}
 	}
-}
-
-// malformed refuses a request and closes its connection.
-func malformed(detail string) *refusal {
-	return &refusal{outcome: upstream.BadRequest, detail: detail, close: true}
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"time"
@@ -15,6 +16,12 @@ import (
 // 9113, section 10.5. Its requests take the same path as requests of HTTP/1; see stream.go.
 //
 // Clients choose it over TLS by ALPN, and in cleartext, with Options.H2C, by its preface.
+
+const protoHTTP2 = "h2"
+
+// NextProtos returns the protocols that clients may choose by ALPN, for Options.TLS. A client without
+// ALPN gets HTTP/1.1.
+func NextProtos() []string { return []string{protoHTTP2, "http/1.1"} }
 
 // maxStreamWindow bounds how much of a body a client may send ahead. Bytes that have arrived count
 // against max_buffered_bytes.
@@ -33,17 +40,26 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 		return net.ErrClosed
 	}
 	err := h.Serve()
-	var violation *http2codec.Error
-	switch {
-	case errors.Is(err, http2server.ErrIdle):
+	if errors.Is(err, http2server.ErrIdle) {
 		c.deadlines.idleUntil = h.Idle().Add(p.current().opts.IdleTimeout)
 		if time.Now().Before(c.deadlines.idleUntil) {
 			c.park()
 		}
-	case errors.As(err, &violation):
-		c.unread = true
 	}
+	_, c.unread = errors.AsType[*http2codec.Error](err)
 	return nil
+}
+
+// ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, which
+// fasthttp's server needs for HTTP/2.
+func (c *clientConn) ConnectionState() tls.ConnectionState {
+	if c.tls == nil {
+		if c.isHTTP2.Load() {
+			return tls.ConnectionState{NegotiatedProtocol: protoHTTP2}
+		}
+		return tls.ConnectionState{}
+	}
+	return c.tls.ConnectionState()
 }
 
 // beginHTTP2 returns the connection's HTTP/2 state, or nil if the connection is closed.

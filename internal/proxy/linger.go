@@ -38,21 +38,23 @@ func (c *clientConn) linger() {
 		c.tls.CloseWrite() //nolint:errcheck // the client has disconnected
 	}
 	raw := c.Conn.Conn
-	if half, ok := raw.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		readPast(raw, c.proxy.current().opts.MaxBodyBytes+lingerMost)
-	}
+	raw.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
+	discardUnread(raw, c.proxy.current().opts.MaxBodyBytes+lingerMost)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase = serving
 	c.closeLocked() //nolint:errcheck // an error changes nothing
 }
 
-// readPast discards bytes until the stream ends or it has discarded most bytes.
-func readPast(c net.Conn, most int) {
-	c.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
-	var drop [512]byte                           // small, since many may linger
+// discardUnread closes the sending half of c, and discards bytes until the client closes the other
+// half or has sent most bytes.
+func discardUnread(c net.Conn, most int) {
+	if half, ok := c.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		return
+	}
+	var discarded [512]byte // small, since many connections may linger
 	for n := 0; n < most; {
-		m, err := c.Read(drop[:])
+		m, err := c.Read(discarded[:])
 		if err != nil {
 			return
 		}

@@ -27,7 +27,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		g := p.current()
 		if p.open.Add(1) <= int64(g.opts.MaxConnections) {
-			return p.newClient(c, g.opts.TLS != nil), nil
+			return p.newClient(c), nil
 		}
 		p.open.Add(-1)
 		p.refuseConnection(c, g)
@@ -41,7 +41,7 @@ func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
 	f, id := g.tooManyConnections(), g.newRequestID()
 	g.endedUnread(nil, f.outcome)
 	p.reportUnread(g, peerOf(c), id, f)
-	if g.opts.TLS != nil {
+	if p.tls != nil {
 		c.Close() //nolint:errcheck // a response would cost a handshake
 		return
 	}
@@ -55,22 +55,10 @@ func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
 	}
 	go func() {
 		defer p.refused.Add(-1)
-		defer c.Close()                                            //nolint:errcheck // as above
-		c.SetDeadline(time.Now().Add(refuseWithin))                //nolint:errcheck // a closed socket fails the write
-		if _, err := c.Write(g.wholeResponse(f, id)); err != nil { //nolint:gocritic // an error changes nothing
-			return
-		}
-		if t, ok := c.(interface{ CloseWrite() error }); ok {
-			t.CloseWrite() //nolint:errcheck // the read below ends anyway
-		}
-		var drop [512]byte
-		for n := 0; n < g.opts.MaxHeaderBytes; {
-			m, err := c.Read(drop[:])
-			if err != nil {
-				return
-			}
-			n += m
-		}
+		defer c.Close()                             //nolint:errcheck // as above
+		c.SetDeadline(time.Now().Add(refuseWithin)) //nolint:errcheck // a closed socket fails the write
+		c.Write(g.wholeResponse(f, id))             //nolint:errcheck // the client is refused either way
+		discardUnread(c, g.opts.MaxHeaderBytes)
 	}()
 }
 

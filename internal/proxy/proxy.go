@@ -21,7 +21,7 @@ import (
 )
 
 // Options are the settings of the traffic side; config/adbuffer.yaml explains each of them. Reload
-// can change all but MaxHeaderBytes while requests run.
+// can change all but MaxHeaderBytes and TLS while requests run.
 type Options struct {
 	MaxConnections   int
 	MaxInFlight      int
@@ -39,15 +39,11 @@ type Options struct {
 	TrustedProxies   []netip.Prefix
 	HealthPath       string // "" = none
 	ErrorDetail      bool
-	Via              string // the name of this process in Via, which detects loops
-	ProxyStatus      bool   // add Proxy-Status to responses
-	ServerTiming     bool   // add Server-Timing to responses
-	RequestIDField   string // of requests and responses; "" = none
-	// TLS is the configuration towards clients; nil = cleartext. It, or the result of its
-	// GetConfigForClient, gives certificates and asks for clients' certificates. The proxy itself
-	// sets the protocols for ALPN. Session tickets stay valid when it changes, unless it sets keys
-	// for them.
-	TLS *tls.Config
+	Via              string      // the name of this process in Via, which detects loops
+	ProxyStatus      bool        // add Proxy-Status to responses
+	ServerTiming     bool        // add Server-Timing to responses
+	RequestIDField   string      // of requests and responses; "" = none
+	TLS              *tls.Config // towards clients, with NextProtos; nil = cleartext; needs a restart
 
 	Deadline DeadlineOptions
 	Access   logs.AccessOptions
@@ -71,7 +67,7 @@ type Proxy struct {
 	traffic          socket.Traffic // of client connections
 	handshakes       handshakes
 	handshakeLimiter handshakeLimiter
-	tls              *tls.Config // of all handshakes; see serverTLS
+	tls              *tls.Config // Options.TLS
 	http2Errors      atomic.Uint64
 	config           atomic.Pointer[configVersion]
 	reloading        sync.Mutex // held by Reload
@@ -88,12 +84,11 @@ type Proxy struct {
 // New returns a Proxy that routes by table. requests receives requests that ended,
 // and may be nil. ready decides the response to HealthPath.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.RequestLog, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready, tls: opts.TLS}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.tls = p.serverTLS()
 	p.server = p.newServer(opts.MaxHeaderBytes)
 	return p
 }

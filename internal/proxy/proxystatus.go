@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
 
@@ -97,17 +98,21 @@ func tlsStatusError(err error) string {
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
 var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
 
-// addProxyStatus adds the field of RFC 9209 for a request that ended with o. ssp is "" if there is
-// no single one, ex nil if none was asked.
-func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, o upstream.Outcome, ssp string, ex *upstream.Exchange, err *upstream.Error, detail string) {
+// addProxyStatus adds the field of RFC 9209. res and ex are as in report.
+func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, e *end, res *route.Result, ex *upstream.Exchange) {
+	var err *upstream.Error
+	ssp := ""
+	if res != nil {
+		err, ssp = res.Err, nameOf(res.SSP)
+	}
 	b := append(r.scratch[:0], "adbuffer"...)
-	if kind := statusError(o, err); kind != "" {
+	if kind := statusError(e.outcome, err); kind != "" {
 		b = append(append(b, "; error="...), kind...)
 	}
 	if r.opts.ErrorDetail && ssp != "" {
 		b = appendText(append(b, "; next-hop="...), ssp)
 	}
-	if ex != nil && o != upstream.Merged {
+	if ex != nil && e.outcome != upstream.Merged {
 		if next := nextProtocols[ex.Protocol]; next != "" {
 			b = appendText(append(b, "; next-protocol="...), next)
 		}
@@ -115,8 +120,8 @@ func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, o upstream.Outcome, s
 			b = strconv.AppendInt(append(b, "; received-status="...), int64(ex.Response.Status), 10)
 		}
 	}
-	if r.opts.ErrorDetail && detail != "" {
-		b = appendText(append(b, "; details="...), detail)
+	if r.opts.ErrorDetail && e.detail != "" {
+		b = appendText(append(b, "; details="...), e.detail)
 	}
 	ctx.Response.Header.AddBytesV("Proxy-Status", b)
 	r.scratch = b

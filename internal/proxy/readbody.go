@@ -55,7 +55,7 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.notReadInTime()
 		default:
-			return &refusal{outcome: upstream.BadRequest, detail: "the body is malformed or ended early", close: true}
+			return malformed("the body is malformed or ended early")
 		}
 	}
 }

@@ -22,13 +22,17 @@ func (g *configVersion) bodyTooLarge() *refusal {
 	return &refusal{outcome: upstream.TooLarge, detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", g.opts.MaxBodyBytes), close: true}
 }
 
+// malformed refuses a request and closes its connection.
+func malformed(detail string) *refusal {
+	return &refusal{outcome: upstream.BadRequest, detail: detail, close: true}
+}
+
 // headRefusal returns the refusal for an error of Scan.
 func headRefusal(err error) *refusal {
-	var e *httpheader.Error
-	if errors.As(err, &e) && e.TooLarge() {
+	if e, ok := errors.AsType[*httpheader.Error](err); ok && e.TooLarge() {
 		return &refusal{outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: err.Error(), close: true}
 	}
-	return &refusal{outcome: upstream.BadRequest, detail: err.Error(), close: true}
+	return malformed(err.Error())
 }
 
 func (g *configVersion) headTooLarge() *refusal {

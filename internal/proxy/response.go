@@ -57,30 +57,36 @@ func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.R
 	r.ended(&e)
 	ex := res.Exchange
 	p.writeResult(ctx, r, res)
+	p.describe(ctx, r, &e, res, ex)
+}
+
+// describe adds the fields about the request to its response, and reports the request. res and ex
+// are as in report.
+func (p *Proxy) describe(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	if r.opts.ProxyStatus {
-		r.addProxyStatus(ctx, res.Outcome, nameOf(res.SSP), ex, res.Err, e.detail)
+		r.addProxyStatus(ctx, e, res, ex)
 	}
 	if r.opts.ServerTiming {
 		r.addServerTiming(ctx, ex, e.took)
 	}
-	p.report(ctx, r, &e, res, ex)
-	r.endTrace(ctx, &e)
+	p.report(ctx, r, e, res, ex)
+	r.endTrace(ctx, e)
 }
 
 // writeResult writes the response, and keeps its exchange until it is sent.
 func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
-	if res.Err != nil {
-		p.writeError(ctx, r, res)
+	if err := res.Err; err != nil {
+		if r.writeError(ctx, err.Outcome, statuses[err.Outcome], nameOf(res.SSP), detailOf(err)) {
+			setRetryAfter(ctx, err.RetryAfter)
+		}
 		return
 	}
 	if r.route.NoAdOnError && res.Status() >= fasthttp.StatusBadRequest {
-		r.noAd(r.route, byProxy)
-		p.writeNoAd(ctx, r.route)
-		ctx.Response.Header.SetBytesV(sourceField, res.SSP.SourceBytes())
+		r.writeNoAd(ctx, string(res.SSP.SourceBytes()))
 		return
 	}
 	if res.Outcome == upstream.NoBid {
-		r.noAd(r.route, bySSP)
+		r.noAd(bySSP)
 	}
 	a := &res.Exchange.Response
 	h := &ctx.Response.Header
@@ -109,17 +115,15 @@ func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 	res.Exchange = nil
 }
 
-// writeError writes adbuffer's own response for a request that no SSP responded to.
-func (p *Proxy) writeError(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
-	status := statuses[res.Err.Outcome]
-	if r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
-		r.noAd(r.route, byProxy)
-		p.writeNoAd(ctx, r.route)
-		ctx.Response.Header.Set(sourceField, "proxy/"+res.Err.Outcome.String())
-		return
+// writeError writes adbuffer's own response for a request that no SSP responded to. It returns false
+// if the route's response for no ad replaces that.
+func (r *request) writeError(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
+	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
+		r.writeNoAd(ctx, "proxy/"+o.String())
+		return false
 	}
-	r.writeOwn(ctx, res.Err.Outcome, status, r.requestID(), nameOf(res.SSP), detailOf(res.Err))
-	setRetryAfter(ctx, res.Err.RetryAfter)
+	r.writeOwn(ctx, o, status, r.requestID(), sspName, detail)
+	return true
 }
 
 // nameOf returns the name of an SSP, "" for nil.
@@ -150,32 +154,14 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	}
 	r.beginTrace(e.at)
 	r.ended(&e)
-	p.writeRefusal(ctx, r, f)
-	if r.opts.ProxyStatus {
-		r.addProxyStatus(ctx, f.outcome, "", nil, nil, f.detail)
-	}
-	if r.opts.ServerTiming {
-		r.addServerTiming(ctx, nil, e.took)
-	}
-	p.report(ctx, r, &e, nil, nil)
-	r.endTrace(ctx, &e)
-}
-
-func (p *Proxy) writeRefusal(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 	if r.stream == nil && (f.close || !p.skipBody(r)) {
 		ctx.SetConnectionClose()
-	}
-	status := f.statusCode()
-	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
-		r.noAd(r.route, byProxy)
-		p.writeNoAd(ctx, r.route)
-		ctx.Response.Header.Set(sourceField, "proxy/"+f.outcome.String())
-		return
 	}
 	if f.allow != "" {
 		ctx.Response.Header.Set("Allow", f.allow)
 	}
-	r.writeOwn(ctx, f.outcome, status, r.requestID(), "", f.detail)
+	r.writeError(ctx, f.outcome, f.statusCode(), "", f.detail)
+	p.describe(ctx, r, &e, nil, nil)
 }
 
 // ownBody is the JSON of adbuffer's own error responses.
@@ -212,14 +198,16 @@ func (g *configVersion) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, s
 	ctx.Response.SetBody(append(text, '\n'))
 }
 
-// writeNoAd writes the route's response for no ad.
-func (p *Proxy) writeNoAd(ctx *fasthttp.RequestCtx, rt *route.Route) {
+// writeNoAd writes the route's response for no ad, in place of a response from source.
+func (r *request) writeNoAd(ctx *fasthttp.RequestCtx, source string) {
+	r.noAd(byProxy)
 	ctx.Response.ResetBody()
 	httpheader.AddDate(&ctx.Response.Header)
-	if rt.NoAd == route.NoAdVAST {
+	ctx.Response.Header.Set(sourceField, source)
+	if r.route.NoAd == route.NoAdVAST {
 		ctx.Response.SetStatusCode(fasthttp.StatusOK)
 		ctx.Response.Header.SetContentType("application/xml; charset=utf-8")
-		ctx.Response.SetBodyString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + rt.VASTVersion + `"/>` + "\n")
+		ctx.Response.SetBodyString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
 		return
 	}
 	ctx.Response.SetStatusCode(fasthttp.StatusNoContent)

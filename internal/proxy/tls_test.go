@@ -52,9 +52,7 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 		}
 		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
 		c.Close()
-		o := m.options
-		o.TLS = o.TLS.Clone()
-		m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	}
 	m.await(1, handshakes, "false")
 	m.await(2, handshakes, "true")
@@ -311,21 +309,6 @@ func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func TestReloadTurnsTLSOnForTheNextConnection(t *testing.T) {
-	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
-	before, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer before.Close()
-	exchange(t, before, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-	o := m.options
-	overTLS(&o, nil)
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
-	exchange(t, before, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-	exchange(t, m.dialTLS(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 }
 
 // A Drain does not wait for TLS bytes that arrived and were not read.

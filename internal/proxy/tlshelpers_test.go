@@ -24,7 +24,10 @@ type identity struct {
 var newIdentity = sync.OnceValue(func() identity {
 	certificate := testsupport.Certificate("adbuffer.test")
 	return identity{
-		server: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}},
+		server: &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate},
+			NextProtos: proxy.NextProtos(), DynamicRecordSizingDisabled: true,
+		},
 		roots:  testsupport.Roots(certificate),
 	}
 })
