@@ -110,21 +110,22 @@ type Conn struct {
 	// ghosts counts the calls whose stream is gone. They count against MaxStreams. So a client that
 	// resets streams, or causes resets by the server, gets no more work done at once than other
 	// clients (CVE-2023-44487, CVE-2025-8671).
-	ghosts   int
-	unread   int // bytes of bodies of responses; see Options.MaxUnread
-	ready    []*Stream
-	fresh    []*Stream // opened by the current frames, body not complete
-	workers  []*worker // workers that wait for a request
-	encoder  http2codec.Encoder
-	out      writer
-	waiting  queue // streams that have a body to send and room in their own window
-	peer     peerSettings
-	window   int64 // for sending
-	received receiveWindow
-	flood    http2codec.Flood
-	drain    drain
-	timer    timer
-	idleAt   time.Time // when the connection became idle; zero while it is not
+	ghosts  int
+	unread  int // bytes of bodies of responses; see Options.MaxUnread
+	ready   []*Stream
+	fresh   []*Stream // opened by the current frames, body not complete
+	workers []*worker // workers that wait for a request
+	encoder http2codec.Encoder
+	out     writer
+	waiting queue // streams that have a body to send and room in their own window
+	window  int64 // for sending
+	// initialWindow is the client's SETTINGS_INITIAL_WINDOW_SIZE.
+	initialWindow int64
+	received      receiveWindow
+	flood         http2codec.Flood
+	drain         drain
+	timer         timer
+	idleAt        time.Time // when the connection became idle; zero while it is not
 }
 
 // New returns a connection that reads and writes rw. Serve runs it.
@@ -132,9 +133,8 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 	opts.StreamWindow = max(opts.StreamWindow, http2codec.InitialWindow)
 	c := &Conn{
 		rw: rw, owner: owner, opts: opts,
-		encoder:  http2codec.NewResponseEncoder(),
-		peer:     peerSettings{initialWindow: http2codec.InitialWindow},
-		window:   http2codec.InitialWindow,
+		encoder: http2codec.NewResponseEncoder(),
+		window:  http2codec.InitialWindow, initialWindow: http2codec.InitialWindow,
 		received: receiveWindow{left: connWindow, size: connWindow},
 	}
 	c.written.L = &c.mu

@@ -118,9 +118,6 @@ func (c *Conn) openedLocked(s *Stream) {
 	}
 }
 
-// peerSettings are the client's settings. RFC 9113, section 6.5.2.
-type peerSettings struct{ initialWindow int64 }
-
 // appendPrefaceLocked appends the first frames of the connection: RFC 9113, section 3.4.
 func (c *Conn) appendPrefaceLocked() {
 	var s []byte
@@ -162,7 +159,7 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 // setInitialWindowLocked changes the windows of all streams by the same amount as the initial
 // window: RFC 9113, section 6.9.2.
 func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
-	c.peer.initialWindow = initial
+	c.initialWindow = initial
 	for _, s := range c.streams.open {
 		if c.windowLocked(s) > http2codec.MaxWindow {
 			return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")

@@ -112,8 +112,7 @@ func (c *Conn) Serve() error {
 	if errors.Is(err, ErrIdle) {
 		c.freeLocked()
 	} else {
-		var v *http2codec.Error
-		if errors.As(err, &v) {
+		if v, ok := errors.AsType[*http2codec.Error](err); ok {
 			c.violatedLocked(v)
 		}
 		c.closeLocked(err)
@@ -214,7 +213,7 @@ func (c *Conn) freeLocked() {
 	c.in.decoder.Shrink()
 	c.encoder.Forget()
 	c.stopWorkersLocked()
-	c.out.free()
+	c.out.buf, c.out.spare, c.out.release = nil, nil, nil
 	c.streams = table{forgotten: c.lastID}
 	c.ready, c.fresh = nil, nil
 	c.timer.stop()

@@ -65,7 +65,7 @@ var frameHeader [http2codec.FrameHeaderLen]byte
 
 // windowLocked returns how many bytes the client accepts on s. It may be negative: RFC 9113,
 // section 6.9.2.
-func (c *Conn) windowLocked(s *Stream) int64 { return c.peer.initialWindow + s.credit }
+func (c *Conn) windowLocked(s *Stream) int64 { return c.initialWindow + s.credit }
 
 // bodyLocked sends as much of the body of s as can be sent now, and then the trailer. An unsent
 // part waits for the stream's window, or queues for the connection's window.

@@ -18,9 +18,8 @@ import (
 // From each state RST_STREAM or a violation leads to gone. A stream is in the table until it is
 // gone. Its memory is reused when no worker holds it.
 type Stream struct {
-	id   uint32
-	conn *Conn
-	req  Request
+	id  uint32
+	req Request
 
 	// gone: the response of Serve is not wanted.
 	gone      atomic.Bool
@@ -92,9 +91,6 @@ func (t *table) find(id uint32) int {
 	return sort.Search(len(t.open), func(i int) bool { return t.open[i].id >= id })
 }
 
-// add adds s, whose number is the highest.
-func (t *table) add(s *Stream) { t.open = append(t.open, s) }
-
 func (t *table) remove(s *Stream) {
 	i := t.find(s.id)
 	t.open = slices.Delete(t.open, i, i+1)
@@ -129,9 +125,9 @@ func (t *table) wasOpen(id uint32) (possible, ended bool) {
 // newStreamLocked opens stream id.
 func (c *Conn) newStreamLocked(id uint32) *Stream {
 	s := streams.Get().(*Stream)
-	s.id, s.conn, s.opened = id, c, c.in.clock()
+	s.id, s.opened = id, c.in.clock()
 	s.windows = receiveWindow{left: c.opts.StreamWindow, size: c.opts.StreamWindow}
-	c.streams.add(s)
+	c.streams.open = append(c.streams.open, s) // the highest number
 	c.idleAt = time.Time{}
 	return s
 }
@@ -168,10 +164,6 @@ func (c *Conn) releaseLocked(s *Stream) {
 	if s.req != nil {
 		s.req.Release()
 	}
-	s.recycle()
-}
-
-func (s *Stream) recycle() {
 	*s = Stream{}
 	streams.Put(s)
 }

@@ -1,8 +1,6 @@
 package http2server
 
-import (
-	"runtime"
-)
+import "runtime"
 
 // writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
 type writer struct {
@@ -113,9 +111,4 @@ func (c *Conn) releaseSentLocked() {
 		c.unholdLocked(s.stream)
 	}
 	c.out.release = nil
-}
-
-// free releases the memory of an empty buffer.
-func (w *writer) free() {
-	w.buf, w.spare, w.release = nil, nil, nil
 }

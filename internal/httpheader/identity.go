@@ -59,6 +59,16 @@ func (id *Identity) Reset() {
 	id.trusted, id.truncate = false, false
 }
 
+// CopyFrom copies from into id. f is a copy of the fields from which from was resolved, and id
+// refers only to f's bytes.
+func (id *Identity) CopyFrom(from *Identity, f *RequestFields) {
+	*id = *from
+	id.agent = f.userAgent
+	if id.trusted && f.devices {
+		id.readDevice(f)
+	}
+}
+
 // addHop inserts an address at the front of the list. It skips loopback addresses, which mean
 // nothing outside the machine.
 func (id *Identity) addHop(addr netip.Addr) {

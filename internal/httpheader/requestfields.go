@@ -2,8 +2,8 @@ package httpheader
 
 import "adbuffer/internal/syntax"
 
-// defaultMaxFields is how many fields a request may have if RequestFields.MaxFields is 0.
-const defaultMaxFields = 128
+// maxFields is how many fields a request may have.
+const maxFields = 128
 
 // RequestFields holds the fields of one request, checked and classified. It is reusable. No other
 // method may run at the same time as Scan or Reset; between these calls any number of goroutines
@@ -11,8 +11,6 @@ const defaultMaxFields = 128
 //
 // The exported fields are settings of Scan.
 type RequestFields struct {
-	// MaxFields is how many fields a request may have; 0 = DefaultMaxFields. Reset keeps it.
-	MaxFields int
 	// TimeoutName is the field in which clients send their deadline, `deadline.header`; "" = none.
 	// Reset keeps it.
 	TimeoutName string
@@ -104,3 +102,20 @@ func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, 
 
 // SSP returns the value of the first X-Adbuffer-Ssp, and the number of such fields.
 func (f *RequestFields) SSP() (value []byte, count int) { return f.ssp, f.ssps }
+
+// Size returns the length of the scanned block, in bytes.
+func (f *RequestFields) Size() int { return len(f.raw) }
+
+// CopyFrom copies the fields of from into f, in memory that is appended to mem, and returns the
+// extended mem. After it, the request behind from may be released. It costs another scan; nothing
+// is filtered again.
+func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
+	start := len(mem)
+	mem = append(mem, from.raw...)
+	f.TimeoutName, f.IDName, f.HTTP10, f.HTTP2 = from.TimeoutName, from.IDName, from.HTTP10, from.HTTP2
+	if err := f.Scan(mem[start:len(mem):len(mem)]); err != nil {
+		panic("BUG: a block that was scanned before is refused: " + err.Error())
+	}
+	f.id = from.id
+	return mem
+}

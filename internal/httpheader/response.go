@@ -84,7 +84,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 // not forwarded (RFC 9110, section 6.5.1). Fields that CopyResponse drops are not forwarded either.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
-		if id := identify(name); id == unknownName || id == nameUserAgent {
+		if id := identify(name); (id == unknownName || id == nameUserAgent) && !syntax.EqualFold(name, p.requestID) {
 			dst = syntax.AppendField(dst, name, value)
 		}
 	}

@@ -13,10 +13,6 @@ import (
 // The fields are slices of raw, which must not change while they are in use.
 func (f *RequestFields) Scan(raw []byte) error {
 	f.begin(raw)
-	maxFields := f.MaxFields
-	if maxFields <= 0 {
-		maxFields = defaultMaxFields
-	}
 	for pos := 0; ; {
 		if pos >= len(raw) {
 			if pos == 0 {

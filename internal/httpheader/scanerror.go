@@ -25,7 +25,7 @@ const (
 	RuleEncodingRepeated                 // more than one Transfer-Encoding, 6.1
 	RuleBothFramings                     // Content-Length with Transfer-Encoding, 6.3
 	RuleTooManyOptions                   // Connection names more fields than maxOptions
-	RuleTooManyFields                    // more fields than RequestFields.MaxFields
+	RuleTooManyFields                    // more fields than maxFields
 )
 
 // Error is a refused header block. Its text may be sent to the client: from the request it contains

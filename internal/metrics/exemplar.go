@@ -8,7 +8,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -59,7 +58,7 @@ func (l *layout) exportedValue(e *Exemplar) float64 { return l.export(float64(e.
 
 func (e *Exemplar) proto(l *layout) *dto.Exemplar {
 	return &dto.Exemplar{
-		Label: []*dto.LabelPair{{Name: proto.String("trace_id"), Value: proto.String(hex.EncodeToString(e.TraceID[:]))}},
-		Value: proto.Float64(l.exportedValue(e)), Timestamp: timestamppb.New(e.At),
+		Label: []*dto.LabelPair{{Name: new("trace_id"), Value: new(hex.EncodeToString(e.TraceID[:]))}},
+		Value: new(l.exportedValue(e)), Timestamp: timestamppb.New(e.At),
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 )
 
 // metric is a histogram at the moment of a scrape. client_golang writes it in each format: in
@@ -47,7 +46,7 @@ func (m *metric) Write(out *dto.Metric) error {
 		case b.Exemplar == nil:
 			continue // client_golang adds this bucket
 		default:
-			b.UpperBound = proto.Float64(math.Inf(1))
+			b.UpperBound = new(math.Inf(1))
 		}
 		h.Bucket = append(h.Bucket, b)
 	}

@@ -21,7 +21,8 @@ type layout struct {
 	starts   [65]uint16 // index: number of bits of a value; the first fine bucket that the value may be in
 	whole    []int      // the last fine bucket of each exported bucket
 	native   *native    // nil if the histogram has no native form
-	les      [2][]string
+	// The exported bounds as values of the label le: in Prometheus' text format, and in OpenMetrics.
+	les, openMetricsLes []string
 }
 
 type layoutKey struct {
@@ -86,7 +87,7 @@ func newLayout(key layoutKey, bounds []int64) *layout {
 		if !slices.ContainsFunc([]byte(text), func(c byte) bool { return c == '.' || c == 'e' }) {
 			open += ".0"
 		}
-		l.les[0], l.les[1] = append(l.les[0], text), append(l.les[1], open)
+		l.les, l.openMetricsLes = append(l.les, text), append(l.openMetricsLes, open)
 	}
 	return l
 }
@@ -108,18 +109,6 @@ func (l *layout) export(v float64) float64 {
 	}
 	return v * l.scale
 }
-
-// labelBounds returns the exported upper bounds as values of the label le, in Prometheus' text
-// format or in OpenMetrics. The caller must not change them.
-func (l *layout) labelBounds(openMetrics bool) []string {
-	if openMetrics {
-		return l.les[1]
-	}
-	return l.les[0]
-}
-
-// upperBounds returns the exported upper bounds. The caller must not change them.
-func (l *layout) upperBounds() []float64 { return l.exported }
 
 // appendCumulative appends the number of values up to each exported bound, and the total number.
 func (l *layout) appendCumulative(all []uint64, c Counts) []uint64 {

@@ -121,11 +121,10 @@ func (p *page) histogram(d *Desc, h *Histogram, first, more []string) {
 	} else {
 		p.name = append(p.name, `{le="`...)
 	}
-	var exemplars []*Exemplar
+	b, bounds, exemplars := f.text, h.les, []*Exemplar(nil)
 	if p.openMetrics {
-		exemplars = h.Exemplars()
+		bounds, exemplars = h.openMetricsLes, h.Exemplars()
 	}
-	b, bounds := f.text, h.labelBounds(p.openMetrics)
 	for i, n := range p.cumulative {
 		le := "+Inf"
 		if i < len(bounds) {

@@ -74,7 +74,7 @@ func (m *message) appendHistogram(b []byte, d *Desc, h *Histogram, counts Counts
 	m.begin(d, first, more)
 	m.histogram = appendNumber(m.histogram[:0], histogramCount, cumulative[len(cumulative)-1])
 	m.histogram = appendDouble(m.histogram, histogramSum, h.Sum())
-	exemplars, bounds := h.Exemplars(), h.upperBounds()
+	exemplars, bounds := h.Exemplars(), h.exported
 	for i, n := range cumulative {
 		bound := math.Inf(1)
 		if i < len(bounds) {

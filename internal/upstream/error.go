@@ -64,11 +64,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // AsError returns err as an *Error. Connections and pools return only *Error; any other error
 // becomes Internal.
 func AsError(err error) *Error {
-	if e, ok := err.(*Error); ok { //nolint:errorlint // the usual case; errors.As would allocate
-		return e
-	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Outcome: Internal, Progress: MaybeProcessed, Err: err}

@@ -56,12 +56,7 @@ var outcomeNames = [Outcomes]string{
 }
 
 // String returns the name that metrics and error bodies use.
-func (o Outcome) String() string {
-	if o < Outcomes {
-		return outcomeNames[o]
-	}
-	return "unknown"
-}
+func (o Outcome) String() string { return outcomeNames[o] }
 
 // IsOutcome reports whether an outcome has this name.
 func IsOutcome(name string) bool { return slices.Contains(outcomeNames[:], name) }
@@ -86,12 +81,7 @@ const (
 var protocolNames = [Protocols]string{Unknown: "unknown", HTTP1: "http1", HTTP1Pipelined: "http1-pipelined", HTTP2: "http2"}
 
 // String returns the name that metrics use.
-func (p Protocol) String() string {
-	if p < Protocols {
-		return protocolNames[p]
-	}
-	return "unknown"
-}
+func (p Protocol) String() string { return protocolNames[p] }
 
 // CloseReason is the reason why a connection was closed. It is the label `reason` of
 // adbuffer_pool_connections_closed_total.
@@ -122,9 +112,4 @@ var closeReasonNames = [CloseReasons]string{
 }
 
 // String returns the name that metrics use, empty for NotClosed.
-func (r CloseReason) String() string {
-	if r < CloseReasons {
-		return closeReasonNames[r]
-	}
-	return "unknown"
-}
+func (r CloseReason) String() string { return closeReasonNames[r] }
