@@ -140,12 +140,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	var conns []net.Conn
 	for range 4 {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		conns = append(conns, c)
+		conns = append(conns, m.dial())
 	}
 	b, err := io.ReadAll(conns[3])
 	if err != nil {

@@ -4,7 +4,6 @@ package proxy_test
 
 import (
 	"bufio"
-	"net"
 	"testing"
 
 	"adbuffer/internal/proxy"
@@ -17,11 +16,7 @@ import (
 // once at each end.
 func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	cleartext := func(m *modeProxy) func() {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
+		c := m.dial()
 		r := bufio.NewReader(c)
 		return func() { exchangeOn(t, c, r) }
 	}
@@ -51,12 +46,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 			}
 		}, 3},
 		{"HTTP/2 in cleartext", h2c, func(m *modeProxy) func() {
-			conn, err := net.Dial("tcp", m.addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { conn.Close() })
-			c := newStreamClient(conn)
+			c := newStreamClient(m.dial())
 			return func() {
 				c.request()
 				c.readResponses(t, 1)

@@ -148,10 +148,5 @@ func (m *modeProxy) dialMaybeTLS(overTLS bool) net.Conn {
 	if overTLS {
 		return m.dialTLS("http/1.1")
 	}
-	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() { c.Close() })
-	return c
+	return m.dial()
 }

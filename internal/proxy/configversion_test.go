@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 )
 
@@ -200,9 +201,7 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 	}
 	<-asked
 	<-asked
-	o := m.options
-	o.MaxInFlight, o.MaxConnections = 1, 3
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m.reload(func(o *proxy.Options) { o.MaxInFlight, o.MaxConnections = 1, 3 })
 	res, body := m.do("GET", "/fill")
 	m.want(res, 503, "proxy/overloaded")
 	if !strings.Contains(body, "2 of 1 requests are in flight") {

@@ -42,11 +42,7 @@ func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
 
 func TestDrainEndsThoughANewConnectionSendsNoRequest(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
-	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	m.dial()
 	m.await(1, openClients, "")
 	if cut := m.p.Drain(t.Context()); cut != 0 {
 		t.Errorf("%d cut", cut)
@@ -60,11 +56,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
 	var clients []net.Conn
 	for range 64 {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := m.dial()
 		exchange(t, c, getFill, http.StatusOK)
 		clients = append(clients, c)
 	}

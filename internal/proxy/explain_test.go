@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -116,10 +115,7 @@ func (m *modeProxy) wantExplained(t *testing.T, message []byte, e *proxy.Explana
 // exchange sends a message on a connection of its own, and returns the final response.
 func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, string) {
 	t.Helper()
-	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := m.dial()
 	defer c.Close()
 	c.Write(message) //nolint:errcheck // the read shows the error
 	method, _, _ := strings.Cut(string(message), " ")

@@ -23,11 +23,7 @@ type rawClient struct {
 
 func (m *modeProxy) dialRaw() *rawClient {
 	m.t.Helper()
-	nc, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() { nc.Close() })
+	nc := m.dial()
 	return &rawClient{nc.(*net.TCPConn), m.t, bufio.NewReader(nc)}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -201,9 +200,7 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 	if !strings.Contains(body, "2 of 2 requests are in flight") {
 		t.Errorf("body: %s", body)
 	}
-	o := m.options
-	o.MaxInFlight = 3
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m.reload(func(o *proxy.Options) { o.MaxInFlight = 3 })
 	res, body = m.ask(c, "POST", "/fill", strings.Repeat("x", 2000))
 	m.want(res, 503, "proxy/overloaded")
 	if !strings.Contains(body, "server.max_buffered_bytes") {
@@ -407,11 +404,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 // HTTP/2 without TLS is offered only with server.h2c.
 func TestPrefaceOfHTTP2InTheClearIsMalformed(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
-	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := m.dial()
 	exchange(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", 400)
 	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("the connection was not closed")
@@ -461,10 +454,7 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 	m := newModeProxy(t, route.Single, h2c, bids("a", "{}"))
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for cut := 1; cut < len(preface); cut += 5 {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := m.dial()
 		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read shows the error
 		time.Sleep(5 * time.Millisecond) // so that the proxy reads it separately
 		io.WriteString(c, preface[cut:])
@@ -475,10 +465,7 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 		c.Close()
 	}
 	for _, first := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"} {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := m.dial()
 		io.WriteString(c, first+preface) //nolint:errcheck // the read shows the error
 		b, _ := io.ReadAll(c)
 		if !strings.Contains(string(b), "HTTP/1.1 400 ") {

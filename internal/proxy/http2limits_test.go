@@ -41,9 +41,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	f.conn.Close()
 	m.await(0, "adbuffer_buffered_bytes", "")
 
-	o := m.options
-	o.WriteTimeout = time.Second
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m.reload(func(o *proxy.Options) { o.WriteTimeout = time.Second })
 	f = ask()
 	for resets := 0; resets < n; {
 		frame, err := f.framer.ReadFrame()
@@ -147,9 +145,7 @@ func framesWithReadTimeout(t *testing.T) (*modeProxy, *frames) {
 	f := m.frames(t)
 	f.request(1, true)
 	f.responseTo(1) // the handshake uses the default read_timeout
-	o := m.options
-	o.ReadTimeout = 20 * time.Millisecond
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m.reload(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond })
 	return m, f
 }
 

@@ -62,28 +62,18 @@ func TestAPROXYHeaderNamesTheClient(t *testing.T) {
 		l.next <- handedOn{wait: stalled}
 		l.next <- handedOn{wait: now, client: netip.MustParseAddr("203.0.113.9")}
 		l.next <- handedOn{wait: now, err: os.ErrInvalid}
-		first, err := net.Dial("tcp", m.addr()) // its header does not arrive, and it delays no other client
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := m.dial()
 		dial := func() net.Conn {
 			if change != nil {
 				return m.dialTLS()
 			}
-			c, err := net.Dial("tcp", m.addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
+			return m.dial()
 		}
 		c := dial()
 		if got := exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200); got != "203.0.113.9" {
 			t.Errorf("the SSP received %q", got)
 		}
-		bad, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bad := m.dial()
 		if n, err := bad.Read(make([]byte, 1)); n > 0 || err == nil {
 			t.Error("served with a bad header")
 		}

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"bufio"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -97,17 +96,8 @@ func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 
 func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, says("a", 200))
-	first, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	second, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	res, err := http.ReadResponse(bufio.NewReader(second), nil)
+	m.dial()
+	res, err := http.ReadResponse(bufio.NewReader(m.dial()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,27 +109,15 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 
 func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond }), bids("a", "{}"))
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	slow := dial() // sends no byte
-	defer slow.Close()
+	m.dial() // sends no byte
 	m.await(1, failedHandshakes, "timeout")
 
-	trickle := dial() // begins a ClientHello
-	defer trickle.Close()
+	trickle := m.dial()                        // begins a ClientHello
 	trickle.Write([]byte{22, 3, 1, 0, 200, 1}) //nolint:errcheck // the counter shows the error
 	m.await(2, failedHandshakes, "timeout")
 
-	o := m.options
-	o.ReadTimeout = time.Minute
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
-	gone := dial()
-	gone.Close()
+	m.reload(func(o *proxy.Options) { o.ReadTimeout = time.Minute })
+	m.dial().Close()
 	m.await(1, failedHandshakes, "closed")
 
 	_, err := tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: x509.NewCertPool()})
@@ -145,9 +133,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	}
 	m.await(1, failedHandshakes, "version")
 
-	plain := dial()
-	defer plain.Close()
-	if body := exchange(t, plain, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "this listener expects TLS") {
+	if body := exchange(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "this listener expects TLS") {
 		t.Errorf("response to plain HTTP: %s", body)
 	}
 	m.await(1, failedHandshakes, "invalid")
@@ -180,22 +166,13 @@ func TestClientCertificateIsAskedForWhereItIsConfigured(t *testing.T) {
 func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 11 }), bids("a", "{}"))
 	for range 10 {
-		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		m.dial()
 	}
 	m.await(10, openClients, "")
 	m.await(10, "adbuffer_client_tls_handshakes_in_progress", "")
 	c := m.dialTLS()
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-	over, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer over.Close()
-	if n, err := over.Read(make([]byte, 1)); n > 0 || err == nil {
+	if n, err := m.dial().Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("a connection over the limit was not closed")
 	}
 	if got := m.routesCounted()["none"]; got != 1 {
@@ -226,18 +203,13 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
 		o.IdleTimeout, o.ReduceIdleMemory = time.Hour, true
 	}), bids("a", "{}"))
-	raw, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := m.dial()
 	var cut cutWriter
 	cut.Conn = raw
 	c := tls.Client(&cut, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test"})
 	defer c.Close()
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-	o := m.options
-	o.ReadTimeout = 20 * time.Millisecond
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m.reload(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond })
 	cut.after = 20
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read shows the error
 	// It gets a 408 only if the server already waited for it again.
@@ -266,9 +238,7 @@ func (c *cutWriter) Write(b []byte) (int, error) {
 func idlesSoon(t *testing.T) (m *modeProxy) {
 	t.Helper()
 	m = newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-		o := m.options
-		o.IdleTimeout = 20 * time.Millisecond
-		m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+		m.reload(func(o *proxy.Options) { o.IdleTimeout = 20 * time.Millisecond })
 		w.WriteHeader(http.StatusNoContent)
 	}})
 	return m
@@ -314,11 +284,7 @@ func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 // A Drain does not wait for TLS bytes that arrived and were not read.
 func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory, o.ReadTimeout = true, time.Hour }), bids("a", "{}"))
-	stalled, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stalled.Close()
+	m.dial() // its handshake does not begin
 	parked := m.dialTLS()
 	exchange(t, parked, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.await(2, openClients, "")

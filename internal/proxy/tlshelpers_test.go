@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ var newIdentity = sync.OnceValue(func() identity {
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate},
 			NextProtos: proxy.NextProtos(), DynamicRecordSizingDisabled: true,
 		},
-		roots:  testsupport.Roots(certificate),
+		roots: testsupport.Roots(certificate),
 	}
 })
 
@@ -47,6 +48,25 @@ func overTLSAnd(more func(o *proxy.Options)) func(*proxy.Options, *route.Route) 
 }
 
 func (m *modeProxy) addr() string { return strings.TrimPrefix(m.url, "http://") }
+
+// dial connects. The end of the test closes the connection.
+func (m *modeProxy) dial() net.Conn {
+	m.t.Helper()
+	c, err := net.Dial("tcp", m.addr())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// reload changes the proxy's options.
+func (m *modeProxy) reload(change func(*proxy.Options)) {
+	m.t.Helper()
+	o := m.options
+	change(&o)
+	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+}
 
 // dialTLS connects, offering protocols by ALPN. The end of the test closes the connection.
 func (m *modeProxy) dialTLS(protocols ...string) *tls.Conn {

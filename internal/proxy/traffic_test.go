@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"io"
-	"net"
 	"testing"
 
 	"adbuffer/internal/route"
@@ -14,11 +13,7 @@ func TestBytesOfClientsAreCounted(t *testing.T) {
 	if n := m.series("adbuffer_client_received_bytes_total", ""); n != 0 {
 		t.Errorf("%v bytes before the first request", n)
 	}
-	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := m.dial()
 	const request = "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 	io.WriteString(c, request) //nolint:errcheck // the read shows the error
 	b, err := io.ReadAll(c)

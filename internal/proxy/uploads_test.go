@@ -121,9 +121,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	if n := m.series("adbuffer_uploads_limit", ""); n != 3 {
 		t.Errorf("limit %v", n)
 	}
-	o := m.options
-	o.MaxUploads = 1
-	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
+	m.reload(func(o *proxy.Options) { o.MaxUploads = 1 })
 	if n := m.series("adbuffer_uploads_limit", ""); n != 1 {
 		t.Errorf("limit %v after a reload to 1", n)
 	}
