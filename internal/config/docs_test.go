@@ -140,7 +140,7 @@ func statedDefault(path string, k key) string {
 		text = "[" + strings.Join(elements, ", ") + "]"
 	case k.typ == durationType && text == "":
 		text = "0s"
-	case k.typ == durationType || wordsOf(k.typ) != nil:
+	case k.typ == durationType || isWord(k.typ):
 	case k.typ.Kind() == reflect.Bool && text == "":
 		text = "false"
 	case k.typ.Kind() == reflect.String || isText(k.typ):

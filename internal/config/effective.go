@@ -86,7 +86,7 @@ func nodeOf(v reflect.Value) *yaml.Node {
 		return scalar("", capacity.FormatNumber(v.Float()))
 	case t.Kind() == reflect.Bool:
 		return scalar("", strconv.FormatBool(v.Bool()))
-	case wordsOf(t) != nil:
+	case isWord(t):
 		return scalar("!!str", v.String())
 	default:
 		return quoted(v.String())

@@ -2,8 +2,7 @@ package config
 
 import "adbuffer/internal/handshake"
 
-// The types below take one of a few words. Each type's words method lists them in
-// the order in which messages and the JSON Schema print them.
+// The types below take one of a few words, which the tag words of a key lists.
 
 // LogLevel is the least important level that is logged.
 type LogLevel string
@@ -16,18 +15,11 @@ const (
 	LevelError LogLevel = "error"
 )
 
-func (LogLevel) words() []string { return words(LevelDebug, LevelInfo, LevelWarn, LevelError) }
-
 // LogFormat is the format of a log line.
 type LogFormat string
 
-// The log formats.
-const (
-	FormatJSON    LogFormat = "json"
-	FormatConsole LogFormat = "console"
-)
-
-func (LogFormat) words() []string { return words(FormatJSON, FormatConsole) }
+// FormatConsole is for a person at a terminal; the other format is JSON.
+const FormatConsole LogFormat = "console"
 
 // Protocol is the protocol of the connections to an SSP.
 type Protocol string
@@ -41,20 +33,11 @@ const (
 	ProtocolH2C            Protocol = "h2c"   // http only
 )
 
-func (Protocol) words() []string {
-	return words(ProtocolAuto, ProtocolHTTP1, ProtocolHTTP1Pipelined, ProtocolHTTP2, ProtocolH2C)
-}
-
 // PipelineMethods says which requests may be sent behind other requests on a pipelined connection.
 type PipelineMethods string
 
-// PipelineIdempotent is GET and HEAD.
-const (
-	PipelineIdempotent PipelineMethods = "idempotent"
-	PipelineAll        PipelineMethods = "all"
-)
-
-func (PipelineMethods) words() []string { return words(PipelineIdempotent, PipelineAll) }
+// PipelineAll is every method, and not only GET and HEAD.
+const PipelineAll PipelineMethods = "all"
 
 // TLSVersion is a version of TLS.
 type TLSVersion string
@@ -65,12 +48,8 @@ const (
 	TLS13 TLSVersion = "1.3"
 )
 
-func (TLSVersion) words() []string { return handshake.VersionNames() }
-
 // TLSGroup is a group of a TLS key exchange, by its IANA name.
 type TLSGroup string
-
-func (TLSGroup) words() []string { return handshake.GroupNames() }
 
 // Policy returns the policy for handshakes.
 func (p TLSPolicy) Policy() handshake.Policy { return handshake.NewPolicy(p.MinVersion, p.Groups) }
@@ -86,10 +65,6 @@ const (
 	IdentityNone          Identity = "none"
 )
 
-func (Identity) words() []string {
-	return words(IdentityXForwardedFor, IdentityXDevice, IdentityBoth, IdentityNone)
-}
-
 // NoBidBody is the format in which a 200 can say that there is no ad.
 type NoBidBody string
 
@@ -99,8 +74,6 @@ const (
 	NoBidVAST    NoBidBody = "vast"
 	NoBidOpenRTB NoBidBody = "openrtb"
 )
-
-func (NoBidBody) words() []string { return words(NoBidNone, NoBidVAST, NoBidOpenRTB) }
 
 // RetryStale says which requests are sent again after a reused connection closed
 // before any byte of a response.
@@ -113,8 +86,6 @@ const (
 	RetryNever      RetryStale = "never"
 )
 
-func (RetryStale) words() []string { return words(RetryIdempotent, RetryAll, RetryNever) }
-
 // Scope says which processes share a limit.
 type Scope string
 
@@ -123,8 +94,6 @@ const (
 	ScopeInstance Scope = "instance" // this process's own
 	ScopeFleet    Scope = "fleet"    // of all replicas together
 )
-
-func (Scope) words() []string { return words(ScopeInstance, ScopeFleet) }
 
 // Mode is how a route uses its SSPs.
 type Mode string
@@ -138,20 +107,11 @@ const (
 	ModeParallelAll   Mode = "parallel-all"   // all; every response in one document
 )
 
-func (Mode) words() []string {
-	return words(ModeSingle, ModeSplit, ModeWaterfall, ModeParallelFirst, ModeParallelAll)
-}
-
 // OnError is the response to a client after a failure.
 type OnError string
 
-// Values of OnError.
-const (
-	OnErrorStatus OnError = "status" // the error's own status
-	OnErrorNoAd   OnError = "no_ad"  // the route's no-ad response
-)
-
-func (OnError) words() []string { return words(OnErrorStatus, OnErrorNoAd) }
+// OnErrorNoAd is the route's no-ad response, in place of the error's own status.
+const OnErrorNoAd OnError = "no_ad"
 
 // NoAd is a route's no-ad response.
 type NoAd string
@@ -162,23 +122,8 @@ const (
 	NoAdVAST  NoAd = "vast"  // 200 with an empty VAST document
 )
 
-func (NoAd) words() []string { return words(NoAdEmpty, NoAdVAST) }
-
 // Privacy says how the client's address is changed before it is forwarded.
 type Privacy string
 
-// The privacy settings. PrivacyTruncateIP keeps /24 of IPv4 and /56 of IPv6.
-const (
-	PrivacyNone       Privacy = "none"
-	PrivacyTruncateIP Privacy = "truncate_ip"
-)
-
-func (Privacy) words() []string { return words(PrivacyNone, PrivacyTruncateIP) }
-
-func words[T ~string](all ...T) []string {
-	list := make([]string, len(all))
-	for i, w := range all {
-		list[i] = string(w)
-	}
-	return list
-}
+// PrivacyTruncateIP keeps /24 of IPv4 and /56 of IPv6.
+const PrivacyTruncateIP Privacy = "truncate_ip"

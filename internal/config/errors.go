@@ -62,13 +62,8 @@ func shown(s string) string {
 		}
 		return strconv.Quote(s[:end]) + "..."
 	}
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return strconv.Quote(s)
-		}
-	}
-	if s == "" {
-		return `""`
+	if s == "" || !isGraphic(s) || strings.ContainsAny(s, `"\`) {
+		return strconv.Quote(s)
 	}
 	return s
 }
@@ -132,7 +127,7 @@ func newReport() *report {
 	return &report{marks: map[string]mark{}, errs: map[Error]struct{}{}, bad: map[string]bool{}}
 }
 
-// add reports that the value at path breaks a rule. It does nothing if path, a section around it or
+// add reports that the value at path breaks a rule. A nil value is not shown. add does nothing if path, a section around it or
 // a related path has an error already: so one mistake causes one error. A value from ssp_defaults
 // is reported there, once for all SSPs.
 func (r *report) add(path string, value any, rule string, related ...string) {
@@ -142,30 +137,22 @@ func (r *report) add(path string, value any, rule string, related ...string) {
 		}
 	}
 	path = r.origin(path)
-	text := fmt.Sprint(value)
-	m := r.marks[path]
-	if m.text != "" {
-		text = m.text
+	if value == nil {
+		r.addLater(path, "", rule)
+		return
 	}
-	text = shownAt(path, text)
+	m := r.marks[path]
+	text := shownAt(path, cmp.Or(m.text, fmt.Sprint(value)))
 	if m.quoted && !strings.HasPrefix(text, `"`) && text != "" {
 		text = `"` + text + `"`
 	}
 	r.addLater(path, text, rule)
 }
 
-// addMissing reports that the required value at path is missing.
-func (r *report) addMissing(path, rule string) {
-	if !r.isBad(path) {
-		r.addLater(path, "", rule)
-	}
-}
-
 // addLater reports an error with a value that is ready to print, also if path has other
 // errors.
 func (r *report) addLater(path, value, rule string) {
-	m := r.nearest(path)
-	r.addAt(m, path, value, rule)
+	r.addAt(r.nearest(path), path, value, rule)
 }
 
 func (r *report) addAt(m mark, path, value, rule string) {

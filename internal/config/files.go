@@ -42,22 +42,19 @@ func appendFiles(files []string, v reflect.Value) []string {
 // readToken reads a bearer token, without the newline at its end.
 func readToken(name, path string, r *report) Secret {
 	data, err := configfile.Read(name, maxTokenBytes)
-	if e := new(configfile.Error); errors.As(err, &e) {
-		r.add(path, name, e.Rule)
-		return Secret{}
+	token, rule := strings.TrimRight(string(data), "\r\n"), ""
+	switch e, _ := errors.AsType[*configfile.Error](err); {
+	case e != nil:
+		rule = e.Rule
+	case token == "":
+		rule = "the file must hold a token"
+	case !isGraphic(token):
+		rule = "the token in the file must be one line of printable ASCII without spaces"
+	default:
+		return newSecret(token)
 	}
-	token := strings.TrimRight(string(data), "\r\n")
-	if token == "" {
-		r.add(path, name, "the file must hold a token")
-		return Secret{}
-	}
-	for i := range len(token) {
-		if c := token[i]; c <= ' ' || c >= 0x7f {
-			r.add(path, name, "the token in the file must be one line of printable ASCII without spaces")
-			return Secret{}
-		}
-	}
-	return newSecret(token)
+	r.add(path, name, rule)
+	return Secret{}
 }
 
 // check reads the files, so that an error shows at the start and not at the first
@@ -71,22 +68,10 @@ func (t *SSPTLS) check(path string, r *report) {
 	t.TLSPolicy.check(path, r)
 }
 
-// check reports a list of groups with which no handshake could succeed, or not in the way that the
-// file describes.
+// check reports a list of groups with which no handshake could succeed.
 func (p *TLSPolicy) check(path string, r *report) {
-	versionPath, path := join(path, "min_version"), join(path, "groups")
-	onlyHybrid := true
-	for i, g := range p.Groups {
-		if first := slices.Index(p.Groups, g); first < i {
-			r.add(at(path, i), g, "is named twice; first as "+at(path, first))
-		}
-		onlyHybrid = onlyHybrid && handshake.IsHybrid(string(g))
-	}
-	switch {
-	case len(p.Groups) == 0:
-		r.add(path, "[]", "must name at least one group")
-	case onlyHybrid && p.MinVersion == TLS12:
-		r.add(path, p.Groups, `must name a group that TLS 1.2 has, such as x25519, or min_version must be "1.3"`, versionPath)
+	if all := p.Groups; len(all) > 0 && p.MinVersion == TLS12 && !slices.ContainsFunc(all, func(g TLSGroup) bool { return !handshake.IsHybrid(string(g)) }) {
+		r.add(join(path, "groups"), all, `must name a group that TLS 1.2 has, such as x25519, or min_version must be "1.3"`, join(path, "min_version"))
 	}
 }
 
@@ -114,22 +99,13 @@ func checkServerTLS(cfg *Config, r *report) {
 // path the section of the certificate and key.
 func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
 	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
-	if files.Cert == "" && files.Key != "" {
-		r.add(keyPath, files.Key, "needs cert_file beside it")
-	} else if files.Cert != "" && files.Key == "" {
-		r.add(certPath, files.Cert, "needs key_file beside it")
-	}
 	_, err := files.Load()
 	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Load joins its errors
 	if !ok {
 		return
 	}
 	for _, err := range joined.Unwrap() {
-		e := new(configfile.Error)
-		if !errors.As(err, &e) {
-			continue
-		}
-		switch e.Key {
+		switch e := err.(*configfile.Error); e.Key { //nolint:errorlint,forcetypeassert // as above
 		case "ca_file":
 			r.add(caPath, e.File, e.Rule)
 		case "key_file":

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"adbuffer/internal/handshake"
 )
 
 // key is one YAML key of a section: one field of its struct type.
@@ -49,12 +51,18 @@ func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
 // isText reports whether t has UnmarshalText.
 func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromText) }
 
-// wordsOf lists the words that a value of t may have, or nil if t has no list of words.
-func wordsOf(t reflect.Type) []string {
-	if w, ok := reflect.Zero(t).Interface().(interface{ words() []string }); ok {
-		return w.words()
+// isWord reports whether t is a type of enums.go.
+func isWord(t reflect.Type) bool {
+	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]()
+}
+
+// wordsOf lists the words that a value of k, or of its list, may have. It returns nil if k takes any
+// value.
+func wordsOf(k key) []string {
+	if k.name == "groups" {
+		return handshake.GroupNames()
 	}
-	return nil
+	return strings.Fields(k.tag.Get("words"))
 }
 
 // shortKey returns the key of section type t that may replace the mapping as one scalar, or "".

@@ -66,18 +66,19 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 		if !isSection(below) && k.typ == below {
 			property.Default = schemaDefault(k)
 		}
-		for _, word := range wordsOf(below) {
-			property.Enum = append(property.Enum, word)
+		var words []any
+		for _, word := range wordsOf(k) {
+			words = append(words, word)
 		}
 		if below.Kind() == reflect.Int || below.Kind() == reflect.Float64 {
 			property.Minimum = json.Number(k.tag.Get("min"))
 			property.Maximum = json.Number(k.tag.Get("max"))
 		}
-		if isList(below) {
+		if !isList(below) {
+			property.Enum = words
+		} else {
 			p, below = p+"[]", below.Elem()
-			for _, word := range wordsOf(below) {
-				property.Items.Enum = append(property.Items.Enum, word)
-			}
+			property.Items.Enum = words
 		}
 		if shortKey(below) != "" {
 			property.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, property.Items}}

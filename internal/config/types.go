@@ -1,9 +1,19 @@
 // Package config turns YAML into one valid, unchanging Config. It is the only user of viper.
 //
-// A key is one struct field here and one commented line in config/adbuffer.yaml. The field's tags
-// have the other facts: yaml the key's name, default the value of an absent key, min and max its
-// range, jsonschema that it is required. The comment in config/adbuffer.yaml is the operator's
-// documentation of the key. The JSON Schema has it too.
+// A key is one struct field here and one commented line in config/adbuffer.yaml. The comment there is
+// the operator's documentation of the key. The JSON Schema has it too. The field's tags have the
+// other facts:
+//
+//   - yaml: the key's name.
+//   - default: the value of an absent key.
+//   - jsonschema: whether the key is required.
+//   - empty: the rule that an empty text or list breaks. Without it, the value may be empty.
+//   - min, max: the range of a number or duration. Each of them has one.
+//   - at_most: keys of the same section whose values are not below this one.
+//   - needs: a key of the same section that is set if this one is.
+//   - words: all values that a text may have.
+//   - form: the form of a text that is not empty, or of a list's elements; see forms.
+//   - unique: the key in which the elements of a list differ, in any case; "." is the element itself.
 package config
 
 //go:generate go test . -run TestSchema -update
@@ -25,8 +35,8 @@ type Config struct {
 	Tracing  Tracing  `yaml:"tracing"`
 	Fleet    Fleet    `yaml:"fleet"`
 	Deadline Deadline `yaml:"deadline"`
-	SSPs     []SSP    `yaml:"ssps" jsonschema:"required"`   // at least one; names are unique
-	Routes   []Route  `yaml:"routes" jsonschema:"required"` // at least one; the first match wins
+	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`     // at least one; names are unique
+	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name"` // at least one; the first match wins
 }
 
 // document is the content of a file: a Config, and the settings that are merged into it.
@@ -37,9 +47,9 @@ type document struct {
 
 // Server is the listener for applications and edge nodes.
 type Server struct {
-	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080"` // host:port, or unix:/path
-	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`      // of the unix socket only
-	ReusePort        bool           `yaml:"reuse_port"`                      // of both listeners: handed to the next process
+	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set" form:"listener"` // host:port, or unix:/path
+	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`                                          // of the unix socket only
+	ReusePort        bool           `yaml:"reuse_port"`                                                          // of both listeners: handed to the next process
 	TLS              ServerTLS      `yaml:"tls"`
 	ProxyProtocol    bool           `yaml:"proxy_protocol"` // of TrustedProxies and of unix peers: required
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
@@ -56,7 +66,7 @@ type Server struct {
 	ReduceIdleMemory bool           `yaml:"reduce_idle_memory"`
 	AbortOnClose     bool           `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
 	TrustedProxies   []netip.Prefix `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
-	HealthPath       string         `yaml:"health_path"`                                   // "" = no readiness on the traffic port
+	HealthPath       string         `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
 	ErrorDetail      bool           `yaml:"error_detail" default:"true"`
 	Via              bool           `yaml:"via" default:"true"` // of requests to SSPs
 	RequestID        RequestID      `yaml:"request_id"`
@@ -67,31 +77,31 @@ type Server struct {
 
 // RequestID identifies a request in responses, logs, captures and spans.
 type RequestID struct {
-	Header string `yaml:"header" default:"X-Request-Id"` // "" = requests have no id
+	Header string `yaml:"header" default:"X-Request-Id" form:"request id field"` // "" = requests have no id
 	ToSSP  bool   `yaml:"to_ssp"`
 }
 
 // ServerTLS is the certificate of the traffic listener. Its files are read again when they
 // change.
 type ServerTLS struct {
-	CertFile     string `yaml:"cert_file"`      // PEM; "" = no TLS
-	KeyFile      string `yaml:"key_file"`       // PEM; set if and only if CertFile is
-	ClientCAFile string `yaml:"client_ca_file"` // PEM; "" = clients need no certificate
+	CertFile     string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
+	KeyFile      string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
+	ClientCAFile string `yaml:"client_ca_file"`             // PEM; "" = clients need no certificate
 	TLSPolicy    `yaml:",inline"`
 }
 
 // AdminTLS is the certificate of the admin listener. For client certificates see
 // Admin.ClientCAFile.
 type AdminTLS struct {
-	CertFile  string `yaml:"cert_file"` // PEM; "" = no TLS
-	KeyFile   string `yaml:"key_file"`  // PEM; set if and only if CertFile is
+	CertFile  string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
+	KeyFile   string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
 	TLSPolicy `yaml:",inline"`
 }
 
 // TLSPolicy says which TLS handshakes are allowed.
 type TLSPolicy struct {
-	MinVersion TLSVersion `yaml:"min_version" default:"1.2"`
-	Groups     []TLSGroup `yaml:"groups" default:"X25519MLKEM768 SecP256r1MLKEM768 SecP384r1MLKEM1024 x25519 secp256r1 secp384r1 secp521r1"` // never empty, each once
+	MinVersion TLSVersion `yaml:"min_version" default:"1.2" words:"1.2 1.3"`
+	Groups     []TLSGroup `yaml:"groups" default:"X25519MLKEM768 SecP256r1MLKEM768 SecP384r1MLKEM1024 x25519 secp256r1 secp384r1 secp521r1" empty:"must name at least one group" unique:"."` // never empty, each once
 }
 
 // Drain says how the service stops.
@@ -102,8 +112,8 @@ type Drain struct {
 
 // Admin is the operators' listener.
 type Admin struct {
-	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090"` // host:port
-	TokenFile     string        `yaml:"token_file"`                      // "" = no token
+	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set" form:"admin listener"` // host:port
+	TokenFile     string        `yaml:"token_file"`                                                                // "" = no token
 	TLS           AdminTLS      `yaml:"tls"`
 	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
@@ -119,8 +129,8 @@ type Admin struct {
 
 // Log says which lines adbuffer writes to standard error.
 type Log struct {
-	Level  LogLevel  `yaml:"level" default:"info"`
-	Format LogFormat `yaml:"format" default:"json"`
+	Level  LogLevel  `yaml:"level" default:"info" words:"debug info warn error"`
+	Format LogFormat `yaml:"format" default:"json" words:"json console"`
 	Access AccessLog `yaml:"access"`
 }
 
@@ -135,7 +145,7 @@ type AccessLog struct {
 
 // Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
-	Endpoint     string  `yaml:"endpoint"`                                           // http or https URL of an OTLP receiver; "" = no tracing
+	Endpoint     string  `yaml:"endpoint" form:"URL of a receiver"`                  // http or https URL of an OTLP receiver; "" = no tracing
 	Sample       float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of the requests about which no trusted peer decides
 	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
 }
@@ -144,17 +154,17 @@ type Tracing struct {
 // LeaseInterval.
 type Fleet struct {
 	Redis            Redis         `yaml:"redis"`
-	Prefix           string        `yaml:"prefix" default:"adbuffer"`             // of keys in Redis
-	ExpectedReplicas int           `yaml:"expected_replicas" min:"0" max:"10000"` // at least 1 where an SSP's scope is fleet
+	Prefix           string        `yaml:"prefix" default:"adbuffer" empty:"must be set" form:"prefix of keys"` // of keys in Redis
+	ExpectedReplicas int           `yaml:"expected_replicas" min:"0" max:"10000"`                               // at least 1 where an SSP's scope is fleet
 	LeaseInterval    time.Duration `yaml:"lease_interval" default:"20ms" min:"5ms" max:"1s"`
 	ReplicaTimeout   time.Duration `yaml:"replica_timeout" default:"3s" min:"200ms" max:"5m"`
 }
 
 // Redis is the server through which replicas share limits.
 type Redis struct {
-	Address      Address  `yaml:"address"`       // host:port, or unix:/path; "" = there is none
-	Username     string   `yaml:"username"`      // "" = the default user
-	PasswordFile string   `yaml:"password_file"` // "" = no password
+	Address      Address  `yaml:"address" form:"Redis"`           // host:port, or unix:/path; "" = there is none
+	Username     string   `yaml:"username" needs:"password_file"` // "" = the default user
+	PasswordFile string   `yaml:"password_file"`                  // "" = no password
 	DB           int      `yaml:"db" min:"0" max:"65535"`
 	TLS          RedisTLS `yaml:"tls"`
 
@@ -171,9 +181,9 @@ type RedisTLS struct {
 
 // Deadline says how long a request may take. Default <= Max.
 type Deadline struct {
-	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m"`
+	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m" at_most:"max"`
 	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
-	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms"` // "" = no header sets it
+	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms" form:"deadline field"` // "" = no header sets it
 	OpenRTBTmax bool          `yaml:"openrtb_tmax" default:"true"`
 	Reserve     time.Duration `yaml:"reserve" default:"5ms" min:"0s" max:"10s"`
 	MinBudget   time.Duration `yaml:"min_budget" default:"5ms" min:"0s" max:"10s"`
@@ -181,8 +191,8 @@ type Deadline struct {
 
 // SSP is one upstream ad server.
 type SSP struct {
-	Name      string     `yaml:"name" jsonschema:"required"` // [a-z0-9_-]+
-	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required"`
+	Name      string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name"` // [a-z0-9_-]+
+	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required" empty:"must have at least one URL"`
 	Settings  `yaml:",inline"`
 
 	Parsed upstream.Endpoints `yaml:"-"` // the URLs of Endpoints; validation sets it
@@ -198,19 +208,19 @@ type Endpoint struct {
 
 // Settings are the keys of ssp_defaults and of each SSP.
 type Settings struct {
-	Protocol               Protocol      `yaml:"protocol" default:"auto"`
+	Protocol               Protocol      `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c"`
 	MaxInFlight            int           `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
 	Pool                   Pool          `yaml:"pool"`
 	Timeouts               Timeouts      `yaml:"timeouts"`
 	TLS                    SSPTLS        `yaml:"tls"`
 	Headers                Headers       `yaml:"headers"`
-	Host                   string        `yaml:"host"` // "" = the endpoint's
-	Identity               Identity      `yaml:"identity" default:"x_forwarded_for"`
+	Host                   string        `yaml:"host" form:"host and port"` // "" = the endpoint's
+	Identity               Identity      `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
 	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824"`
 	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576"`
 	MaxResponseFields      int           `yaml:"max_response_fields" default:"256" min:"1" max:"65536"` // of header and trailers together
 	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`        // of responses held at once; see BufferedBytesLimit
-	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none"`
+	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool          `yaml:"rewrite_tmax"`
 	GzipRequest            GzipRequest   `yaml:"gzip_request"`
 	QPS                    QPS           `yaml:"qps"`
@@ -220,7 +230,7 @@ type Settings struct {
 	Breaker                Breaker       `yaml:"breaker"`
 	Ejection               Ejection      `yaml:"ejection"`
 	SlowStart              time.Duration `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
-	SourceAddresses        []netip.Addr  `yaml:"source_addresses"`                                // to connect from, in turn; none = the system chooses
+	SourceAddresses        []netip.Addr  `yaml:"source_addresses" unique:"."`                     // to connect from, in turn; none = the system chooses
 	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
 	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single 429 pauses
 }
@@ -228,10 +238,10 @@ type Settings struct {
 // Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait
 // for them. MinIdle <= MaxIdle <= MaxConns and MaxHTTP2Conns <= MaxConns.
 type Pool struct {
-	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`     // open + dialling
-	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536"` // of MaxConns; an absent key is never above it
-	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536"`                    // kept warm
-	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536"`                    // an absent key is MaxConns; 0 = a connection per request
+	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`                         // open + dialling
+	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536" at_most:"max_conns"` // of MaxConns; an absent key is never above it
+	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536" at_most:"max_conns max_idle"`           // kept warm
+	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`                    // an absent key is MaxConns; 0 = a connection per request
 	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
 	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"1ms" max:"168h"`        // ±10 % jitter
 	MaxRequestsPerConn int             `yaml:"max_requests_per_conn" min:"0" max:"1000000000"`    // 0 = no limit
@@ -239,15 +249,15 @@ type Pool struct {
 	PendingTimeout     time.Duration   `yaml:"pending_timeout" default:"50ms" min:"1ms" max:"10m"`
 	MaxDials           int             `yaml:"max_dials" default:"16" min:"1" max:"65536"` // at once
 	DialBackoff        Backoff         `yaml:"dial_backoff"`
-	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"1000000"` // HTTP/2; the peer may allow fewer
-	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024"`            // http1-pipelined
-	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent"`                    // http1-pipelined
-	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m"`                 // 0 = an abandoned exchange closes its connection
+	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"1000000"`     // HTTP/2; the peer may allow fewer
+	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024"`                // http1-pipelined
+	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"` // http1-pipelined
+	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m"`                     // 0 = an abandoned exchange closes its connection
 }
 
 // Backoff is the wait after failed dials to one address. It doubles from Min to Max.
 type Backoff struct {
-	Min time.Duration `yaml:"min" default:"100ms" min:"1ms" max:"1h"`
+	Min time.Duration `yaml:"min" default:"100ms" min:"1ms" max:"1h" at_most:"max"`
 	Max time.Duration `yaml:"max" default:"5s" min:"1ms" max:"1h"`
 }
 
@@ -266,25 +276,25 @@ type SSPTLS struct {
 
 // ClientTLS is adbuffer's certificate for a server, and how it verifies the server.
 type ClientTLS struct {
-	ServerName         string `yaml:"server_name"` // "" = the address's host
-	CAFile             string `yaml:"ca_file"`     // PEM; "" = the system's authorities
-	CertFile           string `yaml:"cert_file"`   // PEM; "" = no client certificate
-	KeyFile            string `yaml:"key_file"`    // PEM; set if and only if CertFile is
+	ServerName         string `yaml:"server_name" form:"host"`    // "" = the address's host
+	CAFile             string `yaml:"ca_file"`                    // PEM; "" = the system's authorities
+	CertFile           string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no client certificate
+	KeyFile            string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
 }
 
 // Headers says which fields adbuffer forwards beside the usual ones. Remove is applied
 // before Set. Names are RFC 9110 tokens in the operator's spelling.
 type Headers struct {
-	Pass   []string `yaml:"pass"`
-	Remove []string `yaml:"remove"`
-	Set    []Field  `yaml:"set"` // names are unique
+	Pass   []string `yaml:"pass" form:"passed field" unique:"."`
+	Remove []string `yaml:"remove" form:"forwarded field" unique:"."`
+	Set    []Field  `yaml:"set" unique:"name"` // names are unique
 }
 
 // Field is a header field that adbuffer writes.
 type Field struct {
-	Name  string `yaml:"name" jsonschema:"required"`
-	Value string `yaml:"value"`
+	Name  string `yaml:"name" jsonschema:"required" empty:"must be set" form:"set field"`
+	Value string `yaml:"value" form:"field value"`
 }
 
 // GzipRequest compresses request bodies.
@@ -295,16 +305,16 @@ type GzipRequest struct {
 
 // QPS is a token bucket before the pool.
 type QPS struct {
-	Limit  float64 `yaml:"limit" min:"0" max:"10000000"` // requests a second; 0 = unlimited
-	Burst  int     `yaml:"burst" min:"0" max:"10000000"` // 0 = a tenth of Limit, at least 1
-	Scope  Scope   `yaml:"scope" default:"instance"`     // whose limit it is
-	DryRun bool    `yaml:"dry_run"`                      // only count
+	Limit  float64 `yaml:"limit" min:"0" max:"10000000"`                    // requests a second; 0 = unlimited
+	Burst  int     `yaml:"burst" min:"0" max:"10000000"`                    // 0 = a tenth of Limit, at least 1
+	Scope  Scope   `yaml:"scope" default:"instance" words:"instance fleet"` // whose limit it is
+	DryRun bool    `yaml:"dry_run"`                                         // only count
 }
 
 // Retry says which failed requests are sent again.
 type Retry struct {
 	Max   int        `yaml:"max" default:"1" min:"0" max:"10"`
-	Stale RetryStale `yaml:"stale" default:"idempotent"`
+	Stale RetryStale `yaml:"stale" default:"idempotent" words:"idempotent all never"`
 }
 
 // Hedge sends an idempotent request a second time if it takes longer than Quantile of the earlier
@@ -336,7 +346,7 @@ type Ejection struct {
 	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
 	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window, before the ratio ejects
 	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0.01" max:"1"`
-	BaseTime     time.Duration `yaml:"base_time" default:"5s" min:"10ms" max:"1h"` // times the number of ejections in a row
+	BaseTime     time.Duration `yaml:"base_time" default:"5s" min:"10ms" max:"1h" at_most:"max_time"` // times the number of ejections in a row
 	MaxTime      time.Duration `yaml:"max_time" default:"5m" min:"10ms" max:"24h"`
 	Consecutive  int           `yaml:"consecutive" default:"5" min:"0" max:"1000000"` // 0 = only the ratio ejects
 	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the SSP's endpoints
@@ -345,15 +355,15 @@ type Ejection struct {
 
 // Route says which requests go to which SSPs, and how.
 type Route struct {
-	Name         string     `yaml:"name" jsonschema:"required"` // [a-z0-9_-]+, not "none"
+	Name         string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name"` // [a-z0-9_-]+, not "none"
 	Match        Match      `yaml:"match" jsonschema:"required"`
-	Mode         Mode       `yaml:"mode" default:"single"`
-	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required"` // at least one, none twice, each a name of Config.SSPs
+	Mode         Mode       `yaml:"mode" default:"single" words:"single split waterfall parallel-first parallel-all"`
+	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"` // at least one, none twice, each a name of Config.SSPs
 	ClientChoice bool       `yaml:"client_choice"`
-	OnError      OnError    `yaml:"on_error" default:"status"`
-	NoAd         NoAd       `yaml:"no_ad" default:"empty"`
-	VASTVersion  string     `yaml:"vast_version" default:"4.2"` // of NoAd vast
-	Privacy      Privacy    `yaml:"privacy" default:"none"`
+	OnError      OnError    `yaml:"on_error" default:"status" words:"status no_ad"`
+	NoAd         NoAd       `yaml:"no_ad" default:"empty" words:"empty vast"`
+	VASTVersion  string     `yaml:"vast_version" default:"4.2" words:"2.0 3.0 4.0 4.1 4.2 4.3"` // of NoAd vast
+	Privacy      Privacy    `yaml:"privacy" default:"none" words:"none truncate_ip"`
 	Mirror       Mirror     `yaml:"mirror"`
 }
 
@@ -365,21 +375,21 @@ type Mirror struct {
 
 // Match holds conditions on a request that must all be true.
 type Match struct {
-	Path   string      `yaml:"path" jsonschema:"required"` // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
-	Host   string      `yaml:"host"`                       // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
-	Query  []Condition `yaml:"query"`                      // raw bytes, no decoding
-	Header []Condition `yaml:"header"`                     // names match in any case
+	Path   string      `yaml:"path" jsonschema:"required" empty:"must be set; \"/*\" is every path" form:"path"` // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
+	Host   string      `yaml:"host" form:"host pattern"`                                                         // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
+	Query  []Condition `yaml:"query"`                                                                            // raw bytes, no decoding
+	Header []Condition `yaml:"header"`                                                                           // names match in any case
 }
 
 // Condition is a condition on a query parameter or a header field.
 type Condition struct {
-	Name  string  `yaml:"name" jsonschema:"required"`
+	Name  string  `yaml:"name" jsonschema:"required" empty:"must be set"`
 	Value *string `yaml:"value,omitempty"` // nil = present with any value
 }
 
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
 type RouteSSP struct {
-	Name      string        `yaml:"name" jsonschema:"required"`
+	Name      string        `yaml:"name" jsonschema:"required" empty:"must be set"`
 	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, where an absent key is 1; 0 = only by client_choice
 	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
 	Secondary bool          `yaml:"secondary"`                    // parallel-all only: not waited for

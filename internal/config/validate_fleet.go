@@ -2,12 +2,9 @@ package config
 
 import (
 	"math"
-	"net"
 	"slices"
-	"strings"
 
 	"adbuffer/internal/capacity"
-	"adbuffer/internal/syntax"
 )
 
 // timeoutLeases is the least replica_timeout in lease_intervals. So a few late calls do not
@@ -17,9 +14,6 @@ const timeoutLeases = 20
 func checkFleet(cfg *Config, r *report) {
 	f := &cfg.Fleet
 	checkRedis(&f.Redis, r)
-	if f.Prefix == "" || len(f.Prefix) > maxName || strings.ContainsFunc(f.Prefix, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		r.add("fleet.prefix", f.Prefix, "must be 1 to 64 bytes of printable ASCII without spaces")
-	}
 	if least := timeoutLeases * f.LeaseInterval; f.ReplicaTimeout < least {
 		r.add("fleet.replica_timeout", formatDuration(f.ReplicaTimeout), "must be at least 20 times fleet.lease_interval, "+formatDuration(least),
 			"fleet.lease_interval")
@@ -44,35 +38,14 @@ func (c *Config) sharesLimits() bool {
 }
 
 func checkRedis(c *Redis, r *report) {
-	const path = "fleet.redis"
-	c.TLS.check(join(path, "tls"), r)
-	if name := c.TLS.ServerName; name != "" && !syntax.IsHost(name) {
-		r.add(join(path, "tls.server_name"), name, "must be a host name without a port")
-	}
-	network, address := c.Address.Split()
-	switch {
-	case c.Address == "":
-	case network == "unix":
-		if !strings.HasPrefix(address, "/") || strings.HasSuffix(address, "/") || len(address) > 107 {
-			r.add(join(path, "address"), c.Address, redisAddress)
-		}
-		if c.TLS.Enabled {
-			r.add(join(path, "tls.enabled"), true, "needs an address with host and port; a unix socket is not encrypted")
-		}
-	default:
-		host, port, err := net.SplitHostPort(address)
-		if err != nil || !syntax.IsHost(host) || !validPort(port) || strings.Trim(port, "0") == "" {
-			r.add(join(path, "address"), c.Address, redisAddress)
-		}
+	c.TLS.check("fleet.redis.tls", r)
+	if network, _ := c.Address.Split(); network == "unix" && c.TLS.Enabled {
+		r.add("fleet.redis.tls.enabled", true, "needs an address with host and port; a unix socket is not encrypted")
 	}
 	if c.PasswordFile != "" {
-		c.Password = readToken(c.PasswordFile, join(path, "password_file"), r)
-	} else if c.Username != "" {
-		r.add(join(path, "username"), c.Username, "needs password_file beside it")
+		c.Password = readToken(c.PasswordFile, "fleet.redis.password_file", r)
 	}
 }
-
-const redisAddress = `must be host:port, for example "redis.internal:6379", or unix:/path of at most 107 bytes`
 
 func (w *warner) fleet(cfg *Config) {
 	f := &cfg.Fleet

@@ -22,7 +22,7 @@ const (
 // ok is false if data cannot be read at all.
 func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 	if len(data) > maxFileBytes {
-		r.addMissing("", fmt.Sprintf("the file must not be larger than %d bytes", maxFileBytes))
+		r.add("", nil, fmt.Sprintf("the file must not be larger than %d bytes", maxFileBytes))
 		return nil, false
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -43,7 +43,7 @@ func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 	}
 	size := expansion{sizes: map[*yaml.Node]int{}}
 	if values := size.of(&doc); values > maxValues {
-		r.addMissing("", fmt.Sprintf("aliases expand to more than %d values, or an anchor holds itself", maxValues))
+		r.add("", nil, fmt.Sprintf("aliases expand to more than %d values, or an anchor holds itself", maxValues))
 		return nil, false
 	}
 	return doc.Content[0], true
