@@ -154,7 +154,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 // When all addresses fail, the error is about one of them, and Lost holds all other errors.
 func TestAllAddressesFail(t *testing.T) {
 	hole, refuses := tcpBlackHole(t), closedPort(t)
-	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = time.Second })
+	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 3 * time.Second })
 	d.delay = 1 // the second attempt begins at once, long before the first one's timeout
 	r, err := d.Dial(t.Context(), true, hole, refuses)
 	e := checkError(t, err, upstream.ConnectFailed, hole.String(), "timeouts.connect")

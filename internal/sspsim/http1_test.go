@@ -157,16 +157,17 @@ func TestMaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 }
 
 func TestIdleTimeoutClosesOnlyAConnectionWithoutARequest(t *testing.T) {
-	s := startWith(t, Behaviour{Latency: Constant(150 * time.Millisecond), Connections: Connections{IdleTimeout: 30 * time.Millisecond}})
+	latency := Constant(300 * time.Millisecond)
+	s := startWith(t, Behaviour{Latency: latency})
 	c := dial(t, s)
 	c.get("slow")
+	s.await(t, "the request has arrived", func(c Counters) bool { return c.InFlight == 1 })
+	s.mustSet(t, Behaviour{Latency: latency, Connections: Connections{IdleTimeout: 30 * time.Millisecond}})
 	if _, body := c.response("GET"); !strings.Contains(body, "slow") {
 		t.Fatalf("response %q", body)
 	}
 	c.wantEnd()
-	if n := s.Counters().IdleClosed; n != 1 {
-		t.Errorf("%d connections closed as idle, want 1", n)
-	}
+	s.await(t, "one connection is closed as idle", func(c Counters) bool { return c.IdleClosed == 1 })
 }
 
 func TestSetHoldsForConnectionsThatAreOpenAndIdle(t *testing.T) {

@@ -170,12 +170,12 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 						c := client()
 						defer c.CloseIdleConnections()
 						for n := range 6 {
-							method, body, l := "GET", "", ill
+							method, body, l, within := "GET", "", ill, within
 							if n%2 == 0 {
 								method, body = "POST", strings.Repeat("b", 5000)
 							}
 							if i%3 == 2 {
-								l = well
+								l, within = well, patient
 							}
 							cb := fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(poison.name, " ", "_"), i, n)
 							r, err := p.ask(c, within, method, l.name, cb, body)
