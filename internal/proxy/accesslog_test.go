@@ -47,7 +47,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
 		rt.TruncateIP = true
-	}, bids("a", `{"id":"1"}`), says("b", 503))
+	}, bids("a", `{"id":"1"}`), respondsWith("b", 503))
 	m.do("POST", "/fill?consent=secret", "X-Request-Id: one", "Content-Length: 3", "X-Forwarded-For: 203.0.113.9", "Cookie: secret", "", "abc")
 	line := m.line(t, "one")
 	wantFields(t, line, map[string]any{
@@ -83,7 +83,7 @@ func TestTheAccessLogHasEachLeg(t *testing.T) {
 		route.Waterfall:     {"server_error", "fill"},
 		route.ParallelFirst: nil, // the first may be abandoned
 	} {
-		m := newModeProxy(t, mode, trustsLoopback, says("a", 503), bids("b", `{}`))
+		m := newModeProxy(t, mode, trustsLoopback, respondsWith("a", 503), bids("b", `{}`))
 		m.do("GET", "/fill", "X-Request-Id: one")
 		legs, _ := m.line(t, "one")["legs"].([]any)
 		if len(legs) != 2 {
@@ -111,7 +111,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		trustsLoopback(o, rt)
 		o.Access = logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1000}
 		rt.NoAdOnError = true
-	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"}, says("e", 404))
+	}, bids("a", "{}"), respondsWith("b", 503), neverResponds("c"), bidder{name: "d", addr: "127.0.0.1:1"}, respondsWith("e", 404))
 	for id, c := range map[string]struct {
 		target, source string
 		status         int

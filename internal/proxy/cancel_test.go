@@ -39,8 +39,8 @@ func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
 		for name, leave := range closings {
 			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
-				var asked atomic.Int32
-				ssp := staysCounting(&asked)
+				var received atomic.Int32
+				ssp := neverRespondsCounting(&received)
 				m := newModeProxy(t, mode, aborts(true), ssp("a"), ssp("b"))
 				requests := int32(3)
 				if mode == route.ParallelFirst || mode == route.ParallelAll {
@@ -52,7 +52,7 @@ func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 					c.send(0, getFill)
 					all = append(all, c)
 				}
-				for asked.Load() < requests {
+				for received.Load() < requests {
 					time.Sleep(time.Millisecond)
 				}
 				for i, c := range all[:2] {
@@ -99,12 +99,12 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	const clients, conns = 1000, 4
 	var mu sync.Mutex
-	var asked []string
+	var received []string
 	sent := make(chan int, clients) // the clients whose requests reach the SSP
-	slow := stays("a").handler
+	slow := neverResponds("a").handler
 	m := newModeProxy(t, route.Single, aborts(true), bidder{name: "a", conns: conns, handler: func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		asked = append(asked, fmt.Sprintf("%s from %s", r.URL.RawQuery, r.RemoteAddr))
+		received = append(received, fmt.Sprintf("%s from %s", r.URL.RawQuery, r.RemoteAddr))
 		mu.Unlock()
 		if i, err := strconv.Atoi(r.URL.Query().Get("slow")); err == nil {
 			sent <- i
@@ -142,7 +142,7 @@ func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	m.await(0, "adbuffer_in_flight_requests", "")
 	mu.Lock()
 	defer mu.Unlock()
-	if len(asked) != conns+1 {
-		t.Errorf("%d requests were sent, want %d: %q", len(asked), conns+1, asked)
+	if len(received) != conns+1 {
+		t.Errorf("%d requests were sent, want %d: %q", len(received), conns+1, received)
 	}
 }

@@ -104,9 +104,9 @@ func TestCountersOfAKeptRouteContinueAndThoseOfARemovedOneVanish(t *testing.T) {
 // A request whose route is removed meanwhile ends by the configuration that it began with. Its
 // series do not come back.
 func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
-	asked, respond := make(chan struct{}), make(chan struct{})
+	received, respond := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) {
-		close(asked)
+		close(received)
 		<-respond
 		panic(http.ErrAbortHandler)
 	}})
@@ -119,7 +119,7 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 			t.Errorf("body %s, want the detail that was configured when the request arrived", body)
 		}
 	}()
-	<-asked
+	<-received
 	o := m.options
 	o.ErrorDetail, o.Access.Enabled = false, false
 	m.p.Reload(o, route.NewTable([]*route.Route{m.another("other", "/other")}))
@@ -186,9 +186,9 @@ func TestReloadsUnderLoadFailNoRequestAndLoseNoCount(t *testing.T) {
 }
 
 func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
-	asked, respond := make(chan struct{}, 2), make(chan struct{})
+	received, respond := make(chan struct{}, 2), make(chan struct{})
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-		asked <- struct{}{}
+		received <- struct{}{}
 		<-respond
 		io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 	}})
@@ -199,8 +199,8 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 			m.want(res, 200, "ssp/a")
 		})
 	}
-	<-asked
-	<-asked
+	<-received
+	<-received
 	m.reload(func(o *proxy.Options) { o.MaxInFlight, o.MaxConnections = 1, 3 })
 	res, body := m.do("GET", "/fill")
 	m.want(res, 503, "proxy/overloaded")

@@ -78,7 +78,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 
 // A Serve that begins after Drain ends at once; its listener would accept forever.
 func TestServeAfterDrainEnds(t *testing.T) {
-	m := newModeProxy(t, route.Single, nil, says("a", 204))
+	m := newModeProxy(t, route.Single, nil, respondsWith("a", 204))
 	m.p.Drain(t.Context())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

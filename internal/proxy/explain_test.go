@@ -101,7 +101,7 @@ var contentLength = regexp.MustCompile("Content-Length: [0-9]+\r\n")
 func (m *modeProxy) wantExplained(t *testing.T, message []byte, e *proxy.Explanation, name, got string) {
 	t.Helper()
 	if e.Refusal != nil || len(e.Requests) != 1 || e.Requests[0].Target.SSP.Name() != name {
-		t.Errorf("%q: %s was asked, explained as %+v", message, name, e)
+		t.Errorf("%q: %s received the request, explained as %+v", message, name, e)
 		return
 	}
 	q := &e.Requests[0].Request
@@ -138,7 +138,7 @@ func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, stri
 func TestExplainNamesTheSourceOfTheDeadline(t *testing.T) {
 	m := newModeProxy(t, route.Waterfall, func(o *proxy.Options, _ *route.Route) {
 		o.Deadline = proxy.DeadlineOptions{Default: 300 * time.Millisecond, Max: time.Second, Header: "X-Adbuffer-Timeout-Ms", OpenRTBTmax: true, Reserve: 5 * time.Millisecond}
-	}, says("a", 204), says("b", 204))
+	}, respondsWith("a", 204), respondsWith("b", 204))
 	for _, c := range []struct {
 		field, body, from string
 		ms                int
@@ -153,6 +153,16 @@ func TestExplainNamesTheSourceOfTheDeadline(t *testing.T) {
 		e := m.p.Explain([]byte(message), netip.Addr{}, func(string) string { return "h" })
 		if e.BudgetFrom != c.from || e.Budget != time.Duration(c.ms)*time.Millisecond || len(e.Requests) != 2 {
 			t.Errorf("%q: %v from %s, %d requests", message, e.Budget, e.BudgetFrom, len(e.Requests))
+		}
+	}
+}
+
+func TestExplainOmitsAnSSPWithoutWeight(t *testing.T) {
+	m := newModeProxy(t, route.Split, func(_ *proxy.Options, rt *route.Route) { rt.Targets[1].Weight = 0 }, respondsWith("a", 204), respondsWith("b", 204))
+	for path, want := range map[string]string{"/fill": "a", "/fill/b": "b"} {
+		e := m.p.Explain([]byte("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"), netip.Addr{}, func(string) string { return "h" })
+		if len(e.Requests) != 1 || e.Requests[0].Target.SSP.Name() != want {
+			t.Errorf("%s: %+v, want one request to %s", path, e.Requests, want)
 		}
 	}
 }

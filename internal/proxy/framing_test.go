@@ -210,10 +210,10 @@ func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 // A chunked body that ends before its last chunk and its last CRLF is incomplete, and is never
 // forwarded.
 func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
-	asked := make(chan string, 100)
+	received := make(chan string, 100)
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) //nolint:errcheck // the bytes that arrived
-		asked <- string(body)
+		received <- string(body)
 	}})
 	const head, body = "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"
 	for at := range len(body) {
@@ -224,14 +224,14 @@ func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 		c.wantEnd()
 	}
 	select {
-	case b := <-asked:
+	case b := <-received:
 		t.Errorf("the SSP was sent %q", b)
 	default:
 	}
 	c := m.dialRaw()
 	c.send(0, head+body)
 	c.wants(200)
-	if got := <-asked; got != "abcde" {
+	if got := <-received; got != "abcde" {
 		t.Errorf("the SSP was sent %q", got)
 	}
 }

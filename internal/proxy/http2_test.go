@@ -139,7 +139,7 @@ func TestNoContentTypeIsGuessedOverHTTP2(t *testing.T) {
 
 func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes, o.HealthPath = 1000, "/healthy" }),
-		bids("a", "{}"), bidder{name: "dead", addr: "127.0.0.1:1"}, bidder{name: "broken", handler: http.NotFound, broken: true}, stays("slow"))
+		bids("a", "{}"), bidder{name: "dead", addr: "127.0.0.1:1"}, bidder{name: "broken", handler: http.NotFound, broken: true}, neverResponds("slow"))
 	c := m.client(true)
 	for _, row := range []struct {
 		method, path, body string
@@ -178,10 +178,10 @@ func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 }
 
 func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
-	asked, respond := make(chan struct{}, 10), make(chan struct{})
+	received, respond := make(chan struct{}, 10), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight, o.MaxBufferedBytes = 2, 5000 }),
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-			asked <- struct{}{}
+			received <- struct{}{}
 			<-respond
 			io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
 		}})
@@ -193,8 +193,8 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 			m.want(res, 200, "ssp/a")
 		})
 	}
-	<-asked
-	<-asked
+	<-received
+	<-received
 	res, body := m.ask(c, "GET", "/fill", "")
 	m.want(res, 503, "proxy/overloaded")
 	if !strings.Contains(body, "2 of 2 requests are in flight") {
@@ -309,10 +309,10 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 // Requests that were sent get a response, the client gets GOAWAY, and no resource is left in use.
 func TestDrainLosesNoStream(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	asked, respond := make(chan struct{}, 100), make(chan struct{})
+	received, respond := make(chan struct{}, 100), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
-			asked <- struct{}{}
+			received <- struct{}{}
 			<-respond
 		}
 		io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
@@ -330,7 +330,7 @@ func TestDrainLosesNoStream(t *testing.T) {
 		})
 	}
 	for range 50 {
-		<-asked
+		<-received
 	}
 	drained := make(chan int)
 	go func() { drained <- m.p.Drain(context.Background()) }()
@@ -370,9 +370,9 @@ func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 
 // When a Drain times out, it cuts streams, counts them, and leaves no resource in use.
 func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
-	asked, respond := make(chan struct{}, 1), make(chan struct{})
+	received, respond := make(chan struct{}, 1), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) {
-		asked <- struct{}{}
+		received <- struct{}{}
 		<-respond
 	}})
 	failed := make(chan error)
@@ -385,7 +385,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 		}
 		failed <- err
 	}()
-	<-asked
+	<-received
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	if cut := m.p.Drain(now); cut != 1 {
@@ -478,13 +478,13 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 // A stream beyond server.max_streams_per_conn is refused. A request whose stream was reset still
 // counts until its SSP has responded.
 func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
-	asked, release := make(chan struct{}, 10), make(chan struct{})
+	received, release := make(chan struct{}, 10), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxStreams = 3 }),
-		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-release }})
+		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { received <- struct{}{}; <-release }})
 	f := m.frames(t)
 	for _, id := range []uint32{1, 3, 5} {
 		f.request(id, true, "x-adbuffer-timeout-ms", "60000")
-		<-asked
+		<-received
 	}
 	f.request(7, true)
 	if a := f.responseTo(7); !a.reset {

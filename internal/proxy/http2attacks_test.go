@@ -48,18 +48,18 @@ func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bo
 }
 
 // counted is a proxy in front of an SSP that counts its requests.
-func counted(t *testing.T) (m *modeProxy, asked *atomic.Int64) {
-	asked = new(atomic.Int64)
+func counted(t *testing.T) (m *modeProxy, received *atomic.Int64) {
+	received = new(atomic.Int64)
 	return newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		received.Add(1)
 		w.Write([]byte("{}")) //nolint:errcheck // the proxy shows the error
-	}}), asked
+	}}), received
 }
 
 // Too many frames that advance no request close the connection, and none of them reaches the SSP.
 // The cases have the attacks' usual names.
 func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
-	m, asked := counted(t)
+	m, received := counted(t)
 	open := func(f *frames, id uint32) { f.request(id, false, ":method", "POST") }
 	for _, row := range []struct {
 		name  string
@@ -99,7 +99,7 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 		{"malformed requests", nil, func(f *frames, i int) { f.request(uint32(2*i+1), true, "connection", "close") }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			before := asked.Load()
+			before := received.Load()
 			f := m.frames(t)
 			if row.begin != nil {
 				row.begin(f)
@@ -129,8 +129,8 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 					if code != http2.ErrCodeEnhanceYourCalm && code != http2.ErrCodeNo { // a reset may overtake the GOAWAY
 						t.Errorf("ended with %v", code)
 					}
-					if n := asked.Load() - before; n > 1 {
-						t.Errorf("the SSP was asked %d times", n)
+					if n := received.Load() - before; n > 1 {
+						t.Errorf("the SSP received %d requests", n)
 					}
 					return
 				case <-time.After(pause):
@@ -146,7 +146,7 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 
 // A block of a few bytes may stand for a header of megabytes. RFC 7541, section 7.3.
 func TestHPACKBombIsRefused(t *testing.T) {
-	m, asked := counted(t)
+	m, received := counted(t)
 	f := m.frames(t)
 	f.block.Reset()
 	for _, d := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "a"}, {":path", "/fill"}, {"x-bomb", strings.Repeat("b", 3900)}} {
@@ -157,15 +157,15 @@ func TestHPACKBombIsRefused(t *testing.T) {
 	if code, ok := f.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
 		t.Errorf("ended with %v, %v", code, ok)
 	}
-	if n := asked.Load(); n != 0 {
-		t.Errorf("the SSP was asked %d times", n)
+	if n := received.Load(); n != 0 {
+		t.Errorf("the SSP received %d requests", n)
 	}
 }
 
 // A request whose end is malformed reaches no SSP: RFC 9113, section 8.1.1. Only its own stream is
 // reset.
 func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
-	m, asked := counted(t)
+	m, received := counted(t)
 	trailers := func(f *frames, end bool, fields ...string) {
 		f.block.Reset()
 		for i := 0; i < len(fields); i += 2 {
@@ -201,8 +201,8 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 			}
 		})
 	}
-	if n := asked.Load(); n != 8 {
-		t.Errorf("the SSP was asked %d times, want once for each other stream", n)
+	if n := received.Load(); n != 8 {
+		t.Errorf("the SSP received %d requests, want one for each other stream", n)
 	}
 	m.await(0, "adbuffer_buffered_bytes", "")
 	m.await(0, "adbuffer_uploads", "")
@@ -210,7 +210,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 
 // Streams that are reset in the same read as their HEADERS reach no SSP.
 func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
-	m, asked := counted(t)
+	m, received := counted(t)
 	f := m.frames(t)
 	f.batch(func() {
 		for i := range uint32(50) {
@@ -222,8 +222,8 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 	if a := f.responseTo(101); a.status != "200" {
 		t.Errorf("%+v", a)
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("the SSP was asked %d times, want once", n)
+	if n := received.Load(); n != 1 {
+		t.Errorf("the SSP received %d requests, want one", n)
 	}
 	m.await(50, "adbuffer_requests_total", "client_gone")
 }

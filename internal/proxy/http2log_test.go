@@ -78,14 +78,14 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 // A stream beyond server.max_streams_per_conn is a failure of adbuffer: it is logged for any
 // sample.
 func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
-	asked, release := make(chan struct{}), make(chan struct{})
+	received, release := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
 		o.MaxStreams, o.Access = 1, logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 100}
-	}), bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { close(asked); <-release }})
+	}), bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { close(received); <-release }})
 	defer close(release)
 	f := m.frames(t)
 	f.request(1, true, "x-adbuffer-timeout-ms", "60000")
-	<-asked
+	<-received
 	f.request(3, true)
 	if a := f.responseTo(3); !a.reset {
 		t.Errorf("the second stream: %+v", a)

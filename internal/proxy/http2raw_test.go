@@ -18,8 +18,8 @@ import (
 // A request that HTTP/2 can carry and HTTP/1 cannot is refused before any SSP gets it. adbuffer
 // never changes its meaning.
 func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
-	var asked atomic.Int64
-	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { asked.Add(1) }})
+	var received atomic.Int64
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { received.Add(1) }})
 	for _, row := range []struct {
 		name   string
 		fields []string
@@ -88,8 +88,8 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			}
 		})
 	}
-	if n := asked.Load(); n != 0 {
-		t.Errorf("the SSP was asked %d times", n)
+	if n := received.Load(); n != 0 {
+		t.Errorf("the SSP received %d requests", n)
 	}
 	f := m.frames(t)
 	f.request(1, true, "te", "trailers", "cookie", "a=1", "cookie", "b=2")
@@ -120,16 +120,16 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 }
 
 func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
-	asked, second := make(chan struct{}), make(chan struct{})
+	received, second := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Waterfall, overTLS,
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-			close(asked)
+			close(received)
 			<-second
 			w.WriteHeader(204)
 		}}, bids("b", "{}"))
 	f := m.frames(t)
 	f.request(1, true)
-	<-asked
+	<-received
 	f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
 	f.framer.WritePing(false, [8]byte{1})
 	for {
@@ -144,7 +144,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	close(second)
 	for m.series("adbuffer_requests_total", "client_gone") != 1 {
 		if m.series("adbuffer_requests_total", "fill") > 0 {
-			t.Fatal("the second SSP was asked for a stream that was reset")
+			t.Fatal("the second SSP received the request of a stream that was reset")
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -184,8 +184,8 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 			"close": func(f *frames) { f.conn.Close() },
 		} {
 			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
-				var asked atomic.Int32
-				ssp := staysCounting(&asked)
+				var received atomic.Int32
+				ssp := neverRespondsCounting(&received)
 				m := newModeProxy(t, mode, func(o *proxy.Options, rt *route.Route) {
 					overTLS(o, rt)
 					o.Deadline.Default = time.Minute
@@ -198,7 +198,7 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 				for _, id := range []uint32{1, 3, 5} {
 					f.request(id, true)
 				}
-				for asked.Load() < requests {
+				for received.Load() < requests {
 					time.Sleep(time.Millisecond)
 				}
 				leave(f)

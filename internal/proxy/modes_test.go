@@ -47,30 +47,30 @@ type bidder struct {
 func bids(name, body string) bidder {
 	return bidder{name: name, handler: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding"))
+		w.Header().Set("X-Got-Encoding", r.Header.Get("Accept-Encoding"))
 		io.WriteString(w, body) //nolint:errcheck // the proxy shows the error
 	}}
 }
 
-func says(name string, status int) bidder {
+func respondsWith(name string, status int) bidder {
 	return bidder{name: name, handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
 }
 
-// stays responds only after the proxy has closed its connection.
-func stays(name string) bidder {
+// neverResponds is an SSP that responds only after the proxy has closed its connection.
+func neverResponds(name string) bidder {
 	return bidder{name: name, handler: func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}}
 }
 
-// staysCounting is stays for SSPs that count their requests together.
-func staysCounting(asked *atomic.Int32) func(name string) bidder {
+// neverRespondsCounting is neverResponds for SSPs that count their requests together.
+func neverRespondsCounting(received *atomic.Int32) func(name string) bidder {
 	return func(name string) bidder {
-		b := stays(name)
+		b := neverResponds(name)
 		stay := b.handler
 		b.handler = func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
+			received.Add(1)
 			stay(w, r)
 		}
 		return b
@@ -247,7 +247,7 @@ func (m *modeProxy) seriesOf(name, label, route string) float64 {
 }
 
 func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
-	m := newModeProxy(t, route.ParallelAll, nil, bids("a", `{"id":"1"}`), says("b", 204), says("c", 503))
+	m := newModeProxy(t, route.ParallelAll, nil, bids("a", `{"id":"1"}`), respondsWith("b", 204), respondsWith("c", 503))
 	res, body := m.do("GET", "/fill?x=1", "Accept-Encoding: gzip")
 	m.want(res, 200, "proxy/merged")
 	if got := res.Header.Get("Content-Type"); got != "application/json" {
@@ -304,10 +304,10 @@ func TestHEADIsRefusedInParallelModes(t *testing.T) {
 }
 
 func TestFirstFillCrossesLikeASingleSSPsResponse(t *testing.T) {
-	m := newModeProxy(t, route.ParallelFirst, nil, stays("a"), bids("b", "{}"), says("c", 204))
+	m := newModeProxy(t, route.ParallelFirst, nil, neverResponds("a"), bids("b", "{}"), respondsWith("c", 204))
 	res, body := m.do("GET", "/fill", "Accept-Encoding: br")
 	m.want(res, 200, "ssp/b")
-	if body != "{}" || res.Header.Get("X-Asked") != "br" {
+	if body != "{}" || res.Header.Get("X-Got-Encoding") != "br" {
 		t.Errorf("response: %v %s", res.Header, body)
 	}
 	for m.p.InFlight() > 0 {
@@ -317,13 +317,13 @@ func TestFirstFillCrossesLikeASingleSSPsResponse(t *testing.T) {
 
 func TestNoFillIsNoAd(t *testing.T) {
 	for _, mode := range []route.Mode{route.Waterfall, route.ParallelFirst} {
-		m := newModeProxy(t, mode, nil, says("a", 500), says("b", 204))
+		m := newModeProxy(t, mode, nil, respondsWith("a", 500), respondsWith("b", 204))
 		res, body := m.do("GET", "/fill")
 		m.want(res, 204, "ssp/b")
 		if body != "" || m.series("adbuffer_requests_total", "no_bid") != 1 || m.series("adbuffer_no_ad_total", "ssp") != 1 {
 			t.Errorf("mode %d: body %q, and not counted as the SSP's no_bid", mode, body)
 		}
-		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) { rt.NoAdOnError = true }, says("a", 500), says("b", 404))
+		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) { rt.NoAdOnError = true }, respondsWith("a", 500), respondsWith("b", 404))
 		res, _ = m.do("GET", "/fill")
 		m.want(res, 204, "ssp/a")
 		if m.series("adbuffer_requests_total", "server_error") != 1 || m.series("adbuffer_no_ad_total", "proxy") != 1 {

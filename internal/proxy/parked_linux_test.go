@@ -187,10 +187,10 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
-			var asked sync.Map
+			var received sync.Map
 			echo := bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
-				if _, again := asked.LoadOrStore(r.URL.RawQuery, true); again {
-					t.Errorf("%s is asked twice", r.URL.RawQuery)
+				if _, again := received.LoadOrStore(r.URL.RawQuery, true); again {
+					t.Errorf("%s is sent twice", r.URL.RawQuery)
 				}
 				io.WriteString(w, r.URL.RawQuery) //nolint:errcheck // the proxy shows the error
 			}}

@@ -85,7 +85,7 @@ func TestIDsOfUntrustedClientsAreReplaced(t *testing.T) {
 }
 
 func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.RequestIDField = "" }, says("a", 200))
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.RequestIDField = "" }, respondsWith("a", 200))
 	for _, target := range []string{"/fill", "/elsewhere"} {
 		res, body := m.do("GET", target, "X-Request-Id: edge-1")
 		if ids := res.Header.Values("X-Request-Id"); len(ids) > 0 || strings.Contains(body, `"id"`) {
@@ -95,7 +95,7 @@ func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 }
 
 func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, says("a", 200))
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, respondsWith("a", 200))
 	m.dial()
 	res, err := http.ReadResponse(bufio.NewReader(m.dial()), nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) {
 		o.ProxyStatus = true
-	}, bids("a", "{}"), says("b", 503), stays("c"), bidder{name: "d", addr: "127.0.0.1:1"})
+	}, bids("a", "{}"), respondsWith("b", 503), neverResponds("c"), bidder{name: "d", addr: "127.0.0.1:1"})
 	for target, want := range map[string]string{
 		"/fill":      `^adbuffer; next-hop="a"; next-protocol="http/1.1"; received-status=200$`,
 		"/fill/b":    `^adbuffer; next-hop="b"; next-protocol="http/1.1"; received-status=503$`,

@@ -319,20 +319,20 @@ type arrival struct {
 
 func (a arrival) String() string { return fmt.Sprintf("%d bytes after %v", a.n, a.pause) }
 
-// verdict is how a request must end, according to when its parts arrive.
-type verdict struct {
+// outcome is how a request must end, according to when its parts arrive.
+type outcome struct {
 	status int           // 0: the connection is closed without a response
 	at     time.Duration // since the last history, -1 for when it is complete
 	free   bool          // a 200 is allowed too: a part arrives at the moment of its deadline
 }
 
-// judge decides how a request must end whose head and body arrive in parts, on a connection that is
+// expectedOutcome decides how a request must end whose head and body arrive in parts, on a connection that is
 // idle at first. It is the definition of read_timeout.
-func judge(head, body int, parts []arrival) verdict {
+func expectedOutcome(head, body int, parts []arrival) outcome {
 	var now, by time.Duration
 	free, came := false, 0
 	by = simIdle
-	late := verdict{0, simIdle, false}
+	late := outcome{0, simIdle, false}
 	for _, p := range parts {
 		if now += p.pause; now > by {
 			late.free = free
@@ -343,14 +343,14 @@ func judge(head, body int, parts []arrival) verdict {
 		came += p.n
 		switch {
 		case came >= head+body:
-			return verdict{200, -1, free}
+			return outcome{200, -1, free}
 		case before == 0 && came < head, before < head && came >= head, before == head && came > head:
 			by = now + simRead
 		}
 		if came == 0 {
 			continue
 		}
-		late = verdict{408, by, false}
+		late = outcome{408, by, false}
 	}
 	late.free = free
 	return late
@@ -364,7 +364,7 @@ type simCase struct {
 	held             bool // the connection's goroutine does not run before the deadline
 }
 
-// run compares how a request ends with judge.
+// run compares how a request ends with expectedOutcome.
 func (s *simProxy) run(sc simCase) {
 	s.t.Helper()
 	c := s.dial()
@@ -390,7 +390,7 @@ func (s *simProxy) run(sc simCase) {
 	if c.tls != nil {
 		head, body = len(wire), 0 // a record cannot be read before it is complete
 	}
-	v := judge(head, body, parts)
+	v := expectedOutcome(head, body, parts)
 	for i, p := range parts {
 		if v.at >= 0 && !v.free && time.Until(start.Add(v.at)) <= p.pause {
 			break // too late for it

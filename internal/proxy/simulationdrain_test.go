@@ -92,8 +92,8 @@ func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	})
 }
 
-// visitor is a connection on which a request arrives at about the time of a drain.
-type visitor struct {
+// drainClient is a connection on which a request arrives at about the time of a drain.
+type drainClient struct {
 	*simClient
 	kept     bool
 	arrivals []arrival // parts of the request; pause is their moment, from the beginning of the drain
@@ -124,10 +124,10 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 			events := map[time.Duration][]func(){
 				0: {s.p.BeginDrain},
 			}
-			var visitors []*visitor
+			var clients []*drainClient
 			for range 10 {
-				v := &visitor{kept: r.IntN(2) == 0}
-				visitors = append(visitors, v)
+				v := &drainClient{kept: r.IntN(2) == 0}
+				clients = append(clients, v)
 				opened := min(around(-5*tick, -park, -2*park, -time.Second, -time.Second-park), -tick)
 				events[opened] = append(events[opened], func() {
 					v.simClient = s.dial()
@@ -178,7 +178,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 			if n := <-cut; n != 0 {
 				t.Errorf("%d requests were cut", n)
 			}
-			for _, v := range visitors {
+			for _, v := range clients {
 				v.check(fmt.Sprintf("kept %v, reduce %v, BeginDrain %v before Drain, %v", v.kept, reduce, delay, v.arrivals), v.arrivals[0].pause <= delay)
 			}
 			s.close()
@@ -188,7 +188,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 
 // check compares the end of the request with the promise. early says that it began to arrive before
 // idle connections were closed.
-func (v *visitor) check(name string, early bool) {
+func (v *drainClient) check(name string, early bool) {
 	v.t.Helper()
 	got, read := v.responses(), v.Received()-v.received
 	switch {
@@ -212,7 +212,7 @@ func TestRequestThatArrivesRightAfterALookGetsAResponse(t *testing.T) {
 			for _, delay := range []time.Duration{0, tick, park - tick, park, park + tick, 2 * park} {
 				for looks := range 5 {
 					s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = park != simPark })
-					v := &visitor{simClient: s.dial(), kept: true, arrivals: []arrival{{len(simGet), 0}}}
+					v := &drainClient{simClient: s.dial(), kept: true, arrivals: []arrival{{len(simGet), 0}}}
 					v.Arrive(simGet)
 					v.responses()
 					v.received = v.Received()

@@ -143,7 +143,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	}
 }
 
-func TestClientCertificateIsAskedForWhereItIsConfigured(t *testing.T) {
+func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) {
 		o.TLS = newIdentity().server.Clone()
 		o.TLS.ClientCAs, o.TLS.ClientAuth = newIdentity().roots, tls.RequireAndVerifyClientCert
@@ -258,24 +258,24 @@ func TestServerSaysCloseNotify(t *testing.T) {
 
 // A client that closes with a close_notify alert leaves an unread TLS record behind.
 func TestClientThatLeftOverTLSIsGone(t *testing.T) {
-	var asked sync.WaitGroup
-	asked.Add(1)
+	var received sync.WaitGroup
+	received.Add(1)
 	second := make(chan struct{})
 	m := newModeProxy(t, route.Waterfall, overTLS,
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-			asked.Done()
+			received.Done()
 			<-second
 			w.WriteHeader(204)
 		}}, bids("b", "{}"))
 	c := m.dialTLS()
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the counter shows the error
-	asked.Wait()
+	received.Wait()
 	c.Close() //nolint:errcheck // close_notify, and then FIN
 	time.Sleep(20 * time.Millisecond)
 	close(second)
 	for m.series("adbuffer_requests_total", "client_gone") != 1 {
 		if m.series("adbuffer_requests_total", "fill") > 0 {
-			t.Fatal("the second SSP was asked for a client that had left")
+			t.Fatal("the second SSP received the request of a client that had left")
 		}
 		time.Sleep(time.Millisecond)
 	}

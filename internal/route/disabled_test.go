@@ -34,7 +34,7 @@ func TestDisabledSSPIsNotAsked(t *testing.T) {
 				want(t, "result", ended(&res), tt.want)
 				res.Release()
 			}
-			a.wantAsked(0)
+			a.wantRequests(0)
 
 			a.pool.SetState(pool.Enabled)
 			r := get(t)

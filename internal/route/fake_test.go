@@ -50,8 +50,8 @@ func fails(after time.Duration, o upstream.Outcome) reply {
 // silent does not respond.
 var silent = reply{}
 
-// asked is a request as the SSP received it.
-type asked struct {
+// receivedRequest is a request as the SSP received it.
+type receivedRequest struct {
 	at                           time.Time
 	method, target, fields, body string
 }
@@ -69,10 +69,10 @@ type fakeSSP struct {
 	// quiet disables the record of requests.
 	quiet bool
 
-	mu    sync.Mutex
-	reply reply
-	seen  []asked
-	torn  int // requests that changed while the connection read them
+	mu       sync.Mutex
+	reply    reply
+	received []receivedRequest
+	torn     int // requests that changed while the connection read them
 }
 
 func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *fakeSSP {
@@ -101,17 +101,17 @@ func (f *fakeSSP) Dial(_ context.Context, _ upstream.Address, _ []upstream.Addre
 }
 
 // requests returns the requests that the SSP has received.
-func (f *fakeSSP) requests() []asked {
+func (f *fakeSSP) requests() []receivedRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.seen
+	return f.received
 }
 
-// wantAsked checks how many requests the SSP has received.
-func (f *fakeSSP) wantAsked(n int) {
+// wantRequests checks how many requests the SSP has received.
+func (f *fakeSSP) wantRequests(n int) {
 	f.t.Helper()
 	if got := len(f.requests()); got != n {
-		f.t.Errorf("%s was asked %d times, want %d", f.Name(), got, n)
+		f.t.Errorf("%s received %d requests, want %d", f.Name(), got, n)
 	}
 }
 
@@ -193,7 +193,7 @@ func (f *fakeSSP) note(ex *upstream.Exchange) reply {
 	}
 	if !f.quiet {
 		q := &ex.Request
-		f.seen = append(f.seen, asked{time.Now(), q.Method.String(), string(q.Target), string(q.Fields), string(q.Body)})
+		f.received = append(f.received, receivedRequest{time.Now(), q.Method.String(), string(q.Target), string(q.Fields), string(q.Body)})
 	}
 	return r
 }

@@ -72,7 +72,7 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 		f.detach()
 		r.poison()
 		time.Sleep(time.Second)
-		loser.wantAsked(2)
+		loser.wantRequests(2)
 		for i, q := range loser.requests() {
 			want(t, fmt.Sprintf("attempt %d", i), q.method+" "+q.target+" "+q.fields+q.body, "POST /bid?a=1 Cookie: id=7\r\nX-Forwarded-For: 192.0.2.1\r\nbody")
 		}
@@ -192,10 +192,10 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 			fakes = append(fakes, f)
 		}
 		r := get(t)
-		asked, over := 0, false // unguarded on purpose: the race detector sees concurrent calls
+		calls, over := 0, false // unguarded on purpose: the race detector sees concurrent calls
 		r.Gone = func() bool {
-			if asked++; over {
-				t.Error("asked after the response")
+			if calls++; over {
+				t.Error("Gone is called after the response")
 			}
 			return false
 		}
@@ -203,8 +203,8 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 		p := newProcess(t)
 		res := rt.Do(&r.Request, nil, p)
 		res.Release()
-		if asked != len(fakes) {
-			t.Errorf("asked %d times, want %d", asked, len(fakes))
+		if calls != len(fakes) {
+			t.Errorf("Gone is called %d times, want %d", calls, len(fakes))
 		}
 
 		f, err := rt.newFanout(&r.Request, p, true)

@@ -38,10 +38,10 @@ func TestMirrorGetsCopies(t *testing.T) {
 			clear(r.Body) // the memory belongs to the next request
 		}
 		time.Sleep(time.Second)
-		a.wantAsked(5)
-		b.wantAsked(5)
-		if a.seen[4].target != b.seen[4].target || a.seen[4].fields != b.seen[4].fields {
-			t.Errorf("a was asked %+v, the mirror %+v", a.seen[4], b.seen[4])
+		a.wantRequests(5)
+		b.wantRequests(5)
+		if a.received[4].target != b.received[4].target || a.received[4].fields != b.received[4].fields {
+			t.Errorf("a received %+v, the mirror %+v", a.received[4], b.received[4])
 		}
 		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n != 5 || rt.Mirror.Budget.Used() != 0 || rt.Mirror.Stats.inFlight.Load() != 0 {
 			t.Errorf("%d fills, %d bytes held, %d in flight", n, rt.Mirror.Budget.Used(), rt.Mirror.Stats.inFlight.Load())
@@ -85,7 +85,7 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 		want(t, "result", ended(&res), "fill of a: 200 ad")
 		res.Release()
 		time.Sleep(time.Second)
-		b.wantAsked(0)
+		b.wantRequests(0)
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(NewMirrorCollector(func() *Table { return NewTable([]*Route{rt}) }))
 		if n, err := testutil.GatherAndCount(registry); err != nil || n != len(mirrorOutcomes)+1 {
@@ -172,7 +172,7 @@ func TestMirrorThatSometimesFailsGetsAllCopies(t *testing.T) {
 			res.Release()
 			time.Sleep(10 * ms)
 		}
-		b.wantAsked(100)
+		b.wantRequests(100)
 	})
 }
 

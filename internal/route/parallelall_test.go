@@ -130,7 +130,7 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 			res := rt.Do(&r.Request, &rt.Targets[1], newProcess(t))
 			defer res.Release()
 			want(t, "result", ended(&res), "server_error of b: 503 no ad for you")
-			a.wantAsked(0)
+			a.wantRequests(0)
 			if !strings.Contains(b.requests()[0].fields, "Accept-Encoding: gzip\r\n") {
 				t.Errorf("mode %d sends %q", mode, b.requests()[0].fields)
 			}
@@ -292,8 +292,8 @@ func TestOnlyLegsThatAreNotWaitedForCanBeCancelled(t *testing.T) {
 			r := get(t)
 			res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
 			res.Release()
-			a.wantAsked(1)
-			b.wantAsked(1)
+			a.wantRequests(1)
+			b.wantRequests(1)
 		})
 	}
 }

@@ -37,7 +37,7 @@ func TestFirstFillWinsAndTheOtherLegsAreAbandonedAtOnce(t *testing.T) {
 		d.wantCounted(map[upstream.Outcome]int{upstream.NoBid: 1})
 		for _, f := range []*fakeSSP{a, b, c, d} {
 			if at := f.requests()[0].at; at != r.Received {
-				t.Errorf("%s was asked after %v", f.Name(), at.Sub(r.Received))
+				t.Errorf("%s received its request after %v", f.Name(), at.Sub(r.Received))
 			}
 		}
 		res.Release()
@@ -98,7 +98,7 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		if l.outcome != upstream.Cancelled || l.err == nil {
 			t.Errorf("the leg ended as %v, %v", l.outcome, l.err)
 		}
-		a.wantAsked(1)
+		a.wantRequests(1)
 		a.wantCounted(map[upstream.Outcome]int{upstream.Fill: 1, upstream.Cancelled: 1})
 		f.detach()
 		wantEmpty(t, r.Budget)
@@ -116,7 +116,7 @@ func TestLegsOverTheLimitAreOverloaded(t *testing.T) {
 		defer res.Release()
 		want(t, "result", ended(&res), "fill of b: 200 ad")
 		want(t, "legs", legsOf(&res), "a server_error 10ms, b fill 20ms, c overloaded 0s")
-		c.wantAsked(0)
+		c.wantRequests(0)
 		c.wantCounted(map[upstream.Outcome]int{upstream.Overloaded: 1})
 		synctest.Wait()
 		if n := p.InFlight.Now(); n != 1 {
@@ -152,7 +152,7 @@ func TestCopyThatDoesNotFitIsOverloaded(t *testing.T) {
 		if !strings.Contains(res.Err.Detail, "0 of 100 are held; see server.max_buffered_bytes") {
 			t.Errorf("detail: %s", res.Err.Detail)
 		}
-		a.wantAsked(0)
+		a.wantRequests(0)
 		wantEmpty(t, r.Budget)
 	})
 }
@@ -203,9 +203,9 @@ func TestLegsSendTheSameRequest(t *testing.T) {
 		res := newRoute(ParallelFirst, fakes...).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
 		for _, f := range fakes {
-			wantAsked := []asked{{r.Received, "POST", "/bid?a=1&b=2", "Cookie: id=1\r\nAccept-Encoding: gzip\r\nX-Forwarded-For: 192.0.2.1\r\n", `{"id":"1"}`}}
-			if diff := cmp.Diff(wantAsked, f.requests(), cmp.AllowUnexported(asked{})); diff != "" {
-				t.Errorf("%s was asked (-want +got):\n%s", f.Name(), diff)
+			want := []receivedRequest{{r.Received, "POST", "/bid?a=1&b=2", "Cookie: id=1\r\nAccept-Encoding: gzip\r\nX-Forwarded-For: 192.0.2.1\r\n", `{"id":"1"}`}}
+			if diff := cmp.Diff(want, f.requests(), cmp.AllowUnexported(receivedRequest{})); diff != "" {
+				t.Errorf("%s received (-want +got):\n%s", f.Name(), diff)
 			}
 		}
 	})

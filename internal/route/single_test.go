@@ -33,7 +33,7 @@ func TestSingleAsksTheFirst(t *testing.T) {
 				if took := time.Since(r.Received); took != 10*ms || res.Legs() != nil {
 					t.Errorf("took %v, legs %s", took, legsOf(&res))
 				}
-				b.wantAsked(0)
+				b.wantRequests(0)
 				res.Release()
 				if res.Exchange != nil || res.Status() != 0 {
 					t.Error("the result has a response after its release")

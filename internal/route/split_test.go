@@ -60,8 +60,8 @@ func TestSplitAsksOneSSP(t *testing.T) {
 			}
 			res.Release()
 		}
-		a.wantAsked(1)
-		b.wantAsked(4)
+		a.wantRequests(1)
+		b.wantRequests(4)
 	})
 }
 

@@ -41,9 +41,9 @@ func TestWaterfallContinuesUntilAFill(t *testing.T) {
 				if took := time.Since(r.Received); took != 50*ms {
 					t.Errorf("took %v, want 50ms", took)
 				}
-				a.wantAsked(1)
-				b.wantAsked(1)
-				c.wantAsked(0)
+				a.wantRequests(1)
+				b.wantRequests(1)
+				c.wantRequests(0)
 				if len(res.Legs()) != 2 {
 					t.Errorf("legs: %s", legsOf(&res))
 				}
@@ -103,7 +103,7 @@ func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
 		defer res.Release()
 		want(t, "result", ended(&res), "server_error of a: 500 no ad for you")
 		want(t, "legs", legsOf(&res), "a server_error 100ms, b deadline 200ms")
-		c.wantAsked(0)
+		c.wantRequests(0)
 		if took := time.Since(r.Received); took != deadline {
 			t.Errorf("took %v, want %v", took, deadline)
 		}
@@ -118,7 +118,7 @@ func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))
 		want(t, "result", ended(&res), "client_gone of a")
 		want(t, "legs", legsOf(&res), "a no_bid 20ms")
-		b.wantAsked(0)
+		b.wantRequests(0)
 		res.Release()
 		wantEmpty(t, r.Budget)
 	})
@@ -132,7 +132,7 @@ func TestWaterfallStopsAtATierThatFindsTheClientClosed(t *testing.T) {
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
 		want(t, "result", ended(&res), "client_gone of a")
-		b.wantAsked(0)
+		b.wantRequests(0)
 	})
 }
 
