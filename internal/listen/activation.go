@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -39,31 +40,26 @@ func assign(files []*os.File, options ...Options) (given map[string]*Listener, e
 			given = nil
 		}
 	}()
+	optionOf := func(name string) int {
+		return slices.IndexFunc(options, func(o Options) bool { return o.Name == name })
+	}
 	byName, names := false, make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name()
-		for _, o := range options {
-			byName = byName || f.Name() == o.Name
-		}
+		byName = byName || optionOf(f.Name()) >= 0
 	}
 	if !byName && len(files) > len(options) {
 		return nil, fmt.Errorf("%d sockets were passed (%s), and none is named %q; set FileDescriptorName= in their .socket units", len(files), strings.Join(names, ", "), options[0].Name)
 	}
 	given = make(map[string]*Listener)
 	for i, f := range files {
-		o := options[min(i, len(options)-1)]
+		at := i
 		if byName {
-			at := -1
-			for j := range options {
-				if options[j].Name == f.Name() {
-					at = j
-				}
-			}
-			if at < 0 {
+			if at = optionOf(f.Name()); at < 0 {
 				return given, fmt.Errorf("the socket %q is named neither %q nor %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
 			}
-			o = options[at]
 		}
+		o := options[at]
 		if given[o.Name] != nil {
 			return given, fmt.Errorf("two sockets are named %q; give one ListenStream= to each .socket unit", o.Name)
 		}

@@ -25,9 +25,9 @@ type Explanation struct {
 	// Budget is the time that SSPs would have, and BudgetFrom its source.
 	Budget     time.Duration
 	BudgetFrom string
-	// Refusal is the response if no SSP would be asked, else nil.
+	// Refusal is the response if no SSP would get the request, else nil.
 	Refusal  *Refusal
-	Requests []ExplainedRequest // one for each SSP that may be asked, in the route's order
+	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
 }
 
 // Refusal is adbuffer's own response.
@@ -80,6 +80,9 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 	}
 	for i := range targets {
 		t := &targets[i]
+		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
+			continue // it is never drawn
+		}
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()))
 		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
 	}

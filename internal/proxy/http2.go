@@ -113,7 +113,7 @@ func (c *clientConn) Timeouts() (read, write time.Duration) {
 // Violated implements http2server.Owner.
 func (c *clientConn) Violated(rule string) {
 	c.proxy.http2Errors.Add(1)
-	c.proxy.log.Debug("a client broke HTTP/2", zap.String("rule", rule))
+	c.proxy.log.Debug("a client violated HTTP/2", zap.String("rule", rule))
 }
 
 // maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.

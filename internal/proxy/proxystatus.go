@@ -41,7 +41,7 @@ var statusErrors = [upstream.Outcomes]string{
 }
 
 // statusError returns the error type of Proxy-Status for a request that ended with o, "" for none.
-// err is its error, nil if it was refused before an SSP was asked.
+// err is its error, nil if it was refused before an attempt.
 func statusError(o upstream.Outcome, err *upstream.Error) string {
 	switch o {
 	case upstream.Deadline:

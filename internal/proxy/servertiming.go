@@ -10,7 +10,7 @@ import (
 )
 
 // addServerTiming adds the durations of the parts of a request, in milliseconds. ex is nil if no
-// single SSP was asked. https://www.w3.org/TR/server-timing/
+// single SSP got the request. https://www.w3.org/TR/server-timing/
 func (r *request) addServerTiming(ctx *fasthttp.RequestCtx, ex *upstream.Exchange, took time.Duration) {
 	b := r.scratch[:0]
 	if ex != nil && !ex.Times.Acquired.IsZero() {

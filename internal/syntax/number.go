@@ -30,17 +30,12 @@ func ParseStatus(v []byte) (status int, ok bool) {
 func IsDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // HexDigit returns the value of a hexadecimal digit in any case, and -1 for any other byte.
-func HexDigit(c byte) int { return int(hexDigits[c]) }
-
-var hexDigits = func() (t [256]int8) {
-	for i := range t {
-		t[i] = -1
+func HexDigit(c byte) int {
+	switch lower := c | 0x20; {
+	case IsDigit(c):
+		return int(c - '0')
+	case 'a' <= lower && lower <= 'f':
+		return int(lower-'a') + 10
 	}
-	for i, c := range []byte("0123456789abcdef") {
-		t[c] = int8(i)
-	}
-	for i, c := range []byte("ABCDEF") {
-		t[c] = int8(10 + i)
-	}
-	return t
-}()
+	return -1
+}
