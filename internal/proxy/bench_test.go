@@ -29,10 +29,7 @@ func responding(tb testing.TB, body string) net.Listener {
 // respondingRaw is an SSP that responds to each GET with these bytes. It allocates nothing, so that
 // benchmarks show only the proxy.
 func respondingRaw(tb testing.TB, text string) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := testsupport.Listen(tb)
 	response := []byte(text)
 	go func() {
 		for {
@@ -262,10 +259,6 @@ func BenchmarkForwardMirrored(b *testing.B) {
 
 // neverResponding is an SSP that accepts connections and never responds.
 func neverResponding(tb testing.TB) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { l.Close() })
+	l := testsupport.Listen(tb) // the kernel accepts
 	return l
 }

@@ -10,6 +10,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 const getFill = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -60,9 +61,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 		exchange(t, c, getFill, http.StatusOK)
 		clients = append(clients, c)
 	}
-	for m.p.Serving() > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	m.awaitParked()
 	for _, c := range clients {
 		if _, err := io.WriteString(c, getFill); err != nil {
 			t.Fatal(err)
@@ -80,10 +79,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 func TestServeAfterDrainEnds(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, respondsWith("a", 204))
 	m.p.Drain(t.Context())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testsupport.Listen(t)
 	if err := m.p.Serve(l); err != nil {
 		t.Error(err)
 	}

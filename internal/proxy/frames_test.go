@@ -65,6 +65,16 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 }
 
+// read returns the next frame.
+func (f *frames) read() http2.Frame {
+	f.t.Helper()
+	frame, err := f.framer.ReadFrame()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return frame
+}
+
 // response is the result of a stream.
 type response struct {
 	status, source string

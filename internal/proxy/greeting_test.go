@@ -54,10 +54,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	key := &countingKey{Signer: private}
 	p := New(tlsOptions(t, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
 	p.handshakeLimiter = make(handshakeLimiter, 2)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testsupport.Listen(t)
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(l) }()
 	dial := func() net.Conn {
@@ -145,10 +142,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 		b.Run(row.name, func(b *testing.B) {
 			p := New(tlsOptions(b, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
 			p.handshakeLimiter = row.limiter
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
+			l := testsupport.Listen(b)
 			served := make(chan error, 1)
 			go func() { served <- p.Serve(l) }()
 			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test's own server

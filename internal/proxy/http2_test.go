@@ -395,9 +395,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 		t.Errorf("the client saw %v", err)
 	}
 	close(respond)
-	for m.p.InFlight() > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	m.await(0, inFlight, "")
 	m.await(0, openClients, "")
 }
 

@@ -255,10 +255,7 @@ func TestEachSettingsFrameIsAcknowledged(t *testing.T) {
 		f.framer.WritePing(false, [8]byte{1})
 	})
 	for acks := 0; ; {
-		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := f.read()
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if frame.IsAck() {

@@ -44,10 +44,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	m.reload(func(o *proxy.Options) { o.WriteTimeout = time.Second })
 	f = ask()
 	for resets := 0; resets < n; {
-		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := f.read()
 		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.ErrCode != http2.ErrCodeNo {
 			resets++
 		}
@@ -84,10 +81,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
 	resets := 0
 	for resets < n-bound/size {
-		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := f.read()
 		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeEnhanceYourCalm {
 			resets++
 		}
@@ -97,10 +91,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	m.await(float64(resets), "adbuffer_client_http2_errors_total", "")
 	f.request(2*n+1, true)
 	for {
-		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := f.read()
 		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.StreamID == 2*n+1 {
 			if r.ErrCode != http2.ErrCodeRefusedStream {
 				t.Errorf("a new stream is reset with %v", r.ErrCode)
@@ -214,10 +205,7 @@ func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
 	f := m.frames(t)
 	var limit uint32
 	for limit == 0 {
-		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := f.read()
 		if s, ok := frame.(*http2.SettingsFrame); ok && !s.IsAck() {
 			limit, _ = s.Value(http2.SettingMaxConcurrentStreams)
 		}
@@ -231,9 +219,7 @@ func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
 		t.Errorf("of %d streams one more: %+v", limit, a)
 	}
 	close(release)
-	for m.p.InFlight() > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	m.await(0, inFlight, "")
 	m.await(1, openClients, "")
 }
 

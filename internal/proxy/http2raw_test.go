@@ -133,10 +133,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
 	f.framer.WritePing(false, [8]byte{1})
 	for {
-		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := f.read()
 		if p, ok := frame.(*http2.PingFrame); ok && p.IsAck() {
 			break // the reset has been handled
 		}
@@ -203,9 +200,7 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 				}
 				leave(f)
 				m.await(3, "adbuffer_requests_total", "client_gone")
-				for m.p.InFlight() > 0 {
-					time.Sleep(time.Millisecond)
-				}
+				m.await(0, inFlight, "")
 			})
 		}
 	}

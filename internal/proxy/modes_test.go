@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +28,7 @@ import (
 	"adbuffer/internal/route"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -159,10 +159,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 	limiter := logs.NewLimiter(log)
 	requests := logs.NewRequestLog(log, limiter)
 	p := proxy.New(o, route.NewTable([]*route.Route{rt}), log, requests, func() bool { return true })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testsupport.Listen(t)
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(l) }()
 	t.Cleanup(func() {
@@ -310,9 +307,7 @@ func TestFirstFillCrossesLikeASingleSSPsResponse(t *testing.T) {
 	if body != "{}" || res.Header.Get("X-Got-Encoding") != "br" {
 		t.Errorf("response: %v %s", res.Header, body)
 	}
-	for m.p.InFlight() > 0 {
-		runtime.Gosched() // so that the losers end
-	}
+	m.await(0, inFlight, "")
 }
 
 func TestNoFillIsNoAd(t *testing.T) {

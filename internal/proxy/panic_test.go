@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -29,10 +30,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, ErrorDetail: true,
 		Deadline: DeadlineOptions{Default: time.Minute, Max: time.Minute},
 	}, table, zap.New(core), nil, func() bool { return true })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testsupport.Listen(t)
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(l) }()
 

@@ -105,11 +105,6 @@ func (m *modeProxy) connectMany(n int, connect func(*modeProxy) net.Conn) (all [
 	return all
 }
 
-func (m *modeProxy) awaitParked() {
-	m.t.Helper()
-	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Serving() == m.listeners })
-}
-
 // Parked clients of any kind need no goroutine. Requests of all of them at once are all served.
 func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	const n, most = 300, 40

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // handedOn is a connection of a PROXY-protocol listener.
@@ -48,10 +49,7 @@ func TestAPROXYHeaderNamesTheClient(t *testing.T) {
 		m := newModeProxy(t, route.Single, change, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy shows the error
 		}})
-		inner, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := testsupport.Listen(t)
 		l := handingOn{inner, make(chan handedOn, 3)}
 		served := make(chan error, 1)
 		go func() { served <- m.p.Serve(l) }()

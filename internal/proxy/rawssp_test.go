@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // rawSSP is an SSP that keeps each request byte for byte.
@@ -17,11 +19,7 @@ type rawSSP struct {
 }
 
 func newRawSSP(t *testing.T, respond func(request string) (response string)) *rawSSP {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testsupport.Listen(t)
 	r := &rawSSP{l.Addr().String(), respond, make(chan string, 10)}
 	go func() {
 		for {

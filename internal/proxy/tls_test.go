@@ -186,9 +186,7 @@ func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
 	c := m.dialTLS("http/1.1")
 	for range 3 {
 		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-		for m.p.Serving() > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		m.awaitParked()
 		m.await(1, openClients, "")
 	}
 	if n := m.series(handshakes, "false"); n != 1 {

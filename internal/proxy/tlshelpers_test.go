@@ -137,3 +137,9 @@ func (m *modeProxy) await(want float64, name, label string) {
 		}
 	}
 }
+
+// awaitParked waits until all connections are parked.
+func (m *modeProxy) awaitParked() {
+	m.t.Helper()
+	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Serving() == m.listeners })
+}
