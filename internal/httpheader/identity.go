@@ -78,9 +78,6 @@ func (id *Identity) addHop(addr netip.Addr) {
 	}
 }
 
-// hopList returns the addresses of the outgoing X-Forwarded-For, the most distant first.
-func (id *Identity) hopList() []netip.Addr { return id.hops[maxHops-id.nHops:] }
-
 // walk reads X-Forwarded-For from the right.
 func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 	passing := true // every hop so far was trusted
@@ -149,7 +146,7 @@ func (id *Identity) leaving(addr netip.Addr) netip.Addr {
 
 // appendForwardedFor appends the X-Forwarded-For line, or nothing without an address to send.
 func (id *Identity) appendForwardedFor(dst []byte) []byte {
-	hops := id.hopList()
+	hops := id.hops[maxHops-id.nHops:]
 	if len(hops) == 0 {
 		return dst
 	}

@@ -163,8 +163,7 @@ func explain(err error, o Options) error {
 	default:
 		return err
 	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = call.Err // the address has been named
 	}
 	return fmt.Errorf("%w: %s", err, advice)

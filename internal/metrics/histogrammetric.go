@@ -7,7 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metric is a histogram at the moment of a scrape. client_golang writes it in each format: in
+// metric is a prometheus.Metric: a histogram at the moment of a scrape. client_golang writes it in each format: in
 // protobuf also as a native histogram.
 type metric struct {
 	desc      *prometheus.Desc
@@ -26,10 +26,8 @@ func (h *Histogram) Metric(desc *prometheus.Desc, labels ...string) prometheus.M
 	}
 }
 
-// Desc implements prometheus.Metric.
 func (m *metric) Desc() *prometheus.Desc { return m.desc }
 
-// Write implements prometheus.Metric.
 func (m *metric) Write(out *dto.Metric) error {
 	cumulative := m.layout.appendCumulative(make([]uint64, 0, len(m.layout.bounds)+1), m.counts)
 	h := &dto.Histogram{SampleCount: &cumulative[len(cumulative)-1], SampleSum: &m.sum}

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// source is a collector whose series a Sink takes.
+// source is a prometheus.Collector whose series a Sink takes.
 type source struct {
 	descs  Descs
 	series func(Sink)
@@ -15,14 +15,12 @@ type source struct {
 // NewSource returns a collector whose series are written by series; descs describe all of them.
 func NewSource(descs Descs, series func(Sink)) prometheus.Collector { return &source{descs, series} }
 
-// Describe implements prometheus.Collector.
 func (s *source) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range s.descs {
 		ch <- d.Desc
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (s *source) Collect(ch chan<- prometheus.Metric) { s.series(Sink{ch: ch}) }
 
 // Sink receives the series of one scrape. Exactly one of its destinations is set.

@@ -259,6 +259,5 @@ func BenchmarkForwardMirrored(b *testing.B) {
 
 // neverResponding is an SSP that accepts connections and never responds.
 func neverResponding(tb testing.TB) net.Listener {
-	l := testsupport.Listen(tb) // the kernel accepts
-	return l
+	return testsupport.Listen(tb) // the kernel accepts
 }

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/http2server"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
@@ -17,7 +15,7 @@ import (
 // clientConn is a client's connection from when it is accepted or resumed until it is parked
 // or closed. fasthttp's server reads and writes it on one goroutine at a time.
 //
-// Its parts own their state. greeting.go has the steps before the first request, parking.go the
+// It implements net.Conn, socket.Watcher and http2server.Owner. Its parts own their state. greeting.go has the steps before the first request, parking.go the
 // phases of its life, parked.go the state while it is parked. deadlines.go has its timeouts,
 // head.go and body.go the request that is being read.
 type clientConn struct {
@@ -96,9 +94,6 @@ func peerOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// clientOf returns the client connection of a request.
-func clientOf(ctx *fasthttp.RequestCtx) *clientConn { return ctx.Conn().(*clientConn) }
-
 // Read implements net.Conn, for fasthttp's server, which reads only heads.
 //
 // Neither Read nor Write yields to other goroutines. At saturation a yield lets the next request
@@ -118,9 +113,8 @@ func (c *clientConn) read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// Write implements net.Conn.
 func (c *clientConn) Write(b []byte) (int, error) {
-	c.deadlines.beginWrite()
+	c.deadlines.writeBy = time.Time{}
 	if c.tls != nil {
 		return c.tls.Write(b)
 	}

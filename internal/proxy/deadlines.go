@@ -65,8 +65,6 @@ func (d *deadlines) read(o *Options) time.Time {
 	return d.by
 }
 
-func (d *deadlines) beginWrite() { d.writeBy = time.Time{} }
-
 // write returns the deadline of a Write that waits. TLS sends a long response in many records, all
 // of which together have write_timeout. HTTP/2 bounds its responses itself: each of its writes is a
 // few frames, and each has write_timeout.

@@ -116,7 +116,6 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
 func (s *tlsSocket) Write(b []byte) (int, error) {
 	s.client.endComputing()
 	return s.Conn.Write(b)

@@ -95,22 +95,17 @@ func (c *clientConn) upgrade(in []byte) {
 // isPreface reports whether a request line is the one of HTTP/2's preface.
 func isPreface(line []byte) bool { return string(line) == "PRI * HTTP/2.0\r\n" }
 
-// http2Socket is the socket below HTTP/2.
+// http2Socket is the socket below HTTP/2: an io.ReadWriter.
 type http2Socket struct{ c *clientConn }
 
-// Read implements io.Reader.
-func (s http2Socket) Read(b []byte) (int, error) { return s.c.read(b) }
-
-// Write implements io.Writer.
+func (s http2Socket) Read(b []byte) (int, error)  { return s.c.read(b) }
 func (s http2Socket) Write(b []byte) (int, error) { return s.c.Write(b) }
 
-// Timeouts implements http2server.Owner.
 func (c *clientConn) Timeouts() (read, write time.Duration) {
 	o := &c.proxy.current().opts
 	return o.ReadTimeout, o.WriteTimeout
 }
 
-// Violated implements http2server.Owner.
 func (c *clientConn) Violated(rule string) {
 	c.proxy.http2Errors.Add(1)
 	c.proxy.log.Debug("a client violated HTTP/2", zap.String("rule", rule))
@@ -119,14 +114,9 @@ func (c *clientConn) Violated(rule string) {
 // maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
 func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
 
-// Refused implements http2server.Owner.
 func (c *clientConn) Refused(violation string) { c.refused(malformed(violation)) }
-
-// TooManyStreams implements http2server.Owner.
-func (c *clientConn) TooManyStreams() { c.refused(c.proxy.current().tooManyStreams()) }
-
-// TooMuchUnread implements http2server.Owner.
-func (c *clientConn) TooMuchUnread(bytes int) { c.refused(c.proxy.current().tooMuchUnread(bytes)) }
+func (c *clientConn) TooManyStreams()          { c.refused(c.proxy.current().tooManyStreams()) }
+func (c *clientConn) TooMuchUnread(bytes int)  { c.refused(c.proxy.current().tooMuchUnread(bytes)) }
 
 // refused counts and reports a request that got no stream.
 func (c *clientConn) refused(f *refusal) {
@@ -136,5 +126,4 @@ func (c *clientConn) refused(f *refusal) {
 	c.proxy.reportUnread(g, c.peer, nil, f)
 }
 
-// HangUp implements http2server.Owner.
 func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // an error changes nothing

@@ -17,7 +17,6 @@ type listener struct {
 // are closed without one, and counted all the same.
 const maxRefusing = 64
 
-// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	p := l.proxy
 	for {

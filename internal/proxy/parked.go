@@ -14,7 +14,7 @@ import (
 // parkedConn is the whole state of a client's connection while it is parked. The watch waits for
 // its next request. It is closed at until.
 //
-// It is parked until clients.resume has made a clientConn from it. The caller of resume serves or
+// It implements socket.Watcher. It is parked until clients.resume has made a clientConn from it. The caller of resume serves or
 // closes that clientConn.
 type parkedConn struct {
 	proxy *Proxy
@@ -55,7 +55,6 @@ func (pc *parkedConn) await(c *socket.Conn) {
 	pc.Notify(false)
 }
 
-// Notify implements socket.Watcher.
 func (pc *parkedConn) Notify(bool) {
 	if c := pc.proxy.clients.resume(pc); c != nil {
 		go c.serveArrived()
@@ -103,29 +102,23 @@ func (c *clientConn) closeNow() {
 	c.closeLocked() //nolint:errcheck // the connection is over
 }
 
-// parkedHeap orders parked connections by the time of their close.
+// parkedHeap orders parked connections by the time of their close. It implements heap.Interface.
 type parkedHeap []*parkedConn
 
-// Len implements heap.Interface.
-func (h parkedHeap) Len() int { return len(h) }
-
-// Less implements heap.Interface.
+func (h parkedHeap) Len() int           { return len(h) }
 func (h parkedHeap) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
 
-// Swap implements heap.Interface.
 func (h parkedHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j
 }
 
-// Push implements heap.Interface.
 func (h *parkedHeap) Push(x any) {
 	pc := x.(*parkedConn)
 	pc.place = len(*h)
 	*h = append(*h, pc)
 }
 
-// Pop implements heap.Interface.
 func (h *parkedHeap) Pop() any {
 	last := len(*h) - 1
 	pc := (*h)[last]

@@ -110,13 +110,8 @@ func (c *clientConn) closeLocked() error {
 		c.http2.Close()
 	}
 	if c.tls != nil && was != connecting && was != closed {
-		return c.closeTLS()
+		c.deadlines.closing.Store(true)
+		return c.tls.Close() // sends close_notify, if the socket takes it at once
 	}
 	return c.Conn.Close()
-}
-
-// closeTLS sends close_notify, if the socket takes it at once, and closes the socket.
-func (c *clientConn) closeTLS() error {
-	c.deadlines.closing.Store(true)
-	return c.tls.Close()
 }

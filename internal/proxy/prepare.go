@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"time"
@@ -47,8 +46,10 @@ func (p *Proxy) prepare(r *request) *refusal {
 	r.identity.Resolve(&r.fields, r.conn.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget = r.started, p.budget
-	r.ssp.Gone = r.gone()
-	r.ssp.Context = r.left()
+	r.ssp.Gone, r.ssp.Context = r.conn.goneFunc, r.conn.left
+	if r.stream != nil {
+		r.ssp.Gone, r.ssp.Context = r.stream.goneFunc, r.stream.left
+	}
 	return r.setDeadline()
 }
 
@@ -56,22 +57,6 @@ func (p *Proxy) prepare(r *request) *refusal {
 // Unix socket are.
 func (r *request) peerTrusted() bool {
 	return !r.conn.peer.IsValid() || httpheader.Trusted(r.conn.peer, r.opts.TrustedProxies)
-}
-
-// left returns the context that ends when the client disconnects, or resets its stream.
-func (r *request) left() context.Context {
-	if r.stream != nil {
-		return r.stream.left
-	}
-	return r.conn.left
-}
-
-// gone returns a function that reports whether the client no longer waits.
-func (r *request) gone() func() bool {
-	if r.stream != nil {
-		return r.stream.goneFunc
-	}
-	return r.conn.goneFunc
 }
 
 // maxSkipped is how much of a refused request's body is read and discarded, so that its connection

@@ -142,8 +142,7 @@ func (p *Proxy) release(r *request) {
 
 // handle is the fasthttp handler: requests of HTTP/1.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
-	conn := clientOf(ctx)
-	r := p.acquire(conn)
+	r := p.acquire(ctx.Conn().(*clientConn))
 	defer func() { p.done(ctx, r, recover()) }()
 	if !p.admit(ctx, r, r.check()) {
 		return

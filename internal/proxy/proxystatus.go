@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"os"
@@ -78,14 +77,11 @@ func connectStatusError(err error) string {
 // tlsStatusError looks for the cause of a tls_failed.
 func tlsStatusError(err error) string {
 	var (
-		verification *tls.CertificateVerificationError
-		authority    x509.UnknownAuthorityError
-		name         x509.HostnameError
-		invalid      x509.CertificateInvalidError
-		op           *net.OpError
+		certificate *tls.CertificateVerificationError // crypto/tls returns no other type for it
+		op          *net.OpError
 	)
 	switch {
-	case errors.As(err, &verification), errors.As(err, &authority), errors.As(err, &name), errors.As(err, &invalid):
+	case errors.As(err, &certificate):
 		return "tls_certificate_error"
 	case errors.As(err, &op) && op.Op == "remote error":
 		return "tls_alert_received"

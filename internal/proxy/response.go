@@ -172,19 +172,13 @@ type ownBody struct {
 	ID     string `json:"id,omitempty"` // of the request
 }
 
-// bodyDetail is the detail of an error body: a sentence, which names the entry of
-// deploy/prometheus/RUNBOOK.md.
-func bodyDetail(o upstream.Outcome, detail string) string {
-	if detail == "" {
-		return "see the runbook, entry " + o.String()
-	}
-	return detail + "; see the runbook, entry " + o.String()
-}
-
 func (g *configVersion) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, id []byte, sspName, detail string) {
 	body := ownBody{Error: o.String(), ID: string(id)}
 	if g.opts.ErrorDetail {
-		body.SSP, body.Detail = sspName, bodyDetail(o, detail)
+		if detail != "" {
+			detail += "; "
+		}
+		body.SSP, body.Detail = sspName, detail+"see the runbook, entry "+o.String() // of deploy/prometheus/RUNBOOK.md
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stream is a request of HTTP/2. The objects are reused.
+// stream is a request of HTTP/2. It implements http2server.Request and stopper. The objects are reused.
 type stream struct {
 	// ctx receives the response, as for a request over HTTP/1. Only the method of its request is
 	// set.
@@ -44,7 +44,6 @@ var streams = sync.Pool{New: func() any {
 	return s
 }}
 
-// Open implements http2server.Owner.
 func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
 	s := streams.Get().(*stream)
 	s.of, s.conn, s.id = of, c, of.ID()
@@ -103,7 +102,6 @@ func (s *stream) refuse(f *refusal) *http2server.Response {
 	return s.respond()
 }
 
-// Data implements http2server.Request.
 func (s *stream) Data(b []byte) *http2server.Response {
 	if f := s.conn.proxy.addBody(s.request, b); f != nil {
 		return s.refuse(f)
@@ -111,20 +109,16 @@ func (s *stream) Data(b []byte) *http2server.Response {
 	return nil
 }
 
-// Await implements http2server.Request.
 func (s *stream) Await() { s.conn.proxy.uploads.begin(&s.request.upload, s) }
 
-// stop implements stopper.
 func (s *stream) stop() { go s.conn.http2.Drop(s.id) }
 
-// Dropped implements http2server.Request.
 func (s *stream) Dropped() *http2server.Response {
 	p := s.conn.proxy
 	p.uploads.end(&s.request.upload, false)
 	return s.refuse(p.uploadDropped())
 }
 
-// TimedOut implements http2server.Request.
 func (s *stream) TimedOut() *http2server.Response {
 	if s.conn.proxy.uploads.end(&s.request.upload, false) {
 		return s.refuse(s.conn.proxy.uploadDropped())
@@ -132,7 +126,6 @@ func (s *stream) TimedOut() *http2server.Response {
 	return s.refuse(s.request.notReadInTime())
 }
 
-// Serve implements http2server.Request.
 func (s *stream) Serve() *http2server.Response {
 	p, r := s.conn.proxy, s.request
 	s.request = nil
@@ -147,13 +140,11 @@ func (s *stream) Serve() *http2server.Response {
 	return s.respond()
 }
 
-// Cancel implements http2server.Request.
 func (s *stream) Cancel() {
 	s.cancelled = true
 	s.left.End()
 }
 
-// Release implements http2server.Request.
 func (s *stream) Release() {
 	if r := s.request; r != nil {
 		s.neverServed(r)

@@ -57,23 +57,18 @@ func unescape(b []byte) (r rune, n int) {
 	case 't':
 		return '\t', 2
 	case 'u':
-		if r = hex4(b, 2); r < 0 || !utf16.IsSurrogate(r) {
-			return r, escapeBytes(r >= 0, 6)
+		r = hex4(b, 2)
+		if r >= 0 && !utf16.IsSurrogate(r) {
+			return r, 6
 		}
-		if at(b, 6) != '\\' || at(b, 7) != 'u' {
+		if r < 0 || at(b, 6) != '\\' || at(b, 7) != 'u' {
 			return 0, 0
 		}
-		r = utf16.DecodeRune(r, hex4(b, 8))
-		return r, escapeBytes(r != '\uFFFD', 12)
+		if r = utf16.DecodeRune(r, hex4(b, 8)); r != '\uFFFD' {
+			return r, 12
+		}
 	}
 	return 0, 0
-}
-
-func escapeBytes(ok bool, n int) int {
-	if !ok {
-		return 0
-	}
-	return n
 }
 
 // hex4 decodes four hexadecimal digits at b[i], or returns -1.
