@@ -11,6 +11,23 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
+// beforeLingerEnds calls read, which returns when adbuffer could begin to linger, and an error if the
+// client lost bytes. adbuffer lingers for 2 s. A client that a slow machine keeps from reading for
+// longer may lose bytes, and tries again.
+func beforeLingerEnds(t *testing.T, read func() (began time.Time, err error)) {
+	t.Helper()
+	for range 10 {
+		began, err := read()
+		if err == nil {
+			return
+		}
+		if took := time.Since(began); took < 2*time.Second {
+			t.Fatalf("after %v: %v", took, err)
+		}
+	}
+	t.Error("the machine is too slow for this test")
+}
+
 // adbuffer refuses a request and closes the connection. The responses before it, and its own, must
 // still arrive. Closing a socket with unread bytes would send RST, and the client's kernel would
 // discard the unread responses.
@@ -26,16 +43,25 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 		{"a large body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("b", 300_000)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c := ab.Dial()
-			c.T = t
-			go c.Conn.Write([]byte(e2e.Request("GET", "/fillbuffer", "") + row.refused + strings.Repeat(e2e.Request("GET", "/fillbuffer", ""), 20)))
-			time.Sleep(300 * time.Millisecond) // it has been refused, and the client has read nothing
-			if got := c.Read("GET"); got.Status != 200 || len(got.Body) != size {
-				t.Errorf("status %d, %d bytes", got.Status, len(got.Body))
-			}
-			if got := c.Read("GET"); got.Status/100 != 4 {
-				t.Errorf("status %d of the refused one", got.Status)
-			}
+			beforeLingerEnds(t, func() (time.Time, error) {
+				c := ab.Dial()
+				c.T = t
+				began := time.Now()
+				go c.Conn.Write([]byte(e2e.Request("GET", "/fillbuffer", "") + row.refused + strings.Repeat(e2e.Request("GET", "/fillbuffer", ""), 20)))
+				time.Sleep(300 * time.Millisecond) // it has been refused, and the client has read nothing
+				first, err := c.TryRead("GET")
+				if err != nil {
+					return began, err
+				}
+				if first.Status != 200 || len(first.Body) != size {
+					t.Errorf("status %d, %d bytes", first.Status, len(first.Body))
+				}
+				refused, err := c.TryRead("GET")
+				if err == nil && refused.Status/100 != 4 {
+					t.Errorf("status %d of the refused one", refused.Status)
+				}
+				return began, err
+			})
 		})
 	}
 }
@@ -59,22 +85,29 @@ func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
 func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
 	t.Parallel()
 	const size = 700_000
-	s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}}})
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	c := ab.Dial()
-	c.Send(e2e.Request("GET", "/fillbuffer", ""))
-	e2e.AwaitInFlight(t, s.SSP, 1)
-	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
-	s.Open()
-	go c.Conn.Write([]byte(strings.Repeat(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 50_000)), 15)))
-	time.Sleep(500 * time.Millisecond) // the response has been written, and the client has read nothing
-	for closing := false; !closing; {
-		got := c.Read("GET").WantStatus("a request before the end", 200)
-		if len(got.Body) != size {
-			t.Fatalf("%d bytes", len(got.Body))
+	beforeLingerEnds(t, func() (time.Time, error) {
+		s := e2e.StartGated(t, sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: size}}}})
+		ab := e2e.Start(t, e2e.Single(s.URL()))
+		c := ab.Dial()
+		c.Send(e2e.Request("GET", "/fillbuffer", ""))
+		e2e.AwaitInFlight(t, s.SSP, 1)
+		ab.Signal(syscall.SIGTERM)
+		testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+		began := time.Now()
+		s.Open()
+		go c.Conn.Write([]byte(strings.Repeat(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 50_000)), 15)))
+		time.Sleep(500 * time.Millisecond) // the response has been written, and the client has read nothing
+		for closing := false; !closing; {
+			got, err := c.TryRead("GET")
+			if err != nil {
+				return began, err
+			}
+			if got.WantStatus("a request before the end", 200); len(got.Body) != size {
+				t.Fatalf("%d bytes", len(got.Body))
+			}
+			closing = got.Header("Connection") == "close"
 		}
-		closing = got.Header("Connection") == "close"
-	}
-	ab.WantExit(0)
+		ab.WantExit(0)
+		return began, nil
+	})
 }
