@@ -44,6 +44,7 @@ const (
 var (
 	errChunk     = errors.New("malformed chunk")
 	errBodyLimit = errors.New("the body is over its limit")
+	errTrailers  = errors.New("the trailer is over its limit")
 )
 
 // Bounds of bytes that are not data.
@@ -165,8 +166,11 @@ func (b *body) frame(c byte) error {
 	case dataCR:
 		ok, b.chunk = c == '\r', dataLF
 	case dataLF:
-		ok, b.chunk, b.line = c == '\n', firstDigit, 0
-		return okOr(ok, errChunk)
+		if c != '\n' {
+			return errChunk
+		}
+		b.chunk, b.line = firstDigit, 0
+		return nil
 	case trailerLine, trailerName:
 		switch {
 		case c == '\r' && b.chunk == trailerLine:
@@ -187,19 +191,14 @@ func (b *body) frame(c byte) error {
 	case lastLF:
 		ok, b.chunk = c == '\n', bodyEnd
 	}
-	limit := maxChunkLine
-	if b.chunk >= trailerLine {
-		limit = b.trailer
-	}
 	b.line++
-	return okOr(ok && b.line <= limit, errChunk)
-}
-
-func okOr(ok bool, err error) error {
-	if ok {
-		return nil
+	switch {
+	case !ok, b.chunk < trailerLine && b.line > maxChunkLine:
+		return errChunk
+	case b.chunk >= trailerLine && b.line > b.trailer:
+		return errTrailers
 	}
-	return err
+	return nil
 }
 
 // endSize handles a byte after the digits of a chunk's size.

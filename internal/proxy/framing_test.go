@@ -161,6 +161,18 @@ func TestMalformedHeadIs400AndEndsTheConnectionWhateverItsMethod(t *testing.T) {
 	c.wants(405, 200)
 }
 
+func TestTrailerOverTheLimitNamesTheSetting(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, echoes("a"))
+	for size, status := range map[int]int{16 << 9: 200, 16 << 10: 400} {
+		c := m.dialRaw()
+		c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-A: "+strings.Repeat("a", size)+"\r\n\r\n")
+		res, body := c.response("POST")
+		if res.StatusCode != status || status == 400 && !strings.Contains(body, "server.max_header_bytes") {
+			t.Errorf("a trailer of %d bytes: %d %s, want %d", size, res.StatusCode, body, status)
+		}
+	}
+}
+
 func TestGETAndHEADWithABodyAreRefused(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
 	const smuggled = "GET /fill?smuggled HTTP/1.1\r\nHost: a\r\n\r\n"

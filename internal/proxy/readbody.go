@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/bits"
 	"os"
@@ -52,6 +53,8 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		case len(r.body) == limit && length >= 0, errors.Is(err, io.EOF) && length < 0:
 			return nil
 		case err == nil:
+		case errors.Is(err, errTrailers):
+			return malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.notReadInTime()
 		default:
