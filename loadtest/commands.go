@@ -198,6 +198,7 @@ func (s *suite) one(ctx context.Context, e *engine.Env, t loadTest) error {
 	if err != nil {
 		return err
 	}
+	r.Seconds = time.Since(r.Started).Seconds()
 	if s.json {
 		err = r.JSON(s.stdout)
 	} else {

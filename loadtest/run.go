@@ -2,9 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,10 +48,12 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 			e := &engine.Env{Rig: r, Adbuffer: adbuffer, Scale: 1, Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
 			out, err := engine.RunScenario(cmd.Context(), e, s, allowRemote, bar.show)
 			bar.end()
-			if out != nil {
-				if perr := printOutcome(stdout, out, asJSON); perr != nil {
-					return failure{perr}
-				}
+			if out != nil && asJSON {
+				e := json.NewEncoder(stdout)
+				e.SetIndent("", "  ")
+				err = errors.Join(err, e.Encode(out))
+			} else if out != nil {
+				out.Print(stdout)
 			}
 			if err != nil {
 				return failure{err}
@@ -62,16 +65,6 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 	cmd.Flags().BoolVar(&allowRemote, "allow-remote", false, "load a server that is not on this machine; only with its owner's leave")
 	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
 	return cmd
-}
-
-func printOutcome(w io.Writer, out *engine.Outcome, asJSON bool) error {
-	if !asJSON {
-		out.Print(w)
-		return nil
-	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
 }
 
 // bar shows the progress of a run. A terminal has one line that changes, other outputs get a new line
@@ -104,15 +97,7 @@ func (b *bar) show(p load.Progress) {
 	}
 	const width = 20
 	full := min(int(p.Second/b.length*width), width)
-	fmt.Fprint(b.w, "\r\x1b[K[")
-	for i := range width {
-		if i < full {
-			fmt.Fprint(b.w, "█")
-		} else {
-			fmt.Fprint(b.w, "░")
-		}
-	}
-	fmt.Fprint(b.w, "] "+line)
+	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %s", strings.Repeat("█", full), strings.Repeat("░", width-full), line)
 }
 
 func (b *bar) end() {

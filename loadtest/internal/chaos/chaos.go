@@ -60,13 +60,10 @@ type run struct {
 
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
-	frozen                             time.Duration // how long the whole machine stood still; written by watchStalls
-	excused                            excuses
-	healthy                            healthyCount
+	frozen                             time.Duration                           // how long the whole machine stood still; written by watchStalls
+	excused                            [promises]atomic.Int64                  // requests that a stall excused
+	healthy                            struct{ sent, succeeded atomic.Uint64 } // requests to healthy SSPs
 	logBytes                           atomic.Uint64
-
-	unansweredMu sync.Mutex
-	unanswered   []*request // requests that got no response
 
 	// Clients and changes hold gate for reading while they have work in flight. A pause takes it for
 	// writing. pausing asks clients to close their connections early.
@@ -111,7 +108,7 @@ func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error)
 	}
 	r.checkUnanswered()
 	r.report(rep)
-	return e.Done(rep), nil
+	return rep, nil
 }
 
 // all runs clients, SSPs and changes to the end of the run.
@@ -159,7 +156,7 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 	for ctx.Err() == nil {
 		if err := r.whileRunning(func() error { return use(ctx, st, rnd) }); err != nil && ctx.Err() == nil {
 			r.newConnectionEnded(st, nil, "%v", err)
-			r.sleep(ctx, time.Second)
+			engine.Sleep(ctx, time.Second)
 		}
 		r.think(ctx, rnd)
 	}
@@ -170,7 +167,7 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 func (r *run) pauses(ctx context.Context) error {
 	n := min(max(3, int(r.options.For/(20*time.Second))), 30)
 	for i := 1; i <= n; i++ {
-		r.sleep(ctx, time.Until(r.began.Add(r.options.For*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
+		engine.Sleep(ctx, time.Until(r.began.Add(r.options.For*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
 		if err := r.pause(ctx); err != nil {
 			return err
 		}
@@ -186,13 +183,13 @@ func (r *run) pause(ctx context.Context) error {
 		r.pausing.Store(false)
 		r.gate.Unlock()
 	}()
-	r.sleep(ctx, settleTime)
+	engine.Sleep(ctx, settleTime)
 	for _, st := range r.instances {
 		if ctx.Err() != nil {
 			break
 		}
 		if err := r.sampleAtRest(ctx, st); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%s: %w: %s", st.name, err, tail(st.process().Log()))
+			return fmt.Errorf("%s: %w: %s", st.name, err, st.process.Load().LastLog())
 		}
 	}
 	if ctx.Err() != nil {
@@ -206,7 +203,7 @@ func (r *run) watch(ctx context.Context) {
 	const sayEvery = 10
 	var before uint64
 	for n := 1; ; n++ {
-		r.sleep(ctx, time.Second)
+		engine.Sleep(ctx, time.Second)
 		if ctx.Err() != nil {
 			return
 		}
@@ -214,7 +211,7 @@ func (r *run) watch(ctx context.Context) {
 		_ = r.whileRunning(func() error {
 			for _, st := range r.instances {
 				// A process that is being replaced may not respond. Only samples of pauses are judged.
-				if s, _, err := st.take(r.began); err == nil {
+				if s, _, err := st.take(); err == nil {
 					st.busy = append(st.busy, s)
 				}
 			}
@@ -234,13 +231,11 @@ func (r *run) holds() string {
 	for _, st := range r.instances {
 		if len(st.busy) > 0 {
 			s := st.busy[len(st.busy)-1]
-			parts = append(parts, fmt.Sprintf("%.0f MiB %.0f files", s.rss/(1<<20), s.files))
+			parts = append(parts, fmt.Sprintf("%.0f MiB %.0f files", s[rss]/(1<<20), s[files]))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
-
-func (r *run) paused() bool { return r.pausing.Load() }
 
 // whileRunning calls fn when no pause is in progress, and keeps a pause waiting until fn returns.
 func (r *run) whileRunning(fn func() error) error {
@@ -251,15 +246,7 @@ func (r *run) whileRunning(fn func() error) error {
 
 // think is a client's pause between two requests.
 func (r *run) think(ctx context.Context, rnd *rand.Rand) {
-	r.sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
-}
-
-// sleep returns early if the context ends.
-func (r *run) sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
+	engine.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
 }
 
 // fail stops the run because of an error that breaks no promise of adbuffer.

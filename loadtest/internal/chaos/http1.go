@@ -74,7 +74,7 @@ func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *ran
 	if requests == 0 {
 		requests = 1 + rnd.IntN(60)
 	}
-	for n := 0; n < requests && !r.paused() && ctx.Err() == nil; {
+	for n := 0; n < requests && !r.pausing.Load() && ctx.Err() == nil; {
 		asks := r.drawAll(1+rnd.IntN(max(1, m.depth)), st, m.name, rnd)
 		n += len(asks)
 		if !r.exchange(c, m, rnd, asks) {
@@ -103,7 +103,7 @@ func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*reque
 func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt func(int) time.Time) bool {
 	var last time.Time // when the previous response was read
 	for i, a := range asks {
-		stalled := r.stalled(c.st)
+		stalled := c.st.stalls.total()
 		first, p, err := r.read(c, m, a)
 		if err != nil {
 			r.ended(asks[i:], c.served, err)
@@ -112,10 +112,8 @@ func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt fun
 		c.served++
 		// The clock of a request starts when adbuffer has read the request and has sent the
 		// previous response.
-		if from := later(wholeAt(i), last); first.After(from) {
-			p.took = first.Sub(from)
-		}
-		r.judge(a, p, r.stalled(c.st)-stalled, 0)
+		p.took = max(0, min(first.Sub(wholeAt(i)), first.Sub(last)))
+		r.judge(a, p, c.st.stalls.total()-stalled, 0)
 		last = time.Now()
 		if p.closes {
 			for _, rest := range asks[i+1:] {
@@ -125,13 +123,6 @@ func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt fun
 		}
 	}
 	return true
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // ended judges requests whose connection ended with err after so many responses.
@@ -199,11 +190,11 @@ func readResponse(in *bufio.Reader, method string) (*response, error) {
 
 // await waits for the first byte of a response. The time that the machine took extends the wait.
 func (r *run) await(c *http1Conn, wait time.Duration) error {
-	end := time.Now().Add(wait - r.stalled(c.st))
+	end := time.Now().Add(wait - c.st.stalls.total())
 	for {
-		_ = c.SetReadDeadline(end.Add(r.stalled(c.st)))
+		_ = c.SetReadDeadline(end.Add(c.st.stalls.total()))
 		_, err := c.in.Peek(1)
-		if err == nil || !timedOut(err) || time.Now().After(end.Add(r.stalled(c.st))) {
+		if err == nil || !timedOut(err) || time.Now().After(end.Add(c.st.stalls.total())) {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 	for range http2Streams {
 		rnd := rand.New(rand.NewPCG(rnd.Uint64(), 0))
 		streams.Go(func() {
-			for n := 0; n < requests && !r.paused() && ctx.Err() == nil && cc.CanTakeNewRequest(); n++ {
+			for n := 0; n < requests && !r.pausing.Load() && ctx.Err() == nil && cc.CanTakeNewRequest(); n++ {
 				r.stream(ctx, st, cc, rnd, n)
 				r.think(ctx, rnd)
 			}
@@ -70,8 +70,8 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 		name, value, _ := strings.Cut(f, ": ")
 		req.Header.Set(name, value)
 	}
+	body := &upload{Reader: bytes.NewReader(a.body)}
 	if a.method == "POST" {
-		body := &upload{Reader: bytes.NewReader(a.body)}
 		if rnd.IntN(4) == 0 {
 			body.pause = time.Duration(rnd.IntN(20)) * time.Millisecond
 		}
@@ -80,12 +80,12 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 			req.ContentLength = -1
 		}
 	}
-	stalled, from := r.stalled(st), time.Now()
+	stalled, from := st.stalls.total(), time.Now()
 	res, err := cc.RoundTrip(req)
-	var body []byte
+	var text []byte
 	took := time.Since(from)
 	if err == nil {
-		body, err = io.ReadAll(res.Body)
+		text, err = io.ReadAll(res.Body)
 		res.Body.Close()
 		if err != nil {
 			err = &cutError{err}
@@ -100,16 +100,8 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 		r.ended([]*request{a}, n, err)
 	default:
 		// The clock starts behind the upload: adbuffer cannot make it shorter.
-		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: body, took: took}, r.stalled(st)-stalled, uploadTime(req))
+		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: text, took: took}, st.stalls.total()-stalled, body.took())
 	}
-}
-
-// uploadTime returns how long the client took to send the body of a request, at most.
-func uploadTime(req *http.Request) time.Duration {
-	if u, ok := req.Body.(*upload); ok {
-		return u.took()
-	}
-	return 0
 }
 
 // goneAway reports whether a connection took no more requests. The client of x/net exports only one
@@ -142,6 +134,7 @@ func (u *upload) Read(b []byte) (int, error) {
 
 func (u *upload) Close() error { return nil }
 
+// took returns how long the client took to send the body, at most.
 func (u *upload) took() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,8 +29,7 @@ type instance struct {
 	file      string
 	tls       *tls.Config // of clients
 
-	mu  sync.Mutex // guards the field below
-	now *rig.Adbuffer
+	process atomic.Pointer[rig.Adbuffer] // the process that serves the instance now
 
 	stalls             stalls   // of the process that serves now
 	reloads, handovers int      // written by change
@@ -71,23 +70,18 @@ func (r *run) startInstances(ctx context.Context) error {
 		if st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
 			return err
 		}
-		if st.now, err = r.startProcess(ctx, st); err != nil {
+		a, err := r.startProcess(ctx, st)
+		if err != nil {
 			return err
 		}
+		st.process.Store(a)
 		r.instances = append(r.instances, st)
 	}
 	return nil
 }
 
-// process returns the process that serves the instance now.
-func (st *instance) process() *rig.Adbuffer {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.now
-}
-
 func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, error) {
-	return r.env.Rig.StartAdbufferOn(ctx, r.env.Adbuffer, st.file, "",
+	return r.env.Rig.StartAdbuffer(ctx, r.env.Adbuffer, st.file, "",
 		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
 		"ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
 }
@@ -132,7 +126,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	const every = 3 * time.Second
 	for n := 1; ; n++ {
-		r.sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
+		engine.Sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
 		if ctx.Err() != nil {
 			return
 		}
@@ -159,7 +153,7 @@ func (r *run) reload(st *instance, rnd *rand.Rand) error {
 		return err
 	}
 	st.reloads++
-	return st.process().Signal(syscall.SIGHUP)
+	return st.process.Load().Signal(syscall.SIGHUP)
 }
 
 // handOver starts a new process. It drains the old process when the new one is ready.
@@ -168,12 +162,8 @@ func (r *run) handOver(ctx context.Context, st *instance) error {
 	if err != nil {
 		return err
 	}
-	st.mu.Lock()
-	old := st.now
-	st.now = next
-	st.mu.Unlock()
 	st.handovers++
-	r.drain(st, old)
+	r.drain(st, st.process.Swap(next))
 	return nil
 }
 
@@ -182,7 +172,7 @@ func (r *run) drain(st *instance, a *rig.Adbuffer) {
 	err := a.Signal(syscall.SIGTERM)
 	status, waited := a.Await(drainDelay + drainTimeout + 10*time.Second)
 	if err = errors.Join(err, waited); err != nil || status != 0 {
-		r.broken.add(orderly, "%s: a process that drained: exit status %d, %v: %s", st.name, status, err, tail(a.Log()))
+		r.broken.add(orderly, "%s: a process that drained: exit status %d, %v: %s", st.name, status, err, a.LastLog())
 		a.Stop()
 	}
 	r.inspect(st, a)
@@ -201,14 +191,10 @@ func (r *run) inspect(st *instance, a *rig.Adbuffer) {
 
 // end stops an instance's process.
 func (r *run) end(st *instance) {
-	if !st.now.Running() {
-		r.broken.add(orderly, "%s: the process ended: %s", st.name, tail(st.now.Log()))
+	a := st.process.Load()
+	if !a.Running() {
+		r.broken.add(orderly, "%s: the process ended: %s", st.name, a.LastLog())
 		return
 	}
-	r.drain(st, st.now)
-}
-
-func tail(b []byte) string {
-	const most = 2000
-	return string(b[max(0, len(b)-most):])
+	r.drain(st, a)
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,9 +38,6 @@ var ownStatus = map[string]int{
 
 // refusals are the statuses with which adbuffer may refuse a broken request.
 var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: true}
-
-// healthyCount counts requests to healthy SSPs.
-type healthyCount struct{ sent, succeeded atomic.Uint64 }
 
 // mostPaused is the longest sum of a client's pauses in one request.
 const mostPaused = time.Second
@@ -198,9 +194,9 @@ func (r *run) noResponse(a *request, before int, err error) {
 	if before == 0 {
 		r.newConnectionEnded(a.st, a, "%v: the new connection ended: %v", a, err)
 	}
-	r.unansweredMu.Lock()
-	r.unanswered = append(r.unanswered, a)
-	r.unansweredMu.Unlock()
+	r.log.mu.Lock()
+	r.log.unanswered = append(r.log.unanswered, a)
+	r.log.mu.Unlock()
 }
 
 // reason returns the text of an error without the parts that differ between connections.
@@ -218,7 +214,7 @@ func reason(err error) string {
 
 // checkUnanswered looks up the requests that got no response.
 func (r *run) checkUnanswered() {
-	for _, a := range r.unanswered {
+	for _, a := range r.log.unanswered {
 		if i := r.log.seenBy(a.token); i >= 0 {
 			r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response", r.ssps[i].name, a)
 		}

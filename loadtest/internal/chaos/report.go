@@ -27,8 +27,13 @@ func (r *run) report(rep *results.Report) {
 	}
 	r.judgeHealthy()
 	r.checkExcuses(sum)
+	words := map[promise]string{
+		late:   fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun),
+		lost:   fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.log.unanswered)),
+		spared: fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
+	}
 	for p := range promises {
-		v := results.Verdict{Promise: promiseText[p], Held: true, Words: r.wordsFor(p)}
+		v := results.Verdict{Promise: promiseText[p], Held: true, Words: words[p]}
 		if n, examples := r.broken.of(p); n > 0 {
 			v.Held = false
 			v.Words = fmt.Sprintf("%d times: %s", n, strings.Join(examples, "; "))
@@ -42,19 +47,6 @@ func (r *run) report(rep *results.Report) {
 		fmt.Sprintf("adbuffer's processes wrote %s of log.", results.MiB(int64(r.logBytes.Load()))),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}
-}
-
-// wordsFor returns the figures of a promise that held.
-func (r *run) wordsFor(p promise) string {
-	switch p {
-	case late:
-		return fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun)
-	case lost:
-		return fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.unanswered))
-	case spared:
-		return fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load())
-	}
-	return ""
 }
 
 // changes returns the table of the changes during the traffic.

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,9 +20,10 @@ type requestLog struct {
 	issued atomic.Uint64
 	broken *brokenPromises
 
-	mu   sync.Mutex // guards the fields below
-	seen []bits     // by SSP: the tokens of the requests that it received
-	last []recent   // by SSP: how the last requests arrived
+	mu         sync.Mutex // guards the fields below
+	seen       []uint16   // by token: a bit for each SSP that received the request
+	last       []recent   // by SSP: how the last requests arrived
+	unanswered []*request // requests that got no response
 }
 
 // recent is how the last requests arrived at an SSP, by their token modulo its length. It explains a
@@ -29,7 +31,7 @@ type requestLog struct {
 type recent [4096]string
 
 func newRequestLog(ssps int, b *brokenPromises) *requestLog {
-	return &requestLog{broken: b, seen: make([]bits, ssps), last: make([]recent, ssps)}
+	return &requestLog{broken: b, last: make([]recent, ssps)}
 }
 
 // token returns a number that no other request has.
@@ -39,12 +41,10 @@ func (l *requestLog) token() uint64 { return l.issued.Add(1) }
 func (l *requestLog) seenBy(token uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.seen {
-		if l.seen[i].has(token) {
-			return i
-		}
+	if token >= uint64(len(l.seen)) || l.seen[token] == 0 {
+		return -1
 	}
-	return -1
+	return bits.TrailingZeros16(l.seen[token])
 }
 
 // receive checks a request that an SSP with this behaviour has read whole and will process next.
@@ -56,7 +56,9 @@ func (l *requestLog) receive(ssp int, name, behaviour string, q *sspsim.Request)
 	}
 	how := fmt.Sprintf("at %s on its connection %d, stream %d, when it %s", time.Now().Format("15:04:05.000"), q.Conn, q.Stream, behaviour)
 	l.mu.Lock()
-	again := l.seen[ssp].set(token)
+	l.seen = append(l.seen, make([]uint16, max(0, int(token)+1-len(l.seen)))...)
+	again := l.seen[token]&(1<<ssp) != 0
+	l.seen[token] |= 1 << ssp
 	before := &l.last[ssp][token%uint64(len(recent{}))]
 	first := *before
 	*before = how
@@ -105,23 +107,6 @@ func requestBody(token uint64, length int) []byte {
 		b = append(b, 'a'+byte((token+uint64(len(b))/64)%26))
 	}
 	return append(b, end...)
-}
-
-// bits is a set of small numbers.
-type bits []uint64
-
-func (b bits) has(n uint64) bool {
-	return n/64 < uint64(len(b)) && b[n/64]&(1<<(n%64)) != 0
-}
-
-// set adds n, and reports whether the set had it already.
-func (b *bits) set(n uint64) (was bool) {
-	for n/64 >= uint64(len(*b)) {
-		*b = append(*b, 0)
-	}
-	was = b.has(n)
-	(*b)[n/64] |= 1 << (n % 64)
-	return was
 }
 
 func shorten[T string | []byte](s T) string {

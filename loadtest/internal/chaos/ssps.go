@@ -22,11 +22,6 @@ type ssp struct {
 	current    atomic.Value     // the name of its behaviour
 }
 
-func (s *ssp) behaviourName() string {
-	name, _ := s.current.Load().(string)
-	return name
-}
-
 // sspKind is an SSP's name, its protocol and its pool.
 type sspKind struct {
 	name     string
@@ -53,9 +48,10 @@ var sspKinds = []sspKind{
 func (r *run) startSSPs() error {
 	for i, k := range sspKinds {
 		s := &ssp{name: k.name, healthy: k.healthy, behaviours: behavioursFor(k)}
+		s.current.Store("healthy")
 		var err error
 		s.SSP, err = sspsim.Start(sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
-			OnRequest: func(q *sspsim.Request) { r.log.receive(i, k.name, s.behaviourName(), q) }})
+			OnRequest: func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) }})
 		if err != nil {
 			return err
 		}
@@ -79,7 +75,7 @@ func (r *run) startSSPs() error {
 func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		m := namedBehaviour{name: "healthy", behaviour: healthy}
-		if !r.paused() && rnd.IntN(5) < 3 {
+		if !r.pausing.Load() && rnd.IntN(5) < 3 {
 			m = s.behaviours[rnd.IntN(len(s.behaviours))]
 		}
 		b := m.behaviour
@@ -93,6 +89,6 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 		if !s.healthy && rnd.IntN(8) == 0 {
 			s.CloseConnections()
 		}
-		r.sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
+		engine.Sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 )
 
@@ -21,7 +22,7 @@ const stallTick = 50 * time.Millisecond
 type stalls struct {
 	sum    atomic.Int64 // nanoseconds
 	tick   atomic.Int64 // the last measurement, in nanoseconds since 1970
-	recent lookback     // used by watchStalls
+	recent []int64      // the sums of the last 3 s; used by watchStalls
 	lately atomic.Int64 // nanoseconds in the last 3 s
 
 	pid    int // the process of waited; used by watchStalls
@@ -38,8 +39,10 @@ func (s *stalls) look(now time.Time, pid int, frozen, own time.Duration) {
 	}
 	s.pid, s.waited = pid, waited
 	elapsed := time.Duration(now.UnixNano() - s.tick.Swap(now.UnixNano()))
-	s.sum.Add(int64(taken(elapsed, frozen, own, theirs)))
-	s.lately.Store(s.recent.add(s.sum.Load()))
+	sum := s.sum.Add(int64(taken(elapsed, frozen, own, theirs)))
+	s.recent = append(s.recent, sum)
+	s.recent = s.recent[max(0, len(s.recent)-recentTicks-1):]
+	s.lately.Store(sum - s.recent[0])
 }
 
 // taken returns how much of the elapsed time the machine took: the sum of the waits, and at most all
@@ -57,36 +60,19 @@ func (s *stalls) total() time.Duration {
 func (r *run) watchStalls(ctx context.Context) {
 	own, last := load.ReadWaits(os.Getpid()), time.Now()
 	for ctx.Err() == nil {
-		r.sleep(ctx, stallTick)
+		engine.Sleep(ctx, stallTick)
 		before, was := own, last
 		own, last = load.ReadWaits(os.Getpid()), time.Now()
 		frozen := max(0, last.Sub(was)-2*stallTick)
 		r.frozen += frozen
 		for _, st := range r.instances {
-			st.stalls.look(last, st.process().PID, frozen, own.Longest(before))
+			st.stalls.look(last, st.process.Load().PID, frozen, own.Longest(before))
 		}
 	}
 }
 
-// lookback keeps the sums of the last recentTicks measurements.
-type lookback struct {
-	sums [recentTicks]int64
-	at   int
-}
-
 // recentTicks is how many measurements 3 s have.
 const recentTicks = int(3 * time.Second / stallTick)
-
-// add stores the current sum, and returns by how much it has risen since the oldest one.
-func (r *lookback) add(sum int64) int64 {
-	before := r.sums[r.at]
-	r.sums[r.at] = sum
-	r.at = (r.at + 1) % recentTicks
-	return sum - before
-}
-
-// excuses counts the requests that were excused because of a stall, by promise.
-type excuses [promises]atomic.Int64
 
 // mostExcused is the largest share of requests that may be excused. Above it the promise is broken.
 const mostExcused = 0.01
@@ -122,6 +108,3 @@ func (r *run) newConnectionEnded(st *instance, a *request, format string, args .
 	}
 	r.broken.add(unread, format, args...)
 }
-
-// stalled is the time that the machine has taken from requests to an instance so far.
-func (r *run) stalled(st *instance) time.Duration { return st.stalls.total() }

@@ -61,9 +61,3 @@ func (e *Env) Report(kind, title, question string) *results.Report {
 	r.Versions["adbuffer"] = strings.Join(strings.Fields(string(out)), " ")
 	return r
 }
-
-// Done completes a report.
-func (e *Env) Done(r *results.Report) *results.Report {
-	r.Seconds = time.Since(r.Started).Seconds()
-	return r
-}

@@ -14,23 +14,21 @@ import (
 func (o *Outcome) Print(w io.Writer) {
 	r := o.Load
 	t := results.Table{Title: o.Scenario, Columns: []string{"phase", "seconds", "offered", "answered", "failed", "answers/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}}
-	row := func(name string, s load.Summary) {
-		t.Add(nil, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P90, s.Latency.P99, s.Latency.P999, s.Latency.Max)
-		for _, c := range s.Classes {
-			t.Add(nil, "  "+c.Name, c.Seconds, c.Offered, c.Answered, c.Failed, c.Rate, c.Latency.P50, c.Latency.P90, c.Latency.P99, c.Latency.P999, c.Latency.Max)
+	var row func(name string, s load.Summary)
+	row = func(name string, s load.Summary) {
+		t.Add(r.Doubts, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P90, s.Latency.P99, s.Latency.P999, s.Latency.Max)
+		for _, class := range s.Classes {
+			row("  "+class.Name, class)
 		}
 	}
+	whole := r.Whole.Name
 	if len(r.Phases) > 1 {
+		whole = "all recorded"
 		for _, p := range r.Phases {
 			row(p.Name, p)
 		}
-		row("all recorded", r.Whole)
-	} else {
-		row(r.Whole.Name, r.Whole)
 	}
-	for i := range t.Rows {
-		t.Rows[i].Doubts = r.Doubts
-	}
+	row(whole, r.Whole)
 	fmt.Fprint(w, t.Markdown())
 	for _, kind := range slices.Sorted(maps.Keys(r.Whole.Errors)) {
 		fmt.Fprintf(w, "error: %s: %d\n", kind, r.Whole.Errors[kind])

@@ -167,7 +167,11 @@ func (s *Stage) startAdbuffer(ctx context.Context) error {
 		shared = new(Shared)
 	}
 	if shared.process == nil {
-		if shared.process, err = s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, text, cores, env...); err != nil {
+		file, err := s.Rig.Write("adbuffer-*.yaml", text)
+		if err != nil {
+			return err
+		}
+		if shared.process, err = s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, file, cores, env...); err != nil {
 			return err
 		}
 		if server.Shared == nil {

@@ -151,7 +151,7 @@ func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	for _, p := range t.Promises {
 		r.Verdicts = append(r.Verdicts, p.verdicts(rows)...)
 	}
-	return e.Done(r), nil
+	return r, nil
 }
 
 func (e *Env) measureAll(ctx context.Context, t *Test, rows Rows, r *results.Report) error {
@@ -178,7 +178,11 @@ func (e *Env) measureAll(ctx context.Context, t *Test, rows Rows, r *results.Rep
 		if stages[i] == nil || rows[i].Void != "" {
 			return nil
 		}
-		e.Say("%s: %s%s", t.Kind, rows[i].Name, ofRounds(n, t.Rounds))
+		if t.Rounds > 1 && n < t.Rounds {
+			e.Say("%s: %s, round %d of %d", t.Kind, rows[i].Name, n+1, t.Rounds)
+		} else {
+			e.Say("%s: %s", t.Kind, rows[i].Name)
+		}
 		if err := rows[i].measure(ctx, stages[i]); err != nil {
 			return fmt.Errorf("%s: %w", rows[i].Name, err)
 		}
@@ -220,13 +224,6 @@ func (e *Env) measureAll(ctx context.Context, t *Test, rows Rows, r *results.Rep
 		}
 	}
 	return nil
-}
-
-func ofRounds(n, of int) string {
-	if of <= 1 || n == of {
-		return ""
-	}
-	return fmt.Sprintf(", round %d of %d", n+1, of)
 }
 
 // measure measures one round and adds it to the row.

@@ -40,7 +40,6 @@ type recorder struct {
 	last     time.Duration           // time of the last response, since the first phase
 	// Numbers of requests: due in an open loop, sent, and completed or failed.
 	due, sent, ended uint64
-	names            map[errorName]string
 }
 
 // Progress is one interval of a run.
@@ -58,11 +57,6 @@ type cell struct {
 	bytes    int64 // total of all bodies
 }
 
-type errorName struct {
-	status int
-	source string
-}
-
 // Tick is one interval of the run, including the warm-up.
 type Tick struct {
 	Second   float64 `json:"second"` // end of the interval, since the start
@@ -75,7 +69,7 @@ type Tick struct {
 
 func newRecorder(plan *Plan, report func(Progress)) *recorder {
 	return &recorder{plan: plan, report: report, cells: make([]cell, len(plan.Phases)*len(plan.Templates)), nextTick: plan.Tick,
-		tick: NewHistogram(), lag: NewHistogram(), names: map[errorName]string{}}
+		tick: NewHistogram(), lag: NewHistogram()}
 }
 
 func (r *recorder) cell(phase, class int) *cell {
@@ -149,19 +143,13 @@ func (r *recorder) succeeded(phase, class, status int, body int64, latency time.
 // badStatus counts a response with an unexpected status. source is the value of X-Adbuffer-Source,
 // which distinguishes the errors of the proxy.
 func (r *recorder) badStatus(phase, class, status int, source []byte, latency time.Duration) {
-	name, ok := r.names[errorName{status, string(source)}]
-	if !ok {
-		if name = "status " + strconv.Itoa(status); len(source) > 0 {
-			name += " " + string(source)
-		}
-		// The server chooses source, so the number of names has a limit.
-		if len(r.names) < 200 {
-			r.names[errorName{status, string(source)}] = name
-		}
-	}
 	c := r.cell(phase, class)
 	if status < len(c.statuses) {
 		c.statuses[status]++
+	}
+	name := "status " + strconv.Itoa(status)
+	if len(source) > 0 {
+		name += " " + string(source)
 	}
 	r.failed(phase, class, name, latency)
 }
@@ -170,6 +158,7 @@ func (r *recorder) badStatus(phase, class, status int, source []byte, latency ti
 // requests the percentiles would be too low.
 func (r *recorder) failed(phase, class int, kind string, latency time.Duration) {
 	c := r.cell(phase, class)
+	// The server chooses the names of some kinds, so their number has a limit.
 	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {
 		kind = "other"
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"adbuffer/internal/syntax"
 )
@@ -183,11 +184,11 @@ func (p *Parser) chunkLine(line []byte) (done bool, err error) {
 		if i := bytes.IndexByte(line, ';'); i >= 0 {
 			line = line[:i]
 		}
-		size, ok := parseHex(line)
-		if !ok {
+		size, err := strconv.ParseUint(string(syntax.Trim(line)), 16, 48)
+		if err != nil {
 			return false, fmt.Errorf("chunk size %.20q", line)
 		}
-		if p.left, p.state = size, inChunk; size == 0 {
+		if p.left, p.state = int64(size), inChunk; size == 0 {
 			p.state = inTrailer
 		}
 	case inChunkEnd:
@@ -202,19 +203,4 @@ func (p *Parser) chunkLine(line []byte) (done bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-func parseHex(b []byte) (n int64, ok bool) {
-	b = syntax.Trim(b)
-	if len(b) == 0 || len(b) > 12 {
-		return 0, false
-	}
-	for _, c := range b {
-		d := syntax.HexDigit(c)
-		if d < 0 {
-			return 0, false
-		}
-		n = n<<4 | int64(d)
-	}
-	return n, true
 }

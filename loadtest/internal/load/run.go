@@ -126,15 +126,14 @@ func (r *Result) finish(ctx context.Context, rec *recorder) {
 	if !r.Started.IsZero() {
 		rec.roll(time.Since(r.Started)) // the part after the last interval
 	}
-	var phases []stretch
+	phases := slices.Clone(plan.Phases)
 	rest := plan.length()
 	if !plan.Open && plan.Requests > 0 || r.Interrupted {
 		rest = min(rest, rec.last) // the run ended before its phases
 	}
-	for _, p := range plan.Phases {
-		d := min(p.Duration, rest)
-		rest -= d
-		phases = append(phases, stretch{Name: p.Name, Duration: d, Recorded: !p.Unrecorded})
+	for i := range phases {
+		phases[i].Duration = min(phases[i].Duration, rest)
+		rest -= phases[i].Duration
 	}
 	r.Whole, r.Phases = rec.summarize(phases)
 	r.Timeline = rec.timeline

@@ -1,8 +1,6 @@
 package load
 
 import (
-	"time"
-
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
@@ -40,20 +38,14 @@ func (s Summary) FailedShare() float64 {
 	return 0
 }
 
-// stretch is a phase with its actual duration. An early end of the run shortens it.
-type stretch struct {
-	Name     string
-	Duration time.Duration
-	Recorded bool
-}
-
-// summarize returns a summary of the recorded phases and one of each phase.
-func (r *recorder) summarize(phases []stretch) (whole Summary, each []Summary) {
+// summarize returns a summary of the recorded phases and one of each phase. An early end of the run
+// has shortened the phases.
+func (r *recorder) summarize(phases []Phase) (whole Summary, each []Summary) {
 	var recorded []int
 	seconds := 0.0
 	for i, phase := range phases {
 		each = append(each, r.summary(phase.Name, phase.Duration.Seconds(), i))
-		if phase.Recorded {
+		if !phase.Unrecorded {
 			recorded = append(recorded, i)
 			seconds += phase.Duration.Seconds()
 		}

@@ -26,18 +26,14 @@ func sleep(d time.Duration) {
 }
 
 // threadCPU returns the CPU time of the calling thread.
-func threadCPU() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+func threadCPU() time.Duration { return cpu(unix.RUSAGE_THREAD) }
 
 // processCPU returns the CPU time of the process.
-func processCPU() time.Duration {
+func processCPU() time.Duration { return cpu(unix.RUSAGE_SELF) }
+
+func cpu(who int) time.Duration {
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+	if err := unix.Getrusage(who, &u); err != nil {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())

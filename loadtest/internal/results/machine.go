@@ -2,12 +2,11 @@ package results
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"adbuffer/loadtest/internal/load"
@@ -21,28 +20,25 @@ type Machine struct {
 	Kernel string `json:"kernel"`
 }
 
+var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
+
 // ThisMachine describes this machine.
 func ThisMachine() Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: load.Sysctl("kernel/osrelease")}
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				m.CPU = strings.TrimSpace(value)
-				break
-			}
-		}
+	text, _ := os.ReadFile("/proc/cpuinfo") // some machines name no model
+	if name := modelName.FindSubmatch(text); name != nil {
+		m.CPU = string(name[1])
 	}
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if fields := strings.Fields(string(b)); len(fields) > 1 {
-			kb, _ := strconv.Atoi(fields[1])
-			m.Memory = strconv.Itoa(kb>>20) + " GiB"
-		}
+	text, _ = os.ReadFile("/proc/meminfo")
+	var kib int
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err == nil {
+		m.Memory = fmt.Sprintf("%d GiB", kib>>20)
 	}
 	return m
 }
 
 func (m Machine) String() string {
-	return strconv.Itoa(m.Cores) + " cores (" + m.CPU + "), " + m.Memory + ", Linux " + m.Kernel
+	return fmt.Sprintf("%d cores (%s), %s, Linux %s", m.Cores, m.CPU, m.Memory, m.Kernel)
 }
 
 // versionArgs are the arguments with which programs print their version.

@@ -110,29 +110,20 @@ func (t Table) Markdown() string {
 		fmt.Fprintf(b, "**%s**\n\n", t.Title)
 	}
 	for n, r := range rows {
-		for i := range width {
-			cell := ""
-			if i < len(r) {
-				cell = r[i]
-			}
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				b.WriteString("| " + cell + pad)
-			} else {
-				b.WriteString(" | " + pad + cell)
-			}
+		r = append(r, make([]string, max(0, len(width)-len(r)))...)
+		fmt.Fprintf(b, "| %-*s", width[0], r[0])
+		for i := 1; i < len(width); i++ {
+			fmt.Fprintf(b, " | %*s", width[i], r[i])
 		}
 		b.WriteString(" |\n")
-		if n == 0 {
-			for i, w := range width {
-				if i == 0 {
-					b.WriteString("|" + strings.Repeat("-", w+2))
-				} else {
-					b.WriteString("|" + strings.Repeat("-", w+1) + ":")
-				}
-			}
-			b.WriteString("|\n")
+		if n > 0 {
+			continue
 		}
+		b.WriteString("|-" + strings.Repeat("-", width[0]+1))
+		for _, w := range width[1:] {
+			b.WriteString("|" + strings.Repeat("-", w+1) + ":")
+		}
+		b.WriteString("|\n")
 	}
 	b.WriteByte('\n')
 	return b.String()

@@ -4,13 +4,14 @@ package results
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"time"
 )
 
@@ -123,12 +124,7 @@ func (r *Report) Doubt(row string, doubts []string) {
 
 // Held reports whether all promises held. It ignores doubted verdicts.
 func (r *Report) Held() bool {
-	for _, v := range r.Verdicts {
-		if !v.Held && !v.Doubted {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return !v.Held && !v.Doubted })
 }
 
 // JSON writes the report in the format of Save.
@@ -178,17 +174,9 @@ func LoadAll(dir string) ([]*Report, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s: %w: run a load test with --out %s first", dir, ErrNone, dir)
 	}
-	rank := func(r *Report) int {
-		if n, ok := order[r.Kind]; ok {
-			return n
-		}
-		return len(order) + 1
-	}
-	sort.SliceStable(out, func(i, j int) bool {
-		if a, b := rank(out[i]), rank(out[j]); a != b {
-			return a < b
-		}
-		return out[i].Kind < out[j].Kind
+	rank := func(r *Report) int { return cmp.Or(order[r.Kind], len(order)+1) }
+	slices.SortStableFunc(out, func(a, b *Report) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind))
 	})
 	return out, nil
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -68,19 +66,9 @@ func (r *Rig) BuildPackage(ctx context.Context, pkg string, flags ...string) (st
 	return bin, nil
 }
 
-// StartAdbuffer starts bin with a configuration and waits until it is ready. The configuration must
-// have log level info and ports 0.
-func (r *Rig) StartAdbuffer(ctx context.Context, bin, config, cores string, env ...string) (*Adbuffer, error) {
-	file, err := r.Write("adbuffer-*.yaml", config)
-	if err != nil {
-		return nil, err
-	}
-	return r.StartAdbufferOn(ctx, bin, file, cores, env...)
-}
-
-// StartAdbufferOn is StartAdbuffer with the path of a configuration, which the caller may change
-// later.
-func (r *Rig) StartAdbufferOn(ctx context.Context, bin, file, cores string, env ...string) (*Adbuffer, error) {
+// StartAdbuffer starts bin with the configuration in file and waits until it is ready. The
+// configuration must have log level info and ports 0.
+func (r *Rig) StartAdbuffer(ctx context.Context, bin, file, cores string, env ...string) (*Adbuffer, error) {
 	p, err := r.Start(Command{Name: "adbuffer", Argv: []string{bin, "serve", "--config", file}, Cores: cores, Env: env})
 	if err != nil {
 		return nil, err
@@ -104,15 +92,7 @@ func (r *Rig) StartAdbufferOn(ctx context.Context, bin, file, cores string, env 
 
 // Ask sends a GET of path to the admin listener and returns the body of the response.
 func (a *Adbuffer) Ask(path string) (string, error) {
-	resp, err := controlClient.Get("http://" + a.Admin + path)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, resp.Status, bytes.TrimSpace(text))
-	}
+	text, err := ask("GET", "http://"+a.Admin+path, nil)
 	return string(text), err
 }
 

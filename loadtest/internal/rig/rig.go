@@ -176,13 +176,11 @@ func (p *Process) Running() bool {
 	}
 }
 
-// errEnded returns an error with the last output of a process that exited early.
-func (p *Process) errEnded() error {
+// LastLog returns the last output of the process.
+func (p *Process) LastLog() []byte {
+	const most = 2000
 	text := bytes.TrimSpace(p.Log())
-	if len(text) > 800 {
-		text = text[len(text)-800:]
-	}
-	return fmt.Errorf("%s ended early: %s", p.Name, text)
+	return text[max(0, len(text)-most):]
 }
 
 // AwaitPort waits until addr accepts connections.
@@ -205,10 +203,10 @@ func (p *Process) await(ctx context.Context, timeout time.Duration, what string,
 			return nil
 		}
 		if !p.Running() {
-			return p.errEnded()
+			return fmt.Errorf("%s ended early: %s", p.Name, p.LastLog())
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%s did not %s within %v: %s", p.Name, what, timeout, bytes.TrimSpace(p.Log()))
+			return fmt.Errorf("%s did not %s within %v: %s", p.Name, what, timeout, p.LastLog())
 		}
 		select {
 		case <-ctx.Done():

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"net/url"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -14,13 +14,12 @@ import (
 
 // SSP is a simulated SSP in a process of its own.
 type SSP struct {
+	*Process
 	Name    string
 	Addr    string // host:port
 	URL     string // URL for bid requests
 	CAFile  string // path of the CA; "" without TLS
-	PID     int
 	control string
-	child   *childProcess
 }
 
 // sspReply holds the addresses and the CA of a child.
@@ -37,7 +36,18 @@ type SSPOptions struct {
 
 // StartSSP starts a simulated SSP.
 func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
-	c, err := r.spawn("ssp", "ssp-"+safeName(o.Name), o.Cores, o)
+	return r.startSSP("ssp", o.Name, o.Cores, o)
+}
+
+// StartConstant starts the upstream with the lowest cost. Its responses have a body of this length. It
+// has neither behaviours nor counters.
+func (r *Rig) StartConstant(body int, cores string) (*SSP, error) {
+	return r.startSSP("constant", "constant", cores, body)
+}
+
+func (r *Rig) startSSP(role, name, cores string, order any) (*SSP, error) {
+	file := url.PathEscape(name) // a scenario chooses the name
+	c, err := r.spawn(role, role+"-"+file, cores, order)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +55,10 @@ func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
 	if err := c.read(&a, childTimeout); err != nil {
 		return nil, err
 	}
-	s := &SSP{Name: o.Name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", PID: c.PID, control: a.Control, child: c}
+	s := &SSP{Process: c.Process, Name: name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", control: a.Control}
 	if a.CA != "" {
 		s.URL = "https://" + a.Addr + "/bid"
-		if s.CAFile, err = r.Write("ca-"+safeName(o.Name)+"-*.pem", a.CA); err != nil {
+		if s.CAFile, err = r.Write("ca-"+file+"-*.pem", a.CA); err != nil {
 			return nil, err
 		}
 	}
@@ -59,7 +69,16 @@ func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
 var controlClient = &http.Client{Timeout: 10 * time.Second}
 
 func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
-	req, err := http.NewRequest(method, s.control+path, bytes.NewReader(body))
+	b, err := ask(method, s.control+path, body)
+	if err != nil {
+		err = fmt.Errorf("SSP %s: %w", s.Name, err)
+	}
+	return b, err
+}
+
+// ask sends a request and returns the body of the response. A status other than 2xx is an error.
+func ask(method, url string, body []byte) ([]byte, error) {
+	req, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +89,7 @@ func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("SSP %s: %s %s: %s: %s", s.Name, method, path, resp.Status, bytes.TrimSpace(b))
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, bytes.TrimSpace(b))
 	}
 	return b, err
 }
@@ -105,34 +124,4 @@ func (s *SSP) Set(b sspsim.Behaviour) error {
 func (s *SSP) CloseConnections() error {
 	_, err := s.do("POST", "/close-connections", nil)
 	return err
-}
-
-// Stop stops the process.
-func (s *SSP) Stop() { s.child.Stop() }
-
-// Constant is the upstream with the lowest cost, in a process of its own.
-type Constant struct {
-	*Process
-	Addr string
-	URL  string
-}
-
-// StartConstant starts an upstream whose responses have a body of this length.
-func (r *Rig) StartConstant(body int, cores string) (*Constant, error) {
-	c, err := r.spawn("constant", "constant", cores, body)
-	if err != nil {
-		return nil, err
-	}
-	var a sspReply
-	err = c.read(&a, childTimeout)
-	return &Constant{Process: c.Process, Addr: a.Addr, URL: "http://" + a.Addr + "/bid"}, err
-}
-
-func safeName(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '_'
-	}, strings.ToLower(s))
 }

@@ -86,34 +86,21 @@ func AB(ctx context.Context, url string, n, c int, cores string, flags ...string
 	return l, err
 }
 
-var abLines = map[string]*regexp.Regexp{
-	"complete": regexp.MustCompile(`Complete requests:\s+(\d+)`),
-	"failed":   regexp.MustCompile(`Failed requests:\s+(\d+)`),
-	"non2xx":   regexp.MustCompile(`Non-2xx responses:\s+(\d+)`),
-	"write":    regexp.MustCompile(`Write errors:\s+(\d+)`),
-	"seconds":  regexp.MustCompile(`Time taken for tests:\s+([\d.]+)`),
-	"rate":     regexp.MustCompile(`Requests per second:\s+([\d.]+)`),
-	"p50":      regexp.MustCompile(`\n\s+50%\s+(\d+)`),
-	"p95":      regexp.MustCompile(`\n\s+95%\s+(\d+)`),
-	"p99":      regexp.MustCompile(`\n\s+99%\s+(\d+)`),
-	"max":      regexp.MustCompile(`\n\s+100%\s+(\d+)`),
-}
+// abLine matches a figure of ab, such as "Complete requests:      100" or "  99%      7".
+var abLine = regexp.MustCompile(`(?m)^ *([\w -]+:|\d+%) +(\d[\d.]*)`)
 
 func parseAB(out string) (Load, error) {
-	value := func(key string) float64 {
-		m := abLines[key].FindStringSubmatch(out)
-		if m == nil {
-			return 0
-		}
-		v, _ := strconv.ParseFloat(m[1], 64) // the expression matches only digits
-		return v
+	value := map[string]float64{}
+	for _, m := range abLine.FindAllStringSubmatch(out, -1) {
+		value[m[1]], _ = strconv.ParseFloat(m[2], 64) // the expression matches only digits
 	}
-	if abLines["complete"].FindString(out) == "" {
+	complete, found := value["Complete requests:"]
+	if !found {
 		return Load{}, fmt.Errorf("ab printed no result: %.200q", out)
 	}
-	failed := int(value("failed") + value("non2xx") + value("write"))
-	return Load{Requests: int(value("complete")) - failed, Failed: failed, Rate: value("rate"), Seconds: value("seconds"),
-		P50: value("p50"), P95: value("p95"), P99: value("p99"), Max: value("max")}, nil
+	failed := value["Failed requests:"] + value["Non-2xx responses:"] + value["Write errors:"]
+	return Load{Requests: int(complete - failed), Failed: int(failed), Rate: value["Requests per second:"], Seconds: value["Time taken for tests:"],
+		P50: value["50%"], P95: value["95%"], P99: value["99%"], Max: value["100%"]}, nil
 }
 
 // wrkScript makes wrk print its results as JSON.

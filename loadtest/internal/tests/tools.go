@@ -11,7 +11,7 @@ import (
 )
 
 // constantUpstream starts the cheapest upstream, which responds with a kilobyte.
-func constantUpstream(e *engine.Env) (*rig.Constant, error) {
+func constantUpstream(e *engine.Env) (*rig.SSP, error) {
 	return e.Rig.StartConstant(len(load.ConstantBody(1000)), e.LoadCores)
 }
 
