@@ -77,7 +77,7 @@ func (m *manager) start() *e2e.Process {
 func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
-	m := newManager(t, e2e.Single(s.URL()), "admin:traffic", "ADBUFFER_SERVER_DRAIN_DELAY=2s")
+	m := newManager(t, e2e.Single(s.URL()), "admin:traffic", drainDelayed)
 	now := m.start()
 	if now.AdminAddr != m.addrs[0] || now.TrafficAddr != m.addrs[1] {
 		t.Fatalf("traffic at %s and admin at %s; passed were admin and traffic at %v", now.TrafficAddr, now.AdminAddr, m.addrs)

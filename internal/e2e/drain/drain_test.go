@@ -124,16 +124,16 @@ func TestASecondSignalEndsTheWait(t *testing.T) {
 func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
-	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=3s") // meanwhile every client receives "Connection: close"
+	ab := e2e.Start(t, e2e.Single(s.URL()), drainDelayed)
 	ab.ExitIsTested = true
 	var all e2e.Tally
 	ab.Concurrently(20, func(w *e2e.Worker) error {
+		c := drainedClient{Worker: w}
 		for i := 0; ; i++ {
 			if w.Id == 0 && i == 20 {
 				ab.Signal(syscall.SIGTERM)
 			}
-			fresh := w.Client == nil
-			a, err := w.Exchange("GET", "/fillbuffer", "")
+			a, fresh, err := c.get()
 			switch {
 			case err == nil:
 				all.Add(a)

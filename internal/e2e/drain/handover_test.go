@@ -53,47 +53,7 @@ func shared(t *testing.T, listen string) []string {
 	t.Helper()
 	return []string{
 		"ADBUFFER_SERVER_REUSE_PORT=true", "ADBUFFER_SERVER_LISTEN=" + listen, "ADBUFFER_ADMIN_LISTEN=" + reservePort(t),
-		"ADBUFFER_SERVER_DRAIN_DELAY=2s", // meanwhile every client with requests receives "Connection: close"
-	}
-}
-
-// load sends requests until stopped. Half of its clients keep their connections as long as
-// possible. The other half opens one for each request.
-type load struct {
-	stopped   atomic.Bool
-	responses e2e.Tally
-	done      chan struct{}
-}
-
-func startLoad(ab *e2e.Process) *load {
-	l := &load{done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		ab.Concurrently(16, func(w *e2e.Worker) error {
-			for !l.stopped.Load() {
-				a, err := w.Exchange("GET", "/fillbuffer", "")
-				if err != nil {
-					return err
-				}
-				l.responses.Add(a)
-				if w.Id%2 == 0 {
-					w.Close()
-				}
-			}
-			return nil
-		})
-	}()
-	return l
-}
-
-// wantNothingLost ends the load. Every request must have the SSP's response.
-func (l *load) wantNothingLost(t *testing.T) {
-	t.Helper()
-	l.stopped.Store(true)
-	<-l.done
-	l.responses.Log(t, "responses")
-	if n := l.responses.Total(); l.responses.Of("ssp/openx 200") != n || n < 100 {
-		t.Errorf("%d requests, and the SSP responded to %d", n, l.responses.Of("ssp/openx 200"))
+		drainDelayed,
 	}
 }
 
