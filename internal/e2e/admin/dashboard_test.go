@@ -115,7 +115,7 @@ ssps:
   - {name: tight, endpoints: [%q], pool: {max_conns: 4, max_pending: 2, pending_timeout: 15ms}}
   - {name: h2, endpoints: [%q], tls: {ca_file: %q}, hedge: {enabled: true, quantile: 0.7}}
   - {name: piped, endpoints: [%q], protocol: http1-pipelined, pool: {max_conns: 1, pipeline_methods: all}}
-  - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 2s}}
+  - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 1m}}
   - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
   - {name: nobid, endpoints: [%q], adaptive: {enabled: true}}
   - {name: pair, endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}

@@ -108,7 +108,8 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	keeping := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, IdleConnTimeout: 5 * time.Second}
 	defer keeping.CloseIdleConnections()
 	// The other half of the clients makes a handshake for every request.
-	leaving := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, DisableKeepAlives: true}
+	leaving := &http.Transport{TLSClientConfig: a.ClientConfig(nil), ForceAttemptHTTP2: true, DisableKeepAlives: true, IdleConnTimeout: 5 * time.Second}
+	defer leaving.CloseIdleConnections()
 	var stopped atomic.Bool
 	var sent atomic.Int64
 	clients := make(chan error)
