@@ -55,7 +55,7 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	defer s.untrack(c)
 	p := s.plan.Load()
 	if p.hang.roll(c.rng) {
-		s.counters.fault(faultHang)
+		s.countFault(faultHang)
 		_, _ = io.Copy(io.Discard, tcp)
 		return
 	}
@@ -66,7 +66,7 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	isHTTP2 := s.opts.Protocol == H2C || s.opts.Protocol == TLSHTTP2 || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
 	c.serving.Store(true)
 	if isHTTP2 {
-		s.counters.http2Connections.Add(1)
+		s.count(func(c *Counters) { c.HTTP2Connections++ })
 		newHTTP2Conn(c).serve()
 		return
 	}
@@ -82,16 +82,18 @@ func (c *conn) handshake(p *script) bool {
 	t := tls.Server(c.tcp, cfg)
 	_ = c.tcp.SetDeadline(time.Now().Add(handshakeTimeout))
 	if err := t.Handshake(); err != nil {
-		s.counters.handshakeErrors.Add(1)
+		s.count(func(c *Counters) { c.HandshakeErrors++ })
 		return false
 	}
 	_ = c.tcp.SetDeadline(time.Time{})
 	state := t.ConnectionState()
 	c.rw, c.tls = t, &state
-	s.counters.handshakes.Add(1)
-	if state.DidResume {
-		s.counters.resumed.Add(1)
-	}
+	s.count(func(c *Counters) {
+		c.Handshakes++
+		if state.DidResume {
+			c.Resumed++
+		}
+	})
 	return true
 }
 
@@ -113,7 +115,7 @@ func (c *conn) Read(b []byte) (int, error) {
 			return n, err
 		}
 		if c.idleWork(); c.idleTooLong() {
-			c.ssp.counters.idleClosed.Add(1)
+			c.ssp.count(func(c *Counters) { c.IdleClosed++ })
 			return 0, errIdle
 		}
 		c.arm()
@@ -153,7 +155,7 @@ func (c *conn) idleWork() {
 	}
 	c.poisonAt.Store(0)
 	c.poison()
-	c.ssp.counters.fault(faultUnsolicited) // counted after the write: a test that sees the count has the bytes in its socket
+	c.ssp.countFault(faultUnsolicited) // counted after the write: a test that sees the count has the bytes in its socket
 }
 
 func (c *conn) idleTooLong() bool {
@@ -172,7 +174,12 @@ func (c *conn) poke() {
 // begin counts a request as in flight; end stops counting it.
 func (c *conn) begin(bodyBytes int) {
 	c.busy.Add(1)
-	c.ssp.counters.begin(bodyBytes)
+	c.ssp.count(func(c *Counters) {
+		c.Requests++
+		c.RequestBodyBytes += uint64(bodyBytes)
+		c.InFlight++
+		c.MaxInFlight = max(c.MaxInFlight, c.InFlight)
+	})
 }
 
 func (c *conn) end(p *script, f *fate) {
@@ -183,7 +190,7 @@ func (c *conn) end(p *script, f *fate) {
 		c.poisonAt.Store(time.Now().Add(p.Faults.Unsolicited.Delay).UnixNano())
 	}
 	c.busy.Add(-1)
-	c.ssp.counters.end()
+	c.ssp.count(func(c *Counters) { c.InFlight-- })
 	if c.poisonAt.Load() > 0 {
 		c.poke()
 	}
@@ -215,7 +222,7 @@ func (s *SSP) waitFor(t *time.Timer, stop <-chan struct{}) bool {
 // write writes the whole of b. The peer caused a failure, and write counts it.
 func (c *conn) write(b []byte) bool {
 	if _, err := c.rw.Write(b); err != nil {
-		c.ssp.counters.writeErrors.Add(1)
+		c.ssp.count(func(c *Counters) { c.WriteErrors++ })
 		return false
 	}
 	return true

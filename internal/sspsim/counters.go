@@ -1,6 +1,6 @@
 package sspsim
 
-import "sync/atomic"
+import "maps"
 
 // Counters count what an SSP has received and sent since its start or since ResetCounters.
 // OpenConnections and InFlight are current values.
@@ -33,97 +33,48 @@ type Counters struct {
 	ResponseBodyBytes uint64 `json:"answer_body_bytes"`
 }
 
-// counters are the live Counters. The values of a snapshot are not from the same moment.
-type counters struct {
-	connections, http2Connections, handshakes, resumed, handshakeErrors atomic.Uint64
-	requests, responded, unprocessed, badRequests                       atomic.Uint64
-	resetsSeen, writeErrors, idleClosed, bodyIn, bodyOut                atomic.Uint64
-	open, inFlight, maxInFlight                                         atomic.Int64
-	byStatus                                                            [600]atomic.Uint64
-	faults                                                              [faults]atomic.Uint64
-	lastBad                                                             atomic.Pointer[string]
+// count changes the counters.
+func (s *SSP) count(change func(*Counters)) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	change(&s.counters)
 }
 
 // Counters returns a snapshot.
-func (s *SSP) Counters() Counters {
-	n := &s.counters
-	c := Counters{
-		Connections: n.connections.Load(), OpenConnections: n.open.Load(),
-		HTTP2Connections: n.http2Connections.Load(), Handshakes: n.handshakes.Load(),
-		Resumed: n.resumed.Load(), HandshakeErrors: n.handshakeErrors.Load(),
-		Requests: n.requests.Load(), Responded: n.responded.Load(),
-		InFlight: n.inFlight.Load(), MaxInFlight: n.maxInFlight.Load(),
-		Unprocessed: n.unprocessed.Load(), BadRequests: n.badRequests.Load(),
-		ByStatus: map[int]uint64{}, Faults: map[string]uint64{},
-		ResetsSeen: n.resetsSeen.Load(), WriteErrors: n.writeErrors.Load(), IdleClosed: n.idleClosed.Load(),
-		RequestBodyBytes: n.bodyIn.Load(), ResponseBodyBytes: n.bodyOut.Load(),
-	}
-	if last := n.lastBad.Load(); last != nil {
-		c.LastBadRequest = *last
-	}
-	for status := range n.byStatus {
-		if v := n.byStatus[status].Load(); v > 0 {
-			c.ByStatus[status] = v
-		}
-	}
-	for kind := range n.faults {
-		if v := n.faults[kind].Load(); v > 0 {
-			c.Faults[faultNames[kind]] = v
-		}
-	}
-	return c
+func (s *SSP) Counters() (all Counters) {
+	s.count(func(c *Counters) {
+		all = *c
+		all.ByStatus, all.Faults = maps.Clone(c.ByStatus), maps.Clone(c.Faults)
+	})
+	return all
 }
 
 // ResetCounters sets all counters to 0, except the current values. MaxInFlight becomes InFlight.
-// Responses that are being written may be counted in part.
 func (s *SSP) ResetCounters() {
-	n := &s.counters
-	for _, v := range []*atomic.Uint64{&n.connections, &n.http2Connections, &n.handshakes, &n.resumed,
-		&n.handshakeErrors, &n.requests, &n.responded, &n.unprocessed, &n.badRequests, &n.resetsSeen,
-		&n.writeErrors, &n.idleClosed, &n.bodyIn, &n.bodyOut} {
-		v.Store(0)
-	}
-	for i := range n.byStatus {
-		n.byStatus[i].Store(0)
-	}
-	for i := range n.faults {
-		n.faults[i].Store(0)
-	}
-	n.lastBad.Store(nil)
-	n.maxInFlight.Store(n.inFlight.Load())
+	s.count(func(c *Counters) {
+		*c = Counters{OpenConnections: c.OpenConnections, InFlight: c.InFlight, MaxInFlight: c.InFlight,
+			ByStatus: map[int]uint64{}, Faults: map[string]uint64{}}
+	})
 }
 
-func (n *counters) begin(bodyBytes int) {
-	n.requests.Add(1)
-	if bodyBytes > 0 {
-		n.bodyIn.Add(uint64(bodyBytes))
-	}
-	now := n.inFlight.Add(1)
-	for most := n.maxInFlight.Load(); now > most; most = n.maxInFlight.Load() {
-		if n.maxInFlight.CompareAndSwap(most, now) {
-			return
-		}
-	}
-}
-
-func (n *counters) end() { n.inFlight.Add(-1) }
-
-func (n *counters) response(status, bodyBytes int) {
-	n.responded.Add(1)
-	n.byStatus[status].Add(1)
-	if bodyBytes > 0 {
-		n.bodyOut.Add(uint64(bodyBytes))
-	}
-}
-
-func (n *counters) fault(f fault) {
+func (s *SSP) countFault(f fault) {
 	if f != noFault {
-		n.faults[f].Add(1)
+		s.count(func(c *Counters) { c.Faults[faultNames[f]]++ })
 	}
 }
 
-func (n *counters) badRequest(err error) {
-	text := err.Error()
-	n.lastBad.Store(&text)
-	n.badRequests.Add(1)
+func (s *SSP) countBadRequest(err error) {
+	s.count(func(c *Counters) {
+		c.BadRequests++
+		c.LastBadRequest = err.Error()
+	})
+}
+
+// countResponse counts a response that was written whole.
+func (s *SSP) countResponse(status, bodyBytes int) {
+	s.count(func(c *Counters) {
+		c.Responded++
+		c.ByStatus[status]++
+		c.ResponseBodyBytes += uint64(bodyBytes)
+	})
 }

@@ -66,7 +66,7 @@ func (h *http1Conn) serve() {
 	for {
 		if err := h.next(); err != nil {
 			if refused := (*badRequest)(nil); errors.As(err, &refused) {
-				h.ssp.counters.badRequest(err)
+				h.ssp.countBadRequest(err)
 				h.refuse(refused)
 			}
 			break
@@ -127,7 +127,7 @@ func (h *http1Conn) respond() bool {
 		f.fault = faultCutHead // the response has no body to cut
 	}
 	if f.fault != faultUnsolicited { // an unsolicited response is counted when it is sent
-		s.counters.fault(f.fault)
+		s.countFault(f.fault)
 	}
 	switch f.fault {
 	case faultStall:

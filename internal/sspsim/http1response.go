@@ -77,7 +77,7 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 	if f.fault == faultLeftover {
 		h.out = append(h.out, poisonResponse...)
 	}
-	h.ssp.counters.response(r.status, sent)
+	h.ssp.countResponse(r.status, sent)
 	return keep
 }
 

@@ -125,7 +125,7 @@ func (h *http2Conn) serve() {
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(h.br, preface); err != nil || string(preface) != http2.ClientPreface {
 		if err == nil {
-			h.ssp.counters.badRequest(errors.New("HTTP/2 connection without its preface"))
+			h.ssp.countBadRequest(errors.New("HTTP/2 connection without its preface"))
 		}
 		return
 	}
@@ -153,17 +153,17 @@ func (h *http2Conn) canContinue(err error) bool {
 	var ofConn http2.ConnectionError
 	switch {
 	case errors.As(err, &ofStream):
-		h.ssp.counters.badRequest(err)
+		h.ssp.countBadRequest(err)
 		if id := ofStream.StreamID; id%2 == 1 {
 			h.lastID = max(h.lastID, id) // the framer refuses header blocks before the reader sees them
 		}
 		h.resetStream(ofStream.StreamID, ofStream.Code)
 		return true
 	case errors.As(err, &ofConn):
-		h.ssp.counters.badRequest(err)
+		h.ssp.countBadRequest(err)
 		h.sayGoAway(http2.ErrCode(ofConn), h.lastID)
 	case errors.Is(err, http2.ErrFrameTooLarge):
-		h.ssp.counters.badRequest(err)
+		h.ssp.countBadRequest(err)
 		h.sayGoAway(http2.ErrCodeFrameSize, h.lastID)
 	case errors.Is(err, errIdle):
 		if h.conn.plan.Connections.Announce {
@@ -196,7 +196,7 @@ func (h *http2Conn) handleFrame(frame http2.Frame) error {
 	case *http2.WindowUpdateFrame:
 		return h.takeWindow(f)
 	case *http2.RSTStreamFrame:
-		h.ssp.counters.resetsSeen.Add(1)
+		h.ssp.count(func(c *Counters) { c.ResetsSeen++ })
 		if f.StreamID > h.lastID {
 			return http2.ConnectionError(http2.ErrCodeProtocol)
 		}

@@ -119,7 +119,7 @@ func (h *http2Conn) dropAbove(last uint32) {
 	for id, st := range h.streams {
 		if id > last {
 			h.endStreamLocked(st)
-			h.ssp.counters.unprocessed.Add(1)
+			h.ssp.count(func(c *Counters) { c.Unprocessed++ })
 		}
 	}
 	leave := len(h.streams) == 0

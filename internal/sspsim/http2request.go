@@ -29,10 +29,10 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	h.mu.Unlock()
 	switch {
 	case ignored:
-		h.ssp.counters.unprocessed.Add(1)
+		h.ssp.count(func(c *Counters) { c.Unprocessed++ })
 		return nil
 	case open >= int(h.limit) || open >= maxOpenStreams:
-		h.ssp.counters.unprocessed.Add(1)
+		h.ssp.count(func(c *Counters) { c.Unprocessed++ })
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream, Cause: errors.New("stream limit exceeded")}
 	case f.Truncated:
 		return streamError(id, fmt.Sprintf("header list is over %d bytes", maxHeaderList))
@@ -148,7 +148,7 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
 	}
 	if len(st.body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
-		h.ssp.counters.badRequest(fmt.Errorf("body is over %d bytes", h.ssp.opts.MaxRequestBody))
+		h.ssp.countBadRequest(fmt.Errorf("body is over %d bytes", h.ssp.opts.MaxRequestBody))
 		h.refuseBody(st)
 		return nil
 	}
@@ -174,13 +174,13 @@ func (h *http2Conn) endRequest(st *stream) error {
 	f := p.draw(h.rng, true)
 	if f.fault == faultRefuseStream || f.fault == faultGoAway && p.Faults.GoAway.Exclude && h.dispatched > st.id {
 		// No GOAWAY can exclude a stream below one that is being processed.
-		s.counters.fault(f.fault)
-		s.counters.unprocessed.Add(1)
+		s.countFault(f.fault)
+		s.count(func(c *Counters) { c.Unprocessed++ })
 		h.resetStream(st.id, http2.ErrCodeRefusedStream)
 		return nil
 	}
 	if f.fault == faultGoAway {
-		s.counters.fault(f.fault)
+		s.countFault(f.fault)
 		last := max(st.id, h.dispatched)
 		if p.Faults.GoAway.Exclude {
 			last = h.dispatched

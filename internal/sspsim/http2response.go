@@ -21,7 +21,7 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 		return
 	}
 	if f.fault != faultUnsolicited && f.fault != faultGoAway { // these are counted when they are sent
-		s.counters.fault(f.fault)
+		s.countFault(f.fault)
 	}
 	switch f.fault {
 	case faultStall:
@@ -114,7 +114,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 	// The stream must not count as open when another goroutine flushes its END_STREAM: the peer may
 	// then open the next stream.
 	h.endStreamLocked(st)
-	h.ssp.counters.response(r.status, sent)
+	h.ssp.countResponse(r.status, sent)
 }
 
 // cutLocked ends the connection after the queued frames.

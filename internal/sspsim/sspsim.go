@@ -75,8 +75,10 @@ type SSP struct {
 	done     chan struct{} // closed by Close
 
 	plan     atomic.Pointer[script]
-	counters counters
 	recorder recorder
+
+	counting sync.Mutex // guards counters
+	counters Counters
 
 	setMu sync.Mutex // serialises Set and Close; taken before mu
 	gate  *gate
@@ -101,6 +103,7 @@ func Start(o Options) (*SSP, error) {
 	}
 	s := &SSP{opts: o, done: make(chan struct{}), conns: map[*conn]struct{}{}}
 	s.recorder.ring = make([]*Request, o.Record)
+	s.ResetCounters()
 	if o.Protocol != HTTP1 && o.Protocol != H2C {
 		if err := s.prepareTLS(); err != nil {
 			return nil, fmt.Errorf("sspsim: TLS: %w", err)
@@ -294,8 +297,10 @@ func (s *SSP) track(tcp *net.TCPConn) *conn {
 	c := &conn{ssp: s, id: s.lastID, tcp: tcp, rw: tcp,
 		rng: mathrand.New(mathrand.NewPCG(s.opts.Seed, s.lastID))}
 	s.conns[c] = struct{}{}
-	s.counters.connections.Add(1)
-	s.counters.open.Add(1)
+	s.count(func(c *Counters) {
+		c.Connections++
+		c.OpenConnections++
+	})
 	return c
 }
 
@@ -304,7 +309,7 @@ func (s *SSP) untrack(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-	s.counters.open.Add(-1)
+	s.count(func(c *Counters) { c.OpenConnections-- })
 }
 
 // AwaitCounters waits until ok accepts the counters. It returns false if that takes longer than the
