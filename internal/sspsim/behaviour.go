@@ -113,7 +113,7 @@ type Connections struct {
 	Announce bool `json:"announce"`
 	// IdleTimeout closes a connection that has had no request in flight for this long; 0 disables
 	// it.
-	IdleTimeout time.Duration `json:"idle_timeout"`
+	IdleTimeout Duration `json:"idle_timeout"`
 	// MaxStreams is SETTINGS_MAX_CONCURRENT_STREAMS. 0 announces 250, -1 announces 0, which stops
 	// new streams. A stream beyond the limit that the peer has acknowledged is refused. HTTP/2
 	// only.
@@ -151,47 +151,43 @@ type InvalidError struct {
 // Error joins the errors with "; ".
 func (e *InvalidError) Error() string { return strings.Join(e.Mistakes, "; ") }
 
-// checker gathers the errors found in a value.
-type checker struct{ mistakes []string }
-
-func (c *checker) add(path, format string, args ...any) {
-	c.mistakes = append(c.mistakes, path+": "+fmt.Sprintf(format, args...))
+func (e *InvalidError) add(path, format string, args ...any) {
+	e.Mistakes = append(e.Mistakes, path+": "+fmt.Sprintf(format, args...))
 }
 
-func (c *checker) err() error {
-	if len(c.mistakes) == 0 {
+// orNil returns nil if e has no errors.
+func (e *InvalidError) orNil() error {
+	if len(e.Mistakes) == 0 {
 		return nil
 	}
-	return &InvalidError{Mistakes: c.mistakes}
+	return e
 }
 
-func (c *checker) within(path string, v, low, high int) {
-	if v < low || v > high {
-		c.add(path, "%d is not within %d to %d", v, low, high)
+// within adds an error if v is not from low to high.
+func within[T int | float64 | Duration](e *InvalidError, path string, v, low, high T) {
+	if !(v >= low && v <= high) { // also for NaN
+		e.add(path, "%v is not within %v to %v", v, low, high)
 	}
-}
-
-func (c *checker) duration(path string, v, high time.Duration) {
-	if v < 0 || v > high {
-		c.add(path, "%v is not within 0s to %v", v, high)
-	}
-}
-
-func (c *checker) chance(path string, v Chance) {
-	if !(v.Share >= 0 && v.Share <= 1) {
-		c.add(path+".share", "%v is not within 0 to 1", v.Share)
-	}
-	c.within(path+".every", v.Every, 0, 1<<30)
 }
 
 // Validate returns an *InvalidError that lists all values out of range, or nil.
 func (b Behaviour) Validate() error {
-	var c checker
-	b.Latency.check(&c, "latency")
-	b.Response.check(&c, "answer")
-	b.Connections.check(&c, "connections")
-	b.Faults.check(&c, "faults")
-	return c.err()
+	var e InvalidError
+	b.check(&e, "")
+	return e.orNil()
+}
+
+func (b Behaviour) check(e *InvalidError, path string) {
+	b.Latency.check(e, path+"latency")
+	b.Response.check(e, path+"answer")
+	within(e, path+"connections.max_requests", b.Connections.MaxRequests, 0, 1<<30)
+	within(e, path+"connections.idle_timeout", b.Connections.IdleTimeout, 0, Duration(time.Hour))
+	within(e, path+"connections.max_streams", b.Connections.MaxStreams, -1, maxOpenStreams)
+	b.Faults.check(e, path+"faults")
+	for i, chance := range b.chances() {
+		within(e, path+eventPaths[i]+".share", chance.Share, 0, 1)
+		within(e, path+eventPaths[i]+".every", chance.Every, 0, 1<<30)
+	}
 }
 
 // clone returns a copy that shares no memory with b. Empty lists are nil in it.
@@ -201,42 +197,28 @@ func (b Behaviour) clone() Behaviour {
 	return b
 }
 
-func (a Response) check(c *checker, path string) {
-	c.chance(path+".no_bid", a.NoBid)
+func (a Response) check(e *InvalidError, path string) {
 	switch a.NoBidForm {
 	case "", NoBid204, NoBidEmpty, NoBidDocument:
 	default:
-		c.add(path+".no_bid_form", "%q is not one of 204, empty, document", a.NoBidForm)
+		e.add(path+".no_bid_form", "%q is not one of 204, empty, document", a.NoBidForm)
 	}
 	switch a.Kind {
 	case "", OpenRTB, VAST, Raw:
 	default:
-		c.add(path+".kind", "%q is not one of openrtb, vast, raw", a.Kind)
+		e.add(path+".kind", "%q is not one of openrtb, vast, raw", a.Kind)
 	}
-	a.Size.check(c, path+".size")
+	a.Size.check(e, path+".size")
 	if !validValue(a.ContentType) {
-		c.add(path+".content_type", "%q holds bytes that no field value may hold", a.ContentType)
+		e.add(path+".content_type", "%q holds bytes that no field value may hold", a.ContentType)
 	}
 	for i, f := range a.Headers {
 		if !validName(f.Name) || !validValue(f.Value) {
-			c.add(fmt.Sprintf("%s.headers[%d]", path, i), "%q: %q is not a header field", f.Name, f.Value)
+			e.add(fmt.Sprintf("%s.headers[%d]", path, i), "%q: %q is not a header field", f.Name, f.Value)
 		}
 		switch http.CanonicalHeaderKey(f.Name) {
 		case "Content-Length", "Transfer-Encoding":
-			c.add(fmt.Sprintf("%s.headers[%d]", path, i), "%s is the simulator's own; see faults.malformed", f.Name)
+			e.add(fmt.Sprintf("%s.headers[%d]", path, i), "%s is the simulator's own; see faults.malformed", f.Name)
 		}
 	}
-	c.chance(path+".http10", a.HTTP10)
-	c.chance(path+".read_to_eof", a.ReadToEOF)
-	c.chance(path+".chunked", a.Chunked)
-	c.chance(path+".trailers", a.Trailers)
-	c.chance(path+".interim", a.Interim)
-	c.chance(path+".cookies", a.Cookies)
-}
-
-func (n Connections) check(c *checker, path string) {
-	c.within(path+".max_requests", n.MaxRequests, 0, 1<<30)
-	c.duration(path+".idle_timeout", n.IdleTimeout, time.Hour)
-	c.within(path+".max_streams", n.MaxStreams, -1, maxOpenStreams)
-	c.chance(path+".http1_only", n.HTTP1Only)
 }

@@ -2,8 +2,10 @@ package sspsim
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -77,7 +79,7 @@ type Status struct {
 	// Code is 200 to 599; 0 is 503.
 	Code int `json:"code"`
 	// RetryAfter adds Retry-After, rounded up to whole seconds; 0 leaves it out.
-	RetryAfter time.Duration `json:"retry_after"`
+	RetryAfter Duration `json:"retry_after"`
 	// RetryAfterDate writes it as an HTTP date.
 	RetryAfterDate bool `json:"retry_after_date"`
 }
@@ -85,8 +87,8 @@ type Status struct {
 // Drip sends the body in small pieces with pauses between them.
 type Drip struct {
 	Chance
-	Bytes int           `json:"bytes"` // a piece; 0 is 1
-	Pause time.Duration `json:"pause"` // between two pieces; 0 is 10ms
+	Bytes int      `json:"bytes"` // a piece; 0 is 1
+	Pause Duration `json:"pause"` // between two pieces; 0 is 10ms
 }
 
 // Unsolicited sends Poison on a connection that has been idle for Delay after the response. In
@@ -94,7 +96,7 @@ type Drip struct {
 // opened.
 type Unsolicited struct {
 	Chance
-	Delay time.Duration `json:"delay"` // 0 is 1ms
+	Delay Duration `json:"delay"` // 0 is 1ms
 }
 
 // Oversized makes a message head or a body this large.
@@ -151,48 +153,24 @@ var errCodes = func() map[string]http2.ErrCode {
 	return m
 }()
 
-// errCode returns the code of a valid name, or the default for "".
-func errCode(name string, empty http2.ErrCode) http2.ErrCode {
-	if name == "" {
-		return empty
+func (f Faults) check(e *InvalidError, path string) {
+	for _, code := range []struct{ key, name string }{{"reset_stream", f.ResetStream.Code}, {"goaway", f.GoAway.Code}} {
+		if _, ok := errCodes[code.name]; !ok && code.name != "" {
+			e.add(path+"."+code.key+".code", "%q is not an error code of HTTP/2, such as CANCEL", code.name)
+		}
 	}
-	return errCodes[name]
-}
-
-func checkErrCode(c *checker, path, name string) {
-	if _, ok := errCodes[name]; !ok && name != "" {
-		c.add(path, "%q is not an error code of HTTP/2, such as CANCEL", name)
+	if f.Status.Code != 0 {
+		within(e, path+".status.code", f.Status.Code, 200, 599)
 	}
-}
-
-func (f Faults) check(c *checker, path string) {
-	for _, v := range []struct {
-		key    string
-		chance Chance
-	}{
-		{"hang", f.Hang}, {"stall", f.Stall}, {"reset", f.Reset}, {"cut_head", f.CutHead},
-		{"cut_body", f.CutBody}, {"refuse_stream", f.RefuseStream}, {"reset_stream", f.ResetStream.Chance},
-		{"goaway", f.GoAway.Chance}, {"status", f.Status.Chance}, {"drip", f.Drip.Chance},
-		{"unsolicited", f.Unsolicited.Chance}, {"leftover", f.Leftover},
-		{"oversized_head", f.OversizedHead.Chance}, {"oversized_body", f.OversizedBody.Chance},
-		{"malformed", f.Malformed.Chance},
-	} {
-		c.chance(path+"."+v.key, v.chance)
-	}
-	checkErrCode(c, path+".reset_stream.code", f.ResetStream.Code)
-	checkErrCode(c, path+".goaway.code", f.GoAway.Code)
-	if code := f.Status.Code; code != 0 && (code < 200 || code > 599) {
-		c.add(path+".status.code", "%d is not within 200 to 599", code)
-	}
-	c.duration(path+".status.retry_after", f.Status.RetryAfter, 24*time.Hour)
-	c.within(path+".drip.bytes", f.Drip.Bytes, 0, maxBodyBytes)
-	c.duration(path+".drip.pause", f.Drip.Pause, maxLatency)
-	c.duration(path+".unsolicited.delay", f.Unsolicited.Delay, maxLatency)
-	c.within(path+".oversized_head.bytes", f.OversizedHead.Bytes, 0, 16<<20)
-	c.within(path+".oversized_body.bytes", f.OversizedBody.Bytes, 0, maxBodyBytes)
+	within(e, path+".status.retry_after", f.Status.RetryAfter, 0, Duration(24*time.Hour))
+	within(e, path+".drip.bytes", f.Drip.Bytes, 0, maxBodyBytes)
+	within(e, path+".drip.pause", f.Drip.Pause, 0, maxLatency)
+	within(e, path+".unsolicited.delay", f.Unsolicited.Delay, 0, maxLatency)
+	within(e, path+".oversized_head.bytes", f.OversizedHead.Bytes, 0, 16<<20)
+	within(e, path+".oversized_body.bytes", f.OversizedBody.Bytes, 0, maxBodyBytes)
 	for i, kind := range f.Malformed.Kinds {
 		if !slices.Contains(http1Malformations, kind) && !slices.Contains(http2Malformations, kind) {
-			c.add(fmt.Sprintf("%s.malformed.kinds[%d]", path, i), "%q is not a malformation; HTTP/1 has %v, HTTP/2 has %v",
+			e.add(fmt.Sprintf("%s.malformed.kinds[%d]", path, i), "%q is not a malformation; HTTP/1 has %v, HTTP/2 has %v",
 				kind, http1Malformations, http2Malformations)
 		}
 	}
@@ -203,8 +181,9 @@ func (s Status) retryAfter(now time.Time) string {
 	if s.RetryAfter == 0 {
 		return ""
 	}
+	after := time.Duration(s.RetryAfter)
 	if s.RetryAfterDate {
-		return now.Add(s.RetryAfter).UTC().Format(http.TimeFormat)
+		return now.Add(after).UTC().Format(http.TimeFormat)
 	}
-	return fmt.Sprint(int((s.RetryAfter + time.Second - 1) / time.Second))
+	return strconv.Itoa(int(math.Ceil(after.Seconds())))
 }

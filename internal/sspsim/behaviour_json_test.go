@@ -16,17 +16,17 @@ import (
 func fullBehaviour() Behaviour {
 	one := Chance{Share: 0.25, Every: 3}
 	return Behaviour{
-		Latency: Latency{Distribution: Distribution{P50: 80 * time.Millisecond, P99: 250 * time.Millisecond, Max: time.Second},
-			Slow: Distribution{Constant: 2 * time.Second}, SlowShare: 0.01},
+		Latency: Latency{Distribution: Distribution{P50: Duration(80 * time.Millisecond), P99: Duration(250 * time.Millisecond), Max: Duration(time.Second)},
+			Slow: Distribution{Constant: Duration(2 * time.Second)}, SlowShare: 0.01},
 		Response: Response{NoBid: one, NoBidForm: NoBidDocument, Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
 			ContentType: "text/xml", Echo: true, Headers: []Field{{"Alt-Svc", "clear"}, {"X", ""}},
 			HTTP10: one, ReadToEOF: one, Chunked: one, Trailers: one, Interim: one, Cookies: one},
-		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: 90 * time.Second, MaxStreams: -1,
+		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: Duration(90 * time.Second), MaxStreams: -1,
 			PipelineOverlap: true, HTTP1Only: one},
 		Faults: Faults{Refuse: true, BlackHole: true, Hang: one, Stall: one, Reset: one, CutHead: one, CutBody: one,
 			RefuseStream: one, ResetStream: ResetStream{one, "CANCEL", true}, GoAway: GoAway{one, "NO_ERROR", true},
-			Status: Status{one, 429, 2 * time.Second, true}, Drip: Drip{one, 10, time.Millisecond},
-			Unsolicited: Unsolicited{one, time.Second}, Leftover: one, OversizedHead: Oversized{one, 1000},
+			Status: Status{one, 429, Duration(2 * time.Second), true}, Drip: Drip{one, 10, Duration(time.Millisecond)},
+			Unsolicited: Unsolicited{one, Duration(time.Second)}, Leftover: one, OversizedHead: Oversized{one, 1000},
 			OversizedBody: Oversized{one, 2000}, Malformed: Malformed{one, []Malformation{ObsFold, H2Garbage}}},
 	}
 }

@@ -12,16 +12,16 @@ const (
 )
 
 // maxLatency bounds every latency that can be set or drawn.
-const maxLatency = 10 * time.Minute
+const maxLatency = Duration(10 * time.Minute)
 
 // Distribution is one distribution of latencies: either Constant, or lognormal from its median and
 // 99th percentile. The zero value is no latency.
 type Distribution struct {
-	Constant time.Duration `json:"constant"`
-	P50      time.Duration `json:"p50"`
-	P99      time.Duration `json:"p99"` // at least P50
+	Constant Duration `json:"constant"`
+	P50      Duration `json:"p50"`
+	P99      Duration `json:"p99"` // at least P50
 	// Max limits the values drawn from a lognormal; 0 is ten minutes.
-	Max time.Duration `json:"max"`
+	Max Duration `json:"max"`
 }
 
 // Latency is the time from the end of a request to the first byte of its response. With SlowShare
@@ -33,40 +33,45 @@ type Latency struct {
 }
 
 // Constant returns the latency d, without variation.
-func Constant(d time.Duration) Latency { return Latency{Distribution: Distribution{Constant: d}} }
+func Constant(d time.Duration) Latency {
+	return Latency{Distribution: Distribution{Constant: Duration(d)}}
+}
 
 // Lognormal returns the lognormal latency with this median and 99th percentile.
 func Lognormal(p50, p99 time.Duration) Latency {
-	return Latency{Distribution: Distribution{P50: p50, P99: p99}}
+	return Latency{Distribution: Distribution{P50: Duration(p50), P99: Duration(p99)}}
 }
 
-func (d Distribution) check(c *checker, path string) {
-	c.duration(path+".constant", d.Constant, maxLatency)
-	c.duration(path+".p50", d.P50, maxLatency)
-	c.duration(path+".p99", d.P99, maxLatency)
-	c.duration(path+".max", d.Max, maxLatency)
-	if d.Constant != 0 && (d.P50 != 0 || d.P99 != 0 || d.Max != 0) {
-		c.add(path, "constant %v stands alone, without p50, p99 and max", d.Constant)
+func (d Distribution) check(e *InvalidError, path string) {
+	checkDistribution(e, path, "p99", d.Constant, d.P50, d.P99, d.Max, maxLatency)
+}
+
+// checkDistribution checks a Distribution or a Size. high is its upper quantile, with this key.
+func checkDistribution[T int | Duration](e *InvalidError, path, key string, constant, p50, high, most, limit T) {
+	within(e, path+".constant", constant, 0, limit)
+	within(e, path+".p50", p50, 0, limit)
+	within(e, path+"."+key, high, 0, limit)
+	within(e, path+".max", most, 0, limit)
+	if constant != 0 && (p50 != 0 || high != 0 || most != 0) {
+		e.add(path, "constant %v stands alone, without p50, %s and max", constant, key)
 	}
-	if d.Constant == 0 && (d.P50 == 0) != (d.P99 == 0) {
-		c.add(path, "p50 %v and p99 %v are set together or not at all", d.P50, d.P99)
+	if constant == 0 && (p50 == 0) != (high == 0) {
+		e.add(path, "p50 %v and %s %v are set together or not at all", p50, key, high)
 	}
-	if d.P50 > d.P99 && d.P99 > 0 {
-		c.add(path+".p99", "%v is below p50 %v", d.P99, d.P50)
+	if p50 > high && high > 0 {
+		e.add(path+"."+key, "%v is below p50 %v", high, p50)
 	}
-	if d.Max != 0 && d.Max < d.P50 {
-		c.add(path+".max", "%v is below p50 %v", d.Max, d.P50)
+	if most != 0 && most < p50 {
+		e.add(path+".max", "%v is below p50 %v", most, p50)
 	}
 }
 
-func (l Latency) check(c *checker, path string) {
-	l.Distribution.check(c, path)
-	l.Slow.check(c, path+".slow")
-	if !(l.SlowShare >= 0 && l.SlowShare <= 1) {
-		c.add(path+".slow_share", "%v is not within 0 to 1", l.SlowShare)
-	}
+func (l Latency) check(e *InvalidError, path string) {
+	l.Distribution.check(e, path)
+	l.Slow.check(e, path+".slow")
+	within(e, path+".slow_share", l.SlowShare, 0, 1)
 	if l.SlowShare == 0 && l.Slow != (Distribution{}) {
-		c.add(path+".slow", "is never drawn while slow_share is 0")
+		e.add(path+".slow", "is never drawn while slow_share is 0")
 	}
 }
 
@@ -77,10 +82,14 @@ type sampler struct {
 	max       float64 // 0: constant, the other fields are unused
 }
 
-// newLognormal returns the sampler with this median and this quantile, which is z standard
-// deviations above it.
-func newLognormal(median, quantile, z, max float64) sampler {
-	return sampler{mu: math.Log(median), sigma: math.Log(quantile/median) / z, max: max}
+// newSampler returns the sampler of a Distribution or a Size. high is the quantile that is z standard
+// deviations above the median p50.
+func newSampler[T int | Duration](constant, p50, high T, z float64, most, limit T) sampler {
+	if p50 == 0 {
+		return sampler{constant: float64(constant)}
+	}
+	setDefault(&most, limit)
+	return sampler{mu: math.Log(float64(p50)), sigma: math.Log(float64(high)/float64(p50)) / z, max: float64(most)}
 }
 
 func (s *sampler) draw(r *rand.Rand) float64 {
@@ -99,14 +108,7 @@ func (s *sampler) at(z float64) float64 {
 }
 
 func (d Distribution) sampler() sampler {
-	if d.P50 == 0 {
-		return sampler{constant: float64(d.Constant)}
-	}
-	limit := d.Max
-	if limit == 0 {
-		limit = maxLatency
-	}
-	return newLognormal(float64(d.P50), float64(d.P99), z99, float64(limit))
+	return newSampler(d.Constant, d.P50, d.P99, z99, d.Max, maxLatency)
 }
 
 // latencySampler draws latencies of one or two modes.
@@ -141,9 +143,9 @@ type Size struct {
 
 // Mistakes returns what is wrong with s, each with its path below path.
 func (s Size) Mistakes(path string) []string {
-	var c checker
-	s.check(&c, path)
-	return c.mistakes
+	var e InvalidError
+	s.check(&e, path)
+	return e.Mistakes
 }
 
 // At returns the size that a share q of the draws stays below, 0 < q < 1.
@@ -152,32 +154,10 @@ func (s Size) At(q float64) int {
 	return int(d.at(math.Sqrt2 * math.Erfinv(2*q-1)))
 }
 
-func (s Size) check(c *checker, path string) {
-	c.within(path+".constant", s.Constant, 0, maxBodyBytes)
-	c.within(path+".p50", s.P50, 0, maxBodyBytes)
-	c.within(path+".p95", s.P95, 0, maxBodyBytes)
-	c.within(path+".max", s.Max, 0, maxBodyBytes)
-	if s.Constant != 0 && (s.P50 != 0 || s.P95 != 0 || s.Max != 0) {
-		c.add(path, "constant %d stands alone, without p50, p95 and max", s.Constant)
-	}
-	if s.Constant == 0 && (s.P50 == 0) != (s.P95 == 0) {
-		c.add(path, "p50 %d and p95 %d are set together or not at all", s.P50, s.P95)
-	}
-	if s.P50 > s.P95 && s.P95 > 0 {
-		c.add(path+".p95", "%d is below p50 %d", s.P95, s.P50)
-	}
-	if s.Max != 0 && s.Max < s.P50 {
-		c.add(path+".max", "%d is below p50 %d", s.Max, s.P50)
-	}
+func (s Size) check(e *InvalidError, path string) {
+	checkDistribution(e, path, "p95", s.Constant, s.P50, s.P95, s.Max, maxBodyBytes)
 }
 
 func (s Size) sampler() sampler {
-	if s.P50 == 0 {
-		return sampler{constant: float64(s.Constant)}
-	}
-	limit := s.Max
-	if limit == 0 {
-		limit = maxBodyBytes
-	}
-	return newLognormal(float64(s.P50), float64(s.P95), z95, float64(limit))
+	return newSampler(s.Constant, s.P50, s.P95, z95, s.Max, maxBodyBytes)
 }

@@ -34,7 +34,7 @@ func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
 		t.Errorf("lognormal: p50 %v, p99 %v, most %v", median/ms, p99/ms, most/ms)
 	}
 	cut := Lognormal(80*time.Millisecond, 250*time.Millisecond)
-	cut.Max = 200 * time.Millisecond
+	cut.Max = Duration(200 * time.Millisecond)
 	if median, _, most := quantiles(n, 0.99, draw(cut)); !near(median, 80*ms) || most != 200*ms {
 		t.Errorf("cut: p50 %v, most %v", median/ms, most/ms)
 	}
@@ -42,7 +42,7 @@ func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
 		t.Errorf("constant: %v, %v, %v", median, p99, most)
 	}
 	both := Constant(5 * time.Millisecond)
-	both.Slow, both.SlowShare = Distribution{P50: time.Second, P99: 2 * time.Second}, 0.1
+	both.Slow, both.SlowShare = Distribution{P50: Duration(time.Second), P99: Duration(2 * time.Second)}, 0.1
 	if median, p95, _ := quantiles(n, 0.95, draw(both)); median != 5*ms || !near(p95, 1000*ms) { // the middle of the slow tenth
 		t.Errorf("bimodal: p50 %v, p95 %v", median/ms, p95/ms)
 	}

@@ -54,7 +54,7 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	}
 	defer s.untrack(c)
 	p := s.plan.Load()
-	if p.hang.roll(c.rng) {
+	if p.dice[faultHang].roll(c.rng) {
 		s.countFault(faultHang)
 		_, _ = io.Copy(io.Discard, tcp)
 		return
@@ -76,7 +76,7 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 func (c *conn) handshake(p *script) bool {
 	s := c.ssp
 	cfg := s.tls
-	if s.opts.Protocol == TLSAuto && p.http1Only.roll(c.rng) {
+	if s.opts.Protocol == TLSAuto && p.dice[http1Only].roll(c.rng) {
 		cfg = s.tlsHTTP1
 	}
 	t := tls.Server(c.tcp, cfg)
@@ -187,7 +187,7 @@ func (c *conn) end(p *script, f *fate) {
 		c.lastUsed.Store(time.Now().UnixNano())
 	}
 	if f.fault == faultUnsolicited || c.poisonAt.Load() > 0 {
-		c.poisonAt.Store(time.Now().Add(p.Faults.Unsolicited.Delay).UnixNano())
+		c.poisonAt.Store(time.Now().Add(time.Duration(p.Faults.Unsolicited.Delay)).UnixNano())
 	}
 	c.busy.Add(-1)
 	c.ssp.count(func(c *Counters) { c.InFlight-- })

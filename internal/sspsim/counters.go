@@ -57,9 +57,9 @@ func (s *SSP) ResetCounters() {
 	})
 }
 
-func (s *SSP) countFault(f fault) {
+func (s *SSP) countFault(f event) {
 	if f != noFault {
-		s.count(func(c *Counters) { c.Faults[faultNames[f]]++ })
+		s.count(func(c *Counters) { c.Faults[f.name()]++ })
 	}
 }
 

@@ -14,7 +14,7 @@ func ExampleStart() {
 		Behaviour: sspsim.Behaviour{
 			Latency: sspsim.Lognormal(2*time.Millisecond, 5*time.Millisecond),
 			Faults: sspsim.Faults{
-				Status: sspsim.Status{Chance: sspsim.Every(3), Code: 503, RetryAfter: time.Second},
+				Status: sspsim.Status{Chance: sspsim.Every(3), Code: 503, RetryAfter: sspsim.Duration(time.Second)},
 			},
 		},
 	})

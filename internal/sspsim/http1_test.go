@@ -162,7 +162,7 @@ func TestIdleTimeoutClosesOnlyAConnectionWithoutARequest(t *testing.T) {
 	c := dial(t, s)
 	c.get("slow")
 	s.await(t, "the request has arrived", func(c Counters) bool { return c.InFlight == 1 })
-	s.mustSet(t, Behaviour{Latency: latency, Connections: Connections{IdleTimeout: 30 * time.Millisecond}})
+	s.mustSet(t, Behaviour{Latency: latency, Connections: Connections{IdleTimeout: Duration(30 * time.Millisecond)}})
 	if _, body := c.response("GET"); !strings.Contains(body, "slow") {
 		t.Fatalf("response %q", body)
 	}
@@ -179,7 +179,7 @@ func TestSetHoldsForConnectionsThatAreOpenAndIdle(t *testing.T) {
 	if resp, _ := c.response("GET"); resp.StatusCode != 204 {
 		t.Fatalf("status %d after Set, want 204", resp.StatusCode)
 	}
-	s.mustSet(t, Behaviour{Connections: Connections{IdleTimeout: 20 * time.Millisecond}})
+	s.mustSet(t, Behaviour{Connections: Connections{IdleTimeout: Duration(20 * time.Millisecond)}})
 	c.wantEnd()
 }
 

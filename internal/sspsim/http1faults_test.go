@@ -104,10 +104,10 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 		retry  string
 	}{
 		{Status{}, 503, ""},
-		{Status{Code: 429, RetryAfter: 1500 * time.Millisecond}, 429, "2"},
+		{Status{Code: 429, RetryAfter: Duration(1500 * time.Millisecond)}, 429, "2"},
 		{Status{Code: 302}, 302, ""},
 		{Status{Code: 304}, 304, ""},
-		{Status{Code: 204, RetryAfter: time.Minute}, 204, "60"},
+		{Status{Code: 204, RetryAfter: Duration(time.Minute)}, 204, "60"},
 	} {
 		v.status.Chance = Always
 		s := startWith(t, Behaviour{Response: Response{Echo: true}, Faults: Faults{Status: v.status}})
@@ -120,7 +120,7 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 		c.get("again")
 		c.response("GET")
 	}
-	c := dial(t, startWith(t, withFaults(Faults{Status: Status{Chance: Always, RetryAfter: time.Hour, RetryAfterDate: true}})))
+	c := dial(t, startWith(t, withFaults(Faults{Status: Status{Chance: Always, RetryAfter: Duration(time.Hour), RetryAfterDate: true}})))
 	c.get("me")
 	resp, _ := c.response("GET")
 	if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err != nil || time.Until(at) < 58*time.Minute || time.Until(at) > time.Hour {
@@ -131,7 +131,7 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 func TestDripSendsTheBodyInPieces(t *testing.T) {
 	const pause, pieces = 5 * time.Millisecond, 20
 	s := startWith(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 100}},
-		Faults: Faults{Drip: Drip{Chance: Always, Bytes: 100 / pieces, Pause: pause}}})
+		Faults: Faults{Drip: Drip{Chance: Always, Bytes: 100 / pieces, Pause: Duration(pause)}}})
 	c := dial(t, s)
 	begin := time.Now()
 	c.get("x")
@@ -159,7 +159,7 @@ func TestUnsolicitedResponseComesOnAnIdleConnection(t *testing.T) {
 }
 
 func TestUnsolicitedResponseIsPutOffByARequest(t *testing.T) {
-	s := startWith(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Every(2), Delay: 5 * time.Minute}}))
+	s := startWith(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Every(2), Delay: Duration(5 * time.Minute)}}))
 	c := dial(t, s)
 	c.wantOpen()
 	c.wantOpen()

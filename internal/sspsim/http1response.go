@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 var poisonResponse = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
@@ -26,9 +27,9 @@ func (h *http1Conn) framingOf(f *fate, r *reply) framing {
 		return noContent
 	case f.malformation == LengthAndTE || f.malformation == BadChunk:
 		return byChunks
-	case f.toEOF:
+	case f.traits[traitToEOF]:
 		return byClose
-	case (f.chunked || f.trailers) && !h.req.http10 && !f.http10:
+	case (f.traits[traitChunked] || f.traits[traitTrailers]) && !h.req.http10 && !f.traits[traitHTTP10]:
 		return byChunks
 	}
 	return byLength
@@ -40,8 +41,8 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 	q := &h.req
 	how := h.framingOf(f, r)
 	last := p.Connections.MaxRequests > 0 && h.served >= p.Connections.MaxRequests
-	keep := !last && !q.close && !f.http10 && how != byClose
-	if f.interim && !q.http10 {
+	keep := !last && !q.close && !f.traits[traitHTTP10] && how != byClose
+	if f.traits[traitInterim] && !q.http10 {
 		h.out = append(h.out, "HTTP/1.1 103 Early Hints\r\nLink: </sim.css>; rel=preload\r\n\r\n"...)
 	}
 	headStart := len(h.out)
@@ -86,7 +87,7 @@ func (h *http1Conn) statusLine(f *fate, status int) {
 	case f.malformation == BadStatusLine:
 		h.out = append(h.out, "HTTP/1.1 OK\r\n"...)
 		return
-	case f.http10:
+	case f.traits[traitHTTP10]:
 		h.out = append(h.out, "HTTP/1.0 "...)
 	default:
 		h.out = append(h.out, "HTTP/1.1 "...)
@@ -165,7 +166,7 @@ func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 		if (drip || len(h.out) >= flushAt) && !h.flush() {
 			return false
 		}
-		if drip && r.body.len() > 0 && !h.pause(p.Faults.Drip.Pause) {
+		if drip && r.body.len() > 0 && !h.pause(time.Duration(p.Faults.Drip.Pause)) {
 			return false
 		}
 	}

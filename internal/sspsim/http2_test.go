@@ -209,7 +209,7 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
 	for _, announce := range []bool{false, true} {
 		s := startH2C(t, Behaviour{Latency: Constant(100 * time.Millisecond),
-			Connections: Connections{IdleTimeout: 30 * time.Millisecond, Announce: announce}})
+			Connections: Connections{IdleTimeout: Duration(30 * time.Millisecond), Announce: announce}})
 		h := dialH2C(t, s)
 		h.get(1)
 		if a := h.response(1); a.status != "200" {

@@ -189,7 +189,7 @@ func TestHTTP2ResponseFaults(t *testing.T) {
 		h.get(1)
 		return s, h.response(1)
 	}
-	s, a := one(t, Faults{Status: Status{Chance: Always, Code: 429, RetryAfter: time.Second}})
+	s, a := one(t, Faults{Status: Status{Chance: Always, Code: 429, RetryAfter: Duration(time.Second)}})
 	if a.status != "429" || a.fields["retry-after"] != "1" || a.body == "" {
 		t.Errorf("status: %+v", a)
 	}
@@ -205,7 +205,7 @@ func TestHTTP2ResponseFaults(t *testing.T) {
 	}
 	s.wantFault(t, "oversized_body")
 	begin := time.Now()
-	s, a = one(t, Faults{Drip: Drip{Chance: Always, Bytes: 10, Pause: 2 * time.Millisecond}})
+	s, a = one(t, Faults{Drip: Drip{Chance: Always, Bytes: 10, Pause: Duration(2 * time.Millisecond)}})
 	if pieces := (len(a.body) + 9) / 10; time.Since(begin) < time.Duration(pieces-1)*2*time.Millisecond {
 		t.Errorf("%d pieces came too fast", pieces)
 	}
@@ -233,7 +233,7 @@ func TestHTTP2OversizedHeadIsSplitIntoContinuations(t *testing.T) {
 }
 
 func TestHTTP2PoisonComesOnUnsolicitedStreams(t *testing.T) {
-	s := startH2C(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Always, Delay: 10 * time.Millisecond}}))
+	s := startH2C(t, withFaults(Faults{Unsolicited: Unsolicited{Chance: Always, Delay: Duration(10 * time.Millisecond)}}))
 	h := dialH2C(t, s)
 	h.get(1)
 	h.response(1)

@@ -185,7 +185,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 		if p.Faults.GoAway.Exclude {
 			last = h.dispatched
 		}
-		h.sayGoAway(p.goAwayCode(), last)
+		h.sayGoAway(errCodes[p.Faults.GoAway.Code], last)
 		h.dropAbove(last)
 		if p.Faults.GoAway.Exclude {
 			return nil

@@ -79,7 +79,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		r.body = payload{}
 	}
 	start := len(h.out)
-	if f.interim {
+	if f.traits[traitInterim] {
 		h.openBlock("103")
 		h.field("", "link", []byte("</sim.css>; rel=preload"))
 		h.writeBlock(st.id, false)
@@ -105,7 +105,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		return
 	case faultResetStream:
 		h.endStreamLocked(st)
-		_ = h.writer.WriteRSTStream(st.id, p.resetCode())
+		_ = h.writer.WriteRSTStream(st.id, errCodes[p.Faults.ResetStream.Code])
 		return
 	case faultLeftover:
 		_ = h.writer.WriteData(st.id, true, []byte(Poison))
@@ -189,7 +189,7 @@ func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cu
 		if drip && !last {
 			h.mu.Unlock()
 			h.flush()
-			ok := h.ssp.waitFor(time.NewTimer(p.Faults.Drip.Pause), st.done)
+			ok := h.ssp.waitFor(time.NewTimer(time.Duration(p.Faults.Drip.Pause)), st.done)
 			h.mu.Lock()
 			if !ok {
 				return false

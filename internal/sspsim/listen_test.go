@@ -122,7 +122,7 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	// goleak, in TestMain, finds goroutines that do not end.
 	states := map[string]Faults{
 		"idle": {}, "hang": {Hang: Always}, "stall": {Stall: Always},
-		"drip":       {Drip: Drip{Chance: Always, Pause: time.Minute}},
+		"drip":       {Drip: Drip{Chance: Always, Pause: Duration(time.Minute)}},
 		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // the client does not read it
 	}
 	for _, protocol := range []Protocol{HTTP1, H2C, TLSHTTP1, TLSHTTP2} {
@@ -158,7 +158,7 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForLatency(t *testing.T) {
-	s := startWith(t, Behaviour{Latency: Constant(maxLatency)})
+	s := startWith(t, Behaviour{Latency: Constant(time.Duration(maxLatency))})
 	c := dial(t, s)
 	c.get("x")
 	s.await(t, "request in flight", func(c Counters) bool { return c.InFlight == 1 })
@@ -176,7 +176,7 @@ func TestSetRacesWithTraffic(t *testing.T) {
 	go func() {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
-			_ = s.Set(Behaviour{Response: Response{Echo: i%2 == 0}, Connections: Connections{IdleTimeout: time.Duration(i%2) * time.Minute}})
+			_ = s.Set(Behaviour{Response: Response{Echo: i%2 == 0}, Connections: Connections{IdleTimeout: Duration(i%2) * Duration(time.Minute)}})
 		}
 	}()
 	c := dial(t, s)

@@ -102,7 +102,7 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	if kind == "" {
 		kind = OpenRTB
 	}
-	doc, r := documents[kind], reply{status: http.StatusOK, hasBody: true, trailers: f.trailers}
+	doc, r := documents[kind], reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers]}
 	size := f.size
 	switch {
 	case f.fault == faultStatus:
@@ -114,12 +114,12 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 		}
 		r.body.tail = statusBody
 		return r, scratch
-	case f.noBid && (p.Response.NoBidForm == "" || p.Response.NoBidForm == NoBid204):
+	case f.traits[traitNoBid] && (p.Response.NoBidForm == "" || p.Response.NoBidForm == NoBid204):
 		r.status, r.hasBody = http.StatusNoContent, false
 		return r, scratch
-	case f.noBid && p.Response.NoBidForm == NoBidEmpty:
+	case f.traits[traitNoBid] && p.Response.NoBidForm == NoBidEmpty:
 		return r, scratch
-	case f.noBid:
+	case f.traits[traitNoBid]:
 		doc, size = noBidDocuments[kind], 0
 	}
 	if f.fault == faultOversizedBody {
@@ -133,7 +133,7 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	}
 	scratch = append(scratch[:0], doc.before...)
 	switch {
-	case kind == Raw && !p.Response.Echo, kind == VAST && f.noBid:
+	case kind == Raw && !p.Response.Echo, kind == VAST && f.traits[traitNoBid]:
 	case kind == VAST:
 		scratch = appendXMLText(scratch, q.best())
 	case len(q.bid) > 0:
@@ -182,7 +182,7 @@ func (r *reply) writeFields(w fieldWriter, p *script, f *fate, q *ids) {
 			w.field("X-Echo-Id", "x-echo-id", q.bid)
 		}
 	}
-	if f.cookies {
+	if f.traits[traitCookies] {
 		w.field("Set-Cookie", "set-cookie", cookieUID)
 		w.field("Set-Cookie", "set-cookie", cookieSID)
 	}

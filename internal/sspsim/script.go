@@ -3,17 +3,17 @@ package sspsim
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
-// fault is the injected fault of one request, in the order of precedence.
-type fault uint8
+// event is what a Chance decides about.
+type event uint8
 
 const (
-	noFault fault = iota
+	noFault event = iota
+	// Faults of a request, in the order of precedence.
 	faultStall
 	faultReset
 	faultCutHead
@@ -28,21 +28,50 @@ const (
 	faultOversizedHead
 	faultOversizedBody
 	faultMalformed
-	faultHang // of a connection, not of a request
-	faults
+	// Traits of a response; the first ones only of HTTP/1.
+	traitHTTP10
+	traitToEOF
+	traitChunked
+	traitTrailers
+	traitInterim
+	traitCookies
+	traitNoBid
+	// Events of a connection.
+	faultHang
+	http1Only
+	events
 )
 
-// faultNames are the keys of Counters.Faults, spelled as in the JSON of Faults.
-var faultNames = [faults]string{
-	faultStall: "stall", faultReset: "reset", faultCutHead: "cut_head", faultCutBody: "cut_body",
-	faultRefuseStream: "refuse_stream", faultResetStream: "reset_stream", faultGoAway: "goaway",
-	faultStatus: "status", faultDrip: "drip", faultUnsolicited: "unsolicited", faultLeftover: "leftover",
-	faultOversizedHead: "oversized_head", faultOversizedBody: "oversized_body",
-	faultMalformed: "malformed", faultHang: "hang",
+// eventPaths are the paths of the Chances in the JSON of a Behaviour.
+var eventPaths = [events]string{
+	noFault: "none", faultStall: "faults.stall", faultReset: "faults.reset", faultCutHead: "faults.cut_head", faultCutBody: "faults.cut_body",
+	faultRefuseStream: "faults.refuse_stream", faultResetStream: "faults.reset_stream", faultGoAway: "faults.goaway",
+	faultStatus: "faults.status", faultDrip: "faults.drip", faultUnsolicited: "faults.unsolicited", faultLeftover: "faults.leftover",
+	faultOversizedHead: "faults.oversized_head", faultOversizedBody: "faults.oversized_body", faultMalformed: "faults.malformed",
+	traitHTTP10: "answer.http10", traitToEOF: "answer.read_to_eof", traitChunked: "answer.chunked", traitTrailers: "answer.trailers",
+	traitInterim: "answer.interim", traitCookies: "answer.cookies", traitNoBid: "answer.no_bid",
+	faultHang: "faults.hang", http1Only: "connections.http1_only",
 }
 
+// chances returns the Chance of each event.
+func (b *Behaviour) chances() [events]Chance {
+	a, f := &b.Response, &b.Faults
+	return [events]Chance{
+		faultStall: f.Stall, faultReset: f.Reset, faultCutHead: f.CutHead, faultCutBody: f.CutBody,
+		faultRefuseStream: f.RefuseStream, faultResetStream: f.ResetStream.Chance, faultGoAway: f.GoAway.Chance,
+		faultStatus: f.Status.Chance, faultDrip: f.Drip.Chance, faultUnsolicited: f.Unsolicited.Chance, faultLeftover: f.Leftover,
+		faultOversizedHead: f.OversizedHead.Chance, faultOversizedBody: f.OversizedBody.Chance, faultMalformed: f.Malformed.Chance,
+		traitHTTP10: a.HTTP10, traitToEOF: a.ReadToEOF, traitChunked: a.Chunked, traitTrailers: a.Trailers,
+		traitInterim: a.Interim, traitCookies: a.Cookies, traitNoBid: a.NoBid,
+		faultHang: f.Hang, http1Only: b.Connections.HTTP1Only,
+	}
+}
+
+// name is the key of a fault in Counters.Faults, spelled as in the JSON of Faults.
+func (f event) name() string { return strings.TrimPrefix(eventPaths[f], "faults.") }
+
 // needsBody reports whether the fault is visible only in a response with a body.
-func (f fault) needsBody() bool {
+func (f event) needsBody() bool {
 	switch f {
 	case faultCutBody, faultResetStream, faultDrip, faultLeftover, faultOversizedBody, faultMalformed:
 		return true
@@ -58,8 +87,6 @@ type dice struct {
 }
 
 func (d *dice) set(c Chance) { d.share, d.every = c.Share, uint64(c.Every) }
-
-func (d *dice) off() bool { return d.share == 0 && d.every == 0 }
 
 func (d *dice) roll(r *rand.Rand) bool {
 	hit := d.every == 1
@@ -79,53 +106,35 @@ type script struct {
 
 	contentType []byte // nil means the content type of the document
 
-	hang, http1Only                               dice
-	noBid                                         dice
-	http10, toEOF, chunked, trailers, interim, ck dice
-	faultDice                                     [faults]dice
-	plain                                         bool // the only draw for a request is noBid
+	dice  [events]dice
+	plain bool // the only draw for a request is traitNoBid
 
 	malformed1, malformed2 []Malformation // the kinds for each protocol
 }
 
 func newScript(b Behaviour) *script {
 	b = b.clone()
-	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler()}
+	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(), plain: true}
 	for _, f := range b.Response.Headers {
 		p.headers = append(p.headers, newHeaderField(f.Name, f.Value))
 	}
 	if b.Response.ContentType != "" {
 		p.contentType = []byte(b.Response.ContentType)
 	}
-	p.hang.set(b.Faults.Hang)
-	p.http1Only.set(b.Connections.HTTP1Only)
-	p.noBid.set(b.Response.NoBid)
-	p.http10.set(b.Response.HTTP10)
-	p.toEOF.set(b.Response.ReadToEOF)
-	p.chunked.set(b.Response.Chunked)
-	p.trailers.set(b.Response.Trailers)
-	p.interim.set(b.Response.Interim)
-	p.ck.set(b.Response.Cookies)
-	f := &b.Faults
-	for kind, c := range [faults]Chance{
-		faultStall: f.Stall, faultReset: f.Reset, faultCutHead: f.CutHead, faultCutBody: f.CutBody,
-		faultRefuseStream: f.RefuseStream, faultResetStream: f.ResetStream.Chance, faultGoAway: f.GoAway.Chance,
-		faultStatus: f.Status.Chance, faultDrip: f.Drip.Chance, faultUnsolicited: f.Unsolicited.Chance,
-		faultLeftover: f.Leftover, faultOversizedHead: f.OversizedHead.Chance,
-		faultOversizedBody: f.OversizedBody.Chance, faultMalformed: f.Malformed.Chance,
-	} {
-		p.faultDice[kind].set(c)
+	for i, chance := range b.chances() {
+		p.dice[i].set(chance)
+		if event(i) < traitNoBid && chance != (Chance{}) {
+			p.plain = false
+		}
 	}
-	p.plain = p.http10.off() && p.toEOF.off() && p.chunked.off() && p.trailers.off() && p.interim.off() && p.ck.off()
-	for i := range p.faultDice {
-		p.plain = p.plain && p.faultDice[i].off()
-	}
-	p.malformed1 = malformationsOf(http1Malformations, f.Malformed.Kinds)
-	p.malformed2 = malformationsOf(http2Malformations, f.Malformed.Kinds)
+	p.malformed1 = malformationsOf(http1Malformations, b.Faults.Malformed.Kinds)
+	p.malformed2 = malformationsOf(http2Malformations, b.Faults.Malformed.Kinds)
+	setDefault(&p.Faults.ResetStream.Code, "INTERNAL_ERROR")
+	setDefault(&p.Faults.GoAway.Code, "NO_ERROR")
 	setDefault(&p.Faults.Status.Code, 503)
 	setDefault(&p.Faults.Drip.Bytes, 1)
-	setDefault(&p.Faults.Drip.Pause, 10*time.Millisecond)
-	setDefault(&p.Faults.Unsolicited.Delay, time.Millisecond)
+	setDefault(&p.Faults.Drip.Pause, Duration(10*time.Millisecond))
+	setDefault(&p.Faults.Unsolicited.Delay, Duration(time.Millisecond))
 	setDefault(&p.Faults.OversizedHead.Bytes, 64<<10)
 	setDefault(&p.Faults.OversizedBody.Bytes, 4<<20)
 	return p
@@ -142,54 +151,39 @@ func malformationsOf(protocol, chosen []Malformation) []Malformation {
 	if len(chosen) == 0 {
 		return protocol
 	}
-	var both []Malformation
-	for _, kind := range chosen {
-		if slices.Contains(protocol, kind) {
-			both = append(both, kind)
-		}
-	}
-	return both
-}
-
-// goAwayCode and resetCode are the error codes to send, with their defaults applied.
-func (p *script) goAwayCode() http2.ErrCode {
-	return errCode(p.Faults.GoAway.Code, http2.ErrCodeNo)
-}
-
-func (p *script) resetCode() http2.ErrCode {
-	return errCode(p.Faults.ResetStream.Code, http2.ErrCodeInternal)
+	return slices.DeleteFunc(slices.Clone(chosen), func(kind Malformation) bool { return !slices.Contains(protocol, kind) })
 }
 
 // fate is the result of all draws for one request.
 type fate struct {
-	delay                                              time.Duration
-	fault                                              fault
-	malformation                                       Malformation
-	size                                               int
-	noBid                                              bool
-	http10, toEOF, chunked, trailers, interim, cookies bool
+	delay        time.Duration
+	size         int
+	fault        event
+	malformation Malformation
+	traits       [events]bool
 }
 
 // draw makes all draws for one request of HTTP/1 or HTTP/2. It draws every applicable die for every
 // request. So "every N" is every Nth request, independently of all other draws.
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
-	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), noBid: p.noBid.roll(r)}
+	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r))}
+	f.traits[traitNoBid] = p.dice[traitNoBid].roll(r)
 	if p.plain {
 		return f
 	}
-	kinds := p.malformed1
+	kinds, firstTrait := p.malformed1, traitHTTP10
 	if isHTTP2 {
-		kinds = p.malformed2
-	} else {
-		f.http10, f.toEOF, f.chunked = p.http10.roll(r), p.toEOF.roll(r), p.chunked.roll(r)
+		kinds, firstTrait = p.malformed2, traitTrailers
 	}
-	f.trailers, f.interim, f.cookies = p.trailers.roll(r), p.interim.roll(r), p.ck.roll(r)
+	for trait := firstTrait; trait < traitNoBid; trait++ {
+		f.traits[trait] = p.dice[trait].roll(r)
+	}
 	for kind := faultStall; kind <= faultMalformed; kind++ {
 		onlyHTTP2 := kind == faultRefuseStream || kind == faultResetStream || kind == faultGoAway
 		if onlyHTTP2 && !isHTTP2 || kind == faultMalformed && len(kinds) == 0 {
 			continue
 		}
-		if p.faultDice[kind].roll(r) && f.fault == noFault {
+		if p.dice[kind].roll(r) && f.fault == noFault {
 			f.fault = kind
 		}
 	}
@@ -197,7 +191,7 @@ func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 		f.malformation = kinds[r.IntN(len(kinds))]
 	}
 	if f.fault.needsBody() {
-		f.noBid = false
+		f.traits[traitNoBid] = false
 	}
 	return f
 }

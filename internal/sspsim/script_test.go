@@ -15,7 +15,7 @@ func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 		t.Fatalf("%d faults of requests have a field, %d a name", len(order), faultMalformed)
 	}
 	for i, key := range order {
-		if got := faultNames[i+1]; got != key {
+		if got := event(i + 1).name(); got != key {
 			t.Errorf("fault %d is %q, its field %q", i+1, got, key)
 		}
 	}
@@ -30,7 +30,7 @@ func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 			want = faultReset
 		}
 		if got := p.draw(r, false).fault; got != want {
-			t.Errorf("request %d: %s, want %s", i, faultNames[got], faultNames[want])
+			t.Errorf("request %d: %s, want %s", i, got.name(), want.name())
 		}
 	}
 }

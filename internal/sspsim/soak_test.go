@@ -23,10 +23,10 @@ func everythingFails() Behaviour {
 		Latency: Lognormal(500*time.Microsecond, 5*time.Millisecond),
 		Response: Response{NoBid: Share(0.2), Echo: true, Size: Size{P50: 1000, P95: 20_000, Max: 50_000}, HTTP10: few, ReadToEOF: few,
 			Chunked: Share(0.2), Trailers: few, Interim: few, Cookies: few},
-		Connections: Connections{MaxRequests: 50, IdleTimeout: 50 * time.Millisecond, MaxStreams: 40, HTTP1Only: Share(0.3)},
+		Connections: Connections{MaxRequests: 50, IdleTimeout: Duration(50 * time.Millisecond), MaxStreams: 40, HTTP1Only: Share(0.3)},
 		Faults: Faults{Hang: few, Stall: few, Reset: few, CutHead: few, CutBody: few, RefuseStream: few,
 			ResetStream: ResetStream{Chance: few, AfterHead: true}, GoAway: GoAway{Chance: few, Exclude: true}, Status: Status{Chance: few},
-			Drip: Drip{Chance: few, Bytes: 500, Pause: 100 * time.Microsecond}, Unsolicited: Unsolicited{Chance: few}, Leftover: few,
+			Drip: Drip{Chance: few, Bytes: 500, Pause: Duration(100 * time.Microsecond)}, Unsolicited: Unsolicited{Chance: few}, Leftover: few,
 			OversizedHead: Oversized{Chance: few}, OversizedBody: Oversized{Chance: few, Bytes: 200_000}, Malformed: Malformed{Chance: few}},
 	}
 }

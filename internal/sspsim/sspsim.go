@@ -127,26 +127,23 @@ func Start(o Options) (*SSP, error) {
 }
 
 func (o *Options) validate() error {
-	var c checker
+	var e InvalidError
 	switch o.Protocol {
 	case HTTP1, H2C, TLSAuto, TLSHTTP2, TLSHTTP1, TLSWithout:
 	default:
-		c.add("Protocol", "%q is not one of http1, h2c, tls, tls-h2, tls-http1, tls-no-alpn", o.Protocol)
+		e.add("Protocol", "%q is not one of http1, h2c, tls, tls-h2, tls-http1, tls-no-alpn", o.Protocol)
 	}
-	c.within("Record", o.Record, 0, 1<<20)
-	c.within("MaxRequestBody", o.MaxRequestBody, 1, maxBodyBytes)
-	c.within("MaxConnections", o.MaxConnections, 1, 1<<20)
+	within(&e, "Record", o.Record, 0, 1<<20)
+	within(&e, "MaxRequestBody", o.MaxRequestBody, 1, maxBodyBytes)
+	within(&e, "MaxConnections", o.MaxConnections, 1, 1<<20)
 	if o.Control != "" && !isLoopbackAddr(o.Control) {
-		c.add("Control", "%q is not a loopback host:port; any client that reaches it can change the SSP", o.Control)
+		e.add("Control", "%q is not a loopback host:port; any client that reaches it can change the SSP", o.Control)
 	}
 	if o.RequireClientCert && (o.Protocol == HTTP1 || o.Protocol == H2C) {
-		c.add("RequireClientCert", "needs TLS, and Protocol is %q", o.Protocol)
+		e.add("RequireClientCert", "needs TLS, and Protocol is %q", o.Protocol)
 	}
-	o.Behaviour.Latency.check(&c, "Behaviour.latency")
-	o.Behaviour.Response.check(&c, "Behaviour.answer")
-	o.Behaviour.Connections.check(&c, "Behaviour.connections")
-	o.Behaviour.Faults.check(&c, "Behaviour.faults")
-	return c.err()
+	o.Behaviour.check(&e, "Behaviour.")
+	return e.orNil()
 }
 
 func (s *SSP) prepareTLS() error {

@@ -104,10 +104,10 @@ func startBusy(t *testing.T) *e2e.Process {
 	tight, piped := e2e.SSPWith(t, latency), e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)})
 	h2 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Latency: sspsim.Lognormal(10*time.Millisecond, 100*time.Millisecond)}})
 	broken := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}})
-	quits := e2e.SSPWith(t, sspsim.Behaviour{Connections: sspsim.Connections{IdleTimeout: 150 * time.Millisecond}})
+	quits := e2e.SSPWith(t, sspsim.Behaviour{Connections: sspsim.Connections{IdleTimeout: sspsim.Duration(150 * time.Millisecond)}})
 	nobid := e2e.SSPWith(t, sspsim.Behaviour{
 		Response: sspsim.Response{NoBid: sspsim.Always},
-		Faults:   sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Second}}, // ignored
+		Faults:   sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: sspsim.Duration(time.Second)}}, // ignored
 	})
 	return e2e.Start(t, fmt.Sprintf(`
 fleet: {redis: {address: %q}, expected_replicas: 1}

@@ -21,7 +21,7 @@ func TestRetryAfterPausesRequests(t *testing.T) {
 		for _, date := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, date %v", row.code, date), func(t *testing.T) {
 				t.Parallel()
-				s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: row.code, RetryAfter: time.Hour, RetryAfterDate: date}})
+				s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: row.code, RetryAfter: sspsim.Duration(time.Hour), RetryAfterDate: date}})
 				ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_max: 1h"))
 				c := ab.Dial()
 				n := 0
@@ -59,7 +59,7 @@ func TestThePauseOfRetryAfterEnds(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: row.code, RetryAfter: 2 * time.Second, RetryAfterDate: row.date}})
+			s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: row.code, RetryAfter: sspsim.Duration(2 * time.Second), RetryAfterDate: row.date}})
 			ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_share: 0"))
 			c := ab.Dial()
 			refused := 0
@@ -87,7 +87,7 @@ func TestThePauseOfRetryAfterEnds(t *testing.T) {
 
 func TestRetryAfterIsObeyedUpToItsCap(t *testing.T) {
 	t.Parallel()
-	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: time.Hour}})
+	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: sspsim.Duration(time.Hour)}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_max: 100ms", "retry_after_share: 0"))
 	c := ab.Dial()
 	c.Get("/fillbuffer").WantStatus("the SSP's own", 429)
@@ -97,7 +97,7 @@ func TestRetryAfterIsObeyedUpToItsCap(t *testing.T) {
 // One client that provokes 429s must not stop the SSP for other clients.
 func TestA429WithRetryAfterToOneInTenPausesNothing(t *testing.T) {
 	t.Parallel()
-	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: time.Hour}})
+	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: sspsim.Duration(time.Hour)}})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	c := ab.Dial()
 	for range 200 {

@@ -79,7 +79,7 @@ routes:
   - {name: all, match: {path: /all}, mode: parallel-all, ssps: [ok]}
 `, ok.URL(), failed(sspsim.Faults{Refuse: true}), untrusted.URL(), failed(sspsim.Faults{Reset: sspsim.Always}),
 		failed(e2e.Malformed(sspsim.BadChunk)), failed(sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always}}),
-		full.URL(), late.URL(), ok.URL(), failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: time.Hour}}), full.URL(),
+		full.URL(), late.URL(), ok.URL(), failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: sspsim.Duration(time.Hour)}}), full.URL(),
 		failed(sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}})),
 		// Requests that wait at the SSPs full, late and busy must not reach their deadline
 		// meanwhile.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 )
 
@@ -45,7 +46,7 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 || p.Templates[1].Name != "video" || p.Templates[1].Method != "GET" {
 		t.Errorf("requests %+v", p.Templates)
 	}
-	if b := s.SSPs[0].Behaviour; b.Latency.P99 != 250*time.Millisecond || b.Response.NoBid.Share != 0.85 {
+	if b := s.SSPs[0].Behaviour; b.Latency.P99 != sspsim.Duration(250*time.Millisecond) || b.Response.NoBid.Share != 0.85 {
 		t.Errorf("behaviour %+v", b)
 	}
 	if got := string(s.Changes[0].JSON); got != `{"faults":{"stall":{"share":0.5}}}` {

@@ -22,7 +22,7 @@ const (
 func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 	const fast, slow = 5 * fast, 5 * slow // on a busy machine the clients of four tests delay each other
 	bimodal := sspsim.Constant(fast)
-	bimodal.Slow, bimodal.SlowShare = sspsim.Distribution{Constant: slow}, 0.04
+	bimodal.Slow, bimodal.SlowShare = sspsim.Distribution{Constant: sspsim.Duration(slow)}, 0.04
 	for _, c := range []struct {
 		name     string
 		ssp      sspsim.Protocol

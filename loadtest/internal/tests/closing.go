@@ -73,8 +73,8 @@ func churn(e *engine.Env) *engine.Test {
 	}{
 		{"after 100 requests, announced", sspsim.HTTP1, "http1", sspsim.Connections{MaxRequests: 100, Announce: true}},
 		{"after 100 requests, unannounced", sspsim.HTTP1, "http1", sspsim.Connections{MaxRequests: 100}},
-		{"after 50 ms idle", sspsim.HTTP1, "http1", sspsim.Connections{IdleTimeout: 50 * time.Millisecond}},
-		{"after 1 s idle", sspsim.HTTP1, "http1", sspsim.Connections{IdleTimeout: time.Second}},
+		{"after 50 ms idle", sspsim.HTTP1, "http1", sspsim.Connections{IdleTimeout: sspsim.Duration(50 * time.Millisecond)}},
+		{"after 1 s idle", sspsim.HTTP1, "http1", sspsim.Connections{IdleTimeout: sspsim.Duration(time.Second)}},
 		{"HTTP/2: GOAWAY after 100 requests", sspsim.TLSHTTP2, "http2", sspsim.Connections{MaxRequests: 100, Announce: true}},
 	} {
 		b := sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond), Response: sspsim.Response{Echo: true}, Connections: c.connections}

@@ -39,7 +39,7 @@ func sick(e *engine.Env) *engine.Test {
 		{name: "drops SYNs", faults: sspsim.Faults{BlackHole: true, Stall: sspsim.Always}},
 		{name: "resets connections", faults: sspsim.Faults{Reset: sspsim.Always}},
 		{name: "responds 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
-		{name: "drips its bodies", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always, Pause: 20 * time.Millisecond}}},
+		{name: "drips its bodies", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always, Pause: sspsim.Duration(20 * time.Millisecond)}}},
 		{name: "takes two seconds", latency: 2 * time.Second},
 		{name: "says GOAWAY every 100 requests", faults: sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Every(100)}}, speaks: sspsim.TLSHTTP2},
 	} {
