@@ -209,11 +209,11 @@ func (a Response) check(e *InvalidError, path string) {
 		e.add(path+".kind", "%q is not one of openrtb, vast, raw", a.Kind)
 	}
 	a.Size.check(e, path+".size")
-	if !validValue(a.ContentType) {
+	if !isValue(a.ContentType) {
 		e.add(path+".content_type", "%q holds bytes that no field value may hold", a.ContentType)
 	}
 	for i, f := range a.Headers {
-		if !validName(f.Name) || !validValue(f.Value) {
+		if !isToken(f.Name) || !isValue(f.Value) {
 			e.add(fmt.Sprintf("%s.headers[%d]", path, i), "%q: %q is not a header field", f.Name, f.Value)
 		}
 		switch http.CanonicalHeaderKey(f.Name) {

@@ -27,19 +27,10 @@ func (q *ids) best() []byte {
 // queryValue returns the raw value of the first parameter name in target's query, or nil if there
 // is none.
 func queryValue(target []byte, name string) []byte {
-	mark := bytes.IndexByte(target, '?')
-	if mark < 0 {
-		return nil
-	}
-	for rest := target[mark+1:]; len(rest) > 0; {
-		pair := rest
-		if end := bytes.IndexByte(rest, '&'); end >= 0 {
-			pair, rest = rest[:end], rest[end+1:]
-		} else {
-			rest = nil
-		}
-		if eq := bytes.IndexByte(pair, '='); eq == len(name) && string(pair[:eq]) == name {
-			return pair[eq+1:]
+	_, query, _ := bytes.Cut(target, []byte{'?'})
+	for pair := range bytes.SplitSeq(query, []byte{'&'}) {
+		if key, value, ok := bytes.Cut(pair, []byte{'='}); ok && string(key) == name {
+			return value
 		}
 	}
 	return nil
@@ -78,7 +69,7 @@ func openRTBID(body []byte) []byte {
 				continue
 			}
 			if at := valueAt(body, end+1); at >= 0 && body[at] == '"' {
-				if end := stringEnd(body, at+1); end >= 0 && validValueBytes(body[at+1:end]) {
+				if end := stringEnd(body, at+1); end >= 0 && isValue(body[at+1:end]) {
 					return body[at+1 : end]
 				}
 			}

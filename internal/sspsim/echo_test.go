@@ -40,7 +40,7 @@ func FuzzOpenRTBID(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got := openRTBID(body)
-		if !validValueBytes(got) || !bytes.Contains(body, got) {
+		if !isValue(got) || !bytes.Contains(body, got) {
 			t.Fatalf("%q is not allowed in a field", got)
 		}
 		var doc map[string]json.RawMessage
@@ -48,7 +48,7 @@ func FuzzOpenRTBID(f *testing.F) {
 			return // an escaped key or two equal keys: the results may differ
 		}
 		want := []byte(nil)
-		if raw := doc["id"]; len(raw) > 1 && raw[0] == '"' && validValueBytes(raw) {
+		if raw := doc["id"]; len(raw) > 1 && raw[0] == '"' && isValue(raw) {
 			want = raw[1 : len(raw)-1]
 		}
 		if !bytes.Equal(got, want) {

@@ -1,10 +1,11 @@
 package sspsim
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type http1Conn struct {
 
 func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c}
-	h.in = requestReader{src: readerFunc(h.read), maxBody: c.ssp.opts.MaxRequestBody}
+	h.in = requestReader{src: h, maxBody: c.ssp.opts.MaxRequestBody}
 	c.poison = func() {
 		h.out = append(h.out, poisonResponse...)
 		h.flush()
@@ -37,12 +38,8 @@ func newHTTP1Conn(c *conn) *http1Conn {
 	return h
 }
 
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
-
-// read writes the gathered responses before it waits for more bytes.
-func (h *http1Conn) read(b []byte) (int, error) {
+// Read writes the gathered responses before it waits for more bytes.
+func (h *http1Conn) Read(b []byte) (int, error) {
 	if !h.flush() {
 		return 0, io.ErrClosedPipe
 	}
@@ -93,14 +90,8 @@ func (h *http1Conn) next() error {
 }
 
 func (h *http1Conn) refuse(e *badRequest) {
-	h.out = append(h.out, "HTTP/1.1 "...)
-	h.out = strconv.AppendInt(h.out, int64(e.status), 10)
-	h.out = append(h.out, ' ')
-	h.out = append(h.out, http.StatusText(e.status)...)
-	h.out = append(h.out, "\r\nConnection: close\r\nContent-Length: "...)
-	h.out = strconv.AppendInt(h.out, int64(len(e.text)), 10)
-	h.out = append(h.out, "\r\n\r\n"...)
-	h.out = append(h.out, e.text...)
+	h.out = fmt.Appendf(h.out, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+		e.status, http.StatusText(e.status), len(e.text), e.text)
 }
 
 // respond sends the response to the request just read. It returns false if the connection ends.
@@ -150,7 +141,7 @@ func (h *http1Conn) record() *Request {
 	q := &h.req
 	r := &Request{Time: time.Now(), Conn: h.id, Method: string(q.method), Target: string(q.target),
 		Protocol: "HTTP/1.1", Header: fieldsOf(q.fields), Trailer: fieldsOf(q.trailer),
-		Body: append([]byte(nil), q.body...), Head: append([]byte(nil), q.head...), TLS: h.tls}
+		Body: bytes.Clone(q.body), Head: bytes.Clone(q.head), TLS: h.tls}
 	if q.http10 {
 		r.Protocol = "HTTP/1.0"
 	}

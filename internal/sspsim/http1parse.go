@@ -1,6 +1,11 @@
 package sspsim
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+
+	"golang.org/x/net/http/httpguts"
+)
 
 // parse splits q.head into its parts. It is as strict as RFC 9112 allows. It refuses a request in
 // which a lenient parser could see other fields or another framing.
@@ -23,10 +28,8 @@ func (q *http1Request) parseRequestLine(line []byte) error {
 		return bad("request line %.80q is not a method, a target and a version", line)
 	}
 	q.method, q.target = line[:method], line[method+1:version]
-	for _, c := range q.method {
-		if !tokenByte[c] {
-			return bad("method %.40q is not a token", q.method)
-		}
+	if !isToken(q.method) {
+		return bad("method %.40q is not a token", q.method)
 	}
 	for _, c := range q.target {
 		if c <= ' ' || c == 0x7f {
@@ -55,20 +58,18 @@ func parseFields(fields []span, block []byte) ([]span, error) {
 		if line[0] == ' ' || line[0] == '\t' {
 			return nil, bad("header line %.80q continues the previous one (obs-fold)", line)
 		}
-		colon := bytes.IndexByte(line, ':')
-		if colon <= 0 {
+		name, value, ok := bytes.Cut(line, []byte{':'})
+		if !ok || len(name) == 0 {
 			return nil, bad("header line %.80q has no name", line)
 		}
-		for _, c := range line[:colon] {
-			if !tokenByte[c] {
-				return nil, bad("field name %.40q is not a token", line[:colon])
-			}
+		if !isToken(name) {
+			return nil, bad("field name %.40q is not a token", name)
 		}
-		value := bytes.Trim(line[colon+1:], " \t")
-		if !validValueBytes(value) {
-			return nil, bad("value of %s holds a control byte", line[:colon])
+		value = bytes.Trim(value, " \t")
+		if !isValue(value) {
+			return nil, bad("value of %s holds a control byte", name)
 		}
-		fields = append(fields, span{line[:colon], value})
+		fields = append(fields, span{name, value})
 	}
 }
 
@@ -129,44 +130,22 @@ func (q *http1Request) parseFraming() error {
 }
 
 func parseLength(v []byte) (int64, bool) {
-	if len(v) == 0 || len(v) > 15 {
+	if len(v) > 15 {
 		return 0, false
 	}
-	var n int64
-	for _, c := range v {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
+	n, err := strconv.ParseUint(string(v), 10, 63)
+	return int64(n), err == nil
 }
 
-// foldEqual compares without case; lower is ASCII in lower case.
+// foldEqual compares without case; lower is ASCII. Equal lengths exclude the letters beyond ASCII
+// that fold to ASCII.
 func foldEqual(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
+	return len(b) == len(lower) && bytes.EqualFold(b, []byte(lower))
 }
 
 // hasToken reports whether the comma-separated list contains the token.
 func hasToken(list []byte, token string) bool {
-	for len(list) > 0 {
-		item := list
-		if comma := bytes.IndexByte(list, ','); comma >= 0 {
-			item, list = list[:comma], list[comma+1:]
-		} else {
-			list = nil
-		}
+	for item := range bytes.SplitSeq(list, []byte{','}) {
 		if foldEqual(bytes.Trim(item, " \t"), token) {
 			return true
 		}
@@ -174,33 +153,20 @@ func hasToken(list []byte, token string) bool {
 	return false
 }
 
-// tokenByte marks the bytes that a method or a field name may contain. RFC 9110, section 5.6.2.
-var tokenByte = func() (t [256]bool) {
-	for c := '0'; c <= 'z'; c++ {
-		t[c] = c <= '9' || c >= 'a' || c >= 'A' && c <= 'Z' || c == '^' || c == '_' || c == '`'
-	}
-	for _, c := range "!#$%&'*+-.|~" {
-		t[c] = true
-	}
-	return t
-}()
-
-// validName reports whether name is a valid field name.
-func validName(name string) bool {
+// isToken reports whether name may be a method or a field name. RFC 9110, section 5.6.2.
+func isToken[T ~string | ~[]byte](name T) bool {
 	for i := range len(name) {
-		if !tokenByte[name[i]] {
+		if !httpguts.IsTokenRune(rune(name[i])) {
 			return false
 		}
 	}
-	return name != ""
+	return len(name) > 0
 }
 
-// validValue reports whether v is a valid field value: no control bytes except tab.
-func validValue(v string) bool { return validValueBytes([]byte(v)) }
-
-func validValueBytes(v []byte) bool {
-	for _, c := range v {
-		if c < ' ' && c != '\t' || c == 0x7f {
+// isValue reports whether v is a valid field value: no control bytes except tab.
+func isValue[T ~string | ~[]byte](v T) bool {
+	for i := range len(v) {
+		if v[i] < ' ' && v[i] != '\t' || v[i] == 0x7f {
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 const (
@@ -207,28 +208,12 @@ func (r *requestReader) readChunks(q *http1Request) error {
 
 // chunkSize parses a chunk's first line and skips extensions.
 func chunkSize(line []byte) (int, error) {
-	size, digits := 0, 0
-	for _, c := range line {
-		var v byte
-		switch {
-		case c >= '0' && c <= '9':
-			v = c - '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			v = c | 0x20 - 'a' + 10
-		case c == ';' && digits > 0 && validValueBytes(line):
-			return size, nil
-		default:
-			return 0, bad("chunk size %.40q is not hexadecimal", line)
-		}
-		size = size<<4 | int(v)
-		if digits++; digits > 7 {
-			return 0, bad("chunk size %.40q is over 7 digits", line)
-		}
+	digits, _, _ := bytes.Cut(line, []byte{';'})
+	size, err := strconv.ParseUint(string(digits), 16, 63)
+	if err != nil || len(digits) > 7 || !isValue(line) {
+		return 0, bad("chunk size %.40q is not hexadecimal with 1 to 7 digits", line)
 	}
-	if digits == 0 {
-		return 0, bad("chunk without a size")
-	}
-	return size, nil
+	return int(size), nil
 }
 
 func (r *requestReader) readTrailer(q *http1Request) error {

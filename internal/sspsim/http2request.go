@@ -98,7 +98,7 @@ func (st *stream) parse() error {
 			}
 		}
 	}
-	if !validName(st.method) || scheme == "" || authority == "" || st.target == "" ||
+	if !isToken(st.method) || scheme == "" || authority == "" || st.target == "" ||
 		st.target[0] != '/' && st.target != "*" {
 		return streamError(st.id, "without a valid :method, :scheme, :authority or :path")
 	}
