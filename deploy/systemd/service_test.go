@@ -176,7 +176,7 @@ func simulated(t *testing.T) string {
 		}
 		t.Cleanup(func() { ssp.Close() })
 		urls = append(urls, ssp.URL())
-		ca = ssp.CAPEM()
+		ca = ssp.CA().PEM()
 	}
 	parent, err := buildDir()
 	if err != nil {

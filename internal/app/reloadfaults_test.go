@@ -74,7 +74,7 @@ func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	b := sim(t, sspsim.Options{})
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, ca, a.CAPEM())
+	write(t, ca, a.CA().PEM())
 	s := setup{ssps: []string{at("b", b), at("a", a, "tls: {ca_file: \""+ca+"\"}")}, routes: []string{to("x", "a"), to("y", "b")}}
 	v := run(t, s)
 	v.want("/x", "a")
@@ -93,7 +93,7 @@ func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	}
 	v.wantMetric("config_last_reload_successful", "0")
 	v.want("/x", "a")
-	write(t, ca, a.CAPEM())
+	write(t, ca, a.CA().PEM())
 	v.reload(s)
 	v.wantMetric("config_last_reload_successful", "1")
 	if v.app.versions.Current().Parts[1].SSP != was.Parts[1].SSP {
@@ -115,7 +115,7 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 		}
 	}
 	issue()
-	write(t, ca, a.CAPEM())
+	write(t, ca, a.CA().PEM())
 	s := setup{
 		ssps:   []string{at("a", a, "tls: {ca_file: \""+ca+"\", cert_file: \""+cert+"\", key_file: \""+key+"\"}")},
 		routes: []string{to("x", "a")},
@@ -123,7 +123,7 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	pool := v.app.versions.Current().Parts[0].SSP.Pool()
-	write(t, ca, a.CAPEM()) // the same content
+	write(t, ca, a.CA().PEM()) // the same content
 	v.reload(s)
 	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
 		t.Error("the pool is another, but the file has the same content")
@@ -132,7 +132,7 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 		change func()
 		paths  string
 	}{
-		{func() { write(t, ca, append(a.CAPEM(), '\n')) }, "ssps[a].tls.ca_file"},
+		{func() { write(t, ca, append(a.CA().PEM(), '\n')) }, "ssps[a].tls.ca_file"},
 		{issue, "ssps[a].tls.cert_file ssps[a].tls.key_file"},
 	} {
 		c.change()

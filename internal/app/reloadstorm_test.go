@@ -139,7 +139,7 @@ func goroutines(function string) int {
 func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), names: map[string]string{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
 	secure, authority := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto}), filepath.Join(t.TempDir(), "good.pem")
-	write(t, authority, secure.CAPEM())
+	write(t, authority, secure.CA().PEM())
 	s.sims = []*sspsim.SSP{sim(t, sspsim.Options{}), sim(t, sspsim.Options{}), sim(t, sspsim.Options{Protocol: sspsim.H2C}), secure}
 	http1 := func() string { return "protocol: " + s.pick("http1", "http1-pipelined", "auto") }
 	s.how = []func() string{http1, http1, func() string { return "protocol: h2c" }, func() string {
@@ -189,7 +189,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 		c := s.next()
 		switch n % 20 {
 		case 9: // a file turns bad after it was checked
-			write(t, s.ca, secure.CAPEM())
+			write(t, s.ca, secure.CA().PEM())
 			c.ssps = append(c.ssps, at("e", secure, "tls: {ca_file: \""+s.ca+"\"}"))
 			cfg := c.load(t)
 			write(t, s.ca, []byte("nonsense"))

@@ -65,7 +65,7 @@ func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 		d.ssps = append(d.ssps, sim)
 	}
 	ca := filepath.Join(d.dir, "ca.pem")
-	if err := os.WriteFile(ca, d.ssps[1].CAPEM(), 0o600); err != nil {
+	if err := os.WriteFile(ca, d.ssps[1].CA().PEM(), 0o600); err != nil {
 		return d, err
 	}
 	listen, admin := "127.0.0.1:8080", "127.0.0.1:9090"

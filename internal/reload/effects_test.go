@@ -67,7 +67,7 @@ func everything(t *testing.T, dir string) (*config.Config, *sspsim.SSP) {
 		if err := sspsim.WriteKeyPair(pair, file("cert.pem"), file("key.pem")); err != nil {
 			t.Fatal(err)
 		}
-		for of, content := range map[string]string{"ca.pem": string(ssp.CAPEM()), "token": name + "0123456789abcdef"} {
+		for of, content := range map[string]string{"ca.pem": string(ssp.CA().PEM()), "token": name + "0123456789abcdef"} {
 			if err := os.WriteFile(file(of), []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -52,57 +52,53 @@ func (s *SSP) ControlURL() string {
 func (s *SSP) controlHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /behaviour", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Behaviour()) })
-	mux.HandleFunc("PUT /behaviour", func(w http.ResponseWriter, r *http.Request) {
-		s.change(w, r, false)
-	})
-	mux.HandleFunc("PATCH /behaviour", func(w http.ResponseWriter, r *http.Request) {
-		s.change(w, r, true)
-	})
+	mux.HandleFunc("PUT /behaviour", s.change)
+	mux.HandleFunc("PATCH /behaviour", s.change)
 	mux.HandleFunc("GET /counters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Counters()) })
-	mux.HandleFunc("POST /reset-counters", func(w http.ResponseWriter, _ *http.Request) {
-		s.ResetCounters()
-		w.WriteHeader(http.StatusNoContent)
-	})
 	mux.HandleFunc("GET /requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Requests()) })
-	mux.HandleFunc("POST /close-connections", func(w http.ResponseWriter, _ *http.Request) {
-		s.CloseConnections()
-		w.WriteHeader(http.StatusNoContent)
-	})
+	for path, act := range map[string]func(){"POST /reset-counters": s.ResetCounters, "POST /close-connections": s.CloseConnections} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			act()
+			w.WriteHeader(http.StatusNoContent)
+		})
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A web page in a browser on this machine must not reach the endpoint. It could use a host
 		// name that resolves to loopback, or a form.
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil || !isLoopbackHost(host) || r.Header.Get("Origin") != "" {
-			writeJSON(w, http.StatusForbidden, map[string][]string{"errors": {"only for programs on this machine, not for web pages"}})
+		if !isLoopbackAddr(r.Host) || r.Header.Get("Origin") != "" {
+			writeErrors(w, http.StatusForbidden, "only for programs on this machine, not for web pages")
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// change decodes the body and puts the behaviour in force. If patch is set, absent keys keep their
-// values.
-func (s *SSP) change(w http.ResponseWriter, r *http.Request, patch bool) {
+// change decodes the body and puts the behaviour in force. With PATCH, absent keys keep their values.
+func (s *SSP) change(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControlBody))
 	if err != nil {
-		writeJSON(w, http.StatusRequestEntityTooLarge, map[string][]string{"errors": {err.Error()}})
+		writeErrors(w, http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
 	err = s.update(func(b *Behaviour) error {
-		if !patch {
+		if r.Method == http.MethodPut {
 			*b = Behaviour{}
 		}
 		return b.UnmarshalJSON(body)
 	})
 	if invalid := (*InvalidError)(nil); errors.As(err, &invalid) {
-		writeJSON(w, http.StatusBadRequest, map[string][]string{"errors": invalid.Mistakes})
+		writeErrors(w, http.StatusBadRequest, invalid.Mistakes...)
 		return
 	}
 	if err != nil {
-		writeJSON(w, http.StatusInternalServerError, map[string][]string{"errors": {err.Error()}})
+		writeErrors(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	writeJSON(w, http.StatusOK, s.Behaviour())
+}
+
+func writeErrors(w http.ResponseWriter, status int, errs ...string) {
+	writeJSON(w, status, map[string][]string{"errors": errs})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -130,25 +130,3 @@ func appendJSONText(dst, text []byte) []byte {
 	}
 	return dst
 }
-
-// appendXMLText appends text as the content of an XML attribute. Bytes that
-// XML cannot hold become "?".
-func appendXMLText(dst, text []byte) []byte {
-	for _, c := range text {
-		switch {
-		case c == '<':
-			dst = append(dst, "&lt;"...)
-		case c == '>':
-			dst = append(dst, "&gt;"...)
-		case c == '&':
-			dst = append(dst, "&amp;"...)
-		case c == '"':
-			dst = append(dst, "&quot;"...)
-		case c < 0x20 || c >= 0x7f:
-			dst = append(dst, '?')
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return dst
-}

@@ -73,7 +73,7 @@ func dial(t testing.TB, s *SSP) *rawClient {
 
 func dialTLS(t testing.TB, s *SSP, cfg *tls.Config) *rawClient {
 	t.Helper()
-	cfg.RootCAs = s.CertPool()
+	cfg.RootCAs = s.CA().Pool()
 	c, err := tls.Dial("tcp", s.Addr(), cfg)
 	if err != nil {
 		t.Fatal(err)

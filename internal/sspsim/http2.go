@@ -2,6 +2,7 @@ package sspsim
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -56,7 +57,7 @@ type http2Conn struct {
 	spare    []byte // the buffer that alternates with out
 	writer   *http2.Framer
 	encoder  *hpack.Encoder
-	block    blockBuffer // of the header block under construction
+	block    bytes.Buffer // of the header block under construction
 	streams  map[uint32]*stream
 	window   int64  // bytes that may still be sent on the connection
 	initial  int64  // bytes that may be sent on a new stream
@@ -85,14 +86,6 @@ type stream struct {
 	window int64 // bytes that may still be sent on it; guarded by http2Conn.mu
 	whole  bool  // the request was read whole; guarded by http2Conn.mu
 	ended  bool  // done is closed; guarded by http2Conn.mu
-}
-
-// blockBuffer holds a header block that is being encoded.
-type blockBuffer struct{ b []byte }
-
-func (b *blockBuffer) Write(p []byte) (int, error) {
-	b.b = append(b.b, p...)
-	return len(p), nil
 }
 
 type writerFunc func([]byte) (int, error)

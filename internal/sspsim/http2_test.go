@@ -47,7 +47,7 @@ func netHTTPClient(t testing.TB, s *SSP) *http.Client {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	} else {
-		tr.TLSClientConfig = &tls.Config{RootCAs: s.CertPool()}
+		tr.TLSClientConfig = &tls.Config{RootCAs: s.CA().Pool()}
 	}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, Timeout: patience}

@@ -154,10 +154,10 @@ func (h *http2Conn) closeAfterStreams() {
 // abandon ends the connection when the reader ends: no more frames are read or sent.
 func (h *http2Conn) abandon() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.out = h.out[:0]
 	h.cutLocked()
 	h.room.Broadcast()
-	h.mu.Unlock()
 }
 
 // sendUnsolicited sends a response on the stream ID that the peer would open next.

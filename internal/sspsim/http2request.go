@@ -13,8 +13,8 @@ import (
 // takeHeaders opens a stream, or ends one with trailers.
 func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
-	if st := h.stream(id); st != nil {
-		return h.takeTrailers(st, f)
+	if st, whole := h.stream(id); st != nil {
+		return h.takeTrailers(st, whole, f)
 	}
 	switch {
 	case id%2 == 0:
@@ -51,10 +51,12 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-func (h *http2Conn) stream(id uint32) *stream {
+// stream returns an open stream, and whether its request was read whole. It returns nil for none.
+func (h *http2Conn) stream(id uint32) (st *stream, whole bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.streams[id]
+	st = h.streams[id]
+	return st, st != nil && st.whole
 }
 
 func streamError(id uint32, cause string) error {
@@ -105,10 +107,7 @@ func (st *stream) parse() error {
 	return nil
 }
 
-func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
-	h.mu.Lock()
-	whole := st.whole
-	h.mu.Unlock()
+func (h *http2Conn) takeTrailers(st *stream, whole bool, f *http2.MetaHeadersFrame) error {
 	switch {
 	case whole:
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
@@ -134,13 +133,10 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 		}
 		h.received = 0
 	}
-	st := h.stream(f.StreamID)
+	st, whole := h.stream(f.StreamID)
 	if st == nil {
 		return nil // the SSP has ended the stream, which the peer may not know yet
 	}
-	h.mu.Lock()
-	whole := st.whole
-	h.mu.Unlock()
 	if whole {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
 	}
@@ -212,10 +208,9 @@ func (h *http2Conn) endRequest(st *stream) error {
 }
 
 func (h *http2Conn) record(st *stream) *Request {
-	r := &Request{Time: time.Now(), Conn: h.id, Stream: st.id, Method: st.method, Target: st.target,
+	return &Request{Time: time.Now(), Conn: h.id, Stream: st.id, Method: st.method, Target: st.target,
 		Protocol: "HTTP/2.0", Header: hpackFields(st.fields), Trailer: hpackFields(st.trailer),
 		Body: st.body, TLS: h.tls}
-	return r
 }
 
 func hpackFields(list []hpack.HeaderField) []Field {

@@ -207,7 +207,7 @@ func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cu
 // openBlock starts a header block. field adds to it and implements fieldWriter. writeBlock queues
 // it.
 func (h *http2Conn) openBlock(status string) {
-	h.block.b = h.block.b[:0]
+	h.block.Reset()
 	if status != "" {
 		_ = h.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: status})
 	}
@@ -219,7 +219,7 @@ func (h *http2Conn) field(_, lower string, value []byte) {
 }
 
 func (h *http2Conn) writeBlock(id uint32, endStream bool) {
-	block := h.block.b
+	block := h.block.Bytes()
 	first := block[:min(len(block), frameSize)]
 	block = block[len(first):]
 	_ = h.writer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first,

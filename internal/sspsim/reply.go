@@ -2,6 +2,7 @@ package sspsim
 
 import (
 	"bytes"
+	"encoding/xml"
 	"net/http"
 	"strings"
 	"time"
@@ -135,7 +136,9 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	switch {
 	case kind == Raw && !p.Response.Echo, kind == VAST && f.traits[traitNoBid]:
 	case kind == VAST:
-		scratch = appendXMLText(scratch, q.best())
+		text := bytes.NewBuffer(scratch)
+		_ = xml.EscapeText(text, q.best()) // a bytes.Buffer takes everything
+		scratch = text.Bytes()
 	case len(q.bid) > 0:
 		scratch = append(scratch, q.bid...) // still with JSON's escapes
 	default:

@@ -47,7 +47,7 @@ func TestNoResponseHoldsTheIDOfAnotherRequest(t *testing.T) {
 		if protocol == H2C {
 			client = netHTTPClient(t, s)
 		} else {
-			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.CertPool()}, MaxIdleConnsPerHost: 50}
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.CA().Pool()}, MaxIdleConnsPerHost: 50}
 			if err := http2.ConfigureTransport(tr); err != nil {
 				t.Fatal(err)
 			}

@@ -42,10 +42,7 @@ type Options struct {
 	Control string
 	// Protocol; "" is HTTP1.
 	Protocol Protocol
-	// CA issues the SSP's certificate, for 127.0.0.1, ::1 and localhost; nil
-	// makes one. Unused without TLS.
-	CA *CA
-	// RequireClientCert fails handshakes without a certificate of CA.
+	// RequireClientCert fails handshakes without a certificate of SSP.CA.
 	RequireClientCert bool
 	// Behaviour at the start.
 	Behaviour Behaviour
@@ -147,12 +144,9 @@ func (o *Options) validate() error {
 }
 
 func (s *SSP) prepareTLS() error {
-	s.ca = s.opts.CA
 	var err error
-	if s.ca == nil {
-		if s.ca, err = NewCA(); err != nil {
-			return err
-		}
+	if s.ca, err = NewCA(); err != nil {
+		return err
 	}
 	if s.tls, err = s.newTLSConfig(); err != nil {
 		return err
@@ -325,13 +319,5 @@ func (s *SSP) AwaitCounters(timeout time.Duration, ok func(Counters) bool) bool 
 // isLoopbackAddr reports whether addr is host:port with a loopback host.
 func isLoopbackAddr(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	return isLoopbackHost(host)
-}
-
-func isLoopbackHost(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }

@@ -62,8 +62,13 @@ func newTemplate(name string) (*x509.Certificate, error) {
 	}, nil
 }
 
-// PEM returns the authority's certificate.
-func (ca *CA) PEM() []byte { return ca.pem }
+// PEM returns the authority's certificate, or nil for a nil CA.
+func (ca *CA) PEM() []byte {
+	if ca == nil {
+		return nil
+	}
+	return ca.pem
+}
 
 // Pool returns a pool that holds the authority alone.
 func (ca *CA) Pool() *x509.CertPool {
@@ -160,19 +165,3 @@ func (s *SSP) newTLSConfig() (*tls.Config, error) {
 // CA returns the authority of the SSP's certificate and of the client certificates that it accepts,
 // or nil without TLS.
 func (s *SSP) CA() *CA { return s.ca }
-
-// CAPEM returns the authority's certificate, or nil without TLS.
-func (s *SSP) CAPEM() []byte {
-	if s.ca == nil {
-		return nil
-	}
-	return s.ca.PEM()
-}
-
-// CertPool returns a pool with this authority alone, or nil without TLS.
-func (s *SSP) CertPool() *x509.CertPool {
-	if s.ca == nil {
-		return nil
-	}
-	return s.ca.Pool()
-}

@@ -23,7 +23,7 @@ func TestTLSCertificateHoldsForLoopbackNames(t *testing.T) {
 	if q := s.Requests()[0]; q.TLS == nil || q.TLS.ServerName != "localhost" || q.TLS.NegotiatedProtocol != "" {
 		t.Errorf("recorded TLS state %+v", q.TLS)
 	}
-	if c, err := tls.Dial("tcp", s.Addr(), &tls.Config{ServerName: "other.example", RootCAs: s.CertPool()}); err == nil {
+	if c, err := tls.Dial("tcp", s.Addr(), &tls.Config{ServerName: "other.example", RootCAs: s.CA().Pool()}); err == nil {
 		c.Close()
 		t.Error("certificate holds for other.example")
 	}
@@ -53,7 +53,7 @@ func TestALPNFollowsTheProtocol(t *testing.T) {
 		{TLSWithout, "h2", "", false},
 	} {
 		s := start(t, Options{Protocol: v.protocol})
-		c, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: s.CertPool(), NextProtos: strings.Fields(v.offer)})
+		c, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: s.CA().Pool(), NextProtos: strings.Fields(v.offer)})
 		if (err != nil) != v.fails {
 			t.Errorf("%s offered %q: %v", v.protocol, v.offer, err)
 		}
@@ -100,17 +100,14 @@ func TestHTTP1OnlyMixesTheProtocolsOfOneAddress(t *testing.T) {
 }
 
 func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
-	ca, err := NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := start(t, Options{Protocol: TLSAuto, RequireClientCert: true, CA: ca, Record: 1})
+	s := start(t, Options{Protocol: TLSAuto, RequireClientCert: true, Record: 1})
+	ca := s.CA()
 	foreign, err := NewCA()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, issuer := range []*CA{nil, foreign} {
-		cfg := &tls.Config{RootCAs: s.CertPool()}
+		cfg := &tls.Config{RootCAs: s.CA().Pool()}
 		if issuer != nil {
 			cert, err := issuer.ClientCert("someone")
 			if err != nil {
@@ -142,7 +139,7 @@ func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
 	if info, err := os.Stat(keyFile); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("key file: %v, %v", info, err)
 	}
-	if pem, err := os.ReadFile(caFile); err != nil || string(pem) != string(s.CAPEM()) {
+	if pem, err := os.ReadFile(caFile); err != nil || string(pem) != string(s.CA().PEM()) {
 		t.Errorf("CA file: %v", err)
 	}
 	fromFile, err := tls.LoadX509KeyPair(certFile, keyFile)
@@ -153,7 +150,7 @@ func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
 	if name := s.Requests()[0].TLS.PeerCertificates[0].Subject.CommonName; name != "adbuffer" {
 		t.Errorf("client certificate of %q", name)
 	}
-	if plain := start(t, Options{}); plain.CAPEM() != nil || plain.CertPool() != nil || plain.CA() != nil || plain.tls != nil {
+	if plain := start(t, Options{}); plain.CA().PEM() != nil || plain.CA() != nil || plain.tls != nil {
 		t.Error("a CA without TLS")
 	}
 }
@@ -193,7 +190,7 @@ func TestHangOverTLSNeverEndsTheHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newRawClient(t, nc)
-	_ = tls.Client(nc, &tls.Config{RootCAs: s.CertPool(), ServerName: "localhost"}).NetConn()
+	_ = tls.Client(nc, &tls.Config{RootCAs: s.CA().Pool(), ServerName: "localhost"}).NetConn()
 	c.send(http2.ClientPreface)
 	s.wantFault(t, "hang")
 	if n := s.Counters(); n.Handshakes != 0 || n.OpenConnections != 1 {

@@ -49,4 +49,4 @@ func closedPlan(addr string, n, conns int) Plan {
 }
 
 // trust makes the plan use TLS where s does.
-func trust(p *Plan, s *sspsim.SSP) { p.Encrypted, p.Authority = s.CAPEM() != nil, s.CAPEM() }
+func trust(p *Plan, s *sspsim.SSP) { p.Encrypted, p.Authority = s.CA().PEM() != nil, s.CA().PEM() }

@@ -26,7 +26,7 @@ var roles = map[string]func(ctx context.Context, order []byte, reply func(any) e
 		if err != nil {
 			return err
 		}
-		if err := reply(sspReply{Addr: s.Addr(), Control: s.ControlURL(), CA: string(s.CAPEM())}); err != nil {
+		if err := reply(sspReply{Addr: s.Addr(), Control: s.ControlURL(), CA: string(s.CA().PEM())}); err != nil {
 			return err
 		}
 		<-ctx.Done()
