@@ -210,8 +210,13 @@ func (r *requestReader) readChunks(q *http1Request) error {
 func chunkSize(line []byte) (int, error) {
 	digits, _, _ := bytes.Cut(line, []byte{';'})
 	size, err := strconv.ParseUint(string(digits), 16, 63)
-	if err != nil || len(digits) > 7 || !isValue(line) {
-		return 0, bad("chunk size %.40q is not hexadecimal with 1 to 7 digits", line)
+	switch {
+	case len(digits) == 0:
+		return 0, bad("chunk without a size")
+	case err != nil || !isValue(line):
+		return 0, bad("chunk size %.40q is not hexadecimal", line)
+	case len(digits) > 7:
+		return 0, bad("chunk size %.40q is over 7 digits", line)
 	}
 	return int(size), nil
 }

@@ -70,8 +70,11 @@ func (ca *CA) PEM() []byte {
 	return ca.pem
 }
 
-// Pool returns a pool that holds the authority alone.
+// Pool returns a pool that holds the authority alone, or nil for a nil CA.
 func (ca *CA) Pool() *x509.CertPool {
+	if ca == nil {
+		return nil
+	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
