@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -179,11 +178,9 @@ func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warni
 	if cfg != nil {
 		res.Hash = cfg.Hash()
 	}
-	b, jerr := json.MarshalIndent(res, "", "  ")
-	if jerr != nil {
-		return failed(jerr)
+	if err := printJSON(stdout, res); err != nil {
+		return failed(err)
 	}
-	fmt.Fprintln(stdout, string(b))
 	if err != nil {
 		return errSaid
 	}

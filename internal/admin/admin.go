@@ -172,12 +172,15 @@ func text(w http.ResponseWriter, status int, s string) {
 	w.Write([]byte(s)) //nolint:errcheck // the client has disconnected
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }
+
+func writeStatusJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	w.Write(append(b, '\n')) //nolint:errcheck // the client has disconnected
 }

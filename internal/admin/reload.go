@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 )
 
@@ -17,12 +16,5 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, report := s.opts.Reload()
-	b, err := json.MarshalIndent(report, "", " ")
-	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(append(b, '\n')) //nolint:errcheck // the client has disconnected
+	writeStatusJSON(w, status, report)
 }

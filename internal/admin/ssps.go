@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -115,10 +116,8 @@ func (s *Server) stateOf(ssp, endpoint string) (any, bool) {
 		if endpoint == "" {
 			return state, true
 		}
-		for _, e := range state.Endpoints {
-			if e.Endpoint == endpoint {
-				return e, true
-			}
+		if i := slices.IndexFunc(state.Endpoints, func(e EndpointState) bool { return e.Endpoint == endpoint }); i >= 0 {
+			return state.Endpoints[i], true
 		}
 	}
 	return nil, false

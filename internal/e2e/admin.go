@@ -11,39 +11,34 @@ import (
 // SendAdmin sends a request to the admin listener.
 func (ab *Process) SendAdmin(method, path, body string, fields ...string) (status int, response string) {
 	ab.T.Helper()
+	status, response, err := ab.tryAdmin(method, path, body, fields...)
+	if err != nil {
+		ab.T.Fatalf("admin: %v\n%s", err, ab.Log)
+	}
+	return status, response
+}
+
+// AskAdmin sends a GET to the admin listener.
+func (ab *Process) AskAdmin(path string) (status int, body string) {
+	ab.T.Helper()
+	return ab.SendAdmin("GET", path, "")
+}
+
+// TryAskAdmin is AskAdmin for a process that may have ended.
+func (ab *Process) TryAskAdmin(path string) (status int, body string, err error) {
+	return ab.tryAdmin("GET", path, "")
+}
+
+func (ab *Process) tryAdmin(method, path, body string, fields ...string) (status int, response string, err error) {
 	req, err := http.NewRequest(method, "http://"+ab.AdminAddr+path, strings.NewReader(body))
 	if err != nil {
-		ab.T.Fatal(err)
+		return 0, "", err
 	}
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Set(fields[i], fields[i+1])
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
 	res, err := client.Do(req)
-	if err != nil {
-		ab.T.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		ab.T.Fatal(err)
-	}
-	return res.StatusCode, string(b)
-}
-
-// AskAdmin sends a GET to the admin listener.
-func (ab *Process) AskAdmin(path string) (status int, body string) {
-	ab.T.Helper()
-	status, body, err := ab.TryAskAdmin(path)
-	if err != nil {
-		ab.T.Fatalf("admin: %v\n%s", err, ab.Log)
-	}
-	return status, body
-}
-
-func (ab *Process) TryAskAdmin(path string) (status int, body string, err error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
-	res, err := client.Get("http://" + ab.AdminAddr + path)
 	if err != nil {
 		return 0, "", err
 	}

@@ -13,12 +13,12 @@ import (
 // Authority signs the certificates of listeners and of their clients.
 type Authority struct {
 	*sspsim.CA
-	t   *testing.T
+	t   testing.TB
 	Dir string // cert.pem and key.pem of a listener, ca.pem
 }
 
 // NewAuthority makes an authority and the certificate of a listener.
-func NewAuthority(t *testing.T) *Authority {
+func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	ca, err := sspsim.NewCA()
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *Authority) File(name string) string { return filepath.Join(a.Dir, name)
 // Renew writes a new certificate and key of the listener.
 func (a *Authority) Renew() {
 	a.t.Helper()
-	cert, err := a.ServerCert("localhost", "127.0.0.1")
+	cert, err := a.ServerCert("localhost", ListenerName, "127.0.0.1")
 	if err == nil {
 		err = sspsim.WriteKeyPair(cert, a.File("cert.new"), a.File("key.new"))
 	}
@@ -53,12 +53,18 @@ func (a *Authority) Renew() {
 // Replace writes a file in one step.
 func (a *Authority) Replace(name string, content []byte) {
 	a.t.Helper()
-	err := os.WriteFile(a.File(name+".new"), content, 0o600)
+	replaceFile(a.t, a.File(name), content)
+}
+
+// replaceFile writes a file in one step.
+func replaceFile(t testing.TB, file string, content []byte) {
+	t.Helper()
+	err := os.WriteFile(file+".new", content, 0o600)
 	if err == nil {
-		err = os.Rename(a.File(name+".new"), a.File(name))
+		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

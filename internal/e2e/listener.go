@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,26 +22,11 @@ type Listener struct {
 // ListenerName is the host name of a Listener.
 const ListenerName = "adbuffer.test"
 
-// NewListener makes an authority and its certificate for ListenerName and 127.0.0.1.
+// NewListener makes an authority and its certificate for ListenerName, localhost and 127.0.0.1.
 func NewListener(t testing.TB) *Listener {
 	t.Helper()
-	dir := t.TempDir()
-	e := &Listener{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"), CAFile: filepath.Join(dir, "ca.pem")}
-	var err error
-	if e.CA, err = sspsim.NewCA(); err != nil {
-		t.Fatal(err)
-	}
-	cert, err := e.ServerCert(ListenerName, "127.0.0.1")
-	if err == nil {
-		err = sspsim.WriteKeyPair(cert, e.CertFile, e.KeyFile)
-	}
-	if err == nil {
-		err = e.WriteFile(e.CAFile)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	a := NewAuthority(t)
+	return &Listener{CertFile: a.File("cert.pem"), KeyFile: a.File("key.pem"), CAFile: a.File("ca.pem"), CA: a.CA}
 }
 
 // ServerSection is the configuration's section server, with the given settings of it.

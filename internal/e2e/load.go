@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -73,9 +74,8 @@ func (ab *Process) Concurrently(n int, do func(w *Worker) error) {
 
 // Tally counts responses by source and status: "ssp/a 200".
 type Tally struct {
-	mu     sync.Mutex
-	counts map[string]int
-	took   map[string][]time.Duration
+	mu   sync.Mutex
+	took map[string][]time.Duration
 }
 
 func (y *Tally) Add(a *Response) {
@@ -85,24 +85,23 @@ func (y *Tally) Add(a *Response) {
 func (y *Tally) AddAs(what string, took time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.counts == nil {
-		y.counts, y.took = map[string]int{}, map[string][]time.Duration{}
+	if y.took == nil {
+		y.took = map[string][]time.Duration{}
 	}
-	y.counts[what]++
 	y.took[what] = append(y.took[what], took)
 }
 
 func (y *Tally) Of(what string) int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	return y.counts[what]
+	return len(y.took[what])
 }
 
 func (y *Tally) Total() (n int) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	for _, c := range y.counts {
-		n += c
+	for _, took := range y.took {
+		n += len(took)
 	}
 	return n
 }
@@ -112,14 +111,8 @@ func (y *Tally) Log(t testing.TB, what string) {
 	t.Helper()
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	for _, k := range slices.Sorted(func(yield func(string) bool) {
-		for k := range y.counts {
-			if !yield(k) {
-				return
-			}
-		}
-	}) {
+	for _, k := range slices.Sorted(maps.Keys(y.took)) {
 		d := slices.Sorted(slices.Values(y.took[k]))
-		t.Logf("%-28s %-28s %6d  p50 %7v  p99 %7v", what, k, y.counts[k], d[len(d)/2].Round(10*time.Microsecond), d[len(d)*99/100].Round(10*time.Microsecond))
+		t.Logf("%-28s %-28s %6d  p50 %7v  p99 %7v", what, k, len(d), d[len(d)/2].Round(10*time.Microsecond), d[len(d)*99/100].Round(10*time.Microsecond))
 	}
 }

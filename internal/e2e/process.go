@@ -54,13 +54,7 @@ var patient = []string{
 // exit status 0.
 func Start(t testing.TB, config string, env ...string) *Process {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ab := Launch(t, append(Patient(), env...), "serve", "--config", file)
-	ab.AwaitReady()
-	return ab
+	return StartReloadable(t, config, env...).Process
 }
 
 // Launch runs the binary with these arguments, and returns when its listeners
@@ -195,13 +189,8 @@ func (ab *Process) Stop() {
 // connections of clients, and the goroutines that served them.
 func (ab *Process) wantNothingHeld() {
 	ab.T.Helper()
-	left := ""
 	end := time.Now().Add(testsupport.Patience)
-	for {
-		left = ab.held()
-		if left == "" {
-			return
-		}
+	for left := ab.held(); left != ""; left = ab.held() {
 		if time.Now().After(end) {
 			ab.T.Errorf("still held long after the last request: %s", left)
 			return

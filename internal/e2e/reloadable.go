@@ -38,12 +38,7 @@ func StartReloadable(t testing.TB, config string, env ...string) *Reloadable {
 // Write replaces the file by another one in one step.
 func (r *Reloadable) Write(config string) {
 	r.T.Helper()
-	if err := os.WriteFile(r.File+".new", []byte(config), 0o600); err != nil {
-		r.T.Fatal(err)
-	}
-	if err := os.Rename(r.File+".new", r.File); err != nil {
-		r.T.Fatal(err)
-	}
+	replaceFile(r.T, r.File, []byte(config))
 }
 
 // Overwrite replaces the file's content in place: it is empty for a moment.

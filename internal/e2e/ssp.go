@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,29 +16,23 @@ func Malformed(kind sspsim.Malformation) sspsim.Faults {
 	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
 }
 
+var identity = []string{"x-forwarded", "forwarded", "x-real-ip", "true-client-ip", "x-device"}
+
 // IdentityFields are the fields that give an SSP the client's identity.
 func IdentityFields(r *sspsim.Request) (fields []string) {
 	for _, f := range r.Header {
 		name := strings.ToLower(strings.ReplaceAll(f.Name, "_", "-"))
-		for _, of := range []string{"x-forwarded", "forwarded", "x-real-ip", "true-client-ip", "x-device"} {
-			if strings.HasPrefix(name, of) {
-				fields = append(fields, f.Name+": "+f.Value)
-				break
-			}
+		if slices.ContainsFunc(identity, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			fields = append(fields, f.Name+": "+f.Value)
 		}
 	}
 	return fields
 }
 
 // ViaOf returns the values of Via in the last request that s received, one element for each field.
-func ViaOf(t testing.TB, s *sspsim.SSP) (values []string) {
+func ViaOf(t testing.TB, s *sspsim.SSP) []string {
 	t.Helper()
-	for _, f := range LastRequest(t, s).Header {
-		if strings.EqualFold(f.Name, "Via") {
-			values = append(values, f.Value)
-		}
-	}
-	return values
+	return LastRequest(t, s).Values("Via")
 }
 
 // Via is the field's value that the process adds to requests that arrive over HTTP/1.1.
@@ -107,15 +102,8 @@ func StartGated(t testing.TB, o sspsim.Options) *Gated {
 	t.Helper()
 	g := &Gated{gate: make(chan struct{})}
 	o.OnRequest = func(*sspsim.Request) { <-g.gate }
-	s, err := sspsim.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.SSP = s
-	t.Cleanup(func() {
-		g.Open()
-		s.Close()
-	})
+	g.SSP = StartSSP(t, o)
+	t.Cleanup(g.Open) // before the SSP closes
 	return g
 }
 

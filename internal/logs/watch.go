@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,15 +23,7 @@ func (f *Filter) takes(r *Record) bool {
 	if f.ID != "" && r.ID != f.ID || f.Slow > 0 && r.Total <= f.Slow {
 		return false
 	}
-	if f.hits(r.SSP, r.Outcome) {
-		return true
-	}
-	for i := range r.Legs {
-		if f.hits(r.Legs[i].SSP, r.Legs[i].Outcome) {
-			return true
-		}
-	}
-	return false
+	return f.hits(r.SSP, r.Outcome) || slices.ContainsFunc(r.Legs, func(l Leg) bool { return f.hits(l.SSP, l.Outcome) })
 }
 
 func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
@@ -99,12 +92,9 @@ func (ws *watchers) add(w *Watcher) {
 func (ws *watchers) remove(w *Watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for i := range ws.all {
-		if ws.all[i] == w {
-			ws.all = append(ws.all[:i:i], ws.all[i+1:]...)
-			ws.n.Add(-1)
-			return
-		}
+	if i := slices.Index(ws.all, w); i >= 0 {
+		ws.all = slices.Delete(ws.all, i, i+1)
+		ws.n.Add(-1)
 	}
 }
 

@@ -29,11 +29,8 @@ func (l *LogBuffer) String() string {
 
 // Line returns the fields of the first line with this message.
 func (l *LogBuffer) Line(message string) (fields map[string]any, ok bool) {
-	for text := range strings.Lines(l.String()) {
-		var f map[string]any
-		if strings.HasSuffix(text, "\n") && json.Unmarshal([]byte(text), &f) == nil && f["msg"] == message {
-			return f, true
-		}
+	if all := l.Lines(message); len(all) > 0 {
+		return all[0], true
 	}
 	return nil, false
 }
