@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type http1Conn struct {
 
 func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c}
-	h.in = requestReader{src: h, maxBody: c.ssp.opts.MaxRequestBody}
+	h.in = requestReader{src: bufio.NewReader(h), maxBody: c.ssp.opts.MaxRequestBody}
 	c.poison = func() {
 		h.out = append(h.out, poisonResponse...)
 		h.flush()
@@ -83,7 +84,7 @@ func (h *http1Conn) next() error {
 	if err := h.in.readMessageHead(&h.req); err != nil {
 		return err
 	}
-	if h.req.wait100 && h.in.buffered() == 0 {
+	if h.req.wait100 && h.in.src.Buffered() == 0 {
 		h.out = append(h.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
 	}
 	return h.in.readBody(&h.req)
@@ -141,7 +142,7 @@ func (h *http1Conn) record() *Request {
 	q := &h.req
 	r := &Request{Time: time.Now(), Conn: h.id, Method: string(q.method), Target: string(q.target),
 		Protocol: "HTTP/1.1", Header: fieldsOf(q.fields), Trailer: fieldsOf(q.trailer),
-		Body: bytes.Clone(q.body), Head: bytes.Clone(q.head), TLS: h.tls}
+		Body: append([]byte(nil), q.body...), Head: bytes.Clone(q.head), TLS: h.tls}
 	if q.http10 {
 		r.Protocol = "HTTP/1.0"
 	}

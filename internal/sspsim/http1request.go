@@ -1,17 +1,19 @@
 package sspsim
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 )
 
 const (
 	maxHeadBytes    = 64 << 10
 	maxTrailerBytes = 8 << 10
-	firstBufferSize = 4 << 10
+	maxChunkLine    = 256
 )
 
 // badRequest is a request that violates RFC 9112 or a limit.
@@ -46,88 +48,62 @@ type http1Request struct {
 	requestID []byte
 }
 
-// requestReader reads requests from src into one buffer that grows on demand.
+// requestReader reads requests from a connection. Its buffers grow on demand.
 type requestReader struct {
-	src     io.Reader
+	src     *bufio.Reader
 	maxBody int
 
-	buf        []byte
-	start, end int // of the bytes that were read and not consumed
-
-	body, head, trailer []byte // of a request that cannot stay in buf while it is read
+	head, body []byte // of the current request
+	trailer    []byte // the same; before the trailer, a line between chunks
 }
 
-// fill reads more bytes. It may move the content of the buffer to its front.
-func (r *requestReader) fill() error {
-	if r.start > 0 && (r.start == r.end || r.end == len(r.buf)) {
-		r.end = copy(r.buf, r.buf[r.start:r.end])
-		r.start = 0
-	}
-	if r.end == len(r.buf) {
-		r.buf = append(r.buf, make([]byte, max(firstBufferSize, len(r.buf)))...)
-	}
-	n, err := r.src.Read(r.buf[r.end:])
-	r.end += n
-	if n > 0 {
-		return nil
-	}
-	if err == nil {
-		return io.ErrNoProgress
-	}
-	return err
-}
-
-// buffered returns how many bytes were read and not consumed.
-func (r *requestReader) buffered() int { return r.end - r.start }
-
-// line returns the length of the line that starts at offset, without its CRLF. It reads as needed.
-// The line must end before the offset limit.
-func (r *requestReader) line(offset, limit int, what string) (int, error) {
-	for scanned := offset; ; {
-		if i := bytes.IndexByte(r.buf[r.start+scanned:r.end], '\n'); i >= 0 {
-			at := scanned + i
-			if at >= limit {
-				return 0, &badRequest{431, fmt.Sprintf("%s is over %d bytes", what, limit)}
-			}
-			if at == offset || r.buf[r.start+at-1] != '\r' {
-				return 0, bad("%s: line ends in LF without CR", what)
-			}
-			return at - 1 - offset, nil
-		}
-		scanned = r.buffered()
-		if scanned >= limit {
-			return 0, &badRequest{431, fmt.Sprintf("%s is over %d bytes", what, limit)}
-		}
-		if err := r.fill(); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// readMessageHead reads a message head into q. The error is a *badRequest, or that of src: io.EOF
-// between two requests, io.ErrUnexpectedEOF within a message head.
-func (r *requestReader) readMessageHead(q *http1Request) error {
-	n := 0
+// line appends the next line to dst. dst must not grow beyond limit bytes.
+func (r *requestReader) line(dst []byte, limit int, what string) ([]byte, error) {
 	for {
-		length, err := r.line(n, maxHeadBytes, "head")
-		if err != nil {
-			if errors.Is(err, io.EOF) && r.buffered() > 0 {
-				return io.ErrUnexpectedEOF
-			}
-			return err
+		part, err := r.src.ReadSlice('\n')
+		dst = append(dst, part...)
+		switch {
+		case len(dst) > limit:
+			return dst, &badRequest{431, fmt.Sprintf("%s is over %d bytes", what, limit)}
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err == nil && !bytes.HasSuffix(dst, crlf):
+			return dst, bad("%s: line ends in LF without CR", what)
 		}
-		if n += length + 2; length == 0 {
-			break
+		return dst, err
+	}
+}
+
+var crlf = []byte("\r\n")
+
+// block appends lines to dst, up to and including an empty one.
+func (r *requestReader) block(dst []byte, limit int, what string) ([]byte, error) {
+	for {
+		start := len(dst)
+		var err error
+		if dst, err = r.line(dst, limit, what); err != nil || len(dst)-start == len(crlf) {
+			return dst, err
 		}
 	}
-	head := r.buf[r.start : r.start+n]
-	*q = http1Request{head: head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
-	r.start += n
+}
+
+// readMessageHead reads a message head into q. The error is a *badRequest, or that of the connection:
+// io.EOF between two requests, io.ErrUnexpectedEOF within a message head.
+func (r *requestReader) readMessageHead(q *http1Request) error {
+	var err error
+	if r.head, err = r.block(r.head[:0], maxHeadBytes, "head"); err != nil {
+		if errors.Is(err, io.EOF) && len(r.head) > 0 {
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	*q = http1Request{head: r.head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
 	return q.parse()
 }
 
 // readBody reads the body of the request whose message head was just read.
 func (r *requestReader) readBody(q *http1Request) error {
+	r.body = r.body[:0]
 	var err error
 	switch {
 	case q.chunked:
@@ -135,75 +111,55 @@ func (r *requestReader) readBody(q *http1Request) error {
 	case q.length > int64(r.maxBody):
 		err = &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", q.length, r.maxBody)}
 	case q.length > 0:
-		err = r.readLength(q, int(q.length))
+		err = r.readMore(int(q.length))
 	}
+	q.body = r.body
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-func (r *requestReader) readLength(q *http1Request, n int) error {
-	if r.buffered() >= n {
-		q.body = r.buf[r.start : r.start+n]
-		r.start += n
-		return nil
-	}
-	// The message head must keep its position, so the body gets its own buffer.
-	if cap(r.body) < n {
-		r.body = make([]byte, n)
-	}
-	q.body = r.body[:n]
-	have := copy(q.body, r.buf[r.start:r.end])
-	r.start += have
-	_, err := io.ReadFull(r.src, q.body[have:])
+// readMore appends n bytes to the body.
+func (r *requestReader) readMore(n int) error {
+	start := len(r.body)
+	r.body = slices.Grow(r.body, n)[:start+n]
+	_, err := io.ReadFull(r.src, r.body[start:])
 	return err
 }
 
 func (r *requestReader) readChunks(q *http1Request) error {
-	// fill moves the content of the buffer, so the message head is copied first.
-	r.head = append(r.head[:0], q.head...)
-	*q = http1Request{head: r.head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
-	if err := q.parse(); err != nil {
-		return err
-	}
-	r.body = r.body[:0]
 	for {
-		n, err := r.line(0, 256, "chunk size")
+		var err error
+		if r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "chunk size"); err != nil {
+			return err
+		}
+		size, err := chunkSize(bytes.TrimSuffix(r.trailer, crlf))
 		if err != nil {
 			return err
 		}
-		size, err := chunkSize(r.buf[r.start : r.start+n])
-		if err != nil {
-			return err
-		}
-		r.start += n + 2
 		if size == 0 {
-			q.body = r.body
-			return r.readTrailer(q)
+			break
 		}
 		if len(r.body)+size > r.maxBody {
 			return &badRequest{413, fmt.Sprintf("chunked body is over %d bytes", r.maxBody)}
 		}
-		for size > 0 {
-			if r.buffered() == 0 {
-				if err := r.fill(); err != nil {
-					return err
-				}
-			}
-			have := min(size, r.buffered())
-			r.body = append(r.body, r.buf[r.start:r.start+have]...)
-			r.start += have
-			size -= have
-		}
-		if n, err = r.line(0, 3, "end of chunk"); err != nil {
+		if err := r.readMore(size); err != nil {
 			return err
 		}
-		if n != 0 {
+		if r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "end of chunk"); err != nil {
+			return err
+		}
+		if len(r.trailer) > len(crlf) {
 			return bad("chunk is longer than its size")
 		}
-		r.start += 2
 	}
+	var err error
+	if r.trailer, err = r.block(r.trailer[:0], maxTrailerBytes, "trailer"); err != nil {
+		return err
+	}
+	q.trailer, err = parseFields(q.trailer, r.trailer)
+	return err
 }
 
 // chunkSize parses a chunk's first line and skips extensions.
@@ -219,25 +175,4 @@ func chunkSize(line []byte) (int, error) {
 		return 0, bad("chunk size %.40q is over 7 digits", line)
 	}
 	return int(size), nil
-}
-
-func (r *requestReader) readTrailer(q *http1Request) error {
-	r.trailer = r.trailer[:0]
-	for {
-		n, err := r.line(0, maxTrailerBytes, "trailer")
-		if err != nil {
-			return err
-		}
-		r.trailer = append(r.trailer, r.buf[r.start:r.start+n+2]...)
-		r.start += n + 2
-		if n == 0 {
-			break
-		}
-		if len(r.trailer) > maxTrailerBytes {
-			return &badRequest{431, fmt.Sprintf("trailer is over %d bytes", maxTrailerBytes)}
-		}
-	}
-	var err error
-	q.trailer, err = parseFields(q.trailer[:0], r.trailer)
-	return err
 }
