@@ -25,13 +25,12 @@ var errIdle = errors.New("sspsim: idle timeout")
 // conn is one accepted connection. One goroutine reads it, the reader. It also applies the idle
 // rules whenever a read has to wait.
 type conn struct {
-	ssp   *SSP
-	id    uint64
-	tcp   *net.TCPConn
-	rw    net.Conn // tcp, or TLS over it
-	tls   *tls.ConnectionState
-	rng   *rand.Rand // the reader's
-	timer *time.Timer
+	ssp *SSP
+	id  uint64
+	tcp *net.TCPConn
+	rw  net.Conn // tcp, or TLS over it
+	tls *tls.ConnectionState
+	rng *rand.Rand // the reader's
 
 	plan   *script       // the behaviour whose rules set the read deadline; the reader's
 	onPlan func(*script) // the reader calls it when the behaviour changes; may be nil
@@ -196,26 +195,14 @@ func (c *conn) end(p *script, f *fate) {
 	}
 }
 
-// pause waits for d. It returns false if the SSP closed first. It uses the connection's one timer,
-// so only the reader calls it.
-func (c *conn) pause(d time.Duration) bool {
-	if c.timer == nil {
-		c.timer = time.NewTimer(d)
-	} else {
-		c.timer.Reset(d)
-	}
-	return c.ssp.waitFor(c.timer, nil)
-}
-
-// waitFor waits for t to fire. It returns false if stop, which may be nil, or the SSP closed first.
-func (s *SSP) waitFor(t *time.Timer, stop <-chan struct{}) bool {
+// waitFor waits for d. It returns false if stop, which may be nil, or the SSP closed first.
+func (s *SSP) waitFor(d time.Duration, stop <-chan struct{}) bool {
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-stop:
 	case <-s.done:
 	}
-	t.Stop()
 	return false
 }
 

@@ -111,7 +111,7 @@ func (h *http1Conn) respond() bool {
 		if p.Connections.PipelineOverlap {
 			f.delay -= time.Since(h.readAt)
 		}
-		if f.delay > 0 && (!h.flush() || !h.pause(f.delay)) {
+		if f.delay > 0 && (!h.flush() || !s.waitFor(f.delay, nil)) {
 			return false
 		}
 	}

@@ -166,7 +166,7 @@ func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 		if (drip || len(h.out) >= flushAt) && !h.flush() {
 			return false
 		}
-		if drip && r.body.len() > 0 && !h.pause(time.Duration(p.Faults.Drip.Pause)) {
+		if drip && r.body.len() > 0 && !h.ssp.waitFor(time.Duration(p.Faults.Drip.Pause), nil) {
 			return false
 		}
 	}

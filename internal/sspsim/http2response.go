@@ -17,7 +17,7 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	if s.watching() {
 		s.watch(h.record(st))
 	}
-	if f.delay > 0 && !s.waitFor(time.NewTimer(f.delay), st.done) {
+	if f.delay > 0 && !s.waitFor(f.delay, st.done) {
 		return
 	}
 	if f.fault != faultUnsolicited && f.fault != faultGoAway { // these are counted when they are sent
@@ -189,7 +189,7 @@ func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cu
 		if drip && !last {
 			h.mu.Unlock()
 			h.flush()
-			ok := h.ssp.waitFor(time.NewTimer(time.Duration(p.Faults.Drip.Pause)), st.done)
+			ok := h.ssp.waitFor(time.Duration(p.Faults.Drip.Pause), st.done)
 			h.mu.Lock()
 			if !ok {
 				return false

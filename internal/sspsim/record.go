@@ -3,7 +3,6 @@ package sspsim
 import (
 	"crypto/tls"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -50,39 +49,24 @@ func (r *Request) Values(name string) []string {
 	return values
 }
 
-// recorder keeps the last len(ring) requests.
-type recorder struct {
-	mu   sync.Mutex
-	ring []*Request
-	n    int // requests recorded so far; the next goes to ring[n % len(ring)]
-}
-
-func (r *recorder) put(q *Request) {
-	r.mu.Lock()
-	r.ring[r.n%len(r.ring)] = q
-	r.n++
-	r.mu.Unlock()
-}
-
 // Requests returns the last Options.Record requests, the oldest first.
 func (s *SSP) Requests() []*Request {
-	r := &s.recorder
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	kept := min(r.n, len(r.ring))
-	all := make([]*Request, 0, kept)
-	for i := r.n - kept; i < r.n; i++ {
-		all = append(all, r.ring[i%len(r.ring)])
-	}
-	return all
+	s.recording.Lock()
+	defer s.recording.Unlock()
+	return append([]*Request{}, s.recorded...)
 }
 
 // watching reports whether requests are recorded or observed. If not, no Request is built.
-func (s *SSP) watching() bool { return len(s.recorder.ring) > 0 || s.opts.OnRequest != nil }
+func (s *SSP) watching() bool { return s.opts.Record > 0 || s.opts.OnRequest != nil }
 
 func (s *SSP) watch(q *Request) {
-	if len(s.recorder.ring) > 0 {
-		s.recorder.put(q)
+	if s.opts.Record > 0 {
+		s.recording.Lock()
+		if len(s.recorded) == s.opts.Record {
+			s.recorded = s.recorded[1:]
+		}
+		s.recorded = append(s.recorded, q)
+		s.recording.Unlock()
 	}
 	if s.opts.OnRequest != nil {
 		s.opts.OnRequest(q)

@@ -71,8 +71,10 @@ type SSP struct {
 	control  *control      // set once in Start; nil without a control endpoint
 	done     chan struct{} // closed by Close
 
-	plan     atomic.Pointer[script]
-	recorder recorder
+	plan atomic.Pointer[script]
+
+	recording sync.Mutex // guards recorded
+	recorded  []*Request // the last ones
 
 	counting sync.Mutex // guards counters
 	counters Counters
@@ -99,7 +101,6 @@ func Start(o Options) (*SSP, error) {
 		return nil, err
 	}
 	s := &SSP{opts: o, done: make(chan struct{}), conns: map[*conn]struct{}{}}
-	s.recorder.ring = make([]*Request, o.Record)
 	s.ResetCounters()
 	if o.Protocol != HTTP1 && o.Protocol != H2C {
 		if err := s.prepareTLS(); err != nil {
@@ -269,7 +270,7 @@ func (s *SSP) serve(ln net.Listener) {
 				continue
 			}
 			// Any other error may be temporary, such as a lack of file descriptors.
-			if errors.Is(err, net.ErrClosed) || !s.waitFor(time.NewTimer(5*time.Millisecond), nil) {
+			if errors.Is(err, net.ErrClosed) || !s.waitFor(5*time.Millisecond, nil) {
 				return
 			}
 		}

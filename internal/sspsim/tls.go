@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"slices"
@@ -19,7 +19,7 @@ import (
 // CA is a certificate authority in memory, with a P-256 key.
 type CA struct {
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 	pem  []byte
 }
 
@@ -28,38 +28,15 @@ const certLife = 30 * 24 * time.Hour
 
 // NewCA makes an authority.
 func NewCA() (*CA, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca := new(CA)
+	own, err := ca.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "sspsim CA"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature})
 	if err != nil {
 		return nil, err
 	}
-	template, err := newTemplate("sspsim CA")
-	if err != nil {
-		return nil, err
-	}
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &CA{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
-}
-
-func newTemplate(name string) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(certLife),
-	}, nil
+	ca.cert, ca.key = own.Leaf, own.PrivateKey.(crypto.Signer)
+	ca.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Leaf.Raw})
+	return ca, nil
 }
 
 // PEM returns the authority's certificate, or nil for a nil CA.
@@ -85,25 +62,8 @@ func (ca *CA) WriteFile(path string) error { return os.WriteFile(path, ca.pem, 0
 
 // ServerCert issues a certificate for hosts, which are names or IP addresses.
 func (ca *CA) ServerCert(hosts ...string) (tls.Certificate, error) {
-	return ca.issue("sspsim", x509.ExtKeyUsageServerAuth, hosts)
-}
-
-// ClientCert issues a client certificate with this common name.
-func (ca *CA) ClientCert(name string) (tls.Certificate, error) {
-	return ca.issue(name, x509.ExtKeyUsageClientAuth, nil)
-}
-
-func (ca *CA) issue(name string, usage x509.ExtKeyUsage, hosts []string) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template, err := newTemplate(name)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "sspsim"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -111,11 +71,32 @@ func (ca *CA) issue(name string, usage x509.ExtKeyUsage, hosts []string) (tls.Ce
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &key.PublicKey, ca.key)
+	return ca.issue(template)
+}
+
+// ClientCert issues a client certificate with this common name.
+func (ca *CA) ClientCert(name string) (tls.Certificate, error) {
+	return ca.issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+}
+
+// issue makes a certificate with a new key. A CA without a certificate issues its own.
+func (ca *CA) issue(template *x509.Certificate) (pair tls.Certificate, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, err
+		return pair, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(certLife)
+	issuer, signer := ca.cert, ca.key
+	if issuer == nil {
+		issuer, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
+	if err != nil {
+		return pair, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
 // WriteKeyPair writes a certificate and its key as PEM; only the owner can read the key.
