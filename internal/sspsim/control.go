@@ -12,7 +12,27 @@ import (
 // maxControlBody bounds the bodies that the control endpoint reads.
 const maxControlBody = 1 << 20
 
-// control is the HTTP endpoint that shows and changes a running SSP:
+// startControl starts the control endpoint.
+func (s *SSP) startControl() error {
+	ln, err := net.Listen("tcp", s.opts.Control)
+	if err != nil {
+		return err
+	}
+	s.control = &http.Server{Addr: ln.Addr().String(), Handler: s.controlHandler(),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	s.wg.Go(func() { _ = s.control.Serve(ln) })
+	return nil
+}
+
+// ControlURL returns the root of the control endpoint, or "" without one.
+func (s *SSP) ControlURL() string {
+	if s.control == nil {
+		return ""
+	}
+	return "http://" + s.control.Addr
+}
+
+// controlHandler shows and changes a running SSP:
 //
 //	GET   /behaviour          the Behaviour in force
 //	PUT   /behaviour          replaces it; absent keys are zero
@@ -23,32 +43,6 @@ const maxControlBody = 1 << 20
 //	POST  /close-connections  CloseConnections
 //
 // An invalid behaviour gets 400 and {"errors": [...]} with all its errors, and changes nothing.
-type control struct {
-	ln     net.Listener
-	server *http.Server
-}
-
-func startControl(s *SSP, addr string) (*control, error) {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	c := &control{ln: ln, server: &http.Server{Handler: s.controlHandler(),
-		ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
-	s.wg.Go(func() { _ = c.server.Serve(ln) })
-	return c, nil
-}
-
-func (c *control) close() error { return c.server.Close() }
-
-// ControlURL returns the root of the control endpoint, or "" without one.
-func (s *SSP) ControlURL() string {
-	if s.control == nil {
-		return ""
-	}
-	return "http://" + s.control.ln.Addr().String()
-}
-
 func (s *SSP) controlHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /behaviour", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Behaviour()) })

@@ -79,26 +79,19 @@ func (q *http1Request) parseFraming() error {
 	hosts, keepAlive := 0, false
 	for i := range q.fields {
 		f := &q.fields[i]
-		switch len(f.name) {
-		case 4:
-			if foldEqual(f.name, "host") {
-				hosts++
-			}
-		case 6:
-			q.wait100 = q.wait100 || foldEqual(f.name, "expect") && foldEqual(f.value, "100-continue")
-		case 10:
-			if foldEqual(f.name, "connection") {
-				q.close = q.close || hasToken(f.value, "close")
-				keepAlive = keepAlive || hasToken(f.value, "keep-alive")
-			}
-		case 12:
-			if q.requestID == nil && foldEqual(f.name, "x-request-id") {
+		switch {
+		case foldEqual(f.name, "host"):
+			hosts++
+		case foldEqual(f.name, "expect"):
+			q.wait100 = q.wait100 || foldEqual(f.value, "100-continue")
+		case foldEqual(f.name, "connection"):
+			q.close = q.close || hasToken(f.value, "close")
+			keepAlive = keepAlive || hasToken(f.value, "keep-alive")
+		case foldEqual(f.name, "x-request-id"):
+			if q.requestID == nil {
 				q.requestID = f.value
 			}
-		case 14:
-			if !foldEqual(f.name, "content-length") {
-				continue
-			}
+		case foldEqual(f.name, "content-length"):
 			if q.length >= 0 {
 				return bad("two Content-Length fields")
 			}
@@ -106,10 +99,7 @@ func (q *http1Request) parseFraming() error {
 			if q.length, ok = parseLength(f.value); !ok {
 				return bad("Content-Length %.40q is not a number of at most 15 digits", f.value)
 			}
-		case 17:
-			if !foldEqual(f.name, "transfer-encoding") {
-				continue
-			}
+		case foldEqual(f.name, "transfer-encoding"):
 			if q.chunked || !foldEqual(f.value, "chunked") {
 				return &badRequest{501, "Transfer-Encoding is not chunked, once"}
 			}

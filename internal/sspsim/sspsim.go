@@ -12,6 +12,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +69,7 @@ type SSP struct {
 	ca       *CA           // set once in Start; nil without TLS
 	tls      *tls.Config   // set once in Start; nil without TLS
 	tlsHTTP1 *tls.Config   // tls without HTTP/2
-	control  *control      // set once in Start; nil without a control endpoint
+	control  *http.Server  // set once in Start; nil without a control endpoint
 	done     chan struct{} // closed by Close
 
 	plan atomic.Pointer[script]
@@ -116,7 +117,7 @@ func Start(o Options) (*SSP, error) {
 		return nil, fmt.Errorf("sspsim: %w", err)
 	}
 	if o.Control != "" {
-		if s.control, err = startControl(s, o.Control); err != nil {
+		if err := s.startControl(); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("sspsim: control endpoint: %w", err)
 		}
@@ -254,7 +255,7 @@ func (s *SSP) Close() error {
 	s.CloseConnections()
 	var err error
 	if first && s.control != nil {
-		err = s.control.close()
+		err = s.control.Close()
 	}
 	s.wg.Wait()
 	return err
