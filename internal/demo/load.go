@@ -41,7 +41,11 @@ func (d *Demo) Load(ctx context.Context) {
 		}
 		go func() {
 			defer func() { <-inFlight }()
-			d.send(ctx, client, targets[rand.IntN(len(targets))])
+			// The page shows the outcome, so errors are ignored.
+			if res, err := d.send(ctx, client, targets[rand.IntN(len(targets))]); err == nil {
+				io.Copy(io.Discard, res.Body) //nolint:errcheck // see above
+				res.Body.Close()
+			}
 		}()
 	}
 	swings := 0
@@ -64,8 +68,8 @@ func (d *Demo) Load(ctx context.Context) {
 	}
 }
 
-// send sends one request. The page shows its outcome, so send ignores the error.
-func (d *Demo) send(ctx context.Context, client *http.Client, target string) {
+// send sends one request, such as "GET /split". A POST has a bid request. The caller closes the body.
+func (d *Demo) send(ctx context.Context, client *http.Client, target string) (*http.Response, error) {
 	method, path, _ := strings.Cut(target, " ")
 	body := ""
 	if method == http.MethodPost {
@@ -73,10 +77,10 @@ func (d *Demo) send(ctx context.Context, client *http.Client, target string) {
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.App.TrafficAddr().String()+path, strings.NewReader(body))
 	if err != nil {
-		return
+		return nil, err
 	}
-	if res, err := client.Do(req); err == nil {
-		io.Copy(io.Discard, res.Body) //nolint:errcheck // see above
-		res.Body.Close()
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
 	}
+	return client.Do(req)
 }

@@ -15,24 +15,23 @@ const bid = `{"id":"demo-1","imp":[{"id":"1","banner":{"w":300,"h":250}}],"site"
 
 // Tour sends requests through every route, and prints the responses.
 func (d *Demo) Tour(ctx context.Context) error {
-	base := "http://" + d.App.TrafficAddr().String()
 	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	if err := d.awaitReady(ctx); err != nil {
 		return err
 	}
-	for _, step := range []struct{ title, method, path, body string }{
-		{"single: one SSP, over HTTP/1.1", "GET", "/fillbuffer?pub=1&slot=top", ""},
-		{"the client chooses beta, over HTTP/2; an OpenRTB bid request", "POST", "/fillbuffer/beta", bid},
-		{"the client chooses slow: adbuffer stops waiting at the deadline", "GET", "/fillbuffer?ssp=slow", ""},
-		{"the client chooses broken: its 503 is forwarded", "GET", "/fillbuffer?ssp=broken", ""},
-		{"split: alpha and beta, 3 to 1", "GET", "/split?pub=1", ""},
-		{"waterfall: broken, then slow (100 ms), then beta", "GET", "/waterfall?pub=1", ""},
-		{"parallel-first: slow, beta and alpha at once; the first fill is the response", "GET", "/parallel-first?pub=1", ""},
-		{"parallel-all: every response in one document; adbuffer does not wait for slow", "GET", "/parallel-all?pub=1", ""},
-		{"on_error: no_ad: an empty VAST document instead of broken's 503", "GET", "/vast?pub=1", ""},
+	for _, step := range []struct{ title, target string }{
+		{"single: one SSP, over HTTP/1.1", "GET /fillbuffer?pub=1&slot=top"},
+		{"the client chooses beta, over HTTP/2; an OpenRTB bid request", "POST /fillbuffer/beta"},
+		{"the client chooses slow: adbuffer stops waiting at the deadline", "GET /fillbuffer?ssp=slow"},
+		{"the client chooses broken: its 503 is forwarded", "GET /fillbuffer?ssp=broken"},
+		{"split: alpha and beta, 3 to 1", "GET /split?pub=1"},
+		{"waterfall: broken, then slow (100 ms), then beta", "GET /waterfall?pub=1"},
+		{"parallel-first: slow, beta and alpha at once; the first fill is the response", "GET /parallel-first?pub=1"},
+		{"parallel-all: every response in one document; adbuffer does not wait for slow", "GET /parallel-all?pub=1"},
+		{"on_error: no_ad: an empty VAST document instead of broken's 503", "GET /vast?pub=1"},
 	} {
-		if err := d.show(ctx, client, base, step.title, step.method, step.path, step.body); err != nil {
+		if err := d.show(ctx, client, step.title, step.target); err != nil {
 			return err
 		}
 	}
@@ -52,16 +51,9 @@ func (d *Demo) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-func (d *Demo) show(ctx context.Context, client *http.Client, base, title, method, path, body string) error {
-	req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
+func (d *Demo) show(ctx context.Context, client *http.Client, title, target string) error {
 	start := time.Now()
-	res, err := client.Do(req)
+	res, err := d.send(ctx, client, target)
 	if err != nil {
 		return err
 	}
@@ -70,7 +62,7 @@ func (d *Demo) show(ctx context.Context, client *http.Client, base, title, metho
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "%s\n  %s %s\n  %s in %d ms, from %s\n", title, method, path, res.Status,
+	fmt.Fprintf(d.out, "%s\n  %s\n  %s in %d ms, from %s\n", title, target, res.Status,
 		time.Since(start).Milliseconds(), res.Header.Get("X-Adbuffer-Source"))
 	if text := strings.TrimSpace(string(got)); text != "" {
 		if len(text) > 300 {

@@ -30,10 +30,8 @@ type Request struct {
 
 // Get returns the first value of the header field name, in any case, or "" if there is none.
 func (r *Request) Get(name string) string {
-	for _, f := range r.Header {
-		if strings.EqualFold(f.Name, name) {
-			return f.Value
-		}
+	if values := r.Values(name); len(values) > 0 {
+		return values[0]
 	}
 	return ""
 }
