@@ -92,7 +92,7 @@ func (p *Pool) setStateLocked(e *endpoint, s State, now time.Time) {
 	case Disabled:
 		p.conns.drainEndpoint(e)
 	case Draining:
-		p.conns.drainSharedOf(e, closedMoved)
+		p.conns.drainSharedOf(e)
 	}
 }
 

@@ -184,7 +184,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	case m.ep.probe == probeDials:
 		p.probeOnLocked(m, r, now)
 	case m.ep.barred && !m.exclusive():
-		p.conns.drain(m, closedMoved)
+		p.conns.drain(m, upstream.ClosedDrain)
 	case !m.exclusive():
 		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
 			p.giveLocked(m, r, now)
@@ -217,7 +217,7 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 // closedAtOnceLocked records that the SSP closed m before any use, and treats it like a failed
 // dial. If m was an HTTP/2 connection, the SSP may not support HTTP/2.
 func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
-	p.noteDialErrorLocked(m.ep, errClosedAtOnce(m.addr))
+	p.noteDialErrorLocked(m.ep, upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "%v: the SSP closed the new connection at once", m.addr))
 	if m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(now) {
 		p.demoteLocked(now)
 	}

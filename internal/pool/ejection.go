@@ -172,10 +172,7 @@ func (p *Pool) failedDialLocked(e *endpoint, now time.Time) {
 // ejectLocked ejects e, unless it is ejected already or too many endpoints are.
 func (p *Pool) ejectLocked(e *endpoint, now time.Time) {
 	s, o := &p.conns.endpoints, &p.opts.Ejection
-	if p.closed || !o.Enabled || e.ejected || e.gone || now.Before(e.until) {
-		return
-	}
-	if s.count(func(e *endpoint) bool { return e.ejected }) >= o.most(len(s.all)) {
+	if p.closed || !o.Enabled || e.ejected || e.gone || now.Before(e.until) || s.ejected() >= o.most(len(s.all)) {
 		return
 	}
 	event := Event{Endpoint: e.name, Ejected: true, DryRun: o.DryRun, FailuresInARow: int(e.health.inARow.Load())}

@@ -86,15 +86,15 @@ func (c *connections) drainEndpoint(e *endpoint) {
 	for m := range c.members {
 		if m.ep == e && !m.draining {
 			e.idle.remove(m)
-			c.drain(m, closedMoved)
+			c.drain(m, upstream.ClosedDrain)
 		}
 	}
 }
 
 // drainSharedOf drains the multiplexed connections of e.
-func (c *connections) drainSharedOf(e *endpoint, why upstream.CloseReason) {
+func (c *connections) drainSharedOf(e *endpoint) {
 	for len(e.shared) > 0 {
-		c.drain(e.shared[0], why)
+		c.drain(e.shared[0], upstream.ClosedDrain)
 	}
 }
 

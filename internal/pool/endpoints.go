@@ -1,9 +1,11 @@
 package pool
 
 import (
-	"adbuffer/internal/upstream"
+	"cmp"
 	"slices"
 	"time"
+
+	"adbuffer/internal/upstream"
 )
 
 // endpoints holds all endpoints of the SSP, and decides which of them get requests. Guarded by
@@ -64,10 +66,10 @@ func (s *endpoints) of(a upstream.Address) *endpoint {
 	return s.byName[a.Name]
 }
 
-// count returns how many endpoints meet a condition.
-func (s *endpoints) count(is func(*endpoint) bool) (n int) {
+// ejected returns how many endpoints are ejected.
+func (s *endpoints) ejected() (n int) {
 	for _, e := range s.all {
-		if is(e) {
+		if e.ejected {
 			n++
 		}
 	}
@@ -133,16 +135,7 @@ func (s *endpoints) byCrowding() []*endpoint {
 		return s.all
 	}
 	list := slices.Clone(s.active)
-	slices.SortStableFunc(list, func(a, b *endpoint) int {
-		switch x, y := a.crowding(), b.crowding(); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		default:
-			return 0
-		}
-	})
+	slices.SortStableFunc(list, func(a, b *endpoint) int { return cmp.Compare(a.crowding(), b.crowding()) })
 	for _, e := range s.all {
 		if !e.active && !e.barred {
 			list = append(list, e)
@@ -178,7 +171,7 @@ func (p *Pool) drainInactiveLocked() {
 	}
 	for _, e := range s.all {
 		if !e.active && !e.probing() {
-			p.conns.drainSharedOf(e, closedMoved)
+			p.conns.drainSharedOf(e)
 		}
 	}
 }

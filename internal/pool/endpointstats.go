@@ -10,9 +10,6 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// closedMoved is the close reason of connections to an endpoint that gets no more requests.
-const closedMoved = upstream.ClosedDrain
-
 // endpointStats holds an endpoint's counters. A pool that replaces another one continues them.
 type endpointStats struct {
 	outcomes  [upstream.Outcomes]atomic.Uint64 // attempts by outcome

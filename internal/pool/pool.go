@@ -200,10 +200,8 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 // reuseLocked gives an exclusive connection to the first waiter, or makes it idle.
 func (p *Pool) reuseLocked(m *member) {
 	switch {
-	case p.closed || p.conns.surplus() > 0:
+	case p.closed, p.conns.surplus() > 0, p.conns.unwanted(m.ep), p.queue.n == 0 && p.conns.endpoints.disabled(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
-	case p.conns.unwanted(m.ep), p.queue.n == 0 && p.conns.endpoints.disabled(m.ep):
-		p.conns.drain(m, closedMoved)
 	case p.queue.n > 0 && !m.ep.barred:
 		now := time.Now()
 		if why := m.expired(&p.opts, now); why != upstream.NotClosed {

@@ -141,7 +141,7 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 	}
 	if from != nil {
 		for _, m := range from.idle.take(1) {
-			c.drain(m, closedMoved)
+			c.drain(m, upstream.ClosedDrain)
 		}
 	}
 }

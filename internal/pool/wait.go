@@ -67,7 +67,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 		}
 		now := time.Now()
 		if err == nil {
-			err = w.overdue(&p.opts, now)
+			err = w.overdue(&p.opts, p.conns.placeSettings(), now)
 		}
 		if err == nil {
 			w.arm(now)
@@ -120,7 +120,7 @@ func (p *Pool) settleLocked(now time.Time) {
 func (p *Pool) fullLocked() queueFull {
 	f := queueFull{
 		load: p.conns.load(), conns: len(p.conns.members) + p.governor.dialing, connsLimit: p.conns.limit(),
-		pending: p.queue.pending, maximum: p.opts.MaxPending, http2: p.conns.next() == upstream.HTTP2,
+		pending: p.queue.pending, maximum: p.opts.MaxPending, settings: p.conns.placeSettings(),
 	}
 	if p.growth.paused {
 		f.cause = p.governor.lastError

@@ -93,6 +93,28 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 	})
 }
 
+func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
+	for protocol, settings := range map[upstream.Protocol]string{
+		upstream.HTTP1: "pool.max_conns",
+		upstream.HTTP2: "pool.max_http2_conns, pool.max_streams_per_conn",
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := newFakeSSP(t)
+			s.set(func(dialCall) dialResult { return dialResult{protocol: protocol, places: 1} })
+			p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 1, 1 })
+			a := acquire(t, p)
+			b := ask(t, p, sec)
+			pass(50 * msec)
+			synctest.Wait()
+			want := "no place was free within 50ms; see " + settings + " and pool.pending_timeout"
+			if e := b.wantErr(upstream.PendingTimeout, 50*msec); e.Detail != want {
+				t.Errorf("the error says\n%s\nwant\n%s", e.Detail, want)
+			}
+			a.do()
+		})
+	}
+}
+
 func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

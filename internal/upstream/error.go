@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -44,6 +45,11 @@ type Error struct {
 	RetryAfter time.Duration
 	// Err is the cause, or nil.
 	Err error
+}
+
+// Errorf returns an Error whose Detail is formatted as by fmt.Sprintf.
+func Errorf(o Outcome, p Progress, detail string, args ...any) *Error {
+	return &Error{Outcome: o, Progress: p, Detail: fmt.Sprintf(detail, args...)}
 }
 
 // Error returns "outcome: detail: cause" without the empty parts.
