@@ -145,7 +145,7 @@ func (c *connections) unwanted(e *endpoint) bool {
 func (c *connections) add(m *member, now time.Time) {
 	c.members[m] = struct{}{}
 	c.opened(m)
-	c.stats.opened(m.protocol)
+	c.stats.openedBy[m.protocol].Add(1)
 	c.shared.replace = false
 	m.opened, m.used = now, now
 	m.setMaxAge(c.opts.MaxAge)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"adbuffer/internal/metrics"
-
 	"adbuffer/internal/upstream"
 )
 

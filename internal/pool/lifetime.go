@@ -39,10 +39,9 @@ func (m *member) setMaxAge(maxAge time.Duration) {
 
 // renew retires m soon if it was opened with outdated settings.
 func (m *member) renew(o *Options, now time.Time) {
-	if m.version == o.ConnVersion {
-		return
+	if m.version != o.ConnVersion {
+		m.retireSoon(now)
 	}
-	m.retireSoon(now)
 }
 
 // expireIdle drains the idle connections that are too old or were idle for too long. The list is

@@ -72,11 +72,7 @@ func (p *Pool) collect(to metrics.Sink) {
 	to.Gauge(descPending, float64(s.Pending))
 	to.Gauge(descPendingLimit, float64(s.PendingLimit))
 	to.Gauge(descDialsLimit, float64(s.DialsLimit))
-	warm := 0.0
-	if s.Warm {
-		warm = 1
-	}
-	to.Gauge(descWarm, warm)
+	to.Gauge(descWarm, boolValue(s.Warm))
 	to.Gauge(descAdvised, float64(s.Need.AdvisedConnections))
 	to.Gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
 	to.Gauge(descHeadroom, s.Need.HeadroomRatio)

@@ -20,46 +20,15 @@ type queue struct {
 
 // push adds w: at the back, or at the front if it had a place before.
 func (q *queue) push(w *waiter) {
-	if w.front {
-		q.pushFront(w)
-	} else {
-		q.pushBack(w)
-	}
-}
-
-func (q *queue) pushBack(w *waiter) {
-	w.prev, w.next, w.queued, w.pending = q.tail, nil, true, true
-	if q.tail == nil {
-		q.head = w
-	} else {
-		q.tail.next = w
-	}
-	q.tail = w
-	if q.firstPending == nil {
-		q.firstPending = w
-	}
-	q.pending++
-	q.count(w, 1)
-}
-
-// maxFront is how many requests pushFront compares with a new one, to order them by deadline. It
-// bounds the time of pushFront. Beyond it the order has little effect.
-const maxFront = 64
-
-func (q *queue) pushFront(w *waiter) {
-	at := q.head
-	for range maxFront {
-		if at == nil || !at.front || w.deadline.Before(at.deadline) {
-			break
-		}
-		at = at.next
-	}
+	at := q.behind(w)
+	w.queued, w.next = true, at
 	if at == nil {
-		q.pushBack(w)
-		return
+		w.prev, w.pending = q.tail, true
+		q.tail = w
+	} else {
+		w.prev, w.pending = at.prev, at.pending
+		at.prev = w
 	}
-	w.prev, w.next, w.queued, w.pending = at.prev, at, true, at.pending
-	at.prev = w
 	if w.prev == nil {
 		q.head = w
 	} else {
@@ -72,6 +41,25 @@ func (q *queue) pushFront(w *waiter) {
 		}
 	}
 	q.count(w, 1)
+}
+
+// maxFront is how many requests behind compares with a new one, to order them by deadline. It bounds
+// the time of behind. Beyond it the order has little effect.
+const maxFront = 64
+
+// behind returns the request behind the place of w, which is not in the queue; nil for the back.
+func (q *queue) behind(w *waiter) *waiter {
+	if !w.front {
+		return nil
+	}
+	at := q.head
+	for range maxFront {
+		if at == nil || !at.front || w.deadline.Before(at.deadline) {
+			break
+		}
+		at = at.next
+	}
+	return at
 }
 
 func (q *queue) remove(w *waiter) {

@@ -1,10 +1,11 @@
 package pool
 
 import (
-	"adbuffer/internal/upstream"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"adbuffer/internal/upstream"
 )
 
 // lookPeriod is how often the janitor asks for the SSP's addresses while connections are open. The

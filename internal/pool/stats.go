@@ -117,16 +117,14 @@ func (s *stats) arrived(l load) {
 	}
 }
 
-// refused counts a request that asked for a place at the given time and got an error.
-func (s *stats) refused(err error, asked time.Time) {
+// refused counts a request that was queued at the given time and got an error.
+func (s *stats) refused(err error, queued time.Time) {
 	o := timedOut
 	if upstream.AsError(err).Outcome == upstream.PendingFull {
 		o = full
 	}
-	s.acquired(o, time.Since(asked))
+	s.acquired(o, time.Since(queued))
 }
-
-func (s *stats) opened(p upstream.Protocol) { s.openedBy[p].Add(1) }
 
 // closed counts a removed member. The connection's own reason takes precedence over the pool's.
 func (s *stats) closed(m *member) {

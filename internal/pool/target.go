@@ -1,8 +1,9 @@
 package pool
 
 import (
-	"adbuffer/internal/upstream"
 	"slices"
+
+	"adbuffer/internal/upstream"
 )
 
 // target is the address of a dial, and its state when the dial began.
