@@ -84,8 +84,8 @@ var badResponses = []struct {
 	{"folded trailer", chunkedHead + "0\r\nX: y\r\n z\r\n\r\n", errTrailer},
 	{"trailer with LF", chunkedHead + "0\r\nX: y\n\r\n", errTrailer},
 	{"control in a trailer", chunkedHead + "0\r\nX: \x00\r\n\r\n", errTrailer},
-	{"large trailer", chunkedHead + "0\r\n" + strings.Repeat("X: yyyy\r\n", testMaxHead/9+1), errTrailer},
-	{"endless trailer", chunkedHead + "0\r\nX: " + strings.Repeat("y", testMaxHead), errTrailer},
+	{"large trailer", chunkedHead + "0\r\n" + strings.Repeat("X: yyyy\r\n", testMaxHead/9+1), errHeadTooLarge},
+	{"endless trailer", chunkedHead + "0\r\nX: " + strings.Repeat("y", testMaxHead), errHeadTooLarge},
 }
 
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -18,7 +18,7 @@ const maxChunkLine = 256
 const maxChunkSize = 1 << 30
 
 func (r *responseReader) readChunkSize(br *bufio.Reader) error {
-	line, n, err := r.line(br, min(maxChunkLine, r.maxHead), errChunk)
+	line, n, err := r.line(br, min(maxChunkLine, r.maxHead), errChunk, errChunk)
 	if n == 0 || err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (r *responseReader) readChunkEnd(br *bufio.Reader) error {
 }
 
 func (r *responseReader) readTrailer(br *bufio.Reader) error {
-	line, n, err := r.line(br, r.maxHead-r.trailerBytes, errTrailer)
+	line, n, err := r.line(br, r.maxHead-r.trailerBytes, errHeadTooLarge, errTrailer)
 	if n == 0 || err != nil {
 		return err
 	}
@@ -79,14 +79,16 @@ func (r *responseReader) readTrailer(br *bufio.Reader) error {
 
 // line returns the next line without its CRLF, and its length with the CRLF. n is 0 if the line is
 // still incomplete: the call has read more bytes, and the caller calls line again. For a line over
-// limit bytes, or one that ends in a bare LF, line returns tooBad.
-func (r *responseReader) line(br *bufio.Reader, limit int, tooBad error) (line []byte, n int, err error) {
+// limit bytes, line returns tooLong, and for a line that ends in a bare LF bareLF.
+func (r *responseReader) line(br *bufio.Reader, limit int, tooLong, bareLF error) (line []byte, n int, err error) {
 	b, _ := br.Peek(br.Buffered())
 	line, n, bare, ok := cutLine(b, 0, r.searched)
 	r.searched = 0
 	switch {
-	case !ok && len(b) >= limit, n > limit, bare:
-		return nil, 0, tooBad
+	case !ok && len(b) >= limit, n > limit:
+		return nil, 0, tooLong
+	case bare:
+		return nil, 0, bareLF
 	case !ok:
 		r.searched = len(b)
 		return nil, 0, r.fill(br)

@@ -3,7 +3,6 @@ package http1
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -240,11 +239,11 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	case errors.As(err, &typed):
 		return typed
 	case errors.Is(err, errHeadTooLarge):
-		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_header_bytes", r.maxHead)
+		return upstream.HeaderTooLarge(r.maxHead)
 	case errors.Is(err, errBodyTooLarge):
-		e.Outcome, e.Detail = upstream.ResponseTooLarge, fmt.Sprintf("over %d bytes; see max_response_bytes", r.maxBody)
+		return upstream.BodyTooLarge(r.maxBody)
 	case errors.Is(err, errTooManyFields):
-		e.Outcome, e.Detail = upstream.BadResponse, fmt.Sprintf("over %d fields; see max_response_fields", r.maxFields)
+		return upstream.TooManyFields(r.maxFields)
 	case !isConnError(err):
 		e.Outcome = upstream.BadResponse
 	case hasBegun:

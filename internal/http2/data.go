@@ -46,7 +46,7 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 	case ex.Response.ContentLength >= 0 && s.received > ex.Response.ContentLength && !s.noBody:
 		c.malformedLocked(s, "the body is longer than its content-length", false)
 	case s.received > c.opts.MaxResponseBytes:
-		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
+		c.resetLocked(s, h2.ErrCodeCancel, upstream.BodyTooLarge(c.opts.MaxResponseBytes))
 	default:
 		if err := ex.AppendBody(p); err != nil {
 			c.resetLocked(s, h2.ErrCodeCancel, upstream.AsError(err))

@@ -132,7 +132,7 @@ func TestBodyOverTheLimitIsReset(t *testing.T) {
 				p.data(id, false, strings.Repeat("x", 1000))
 				p.data(id, true, "x")
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_bytes"})
+			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
 
 			done = p.start(get("/"))

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"fmt"
-
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -50,31 +48,19 @@ func classify(code h2.ErrCode) (demote, refuses bool) {
 	return false, false
 }
 
-// tooManyFields is the error of an exchange whose response has more than limit fields.
-func tooManyFields(limit int) *upstream.Error {
-	return badResponse(fmt.Sprintf("the response has over %d fields; see max_response_fields", limit), false)
-}
-
 // Errors without their own cause are allocated once.
 var (
-	errClosed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
-		Detail: "the HTTP/2 connection was closed before the request was sent"}
-	errDraining = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
-		Detail: "the SSP closes the HTTP/2 connection and takes no more requests on it"}
-	errNoStream = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
-		Detail: "the SSP has lowered its limit of HTTP/2 streams"}
-	errNotProcessed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
-		Detail: "the SSP closed the HTTP/2 connection without processing the request"}
+	errClosed   = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the HTTP/2 connection was closed before the request was sent")
+	errDraining = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed,
+		"the SSP closes the HTTP/2 connection and takes no more requests on it")
+	errNoStream     = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP has lowered its limit of HTTP/2 streams")
+	errNotProcessed = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed,
+		"the SSP closed the HTTP/2 connection without processing the request")
 	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true, OverHTTP1: true,
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
-	errContradicted = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-		Detail: "the SSP closed the HTTP/2 connection in the middle of its response"}
-	errBodyTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
-		Detail: "the body of the response is too large; see max_response_bytes"}
-	errHeaderTooLarge = &upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed,
-		Detail: "the header list of the response is too large; see max_response_header_bytes"}
-	errRequestHeader = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.NotSent,
-		Detail: "the request's header is malformed"}
-	errRequestHeaderTooLarge = &upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent,
-		Detail: "the request's header list is larger than the SSP's SETTINGS_MAX_HEADER_LIST_SIZE"}
+	errContradicted = upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
+		"the SSP closed the HTTP/2 connection in the middle of its response")
+	errRequestHeader = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
+	errRequestHeaderTooLarge = upstream.Errorf(upstream.TooLarge, upstream.NotSent,
+		"the request's header list is larger than the SSP's SETTINGS_MAX_HEADER_LIST_SIZE")
 )

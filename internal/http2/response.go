@@ -49,9 +49,9 @@ func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Erro
 	c.sendBuffer.prove(s.spent)
 	switch {
 	case b.TooLarge:
-		c.resetLocked(s, h2.ErrCodeCancel, errHeaderTooLarge)
+		c.resetLocked(s, h2.ErrCodeCancel, upstream.HeaderTooLarge(c.opts.MaxResponseHeaderBytes))
 	case b.TooMany || s.fields+b.Regular > c.opts.MaxResponseFields:
-		c.resetLocked(s, h2.ErrCodeCancel, tooManyFields(c.opts.MaxResponseFields))
+		c.resetLocked(s, h2.ErrCodeCancel, upstream.TooManyFields(c.opts.MaxResponseFields))
 	case b.Malformed != "":
 		c.malformedLocked(s, b.Malformed, b.OfHTTP2)
 	case s.gotHeader:
@@ -96,7 +96,7 @@ func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool)
 	case b.Status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
 		c.resetLocked(s, h2.ErrCodeCancel, errMisdirected)
 	case !s.noBody && b.Length > c.opts.MaxResponseBytes:
-		c.resetLocked(s, h2.ErrCodeCancel, errBodyTooLarge)
+		c.resetLocked(s, h2.ErrCodeCancel, upstream.BodyTooLarge(c.opts.MaxResponseBytes))
 	case last:
 		c.responseDoneLocked(s)
 	}

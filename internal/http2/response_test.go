@@ -198,7 +198,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 			done := p.start(get("/"))
 			id := p.request().StreamID
 			p.head(id, false, fields...)
-			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_header_bytes"})
+			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_header_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
 			// adbuffer's table is still equal to the peer's.
 			done = p.start(get("/"))

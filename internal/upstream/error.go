@@ -86,6 +86,21 @@ func IsTimeout(err error) bool {
 // the SSP's `protocol` setting allows.
 var ErrALPN = errors.New("no usable protocol negotiated")
 
+// BodyTooLarge is the error of a response whose body exceeds its limit.
+func BodyTooLarge(limit int) *Error {
+	return Errorf(ResponseTooLarge, MaybeProcessed, "the body of the response is over %d bytes; see max_response_bytes", limit)
+}
+
+// HeaderTooLarge is the error of a response whose header or trailers exceed their limit.
+func HeaderTooLarge(limit int) *Error {
+	return Errorf(ResponseTooLarge, MaybeProcessed, "the header or the trailers of the response are over %d bytes; see max_response_header_bytes", limit)
+}
+
+// TooManyFields is the error of a response with more fields than the limit.
+func TooManyFields(limit int) *Error {
+	return Errorf(BadResponse, MaybeProcessed, "the response has over %d fields; see max_response_fields", limit)
+}
+
 // Errors without their own cause are allocated once, so that a high error rate allocates nothing.
 var (
 	// ErrDeadline says that the deadline passed after the request was sent.
