@@ -95,36 +95,6 @@ func TestGoAwayBehindAFailedWriteIsRead(t *testing.T) {
 	wait(t, done[ids[1]]).wantError(t, notProcessed)
 }
 
-func TestNewRefusesTLSWithoutHTTP2(t *testing.T) {
-	s := tlsServer(t, http.HandlerFunc(echo))
-	c, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, err = New(c, newOwner(), testOptions())
-	if e := upstream.AsError(err); e.Outcome != upstream.TLSFailed || e.Progress != upstream.NotSent || !e.RefusesHTTP2 {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestCheckTLS(t *testing.T) {
-	for _, c := range []struct {
-		state tls.ConnectionState
-		ok    bool
-	}{
-		{tls.ConnectionState{NegotiatedProtocol: "h2", Version: tls.VersionTLS13}, true},
-		{tls.ConnectionState{NegotiatedProtocol: "h2", Version: tls.VersionTLS12}, true},
-		{tls.ConnectionState{NegotiatedProtocol: "h2", Version: tls.VersionTLS11}, false},
-		{tls.ConnectionState{NegotiatedProtocol: "http/1.1", Version: tls.VersionTLS13}, false},
-		{tls.ConnectionState{Version: tls.VersionTLS13}, false},
-	} {
-		if err := checkTLS(c.state); (err == nil) != c.ok {
-			t.Errorf("%q in version %#x: %v", c.state.NegotiatedProtocol, c.state.Version, err)
-		}
-	}
-}
-
 func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(echo))
 	client, server := loopback(t)

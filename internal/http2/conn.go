@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -39,9 +38,8 @@ type Conn struct {
 
 	mu sync.Mutex // guards the fields below
 
-	closed       bool  // no exchange runs, and none begins
-	closeError   error // the error of exchanges on a closed connection
-	socketClosed bool  // or about to be, by the goroutine that set this
+	closed       bool // no exchange runs, and none begins
+	socketClosed bool // or about to be, by the goroutine that set this
 
 	streams table
 	free    []*stream // for reuse
@@ -73,19 +71,14 @@ type Conn struct {
 var _ upstream.Conn = (*Conn)(nil)
 
 // New starts HTTP/2 on conn: a *tls.Conn that has negotiated h2, or cleartext to a peer with prior
-// knowledge of HTTP/2. Close closes conn; if New returns an error, the caller must close it.
+// knowledge of HTTP/2. Close closes conn.
 //
 // New does not wait for the peer's settings. Until they arrive, the connection opens up to 100
 // streams, the minimum that RFC 9113, section 6.5.2, advises peers to allow.
-func New(conn net.Conn, owner upstream.Owner, opts Options) (*Conn, error) {
-	if t, ok := conn.(*tls.Conn); ok {
-		if err := checkTLS(t.ConnectionState()); err != nil {
-			return nil, err
-		}
-	}
+func New(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 	c := newConn(conn, owner, opts.withDefaults())
 	go c.read()
-	return c, nil
+	return c
 }
 
 func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
@@ -104,18 +97,6 @@ func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 	c.places.Store(int32(c.placesLocked()))
 	c.out.buf = c.appendPreface(c.out.buf)
 	return c
-}
-
-func checkTLS(s tls.ConnectionState) error {
-	switch {
-	case s.NegotiatedProtocol != h2.NextProtoTLS:
-		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, RefusesHTTP2: true,
-			Detail: "the SSP did not agree to HTTP/2; see protocol"}
-	case s.Version < tls.VersionTLS12: // RFC 9113, section 9.2
-		return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, RefusesHTTP2: true,
-			Detail: "HTTP/2 needs TLS 1.2 or later"}
-	}
-	return nil
 }
 
 // Protocol returns upstream.HTTP2.
@@ -139,8 +120,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 		c.mu.Unlock()
 		return
 	}
-	c.closeLocked(r, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-		Detail: "the HTTP/2 connection was closed: " + r.String()})
+	c.closeLocked(r, upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed, "the HTTP/2 connection was closed: %v", r))
 	c.changed = false
 	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
 		// The write cannot block, so GOAWAY is sent.
@@ -194,7 +174,7 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	if c.closed {
 		return
 	}
-	c.closed, c.closeError = true, cause
+	c.closed = true
 	if c.CloseReason() == upstream.NotClosed {
 		c.reason.Store(uint32(r))
 		c.changed = true
@@ -209,13 +189,13 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 		if s == nil {
 			continue
 		}
+		err := cause
 		if s.start >= c.out.handed && cause.Progress == upstream.MaybeProcessed {
 			unsent := *cause
 			unsent.Progress = upstream.NotSent
-			c.failLocked(s, &unsent)
-			continue
+			err = &unsent
 		}
-		c.failLocked(s, cause)
+		c.failLocked(s, err)
 	}
 }
 

@@ -60,7 +60,7 @@ var (
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
 	errContradicted = upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
 		"the SSP closed the HTTP/2 connection in the middle of its response")
-	errRequestHeader = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
+	errRequestHeader         = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
 	errRequestHeaderTooLarge = upstream.Errorf(upstream.TooLarge, upstream.NotSent,
 		"the request's header list is larger than the SSP's SETTINGS_MAX_HEADER_LIST_SIZE")
 )

@@ -24,28 +24,15 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	}
 	wake := s.wake
 	c.flush(s, ex)
-	switch {
-	case wake != nil:
-		err = c.upload(s, ex, wake)
-	case ex.Context == nil:
+	if wake == nil && ex.Context == nil {
 		err = <-ex.Done()
-	default:
-		err = c.wait(s, ex)
+	} else {
+		err = c.await(s, ex, wake)
 	}
 	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
 		return err // abandonLocked frees the place
 	}
 	return c.releasePlace(ex, err)
-}
-
-// wait waits for the result of an exchange that has a context.
-func (c *Conn) wait(s *stream, ex *upstream.Exchange) error {
-	select {
-	case err := <-ex.Done():
-		return err
-	case <-ex.Context.Done():
-		return c.cancel(s, ex)
-	}
 }
 
 // cancel ends an exchange whose context has ended, unless the exchange has ended meanwhile.
@@ -80,7 +67,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, errDraining
 	case c.streams.active+c.resets.pending() >= c.placesLocked():
 		return nil, errNoStream
-	case !c.headerFits(&ex.Request):
+	case c.peer.maxHeaderList != http2codec.NoLimit && headerListSize(&ex.Request) > uint64(c.peer.maxHeaderList): // RFC 9113, section 10.5.1
 		return nil, errRequestHeaderTooLarge
 	}
 	ex.Response.Reset()
@@ -106,11 +93,6 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	c.setTimerLocked(ex.Deadline)
 	c.startBodyLocked(s)
 	return s, nil
-}
-
-// headerFits reports whether the peer accepts the header list of r: RFC 9113, section 10.5.1.
-func (c *Conn) headerFits(r *upstream.Request) bool {
-	return c.peer.maxHeaderList == http2codec.NoLimit || headerListSize(r) <= uint64(c.peer.maxHeaderList)
 }
 
 func (c *Conn) newStreamLocked() *stream {

@@ -115,10 +115,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = 100000, 4096
 	tape := newTape(in)
 	o := newOwner()
-	conn, err := New(tape, o, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := New(tape, o, opts)
 	budget := upstream.NewBudget(1 << 20)
 	var done [fuzzedExchanges]<-chan result
 	for i := range done {

@@ -65,11 +65,7 @@ func (f *fleet) take(i int) *Conn {
 			f.t.Error(err)
 			return nil
 		}
-		conn, err := New(c, newOwner(), f.opts)
-		if err != nil {
-			f.t.Error(err)
-			return nil
-		}
+		conn := New(c, newOwner(), f.opts)
 		f.conns = append(f.conns, conn)
 		f.opened++
 		return conn

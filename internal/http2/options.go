@@ -1,11 +1,14 @@
 package http2
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// Options are the limits of one SSP's connections. New takes a copy.
+// Options are the limits of one SSP's connections, none below zero. New takes a copy.
 type Options struct {
 	// MaxStreams is how many exchanges a connection carries at once, unless the peer allows fewer.
-	// Zero and below mean 100; the maximum is 16384. A higher value needs fewer connections, but
+	// Zero means 100; the maximum is 16384. A higher value needs fewer connections, but
 	// one lost connection fails more exchanges. `pool.max_streams_per_conn`.
 	MaxStreams int
 	// MaxResponseBytes bounds a response's body. Zero allows no body. `max_response_bytes`.
@@ -14,8 +17,8 @@ type Options struct {
 	// list's size is its names, values and 32 bytes for each field, as in RFC 9113, section 6.5.2.
 	// `max_response_header_bytes`.
 	MaxResponseHeaderBytes int
-	// MaxResponseFields bounds the fields of a response's header and trailers together. Zero and
-	// below mean 256. `max_response_fields`.
+	// MaxResponseFields bounds the fields of a response's header and trailers together. Zero means
+	// 256. `max_response_fields`.
 	MaxResponseFields int
 	// WriteTimeout is how long one write may be stuck before the connection is closed. Zero means 5
 	// s. It does not delay callers: they return at their deadlines.
@@ -25,29 +28,12 @@ type Options struct {
 	PingTimeout time.Duration
 }
 
-const (
-	defaultMaxStreams   = 100
-	defaultMaxFields    = 256
-	maxMaxStreams       = 1 << 14
-	defaultWriteTimeout = 5 * time.Second
-	defaultPingTimeout  = 5 * time.Second
-)
+const maxMaxStreams = 1 << 14
 
 func (o Options) withDefaults() Options {
-	if o.MaxStreams <= 0 {
-		o.MaxStreams = defaultMaxStreams
-	}
-	o.MaxStreams = min(o.MaxStreams, maxMaxStreams)
-	o.MaxResponseBytes = max(o.MaxResponseBytes, 0)
-	o.MaxResponseHeaderBytes = max(o.MaxResponseHeaderBytes, 0)
-	if o.MaxResponseFields <= 0 {
-		o.MaxResponseFields = defaultMaxFields
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = defaultWriteTimeout
-	}
-	if o.PingTimeout <= 0 {
-		o.PingTimeout = defaultPingTimeout
-	}
+	o.MaxStreams = min(cmp.Or(o.MaxStreams, 100), maxMaxStreams)
+	o.MaxResponseFields = cmp.Or(o.MaxResponseFields, 256)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
+	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
 	return o
 }

@@ -120,10 +120,7 @@ func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
 	p.fr.AllowIllegalWrites = true
 	p.fr.SetMaxReadFrameSize(1<<24 - 1)
 	server.SetDeadline(time.Now().Add(patience))
-	conn, err := New(client, p.owner, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := New(client, p.owner, opts)
 	p.conn = conn
 	t.Cleanup(func() {
 		conn.Close(upstream.ClosedDrain)

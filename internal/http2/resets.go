@@ -112,8 +112,8 @@ func (c *Conn) resetPingTimeout() {
 	if c.reads.done.Load() != c.resets.reads {
 		c.resets.acked(c)
 	} else {
-		c.closeLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
-			Detail: "the SSP is silent: it did not acknowledge an HTTP/2 PING"})
+		c.closeLocked(upstream.ClosedTimeout, upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
+			"the SSP is silent: it did not acknowledge an HTTP/2 PING"))
 		c.closeSocketLocked()
 	}
 	c.flush(nil, nil)

@@ -41,10 +41,7 @@ func dialTLS(t testing.TB, addr string) net.Conn {
 func open(t testing.TB, c net.Conn, opts Options) (*Conn, *owner) {
 	t.Helper()
 	o := newOwner()
-	conn, err := New(c, o, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := New(c, o, opts)
 	t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 	return conn, o
 }

@@ -95,9 +95,9 @@ func (c *Conn) startBodyLocked(s *stream) {
 	}
 }
 
-// upload sends the remaining body as the windows and the buffer allow, and then waits for the
-// response.
-func (c *Conn) upload(s *stream, ex *upstream.Exchange, wake <-chan struct{}) error {
+// await sends the remaining body as the windows and the buffer allow, and waits for the response.
+// wake is nil if no body remains.
+func (c *Conn) await(s *stream, ex *upstream.Exchange, wake <-chan struct{}) error {
 	var cancelled <-chan struct{}
 	if ex.Context != nil {
 		cancelled = ex.Context.Done()

@@ -162,10 +162,7 @@ func (w *wire) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 	t.Helper()
 	w, o := newWire(), newOwner()
-	c, err := New(w, o, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(w, o, opts)
 	w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 	return c, w, o
 }

@@ -224,35 +224,19 @@ const (
 // 8.2.2). Host and Content-Length are not sent either: :authority and adbuffer's own content-length
 // replace them.
 func (e *Encoder) rule(name, value []byte) fieldRule {
-	switch len(name) {
-	case len("te"):
-		if string(name) == "te" && string(value) != "trailers" {
+	switch string(name) {
+	case "te":
+		if string(value) != "trailers" {
 			return drop
 		}
-	case len("host"):
-		if string(name) == "host" {
+	case "content-length":
+		if !e.responses {
 			return drop
 		}
-	case len("cookie"):
-		if string(name) == "cookie" {
-			return secret
-		}
-	case len("authorization"):
-		if string(name) == "authorization" {
-			return secret
-		}
-	case len("set-cookie"):
-		if string(name) == "set-cookie" {
-			return secret
-		}
-	case len("content-length"):
-		if string(name) == "content-length" && !e.responses {
-			return drop
-		}
-	case len("proxy-authorization"):
-		if string(name) == "proxy-authorization" {
-			return secret
-		}
+	case "host":
+		return drop
+	case "cookie", "set-cookie", "authorization", "proxy-authorization":
+		return secret
 	}
 	if syntax.IsConnectionSpecific(name) {
 		return drop

@@ -79,12 +79,7 @@ func (d *dialer) Dial(ctx context.Context, addr upstream.Address, others []upstr
 	o := d.conns.Load()
 	switch r.Protocol {
 	case upstream.HTTP2:
-		c, err := http2.New(r.Conn, owner, o.http2)
-		if err != nil {
-			r.Conn.Close() //nolint:errcheck // the error of New matters
-			return took, err
-		}
-		took.Conn = c
+		took.Conn = http2.New(r.Conn, owner, o.http2)
 	case upstream.HTTP1Pipelined:
 		took.Conn = http1.NewPipelined(r.Conn, r.Socket, owner, o.http1)
 	default:
