@@ -154,7 +154,7 @@ func (c *connections) add(m *member, now time.Time) {
 
 // serve lets m take requests.
 func (c *connections) serve(m *member) {
-	c.forecast.spoke(m.protocol)
+	c.forecast.noteProtocol(m.protocol)
 	if !m.exclusive() {
 		m.allowed = c.probation.places
 		c.shared.list = append(c.shared.list, m)
@@ -211,7 +211,7 @@ func (c *connections) recount(m *member) {
 	m.places = 0
 	if !m.draining {
 		if m.places = m.conn.Places(); m.places > 0 {
-			c.forecast.saw(m.protocol, m.places)
+			c.forecast.notePlaces(m.protocol, m.places)
 		}
 		if m.allowed > 0 {
 			m.places = min(m.places, m.allowed)

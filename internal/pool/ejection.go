@@ -26,12 +26,12 @@ func (o *EjectionOptions) most(n int) int {
 	return min(max(int(o.MaxEjected*float64(n)+tiny), 1), n-1)
 }
 
-// Verdict is the result of an attempt for the health of its endpoint.
-type Verdict uint8
+// Result is the result of an attempt for the health of its endpoint.
+type Result uint8
 
-// The verdicts.
+// The results.
 const (
-	Neutral Verdict = iota
+	Neutral Result = iota
 	Success
 	Failure
 )
@@ -146,8 +146,8 @@ type Event struct {
 	FailuresInARow     int
 }
 
-// Ended records how an attempt on the place ended, after Do, and the verdict on its endpoint.
-func (pl Place) Ended(o upstream.Outcome, v Verdict, t *upstream.Times) {
+// Ended records how an attempt on the place ended, after Do, and its result for the endpoint.
+func (pl Place) Ended(o upstream.Outcome, v Result, t *upstream.Times) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
 	if pl.probe {
@@ -199,7 +199,7 @@ func (p *Pool) outLocked(e *endpoint, now time.Time) {
 }
 
 // probeEnded records how the first request after an ejection ended.
-func (p *Pool) probeEnded(m *member, v Verdict) {
+func (p *Pool) probeEnded(m *member, v Result) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()

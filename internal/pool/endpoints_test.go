@@ -81,7 +81,7 @@ func serve(t testing.TB, p *Pool, n int, took time.Duration, fails func(endpoint
 	return served
 }
 
-// finish ends a request, with a verdict on its endpoint.
+// finish ends a request, with a result for its endpoint.
 func finish(r *request, failed bool) {
 	r.ex.Times.Done = time.Now()
 	r.do()

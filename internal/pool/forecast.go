@@ -8,15 +8,15 @@ type forecast struct {
 	places   int               // of the last connection of this protocol; 0 before the first one
 }
 
-// spoke records the protocol of a new connection.
-func (f *forecast) spoke(pr upstream.Protocol) {
+// noteProtocol records the protocol of a new connection.
+func (f *forecast) noteProtocol(pr upstream.Protocol) {
 	if f.protocol != pr {
 		*f = forecast{protocol: pr}
 	}
 }
 
-// saw records that a connection offers n places.
-func (f *forecast) saw(pr upstream.Protocol, n int) {
+// notePlaces records that a connection offers n places.
+func (f *forecast) notePlaces(pr upstream.Protocol, n int) {
 	if pr == f.protocol {
 		f.places = n
 	}

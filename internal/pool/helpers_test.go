@@ -104,7 +104,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 		waits += h.Count()
 	}
 	if got := p.stats.arrivals.Load(); got < waits {
-		t.Errorf("%d requests asked for a place, %d got one or an error", got, waits)
+		t.Errorf("%d requests arrived, %d got one or an error", got, waits)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,7 @@ var (
 	descDial             = desc("dial_seconds", "Duration of a dial's phases, in seconds.", "phase")
 	descDialsLimit       = desc("dials_limit", "Dials that may be under way at once (pool.max_dials).")
 	descDialErrors       = desc("dial_errors_total", "Dials that failed, by endpoint and kind of error. A failed look-up counts for the endpoint whose name was looked up.", "endpoint", "kind")
-	descStale            = desc("stale_connections_total", "Idle connections that a request found closed, or with bytes that no request asked for.")
+	descStale            = desc("stale_connections_total", "Idle connections that a request found closed, or with unsolicited bytes.")
 	descAdvised          = desc("advised_connections", "Advised pool.max_conns (over HTTP/2 pool.max_http2_conns): with so many connections 3 % of the last minute's requests wait for a place, by Little's law and Erlang C. 0 without requests.")
 	descAdvisedPlaces    = desc("advised_places", "Advised number of places: with so many, 3 % of the last minute's requests wait for one. Compare it with adbuffer_pool_places_limit, for any protocol. 0 without requests.")
 	descHeadroom         = desc("headroom_ratio", "Share of the possible places that the load of the last minute leaves free, 1 without requests, negative if the load exceeds them.")

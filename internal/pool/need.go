@@ -12,7 +12,7 @@ import (
 type Need struct {
 	// WindowSeconds is the time that Need covers: a minute, or less soon after the start.
 	WindowSeconds float64 `json:"window_seconds"`
-	// ArrivalsPerSecond is the rate of requests that asked for a place, including requests that got
+	// ArrivalsPerSecond is the rate of requests that needed a place, including requests that got
 	// none.
 	ArrivalsPerSecond float64 `json:"arrivals_per_second"`
 	// HoldSeconds is the mean time that released places were in use.

@@ -18,7 +18,7 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 		synctest.Wait()
 		second := ask(t, p, sec)
 		synctest.Wait()
-		// first finds bytes that no request asked for on the connection.
+		// first finds unsolicited bytes on the connection.
 		s.conn(0).unsolicited = true
 		held.do()
 		synctest.Wait()
@@ -38,7 +38,7 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 			t.Errorf("%d connections closed for unsolicited bytes, want 1", n)
 		}
 		if a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count(); a != 3 || b != 3 {
-			t.Errorf("%d requests asked for a place and %d got one, want 3 and 3", a, b)
+			t.Errorf("%d requests arrived and %d got one, want 3 and 3", a, b)
 		}
 	})
 }

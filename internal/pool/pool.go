@@ -69,7 +69,7 @@ type Pool struct {
 	needs    needHistory
 
 	reviveTimer *time.Timer // calls reviveAgain
-	looked      time.Time   // when the janitor last asked for addresses
+	looked      time.Time   // when the janitor last called Dialer.Addresses
 
 	growTimer *time.Timer // calls growAgain
 	growNext  time.Time   // when growTimer fires; zero = not set
@@ -120,8 +120,8 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 			return Place{}, err
 		}
 		m := l.m
-		// The SSP may have closed an idle connection, or sent bytes that no request asked for. A
-		// multiplexed connection detects this itself.
+		// The SSP may have closed an idle connection, or sent unsolicited bytes. A multiplexed
+		// connection detects this itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
 			ex.Endpoint, ex.Peer = m.ep.name, m.addr.AddrPort
 			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))

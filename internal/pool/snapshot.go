@@ -44,7 +44,7 @@ type Snapshot struct {
 	PendingLimit    int  `json:"pending_limit"`    // -1 = none
 	Warm            bool `json:"warm"`             // min_idle connections have been open
 
-	Arrivals    uint64  `json:"arrivals"`     // requests that asked for a place since start
+	Arrivals    uint64  `json:"arrivals"`     // requests that needed a place since start
 	HoldSeconds float64 `json:"hold_seconds"` // sum over Holds
 	Holds       uint64  `json:"holds"`        // places released since start
 

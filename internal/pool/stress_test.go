@@ -122,7 +122,7 @@ func (c stress) run(t *testing.T) {
 		total += h.Count()
 	}
 	if total != p.stats.arrivals.Load() {
-		t.Errorf("%d requests asked for a place, %d got one or an error", p.stats.arrivals.Load(), total)
+		t.Errorf("%d requests arrived, %d got one or an error", p.stats.arrivals.Load(), total)
 	}
 	if n := p.stats.hold.Count(); int64(n) > given.Load() {
 		t.Errorf("%d holds observed of %d places acquired", n, given.Load())

@@ -119,16 +119,17 @@ func (a *adaptive) detach() {
 // observe records the latency of an exchange that is about to end. After a timeout, latency is how
 // long the SSP had.
 func (a *adaptive) observe(now, latency time.Duration) {
-	for n := int64(a.inFlight.Now()); ; {
-		was := a.peak.Load()
-		if n <= was || a.peak.CompareAndSwap(was, n) {
-			break
-		}
-	}
+	raise(&a.peak, int64(a.inFlight.Now()))
 	a.sum.Add(max(1, int64(latency)))
 	if a.count.Add(1) >= adaptiveMinSamples && int64(now) >= a.until.Load() && a.mu.TryLock() {
 		defer a.mu.Unlock()
 		a.closeLocked(now)
+	}
+}
+
+// raise stores n in v if it is larger.
+func raise(v *atomic.Int64, n int64) {
+	for was := v.Load(); n > was && !v.CompareAndSwap(was, n); was = v.Load() {
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// askedToAvoid records the endpoints that the attempts avoid. The n-th attempt goes to the n-th of
+// recordAvoided records the endpoints that the attempts avoid. The n-th attempt goes to the n-th of
 // endpoints.
-func askedToAvoid(p *fakePool, endpoints ...string) (avoided func() []string) {
+func recordAvoided(p *fakePool, endpoints ...string) (avoided func() []string) {
 	var mu sync.Mutex
 	var list []string
 	p.acquire = func(_ int, ex *upstream.Exchange) error {
@@ -32,7 +32,7 @@ func askedToAvoid(p *fakePool, endpoints ...string) (avoided func() []string) {
 // attempt.
 func TestSecondAttemptsAvoidTheEndpoint(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed), fail(stale), fill()}}
-	avoided := askedToAvoid(p, "a:80", "b:80", "c:80")
+	avoided := recordAvoided(p, "a:80", "b:80", "c:80")
 	newClient(t, p, nil).get().want(upstream.Fill)
 	if got := avoided(); !slices.Equal(got, []string{"", "a:80", "b:80"}) {
 		t.Errorf("the attempts avoid %q", got)
@@ -40,7 +40,7 @@ func TestSecondAttemptsAvoidTheEndpoint(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never(), after(5*msec, fill())}}
 		c := learnt(t, p, nil)
-		avoided := askedToAvoid(p, "a:80", "b:80")
+		avoided := recordAvoided(p, "a:80", "b:80")
 		c.get().want(upstream.Fill)
 		if got := avoided(); !slices.Equal(got, []string{"", "a:80"}) {
 			t.Errorf("the hedged attempts avoid %q", got)

@@ -1,7 +1,6 @@
 package ssp
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -39,10 +38,10 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 	}
 	left = (left + refusalStep - 1).Truncate(refusalStep) // a request that comes then must be admitted
 	return b.refusal.err(left, func() *upstream.Error {
-		return &upstream.Error{
-			Outcome: upstream.SSPBackoff, Progress: upstream.NotSent, RetryAfter: left,
-			Detail: fmt.Sprintf("it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, b.max, b.share),
-		}
+		e := upstream.Errorf(upstream.SSPBackoff, upstream.NotSent,
+			"it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, b.max, b.share)
+		e.RetryAfter = left
+		return e
 	})
 }
 
@@ -75,10 +74,7 @@ func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration)
 	if a.Status != 429 && a.Status != 503 {
 		return false
 	}
-	v, ok := syntax.FindField(a.Fields, "Retry-After")
-	if !ok {
-		return false
-	}
+	v, _ := syntax.FindField(a.Fields, "Retry-After")
 	wait, ok := parseRetryAfter(v, at)
 	if !ok {
 		return false
@@ -88,13 +84,8 @@ func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration)
 		return false
 	}
 	b.retryAfters.paused.Add(1)
-	until := int64(now + min(wait, b.max))
-	for {
-		was := b.until.Load()
-		if until <= was || b.until.CompareAndSwap(was, until) {
-			return true
-		}
-	}
+	raise(&b.until, int64(now+min(wait, b.max)))
+	return true
 }
 
 // throttled reports whether enough of the SSP's responses in the last second were 429.

@@ -34,7 +34,7 @@ func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
 
 func (p *quietPool) Refusing() bool { return false }
 
-func (p *quietPool) Ended(upstream.Outcome, pool.Verdict, *upstream.Times) {}
+func (p *quietPool) Ended(upstream.Outcome, pool.Result, *upstream.Times) {}
 
 func (p *quietPool) Host() string { return "rtb.openx.example" }
 

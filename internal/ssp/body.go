@@ -1,7 +1,6 @@
 package ssp
 
 import (
-	"fmt"
 	"strconv"
 
 	"adbuffer/internal/upstream"
@@ -33,10 +32,8 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 		return nil
 	}
 	if !c.reserve(r) {
-		return &upstream.Error{
-			Outcome: upstream.Overloaded, Progress: upstream.NotSent,
-			Detail: fmt.Sprintf("a copy of the body (rewrite_tmax, gzip_request) needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", len(r.Body), r.Budget.Used(), r.Budget.Limit()),
-		}
+		return upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+			"a copy of the body (rewrite_tmax, gzip_request) needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", len(r.Body), r.Budget.Used(), r.Budget.Limit())
 	}
 	before, left, behind := r.Body, noNumber, []byte(nil)
 	if rewrite {

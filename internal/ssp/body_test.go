@@ -132,7 +132,7 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 	}{
 		{"long enough", long[:1024], "", GzipOptions{true, 1024}, true},
 		{"too short", long[:1023], "", GzipOptions{true, 1024}, false},
-		{"not asked for", long, "", GzipOptions{false, 0}, false},
+		{"not set", long, "", GzipOptions{false, 0}, false},
 		{"all, at 0", long[:200], "", GzipOptions{true, 0}, true},
 		{"no body", "", "", GzipOptions{true, 0}, false},
 		{"compressed already", long, "Content-Encoding: br\r\n", GzipOptions{true, 0}, false},

@@ -1,7 +1,6 @@
 package ssp
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -52,11 +51,9 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 	}
 	b.shed.Add(1)
 	return b.refusal.err(b.Step(), func() *upstream.Error {
-		return &upstream.Error{
-			Outcome: upstream.BreakerOpen, Progress: upstream.NotSent,
-			Detail: fmt.Sprintf("%d of the last %d requests to it failed, within %v, of which %.0f %% are tolerated; %.0f %% of the requests are shed; see ssps[].breaker",
-				failures, requests, b.opts.Window, 100*b.opts.FailureRatio, 100*share),
-		}
+		return upstream.Errorf(upstream.BreakerOpen, upstream.NotSent,
+			"%d of the last %d requests to it failed, within %v, of which %.0f %% are tolerated; %.0f %% of the requests are shed; see ssps[].breaker",
+			failures, requests, b.opts.Window, 100*b.opts.FailureRatio, 100*share)
 	})
 }
 

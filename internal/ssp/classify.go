@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"bytes"
+	"iter"
 
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
@@ -39,13 +40,9 @@ func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noB
 		return upstream.ClientError, nbrNone
 	case a.Status >= 300:
 		return upstream.Redirect, nbrNone
-	case a.Status == 204:
+	case a.Status == 204, r.Method != upstream.HEAD && len(a.Body) == 0:
 		return upstream.NoBid, nbrNone
-	case r.Method == upstream.HEAD:
-		return upstream.Fill, nbrNone
-	case len(a.Body) == 0:
-		return upstream.NoBid, nbrNone
-	case s.opts.NoBidBody == NoBidNone:
+	case r.Method == upstream.HEAD, s.opts.NoBidBody == NoBidNone:
 		return upstream.Fill, nbrNone
 	}
 	filled, why := s.opts.NoBidBody.filled(a)
@@ -133,27 +130,32 @@ func isWide(body []byte) bool {
 // hasBid searches for a "bid" key whose value is an array that is not empty. It finds every such
 // key that a parser finds. If the key may be spelled with escapes (\u0062 is b), it returns true.
 func hasBid(body []byte) bool {
-	for from := body; ; {
-		i := bytes.Index(from, openRTBBid)
-		if i < 0 {
-			return bytes.Contains(body, lowerEscape)
+	for value := range valuesOf(openRTBBid, body) {
+		if array, ok := bytes.CutPrefix(value, []byte("[")); ok {
+			if array = trimBlanks(array); len(array) > 0 && array[0] != ']' {
+				return true
+			}
 		}
-		escaped := i > 0 && from[i-1] == '\\' // the quote is within a string
-		from = from[i+len(openRTBBid):]
-		if escaped {
-			continue
-		}
-		rest := bytes.TrimLeft(from, " \t\r\n")
-		if len(rest) == 0 || rest[0] != ':' {
-			continue
-		}
-		rest = bytes.TrimLeft(rest[1:], " \t\r\n")
-		if len(rest) == 0 || rest[0] != '[' {
-			continue
-		}
-		rest = bytes.TrimLeft(rest[1:], " \t\r\n")
-		if len(rest) > 0 && rest[0] != ']' {
-			return true
+	}
+	return bytes.Contains(body, lowerEscape)
+}
+
+// valuesOf yields the rest of a JSON document from each value of a key on. key has its quotes.
+func valuesOf(key, document []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			i := bytes.Index(document, key)
+			if i < 0 {
+				return
+			}
+			escaped := i > 0 && document[i-1] == '\\' // the quote is within a string
+			document = document[i+len(key):]
+			value, ok := bytes.CutPrefix(trimBlanks(document), []byte(":"))
+			if ok && !escaped && !yield(trimBlanks(value)) {
+				return
+			}
 		}
 	}
 }
+
+func trimBlanks(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }

@@ -32,7 +32,7 @@ func TestClassificationOfResponses(t *testing.T) {
 		{"429", NoBidNone, upstream.GET, 429, "", "", upstream.ClientError},
 		{"500", NoBidVAST, upstream.GET, 500, adVAST, "", upstream.ServerError},
 		{"599", NoBidNone, upstream.GET, 599, "", "", upstream.ServerError},
-		{"VAST, not asked", NoBidNone, upstream.GET, 200, noAdVAST, "", upstream.Fill},
+		{"VAST, not set", NoBidNone, upstream.GET, 200, noAdVAST, "", upstream.Fill},
 		{"VAST without an ad", NoBidVAST, upstream.GET, 200, noAdVAST, "", upstream.NoBid},
 		{"VAST with an ad", NoBidVAST, upstream.GET, 200, adVAST, "", upstream.Fill},
 		{"VAST with an ad without attributes", NoBidVAST, upstream.GET, 200, "<VAST><Ad>", "", upstream.Fill},

@@ -1,7 +1,6 @@
 package ssp
 
 import (
-	"fmt"
 	"time"
 
 	"adbuffer/internal/tracing"
@@ -42,7 +41,10 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		return err.Outcome, err
 	}
 	l := leg{start: start, trace: r.Trace.Leg(s.opts.Name, r.Method)}
-	defer s.releaseLeg(r, &l)
+	defer func() { // even after a panic
+		l.body.release(r.Budget)
+		s.inFlight.Release()
+	}()
 	s.budget.earn()
 	err := s.send(r, ex, &l)
 	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
@@ -65,12 +67,6 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	}
 	l.trace.Ended(ex, outcome, err)
 	return outcome, err
-}
-
-// releaseLeg releases all resources of the leg, even after a panic.
-func (s *SSP) releaseLeg(r *Request, l *leg) {
-	l.body.release(r.Budget)
-	s.inFlight.Release()
 }
 
 // deadline is the earliest deadline of the request, the SSP and the leg.
@@ -114,14 +110,12 @@ func (s *SSP) overloaded() *upstream.Error {
 		of.lowered = true
 	}
 	return s.overloads.err(of, func() *upstream.Error {
-		e := &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
 		if of.lowered {
-			e.Detail = fmt.Sprintf("%d of %d requests to it are in flight, lowered because it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
+			return upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+				"%d of %d requests to it are in flight, lowered because it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
 				of.limit, of.limit, of.takes, of.base, s.opts.Adaptive.floorUnder(s.opts.MaxInFlight))
-		} else {
-			e.Detail = fmt.Sprintf("%d of %d requests to it are in flight; see ssps[].max_in_flight", of.limit, of.limit)
 		}
-		return e
+		return upstream.Errorf(upstream.Overloaded, upstream.NotSent, "%d of %d requests to it are in flight; see ssps[].max_in_flight", of.limit, of.limit)
 	})
 }
 
@@ -231,22 +225,19 @@ func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err
 	if t.Done.IsZero() {
 		t.Done = time.Now()
 	}
+	var failed *upstream.Error
 	if err != nil {
-		e := upstream.AsError(err)
-		l.outcome, l.paused = e.Outcome, false
-		pl.Ended(l.outcome, s.verdict(ex, l, l.outcome, e), t)
-		return
+		failed = upstream.AsError(err)
+		l.outcome, l.paused = failed.Outcome, false
+	} else {
+		l.outcome = s.classify(r, &ex.Response)
+		l.paused = s.backoff.observe(&ex.Response, t.Done, s.since(t.Done))
 	}
-	l.outcome = s.classify(r, &ex.Response)
-	l.paused = s.backoff.observe(&ex.Response, t.Done, s.since(t.Done))
-	pl.Ended(l.outcome, s.verdict(ex, l, l.outcome, nil), t)
+	pl.Ended(l.outcome, s.resultOf(ex, l, l.outcome, failed), t)
 }
 
-// errDisabled says that an operator has drained or disabled the SSP, or all its endpoints.
-var errDisabled = &upstream.Error{
-	Outcome: upstream.SSPDisabled, Progress: upstream.NotSent,
-	Detail: "an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list",
-}
+var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,
+	"an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list")
 
 // prepare runs after the acquisition of a place and before its use.
 func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {

@@ -130,7 +130,7 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 		wait  time.Duration
 		gone  bool
 		want  upstream.Outcome
-		asked int
+		calls int
 	}{
 		{"gone", 2 * msec, true, upstream.ClientGone, 1},
 		{"still there", 2 * msec, false, upstream.Fill, 1},
@@ -141,11 +141,11 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
 				cl := newClient(t, p, nil)
 				r := cl.request(upstream.GET)
-				asked := 0
-				r.Gone = func() bool { asked++; return c.gone }
+				calls := 0
+				r.Gone = func() bool { calls++; return c.gone }
 				cl.do(r).want(c.want)
-				if asked != c.asked {
-					t.Errorf("asked %d times, want %d", asked, c.asked)
+				if calls != c.calls {
+					t.Errorf("Gone was called %d times, want %d", calls, c.calls)
 				}
 				if gone := c.want == upstream.ClientGone; gone != (len(p.requests()) == 0) || gone != (p.returned == 1) {
 					t.Errorf("%d sent, %d places returned unused", len(p.requests()), p.returned)

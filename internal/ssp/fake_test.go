@@ -31,10 +31,10 @@ type fakePool struct {
 	protocol upstream.Protocol
 
 	mu       sync.Mutex
-	lent     int
+	acquired int
 	returned int
 	sent     []sentRequest
-	ended    []pool.Verdict
+	ended    []pool.Result
 	refusing atomic.Bool
 	busy     atomic.Int32 // exchanges in Do
 	mostBusy atomic.Int32
@@ -54,8 +54,8 @@ func (p *fakePool) Acquire(ex *upstream.Exchange) (place, error) {
 		ex.Times.Queued = time.Now()
 	}
 	p.mu.Lock()
-	n := p.lent
-	p.lent++
+	n := p.acquired
+	p.acquired++
 	p.mu.Unlock()
 	ex.Times.Acquired = time.Time{}
 	if p.acquire != nil {
@@ -74,7 +74,7 @@ type fakePlace struct {
 
 func (p *fakePool) Refusing() bool { return p.refusing.Load() }
 
-func (pl *fakePlace) Ended(_ upstream.Outcome, v pool.Verdict, _ *upstream.Times) {
+func (pl *fakePlace) Ended(_ upstream.Outcome, v pool.Result, _ *upstream.Times) {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.ended = append(pl.pool.ended, v)

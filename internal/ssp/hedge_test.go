@@ -30,7 +30,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	if late < 10*msec || late > 11*msec {
 		t.Fatalf("an attempt is late after %v, want 10ms and a little more", late)
 	}
-	p.steps, p.lent, p.sent = steps, 0, nil
+	p.steps, p.acquired, p.sent = steps, 0, nil
 	c.ssp.stats.sent.Store(0)
 	c.ssp.budget.init()
 	return c
@@ -210,7 +210,7 @@ func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
 		c.wantSent(p, 2)
 		c.wantIdle()
 
-		p.steps, p.lent, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, fill())}, 0, nil
+		p.steps, p.acquired, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, fill())}, 0, nil
 		c.ssp.stats.sent.Store(0)
 		c.get().want(upstream.Fill)
 		c.wantSent(p, 3) // the retry is late too, and is not hedged again

@@ -11,7 +11,7 @@ import (
 func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
-	v := s.verdict(ex, l, o, err)
+	v := s.resultOf(ex, l, o, err)
 	if v != pool.Neutral {
 		s.breaker.record(now, v == pool.Failure)
 	}
@@ -20,47 +20,32 @@ func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upst
 	}
 }
 
-// verdict returns the verdict of a request or an attempt on the SSP or the endpoint. A response
-// that paused the SSP gives no verdict, because the pause is the consequence. Neither does a
-// timeout if the client's deadline was too short to blame the SSP.
-func (s *SSP) verdict(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) pool.Verdict {
+// resultOf returns the result of a request for the SSP, or of an attempt for its endpoint. A
+// response that paused the SSP is Neutral, because the pause is the consequence. So is a timeout if
+// the client's deadline was too short to blame the SSP.
+func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) pool.Result {
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	switch {
 	case l.paused, timedOut && !s.hadEnoughTime(ex, l.start):
 		return pool.Neutral
-	case timedOut || failure(o):
+	case timedOut:
 		return pool.Failure
-	case success(o):
-		return pool.Success
 	default:
-		return pool.Neutral
+		return results[o]
 	}
 }
 
-// failure reports whether an outcome counts as a failure of the SSP. Some timeouts count too, see
-// verdict.
+// results holds the result of each outcome except a timeout. An outcome caused by adbuffer (a
+// full queue, a limit, a cancelled leg) is Neutral.
 //
-// A response that violates HTTP counts, since it is useless. An outcome caused by adbuffer (a full
-// queue, a limit, a cancelled leg) is neither failure nor success.
-func failure(o upstream.Outcome) bool {
-	switch o {
-	case upstream.ServerError, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse:
-		return true
-	default:
-		return false
-	}
-}
-
-// success reports whether an outcome shows that the SSP works. A response over adbuffer's limit
-// does too. Shedding requests would not make it smaller, and might hide from operators which limit
-// to set.
-func success(o upstream.Outcome) bool {
-	switch o {
-	case upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ResponseTooLarge:
-		return true
-	default:
-		return false
-	}
+// A response that violates HTTP is a Failure, since it is useless. A response over adbuffer's limit
+// is a Success. Shedding requests would not make it smaller, and might hide from operators which
+// limit to set.
+var results = [upstream.Outcomes]pool.Result{
+	upstream.Fill: pool.Success, upstream.NoBid: pool.Success, upstream.Redirect: pool.Success,
+	upstream.ClientError: pool.Success, upstream.ResponseTooLarge: pool.Success,
+	upstream.ServerError: pool.Failure, upstream.ConnectFailed: pool.Failure, upstream.TLSFailed: pool.Failure,
+	upstream.ConnLost: pool.Failure, upstream.BadResponse: pool.Failure,
 }
 
 // hadEnoughTime reports whether the SSP had its usual time, so that a timeout is its failure. The

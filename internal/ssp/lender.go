@@ -21,8 +21,8 @@ type place interface {
 	Release()
 	Protocol() upstream.Protocol
 	Host() string
-	// Ended records, after Do, how the attempt ended and the verdict on its endpoint.
-	Ended(o upstream.Outcome, v pool.Verdict, t *upstream.Times)
+	// Ended records, after Do, how the attempt ended and its result for the endpoint.
+	Ended(o upstream.Outcome, v pool.Result, t *upstream.Times)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it

@@ -1,9 +1,10 @@
 package ssp
 
 import (
-	"bytes"
 	"strconv"
 	"sync/atomic"
+
+	"adbuffer/internal/syntax"
 )
 
 // noBidReason is the SSP's reason for a no-bid in its OpenRTB response: the field nbr.
@@ -11,12 +12,11 @@ type noBidReason uint8
 
 // The reasons 0 to maxNBR are those of OpenRTB 2.6, list 3.22 of AdCOM ("No-Bid Reason Codes").
 const (
-	maxNBR          = 24
-	nbrOther        = noBidReason(maxNBR + 1) // another number
-	nbrNone         = noBidReason(maxNBR + 2) // no number, or no document
-	noBidReasons    = maxNBR + 3
-	maxNBRDigits    = 9
-	minNBRTextBytes = len(`"nbr":0`)
+	maxNBR       = 24
+	nbrOther     = noBidReason(maxNBR + 1) // another number
+	nbrNone      = noBidReason(maxNBR + 2) // no number, or no document
+	noBidReasons = maxNBR + 3
+	maxNBRDigits = 9
 )
 
 var noBidReasonNames = func() (names [noBidReasons]string) {
@@ -35,21 +35,10 @@ var openRTBReason = []byte(`"nbr"`)
 // noBidReasonOf returns the reason in an OpenRTB document. It takes the first key nbr whose value
 // is a number.
 func noBidReasonOf(body []byte) noBidReason {
-	for len(body) >= minNBRTextBytes {
-		i := bytes.Index(body, openRTBReason)
-		if i < 0 {
-			break
-		}
-		escaped := i > 0 && body[i-1] == '\\' // the quote is within a string
-		body = body[i+len(openRTBReason):]
-		rest := bytes.TrimLeft(body, " \t\r\n")
-		if escaped || len(rest) == 0 || rest[0] != ':' {
-			continue
-		}
-		rest = bytes.TrimLeft(rest[1:], " \t\r\n")
+	for value := range valuesOf(openRTBReason, body) {
 		n, digits := 0, 0
-		for digits < len(rest) && digits < maxNBRDigits && rest[digits] >= '0' && rest[digits] <= '9' {
-			n = 10*n + int(rest[digits]-'0')
+		for digits < len(value) && digits < maxNBRDigits && syntax.IsDigit(value[digits]) {
+			n = 10*n + int(value[digits]-'0')
 			digits++
 		}
 		switch {

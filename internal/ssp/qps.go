@@ -1,7 +1,6 @@
 package ssp
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -43,10 +42,8 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 		q.fleet, q.fleetOffset = o.Fleet, o.Fleet.Since(made)
 		whose = " for all replicas"
 	}
-	q.refusal = &upstream.Error{
-		Outcome: upstream.QPSLimit, Progress: upstream.NotSent, RetryAfter: time.Duration(min(1e9/o.Limit, float64(time.Hour))),
-		Detail: fmt.Sprintf("over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose),
-	}
+	q.refusal = upstream.Errorf(upstream.QPSLimit, upstream.NotSent, "over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose)
+	q.refusal.RetryAfter = time.Duration(min(1e9/o.Limit, float64(time.Hour)))
 }
 
 // admit refuses, and counts, a request for which no token is free now, so that it does not first

@@ -140,8 +140,8 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit).wantDetail("10 requests a second", "2 at once", "ssps[].qps")
-		if p.lent != 2 {
-			t.Errorf("%d places were acquired, want 2: a request over the limit need not wait for a place", p.lent)
+		if p.acquired != 2 {
+			t.Errorf("%d places were acquired, want 2: a request over the limit need not wait for a place", p.acquired)
 		}
 		time.Sleep(100 * msec)
 		c.get().want(upstream.Fill)

@@ -256,8 +256,8 @@ func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
 			}}
 			c := newClient(t, p, nil)
 			c.get().want(first.Outcome).wantDetail(first.Detail)
-			if p.lent != 2 {
-				t.Errorf("a place was asked for %d times, want 2", p.lent)
+			if p.acquired != 2 {
+				t.Errorf("%d places were acquired, want 2", p.acquired)
 			}
 		}
 	}
@@ -341,9 +341,9 @@ func TestCancelledLegIsNotRetried(t *testing.T) {
 func TestFailedWaitForAPlaceIsNotRetried(t *testing.T) {
 	lastDial := refused
 	for _, c := range []struct {
-		name  string
-		err   upstream.Error
-		asked int
+		name     string
+		err      upstream.Error
+		acquired int
 	}{
 		{"queue full", upstream.Error{Outcome: upstream.PendingFull}, 1},
 		{"waited too long", upstream.Error{Outcome: upstream.PendingTimeout}, 1},
@@ -356,8 +356,8 @@ func TestFailedWaitForAPlaceIsNotRetried(t *testing.T) {
 			p := &fakePool{acquire: func(int, *upstream.Exchange) error { return &c.err }}
 			cl := newClient(t, p, nil)
 			cl.get().want(c.err.Outcome)
-			if p.lent != c.asked {
-				t.Errorf("a place was asked for %d times, want %d", p.lent, c.asked)
+			if p.acquired != c.acquired {
+				t.Errorf("%d places were acquired, want %d", p.acquired, c.acquired)
 			}
 			cl.wantRetries(nil) // none of the retries was sent
 			cl.wantIdle()

@@ -64,7 +64,7 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 			hosts = append(hosts, r.authority)
 		}
 		if got := strings.Join(hosts, " "); got != "old.example old.example new.example" {
-			t.Errorf("asked %s: the retry belongs to the request that began earlier", got)
+			t.Errorf("requests went to %s: the retry belongs to the request that began earlier", got)
 		}
 		if was.Snapshot().Sent != 3 {
 			t.Errorf("%d were counted as sent, want 3", was.Snapshot().Sent)
