@@ -1,11 +1,12 @@
 package dial
 
 import (
-	"adbuffer/internal/upstream"
 	"cmp"
 	"hash/maphash"
 	"net/netip"
 	"slices"
+
+	"adbuffer/internal/upstream"
 )
 
 // arrange puts the addresses of one name into dialling order, with IPv4 and IPv6 alternating. It

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"slices"
-	"strings"
 
 	"adbuffer/internal/upstream"
 )
@@ -69,10 +68,10 @@ func (m Mode) offer(allowHTTP2 bool) []string {
 func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, offer []string) (upstream.Protocol, error) {
 	chosen := state.NegotiatedProtocol
 	switch {
+	case chosen == alpnHTTP2 && !adequate(state):
+		return upstream.Unknown, tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
+			addr, tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)), errInadequate)
 	case chosen == alpnHTTP2:
-		if !adequate(state) {
-			return upstream.Unknown, inadequate(state, addr)
-		}
 		return upstream.HTTP2, nil
 	case slices.Contains(offer, alpnHTTP1) && d.opts.Mode == HTTP1Pipelined:
 		return upstream.HTTP1Pipelined, nil
@@ -103,10 +102,3 @@ func adequate(state tls.ConnectionState) bool {
 
 // errInadequate says that HTTP/2 on this connection would end with INADEQUATE_SECURITY.
 var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", upstream.ErrALPN)
-
-func inadequate(state tls.ConnectionState, addr upstream.Address) error {
-	return tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
-		addr, tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)), errInadequate)
-}
-
-func list(offer []string) string { return strings.Join(offer, " and ") }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 	for _, tt := range []struct {
 		mode       Mode
 		offerHTTP2 bool
-		speaks     []string // the peer's protocols; nil = it ignores ALPN
+		accepts    []string // the peer's protocols; nil = it ignores ALPN
 		offered    []string
 		want       upstream.Protocol // Unknown = the dial fails
 	}{
@@ -40,7 +41,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 		{HTTP2, true, h1, h2, upstream.Unknown},
 		{HTTP2, true, nil, h2, upstream.Unknown},
 	} {
-		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: tt.speaks})
+		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: tt.accepts})
 		o := p.https(t, ca, "ssp.test")
 		o.Mode = tt.mode
 		d := newDialer(t, o)
@@ -52,11 +53,11 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 			must(t, err)
 			defer r.Conn.Close()
 			if _, ok := r.Conn.(*tls.Conn); !ok || r.Protocol != tt.want || r.TLS <= 0 || r.TCP <= 0 {
-				t.Errorf("%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.speaks, r, tt.want)
+				t.Errorf("%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.accepts, r, tt.want)
 			}
 			continue
 		}
-		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+list(tt.offered), "see protocol")
+		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+strings.Join(tt.offered, " and "), "see protocol")
 		if kind(e) != "alpn" || d.Stats().HandshakesFailed != 1 {
 			t.Errorf("%v is counted as %s, %+v", e, kind(e), d.Stats())
 		}
@@ -119,7 +120,7 @@ func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	readOne(t, r)
 	state := r.Conn.(*tls.Conn).ConnectionState()
 	if r.Protocol != upstream.HTTP1 || state.NegotiatedProtocol != "http/1.1" {
-		t.Errorf("speaks %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
+		t.Errorf("protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
 	}
 	if s := d.Stats(); s.HTTP2Refused != 1 || s.HandshakesFailed != 1 || s.HandshakesFull+s.HandshakesResumed != 1 {
 		t.Errorf("%+v", s)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"adbuffer/internal/upstream"
 )
@@ -35,9 +36,9 @@ func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, err error)
 	return connectFailed(addr.String()+": no TCP connection", err)
 }
 
-// tlsError returns the error of a failed handshake with addr. ctx is the caller's; asked says that
-// the peer asked for a client certificate.
-func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, asked bool, err error) error {
+// tlsError returns the error of a failed handshake with addr. ctx is the caller's; certRequested
+// says that the peer requested a client certificate.
+func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, certRequested bool, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
@@ -61,8 +62,8 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 		if alert.Err.Error() == tls.AlertError(alertNoApplicationProtocol).Error() {
 			return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
 		}
-		if asked {
-			what = "it asked for a client certificate and refused adbuffer's; see tls.cert_file"
+		if certRequested {
+			what = "it requested a client certificate and refused adbuffer's; see tls.cert_file"
 		}
 	}
 	return tlsFailed(addr.String()+": "+what, err)
@@ -73,5 +74,5 @@ const alertNoApplicationProtocol = 120
 
 func (d *Dialer) alpnError(addr upstream.Address, offer []string, chosen string, cause error) error {
 	return tlsFailed(fmt.Sprintf("%s: adbuffer offered %s, and the peer chose %s; see protocol (%s)",
-		addr, list(offer), chosen, d.opts.Mode), cause)
+		addr, strings.Join(offer, " and "), chosen, d.opts.Mode), cause)
 }

@@ -18,13 +18,13 @@ type names struct {
 	mu      sync.Mutex
 	results map[string]string // addresses, or an error in "!"
 	takes   map[string]time.Duration
-	asked   map[string]int
+	lookups map[string]int
 	warned  []string
 }
 
 func (n *names) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	n.mu.Lock()
-	n.asked[host]++
+	n.lookups[host]++
 	result, takes := n.results[host], n.takes[host]
 	n.mu.Unlock()
 	select {
@@ -60,12 +60,12 @@ func (n *names) warnings() []string {
 	return slices.Clone(n.warned)
 }
 
-func (n *names) wantAsked(t *testing.T, host string, want int) {
+func (n *names) wantLookups(t *testing.T, host string, want int) {
 	t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.asked[host] != want {
-		t.Errorf("%s was looked up %d times, want %d", host, n.asked[host], want)
+	if n.lookups[host] != want {
+		t.Errorf("%s was looked up %d times, want %d", host, n.lookups[host], want)
 	}
 }
 
@@ -74,7 +74,7 @@ const connectTimeout = 250 * time.Millisecond
 // resolve runs f in a bubble, with a dialer for the URLs.
 func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...string) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		n := &names{results: map[string]string{}, takes: map[string]time.Duration{}, asked: map[string]int{}}
+		n := &names{results: map[string]string{}, takes: map[string]time.Duration{}, lookups: map[string]int{}}
 		ends, err := upstream.ParseEndpoints(urls)
 		must(t, err)
 		d, err := New(Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout, Lookup: n.lookup, Warn: n.warn})

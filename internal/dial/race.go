@@ -79,7 +79,9 @@ func (r *race) run(ctx context.Context) (won connected) {
 			r.running--
 			switch {
 			case won.conn != nil:
-				r.lose(c)
+				if c.err == nil { // it ended after another attempt had won
+					_ = c.conn.Close()
+				}
 				continue
 			case c.err == nil:
 				won = c
@@ -105,13 +107,6 @@ func (r *race) start(ctx context.Context) {
 		conn, err := r.dialer.tcpTo(ctx, r.addrs[at], r.deadline)
 		r.ended <- connected{at, conn, err}
 	}()
-}
-
-// lose closes the connection of an attempt that ended after another attempt had won.
-func (r *race) lose(c connected) {
-	if c.err == nil {
-		_ = c.conn.Close()
-	}
 }
 
 // blameSlow records the attempts that had run longer than the delay when another one won. The pool

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,13 +141,12 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 	if r.servesAtOnceLocked(time.Now()) {
 		return r.addrs, nil
 	}
-	patience := r.timeouts.connect()
-	timer := time.NewTimer(patience)
+	limit := r.timeouts.connect()
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	for r.lookingUpLocked() && !r.servesAtOnceLocked(time.Now()) {
+	for late := false; !late && r.lookingUpLocked() && !r.servesAtOnceLocked(time.Now()); {
 		lookupEnded := r.lookupEnded
 		r.mu.Unlock()
-		var late bool
 		select {
 		case <-lookupEnded:
 		case <-timer.C:
@@ -155,9 +155,6 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 			late = true
 		}
 		r.mu.Lock()
-		if late {
-			break
-		}
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -165,7 +162,7 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 	case len(r.addrs) > 0: // old addresses at worst
 		return r.addrs, nil
 	case r.lookingUpLocked():
-		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, patience),
+		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, limit),
 			&net.DNSError{Err: "no response yet", Name: r.hosts, IsTimeout: true})
 	}
 	return nil, connectFailed("the look-up of "+r.hosts+" failed", r.errLocked())
@@ -216,12 +213,8 @@ func (r *resolver) lookUp(n *name) {
 	var ips []netip.Addr
 	var bad error
 	if err == nil {
-		ips, bad = r.usable(found, perName)
-		if len(ips) == 0 {
-			err = bad
-			if bad == nil {
-				err = errNoAddress
-			}
+		if ips, bad = r.usable(found, perName); len(ips) == 0 {
+			err = cmp.Or(bad, errNoAddress)
 		}
 	}
 	if err != nil {

@@ -20,11 +20,11 @@ func TestAddressesAreKeptForThirtySeconds(t *testing.T) {
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		time.Sleep(resultKept - time.Nanosecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		n.wantAsked(t, "a.example", 1)
+		n.wantLookups(t, "a.example", 1)
 		time.Sleep(time.Nanosecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
-		n.wantAsked(t, "a.example", 2)
+		n.wantLookups(t, "a.example", 2)
 	}, "http://a.example")
 }
 
@@ -36,7 +36,7 @@ func TestManyCallersShareOneLookup(t *testing.T) {
 			wg.Go(func() { wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example ([2001:db8::1]:80)") })
 		}
 		wg.Wait()
-		n.wantAsked(t, "a.example", 1)
+		n.wantLookups(t, "a.example", 1)
 	}, "http://a.example")
 }
 
@@ -44,7 +44,7 @@ func TestTwoPortsOfOneHostShareOneLookup(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.1:81)")
-		n.wantAsked(t, "a.example", 1)
+		n.wantLookups(t, "a.example", 1)
 	}, "http://a.example", "http://a.example:81")
 }
 
@@ -64,7 +64,7 @@ func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
-		n.wantAsked(t, "a.example", 2)
+		n.wantLookups(t, "a.example", 2)
 	}, "http://a.example")
 }
 
@@ -79,7 +79,7 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 		_, err = d.Addresses(t.Context())
 		must(t, err)
 		synctest.Wait()
-		n.wantAsked(t, "a.example", 2)
+		n.wantLookups(t, "a.example", 2)
 		if second, _ := d.Addresses(t.Context()); &second[0] != &first[0] || len(second) != len(first) {
 			t.Error("a rotated result made a new slice")
 		}
@@ -146,7 +146,7 @@ func TestAFailedFirstLookupIsMadeAgainByTheNextCaller(t *testing.T) {
 			if kind(e) != "dns" || !strings.Contains(e.Error(), "no such host") {
 				t.Errorf("%v is counted as %s", e, kind(e))
 			}
-			n.wantAsked(t, "a.example", want)
+			n.wantLookups(t, "a.example", want)
 		}
 		if w := n.warnings(); len(w) > 0 {
 			t.Errorf("warned of an error that was returned: %q", w)
@@ -182,7 +182,7 @@ func TestTheFirstLookupIsWaitedForWithinTheConnectTimeout(t *testing.T) {
 		// The look-up continued, and serves the next request.
 		time.Sleep(time.Second)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		n.wantAsked(t, "a.example", 1)
+		n.wantLookups(t, "a.example", 1)
 	}, "http://a.example")
 }
 

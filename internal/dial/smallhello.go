@@ -99,14 +99,14 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 	defer cancel()
 	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
 	again.Raced = r.Raced
+	if again.completed {
+		d.stats.smallHellosGood.Add(1)
+	}
 	switch {
 	case !again.completed:
 		d.stats.smallHellosFailed.Add(1)
 		d.hellos.learn(addr.AddrPort, takesNone)
-	case size == takesLarge:
-		d.stats.smallHellosGood.Add(1)
-	default:
-		d.stats.smallHellosGood.Add(1)
+	case size != takesLarge:
 		d.hellos.learn(addr.AddrPort, needsSmall)
 		d.opts.Warn(fmt.Errorf("%s: a TLS handshake that offered post-quantum groups (MLKEM) got no byte from the server (%w); the next one, without them, succeeded. adbuffer leaves these groups out for this address for %v; tls.groups of the SSP sets which groups it offers", addr, err, helloFor[needsSmall]))
 	}

@@ -68,19 +68,19 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 
 // handshake opens a TLS connection on sock. If it fails, the caller closes sock.
 func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string, small bool) (*tls.Conn, tls.ConnectionState, error) {
-	asked := false
-	conn := tls.Client(sock, d.tls.config(addr, offer, small, &asked))
+	certRequested := false
+	conn := tls.Client(sock, d.tls.config(addr, offer, small, &certRequested))
 	limited, cancel := context.WithTimeout(ctx, d.timeouts.handshake())
 	defer cancel()
 	if err := conn.HandshakeContext(limited); err != nil {
-		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, asked, err)
+		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, certRequested, err)
 	}
 	return conn, conn.ConnectionState(), nil
 }
 
-// config returns the configuration of one handshake; asked is set if the peer asks for a client
-// certificate.
-func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, asked *bool) *tls.Config {
+// config returns the configuration of one handshake; certRequested is set if the peer requests a
+// client certificate.
+func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, certRequested *bool) *tls.Config {
 	base := c.base
 	if small {
 		base = c.small
@@ -102,7 +102,7 @@ func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, as
 		key += " " + string(version[:])
 	}
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		*asked = true
+		*certRequested = true
 		return own, nil
 	}
 	if !small { // a ticket makes the ClientHello longer

@@ -38,7 +38,7 @@ func (b *Bucket) due(now time.Duration, o *Options) bool {
 		b.attempts(lease(b.lease.Load())) > 0 || now-b.lastCall >= o.heartbeat()
 }
 
-// attempts returns how many requests asked for a token since the last call.
+// attempts returns how many requests needed a token since the last call.
 func (b *Bucket) attempts(l lease) int {
 	return b.held - l.tokens() + int(b.alone.Load()-b.aloneBefore) + int(b.refused.Load()-b.refusedBefore)
 }

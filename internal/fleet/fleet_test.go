@@ -50,9 +50,9 @@ func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	wantBound(t, limit, burst, all...)
 	for i, m := range all[1:] {
-		asked := float64(m.sent.Load()) + float64(m.refused.Load())
-		t.Logf("replica %d got %.3f of the tokens that it asked for", i+1, float64(m.sent.Load())/asked)
-		if part := float64(m.sent.Load()) / asked; part < 0.5 {
+		requested := float64(m.sent.Load()) + float64(m.refused.Load())
+		t.Logf("replica %d got %.3f of the tokens that it requested", i+1, float64(m.sent.Load())/requested)
+		if part := float64(m.sent.Load()) / requested; part < 0.5 {
 			t.Errorf("replica %d, with a tenth of the limit, got %.2f of it", i+1, part)
 		}
 	}

@@ -155,8 +155,8 @@ func (m *member) startLoad(t testing.TB, rate float64) *load {
 	l := new(load)
 	l.wg.Go(func() {
 		began := time.Now()
-		for asked := 0; !l.stopped.Load(); time.Sleep(time.Millisecond) {
-			for due := int(rate * time.Since(began).Seconds()); asked < due; asked++ {
+		for requested := 0; !l.stopped.Load(); time.Sleep(time.Millisecond) {
+			for due := int(rate * time.Since(began).Seconds()); requested < due; requested++ {
 				m.take()
 			}
 		}

@@ -9,6 +9,7 @@ package http1
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -51,11 +52,12 @@ type Options struct {
 // The current exchange owns the fields of the second group. The pool runs one exchange at a time,
 // and Freed passes these fields on to the next.
 type Conn struct {
-	net   net.Conn     // sock itself, or TLS on top of it
-	sock  *socket.Conn // the socket below net
-	tls   *plaintext   // reads from net; nil for cleartext
-	owner upstream.Owner
-	opts  *Options
+	net    net.Conn     // sock itself, or TLS on top of it
+	sock   *socket.Conn // the socket below net
+	tls    *plaintext   // reads from net; nil for cleartext
+	source io.Reader    // tls, or net for cleartext
+	owner  upstream.Owner
+	opts   *Options
 
 	served   int // exchanges that have completed
 	response responseReader
@@ -71,12 +73,10 @@ var _ upstream.Conn = (*Conn)(nil)
 
 // New returns a connection on c, which is sock or a TLS connection on it. Close closes c.
 func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Conn {
-	conn := &Conn{
-		net: c, sock: sock, owner: owner, opts: opts,
-		response: opts.newResponseReader(),
-	}
+	conn := &Conn{net: c, sock: sock, source: c, owner: owner, opts: opts, response: opts.newResponseReader()}
 	if c != net.Conn(sock) {
 		conn.tls = &plaintext{from: c}
+		conn.source = conn.tls
 	}
 	conn.interrupt = func() {
 		conn.net.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed socket ends the exchange too
@@ -208,7 +208,7 @@ func (c *Conn) abandon(ex *upstream.Exchange) {
 		c.completeExchange(ex, upstream.ClosedTimeout)
 		return
 	}
-	lent := ex.Times.Acquired
+	acquired := ex.Times.Acquired
 	c.response.discard = true
 	go func() {
 		c.net.SetDeadline(time.Now().Add(c.opts.Linger)) //nolint:errcheck // a closed socket fails the read
@@ -218,6 +218,6 @@ func (c *Conn) abandon(ex *upstream.Exchange) {
 		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
 			reason = upstream.ClosedError
 		}
-		c.release(reason, time.Since(lent))
+		c.release(reason, time.Since(acquired))
 	}()
 }

@@ -38,7 +38,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	if err := c.write(ex); err != nil {
 		return err
 	}
-	c.br = c.opts.acquireReader(c.source())
+	c.br = c.opts.acquireReader(c.source)
 	c.response.start(ex.Request.Method)
 	err := c.response.read(c.br, ex)
 	if errors.Is(err, os.ErrDeadlineExceeded) && (ex.Context == nil || ex.Context.Err() == nil) {
@@ -55,14 +55,6 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	default:
 		return c.response.asError(err, c.response.hasBegun(c.br), c.served > 0)
 	}
-}
-
-// source returns the reader of the connection's plaintext.
-func (c *Conn) source() io.Reader {
-	if c.tls != nil {
-		return c.tls
-	}
-	return c.net
 }
 
 // write sends the request: in one write if message head and body fit into a buffer.

@@ -36,14 +36,14 @@ const (
 	halfHead
 	halfBody
 	malformed
-	overBudget // complete, but over the exchange's budget: the connection continues
-	unasked    // one more response follows the last complete one
-	ahead      // the same, in one segment: waiting requests are not written yet
+	overBudget  // complete, but over the exchange's budget: the connection continues
+	unsolicited // one more response follows the last complete one
+	ahead       // the same, in one segment: waiting requests are not written yet
 	endingKinds
 )
 
 var endingNames = [endingKinds]string{"none", "close", "half a close", "http/1.0", "http/1.0 with close", "until close", "odd",
-	"half a head", "half a body", "malformed", "over budget", "unasked", "ahead"}
+	"half a head", "half a body", "malformed", "over budget", "unsolicited", "ahead"}
 
 // text is the SSP's response to the request with this name.
 func (e ending) text(name string) string {
@@ -216,7 +216,7 @@ func (p modelCase) play(tb testing.TB) {
 		m.send(text)
 	}
 	proof := "" // no request after the one with this name was processed
-	if p.ending == unasked {
+	if p.ending == unsolicited {
 		w.text += m.s.Take()
 		if w.responded*len(requestText) == len(w.text) { // a response may follow only a part of its request
 			m.send(textResponse("?"))

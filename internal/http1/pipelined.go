@@ -25,7 +25,7 @@ import (
 // 1.06 us of CPU per exchange, including the peer's half; with a timer for each caller 1.33 us.
 //
 // Only the reader completes exchanges. A caller that abandons its exchange asks the reader to
-// complete it (wake). So the reader never writes into an exchange whose caller has returned. The
+// complete it. So the reader never writes into an exchange whose caller has returned. The
 // reader still reads the response of such an exchange, and drops it.
 //
 // On a new connection, later requests wait until the first one has its response and the connection
@@ -159,7 +159,9 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		if turn == checkAndWrite && !p.socketIsQuiet() {
 			// The reader fails the entry, of which no byte was sent.
 			p.sock.Close() //nolint:errcheck // the reader fails the entry
-			p.stopWriting()
+			p.mu.Lock()
+			p.stopWritingLocked()
+			p.mu.Unlock()
 		} else {
 			p.flush(ex.Deadline)
 		}
@@ -171,7 +173,9 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 	case err := <-ex.Done():
 		return err
 	case <-ex.Context.Done():
-		p.wake()
+		p.mu.Lock()
+		p.wakeReaderLocked()
+		p.mu.Unlock()
 		return <-ex.Done()
 	}
 }
@@ -269,13 +273,7 @@ func (p *Pipelined) setWakeLocked(t time.Time) {
 	p.sock.SetReadDeadline(t) //nolint:errcheck // a closed socket wakes the reader too
 }
 
-// wake makes the reader sweep.
-func (p *Pipelined) wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wakeReaderLocked()
-}
-
+// wakeReaderLocked makes the reader sweep.
 func (p *Pipelined) wakeReaderLocked() {
 	p.sweepAgain = true
 	p.setWakeLocked(time.Unix(1, 0))

@@ -10,14 +10,12 @@ import (
 
 // Errors without their own cause are allocated once.
 var (
-	errClosed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
-		Detail: "the pipelined connection was closed before the request was sent"}
-	errBehindClose = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed,
-		Detail: "the SSP closed the pipelined connection behind an earlier response"}
-	errBehindLast = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
+	errClosed      = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the pipelined connection was closed before the request was sent")
+	errBehindClose = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
+	errBehindLast  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
 		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
-	errUnwrittenFull = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent,
-		Detail: "1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth"}
+	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+		"1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth")
 )
 
 // failUnsent fails the entries whose requests were not sent when a write failed. They are the

@@ -95,7 +95,7 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// fill waits for more bytes, and sweeps when wake is called.
+// fill waits for more bytes, and sweeps after wakeReaderLocked.
 func (r *reader) fill() error {
 	r.respondedBytes.Store(r.respondedTo)
 	for {

@@ -102,13 +102,6 @@ func (p *Pipelined) writeFailed(left int, err error) {
 	}
 }
 
-// stopWriting ends the writing of a caller that has written nothing.
-func (p *Pipelined) stopWriting() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopWritingLocked()
-}
-
 func (p *Pipelined) stopWritingLocked() {
 	p.writing = false
 	if p.writesEnded {

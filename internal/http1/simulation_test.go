@@ -44,11 +44,11 @@ var simResponses = []struct {
 
 // sim is a connection under test and its script.
 type sim struct {
-	tb    testing.TB
-	s     *testsupport.SimulatedSocket
-	conn  upstream.Conn
-	owner *recorder
-	lent  int // exchanges so far, each of which frees its place once
+	tb        testing.TB
+	s         *testsupport.SimulatedSocket
+	conn      upstream.Conn
+	owner     *recorder
+	exchanges int // so far; each frees its place once
 }
 
 // call is an exchange under way.
@@ -72,7 +72,7 @@ func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
 
 // begin starts an exchange, and returns when its request is written or waits.
 func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
-	m.lent++
+	m.exchanges++
 	c := &call{ex: newExchange(m.tb)}
 	c.ex.Deadline = time.Now().Add(budget)
 	if set != nil {
@@ -100,8 +100,8 @@ func (m *sim) close() {
 	synctest.Wait()
 	m.s.Release()
 	synctest.Wait()
-	if freed, _ := m.owner.counts(); freed != m.lent {
-		m.tb.Fatalf("%d places were freed after %d exchanges", freed, m.lent)
+	if freed, _ := m.owner.counts(); freed != m.exchanges {
+		m.tb.Fatalf("%d places were freed after %d exchanges", freed, m.exchanges)
 	}
 }
 

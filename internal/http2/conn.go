@@ -56,7 +56,7 @@ type Conn struct {
 
 	// lastProcessed is the last stream in the peer's GOAWAY, NoLimit before the first GOAWAY.
 	lastProcessed uint32
-	// The verdict of the peer's GOAWAY on HTTP/2; see classify.
+	// What the peer's GOAWAY means for HTTP/2; see classify.
 	demote, refuses bool
 	flood           http2codec.Flood
 	resets          resets

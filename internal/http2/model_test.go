@@ -39,15 +39,15 @@ func (r modelResult) String() string {
 
 // side is one request in the model.
 type side struct {
-	id       uint32
-	sent     bool // a part of it
-	heard    bool // HEADERS of the response came
-	final    bool // HEADERS of the final response came
-	whole    bool // END_STREAM came after it
-	weReset  bool
-	body     string
-	finished bool
-	result   modelResult
+	id         uint32
+	sent       bool // a part of it
+	responding bool // HEADERS of the response came
+	final      bool // HEADERS of the final response came
+	whole      bool // END_STREAM came after it
+	weReset    bool
+	body       string
+	finished   bool
+	result     modelResult
 }
 
 func (s *side) finish(r modelResult) {
@@ -124,7 +124,7 @@ func events(m *modelled) (all []event) {
 				case s.final, last && !final: // a second header, or a 1xx header that ends the stream
 					s.bad()
 				default:
-					s.heard, s.final = true, s.final || final
+					s.responding, s.final = true, s.final || final
 					if last {
 						s.complete()
 					}
@@ -165,7 +165,7 @@ func events(m *modelled) (all []event) {
 		for _, code := range []h2.ErrCode{h2.ErrCodeRefusedStream, h2.ErrCodeHTTP11Required, h2.ErrCodeCancel} {
 			add("RST_STREAM "+code.String(), http2codec.AppendReset(nil, s.id, code), func(s *side) {
 				switch {
-				case s.heard || code == h2.ErrCodeCancel:
+				case s.responding || code == h2.ErrCodeCancel:
 					s.fail(upstream.MaybeProcessed)
 				case code == h2.ErrCodeHTTP11Required:
 					s.finish(modelResult{progress: upstream.MaybeProcessed, http1: true})
@@ -182,7 +182,7 @@ func events(m *modelled) (all []event) {
 				for _, s := range m.sides {
 					switch {
 					case s.id <= last || !s.sent:
-					case s.heard:
+					case s.responding:
 						s.fail(upstream.MaybeProcessed)
 					default:
 						s.fail(upstream.NotProcessed)

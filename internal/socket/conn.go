@@ -65,9 +65,6 @@ func (c *Conn) IsKernels() bool {
 	return ok && c.raw != nil
 }
 
-// Close closes the socket.
-func (c *Conn) Close() error { return c.Conn.Close() }
-
 // Read reads like net.Conn. It waits until the read deadline at most.
 func (c *Conn) Read(p []byte) (int, error) {
 	switch {
