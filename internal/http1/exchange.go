@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 
 	"adbuffer/internal/socket"
@@ -125,4 +126,55 @@ func (o *Options) acquireReader(r io.Reader) *bufio.Reader {
 func (o *Options) releaseReader(br *bufio.Reader) {
 	br.Reset(nil)
 	o.readers.Put(br)
+}
+
+// appendMessageHead appends r's message head as HTTP/1.1: request line, Host, the end-to-end
+// fields, Content-Length, and the empty line. RFC 9112, section 3.
+func appendMessageHead(dst []byte, r *upstream.Request) []byte {
+	dst = append(dst, r.Method.String()...)
+	dst = append(dst, ' ')
+	dst = append(dst, r.Target...)
+	dst = append(dst, " HTTP/1.1\r\nHost: "...)
+	dst = append(dst, r.Authority...)
+	dst = append(dst, '\r', '\n')
+	dst = append(dst, r.Fields...)
+	if len(r.Body) > 0 || r.Method == upstream.POST {
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, int64(len(r.Body)), 10)
+		dst = append(dst, '\r', '\n')
+	}
+	return append(dst, '\r', '\n')
+}
+
+// plaintext reads from a TLS connection, and records whether TLS may hold decrypted bytes. A search
+// for leftover bytes in the read buffer and in the socket does not find them.
+type plaintext struct {
+	from net.Conn
+	full bool // the last Read filled its buffer
+}
+
+func (p *plaintext) Read(b []byte) (int, error) {
+	n, err := p.from.Read(b)
+	p.full = n == len(b)
+	return n, err
+}
+
+// peek checks, without blocking, for bytes other than session tickets and key updates, which TLS
+// consumes. It may consume a byte: after Readable the connection must be closed. An incomplete
+// record counts as Readable, since it may hold anything.
+func (p *plaintext) peek(sock *socket.Conn) socket.State {
+	var one [1]byte
+	sock.SetNonblocking(true)
+	n, err := p.Read(one[:])
+	sock.SetNonblocking(false)
+	switch {
+	case n > 0:
+		return socket.Readable
+	case !socket.WouldBlock(err):
+		return socket.Ended
+	case sock.MidRecord():
+		return socket.Readable
+	default:
+		return socket.Quiet
+	}
 }
