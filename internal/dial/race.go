@@ -120,7 +120,6 @@ func (r *race) blameSlow(won int, delay time.Duration) {
 	}
 }
 
-// tcpTo is one connection attempt.
 func (d *Dialer) tcpTo(ctx context.Context, addr upstream.Address, deadline time.Time) (*net.TCPConn, error) {
 	from, err := d.sources.next(addr.AddrPort.Addr())
 	if err != nil {

@@ -201,7 +201,6 @@ func (r *resolver) lookingUpLocked() bool {
 	return false
 }
 
-// lookUp runs one look-up.
 func (r *resolver) lookUp(n *name) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
 	defer cancel()
@@ -289,7 +288,6 @@ func (r *resolver) mergedLocked() []upstream.Address {
 	return takeTurns(r.ends, func(e upstream.Endpoint) []netip.Addr { return r.names[e.Host].ips })
 }
 
-// errLocked returns the error of a name that failed.
 func (r *resolver) errLocked() error {
 	for _, n := range r.names {
 		if n.err != nil {

@@ -126,7 +126,6 @@ func (f *Fleet) open(ctx context.Context) (*session, error) {
 	return f.opts.Redis.open(ctx, *f.password.Load())
 }
 
-// call wakes run, to check the buckets now.
 func (f *Fleet) call() {
 	select {
 	case f.wake <- struct{}{}:
@@ -146,7 +145,6 @@ func (f *Fleet) AwaitFirst(ctx context.Context) {
 	}
 }
 
-// all returns the buckets.
 func (f *Fleet) all() []*Bucket {
 	f.mu.Lock()
 	defer f.mu.Unlock()

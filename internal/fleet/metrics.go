@@ -32,11 +32,7 @@ func NewCollector(current func() *Fleet) prometheus.Collector {
 }
 
 func (b *Bucket) collect(to metrics.Sink) {
-	connected := 0.0
-	if b.Connected(b.Since(time.Now())) {
-		connected = 1
-	}
-	to.Gauge(descConnected, connected)
+	to.Bool(descConnected, b.Connected(b.Since(time.Now())))
 	to.Gauge(descShare, b.Share())
 	to.Gauge(descReplicas, float64(b.replicas.Load()))
 	to.Counter(descLeased, b.leased.Load())

@@ -118,7 +118,6 @@ func (s *session) pipeline(ctx context.Context, commands []command) (replies []a
 	return replies, errs, err
 }
 
-// unknownScript reports whether Redis does not know the script.
 func unknownScript(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
@@ -151,7 +150,6 @@ const (
 
 var errReplies = errors.New("the peer is not Redis: its replies are larger than any expected reply")
 
-// reset begins an exchange.
 func (r *replies) reset() { r.remaining = maxReplies }
 
 // Read implements net.Conn.

@@ -34,7 +34,6 @@ func (c *Conn) exchangeUntilCancelled(ex *upstream.Exchange) error {
 	return err
 }
 
-// exchange sends the request and reads the response.
 func (c *Conn) exchange(ex *upstream.Exchange) error {
 	if err := c.write(ex); err != nil {
 		return err

@@ -38,7 +38,6 @@ func (r *reader) oldest() *entry {
 	return &r.queue[r.head]
 }
 
-// admitLocked moves the entries of arrived into the queue.
 func (r *reader) admitLocked() {
 	for _, e := range r.arrived {
 		r.n++
@@ -56,7 +55,6 @@ func (r *reader) at(i int) *entry {
 	return &r.queue[i]
 }
 
-// pop removes the oldest entry.
 func (r *reader) pop() entry {
 	e := r.queue[r.head]
 	r.queue[r.head] = entry{}
@@ -67,7 +65,6 @@ func (r *reader) pop() entry {
 	return e
 }
 
-// hasWaiting reports whether a caller waits for a response.
 func (r *reader) hasWaiting() bool {
 	r.mu.Lock()
 	r.admitLocked()

@@ -169,7 +169,6 @@ func (r *reader) start(e *entry) {
 	}
 }
 
-// completeOldest completes the oldest entry, whose response is complete.
 func (r *reader) completeOldest() error {
 	reason := upstream.NotClosed
 	switch {

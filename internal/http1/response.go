@@ -43,7 +43,6 @@ const (
 	atEnd
 )
 
-// newResponseReader returns a responseReader with the limits of o.
 func (o *Options) newResponseReader() responseReader {
 	r := responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, maxFields: o.MaxResponseFields}
 	if r.maxFields <= 0 {

@@ -55,7 +55,6 @@ func (in *reader) clock() time.Time {
 	return in.now
 }
 
-// read is the reader's goroutine; it runs until the socket is closed.
 func (c *Conn) read() {
 	c.mu.Lock()
 	c.flush(nil, nil) // the preface

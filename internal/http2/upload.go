@@ -34,7 +34,6 @@ const (
 	forShared             // the connection's window, or space in the buffer
 )
 
-// push appends s to the queue.
 func (u *uploads) push(s *stream) {
 	s.waitsFor = forShared
 	if !s.queued {

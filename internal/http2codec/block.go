@@ -24,7 +24,6 @@ func (b *ResponseBlock) Reset() {
 	*b = ResponseBlock{Limit: b.Limit, MaxFields: b.MaxFields, Fields: b.Fields[:0], Length: -1}
 }
 
-// add records a field.
 func (b *ResponseBlock) add(class class, name, value []byte) {
 	b.Size += len(name) + len(value) + EntryOverhead
 	if b.Size > b.Limit {

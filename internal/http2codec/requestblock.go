@@ -50,7 +50,6 @@ func (b *RequestBlock) violation(rule string) {
 	}
 }
 
-// add records a field.
 func (b *RequestBlock) add(class class, name, value []byte) {
 	b.Size += len(name) + len(value) + EntryOverhead
 	if b.TooLarge = b.TooLarge || b.Size > b.Limit; b.TooLarge || b.Malformed != "" {

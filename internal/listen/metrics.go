@@ -23,11 +23,8 @@ var (
 func NewCertificatesCollector(all []*Certificates) prometheus.Collector {
 	return metrics.NewSource(certificateDescs, func(to metrics.Sink) {
 		for _, c := range all {
-			to, good, now := to.With(c.files.Name), 0.0, c.current.Load()
-			if c.keeper.Good() {
-				good = 1
-			}
-			to.Gauge(descGood, good)
+			to, now := to.With(c.files.Name), c.current.Load()
+			to.Bool(descGood, c.keeper.Good())
 			to.Gauge(descExpiry, float64(now.expiry().Unix()))
 			to.Gauge(descLoaded, float64(now.at.Unix()))
 		}

@@ -55,6 +55,15 @@ func (s Sink) Gauge(d *Desc, v float64, labels ...string) {
 	s.page.sample(d, gauge, v, s.first, labels)
 }
 
+// Bool writes a gauge: 1 if v is true, else 0.
+func (s Sink) Bool(d *Desc, v bool, labels ...string) {
+	n := 0.0
+	if v {
+		n = 1
+	}
+	s.Gauge(d, n, labels...)
+}
+
 // Histogram writes a histogram with the values of its other labels.
 func (s Sink) Histogram(d *Desc, h *Histogram, labels ...string) {
 	if s.page == nil {

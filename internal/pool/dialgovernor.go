@@ -153,7 +153,6 @@ func (g *governor) lookedUp(addrs []upstream.Address, failures int, now time.Tim
 	}
 }
 
-// share gives each endpoint its addresses.
 func (g *governor) share(addrs []upstream.Address, now time.Time) {
 	if len(addrs) != len(g.known) || &addrs[0] != &g.known[0] { // else nothing changed
 		g.known = addrs
@@ -266,7 +265,6 @@ func (g *governor) ended(t target, ok bool, now time.Time) {
 	}
 }
 
-// failedWith records the error of a dial.
 func (g *governor) failedWith(err error) {
 	g.lastError = upstream.AsError(err)
 	g.paused = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: errNotNow.Detail, Err: g.lastError}

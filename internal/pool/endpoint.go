@@ -47,7 +47,6 @@ type endpoint struct {
 	gone bool // a reload removed the endpoint; its last connections drain
 }
 
-// weight returns the weight in force.
 func (e *endpoint) weight() int {
 	if e.byHand.weight > 0 {
 		return e.byHand.weight
@@ -64,7 +63,6 @@ func (c *connections) pickOf(e *endpoint, alone bool, now time.Time) *member {
 	return c.popIdle(e, now)
 }
 
-// opened counts m as open.
 func (c *connections) opened(m *member) {
 	m.ep.open++
 	if m.ep.barred {
@@ -95,7 +93,6 @@ func (c *connections) drainEndpoint(e *endpoint) {
 	}
 }
 
-// drainSharedOf drains the multiplexed connections of e.
 func (c *connections) drainSharedOf(e *endpoint) {
 	for len(e.shared) > 0 {
 		c.drain(e.shared[0], upstream.ClosedDrain)

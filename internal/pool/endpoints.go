@@ -66,7 +66,6 @@ func (s *endpoints) of(a upstream.Address) *endpoint {
 	return s.byName[a.Name]
 }
 
-// ejected returns how many endpoints are ejected.
 func (s *endpoints) ejected() (n int) {
 	for _, e := range s.all {
 		if e.ejected {

@@ -100,18 +100,11 @@ func (e *EndpointSnapshot) collect(to metrics.Sink) {
 	}
 	to.Gauge(descEndpointConnections, float64(e.Connections))
 	for _, s := range endpointStates {
-		to.Gauge(descEndpointState, boolValue(e.State == s), s)
+		to.Bool(descEndpointState, e.State == s, s)
 	}
 	to.Counter(descEndpointEjections, e.Ejections)
 	to.Histogram(descEndpointDuration, e.stats.duration)
 	for k, kind := range dialErrorNames {
 		to.Counter(descDialErrors, e.stats.failed[k].Load(), kind)
 	}
-}
-
-func boolValue(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -8,14 +8,12 @@ type forecast struct {
 	places   int               // of the last connection of this protocol; 0 before the first one
 }
 
-// noteProtocol records the protocol of a new connection.
 func (f *forecast) noteProtocol(pr upstream.Protocol) {
 	if f.protocol != pr {
 		*f = forecast{protocol: pr}
 	}
 }
 
-// notePlaces records that a connection offers n places.
 func (f *forecast) notePlaces(pr upstream.Protocol, n int) {
 	if pr == f.protocol {
 		f.places = n

@@ -72,7 +72,7 @@ func (p *Pool) collect(to metrics.Sink) {
 	to.Gauge(descPending, float64(s.Pending))
 	to.Gauge(descPendingLimit, float64(s.PendingLimit))
 	to.Gauge(descDialsLimit, float64(s.DialsLimit))
-	to.Gauge(descWarm, boolValue(s.Warm))
+	to.Bool(descWarm, s.Warm)
 	to.Gauge(descAdvised, float64(s.Need.AdvisedConnections))
 	to.Gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
 	to.Gauge(descHeadroom, s.Need.HeadroomRatio)
@@ -84,7 +84,7 @@ func (p *Pool) collect(to metrics.Sink) {
 		e.collect(to)
 	}
 	for state := range State(len(stateNames)) {
-		to.Gauge(descSSPState, boolValue(s.State == state.String()), state.String())
+		to.Bool(descSSPState, s.State == state.String(), state.String())
 	}
 	to.Counter(descStale, p.stats.stale.Load())
 	for o, name := range acquireOutcomeNames {

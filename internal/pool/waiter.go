@@ -87,7 +87,6 @@ func (w *waiter) left() *time.Duration {
 	return &w.dialLeft
 }
 
-// arm sets the timer.
 func (w *waiter) arm(now time.Time) {
 	w.armed = true
 	w.timer.Reset(min(*w.left()-now.Sub(w.since), w.deadline.Sub(now)))

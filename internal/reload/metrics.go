@@ -45,12 +45,8 @@ func (v *Versions) Metrics() prometheus.Collector {
 
 func (v *Versions) collect(to metrics.Sink) {
 	current := v.Current()
-	succeeded := 0.0
-	if v.succeeded.Load() {
-		succeeded = 1
-	}
 	to.Gauge(descConfig, 1, current.Hash)
-	to.Gauge(descGood, succeeded)
+	to.Bool(descGood, v.succeeded.Load())
 	to.Gauge(descLoaded, float64(current.Loaded.Unix()))
 	to.Gauge(descDraining, float64(v.leftovers.Load()))
 	for _, p := range current.Parts {

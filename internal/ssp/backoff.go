@@ -97,7 +97,6 @@ func (b *backoff) throttled(now time.Duration) bool {
 	return throttled >= minThrottled && float64(throttled) >= b.share*float64(responses)
 }
 
-// shorten shortens a pause to the maximum of the settings.
 func (b *backoff) shorten(now time.Duration) {
 	for latest := int64(now + b.max); ; {
 		was := b.until.Load()
@@ -165,7 +164,6 @@ const (
 	oneStep      = 1 << 40
 )
 
-// record counts a response that arrived at now.
 func (t *throttle) record(now time.Duration, throttled bool) {
 	n := uint64(oneResponse)
 	if throttled {

@@ -78,7 +78,6 @@ func (c *bodyCopy) reserve(r *Request) bool {
 	return true
 }
 
-// release releases the copy's bytes.
 func (c *bodyCopy) release(b *upstream.Budget) {
 	if c.reserved > 0 {
 		b.Release(c.reserved)

@@ -75,7 +75,6 @@ func decodersOf(coding []byte) *sync.Pool {
 	return nil
 }
 
-// readWhole reads r to its end into dst.
 func readWhole(r io.Reader, dst []byte) (plain []byte, whole bool) {
 	n := 0
 	for n < len(dst) {

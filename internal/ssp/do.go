@@ -69,7 +69,6 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	return outcome, err
 }
 
-// deadline is the earliest deadline of the request, the SSP and the leg.
 func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.Time {
 	d := r.Deadline
 	for _, t := range [...]time.Duration{s.opts.RequestTimeout, timeout} {
@@ -219,7 +218,6 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, l *leg, why retr
 	return err
 }
 
-// attempted records how an attempt ended.
 func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err error) {
 	t := &ex.Times
 	if t.Done.IsZero() {

@@ -57,7 +57,6 @@ func (q *quantile) observe(now, latency time.Duration) {
 	}
 }
 
-// get returns the quantile, 0 after too few observations.
 func (q *quantile) get() time.Duration { return time.Duration(q.value.Load()) }
 
 func (q *quantile) refreshLocked(now time.Duration) {
@@ -106,7 +105,6 @@ func quantileBucket(d time.Duration) int {
 	return min(shift*quantileSteps+int(us>>shift), quantileBuckets-1)
 }
 
-// quantileBound returns the upper bound of the bucket.
 func quantileBound(bucket int) time.Duration {
 	if bucket < quantileSteps {
 		return time.Duration(bucket+1) * time.Microsecond
