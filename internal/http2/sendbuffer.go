@@ -11,7 +11,7 @@ import (
 // sendBuffer computes how many bytes can be written to the socket without blocking.
 //
 // Callers and the reader write to the socket themselves, which is cheaper than a wake-up of a
-// writer goroutine. A peer that does not read must not block them: a caller has a deadline, and a
+// writer goroutine. A peer that does not read must not block them. A caller has a deadline, and a
 // blocked reader could mean a deadlock of both peers.
 //
 // A write blocks only if the socket's send buffer is full. When the peer responds to a request, all

@@ -21,8 +21,8 @@ type Encoder struct {
 	authority      []byte // of the last request
 	authorityEntry uint64 // its number in table, see encoderTable.alive
 
-	// If the table's size changed, the next block begins with two sizes: the smallest size in the
-	// peer's settings since the last block, and the current one. RFC 7541, section 4.2.
+	// If the table's size changed, the next block begins with two sizes. They are the smallest size
+	// in the peer's settings since the last block, and the current size. RFC 7541, section 4.2.
 	smallest int
 	resized  bool
 

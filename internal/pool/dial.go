@@ -12,9 +12,8 @@ import (
 type Dialed struct {
 	Conn     upstream.Conn
 	TCP, TLS time.Duration // TLS is 0 on cleartext
-	// At is the index of the address that Conn leads to, or that the error is about: 0 is addr, 1
-	// is the first of others. Lost holds the errors of the other attempts by the same index, or
-	// nil.
+	// At is the index of the address of Conn or of the error. 0 is addr, 1 is the first of others.
+	// Lost holds the errors of the other attempts by the same index, or nil.
 	At   int
 	Lost []error
 }

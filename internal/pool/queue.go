@@ -90,15 +90,16 @@ func (q *queue) count(w *waiter, n int) {
 	}
 }
 
-// A waiter that avoids an endpoint yields the places there to requests behind it, at most mostYields
-// times: another endpoint may have no place to release. maxYieldTo bounds the time of yield.
+// A waiter that avoids an endpoint yields the places there to requests behind it. It yields at most
+// mostYields times, since another endpoint may have no place to release. maxYieldTo bounds the time
+// of yield.
 const (
 	mostYields = 8
 	maxYieldTo = 16
 )
 
-// yield returns the waiter that gets a place of m, whose endpoint the first waiter avoids: the next
-// one that does not avoid it, or the first if there is none near the front.
+// yield returns the waiter that gets a place of m, whose endpoint the first waiter avoids. It is the
+// next waiter near the front that does not avoid the endpoint, or else the first.
 func (q *queue) yield(m *member) *waiter {
 	if q.head.yields == mostYields {
 		return q.head

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket whose state is one number: the time when it will be full again (GCRA,
-// the "virtual scheduling" of ATM's leaky bucket). Taking a token moves that time by one interval.
-// No token is free if that time would be more than burst intervals ahead. The operation is one
-// compare-and-swap.
+// Bucket is a token bucket whose state is one number: the time when it will be full again. This is
+// GCRA, the "virtual scheduling" of ATM's leaky bucket. Taking a token moves that time by one
+// interval. No token is free if that time would be more than burst intervals ahead. The operation
+// is one compare-and-swap.
 //
 // Times count from a moment that the caller chooses, in nanoseconds. They are floats, so that an
 // interval of 142.86 ns is not truncated to 142. It is safe for concurrent use. The zero Bucket has

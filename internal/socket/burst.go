@@ -9,8 +9,8 @@ import (
 // burst sends the bytes of several goroutines together. adbuffer uses it towards SSPs; see
 // proxy.clientConn.Read for the clients' side.
 //
-// A peer on the same machine sleeps until bytes arrive. Sends with pauses between them wake it for
-// each send, and the wake-up of an idle core is the most expensive part of a send on loopback. So
+// A peer on the same machine sleeps until bytes arrive. Sends with pauses between them wake it each
+// time. The wake-up of an idle core is the most expensive part of a send on loopback. So
 // WriteInBurst lets all ready goroutines run first, and then sends for all of them. If no other
 // goroutine is ready, it sends at once.
 //
