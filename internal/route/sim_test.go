@@ -40,8 +40,7 @@ func (d *simDialer) Dial(ctx context.Context, addr upstream.Address, _ []upstrea
 	sock := socket.New(c)
 	switch d.protocol {
 	case upstream.HTTP2:
-		conn, err := http2.New(sock, owner, http2.Options{MaxStreams: 100, MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10})
-		return pool.Dialed{Conn: conn}, err
+		return pool.Dialed{Conn: http2.New(sock, owner, http2.Options{MaxStreams: 100, MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10})}, nil
 	case upstream.HTTP1Pipelined:
 		return pool.Dialed{Conn: http1.NewPipelined(sock, sock, owner, d.http1)}, nil
 	default:
