@@ -29,7 +29,7 @@ func defaultOf(k key) any {
 		return defaults(k.typ)
 	case isList(k.typ):
 		list := []any{}
-		for _, element := range strings.Fields(text) {
+		for element := range strings.FieldsSeq(text) {
 			list = append(list, defaultValue(element, k.typ.Elem(), k.name))
 		}
 		return list

@@ -126,7 +126,7 @@ func (r *report) checkSiblings(v reflect.Value, k key, path string) {
 		return // other defaults are still missing: checked in each SSP
 	}
 	var bounds []string
-	for _, other := range strings.Fields(k.tag.Get("at_most")) {
+	for other := range strings.FieldsSeq(k.tag.Get("at_most")) {
 		p := join(parent(path), other)
 		bounds = append(bounds, p)
 		if bound := sibling(v, other); !notAbove(value, bound) {

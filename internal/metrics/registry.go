@@ -135,7 +135,7 @@ func (s *scrape) send(w http.ResponseWriter, q *http.Request, format expfmt.Form
 
 // acceptsGzip reports whether Accept-Encoding names gzip without a weight of 0.
 func acceptsGzip(h http.Header) bool {
-	for _, coding := range strings.Split(h.Get("Accept-Encoding"), ",") {
+	for coding := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
 		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
 			return strings.Trim(strings.TrimSpace(weight), "q=0. ") != "" || weight == ""

@@ -27,68 +27,46 @@ const (
 	Restart Effect = "restart"
 )
 
-// effects is the only table of effects: every reload follows it. A row applies to a setting, or to
-// all settings of a section that have no row. A setting without any row needs a restart.
-var effects = map[string]Effect{
-	"server":                  InPlace,
-	"server.listen":           Restart, // sockets are opened once
-	"server.socket_mode":      Restart,
-	"server.reuse_port":       Restart,
-	"server.tls":              Restart, // the names; changed files are reloaded at any time
-	"server.tls.min_version":  InPlace,
-	"server.tls.groups":       InPlace,
-	"server.proxy_protocol":   Restart,
-	"server.max_header_bytes": Restart, // the size of the server's buffers
+// effects is the only table of effects: every reload follows it. A path applies to a setting, or
+// to all settings of a section that have no path here. A setting without any path needs a restart.
+var effects = bySetting(map[Effect][]string{
+	InPlace: {
+		"server", "server.tls.min_version", "server.tls.groups",
+		"admin", "admin.tls.min_version", "admin.tls.groups",
+		"log.level", "log.access", "tracing", "deadline",
+		"ssps[].pool", "ssps[].timeouts", "ssps[].max_in_flight", "ssps[].max_buffered_bytes", "ssps[].headers",
+		"ssps[].host", "ssps[].identity", "ssps[].no_bid_body", "ssps[].rewrite_tmax", "ssps[].gzip_request",
+		"ssps[].qps", "ssps[].retry", "ssps[].hedge", "ssps[].adaptive", "ssps[].breaker", "ssps[].ejection",
+		"ssps[].slow_start", "ssps[].retry_after_max", "ssps[].retry_after_share",
+		"routes", // their order
+		"routes[]",
+	},
+	NewConnections: {
+		"ssps[].pool.max_streams_per_conn", "ssps[].pool.pipeline_depth", "ssps[].pool.linger",
+		"ssps[].max_response_bytes", "ssps[].max_response_header_bytes", "ssps[].max_response_fields",
+	},
+	NewPool: {
+		"ssps[]",           // a new SSP; see removedEffect
+		"ssps[].endpoints", // but see changeEffect
+		"ssps[].name", "ssps[].protocol", "ssps[].tls", "ssps[].source_addresses",
+	},
+	Restart: {
+		"server.listen", "server.socket_mode", "server.reuse_port", "server.proxy_protocol", "admin.listen", // sockets are opened once
+		"server.tls", "admin.tls", "admin.client_ca_file", // the names; changed files are reloaded at any time
+		"server.max_header_bytes", // the size of the server's buffers
+		"log.format",              // the log is opened once
+		"fleet",                   // replicas must agree on these keys; the password file is read again
+	},
+})
 
-	"admin":                 InPlace,
-	"admin.listen":          Restart,
-	"admin.tls":             Restart, // as server.tls
-	"admin.tls.min_version": InPlace,
-	"admin.tls.groups":      InPlace,
-	"admin.client_ca_file":  Restart,
-
-	"log.level":  InPlace,
-	"log.format": Restart, // the log is opened once
-	"log.access": InPlace,
-
-	"tracing":  InPlace,
-	"fleet":    Restart, // replicas must agree on these keys; the password file is read again
-	"deadline": InPlace,
-
-	"ssps[]":                           NewPool, // a new SSP; see removedEffect
-	"ssps[].name":                      NewPool,
-	"ssps[].endpoints":                 NewPool, // but see changeEffect
-	"ssps[].protocol":                  NewPool,
-	"ssps[].tls":                       NewPool,
-	"ssps[].pool":                      InPlace,
-	"ssps[].pool.max_streams_per_conn": NewConnections,
-	"ssps[].pool.pipeline_depth":       NewConnections,
-	"ssps[].pool.linger":               NewConnections,
-	"ssps[].max_response_bytes":        NewConnections,
-	"ssps[].max_response_header_bytes": NewConnections,
-	"ssps[].max_response_fields":       NewConnections,
-	"ssps[].timeouts":                  InPlace,
-	"ssps[].max_in_flight":             InPlace,
-	"ssps[].max_buffered_bytes":        InPlace,
-	"ssps[].headers":                   InPlace,
-	"ssps[].host":                      InPlace,
-	"ssps[].identity":                  InPlace,
-	"ssps[].no_bid_body":               InPlace,
-	"ssps[].rewrite_tmax":              InPlace,
-	"ssps[].gzip_request":              InPlace,
-	"ssps[].qps":                       InPlace,
-	"ssps[].retry":                     InPlace,
-	"ssps[].hedge":                     InPlace,
-	"ssps[].adaptive":                  InPlace,
-	"ssps[].breaker":                   InPlace,
-	"ssps[].ejection":                  InPlace,
-	"ssps[].slow_start":                InPlace,
-	"ssps[].source_addresses":          NewPool,
-	"ssps[].retry_after_max":           InPlace,
-	"ssps[].retry_after_share":         InPlace,
-
-	"routes":   InPlace, // their order
-	"routes[]": InPlace,
+func bySetting(settings map[Effect][]string) map[string]Effect {
+	all := make(map[string]Effect)
+	for effect, paths := range settings {
+		for _, path := range paths {
+			all[path] = effect
+		}
+	}
+	return all
 }
 
 // strength orders the effects of changes to one SSP.

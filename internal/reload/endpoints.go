@@ -10,16 +10,15 @@ import (
 func (v *Versions) endpointEvents(ssp string) func(pool.Event) {
 	return func(e pool.Event) {
 		log := v.opts.Peers.With(zap.String("ssp", ssp), zap.String("endpoint", e.Endpoint))
-		switch {
-		case !e.Ejected:
+		if !e.Ejected {
 			log.Info("an endpoint works again and gets requests")
-		default:
-			message := "an endpoint fails and gets no requests for a while; see ejection"
-			if e.DryRun {
-				message = "an endpoint fails and would get no requests for a while, but ejection.dry_run is true"
-			}
-			log.Warn(message, zap.Duration("for", e.Lasts), zap.Int("ejections_in_a_row", e.InARow),
-				zap.Uint64("requests", e.Requests), zap.Uint64("failures", e.Failures), zap.Int("failures_in_a_row", e.FailuresInARow))
+			return
 		}
+		message := "an endpoint fails and gets no requests for a while; see ejection"
+		if e.DryRun {
+			message = "an endpoint fails and would get no requests for a while, but ejection.dry_run is true"
+		}
+		log.Warn(message, zap.Duration("for", e.Lasts), zap.Int("ejections_in_a_row", e.InARow),
+			zap.Uint64("requests", e.Requests), zap.Uint64("failures", e.Failures), zap.Int("failures_in_a_row", e.FailuresInARow))
 	}
 }

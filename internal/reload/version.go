@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/config"
@@ -53,17 +54,7 @@ func (v *Version) add(p *Part) {
 
 // without returns the parts of v whose pools are not in next.
 func (v *Version) without(next *Version) []*Part {
-	kept := make(map[*pool.Pool]bool, len(next.Pools))
-	for _, p := range next.Pools {
-		kept[p] = true
-	}
-	var gone []*Part
-	for _, p := range v.Parts {
-		if !kept[p.SSP.Pool()] {
-			gone = append(gone, p)
-		}
-	}
-	return gone
+	return slices.DeleteFunc(slices.Clone(v.Parts), func(p *Part) bool { return slices.Contains(next.Pools, p.SSP.Pool()) })
 }
 
 // common are the settings from other sections that every SSP needs.
