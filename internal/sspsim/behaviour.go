@@ -165,7 +165,7 @@ func (e *InvalidError) orNil() error {
 
 // within adds an error if v is not from low to high.
 func within[T int | float64 | Duration](e *InvalidError, path string, v, low, high T) {
-	if !(v >= low && v <= high) { // also for NaN
+	if isWithin := v >= low && v <= high; !isWithin { // a NaN is not
 		e.add(path, "%v is not within %v to %v", v, low, high)
 	}
 }

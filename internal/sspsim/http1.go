@@ -31,7 +31,7 @@ type http1Conn struct {
 
 func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c}
-	h.in = requestReader{src: bufio.NewReader(h), maxBody: c.ssp.opts.MaxRequestBody}
+	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), maxBody: c.ssp.opts.MaxRequestBody}
 	c.poison = func() {
 		h.out = append(h.out, poisonResponse...)
 		h.flush()
