@@ -44,7 +44,8 @@ func (c *Conn) expire() {
 	c.timer.at = time.Time{}
 	now := time.Now()
 	var next time.Time
-	for i := len(c.streams.open) - 1; i >= 0; i-- { // backwards, since the loop may remove streams
+	// Backwards, since the loop may remove a stream, or all if it closes the connection.
+	for i := len(c.streams.open) - 1; i >= 0 && !c.closed; i-- {
 		s := c.streams.open[i]
 		by := s.readBy
 		if s.responded {

@@ -162,7 +162,7 @@ func TestExemplarsAreForOpenMetricsAlone(t *testing.T) {
 func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 	r := newRegistry(t)
 	plain := get(r.handler(t)).Body.String()
-	for accept, want := range map[string]bool{"gzip": true, "deflate, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "br": false, "": false} {
+	for accept, want := range map[string]bool{"gzip": true, "deflate, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "gzip;Q=0": false, "br": false, "": false} {
 		w := get(r.handler(t), "Accept-Encoding", accept)
 		if got := w.Header().Get("Content-Encoding") == "gzip"; got != want {
 			t.Errorf("%q: gzip %v, want %v", accept, got, want)

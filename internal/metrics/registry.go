@@ -135,10 +135,10 @@ func (s *scrape) send(w http.ResponseWriter, q *http.Request, format expfmt.Form
 
 // acceptsGzip reports whether Accept-Encoding names gzip without a weight of 0.
 func acceptsGzip(h http.Header) bool {
-	for coding := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
+	for coding := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
 		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			return strings.Trim(strings.TrimSpace(weight), "q=0. ") != "" || weight == ""
+			return strings.Trim(strings.TrimSpace(weight), "qQ=0. ") != "" || weight == ""
 		}
 	}
 	return false
