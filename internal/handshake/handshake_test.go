@@ -108,7 +108,8 @@ func TestWhyAHandshakeFailed(t *testing.T) {
 
 // Each group can be the only one. The counters know all of them.
 func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
-	for _, v := range VersionNames() {
+	for _, version := range versions {
+		v := version.name
 		for _, name := range GroupNames() {
 			if v == "1.2" && IsHybrid(name) {
 				continue

@@ -48,15 +48,6 @@ func GroupNames() []string {
 	return names
 }
 
-// VersionNames lists the names of all versions, the oldest first.
-func VersionNames() []string {
-	names := make([]string, len(versions))
-	for i, v := range versions {
-		names[i] = v.name
-	}
-	return names
-}
-
 // NewPolicy returns the policy of these names. It ignores unknown names: the configuration has been
 // validated.
 func NewPolicy[V, G ~string](minVersion V, groupNames []G) Policy {

@@ -45,6 +45,7 @@ var (
 	descDial             = desc("dial_seconds", "Duration of a dial's phases, in seconds.", "phase")
 	descDialsLimit       = desc("dials_limit", "Dials that may be under way at once (pool.max_dials).")
 	descDialErrors       = desc("dial_errors_total", "Dials that failed, by endpoint and kind of error. A failed look-up counts for the endpoint whose name was looked up.", "endpoint", "kind")
+	descDemotions        = desc("http2_demotions_total", "Times that an SSP with protocol auto refused or repeatedly violated HTTP/2, so that its connections use HTTP/1 for a while.")
 	descStale            = desc("stale_connections_total", "Idle connections that a request found closed, or with unsolicited bytes.")
 	descAdvised          = desc("advised_connections", "Advised pool.max_conns (over HTTP/2 pool.max_http2_conns): with so many connections 3 % of the last minute's requests wait for a place, by Little's law and Erlang C. 0 without requests.")
 	descAdvisedPlaces    = desc("advised_places", "Advised number of places: with so many, 3 % of the last minute's requests wait for one. Compare it with adbuffer_pool_places_limit, for any protocol. 0 without requests.")
@@ -86,6 +87,7 @@ func (p *Pool) collect(to metrics.Sink) {
 	for state := range State(len(stateNames)) {
 		to.Bool(descSSPState, s.State == state.String(), state.String())
 	}
+	to.Counter(descDemotions, s.Demotions)
 	to.Counter(descStale, p.stats.stale.Load())
 	for o, name := range acquireOutcomeNames {
 		to.Histogram(descAcquire, p.stats.acquire[o], name)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/testsupport"
@@ -87,12 +88,15 @@ func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
 				<-c.closed
 			}
 		}
-		common := testsupport.CommonInput{Bytes: len(commonRequest), Took: testsupport.Shortest(send(commonRequest))}
+		cost := func(in string) func() time.Duration {
+			return func() time.Duration { return testsupport.Shortest(send(in)) }
+		}
+		common := testsupport.CommonInput{Bytes: len(commonRequest), Cost: cost(commonRequest)}
 		allocated := allocatedBy(send(commonRequest))
 		// hold compares in with the same number of common requests.
 		hold := func(name, in string, requests int) {
 			t.Helper()
-			common.Hold(t, fmt.Sprintf("%s, segments of %d", name, segment), max(len(in), requests*len(commonRequest)), testsupport.Shortest(send(in)))
+			common.Hold(t, fmt.Sprintf("%s, segments of %d", name, segment), max(len(in), requests*len(commonRequest)), cost(in))
 			if n := allocatedBy(send(in)); n > 4*(requests*allocated+len(in)) {
 				t.Errorf("%s: %d bytes in %d requests have %d allocated, a common one of %d bytes %d", name, len(in), requests, n, len(commonRequest), allocated)
 			}

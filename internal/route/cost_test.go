@@ -27,22 +27,23 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"a":`, syntax.MaxJSONDepth-1) + "1" + strings.Repeat("}", syntax.MaxJSONDepth-1)
 	out := make([]byte, 0, 1<<20)
-	cost := func(contentType, body string) time.Duration {
+	cost := func(contentType, body string) func() time.Duration {
 		fields, b := []byte("Content-Type: "+contentType+"\r\n"), []byte(body)
-		took := testsupport.Shortest(func() {
-			e := entry{ssp: "a", status: 200}
-			e.describe(fields, b)
-			if e.bound() > 2*len(b)+2*len(contentType)+maxEscapes+256 {
-				t.Fatalf("%.50q: %d bytes are reserved for %d", body, e.bound(), len(b))
-			}
-			out = e.append(out[:0])
-		})
-		return took
+		return func() time.Duration {
+			return testsupport.Shortest(func() {
+				e := entry{ssp: "a", status: 200}
+				e.describe(fields, b)
+				if e.bound() > 2*len(b)+2*len(contentType)+maxEscapes+256 {
+					t.Fatalf("%.50q: %d bytes are reserved for %d", body, e.bound(), len(b))
+				}
+				out = e.append(out[:0])
+			})
+		}
 	}
 	// 1.2 KB of OpenRTB, repeated.
 	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` + strings.Repeat("x", 1000) + `"}]}],"cur":"USD"},`
 	body := fill("[", bid, "{}]")
-	common := testsupport.CommonInput{Bytes: size, Took: cost("application/json", body)}
+	common := testsupport.CommonInput{Bytes: size, Cost: cost("application/json", body)}
 	for name, body := range map[string]string{
 		"brackets":               fill("[", "[],", "[]]"),
 		"objects":                fill("[", "{},", "{}]"),
@@ -94,28 +95,26 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 	table := NewTable(routes)
 	var f httpheader.RequestFields
 	var scratch []byte
-	cost := func(path, query, fields string) time.Duration {
-		if err := f.Scan([]byte("Host: a\r\n" + fields + "\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		l := &Lookup{Path: []byte(path), Query: []byte(query), Host: []byte("a"), Fields: &f}
-		if n := testing.AllocsPerRun(300, func() {
-			l.params = foundParams{}
-			if r, name := table.Find(l); r != nil {
-				r.Choose(l, name, &scratch) //nolint:errcheck // only its cost is measured
+	cost := func(path, query, fields string) func() time.Duration {
+		return func() time.Duration {
+			if err := f.Scan([]byte("Host: a\r\n" + fields + "\r\n")); err != nil {
+				t.Fatal(err)
 			}
-		}); n > 0 {
-			t.Errorf("%.20s?%.20s: %v allocations", path, query, n)
-		}
-		return testsupport.Shortest(func() {
-			l.params = foundParams{}
-			if r, name := table.Find(l); r != nil {
-				r.Choose(l, name, &scratch) //nolint:errcheck // as above
+			l := &Lookup{Path: []byte(path), Query: []byte(query), Host: []byte("a"), Fields: &f}
+			find := func() {
+				l.params = foundParams{}
+				if r, name := table.Find(l); r != nil {
+					r.Choose(l, name, &scratch) //nolint:errcheck // only its cost is measured
+				}
 			}
-		})
+			if n := testing.AllocsPerRun(300, find); n > 0 {
+				t.Errorf("%.20s?%.20s: %v allocations", path, query, n)
+			}
+			return testsupport.Shortest(find)
+		}
 	}
 	const query = "pub=12345&slot=top&w=320&h=50&gdpr=1&consent=CPzq4sAPzq4sAAGABCENDXCsAP_gAAAAAAwIAAAAAAAA&cb=83927492"
-	common := testsupport.CommonInput{Bytes: len(query), Took: cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")}
+	common := testsupport.CommonInput{Bytes: len(query), Cost: cost("/fillbuffer", query, "User-Agent: phone\r\nAccept: */*\r\n")}
 	many := strings.Repeat("X-A-Name-That-Is-Longer-Than-32-Bytes: 0\r\n", 120)
 	for _, c := range []struct{ name, path, query, fields string }{
 		{"parameters", "/fillbuffer", strings.Repeat("a&", size/2), ""},
