@@ -47,9 +47,9 @@ type document struct {
 
 // Server is the listener for applications and edge nodes.
 type Server struct {
-	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set" form:"listener"` // host:port, or unix:/path
-	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`                                          // of the unix socket only
-	ReusePort        bool           `yaml:"reuse_port"`                                                          // of both listeners: handed to the next process
+	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener"` // host:port, or unix:/path
+	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`                                                                      // of the unix socket only
+	ReusePort        bool           `yaml:"reuse_port"`                                                                                      // of both listeners: handed to the next process
 	TLS              ServerTLS      `yaml:"tls"`
 	ProxyProtocol    bool           `yaml:"proxy_protocol"` // of TrustedProxies and of unix peers: required
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
@@ -112,8 +112,8 @@ type Drain struct {
 
 // Admin is the operators' listener.
 type Admin struct {
-	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set" form:"admin listener"` // host:port
-	TokenFile     string        `yaml:"token_file"`                                                                // "" = no token
+	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set, for example 127.0.0.1:9090" form:"admin listener"` // host:port
+	TokenFile     string        `yaml:"token_file"`                                                                                            // "" = no token
 	TLS           AdminTLS      `yaml:"tls"`
 	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
@@ -154,8 +154,8 @@ type Tracing struct {
 // LeaseInterval.
 type Fleet struct {
 	Redis            Redis         `yaml:"redis"`
-	Prefix           string        `yaml:"prefix" default:"adbuffer" empty:"must be set" form:"prefix of keys"` // of keys in Redis
-	ExpectedReplicas int           `yaml:"expected_replicas" min:"0" max:"10000"`                               // at least 1 where an SSP's scope is fleet
+	Prefix           string        `yaml:"prefix" default:"adbuffer" empty:"must be set, for example adbuffer" form:"prefix of keys"` // of keys in Redis
+	ExpectedReplicas int           `yaml:"expected_replicas" min:"0" max:"10000"`                                                     // at least 1 where an SSP's scope is fleet
 	LeaseInterval    time.Duration `yaml:"lease_interval" default:"20ms" min:"5ms" max:"1s"`
 	ReplicaTimeout   time.Duration `yaml:"replica_timeout" default:"3s" min:"200ms" max:"5m"`
 }

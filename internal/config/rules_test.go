@@ -1,0 +1,47 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A tag with a mistyped form or key would check nothing.
+func TestTagsNameFormsAndKeysThatExist(t *testing.T) {
+	rules := 0
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		keys := keysOf(typ)
+		wantKeys := func(k key, tag string, in []key) {
+			for name := range strings.FieldsSeq(k.tag.Get(tag)) {
+				rules++
+				if name != "." && !slices.ContainsFunc(in, func(k key) bool { return k.name == name }) {
+					t.Errorf("%s.%s: the tag %s names %q, which is no key", typ, k.name, tag, name)
+				}
+			}
+		}
+		for _, k := range keys {
+			wantKeys(k, "needs", keys)
+			wantKeys(k, "at_most", keys)
+			if form := k.tag.Get("form"); form != "" {
+				rules++
+				if forms[form] == nil {
+					t.Errorf("%s.%s: there is no form %q", typ, k.name, form)
+				}
+			}
+			element := k.typ
+			if isList(element) || element.Kind() == reflect.Pointer {
+				element = element.Elem()
+			}
+			if isSection(element) {
+				wantKeys(k, "unique", keysOf(element))
+				walk(element)
+			}
+		}
+	}
+	walk(reflect.TypeFor[document]())
+	if rules < 50 {
+		t.Errorf("%d rules are checked", rules)
+	}
+}
