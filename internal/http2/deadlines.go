@@ -37,8 +37,8 @@ const (
 func unreadOn(conn net.Conn) func() bool {
 	for {
 		switch c := conn.(type) {
-		case interface{ HasCome() bool }:
-			return c.HasCome
+		case interface{ HasInput() bool }:
+			return c.HasInput
 		case *tls.Conn:
 			conn = c.NetConn()
 		default:

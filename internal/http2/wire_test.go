@@ -106,8 +106,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 }
 
-// HasCome implements the method of socket.Conn.
-func (w *wire) HasCome() bool {
+// HasInput implements the method of socket.Conn.
+func (w *wire) HasInput() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.in) > 0 || w.inErr != nil

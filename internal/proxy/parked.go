@@ -89,7 +89,7 @@ func (c *clientConn) serveArrived() {
 // serveOrClose serves a connection that was resumed if a request has arrived on it, and
 // closes it otherwise.
 func (c *clientConn) serveOrClose() {
-	if c.HasCome() {
+	if c.HasInput() {
 		go c.serveArrived()
 		return
 	}

@@ -222,7 +222,7 @@ func TestInterruptedReadDoesNotWait(t *testing.T) {
 }
 
 // A Read whose deadline has passed takes bytes that have arrived before it fails.
-func TestReadTakesWhatHasComeAtItsDeadline(t *testing.T) {
+func TestReadTakesWhatHasArrivedAtItsDeadline(t *testing.T) {
 	c, peer := connect(t, "tcp")
 	c.OnWait(func() time.Time {
 		peer.Write([]byte("x"))
@@ -266,7 +266,7 @@ func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 				for range 100 {
 					runtime.Gosched()
 				}
-				if c.HasCome() {
+				if c.HasInput() {
 					t.Error("bytes have arrived")
 				}
 				c.Close()

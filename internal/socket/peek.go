@@ -79,10 +79,10 @@ func (c *Conn) readNow(p []byte) (int, error) {
 	}
 }
 
-// HasCome reports whether a Read would not wait for the socket. It is true if bytes or the end of
+// HasInput reports whether a Read would not wait for the socket. It is true if bytes or the end of
 // the stream have arrived, or if the socket has failed or is closed. It consumes nothing, and may
 // run at the same time as an Await, a Peek or a Read.
-func (c *Conn) HasCome() bool {
+func (c *Conn) HasInput() bool {
 	events, open := c.poll(unix.POLLIN)
 	return events != 0 || !open
 }
