@@ -12,6 +12,9 @@ LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/inte
 PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3 python3-venv slowhttptest nghttp2-proxy h2o qemu-user-static
 PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl chromium python3-venv
 
+# Packages tested at once: one more than there are processors, since many tests wait.
+AT_ONCE     = $(shell expr $$(nproc) + 1)
+
 # Modules of their own: tests that need what is no part of the product. They run
 # processes and read documents; the race detector would only have their libraries
 # compiled twice.
@@ -34,7 +37,7 @@ picture: ## the picture of the admin page in README.md: three minutes of the dem
 	ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage ./internal/e2e/admin
 
 test: deps ## everything, with the race detector; what the race detector would distort; on 64-bit ARM
-	scripts/gotest ./... -race -shuffle=on -timeout 14m
+	scripts/gotest ./... -race -shuffle=on -timeout 14m -p $(AT_ONCE)
 	scripts/test-without-race
 	scripts/test-arm64
 	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -timeout 10m) || exit 1; done
