@@ -31,7 +31,7 @@ import (
 //
 // Pool joins its parts. Each part is a type with its own state:
 //
-//   - connections (conns.go) holds the open connections; idle.go, shared.go, janitor.go,
+//   - connections (conns.go) holds the open connections; idle.go, shared.go, lifetime.go,
 //     forecast.go and probation.go hold their rules. pick chooses the connection of a request.
 //   - queue (queue.go, waiter.go) holds the requests that wait.
 //   - growth (grow.go) decides whether to dial.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
 
@@ -115,106 +114,4 @@ func (p *Pool) Snapshot() Snapshot {
 		s.LastDialError = p.governor.lastError.Error()
 	}
 	return s
-}
-
-// EndpointSnapshot is an endpoint at one moment, for /pools and the metrics. Counts cover the time
-// since start.
-type EndpointSnapshot struct {
-	Endpoint string `json:"endpoint"` // host:port
-	State    string `json:"state"`    // disabled, draining, ejected or enabled
-	Active   bool   `json:"active"`   // gets new requests
-	// Unreachable: no connection is open, and the last dial to each address failed.
-	Unreachable      bool    `json:"unreachable"`
-	Weight           int     `json:"weight"` // in force
-	ConfiguredWeight int     `json:"configured_weight"`
-	Priority         int     `json:"priority"`
-	Share            float64 `json:"share"` // of new requests, 0 to 1
-
-	Connections    int     `json:"connections"` // open connections, including draining ones
-	InFlight       int     `json:"in_flight"`   // places in use
-	Dialing        int     `json:"dialing"`
-	EjectedSeconds float64 `json:"ejected_seconds"` // remaining time of the ejection
-
-	Requests   map[string]uint64 `json:"requests"` // attempts by outcome; outcomes without attempts are absent
-	Ejections  uint64            `json:"ejections"`
-	DialErrors uint64            `json:"dial_errors"`
-	P50Seconds float64           `json:"p50_seconds"` // upper bounds with the precision of the histogram's buckets
-	P99Seconds float64           `json:"p99_seconds"`
-
-	stats *endpointStats
-}
-
-// state returns the first state that applies, with the name used in the metrics.
-func (e *endpoint) state() string {
-	switch {
-	case e.byHand.state == Disabled, e.byHand.state == Draining:
-		return e.byHand.state.String()
-	case e.ejected:
-		return "ejected"
-	default:
-		return Enabled.String()
-	}
-}
-
-func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
-	list := make([]EndpointSnapshot, len(s.all))
-	at := make(map[*endpoint]*EndpointSnapshot, len(s.all))
-	now := time.Now()
-	for i, e := range s.all {
-		list[i] = EndpointSnapshot{
-			Endpoint: e.name, State: e.state(), Active: e.active, Unreachable: e.unreachable,
-			Weight: e.weight(), ConfiguredWeight: max(1, e.opts.Weight), Priority: e.opts.Priority,
-			Dialing: e.dialing, Requests: make(map[string]uint64), Ejections: e.stats.ejections.Load(),
-			P50Seconds: e.stats.duration.Quantile(0.5), P99Seconds: e.stats.duration.Quantile(0.99), stats: e.stats,
-		}
-		if e.ejected {
-			list[i].EjectedSeconds = max(0, e.until.Sub(now).Seconds())
-		}
-		for o := range upstream.Outcomes {
-			if n := e.stats.outcomes[o].Load(); n > 0 {
-				list[i].Requests[o.String()] = n
-			}
-		}
-		for k := range e.stats.failed {
-			list[i].DialErrors += e.stats.failed[k].Load()
-		}
-		at[e] = &list[i]
-	}
-	for _, e := range c.turns.order {
-		at[e].Share += 1 / float64(len(c.turns.order))
-	}
-	for m := range c.members {
-		if e := at[m.ep]; e != nil { // otherwise a reload removed its endpoint
-			e.Connections++
-			e.InFlight += m.inUse
-		}
-	}
-	return list
-}
-
-var (
-	descEndpointRequests    = newDesc("endpoint_requests_total", "Attempts at an endpoint of an SSP, by how they ended. Retries and hedges count too.", "endpoint", "outcome")
-	descEndpointConnections = newDesc("endpoint_connections", "Open connections to an endpoint.", "endpoint")
-	descEndpointState       = newDesc("endpoint_state", "1 for the state that an endpoint is in, the first that applies of: disabled and draining (by hand), ejected, enabled.", "endpoint", "state")
-	descEndpointEjections   = newDesc("endpoint_ejections_total", "How often an endpoint was ejected because it failed, or would have been (ejection.dry_run).", "endpoint")
-	descEndpointDuration    = newDesc("endpoint_request_duration_seconds", "Time of an attempt at an endpoint, from when it had its connection to the end of the response, in seconds.", "endpoint")
-	descSSPState            = newDesc("ssp_state", "1 for the state that an operator has set for an SSP: enabled, draining or disabled.", "state")
-)
-
-var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", Enabled.String()}
-
-func (e *EndpointSnapshot) collect(to metrics.Sink) {
-	to = to.With(e.Endpoint)
-	for _, o := range attemptOutcomes {
-		to.Counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
-	}
-	to.Gauge(descEndpointConnections, float64(e.Connections))
-	for _, s := range endpointStates {
-		to.Bool(descEndpointState, e.State == s, s)
-	}
-	to.Counter(descEndpointEjections, e.Ejections)
-	to.Histogram(descEndpointDuration, e.stats.duration)
-	for k, kind := range dialErrorNames {
-		to.Counter(descDialErrors, e.stats.failed[k].Load(), kind)
-	}
 }

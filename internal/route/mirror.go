@@ -5,11 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"adbuffer/internal/metrics"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -109,76 +105,4 @@ func (c *mirrored) release() {
 	c.memory.release(c.request.Budget)
 	c.mirror, c.process, c.request = nil, nil, ssp.Request{}
 	mirroredPool.Put(c)
-}
-
-// silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a
-// wait, and shows nothing new. After silentAfter copies in a row without a response, only
-// probes are sent: one at a time, and one each probeEvery. A response ends the silence. It is safe
-// for concurrent use.
-type silence struct {
-	inARow atomic.Int32              // copies without a response
-	next   atomic.Pointer[time.Time] // when the next probe may be sent; nil = now
-}
-
-const (
-	silentAfter = 5
-	probeEvery  = 100 * time.Millisecond
-)
-
-// drops reports whether a copy is dropped. inFlight is the number of copies under way.
-func (s *silence) drops(now time.Time, inFlight int64) bool {
-	if s.inARow.Load() < silentAfter {
-		return false
-	}
-	next := s.next.Load()
-	if inFlight > 0 || next != nil && now.Before(*next) {
-		return true
-	}
-	after := now.Add(probeEvery)
-	return !s.next.CompareAndSwap(next, &after)
-}
-
-// ended notes how a copy ended. An outcome that adbuffer decided without the SSP changes nothing.
-func (s *silence) ended(o upstream.Outcome) {
-	switch o {
-	case upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BadResponse, upstream.ResponseTooLarge:
-		if s.inARow.Load() != 0 {
-			s.inARow.Store(0)
-		}
-	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.Deadline, upstream.PendingTimeout:
-		if s.inARow.Load() < silentAfter {
-			s.inARow.Add(1)
-		}
-	}
-}
-
-var (
-	descs        metrics.Descs
-	descMirrored = descs.New("adbuffer_mirrored_total",
-		"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit prevented the copy, or the SSP did not respond to the last 5 copies.", "route", "ssp", "outcome")
-)
-
-// mirrorOutcomes are the possible outcomes of a mirrored request, in addition to dropped.
-var mirrorOutcomes = []upstream.Outcome{
-	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BreakerOpen, upstream.SSPBackoff,
-	upstream.SSPDisabled, upstream.Draining, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse,
-	upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal,
-}
-
-// NewMirrorCollector returns a collector of the counts of the mirrors in the table that table
-// returns at each scrape.
-func NewMirrorCollector(table func() *Table) prometheus.Collector {
-	return metrics.NewSource(descs, func(to metrics.Sink) {
-		for _, r := range table().Routes {
-			m := r.Mirror
-			if m == nil {
-				continue
-			}
-			to := to.With(r.Name, m.SSP.Name())
-			for _, o := range mirrorOutcomes {
-				to.Counter(descMirrored, m.Stats.outcomes[o].Load(), o.String())
-			}
-			to.Counter(descMirrored, m.Stats.dropped.Load(), "dropped")
-		}
-	})
 }

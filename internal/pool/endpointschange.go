@@ -1,0 +1,39 @@
+package pool
+
+import (
+	"slices"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// removeLocked drains the connections of e, which a reload removed. Requests on them complete.
+// Dials under way bring connections that drain at once.
+func (p *Pool) removeLocked(e *endpoint) {
+	p.conns.drainEndpoint(e)
+	e.gone, e.barred, e.active, e.probe, e.addrs = true, true, false, noProbe, nil
+}
+
+// addedLocked opens a first connection to each endpoint that a reload added, if the SSP has any
+// connections. The next look-up brings the other addresses.
+func (p *Pool) addedLocked(added, gone []*endpoint, now time.Time) {
+	if len(added)+len(gone) == 0 {
+		return
+	}
+	p.governor.forget()
+	if len(p.conns.members) == 0 {
+		return
+	}
+	for i, e := range added {
+		if e.active && i < maxNewAddresses {
+			p.dialForLocked(e, now)
+		}
+	}
+	p.growLocked(now)
+}
+
+// forget forgets the addresses of removed endpoints. The list is a new slice, so the next look-up
+// assigns addresses to new endpoints.
+func (g *governor) forget() {
+	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a upstream.Address) bool { return g.endpoints.of(a) == nil })
+}

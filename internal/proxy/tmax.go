@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"time"
+
+	"adbuffer/internal/syntax"
+)
+
+// tmax returns the tmax of r's body if that is an uncompressed JSON object, and notes its position
+// for the SSPs.
+func tmax(r *request) (time.Duration, bool) {
+	if r.fields.ContentEncoding() != nil {
+		return 0, false
+	}
+	d, start, end := scanTmax(r.body)
+	r.ssp.TmaxStart, r.ssp.TmaxEnd = start, end
+	return d, end > start
+}
+
+// maxTmaxScan bounds how far into a body tmax is searched: as far as the largest body that
+// server.max_body_bytes allows by default.
+const maxTmaxScan = 256 << 10
+
+var tmaxKey = []byte(`"tmax"`)
+
+// scanTmax finds the top-level key "tmax" of a JSON object. It returns its value and the offsets of
+// its digits, body[start:end]. start is end if there is none, or if it is not an integer from 1 to
+// 600000, written with digits alone.
+//
+// If there are several keys, the first one counts. Parsers differ here (RFC 8259, section 4; most
+// take the last). Only the first can be found without reading to the end of the body.
+func scanTmax(body []byte) (value time.Duration, start, end int) {
+	start, end = syntax.JSONMember(body[:min(len(body), maxTmaxScan)], tmaxKey)
+	if start == end || body[start] == '0' {
+		return 0, 0, 0
+	}
+	value, ok := parseMs(body[start:end])
+	if !ok {
+		return 0, 0, 0
+	}
+	return value, start, end
+}

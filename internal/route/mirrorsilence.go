@@ -1,0 +1,49 @@
+package route
+
+import (
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a
+// wait, and shows nothing new. After silentAfter copies in a row without a response, only
+// probes are sent: one at a time, and one each probeEvery. A response ends the silence. It is safe
+// for concurrent use.
+type silence struct {
+	inARow atomic.Int32              // copies without a response
+	next   atomic.Pointer[time.Time] // when the next probe may be sent; nil = now
+}
+
+const (
+	silentAfter = 5
+	probeEvery  = 100 * time.Millisecond
+)
+
+// drops reports whether a copy is dropped. inFlight is the number of copies under way.
+func (s *silence) drops(now time.Time, inFlight int64) bool {
+	if s.inARow.Load() < silentAfter {
+		return false
+	}
+	next := s.next.Load()
+	if inFlight > 0 || next != nil && now.Before(*next) {
+		return true
+	}
+	after := now.Add(probeEvery)
+	return !s.next.CompareAndSwap(next, &after)
+}
+
+// ended notes how a copy ended. An outcome that adbuffer decided without the SSP changes nothing.
+func (s *silence) ended(o upstream.Outcome) {
+	switch o {
+	case upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BadResponse, upstream.ResponseTooLarge:
+		if s.inARow.Load() != 0 {
+			s.inARow.Store(0)
+		}
+	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.Deadline, upstream.PendingTimeout:
+		if s.inARow.Load() < silentAfter {
+			s.inARow.Add(1)
+		}
+	}
+}
