@@ -15,7 +15,7 @@ import (
 // riddles are words that leave open which client, request, process or operator is meant.
 var riddles = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody|[Ww]hoever|[Ww]homever|[Ww]hom|[Nn]o-one|[Nn]o one (can|else|has|is|may)|[Ff]or ever)\b`)
 
-// riddleNames matches an identifier that contains such a word. http.NoBody does not match.
+// riddleNames finds the same words in the identifiers of Go code.
 var riddleNames = regexp.MustCompile(`Nobody|Somebody|Anybody|Everybody|Whoever|Whomever|ForEver([A-Z]|$)`)
 
 // oldWords are words of comments that have a plainer word: a watch calls or reports, an SSP sends a

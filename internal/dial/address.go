@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 
 	"adbuffer/internal/upstream"
 )
@@ -58,10 +57,4 @@ func takeTurns(endpoints []upstream.Endpoint, ips func(upstream.Endpoint) []neti
 		}
 	}
 	return all
-}
-
-// family holds the local addresses of IPv4 or of IPv6.
-type family struct {
-	list []netip.Addr
-	used atomic.Uint32 // connections so far
 }

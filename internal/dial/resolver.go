@@ -288,6 +288,7 @@ func (r *resolver) mergedLocked() []upstream.Address {
 	return takeTurns(r.ends, func(e upstream.Endpoint) []netip.Addr { return r.names[e.Host].ips })
 }
 
+// errLocked returns the error of a name that failed.
 func (r *resolver) errLocked() error {
 	for _, n := range r.names {
 		if n.err != nil {

@@ -3,10 +3,17 @@ package dial
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 )
 
 // sources are the local addresses of connections, used in turn. If empty, the system chooses one.
 type sources struct{ v4, v6 family }
+
+// family holds the local addresses of IPv4 or of IPv6.
+type family struct {
+	list []netip.Addr
+	used atomic.Uint32 // connections so far
+}
 
 func newSources(all []netip.Addr) *sources {
 	s := new(sources)

@@ -132,6 +132,13 @@ func (ab *Process) Signal(s os.Signal) {
 	}
 }
 
+// BeginDrain sends SIGTERM, and waits until adbuffer drains.
+func (ab *Process) BeginDrain() {
+	ab.T.Helper()
+	ab.Signal(syscall.SIGTERM)
+	testsupport.Eventually(ab.T, "adbuffer drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+}
+
 func (ab *Process) HasEnded() bool {
 	select {
 	case <-ab.ended:

@@ -126,6 +126,7 @@ func (f *Fleet) open(ctx context.Context) (*session, error) {
 	return f.opts.Redis.open(ctx, *f.password.Load())
 }
 
+// call wakes run, to check the buckets now.
 func (f *Fleet) call() {
 	select {
 	case f.wake <- struct{}{}:

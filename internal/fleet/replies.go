@@ -22,6 +22,7 @@ const (
 
 var errReplies = errors.New("the peer is not Redis: its replies are larger than any expected reply")
 
+// reset begins an exchange.
 func (r *replies) reset() { r.remaining = maxReplies }
 
 // Read implements net.Conn.

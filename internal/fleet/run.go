@@ -134,6 +134,7 @@ func (f *Fleet) round(ctx context.Context, l *connState) error {
 	return err
 }
 
+// remove removes this replica's records of SSPs that were dropped.
 func (f *Fleet) remove(ctx context.Context, s *session, names []string) error {
 	commands := make([]command, len(names))
 	for i, name := range names {

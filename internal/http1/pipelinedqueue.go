@@ -38,6 +38,7 @@ func (r *reader) oldest() *entry {
 	return &r.queue[r.head]
 }
 
+// admitLocked moves the entries of arrived into the queue.
 func (r *reader) admitLocked() {
 	for _, e := range r.arrived {
 		r.n++
@@ -65,6 +66,7 @@ func (r *reader) pop() entry {
 	return e
 }
 
+// hasWaiting reports whether a caller waits for a response.
 func (r *reader) hasWaiting() bool {
 	r.mu.Lock()
 	r.admitLocked()

@@ -169,6 +169,7 @@ func (r *reader) start(e *entry) {
 	}
 }
 
+// completeOldest completes the oldest entry, whose response is complete.
 func (r *reader) completeOldest() error {
 	reason := upstream.NotClosed
 	switch {

@@ -132,6 +132,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	c.unlock()
 }
 
+// placesLocked computes the value of Places.
 func (c *Conn) placesLocked() int {
 	if c.CloseReason() != upstream.NotClosed {
 		return 0
@@ -139,6 +140,7 @@ func (c *Conn) placesLocked() int {
 	return int(min(uint32(c.opts.MaxStreams), c.peer.maxStreams))
 }
 
+// updatePlacesLocked stores the value of Places.
 func (c *Conn) updatePlacesLocked() {
 	if n := int32(c.placesLocked()); c.places.Load() != n {
 		c.places.Store(n)
@@ -157,6 +159,7 @@ func (c *Conn) drainLocked(r upstream.CloseReason) {
 	c.closeIfDrainedLocked()
 }
 
+// closeIfDrainedLocked closes a draining connection without exchanges.
 func (c *Conn) closeIfDrainedLocked() {
 	if c.closed || c.CloseReason() == upstream.NotClosed || c.streams.active > 0 {
 		return

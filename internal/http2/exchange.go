@@ -45,6 +45,7 @@ func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
 	return <-ex.Done()
 }
 
+// releasePlace ends Do and frees its place.
 func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
@@ -121,6 +122,7 @@ func (c *Conn) completeLocked(s *stream, err error) {
 	c.closeIfDrainedLocked()
 }
 
+// failLocked ends the exchange of s with err.
 func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 	s.ex.ReleaseBody()
 	s.ex.Response.Reset()

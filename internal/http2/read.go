@@ -55,6 +55,7 @@ func (in *reader) clock() time.Time {
 	return in.now
 }
 
+// read is the reader's goroutine; it runs until the socket is closed.
 func (c *Conn) read() {
 	c.mu.Lock()
 	c.flush(nil, nil) // the preface

@@ -31,6 +31,7 @@ type resets struct {
 // resetPing is the content of these PINGs. It distinguishes their acknowledgements from all others.
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
+// pending returns how many places wait.
 func (r *resets) pending() int { return len(r.pinged) + len(r.unpinged) }
 
 // add keeps the place of an abandoned exchange whose RST_STREAM is in the buffer. acquired is when
@@ -61,6 +62,7 @@ func (r *resets) ping(c *Conn) {
 	}
 }
 
+// acked handles the acknowledgement of the outstanding PING.
 func (r *resets) acked(c *Conn) {
 	if len(r.pinged) == 0 {
 		return
@@ -78,6 +80,7 @@ func (r *resets) acked(c *Conn) {
 	r.ping(c)
 }
 
+// onResponse records that the peer has sent HEADERS or DATA.
 func (r *resets) onResponse() { r.responded, r.noPings = true, false }
 
 // free makes unlock free the places of list.

@@ -84,6 +84,7 @@ func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool
 	}
 }
 
+// onHeaderLocked handles the header of the final response.
 func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	ex := s.ex
 	s.gotHeader, s.fields = true, b.Regular
@@ -114,6 +115,7 @@ func (c *Conn) onTrailersLocked(s *stream, b *http2codec.ResponseBlock, last boo
 	}
 }
 
+// responseDoneLocked completes an exchange whose response is complete.
 func (c *Conn) responseDoneLocked(s *stream) {
 	response := &s.ex.Response
 	if !s.noBody && response.ContentLength >= 0 && response.ContentLength != s.received {

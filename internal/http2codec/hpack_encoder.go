@@ -100,6 +100,7 @@ func (e *Encoder) appendResize(b []byte) []byte {
 	return b
 }
 
+// appendLines appends fields, given as lines of HTTP/1.
 func (e *Encoder) appendLines(b, lines []byte) (_ []byte, ok bool) {
 	for len(lines) > 0 {
 		end := bytes.IndexByte(lines, '\n')

@@ -31,6 +31,7 @@ func (in *interned) find(coded []byte) (slot *internedString, hash uint64, ok bo
 	return slot, hash, bytes.Equal(slot.coded, coded)
 }
 
+// put offers a string to its slot.
 func (s *internedString) put(hash uint64, coded, plain []byte) {
 	if s.hash == hash && len(coded) <= maxInterned {
 		s.coded, s.plain = bytes.Clone(coded), bytes.Clone(plain)

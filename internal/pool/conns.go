@@ -163,6 +163,7 @@ func (c *connections) serve(m *member) {
 	c.recount(m)
 }
 
+// acquire takes a place of m for a request.
 func (c *connections) acquire(m *member, alone bool, now time.Time) *lease {
 	m.inUse++
 	m.requests++
@@ -263,6 +264,7 @@ func (c *connections) drainFree() {
 	c.drainShared(upstream.ClosedDrain)
 }
 
+// drainShared drains all multiplexed connections.
 func (c *connections) drainShared(why upstream.CloseReason) {
 	for len(c.shared.list) > 0 {
 		c.drain(c.shared.list[0], why)

@@ -153,6 +153,7 @@ func (g *governor) lookedUp(addrs []upstream.Address, failures int, now time.Tim
 	}
 }
 
+// share gives each endpoint its addresses.
 func (g *governor) share(addrs []upstream.Address, now time.Time) {
 	if len(addrs) != len(g.known) || &addrs[0] != &g.known[0] { // else nothing changed
 		g.known = addrs

@@ -233,6 +233,7 @@ func (e *ejection) probeFailed(now time.Time) {
 	e.until, e.probe = now.Add(e.lasts), noProbe
 }
 
+// backLocked lets e take requests again.
 func (p *Pool) backLocked(e *endpoint, now time.Time) {
 	e.ejected, e.probe, e.until, e.returned = false, noProbe, now, now
 	e.health.clear()

@@ -43,6 +43,7 @@ type endpoint struct {
 	gone bool // a reload removed the endpoint; its last connections drain
 }
 
+// weight returns the weight in force.
 func (e *endpoint) weight() int {
 	if e.byHand.weight > 0 {
 		return e.byHand.weight
@@ -59,6 +60,7 @@ func (c *connections) pickOf(e *endpoint, alone bool, now time.Time) *member {
 	return c.popIdle(e, now)
 }
 
+// opened counts m as open.
 func (c *connections) opened(m *member) {
 	m.ep.open++
 	if m.ep.barred {

@@ -53,6 +53,7 @@ func (l *idleList) startCheck(batch []*member, at int, before time.Time) []*memb
 	return batch
 }
 
+// endCheck puts the remaining connections of a batch back.
 func (l *idleList) endCheck(batch []*member, at, dropped int) {
 	*l.kept -= dropped
 	l.list = slices.Insert(l.list, min(at, len(l.list)), batch...)

@@ -34,6 +34,7 @@ const (
 	leastIdle = 100 * time.Millisecond
 )
 
+// closed records that the SSP closed m just now.
 func (l *learnedIdle) closed(m *member, age time.Duration) {
 	if m.isIdleClose(age) {
 		l.note(age)

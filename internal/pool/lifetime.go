@@ -37,6 +37,7 @@ func (m *member) setMaxAge(maxAge time.Duration) {
 	}
 }
 
+// renew retires m soon if it was opened with outdated settings.
 func (m *member) renew(o *Options, now time.Time) {
 	if m.version != o.ConnVersion {
 		m.retireSoon(now)

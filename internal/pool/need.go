@@ -73,6 +73,7 @@ func (h *needHistory) note(now sums) (window time.Duration, rate float64, hold t
 	return window, rate, hold
 }
 
+// updateNeed computes the need once a second.
 func (p *Pool) updateNeed(now time.Time) {
 	s := p.stats.sums(now)
 	p.mu.Lock()

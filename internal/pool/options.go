@@ -104,6 +104,7 @@ func (p *Pool) SetOptions(o Options) {
 	p.noteWarmLocked()
 }
 
+// setEndpointOptionsLocked applies the settings of endpoints.
 func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 	s, o := &p.conns.endpoints, p.opts.Ejection
 	added, gone := s.set(&p.opts, now.Sub(p.made))

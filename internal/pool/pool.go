@@ -161,6 +161,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, now time.Time) (*lease, error) 
 	return l, nil
 }
 
+// release takes back a place of m that was in use for held.
 func (p *Pool) release(m *member, held time.Duration) {
 	if held != unused {
 		p.stats.hold.ObserveDuration(held)

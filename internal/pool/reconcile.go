@@ -46,6 +46,7 @@ func (p *Pool) followAddresses(now time.Time) {
 	}
 }
 
+// reconcileLocked applies a change of e's addresses to its connections.
 func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
 		return // the last good result stays in use

@@ -105,6 +105,7 @@ func (p *Pool) dialShortLocked(e *endpoint, now time.Time) {
 	p.dialForLocked(e, now)
 }
 
+// shareOf returns e's share of n connections or places.
 func (c *connections) shareOf(e *endpoint, n int) float64 {
 	sum := 0
 	for _, a := range c.endpoints.active {

@@ -14,6 +14,7 @@ type turns struct {
 // a share is off by less than one turn.
 const maxTurns = 1024
 
+// next returns the endpoint of the next request.
 func (t *turns) next() *endpoint {
 	e := t.order[t.at]
 	if t.at++; t.at == len(t.order) {

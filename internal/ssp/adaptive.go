@@ -133,6 +133,7 @@ func raise(v *atomic.Int64, n int64) {
 	}
 }
 
+// closeLocked closes the window, and updates base and limit.
 func (a *adaptive) closeLocked(now time.Duration) {
 	if int64(now) < a.until.Load() {
 		return // another goroutine has just closed it

@@ -97,6 +97,7 @@ func (b *backoff) throttled(now time.Duration) bool {
 	return throttled >= minThrottled && float64(throttled) >= b.share*float64(responses)
 }
 
+// shorten shortens a pause to the maximum of the settings.
 func (b *backoff) shorten(now time.Duration) {
 	for latest := int64(now + b.max); ; {
 		was := b.until.Load()

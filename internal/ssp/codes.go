@@ -37,6 +37,7 @@ func (c *codes) init() {
 	}
 }
 
+// add counts a response.
 func (c *codes) add(status int) {
 	if status < minCode || status > maxCode {
 		c.other.Add(1)

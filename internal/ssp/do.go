@@ -69,6 +69,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	return outcome, err
 }
 
+// deadline is the earliest deadline of the request, the SSP and the leg.
 func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.Time {
 	d := r.Deadline
 	for _, t := range [...]time.Duration{s.opts.RequestTimeout, timeout} {

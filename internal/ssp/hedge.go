@@ -39,6 +39,7 @@ type hedge struct {
 	panicked any
 }
 
+// hedged makes an attempt, and a hedge if the attempt takes longer than after.
 func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
 	defer h.stop()
@@ -101,6 +102,7 @@ func (h *hedge) stop() {
 	}
 }
 
+// exchange returns a new exchange with the limits of the caller's.
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
 	ex.Deadline, ex.Budget, ex.Share, ex.Context, ex.Avoid = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx, h.caller.Avoid

@@ -7,6 +7,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// learn updates the learned state with the outcome of an admitted request.
 func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)

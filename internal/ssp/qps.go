@@ -69,6 +69,7 @@ func (q *qps) take(now time.Duration) *upstream.Error {
 	return q.refusal
 }
 
+// has reports whether a token is free.
 func (q *qps) has(now time.Duration) bool {
 	if q.fleet != nil {
 		return q.fleet.Has(now + q.fleetOffset)
@@ -76,6 +77,7 @@ func (q *qps) has(now time.Duration) bool {
 	return q.bucket.Has(now) || q.bucket.Has(q.later(now))
 }
 
+// taken takes a token and returns true, if one is free.
 func (q *qps) taken(now time.Duration) bool {
 	if q.fleet != nil {
 		return q.fleet.Take(now + q.fleetOffset)

@@ -57,6 +57,7 @@ func (q *quantile) observe(now, latency time.Duration) {
 	}
 }
 
+// get returns the quantile, 0 after too few observations.
 func (q *quantile) get() time.Duration { return time.Duration(q.value.Load()) }
 
 func (q *quantile) refreshLocked(now time.Duration) {

@@ -130,6 +130,7 @@ func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 	}
 }
 
+// isOver reports whether the exchange was cancelled or its deadline has passed.
 func isOver(ex *upstream.Exchange) bool {
 	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
 }
@@ -141,6 +142,7 @@ func repeatsDialError(e *upstream.Error) bool {
 	return isDialError(e) && errors.As(e.Err, &earlier)
 }
 
+// isDialError reports whether e means that no connection could be opened.
 func isDialError(e *upstream.Error) bool {
 	return e.Outcome == upstream.ConnectFailed || e.Outcome == upstream.TLSFailed
 }

@@ -51,6 +51,7 @@ func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, t
 	}
 }
 
+// responded observes the sizes of a request's body and of its response's.
 func (s *stats) responded(a *upstream.Response, bodyBytes int) {
 	s.requestBytes.Observe(int64(bodyBytes))
 	s.responseBytes.Observe(int64(len(a.Body)))

@@ -48,6 +48,7 @@ func newLearned(o *Options, k *counters) *learned {
 	return l
 }
 
+// applyOptions derives values from the settings.
 func (s *SSP) applyOptions() {
 	limit := s.opts.MaxBufferedBytes
 	if limit == 0 {
@@ -123,6 +124,8 @@ func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	return next
 }
 
+// now is the current time since the SSP was made.
 func (k *counters) now() time.Duration { return k.since(time.Now()) }
 
+// since returns t as a time since the SSP was made.
 func (k *counters) since(t time.Time) time.Duration { return t.Sub(k.made) }

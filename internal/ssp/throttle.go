@@ -29,6 +29,7 @@ const (
 	oneStep      = 1 << 40
 )
 
+// record counts a response that arrived at now.
 func (t *throttle) record(now time.Duration, throttled bool) {
 	n := uint64(oneResponse)
 	if throttled {

@@ -24,8 +24,7 @@ func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	if n := ab.Scrape().Sum("adbuffer_requests_total") - before; n != 1 {
 		t.Errorf("%v requests counted, want the one that no load balancer sent", n)
 	}
-	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	ab.BeginDrain()
 	c.Get("/health").WantStatus("draining", 503)
 	ab.Signal(syscall.SIGTERM) // ends the delay
 	ab.WantExit(0)

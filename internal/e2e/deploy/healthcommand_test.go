@@ -49,8 +49,7 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	}
 	want("ready", 0, "ready")
 
-	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	ab.BeginDrain()
 	if _, stderr, code := health(t, nil, "--url", "http://"+ab.AdminAddr+"/readyz"); code != 1 || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "draining") {
 		t.Errorf("draining: exit status %d, want 1: %s", code, stderr)
 	}

@@ -108,8 +108,7 @@ func TestASecondSignalEndsTheWait(t *testing.T) {
 				ab.Dial().Send(e2e.Request("GET", "/fillbuffer", ""))
 				e2e.AwaitInFlight(t, s.SSP, 1)
 			}
-			ab.Signal(syscall.SIGTERM)
-			testsupport.Eventually(t, "draining", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+			ab.BeginDrain()
 			if ab.HasEnded() && row.delay != "0s" {
 				t.Error("it did not wait")
 			}

@@ -2,7 +2,6 @@ package forwarding
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -91,8 +90,7 @@ func TestADrainLeavesResponsesBeforeUnreadRequestsWhole(t *testing.T) {
 		c := ab.Dial()
 		c.Send(e2e.Request("GET", "/fillbuffer", ""))
 		e2e.AwaitInFlight(t, s.SSP, 1)
-		ab.Signal(syscall.SIGTERM)
-		testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+		ab.BeginDrain()
 		began := time.Now()
 		s.Open()
 		go c.Conn.Write([]byte(strings.Repeat(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 50_000)), 15)))

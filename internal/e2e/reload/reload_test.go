@@ -13,7 +13,6 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 func TestSIGHUPReadsTheFileAgain(t *testing.T) {
@@ -185,8 +184,7 @@ func TestSIGHUPDuringTheDrainIsIgnored(t *testing.T) {
 	c := ab.Dial()
 	c.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
-	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(t, "it drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	ab.BeginDrain()
 	ab.Signal(syscall.SIGHUP)
 	ab.WantLogged("the configuration stays as it is while adbuffer drains", "by=SIGHUP")
 	if status, res := ab.Post(); status != 503 || res.Result != "draining" {
