@@ -147,15 +147,15 @@ type Event struct {
 }
 
 // Ended records how an attempt on the place ended, after Do, and its result for the endpoint.
-func (pl Place) Ended(o upstream.Outcome, v Result, t *upstream.Times) {
+func (pl Place) Ended(o upstream.Outcome, result Result, t *upstream.Times) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
 	if pl.probe {
-		m.pool.probeEnded(m, v)
+		m.pool.probeEnded(m, result)
 		return
 	}
 	p := m.pool
-	if o := p.ejection.Load(); o != nil && v != Neutral && m.ep.health.record(o, v == Failure, t.Done.Sub(p.made)) {
+	if o := p.ejection.Load(); o != nil && result != Neutral && m.ep.health.record(o, result == Failure, t.Done.Sub(p.made)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.ejectLocked(m.ep, t.Done)
@@ -199,16 +199,16 @@ func (p *Pool) outLocked(e *endpoint, now time.Time) {
 }
 
 // probeEnded records how the first request after an ejection ended.
-func (p *Pool) probeEnded(m *member, v Result) {
+func (p *Pool) probeEnded(m *member, result Result) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := m.ep
 	switch {
 	case e.probe != probeSent:
-	case v == Success:
+	case result == Success:
 		p.backLocked(e, now)
-	case v == Failure:
+	case result == Failure:
 		e.probeFailed(now)
 		if e.barred { // otherwise e is the only endpoint left, and serves although it is ejected
 			p.conns.drainEndpoint(e)

@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -59,10 +60,14 @@ var effects = bySetting(map[Effect][]string{
 	},
 })
 
+// bySetting returns the effect of each path. It panics if a path has two.
 func bySetting(settings map[Effect][]string) map[string]Effect {
 	all := make(map[string]Effect)
 	for effect, paths := range settings {
 		for _, path := range paths {
+			if other, twice := all[path]; twice {
+				panic(fmt.Sprintf("BUG: %s has the effects %s and %s", path, other, effect))
+			}
 			all[path] = effect
 		}
 	}

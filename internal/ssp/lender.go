@@ -22,7 +22,7 @@ type place interface {
 	Protocol() upstream.Protocol
 	Host() string
 	// Ended records, after Do, how the attempt ended and its result for the endpoint.
-	Ended(o upstream.Outcome, v pool.Result, t *upstream.Times)
+	Ended(o upstream.Outcome, result pool.Result, t *upstream.Times)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it
