@@ -96,7 +96,7 @@ func (b *bar) show(p load.Progress) {
 		return
 	}
 	const width = 20
-	full := min(int(p.Second/b.length*width), width)
+	full := max(0, min(int(p.Second/b.length*width), width)) // without a length the quotient is infinite
 	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %s", strings.Repeat("█", full), strings.Repeat("░", width-full), line)
 }
 

@@ -31,9 +31,9 @@ func threadCPU() time.Duration { return cpu(unix.RUSAGE_THREAD) }
 // processCPU returns the CPU time of the process.
 func processCPU() time.Duration { return cpu(unix.RUSAGE_SELF) }
 
-func cpu(who int) time.Duration {
+func cpu(of int) time.Duration {
 	var u unix.Rusage
-	if err := unix.Getrusage(who, &u); err != nil {
+	if err := unix.Getrusage(of, &u); err != nil {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
