@@ -91,7 +91,8 @@ func (r *race) run(ctx context.Context) (won connected) {
 			}
 			won, r.lost[c.at] = c, c.err
 		}
-		if won.conn == nil && ctx.Err() == nil && len(r.began) < len(r.addrs) {
+		// An attempt after the deadline would fail without a SYN, and count as a failure of its address.
+		if won.conn == nil && ctx.Err() == nil && len(r.began) < len(r.addrs) && time.Now().Before(r.deadline) {
 			r.start(ctx)
 			timer.Reset(delay)
 		}

@@ -213,3 +213,15 @@ func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 		t.Errorf("At is %d, Lost %v", r.At, r.Lost)
 	}
 }
+
+// At timeouts.connect, the dial begins no further attempt: an address that was not tried has not failed.
+func TestAnAddressThatWasNotTriedHasNotFailed(t *testing.T) {
+	hole := tcpBlackHole(t)
+	good, n := counted(t, "127.0.0.1")
+	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 100 * time.Millisecond })
+	r, err := d.Dial(t.Context(), true, hole, hole, hole, hole, good)
+	checkError(t, err, upstream.ConnectFailed, "timeouts.connect")
+	if r.Lost[4] != nil || n.Load() != 0 {
+		t.Errorf("the last address was not tried, and its error is %v", r.Lost[4])
+	}
+}
