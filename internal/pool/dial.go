@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -79,21 +80,26 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	p.lostLocked(to, lost, now)
 	switch {
 	case err == nil:
+	failed := false
 		p.governor.ended(reached, m.conn.CloseReason() == upstream.NotClosed, now)
 		p.addLocked(m, took, now)
-		p.reachLocked(m.ep, now)
-	case p.closed:
-	case errors.Is(err, errNotNow):
-		p.dialFailedForLocked(want, false, now)
+	case p.closed, errors.Is(err, errNotNow):
 	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
-		p.dialFailedForLocked(want, false, now)
 	default:
 		p.governor.ended(reached, false, now)
 		p.noteDialErrorLocked(to.endpoint, err)
+		failed = true
 		p.conns.shared.replace = false
-		p.dialFailedForLocked(to.endpoint, true, now)
+		if to.endpoint != nil {
+			p.failedDialLocked(to.endpoint, now)
+		}
+	}
+	if e := cmp.Or(to.endpoint, want); e != nil {
+		p.dialEndedLocked(e, now)
+	}
+	if failed {
 		p.dialFailedLocked(now)
 	}
 	p.growLocked(now)
@@ -232,17 +238,10 @@ func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 	p.governor.failedWith(err)
 }
 
-// dialFailedForLocked records that a dial to e brought no connection. e is nil if the dial was for
-// any endpoint and picked no address. failed says that the endpoint caused the failure.
-func (p *Pool) dialFailedForLocked(e *endpoint, failed bool, now time.Time) {
-	if e == nil {
-		return
-	}
-	if failed {
-		p.failedDialLocked(e, now)
-	}
+// dialEndedLocked records that a dial to e ended, with or without a connection.
+func (p *Pool) dialEndedLocked(e *endpoint, now time.Time) {
 	p.reachLocked(e, now)
-	if e.probe == probeDials {
+	if e.probe == probeDials { // the dial brought no connection for the probe
 		e.probeFailed(now)
 		p.reviveLocked(now)
 	}

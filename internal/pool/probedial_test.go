@@ -1,0 +1,74 @@
+package pool
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// If the dial of a probe brings no usable connection, the pool repeats it. The endpoint does not
+// stay ejected forever.
+func TestProbeWithoutAConnectionIsRepeated(t *testing.T) {
+	wantReturn := func(t *testing.T, p *Pool) {
+		t.Helper()
+		serve(t, p, 2000, 10*msec, nil)
+		if got := stateOf(p, "b:80"); got != "enabled" {
+			t.Errorf("b is %s 20 s after its probe could work", got)
+		}
+	}
+	t.Run("look-up fails", func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
+			_, before := startWithBEjected(t)
+			s := endpointsSSP(t, 2)
+			s.lookup, s.lookupFails = errRefused, 1
+			after := start(t, s, withWeights(1, 1))
+			after.Inherit(before) // its first dial is the probe
+			pass(10 * msec)
+			wantReturn(t, after)
+		})
+	})
+	t.Run("closed at once", func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s, p := startWithBEjected(t)
+			s.nextDialTo("b:80", dialResult{after: msec, protocol: upstream.HTTP1, closed: upstream.ClosedByPeer})
+			wantReturn(t, p)
+		})
+	})
+	t.Run("above a lowered max_conns", func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s, p := startWithBEjected(t)
+			s.nextDialTo("b:80", dialResult{after: 100 * msec})
+			held := []*request{acquire(t, p), acquire(t, p)}
+			pass(5050 * msec)
+			if n := p.Snapshot().Endpoints[1].Dialing; n != 1 {
+				t.Fatalf("%d dials to b", n)
+			}
+			o := p.Options()
+			o.MaxConns = 1
+			p.SetOptions(o)
+			pass(100 * msec) // the connection to b is one too many
+			if n := len(s.openTo("b:80")); n != 0 {
+				t.Fatalf("%d connections to b", n)
+			}
+			o.MaxConns = 64
+			p.SetOptions(o)
+			for _, r := range held {
+				finish(r, false)
+			}
+			wantReturn(t, p)
+		})
+	})
+}
+
+// nextDialTo makes the next dial to an endpoint end with result. Later dials succeed.
+func (s *fakeSSP) nextDialTo(name string, result dialResult) {
+	var used atomic.Bool
+	s.set(func(c dialCall) dialResult {
+		if c.addr.Name == name && used.CompareAndSwap(false, true) {
+			return result
+		}
+		return dialResult{after: msec}
+	})
+}
