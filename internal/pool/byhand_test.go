@@ -136,6 +136,64 @@ func TestWholeSSPByHand(t *testing.T) {
 	})
 }
 
+// A connection whose dial or check is under way when the SSP is disabled closes like the idle ones.
+func TestDisabledSSPKeepsNoConnection(t *testing.T) {
+	t.Run("dial", func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := newHTTP2SSP(t)
+			p := start(t, s, multiplexed)
+			r := ask(t, p, 5*msec)
+			pass(5 * msec)
+			r.wantErr(upstream.Deadline, 5*msec)
+			p.SetState(Disabled)
+			pass(10 * msec)
+			if s.dialCount() != 1 || s.openCount() != 0 {
+				t.Errorf("%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
+			}
+		})
+	})
+	t.Run("check", func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := newFakeSSP(t)
+			p := start(t, s, nil)
+			fill(t, p, 1)
+			p.duringCheck(func() { p.SetState(Disabled) })
+			if n := s.openCount(); n != 0 {
+				t.Errorf("%d connections stay open", n)
+			}
+		})
+	})
+}
+
+// While the SSP is drained or disabled, the pool dials no endpoint to find out whether it works.
+func TestDisabledSSPIsNotDialled(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		s.set(func(c dialCall) dialResult {
+			if c.addr.Name == "b:80" {
+				return dialResult{err: errRefused}
+			}
+			return dialResult{after: msec}
+		})
+		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Ejection.Enabled = false })
+		serve(t, p, 100, 10*msec, nil)
+		if !p.Snapshot().Endpoints[1].Unreachable {
+			t.Fatal("b is reachable")
+		}
+		p.SetState(Disabled)
+		dials := s.dialCount()
+		pass(time.Minute)
+		if n := s.dialCount() - dials; n != 0 {
+			t.Errorf("%d dials in a minute", n)
+		}
+		s.set(nil)
+		p.SetState(Enabled)
+		if got := serve(t, p, 100, msec, nil); got["b:80"] < 40 {
+			t.Errorf("b got %d of 100 requests after the SSP was enabled", got["b:80"])
+		}
+	})
+}
+
 // If an operator drains all endpoints that are not ejected, the pool ignores the ejection.
 func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {

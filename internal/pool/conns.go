@@ -136,11 +136,6 @@ func (c *connections) probeOn(e *endpoint, now time.Time) {
 	e.probe, e.probed, c.probe = probeSent, now, true
 }
 
-// unwanted reports whether a new connection to e would be useless.
-func (c *connections) unwanted(e *endpoint) bool {
-	return e.gone || e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled)
-}
-
 // add counts m, a new connection. m takes no requests until serve is called.
 func (c *connections) add(m *member, now time.Time) {
 	c.members[m] = struct{}{}

@@ -168,7 +168,7 @@ func (p *Pool) lostLocked(to target, lost []error, now time.Time) {
 func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	p.conns.add(m, now)
 	switch {
-	case p.closed || p.conns.surplus() > 0 || p.conns.unwanted(m.ep):
+	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 		return
 	case m.conn.CloseReason() != upstream.NotClosed:

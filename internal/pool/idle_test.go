@@ -123,15 +123,8 @@ func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
 		fill(t, p, 1)
-		p.mu.Lock()
-		m := p.conns.endpoints.all[0].idle.list[0]
-		m.conn = slowIdle{m.conn.(*fakeConn)}
-		p.mu.Unlock()
-		for p.checkingNow() == 0 {
-			pass(msec)
-		}
-		r := ask(t, p, sec)
-		pass(20 * msec)
+		var r *request
+		p.duringCheck(func() { r = ask(t, p, sec) })
 		if r.err != nil || !r.ended() {
 			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
 		}
@@ -140,6 +133,36 @@ func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 		}
 		r.place.Release()
 	})
+}
+
+// A lowered max_idle also closes connections that the janitor checks.
+func TestMaxIdleHoldsForCheckedConnections(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := start(t, s, nil)
+		fill(t, p, 3)
+		p.duringCheck(func() {
+			o := p.Options()
+			o.MaxIdle = 1
+			p.SetOptions(o)
+		})
+		if n := s.openCount(); n != 1 {
+			t.Errorf("%d connections are open, want 1", n)
+		}
+	})
+}
+
+// duringCheck calls change while the janitor checks idle connections, and returns after the check.
+func (p *Pool) duringCheck(change func()) {
+	p.mu.Lock()
+	m := p.conns.endpoints.all[0].idle.list[0]
+	m.conn = slowIdle{m.conn.(*fakeConn)}
+	p.mu.Unlock()
+	for p.checkingNow() == 0 {
+		pass(msec)
+	}
+	change()
+	pass(10 * msec)
 }
 
 func (p *Pool) checkingNow() int {

@@ -75,6 +75,7 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 		n := len(batch)
 		batch = slices.DeleteFunc(batch, func(m *member) bool { return p.checkedLocked(m, now) })
 		e.idle.endCheck(batch, at, n-len(batch))
+		p.conns.drainIdle(p.conns.kept - p.opts.MaxIdle) // a reload may have lowered it during the check
 		p.conns.checking = 0
 		p.serveLocked(now)
 		p.mu.Unlock()
@@ -89,7 +90,7 @@ func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
 		p.endedLocked(m, now)
-	case p.closed || p.conns.surplus() > 0 || p.conns.unwanted(m.ep):
+	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 	default:
 		return false

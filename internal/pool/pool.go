@@ -200,7 +200,7 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 // reuseLocked gives an exclusive connection to the first waiter, or makes it idle.
 func (p *Pool) reuseLocked(m *member) {
 	switch {
-	case p.closed, p.conns.surplus() > 0, p.conns.unwanted(m.ep), p.queue.n == 0 && p.conns.endpoints.disabled(m.ep):
+	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 	case p.queue.n > 0 && !m.ep.barred:
 		now := time.Now()
@@ -217,6 +217,13 @@ func (p *Pool) reuseLocked(m *member) {
 			p.growLocked(time.Now())
 		}
 	}
+}
+
+// unneededLocked reports whether a connection to e must close as soon as no place of it is in use.
+func (p *Pool) unneededLocked(e *endpoint) bool {
+	return p.closed || p.conns.surplus() > 0 || e.gone ||
+		e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled) ||
+		p.queue.n == 0 && p.conns.endpoints.disabled(e)
 }
 
 // changed records that m offers another number of places, or has closed.

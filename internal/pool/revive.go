@@ -12,7 +12,7 @@ import (
 // slow_start. A timer and the janitor call it again when it is due.
 func (p *Pool) reviveLocked(now time.Time) {
 	s := &p.conns.endpoints
-	if p.closed || len(s.all) == 1 {
+	if p.closed || len(s.all) == 1 || s.byHand != Enabled {
 		return
 	}
 	var next time.Time
