@@ -156,6 +156,7 @@ func (p *Pool) rebuildLocked(now time.Time) {
 		}
 	}
 	p.refusing.Store(!c.endpoints.admitting())
+	p.noteWarmLocked()
 	p.drainInactiveLocked()
 	p.reviveLocked(now)
 }

@@ -29,7 +29,6 @@ func New(opts Options, d Dialer) *Pool {
 	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)
 	p.reviveTimer.Stop()
 	p.setEndpointOptionsLocked(p.made)
-	p.noteWarmLocked()
 	p.needs.note(p.stats.sums(time.Now()))
 	p.wg.Go(p.janitor)
 	return p

@@ -42,6 +42,22 @@ func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
 	})
 }
 
+// A pool that an operator drained or disabled opens no connections, so Warm does not wait for them.
+func TestWarmReturnsOnceTheSSPIsDrainedByHand(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.refuse(0)
+		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
+		time.AfterFunc(sec, func() { p.SetState(Draining) })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
+		defer cancel()
+		began := time.Now()
+		if err := p.Warm(ctx); err != nil || time.Since(began) != sec || !p.Ready() {
+			t.Errorf("Warm returned %v after %v, ready %v", err, time.Since(began), p.Ready())
+		}
+	})
+}
+
 func TestWarmEndsWithItsContext(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

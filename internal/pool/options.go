@@ -101,7 +101,6 @@ func (p *Pool) SetOptions(o Options) {
 	p.setEndpointOptionsLocked(now)
 	p.conns.trim()
 	p.serveLocked(now)
-	p.noteWarmLocked()
 }
 
 // setEndpointOptionsLocked applies the settings of endpoints.
