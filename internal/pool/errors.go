@@ -36,8 +36,11 @@ func (f *queueFull) error() error {
 
 // placeSettings names the settings that limit the number of places.
 func (c *connections) placeSettings() string {
-	if c.next() == upstream.HTTP2 {
+	switch c.next() {
+	case upstream.HTTP2:
 		return "pool.max_http2_conns, pool.max_streams_per_conn"
+	case upstream.HTTP1Pipelined:
+		return "pool.max_conns, pool.pipeline_depth"
 	}
 	return "pool.max_conns"
 }

@@ -95,8 +95,9 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 
 func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 	for protocol, settings := range map[upstream.Protocol]string{
-		upstream.HTTP1: "pool.max_conns",
-		upstream.HTTP2: "pool.max_http2_conns, pool.max_streams_per_conn",
+		upstream.HTTP1:          "pool.max_conns",
+		upstream.HTTP2:          "pool.max_http2_conns, pool.max_streams_per_conn",
+		upstream.HTTP1Pipelined: "pool.max_conns, pool.pipeline_depth",
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			s := newFakeSSP(t)
