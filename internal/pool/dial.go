@@ -40,7 +40,7 @@ type dialDurations struct{ dns, tcp, tls time.Duration }
 // startDialLocked starts a dial to the given endpoint. If it is nil, the dial goes to the endpoint
 // that needs a connection most.
 func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
-	offerHTTP2 := p.offersHTTP2Locked(now)
+	offerHTTP2 := p.offersHTTP2Locked(to, now)
 	p.governor.begin(to, offerHTTP2)
 	m := newMember(p)
 	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
@@ -48,13 +48,15 @@ func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
 
 // offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may choose, the
 // pool offers HTTP/2 on at most as many dials as it may have HTTP/2 connections. So an SSP that
-// chooses HTTP/2 only sometimes stays within max_http2_conns, and no handshake is wasted.
-func (p *Pool) offersHTTP2Locked(now time.Time) bool {
-	switch p.opts.Protocol {
+// chooses HTTP/2 only sometimes stays within max_http2_conns, and no handshake is wasted. An endpoint
+// without a connection gets one beyond the limit if another endpoint can lose one.
+func (p *Pool) offersHTTP2Locked(to *endpoint, now time.Time) bool {
+	switch shared := &p.conns.shared; p.opts.Protocol {
 	case upstream.HTTP2:
 		return true
 	case upstream.Unknown:
-		return !p.demotion.on(now) && p.conns.shared.staying()+p.governor.offering < p.conns.sharedLimit()
+		return !p.demotion.on(now) &&
+			(shared.staying()+p.governor.offering < p.conns.sharedLimit() || to != nil && to.open == 0 && shared.spare() != nil)
 	default:
 		return false
 	}
@@ -78,9 +80,9 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	defer p.mu.Unlock()
 	p.governor.over(to, want, offerHTTP2)
 	p.lostLocked(to, lost, now)
+	failed := false
 	switch {
 	case err == nil:
-	failed := false
 		p.governor.ended(reached, m.conn.CloseReason() == upstream.NotClosed, now)
 		p.addLocked(m, took, now)
 	case p.closed, errors.Is(err, errNotNow):
@@ -88,9 +90,9 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
 	default:
+		failed = true
 		p.governor.ended(reached, false, now)
 		p.noteDialErrorLocked(to.endpoint, err)
-		failed = true
 		p.conns.shared.replace = false
 		if to.endpoint != nil {
 			p.failedDialLocked(to.endpoint, now)

@@ -28,7 +28,7 @@ type governor struct {
 	undecided int // dials that have not picked their address yet
 
 	endpoints *endpoints         // the pool's
-	known     []upstream.Address // of the last look-up; may hold an address several times
+	known     []upstream.Address // of the last look-up
 	states    map[upstream.Address]*addressState
 	lookup    addressState
 
@@ -161,7 +161,8 @@ func (g *governor) share(addrs []upstream.Address, now time.Time) {
 			e.addrs = nil
 		}
 		for _, a := range addrs {
-			if e := g.endpoints.of(a); e != nil { // else the look-up began before a reload removed it
+			e := g.endpoints.of(a) // nil if the look-up began before a reload removed it
+			if e != nil && !slices.Contains(e.addrs, a) {
 				e.addrs = append(e.addrs, a)
 			}
 		}

@@ -29,7 +29,7 @@ type endpoint struct {
 	open    int       // connections that are not draining
 	dialing int       // dials under way to one of its addresses
 
-	addrs []upstream.Address // of the last look-up; may hold an address several times
+	addrs []upstream.Address // of the last look-up
 	turn  int                // index in addrs of the next address
 	// lookup is the state of look-ups that found addresses of other endpoints but none of this one.
 	lookup addressState

@@ -196,6 +196,55 @@ func TestEndpointWithoutConnectionGetsOneAtMaxConns(t *testing.T) {
 	})
 }
 
+// If max_conns allows fewer connections than there are endpoints, the pool does not replace a
+// connection for each request.
+func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
+	for conns := 1; conns <= 4; conns++ {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := endpointsSSP(t, 4)
+			p := start(t, s, func(o *Options) { withWeights(1, 1, 1, 1)(o); o.MaxConns, o.MaxIdle = conns, conns })
+			serve(t, p, 1000, 10*msec, nil)
+			if n := s.dialCount(); n != conns {
+				t.Errorf("%d dials for %d connections", n, conns)
+			}
+		})
+	}
+}
+
+// An endpoint without a connection also gets one at max_http2_conns: the most crowded endpoint
+// loses one.
+func TestEndpointWithoutConnectionGetsOneAtMaxHTTP2Conns(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.Unknown} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := endpointsSSP(t, 2)
+			s.set(func(c dialCall) dialResult {
+				if !c.offer {
+					return dialResult{after: msec}
+				}
+				return dialResult{after: msec, protocol: upstream.HTTP2}
+			})
+			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2 })
+			p.SetEndpointState("b:80", Disabled)
+			if err := p.Warm(t.Context()); err != nil || len(s.openTo("a:80")) != 2 {
+				t.Fatalf("%v, a has %d connections", err, len(s.openTo("a:80")))
+			}
+			p.SetEndpointState("b:80", Enabled)
+			serve(t, p, 10, 5*msec, nil)
+			if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
+				t.Errorf("%v: b got %d of 100 requests, want 50", protocol, got["b:80"])
+			}
+			for _, e := range names[:2] {
+				if conns := s.openTo(e); len(conns) != 1 || conns[0].protocol != upstream.HTTP2 {
+					t.Errorf("%v: %s has %d connections, want one over HTTP/2", protocol, e, len(conns))
+				}
+			}
+			if n := s.dialCount(); n != 3 {
+				t.Errorf("%v: %d dials, want 3", protocol, n)
+			}
+		})
+	}
+}
+
 func TestEndpointThatFailsIsEjected(t *testing.T) {
 	failB := func(e string) bool { return e == "b:80" }
 	for name, change := range map[string]func(*EjectionOptions){

@@ -25,11 +25,14 @@ func (g *growth) wants() bool {
 	case upstream.HTTP1:
 		return g.tooFew() || g.queue.n > g.coming()
 	default:
-		if g.conns.shared.staying()+g.governor.dialing >= g.conns.sharedLimit() {
-			return false
-		}
-		return g.tooFew() || g.queue.n+g.extraForAlone() > g.coming() || g.governor.dialing == 0 && g.conns.shared.wantsAnother()
+		return !g.sharedFull() && (g.tooFew() || g.queue.n+g.extraForAlone() > g.coming() || g.governor.dialing == 0 && g.conns.shared.wantsAnother())
 	}
+}
+
+// sharedFull reports whether the next connection is multiplexed, and the open connections and the
+// dials under way reach max_http2_conns, or max_conns if they are pipelined.
+func (g *growth) sharedFull() bool {
+	return g.conns.next() > upstream.HTTP1 && g.conns.shared.staying()+g.governor.dialing >= g.conns.sharedLimit()
 }
 
 // tooFew reports whether min_idle needs more connections than the open ones and the dials under

@@ -61,8 +61,14 @@ func (c *connections) expireIdle(now time.Time) {
 
 // expireShared drains the multiplexed connections that are too old or were idle for too long. A
 // connection stays, marked as aging, if it is in use and the other connections are not roomy. It
-// drains once another connection is open.
+// drains once another connection is open. expireShared also drains a spare connection after an
+// endpoint without connections got one beyond max_http2_conns.
 func (c *connections) expireShared(now time.Time) {
+	if c.shared.staying() > c.sharedLimit() {
+		if m := c.shared.spare(); m != nil {
+			c.drain(m, upstream.ClosedDrain)
+		}
+	}
 	for i := len(c.shared.list) - 1; i >= 0; i-- {
 		m := c.shared.list[i]
 		switch why := m.expired(c.opts, now); {

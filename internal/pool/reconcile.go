@@ -14,8 +14,8 @@ import (
 const lookPeriod = 2 * time.Second
 
 // followAddresses applies DNS changes to the connections. It replaces connections to removed
-// addresses within renewal, and opens a connection to each new address. A failed look-up changes
-// nothing.
+// addresses within renewal, and opens a connection to each new address, as far as the limits allow. A
+// failed look-up changes nothing.
 func (p *Pool) followAddresses(now time.Time) {
 	p.mu.Lock()
 	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
@@ -56,14 +56,16 @@ func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.
 			m.retireSoon(now)
 		}
 	}
-	dials := 0
-	for i, a := range e.addrs {
-		if e.barred || slices.Contains(before, a) || slices.Index(e.addrs, a) < i || dials >= maxNewAddresses {
-			continue
-		}
-		e.turn = i
-		if p.dialForLocked(e, now) {
-			dials++
+	known := func(a upstream.Address) bool { return slices.Contains(before, a) }
+	added := slices.DeleteFunc(slices.Clone(e.addrs), known)
+	if len(added) == 0 || e.barred {
+		return
+	}
+	// The next dials go to the new addresses.
+	e.addrs, e.turn = slices.Concat(added, slices.DeleteFunc(e.addrs, func(a upstream.Address) bool { return !known(a) })), 0
+	for range min(len(added), maxNewAddresses) {
+		if p.growth.sharedFull() || !p.dialForLocked(e, now) {
+			return
 		}
 	}
 }

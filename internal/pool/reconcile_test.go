@@ -60,3 +60,56 @@ func TestConnectionsFollowDNS(t *testing.T) {
 		})
 	}
 }
+
+// Each new address gets a connection, and known addresses get none. Over HTTP/2 the connections stay
+// within max_http2_conns.
+func TestNewAddressesGetConnections(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		offered  upstream.Protocol // the protocol setting
+		protocol upstream.Protocol
+		want     int // connections to new addresses
+	}{
+		{"HTTP/1", upstream.HTTP1, upstream.HTTP1, 4},
+		{"HTTP/2", upstream.HTTP2, upstream.HTTP2, 2},
+		{"ALPN", upstream.Unknown, upstream.HTTP2, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := endpointsSSP(t, 1)
+				all := addresses(8)
+				for i := range all {
+					all[i].Name = names[0]
+				}
+				s.addrs = []upstream.Address{all[0], all[2], all[4], all[6]}
+				s.set(func(d dialCall) dialResult {
+					if !d.offer {
+						return dialResult{after: msec}
+					}
+					return dialResult{after: msec, protocol: c.protocol}
+				})
+				p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol, o.MaxHTTP2Conns = c.offered, 3 })
+				serve(t, p, 1, msec, nil)
+				s.mu.Lock()
+				s.addrs = all
+				s.mu.Unlock()
+				pass(2 * lookPeriod)
+				seen := map[upstream.Address]int{}
+				for _, conn := range s.openTo(names[0])[1:] {
+					seen[conn.addr]++
+					if conn.protocol != c.protocol {
+						t.Errorf("a connection uses %v", conn.protocol)
+					}
+				}
+				if len(seen) != c.want || s.openCount() != c.want+1 {
+					t.Errorf("%d connections, to %d new addresses: %v; want one to each of %d", s.openCount()-1, len(seen), seen, c.want)
+				}
+				for _, i := range []int{0, 2, 4, 6} {
+					if seen[all[i]] > 0 {
+						t.Errorf("another connection to %v, which is not new", all[i])
+					}
+				}
+			})
+		})
+	}
+}

@@ -93,10 +93,10 @@ func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 // share.
 func (p *Pool) dialShortLocked(e *endpoint, now time.Time) {
 	c := &p.conns
-	if e.dialing > 0 && float64(e.open+e.dialing) >= c.shareOf(e, c.inUse) {
+	if e.dialing > 0 && (c.next() > upstream.HTTP1 || float64(e.open+e.dialing) >= c.shareOf(e, c.inUse)) {
 		return
 	}
-	if shared := c.next() > upstream.HTTP1; shared && (e.dialing > 0 || c.shared.staying()+p.governor.dialing >= c.sharedLimit()) {
+	if p.growth.sharedFull() && (e.open > 0 || c.shared.spare() == nil) {
 		return
 	}
 	if p.governor.dialableAt(e, now).After(now) {
@@ -132,9 +132,9 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 			from = other
 		}
 	}
-	if from == nil && e != nil && e.open == 0 { // e has no connection: any other endpoint may lose one
+	if from == nil && e != nil && e.open == 0 { // e has no connection: any endpoint with several may lose one
 		for _, other := range c.endpoints.all {
-			if other != e && len(other.idle.list) > 0 && (from == nil || other.open > from.open) {
+			if other.open > 1 && len(other.idle.list) > 0 && (from == nil || other.open > from.open) {
 				from = other
 			}
 		}

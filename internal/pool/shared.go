@@ -42,6 +42,16 @@ func (s *sharedList) emptiest() *member {
 	return slices.MinFunc(s.list, func(a, b *member) int { return a.inUse - b.inUse })
 }
 
+// spare returns a connection of the most crowded endpoint, or nil if no endpoint has several.
+func (s *sharedList) spare() (spare *member) {
+	for _, m := range s.list {
+		if m.ep.open > 1 && (spare == nil || m.ep.crowding() > spare.ep.crowding()) {
+			spare = m
+		}
+	}
+	return spare
+}
+
 // staying returns how many connections are not aging.
 func (s *sharedList) staying() int { return len(s.list) - s.aging }
 
