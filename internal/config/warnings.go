@@ -120,7 +120,10 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
 		}
 	}
-	if n := ssp.firstEndpoints(); ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns {
+	switch n := ssp.firstEndpoints(); {
+	case n > pool.MaxConns:
+		w.add(join(poolPath, "max_conns"), "%d connections do not reach the %d endpoints of the lowest priority; the other endpoints get no requests", pool.MaxConns, n)
+	case ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns:
 		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the other endpoints get no requests",
 			pool.MaxHTTP2Conns, n)
 	}

@@ -33,6 +33,9 @@ func TestWarnings(t *testing.T) {
 		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{
 			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests without a deadline of their own are never sent"}},
 		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},
+		"fewer connections than endpoints": {
+			strings.Replace(withSSP("pool: {max_conns: 1}"), `["http://127.0.0.1:9000/"]`, `["http://127.0.0.1:9000/", "http://127.0.0.1:9001/"]`, 1),
+			[]string{"ssps[0].pool.max_conns: 1 connections do not reach the 2 endpoints of the lowest priority; the other endpoints get no requests"}},
 		"fewer HTTP/2 connections than endpoints": {
 			strings.Replace(withTLS("pool: {max_http2_conns: 1}"), `["https://127.0.0.1:9000/"]`, `["https://127.0.0.1:9000/", "https://127.0.0.1:9001/", {url: "https://127.0.0.1:9002/", priority: 1}]`, 1),
 			[]string{
