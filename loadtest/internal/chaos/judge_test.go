@@ -223,8 +223,9 @@ func TestAStallIsNoLongerThanTheTimeInWhichItWasMeasured(t *testing.T) {
 		t.Errorf("%v, want 15 ms", got)
 	}
 	// A request waits for one thread at a time, so waits of several threads do not add up.
-	before := load.Waits{"a": 0, "b": 0, "gone": 0}
-	if got := (load.Waits{"a": 20 * ms, "b": 30 * ms, "new": 500 * ms}).Longest(before); got != 30*ms {
+	const a, b, gone, began = 1, 2, 3, 4
+	before := load.Waits{a: 0, b: 0, gone: 0}
+	if got := (load.Waits{a: 20 * ms, b: 30 * ms, began: 500 * ms}).Longest(before); got != 30*ms {
 		t.Errorf("longest %v, want 30 ms", got)
 	}
 }

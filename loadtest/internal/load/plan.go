@@ -67,34 +67,6 @@ type Plan struct {
 	Tick time.Duration
 }
 
-// The kinds of errors. Errors by status have a kind for each status.
-const (
-	Refused       = "refused"
-	Reset         = "reset"          // the peer reset the connection
-	Closed        = "closed"         // the peer closed before the response
-	Cut           = "cut"            // the peer closed within the response
-	TimedOut      = "timeout"        // no complete response in time
-	noConnection  = "no connection"  // no connection had a free place in time
-	noConnect     = "connect failed" // except refused
-	noPort        = "no local port"  // all ports are in TIME_WAIT
-	badResponse   = "bad response"   // the response is not HTTP
-	wrongResponse = "wrong response" // the response belongs to another request
-	unsolicited   = "unsolicited"    // bytes on a connection without a request
-	dropped       = "dropped"        // the backlog was full
-)
-
-// refusedError ends a run because the server refuses connections.
-type refusedError struct {
-	Addr string
-	Err  error
-}
-
-func (e *refusedError) Error() string {
-	return fmt.Sprintf("%s refuses connections (%v): start the server, or correct target.url", e.Addr, e.Err)
-}
-
-func (e *refusedError) Unwrap() error { return e.Err }
-
 // check sets defaults and returns an error if the plan cannot run.
 func (p *Plan) check() error {
 	if p.Threads == 0 {

@@ -148,29 +148,24 @@ func TimeWait() int {
 // Sysctl returns a kernel setting, such as "net/ipv4/tcp_tw_reuse". It returns "" if the kernel has
 // no such setting.
 func Sysctl(name string) string {
-	b, err := os.ReadFile(filepath.Join("/proc/sys", name))
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return ""
 	}
-	return strings.Join(strings.Fields(string(b)), " ")
+	words, _ := fs.SysctlStrings(name)
+	return strings.Join(words, " ")
 }
 
 // Waits is the time that each thread of a process has waited for a core.
-type Waits map[string]time.Duration
+type Waits map[int]time.Duration
 
 // ReadWaits returns the waits of a process so far. Threads that have ended do not count.
 func ReadWaits(pid int) Waits {
 	out := Waits{}
-	tasks := fmt.Sprintf("/proc/%d/task/", pid)
-	threads, _ := os.ReadDir(tasks) // filepath.Glob would also read the folder of each thread
+	threads, _ := procfs.AllThreads(pid) // none if the process has ended
 	for _, t := range threads {
-		b, err := os.ReadFile(tasks + t.Name() + "/schedstat")
-		if err != nil {
-			continue // the thread has ended
-		}
-		if f := strings.Fields(string(b)); len(f) > 1 {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			out[t.Name()] = time.Duration(n)
+		if s, err := t.Schedstat(); err == nil { // the thread may have ended
+			out[t.PID] = time.Duration(s.WaitingNanoseconds)
 		}
 	}
 	return out

@@ -85,15 +85,10 @@ func (l *loop) connected(c *conn) {
 }
 
 func (l *loop) dialFailed(c *conn, err error) {
-	kind := noConnect
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		kind = Refused
-		l.fatal = &refusedError{Addr: l.addr.text, Err: err}
-	case errors.Is(err, unix.EADDRNOTAVAIL):
-		kind = noPort
-	case errors.Is(err, unix.ETIMEDOUT):
-		kind = TimedOut
+	err = dialError(l.addr.text, err)
+	kind := kindOf(err)
+	if kind == Refused {
+		l.fatal = err
 	}
 	c.fails++
 	c.retry = l.now() + min(time.Duration(1<<min(c.fails, 7))*10*time.Millisecond, time.Second)

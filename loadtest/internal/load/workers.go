@@ -3,14 +3,10 @@ package load
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // workers send requests over TLS. Each worker is a goroutine with one place of a connection: all of
@@ -170,11 +166,11 @@ func (w *workers) once(p place, a arrival) {
 		if w.stop.Err() != nil {
 			return
 		}
-		var refused *refusedError
-		if errors.As(err, &refused) {
+		kind := kindOf(err)
+		if kind == Refused {
 			w.fatal(err)
 		}
-		w.rec.Failed(int(a.phase), r.Class, kindOf(err), now-a.due)
+		w.rec.Failed(int(a.phase), r.Class, kind, now-a.due)
 		return
 	}
 	w.rec.Received(int(a.phase), r.Class, n, response, now-a.due, now)
@@ -193,47 +189,12 @@ func (w *workers) tick(stop <-chan struct{}) {
 	}
 }
 
-// kindError is an error with its kind.
-type kindError struct {
-	kind string
-	err  error
-}
-
-func (e *kindError) Error() string { return e.kind + ": " + e.err.Error() }
-func (e *kindError) Unwrap() error { return e.err }
-
-func kindOf(err error) string {
-	var known *kindError
-	var timeout net.Error
-	var refused *refusedError
-	switch {
-	case errors.As(err, &refused):
-		return Refused
-	case errors.As(err, &known):
-		return known.kind
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return TimedOut
-	case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return Reset
-	case errors.Is(err, io.EOF):
-		return Closed
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return Cut
-	}
-	return "other"
-}
-
 // dialTLS connects, completes the TLS handshake before deadline, and counts both.
 func (w *workers) dialTLS(deadline time.Time) (*tls.Conn, error) {
 	d := net.Dialer{Deadline: deadline}
 	raw, err := d.DialContext(w.stop, "tcp", w.plan.Addr)
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, &refusedError{Addr: w.plan.Addr, Err: unix.ECONNREFUSED}
-	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return nil, &kindError{noPort, err}
-	case err != nil:
-		return nil, &kindError{noConnect, err}
+	if err != nil {
+		return nil, dialError(w.plan.Addr, err)
 	}
 	conn := tls.Client(raw, w.plan.tls)
 	_ = conn.SetDeadline(deadline)
