@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -71,7 +72,7 @@ func sampleOf(r *load.Result, doubts []string) *Sample {
 // add adds the figures of a summary. Their names begin with prefix.
 func (s *Sample) add(prefix string, of load.Summary) {
 	for name, v := range map[string]float64{"offered": float64(of.Offered), "answered": float64(of.Answered), "failed": float64(of.Failed), "seconds": of.Seconds,
-		"rate": of.Rate, "p50": of.Latency.P50, "p99": of.Latency.P99, "p999": of.Latency.P999, "max": of.Latency.Max} {
+		"rate": of.Rate, "p50": of.Latency.P50, "p95": of.Latency.P95, "p99": of.Latency.P99, "p999": of.Latency.P999, "max": of.Latency.Max} {
 		s.Values[prefix+name] = v
 	}
 	if of.Offered > 0 {
@@ -84,11 +85,12 @@ func (s *Sample) add(prefix string, of load.Summary) {
 		s.Values[prefix+"errors."+kind] = float64(n)
 	}
 	slices.Sort(errors)
-	s.Texts[prefix+"errors"], s.Texts[prefix+"failures"] = "none", "none failed"
-	if len(errors) > 0 {
-		s.Texts[prefix+"errors"] = strings.Join(errors, ", ")
-		s.Texts[prefix+"failures"] = fmt.Sprintf("%d of %d failed (%s)", of.Failed, of.Answered+of.Failed, s.Texts[prefix+"errors"])
+	kinds, failures := "none", "none failed"
+	if of.Failed > 0 {
+		kinds = cmp.Or(strings.Join(errors, ", "), "of unknown kind") // load tools name no kinds
+		failures = fmt.Sprintf("%d of %d failed (%s)", of.Failed, of.Answered+of.Failed, kinds)
 	}
+	s.Texts[prefix+"errors"], s.Texts[prefix+"failures"] = kinds, failures
 }
 
 // AB loads path with ApacheBench.
@@ -138,8 +140,9 @@ func tool(run func(context.Context, *Stage) (rig.Load, error)) Driver {
 		if err != nil {
 			return nil, err
 		}
-		return &Sample{Doubts: l.Doubts(), Values: Values{"answered": float64(l.Requests), "failed": float64(l.Failed), "rate": l.Rate, "seconds": l.Seconds,
-			"p50": l.P50, "p95": l.P95, "p99": l.P99, "p999": l.P999, "max": l.Max, "client.connections": float64(l.Handshakes), "client.cpu": l.CPU.Seconds(), "timewait": float64(load.TimeWait())}}, nil
+		sample := &Sample{Values: Values{"client.connections": float64(l.Handshakes), "client.cpu": l.CPU.Seconds(), "timewait": float64(load.TimeWait())}, Texts: map[string]string{}, Doubts: l.Doubts()}
+		sample.add("", l.Summary)
+		return sample, nil
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Name, err)
+		return nil, fmt.Errorf("%s: %w: %w", c.Name, ErrMissing, err)
 	}
 	log, err := os.CreateTemp(r.Dir, c.Name+"-*.log")
 	if err != nil {

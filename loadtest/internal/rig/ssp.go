@@ -65,7 +65,7 @@ func (r *Rig) startSSP(role, name, cores string, order any) (*SSP, error) {
 	return s, nil
 }
 
-// controlClient sends requests to the control endpoints of SSPs and to admin listeners.
+// controlClient sends requests to the control endpoints of SSPs, to admin listeners and to Prometheus.
 var controlClient = &http.Client{Timeout: 10 * time.Second}
 
 func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
@@ -92,6 +92,15 @@ func ask(method, url string, body []byte) ([]byte, error) {
 		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, bytes.TrimSpace(b))
 	}
 	return b, err
+}
+
+// GetJSON decodes the JSON that url returns.
+func GetJSON(url string, v any) error {
+	b, err := ask("GET", url, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
 }
 
 // Counters returns the counters of the SSP.

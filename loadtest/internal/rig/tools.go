@@ -19,18 +19,11 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Load holds the measurements of a load tool. Times are in milliseconds.
+// Load holds the measurements of a load tool. Answered counts the requests with a 2xx response. Failed
+// counts the other requests.
 type Load struct {
-	Requests int     // requests with a 2xx response
-	Failed   int     // requests without a response or with another status
-	Rate     float64 // responses a second
-	Seconds  float64
-	P50      float64
-	P95      float64 // ab only
-	P99      float64
-	P999     float64 // wrk only
-	Max      float64
-	CPU      time.Duration // CPU time of the tool
+	load.Summary
+	CPU time.Duration // CPU time of the tool
 	// Handshakes is the number of TCP handshakes, if the tool counts them.
 	Handshakes int
 }
@@ -38,9 +31,9 @@ type Load struct {
 // Doubts returns the reasons for not trusting l.
 func (l Load) Doubts() []string {
 	if l.Failed > 0 {
-		return []string{fmt.Sprintf("%d of %d requests failed", l.Failed, l.Requests+l.Failed)}
+		return []string{fmt.Sprintf("%d of %d requests failed", l.Failed, l.Answered+l.Failed)}
 	}
-	if l.Requests == 0 {
+	if l.Answered == 0 {
 		return []string{"no request was answered"}
 	}
 	return nil
@@ -69,8 +62,19 @@ func output(ctx context.Context, cores string, argv ...string) (string, time.Dur
 	return out.String(), cpu, err
 }
 
-// toolTimeout bounds the time that a tool may need beyond the planned time.
-const toolTimeout = time.Minute
+// whole rounds the length of a load to seconds, as wrk and h2load take it.
+func whole(length time.Duration) int { return max(1, int(length.Seconds()+0.5)) }
+
+// timed runs a tool that loads for some seconds, and bounds the time that it needs. It appends the fields
+// of t as -H options, and the URL with the path of t.
+func timed(ctx context.Context, cores string, seconds int, baseURL string, t load.Template, argv ...string) (string, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+time.Minute)
+	defer cancel()
+	for _, f := range t.Headers {
+		argv = append(argv, "-H", f.Name+": "+f.Value)
+	}
+	return output(ctx, cores, append(argv, baseURL+load.Fill(t.Path, 1))...)
+}
 
 // AB runs ApacheBench with n requests on c connections.
 func AB(ctx context.Context, url string, n, c int, cores string, flags ...string) (Load, error) {
@@ -99,36 +103,23 @@ func parseAB(out string) (Load, error) {
 		return Load{}, fmt.Errorf("ab printed no result: %.200q", out)
 	}
 	failed := value["Failed requests:"] + value["Non-2xx responses:"] + value["Write errors:"]
-	return Load{Requests: int(complete - failed), Failed: int(failed), Rate: value["Requests per second:"], Seconds: value["Time taken for tests:"],
-		P50: value["50%"], P95: value["95%"], P99: value["99%"], Max: value["100%"]}, nil
+	return Load{Summary: load.Summary{Answered: uint64(complete - failed), Failed: uint64(failed), Rate: value["Requests per second:"], Seconds: value["Time taken for tests:"],
+		Latency: load.Latency{P50: value["50%"], P95: value["95%"], P99: value["99%"], Max: value["100%"]}}}, nil
 }
 
 // wrkScript makes wrk print its results as JSON.
-const wrkScript = `
-done = function(summary, latency)
-  local e = summary.errors
-  io.write(string.format('\nRESULT {"requests":%d,"microseconds":%d,"failed":%d,"p50":%f,"p99":%f,"p999":%f,"max":%f}\n',
-    summary.requests, summary.duration, e.connect + e.read + e.write + e.status + e.timeout,
-    latency:percentile(50), latency:percentile(99), latency:percentile(99.9), latency.max))
-end
-`
+//
+//go:embed wrk.lua
+var wrkScript string
 
 // WRK runs wrk with one thread for length, rounded to seconds. It writes its script to dir.
 func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, length time.Duration, cores string) (Load, error) {
-	script := strings.Builder{}
-	fmt.Fprintf(&script, "wrk.method = %s\nwrk.path = %s\n", luaQuote(t.Method), luaQuote(load.Fill(t.Path, 1)))
-	for _, f := range t.Headers {
-		fmt.Fprintf(&script, "wrk.headers[%s] = %s\n", luaQuote(f.Name), luaQuote(f.Value))
-	}
-	script.WriteString(wrkScript)
 	file := filepath.Join(dir, "wrk.lua")
-	if err := os.WriteFile(file, []byte(script.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(wrkScript), 0o600); err != nil {
 		return Load{}, err
 	}
-	seconds := max(1, int(length.Seconds()+0.5))
-	ctx, cancel := context.WithTimeout(ctx, length+toolTimeout)
-	defer cancel()
-	out, cpu, err := output(ctx, cores, "wrk", "-t1", "-c"+strconv.Itoa(conns), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "5s", "-s", file, baseURL+"/")
+	seconds := whole(length)
+	out, cpu, err := timed(ctx, cores, seconds, baseURL, t, "wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file)
 	if err != nil {
 		return Load{}, err
 	}
@@ -140,8 +131,9 @@ func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, l
 func parseWRK(out string) (Load, error) {
 	_, text, found := strings.Cut(out, "RESULT ")
 	var r struct {
-		Requests, Failed, Microseconds int
-		P50, P99, P999, Max            float64 // microseconds
+		Requests, Failed    uint64
+		Microseconds        int
+		P50, P99, P999, Max float64 // microseconds
 	}
 	if !found {
 		return Load{}, fmt.Errorf("wrk printed no result: %.200q", out)
@@ -150,27 +142,17 @@ func parseWRK(out string) (Load, error) {
 		return Load{}, fmt.Errorf("wrk printed %.200q: %w", text, err)
 	}
 	seconds := float64(max(r.Microseconds, 1)) / 1e6
-	return Load{Requests: r.Requests, Failed: r.Failed, Seconds: seconds, Rate: float64(r.Requests) / seconds,
-		P50: r.P50 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}, nil
-}
-
-func luaQuote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`).Replace(s) + `"`
+	return Load{Summary: load.Summary{Answered: r.Requests, Failed: r.Failed, Seconds: seconds, Rate: float64(r.Requests) / seconds,
+		Latency: load.Latency{P50: r.P50 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}}}, nil
 }
 
 // H2Load runs h2load over HTTP/2 with one thread for length, rounded to seconds. h2load writes its
 // log of requests to dir. The log holds the latencies.
 func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, streams int, length time.Duration, cores string) (Load, error) {
-	ctx, cancel := context.WithTimeout(ctx, length+toolTimeout)
-	defer cancel()
 	file := filepath.Join(dir, "h2load.log")
 	_ = os.Remove(file) // h2load appends to it
-	seconds := max(1, int(length.Seconds()+0.5))
-	argv := []string{"h2load", "-t1", "-c" + strconv.Itoa(conns), "-m" + strconv.Itoa(streams), "-D" + strconv.Itoa(seconds), "--log-file=" + file}
-	for _, f := range t.Headers {
-		argv = append(argv, "-H", f.Name+": "+f.Value)
-	}
-	_, cpu, err := output(ctx, cores, append(argv, baseURL+load.Fill(t.Path, 1))...)
+	seconds := whole(length)
+	_, cpu, err := timed(ctx, cores, seconds, baseURL, t, "h2load", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%d", seconds), "--log-file="+file)
 	if err != nil {
 		return Load{}, err
 	}
@@ -180,7 +162,7 @@ func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, st
 	}
 	defer log.Close()
 	l, err := parseH2Load(log)
-	l.CPU, l.Seconds, l.Rate = cpu, float64(seconds), float64(l.Requests)/float64(seconds)
+	l.CPU, l.Seconds, l.Rate = cpu, float64(seconds), float64(l.Answered)/float64(seconds)
 	return l, err
 }
 
@@ -194,14 +176,14 @@ func parseH2Load(log io.Reader) (l Load, err error) {
 		if _, err := fmt.Sscan(lines.Text(), &start, &status, &microseconds); err != nil {
 			return l, fmt.Errorf("h2load has logged %.100q: %w", lines.Text(), err)
 		}
-		if l.Requests++; status/100 != 2 {
-			l.Requests--
+		if status/100 == 2 {
+			l.Answered++
+		} else {
 			l.Failed++
 		}
 		load.Record(all, time.Duration(microseconds)*time.Microsecond)
 	}
-	lat := load.LatencyOf(all)
-	l.P50, l.P95, l.P99, l.P999, l.Max = lat.P50, lat.P95, lat.P99, lat.P999, lat.Max
+	l.Latency = load.LatencyOf(all)
 	return l, lines.Err()
 }
 
@@ -213,20 +195,20 @@ func Curl(ctx context.Context, url string, n int, close bool) (Load, error) {
 	}
 	start := time.Now()
 	out, cpu, err := output(ctx, "", append(argv, fmt.Sprintf("%s&n=[1-%d]", url, n))...)
-	s := Load{Seconds: time.Since(start).Seconds(), CPU: cpu}
+	l := Load{Summary: load.Summary{Seconds: time.Since(start).Seconds()}, CPU: cpu}
 	if err != nil {
-		return s, err
+		return l, err
 	}
 	for line := range strings.Lines(out) {
 		status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if strings.HasPrefix(status, "2") {
-			s.Requests++
+			l.Answered++
 		}
 		c, _ := strconv.Atoi(connects)
-		s.Handshakes += c
+		l.Handshakes += c
 	}
-	s.Failed = n - s.Requests
-	return s, nil
+	l.Failed = uint64(n) - l.Answered
+	return l, nil
 }
 
 //go:embed sequence.js
@@ -244,11 +226,12 @@ func Node(ctx context.Context, dir, url string, n int, close bool) (Load, error)
 		return Load{}, err
 	}
 	var r struct {
-		Answered, Handshakes int
-		Seconds              float64
+		Answered   uint64
+		Handshakes int
+		Seconds    float64
 	}
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		return Load{}, fmt.Errorf("node printed %.200q: %w", out, err)
 	}
-	return Load{Requests: r.Answered, Failed: n - r.Answered, Handshakes: r.Handshakes, Seconds: r.Seconds, CPU: cpu}, nil
+	return Load{Summary: load.Summary{Answered: r.Answered, Failed: uint64(n) - r.Answered, Seconds: r.Seconds}, Handshakes: r.Handshakes, CPU: cpu}, nil
 }

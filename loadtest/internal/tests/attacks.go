@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,8 +22,8 @@ import (
 type attack struct {
 	name, cost string
 	encrypted  bool // adbuffer's listener has TLS
-	// ssp serves a connection of the attacker's own SSP; nil for none.
-	ssp func(net.Conn)
+	// ssp serves the attacker's own SSP; nil for none.
+	ssp http.HandlerFunc
 	// shared says that the other clients send requests to the attacker's SSP too.
 	shared bool
 	// workers is how many goroutines repeat the attack at the same time.
@@ -65,18 +64,7 @@ func (a *attack) serve() (url string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				a.ssp(c)
-			}()
-		}
-	}()
+	go func() { _ = http.Serve(ln, a.ssp) }()
 	return "http://" + ln.Addr().String() + "/bid", nil
 }
 
@@ -146,9 +134,10 @@ func send(text string) func(net.Conn) {
 }
 
 // lieWith is an SSP that starts a response and does not continue it.
-func lieWith(rest string) func(net.Conn) {
-	return func(c net.Conn) {
-		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+func lieWith(rest string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			defer c.Close()
 			send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + rest)(c)
 		}
 	}
@@ -190,22 +179,14 @@ func openStreams(c net.Conn) {
 
 // refuseTheGreedy is an SSP that responds 429 with Retry-After to the requests that provoke it, and
 // 200 to the other requests.
-func refuseTheGreedy(c net.Conn) {
-	in := bufio.NewReader(c)
-	for {
-		q, err := http.ReadRequest(in)
-		if err != nil {
-			return
-		}
-		_, _ = io.Copy(io.Discard, q.Body)
-		if strings.Contains(q.URL.RawQuery, greedy) {
-			_, err = io.WriteString(c, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n")
-		} else {
-			time.Sleep(healthyLatency)
-			_, err = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Echo-Cb: %s\r\nContent-Length: 2\r\n\r\nad", q.URL.Query().Get("cb"))
-		}
-		if err != nil {
-			return
-		}
+func refuseTheGreedy(w http.ResponseWriter, q *http.Request) {
+	if strings.Contains(q.URL.RawQuery, greedy) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
 	}
+	time.Sleep(healthyLatency)
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("X-Echo-Cb", q.URL.Query().Get("cb"))
+	_, _ = io.WriteString(w, "ad")
 }

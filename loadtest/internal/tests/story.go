@@ -2,10 +2,8 @@ package tests
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,7 +134,7 @@ func (s *storyRun) resize(ctx context.Context, st *engine.Stage) (func() error, 
 		return nil, err
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); engine.Sleep(ctx, 50*time.Millisecond) {
-		if err := s.readPool(ctx, st); err != nil || s.last.Limit == advised {
+		if err := s.readPool(st); err != nil || s.last.Limit == advised {
 			return nil, err
 		}
 	}
@@ -178,14 +176,14 @@ func (s *storyRun) load(ctx context.Context, st *engine.Stage, warm, length time
 	var err error
 	sample, loadErr := engine.Watched(plan, func(p load.Progress) {
 		if err == nil {
-			err = errors.Join(do(time.Since(began)), s.look(ctx, st, p))
+			err = errors.Join(do(time.Since(began)), s.look(st, p))
 		}
 	})(ctx, st)
 	return sample, errors.Join(loadErr, err)
 }
 
 // look notes the state of the pool, new alerts, and the first refused request.
-func (s *storyRun) look(ctx context.Context, st *engine.Stage, p load.Progress) error {
+func (s *storyRun) look(st *engine.Stage, p load.Progress) error {
 	var alerts struct {
 		Data struct {
 			Alerts []struct {
@@ -194,7 +192,7 @@ func (s *storyRun) look(ctx context.Context, st *engine.Stage, p load.Progress) 
 			}
 		}
 	}
-	if err := errors.Join(s.readPool(ctx, st), get(ctx, "http://"+s.prom+"/api/v1/alerts", &alerts)); err != nil {
+	if err := errors.Join(s.readPool(st), rig.GetJSON("http://"+s.prom+"/api/v1/alerts", &alerts)); err != nil {
 		return err
 	}
 	for _, a := range alerts.Data.Alerts {
@@ -231,25 +229,11 @@ func (s *storyRun) note(st *engine.Stage, event string) {
 }
 
 // readPool reads the state of the pool.
-func (s *storyRun) readPool(ctx context.Context, st *engine.Stage) error {
+func (s *storyRun) readPool(st *engine.Stage) error {
 	var pools struct{ Pools []poolState }
-	err := get(ctx, "http://"+st.Adbuffer.Admin+"/pools", &pools)
+	err := rig.GetJSON("http://"+st.Adbuffer.Admin+"/pools", &pools)
 	if err == nil {
 		s.last = pools.Pools[0]
 	}
 	return err
-}
-
-// get decodes the JSON at a URL.
-func get(ctx context.Context, url string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	return json.NewDecoder(res.Body).Decode(v)
 }
