@@ -71,13 +71,13 @@ var http1Attacks = []attack{
 	{"goes away in its upload", func(h *hostile) {
 		a := h.drawPart(5000)
 		a.chunked = h.rnd.IntN(2) == 0
-		text := a.appendHTTP1(nil, false)
+		text := a.http1(false)
 		_, _ = h.Write(text[:len(text)-1-h.rnd.IntN(4000)])
 		h.wait(20)
 	}},
 	{"claims a body and is silent", func(h *hostile) {
 		a := h.drawPart(200_000)
-		text := a.appendHTTP1(nil, false)
+		text := a.http1(false)
 		_, _ = h.Write(text[:len(text)-len(a.body)+h.rnd.IntN(100)])
 		h.wantRefused(a)
 	}},

@@ -1,13 +1,11 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -62,23 +60,10 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, a.method, "https://adbuffer.test"+a.path+"?"+a.query(), nil)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	for _, f := range a.allFields() {
-		name, value, _ := strings.Cut(f, ": ")
-		req.Header.Set(name, value)
-	}
-	body := &upload{Reader: bytes.NewReader(a.body)}
-	if a.method == "POST" {
-		if rnd.IntN(4) == 0 {
-			body.pause = time.Duration(rnd.IntN(20)) * time.Millisecond
-		}
-		req.Body = body
-		if req.ContentLength = int64(len(a.body)); a.chunked {
-			req.ContentLength = -1
-		}
+	req, body := a.message(ctx)
+	body.piece = 9000
+	if rnd.IntN(4) == 0 {
+		body.pause = time.Duration(rnd.IntN(20)) * time.Millisecond
 	}
 	stalled, from := st.stalls.total(), time.Now()
 	res, err := cc.RoundTrip(req)
@@ -110,33 +95,4 @@ func goneAway(err error) bool {
 	var goAway http2.GoAwayError
 	return errors.As(err, &goAway) || strings.HasPrefix(err.Error(), "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(err.Error(), "http2: client conn not usable")
-}
-
-// upload is a body that the client sends in pieces with pauses.
-type upload struct {
-	*bytes.Reader
-	pause time.Duration
-
-	mu          sync.Mutex
-	first, last time.Time
-}
-
-func (u *upload) Read(b []byte) (int, error) {
-	u.mu.Lock()
-	if u.first.IsZero() {
-		u.first = time.Now()
-	}
-	u.last = time.Now()
-	u.mu.Unlock()
-	time.Sleep(u.pause)
-	return u.Reader.Read(b[:min(len(b), 9000)])
-}
-
-func (u *upload) Close() error { return nil }
-
-// took returns how long the client took to send the body, at most.
-func (u *upload) took() time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.last.Sub(u.first) + u.pause
 }

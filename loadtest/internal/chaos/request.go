@@ -1,8 +1,11 @@
 package chaos
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -19,7 +22,7 @@ type request struct {
 	inHeader bool   // a field of the header sets the deadline
 	fansOut  bool   // several SSPs may receive it
 	healthy  string // the healthy SSP that must respond to it; "" for none
-	fields   []string
+	fields   http.Header
 	chunked  bool
 	broken   string // why adbuffer must refuse it; "" for a correct request
 }
@@ -67,7 +70,7 @@ func (r *run) drawAll(n int, st *instance, kind string, rnd *rand.Rand) []*reque
 
 // draw returns a correct request of a client of this kind.
 func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
-	a := &request{st: st, client: st.name + ", " + kind, token: r.log.token(), method: "GET", deadline: defaultDeadline}
+	a := &request{st: st, client: st.name + ", " + kind, token: r.log.token(), method: "GET", deadline: defaultDeadline, fields: http.Header{}}
 	m := drawMode(rnd)
 	a.path, a.fansOut = m.path, m.fansOut
 	if m.path == "/single" {
@@ -98,7 +101,7 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	}
 	a.inHeader = a.inHeader || r.defaultDeadline() != defaultDeadline
 	for range rnd.IntN(4) {
-		a.fields = append(a.fields, fmt.Sprintf("X-Extra-%d: %s", rnd.IntN(100), strings.Repeat("v", rnd.IntN(200))))
+		a.fields.Add(fmt.Sprintf("X-Extra-%d", rnd.IntN(100)), strings.Repeat("v", rnd.IntN(200)))
 	}
 	return a
 }
@@ -121,6 +124,44 @@ func (a *request) query() string {
 		q += "&refuse=" + a.broken
 	}
 	return q
+}
+
+// message returns the request as net/http sends it, and its body.
+func (a *request) message(ctx context.Context) (*http.Request, *upload) {
+	q, err := http.NewRequestWithContext(ctx, a.method, "https://adbuffer.test"+a.path+"?"+a.query(), http.NoBody)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	q.Header = a.fields.Clone()
+	if a.inHeader {
+		q.Header.Set("X-Adbuffer-Timeout-Ms", fmt.Sprint(a.deadline.Milliseconds()))
+	}
+	body := &upload{Reader: bytes.NewReader(a.body), piece: 1 + int(a.token*2654435761%8192)}
+	if a.method == "POST" {
+		q.Header.Set("Content-Type", "application/json")
+		q.Body, q.ContentLength = body, int64(len(a.body))
+		if a.chunked {
+			q.ContentLength = -1
+		}
+	}
+	return q, body
+}
+
+// http1 returns the text of the request in HTTP/1.
+func (a *request) http1(http10 bool) []byte {
+	q, _ := a.message(context.Background())
+	if http10 {
+		q.ContentLength = int64(len(a.body)) // HTTP/1.0 has no chunks
+		q.Header.Set("Connection", "keep-alive")
+	}
+	var b bytes.Buffer
+	if err := q.Write(&b); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	if http10 {
+		return bytes.Replace(b.Bytes(), []byte("HTTP/1.1"), []byte("HTTP/1.0"), 1)
+	}
+	return b.Bytes()
 }
 
 func (a *request) String() string {

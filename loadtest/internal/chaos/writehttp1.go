@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -20,7 +19,7 @@ type writing struct {
 func newWriting(asks []*request, http10 bool) *writing {
 	w := &writing{whole: make([]atomic.Int64, len(asks)), done: make(chan struct{})}
 	for _, a := range asks {
-		w.text = a.appendHTTP1(w.text, http10)
+		w.text = append(w.text, a.http1(http10)...)
 		w.ends = append(w.ends, len(w.text))
 	}
 	return w
@@ -65,41 +64,4 @@ func (w *writing) cut(rest []byte, pieces int, rnd *rand.Rand) int {
 		return i + 1 + rnd.IntN(3)
 	}
 	return 1 + rnd.IntN(min(len(rest)-1, max(1, 2*len(rest)/pieces)))
-}
-
-// appendHTTP1 appends the text of the request in HTTP/1.
-func (a *request) appendHTTP1(b []byte, http10 bool) []byte {
-	version, keep := "1.1", ""
-	if http10 {
-		version, keep = "1.0", "Connection: keep-alive\r\n"
-	}
-	b = fmt.Appendf(b, "%s %s?%s HTTP/%s\r\nHost: adbuffer.test\r\n%s", a.method, a.path, a.query(), version, keep)
-	for _, f := range a.allFields() {
-		b = append(append(b, f...), "\r\n"...)
-	}
-	switch {
-	case a.method != "POST":
-		return append(b, "\r\n"...)
-	case a.chunked && !http10:
-		b = append(b, "Transfer-Encoding: chunked\r\n\r\n"...)
-		for rest := a.body; len(rest) > 0; {
-			n := min(len(rest), 1+int(a.token*2654435761%8192))
-			b = fmt.Appendf(b, "%x\r\n%s\r\n", n, rest[:n])
-			rest = rest[n:]
-		}
-		return append(b, "0\r\n\r\n"...)
-	}
-	return fmt.Appendf(b, "Content-Length: %d\r\n\r\n%s", len(a.body), a.body)
-}
-
-// allFields returns the fields of the header without those of the framing.
-func (a *request) allFields() []string {
-	f := a.fields
-	if a.method == "POST" {
-		f = append(f, "Content-Type: application/json")
-	}
-	if a.inHeader {
-		f = append(f, fmt.Sprintf("X-Adbuffer-Timeout-Ms: %d", a.deadline.Milliseconds()))
-	}
-	return f
 }
