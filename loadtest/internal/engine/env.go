@@ -37,18 +37,6 @@ func (e *Env) Time(full, least time.Duration) time.Duration {
 	return max(time.Duration(float64(full)*e.Scale), least)
 }
 
-// Has reports whether a program is installed. It adds the version, or the lack of the program, to
-// the report.
-func (e *Env) Has(r *results.Report, program string) bool {
-	path, err := rig.Find(program)
-	if err != nil {
-		r.Missing = append(r.Missing, err.Error())
-		return false
-	}
-	r.Versions[program] = results.Version(program, path)
-	return true
-}
-
 // Report starts a report.
 func (e *Env) Report(kind, title, question string) *results.Report {
 	e.Say("%s: %s", kind, title)

@@ -66,7 +66,7 @@ func (s *Stage) Stop() {
 	s.stops = nil
 }
 
-// Start starts the processes of a trial.
+// Start starts the processes of a trial. The error is rig.ErrMissing if a program is not installed.
 func (e *Env) Start(ctx context.Context, t *Trial) (_ *Stage, err error) {
 	s := &Stage{Env: e, Trial: t}
 	defer func() {
@@ -74,6 +74,11 @@ func (e *Env) Start(ctx context.Context, t *Trial) (_ *Stage, err error) {
 			s.Stop()
 		}
 	}()
+	if t.Tool != "" {
+		if _, err := rig.Find(t.Tool); err != nil {
+			return nil, err
+		}
+	}
 	for _, ssp := range t.SSPs {
 		if err := s.startSSP(ssp); err != nil {
 			return nil, err
@@ -235,13 +240,13 @@ func (s *Stage) books() (b books, err error) {
 	return b, nil
 }
 
-// noteVersion adds the version of a program to the report.
-func (e *Env) noteVersion(r *results.Report, program string) {
-	name := map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}[program]
-	if name == "" {
-		name = program
+// noteVersion adds the version of a program, if it is one, to the report.
+func noteVersion(r *results.Report, program string) {
+	name := program
+	if runtime := map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}[program]; runtime != "" {
+		name = runtime
 	}
-	if path, err := rig.Find(name); err == nil && name != "" && r.Versions[program] == "" {
+	if path, err := rig.Find(name); err == nil && r.Versions[program] == "" {
 		r.Versions[program] = results.Version(name, path)
 	}
 }

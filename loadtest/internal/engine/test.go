@@ -1,11 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -50,8 +50,9 @@ type Trial struct {
 	Tool    string              // load tool; without it the trial is omitted
 	Metrics map[string][]string // value name to metric name and labels; read at the end of a round
 	Steps   []Step
+	Repeat  int           // rounds of this trial; 0 is Test.Rounds, which an interleaved test has for all
 	Derive  func(*Sample) // adds values to a round; may be nil
-	// Last measures the trial once, after all rounds of an interleaved test.
+	// Last measures the trial once, after all rounds of the other trials.
 	Last bool
 }
 
@@ -126,10 +127,10 @@ func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	r := e.Report(t.Kind, t.Title, t.Question)
 	r.Missing = t.Missing
 	for _, program := range t.Needs {
-		if !e.Has(r, program) {
-			_, err := rig.Find(program)
+		if _, err := rig.Find(program); err != nil {
 			return nil, err
 		}
+		noteVersion(r, program)
 	}
 	var rows Rows
 	for i := range t.Trials {
@@ -154,72 +155,52 @@ func Run(ctx context.Context, e *Env, t *Test) (*results.Report, error) {
 	return r, nil
 }
 
+// measureAll measures all rounds of all trials, or of one trial after the other.
 func (e *Env) measureAll(ctx context.Context, t *Test, rows Rows, r *results.Report) error {
-	stages := make([]*Stage, len(rows))
-	start := func(i int) error {
-		var err error
-		if tool := rows[i].Tool; tool != "" && r.Versions[tool] == "" && (slices.ContainsFunc(r.Missing, func(m string) bool { return strings.HasPrefix(m, tool+":") }) || !e.Has(r, tool)) {
-			return nil
-		}
-		stages[i], err = e.Start(ctx, rows[i].Trial)
-		if errors.Is(err, rig.ErrMissing) || errors.Is(err, exec.ErrNotFound) {
-			if !slices.Contains(r.Missing, err.Error()) {
-				r.Missing = append(r.Missing, err.Error())
-			}
-			stages[i] = nil
-			return nil
-		}
-		if err == nil {
-			e.noteVersion(r, rows[i].Server.Program)
-		}
-		return err
+	together := 1
+	if t.Interleave {
+		together = max(1, len(rows))
 	}
-	round := func(i, n int) error {
-		if stages[i] == nil || rows[i].Void != "" {
-			return nil
-		}
-		if t.Rounds > 1 && n < t.Rounds {
-			e.Say("%s: %s, round %d of %d", t.Kind, rows[i].Name, n+1, t.Rounds)
-		} else {
-			e.Say("%s: %s", t.Kind, rows[i].Name)
-		}
-		if err := rows[i].measure(ctx, stages[i]); err != nil {
-			return fmt.Errorf("%s: %w", rows[i].Name, err)
-		}
-		return nil
-	}
-	stop := func(i int) {
-		if stages[i] != nil {
-			stages[i].Stop()
-		}
-	}
-	n := max(1, t.Rounds)
-	if !t.Interleave {
-		for i := range rows {
-			err := start(i)
-			for k := 0; k < n && err == nil; k++ {
-				err = round(i, k)
-			}
-			stop(i)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for i := range rows {
-		defer stop(i)
-		if err := start(i); err != nil {
+	for batch := range slices.Chunk(rows, together) {
+		if err := e.measureBatch(ctx, t, batch, r); err != nil {
 			return err
 		}
 	}
-	for k := range n + 1 {
-		for i := range rows {
-			if last := k == n; rows[i].Last != last {
+	return nil
+}
+
+// measureBatch starts some trials, measures one round of each in turn, and stops them.
+func (e *Env) measureBatch(ctx context.Context, t *Test, rows Rows, r *results.Report) error {
+	stages := map[*Row]*Stage{}
+	for _, row := range rows {
+		s, err := e.Start(ctx, row.Trial)
+		if errors.Is(err, rig.ErrMissing) {
+			if !slices.Contains(r.Missing, err.Error()) {
+				r.Missing = append(r.Missing, err.Error())
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer s.Stop()
+		stages[row] = s
+		noteVersion(r, row.Server.Program)
+		noteVersion(r, row.Tool)
+	}
+	rounds := max(1, cmp.Or(rows[0].Repeat, t.Rounds))
+	for n := range rounds + 1 {
+		for _, row := range rows {
+			if last := n == rounds; row.Last != last || stages[row] == nil || row.Void != "" {
 				continue
 			}
-			if err := round(i, k); err != nil {
-				return err
+			if rounds > 1 && !row.Last {
+				e.Say("%s: %s, round %d of %d", t.Kind, row.Name, n+1, rounds)
+			} else {
+				e.Say("%s: %s", t.Kind, row.Name)
+			}
+			if err := row.measure(ctx, stages[row]); err != nil {
+				return fmt.Errorf("%s: %w", row.Name, err)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +89,7 @@ func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*engine.Test, er
 		err := c.add(ctx, p)
 		switch {
 		case err == nil:
-		case (errors.Is(err, rig.ErrMissing) || errors.Is(err, exec.ErrNotFound)) && !slices.Contains(o.Require, p.name):
+		case errors.Is(err, rig.ErrMissing) && !slices.Contains(o.Require, p.name):
 			c.test.Missing = append(c.test.Missing, err.Error())
 		default:
 			return nil, fmt.Errorf("%s: %w", p.name, err)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/engine"
-	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 )
 
@@ -36,10 +36,12 @@ func addRegions(t *engine.Test) {
 	} {
 		dead := healthy
 		dead.Faults = death.faults
+		moved := engine.Values{}
 		t.Trials = append(t.Trials, engine.Trial{Name: death.name, Group: group,
 			SSPs:   []*engine.SSP{{Name: "ssp", Endpoints: 2, Priorities: true, Behaviour: healthy, More: []string{"breaker: {enabled: false}"}}},
 			Server: engine.Server{Config: engine.Config{Deadline: "300ms"}},
-			Steps:  []engine.Step{{Load: regionDeath(dead, healthy, death.cut)}}})
+			Steps:  []engine.Step{{Before: regionDeath(dead, healthy, death.cut, moved), Load: engine.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true)}},
+			Derive: func(s *engine.Sample) { maps.Copy(s.Values, moved) }})
 	}
 	t.Tables = append(t.Tables, engine.Table{Title: fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate, regionWorks-regionDies), Group: group, Heads: []string{"priority 0"},
 		Columns: []engine.Column{{Head: "taken over after, s", Value: "taken"}, {Head: "failed", Value: "failed"}, {Head: "of", Value: "offered"}, {Head: "given back after, s", Value: "given"}}})
@@ -47,39 +49,27 @@ func addRegions(t *engine.Test) {
 		Words: "Taken over after {taken} s; {failed} of {offered} requests failed; given back after {given} s."})
 }
 
-// regionDeath sends requests while the first endpoint dies and comes back.
-func regionDeath(dead, healthy sspsim.Behaviour, cut bool) engine.Driver {
-	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
-		plan := pages(regionRate, 0, regionEnds, "/fillbuffer")
-		var r *load.Result
-		ended := make(chan error, 1)
-		began := time.Now()
+// regionDeath makes the first endpoint die and come back during the load. It measures after how many
+// seconds the requests have moved.
+func regionDeath(dead, healthy sspsim.Behaviour, cut bool, moved engine.Values) func(context.Context, *engine.Stage) (func() error, error) {
+	return func(ctx context.Context, s *engine.Stage) (func() error, error) {
+		began, ended := time.Now(), make(chan error, 1)
 		go func() {
-			var err error
-			r, err = s.Generate(ctx, plan, nil)
-			ended <- err
-		}()
-		values := engine.Values{}
-		err := func() (err error) {
 			engine.Sleep(ctx, regionDies)
-			err = s.SSPs[0].Set(dead)
+			err := s.SSPs[0].Set(dead)
 			if cut {
 				err = errors.Join(err, s.SSPs[0].CloseConnections())
 			}
 			if err == nil {
-				values["taken"], err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
+				moved["taken"], err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
 			}
 			engine.Sleep(ctx, time.Until(began.Add(regionWorks)))
 			if err = errors.Join(err, s.SSPs[0].Set(healthy)); err == nil {
-				values["given"], err = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
+				moved["given"], err = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
 			}
-			return err
+			ended <- err
 		}()
-		if err = errors.Join(err, <-ended); err != nil {
-			return nil, err
-		}
-		values["failed"], values["offered"] = float64(r.Whole.Failed), float64(r.Whole.Offered)
-		return &engine.Sample{Values: values}, nil
+		return func() error { return <-ended }, nil
 	}
 }
 
@@ -110,49 +100,22 @@ func addMirror(e *engine.Env, t *engine.Test) {
 		rounds  = 8
 		latency = 30 * time.Millisecond
 	)
-	t.Trials = append(t.Trials, engine.Trial{Name: "black-holed mirror", Group: group,
+	drive := func(path string) engine.Driver {
+		return engine.Generate(pages(rate, 500*time.Millisecond, e.Time(5*time.Second, 2*time.Second), path), false)
+	}
+	t.Trials = append(t.Trials, engine.Trial{Name: "black-holed mirror", Group: group, Repeat: rounds,
 		SSPs: []*engine.SSP{{Name: "main", Behaviour: steady(latency)}, {Name: "hole", Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{BlackHole: true}}}},
 		Server: engine.Server{Config: engine.Config{Deadline: "300ms", Routes: []string{
 			"{name: plain, match: {path: /plain}, ssps: [main]}",
 			"{name: mirrored, match: {path: /mirrored}, ssps: [main], mirror: {ssp: hole, share: 1}}",
 		}}},
-		Steps: []engine.Step{{Load: inTurns(rounds, rate, e.Time(5*time.Second, 2*time.Second))}}})
+		Steps: []engine.Step{{Name: "plain", Load: drive("/plain")}, {Name: "mirrored", Load: drive("/mirrored")}},
+		Derive: func(s *engine.Sample) {
+			s.Values["ratio"] = s.Values["mirrored.p99"] / s.Values["plain.p99"]
+			s.Values["failed"] = s.Values["mirrored.failed"] + s.Values["plain.failed"]
+		}})
 	t.Tables = append(t.Tables, engine.Table{Title: fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d rounds in turn", rate, latency, rounds), Group: group, Heads: []string{"mirror"},
 		Columns: []engine.Column{{Head: "p99 ms without", Value: "plain.p99"}, {Head: "with", Value: "mirrored.p99"}, {Head: "ratio", Value: "ratio"}, {Head: "failed", Value: "failed"}}})
 	t.Promises = append(t.Promises, engine.Promise{Group: group, Each: true, Text: "the p99 of the main traffic stays within 3 %", If: "ratio <= 1.03 and failed = 0", Doubtful: true,
 		Words: "The median of the rounds' ratios is {ratio}; {failed} requests failed."})
-}
-
-// inTurns loads /plain and /mirrored in turn. The first round warms up.
-func inTurns(rounds int, rate float64, length time.Duration) engine.Driver {
-	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
-		paths := [2]string{"/plain", "/mirrored"}
-		var p99 [2][]float64
-		var ratios []float64
-		sample := &engine.Sample{Values: engine.Values{"failed": 0}}
-		for round := range rounds + 1 {
-			var of [2]float64
-			for i := range paths {
-				at := (i + round) % 2
-				r, err := s.Generate(ctx, pages(rate, 500*time.Millisecond, length, paths[at]), nil)
-				if err != nil {
-					return nil, err
-				}
-				of[at] = r.Whole.Latency.P99
-				sample.Values["failed"] += float64(r.Whole.Failed)
-				sample.Doubts = append(sample.Doubts, r.Doubts...)
-			}
-			if round == 0 {
-				continue
-			}
-			s.Say("endpoints: p99 %.2f ms without a mirror, %.2f ms with a black-holed one", of[0], of[1])
-			ratios = append(ratios, of[1]/of[0])
-			for i := range of {
-				p99[i] = append(p99[i], of[i])
-			}
-		}
-		sample.Values["plain.p99"], sample.Values["mirrored.p99"] = engine.Median(p99[0]), engine.Median(p99[1])
-		sample.Values["ratio"] = engine.Median(ratios)
-		return sample, nil
-	}
 }
