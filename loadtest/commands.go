@@ -202,7 +202,7 @@ func (s *suite) one(ctx context.Context, e *engine.Env, t loadTest) error {
 	if s.json {
 		err = r.JSON(s.stdout)
 	} else {
-		err = r.Markdown(s.stdout, 2)
+		err = r.Markdown(s.stdout)
 	}
 	if err == nil && s.out != "" {
 		_, err = r.Save(s.out)

@@ -53,7 +53,7 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 				e.SetIndent("", "  ")
 				err = errors.Join(err, e.Encode(out))
 			} else if out != nil {
-				out.Print(stdout)
+				err = errors.Join(err, out.Print(stdout))
 			}
 			if err != nil {
 				return failure{err}

@@ -1,13 +1,13 @@
 package results
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"unicode/utf8"
 )
 
@@ -40,50 +40,14 @@ func thousands(n int64) string {
 // MiB formats a number of bytes.
 func MiB(bytes int64) string { return Number(float64(bytes)/(1<<20)) + " MiB" }
 
-// Markdown writes the report with a heading of the given level, for files and for terminals.
-func (r *Report) Markdown(w io.Writer, level int) error {
-	b := &strings.Builder{}
-	fmt.Fprintf(b, "%s %s\n\n%s\n\n", strings.Repeat("#", level), r.Title, r.Question)
-	for _, v := range r.Verdicts {
-		held := "HELD"
-		if !v.Held {
-			held = "BROKEN"
-		}
-		if v.Doubted {
-			held += " †"
-		}
-		fmt.Fprintf(b, "- **%s**: %s. %s\n", held, v.Promise, v.Words)
-	}
-	if len(r.Verdicts) > 0 {
-		b.WriteByte('\n')
-	}
-	for _, t := range r.Tables {
-		b.WriteString(t.Markdown())
-	}
-	for _, n := range r.Notes {
-		fmt.Fprintf(b, "- %s\n", n)
-	}
-	for _, m := range r.Missing {
-		fmt.Fprintf(b, "- missing: %s\n", m)
-	}
-	if len(r.Doubts) > 0 {
-		b.WriteString("- **not to be trusted** (†):\n")
-		for _, d := range r.Doubts {
-			fmt.Fprintf(b, "  - %s\n", d)
-		}
-	}
-	fmt.Fprintf(b, "- %s, %s, scale %s, %.0f s; %s\n\n", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Machine, Number(r.Scale), r.Seconds, r.versions())
-	_, err := io.WriteString(w, b.String())
-	return err
-}
+//go:embed assets/report.md
+var markdownText string
 
-func (r *Report) versions() string {
-	var out []string
-	for _, program := range slices.Sorted(maps.Keys(r.Versions)) {
-		out = append(out, r.Versions[program])
-	}
-	return strings.Join(out, "; ")
-}
+// markdown has the templates report, all and measured.
+var markdown = template.Must(template.New("").Funcs(template.FuncMap{"number": Number}).Parse(markdownText))
+
+// Markdown writes the report, for files and for terminals.
+func (r *Report) Markdown(w io.Writer) error { return markdown.ExecuteTemplate(w, "report", r) }
 
 // Markdown returns the table. Its columns are aligned, so that terminals show it well.
 func (t Table) Markdown() string {

@@ -3,7 +3,6 @@ package results
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -60,55 +59,14 @@ func Write(from, to string) (html, md string, err error) {
 // Markdown returns all reports under one heading.
 func Markdown(reports []*Report) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString("# Load tests of adbuffer\n\nRows marked † cannot be trusted; the list below their table says why. Rows marked (theirs) are\nfigures of field reports, measured on other machines.\n\n")
-	for _, r := range reports {
-		if err := r.Markdown(&b, 2); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), nil
+	err := markdown.ExecuteTemplate(&b, "all", reports)
+	return b.Bytes(), err
 }
 
-// section is a report on the page.
-type section struct {
-	*Report
-	Date   string
-	Charts []chart
-}
-
-// chart is a canvas of the page.
-type chart struct {
-	ID    string
-	Title string
-}
-
-// HTML returns the page.
+// HTML returns the page. The template encodes the charts as JSON, so that no text can end the script.
 func HTML(reports []*Report) ([]byte, error) {
-	data := struct {
-		Style    template.CSS
-		Library  template.JS
-		Draw     template.JS
-		Charts   template.JS // the charts' data
-		Sections []section
-	}{Style: template.CSS(styleCSS), Library: template.JS(chartJS), Draw: template.JS(drawJS)}
-	charts := map[string]Chart{}
-	for _, r := range reports {
-		s := section{Report: r, Date: r.Started.UTC().Format("2006-01-02 15:04 UTC")}
-		for i, c := range r.Charts {
-			id := fmt.Sprintf("%s-%d", r.Kind, i+1)
-			charts[id] = c
-			s.Charts = append(s.Charts, chart{id, c.Title})
-		}
-		data.Sections = append(data.Sections, s)
-	}
-	// json escapes <, > and &, so that no text can end the script.
-	b, err := json.Marshal(charts)
-	if err != nil {
-		return nil, err
-	}
-	data.Charts = template.JS(b)
 	var out bytes.Buffer
-	err = page.Execute(&out, data)
+	err := page.Execute(&out, map[string]any{"Style": template.CSS(styleCSS), "Library": template.JS(chartJS), "Draw": template.JS(drawJS), "Reports": reports})
 	return out.Bytes(), err
 }
 
@@ -134,26 +92,18 @@ func WriteMeasured(from, file string) error {
 	if !found || !ended {
 		return fmt.Errorf("%s: needs the lines %q and %q", file, measuredBegin, measuredEnd)
 	}
-	if !slices.ContainsFunc(reports, (*Report).summarized) {
+	if !slices.ContainsFunc(reports, (*Report).Summarized) {
 		return fmt.Errorf("%s holds no results of peers: run it with --out %s first", from, from)
 	}
-	b := &strings.Builder{}
-	b.WriteString(before + measuredBegin + "\n\n")
-	for _, r := range reports {
-		if !r.summarized() {
-			continue
-		}
-		for _, t := range r.Tables {
-			if t.Summary {
-				b.WriteString(t.Markdown())
-			}
-		}
-		fmt.Fprintf(b, "%s, scale %s, %s; %s.\n\n", r.Started.UTC().Format("2006-01-02"), Number(r.Scale), r.Machine, r.versions())
+	b := bytes.NewBufferString(before + measuredBegin + "\n\n")
+	if err := markdown.ExecuteTemplate(b, "measured", reports); err != nil {
+		return err
 	}
 	b.WriteString(measuredEnd + after)
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-func (r *Report) summarized() bool {
+// Summarized reports whether a README shows tables of the report.
+func (r *Report) Summarized() bool {
 	return slices.ContainsFunc(r.Tables, func(t Table) bool { return t.Summary })
 }
