@@ -277,14 +277,27 @@ func TestGrowthIsSeen(t *testing.T) {
 	wantBroken(t, r, flat)
 }
 
-// Each SSP has only behaviours that its protocol can show. A healthy SSP has one behaviour.
+// Each SSP has only behaviours that its protocol can show, and each behaviour has an SSP. A healthy SSP
+// has one behaviour.
 func TestBehavioursFitTheirSSPs(t *testing.T) {
+	shown := map[string]bool{}
+	for _, m := range allBehaviours() {
+		shown[m.name] = false
+	}
+	defer func() {
+		for name, by := range shown {
+			if !by {
+				t.Errorf("no SSP shows %q", name)
+			}
+		}
+	}()
 	for _, k := range sspKinds {
 		behaviours := behavioursFor(k)
 		if k.healthy != (len(behaviours) == 1) {
 			t.Errorf("%s has %d behaviours", k.name, len(behaviours))
 		}
 		for _, m := range behaviours {
+			shown[m.name] = true
 			if err := m.behaviour.Validate(); err != nil {
 				t.Errorf("%s: %s: %v", k.name, m.name, err)
 			}
