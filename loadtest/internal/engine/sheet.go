@@ -14,13 +14,13 @@ type Table struct {
 	Title   string
 	Group   string
 	Heads   []string // heads of the columns of Trial.Cells
-	Each    []string // one row for each of these names, a prefix for values that begin with a dot
+	Each    []string // one row for each of these names; @ stands for the name in the values of the columns
 	Columns []Column
 	Theirs  [][]any        // rows with the figures of a field report
 	SortBy  string         // an expression; rows without a value come last
 	Summary bool           // shown in a README
 	Live    *results.Table // rows that a trial adds while it runs
-	// Of are the names of rows without a trial. In the values of the columns, @ stands for the name.
+	// Of is Each for rows that belong to no trial. Rows without a value are left out.
 	Of []string
 }
 
@@ -50,19 +50,6 @@ func (t Table) show(rows Rows) results.Table {
 	if t.Live != nil {
 		out.Rows = append(out.Rows, t.Live.Rows...)
 	}
-	for _, name := range t.Of {
-		cells, known := []any{name}, false
-		for _, c := range t.Columns {
-			v, _ := rows.Eval(strings.ReplaceAll(c.Value, "@", name), nil)
-			cells, known = append(cells, format(v, c.As)), known || !math.IsNaN(v)
-		}
-		if known {
-			out.Add(nil, cells...)
-		}
-	}
-	if len(t.Of) > 0 {
-		return out
-	}
 	of := slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool { return r.Group != t.Group || len(t.Columns) == 0 })
 	if t.SortBy != "" {
 		rank := func(r *Row) float64 {
@@ -74,13 +61,15 @@ func (t Table) show(rows Rows) results.Table {
 		slices.SortStableFunc(of, func(a, b *Row) int { return cmp.Compare(rank(a), rank(b)) })
 	}
 	each := t.Each
-	if len(each) == 0 {
+	if len(t.Of) > 0 {
+		of, each = Rows{{Trial: &Trial{}}}, t.Of
+	} else if len(each) == 0 {
 		each = []string{""}
 	}
 	for _, r := range of {
 		for _, name := range each {
 			cells := slices.Clone(r.Cells)
-			if len(cells) == 0 {
+			if len(cells) == 0 && len(t.Of) == 0 {
 				cells = []any{r.Name}
 			}
 			if name != "" {
@@ -90,26 +79,17 @@ func (t Table) show(rows Rows) results.Table {
 				out.Add([]string{r.Void}, append(cells, "void")...)
 				continue
 			}
+			known := len(t.Of) == 0
 			for _, c := range t.Columns {
-				cells = append(cells, rows.cell(c, name, r))
+				text, ok := rows.text(strings.ReplaceAll(c.Value, "@", name), c.As, r)
+				cells, known = append(cells, text), known || ok
 			}
-			out.Add(r.AllDoubts(), cells...)
+			if known {
+				out.Add(r.AllDoubts(), cells...)
+			}
 		}
 	}
 	return out
-}
-
-// cell returns the value of a column in a row.
-func (rs Rows) cell(c Column, each string, r *Row) string {
-	value := c.Value
-	if strings.HasPrefix(value, ".") {
-		value = each + value
-	}
-	if text, ok := r.Rounds[len(r.Rounds)-1].Texts[value]; ok {
-		return text
-	}
-	v, _ := rs.Eval(value, r)
-	return format(v, c.As)
 }
 
 // Chart describes a chart of the rows of a group.

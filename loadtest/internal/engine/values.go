@@ -286,15 +286,22 @@ func (rs Rows) words(text string, decisive, own *Row) string {
 			}
 			return decisive.Name
 		}
-		name, as, _ := strings.Cut(name, "|")
-		if own != nil && len(own.Rounds) > 0 {
-			if t, ok := own.Rounds[len(own.Rounds)-1].Texts[name]; ok {
-				return t
-			}
-		}
-		v, _ := rs.Eval(name, own)
-		return format(v, as)
+		expression, as, _ := strings.Cut(name, "|")
+		shown, _ := rs.text(expression, as, own)
+		return shown
 	})
+}
+
+// text returns a text of the last round of a row, or the value of an expression as text. known is false
+// if there is neither.
+func (rs Rows) text(expression, as string, own *Row) (shown string, known bool) {
+	if own != nil && len(own.Rounds) > 0 {
+		if t, ok := own.Rounds[len(own.Rounds)-1].Texts[expression]; ok {
+			return t, true
+		}
+	}
+	v, _ := rs.Eval(expression, own)
+	return format(v, as), !math.IsNaN(v)
 }
 
 // format returns a value as text: a percentage, a size, a ratio or a number.

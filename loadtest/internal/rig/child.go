@@ -120,7 +120,7 @@ func (r *Rig) spawn(role, name, cores string, order any) (*childProcess, error) 
 		return nil, err
 	}
 	defer outWrite.Close()
-	p, err := r.startWith(Command{Name: name, Argv: []string{self}, Env: []string{childEnv + "=" + role}, Cores: cores, Stdin: inRead}, outWrite)
+	p, err := r.Start(Command{Name: name, Argv: []string{self}, Env: []string{childEnv + "=" + role}, Cores: cores, Stdin: inRead, stdout: outWrite})
 	if err != nil {
 		inWrite.Close()
 		outRead.Close()

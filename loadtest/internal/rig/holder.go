@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -80,6 +81,9 @@ func holdOne(ctx context.Context, t *http.Transport, o HoldOrder) error {
 	return err
 }
 
+// ErrNotHeld reports that only some idle connections could be opened.
+var ErrNotHeld = errors.New("idle connections could be opened")
+
 // Hold opens idle connections in a process of their own. That process closes them when it stops.
 func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
 	c, err := r.spawn("holder", "holder", cores, o)
@@ -92,17 +96,7 @@ func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
 	}
 	if a.Open < o.Connections {
 		c.Stop()
-		return nil, &HoldError{Open: a.Open, Want: o.Connections, Reason: a.Error}
+		return nil, fmt.Errorf("%d of %d %w: %s", a.Open, o.Connections, ErrNotHeld, a.Error)
 	}
 	return c.Process, nil
-}
-
-// HoldError reports that some idle connections could not be opened.
-type HoldError struct {
-	Open, Want int
-	Reason     string
-}
-
-func (e *HoldError) Error() string {
-	return fmt.Sprintf("%d of %d idle connections could be opened: %s", e.Open, e.Want, e.Reason)
 }

@@ -87,13 +87,12 @@ type Command struct {
 	Env   []string // in addition to the environment of this process
 	Cores string   // in the syntax of taskset; "" is all
 	Stdin *os.File // nil is none
+
+	stdout *os.File // nil is the file of the standard error
 }
 
 // Start starts a process. Its output goes to a file in the directory.
-func (r *Rig) Start(c Command) (*Process, error) { return r.startWith(c, nil) }
-
-// startWith is Start with another standard output. If stdout is nil, it is the file too.
-func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
+func (r *Rig) Start(c Command) (*Process, error) {
 	argv := c.Argv
 	if c.Cores != "" {
 		argv = append([]string{"taskset", "-c", c.Cores}, argv...)
@@ -113,8 +112,8 @@ func (r *Rig) startWith(c Command, stdout *os.File) (*Process, error) {
 	if c.Stdin != nil {
 		cmd.Stdin = c.Stdin
 	}
-	if stdout != nil {
-		cmd.Stdout = stdout
+	if c.stdout != nil {
+		cmd.Stdout = c.stdout
 	}
 	// A process must not outlive this one, and Ctrl-C must reach only this one.
 	cmd.SysProcAttr = processAttributes()

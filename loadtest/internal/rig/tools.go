@@ -112,7 +112,7 @@ func parseAB(out string) (Load, error) {
 //go:embed wrk.lua
 var wrkScript string
 
-// WRK runs wrk with one thread for length, rounded to seconds. It writes its script to dir.
+// WRK sends GETs with one thread of wrk for length, rounded to seconds. It writes its script to dir.
 func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, length time.Duration, cores string) (Load, error) {
 	file := filepath.Join(dir, "wrk.lua")
 	if err := os.WriteFile(file, []byte(wrkScript), 0o600); err != nil {
@@ -146,8 +146,8 @@ func parseWRK(out string) (Load, error) {
 		Latency: load.Latency{P50: r.P50 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}}}, nil
 }
 
-// H2Load runs h2load over HTTP/2 with one thread for length, rounded to seconds. h2load writes its
-// log of requests to dir. The log holds the latencies.
+// H2Load sends GETs over HTTP/2 with one thread of h2load for length, rounded to seconds. h2load writes
+// its log of requests to dir. The log holds the latencies.
 func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, streams int, length time.Duration, cores string) (Load, error) {
 	file := filepath.Join(dir, "h2load.log")
 	_ = os.Remove(file) // h2load appends to it

@@ -56,7 +56,7 @@ func churn(e *engine.Env) *engine.Test {
 	length := e.Time(20*time.Second, 4*time.Second)
 	t := &engine.Test{Kind: "churn", Title: "SSPs that close connections", Question: "Are requests lost when the SSP closes the connections that are kept to it?",
 		Tables: []engine.Table{{Title: fmt.Sprintf("%.0f s, half GET, half POST", length.Seconds()), Heads: []string{"the SSP closes", "method"}, Each: []string{"GET", "POST"},
-			Columns: []engine.Column{{Head: "offered", Value: ".offered"}, {Head: "lost", Value: ".failures"}, {Head: "p99 ms", Value: ".p99"}, {Head: "SSP connections", Value: "ssp.connections"}, {Head: "retries (stale)", Value: "retries"}, {Head: "stale connections found", Value: "stale"}}}},
+			Columns: []engine.Column{{Head: "offered", Value: "@.offered"}, {Head: "lost", Value: "@.failures"}, {Head: "p99 ms", Value: "@.p99"}, {Head: "SSP connections", Value: "ssp.connections"}, {Head: "retries (stale)", Value: "retries"}, {Head: "stale connections found", Value: "stale"}}}},
 		Charts: []engine.Chart{{Title: "Requests lost to closed connections", Y: "requests", Series: []engine.Series{{Name: "GET", Value: "GET.failed"}, {Name: "POST", Value: "POST.failed"}}}},
 		Promises: []engine.Promise{
 			{Text: "no GET is lost to a connection that the SSP closed", If: "sum:GET.failed = 0", Words: "{sum:GET.failed} of {sum:GET.offered} lost."},
@@ -91,7 +91,7 @@ func burst(e *engine.Env) *engine.Test {
 	hold := e.Time(10*time.Second, 3*time.Second)
 	t := &engine.Test{Kind: "burst", Title: "From nothing to the peak in two seconds", Question: "Do the first requests of an ad break suffer, cold and warmed?",
 		Tables: []engine.Table{{Title: fmt.Sprintf("0 to %.0f requests/s in 2 s, then %.0f s; the SSPs take 30 ms (p99 120 ms), deadline 1 s", peak, hold.Seconds()), Heads: []string{"start", "upstream", "phase"}, Each: []string{"rise", "peak"},
-			Columns: []engine.Column{{Head: "offered", Value: ".offered"}, {Head: "answered", Value: ".answered"}, {Head: "failed", Value: ".failed"}, {Head: "p50 ms", Value: ".p50"}, {Head: "p99 ms", Value: ".p99"}, {Head: "p99.9 ms", Value: ".p999"}, {Head: "SSP connections", Value: "ssp.total"}}}},
+			Columns: []engine.Column{{Head: "offered", Value: "@.offered"}, {Head: "answered", Value: "@.answered"}, {Head: "failed", Value: "@.failed"}, {Head: "p50 ms", Value: "@.p50"}, {Head: "p99 ms", Value: "@.p99"}, {Head: "p99.9 ms", Value: "@.p999"}, {Head: "SSP connections", Value: "ssp.total"}}}},
 		Charts: []engine.Chart{{Title: "Burst: ", Ticks: true}},
 		Promises: []engine.Promise{{Each: true, Doubtful: true, Text: "at most 1 in 1 000 requests fails while the load rises from nothing to the peak", If: "rise.failed / rise.offered <= 0.001",
 			Words: "{rise.failures}, p99 {rise.p99} ms, then at the peak {peak.failures}, p99 {peak.p99} ms."}},

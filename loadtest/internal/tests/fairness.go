@@ -14,7 +14,7 @@ import (
 // fairness attacks adbuffer as one client or one SSP can, and measures the requests of the other
 // clients. Calm and attacked rounds take turns often enough for stable medians. No round is repeated
 // because of its result, since that would select the good rounds.
-func fairness(e *engine.Env) *engine.Test {
+func fairness(_ context.Context, e *engine.Env) (*engine.Test, error) {
 	const (
 		rate    = 400.0                  // requests a second of the other clients
 		inForce = time.Second            // from an attack's start to the measurement
@@ -41,7 +41,7 @@ func fairness(e *engine.Env) *engine.Test {
 		if a.ssp != nil {
 			url, err := a.serve()
 			if err != nil {
-				panic(fmt.Sprintf("no socket of 127.0.0.1: %v", err))
+				return nil, err
 			}
 			ssps = append(ssps, &engine.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
 		}
@@ -55,7 +55,7 @@ func fairness(e *engine.Env) *engine.Test {
 			Steps:  []engine.Step{{Name: "calm", Before: rest, Load: drive}, {Name: "attacked", Load: drive, Before: a.during(warm, warmUp+inForce+measured)}},
 			Derive: func(s *engine.Sample) { s.Values["calm.noise"] = s.Values["calm.p99"] }})
 	}
-	return t
+	return t, nil
 }
 
 // rest waits for a bounded time until the requests of the last attack have ended. Otherwise they would

@@ -101,8 +101,8 @@ func (c *comparison) idle(kind string) engine.Driver {
 		}
 		order.Connections = c.Idle
 		held, err := s.Rig.Hold(order, s.LoadCores)
-		if hold := (*rig.HoldError)(nil); errors.As(err, &hold) {
-			return &engine.Sample{Void: hold.Error()}, nil
+		if errors.Is(err, rig.ErrNotHeld) {
+			return &engine.Sample{Void: err.Error()}, nil
 		}
 		if err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ var Commands = []Command{
 	{"churn", "SSPs that close connections", "Loads SSPs that close connections after 100 requests or when they idle.", simple(churn)},
 	{"burst", "From nothing to the peak in two seconds", "Raises the load from nothing to its peak within two seconds, cold and warmed.", simple(burst)},
 	{"endpoints", "One of two endpoints fails, beside Envoy and HAProxy", "Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what\nthat costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe\nlayer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and\ncomes back, and a mirror is a black hole: how soon do requests move, and what does p99 lose?", simple(endpoints)},
-	{"fairness", "One client or one SSP attacks, and other clients must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the success and p99 of other clients are compared.", simple(fairness)},
+	{"fairness", "One client or one SSP attacks, and other clients must not feel it", "Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths\nthat are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and\nattacked rounds take turns; the success and p99 of other clients are compared.", fairness},
 }
 
 // Story takes seven minutes at any scale, so that the command all leaves it out.
