@@ -107,6 +107,21 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 	}
 }
 
+// The next process may take over the sockets, and then find that it cannot start. It must not take
+// connections from the queue that it shares.
+func TestAProcessThatDoesNotStartLeavesTheQueueToThePreviousOne(t *testing.T) {
+	address := reserve(t)
+	first := startProcess(t, "tcp", address, reserve(t))
+	client := dial(t, first.Traffic.Addr())
+	second := startProcess(t, "tcp", address, reserve(t))
+	second.Close()
+	queued := acceptQueued(first.Traffic.socket)
+	if len(queued) != 1 || queued[0].RemoteAddr().String() != client.LocalAddr().String() {
+		t.Fatalf("the queue has %v, want the connection of %v", queued, client.LocalAddr())
+	}
+	must(t, queued[0].Close())
+}
+
 // One process serves operators: the newest one that serves clients.
 func TestTheNewestProcessServesOperators(t *testing.T) {
 	address, admin := reserve(t), reserve(t)

@@ -109,20 +109,23 @@ func (s *Sockets) BeginDrain() {
 
 // CloseTraffic closes the traffic socket. Accept first returns the connections in its
 // queue, unless another process accepts them. No process can take over any more.
-func (s *Sockets) CloseTraffic() {
+func (s *Sockets) CloseTraffic() { s.closeTraffic(true) }
+
+func (s *Sockets) closeTraffic(serves bool) {
 	last, release := true, func() {}
 	if s.handover != nil {
 		last, release = s.handover.close()
 	}
 	defer release()
 	if s.Traffic != nil {
-		s.Traffic.end(last)
+		s.Traffic.end(last, serves)
 	}
 }
 
-// Close closes both sockets.
+// Close closes both sockets. Queued connections stay for other processes that have the sockets: the
+// caller does not call Accept, so it would lose them.
 func (s *Sockets) Close() {
-	s.CloseTraffic()
+	s.closeTraffic(false)
 	if s.Admin != nil {
 		s.Admin.Close() //nolint:errcheck // an error changes nothing
 	}

@@ -52,8 +52,8 @@ func (l *Listener) Trust(peers []netip.Prefix, timeout time.Duration) {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Accept implements net.Listener. It fails only after Close, once it has returned the
-// connections that were queued then.
+// Accept implements net.Listener. It fails only if the socket cannot be used any more. After
+// Sockets.CloseTraffic it first returns the connections that were queued.
 func (l *Listener) Accept() (net.Conn, error) {
 	wait := time.Duration(0)
 	for {
@@ -61,10 +61,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			return l.accepted(c), nil
-		case isShortage(err):
-			l.failed.Add(1)
-			wait = min(max(2*wait, acceptWaitMin), acceptWaitMax)
-			time.Sleep(wait)
 		case errors.Is(err, net.ErrClosed):
 			if c := l.takeQueued(); c != nil {
 				return l.accepted(c), nil
@@ -72,28 +68,27 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			l.awaitResume()
-		default:
+		case isPermanent(err):
 			return nil, err
+		default:
+			l.failed.Add(1)
+			wait = min(max(2*wait, acceptWaitMin), acceptWaitMax)
+			time.Sleep(wait)
 		}
 	}
 }
 
-// After a shortage of files or memory, Accept waits before it tries again. The wait
-// doubles each time.
+// After a failed call, Accept waits before it tries again. The wait doubles each time.
 const (
 	acceptWaitMin = 5 * time.Millisecond
 	acceptWaitMax = time.Second
 )
 
-// isShortage reports whether accept(2) failed for lack of files or memory, which may
-// soon be available again.
-func isShortage(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+// isPermanent reports whether accept(2) failed because of the listening socket. All other errors
+// pass: the process has too few files or too little memory, a firewall forbids a connection, or
+// accept(2) returns the network error of a connection that has failed in the queue.
+func isPermanent(err error) bool {
+	return errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSOCK)
 }
 
 func (l *Listener) accepted(c net.Conn) net.Conn {
@@ -156,17 +151,17 @@ func (l *Listener) closeLocked() error {
 	return err
 }
 
-// end closes the socket. If no other process has it, the kernel would reset the connections in its
-// queue. So end accepts them first, and Accept returns them. end leaves them in the queue only for
-// a next process that accepts from it. If last, no other process has the socket, and end removes
-// its file.
-func (l *Listener) end(last bool) {
+// end closes the socket. last says that no other process has it: then the kernel would reset the
+// connections in its queue, and end removes its file. serves says that Accept is called until it
+// fails. Then end accepts the queued connections, and Accept returns them. end leaves them in the
+// queue only for a next process that accepts from it.
+func (l *Listener) end(last, serves bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	if l.paused == nil {
+	if serves && (last || l.paused == nil) {
 		l.queued = acceptQueued(l.socket)
 	}
 	l.closeLocked() //nolint:errcheck // an error changes nothing

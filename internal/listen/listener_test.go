@@ -48,6 +48,17 @@ func TestTheLastProcessAcceptsQueuedConnectionsBeforeItStops(t *testing.T) {
 	}
 }
 
+// The next process was killed, and this process has not noticed it. No other process would accept
+// the queued connections.
+func TestTheLastProcessAcceptsQueuedConnectionsThoughItIsPaused(t *testing.T) {
+	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
+	s.Traffic.pause(true)
+	dial(t, s.Traffic.Addr())
+	s.CloseTraffic()
+	wantAccepted(t, s.Traffic, 1)
+	wantClosed(t, s.Traffic)
+}
+
 func TestCloseEndsAnAcceptThatWaitsPausedOrNot(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
@@ -116,14 +127,18 @@ func (s *shortSocket) Accept() (net.Conn, error) {
 	return s.socket.Accept()
 }
 
-// When files run out, Accept must slow down, but not stop.
-func TestAcceptContinuesAfterAShortageAndCountsIt(t *testing.T) {
+// When files run out, Accept must slow down, but not stop. A connection that failed in the queue, or
+// that a firewall forbids, must not stop it either: accept(2) returns the error of that connection.
+func TestAcceptContinuesAfterAFailureAndCountsIt(t *testing.T) {
 	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
-	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}}
-	dial(t, s.Traffic.Addr())
-	wantAccepted(t, s.Traffic, 1)
-	if n := s.Traffic.failed.Load(); n != 3 {
-		t.Errorf("%d failures were counted", n)
+	for _, errs := range [][]error{{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}, {syscall.EPROTO}, {syscall.EHOSTUNREACH}, {syscall.EPERM}} {
+		before := s.Traffic.failed.Load()
+		s.Traffic.socket = &shortSocket{s.Traffic.socket, errs}
+		dial(t, s.Traffic.Addr())
+		wantAccepted(t, s.Traffic, 1)
+		if n := s.Traffic.failed.Load() - before; n != uint64(len(errs)) {
+			t.Errorf("%v: %d failures were counted", errs, n)
+		}
 	}
 	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EINVAL}}
 	if _, err := s.Traffic.Accept(); !errors.Is(err, syscall.EINVAL) {

@@ -16,7 +16,7 @@ var (
 
 	socketDescs      metrics.Descs
 	descProxyHeaders = socketDescs.New("adbuffer_proxy_protocol_headers_total", "Connections from trusted peers that must start with a PROXY header, by result; only ok ones are served.", "result")
-	descAcceptErrors = socketDescs.New("adbuffer_accept_errors_total", "Calls of accept that failed for lack of file descriptors or memory; the connections wait in the kernel.", "listener")
+	descAcceptErrors = socketDescs.New("adbuffer_accept_errors_total", "Calls of accept that failed and were repeated, nearly always for lack of file descriptors or memory; the connections wait in the kernel.", "listener")
 )
 
 // NewCertificatesCollector returns a collector of the certificates of all listeners.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/pires/go-proxyproto"
@@ -44,7 +45,9 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	switch {
 	case err == nil:
 		c.counts.ok.Add(1)
-	case errors.Is(err, io.EOF): // a check whether the port is open
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // most likely a check whether the port is open
+		return netip.Addr{}, err
+	case errors.Is(err, net.ErrClosed): // a drain has closed the connection
 		return netip.Addr{}, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.counts.timeout.Add(1)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,6 +142,21 @@ func TestAPeerThatSendsNothingIsClosedAfterTheTimeout(t *testing.T) {
 	must(t, peer.Close())
 	if _, err := c.ReadHeader(); !errors.Is(err, io.EOF) || counted(&l.headers) != [4]uint64{} {
 		t.Errorf("got %v, counted as %v", err, counted(&l.headers))
+	}
+}
+
+// A reset, and a drain that closes the connection, say nothing about the header.
+func TestAConnectionThatEndsWithoutAHeaderIsNotCountedAsMalformed(t *testing.T) {
+	c, peer, l := proxiedPair(t, "tcp", patience)
+	must(t, peer.(*net.TCPConn).SetLinger(0))
+	must(t, peer.Close())
+	if _, err := c.ReadHeader(); !errors.Is(err, syscall.ECONNRESET) || counted(&l.headers) != [4]uint64{} {
+		t.Errorf("a reset: got %v, counted as %v", err, counted(&l.headers))
+	}
+	c, _, l = proxiedPair(t, "tcp", patience)
+	must(t, c.NetConn().Close())
+	if _, err := c.ReadHeader(); !errors.Is(err, net.ErrClosed) || counted(&l.headers) != [4]uint64{} {
+		t.Errorf("a drain: got %v, counted as %v", err, counted(&l.headers))
 	}
 }
 
