@@ -45,7 +45,10 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
 	}
-	rec.Source, rec.BytesOut = string(ctx.Response.Header.Peek(sourceField)), len(ctx.Response.Body())
+	rec.Source = string(ctx.Response.Header.Peek(sourceField))
+	if !ctx.IsHead() {
+		rec.BytesOut = len(ctx.Response.Body())
+	}
 	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
 		rec.Status = ctx.Response.StatusCode()
 	}

@@ -73,6 +73,8 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 
 	m.do("GET", "/fill/b", "X-Request-Id: two")
 	wantFields(t, m.line(t, "two"), map[string]any{"status": int64(503), "outcome": "server_error", "ssp": "b", "logged_for": "sample"})
+	m.do("HEAD", "/other", "X-Request-Id: four")
+	wantFields(t, m.line(t, "four"), map[string]any{"method": "HEAD", "status": int64(404), "bytes_out": int64(0)})
 	m.do("PUT", "/fi%0all?x", "X-Request-Id: three")
 	wantFields(t, m.line(t, "three"), map[string]any{"method": "PUT", "path": "/fi%0all", "route": "none", "client": "127.0.0.0", "status": int64(405), "source": "proxy/method_not_allowed"})
 }

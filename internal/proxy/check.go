@@ -30,12 +30,14 @@ func (f *refusal) statusCode() int {
 // in a malformed head, the start of the next request is unknown.
 func (r *request) check() *refusal {
 	h := &r.conn.head
+	r.fields.HTTP10, r.fields.HTTP2 = h.http10, false
+	if h.refusal == nil {
+		if err := r.fields.Scan(h.fields); err != nil {
+			h.refusal = headRefusal(err)
+		}
+	}
 	if h.refusal != nil {
 		return h.refusal
-	}
-	r.fields.HTTP10, r.fields.HTTP2 = h.http10, false
-	if err := r.fields.Scan(h.fields); err != nil {
-		return headRefusal(err)
 	}
 	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
 	hasBody := r.fields.ContentLength() > 0 || r.fields.Chunked()

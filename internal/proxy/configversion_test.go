@@ -212,6 +212,24 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 	m.await(0, openClients, "") // max_connections is 3
 	res, _ = m.do("GET", "/fill")
 	m.want(res, 200, "ssp/a")
+	m.await(0, openClients, "")
+}
+
+// The gauge shows all connections, also those above a limit that a reload has lowered.
+func TestConnectionsAboveALoweredLimitAreShown(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	for range 5 {
+		m.dialRaw()
+	}
+	m.await(5, openClients, "")
+	m.reload(func(o *proxy.Options) { o.MaxConnections = 3 })
+	if n := m.series(openClients, ""); n != 5 {
+		t.Errorf("%v connections are shown, want 5", n)
+	}
+	c := m.dialRaw()
+	if res, body := c.response("GET"); res.StatusCode != 503 || !strings.Contains(body, "5 of 3 client connections are open; see server.max_connections") {
+		t.Errorf("a connection above the limit: %d %s", res.StatusCode, body)
+	}
 }
 
 func TestOnlyTheSizeOfBuffersNeedsARestart(t *testing.T) {

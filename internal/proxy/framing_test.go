@@ -161,6 +161,25 @@ func TestMalformedHeadIs400AndEndsTheConnectionWhateverItsMethod(t *testing.T) {
 	c.wants(405, 200)
 }
 
+// The client continues to send after the response. Its connection is not reset, since its kernel
+// might then discard the response.
+func TestMalformedHeadGetsAResponseThoughItsClientContinuesToSend(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, echoes("a"))
+	for i, field := range []string{"X Y: z", "Transfer-Encoding: chunked", "X-A: 1\r\n 2"} {
+		c := m.dialRaw()
+		c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n"+field+"\r\n\r\n")
+		for m.seriesOf("adbuffer_requests_total", "bad_request", "none") <= float64(i) { // the response is read at the end
+			time.Sleep(time.Millisecond)
+		}
+		for range 3 { // the server's lingering bounds the time of these writes
+			time.Sleep(5 * time.Millisecond)
+			c.send(0, strings.Repeat("a", 1000))
+		}
+		c.wants(400)
+		c.wantEnd()
+	}
+}
+
 func TestTrailerOverTheLimitNamesTheSetting(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
 	for size, status := range map[int]int{16 << 9: 200, 16 << 10: 400} {

@@ -16,7 +16,7 @@ type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
 	http10         bool
-	refusal        *refusal // nil unless the head is refused before its fields are read
+	refusal        *refusal // of a head that is malformed or too large; nil for other heads
 }
 
 // parse splits a request line and the header behind it.

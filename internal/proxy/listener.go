@@ -25,10 +25,10 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		g := p.current()
-		if p.open.Add(1) <= int64(g.opts.MaxConnections) {
+		if p.open.Load() < int64(g.opts.MaxConnections) { // only Accept adds to it
+			p.open.Add(1)
 			return p.newClient(c), nil
 		}
-		p.open.Add(-1)
 		p.refuseConnection(c, g)
 	}
 }
@@ -37,7 +37,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // connection once the client has had time to read the response: closing it with unread
 // bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
-	f, id := g.tooManyConnections(), g.newRequestID()
+	f, id := p.tooManyConnections(g), g.newRequestID()
 	g.endedUnread(nil, f.outcome)
 	p.reportUnread(g, peerOf(c), id, f)
 	if p.tls != nil {

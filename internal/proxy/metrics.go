@@ -51,7 +51,7 @@ func (p *Proxy) collect(to metrics.Sink) {
 	to.Gauge(descUploads, float64(uploads))
 	to.Gauge(descUploadsMax, float64(uploadsMax))
 	to.Counter(descDropped, dropped)
-	to.Gauge(descClients, float64(min(p.open.Load(), int64(g.opts.MaxConnections))))
+	to.Gauge(descClients, float64(p.open.Load()))
 	to.Gauge(descClientsMax, float64(g.opts.MaxConnections))
 	to.Gauge(descBuffered, float64(p.budget.Used()))
 	to.Gauge(descBufferedMax, float64(p.budget.Limit()))

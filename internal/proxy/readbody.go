@@ -16,7 +16,7 @@ import (
 // among the uploads until its request is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
-	if f != nil && p.uploads.end(&r.upload, false) && f.outcome == upstream.BadRequest {
+	if f != nil && f.outcome == upstream.BadRequest && p.uploads.end(&r.upload, false) {
 		return p.uploadDropped()
 	}
 	return f

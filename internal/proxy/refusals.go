@@ -50,10 +50,10 @@ func (g *configVersion) notReadInTime() *refusal {
 }
 
 // tooManyConnections is the error for a connection over the limit.
-func (g *configVersion) tooManyConnections() *refusal {
+func (p *Proxy) tooManyConnections(g *configVersion) *refusal {
 	return &refusal{
 		outcome: upstream.Overloaded,
-		detail:  fmt.Sprintf("%d of %d client connections are open; see server.max_connections", g.opts.MaxConnections, g.opts.MaxConnections),
+		detail:  fmt.Sprintf("%d of %d client connections are open; see server.max_connections", p.open.Load(), g.opts.MaxConnections),
 	}
 }
 
