@@ -106,7 +106,7 @@ func (s *Server) Close(ctx context.Context) {
 
 func (s *Server) handler() http.Handler {
 	open := http.NewServeMux() // needs no token anywhere
-	open.Handle("GET /metrics", s.opts.Metrics)
+	open.Handle("GET /metrics", limitScrapes(s.opts.Metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.opts.Ready(); err != nil {
@@ -116,7 +116,7 @@ func (s *Server) handler() http.Handler {
 		text(w, http.StatusOK, "ready")
 	})
 	open.Handle("/", s.guard(s.guarded()))
-	return s.guardHost(open)
+	return bounded(s.guardHost(open))
 }
 
 // guarded serves the paths that show or change more than a monitoring system needs.

@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client that did not read kept its connection, goroutine and response forever.
+func TestAClientThatDoesNotReadIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := make(chan error, 1)
+		c := newConsole(t, loopback, func(o *Options) {
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				time.Sleep(time.Hour) // a response may begin late
+				_, err := w.Write(make([]byte, 1<<20))
+				written <- err
+			})
+		})
+		client, conn := net.Pipe()
+		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})}) //nolint:errcheck // it ends with Close
+		defer c.Close(t.Context())
+		defer client.Close()
+		if _, err := client.Write([]byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-written:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the handler's Write says %v", err)
+			}
+		case <-time.After(time.Hour + 2*readerPatience):
+			t.Error("the handler still writes")
+		}
+	})
+}
+
+// pipeListener accepts one connection.
+type pipeListener struct {
+	conn   net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return loopback.addr }
+
+// Each client that reached the port could keep any number of scrapes in memory: they need no token.
+func TestScrapesAtOnceAreLimited(t *testing.T) {
+	begun, end := make(chan struct{}, 2*maxScrapes), make(chan struct{})
+	var waits atomic.Bool
+	waits.Store(true)
+	c := newConsole(t, beyond, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun <- struct{}{}
+			if waits.Load() {
+				<-end
+			}
+		})
+	})
+	var all sync.WaitGroup
+	for range maxScrapes {
+		all.Go(func() { c.ask("GET", "/metrics", "") })
+		<-begun
+	}
+	waits.Store(false)
+	if r := c.ask("GET", "/metrics", ""); r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), "16 scrapes") {
+		t.Errorf("one more scrape gets %d: %s", r.Code, r.Body)
+	}
+	if r := c.ask("GET", "/healthz", ""); r.Code != http.StatusOK {
+		t.Errorf("/healthz responds %d", r.Code)
+	}
+	close(end)
+	all.Wait()
+	if r := c.ask("GET", "/metrics", ""); r.Code != http.StatusOK {
+		t.Errorf("a scrape after the others gets %d: %s", r.Code, r.Body)
+	}
+}
