@@ -137,7 +137,10 @@ func (c *Client) do(ctx context.Context, method, path string, content io.Reader)
 		return nil, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes+1))
+	if err == nil && len(body) > maxReplyBytes {
+		err = fmt.Errorf("the response is longer than %d bytes", maxReplyBytes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.base+path, err)
 	}
