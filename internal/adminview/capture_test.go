@@ -125,7 +125,14 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 				DNS: time.Millisecond, TCP: 2 * time.Millisecond, TLS: 4 * time.Millisecond,
 			},
 		},
-		{At: at, Outcome: "pending_full", Error: "pending_full: see pool.max_pending", Protocol: "unknown"},
+		{
+			At: at, Outcome: "pending_timeout", Error: "pending_timeout: see pool.max_pending", Protocol: "unknown", TotalMs: 50,
+			times: upstream.Times{Queued: at, Done: at.Add(50 * time.Millisecond)},
+		},
+		{
+			At: at, Outcome: "deadline", Protocol: "http1", TotalMs: 300, // sent, and no byte of a response came
+			times: upstream.Times{Queued: at, Acquired: at.Add(10 * time.Millisecond), Done: at.Add(300 * time.Millisecond)},
+		},
 	}}
 	b, err := json.Marshal(v.HAR())
 	if err != nil {
@@ -135,7 +142,7 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 	for _, want := range []string{
 		`"version":"1.2"`, `"startedDateTime":"2026-11-22T12:00:00Z"`, `"time":40`, `"blocked":13`, `"dns":1`, `"connect":6`, `"ssl":4`, `"wait":15`, `"receive":5`,
 		`"method":"POST"`, `"httpVersion":"HTTP/2.0"`, `"queryString":[{"name":"pub","value":"1"},{"name":"x","value":""}]`, `"postData":{"mimeType":"application/json","text":"{}"}`,
-		`"status":200`, `"statusText":"OK"`, `"encoding":"base64"`, `"text":"/w=="`, `"mimeType":"text/xml"`, `"_id":"edge-1"`, `"_error":"pending_full: see pool.max_pending"`, `"status":0`,
+		`"status":200`, `"statusText":"OK"`, `"encoding":"base64"`, `"text":"/w=="`, `"mimeType":"text/xml"`, `"_id":"edge-1"`, `"_error":"pending_timeout: see pool.max_pending"`, `"status":0`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
@@ -149,6 +156,7 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 					Cookies     []any               `json:"cookies"`
 					Headers     []map[string]string `json:"headers"`
 				}
+				Time    float64
 				Timings map[string]float64
 			}
 		}
@@ -159,6 +167,15 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 	for _, e := range har.Log.Entries { // the format requires these fields
 		if e.Request.Headers == nil || e.Response.Headers == nil || e.Request.Cookies == nil || e.Request.HTTPVersion == "" || e.Response.HTTPVersion == "" || len(e.Timings) != 7 {
 			t.Errorf("entry %+v", e)
+		}
+		sum := 0.0
+		for name, ms := range e.Timings {
+			if ms >= 0 && name != "ssl" { // ssl is part of connect
+				sum += ms
+			}
+		}
+		if sum != e.Time {
+			t.Errorf("the timings %v are %v ms, and the entry took %v ms", e.Timings, sum, e.Time)
 		}
 	}
 }

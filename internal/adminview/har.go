@@ -33,21 +33,23 @@ func (c *captured) har(ssp string) map[string]any {
 	if version == "" {
 		version = "HTTP/1.1"
 	}
-	timings := map[string]any{"blocked": -1.0, "dns": -1.0, "connect": -1.0, "ssl": -1.0, "send": 0.0, "wait": 0.0, "receive": 0.0}
-	if !t.Acquired.IsZero() {
-		blocked := t.Acquired.Sub(t.Queued)
-		if t.TCP > 0 {
-			blocked = max(0, blocked-t.DNS-t.TCP-t.TLS)
-			timings["dns"], timings["connect"] = milliseconds(t.DNS), milliseconds(t.TCP+t.TLS)
-		}
-		if t.TLS > 0 {
-			timings["ssl"] = milliseconds(t.TLS) // part of connect
-		}
-		timings["blocked"] = milliseconds(blocked)
-		if !t.FirstByte.IsZero() {
-			timings["wait"], timings["receive"] = milliseconds(t.FirstByte.Sub(t.Acquired)), milliseconds(t.Done.Sub(t.FirstByte))
-		}
+	timings := map[string]any{"dns": -1.0, "connect": -1.0, "ssl": -1.0, "send": 0.0} // -1: does not apply
+	acquired, first := t.Acquired, t.FirstByte
+	if acquired.IsZero() { // it never got a place
+		acquired = t.Done
 	}
+	if first.IsZero() { // there is no response
+		first = t.Done
+	}
+	blocked := acquired.Sub(t.Queued)
+	if t.TCP > 0 {
+		blocked = max(0, blocked-t.DNS-t.TCP-t.TLS)
+		timings["dns"], timings["connect"] = milliseconds(t.DNS), milliseconds(t.TCP+t.TLS)
+	}
+	if t.TLS > 0 {
+		timings["ssl"] = milliseconds(t.TLS) // part of connect
+	}
+	timings["blocked"], timings["wait"], timings["receive"] = milliseconds(blocked), milliseconds(first.Sub(acquired)), milliseconds(t.Done.Sub(first))
 	e := map[string]any{
 		"startedDateTime": c.At.Format(time.RFC3339Nano), "time": c.TotalMs, "cache": map[string]any{}, "timings": timings,
 		"request": harRequest(c.Request, version), "response": harResponse(c.Response, version),
