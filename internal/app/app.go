@@ -149,10 +149,10 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	return errors.Join(err, a.drain(hurry))
 }
 
-// warm opens min_idle connections, and makes the service ready.
+// warm opens min_idle connections, and makes the service ready, unless ctx ends before.
 func (a *App) warm(ctx context.Context) {
 	a.versions.Warm(ctx)
-	if a.state.CompareAndSwap(starting, ready) {
+	if ctx.Err() == nil && a.state.CompareAndSwap(starting, ready) {
 		a.notifyReady()
 		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
 	}

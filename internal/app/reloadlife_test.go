@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -40,6 +41,23 @@ func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
 	}
 	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("after the end, the reload says %v", err)
+	}
+}
+
+// A signal during the warm-up made the service say "ready" to systemd and the log, while it drained.
+func TestASignalDuringTheWarmUpDoesNotMakeTheServiceReady(t *testing.T) {
+	a, err := New(setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}.load(t), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if a.warm(ended); a.Ready() {
+		t.Error("the service is ready")
+	}
+	if a.warm(t.Context()); !a.Ready() {
+		t.Error("the service is not ready after its warm-up")
 	}
 }
 
