@@ -35,7 +35,7 @@ func orNone(s string) string {
 }
 
 // Compare lists the changes from the current configuration to the next one, in the order of the
-// file. It compares settings, not the content of files. Only the content of admin.token_file is
+// file. It compares settings, not the content of files. Only the token and the password of Redis are
 // part of the configuration.
 func Compare(old, next *config.Config) []Change {
 	changes, err := compareYAML(old.YAMLWithSecrets(), next.YAMLWithSecrets())
@@ -43,14 +43,17 @@ func Compare(old, next *config.Config) []Change {
 		panic(fmt.Sprintf("BUG: an effective configuration cannot be read: %v", err))
 	}
 	if !old.Admin.Token.Equal(next.Admin.Token) && old.Admin.TokenFile == next.Admin.TokenFile {
-		changes = append(changes, contentChange("admin.token_file", next.Admin.TokenFile))
+		changes = append(changes, contentChange("admin.token_file", next.Admin.TokenFile, InPlace))
+	}
+	if was, is := &old.Fleet.Redis, &next.Fleet.Redis; !was.Password.Equal(is.Password) && was.PasswordFile == is.PasswordFile {
+		changes = append(changes, contentChange("fleet.redis.password_file", is.PasswordFile, InPlace))
 	}
 	return changes
 }
 
 // contentChange is the change of a file that keeps its name.
-func contentChange(path, file string) Change {
-	return Change{Path: path, Old: file, New: file + ", with another content", Effect: effectOf(path)}
+func contentChange(path, file string, e Effect) Change {
+	return Change{Path: path, Old: file, New: file + ", with another content", Effect: e}
 }
 
 // compareYAML is Compare for effective configurations as YAML, as check prints them

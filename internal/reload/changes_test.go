@@ -97,21 +97,26 @@ func TestHiddenSecretsCountAsUnchanged(t *testing.T) {
 	}
 }
 
-func TestCompareSeesAnotherTokenInTheSameFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	load := func(token string) *config.Config {
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
+func TestCompareSeesAnotherSecretInTheSameFile(t *testing.T) {
+	for path, settings := range map[string]string{
+		"admin.token_file":          `admin: {token_file: "FILE"}`,
+		"fleet.redis.password_file": `fleet: {redis: {address: "127.0.0.1:1", password_file: "FILE"}}`, // a reload said "unchanged"
+	} {
+		file := filepath.Join(t.TempDir(), "secret")
+		load := func(secret string) *config.Config {
+			if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return edited(t, "log: {level: info}", strings.Replace(settings, "FILE", file, 1))
 		}
-		return edited(t, "log: {level: info}", "admin: {token_file: \""+file+"\"}")
-	}
-	one, other := load("t0ken"), load("an0ther")
-	changes := Compare(one, other)
-	if len(changes) != 1 || changes[0].Path != "admin.token_file" || changes[0].Effect != InPlace || strings.Contains(changes[0].String(), "0ther") {
-		t.Errorf("%v, want only the token's file", changes)
-	}
-	if changes := Compare(one, one); len(changes) != 0 {
-		t.Errorf("%v, want none", changes)
+		one, other := load("t0ken"), load("an0ther")
+		changes := Compare(one, other)
+		if len(changes) != 1 || changes[0].Path != path || changes[0].Effect != InPlace || strings.Contains(changes[0].String(), "0ther") {
+			t.Errorf("%v, want only %s", changes, path)
+		}
+		if changes := Compare(one, one); len(changes) != 0 {
+			t.Errorf("%v, want none", changes)
+		}
 	}
 }
 

@@ -155,7 +155,7 @@ func (s *preparedSSP) contentChanges() (changes []Change) {
 	was, is := tlsFiles(s.was.Config), tlsFiles(s.cfg)
 	for _, key := range slices.Sorted(maps.Keys(is)) {
 		if file := is[key]; file != "" && was[key] == file && s.was.files[file] != s.files[file] {
-			changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+key, file))
+			changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+key, file, NewPool))
 		}
 	}
 	return changes
