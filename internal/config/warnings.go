@@ -183,6 +183,11 @@ func (w *warner) route(routes []Route, i int) {
 	if route.Mode == ModeSingle && len(route.SSPs) > 1 && !route.ClientChoice {
 		w.add(join(path, "ssps"), "mode single uses only %s; client_choice would let clients choose another SSP", route.SSPs[0].Name)
 	}
+	for j, leg := range route.SSPs {
+		if route.Mode == ModeSplit && leg.Weight == 0 && !route.ClientChoice {
+			w.add(join(at(join(path, "ssps"), j), "weight"), "is 0, so %s gets no requests; client_choice would let clients choose it", leg.Name)
+		}
+	}
 	for j := range i {
 		if routes[j].Match.covers(&route.Match) {
 			w.add(join(path, "match"), "is never reached: route %s matches all of its requests first", routes[j].Name)

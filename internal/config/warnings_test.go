@@ -58,7 +58,10 @@ func TestWarnings(t *testing.T) {
 		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the response"}},
 		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
 		"hedge without retries":   {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
-		"a fleet's limit":         {fleet + withSSP("qps: {limit: 100, scope: fleet}"), nil},
+		"a share of 0": {strings.Replace(ssp, "}]", "}, {name: b, endpoints: [\"http://127.0.0.1:9001/\"]}]", 1) + "routes: [{name: r, match: {path: /}, mode: split, ssps: [{name: a}, {name: b, weight: 0}]}]\n", []string{
+			"routes[0].ssps[1].weight: is 0, so b gets no requests; client_choice would let clients choose it"}},
+		"a share of 0, for clients that choose": {strings.Replace(ssp, "}]", "}, {name: b, endpoints: [\"http://127.0.0.1:9001/\"]}]", 1) + "routes: [{name: r, match: {path: /}, mode: split, client_choice: true, ssps: [{name: a}, {name: b, weight: 0}]}]\n", nil},
+		"a fleet's limit":                       {fleet + withSSP("qps: {limit: 100, scope: fleet}"), nil},
 		"a fleet's limit of 0": {fleet + withSSP("qps: {scope: fleet}"), []string{
 			"ssps[0].qps.scope: fleet has no effect, since limit is 0"}},
 		"a burst that leases cannot keep up with": {fleet + withSSP("qps: {limit: 1000, burst: 20, scope: fleet}"), []string{
