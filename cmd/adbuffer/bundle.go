@@ -30,7 +30,6 @@ var bundled = []part{
 	{"metrics.txt", "/metrics", 0},
 	{"goroutines.txt", "/debug/pprof/goroutine?debug=2", 0},
 	{"heap.pprof", "/debug/pprof/heap", 0},
-	{"mutex.pprof", "/debug/pprof/mutex", 0},
 }
 
 func newBundle(stdout *os.File) *cobra.Command {

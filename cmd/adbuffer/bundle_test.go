@@ -43,7 +43,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "bundle.zip")
 	n, missing, err := writeBundle(t.Context(), client, out, 50*time.Millisecond, parts)
-	if err != nil || n != 9 || len(parts) != 12 {
+	if err != nil || n != 8 || len(parts) != 11 {
 		t.Fatalf("%d of %d parts, %v; missing: %v", n, len(parts), err, missing)
 	}
 	want := []string{
@@ -55,7 +55,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 		t.Errorf("the problems are\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 	files := testsupport.ReadZip(t, out)
-	if files["errors.txt"] != missing.Error()+"\n" || files["trace.out"] != "/debug/trace" || len(files) != 10 {
+	if files["errors.txt"] != missing.Error()+"\n" || files["trace.out"] != "/debug/trace" || len(files) != 9 {
 		t.Errorf("the file holds %q", files)
 	}
 }

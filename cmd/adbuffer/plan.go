@@ -75,8 +75,7 @@ listener, or from a Prometheus that scrapes adbuffer: the mean over all instance
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses of the SSP")
 	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
-	fl.StringVar(&f.from.URL, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
-	fl.StringVar(&f.from.TokenFile, "token-file", "", "with --from: a file that holds the token of an admin listener beyond loopback")
+	addAdminFlags(cmd, &f.from, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
 	fl.DurationVar(&f.over, "over", 0, "with --from a Prometheus: plan for the highest 5-minute rate and hold time within this duration (default: the last 5 minutes)")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	return cmd
@@ -98,10 +97,8 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 		plan, err := f.observe(cmd.Context())
 		return plan, failed(err)
 	}
-	for _, name := range []string{"token-file", "over"} {
-		if given(name) {
-			return nil, fmt.Errorf("--%s has an effect only with --from", name)
-		}
+	if f.over != 0 || f.from != (admin.ClientOptions{}) {
+		return nil, errors.New("--over, --token-file, --ca-file, --cert-file, --key-file and --insecure are for --from")
 	}
 	var missing []string
 	for _, name := range numbers {

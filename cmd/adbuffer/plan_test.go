@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -145,7 +146,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --from"},
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
 		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --from"},
-		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--over has an effect only with --from"},
+		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--insecure are for --from"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {
@@ -163,7 +164,14 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 
 // poolsOf serves /pools as adbuffer does, and no other path.
 func poolsOf(t *testing.T, token string) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(poolsHandler(token))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// poolsHandler serves /pools, with the token if it is not "".
+func poolsHandler(token string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path != "/pools":
 			http.NotFound(w, r)
@@ -175,9 +183,21 @@ func poolsOf(t *testing.T, token string) string {
 				{"ssp":"beta","protocol":"http2","need":{"arrivals_per_second":1000,"hold_seconds":0.05},"limits":{"max_conns":256,"max_http2_conns":4,"max_streams_per_conn":20}},
 				{"ssp":"idle","protocol":"unknown","need":{"arrivals_per_second":0,"hold_seconds":0},"limits":{"max_conns":256}}]}`)
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+	})
+}
+
+// plan had no flag for a listener's own authority, and so no way to a listener with TLS.
+func TestPlanFromAListenerWithTLS(t *testing.T) {
+	s := httptest.NewTLSServer(poolsHandler(""))
+	defer s.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plan(t, "--from", s.URL, "--ca-file", ca)
+	if _, log, code := runHere(t, "plan", "--from", s.URL); code != exitFailed || !strings.Contains(log, "certificate") {
+		t.Errorf("without the authority: exit status %d: %s", code, log)
+	}
 }
 
 func TestPlanFromARunningAdbuffer(t *testing.T) {

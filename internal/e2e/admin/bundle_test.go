@@ -42,7 +42,7 @@ routes:
 	out, stderr, code := e2e.Run(t, nil, "bundle", "--admin", "http://"+ab.AdminAddr, "--seconds", "1", "--capture", "openx", "--out", file)
 	close(stop)
 	<-done
-	if code != 0 || !strings.Contains(out, "12 parts") {
+	if code != 0 || !strings.Contains(out, "11 parts") {
 		t.Fatalf("%d %s %s", code, out, stderr)
 	}
 	parts := testsupport.ReadZip(t, file)
@@ -53,7 +53,7 @@ routes:
 	}
 	for name, want := range map[string]string{
 		"config.yaml": "openx", "pools.json": "config_hash", "ssps.json": "openx", "history.json": "step_seconds", "failures.json": "failures", "metrics.txt": "adbuffer_requests_total",
-		"goroutines.txt": "goroutine ", "heap.pprof": "\x1f\x8b", "mutex.pprof": "\x1f\x8b", "cpu.pprof": "\x1f\x8b", "trace.out": "go 1.", "capture-openx.har": `"version": "1.2"`,
+		"goroutines.txt": "goroutine ", "heap.pprof": "\x1f\x8b", "cpu.pprof": "\x1f\x8b", "trace.out": "go 1.", "capture-openx.har": `"version": "1.2"`,
 	} {
 		if !strings.Contains(parts[name], want) {
 			t.Errorf("%s has no %q: %.200q", name, want, parts[name])
@@ -87,7 +87,7 @@ func TestABundlePrintsTheProblemsThatItMet(t *testing.T) {
 	out, stderr, code, _ := bundle(ab, "--capture", "openx", "--capture", "nosuch")
 	end()
 	<-profile
-	if code != 0 || !strings.Contains(out, ": 10 parts") {
+	if code != 0 || !strings.Contains(out, ": 9 parts") {
 		t.Errorf("%d %s", code, out)
 	}
 	for _, want := range []string{"cpu.pprof: ", "cpu profiling already in use", "capture-openx.har: ", "captures are off; see admin.capture", "capture-nosuch.har: "} {
@@ -99,7 +99,7 @@ func TestABundlePrintsTheProblemsThatItMet(t *testing.T) {
 	ab.Signal(syscall.SIGSTOP)
 	out, stderr, code, file := bundle(ab, "--timeout", "50ms")
 	ab.Signal(syscall.SIGCONT)
-	if _, err := os.Stat(file); code != 1 || out != "" || strings.Count(stderr, "see --timeout") != 11 || !os.IsNotExist(err) {
+	if _, err := os.Stat(file); code != 1 || out != "" || strings.Count(stderr, "see --timeout") != 10 || !os.IsNotExist(err) {
 		t.Errorf("by a process that responds to nothing: %d %s%s, file: %v", code, out, stderr, err)
 	}
 	if _, stderr, code, _ := bundle(ab, "--timeout", "0s"); code != 2 || !strings.Contains(stderr, "--timeout 0s is not above 0") {
@@ -117,10 +117,10 @@ func TestABundlePrintsTheProblemsThatItMet(t *testing.T) {
 	}
 	beyond.AdminAddr = "127.0.0.1:" + port
 	out, stderr, code, _ = bundle(beyond)
-	if code != 0 || !strings.Contains(out, ": 1 parts") || strings.Count(stderr, "see --token-file and --cert-file") != 10 {
+	if code != 0 || !strings.Contains(out, ": 1 parts") || strings.Count(stderr, "see --token-file and --cert-file") != 9 {
 		t.Errorf("without the token: %d %s%s", code, out, stderr)
 	}
-	if out, stderr, code, _ = bundle(beyond, "--token-file", token); code != 0 || !strings.Contains(out, ": 11 parts") || stderr != "" {
+	if out, stderr, code, _ = bundle(beyond, "--token-file", token); code != 0 || !strings.Contains(out, ": 10 parts") || stderr != "" {
 		t.Errorf("with the token: %d %s%s", code, out, stderr)
 	}
 }
