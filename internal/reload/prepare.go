@@ -58,7 +58,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 	}
 	if cfg.Tracing != was.Config.Tracing {
 		var err error
-		if p.tracer, err = newTracer(&cfg.Tracing, v.opts.AppVersion); err != nil {
+		if p.tracer, err = v.newTracer(&cfg.Tracing); err != nil {
 			faults = append(faults, config.Error{Path: "tracing", Rule: err.Error()})
 		}
 	}

@@ -11,11 +11,14 @@ import (
 )
 
 // newTracer returns nil if tracing is off.
-func newTracer(c *config.Tracing, appVersion string) (*tracing.Tracer, error) {
+func (v *Versions) newTracer(c *config.Tracing) (*tracing.Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // tracing is off, which is no error
 	}
-	return tracing.New(tracing.Options{Endpoint: c.Endpoint, Sample: c.Sample, MaxPerSecond: c.MaxPerSecond, Version: appVersion})
+	return tracing.New(tracing.Options{
+		Endpoint: c.Endpoint, Sample: c.Sample, MaxPerSecond: c.MaxPerSecond, Version: v.opts.AppVersion,
+		Warn: func(err error) { v.opts.Peers.Warn("spans could not be sent; see tracing.endpoint", zap.Error(err)) },
+	})
 }
 
 // closeTracer sends the last spans of a tracer, which may be nil.

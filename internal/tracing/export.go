@@ -13,19 +13,24 @@ import (
 // SDK drops some without a count.
 type counting struct {
 	to         sdk.SpanExporter
+	warn       func(error) // Options.Warn; nil = no warnings
 	made, sent atomic.Uint64
 	failed     atomic.Uint64
+	failing    atomic.Bool // the last batch failed
 }
 
 // ExportSpans implements sdk.SpanExporter.
 func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := c.to.ExportSpans(ctx, spans)
-	if err != nil {
-		c.failed.Add(uint64(len(spans)))
-	} else {
+	if err == nil {
 		c.sent.Add(uint64(len(spans)))
+	} else {
+		c.failed.Add(uint64(len(spans)))
 	}
-	return nil // counted; the SDK would print it to standard error
+	if before := c.failing.Swap(err != nil); err != nil && !before && c.warn != nil {
+		c.warn(err)
+	}
+	return nil // the SDK would print it to standard error
 }
 
 // Shutdown implements sdk.SpanExporter.

@@ -37,6 +37,9 @@ type Options struct {
 	MaxPerSecond int
 	// Version is the version of the process.
 	Version string
+	// Warn is called with the reason when spans cannot be sent, once until a batch is sent again.
+	// It may be nil.
+	Warn func(error)
 }
 
 // Tracer makes spans of exchanges and sends them in batches, in the background. It is safe for
@@ -65,7 +68,7 @@ func New(o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
-	t := &Tracer{exporter: &counting{to: client}}
+	t := &Tracer{exporter: &counting{to: client, warn: o.Warn}}
 	t.sampler.init(&o)
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(t.exporter, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(exportTimeout)),

@@ -403,11 +403,15 @@ func TestARequestThatIsNotTracedAllocatesNothing(t *testing.T) {
 func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
 	r := newReceiver(t)
 	r.status = http.StatusForbidden
-	spans, tracer := r.trace(t, Options{Sample: 1}, "", filled(t))
+	var warnings []string
+	spans, tracer := r.trace(t, Options{Sample: 1, Warn: func(err error) { warnings = append(warnings, err.Error()) }}, "", filled(t))
 	if len(spans) != 0 {
 		t.Errorf("%d spans", len(spans))
 	}
 	wantCounts(t, tracer, 7, 0, 7)
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "403") {
+		t.Errorf("the reason is said as %q, want 403 once", warnings)
+	}
 }
 
 func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
