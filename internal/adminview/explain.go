@@ -87,19 +87,24 @@ func why(cfg *config.Config, e *proxy.Explanation) []string {
 	if c.Match.Host != "" {
 		all = append(all, "host "+c.Match.Host)
 	}
-	for kind, conditions := range map[string][]config.Condition{"query": c.Match.Query, "header": c.Match.Header} {
-		for _, m := range conditions {
-			text := kind + " has " + m.Name
-			if m.Value != nil && config.NamesSecret(m.Name) {
-				text += "=" + config.Hidden
-			} else if m.Value != nil {
-				text += "=" + *m.Value
-			}
-			all = append(all, text)
-		}
-	}
+	all = append(all, conditions("query", c.Match.Query)...)
+	all = append(all, conditions("header", c.Match.Header)...)
 	if e.Chosen != nil {
 		all = append(all, "the client chose "+e.Chosen.SSP.Name())
+	}
+	return all
+}
+
+// conditions lists conditions on the query or the header.
+func conditions(kind string, conditions []config.Condition) (all []string) {
+	for _, m := range conditions {
+		text := kind + " has " + m.Name
+		if m.Value != nil && config.NamesSecret(m.Name) {
+			text += "=" + config.Hidden
+		} else if m.Value != nil {
+			text += "=" + *m.Value
+		}
+		all = append(all, text)
 	}
 	return all
 }

@@ -7,7 +7,8 @@ import (
 	"adbuffer/internal/httpheader"
 )
 
-// newVia returns a random name for Via. A host name or a process id would show SSPs more
+// newVia returns a random name for Via. A host name or a process id would show SSPs more about the
+// machine.
 func newVia() string {
 	var id [8]byte
 	rand.Read(id[:]) //nolint:errcheck // it never fails

@@ -92,7 +92,7 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 			t.Errorf("%q was printed:\n%s", form, printed.String())
 		}
 	}
-	if !strings.Contains(printed.String(), hidden) || (Secret{}).String() != "" {
+	if !strings.Contains(printed.String(), Hidden) || (Secret{}).String() != "" {
 		t.Error("the output must show whether there is a secret")
 	}
 }

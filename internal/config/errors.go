@@ -127,9 +127,9 @@ func newReport() *report {
 	return &report{marks: map[string]mark{}, errs: map[Error]struct{}{}, bad: map[string]bool{}}
 }
 
-// add reports that the value at path breaks a rule. A nil value is not shown. add does nothing if path, a section around it or
-// a related path has an error already: so one mistake causes one error. A value from ssp_defaults
-// is reported there, once for all SSPs.
+// add reports that the value at path breaks a rule. A nil value is not shown. add does nothing if
+// path, a section around it or a related path has an error already: so one mistake causes one error.
+// A value from ssp_defaults is reported there, once for all SSPs.
 func (r *report) add(path string, value any, rule string, related ...string) {
 	for _, p := range append(related, path) {
 		if r.isBad(r.origin(p)) {

@@ -6,9 +6,6 @@ import (
 	"io"
 )
 
-// hidden is printed in place of a secret.
-const hidden = "(secret)"
-
 // Secret is a value that is never printed: not by fmt with any verb, not in YAML, not in JSON. The
 // zero Secret is empty.
 type Secret struct {
@@ -41,25 +38,16 @@ func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// String returns a fixed word, or nothing for an empty Secret.
+// String returns Hidden, or nothing for an empty Secret.
 func (s Secret) String() string {
 	if s.Empty() {
 		return ""
 	}
-	return hidden
+	return Hidden
 }
 
-// GoString is String.
-func (s Secret) GoString() string { return s.String() }
-
-// Format writes String for every verb, %x and %#v too.
+// Format implements fmt.Formatter: it writes String for every verb, %x and %#v too.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// MarshalText is String.
+// MarshalText is String. JSON and YAML use it.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// MarshalJSON is String in quotes.
-func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }
-
-// MarshalYAML is String.
-func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }

@@ -7,8 +7,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metric is a prometheus.Metric: a histogram at the moment of a scrape. client_golang writes it in each format: in
-// protobuf also as a native histogram.
+// metric is a prometheus.Metric: a histogram at the moment of a scrape. client_golang writes it in
+// each format: in protobuf also as a native histogram.
 type metric struct {
 	desc      *prometheus.Desc
 	labels    []*dto.LabelPair
