@@ -37,7 +37,7 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		start := p.next
 		p.next, p.searched = end, end
 		if p.first == 0 {
-			p.head = head{contentLength: -1, notReusable: bare}
+			p.head = head{contentLength: -1, notReusable: p.notReusable || bare}
 			if err := p.parseStatusLine(line); err != nil {
 				return 0, lines, err
 			}
@@ -82,6 +82,12 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 			lines = append(append(lines, line...), '\r', '\n')
 		}
 	}
+}
+
+// behindInterim returns the parser of the message head that follows p's interim response. A doubt
+// about the interim response is a doubt about the connection.
+func (p *headParser) behindInterim() headParser {
+	return headParser{maxFields: p.maxFields, head: head{notReusable: p.notReusable || p.http10 || p.close}}
 }
 
 // unfold appends an obs-fold line to the field before it, with a space between them.

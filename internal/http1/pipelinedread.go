@@ -115,7 +115,7 @@ func (r *reader) fill() error {
 			return nil
 		case errors.Is(err, io.EOF) && r.started && r.response.phase == inUntilClose:
 			r.now = time.Now()
-			return r.completeOldest() // completeOldest returns errFinished
+			return r.completeOldest() // it returns errNotReusable
 		case !errors.Is(err, os.ErrDeadlineExceeded) && !socket.WouldBlock(err):
 			return err
 		}

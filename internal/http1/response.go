@@ -134,7 +134,7 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 		if r.interim++; r.interim > maxInterim {
 			return errInterimFlood
 		}
-		r.header = headParser{maxFields: r.maxFields}
+		r.header = r.header.behindInterim()
 		if !r.discard {
 			ex.Response.Fields = ex.Response.Fields[:0]
 		}

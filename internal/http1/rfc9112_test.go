@@ -57,7 +57,8 @@ func byRFC9112(input []byte, method upstream.Method) reference {
 	s := latin1(input)
 	length := len(input)
 	at := func(rest string) int { return length - len([]rune(rest)) }
-	for interim := 0; ; interim++ {
+	odd := false // an interim response was odd, or would end the connection
+	for {
 		v, coded, stated, rest := referenceHead(s)
 		if v.bad || v.short {
 			return v
@@ -66,10 +67,10 @@ func byRFC9112(input []byte, method upstream.Method) reference {
 			if v.status == 101 || coded || stated > 0 {
 				return badVerdict
 			}
-			s = rest
+			s, odd = rest, odd || v.odd || v.last
 			continue
 		}
-		v.odd = v.odd || coded && stated >= 0 // section 6.1
+		v.odd = v.odd || odd || coded && stated >= 0 // section 6.1
 		// Section 6.3, in its order.
 		switch {
 		case method == upstream.HEAD || v.status == 204 || v.status == 304:
