@@ -35,11 +35,15 @@ func (c *Conn) exchangeUntilCancelled(ex *upstream.Exchange) error {
 }
 
 func (c *Conn) exchange(ex *upstream.Exchange) error {
-	if err := c.write(ex); err != nil {
-		return err
+	unsent := c.write(ex)
+	if unsent != nil && unsent.Progress == upstream.NotSent {
+		return unsent
 	}
 	c.br = c.opts.acquireReader(c.source)
 	c.response.start(ex.Request.Method)
+	if unsent != nil {
+		return c.readEarly(ex, unsent)
+	}
 	err := c.response.read(c.br, ex)
 	if errors.Is(err, os.ErrDeadlineExceeded) && (ex.Context == nil || ex.Context.Err() == nil) {
 		// Bytes that arrived before the deadline count even if this goroutine reads them late.
@@ -57,8 +61,26 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 	}
 }
 
-// write sends the request: in one write if message head and body fit into a buffer.
-func (c *Conn) write(ex *upstream.Exchange) error {
+// readEarly reads the response of an SSP that did not read the whole request, so that the write
+// failed with unsent: RFC 9112, section 9.5. It takes bytes that have arrived, and does not wait.
+func (c *Conn) readEarly(ex *upstream.Exchange, unsent error) error {
+	c.sock.SetNonblocking(true)
+	err := c.response.read(c.br, ex)
+	c.sock.SetNonblocking(false)
+	switch {
+	case err == nil:
+		c.response.header.notReusable = true
+		return nil
+	case socket.WouldBlock(err), !c.response.hasBegun(c.br):
+		return unsent
+	default:
+		return c.response.asError(err, true, c.served > 0)
+	}
+}
+
+// write sends the request: in one write if message head and body fit into a buffer. It returns nil
+// if it sent the whole request.
+func (c *Conn) write(ex *upstream.Exchange) *upstream.Error {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
 	*b = appendMessageHead((*b)[:0], &ex.Request)

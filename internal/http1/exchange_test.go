@@ -2,6 +2,7 @@ package http1
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -164,6 +165,44 @@ func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 					wantReason(t, conn, upstream.ClosedError)
 				})
 			}
+		}
+	}
+}
+
+// An SSP may respond, and close, before it has read the whole request. RFC 9112, section 9.5.
+func TestResponseBeforeTheEndOfTheRequestIsDelivered(t *testing.T) {
+	const head = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\n\r\n"
+	for _, tr := range transports {
+		for _, sent := range []string{"", head + "la", head + "large", head + "largeX"} {
+			t.Run(fmt.Sprint(tr, len(sent)), func(t *testing.T) {
+				conn, p, owner := dial(t, tr, testOptions())
+				exchangeOnce(t, conn, p, "first") // so that the close could be the keep-alive race
+				ex := newExchange(t)
+				ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, 32<<20) // more than the buffers
+				done := start(conn, ex)
+				p.conn.SetReadDeadline(time.Now().Add(patience))
+				for line := ""; line != "\r\n"; {
+					var err error
+					if line, err = p.in.ReadString('\n'); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.send(sent)
+				p.reset()
+				err := wait(t, done)
+				switch sent {
+				case "":
+					wantError(t, err, upstream.ConnLost, upstream.MaybeProcessed, true)
+				case head + "la":
+					wantError(t, err, upstream.ConnLost, upstream.MaybeProcessed, false)
+				default:
+					wantResponse(t, err, ex, 413, "large")
+				}
+				owner.awaitFreed(t, 2)
+				if conn.Places() != 0 {
+					t.Error("a connection with half a request written is reused")
+				}
+			})
 		}
 	}
 }
