@@ -72,6 +72,8 @@ func TestResponsesWithoutBody(t *testing.T) {
 		"HEAD without length":         {upstream.HEAD, "200", "", "", -1, false},
 		"HEAD with a body":            {upstream.HEAD, "200", "4", "body", 0, true},
 		"204":                         {upstream.GET, "204", "", "", -1, false},
+		"204 with a length":           {upstream.GET, "204", "4", "", -1, false},
+		"HEAD with a 204":             {upstream.HEAD, "204", "4", "", -1, false},
 		"204 with a body":             {upstream.GET, "204", "", "body", 0, true},
 		"304 with a length":           {upstream.GET, "304", "1234", "", 1234, false},
 		"304 with a body":             {upstream.GET, "304", "4", "body", 0, true},

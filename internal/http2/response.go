@@ -90,7 +90,10 @@ func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool)
 	s.gotHeader, s.fields = true, b.Regular
 	s.noBody = ex.Request.Method == upstream.HEAD || b.Status == 204 || b.Status == 304
 	ex.Times.FirstByte = c.in.clock()
-	ex.Response.Status, ex.Response.ContentLength = b.Status, b.Length
+	ex.Response.Status = b.Status
+	if b.Status != 204 { // RFC 9110, section 8.6
+		ex.Response.ContentLength = b.Length
+	}
 	ex.Response.Fields = append(ex.Response.Fields[:0], b.Fields...)
 	switch {
 	case b.Status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
