@@ -9,9 +9,6 @@ import (
 
 // onData handles a part of a body. RFC 9113, section 6.1.
 func (c *Conn) onData(f http2codec.Frame) *http2codec.Error {
-	if f.ID == 0 {
-		return http2codec.ProtocolError("DATA on no stream")
-	}
 	p, ok := http2codec.Unpad(f)
 	if !ok {
 		return http2codec.ProtocolError("DATA with more padding than content")

@@ -10,9 +10,6 @@ import (
 
 // onWindowUpdate enlarges a send window. RFC 9113, section 6.9.
 func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
-	if len(f.Payload) != 4 {
-		return http2codec.FrameSizeError("WINDOW_UPDATE of a wrong size")
-	}
 	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
 	c.mu.Lock()
 	defer c.unlock()

@@ -14,12 +14,6 @@ import (
 // peer has begun to respond to them. A peer may send GOAWAY twice: first with the largest number,
 // as an announcement, and then with the real one. RFC 9113, section 6.8.
 func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID != 0:
-		return http2codec.ProtocolError("GOAWAY on a stream")
-	case len(f.Payload) < 8:
-		return http2codec.FrameSizeError("GOAWAY of a wrong size")
-	}
 	last := binary.BigEndian.Uint32(f.Payload) & http2codec.MaxStreamID
 	code := h2.ErrCode(binary.BigEndian.Uint32(f.Payload[4:]))
 	c.mu.Lock()
@@ -49,12 +43,6 @@ func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 
 // onReset handles RST_STREAM. RFC 9113, section 6.4.
 func (c *Conn) onReset(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID == 0:
-		return http2codec.ProtocolError("RST_STREAM on no stream")
-	case len(f.Payload) != 4:
-		return http2codec.FrameSizeError("RST_STREAM of a wrong size")
-	}
 	c.mu.Lock()
 	defer c.unlock()
 	s := c.streams.get(f.ID)

@@ -126,6 +126,9 @@ func (in *reader) checkFirst() error {
 func (c *Conn) handle(f http2codec.Frame) error {
 	err := c.in.fragments.Between(f)
 	if err == nil {
+		err = f.Check()
+	}
+	if err == nil {
 		err = c.dispatch(f)
 	}
 	if err != nil {
@@ -165,10 +168,7 @@ func (c *Conn) dispatch(f http2codec.Frame) *http2codec.Error {
 
 // onPriority checks a PRIORITY frame, which is deprecated. RFC 9113, section 6.3.
 func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID == 0:
-		return http2codec.ProtocolError("PRIORITY on no stream")
-	case len(f.Payload) != 5:
+	if len(f.Payload) != 5 {
 		return http2codec.FrameSizeError("PRIORITY of a wrong size")
 	}
 	c.mu.Lock()

@@ -121,12 +121,6 @@ func (c *Conn) resetPingTimeout() {
 
 // onPing acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPing(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID != 0:
-		return http2codec.ProtocolError("PING on a stream")
-	case len(f.Payload) != 8:
-		return http2codec.FrameSizeError("PING of a wrong size")
-	}
 	c.mu.Lock()
 	defer c.unlock()
 	if !f.Flags.Has(h2.FlagPingAck) {

@@ -49,13 +49,7 @@ func (c *Conn) appendPreface(b []byte) []byte {
 
 // onSettings applies the peer's settings and acknowledges them.
 func (c *Conn) onSettings(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID != 0:
-		return http2codec.ProtocolError("SETTINGS on a stream")
-	case f.Flags.Has(h2.FlagSettingsAck):
-		if len(f.Payload) > 0 {
-			return http2codec.FrameSizeError("SETTINGS with ACK and content")
-		}
+	if f.Flags.Has(h2.FlagSettingsAck) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.flood.Idle()
@@ -90,10 +84,7 @@ func (c *Conn) applyLocked(s *http2codec.SettingsChange) *http2codec.Error {
 	set(h2.SettingMaxConcurrentStreams, &c.peer.maxStreams)
 	set(h2.SettingMaxFrameSize, &c.peer.maxFrame)
 	set(h2.SettingMaxHeaderListSize, &c.peer.maxHeaderList)
-	if s.Has[h2.SettingHeaderTableSize] {
-		c.encoder.SetMax(s.SmallestTable)
-		c.encoder.SetMax(s.Value[h2.SettingHeaderTableSize])
-	}
+	c.encoder.Apply(s)
 	if s.Has[h2.SettingInitialWindowSize] {
 		return c.setInitialWindowLocked(s.Value[h2.SettingInitialWindowSize])
 	}

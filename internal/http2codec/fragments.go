@@ -20,9 +20,6 @@ const MaxContinuations = 64
 // HeadersPayload returns the part of a block in a HEADERS frame, without padding and priority. RFC
 // 9113, section 6.2. dependency is the stream on which its stream depends, 0 for none.
 func HeadersPayload(f Frame) (block []byte, dependency uint32, err *Error) {
-	if f.ID == 0 {
-		return nil, 0, ProtocolError("HEADERS on no stream")
-	}
 	p, ok := Unpad(f)
 	if !ok {
 		return nil, 0, ProtocolError("HEADERS with more padding than content")

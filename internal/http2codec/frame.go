@@ -48,6 +48,37 @@ func ParseFrame(b []byte) (f Frame, n, size int) {
 	}, FrameHeaderLen + size, size
 }
 
+// Check returns the violation of a frame that is not allowed on its stream, or that has a wrong
+// size. RFC 9113, section 6. ParseSettings checks the size of SETTINGS. A wrong size of PRIORITY
+// ends its stream, not the connection.
+func (f Frame) Check() *Error {
+	switch f.Kind {
+	case h2.FrameData, h2.FrameHeaders, h2.FramePriority, h2.FrameRSTStream:
+		if f.ID == 0 {
+			return ProtocolError(f.Kind.String() + " on no stream")
+		}
+	case h2.FrameSettings, h2.FramePing, h2.FrameGoAway:
+		if f.ID != 0 {
+			return ProtocolError(f.Kind.String() + " on a stream")
+		}
+	}
+	ok, n := true, len(f.Payload)
+	switch f.Kind {
+	case h2.FrameRSTStream, h2.FrameWindowUpdate:
+		ok = n == 4
+	case h2.FrameSettings:
+		ok = n == 0 || !f.Flags.Has(h2.FlagSettingsAck)
+	case h2.FramePing:
+		ok = n == 8
+	case h2.FrameGoAway:
+		ok = n >= 8
+	}
+	if !ok {
+		return FrameSizeError(f.Kind.String() + " of a wrong size")
+	}
+	return nil
+}
+
 // Unpad removes the padding from the payload of a DATA or HEADERS frame. ok is false if the padding
 // is longer than the payload. RFC 9113, section 6.1.
 func Unpad(f Frame) (payload []byte, ok bool) {

@@ -7,6 +7,8 @@ import (
 
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
+
+	h2 "golang.org/x/net/http2"
 )
 
 // Encoder writes header blocks: RFC 7541. Its input is lines of HTTP/1, and it remembers whole
@@ -37,8 +39,15 @@ func NewEncoder() Encoder {
 	return Encoder{table: encoderTable{max: MaxTableSize}, smallest: MaxTableSize}
 }
 
-// SetMax applies the peer's SETTINGS_HEADER_TABLE_SIZE.
-func (e *Encoder) SetMax(n uint32) {
+// Apply applies the peer's SETTINGS_HEADER_TABLE_SIZE.
+func (e *Encoder) Apply(s *SettingsChange) {
+	if s.Has[h2.SettingHeaderTableSize] {
+		e.setMax(s.SmallestTable)
+		e.setMax(s.Value[h2.SettingHeaderTableSize])
+	}
+}
+
+func (e *Encoder) setMax(n uint32) {
 	size := int(min(n, MaxTableSize))
 	if size == e.table.max && !e.resized {
 		return

@@ -214,7 +214,7 @@ func FuzzEncoderIsUnderstoodByTheLibrary(f *testing.F) {
 				r.Target, r.Fields, r.Scheme = []byte(target2), []byte(fields2), "http"
 			}
 			if i == 3 {
-				w.enc.SetMax(uint32(size))
+				w.enc.setMax(uint32(size))
 			}
 			if _, ok := w.send(t, &r); !ok {
 				return // the connection would be closed
@@ -338,7 +338,7 @@ func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
 	}
 	for _, sizes := range [][]uint32{{0, 4096}, {4096, 0, 100}, {70, 1 << 20}} {
 		for _, n := range sizes {
-			w.enc.SetMax(n)
+			w.enc.setMax(n)
 		}
 		wire, _, _ := w.enc.AppendRequest(nil, request0("X-Same: 1\r\n"))
 		smallest := int(slices.Min(sizes))

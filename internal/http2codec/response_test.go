@@ -49,7 +49,7 @@ func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 		case i%151 == 0:
 			size := uint32(i % 5 * 1000)
 			peer.SetAllowedMaxDynamicTableSize(size)
-			enc.SetMax(size)
+			enc.setMax(size)
 		}
 	}
 }

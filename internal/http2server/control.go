@@ -46,12 +46,7 @@ func (c *Conn) neverOpenedLocked(id uint32) bool {
 
 // onResetLocked handles RST_STREAM: the client no longer wants the response. RFC 9113, section 6.4.
 func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID == 0:
-		return http2codec.ProtocolError("RST_STREAM on no stream")
-	case len(f.Payload) != 4:
-		return http2codec.FrameSizeError("RST_STREAM of a wrong size")
-	case c.neverOpenedLocked(f.ID):
+	if c.neverOpenedLocked(f.ID) {
 		return http2codec.ProtocolError("RST_STREAM on a stream that was never opened")
 	}
 	s := c.streams.get(f.ID)
@@ -69,9 +64,6 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 
 // onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
 func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
-	if len(f.Payload) != 4 {
-		return http2codec.FrameSizeError("WINDOW_UPDATE of a wrong size")
-	}
 	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
 	if f.ID == 0 {
 		switch c.window += n; {
@@ -130,22 +122,14 @@ func (c *Conn) appendPrefaceLocked() {
 
 // onSettingsLocked handles the client's settings and acknowledges them.
 func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID != 0:
-		return http2codec.ProtocolError("SETTINGS on a stream")
-	case f.Flags.Has(h2.FlagSettingsAck) && len(f.Payload) > 0:
-		return http2codec.FrameSizeError("SETTINGS with ACK and content")
-	case f.Flags.Has(h2.FlagSettingsAck):
+	if f.Flags.Has(h2.FlagSettingsAck) {
 		return c.flood.Idle()
 	}
 	s, err := http2codec.ParseSettings(f.Payload)
 	if err != nil {
 		return err
 	}
-	if s.Has[h2.SettingHeaderTableSize] {
-		c.encoder.SetMax(s.SmallestTable)
-		c.encoder.SetMax(s.Value[h2.SettingHeaderTableSize])
-	}
+	c.encoder.Apply(&s)
 	if s.Has[h2.SettingInitialWindowSize] {
 		if err := c.setInitialWindowLocked(int64(s.Value[h2.SettingInitialWindowSize])); err != nil {
 			return err
@@ -172,10 +156,6 @@ func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
 // onPingLocked acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.ID != 0:
-		return http2codec.ProtocolError("PING on a stream")
-	case len(f.Payload) != 8:
-		return http2codec.FrameSizeError("PING of a wrong size")
 	case !f.Flags.Has(h2.FlagPingAck):
 		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
 	case [8]byte(f.Payload) == drainPing:
@@ -187,8 +167,6 @@ func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 // onPriorityLocked checks a PRIORITY frame, which is obsolete. RFC 9113, section 6.3.
 func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
-	case f.ID == 0:
-		return http2codec.ProtocolError("PRIORITY on no stream")
 	case len(f.Payload) != 5:
 		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeFrameSize)
 		if s := c.streams.get(f.ID); s != nil {
@@ -201,18 +179,6 @@ func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 		}
 		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeProtocol)
 		return c.flood.Spend(violationCost)
-	}
-	return c.flood.Idle()
-}
-
-// onGoAwayLocked handles GOAWAY: the client opens no more streams, and closes the connection
-// itself.
-func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
-	switch {
-	case f.ID != 0:
-		return http2codec.ProtocolError("GOAWAY on a stream")
-	case len(f.Payload) < 8:
-		return http2codec.FrameSizeError("GOAWAY of a wrong size")
 	}
 	return c.flood.Idle()
 }

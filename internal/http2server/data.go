@@ -8,9 +8,6 @@ import (
 
 // onDataLocked handles a piece of a body. RFC 9113, section 6.1.
 func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
-	if f.ID == 0 {
-		return http2codec.ProtocolError("DATA on no stream")
-	}
 	p, ok := http2codec.Unpad(f)
 	if !ok {
 		return http2codec.ProtocolError("DATA with more padding than content")

@@ -129,7 +129,7 @@ func (c *Conn) onLateBlockLocked(id uint32) *http2codec.Error {
 	return http2codec.ProtocolError("HEADERS on a stream below one that was opened")
 }
 
-// onEndLocked handles END_STREAM in the frame of the header.
+// onEndLocked handles END_STREAM in a frame behind the header.
 func (c *Conn) onEndLocked(s *Stream) *http2codec.Error {
 	if s.length >= 0 && s.body != s.length {
 		return c.resetLocked(s, h2.ErrCodeProtocol, "a body that is not as long as its content-length")

@@ -281,6 +281,9 @@ func (c *Conn) handleFrameLocked(f http2codec.Frame) *http2codec.Error {
 	if err := c.in.fragments.Between(f); err != nil {
 		return err
 	}
+	if err := f.Check(); err != nil {
+		return err
+	}
 	switch f.Kind {
 	case h2.FrameHeaders:
 		return c.onHeadersLocked(f)
@@ -298,10 +301,10 @@ func (c *Conn) handleFrameLocked(f http2codec.Frame) *http2codec.Error {
 		return c.onPingLocked(f)
 	case h2.FramePriority:
 		return c.onPriorityLocked(f)
-	case h2.FrameGoAway:
-		return c.onGoAwayLocked(f)
 	case h2.FramePushPromise:
 		return http2codec.ProtocolError("PUSH_PROMISE from a client")
 	}
-	return c.flood.Idle() // RFC 9113, section 5.5
+	// A client that sends GOAWAY closes the connection itself. Unknown types are ignored: RFC 9113,
+	// section 5.5.
+	return c.flood.Idle()
 }
