@@ -253,12 +253,13 @@ func TestResponseOverTheBudgetIsRefusedAndReleasesItsBytes(t *testing.T) {
 func TestCloseFailsTheCurrentExchange(t *testing.T) {
 	for _, tr := range transports {
 		conn, p, owner := dial(t, tr, testOptions())
+		exchangeOnce(t, conn, p, "first") // so that a close by the peer could be the keep-alive race
 		done := start(conn, newExchange(t))
 		p.request()
 		conn.Close(upstream.ClosedDrain)
 		conn.Close(upstream.ClosedIdle)
 		wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, false)
-		owner.awaitFreed(t, 1)
+		owner.awaitFreed(t, 2)
 		wantReason(t, conn, upstream.ClosedDrain)
 		if _, changed := owner.counts(); changed != 0 {
 			t.Fatalf("Changed was called %d times", changed)

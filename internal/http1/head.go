@@ -23,8 +23,8 @@ type head struct {
 	http10 bool
 	close  bool // Connection: close
 	// notReusable says that the response is readable, but the connection must be closed. Causes are
-	// obs-fold, a bare LF, Content-Length beside Transfer-Encoding, a 204 that announces a body, and
-	// an interim response that is one of these or would end the connection.
+	// obs-fold, a bare LF, Content-Length beside Transfer-Encoding, and a 204 that announces a
+	// body. The same holds for a 1xx response with such a cause, or with an announced close.
 	notReusable   bool
 	hasTE         bool
 	contentLength int // -1 for none

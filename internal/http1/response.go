@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -248,7 +249,8 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	case hasBegun:
 		e.Outcome, e.Detail = upstream.ConnLost, "in the middle of the response"
 	default:
-		e.Outcome, e.Detail, e.Stale = upstream.ConnLost, "before the first byte of the response", reused
+		e.Outcome, e.Detail = upstream.ConnLost, "before the first byte of the response"
+		e.Stale = reused && !errors.Is(err, net.ErrClosed) // a close by adbuffer is not the keep-alive race
 	}
 	return e
 }
