@@ -57,6 +57,7 @@ type Pipelined struct {
 	first        int        // length of the first request
 	arrived      []entry    // entries that the reader has not taken over yet, in order
 	writing      bool       // a goroutine is in flush or flushBehind, or is about to be
+	writeUntil   time.Time  // when the current write fails, if it must wait
 	writingEnded sync.Cond  // of mu; signalled when writing becomes false after writesEnded
 	firstDone    bool       // the first response has arrived, and the connection stayed open
 	writesEnded  bool       // no more bytes are written
@@ -87,6 +88,7 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 		arrived: make([]entry, 0, opts.Depth),
 	}
 	p.writingEnded.L = &p.mu
+	sock.OnWait(nil, p.writeBy)
 	p.reader = reader{
 		Pipelined: p,
 		queue:     make([]entry, opts.Depth),

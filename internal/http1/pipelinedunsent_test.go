@@ -93,6 +93,38 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	})
 }
 
+// A caller may be delayed between enter and flush until its deadline has passed. Once, its write then
+// failed at once, and ended the connection for all callers.
+func TestCallerThatWritesTooLateHarmsNoOther(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.String(), func(t *testing.T) {
+			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
+			late := get(t, "late")
+			late.Deadline = time.Now().Add(10 * time.Millisecond)
+			if turn, err := conn.enter(late); turn != writeAll || err != nil {
+				t.Fatal(turn, err)
+			}
+			if err := wait(t, late.Done()); err != upstream.ErrDeadlineNotSent {
+				t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
+			}
+			next := get(t, "next")
+			done := start(conn, next)
+			owner.awaitFreed(t, 1)
+			testsupport.Eventually(t, "the next request is in the buffer", func() bool {
+				conn.mu.Lock()
+				defer conn.mu.Unlock()
+				return conn.out != nil
+			})
+			conn.flush(late.Deadline) // the late caller continues
+			p.wantRequests("next")
+			p.send(textResponse("1"))
+			wantResponse(t, wait(t, done), next, 200, "1")
+			owner.awaitFreed(t, 2)
+			wantReason(t, conn, upstream.NotClosed)
+		})
+	}
+}
+
 // lateWriter fails each Write, but returns the error late.
 type lateWriter struct {
 	net.Conn

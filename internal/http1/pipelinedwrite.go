@@ -22,8 +22,9 @@ const (
 	maxKeptBuffer = 128 << 10
 )
 
-// flush writes until the buffer is empty. Its caller has set writing. If a write blocks, it fails
-// at the deadline.
+// flush writes until the buffer is empty. Its caller has set writing. A write that must wait for the
+// SSP fails at the deadline, and ends the connection. All other writes succeed even after the
+// deadline, since they carry requests of other callers too.
 func (p *Pipelined) flush(deadline time.Time) {
 	for round := 0; ; round++ {
 		p.mu.Lock()
@@ -33,8 +34,9 @@ func (p *Pipelined) flush(deadline time.Time) {
 			return
 		}
 		b := p.takeLocked()
+		p.writeUntil = deadline
 		p.mu.Unlock()
-		if b == nil || !p.write(b, deadline) {
+		if b == nil || !p.write(b) {
 			return
 		}
 	}
@@ -45,12 +47,20 @@ func (p *Pipelined) flush(deadline time.Time) {
 func (p *Pipelined) flushBehind() {
 	for {
 		p.mu.Lock()
-		b, deadline := p.takeLocked(), p.latest.Add(p.opts.Linger)
+		b := p.takeLocked()
+		p.writeUntil = p.latest.Add(p.opts.Linger)
 		p.mu.Unlock()
-		if b == nil || !p.write(b, deadline) {
+		if b == nil || !p.write(b) {
 			return
 		}
 	}
+}
+
+// writeBy returns when a write that must wait fails.
+func (p *Pipelined) writeBy() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writeUntil
 }
 
 // takeLocked takes the bytes to write now. If there are none, it returns nil and ends writing.
@@ -72,8 +82,7 @@ func (p *Pipelined) takeLocked() *[]byte {
 }
 
 // write writes b and releases it. If it returns false, writing has ended.
-func (p *Pipelined) write(b *[]byte, deadline time.Time) bool {
-	p.sock.SetWriteDeadline(deadline) //nolint:errcheck // a closed socket fails the write
+func (p *Pipelined) write(b *[]byte) bool {
 	n, err := p.net.Write(*b)
 	left := len(*b) - n
 	releaseBuffer(b)
