@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -70,8 +71,8 @@ type Conn struct {
 
 var _ upstream.Conn = (*Conn)(nil)
 
-// New starts HTTP/2 on conn: a *tls.Conn that has negotiated h2, or cleartext to a peer with prior
-// knowledge of HTTP/2. Close closes conn.
+// New starts HTTP/2 on conn: a *tls.Conn on a *socket.Conn that has negotiated h2, or a *socket.Conn
+// to a peer with prior knowledge of HTTP/2. Close closes conn.
 //
 // New does not wait for the peer's settings. Until they arrive, the connection opens up to 100
 // streams, the minimum that RFC 9113, section 6.5.2, advises peers to allow.
@@ -83,20 +84,38 @@ func New(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 
 func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 	c := &Conn{
-		net: conn, socket: bottom(conn), owner: owner, opts: opts,
+		net: conn, socket: belowTLS(conn), owner: owner, opts: opts,
 		streamWindow:  streamWindow(opts.MaxResponseBytes),
 		streams:       newTable(opts.MaxStreams),
 		encoder:       http2codec.NewEncoder(),
 		peer:          defaultPeerSettings,
-		sendBuffer:    newSendBuffer(bottom(conn)),
 		sendWindow:    http2codec.InitialWindow,
 		lastProcessed: http2codec.NoLimit,
-		deadlines:     deadlines{hasUnread: unreadOn(conn)},
+	}
+	if s, ok := c.socket.(kernelSocket); ok {
+		c.sendBuffer.size = uint64(s.SendBuffer()) / 2
+		c.deadlines.hasUnread = s.HasInput
+		s.OnWait(nil, c.writeBy)
 	}
 	c.in.init(opts)
 	c.places.Store(int32(c.placesLocked()))
 	c.out.buf = c.appendPreface(c.out.buf)
 	return c
+}
+
+// kernelSocket has the methods of socket.Conn that a connection uses. Pipes in tests lack them.
+type kernelSocket interface {
+	SendBuffer() int
+	HasInput() bool
+	OnWait(read, write func() time.Time)
+}
+
+// belowTLS returns the connection below TLS, or conn if it has none.
+func belowTLS(conn net.Conn) net.Conn {
+	if c, ok := conn.(*tls.Conn); ok {
+		return c.NetConn()
+	}
+	return conn
 }
 
 // Protocol returns upstream.HTTP2.

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"crypto/tls"
-	"net"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -32,20 +30,6 @@ const (
 	lateCheckPause = time.Millisecond / 2
 	quietPause     = 50 * time.Microsecond // after a check that found nothing
 )
-
-// unreadOn returns a function that reports whether conn has unread bytes.
-func unreadOn(conn net.Conn) func() bool {
-	for {
-		switch c := conn.(type) {
-		case interface{ HasInput() bool }:
-			return c.HasInput
-		case *tls.Conn:
-			conn = c.NetConn()
-		default:
-			return nil
-		}
-	}
-}
 
 // setTimerLocked ensures that the timer fires at this deadline or before.
 func (c *Conn) setTimerLocked(deadline time.Time) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/socket"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -129,7 +130,7 @@ func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
 	return p
 }
 
-// loopback returns the two ends of a TCP connection.
+// loopback returns the two ends of a TCP connection, adbuffer's end as a dialer would make it.
 func loopback(t testing.TB) (client, server net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -152,7 +153,7 @@ func loopback(t testing.TB) (client, server net.Conn) {
 	if server = <-accepted; server == nil {
 		t.Fatal("no connection was accepted")
 	}
-	return client, server
+	return socket.New(client), server
 }
 
 func (p *peer) handshake(settings ...h2.Setting) {

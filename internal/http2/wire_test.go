@@ -16,18 +16,22 @@ import (
 // wire is a socket whose other end is the test. The test decides which bytes arrive when, and how
 // writes end. It works in a synctest bubble.
 type wire struct {
-	mu            sync.Mutex
-	in            []byte
-	inErr         error // after the bytes of in
-	out           []byte
-	room          int   // bytes that writes may still send
-	full          error // the error of a write without room; nil: the write waits
-	closed        bool
-	readBy, wrtBy time.Time
-	changed       chan struct{} // closed and replaced with each change
+	mu      sync.Mutex
+	in      []byte
+	inErr   error // after the bytes of in
+	out     []byte
+	room    int   // bytes that writes may still send
+	full    error // the error of a write without room; nil: the write waits
+	closed  bool
+	readBy  time.Time
+	onWait  func() time.Time // see OnWait
+	changed chan struct{}    // closed and replaced with each change
 }
 
-var _ net.Conn = (*wire)(nil)
+var (
+	_ net.Conn     = (*wire)(nil)
+	_ kernelSocket = (*wire)(nil)
+)
 
 func newWire() *wire { return &wire{room: 1 << 30, changed: make(chan struct{})} }
 
@@ -113,9 +117,14 @@ func (w *wire) HasInput() bool {
 	return len(w.in) > 0 || w.inErr != nil
 }
 
+// SendBuffer and OnWait implement the methods of socket.Conn. Reads do not call read.
+func (w *wire) SendBuffer() int                  { return 0 }
+func (w *wire) OnWait(_, write func() time.Time) { w.onWait = write }
+
 func (w *wire) Write(p []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var by time.Time
 	for {
 		if w.closed {
 			return n, net.ErrClosed
@@ -129,7 +138,13 @@ func (w *wire) Write(p []byte) (n int, err error) {
 		if w.full != nil {
 			return n, w.full
 		}
-		if err := w.wait(w.wrtBy); err != nil {
+		if by.IsZero() {
+			w.mu.Unlock()
+			by = w.onWait()
+			w.mu.Lock()
+			continue // the room may have changed
+		}
+		if err := w.wait(by); err != nil {
 			return n, err
 		}
 	}
@@ -145,15 +160,8 @@ func (w *wire) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (w *wire) SetWriteDeadline(t time.Time) error {
-	w.change(func() { w.wrtBy = t })
-	return nil
-}
-
-func (w *wire) SetDeadline(t time.Time) error {
-	w.change(func() { w.readBy, w.wrtBy = t, t })
-	return nil
-}
+func (w *wire) SetWriteDeadline(time.Time) error { panic("BUG: OnWait sets the deadlines of writes") }
+func (w *wire) SetDeadline(time.Time) error      { panic("BUG: OnWait sets the deadlines of writes") }
 
 func (w *wire) LocalAddr() net.Addr  { return &net.TCPAddr{} }
 func (w *wire) RemoteAddr() net.Addr { return &net.TCPAddr{} }

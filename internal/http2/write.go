@@ -17,6 +17,8 @@ type writer struct {
 	writing bool   // a goroutine is writing; it also writes frames appended during its writes
 	handed  uint64 // bytes passed to the socket
 	failed  bool   // a write has failed: no more writes
+	// until is when the current write must end; zero until writeBy sets it.
+	until time.Time
 }
 
 // maxBuffered is how many bytes may wait in the buffer before bodies stop adding to them. Headers
@@ -46,7 +48,9 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 		return
 	}
 	c.out.writing = true
+	var until time.Time
 	if s != nil {
+		until = ex.Deadline
 		c.unlock()
 		runtime.Gosched()
 		c.mu.Lock()
@@ -58,7 +62,7 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 			go c.writeAll()
 			return
 		}
-		c.writeLocked()
+		c.writeLocked(until)
 	}
 	c.endFlushLocked()
 }
@@ -68,21 +72,31 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 func (c *Conn) writeAll() {
 	c.mu.Lock()
 	for c.writableLocked() {
-		// It does not block.
-		c.net.SetWriteDeadline(time.Now().Add(c.opts.WriteTimeout)) //nolint:errcheck // if it fails, so does the write
-		c.writeLocked()
+		c.writeLocked(time.Time{})
 	}
-	c.net.SetWriteDeadline(time.Time{}) //nolint:errcheck // if it fails, so does the next write
 	c.endFlushLocked()
+}
+
+// writeBy returns when a write that must wait for the peer fails: the connection then closes. A
+// caller's own write was not expected to wait, so it waits until the caller's deadline at most.
+func (c *Conn) writeBy() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.until.IsZero() {
+		c.out.until = time.Now().Add(c.opts.WriteTimeout)
+	}
+	return c.out.until
 }
 
 func (c *Conn) writableLocked() bool {
 	return len(c.out.buf) > 0 && !c.socketClosed && !c.out.failed
 }
 
-// writeLocked writes the buffer once. It unlocks mu during the write.
-func (c *Conn) writeLocked() {
+// writeLocked writes the buffer once, until then at most; zero means WriteTimeout. It unlocks mu
+// during the write.
+func (c *Conn) writeLocked(until time.Time) {
 	b := c.out.buf
+	c.out.until = until
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.sendBuffer.spent += cost(len(b))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/socket"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
@@ -18,19 +19,19 @@ import (
 
 // countingConn counts writes.
 type countingConn struct {
-	*net.TCPConn
+	*socket.Conn
 	writes atomic.Int64
 }
 
 func (c *countingConn) Write(p []byte) (int, error) {
 	c.writes.Add(1)
-	return c.TCPConn.Write(p)
+	return c.Conn.Write(p)
 }
 
 func TestRequestsOfReadyCallersAreSentInOneWrite(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	client, server := loopback(t)
-	counting := &countingConn{TCPConn: client.(*net.TCPConn)}
+	counting := &countingConn{Conn: client.(*socket.Conn)}
 	p := newPeer(t, counting, server, testOptions())
 	p.handshake()
 	p.ping()
@@ -50,7 +51,7 @@ func TestRequestsOfReadyCallersAreSentInOneWrite(t *testing.T) {
 
 func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 	client, server := loopback(t)
-	counting := &countingConn{TCPConn: client.(*net.TCPConn)}
+	counting := &countingConn{Conn: client.(*socket.Conn)}
 	p := newPeer(t, counting, server, testOptions())
 	p.handshake()
 	p.ping()
@@ -130,6 +131,38 @@ func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	}
 }
 
+// The send buffer counts as empty once the peer has responded. A peer can respond to requests that it
+// has not read: then a caller writes to a socket that is full.
+func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
+	client, server := loopback(t)
+	client.(*socket.Conn).Conn.(*net.TCPConn).SetWriteBuffer(64 << 10)
+	server.(*net.TCPConn).SetReadBuffer(64 << 10)
+	opts := testOptions()
+	opts.WriteTimeout, opts.PingTimeout = time.Hour, time.Hour
+	p := newPeer(t, client, server, opts)
+	p.handshake()
+	id := uint32(1)
+	for p.conn.CloseReason() == upstream.NotClosed {
+		r := get("/")
+		r.fields = "X-Fill: " + strings.Repeat("x", 8<<10) + "\r\n"
+		r.timeout = 300 * time.Millisecond
+		done := p.start(r)
+		testsupport.Eventually(t, "the stream is open", func() bool {
+			p.conn.mu.Lock()
+			defer p.conn.mu.Unlock()
+			return p.conn.streams.next > id || p.conn.closed
+		})
+		p.head(id, true, ":status", "204")
+		wait(t, done)
+		if id += 2; id > 4000 {
+			t.Fatal("the socket was never full")
+		}
+	}
+	if p.conn.CloseReason() != upstream.ClosedTimeout {
+		t.Errorf("close reason %v", p.conn.CloseReason())
+	}
+}
+
 func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
 	// Each side waits until the other reads: a typical deadlock.
 	opts := testOptions()
@@ -205,8 +238,7 @@ func TestSendBufferOfASocketWithoutFileIsUnknown(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	r := newSendBuffer(a)
-	if r.fits(0) {
+	if n := socket.New(a).SendBuffer(); n != 0 {
 		t.Error("a pipe, which blocks every write, reports free space")
 	}
 }
@@ -234,7 +266,8 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 func TestCallersWriteToASocketThemselves(t *testing.T) {
 	client, _ := loopback(t)
 	defer client.Close()
-	if r := newSendBuffer(client); !r.fits(8 << 10) {
-		t.Errorf("a fresh socket has space for only %d bytes", r.size)
+	c := newConn(client, newOwner(), testOptions())
+	if !c.sendBuffer.fits(8 << 10) {
+		t.Errorf("a fresh socket has space for only %d bytes", c.sendBuffer.size)
 	}
 }

@@ -65,6 +65,17 @@ func (c *Conn) IsKernels() bool {
 	return ok && c.raw != nil
 }
 
+// SendBuffer returns the size of the kernel's send buffer in bytes, or 0 if it is unknown.
+func (c *Conn) SendBuffer() (size int) {
+	if c.raw == nil {
+		return 0
+	}
+	c.raw.Control(func(fd uintptr) { //nolint:errcheck // a closed socket has no buffer
+		size, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF)
+	})
+	return max(size, 0)
+}
+
 // Read reads like net.Conn. It waits until the read deadline at most.
 func (c *Conn) Read(p []byte) (int, error) {
 	switch {
