@@ -37,7 +37,7 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 	case ContentLength:
 		n, ok := syntax.ParseNumber(value, syntax.MaxNumber)
 		if !ok || b.Length >= 0 {
-			b.fault("a malformed or repeated content-length", false)
+			b.violation("a malformed or repeated content-length", false)
 			return
 		}
 		b.Length = n
@@ -45,7 +45,7 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 		b.addStatus(value)
 		return
 	default:
-		b.fault(malformed[class], class != badValue)
+		b.violation(malformed[class], class != badValue)
 		return
 	}
 	if b.Regular++; b.Regular > b.MaxFields {
@@ -63,17 +63,17 @@ func (b *ResponseBlock) addStatus(v []byte) {
 	status, ok := syntax.ParseStatus(v)
 	switch {
 	case b.Status != 0:
-		b.fault("two :status fields", true)
+		b.violation("two :status fields", true)
 	case b.Regular > 0:
-		b.fault("a pseudo-field after a regular field", true)
+		b.violation("a pseudo-field after a regular field", true)
 	case !ok:
-		b.fault("a malformed :status", true)
+		b.violation("a malformed :status", true)
 	default:
 		b.Status = status
 	}
 }
 
-func (b *ResponseBlock) fault(rule string, ofHTTP2 bool) {
+func (b *ResponseBlock) violation(rule string, ofHTTP2 bool) {
 	if b.Malformed == "" {
 		b.Malformed, b.OfHTTP2 = rule, ofHTTP2
 	}

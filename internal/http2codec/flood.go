@@ -16,7 +16,7 @@ type Flood struct {
 }
 
 const (
-	// FloodBudget is how many such frames are allowed per floodInterval, in addition to those that
+	// FloodBudget is how many such frames are allowed per FloodInterval, in addition to those that
 	// exchanges earn.
 	FloodBudget   = 1000
 	FloodInterval = time.Second

@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"math/bits"
@@ -87,15 +88,10 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 // RFC 9110, section 5.6.1.
 func Elements(list []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for start := 0; start <= len(list); {
-			end := start
-			for end < len(list) && list[end] != ',' {
-				end++
-			}
-			if e := Trim(list[start:end]); len(e) > 0 && !yield(e) {
+		for e := range bytes.SplitSeq(list, []byte{','}) {
+			if e = Trim(e); len(e) > 0 && !yield(e) {
 				return
 			}
-			start = end + 1
 		}
 	}
 }
