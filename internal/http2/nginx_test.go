@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,7 +59,7 @@ func (f *fleet) take(i int) *Conn {
 		}
 	}
 	if f.conns = open; len(open) < 3 {
-		c, err := tls.Dial("tcp", f.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		c, err := tlsTo(f.addr)
 		if err != nil {
 			f.t.Error(err)
 			return nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
 
@@ -27,20 +28,32 @@ func tlsServer(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// dialTLS returns a connection with h2 negotiated.
+// tlsTo returns a connection as a dialer would make it, with h2 negotiated.
+func tlsTo(addr string) (net.Conn, error) {
+	raw, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(socket.New(raw), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	return c, c.Handshake()
+}
+
 func dialTLS(t testing.TB, addr string) net.Conn {
 	t.Helper()
-	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	c, err := tlsTo(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// open starts HTTP/2 on c.
+// open starts HTTP/2 on c, which is a TCP connection, or TLS on a socket.Conn.
 func open(t testing.TB, c net.Conn, opts Options) (*Conn, *owner) {
 	t.Helper()
 	o := newOwner()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		c = socket.New(tcp)
+	}
 	conn := New(c, o, opts)
 	t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 	return conn, o
