@@ -69,7 +69,7 @@ func (r *responseReader) readTrailer(br *bufio.Reader) error {
 		r.phase = atEnd
 	} else if _, _, err := cutField(line); err != nil {
 		return errTrailer
-	} else if r.header.fields++; r.header.fields > r.maxFields {
+	} else if r.header.fields++; r.header.fields > r.header.maxFields {
 		return errTooManyFields
 	}
 	r.trailerBytes += n

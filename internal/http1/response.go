@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -14,9 +15,8 @@ import (
 // later. So it can read an abandoned response to its end and discard it, and the connection can be
 // reused.
 type responseReader struct {
-	maxHead   int // bytes of a message head; also the size of the bufio.Reader
-	maxBody   int
-	maxFields int
+	maxHead int // bytes of a message head; also the size of the bufio.Reader
+	maxBody int
 
 	toHEAD  bool
 	discard bool // the response is abandoned: discard all its bytes
@@ -45,11 +45,8 @@ const (
 )
 
 func (o *Options) newResponseReader() responseReader {
-	r := responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, maxFields: o.MaxResponseFields}
-	if r.maxFields <= 0 {
-		r.maxFields = 256
-	}
-	return r
+	header := headParser{maxFields: cmp.Or(o.MaxResponseFields, 256)}
+	return responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, header: header}
 }
 
 // maxInterim is how many 1xx responses may precede the final one.
@@ -57,8 +54,8 @@ const maxInterim = 16
 
 // start prepares r for the response to a request with method m.
 func (r *responseReader) start(m upstream.Method) {
-	*r = responseReader{maxHead: r.maxHead, maxBody: r.maxBody, maxFields: r.maxFields, toHEAD: m == upstream.HEAD}
-	r.header.maxFields = r.maxFields
+	header := headParser{maxFields: r.header.maxFields}
+	*r = responseReader{maxHead: r.maxHead, maxBody: r.maxBody, toHEAD: m == upstream.HEAD, header: header}
 }
 
 // hasBegun reports whether a byte of the response has arrived in br.
@@ -243,7 +240,7 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	case errors.Is(err, errBodyTooLarge):
 		return upstream.BodyTooLarge(r.maxBody)
 	case errors.Is(err, errTooManyFields):
-		return upstream.TooManyFields(r.maxFields)
+		return upstream.TooManyFields(r.header.maxFields)
 	case !isConnError(err):
 		e.Outcome = upstream.BadResponse
 	case hasBegun:
