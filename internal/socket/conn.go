@@ -131,7 +131,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 // itself. If bytes have arrived, a Read returns them and not the error of such a deadline, even if
 // it wakes late.
 //
-// OnWait must be called before the first Read and Write; a nil function is not called.
+// No Read or Write may run during OnWait. A nil function is not called.
 func (c *Conn) OnWait(f, g func() time.Time) { c.in.wait, c.out.wait = f, g }
 
 // SetReadDeadline sets when a Read fails at the latest; the zero time means never.
