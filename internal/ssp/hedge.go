@@ -147,7 +147,8 @@ func (h *hedge) run() {
 var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
 
 // observeForHedge records the latency of an attempt for the hedge delay. The latency of a cancelled
-// attempt is a lower bound; it counts only if the attempt was already late.
+// attempt is a lower bound; it counts only if the attempt was already late. So it does not count
+// while the hedge delay is unknown.
 func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
 	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {
@@ -156,7 +157,7 @@ func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
 		default:
 			return
 		}
-		if took < s.lateAfter.get() {
+		if late := s.lateAfter.get(); late == 0 || took < late {
 			return
 		}
 	}

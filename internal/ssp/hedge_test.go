@@ -231,6 +231,44 @@ func TestRetryMayBeHedged(t *testing.T) {
 	})
 }
 
+// The responses that a stale connection has carried pay for the retry, also if the leg may be hedged.
+// Once, the retry of such a leg always used the budget. It failed with conn_lost after a restart of
+// an SSP with more connections than the budget has tokens.
+func TestStaleConnectionOfALegThatMayBeHedgedPaysForTheRetry(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
+			ex.Served = fifthsPerToken
+			return fail(stale)(ex)
+		}, fill()}}
+		c := learnt(t, p, nil)
+		for c.ssp.budget.spend() {
+		}
+		c.get().want(upstream.Fill)
+		c.wantSent(p, 2)
+		c.wantRetries(map[retryKind]uint64{retryStale: 1})
+		c.wantIdle()
+	})
+}
+
+// The latency of a cancelled attempt is unknown. Once, legs that lost in parallel-first were the first
+// observations, and adbuffer then hedged every attempt that lasted longer than they had.
+func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.Hedge.Enabled = true })
+		for range 1000 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(msec, cancel)
+			ex := upstream.AcquireExchange()
+			ex.Context = ctx
+			c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
+			ex.Release()
+		}
+		if late := c.ssp.lateAfter.get(); late != 0 {
+			t.Errorf("an attempt is late after %v, but the SSP has never responded", late)
+		}
+	})
+}
+
 func TestCancelledHedgedLegEndsAtOnce(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never()}}

@@ -199,9 +199,9 @@ func (ex *Exchange) TakeResponse(from *Exchange) {
 	ex.TakeTimes(from)
 }
 
-// TakeTimes copies the times, the protocol and the destination of from to ex.
+// TakeTimes copies the times of from to ex, and what from knows about its connection.
 func (ex *Exchange) TakeTimes(from *Exchange) {
-	ex.Times, ex.Reused, ex.Protocol = from.Times, from.Reused, from.Protocol
+	ex.Times, ex.Reused, ex.Served, ex.Protocol = from.Times, from.Reused, from.Served, from.Protocol
 	ex.Endpoint, ex.Peer = from.Endpoint, from.Peer
 }
 
