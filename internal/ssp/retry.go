@@ -159,7 +159,7 @@ func (s *SSP) mayRetry(n *retries) bool {
 // outcome of the request: e is a limit of adbuffer, or contains no more information than failed.
 func preventedRetry(failed, e *upstream.Error) bool {
 	switch e.Outcome {
-	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded:
+	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded, upstream.Draining:
 		return e.Progress == upstream.NotSent
 	default:
 		return e == errOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)

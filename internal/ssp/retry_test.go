@@ -379,15 +379,20 @@ func TestFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
 
 // If the pool has no room for a retry, the request ends with the first attempt's error.
 func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
-	p := &fakePool{steps: []step{fail(stale)}, acquire: func(n int, _ *upstream.Exchange) error {
-		if n > 0 {
-			return &upstream.Error{Outcome: upstream.PendingFull}
-		}
-		return nil
-	}}
-	c := newClient(t, p, nil)
-	c.get().want(upstream.ConnLost).wantDetail("scripted")
-	c.wantRetries(nil)
+	for _, o := range []upstream.Outcome{
+		upstream.PendingFull,
+		upstream.Draining, // a reload has replaced the pool
+	} {
+		p := &fakePool{steps: []step{fail(stale)}, acquire: func(n int, _ *upstream.Exchange) error {
+			if n > 0 {
+				return &upstream.Error{Outcome: o}
+			}
+			return nil
+		}}
+		c := newClient(t, p, nil)
+		c.get().want(upstream.ConnLost).wantDetail("scripted")
+		c.wantRetries(nil)
+	}
 }
 
 // The pool uses Queued as the current time, so an attempt must not acquire a place in the past.
