@@ -3,6 +3,7 @@ package httpheader
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,8 @@ import (
 // Strict-Transport-Security, Clear-Site-Data and Proxy-*.
 //
 // Names keep their spelling and fields their order, except for fields that fasthttp stores
-// separately. It writes Server, Content-Type and Content-Encoding first, at most one of each. The
-// SSP's Date is next. No default Content-Type is added. The Date only survives in a server with
+// separately. It writes Server, Content-Type and Content-Encoding first, at most one of each. Several
+// lines of Content-Encoding become one list. The SSP's Date is next. No default Content-Type is added. The Date only survives in a server with
 // NoDefaultDate. A response without one gets the current Date, as RFC 9110, section 6.6.1, requires
 // of proxies.
 //
@@ -53,11 +54,14 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 		case syntax.ControlAt(name) < len(name): // the connection has already refused such names
 		case id == nameDate:
 			date = value
-		case id == nameContentType:
+		case syntax.EqualFold(name, "content-type"):
 			dst.SetContentTypeBytes(value)
-		case is(name, "content-encoding"):
+		case syntax.EqualFold(name, "content-encoding"):
+			if before := dst.ContentEncoding(); len(before) > 0 {
+				value = slices.Concat(before, []byte(", "), value)
+			}
 			dst.SetContentEncodingBytes(value)
-		case is(name, "server"):
+		case syntax.EqualFold(name, "server"):
 			dst.SetServerBytes(value)
 		default:
 			block = syntax.AppendField(block, name, value)

@@ -141,6 +141,24 @@ func TestStatusesAreForwarded(t *testing.T) {
 	}
 }
 
+// A name with underscores is another name. Once, it became the real field and replaced it.
+func TestResponseFieldsWithUnderscoresKeepTheirNames(t *testing.T) {
+	lines := []string{"Content-Type: application/json", "Content_Type: text/html", "Content_Encoding: gzip"}
+	got, _ := responseTo(t, NewPolicy(PolicyOptions{}), 200, "{}", append([]string{someDate}, lines...)...)
+	want := []string{"HTTP/1.1 200 OK", lines[0], "Content-Length: 2", someDate, lines[1], lines[2]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+}
+
+// Two lines of a list are one list. A client that lacks the first coding cannot decode the body.
+func TestContentCodingsOnSeveralLinesAreOneList(t *testing.T) {
+	got, _ := responseTo(t, NewPolicy(PolicyOptions{}), 200, "", someDate, "Content-Encoding: gzip", "content-encoding: br", "Content-Encoding: zstd")
+	if diff := cmp.Diff([]string{"HTTP/1.1 200 OK", "Content-Encoding: gzip, br, zstd", "Content-Length: 0", someDate}, got); diff != "" {
+		t.Errorf("head (-want +got):\n%s", diff)
+	}
+}
+
 func TestTheFirstDateOfTwoIsKept(t *testing.T) {
 	got, _ := responseTo(t, NewPolicy(PolicyOptions{}), 200, "", "date: Mon, 01 Jan 2001 00:00:00 GMT", "Date: Tue, 02 Jan 2001 00:00:00 GMT", "D~te: x")
 	if diff := cmp.Diff([]string{"HTTP/1.1 200 OK", "Content-Length: 0", someDate, "D~te: x"}, got); diff != "" {
