@@ -225,6 +225,25 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	testsupport.Eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
 }
 
+// A reload removes an SSP whose key cannot be used. Once, the replica then tried to remove its record
+// from that key again and again, and reported each time that Redis is away.
+func TestRemovedSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
+	t.Parallel()
+	s := testsupport.StartRedis(t)
+	s.Do("SET", "adbuffer:qps:broken", "another type")
+	m := join(t, socket(s), limit, burst, toleratesStalls)
+	broken := m.Fleet.Bucket("broken", limit, burst)
+	testsupport.Eventually(t, "its call fails", func() bool { return broken.failures.Load() > 0 })
+	m.awaitConnected(t, true)
+	m.Keep(map[string]bool{"openx": true})
+	n := m.leased.Load()
+	m.startLoad(t, 2*limit)
+	testsupport.Eventually(t, "leases continue", func() bool { return m.leased.Load() > n+limit })
+	if a, b := m.failures.Load(), m.logged("Redis is away"); a != 0 || b != 0 {
+		t.Errorf("%d calls failed, and the log reported %d times that Redis is away", a, b)
+	}
+}
+
 // Before its first contact with Redis a replica sends limit / ExpectedReplicas.
 func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 	t.Parallel()

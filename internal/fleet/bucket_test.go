@@ -17,7 +17,7 @@ func options() *Options {
 // grant makes one call, whose reply grants this many tokens.
 func (b *Bucket) grant(now time.Duration, tokens int, share float64) leaseCall {
 	a := b.nextCall(now, options())
-	b.apply(&a, leaseReply{granted: tokens, share: share, alive: 2, burst: a.burst}, now)
+	b.apply(&a, leaseReply{granted: tokens, share: share, alive: 2}, now)
 	return a
 }
 
@@ -79,11 +79,11 @@ func TestDemandIsRequestedAndFades(t *testing.T) {
 	if a.need < 20 || a.want <= a.need || a.want > 100 {
 		t.Errorf("it asks for %d, and %d with the reserve, after 20 requests", a.need, a.want)
 	}
-	b.apply(&a, leaseReply{granted: a.want, share: 500, alive: 2, burst: 100}, now+20*ms)
+	b.apply(&a, leaseReply{granted: a.want, share: 500, alive: 2}, now+20*ms)
 	calls := 0
 	for now += 20 * ms; b.due(now, options()); now += 20 * ms {
 		a := b.nextCall(now, options())
-		b.apply(&a, leaseReply{share: 500, alive: 2, burst: 100}, now)
+		b.apply(&a, leaseReply{share: 500, alive: 2}, now)
 		if calls++; calls > 100 {
 			t.Fatal("it continues to call without traffic")
 		}
@@ -116,7 +116,7 @@ func TestEachTokenIsTakenOnce(t *testing.T) {
 	for i := range 2000 {
 		a := b.nextCall(time.Second, options())
 		back += a.back
-		b.apply(&a, leaseReply{granted: i % 7, share: 1, alive: 1, burst: 1e5}, time.Second)
+		b.apply(&a, leaseReply{granted: i % 7, share: 1, alive: 1}, time.Second)
 		granted += i % 7
 	}
 	stop.Store(true)
@@ -180,7 +180,7 @@ func FuzzBucket(f *testing.F) {
 				}
 				g := min(n, max(0, a.want-a.keep))
 				share = s.limit * float64(n) / 255
-				b.apply(&a, leaseReply{granted: g, share: share, alive: 1 + n%3, burst: s.burst}, now)
+				b.apply(&a, leaseReply{granted: g, share: share, alive: 1 + n%3}, now)
 				granted, calls = granted+g, calls+1
 			}
 		}

@@ -91,18 +91,22 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 
 func (f *Fleet) key(name string) string { return f.opts.Prefix + ":qps:" + name }
 
+// maxReplicas is far above the largest fleet. It keeps calculations with a number of replicas within
+// an int.
+const maxReplicas = 1 << 20
+
 // parseLeaseReply parses the reply of lease.lua, and refuses values that the script cannot return.
 func parseLeaseReply(reply any, a *leaseCall) (leaseReply, error) {
 	v, err := redis.Values(reply, nil)
 	var r leaseReply
 	var share string
 	if err == nil {
-		_, err = redis.Scan(v, &r.granted, &share, &r.alive, &r.burst)
+		_, err = redis.Scan(v, &r.granted, &share, &r.alive)
 	}
 	if err == nil {
 		r.share, err = strconv.ParseFloat(share, 64)
 	}
-	if err != nil || r.granted < 0 || r.granted > max(0, a.want-a.keep) || !(r.share >= 0 && r.share <= a.limit*1.001) || r.alive < 1 || r.burst < 1 {
+	if err != nil || r.granted < 0 || r.granted > max(0, a.want-a.keep) || !(r.share >= 0 && r.share <= a.limit*1.001) || r.alive < 1 || r.alive > maxReplicas {
 		return leaseReply{}, fmt.Errorf("a reply that lease.lua cannot send: %.200v", v)
 	}
 	return r, nil

@@ -16,7 +16,6 @@ type callState struct {
 	keyFailing    bool          // its key cannot be used, and the log has reported it
 	needsMore     bool          // it got fewer tokens than its traffic needs
 	alive         int           // replicas, from the last reply; 0 before the first
-	burst         int           // from the last reply
 	peak          float64       // most requests in a recent lease interval
 	rate          float64       // requests sent a second, averaged over rateOver
 }
@@ -100,7 +99,8 @@ func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 // traffic. Other replicas cannot use that reserve. So a replica with traffic holds half of an even
 // part of the burst, and one without a quarter.
 func (b *Bucket) target(s *settings, peak float64) (need, want int) {
-	burst, alive := max(b.burst, s.burst), max(b.alive, 1)
+	alive := max(b.alive, 1)
+	burst := max(s.burst, 2*alive) // as in lease.lua
 	reserve := max(1, burst/(4*alive))
 	most := min(max(reserve, burst-reserve*(alive-1)), maxTokens)
 	if peak >= quiet {
@@ -115,12 +115,11 @@ type leaseReply struct {
 	granted int     // tokens
 	share   float64 // requests a second
 	alive   int     // replicas, including this one
-	burst   int     // the current burst
 }
 
 // apply applies the reply to a, which arrived at received.
 func (b *Bucket) apply(a *leaseCall, r leaseReply, received time.Duration) {
-	b.alive, b.burst = r.alive, r.burst
+	b.alive = r.alive
 	b.needsMore = a.need > a.keep+r.granted
 	b.held += r.granted
 	b.replicas.Store(int64(r.alive))

@@ -1,27 +1,28 @@
--- One replica's call for tokens of one SSP. Runs in Redis, by whose clock alone
--- time is counted, and which runs one call after the other.
+-- One replica calls for tokens of one SSP. Redis runs one call after the other.
+-- Only Redis' clock counts.
 --
 -- KEYS[1] is a hash: the field "bucket", and a field for each replica.
---   bucket   tokens, when it was last filled, the share of replicas that are
---            unknown yet, until when that is kept for them, and the even part: how
---            many tokens one that always lacked some would have been given so far
---   replica  number of its last call, when that was, until when its lease holds,
---            tokens it was left with, tokens it wanted for its traffic and did
---            not get, the rate it sends at, its share, and the even part then
+--   bucket   the tokens; when it was last filled; the share of replicas that are
+--            not known yet; until when that share stays reserved; the even part:
+--            the tokens so far of a replica that always lacked some
+--   replica  the number of its last call; when that was; when its lease ends; the
+--            tokens that it then had; the tokens that its traffic needed and that
+--            it did not get; the rate at which it sends; its share; the even part
+--            at that time
 -- Times are milliseconds, rates are tokens a millisecond.
 --
--- Three rules bound what all replicas send together:
---   1. The bucket and all that was leased from it and not reported as spent hold
---      no more than the burst: then nothing flows in.
---   2. A replica whose lease has run out is taken to send at its share, on its
---      own: so much less flows in, until it is given up (ARGV[11]).
---   3. Where nobody is known and somebody comes who has been here before, Redis
---      was away or has lost its data: the others go on with their shares too.
+-- Three rules bound the requests of all replicas together:
+--   1. The tokens in the bucket, and the leased tokens that were not reported as
+--      spent, are at most the burst. At this number, nothing flows in.
+--   2. A replica whose lease has ended counts as alone: it sends at its share. So
+--      its share does not flow in, until the replica times out (ARGV[11]).
+--   3. If no replica is known but the caller has had a share before, Redis was away
+--      or has lost its data. Then the other replicas count as alone too.
 local limit, burst = ARGV[1] / 1000, tonumber(ARGV[2])
 local me, call = ARGV[3], tonumber(ARGV[4])
-local keep, back = tonumber(ARGV[5]), tonumber(ARGV[6]) -- of the tokens it has: what it goes on with, and gives back
-local need, want = tonumber(ARGV[7]), tonumber(ARGV[8]) -- to have after this: for its traffic, and in reserve too
-local used, share = ARGV[9] / 1000, ARGV[10] / 1000     -- share: as it was told last, 0 where it never was
+local keep, back = tonumber(ARGV[5]), tonumber(ARGV[6]) -- tokens that it keeps, and that it gives back
+local need, want = tonumber(ARGV[7]), tonumber(ARGV[8]) -- tokens for its traffic; the same with a reserve
+local used, share = ARGV[9] / 1000, ARGV[10] / 1000     -- the rate at which it sends; its last share, 0 = none yet
 local timeout, valid = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 local time = redis.call('TIME')
@@ -46,11 +47,11 @@ if bucket then
   even = bucket[5]
 end
 
--- Who else is there?
-local mine
-local alive, leased = 1, 1                    -- replicas, and those of them whose lease holds; with me
-local out, alone, sent = 0, 0, used           -- tokens leased; tokens sent without; rate of those whose lease holds
-local kept, short = 0, {}                     -- shares of those whose lease has run out; what the others lack
+-- The other replicas.
+local mine                           -- the caller's record
+local alive, leased = 1, 1           -- replicas; replicas with a valid lease; both with the caller
+local out, alone, sent = 0, 0, used  -- leased tokens; requests sent without a lease; rate of replicas with a lease
+local kept, short = 0, {}            -- shares of replicas whose lease has ended; records of replicas that lack tokens
 local records = redis.call('HGETALL', KEYS[1])
 for i = 1, #records, 2 do
   local id = records[i]
@@ -78,10 +79,10 @@ for i = 1, #records, 2 do
   end
 end
 alone = alone + others * math.max(0, math.min(now, gone) - at)
-burst = math.max(burst, 2 * alive) -- or some could hold none
+burst = math.max(burst, 2 * alive) -- otherwise a replica could have no token
 
--- What has flowed in since the last call, and an even part of it for each who
--- lacks tokens: those of others are left to them until they call.
+-- Tokens have flowed in since the last call. Each replica that lacks tokens gets
+-- an even part of them, which stays in the bucket until it calls.
 local before = tokens
 tokens = tokens + math.max(0, limit * (now - at) - alone)
 tokens = math.max(0, math.min(tokens, burst - out))
@@ -93,7 +94,7 @@ if not mine then
   if share > 0 and alive == 1 then
     tokens, others, gone = 0, math.max(0, limit - share), now + timeout
   elseif share > 0 and now < gone then
-    others = math.max(0, others - share) -- it was one of them
+    others = math.max(0, others - share) -- the caller is now known
   end
 else
   tokens = tokens + math.max(0, math.min(back, mine[4] - keep))
@@ -103,14 +104,15 @@ if now < gone then kept = kept + others end
 local ask = math.max(0, want - keep)
 local granted = math.min(ask, math.floor(tokens - left))
 local part = mine and math.min(ask, even - mine[8]) or 0
-if left + part > tokens then -- there are fewer than were left to all
+if left + part > tokens then -- the bucket has fewer tokens than all parts
   granted = math.min(ask, math.floor(tokens * part / (left + part)))
 end
 granted = math.max(0, granted)
 tokens = tokens - granted
 
--- Its share is what it sends and an even part of what nobody does. A tenth of the
--- limit is divided evenly, so that one without traffic has something to go on with.
+-- Its share is its own rate, and an even part of the rate that no replica uses. A
+-- tenth of the limit is divided evenly, so that a replica without traffic has a
+-- share too.
 local free = math.max(0, limit - kept)
 if sent > free then
   share = free * used / sent
@@ -122,4 +124,4 @@ share = 0.9 * share + 0.1 * free / leased
 put('bucket', '%.9g %.3f %.12g %.3f %.15g', tokens, now, others, gone, even)
 put(me, replica, call, now, now + valid, keep + granted, math.max(0, need - keep - granted), used, share, even)
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.min(2 * timeout + burst / limit, 86400000)))
-return {granted, string.format('%.12g', share * 1000), alive, burst}
+return {granted, string.format('%.12g', share * 1000), alive}

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// replies bounds the bytes that the peer sends. redigo would allocate any size that a reply
-// announces, and the peer might not be Redis.
+// replies bounds the bytes that the peer sends, and the sizes that they announce. redigo would
+// allocate any size that a reply announces, and the peer might not be Redis.
 type replies struct {
 	net.Conn
 	remaining int  // remaining bytes of this exchange
@@ -16,8 +16,10 @@ type replies struct {
 }
 
 const (
-	maxReplies = 1 << 20 // bytes of an exchange: hundreds of SSPs take a tenth
-	maxDigits  = 4       // of a size
+	maxReplies      = 1 << 20 // bytes of an exchange: thousands of SSPs take less
+	arrayBytes      = 256     // that an array counts, since an array in an array takes memory and stack
+	maxArrayDigits  = 1       // of an array's size
+	maxStringDigits = 4       // of a string's size
 )
 
 var errReplies = errors.New("the peer is not Redis: its replies are larger than any expected reply")
@@ -28,19 +30,21 @@ func (r *replies) reset() { r.remaining = maxReplies }
 // Read implements net.Conn.
 func (r *replies) Read(b []byte) (int, error) {
 	n, err := r.Conn.Read(b)
-	if r.remaining -= n; r.remaining < 0 {
-		return 0, errReplies
-	}
+	r.remaining -= n
 	for _, c := range b[:n] {
 		switch {
 		case c == '\n':
 			r.inLine = false
 		case !r.inLine:
 			r.inLine, r.kind, r.digits = true, c, 0
-		case (r.kind == '$' || r.kind == '*') && c != '\r':
-			if r.digits++; r.digits > maxDigits {
-				return 0, errReplies
+			if c == '*' {
+				r.remaining -= arrayBytes
 			}
+		case c != '\r':
+			r.digits++
+		}
+		if r.remaining < 0 || r.kind == '*' && r.digits > maxArrayDigits || r.kind == '$' && r.digits > maxStringDigits {
+			return 0, errReplies
 		}
 	}
 	return n, err

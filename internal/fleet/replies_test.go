@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +40,8 @@ func parsed(text []byte) (leaseReply, leaseCall, error) {
 }
 
 func TestLeaseReplyIsParsed(t *testing.T) {
-	r, _, err := parsed([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
-	if err != nil || r != (leaseReply{granted: 5, share: 33.3, alive: 3, burst: 10}) {
+	r, _, err := parsed([]byte("*3\r\n:5\r\n$4\r\n33.3\r\n:3\r\n"))
+	if err != nil || r != (leaseReply{granted: 5, share: 33.3, alive: 3}) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -51,13 +52,14 @@ func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 		"*999999999999\r\n",
 		"*9223372036854775807\r\n",
 		"$99999999999999999999\r\n",
-		"*4\r\n:6\r\n$4\r\n33.3\r\n:3\r\n:10\r\n", // more than was asked for
-		"*4\r\n:-1\r\n$4\r\n33.3\r\n:3\r\n:10\r\n",
-		"*4\r\n:5\r\n$3\r\n101\r\n:3\r\n:10\r\n", // more than the limit
-		"*4\r\n:5\r\n$3\r\nNaN\r\n:3\r\n:10\r\n",
-		"*4\r\n:5\r\n$3\r\n1e9\r\n:3\r\n:10\r\n",
-		"*4\r\n:5\r\n$2\r\n33\r\n:0\r\n:10\r\n",
-		"*3\r\n:5\r\n$2\r\n33\r\n:1\r\n",
+		"*3\r\n:6\r\n$4\r\n33.3\r\n:3\r\n", // more than was asked for
+		"*3\r\n:-1\r\n$4\r\n33.3\r\n:3\r\n",
+		"*3\r\n:5\r\n$3\r\n101\r\n:3\r\n", // more than the limit
+		"*3\r\n:5\r\n$3\r\nNaN\r\n:3\r\n",
+		"*3\r\n:5\r\n$3\r\n1e9\r\n:3\r\n",
+		"*3\r\n:5\r\n$2\r\n33\r\n:0\r\n",
+		"*2\r\n:5\r\n$2\r\n33\r\n",
+		"*3\r\n:5\r\n$2\r\n33\r\n:4611686018427387904\r\n", // 4 * alive overflows an int
 		"*-1\r\n", "+OK\r\n", ":1\r\n", "", "\r\n", "-ERR no\r\n",
 		strings.Repeat("*1\r\n", maxReplies/4+1),
 	} {
@@ -67,15 +69,34 @@ func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 	}
 }
 
-// For any bytes the result is an error, or a valid reply for a lease. maxReplies and maxDigits
-// bound the memory; otherwise the fuzzer would run out of it.
+// redigo allocates an array when its size arrives. Once, 7 bytes of a reply allocated 160 KB, and a
+// reply may hold a hundred thousand nested arrays.
+func TestReplyAllocatesInProportionToItsBytes(t *testing.T) {
+	const nested = 1000
+	for _, size := range []string{"9", "99", "9999"} {
+		text := []byte(strings.Repeat("*"+size+"\r\n", nested))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := parsed(text)
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			t.Errorf("arrays of %s are accepted", size)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("arrays of %s: %d bytes are allocated for %d", size, n, len(text))
+		}
+	}
+}
+
+// For any bytes the result is an error, or a valid reply for a lease. The limits of
+// replies bound the memory; otherwise the fuzzer would run out of it.
 func FuzzReplies(f *testing.F) {
-	f.Add([]byte("*4\r\n:5\r\n$4\r\n33.3\r\n:3\r\n:10\r\n"))
+	f.Add([]byte("*3\r\n:5\r\n$4\r\n33.3\r\n:3\r\n"))
 	f.Add([]byte("-NOSCRIPT No matching script\r\n"))
-	f.Add([]byte("*4\r\n*9999\r\n$9999\r\n"))
+	f.Add([]byte("*3\r\n*9999\r\n$9999\r\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, a, err := parsed(text)
-		if err == nil && (r.granted < 0 || r.granted > a.want-a.keep || !(r.share >= 0 && r.share <= 100.1) || r.alive < 1 || r.burst < 1) {
+		if err == nil && (r.granted < 0 || r.granted > a.want-a.keep || !(r.share >= 0 && r.share <= 100.1) || r.alive < 1 || r.alive > maxReplicas) {
 			t.Errorf("%q: %+v", text, r)
 		}
 	})

@@ -100,13 +100,13 @@ func (f *Fleet) round(ctx context.Context, l *connState) error {
 	f.mu.Lock()
 	gone := slices.DeleteFunc(f.removed, func(name string) bool { return f.buckets[name] != nil }) // names that were added again
 	f.removed = nil
-	f.mu.Unlock()
-	var due []*Bucket
-	for _, b := range f.all() {
+	var due []*Bucket // a bucket that is added again now is called in the next round, after the removal
+	for _, b := range f.buckets {
 		if b.due(b.Since(time.Now()), &f.opts) || l.backoff > 0 {
 			due = append(due, b)
 		}
 	}
+	f.mu.Unlock()
 	if len(due) == 0 && len(gone) == 0 {
 		return nil
 	}
@@ -134,7 +134,8 @@ func (f *Fleet) round(ctx context.Context, l *connState) error {
 	return err
 }
 
-// remove removes this replica's records of SSPs that were dropped.
+// remove removes this replica's records of SSPs that were dropped. A key that cannot be used holds
+// none.
 func (f *Fleet) remove(ctx context.Context, s *session, names []string) error {
 	commands := make([]command, len(names))
 	for i, name := range names {
@@ -142,7 +143,7 @@ func (f *Fleet) remove(ctx context.Context, s *session, names []string) error {
 	}
 	_, errs, err := s.pipeline(ctx, commands)
 	for _, e := range errs {
-		if err == nil {
+		if err == nil && !ofKey(e) {
 			err = e
 		}
 	}
