@@ -19,8 +19,8 @@ type PlanInput struct {
 
 	ClientConns     int           // [client-connections] connections of one replica's clients; 0 = one for each place
 	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
-	PortsPerAddress int           // [source-addresses] source addresses of all replicas together (NAT); 0 = each replica has its own
-	SourceAddresses int           // [local-addresses] addresses that each replica uses in turn, ssps[].source_addresses
+	PortsPerAddress int           // [ports] ephemeral ports of one source address (net.ipv4.ip_local_port_range)
+	SourceAddresses int           // [source-addresses] source addresses of all replicas together (NAT); 0 = each replica has its own
 	LocalAddresses  int           // [local-addresses] addresses that each replica connects from in turn, ssps[].source_addresses
 	SSPAddresses    int           // [ssp-addresses] addresses that the SSP listens on
 	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
