@@ -35,7 +35,7 @@ func TestCopyOutlivesTheRequest(t *testing.T) {
 				}
 				clear(from.raw)
 				from.Reset()
-				fromID.Reset()
+				fromID = Identity{}
 
 				if diff := cmp.Diff(want, string(policy.AppendRequest(nil, &f, &id))); diff != "" {
 					t.Errorf("peer %q, %s (-want +got):\n%s", peer, agent, diff)

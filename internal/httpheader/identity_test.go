@@ -200,13 +200,6 @@ func TestResolveForgetsTheRequestBefore(t *testing.T) {
 	id.Resolve(&f, testPeer, false, proxies, false)
 	wantLines(t, linesOf(t, NewPolicy(PolicyOptions{Identity: Both}).AppendRequest(nil, &f, id)),
 		"X-Forwarded-For: 198.51.100.9", "X-Device-IP: 198.51.100.9")
-
-	id = resolve(t, &f, "10.0.0.1", true, allIdentity...)
-	id.Reset()
-	wantLines(t, linesOf(t, NewPolicy(PolicyOptions{Identity: Both}).AppendRequest(nil, &f, id)))
-	if id.agent != nil || id.Client().IsValid() {
-		t.Errorf("after Reset the agent is %q, the client %v", id.agent, id.Client())
-	}
 }
 
 func TestParseAddrReadsWhatProxiesWrite(t *testing.T) {

@@ -66,7 +66,7 @@ func (c *client) poison() {
 		}
 	}
 	c.fields.Reset()
-	c.identity.Reset()
+	c.identity = httpheader.Identity{}
 	c.Request = ssp.Request{}
 }
 

@@ -219,7 +219,7 @@ func (l *leg) send() {
 	if l.ctx != nil && l.ctx.Err() != nil {
 		err := upstream.ErrCancelled
 		if c := f.request.Context; c != nil && c.Err() != nil {
-			err = errClientGone
+			err = upstream.ErrClientGone
 		}
 		l.refuse(err)
 		return

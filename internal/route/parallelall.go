@@ -37,7 +37,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 		}
 	}
 	if gone {
-		return Result{Outcome: upstream.ClientGone, Err: errClientGone, legs: f.legLog()}
+		return Result{Outcome: upstream.ClientGone, Err: upstream.ErrClientGone, legs: f.legLog()}
 	}
 	return f.envelope(r.Budget)
 }

@@ -50,7 +50,7 @@ func (c *requestCopy) release(b *upstream.Budget) {
 		c.reserved = 0
 	}
 	c.fields.Reset()
-	c.identity.Reset()
+	c.identity = httpheader.Identity{}
 	if cap(c.memory) > upstream.MaxKeptBuffer {
 		c.memory = nil
 	}

@@ -2,39 +2,32 @@ package route
 
 import "math/rand/v2"
 
-// pick draws a target by weight: with weight n and sum s its probability is n/s. It is a linear
-// scan, since a route has only a few SSPs.
+// pick draws a target by weight: with weight n and sum s its probability is n/s. If its SSP is
+// disabled, the draw is repeated among the others. If all are disabled, it returns the first draw.
 func (rt *Route) pick() *Target {
-	n := rt.draw(rt.weights)
-	for i := range rt.Targets {
-		if n -= rt.Targets[i].Weight; n < 0 {
-			if t := &rt.Targets[i]; t.SSP.Refusing() {
-				return rt.pickOther(t)
-			}
-			return &rt.Targets[i]
-		}
+	drawn := atWeight(rt.Targets, rt.draw(rt.weights))
+	if !drawn.SSP.Refusing() {
+		return drawn
 	}
-	panic("BUG: drawn beyond the sum of the weights")
-}
-
-// pickOther draws among the targets whose SSPs are not disabled. If all are disabled, it returns
-// drawn.
-func (rt *Route) pickOther(drawn *Target) *Target {
-	var list []*Target
+	var enabled []Target
 	sum := 0
-	for i := range rt.Targets {
-		if t := &rt.Targets[i]; t.Weight > 0 && !t.SSP.Refusing() {
-			list = append(list, t)
-			sum += t.Weight
+	for _, t := range rt.Targets {
+		if t.Weight > 0 && !t.SSP.Refusing() {
+			enabled, sum = append(enabled, t), sum+t.Weight
 		}
 	}
 	if sum == 0 {
 		return drawn
 	}
-	n := rt.draw(sum)
-	for _, t := range list {
-		if n -= t.Weight; n < 0 {
-			return t
+	return atWeight(enabled, rt.draw(sum))
+}
+
+// atWeight returns the target that holds the n-th unit of the weights, from 0. It is a linear scan,
+// since a route has only a few SSPs.
+func atWeight(targets []Target, n int) *Target {
+	for i := range targets {
+		if n -= targets[i].Weight; n < 0 {
+			return &targets[i]
 		}
 	}
 	panic("BUG: drawn beyond the sum of the weights")

@@ -21,7 +21,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 			}
 			if r.Gone != nil && r.Gone() {
 				best.Release()
-				best = Result{SSP: best.SSP, Outcome: upstream.ClientGone, Err: errClientGone}
+				best = Result{SSP: best.SSP, Outcome: upstream.ClientGone, Err: upstream.ErrClientGone}
 				break
 			}
 		}
@@ -40,5 +40,3 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	best.normalizeNoBid()
 	return best
 }
-
-var errClientGone = &upstream.Error{Outcome: upstream.ClientGone, Progress: upstream.NotSent}

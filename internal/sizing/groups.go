@@ -2,6 +2,7 @@ package sizing
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,7 +31,8 @@ func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.War
 			continue
 		}
 		p := all[at].planned(&in)
-		warnings = append(warnings, p.groupWarnings(s, i)...)
+		more, _ := p.groupWarnings(s, i) // after an error, the observed load is not enough for a plan
+		warnings = append(warnings, more...)
 	}
 	return warnings
 }
@@ -50,32 +52,27 @@ func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, 
 		case p.http2():
 			p.in.Streams = s.Pool.MaxStreamsPerConn
 		}
-		if _, err := capacity.Plan(p.in); err != nil {
+		more, err := p.groupWarnings(s, i)
+		if err != nil {
 			return nil, asFlags(err)
 		}
-		warnings = append(warnings, p.groupWarnings(s, i)...)
+		warnings = append(warnings, more...)
 	}
 	return warnings, nil
 }
 
 // groupWarnings compares the capacity of each group except the best with the connections that the
-// plan expects. s is cfg.SSPs[i].
-func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning) {
+// plan expects. s is cfg.SSPs[i]. The error is that of capacity.Plan.
+func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning, err error) {
+	if p.result, err = capacity.Plan(p.in); err != nil {
+		return nil, err
+	}
 	groups := make(map[int]int) // endpoints by priority
 	for _, e := range s.Endpoints {
 		groups[e.Priority]++
 	}
-	var err error
-	if p.result, err = capacity.Plan(p.in); err != nil || len(groups) == 1 {
-		return nil // the observed load is not enough for a plan
-	}
 	setting, need := p.setting()
-	priorities := make([]int, 0, len(groups))
-	for priority := range groups {
-		priorities = append(priorities, priority)
-	}
-	slices.Sort(priorities)
-	for _, priority := range priorities[1:] {
+	for _, priority := range slices.Sorted(maps.Keys(groups))[1:] {
 		holds, raise := p.groupHolds(s, groups[priority], setting)
 		if holds >= need {
 			continue
@@ -84,7 +81,7 @@ func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning
 			"if the endpoints before it fail, priority %d (%s) can hold %s, and plan expects %d for %s requests/s × %s; raise %s",
 			priority, count(groups[priority], "endpoint"), count(holds, "connection"), need, number(p.result.Rate), millis(p.result.MeanHold.Seconds()), raise)})
 	}
-	return warnings
+	return warnings, nil
 }
 
 // groupHolds returns how many connections a group of n endpoints can hold, and the setting that

@@ -3,6 +3,7 @@ package ssp
 import (
 	"bytes"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/andybalholm/brotli"
@@ -54,7 +55,7 @@ type decoder interface {
 
 var (
 	gzips    = sync.Pool{New: func() any { return new(gzipDecoder) }}
-	deflates = sync.Pool{New: func() any { return new(deflateDecoder) }}
+	deflates = sync.Pool{New: func() any { return newDeflateDecoder() }}
 	brotlis  = sync.Pool{New: func() any { return new(brotliDecoder) }}
 	zstds    = sync.Pool{New: func() any { return newZstdDecoder() }}
 )
@@ -104,31 +105,30 @@ func (d *gzipDecoder) decode(dst, body []byte) ([]byte, bool) {
 // deflateDecoder decodes HTTP's deflate, which is the format of zlib, and raw deflate, which some
 // servers send instead.
 type deflateDecoder struct {
-	wrapped, raw io.ReadCloser
+	wrapped, raw io.Reader // both are a flate.Resetter
 	from         bytes.Reader
+}
+
+func newDeflateDecoder() *deflateDecoder {
+	// NewReader reads the header at once, so it gets an empty body.
+	wrapped, err := zlib.NewReader(strings.NewReader("\x78\x9c\x03\x00\x00\x00\x00\x01"))
+	if err != nil {
+		panic("BUG: an empty body in the format of zlib: " + err.Error())
+	}
+	return &deflateDecoder{wrapped: wrapped, raw: flate.NewReader(strings.NewReader(""))}
 }
 
 func (d *deflateDecoder) decode(dst, body []byte) ([]byte, bool) {
 	d.from.Reset(body)
 	defer d.from.Reset(nil)
-	var err error
-	if !hasZlibHeader(body) {
-		if d.raw == nil {
-			d.raw = flate.NewReader(&d.from)
-		} else if err = d.raw.(flate.Resetter).Reset(&d.from, nil); err != nil {
-			return nil, false
-		}
-		return readWhole(d.raw, dst)
+	r := d.raw
+	if hasZlibHeader(body) {
+		r = d.wrapped
 	}
-	if d.wrapped == nil {
-		d.wrapped, err = zlib.NewReader(&d.from)
-	} else {
-		err = d.wrapped.(zlib.Resetter).Reset(&d.from, nil)
-	}
-	if err != nil {
+	if r.(flate.Resetter).Reset(&d.from, nil) != nil {
 		return nil, false
 	}
-	return readWhole(d.wrapped, dst)
+	return readWhole(r, dst)
 }
 
 // hasZlibHeader reports whether b begins with method 8 and a valid checksum. RFC 1950, section 2.2.

@@ -241,7 +241,7 @@ var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,
 // prepare runs after the acquisition of a place and before its use.
 func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {
 	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
-		return errClientGone
+		return upstream.ErrClientGone
 	}
 	if err := s.makeBody(r, ex, &l.body); err != nil {
 		return err
@@ -252,8 +252,6 @@ func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) 
 // goneAfter is how long a request must have waited before a system call checks that its client is
 // still connected.
 const goneAfter = time.Millisecond
-
-var errClientGone = &upstream.Error{Outcome: upstream.ClientGone, Progress: upstream.NotSent}
 
 // write builds the request in ex.Block, behind the copy of the body: target, authority, then the
 // fields that cross.

@@ -109,4 +109,6 @@ var (
 	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline, timeouts.request and pool.max_conns"}
 	// ErrCancelled says that the exchange's context ended because another leg responded first.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
+	// ErrClientGone says that the client closed its connection before the request was sent.
+	ErrClientGone = &Error{Outcome: ClientGone, Progress: NotSent}
 )
