@@ -26,23 +26,24 @@ func (c *checker) fault(path, format string, args ...any) {
 	}
 }
 
-func (c *checker) within(path string, v, low, high int) {
-	if v < low || v > high {
-		c.fault(path, "%d: must be %d to %d", v, low, high)
+// faultIf adds a fault if wrong is true.
+func (c *checker) faultIf(wrong bool, path, format string, args ...any) {
+	if wrong {
+		c.fault(path, format, args...)
 	}
 }
 
+func (c *checker) within(path string, v, low, high int) {
+	c.faultIf(v < low || v > high, path, "%d: must be %d to %d", v, low, high)
+}
+
 func (c *checker) oneOf(path, v string, known ...string) {
-	if !slices.Contains(known, v) {
-		c.fault(path, "%q: must be one of %s", v, strings.Join(known, ", "))
-	}
+	c.faultIf(!slices.Contains(known, v), path, "%q: must be one of %s", v, strings.Join(known, ", "))
 }
 
 // once adds a fault if names contains the name already.
 func (c *checker) once(names map[string]bool, path, name string) {
-	if names[name] {
-		c.fault(path, "%q is there twice", name)
-	}
+	c.faultIf(names[name], path, "%q is there twice", name)
 	names[name] = true
 }
 
@@ -73,9 +74,7 @@ func (c *checker) ssps(s *Scenario) {
 		ssp := s.SSPs[i]
 		ssp.Speaks = cmp.Or(ssp.Speaks, sspsim.HTTP1)
 		path := fmt.Sprintf("ssps[%d]", i)
-		if ssp.Name == "" {
-			c.fault(path+".name", "is missing")
-		}
+		c.faultIf(ssp.Name == "", path+".name", "is missing")
 		c.once(names, path+".name", ssp.Name)
 		c.oneOf(path+".protocol", string(ssp.Speaks), string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto), string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
 		c.behaviour(path+".behaviour", &ssp.Node, &ssp.Behaviour)
@@ -128,12 +127,8 @@ func (c *checker) target(s *Scenario) {
 	} else if s.Target.PID != 0 {
 		c.fault("target.pid", "%d: only with target.url", s.Target.PID)
 	}
-	if s.Target.PID < 0 {
-		c.fault("target.pid", "%d: must be a process", s.Target.PID)
-	}
-	if s.Target.SSP != "" && named(s.SSPs, s.Target.SSP) == nil {
-		c.fault("target.ssp", "%q: no SSP of this name", s.Target.SSP)
-	}
+	c.faultIf(s.Target.PID < 0, "target.pid", "%d: must be a process", s.Target.PID)
+	c.faultIf(s.Target.SSP != "" && named(s.SSPs, s.Target.SSP) == nil, "target.ssp", "%q: no SSP of this name", s.Target.SSP)
 	if s.Adbuffer.Config != "" {
 		if _, err := (Config{}).parse(s.Adbuffer.Config); err != nil {
 			c.fault("adbuffer.config", "%v", err)
@@ -149,18 +144,10 @@ func (c *checker) load(s *Scenario) {
 	c.within("load.depth", l.Depth, 1, 10000)
 	c.within("load.connections", l.Connections, 1, 60000)
 	c.within("load.threads", l.Threads, 1, 64)
-	if l.Threads > l.Connections && l.Threads <= 64 {
-		c.fault("load.threads", "%d: must be at most load.connections (%d)", l.Threads, l.Connections)
-	}
-	if l.Timeout < time.Millisecond || l.Timeout > 10*time.Minute {
-		c.fault("load.timeout", "%v: must be 1ms to 10m, with a unit", l.Timeout)
-	}
-	if l.Requests < 0 || l.Requests > 0 && l.Mode == "open" {
-		c.fault("load.requests", "%d: a number of requests ends closed loops only", l.Requests)
-	}
-	if len(l.Phases) == 0 {
-		c.fault("load.phases", "there must be one at least")
-	}
+	c.faultIf(l.Threads > l.Connections && l.Threads <= 64, "load.threads", "%d: must be at most load.connections (%d)", l.Threads, l.Connections)
+	c.faultIf(l.Timeout < time.Millisecond || l.Timeout > 10*time.Minute, "load.timeout", "%v: must be 1ms to 10m, with a unit", l.Timeout)
+	c.faultIf(l.Requests < 0 || l.Requests > 0 && l.Mode == "open", "load.requests", "%d: a number of requests ends closed loops only", l.Requests)
+	c.faultIf(len(l.Phases) == 0, "load.phases", "there must be one at least")
 	names, recorded := map[string]bool{}, false
 	for i := range l.Phases {
 		p := &l.Phases[i]
@@ -172,25 +159,17 @@ func (c *checker) load(s *Scenario) {
 		recorded = recorded || p.Record == nil || *p.Record
 		c.phase(path, p, l.Mode)
 	}
-	if !recorded && len(l.Phases) > 0 {
-		c.fault("load.phases", "none is recorded")
-	}
+	c.faultIf(!recorded && len(l.Phases) > 0, "load.phases", "none is recorded")
 	https := strings.HasPrefix(s.Target.URL, "https:")
 	if ssp := named(s.SSPs, s.Target.SSP); ssp != nil {
 		https = strings.HasPrefix(string(ssp.Speaks), "tls")
 	}
-	if l.Protocol == "http2" && !https {
-		c.fault("load.protocol", "http2 needs a target with TLS")
-	}
-	if l.Protocol == "http1-pipelined" && https {
-		c.fault("load.protocol", "http1-pipelined needs a target without TLS")
-	}
+	c.faultIf(l.Protocol == "http2" && !https, "load.protocol", "http2 needs a target with TLS")
+	c.faultIf(l.Protocol == "http1-pipelined" && https, "load.protocol", "http1-pipelined needs a target without TLS")
 }
 
 func (c *checker) phase(path string, p *Phase, mode string) {
-	if p.For < time.Millisecond || p.For > 24*time.Hour {
-		c.fault(path+".for", "%v: must be 1ms to 24h, with a unit", p.For)
-	}
+	c.faultIf(p.For < time.Millisecond || p.For > 24*time.Hour, path+".for", "%v: must be 1ms to 24h, with a unit", p.For)
 	rates := p.Rate != nil || p.From != nil || p.To != nil || p.Burst != (Burst{})
 	switch {
 	case mode == "closed" && rates:
@@ -202,15 +181,9 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 	case (p.From == nil) != (p.To == nil):
 		c.fault(path, "a ramp needs from and to")
 	}
-	if p.Burst.Requests < 0 || p.Burst.Requests > 1<<20 {
-		c.fault(path+".burst.requests", "%d: must be 1 to 1048576", p.Burst.Requests)
-	}
-	if (p.Burst.Requests > 0) != (p.Burst.Every > 0) {
-		c.fault(path+".burst", "needs every and requests")
-	}
-	if p.Burst.Every > 0 && p.Burst.Every < time.Millisecond {
-		c.fault(path+".burst.every", "%v: must be at least 1ms", p.Burst.Every)
-	}
+	c.faultIf(p.Burst.Requests < 0 || p.Burst.Requests > 1<<20, path+".burst.requests", "%d: must be 1 to 1048576", p.Burst.Requests)
+	c.faultIf((p.Burst.Requests > 0) != (p.Burst.Every > 0), path+".burst", "needs every and requests")
+	c.faultIf(p.Burst.Every > 0 && p.Burst.Every < time.Millisecond, path+".burst.every", "%v: must be at least 1ms", p.Burst.Every)
 }
 
 func (c *checker) request(path string, r *load.Template) {
@@ -218,52 +191,30 @@ func (c *checker) request(path string, r *load.Template) {
 		c.fault(path+".preset", "%q: must be one of ad, rtb, vast", r.Preset)
 		return
 	}
-	if r.Method != "GET" && r.Method != "POST" {
-		c.fault(path+".method", "%q: must be GET or POST", r.Method)
-	}
-	if !strings.HasPrefix(r.Path, "/") || strings.ContainsAny(r.Path, " \r\n\t#") {
-		c.fault(path+".path", "%q: must start with / and hold no spaces, line ends or #", r.Path)
-	}
-	if r.Weight < 0 || r.Weight > 1e6 {
-		c.fault(path+".weight", "%v: must be 0 to 1000000", r.Weight)
-	}
+	c.faultIf(r.Method != "GET" && r.Method != "POST", path+".method", "%q: must be GET or POST", r.Method)
+	c.faultIf(!strings.HasPrefix(r.Path, "/") || strings.ContainsAny(r.Path, " \r\n\t#"), path+".path", "%q: must start with / and hold no spaces, line ends or #", r.Path)
+	c.faultIf(r.Weight < 0 || r.Weight > 1e6, path+".weight", "%v: must be 0 to 1000000", r.Weight)
 	for i, f := range r.Headers {
 		at := fmt.Sprintf("%s.headers[%d]", path, i)
-		if f.Name == "" || strings.ContainsAny(f.Name, " :\r\n\t") {
-			c.fault(at+".name", "%q: must be a field name", f.Name)
-		}
-		if strings.ContainsAny(f.Value, "\r\n") {
-			c.fault(at+".value", "holds a line end")
-		}
-		if slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"}, strings.ToLower(f.Name)) {
-			c.fault(at+".name", "%q is the generator's own", f.Name)
-		}
+		c.faultIf(f.Name == "" || strings.ContainsAny(f.Name, " :\r\n\t"), at+".name", "%q: must be a field name", f.Name)
+		c.faultIf(strings.ContainsAny(f.Value, "\r\n"), at+".value", "holds a line end")
+		c.faultIf(slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"}, strings.ToLower(f.Name)), at+".name", "%q is the generator's own", f.Name)
 	}
 	for _, m := range r.Body.Mistakes(path + ".body") {
 		at, rule, _ := strings.Cut(m, ": ")
 		c.fault(at, "%s", rule)
 	}
 	hasBody := r.Body != (sspsim.Size{})
-	if r.Method == "GET" && (hasBody || r.Literal != "") {
-		c.fault(path+".body", "a GET has none")
-	}
-	if r.Literal != "" && hasBody {
-		c.fault(path+".literal", "either literal or body")
-	}
+	c.faultIf(r.Method == "GET" && (hasBody || r.Literal != ""), path+".body", "a GET has none")
+	c.faultIf(r.Literal != "" && hasBody, path+".literal", "either literal or body")
 }
 
 func (c *checker) change(s *Scenario, i int) {
 	ch := &s.Changes[i]
 	path := fmt.Sprintf("changes[%d]", i)
-	if named(s.SSPs, ch.SSP) == nil {
-		c.fault(path+".ssp", "%q: no SSP of this name", ch.SSP)
-	}
-	if ch.At < 0 {
-		c.fault(path+".at", "%v: must not be negative", ch.At)
-	}
-	if ch.Behaviour.Kind == 0 {
-		c.fault(path+".behaviour", "is missing")
-	}
+	c.faultIf(named(s.SSPs, ch.SSP) == nil, path+".ssp", "%q: no SSP of this name", ch.SSP)
+	c.faultIf(ch.At < 0, path+".at", "%v: must not be negative", ch.At)
+	c.faultIf(ch.Behaviour.Kind == 0, path+".behaviour", "is missing")
 	var parsed sspsim.Behaviour
 	ch.JSON = c.behaviour(path+".behaviour", &ch.Behaviour, &parsed)
 }

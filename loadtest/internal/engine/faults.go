@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,10 +33,9 @@ func (f Faults) Error() string {
 
 // has reports whether there is a fault at path, above it or below it.
 func (f Faults) has(path string) bool {
-	for _, fault := range f {
-		if fault.Path == path || strings.HasPrefix(fault.Path, path+".") || strings.HasPrefix(path, fault.Path+".") || strings.HasPrefix(fault.Path, path+"[") || strings.HasPrefix(path, fault.Path+"[") {
-			return true
-		}
+	within := func(a, b string) bool {
+		rest, ok := strings.CutPrefix(a, b)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	}
-	return false
+	return slices.ContainsFunc(f, func(fault Fault) bool { return within(fault.Path, path) || within(path, fault.Path) })
 }

@@ -17,18 +17,16 @@ const (
 )
 
 // doubts returns the reasons for not trusting r.
-func doubts(plan *Plan, r *Result) []string {
-	var out []string
-	doubt := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if share := r.Whole.FailedShare(); share > maxFailed {
-		doubt("%.1f %% %s", share*100, failedSuffix)
+func doubts(plan *Plan, r *Result) (out []string) {
+	doubtIf := func(wrong bool, format string, args ...any) {
+		if wrong {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
 	}
-	if r.Whole.Answered == 0 {
-		doubt("no request was answered")
-	}
-	if r.Interrupted {
-		doubt("the run was interrupted")
-	}
+	failed := r.Whole.FailedShare()
+	doubtIf(failed > maxFailed, "%.1f %% %s", failed*100, failedSuffix)
+	doubtIf(r.Whole.Answered == 0, "no request was answered")
+	doubtIf(r.Interrupted, "the run was interrupted")
 	if plan.Open {
 		var due float64
 		for _, p := range plan.Phases {
@@ -42,19 +40,15 @@ func doubts(plan *Plan, r *Result) []string {
 		if plan.Poisson && due > 0 {
 			slack = 4 / math.Sqrt(due)
 		}
-		if sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered)); due >= 100 && !r.Interrupted && sent < due*(minKept-slack) {
-			doubt("the rate was not kept: %.0f of %.0f requests were sent", sent, due)
-		}
+		sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered))
+		doubtIf(due >= 100 && !r.Interrupted && sent < due*(minKept-slack), "the rate was not kept: %.0f of %.0f requests were sent", sent, due)
 		lag := time.Duration(r.Generator.LagP99 * float64(time.Millisecond))
-		if limit := max(maxLag, time.Duration(r.Whole.Latency.P50*maxLagToWait*float64(time.Millisecond))); lag > limit {
-			doubt("the generator was late: it saw 1 %% of the due requests more than %v after their time", lag.Round(10*time.Microsecond))
-		}
+		limit := max(maxLag, time.Duration(r.Whole.Latency.P50*maxLagToWait*float64(time.Millisecond)))
+		doubtIf(lag > limit, "the generator was late: it saw 1 %% of the due requests more than %v after their time", lag.Round(10*time.Microsecond))
 	}
-	if r.Generator.Busiest > maxBusy {
-		doubt("the generator was saturated: its busiest thread ran %.0f %% of the time", r.Generator.Busiest*100)
-	} else if r.Generator.Core > maxBusy {
-		doubt("the generator's cores were saturated: busy %.0f %% of the time", r.Generator.Core*100)
-	}
+	thread := r.Generator.Busiest > maxBusy
+	doubtIf(thread, "the generator was saturated: its busiest thread ran %.0f %% of the time", r.Generator.Busiest*100)
+	doubtIf(!thread && r.Generator.Core > maxBusy, "the generator's cores were saturated: busy %.0f %% of the time", r.Generator.Core*100)
 	return out
 }
 
