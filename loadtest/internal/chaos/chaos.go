@@ -86,9 +86,6 @@ func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error)
 	e.Say("chaos: seed %d, for %v", o.Seed, o.For)
 	r := &run{env: e, options: o, began: time.Now(), broken: &brokenPromises{say: e.Say}}
 	r.log = newRequestLog(len(sspKinds), r.broken)
-	for _, t := range []*tally{&r.tally, &r.behavioursSeen, &r.attacksSeen} {
-		t.count = map[string]uint64{}
-	}
 	defer func() {
 		for _, s := range r.ssps {
 			s.Close()

@@ -38,7 +38,7 @@ func (h *hostile) drawPart(length int) *request {
 func (h *hostile) drawBroken() (*request, string) {
 	a := h.draw(1)[0]
 	a.broken = "a-broken-head"
-	return a, brokenHeads[h.rnd.IntN(len(brokenHeads))](a)
+	return a, fmt.Sprintf(brokenHeads[h.rnd.IntN(len(brokenHeads))], a.query())
 }
 
 func (h *hostile) send(asks ...*request) error {
@@ -110,28 +110,22 @@ var http1Attacks = []attack{
 	}},
 }
 
-// brokenHeads write requests that adbuffer must refuse.
-var brokenHeads = []func(*request) string{
-	func(a *request) string {
-		return fmt.Sprintf("GET /single?%s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde", a.query())
-	},
-	broken("Host: a\r\nX-A: b\r\n c\r\n"),
-	broken("Host: a\nX-A: b\r\n"),
-	broken("Host: a\r\nX-A : b\r\n"),
-	broken("Host: a\r\nX-A: b\x00\r\n"),
-	broken("Host: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"),
-	broken("Host: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n"),
-	broken("Host: a\r\nTransfer-Encoding: gzip, chunked\r\n"),
-	broken("Host: a\r\nContent-Length: +1\r\n"),
-	broken("Host: a\r\nX-A: " + strings.Repeat("v", 20_000) + "\r\n"),
-	broken("Host: a\r\nContent-Length: 300000\r\n"),
+// brokenHeads are requests that adbuffer must refuse. %s stands for the query.
+var brokenHeads = []string{
+	"GET /single?%s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde",
+	post + "Host: a\r\nX-A: b\r\n c\r\n\r\n",
+	post + "Host: a\nX-A: b\r\n\r\n",
+	post + "Host: a\r\nX-A : b\r\n\r\n",
+	post + "Host: a\r\nX-A: b\x00\r\n\r\n",
+	post + "Host: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+	post + "Host: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+	post + "Host: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+	post + "Host: a\r\nContent-Length: +1\r\n\r\n",
+	post + "Host: a\r\nX-A: " + strings.Repeat("v", 20_000) + "\r\n\r\n",
+	post + "Host: a\r\nContent-Length: 300000\r\n\r\n",
 }
 
-func broken(fields string) func(*request) string {
-	return func(a *request) string {
-		return fmt.Sprintf("POST /single?%s HTTP/1.1\r\n%s\r\n", a.query(), fields)
-	}
-}
+const post = "POST /single?%s HTTP/1.1\r\n"
 
 // wantRefused reads the response to a request that adbuffer must refuse. adbuffer may also refuse it
 // by closing the connection without a response.

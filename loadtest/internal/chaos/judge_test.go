@@ -16,7 +16,6 @@ import (
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
 	r := &run{env: &engine.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
-	r.tally.count = map[string]uint64{}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{name: name})
 	}

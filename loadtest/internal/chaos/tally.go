@@ -23,8 +23,11 @@ func (t *tally) add(status int, source string) {
 		key = fmt.Sprintf("%d %s", status, source)
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count == nil {
+		t.count = map[string]uint64{}
+	}
 	t.count[key]++
-	t.mu.Unlock()
 }
 
 // all returns the keys by falling count, their counts, and the sum of the counts.
