@@ -121,7 +121,7 @@ func Sequence(program, path string, n int, close bool) Driver {
 		if program == "curl" {
 			return rig.Curl(ctx, s.URL()+path, n, close)
 		}
-		return rig.Node(ctx, s.Rig.Dir, s.URL()+path, n, close)
+		return rig.Node(ctx, s.URL()+path, n, close)
 	})
 }
 

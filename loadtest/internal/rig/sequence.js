@@ -1,6 +1,6 @@
-// Sends requests one after the other: node sequence.js URL COUNT KEEPALIVE
+// Sends requests one after the other: node -e SCRIPT URL COUNT KEEPALIVE
 const http = require('http');
-const [url, count, keepAlive] = [process.argv[2], Number(process.argv[3]), process.argv[4] === 'true'];
+const [url, count, keepAlive] = [process.argv[1], Number(process.argv[2]), process.argv[3] === 'true'];
 // Without keep-alive as http does it by default where there is no agent.
 const agent = keepAlive ? new http.Agent({ keepAlive, maxSockets: 1 }) : false;
 let answered = 0, handshakes = 0;

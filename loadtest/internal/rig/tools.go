@@ -39,27 +39,21 @@ func (l Load) Doubts() []string {
 	return nil
 }
 
-// output runs argv on cores and returns its standard output and its CPU time.
-func output(ctx context.Context, cores string, argv ...string) (string, time.Duration, error) {
+// measure runs a load tool on cores. parse reads the measurements in its standard output.
+func measure(ctx context.Context, cores string, parse func(out string) (Load, error), argv ...string) (Load, error) {
 	if cores != "" {
 		argv = append([]string{"taskset", "-c", cores}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if err != nil {
-		text := strings.TrimSpace(errs.String())
-		if len(text) > 400 {
-			text = text[len(text)-400:]
-		}
-		err = fmt.Errorf("%s: %w: %s", argv[0], err, text)
+	if err := cmd.Run(); err != nil {
+		text := bytes.TrimSpace(errs.Bytes())
+		return Load{}, fmt.Errorf("%s: %w: %s", argv[0], err, text[max(0, len(text)-400):])
 	}
-	var cpu time.Duration
-	if cmd.ProcessState != nil {
-		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	}
-	return out.String(), cpu, err
+	l, err := parse(out.String())
+	l.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return l, err
 }
 
 // whole rounds the length of a load to seconds, as wrk and h2load take it.
@@ -67,13 +61,13 @@ func whole(length time.Duration) int { return max(1, int(length.Seconds()+0.5)) 
 
 // timed runs a tool that loads for some seconds, and bounds the time that it needs. It appends the fields
 // of t as -H options, and the URL with the path of t.
-func timed(ctx context.Context, cores string, seconds int, baseURL string, t load.Template, argv ...string) (string, time.Duration, error) {
+func timed(ctx context.Context, cores string, seconds int, baseURL string, t load.Template, parse func(out string) (Load, error), argv ...string) (Load, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+time.Minute)
 	defer cancel()
 	for _, f := range t.Headers {
 		argv = append(argv, "-H", f.Name+": "+f.Value)
 	}
-	return output(ctx, cores, append(argv, baseURL+load.Fill(t.Path, 1))...)
+	return measure(ctx, cores, parse, append(argv, baseURL+load.Fill(t.Path, 1))...)
 }
 
 // AB runs ApacheBench with n requests on c connections.
@@ -81,13 +75,7 @@ func AB(ctx context.Context, url string, n, c int, cores string, flags ...string
 	// -l accepts responses of different lengths. -r counts a socket error and continues. -q prints no
 	// progress.
 	argv := append([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(c)}, flags...)
-	out, cpu, err := output(ctx, cores, append(argv, url)...)
-	if err != nil {
-		return Load{}, err
-	}
-	l, err := parseAB(out)
-	l.CPU = cpu
-	return l, err
+	return measure(ctx, cores, parseAB, append(argv, url)...)
 }
 
 // abLine matches a figure of ab, such as "Complete requests:      100" or "  99%      7".
@@ -119,13 +107,7 @@ func WRK(ctx context.Context, dir, baseURL string, t load.Template, conns int, l
 		return Load{}, err
 	}
 	seconds := whole(length)
-	out, cpu, err := timed(ctx, cores, seconds, baseURL, t, "wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file)
-	if err != nil {
-		return Load{}, err
-	}
-	l, err := parseWRK(out)
-	l.CPU = cpu
-	return l, err
+	return timed(ctx, cores, seconds, baseURL, t, parseWRK, "wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file)
 }
 
 func parseWRK(out string) (Load, error) {
@@ -152,18 +134,17 @@ func H2Load(ctx context.Context, dir, baseURL string, t load.Template, conns, st
 	file := filepath.Join(dir, "h2load.log")
 	_ = os.Remove(file) // h2load appends to it
 	seconds := whole(length)
-	_, cpu, err := timed(ctx, cores, seconds, baseURL, t, "h2load", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%d", seconds), "--log-file="+file)
-	if err != nil {
-		return Load{}, err
+	read := func(string) (Load, error) {
+		log, err := os.Open(file)
+		if err != nil {
+			return Load{}, err
+		}
+		defer log.Close()
+		l, err := parseH2Load(log)
+		l.Seconds, l.Rate = float64(seconds), float64(l.Answered)/float64(seconds)
+		return l, err
 	}
-	log, err := os.Open(file)
-	if err != nil {
-		return Load{}, err
-	}
-	defer log.Close()
-	l, err := parseH2Load(log)
-	l.CPU, l.Seconds, l.Rate = cpu, float64(seconds), float64(l.Answered)/float64(seconds)
-	return l, err
+	return timed(ctx, cores, seconds, baseURL, t, read, "h2load", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%d", seconds), "--log-file="+file)
 }
 
 // parseH2Load reads a log whose lines hold a start time, a status and a latency in microseconds.
@@ -194,44 +175,31 @@ func Curl(ctx context.Context, url string, n int, close bool) (Load, error) {
 		argv = append(argv, "-H", "Connection: close")
 	}
 	start := time.Now()
-	out, cpu, err := output(ctx, "", append(argv, fmt.Sprintf("%s&n=[1-%d]", url, n))...)
-	l := Load{Summary: load.Summary{Seconds: time.Since(start).Seconds()}, CPU: cpu}
-	if err != nil {
-		return l, err
-	}
-	for line := range strings.Lines(out) {
-		status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasPrefix(status, "2") {
-			l.Answered++
+	return measure(ctx, "", func(out string) (l Load, err error) {
+		l.Seconds = time.Since(start).Seconds()
+		for line := range strings.Lines(out) {
+			status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if strings.HasPrefix(status, "2") {
+				l.Answered++
+			}
+			c, _ := strconv.Atoi(connects)
+			l.Handshakes += c
 		}
-		c, _ := strconv.Atoi(connects)
-		l.Handshakes += c
-	}
-	l.Failed = uint64(n) - l.Answered
-	return l, nil
+		l.Failed = uint64(n) - l.Answered
+		return l, nil
+	}, append(argv, fmt.Sprintf("%s&n=[1-%d]", url, n))...)
 }
 
 //go:embed sequence.js
 var nodeScript string
 
 // Node sends n GETs one after the other from one Node process, with or without a keep-alive agent.
-// It writes its script to dir.
-func Node(ctx context.Context, dir, url string, n int, close bool) (Load, error) {
-	file := filepath.Join(dir, "sequence.js")
-	if err := os.WriteFile(file, []byte(nodeScript), 0o600); err != nil {
-		return Load{}, err
-	}
-	out, cpu, err := output(ctx, "", "node", file, url, strconv.Itoa(n), strconv.FormatBool(!close))
-	if err != nil {
-		return Load{}, err
-	}
-	var r struct {
-		Answered   uint64
-		Handshakes int
-		Seconds    float64
-	}
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		return Load{}, fmt.Errorf("node printed %.200q: %w", out, err)
-	}
-	return Load{Summary: load.Summary{Answered: r.Answered, Failed: uint64(n) - r.Answered, Seconds: r.Seconds}, Handshakes: r.Handshakes, CPU: cpu}, nil
+func Node(ctx context.Context, url string, n int, close bool) (Load, error) {
+	return measure(ctx, "", func(out string) (l Load, err error) {
+		if err := json.Unmarshal([]byte(out), &l); err != nil {
+			return l, fmt.Errorf("node printed %.200q: %w", out, err)
+		}
+		l.Failed = uint64(n) - l.Answered
+		return l, nil
+	}, "node", "-e", nodeScript, url, strconv.Itoa(n), strconv.FormatBool(!close))
 }
