@@ -179,15 +179,14 @@ func series(c *results.Chart, name string, dashed bool) *results.Series {
 
 // timeline draws the last round of a row with a point for each second.
 func timeline(title string, r *Row) results.Chart {
-	c := results.Chart{Title: title, Kind: "line", X: "seconds", Y: "answers/s, ms", LogY: true}
+	c := results.Chart{Title: title, Kind: "line", X: "seconds", Y: "answers/s, ms", LogY: true, Series: []results.Series{{Name: "answers/s"}, {Name: "p50 ms"}, {Name: "p99 ms"}}}
 	last := 0.0
 	for _, t := range r.Rounds[len(r.Rounds)-1].Ticks {
 		if t.Answered == 0 || t.Second <= last {
 			continue
 		}
-		for name, y := range map[string]float64{"answers/s": float64(t.Answered) / (t.Second - last), "p50 ms": t.P50, "p99 ms": t.P99} {
-			s := series(&c, name, false)
-			s.Points = append(s.Points, results.Point{X: t.Second, Y: y})
+		for i, y := range []float64{float64(t.Answered) / (t.Second - last), t.P50, t.P99} {
+			c.Series[i].Points = append(c.Series[i].Points, results.Point{X: t.Second, Y: y})
 		}
 		last = t.Second
 	}
