@@ -3,12 +3,11 @@ package results
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
 	"time"
-
-	"github.com/prometheus/procfs"
 
 	"adbuffer/loadtest/internal/load"
 )
@@ -21,18 +20,19 @@ type Machine struct {
 	Kernel string `json:"kernel"`
 }
 
+var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
+
 // ThisMachine describes this machine.
 func ThisMachine() Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: load.Sysctl("kernel/osrelease")}
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return m
+	text, _ := os.ReadFile("/proc/cpuinfo") // some machines name no model
+	if name := modelName.FindSubmatch(text); name != nil {
+		m.CPU = string(name[1])
 	}
-	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 && cpus[0].ModelName != "" { // some machines name no model
-		m.CPU = cpus[0].ModelName
-	}
-	if memory, err := fs.Meminfo(); err == nil && memory.MemTotal != nil {
-		m.Memory = fmt.Sprintf("%d GiB", *memory.MemTotal>>20)
+	text, _ = os.ReadFile("/proc/meminfo")
+	var kib int
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err == nil {
+		m.Memory = fmt.Sprintf("%d GiB", kib>>20)
 	}
 	return m
 }
