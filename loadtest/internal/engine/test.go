@@ -85,6 +85,17 @@ type Step struct {
 	Load   Driver
 }
 
+// Beside returns a Step.Before that runs fn beside the load. After the load it cancels the context of fn
+// and waits for its end.
+func Beside(fn func(context.Context, *Stage) error) func(context.Context, *Stage) (func() error, error) {
+	return func(ctx context.Context, s *Stage) (func() error, error) {
+		ctx, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- fn(ctx, s) }()
+		return func() error { stop(); return <-ended }, nil
+	}
+}
+
 // Driver loads a stage and returns its measurements.
 type Driver func(context.Context, *Stage) (*Sample, error)
 

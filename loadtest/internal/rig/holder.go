@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -40,7 +39,10 @@ func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
 			defer func() { <-atOnce }()
 			// Each connection has its own transport, because a shared one would reuse idle connections.
 			t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: o.HTTP2, DisableCompression: true}
-			err := holdOne(ctx, t, o)
+			resp, _, err := Fetch(ctx, t, o.URL, o.Headers)
+			if err == nil && o.HTTP2 != (resp.ProtoMajor == 2) {
+				err = fmt.Errorf("the response came over %s", resp.Proto)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if held = append(held, t); err == nil {
@@ -59,26 +61,6 @@ func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
 		t.CloseIdleConnections()
 	}
 	return nil
-}
-
-func holdOne(ctx context.Context, t *http.Transport, o HoldOrder) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.URL, http.NoBody)
-	if err != nil {
-		return err
-	}
-	for _, f := range o.Headers {
-		req.Header.Set(f.Name, f.Value)
-	}
-	resp, err := (&http.Client{Transport: t, Timeout: 10 * time.Second}).Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if o.HTTP2 != (resp.ProtoMajor == 2) {
-		return fmt.Errorf("the response came over %s", resp.Proto)
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err
 }
 
 // ErrNotHeld reports that only some idle connections could be opened.

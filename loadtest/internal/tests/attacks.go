@@ -101,28 +101,20 @@ func (a *attack) once(ctx context.Context, t *engine.Stage) {
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
 // would rightly pause the SSP, and the pause would outlast the step.
 func (a *attack) during(n float64, length time.Duration) func(context.Context, *engine.Stage) (func() error, error) {
-	return func(ctx context.Context, s *engine.Stage) (func() error, error) {
+	return engine.Beside(func(ctx context.Context, s *engine.Stage) error {
 		const ended = "adbuffer_requests_total"
 		before, err := s.Adbuffer.Metric(ended)
-		if err != nil {
-			return nil, err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() {
-			for ; ctx.Err() == nil; engine.Sleep(ctx, 20*time.Millisecond) {
-				if now, err := s.Adbuffer.Metric(ended); err != nil || now >= before+n {
-					attacking, end := context.WithTimeout(ctx, length)
-					a.run(attacking, s)
-					end()
-					done <- err
-					return
-				}
+		for ; err == nil && ctx.Err() == nil; engine.Sleep(ctx, 20*time.Millisecond) {
+			var now float64
+			if now, err = s.Adbuffer.Metric(ended); now >= before+n {
+				attacking, end := context.WithTimeout(ctx, length)
+				defer end()
+				a.run(attacking, s)
+				return err
 			}
-			done <- errors.New("the attack did not begin: the other clients ended too few requests")
-		}()
-		return func() error { stop(); return <-done }, nil
-	}
+		}
+		return errors.Join(err, errors.New("the attack did not begin: the other clients ended too few requests"))
+	})
 }
 
 // send returns an attack that sends a text and reads until adbuffer closes the connection.

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -116,20 +115,8 @@ func (c *comparison) idle(kind string) engine.Driver {
 
 // forwards returns an error if a stage does not return exactly the upstream's response.
 func forwards(ctx context.Context, s *engine.Stage, t load.Template, want []byte) error {
-	req, err := http.NewRequestWithContext(ctx, "GET", s.URL()+load.Fill(t.Path, 1), nil)
-	if err != nil {
-		return err
-	}
-	for _, f := range t.Headers {
-		req.Header.Set(f.Name, f.Value)
-	}
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	resp, body, err := rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers)
 	switch {
 	case err != nil:
 		return err

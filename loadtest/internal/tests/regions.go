@@ -52,25 +52,22 @@ func addRegions(t *engine.Test) {
 // regionDeath makes the first endpoint die and come back during the load. It measures after how many
 // seconds the requests have moved.
 func regionDeath(dead, healthy sspsim.Behaviour, cut bool, moved engine.Values) func(context.Context, *engine.Stage) (func() error, error) {
-	return func(ctx context.Context, s *engine.Stage) (func() error, error) {
-		began, ended := time.Now(), make(chan error, 1)
-		go func() {
-			engine.Sleep(ctx, regionDies)
-			err := s.SSPs[0].Set(dead)
-			if cut {
-				err = errors.Join(err, s.SSPs[0].CloseConnections())
-			}
-			if err == nil {
-				moved["taken"], err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
-			}
-			engine.Sleep(ctx, time.Until(began.Add(regionWorks)))
-			if err = errors.Join(err, s.SSPs[0].Set(healthy)); err == nil {
-				moved["given"], err = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
-			}
-			ended <- err
-		}()
-		return func() error { return <-ended }, nil
-	}
+	return engine.Beside(func(ctx context.Context, s *engine.Stage) error {
+		began := time.Now()
+		engine.Sleep(ctx, regionDies)
+		err := s.SSPs[0].Set(dead)
+		if cut {
+			err = errors.Join(err, s.SSPs[0].CloseConnections())
+		}
+		if err == nil {
+			moved["taken"], err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
+		}
+		engine.Sleep(ctx, time.Until(began.Add(regionWorks)))
+		if err = errors.Join(err, s.SSPs[0].Set(healthy)); err == nil {
+			moved["given"], err = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
+		}
+		return err
+	})
 }
 
 // untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
