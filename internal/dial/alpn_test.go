@@ -190,7 +190,7 @@ func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
 	})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	dialers <- d
-	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "cancelled"); kind(e) != "timeout" {
+	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "timeouts.connect and timeouts.tls_handshake"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 }

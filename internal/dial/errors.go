@@ -29,7 +29,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, err error)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return connectFailed(addr.String()+": the dial was cancelled before the TCP connection was open", ctx.Err())
+		return connectFailed(addr.String()+": "+endOf(ctx)+" before the TCP connection was open", ctx.Err())
 	case upstream.IsTimeout(err):
 		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
@@ -48,7 +48,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 	what := "the TLS handshake failed"
 	switch {
 	case ctx.Err() != nil:
-		what, err = "the dial was cancelled during the TLS handshake", ctx.Err()
+		what, err = endOf(ctx)+" during the TLS handshake", ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
 	case errors.As(err, &authority):
@@ -69,8 +69,13 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 	return tlsFailed(addr.String()+": "+what, err)
 }
 
-// alertNoApplicationProtocol is defined in RFC 7301, section 3.2.
-const alertNoApplicationProtocol = 120
+// endOf says how ctx ended. Its deadline is the time for all steps of a dial.
+func endOf(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "the time for the dial (timeouts.connect and timeouts.tls_handshake) was over"
+	}
+	return "the dial was cancelled"
+}
 
 func (d *Dialer) alpnError(addr upstream.Address, offer []string, chosen string, cause error) error {
 	return tlsFailed(fmt.Sprintf("%s: adbuffer offered %s, and the peer chose %s; see protocol (%s)",

@@ -193,7 +193,7 @@ func TestTheContextsDeadlineEndsAHandshake(t *testing.T) {
 		cancel()
 	}()
 	_, err := d.Dial(deadlineNow{ctx}, true, p.addr("ssp.test"))
-	if e := checkError(t, err, upstream.TLSFailed, "cancelled"); kind(e) != "timeout" {
+	if e := checkError(t, err, upstream.TLSFailed, "timeouts.connect and timeouts.tls_handshake"); kind(e) != "timeout" {
 		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 	<-closed
