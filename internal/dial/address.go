@@ -5,8 +5,6 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"slices"
-
-	"adbuffer/internal/upstream"
 )
 
 // arrange puts the addresses of one name into dialling order, with IPv4 and IPv6 alternating. It
@@ -38,23 +36,4 @@ func arrange(ips []netip.Addr, seed maphash.Seed, limit int) []netip.Addr {
 		}
 	}
 	return ips[:min(len(ips), limit)]
-}
-
-// takeTurns merges the addresses of all endpoints in rounds: each round has one address of each
-// endpoint. The endpoint with the most addresses sets the number of rounds; the addresses of other
-// endpoints repeat. So every endpoint gets the same share of the dials.
-func takeTurns(endpoints []upstream.Endpoint, ips func(upstream.Endpoint) []netip.Addr) []upstream.Address {
-	rounds := 0
-	for _, e := range endpoints {
-		rounds = max(rounds, len(ips(e)))
-	}
-	var all []upstream.Address
-	for i := range rounds {
-		for _, e := range endpoints {
-			if ips := ips(e); len(ips) > 0 {
-				all = append(all, upstream.Address{Endpoint: e, AddrPort: netip.AddrPortFrom(ips[i%len(ips)], e.Port)})
-			}
-		}
-	}
-	return all
 }

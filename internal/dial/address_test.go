@@ -74,16 +74,3 @@ func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
 		t.Errorf("200 processes begin with %d of 5 IPv4 addresses", len(first))
 	}
 }
-
-func TestEndpointsAndTheirAddressesTakeTurns(t *testing.T) {
-	a, b, c := upstream.Endpoint{Host: "a", Port: 80}, upstream.Endpoint{Host: "b", Port: 80}, upstream.Endpoint{Host: "c", Port: 80}
-	ips := map[string][]netip.Addr{
-		"a": {netip.MustParseAddr("192.0.2.1")},
-		"b": {netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("198.51.100.2"), netip.MustParseAddr("198.51.100.3")},
-	}
-	got := takeTurns([]upstream.Endpoint{a, b, c}, func(e upstream.Endpoint) []netip.Addr { return ips[e.Host] })
-	want := "[a (192.0.2.1:80) b (198.51.100.1:80) a (192.0.2.1:80) b (198.51.100.2:80) a (192.0.2.1:80) b (198.51.100.3:80)]"
-	if fmt.Sprint(got) != want {
-		t.Errorf("%v, want %v", got, want)
-	}
-}

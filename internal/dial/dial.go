@@ -120,9 +120,8 @@ func New(opts Options) (*Dialer, error) {
 // Protocol returns the protocol of all connections, or Unknown if ALPN decides.
 func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
 
-// Addresses returns the SSP's current addresses. Endpoints take turns, so an endpoint with fewer
-// addresses is repeated. Callers must not change the slice. Two calls return the same slice while
-// the addresses stay the same.
+// Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
+// calls return the same slice while the addresses stay the same.
 //
 // DNS results count as new for 20 s. After that the first caller starts a look-up in the
 // background, and all callers use the last good result. Callers wait only if no result is from the

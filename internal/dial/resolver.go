@@ -60,10 +60,10 @@ type resolver struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // look-ups
 
-	mu          sync.Mutex          // guards the fields below; never held across a look-up
-	ends        []upstream.Endpoint // in the order in which they take turns
-	perName     int                 // number of addresses used for one name
-	hosts       string              // names that are looked up, for messages
+	mu          sync.Mutex // guards the fields below; never held across a look-up
+	ends        []upstream.Endpoint
+	perName     int    // number of addresses used for one name
+	hosts       string // names that are looked up, for messages
 	names       map[string]*name
 	addrs       []upstream.Address // never changed in place: callers keep the slice
 	lookupEnded chan struct{}      // closed and replaced after each look-up
@@ -103,10 +103,7 @@ func (r *resolver) set(endpoints []upstream.Endpoint) {
 	before := r.names
 	r.names = make(map[string]*name)
 	r.perName = max(1, min(maxAddrsPerName, maxAddrs/len(endpoints)))
-	// Pools dial in this order from the start. With the same order everywhere, all adbuffers would
-	// open their first connection to the same endpoint.
-	r.ends = slices.Clone(endpoints)
-	rand.Shuffle(len(r.ends), func(i, j int) { r.ends[i], r.ends[j] = r.ends[j], r.ends[i] })
+	r.ends = endpoints
 	var looked []string
 	for _, e := range r.ends {
 		if r.names[e.Host] != nil {
@@ -284,8 +281,13 @@ func pauseAfter(failures int) time.Duration {
 	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
 }
 
-func (r *resolver) mergedLocked() []upstream.Address {
-	return takeTurns(r.ends, func(e upstream.Endpoint) []netip.Addr { return r.names[e.Host].ips })
+func (r *resolver) mergedLocked() (all []upstream.Address) {
+	for _, e := range r.ends {
+		for _, ip := range r.names[e.Host].ips {
+			all = append(all, upstream.Address{Endpoint: e, AddrPort: netip.AddrPortFrom(ip, e.Port)})
+		}
+	}
+	return all
 }
 
 // errLocked returns the error of a name that failed.

@@ -22,9 +22,9 @@ type Dialed struct {
 // Dialer finds an SSP and connects to it. Its methods are safe for concurrent use and return soon
 // after ctx ends. Their errors are *upstream.Error with Progress NotSent.
 type Dialer interface {
-	// Addresses returns the addresses of all endpoints, in an order that spreads the load if dials
-	// take turns. It is fast if it was called a short time ago, and otherwise bounds its own time.
-	// The slice must not be changed.
+	// Addresses returns the addresses of all endpoints. Dials to an endpoint use its addresses in
+	// turn, in this order. It is fast if it was called a short time ago, and otherwise
+	// bounds its own time. The slice must not be changed, and stays the same while its contents do.
 	Addresses(ctx context.Context) ([]upstream.Address, error)
 	// Dial connects to addr or, if that fails or is slow, to one of others, which belong to the
 	// same endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol returns the

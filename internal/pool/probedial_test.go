@@ -41,7 +41,11 @@ func TestProbeWithoutAConnectionIsRepeated(t *testing.T) {
 			s, p := startWithBEjected(t)
 			s.nextDialTo("b:80", dialResult{after: 100 * msec})
 			held := []*request{acquire(t, p), acquire(t, p)}
-			pass(5050 * msec)
+			for range 600 { // until the probe's dial begins
+				if p.Snapshot().Endpoints[1].Dialing == 0 {
+					pass(10 * msec)
+				}
+			}
 			if n := p.Snapshot().Endpoints[1].Dialing; n != 1 {
 				t.Fatalf("%d dials to b", n)
 			}

@@ -37,7 +37,7 @@ func (g *governor) othersOf(e *endpoint, at int) (others []upstream.Address) {
 			n := (at + i) % len(e.addrs)
 			a := e.addrs[n]
 			switch s := g.states[a]; {
-			case s != nil && s.failures > 0, a == e.addrs[at], slices.Contains(others, a):
+			case s != nil && s.failures > 0, slices.Contains(others, a):
 			case a.AddrPort.Addr().Is4() == last.AddrPort.Addr().Is4():
 				same = n
 			default:

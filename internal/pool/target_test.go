@@ -42,7 +42,6 @@ func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 		{"one of each", dualStack(1), 1, nil, []upstream.Address{address4(0)}},
 		{"three of each", dualStack(3), 0, nil, []upstream.Address{address6(0), address4(1), address6(1)}},
 		{"from the middle", dualStack(2), 3, nil, []upstream.Address{address4(0), address6(0), address4(1)}},
-		{"repeated", append(dualStack(1), dualStack(1)...), 0, nil, []upstream.Address{address6(0)}},
 		{"one family", []upstream.Address{address4(0), address4(1), address4(2)}, 1, nil, []upstream.Address{address4(2), address4(0)}},
 		{"more of one family", []upstream.Address{address6(0), address6(1), address6(2), address4(0)}, 0, nil, []upstream.Address{address4(0), address6(1), address6(2)}},
 		{"one failed", dualStack(2), 0, []upstream.Address{address6(0)}, []upstream.Address{address6(1), address4(1)}},
