@@ -2,13 +2,13 @@ package dial
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/upstream"
 )
 
@@ -57,14 +57,10 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 		what = "its certificate is for another name; see tls.server_name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		what = "its certificate has expired, or is not valid yet"
-	case errors.As(err, &alert) && alert.Op == "remote error":
-		// The type of alerts over TCP is not exported, but its text is.
-		if alert.Err.Error() == tls.AlertError(alertNoApplicationProtocol).Error() {
-			return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
-		}
-		if certRequested {
-			what = "it requested a client certificate and refused adbuffer's; see tls.cert_file"
-		}
+	case handshake.ReasonOf(err) == handshake.ALPN:
+		return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
+	case certRequested && errors.As(err, &alert) && alert.Op == "remote error":
+		what = "it requested a client certificate and refused adbuffer's; see tls.cert_file"
 	}
 	return tlsFailed(addr.String()+": "+what, err)
 }

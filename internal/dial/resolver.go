@@ -274,10 +274,7 @@ func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, ba
 
 // pauseAfter returns the pause after this many failures, ±20 %.
 func pauseAfter(failures int) time.Duration {
-	pause := maxLookupPause
-	if failures < 6 {
-		pause = min(pause, lookupPause<<(failures-1))
-	}
+	pause := min(lookupPause<<min(failures-1, 5), maxLookupPause)
 	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
 }
 

@@ -18,8 +18,8 @@ import (
 // versions, cipher suites and certificates are checked as always. An attacker who resets
 // connections only achieves a classical key exchange.
 //
-// Only a completed handshake shows what an address takes. If it has completed one with a large hello
-// lately, a lost hello was a chance, and the next dials are large again.
+// Only a completed handshake shows what an address accepts. If the address has lately completed one
+// with a large hello, the loss was an accident, and the next hellos are large again.
 type helloSize uint8
 
 const (
@@ -29,11 +29,11 @@ const (
 	takesNone              // handshakes with both failed
 )
 
-// helloFor is for how long what was learned holds. An address that needs a small hello gets only
-// such. An address that takes none gets no second attempt.
+// helloFor is how long the dialer remembers the size for an address. Meanwhile an address that needs
+// small hellos gets only small ones, and an address that accepts neither gets no second attempt.
 var helloFor = [...]time.Duration{takesLarge: 10 * time.Minute, needsSmall: 10 * time.Minute, takesNone: time.Minute}
 
-// hellos remembers which ClientHellos addresses take.
+// hellos remembers which ClientHellos each address accepts.
 type hellos struct {
 	mu sync.Mutex
 	at map[netip.AddrPort]learnedHello // at most maxAddrs

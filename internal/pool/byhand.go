@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,10 +24,8 @@ func (s State) String() string { return stateNames[s] }
 
 // ParseState returns the state of a name.
 func ParseState(name string) (State, error) {
-	for s, n := range stateNames {
-		if n == name {
-			return State(s), nil
-		}
+	if s := slices.Index(stateNames[:], name); s >= 0 {
+		return State(s), nil
 	}
 	return 0, fmt.Errorf("state %.40q must be one of %s", name, strings.Join(stateNames[:], ", "))
 }
@@ -49,6 +48,10 @@ func (p *Pool) SetState(s State) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.setSSPStateLocked(s, now)
+}
+
+func (p *Pool) setSSPStateLocked(s State, now time.Time) {
 	p.conns.endpoints.byHand = s
 	p.rebuildLocked(now)
 	if s == Disabled {
@@ -142,9 +145,5 @@ func (p *Pool) Inherit(before *Pool) {
 			}
 		}
 	}
-	p.rebuildLocked(now)
-	if ssp == Disabled {
-		p.conns.drainFree()
-	}
-	p.growLocked(now)
+	p.setSSPStateLocked(ssp, now)
 }

@@ -37,7 +37,7 @@ type EndpointSnapshot struct {
 // state returns the first state that applies, with the name used in the metrics.
 func (e *endpoint) state() string {
 	switch {
-	case e.byHand.state == Disabled, e.byHand.state == Draining:
+	case !e.enabled():
 		return e.byHand.state.String()
 	case e.ejected:
 		return "ejected"

@@ -24,12 +24,7 @@ var attemptOutcomes = []upstream.Outcome{
 	upstream.BadResponse, upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal, upstream.ClientGone, upstream.Cancelled,
 }
 
-func newEndpointStats() *endpointStats {
-	return &endpointStats{
-		// The same buckets as for the SSP: around the usual deadlines of ad requests.
-		duration: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
-	}
-}
+func newEndpointStats() *endpointStats { return &endpointStats{duration: requestHistogram()} }
 
 func (s *endpointStats) ended(o upstream.Outcome, took time.Duration) {
 	s.outcomes[o].Add(1)

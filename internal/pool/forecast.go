@@ -38,10 +38,7 @@ func (c *connections) perConn() int {
 	if c.forecast.places > 0 {
 		n = min(n, c.forecast.places)
 	}
-	if n > 1 {
-		n = c.probation.limit(n)
-	}
-	return n
+	return c.probation.limit(n)
 }
 
 // limit returns how many connections of the next connection's kind may be open.

@@ -20,13 +20,12 @@ func (l *idleList) push(m *member) {
 	*l.kept++
 }
 
-// take removes up to n connections, the least recently used ones.
-func (l *idleList) take(n int) []*member {
-	n = min(max(n, 0), len(l.list))
-	taken := slices.Clone(l.list[:n])
-	l.list = slices.Delete(l.list, 0, n)
-	*l.kept -= n
-	return taken
+// popOldest removes and returns the least recently used connection. The list must not be empty.
+func (l *idleList) popOldest() *member {
+	m := l.list[0]
+	l.list = slices.Delete(l.list, 0, 1)
+	*l.kept--
+	return m
 }
 
 // remove removes m if it is there.
@@ -81,9 +80,7 @@ func (c *connections) drainIdle(n int) {
 		if oldest == nil {
 			return
 		}
-		for _, m := range oldest.idle.take(1) {
-			c.drain(m, upstream.ClosedDrain)
-		}
+		c.drain(oldest.idle.popOldest(), upstream.ClosedDrain)
 	}
 }
 

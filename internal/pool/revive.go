@@ -140,8 +140,6 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 		}
 	}
 	if from != nil {
-		for _, m := range from.idle.take(1) {
-			c.drain(m, upstream.ClosedDrain)
-		}
+		c.drain(from.idle.popOldest(), upstream.ClosedDrain)
 	}
 }

@@ -84,9 +84,7 @@ const ms = time.Millisecond
 
 func newStats() *stats {
 	s := &stats{
-		// Buckets reach the longest usual deadline of an ad request. They are narrow where a few
-		// milliseconds decide about a bid.
-		hold: metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms),
+		hold: requestHistogram(),
 		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
 		idleAge:         metrics.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
 		atArrival:       metrics.NewHistogram(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
@@ -100,6 +98,12 @@ func newStats() *stats {
 		s.acquire[i] = metrics.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
 	}
 	return s
+}
+
+// requestHistogram has buckets up to the longest usual deadline of an ad request. They are narrow
+// where a few milliseconds decide about a bid.
+func requestHistogram() *metrics.Histogram {
+	return metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
 }
 
 func dialHistogram() *metrics.Histogram {

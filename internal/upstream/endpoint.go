@@ -54,18 +54,16 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 		return Endpoints{}, errors.New("an SSP needs at least one endpoint")
 	}
 	var (
-		all   Endpoints
-		first = -1
-		at    = make(map[Endpoint]int)
-		errs  []error
+		all  Endpoints
+		at   = make(map[Endpoint]int)
+		errs []error
 	)
 	for i, s := range urls {
 		u, e, rule := parseEndpoint(s)
 		same := -1
 		switch {
 		case rule != "":
-		case first < 0:
-			first = i
+		case len(all.All) == 0:
 			all.Scheme, all.Path, all.Query = u.Scheme, pathOf(u), u.RawQuery
 		case u.Scheme != all.Scheme || pathOf(u) != all.Path || u.RawQuery != all.Query:
 			rule = "must have the scheme, path and query of the endpoints before it; configure it as a separate SSP"
