@@ -29,10 +29,10 @@ func (g *growth) wants() bool {
 	}
 }
 
-// sharedFull reports whether the next connection is multiplexed, and the open connections and the
-// dials under way reach max_http2_conns, or max_conns if they are pipelined.
+// sharedFull reports whether the multiplexed connections and the dials under way reach
+// max_http2_conns, or max_conns if they are pipelined.
 func (g *growth) sharedFull() bool {
-	return g.conns.next() > upstream.HTTP1 && g.conns.shared.staying()+g.governor.dialing >= g.conns.sharedLimit()
+	return g.conns.shared.staying()+g.governor.dialing >= g.conns.sharedLimit()
 }
 
 // tooFew reports whether min_idle needs more connections than the open ones and the dials under

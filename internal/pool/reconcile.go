@@ -64,7 +64,7 @@ func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.
 	// The next dials go to the new addresses.
 	e.addrs, e.turn = slices.Concat(added, slices.DeleteFunc(e.addrs, func(a upstream.Address) bool { return !known(a) })), 0
 	for range min(len(added), maxNewAddresses) {
-		if p.growth.sharedFull() || !p.dialForLocked(e, now) {
+		if p.conns.next() > upstream.HTTP1 && p.growth.sharedFull() || !p.dialForLocked(e, now) {
 			return
 		}
 	}

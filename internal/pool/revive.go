@@ -93,10 +93,11 @@ func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 // share.
 func (p *Pool) dialShortLocked(e *endpoint, now time.Time) {
 	c := &p.conns
-	if e.dialing > 0 && (c.next() > upstream.HTTP1 || float64(e.open+e.dialing) >= c.shareOf(e, c.inUse)) {
+	multiplexed := c.next() > upstream.HTTP1
+	if e.dialing > 0 && (multiplexed || float64(e.open+e.dialing) >= c.shareOf(e, c.inUse)) {
 		return
 	}
-	if p.growth.sharedFull() && (e.open > 0 || c.shared.spare() == nil) {
+	if multiplexed && p.growth.sharedFull() && (e.open > 0 || c.shared.spare() == nil) {
 		return
 	}
 	if p.governor.dialableAt(e, now).After(now) {
