@@ -60,6 +60,8 @@ var (
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
 	errContradicted = upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
 		"the SSP closed the HTTP/2 connection in the middle of its response")
+	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+		"1 MB of requests wait to be written on one HTTP/2 connection: the SSP does not read them; see pool.max_streams_per_conn")
 	errRequestHeader         = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
 	errRequestHeaderTooLarge = upstream.Errorf(upstream.TooLarge, upstream.NotSent,
 		"the request's header list is larger than the SSP's SETTINGS_MAX_HEADER_LIST_SIZE")

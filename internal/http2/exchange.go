@@ -65,6 +65,8 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, errClosed
 	case c.CloseReason() != upstream.NotClosed:
 		return nil, errDraining
+	case c.out.writing && len(c.out.buf) > maxUnwritten:
+		return nil, errUnwrittenFull
 	case c.streams.active+c.resets.pending() >= c.placesLocked():
 		return nil, errNoStream
 	case c.peer.maxHeaderList != http2codec.NoLimit && headerListSize(&ex.Request) > uint64(c.peer.maxHeaderList): // RFC 9113, section 10.5.1

@@ -22,9 +22,12 @@ type writer struct {
 }
 
 // maxBuffered is how many bytes may wait in the buffer before bodies stop adding to them. Headers
-// and control frames may exceed it: the number of streams bounds headers, flood bounds control
-// frames.
+// and control frames may exceed it: maxUnwritten bounds headers, flood bounds control frames.
 const maxBuffered = 256 << 10
+
+// maxUnwritten bounds the requests that wait during a write. More bytes collect only if the peer does
+// not read them: abandoned requests stay in the buffer.
+const maxUnwritten = 1 << 20
 
 // maxRounds is how many writes one caller does for all callers.
 const maxRounds = 64

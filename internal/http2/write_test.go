@@ -1,12 +1,14 @@
 package http2
 
 import (
+	"errors"
 	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/http2codec"
@@ -129,6 +131,46 @@ func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	if p.conn.CloseReason() != upstream.ClosedTimeout {
 		t.Errorf("reason %v", p.conn.CloseReason())
 	}
+}
+
+func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		opts := testOptions()
+		opts.MaxStreams = 1000
+		c, w, o := onWire(t, opts)
+		synctest.Wait()
+		w.change(func() { w.room = 0 })
+		const n, size = 200, 10 << 10
+		var done []<-chan result
+		for range n {
+			r := get("/")
+			r.fields, r.timeout = "X-Fill: "+strings.Repeat("x", size)+"\r\n", time.Second
+			done = append(done, r.start(c))
+			synctest.Wait() // the first write waits, and all later requests wait behind it
+		}
+		c.mu.Lock()
+		if held := len(c.out.buf); held > maxUnwritten+2*size {
+			t.Errorf("%d bytes wait to be written", held)
+		}
+		c.mu.Unlock()
+		refused := 0
+		for _, ch := range done {
+			res := <-ch
+			if errors.Is(res.err, upstream.ErrDeadline) {
+				continue
+			}
+			res.wantError(t, want{outcome: upstream.Overloaded, progress: upstream.NotSent, detail: "pool.max_streams_per_conn"})
+			refused++
+		}
+		if accepted := (n - refused) * size; accepted < maxUnwritten || accepted > maxUnwritten+2*size {
+			t.Errorf("%d of %d requests were refused", refused, n)
+		}
+		c.Close(upstream.ClosedDrain)
+		synctest.Wait()
+		if freed := o.freed.Load(); freed != n {
+			t.Errorf("%d of %d places were freed", freed, n)
+		}
+	})
 }
 
 // The send buffer counts as empty once the peer has responded. A peer can respond to requests that it
