@@ -1,6 +1,7 @@
 package route
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +71,19 @@ func TestWaterfallAbandonsATierAtItsTimeout(t *testing.T) {
 		}
 		res.Release()
 		wantEmpty(t, r.Budget)
+	})
+}
+
+func TestErrorOfATiersTimeoutNamesItsSetting(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		rt := newRoute(Waterfall, newFake(t, "a", silent))
+		rt.Targets[0].Timeout = 50 * ms
+		r := get(t)
+		res := rt.Do(&r.Request, nil, newProcess(t))
+		defer res.Release()
+		if res.Err == nil || !strings.Contains(res.Err.Error(), "routes[].ssps[].timeout") {
+			t.Errorf("the error is %v", res.Err)
+		}
 	})
 }
 
