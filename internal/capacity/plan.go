@@ -63,7 +63,6 @@ type PlanResult struct {
 
 	Places       int           // N by exact Erlang C: pool.max_conns over HTTP/1
 	Saturation   float64       // L/N, the expected mean of pool_saturation_ratio
-	Headroom     float64       // 1 − L/N
 	WaitingShare float64       // share of requests that wait with N places, at most the allowed share
 	MeanWait     time.Duration // over all requests, including those that do not wait
 	FullRate     float64       // requests per second that fill N places if W stays the same
@@ -110,7 +109,6 @@ func Plan(in PlanInput) (PlanResult, error) {
 
 	r.Places = Places(r.Rate, r.MeanHold, in.WaitingShare)
 	r.Saturation = r.Load / float64(r.Places)
-	r.Headroom = HeadroomRatio(r.Load, r.Places)
 	r.WaitingShare = erlangC(r.Places, r.Load)
 	r.MeanWait, _ = meanWait(r.Rate, r.MeanHold, r.Places) // Places exceeds the load
 	r.FullRate = FullRate(float64(r.Places), r.MeanHold)

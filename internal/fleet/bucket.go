@@ -26,10 +26,9 @@ type Bucket struct {
 	alone   atomic.Uint64 // tokens taken from pace
 	refused atomic.Uint64
 
-	// These values are for the metrics.
 	share    atomic.Uint64 // math.Float64bits, tokens a second
 	replicas atomic.Int64  // by Redis' last reply; 0 before the first
-	leased   atomic.Uint64 // from Redis' last reply; 0 before the first
+	leased   atomic.Uint64 // tokens that Redis has granted
 	failures atomic.Uint64 // calls
 
 	settings      atomic.Pointer[settings]

@@ -7,15 +7,13 @@ import (
 
 // callState holds what a Bucket remembers between two calls of Redis.
 type callState struct {
-	everCalled    bool          // a call was made
 	lastCall      time.Duration // time of the last call
-	lastSettings  *settings     // settings of the last call
+	lastSettings  *settings     // settings of the last call; nil before the first
 	held          int           // tokens after the last call; requests have taken some since
 	aloneBefore   uint64        // alone at that time
 	refusedBefore uint64        // refused at that time
 	keyFailing    bool          // its key cannot be used, and the log has reported it
 	needsMore     bool          // it got fewer tokens than its traffic needs
-	alive         int           // replicas, from the last reply; 0 before the first
 	peak          float64       // most requests in a recent lease interval
 	rate          float64       // requests sent a second, averaged over rateOver
 }
@@ -33,7 +31,7 @@ const (
 // due reports whether to call Redis: requests want tokens or wanted them recently, or a heartbeat
 // is due.
 func (b *Bucket) due(now time.Duration, o *Options) bool {
-	return !b.everCalled || b.lastSettings != b.settings.Load() || b.needsMore || b.peak >= quiet ||
+	return b.lastSettings != b.settings.Load() || b.needsMore || b.peak >= quiet ||
 		b.attempts(lease(b.lease.Load())) > 0 || now-b.lastCall >= o.heartbeat()
 }
 
@@ -58,7 +56,7 @@ type leaseCall struct {
 func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 	s := b.settings.Load()
 	a := leaseCall{settings: *s}
-	if b.alive > 0 {
+	if b.replicas.Load() > 0 {
 		a.share = b.Share()
 	}
 	elapsed := float64(max(now-b.lastCall, o.LeaseInterval))
@@ -89,7 +87,7 @@ func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 	if b.peak < quiet {
 		a.valid += o.heartbeat()
 	}
-	b.everCalled, b.lastCall, b.lastSettings, b.held, b.aloneBefore, b.refusedBefore = true, now, s, a.keep, alone, refused
+	b.lastCall, b.lastSettings, b.held, b.aloneBefore, b.refusedBefore = now, s, a.keep, alone, refused
 	b.needsMore = false // the reply may set it; without a reply, the back-off decides when to call
 	return a
 }
@@ -99,7 +97,7 @@ func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 // traffic. Other replicas cannot use that reserve. So a replica with traffic holds half of an even
 // part of the burst, and one without a quarter.
 func (b *Bucket) target(s *settings, peak float64) (need, want int) {
-	alive := max(b.alive, 1)
+	alive := max(int(b.replicas.Load()), 1)
 	burst := max(s.burst, 2*alive) // as in lease.lua
 	reserve := max(1, burst/(4*alive))
 	most := min(max(reserve, burst-reserve*(alive-1)), maxTokens)
@@ -119,7 +117,6 @@ type leaseReply struct {
 
 // apply applies the reply to a, which arrived at received.
 func (b *Bucket) apply(a *leaseCall, r leaseReply, received time.Duration) {
-	b.alive = r.alive
 	b.needsMore = a.need > a.keep+r.granted
 	b.held += r.granted
 	b.replicas.Store(int64(r.alive))

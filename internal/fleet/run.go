@@ -168,7 +168,7 @@ func (f *Fleet) removeLater(names []string) {
 func (f *Fleet) removeRecords(ctx context.Context) {
 	var names []string
 	for _, b := range f.all() {
-		if b.alive > 0 {
+		if b.replicas.Load() > 0 {
 			names = append(names, b.name)
 		}
 	}
