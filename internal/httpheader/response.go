@@ -84,8 +84,8 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 }
 
 // AppendTrailers appends to dst the trailer fields of an SSP that are forwarded to a client. Fields
-// about the connection or the message's length, and fields that are allowed only in a header, are
-// not forwarded (RFC 9110, section 6.5.1). Fields that CopyResponse drops are not forwarded either.
+// about the connection, the message's length or its content are not forwarded (RFC 9110, section
+// 6.5.1), nor are fields that CopyResponse drops.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		if id := identify(name); (id == unknownName || id == nameUserAgent) && !syntax.EqualFold(name, p.requestID) {

@@ -52,7 +52,7 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 	b.shed.Add(1)
 	return b.refusal.err(b.Step(), func() *upstream.Error {
 		return upstream.Errorf(upstream.BreakerOpen, upstream.NotSent,
-			"%d of the last %d requests to it failed, within %v, of which %.0f %% are tolerated; %.0f %% of the requests are shed; see ssps[].breaker",
+			"%d of the %d requests to it in the last %v failed, and up to %.0f %% may fail; %.0f %% of the requests are shed; see ssps[].breaker",
 			failures, requests, b.opts.Window, 100*b.opts.FailureRatio, 100*share)
 	})
 }
