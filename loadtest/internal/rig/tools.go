@@ -19,8 +19,8 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Load holds the measurements of a load tool. Answered counts the requests with a 2xx response. Failed
-// counts the other requests.
+// Load holds the measurements of a load tool. Of its requests, those without a 2xx response count as
+// Failed.
 type Load struct {
 	load.Summary
 	CPU time.Duration // CPU time of the tool
