@@ -86,7 +86,7 @@ func TestDiceHitTheirShareAndEveryNth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	count := func(c Chance) (hits int) {
 		var d dice
-		d.set(c)
+		d.Chance = c
 		for range 60_000 {
 			if d.roll(r) {
 				hits++

@@ -85,7 +85,7 @@ func (h *http1Conn) next() error {
 		return err
 	}
 	if h.req.wait100 && h.in.src.Buffered() == 0 {
-		h.out = append(h.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		h.put("HTTP/1.1 100 Continue\r\n\r\n")
 	}
 	return h.in.readBody(&h.req)
 }
@@ -141,18 +141,10 @@ func (h *http1Conn) respond() bool {
 func (h *http1Conn) record() *Request {
 	q := &h.req
 	r := &Request{Time: time.Now(), Conn: h.id, Method: string(q.method), Target: string(q.target),
-		Protocol: "HTTP/1.1", Header: fieldsOf(q.fields), Trailer: fieldsOf(q.trailer),
+		Protocol: "HTTP/1.1", Header: fieldsOf(q.fields, span.field), Trailer: fieldsOf(q.trailer, span.field),
 		Body: append([]byte(nil), q.body...), Head: bytes.Clone(q.head), TLS: h.tls}
 	if q.http10 {
 		r.Protocol = "HTTP/1.0"
 	}
 	return r
-}
-
-func fieldsOf(spans []span) []Field {
-	var fields []Field
-	for _, s := range spans {
-		fields = append(fields, Field{Name: string(s.name), Value: string(s.value)})
-	}
-	return fields
 }

@@ -31,6 +31,8 @@ func bad(format string, args ...any) error {
 // span is the position of a header field in a message head.
 type span struct{ name, value []byte }
 
+func (s span) field() Field { return Field{Name: string(s.name), Value: string(s.value)} }
+
 // http1Request is one HTTP/1 request. Its slices point into the reader's buffers and are valid
 // until the next request is read.
 type http1Request struct {

@@ -43,7 +43,7 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 	last := p.Connections.MaxRequests > 0 && h.served >= p.Connections.MaxRequests
 	keep := !last && !q.close && !f.traits[traitHTTP10] && how != byClose
 	if f.traits[traitInterim] && !q.http10 {
-		h.out = append(h.out, "HTTP/1.1 103 Early Hints\r\nLink: </sim.css>; rel=preload\r\n\r\n"...)
+		h.put("HTTP/1.1 103 Early Hints\r\nLink: </sim.css>; rel=preload\r\n\r\n")
 	}
 	headStart := len(h.out)
 	h.statusLine(f, r.status)
@@ -51,14 +51,13 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 	h.writeFraming(f, r, how)
 	switch {
 	case q.close && !q.http10 || last && p.Connections.Announce:
-		h.out = append(h.out, "Connection: close\r\n"...)
+		h.put("Connection: close\r\n")
 	case q.http10 && keep:
-		h.out = append(h.out, "Connection: keep-alive\r\n"...)
+		h.put("Connection: keep-alive\r\n")
 	}
-	h.breakHeader(f.malformation)
-	h.out = append(h.out, "\r\n"...)
+	h.put(malformedFields[f.malformation], "\r\n")
 	if f.malformation == BareLF {
-		head := bytes.ReplaceAll(h.out[headStart:], []byte("\r\n"), []byte("\n"))
+		head := bytes.ReplaceAll(h.out[headStart:], crlf, []byte("\n"))
 		h.out = append(h.out[:headStart], head...)
 	}
 	if f.fault == faultCutHead {
@@ -85,25 +84,29 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 func (h *http1Conn) statusLine(f *fate, status int) {
 	switch {
 	case f.malformation == BadStatusLine:
-		h.out = append(h.out, "HTTP/1.1 OK\r\n"...)
+		h.put("HTTP/1.1 OK\r\n")
 		return
 	case f.traits[traitHTTP10]:
-		h.out = append(h.out, "HTTP/1.0 "...)
+		h.put("HTTP/1.0 ")
 	default:
-		h.out = append(h.out, "HTTP/1.1 "...)
+		h.put("HTTP/1.1 ")
 	}
 	h.out = strconv.AppendInt(h.out, int64(status), 10)
-	h.out = append(h.out, ' ')
-	h.out = append(h.out, http.StatusText(status)...)
-	h.out = append(h.out, "\r\n"...)
+	h.put(" ", http.StatusText(status), "\r\n")
+}
+
+// put adds texts to the gathered responses.
+func (h *http1Conn) put(texts ...string) {
+	for _, text := range texts {
+		h.out = append(h.out, text...)
+	}
 }
 
 // field implements fieldWriter.
 func (h *http1Conn) field(name, _ string, value []byte) {
-	h.out = append(h.out, name...)
-	h.out = append(h.out, ": "...)
+	h.put(name, ": ")
 	h.out = append(h.out, value...)
-	h.out = append(h.out, "\r\n"...)
+	h.put("\r\n")
 }
 
 func (h *http1Conn) writeFraming(f *fate, r *reply, how framing) {
@@ -114,36 +117,31 @@ func (h *http1Conn) writeFraming(f *fate, r *reply, how framing) {
 		h.writeLength(r.body.len() + 1)
 	}
 	if how == byChunks {
-		h.out = append(h.out, "Transfer-Encoding: chunked\r\n"...)
+		h.put("Transfer-Encoding: chunked\r\n")
 		if r.trailers {
-			h.out = append(h.out, "Trailer: X-Sim-Trailer\r\n"...)
+			h.put("Trailer: X-Sim-Trailer\r\n")
 		}
 	}
 }
 
 func (h *http1Conn) writeLength(n int) {
-	h.out = append(h.out, "Content-Length: "...)
+	h.put("Content-Length: ")
 	h.out = strconv.AppendInt(h.out, int64(n), 10)
-	h.out = append(h.out, "\r\n"...)
+	h.put("\r\n")
 }
 
-// breakHeader adds the malformed field.
-func (h *http1Conn) breakHeader(m Malformation) {
-	switch m {
-	case ObsFold:
-		h.out = append(h.out, "X-Folded: one\r\n two\r\n"...)
-	case NulInValue:
-		h.out = append(h.out, "X-Nul: a\x00b\r\n"...)
-	case SpaceInName:
-		h.out = append(h.out, "X-Space : a\r\n"...)
-	}
+// malformedFields are the fields of the malformations that add one to the header.
+var malformedFields = map[Malformation]string{
+	ObsFold:     "X-Folded: one\r\n two\r\n",
+	NulInValue:  "X-Nul: a\x00b\r\n",
+	SpaceInName: "X-Space : a\r\n",
 }
 
 // writeBody writes the body piece by piece. It returns false if the connection or the SSP has
 // closed.
 func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 	if f.malformation == BadChunk {
-		h.out = append(h.out, "zz\r\n"...)
+		h.put("zz\r\n")
 	}
 	limit := fillerSize
 	if how == byChunks {
@@ -157,11 +155,11 @@ func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 	for piece := r.body.next(limit); len(piece) > 0; piece = r.body.next(limit) {
 		if how == byChunks {
 			h.out = strconv.AppendInt(h.out, int64(len(piece)), 16)
-			h.out = append(h.out, "\r\n"...)
-			h.out = append(h.out, piece...)
-			h.out = append(h.out, "\r\n"...)
-		} else {
-			h.out = append(h.out, piece...)
+			h.put("\r\n")
+		}
+		h.out = append(h.out, piece...)
+		if how == byChunks {
+			h.put("\r\n")
 		}
 		if (drip || len(h.out) >= flushAt) && !h.flush() {
 			return false
@@ -171,11 +169,11 @@ func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
 		}
 	}
 	if how == byChunks && !cut {
-		h.out = append(h.out, "0\r\n"...)
+		h.put("0\r\n")
 		if r.trailers {
-			h.out = append(h.out, "X-Sim-Trailer: done\r\n"...)
+			h.put("X-Sim-Trailer: done\r\n")
 		}
-		h.out = append(h.out, "\r\n"...)
+		h.put("\r\n")
 	}
 	return true
 }

@@ -53,7 +53,7 @@ type http2Conn struct {
 
 	mu       sync.Mutex // guards the fields below; never held across I/O
 	room     sync.Cond  // signalled when a window opens, out shrinks, or sealed is set
-	out      []byte
+	out      frameQueue
 	spare    []byte // the buffer that alternates with out
 	writer   *http2.Framer
 	encoder  *hpack.Encoder
@@ -79,18 +79,22 @@ type stream struct {
 	requestID string
 	length    int64 // of content-length; -1 if absent
 	body      []byte
-	received  int // used bytes of the stream's receive window
+	received  int  // used bytes of the stream's receive window
+	whole     bool // the request was read whole; always the reader's
 
-	done chan struct{} // closed when the stream is reset or the connection ends
+	done chan struct{} // closed when the stream is removed from http2Conn.streams
 
 	window int64 // bytes that may still be sent on it; guarded by http2Conn.mu
-	whole  bool  // the request was read whole; guarded by http2Conn.mu
-	ended  bool  // done is closed; guarded by http2Conn.mu
 }
 
-type writerFunc func([]byte) (int, error)
+// frameQueue holds frames that wait to be written.
+type frameQueue []byte
 
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+// Write implements io.Writer.
+func (q *frameQueue) Write(p []byte) (int, error) {
+	*q = append(*q, p...)
+	return len(p), nil
+}
 
 func newHTTP2Conn(c *conn) *http2Conn {
 	h := &http2Conn{conn: c, limit: maxOpenStreams, lastLimit: -1, streams: map[uint32]*stream{},
@@ -102,10 +106,7 @@ func newHTTP2Conn(c *conn) *http2Conn {
 	h.framer.MaxHeaderListSize = maxHeaderList
 	h.framer.SetMaxReadFrameSize(frameSize)
 	h.framer.SetReuseFrames()
-	h.writer = http2.NewFramer(writerFunc(func(p []byte) (int, error) {
-		h.out = append(h.out, p...)
-		return len(p), nil
-	}), nil)
+	h.writer = http2.NewFramer(&h.out, nil)
 	h.writer.AllowIllegalWrites = true
 	h.encoder = hpack.NewEncoder(&h.block)
 	c.poison = h.sendUnsolicited
@@ -170,7 +171,7 @@ func (h *http2Conn) canContinue(err error) bool {
 	return false
 }
 
-// take handles one frame. The error is a StreamError or a ConnectionError.
+// handleFrame handles one frame. The error is a StreamError or a ConnectionError.
 func (h *http2Conn) handleFrame(frame http2.Frame) error {
 	if h.closing.Load() {
 		return nil

@@ -39,7 +39,7 @@ func (h *http2Conn) flush() {
 // connection ends first. It is called with mu held, and releases it while it waits.
 func (h *http2Conn) awaitWindow(st *stream) bool {
 	blocked := func() bool {
-		return !h.sealed && !st.ended && (h.window <= 0 || st.window <= 0 || len(h.out) >= maxQueued)
+		return h.canSend(st) && (h.window <= 0 || st.window <= 0 || len(h.out) >= maxQueued)
 	}
 	for blocked() {
 		h.mu.Unlock()
@@ -49,30 +49,29 @@ func (h *http2Conn) awaitWindow(st *stream) bool {
 			h.room.Wait()
 		}
 	}
-	return !h.sealed && !st.ended
+	return h.canSend(st)
 }
+
+// canSend reports whether neither the stream nor the connection has ended; mu is held.
+func (h *http2Conn) canSend(st *stream) bool { return !h.sealed && h.streams[st.id] != nil }
 
 // endStream ends a request that was processed, with success or not.
 func (h *http2Conn) endStream(p *script, f *fate, st *stream, flush bool) {
 	h.mu.Lock()
-	h.endStreamLocked(st)
-	leave := h.leaving && len(h.streams) == 0
+	h.endStreamLocked(st.id)
 	h.mu.Unlock()
 	if flush {
 		h.flush()
 	}
 	h.end(p, f)
-	if leave {
-		h.closeAfterStreams()
-	}
+	h.closeIfLast()
 }
 
 // endStreamLocked removes the stream from the connection and wakes the goroutines that wait for it.
 // It may be called again.
-func (h *http2Conn) endStreamLocked(st *stream) {
-	delete(h.streams, st.id)
-	if !st.ended {
-		st.ended = true
+func (h *http2Conn) endStreamLocked(id uint32) {
+	if st := h.streams[id]; st != nil {
+		delete(h.streams, id)
 		close(st.done)
 		h.room.Broadcast()
 	}
@@ -81,12 +80,17 @@ func (h *http2Conn) endStreamLocked(st *stream) {
 // dropStream ends a stream that the peer or the SSP has reset.
 func (h *http2Conn) dropStream(id uint32) {
 	h.mu.Lock()
-	if st := h.streams[id]; st != nil {
-		h.endStreamLocked(st)
-	}
-	leave := h.leaving && len(h.streams) == 0
+	h.endStreamLocked(id)
 	h.mu.Unlock()
-	if leave {
+	h.closeIfLast()
+}
+
+// closeIfLast ends a connection that leaves, if no stream is left.
+func (h *http2Conn) closeIfLast() {
+	h.mu.Lock()
+	last := h.leaving && len(h.streams) == 0
+	h.mu.Unlock()
+	if last {
 		h.closeAfterStreams()
 	}
 }
@@ -116,17 +120,14 @@ func (h *http2Conn) dropAbove(last uint32) {
 	h.mu.Lock()
 	h.leaving = true
 	h.goneFrom = min(h.goneFrom, last)
-	for id, st := range h.streams {
+	for id := range h.streams {
 		if id > last {
-			h.endStreamLocked(st)
+			h.endStreamLocked(id)
 			h.ssp.count(func(c *Counters) { c.Unprocessed++ })
 		}
 	}
-	leave := len(h.streams) == 0
 	h.mu.Unlock()
-	if leave {
-		h.closeAfterStreams()
-	}
+	h.closeIfLast()
 }
 
 // closeAfterStreams ends the streams in flight, writes the queued frames and ends the connection.

@@ -13,8 +13,8 @@ import (
 // takeHeaders opens a stream, or ends one with trailers.
 func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
-	if st, whole := h.stream(id); st != nil {
-		return h.takeTrailers(st, whole, f)
+	if st := h.stream(id); st != nil {
+		return h.takeTrailers(st, f)
 	}
 	switch {
 	case id%2 == 0:
@@ -51,12 +51,11 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-// stream returns an open stream, and whether its request was read whole. It returns nil for none.
-func (h *http2Conn) stream(id uint32) (st *stream, whole bool) {
+// stream returns an open stream, or nil for none.
+func (h *http2Conn) stream(id uint32) *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st = h.streams[id]
-	return st, st != nil && st.whole
+	return h.streams[id]
 }
 
 func streamError(id uint32, cause string) error {
@@ -107,9 +106,9 @@ func (st *stream) parse() error {
 	return nil
 }
 
-func (h *http2Conn) takeTrailers(st *stream, whole bool, f *http2.MetaHeadersFrame) error {
+func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 	switch {
-	case whole:
+	case st.whole:
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
 	case !f.StreamEnded() || len(f.PseudoFields()) > 0 || f.Truncated:
 		return streamError(st.id, "trailers that do not end the stream, or that are not trailers")
@@ -133,11 +132,11 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 		}
 		h.received = 0
 	}
-	st, whole := h.stream(f.StreamID)
+	st := h.stream(f.StreamID)
 	if st == nil {
 		return nil // the SSP has ended the stream, which the peer may not know yet
 	}
-	if whole {
+	if st.whole {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
 	}
 	if st.received += n; st.received > streamWindow {
@@ -196,9 +195,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 			h.dropAbove(h.dispatched)
 		}
 	}
-	h.mu.Lock()
 	st.whole = true
-	h.mu.Unlock()
 	h.begin(len(st.body))
 	if f.delay == 0 && f.fault == noFault && !s.watching() && h.respondNow(p, &f, st) {
 		return nil
@@ -209,14 +206,8 @@ func (h *http2Conn) endRequest(st *stream) error {
 
 func (h *http2Conn) record(st *stream) *Request {
 	return &Request{Time: time.Now(), Conn: h.id, Stream: st.id, Method: st.method, Target: st.target,
-		Protocol: "HTTP/2.0", Header: hpackFields(st.fields), Trailer: hpackFields(st.trailer),
+		Protocol: "HTTP/2.0", Header: fieldsOf(st.fields, hpackField), Trailer: fieldsOf(st.trailer, hpackField),
 		Body: st.body, TLS: h.tls}
 }
 
-func hpackFields(list []hpack.HeaderField) []Field {
-	var fields []Field
-	for _, f := range list {
-		fields = append(fields, Field{Name: f.Name, Value: f.Value})
-	}
-	return fields
-}
+func hpackField(f hpack.HeaderField) Field { return Field{Name: f.Name, Value: f.Value} }

@@ -66,7 +66,7 @@ func (st *stream) ids() ids {
 // respondLocked queues the response. It releases mu while it waits for room, and returns early if
 // the stream or the connection ends.
 func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *ids) {
-	if h.sealed || st.ended {
+	if !h.canSend(st) {
 		return
 	}
 	if f.malformation == H2Garbage {
@@ -104,7 +104,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		h.cutLocked()
 		return
 	case faultResetStream:
-		h.endStreamLocked(st)
+		h.endStreamLocked(st.id)
 		_ = h.writer.WriteRSTStream(st.id, errCodes[p.Faults.ResetStream.Code])
 		return
 	case faultLeftover:
@@ -113,15 +113,15 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 	}
 	// The stream must not count as open when another goroutine flushes its END_STREAM: the peer may
 	// then open the next stream.
-	h.endStreamLocked(st)
+	h.endStreamLocked(st.id)
 	h.ssp.countResponse(r.status, sent)
 }
 
 // cutLocked ends the connection after the queued frames.
 func (h *http2Conn) cutLocked() {
 	h.sealed, h.leaving = true, true
-	for _, st := range h.streams {
-		h.endStreamLocked(st)
+	for id := range h.streams {
+		h.endStreamLocked(id)
 	}
 }
 
@@ -196,7 +196,7 @@ func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cu
 			}
 		}
 	}
-	if trailing && !cut && !h.sealed && !st.ended {
+	if trailing && !cut && h.canSend(st) {
 		h.openBlock("")
 		h.field("", "x-sim-trailer", []byte("done"))
 		h.writeBlock(st.id, true)
@@ -220,13 +220,12 @@ func (h *http2Conn) field(_, lower string, value []byte) {
 
 func (h *http2Conn) writeBlock(id uint32, endStream bool) {
 	block := h.block.Bytes()
-	first := block[:min(len(block), frameSize)]
-	block = block[len(first):]
-	_ = h.writer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first,
-		EndStream: endStream, EndHeaders: len(block) == 0})
-	for len(block) > 0 {
-		part := block[:min(len(block), frameSize)]
-		block = block[len(part):]
-		_ = h.writer.WriteContinuation(id, len(block) == 0, part)
+	n := min(len(block), frameSize)
+	_ = h.writer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block[:n],
+		EndStream: endStream, EndHeaders: n == len(block)})
+	for n < len(block) {
+		part := block[n:min(n+frameSize, len(block))]
+		n += len(part)
+		_ = h.writer.WriteContinuation(id, n == len(block), part)
 	}
 }

@@ -47,6 +47,14 @@ func (r *Request) Values(name string) []string {
 	return values
 }
 
+// fieldsOf returns the fields of a protocol's own list; nil if it is empty.
+func fieldsOf[T any](list []T, field func(T) Field) (fields []Field) {
+	for _, f := range list {
+		fields = append(fields, field(f))
+	}
+	return fields
+}
+
 // Requests returns the last Options.Record requests, the oldest first.
 func (s *SSP) Requests() []*Request {
 	s.recording.Lock()

@@ -81,19 +81,16 @@ func (f event) needsBody() bool {
 
 // dice draws the events of a Chance.
 type dice struct {
-	share float64
-	every uint64
-	n     atomic.Uint64 // events so far; counted only if every is above 1
+	Chance
+	n atomic.Uint64 // events so far; counted only if Every is above 1
 }
 
-func (d *dice) set(c Chance) { d.share, d.every = c.Share, uint64(c.Every) }
-
 func (d *dice) roll(r *rand.Rand) bool {
-	hit := d.every == 1
-	if d.every > 1 {
-		hit = d.n.Add(1)%d.every == 0
+	hit := d.Every == 1
+	if d.Every > 1 {
+		hit = d.n.Add(1)%uint64(d.Every) == 0
 	}
-	return d.share > 0 && r.Float64() < d.share || hit
+	return d.Share > 0 && r.Float64() < d.Share || hit
 }
 
 // script is a Behaviour that is ready for use. Only its counts change.
@@ -122,7 +119,7 @@ func newScript(b Behaviour) *script {
 		p.contentType = []byte(b.Response.ContentType)
 	}
 	for i, chance := range b.chances() {
-		p.dice[i].set(chance)
+		p.dice[i].Chance = chance
 		if event(i) < traitNoBid && chance != (Chance{}) {
 			p.plain = false
 		}

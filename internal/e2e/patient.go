@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// setting is a key of the configuration, by its path, and a value.
+type setting struct{ path, value string }
+
+// patient are the settings of a process on a slow machine: timeouts are long.
+var patient = []setting{
+	{"server.listen", "127.0.0.1:0"},
+	{"server.drain_delay", "0s"},
+	{"server.read_timeout", "20s"},
+	{"server.write_timeout", "20s"},
+	{"admin.listen", "127.0.0.1:0"},
+	{"deadline.default", "20s"},
+	{"deadline.max", "30s"},
+	{"ssp_defaults.timeouts.connect", "10s"},
+	{"ssp_defaults.timeouts.tls_handshake", "10s"},
+	{"ssp_defaults.pool.pending_timeout", "10s"},
+}
+
+// Patient is the environment of a process on a slow machine: timeouts are long. Its variables take
+// precedence over the configuration file.
+func Patient() []string { return patientFor("") }
+
+// patientFor is Patient without the settings that the configuration has itself.
+func patientFor(config string) []string {
+	var tree map[string]any
+	yaml.Unmarshal([]byte(config), &tree) //nolint:errcheck // adbuffer itself reports what it cannot read
+	env := []string{"GORACE=exitcode=66"}
+	for _, s := range patient {
+		if !has(tree, strings.Split(s.path, ".")) {
+			env = append(env, "ADBUFFER_"+strings.ToUpper(strings.ReplaceAll(s.path, ".", "_"))+"="+s.value)
+		}
+	}
+	return slices.Clip(env) // so that two tests can append to it
+}
+
+func has(tree map[string]any, path []string) bool {
+	value, ok := tree[path[0]]
+	if !ok || len(path) == 1 {
+		return ok
+	}
+	below, ok := value.(map[string]any)
+	return ok && has(below, path[1:])
+}
