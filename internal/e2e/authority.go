@@ -10,6 +10,9 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
+// ListenerName is the host name of a listener with a certificate.
+const ListenerName = "adbuffer.test"
+
 // Authority signs the certificates of listeners and of their clients.
 type Authority struct {
 	*sspsim.CA
@@ -68,11 +71,11 @@ func replaceFile(t testing.TB, file string, content []byte) {
 	}
 }
 
-// ClientConfig is the configuration of a client that trusts the authority. by signs the client's
-// certificate; nil means no certificate.
-func (a *Authority) ClientConfig(by *Authority) *tls.Config {
+// ClientConfig is the configuration of a client that trusts the authority and offers these
+// protocols. by signs the client's certificate; nil means no certificate.
+func (a *Authority) ClientConfig(by *Authority, protocols ...string) *tls.Config {
 	a.t.Helper()
-	c := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
+	c := &tls.Config{RootCAs: a.Pool(), ServerName: ListenerName, NextProtos: protocols}
 	if by != nil {
 		cert, err := by.ClientCert("ops")
 		if err != nil {
@@ -84,10 +87,15 @@ func (a *Authority) ClientConfig(by *Authority) *tls.Config {
 	return c
 }
 
-// TLSSection is the configuration's section server with the listener's certificate and the given
-// TLS settings.
-func TLSSection(a *Authority, more string) string {
-	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}}\n", a.File("cert.pem"), a.File("key.pem"), more)
+// ServerSection is the configuration's section server with the listener's certificate and the given
+// settings of the section. Each begins with a comma.
+func (a *Authority) ServerSection(settings string) string { return a.section("", settings) }
+
+// TLSSection is ServerSection for settings of server.tls.
+func (a *Authority) TLSSection(settings string) string { return a.section(settings, "") }
+
+func (a *Authority) section(ofTLS, ofServer string) string {
+	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}%s}\n", a.File("cert.pem"), a.File("key.pem"), ofTLS, ofServer)
 }
 
 // ReadFile returns the content of a file.

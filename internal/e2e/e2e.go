@@ -5,7 +5,7 @@
 //   - Client is one raw connection to it; Worker and Traffic make load.
 //   - Scrape is one response of /metrics; Refusal is an error response and its promises.
 //   - Healthy, Failing, Gated and Scripted start simulated SSPs in the test's process.
-//   - Authority and Listener make certificates.
+//   - Authority makes certificates.
 //
 // If the tests run with the race detector, so does the binary.
 package e2e

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,27 +30,9 @@ type Process struct {
 	ExitIsTested bool // the test itself checks how the process ended
 }
 
-// Patient is the environment of a process on a slow machine: timeouts are long. A test overrides
-// the timeouts that it tests.
-func Patient() []string { return slices.Clone(patient) }
-
-var patient = []string{
-	"ADBUFFER_SERVER_LISTEN=127.0.0.1:0",
-	"ADBUFFER_SERVER_DRAIN_DELAY=0s",
-	"ADBUFFER_SERVER_READ_TIMEOUT=20s",
-	"ADBUFFER_SERVER_WRITE_TIMEOUT=20s",
-	"ADBUFFER_ADMIN_LISTEN=127.0.0.1:0",
-	"ADBUFFER_DEADLINE_DEFAULT=20s",
-	"ADBUFFER_DEADLINE_MAX=30s",
-	"ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=10s",
-	"ADBUFFER_SSP_DEFAULTS_TIMEOUTS_TLS_HANDSHAKE=10s",
-	"ADBUFFER_SSP_DEFAULTS_POOL_PENDING_TIMEOUT=10s",
-	"GORACE=exitcode=66",
-}
-
-// Start runs `adbuffer serve` with the configuration, and waits until it is ready. env are
-// variables for it, NAME=value. At the end of the test it must hold no resources, and stop with
-// exit status 0.
+// Start runs `adbuffer serve` with the configuration, and waits until it is ready. Timeouts that the
+// configuration does not set are long. env are variables for it, NAME=value. At the end of the test
+// it must hold no resources, and stop with exit status 0.
 func Start(t testing.TB, config string, env ...string) *Process {
 	t.Helper()
 	return StartReloadable(t, config, env...).Process
@@ -61,7 +42,15 @@ func Start(t testing.TB, config string, env ...string) *Process {
 // are open.
 func Launch(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
-	return LaunchWith(t, env, (*Process).FindListeners, args...)
+	return LaunchCommand(t, Command(t, env, args...), (*Process).FindListeners)
+}
+
+// Command is the binary with these arguments, and with env added to the test's environment.
+func Command(t testing.TB, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(Binary(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
 }
 
 // FindListeners finds the addresses of the listeners in the log.
@@ -73,15 +62,8 @@ func (ab *Process) FindListeners() bool {
 	return ok
 }
 
-// LaunchWith is Launch with a function that finds the listeners' addresses in the log.
-func LaunchWith(t testing.TB, env []string, find func(ab *Process) bool, args ...string) *Process {
-	t.Helper()
-	cmd := exec.Command(Binary(t), args...)
-	cmd.Env = append(os.Environ(), env...)
-	return LaunchCommand(t, cmd, find)
-}
-
-// LaunchCommand is LaunchWith for a command that becomes the binary.
+// LaunchCommand runs a command that is or becomes the binary. It returns when find has found the
+// addresses of the open listeners in the log.
 func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Process {
 	t.Helper()
 	ab := &Process{T: t, Cmd: cmd, Log: new(testsupport.LogBuffer), ended: make(chan struct{}), Network: "tcp"}
@@ -230,8 +212,7 @@ func (ab *Process) held() string {
 func Run(t testing.TB, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, log bytes.Buffer
-	cmd := exec.Command(Binary(t), args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd := Command(t, env, args...)
 	cmd.Stdout, cmd.Stderr = &out, &log
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -30,7 +30,7 @@ type Reloadable struct {
 func StartReloadable(t testing.TB, config string, env ...string) *Reloadable {
 	t.Helper()
 	file := WriteConfig(t, config)
-	ab := Launch(t, append(Patient(), env...), "serve", "--config", file)
+	ab := Launch(t, append(patientFor(config), env...), "serve", "--config", file)
 	ab.AwaitReady()
 	return &Reloadable{ab, file}
 }

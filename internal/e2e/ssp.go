@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,12 +28,6 @@ func IdentityFields(r *sspsim.Request) (fields []string) {
 		}
 	}
 	return fields
-}
-
-// ViaOf returns the values of Via in the last request that s received, one element for each field.
-func ViaOf(t testing.TB, s *sspsim.SSP) []string {
-	t.Helper()
-	return LastRequest(t, s).Values("Via")
 }
 
 // Via is the field's value that the process adds to requests that arrive over HTTP/1.1.
@@ -110,11 +105,25 @@ func StartGated(t testing.TB, o sspsim.Options) *Gated {
 // Open lets the SSP respond to all requests, later ones too.
 func (g *Gated) Open() { g.once.Do(func() { close(g.gate) }) }
 
+// AwaitCounters waits until ok accepts the counters of s.
+func AwaitCounters(t testing.TB, s *sspsim.SSP, what string, ok func(sspsim.Counters) bool) {
+	t.Helper()
+	if !s.AwaitCounters(testsupport.Patience, ok) {
+		t.Fatalf("not within %v: %s; the SSP's counters %+v", testsupport.Patience, what, s.Counters())
+	}
+}
+
 // AwaitInFlight waits until the SSP has n requests without a response.
 func AwaitInFlight(t testing.TB, s *sspsim.SSP, n int64) {
 	t.Helper()
-	if !s.AwaitCounters(testsupport.Patience, func(c sspsim.Counters) bool { return c.InFlight == n }) {
-		t.Fatalf("the SSP has %d requests in flight, want %d", s.Counters().InFlight, n)
+	AwaitCounters(t, s, fmt.Sprintf("%d requests are in flight", n), func(c sspsim.Counters) bool { return c.InFlight == n })
+}
+
+// SetBehaviour gives s another behaviour.
+func SetBehaviour(t testing.TB, s *sspsim.SSP, b sspsim.Behaviour) {
+	t.Helper()
+	if err := s.Set(b); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -126,4 +135,10 @@ func CAFile(t testing.TB, s *sspsim.SSP) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// Trust is the setting of an SSP of the configuration that trusts the authority of s's certificate.
+func Trust(t testing.TB, s *sspsim.SSP) string {
+	t.Helper()
+	return fmt.Sprintf("tls: {ca_file: %q}", CAFile(t, s))
 }

@@ -44,11 +44,12 @@ func TestTheAccessLogSaysWhereTheTimeWent(t *testing.T) {
 func startConsole(t *testing.T, config string) *e2e.Process {
 	t.Helper()
 	env := append(e2e.Patient(), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1", "ADBUFFER_LOG_FORMAT=console")
-	return e2e.LaunchWith(t, env, func(ab *e2e.Process) bool {
+	cmd := e2e.Command(t, env, "serve", "--config", e2e.WriteConfig(t, config))
+	return e2e.LaunchCommand(t, cmd, func(ab *e2e.Process) bool {
 		m := regexp.MustCompile(` INFO ready {"listen": "(\S+)", "admin": "(\S+)"`).FindStringSubmatch(ab.Log.String())
 		if m != nil {
 			ab.TrafficAddr, ab.AdminAddr = m[1], m[2]
 		}
 		return m != nil
-	}, "serve", "--config", e2e.WriteConfig(t, config))
+	})
 }

@@ -148,7 +148,7 @@ func beside(t *testing.T, other *e2e.Process) (setting string) {
 func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
-	withTLS := e2e.Start(t, e2e.TLSSection(e2e.NewAuthority(t), "")+e2e.Single(e2e.Healthy(t).URL()))
+	withTLS := e2e.Start(t, e2e.NewAuthority(t).TLSSection("")+e2e.Single(e2e.Healthy(t).URL()))
 	p := promQL{t, startPrometheus(t, ab, beside(t, withTLS)).url}
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")

@@ -121,7 +121,7 @@ var labelName = regexp.MustCompile(`([a-z_]+)="`)
 // metrics lists the metrics that a process exports at its start, with every option on.
 func metrics(t *testing.T) (lines []string) {
 	t.Helper()
-	redis, listener := testsupport.StartRedis(t), e2e.NewListener(t)
+	redis, listener := testsupport.StartRedis(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, listener.ServerSection(", proxy_protocol: true")+fmt.Sprintf(`
 tracing: {endpoint: "http://%s/v1/traces"}
 fleet: {redis: {address: %q}, expected_replicas: 1}

@@ -35,10 +35,7 @@ func newManager(t *testing.T, config, names string, env ...string) *manager {
 
 func newManagerAt(t *testing.T, host, config, names string, env ...string) *manager {
 	t.Helper()
-	m := &manager{t: t, names: names, config: filepath.Join(t.TempDir(), "adbuffer.yaml"), env: env}
-	if err := os.WriteFile(m.config, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	m := &manager{t: t, names: names, config: e2e.WriteConfig(t, config), env: env}
 	for range strings.Count(names, ":") + 1 {
 		l, err := net.Listen("tcp", host+":0")
 		if err != nil {
@@ -96,10 +93,7 @@ func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
 func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
-	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := e2e.WriteConfig(t, e2e.Single(s.URL()))
 	path := filepath.Join(t.TempDir(), "ad.sock")
 	args := []string{"--listen=" + path, "--fdname=traffic"}
 	for _, v := range e2e.Patient() {

@@ -168,10 +168,7 @@ func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
 		t.Errorf("the SSP received %q", got)
 	}
 	// A second process finds the socket in use, and does not change it.
-	file := filepath.Join(t.TempDir(), "second.yaml")
-	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := e2e.WriteConfig(t, e2e.Single(s.URL()))
 	_, stderr, code := e2e.Run(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN=unix:"+path), "serve", "--config", file)
 	if code != 1 {
 		t.Errorf("exit status %d, want 1: %s", code, stderr)

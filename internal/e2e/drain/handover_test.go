@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -101,7 +100,7 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)}), e2e.NewAuthority(t)
-	env, config := shared(t, reservePort(t)), e2e.TLSSection(a, "")+e2e.Single(s.URL())
+	env, config := shared(t, reservePort(t)), a.TLSSection("")+e2e.Single(s.URL())
 	now := e2e.Start(t, config, env...)
 	traffic := now.TrafficAddr // all processes use this address
 	// A connection that is ready only after CloseIdleConnections would stay open without a timeout.
@@ -160,14 +159,12 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
 	env := append(shared(t, reservePort(t)), "ADBUFFER_SERVER_DRAIN_DELAY=0s", "ADBUFFER_SERVER_IDLE_TIMEOUT=10m", "ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
-	file, config := filepath.Join(t.TempDir(), "adbuffer.yaml"), e2e.Single(s.URL())
+	config := e2e.Single(s.URL())
+	file := e2e.WriteConfig(t, config)
 	e2e.Binary(t)
 	began := time.Now()
 	old := e2e.Start(t, config, env...)
 	startTakes := time.Since(began)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	inFlight := old.Dial() // accepted by the old process; its request stays outstanding
 	inFlight.Send(e2e.Request("GET", "/fillbuffer?n=held", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
@@ -178,8 +175,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		kept = append(kept, c)
 	}
 	for i := range 15 {
-		next := exec.Command(e2e.Binary(t), "serve", "--config", file)
-		next.Env = append(append(os.Environ(), e2e.Patient()...), env...)
+		next := e2e.Command(t, append(e2e.Patient(), env...), "serve", "--config", file)
 		log := new(testsupport.LogBuffer)
 		next.Stdout, next.Stderr = io.Discard, log
 		if err := next.Start(); err != nil {
@@ -242,10 +238,7 @@ func TestAPortInUseNamesTheKeysThatMatter(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, e2e.Single(s.URL()))
-	file := filepath.Join(t.TempDir(), "second.yaml")
-	if err := os.WriteFile(file, []byte(e2e.Single(s.URL())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := e2e.WriteConfig(t, e2e.Single(s.URL()))
 	for _, reuse := range []string{"false", "true"} {
 		_, stderr, code := e2e.Run(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN="+ab.TrafficAddr, "ADBUFFER_SERVER_REUSE_PORT="+reuse), "serve", "--config", file)
 		if code != 1 || !strings.Contains(stderr, "server.listen \""+ab.TrafficAddr+"\"") || !strings.Contains(stderr, "server.reuse_port") {

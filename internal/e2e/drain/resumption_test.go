@@ -35,7 +35,7 @@ func TestSessionsResumeAcrossReloadsAndHandovers(t *testing.T) {
 			t.Parallel()
 			s, a := e2e.Healthy(t), e2e.NewAuthority(t)
 			env, session := shared(t, reservePort(t)), filepath.Join(t.TempDir(), "session.pem")
-			config := func(more string) string { return e2e.TLSSection(a, more) + e2e.Single(s.URL()) }
+			config := func(more string) string { return a.TLSSection(more) + e2e.Single(s.URL()) }
 			now := e2e.Start(t, config(""), env...)
 			wantResumed := func(want bool) string {
 				t.Helper()

@@ -73,9 +73,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 		t.Errorf("the log has %v", lines)
 	}
 
-	if err := bad.Set(sspsim.Behaviour{}); err != nil {
-		t.Fatal(err)
-	}
+	e2e.SetBehaviour(t, bad, sspsim.Behaviour{})
 	repaired := time.Now()
 	testsupport.Eventually(t, "the endpoint is enabled again", func() bool {
 		get(10)

@@ -25,11 +25,7 @@ func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			var env []string
-			if row.kind == "timeout" {
-				env = append(env, "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=2s")
-			}
-			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 1m, max: 1m}}")...), env...)
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 1m, max: 1m}}")...))
 			want := e2e.Refusal{Status: 502, Reason: "connect_failed", SSP: "openx", Names: row.names}
 			c := ab.Dial()
 			ab.WantRefusal("first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
@@ -56,8 +52,8 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 	}{
 		{"an unknown authority", s.URL(), "tls", nil, []string{s.Addr(), "tls.ca_file"}},
 		{"another name", "https://localhost:" + testsupport.Port(t, s.Addr()) + "/bid", "tls", []string{"tls: {ca_file: " + e2e.CAFile(t, s) + ", server_name: other.example}"}, []string{"other.example"}},
-		{"ALPN without h2", http1.URL(), "alpn", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, http1) + "}"}, []string{"offered h2", "protocol (http2)"}},
-		{"no ALPN", noALPN.URL(), "alpn", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, noALPN) + "}"}, []string{"offered h2", "chose", "protocol (http2)"}},
+		{"ALPN without h2", http1.URL(), "alpn", []string{"protocol: http2", e2e.Trust(t, http1)}, []string{"offered h2", "protocol (http2)"}},
+		{"no ALPN", noALPN.URL(), "alpn", []string{"protocol: http2", e2e.Trust(t, noALPN)}, []string{"offered h2", "chose", "protocol (http2)"}},
 		{"no TLS", "https://" + cleartext.Addr() + "/bid", "tls", nil, []string{cleartext.Addr()}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -82,22 +78,20 @@ func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	silent := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always}}})
 	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
 	hole := e2e.Failing(t, sspsim.Faults{BlackHole: true})
-	const timeout = "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_"
 	for _, row := range []struct {
 		kind, endpoint, reason string
-		settings, env          []string
-		names                  []string
+		settings, names        []string
 	}{
-		{"tls", unknown.URL(), "tls_failed", nil, nil, []string{unknown.Addr(), "tls.ca_file"}},
-		{"alpn", http1.URL(), "tls_failed", []string{"protocol: http2", "tls: {ca_file: " + e2e.CAFile(t, http1) + "}"}, nil, []string{http1.Addr(), "offered h2"}},
-		{"timeout", silent.URL(), "tls_failed", nil, []string{timeout + "TLS_HANDSHAKE=2s"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
-		{"timeout", "https://" + hole.Addr(), "connect_failed", nil, []string{timeout + "CONNECT=2s"}, []string{hole.Addr(), "timeouts.connect"}},
-		{"refused", refusing.URL(), "connect_failed", nil, nil, []string{refusing.Addr(), "connection refused"}},
-		{"dns", "http://ssp.invalid/bid", "connect_failed", nil, nil, []string{"ssp.invalid"}},
+		{"tls", unknown.URL(), "tls_failed", nil, []string{unknown.Addr(), "tls.ca_file"}},
+		{"alpn", http1.URL(), "tls_failed", []string{"protocol: http2", e2e.Trust(t, http1)}, []string{http1.Addr(), "offered h2"}},
+		{"timeout", silent.URL(), "tls_failed", []string{"timeouts: {tls_handshake: 2s}"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
+		{"timeout", "https://" + hole.Addr(), "connect_failed", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "timeouts.connect"}},
+		{"refused", refusing.URL(), "connect_failed", nil, []string{refusing.Addr(), "connection refused"}},
+		{"dns", "http://ssp.invalid/bid", "connect_failed", nil, []string{"ssp.invalid"}},
 	} {
 		t.Run(row.reason+" "+row.kind, func(t *testing.T) {
 			t.Parallel()
-			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "pool: {dial_backoff: {min: 1m, max: 1m}}")...), row.env...)
+			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "pool: {dial_backoff: {min: 1m, max: 1m}}")...))
 			c := ab.Dial()
 			want := e2e.Refusal{Status: 502, Reason: row.reason, SSP: "openx", Names: row.names}
 			ab.WantRefusal("the first", want, func() *e2e.Response { return c.Get("/fillbuffer") })

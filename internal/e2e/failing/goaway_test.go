@@ -23,7 +23,7 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 		goaway   sspsim.GoAway
 	}{
 		{"cleartext", sspsim.H2C, func(*sspsim.SSP) string { return "protocol: h2c" }, sspsim.GoAway{Chance: sspsim.Always}},
-		{"TLS", sspsim.TLSAuto, func(s *sspsim.SSP) string { return "tls: {ca_file: " + e2e.CAFile(t, s) + "}" }, sspsim.GoAway{Chance: sspsim.Always}},
+		{"TLS", sspsim.TLSAuto, func(s *sspsim.SSP) string { return e2e.Trust(t, s) }, sspsim.GoAway{Chance: sspsim.Always}},
 		// The GOAWAY that a request causes excludes every other request.
 		{"left out", sspsim.H2C, func(*sspsim.SSP) string { return "protocol: h2c" }, sspsim.GoAway{Chance: sspsim.Every(2), Exclude: true}},
 	} {
@@ -96,7 +96,7 @@ func TestResetStreamsSendNoPostTwice(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{ResetStream: row.reset}}})
-			ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: "+row.protocol, "tls: {ca_file: "+e2e.CAFile(t, s)+"}"))
+			ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: "+row.protocol, e2e.Trust(t, s)))
 			ab.WantRefusal("the POST", e2e.Refusal{Status: 502, Reason: "conn_lost", SSP: "openx", Names: []string{row.reset.Code}},
 				func() *e2e.Response { return ab.Post("/fillbuffer", "{}") })
 			e2e.WantRequests(t, s, row.asked)
@@ -110,7 +110,7 @@ func TestRequestThatTheSSPWantsOverHTTP1IsSentOverHTTP1(t *testing.T) {
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 2, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{
 		ResetStream: sspsim.ResetStream{Chance: sspsim.Always, Code: "HTTP_1_1_REQUIRED"},
 	}}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "tls: {ca_file: "+e2e.CAFile(t, s)+"}"))
+	ab := e2e.Start(t, e2e.Single(s.URL(), e2e.Trust(t, s)))
 	ab.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
 	if n := s.Counters().HTTP2Connections; n != 1 {
 		t.Errorf("%d HTTP/2 connections, want 1", n)

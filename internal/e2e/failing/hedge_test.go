@@ -61,9 +61,7 @@ func TestALateGetIsSentOnceMoreAndAPostNever(t *testing.T) {
 	}
 	ab.WantMetric(before+1, "adbuffer_retries_total", "ssp=openx", "kind=hedge")
 
-	if err := s.Set(sspsim.Behaviour{Latency: sspsim.Constant(3 * time.Second)}); err != nil {
-		t.Fatal(err)
-	}
+	e2e.SetBehaviour(t, s, sspsim.Behaviour{Latency: sspsim.Constant(3 * time.Second)})
 	s.ResetCounters()
 	c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
 	e2e.WantRequests(t, s, 1)

@@ -16,7 +16,7 @@ import (
 func TestTheAccessLogHasTheOutcomeOfARequestAndItsDurations(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
-	ab := e2e.Start(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL(), "tls: {ca_file: \""+e2e.CAFile(t, s)+"\"}"))
+	ab := e2e.Start(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL(), e2e.Trust(t, s)))
 	ab.Post("/fillbuffer?consent=secret", `{"id":"1"}`, "Cookie: secret").WantFill("openx")
 	var line map[string]any
 	testsupport.Eventually(t, "the log has the request", func() (ok bool) { line, ok = ab.Log.Line("request"); return ok })

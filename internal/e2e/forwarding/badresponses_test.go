@@ -6,7 +6,6 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // brokenResponses are invalid responses.
@@ -54,20 +53,16 @@ routes:
 		if broken.http2 {
 			name, s = "h2", h2
 		}
-		if err := s.Set(sspsim.Behaviour{Faults: broken.faults}); err != nil {
-			t.Fatal(err)
-		}
+		e2e.SetBehaviour(t, s, sspsim.Behaviour{Faults: broken.faults})
 		s.ResetCounters()
 		want := e2e.Refusal{Status: 502, Reason: broken.reason, SSP: name, Names: broken.names}
 		ab.WantRefusal(broken.name+", POST", want, func() *e2e.Response { return c.Post("/fillbuffer/"+name, `{"id":"1"}`) })
 		e2e.WantRequests(t, s, 1) // the request may have been processed, so it is not sent again
 		ab.WantRefusal(broken.name+", GET", want, func() *e2e.Response { return c.Get("/fillbuffer/" + name) })
-		if !broken.http2 && !s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.OpenConnections == 0 }) {
-			t.Errorf("%s: the connection to the SSP was kept", broken.name)
+		if !broken.http2 {
+			e2e.AwaitCounters(t, s, broken.name+": the connection to the SSP is closed", func(n sspsim.Counters) bool { return n.OpenConnections == 0 })
 		}
-		if err := s.Set(sspsim.Behaviour{}); err != nil {
-			t.Fatal(err)
-		}
+		e2e.SetBehaviour(t, s, sspsim.Behaviour{})
 		c.Get("/fillbuffer/" + name).WantFill(name)
 	}
 }
@@ -92,9 +87,7 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	c := ab.Dial()
 	for _, row := range rows {
-		if err := s.Set(row.behaviour); err != nil {
-			t.Fatal(err)
-		}
+		e2e.SetBehaviour(t, s, row.behaviour)
 		s.ResetCounters()
 		for range 3 {
 			a := c.Get("/fillbuffer?cb=mine").WantFill("openx")
@@ -157,8 +150,7 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 					t.Fatalf("request %s got the response to %q: %s", id, got, a.Body)
 				}
 				if row.name == "unsolicited" && i%2 == 1 {
-					// The SSP has time to send bytes.
-					s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Faults["unsolicited"] == uint64(i+1)/2 })
+					e2e.AwaitCounters(t, s, "the SSP has sent its bytes", func(n sspsim.Counters) bool { return n.Faults["unsolicited"] == uint64(i+1)/2 })
 				}
 			}
 			if n := ab.Metric("adbuffer_pool_connections_closed_total", "reason="+row.reason); n < 25 {

@@ -38,7 +38,7 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 	ssp.Config.Protocols = unencryptedHTTP2()
 	ssp.Start()
 	t.Cleanup(ssp.Close)
-	e := e2e.NewListener(t)
+	e := e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection(", "+largeBodies)+
 		e2e.Single(ssp.URL+"/", "protocol: h2c\n    max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824"),
 		"ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")

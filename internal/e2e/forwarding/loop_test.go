@@ -13,11 +13,11 @@ import (
 // max_in_flight allow.
 func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	t.Parallel()
-	e := e2e.NewListener(t)
+	e := e2e.NewAuthority(t)
 	for _, row := range []struct{ name, server, settings, scheme string }{
 		{"HTTP/1", "", "retry: {max: 0}", "http"},
 		{"pipelined", "", "protocol: http1-pipelined", "http"},
-		{"HTTP/2", e.ServerSection(""), fmt.Sprintf("protocol: http2\n    tls: {ca_file: %q}", e.CAFile), "https"},
+		{"HTTP/2", e.ServerSection(""), fmt.Sprintf("protocol: http2\n    tls: {ca_file: %q}", e.File("ca.pem")), "https"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -26,7 +26,7 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 			ab.Take(row.server + e2e.Single(row.scheme+"://"+ab.TrafficAddr+"/fillbuffer", row.settings))
 			c := ab.Dial
 			if row.scheme == "https" {
-				c = func() *e2e.Client { return ab.DialTLS(e.TLSConfig()) }
+				c = func() *e2e.Client { return ab.DialTLS(e.ClientConfig(nil)) }
 			}
 			for i, method := range []string{"GET", "POST"} {
 				res := c().Do(method, "/fillbuffer?x=1", strings.Repeat("x", 10*i)).WantStatus(method, 508).WantSource("ssp/openx")
@@ -74,7 +74,7 @@ func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	ask := func() []string {
 		t.Helper()
 		sidecar.Dial().Get("/fillbuffer", "Via: 1.0 fred, 1.1 p.example (a, b)").WantStatus("through both", 200).WantSource("ssp/openx")
-		return e2e.ViaOf(t, s)
+		return e2e.LastRequest(t, s).Values("Via")
 	}
 	first := ask()
 	if !slices.Equal(first, []string{"1.0 fred, 1.1 p.example (a, b)", sidecar.Via(), edge.Via()}) || first[1] == first[2] {

@@ -188,18 +188,14 @@ routes:
 	warm.Send(e2e.Request("GET", "/warm", ""))
 	e2e.AwaitInFlight(t, b, 1)
 	warm.Close()
-	if !b.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
-		t.Fatalf("the first stream was not reset: %+v", b.Counters())
-	}
+	e2e.AwaitCounters(t, b, "the first stream is reset", func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 })
 	b.ResetCounters()
 	conn := ab.Dial()
 	conn.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, b, 1)
 	a.Open()
 	conn.Read("GET").WantFill("a")
-	if !b.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 }) {
-		t.Errorf("the stream was not reset: %+v", b.Counters())
-	}
+	e2e.AwaitCounters(t, b, "the stream is reset", func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 })
 	if n := b.Counters().OpenConnections; n != 1 {
 		t.Errorf("%d connections are open, want only the kept one", n)
 	}

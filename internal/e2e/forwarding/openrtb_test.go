@@ -136,7 +136,7 @@ func TestTheTargetIsTheEndpointsWithTheClientsQueryBehindIt(t *testing.T) {
 func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP2, Record: 1})
-	ab := e2e.Start(t, e2e.Single("https://"+s.Addr()+"/bid?v=2", "protocol: http2", "tls: {ca_file: "+e2e.CAFile(t, s)+"}"))
+	ab := e2e.Start(t, e2e.Single("https://"+s.Addr()+"/bid?v=2", "protocol: http2", e2e.Trust(t, s)))
 	body := e2e.BidRequest()
 	ab.Post("/fillbuffer?pub=1", body, "Content-Type: application/json", "X-Spelling: Kept", "Connection: x-hop", "X-Hop: 1", "TE: trailers").WantFill("openx")
 	got := e2e.LastRequest(t, s)

@@ -22,7 +22,7 @@ func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 10, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}})
 	r := e2e.StartOTLPReceiver(t)
-	ab := e2e.Start(t, e2e.Single(ssp.URL(), "tls: {ca_file: "+e2e.CAFile(t, ssp)+"}"), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
+	ab := e2e.Start(t, e2e.Single(ssp.URL(), e2e.Trust(t, ssp)), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
 	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // this request dials
 	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // this request does not
 	ab.Get("/fillbuffer")                                                      // this request is not sampled

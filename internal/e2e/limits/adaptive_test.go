@@ -40,20 +40,16 @@ func TestTheAdaptiveLimitFallsWhenTheSSPSlowsAndRecoversAfter(t *testing.T) {
 	}()
 	defer func() { close(done); <-ended }()
 
-	s.AwaitCounters(testsupport.Patience, func(n sspsim.Counters) bool { return n.Responded > 500 })
+	e2e.AwaitCounters(t, s, "the SSP is busy", func(n sspsim.Counters) bool { return n.Responded > 500 })
 	testsupport.Eventually(t, "the limit is at least the 32 in flight while the SSP is fast", func() bool { return limit() >= 32 })
 	healthy := limit()
-	if err := s.Set(slow); err != nil {
-		t.Fatal(err)
-	}
+	e2e.SetBehaviour(t, s, slow)
 	testsupport.Eventually(t, "the limit falls below 16", func() bool { return limit() < 16 })
 	if n := limit(); n < 4 {
 		t.Errorf("the limit fell to %v, below its floor of 4", n)
 	}
 	ab.AwaitMetricAbove(0, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=overloaded")
-	if err := s.Set(fast); err != nil {
-		t.Fatal(err)
-	}
+	e2e.SetBehaviour(t, s, fast)
 	testsupport.Eventually(t, "the limit recovers", func() bool { return limit() >= 32 })
 	t.Logf("limit %v, then below 16, then %v", healthy, limit())
 }

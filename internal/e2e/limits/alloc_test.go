@@ -81,7 +81,7 @@ func TestAllocationsOfAForwardedRequest(t *testing.T) {
 			s := e2e.StartSSP(t, o)
 			settings := row.settings
 			if s.CA() != nil {
-				settings = append(settings, "tls: {ca_file: \""+e2e.CAFile(t, s)+"\"}")
+				settings = append(settings, e2e.Trust(t, s))
 			}
 			ab := e2e.Start(t, e2e.Single(s.URL(), settings...))
 			for clients, n := range map[int]int{1: 8000, 16: 20000 / 16} { // one client is slow

@@ -69,8 +69,7 @@ func TestLimitsOfThePoolHoldUnderBursts(t *testing.T) {
 			o.Behaviour.Response.Echo = true
 			s := e2e.StartSSP(t, o)
 			ab := e2e.Start(t, e2e.Single(s.URL(), row.settings,
-				"pool: {max_conns: 8, max_http2_conns: 2, max_pending: 10, pending_timeout: 30ms, max_dials: 3, pipeline_depth: 4, max_streams_per_conn: 20}"),
-				"ADBUFFER_SSP_DEFAULTS_POOL_PENDING_TIMEOUT=30ms")
+				"pool: {max_conns: 8, max_http2_conns: 2, max_pending: 10, pending_timeout: 30ms, max_dials: 3, pipeline_depth: 4, max_streams_per_conn: 20}"))
 			stop := watch(ab, "adbuffer_pool_connections", "adbuffer_pool_pending_requests", "adbuffer_pool_saturation_ratio")
 			var open, most atomic.Int64
 			watching, watched := make(chan struct{}), make(chan struct{})

@@ -26,7 +26,7 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 		{"h2", "", true, 10 << 10},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s, e := e2e.StartSSP(t, sspsim.Options{}), e2e.NewListener(t)
+			s, e := e2e.StartSSP(t, sspsim.Options{}), e2e.NewAuthority(t)
 			ab := e2e.Start(t, e.ServerSection(", idle_timeout: 10m, max_connections: 10000"+row.settings)+e2e.Single(s.URL()))
 			protocols := new(http.Protocols)
 			protocols.SetHTTP1(!row.http2)
@@ -37,7 +37,7 @@ func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
 					tr.CloseIdleConnections()
 				}
 			}()
-			config := e.TLSConfig()
+			config := e.ClientConfig(nil)
 			config.ClientSessionCache = tls.NewLRUClientSessionCache(1) // this saves CPU; memory is the same
 			ask := func() {
 				tr := &http.Transport{TLSClientConfig: config, Protocols: protocols, DialContext: (&net.Dialer{}).DialContext}

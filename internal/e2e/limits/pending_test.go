@@ -50,7 +50,7 @@ func TestAFullQueueIsPendingFull(t *testing.T) {
 func TestAWaitThatIsTooLongIsPendingTimeout(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1, pending_timeout: 2s}"), "ADBUFFER_SSP_DEFAULTS_POOL_PENDING_TIMEOUT=2s")
+	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1, pending_timeout: 2s}"))
 	busy := ab.Dial()
 	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)

@@ -179,7 +179,7 @@ routes:
 func TestAColdStartDialsNoMoreThanMaxHTTP2Conns(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "tls: {ca_file: \""+e2e.CAFile(t, s)+"\"}", "pool: {max_pending: 600}"))
+	ab := e2e.Start(t, e2e.Single(s.URL(), e2e.Trust(t, s), "pool: {max_pending: 600}"))
 	var all e2e.Tally
 	ab.Concurrently(600, func(w *e2e.Worker) error {
 		a, err := w.Exchange("GET", "/fillbuffer", "")

@@ -34,7 +34,7 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
-			ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=2s", "ADBUFFER_SERVER_WRITE_TIMEOUT=2s")
+			ab := e2e.Start(t, "server: {read_timeout: 2s, write_timeout: 2s}\n"+e2e.Single(s.URL()))
 			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
 			type result struct {
 				out []byte

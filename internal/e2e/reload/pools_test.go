@@ -136,9 +136,7 @@ func TestAnotherEndpointProtocolOrTLSBuildsANewPoolAndTheOldOneDrains(t *testing
 
 func wantNoConnections(t *testing.T, s *sspsim.SSP) {
 	t.Helper()
-	if !s.AwaitCounters(testsupport.Patience, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections are still open", s.Counters().OpenConnections)
-	}
+	e2e.AwaitCounters(t, s, "no connection is open", func(c sspsim.Counters) bool { return c.OpenConnections == 0 })
 }
 
 func TestARemovedSSPDrainsAndItsSeriesAreGone(t *testing.T) {

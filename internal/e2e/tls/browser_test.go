@@ -15,7 +15,7 @@ import (
 // connection.
 func TestABrowserUsesHTTP2(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewListener(t)
+	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
 	ctx := chromiumtest.Start(t, chromedp.IgnoreCertErrors)
 	const script = `(async () => {

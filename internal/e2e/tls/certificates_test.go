@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ func serial(ab *e2e.Process, a *e2e.Authority) string {
 func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, e2e.TLSSection(a, "")+e2e.Single(s.URL()))
+	ab := e2e.Start(t, a.TLSSection("")+e2e.Single(s.URL()))
 	before := serial(ab, a)
 	kept, _, err := tryTLS(ab, a.ClientConfig(nil))
 	if err != nil {
@@ -117,7 +116,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	t.Parallel()
 	s, a, other := e2e.Healthy(t), e2e.NewAuthority(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, e2e.TLSSection(a, fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))+e2e.Single(s.URL()))
+	ab := e2e.Start(t, a.TLSSection(fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))+e2e.Single(s.URL()))
 	let := func(by *e2e.Authority) bool {
 		k, _, err := tryTLS(ab, a.ClientConfig(by))
 		if err == nil {
@@ -139,7 +138,7 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, strings.Replace(e2e.TLSSection(a, ""), "server: {", "server: {proxy_protocol: true, ", 1)+e2e.Single(s.URL()))
+	ab := e2e.Start(t, strings.Replace(a.TLSSection(""), "server: {", "server: {proxy_protocol: true, ", 1)+e2e.Single(s.URL()))
 	for _, header := range []string{proxyV1, proxyV2} {
 		raw := ab.Dial()
 		raw.Send(header)
@@ -163,7 +162,7 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
 	file := a.File("adbuffer.yaml")
-	config := e2e.TLSSection(a, "") + e2e.Single("http://127.0.0.1:1/")
+	config := a.TLSSection("") + e2e.Single("http://127.0.0.1:1/")
 	locked := a.File("locked")
 	for _, err := range []error{
 		os.WriteFile(file, []byte(config), 0o644), //nolint:gosec // the other user must read it
@@ -182,8 +181,7 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 		{file, "127.0.0.1:0", []string{"server.tls.key_file", a.File("key.pem"), "permission denied"}},
 		{a.File("plain.yaml"), "unix:" + locked + "/ad.sock", []string{"server.listen", "permission denied", "may not create files in " + locked}},
 	} {
-		cmd := exec.Command(e2e.Binary(t), "serve", "--config", row.file)
-		cmd.Env = append(append(os.Environ(), e2e.Patient()...), "ADBUFFER_SERVER_LISTEN="+row.listen)
+		cmd := e2e.Command(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN="+row.listen), "serve", "--config", row.file)
 		cmd.Dir = "/"
 		if os.Geteuid() == 0 { // root can read the file
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -26,9 +25,9 @@ import (
 
 func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewListener(t)
+	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
-	c := ab.DialTLS(e.TLSConfig())
+	c := ab.DialTLS(e.ClientConfig(nil))
 	for range 3 {
 		c.Get("/fillbuffer").WantFill("openx")
 		c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
@@ -55,9 +54,9 @@ func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 
 func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewListener(t)
-	ab := e2e.Start(t, fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", e.CertFile, e.KeyFile, e.CAFile)+e2e.Single(s.URL()))
-	without := ab.DialTLS(e.TLSConfig()) // with TLS 1.3 the handshake succeeds and the read fails
+	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
+	ab := e2e.Start(t, e.TLSSection(fmt.Sprintf(", client_ca_file: %q", e.File("ca.pem")))+e2e.Single(s.URL()))
+	without := ab.DialTLS(e.ClientConfig(nil)) // with TLS 1.3 the handshake succeeds and the read fails
 	if _, err := without.Reader.ReadByte(); err == nil {
 		t.Error("served without a certificate")
 	}
@@ -66,7 +65,7 @@ func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := e.TLSConfig()
+	config := e.ClientConfig(nil)
 	config.Certificates = []tls.Certificate{cert}
 	ab.DialTLS(config).Get("/fillbuffer").WantFill("openx")
 }
@@ -74,7 +73,7 @@ func TestClientsWithoutARequiredCertificateAreRefused(t *testing.T) {
 func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 20_000}}})
-	e := e2e.NewListener(t)
+	e := e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection(", max_body_bytes: 1000")+e2e.Single(s.URL()))
 	write := "%{http_version} %{http_code} %{size_download} %header{x-adbuffer-source}\n"
 	for _, row := range []struct {
@@ -115,9 +114,9 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 // arrives, and each is counted.
 func TestH2loadGetsEveryResponse(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewListener(t)
+	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL(), "pool: {max_pending: 1000}"))
-	for _, args := range [][]string{{}, {"--data", filepath.Join(filepath.Dir(e.CertFile), "body")}} {
+	for _, args := range [][]string{{}, {"--data", e.File("body")}} {
 		if len(args) > 0 {
 			if err := os.WriteFile(args[1], []byte(e2e.BidRequest()), 0o600); err != nil {
 				t.Fatal(err)
@@ -138,7 +137,7 @@ func TestH2loadGetsEveryResponse(t *testing.T) {
 
 func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.StartGated(t, sspsim.Options{}), e2e.NewListener(t)
+	s, e := e2e.StartGated(t, sspsim.Options{}), e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()), "ADBUFFER_DEADLINE_DEFAULT=5m", "ADBUFFER_DEADLINE_MAX=10m", "ADBUFFER_SERVER_DRAIN_TIMEOUT=1m")
 	clients := []*http.Client{e.HTTP2Client(t), e.HTTP2Client(t)}
 	var wg sync.WaitGroup
@@ -172,7 +171,7 @@ func TestADrainServesAllStreamsAndExitsWith0(t *testing.T) {
 // During drain.delay, a client whose connection gets GOAWAY opens a new one, and no request fails.
 func TestHTTP2ClientsMoveOnDuringADrain(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewListener(t)
+	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=1m")
 	client := e.HTTP2Client(t)
 	ctx, stop := context.WithCancel(t.Context())

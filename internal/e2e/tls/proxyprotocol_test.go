@@ -5,12 +5,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/testsupport"
 )
 
 // These are two headers of the PROXY protocol for one client, 203.0.113.7, and the start of version
@@ -122,22 +120,14 @@ func TestAPROXYHeaderOfAnyOtherPeerIsABadRequest(t *testing.T) {
 func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
-	write := func(trusted string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte("server: {proxy_protocol: true, trusted_proxies: "+trusted+"}\n"+e2e.Single(s.URL())), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	config := func(trusted string) string {
+		return "server: {proxy_protocol: true, trusted_proxies: " + trusted + "}\n" + e2e.Single(s.URL())
 	}
-	write("[127.0.0.0/8]")
-	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", file)
-	ab.AwaitReady()
+	ab := e2e.StartReloadable(t, config("[127.0.0.0/8]"))
 	kept := ab.Dial()
 	kept.Send(proxyV1)
 	kept.Get("/fillbuffer").WantFill("openx")
-	write("[]")
-	ab.Signal(syscall.SIGHUP)
-	testsupport.Eventually(t, "the configuration was reloaded", func() bool { _, ok := ab.Log.Line("configuration reloaded"); return ok })
+	ab.Take(config("[]"))
 	ab.Get("/fillbuffer").WantFill("openx")
 	c := ab.Dial()
 	c.Send(proxyV1 + e2e.Request("GET", "/fillbuffer", ""))

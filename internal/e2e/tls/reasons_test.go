@@ -56,7 +56,7 @@ func ask(t *testing.T, client *http.Client, method, url, body string, fields []s
 // source, fields and body, and the same counters.
 func TestErrorsAreTheSameOverHTTP2(t *testing.T) {
 	t.Parallel()
-	e, ok := e2e.NewListener(t), e2e.Healthy(t)
+	e, ok := e2e.NewAuthority(t), e2e.Healthy(t)
 	full, late := e2e.StartGated(t, sspsim.Options{}), e2e.StartGated(t, sspsim.Options{})
 	untrusted := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
 	failed := func(f sspsim.Faults) string { return e2e.Failing(t, f).URL() }
@@ -85,13 +85,13 @@ routes:
 		// meanwhile.
 		"ADBUFFER_DEADLINE_DEFAULT=5m", "ADBUFFER_DEADLINE_MAX=10m")
 
-	http1 := &http.Client{Transport: &http.Transport{TLSClientConfig: e.TLSConfig("http/1.1")}, Timeout: testsupport.Patience}
+	http1 := &http.Client{Transport: &http.Transport{TLSClientConfig: e.ClientConfig(nil, "http/1.1")}, Timeout: testsupport.Patience}
 	t.Cleanup(http1.CloseIdleConnections)
 	http2 := e.HTTP2Client(t)
 	url := "https://" + ab.TrafficAddr
 	// Some of the reasons need these preparations.
 	for i, name := range []string{"full", "late", "busy"} {
-		c := ab.DialTLS(e.TLSConfig())
+		c := ab.DialTLS(e.ClientConfig(nil))
 		c.Send(e2e.Request("GET", "/fillbuffer/"+name, ""))
 		testsupport.Eventually(t, name+" is asked", func() bool { return ab.Metric("adbuffer_in_flight_requests") == float64(i+1) })
 	}
@@ -185,7 +185,7 @@ func outcome(ab *e2e.Process, outcome string) (n float64) {
 // A load balancer in front passes TLS through, and sends the client's address in a PROXY header.
 func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewListener(t)
+	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, e.ServerSection(", proxy_protocol: true")+e2e.Single(s.URL()))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -197,7 +197,7 @@ func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 		if _, err := io.WriteString(c, proxyV1); err != nil {
 			return nil, err
 		}
-		tc := tls.Client(c, e.TLSConfig("h2"))
+		tc := tls.Client(c, e.ClientConfig(nil, "h2"))
 		return tc, tc.HandshakeContext(ctx)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -214,10 +214,10 @@ func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 
 func TestViaHasTheHTTPVersionOfAClientOverHTTP2(t *testing.T) {
 	t.Parallel()
-	e, s := e2e.NewListener(t), e2e.Healthy(t)
+	e, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
 	res := ask(t, e.HTTP2Client(t), "GET", "https://"+ab.TrafficAddr+"/fillbuffer", "", nil)
-	if want := []string{strings.Replace(ab.Via(), "1.1", "2.0", 1)}; res.source != "ssp/openx" || !slices.Equal(e2e.ViaOf(t, s), want) {
-		t.Errorf("from %s, the SSP received %q, want %q", res.source, e2e.ViaOf(t, s), want)
+	if want := []string{strings.Replace(ab.Via(), "1.1", "2.0", 1)}; res.source != "ssp/openx" || !slices.Equal(e2e.LastRequest(t, s).Values("Via"), want) {
+		t.Errorf("from %s, the SSP received %q, want %q", res.source, e2e.LastRequest(t, s).Values("Via"), want)
 	}
 }
