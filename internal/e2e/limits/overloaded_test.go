@@ -101,15 +101,13 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 			}
 			s := e2e.StartSSP(t, o)
 			if protocol == "http2" {
-				settings = append(settings, "tls: {ca_file: "+e2e.CAFile(t, s)+"}")
+				settings = append(settings, e2e.Trust(t, s))
 			}
 			ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL(), append(settings, "protocol: "+protocol)...))
 			c := ab.Dial()
 			ab.WantRefusal("a response of 20000 bytes", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"server.max_buffered_bytes"}},
 				func() *e2e.Response { return c.Get("/fillbuffer") })
-			if err := s.Set(sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}}); err != nil {
-				t.Fatal(err)
-			}
+			e2e.SetBehaviour(t, s, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 8000}}})
 			if a := c.Get("/fillbuffer").WantFill("openx"); len(a.Body) != 8000 {
 				t.Errorf("a response of %d bytes, want 8000", len(a.Body))
 			}
@@ -121,7 +119,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	ab := e2e.Start(t, "server: {idle_timeout: 3s}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=1s")
+	ab := e2e.Start(t, "server: {idle_timeout: 3s, read_timeout: 1s}\n"+e2e.Single(s.URL()))
 	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"1s", "server.read_timeout"}}
 	for _, row := range []struct{ name, raw, route string }{
 		{"half a head", "GET /fillbuffer HTTP/1.1\r\nHo", "none"},
@@ -136,16 +134,24 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 		})
 		c.WantClosed()
 	}
-	// Sending one byte at a time does not prolong the timeout.
+	// Bytes that continue to arrive one by one do not prolong the timeout.
 	c := ab.Dial()
 	want.Route = "none"
 	ab.WantRefusal("a byte at a time", want, func() *e2e.Response {
-		for i := 0; i < 20; i++ {
-			if _, err := c.Conn.Write([]byte("GET /fillbuffer HTTP/1.1\r\n")[i : i+1]); err != nil {
-				break
+		c.Send("GET /fillbuffer?")
+		responded, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-responded:
+					return
+				case <-time.After(65 * time.Millisecond):
+					c.Conn.Write([]byte("a")) //nolint:errcheck // adbuffer may have closed the connection
+				}
 			}
-			time.Sleep(65 * time.Millisecond)
-		}
+		}()
+		defer func() { close(responded); <-stopped }()
 		return c.Read("GET")
 	})
 	// An idle client's connection is closed without a response.
