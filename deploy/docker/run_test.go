@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait; it passes only when something is broken.
-const patience = 60 * time.Second
+const patience = testsupport.Patience
 
 // inImage is a command of a new container: its root file system, its user and
 // its variables are the image's, and more variables may be given.

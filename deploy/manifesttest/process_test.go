@@ -1,17 +1,11 @@
 package manifesttest
 
 import (
-	"bytes"
+	"adbuffer/internal/testsupport"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -23,9 +17,6 @@ import (
 	"testing"
 	"time"
 )
-
-// patience bounds every wait of a test; it passes only when something is broken.
-const patience = 60 * time.Second
 
 var binaryDir string
 
@@ -78,23 +69,21 @@ func command(t *testing.T, env []string, args ...string) (output string, status 
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// process is one that runs for the length of a test.
+// process is a process that runs for the length of a test.
 type process struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	ended chan struct{}
-
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
+	t      *testing.T
+	cmd    *exec.Cmd
+	output testsupport.LogBuffer
+	ended  chan struct{}
 }
 
-// start runs it as id, or as the test itself if that is nil.
+// start runs a command as the user id, or as the test's own user if id is nil.
 func start(t *testing.T, env []string, id *syscall.Credential, path string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Dir = env, "/"
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: id, Setpgid: true}
-	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	must(t, p.cmd.Start())
 	go func() {
 		p.cmd.Wait() //nolint:errcheck // ProcessState shows the error
@@ -104,37 +93,25 @@ func start(t *testing.T, env []string, id *syscall.Credential, path string, args
 		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // its children too, which hold its output open
 		<-p.ended
 		if t.Failed() {
-			t.Logf("%s:\n%s", path, p.output())
+			t.Logf("%s:\n%s", path, &p.output)
 		}
 	})
 	return p
 }
 
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *process) output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
-}
-
-// await returns what re's group matches in the output, once it does.
+// await waits until re matches the output, and returns the text of its last group.
 func (p *process) await(re *regexp.Regexp) string {
 	p.t.Helper()
 	found := ""
-	eventually(p.t, re.String(), func() bool {
-		m := re.FindStringSubmatch(p.output())
+	testsupport.Eventually(p.t, re.String(), func() bool {
+		m := re.FindStringSubmatch(p.output.String())
 		if m != nil {
 			found = m[len(m)-1]
 			return true
 		}
 		select {
 		case <-p.ended:
-			p.t.Fatalf("%s ended:\n%s", p.cmd.Path, p.output())
+			p.t.Fatalf("%s ended:\n%s", p.cmd.Path, &p.output)
 		default:
 		}
 		return false
@@ -146,20 +123,11 @@ func (p *process) wantExit(status int) {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		p.t.Fatalf("%s did not end:\n%s", p.cmd.Path, p.output())
+	case <-time.After(testsupport.Patience):
+		p.t.Fatalf("%s did not end:\n%s", p.cmd.Path, &p.output)
 	}
 	if got := p.cmd.ProcessState.ExitCode(); got != status {
-		p.t.Errorf("exit status %d, want %d:\n%s", got, status, p.output())
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not come: %s", what)
-		}
+		p.t.Errorf("exit status %d, want %d:\n%s", got, status, &p.output)
 	}
 }
 
@@ -184,7 +152,7 @@ func get(t *testing.T, socket, url string, header ...string) response {
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
+	res, err := (&http.Client{Transport: transport, Timeout: testsupport.Patience}).Do(req)
 	if err != nil {
 		return response{body: err.Error()}
 	}
@@ -194,20 +162,10 @@ func get(t *testing.T, socket, url string, header ...string) response {
 	return response{res.StatusCode, res.Header, string(b)}
 }
 
-// secret is what every Secret of the test's pods holds: a token and a
-// certificate, so that it fits whatever mounts it.
+// secret is the content of every Secret of the test's pods: a token and a certificate, so that it
+// fits each place that mounts it.
 func secret(t *testing.T) map[string]string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	return map[string]string{
-		"token":   adminToken + "\n",
-		"tls.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
-		"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
-	}
+	cert, key := testsupport.PEM(t, testsupport.Certificate("localhost"))
+	return map[string]string{"token": adminToken + "\n", "tls.crt": cert, "tls.key": key}
 }

@@ -1,6 +1,7 @@
 package manifesttest
 
 import (
+	"adbuffer/internal/testsupport"
 	"fmt"
 	"testing"
 )
@@ -24,9 +25,9 @@ func TestTheFarRegionServesWhileTheNearOneIsDown(t *testing.T) {
 		}
 		must(t, r.near.cmd.Process.Kill())
 		<-r.near.ended
-		eventually(t, "the far region serves", func() bool { return ad() && filled(r.far) > 0 })
+		testsupport.Eventually(t, "the far region serves", func() bool { return ad() && filled(r.far) > 0 })
 		simulate(t, r.near.addr)
-		eventually(t, "the near region serves again", func() bool { return ad() && filled(r.near) > 2 })
+		testsupport.Eventually(t, "the near region serves again", func() bool { return ad() && filled(r.near) > 2 })
 		if had := filled(r.far); !ad() || filled(r.far) != had {
 			t.Errorf("%s: the far region still gets requests", name)
 		}

@@ -1,6 +1,7 @@
 package manifesttest
 
 import (
+	"adbuffer/internal/testsupport"
 	"fmt"
 	"net"
 	"net/http"
@@ -34,7 +35,7 @@ type running struct {
 
 func run(t *testing.T, o *objects, a *adbufferPod, env ...string) *running {
 	t.Helper()
-	near, far := simulate(t, "127.0.0.1:0"), simulate(t, "127.0.0.1:0")
+	near, far := simulate(t, testsupport.FreeAddr(t)), simulate(t, testsupport.FreeAddr(t)) // a test starts one again
 	p := layOut(t, o, a.spec)
 	all := append(p.env(t, a.container), "ADBUFFER_SSPS_0_ENDPOINTS_0_URL="+near.url, "ADBUFFER_SSPS_0_ENDPOINTS_1_URL="+far.url, "ADBUFFER_SSPS_1_ENDPOINTS_0="+near.url, "ADBUFFER_ADMIN_LISTEN=:0")
 	r := &running{near: near, far: far, pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
@@ -42,7 +43,7 @@ func run(t *testing.T, o *objects, a *adbufferPod, env ...string) *running {
 	_, port, err := net.SplitHostPort(r.await(admins))
 	must(t, err)
 	r.admin = "http://127.0.0.1:" + port
-	eventually(t, "startupProbe succeeds", func() bool {
+	testsupport.Eventually(t, "startupProbe succeeds", func() bool {
 		return get(t, "", r.admin+a.container.StartupProbe.HTTPGet.Path).status == http.StatusOK
 	})
 	for _, probe := range []string{a.container.ReadinessProbe.HTTPGet.Path, a.container.LivenessProbe.HTTPGet.Path} {
@@ -92,7 +93,7 @@ func wantAd(t *testing.T, socket, url string) {
 			t.Logf("the last response: %d %v\n%s", last.status, last.header, last.body)
 		}
 	}()
-	eventually(t, "an ad of openx", func() bool {
+	testsupport.Eventually(t, "an ad of openx", func() bool {
 		last = get(t, socket, url)
 		return isAd(last)
 	})
@@ -130,7 +131,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	// The kubelet brings a change of the ConfigMap, and adbuffer takes it over.
 	changed := strings.Replace(o.configMap("adbuffer").Data["adbuffer.yaml"], "max_conns: 64", "max_conns: 65", 1)
 	r.pod.swap(t, "/etc/adbuffer", map[string]string{"adbuffer.yaml": changed}, 0o644)
-	eventually(t, "the change is in force", func() bool {
+	testsupport.Eventually(t, "the change is in force", func() bool {
 		return strings.Contains(get(t, "", r.admin+"/config", "Authorization", "Bearer "+adminToken).body, "max_conns: 65")
 	})
 	if got := gauge(t, get(t, "", r.admin+"/metrics").body, "adbuffer_config_last_reload_successful"); got != 1 {
@@ -178,7 +179,7 @@ func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
 	}
 }
 
-// runApplication runs the example's application on a port that is free.
+// runApplication runs the example's application on a free port.
 func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	t.Helper()
 	c := &a.spec.Containers[0]
@@ -187,15 +188,15 @@ func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	file := p.path("/etc/application/nginx.conf")
 	text, err := os.ReadFile(file)
 	must(t, err)
-	port := freePort(t)
+	addr := testsupport.FreeAddr(t)
 	listen := fmt.Sprintf("listen %d;", portNamed(c, "http"))
 	if !strings.Contains(string(text), listen) {
 		t.Fatalf("nginx.conf has no %q", listen)
 	}
-	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen 127.0.0.1:"+port+";", 1)), 0o644))
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen "+addr+";", 1)), 0o644))
 	start(t, os.Environ(), as(a.spec, c), nginx, p.args(c)[1:]...)
-	url = "http://127.0.0.1:" + port
-	eventually(t, "the application is alive", func() bool {
+	url = "http://" + addr
+	testsupport.Eventually(t, "the application is alive", func() bool {
 		return get(t, "", url+c.ReadinessProbe.HTTPGet.Path).status == http.StatusOK
 	})
 	return url
@@ -221,14 +222,6 @@ func TestChartsPodsServeAds(t *testing.T) {
 			t.Errorf("%s: /pools without a tokenSecret: %d", name, got.status)
 		}
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 func gauge(t *testing.T, metrics, name string) float64 {

@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait; it passes only when something is broken.
-const patience = 60 * time.Second
+const patience = testsupport.Patience
 
 // service is adbuffer as systemd would run it.
 type service struct {

@@ -1,9 +1,9 @@
 package composetest
 
 import (
+	"adbuffer/internal/testsupport"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,17 +30,12 @@ func newLocal(t *testing.T, p *types.Project) *local {
 	return &local{t, t.TempDir(), map[string]string{}, regexp.MustCompile(`(\b(?:` + strings.Join(services, "|") + `)|\b127\.0\.0\.1)?:(\d{4,5})\b`)}
 }
 
-// addr is where a port of a service is.
+// addr is the address of a service's port.
 func (l *local) addr(service, port string) string {
 	l.t.Helper()
 	key := service + ":" + port
 	if l.addrs[key] == "" {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		defer free.Close() // at the end of addr: the port is wanted, not the listener
-		l.addrs[key] = free.Addr().String()
+		l.addrs[key] = testsupport.FreeAddr(l.t)
 	}
 	return l.addrs[key]
 }

@@ -1,6 +1,7 @@
 package composetest
 
 import (
+	"adbuffer/internal/testsupport"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -12,25 +13,12 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// patience bounds every wait; it passes only when something is broken.
-const patience = 60 * time.Second
-
-// client asks everything anew, so that nothing is left open behind it.
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-
-func (l *local) eventually(what string, ok func() bool) {
-	l.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			l.t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
+// client opens a connection for each request, so that none stays open.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
 
 // process is a service's command on this machine.
 type process struct {
@@ -92,7 +80,7 @@ func (l *local) start(s types.ServiceConfig, extra ...string) *process {
 			l.t.Logf("%s:\n%s", s.Name, &p.log)
 		}
 	})
-	l.eventually(s.Name+" is healthy", func() bool {
+	testsupport.Eventually(l.t, s.Name+" is healthy", func() bool {
 		select {
 		case <-p.ended:
 			l.t.Fatalf("%s ended", s.Name)
@@ -143,7 +131,7 @@ func TestTheSameServicesWorkTogetherAsProcesses(t *testing.T) {
 	l.start(service("prometheus"))
 
 	for _, s := range adbuffers(t, p) {
-		l.eventually("an ad through "+s.Name, func() bool {
+		testsupport.Eventually(l.t, "an ad through "+s.Name, func() bool {
 			res, err := client.Get("http://" + l.addr(s.Name, "8080") + "/fillbuffer?pub=1&slot=top")
 			if err != nil {
 				t.Fatal(err)
@@ -158,9 +146,9 @@ func TestTheSameServicesWorkTogetherAsProcesses(t *testing.T) {
 	}
 	for _, s := range adbuffers(t, p) {
 		up := fmt.Sprintf(`up{job="adbuffer",instance=%q}`, l.addr(s.Name, "9090"))
-		l.eventually("Prometheus scrapes "+s.Name, func() bool { return l.query(up) == "1" })
+		testsupport.Eventually(l.t, "Prometheus scrapes "+s.Name, func() bool { return l.query(up) == "1" })
 	}
-	l.eventually("Prometheus has the recording rules", func() bool {
+	testsupport.Eventually(l.t, "Prometheus has the recording rules", func() bool {
 		return l.query("count(count by (__name__) ({__name__=~\"ssp:.*|route:.*|.*:adbuffer_.*\"}))") != ""
 	})
 	for _, p := range running {
