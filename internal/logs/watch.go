@@ -34,7 +34,7 @@ func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
 const watchPerSecond = 50
 
 // Watcher receives requests as they end. It never delays a request: requests that it does not take
-// in time, or beyond WatchPerSecond, are skipped and counted.
+// in time, or beyond watchPerSecond, are skipped and counted.
 type Watcher struct {
 	filter  Filter
 	log     *RequestLog

@@ -34,6 +34,15 @@ func isFailure(o upstream.Outcome) bool {
 	}
 }
 
+// ended counts and reports a request that has its response. The arguments are as in report.
+func (p *Proxy) ended(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+	rs := r.stats(r.route)
+	rs.outcomes[e.outcome].Add(1)
+	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
+	p.report(ctx, r, e, res, ex)
+	r.endTrace(ctx, e)
+}
+
 // report adds a request to the request log. Its response is in ctx. res and ex are nil if the
 // request was not forwarded. While ex is being sent to the client, it is no longer in res.
 func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
@@ -58,9 +67,11 @@ func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 	p.requests.Write(rec, w)
 }
 
-// reportUnread adds a request or a connection to the request log that could not be read.
-func (p *Proxy) reportUnread(g *configVersion, peer netip.Addr, id []byte, f *refusal) {
-	now := time.Now()
+// endedUnread counts and reports a request or a connection that could not be read.
+func (p *Proxy) endedUnread(g *configVersion, peer netip.Addr, id []byte, f *refusal) {
+	rs, now := g.stats(nil), time.Now()
+	rs.outcomes[f.outcome].Add(1)
+	rs.duration.ObserveDuration(0)
 	w := p.requests.Wants(&g.opts.Access, isFailure(f.outcome), 0, now)
 	if w.None() {
 		return

@@ -15,9 +15,10 @@ import (
 // clientConn is a client's connection from when it is accepted or resumed until it is parked
 // or closed. fasthttp's server reads and writes it on one goroutine at a time.
 //
-// It implements net.Conn, socket.Watcher and http2server.Owner. Its parts own their state. greeting.go has the steps before the first request, parking.go the
-// phases of its life, parked.go the state while it is parked. deadlines.go has its timeouts,
-// head.go and body.go the request that is being read.
+// It implements net.Conn, socket.Watcher and http2server.Owner. Its parts own their state.
+// greeting.go has the steps before the first request, parking.go the phases of its life, parked.go
+// the state while it is parked. deadlines.go has its timeouts, head.go and body.go the request that
+// is being read.
 type clientConn struct {
 	*socket.Conn
 	lifecycle
@@ -31,9 +32,10 @@ type clientConn struct {
 	http2   *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
 	isHTTP2 atomic.Bool       // HTTP/2: http2 is set, and never removed
 
-	// sending holds the exchange whose response is being written, nil for none. The
-	// response has been written when the server asks for the next request, or closes.
-	sending atomic.Pointer[upstream.Exchange]
+	// sending is the exchange whose response is being written, nil for none. The response has
+	// been written when the server asks for the next request, or closes. So an idle client holds
+	// no memory for a body.
+	sending *upstream.Exchange
 
 	// The request that is being read.
 	early     early // bytes after the current message head or chunk
@@ -145,18 +147,11 @@ func (c *clientConn) stop() {
 	c.Interrupt()
 }
 
-// keep holds ex until its response is written. So an idle client holds no memory for a body.
-func (c *clientConn) keep(ex *upstream.Exchange) {
-	c.release() // the response to the previous pipelined request is in the server's buffer
-	c.sending.Store(ex)
-}
-
+// release releases the exchange whose response has been written.
 func (c *clientConn) release() {
-	if c.sending.Load() == nil {
-		return
-	}
-	if ex := c.sending.Swap(nil); ex != nil {
-		ex.Release()
+	if c.sending != nil {
+		c.sending.Release()
+		c.sending = nil
 	}
 }
 

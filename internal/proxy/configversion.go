@@ -1,9 +1,6 @@
 package proxy
 
-import (
-	"adbuffer/internal/route"
-	"adbuffer/internal/upstream"
-)
+import "adbuffer/internal/route"
 
 // configVersion is the result of one Reload: options, routes, and the counters of these routes. It
 // never changes. A request takes the current one when its head has been read, and uses it to its
@@ -46,20 +43,6 @@ func (g *configVersion) stats(rt *route.Route) *routeStats {
 		return g.routes[len(g.routes)-1]
 	}
 	return g.routes[rt.Index]
-}
-
-// endedUnread counts a request of route rt that was not read completely. nil means no route.
-func (g *configVersion) endedUnread(rt *route.Route, o upstream.Outcome) {
-	rs := g.stats(rt)
-	rs.outcomes[o].Add(1)
-	rs.duration.ObserveDuration(0)
-}
-
-// ended counts r.
-func (r *request) ended(e *end) {
-	rs := r.stats(r.route)
-	rs.outcomes[e.outcome].Add(1)
-	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
 }
 
 func (r *request) noAd(by origin) { r.stats(r.route).noAds[by].Add(1) }

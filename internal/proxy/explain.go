@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -50,7 +48,7 @@ type ExplainedRequest struct {
 //
 // hostOf returns the host of one endpoint of an SSP.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
-	c := &clientConn{proxy: p, peer: peer, Conn: socket.New(&messageConn{rest: message}), goneFunc: func() bool { return false }}
+	c := &clientConn{proxy: p, peer: peer, Conn: socket.New(&messageConn{message: bytes.NewReader(message)}), goneFunc: func() bool { return false }}
 	c.body.conn = c
 	defer c.early.release(p)
 	if _, err := c.readHead(make([]byte, p.server.ReadBufferSize)); err != nil {
@@ -107,24 +105,10 @@ func (p *Proxy) explain(r *request) *refusal {
 	return p.prepare(r)
 }
 
-// messageConn is a connection that delivers one message and then ends.
-type messageConn struct{ rest []byte }
-
-func (c *messageConn) Read(b []byte) (int, error) {
-	if len(c.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
+// messageConn is a connection that delivers one message and then ends. Explain only reads it.
+type messageConn struct {
+	net.Conn // nil
+	message  *bytes.Reader
 }
 
-var errExplained = errors.New("a request that is explained gets no response")
-
-func (*messageConn) Write([]byte) (int, error)        { return 0, errExplained }
-func (*messageConn) Close() error                     { return nil }
-func (*messageConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (*messageConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (*messageConn) SetDeadline(time.Time) error      { return nil }
-func (*messageConn) SetReadDeadline(time.Time) error  { return nil }
-func (*messageConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *messageConn) Read(b []byte) (int, error) { return c.message.Read(b) }

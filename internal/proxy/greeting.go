@@ -85,8 +85,7 @@ func (c *clientConn) respondPlaintext(err error) {
 	}
 	g := c.proxy.current()
 	f, id := malformed("this listener expects TLS; see server.tls"), g.newRequestID()
-	g.endedUnread(nil, f.outcome)
-	c.proxy.reportUnread(g, c.peer, id, f)
+	c.proxy.endedUnread(g, c.peer, id, f)
 	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
 }
 

@@ -12,11 +12,9 @@ import (
 	"adbuffer/internal/http2server"
 )
 
-// Package http2server serves HTTP/2: frames, header blocks, flow control, and the floods of RFC
-// 9113, section 10.5. Its requests take the same path as requests of HTTP/1; see stream.go.
-//
-// Clients choose it over TLS by ALPN, and in cleartext, with Options.H2C, by its preface.
-
+// protoHTTP2 is the protocol that package http2server serves. Its requests take the same path as
+// requests of HTTP/1; see stream.go. Clients choose it over TLS by ALPN, and in cleartext, with
+// Options.H2C, by its preface.
 const protoHTTP2 = "h2"
 
 // NextProtos returns the protocols that clients may choose by ALPN, for Options.TLS. A client without
@@ -120,10 +118,8 @@ func (c *clientConn) TooMuchUnread(bytes int)  { c.refused(c.proxy.current().too
 
 // refused counts and reports a request that got no stream.
 func (c *clientConn) refused(f *refusal) {
-	g := c.proxy.current()
 	f.reset = true
-	g.endedUnread(nil, f.outcome)
-	c.proxy.reportUnread(g, c.peer, nil, f)
+	c.proxy.endedUnread(c.proxy.current(), c.peer, nil, f)
 }
 
 func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // an error changes nothing

@@ -38,8 +38,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // bytes would reset it.
 func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
 	f, id := p.tooManyConnections(g), g.newRequestID()
-	g.endedUnread(nil, f.outcome)
-	p.reportUnread(g, peerOf(c), id, f)
+	p.endedUnread(g, peerOf(c), id, f)
 	if p.tls != nil {
 		c.Close() //nolint:errcheck // a response would cost a handshake
 		return

@@ -14,8 +14,8 @@ import (
 // parkedConn is the whole state of a client's connection while it is parked. The watch waits for
 // its next request. It is closed at until.
 //
-// It implements socket.Watcher. It is parked until clients.resume has made a clientConn from it. The caller of resume serves or
-// closes that clientConn.
+// It implements socket.Watcher. It is parked until clients.resume has made a clientConn from it. The
+// caller of resume serves or closes that clientConn.
 type parkedConn struct {
 	proxy *Proxy
 	conn  net.Conn

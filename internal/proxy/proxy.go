@@ -130,7 +130,6 @@ func (p *Proxy) acquire(conn *clientConn) *request {
 }
 
 func (p *Proxy) release(r *request) {
-	p.uploads.end(&r.upload, true)
 	p.freeBody(r)
 	r.stream, r.source, r.expects, r.started, r.traceDecided = nil, nil, false, time.Time{}, false
 	r.fields.Reset()

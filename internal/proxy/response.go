@@ -54,23 +54,21 @@ func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.R
 	if res.Err != nil {
 		e.detail = detailOf(res.Err)
 	}
-	r.ended(&e)
 	ex := res.Exchange
 	p.writeResult(ctx, r, res)
-	p.describe(ctx, r, &e, res, ex)
+	p.finish(ctx, r, &e, res, ex)
 }
 
-// describe adds the fields about the request to its response, and reports the request. res and ex
-// are as in report.
-func (p *Proxy) describe(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+// finish adds the fields about the request to its response, and counts and reports the request. res
+// and ex are as in report.
+func (p *Proxy) finish(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	if r.opts.ProxyStatus {
 		r.addProxyStatus(ctx, e, res, ex)
 	}
 	if r.opts.ServerTiming {
 		r.addServerTiming(ctx, ex, e.took)
 	}
-	p.report(ctx, r, e, res, ex)
-	r.endTrace(ctx, e)
+	p.ended(ctx, r, e, res, ex)
 }
 
 // writeResult writes the response, and keeps its exchange until it is sent.
@@ -110,7 +108,7 @@ func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Res
 		}
 		r.stream.sending = res.Exchange
 	} else {
-		r.conn.keep(res.Exchange)
+		r.conn.sending = res.Exchange
 	}
 	res.Exchange = nil
 }
@@ -153,7 +151,6 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 		e.took = e.at.Sub(r.started)
 	}
 	r.beginTrace(e.at)
-	r.ended(&e)
 	if r.stream == nil && (f.close || !p.skipBody(r)) {
 		ctx.SetConnectionClose()
 	}
@@ -161,7 +158,7 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 		ctx.Response.Header.Set("Allow", f.allow)
 	}
 	r.writeError(ctx, f.outcome, f.statusCode(), "", f.detail)
-	p.describe(ctx, r, &e, nil, nil)
+	p.finish(ctx, r, &e, nil, nil)
 }
 
 // ownBody is the JSON of adbuffer's own error responses.
@@ -229,6 +226,7 @@ const panicDetail = "adbuffer failed; see its log"
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
+	p.uploads.end(&r.upload, true)                                                                // before endRequest: after it, no other upload stops the connection
 	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // checked last, for requests that were in flight when the drain began
 		ctx.SetConnectionClose()
 	}
@@ -236,16 +234,13 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
 		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
-		r.ended(&e)
 		ctx.Response.Reset()
 		ctx.SetConnectionClose()
 		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", panicDetail)
-		p.report(ctx, r, &e, nil, nil)
-		r.endTrace(ctx, &e)
+		p.ended(ctx, r, &e, nil, nil)
 		r.setRequestID(ctx, r.requestID())
 		// The request's buffers may still be in use elsewhere: the garbage collector frees them.
 		p.budget.Release(int64(r.room))
-		p.uploads.end(&r.upload, true)
 		return
 	}
 	r.setRequestID(ctx, r.requestID())

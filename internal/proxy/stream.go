@@ -174,9 +174,8 @@ func (s *stream) neverServed(r *request) {
 		e.outcome, e.detail = upstream.BadRequest, v
 	}
 	r.beginTrace(e.at)
-	r.ended(&e)
-	p.report(&s.ctx, r, &e, nil, nil)
-	r.endTrace(&s.ctx, &e)
+	p.ended(&s.ctx, r, &e, nil, nil)
+	p.uploads.end(&r.upload, true)
 	p.release(r)
 }
 
