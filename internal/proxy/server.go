@@ -71,9 +71,9 @@ func (p *Proxy) BeginDrain() { p.draining.Store(true) }
 // connections. It returns how many requests it cut. The caller has closed its listeners; Drain
 // closes the ones that Serve still uses.
 //
-// A client that has just connected has a second to send a request. Idle connections are closed:
-// HTTP/1.1 can announce that only in responses, since BeginDrain. A request that has arrived by
-// then gets its response.
+// A client that has just connected has a second to send a request. Then Drain closes idle
+// connections. Over HTTP/1.1, only the responses since BeginDrain have announced that. A request
+// that has arrived before the close gets its response.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	p.BeginDrain()
 	p.listeners.close()
