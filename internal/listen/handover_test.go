@@ -113,6 +113,7 @@ func TestAProcessThatDoesNotStartLeavesTheQueueToThePreviousOne(t *testing.T) {
 	address := reserve(t)
 	first := startProcess(t, "tcp", address, reserve(t))
 	client := dial(t, first.Traffic.Addr())
+	awaitQueued(t, first.Traffic)
 	second := startProcess(t, "tcp", address, reserve(t))
 	second.Close()
 	queued := acceptQueued(first.Traffic.socket)

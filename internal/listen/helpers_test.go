@@ -69,6 +69,24 @@ func dial(t *testing.T, at net.Addr) net.Conn {
 	return c
 }
 
+// awaitQueued waits until the kernel has a connection for Accept.
+func awaitQueued(t *testing.T, l *Listener) {
+	t.Helper()
+	raw, err := l.socket.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) {
+		for end := time.Now().Add(patience); ; {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+			if n == 1 {
+				return
+			}
+			if !errors.Is(err, unix.EINTR) || time.Now().After(end) {
+				t.Fatalf("no connection is queued: %v", err)
+			}
+		}
+	}))
+}
+
 // wantAccepted accepts n connections.
 func wantAccepted(t *testing.T, l *Listener, n int) {
 	t.Helper()

@@ -54,6 +54,7 @@ func TestTheLastProcessAcceptsQueuedConnectionsThoughItIsPaused(t *testing.T) {
 	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
 	s.Traffic.pause(true)
 	dial(t, s.Traffic.Addr())
+	awaitQueued(t, s.Traffic)
 	s.CloseTraffic()
 	wantAccepted(t, s.Traffic, 1)
 	wantClosed(t, s.Traffic)
