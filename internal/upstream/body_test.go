@@ -97,3 +97,15 @@ func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 		wantUsed(t, b, 0)
 	}
 }
+
+// One huge request or response does not occupy memory for the requests after it.
+func TestReleaseFreesLargeBuffers(t *testing.T) {
+	ex := AcquireExchange()
+	large := func() []byte { return make([]byte, 0, MaxKeptBuffer+1) }
+	ex.Block, ex.Response.Body, ex.Response.Fields, ex.Response.Trailers = large(), large(), large(), large()
+	ex.Release()
+	r := &ex.Response
+	if n := cap(ex.Block) + cap(r.Body) + cap(r.Fields) + cap(r.Trailers); n > 0 {
+		t.Errorf("%d bytes are kept", n)
+	}
+}

@@ -173,13 +173,13 @@ func (ex *Exchange) Release() {
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
 	ex.Avoid, ex.Endpoint, ex.Peer, ex.Attempts = "", "", netip.AddrPort{}, 0
-	if cap(ex.Block) > MaxKeptBuffer {
-		ex.Block = nil
+	r := &ex.Response
+	for _, b := range [...]*[]byte{&ex.Block, &r.Body, &r.Fields, &r.Trailers} {
+		if cap(*b) > MaxKeptBuffer {
+			*b = nil
+		}
 	}
-	if cap(ex.Response.Body) > MaxKeptBuffer {
-		ex.Response.Body = nil
-	}
-	ex.Response.Reset()
+	r.Reset()
 	exchanges.Put(ex)
 }
 
