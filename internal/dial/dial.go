@@ -1,8 +1,7 @@
 // Package dial is DNS, TCP, TLS and ALPN under one deadline.
 //
-// A Dialer knows one SSP: where its endpoints are (Addresses), and how to open
-// a connection to one of the addresses (Dial). The pool decides which address is dialled,
-// and when.
+// A Dialer knows one SSP: where its endpoints are (Addresses), and how to open a connection to one of
+// the addresses (Dial). The pool decides which address is dialled, and when.
 package dial
 
 import (
@@ -18,14 +17,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Options are the settings of one SSP's dialer; the names in the comments are
-// those of config/adbuffer.yaml.
+// Options are the settings of one SSP's dialer. The comments name them as config/adbuffer.yaml does.
 type Options struct {
 	Endpoints upstream.Endpoints // endpoints
 	Mode      Mode               // protocol
-	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait
-	// for a look-up. TLSTimeout (timeouts.tls_handshake) bounds the handshake;
-	// unused on cleartext. Both must be positive.
+	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait for a look-up.
+	// TLSTimeout (timeouts.tls_handshake) bounds the handshake; unused on cleartext. Both must be
+	// positive.
 	ConnectTimeout, TLSTimeout time.Duration
 	TLS                        TLS // tls; unused on cleartext
 	// Sources (source_addresses) are the local addresses of connections, used in turn. If empty,
@@ -34,10 +32,10 @@ type Options struct {
 
 	// Lookup replaces the system's resolver; nil keeps it.
 	Lookup Lookup
-	// Warn, if not nil, receives errors that failed no dial. A look-up failed while other or older
-	// results are in use. A look-up returned refused addresses. A client certificate could not be
-	// read again. Warn is called at most once for each error, from any goroutine, and must not
-	// block for long.
+	// Warn, if not nil, receives errors that failed no dial: a look-up failed while other or older
+	// results are in use, a look-up returned refused addresses, or a client certificate could not be
+	// read again. Any goroutine may call Warn, at most once for each error. It must not block for
+	// long.
 	Warn func(error)
 }
 
@@ -106,7 +104,7 @@ func New(opts Options) (*Dialer, error) {
 	if len(opts.Sources) > 0 {
 		d.tcp.Control = bindWithoutPort
 	}
-	d.timeouts.set(opts.ConnectTimeout, opts.TLSTimeout)
+	d.SetTimeouts(opts.ConnectTimeout, opts.TLSTimeout)
 	if encrypted {
 		var err error
 		if d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats); err != nil {
@@ -218,11 +216,6 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 // timeouts can change while dials are under way; each dial reads them once.
 type timeouts struct{ connectNs, handshakeNs atomic.Int64 }
 
-func (t *timeouts) set(connect, handshake time.Duration) {
-	t.connectNs.Store(int64(connect))
-	t.handshakeNs.Store(int64(handshake))
-}
-
 func (t *timeouts) connect() time.Duration { return time.Duration(t.connectNs.Load()) }
 
 func (t *timeouts) handshake() time.Duration { return time.Duration(t.handshakeNs.Load()) }
@@ -230,5 +223,6 @@ func (t *timeouts) handshake() time.Duration { return time.Duration(t.handshakeN
 // SetTimeouts changes ConnectTimeout and TLSTimeout for dials and waits that begin later. The rules
 // of New apply to the values.
 func (d *Dialer) SetTimeouts(connect, handshake time.Duration) {
-	d.timeouts.set(connect, handshake)
+	d.timeouts.connectNs.Store(int64(connect))
+	d.timeouts.handshakeNs.Store(int64(handshake))
 }

@@ -38,8 +38,7 @@ const (
 	maxAddrs        = 256
 )
 
-// Lookup returns the IPv4 and IPv6 addresses of a name. It must return soon
-// after ctx ends.
+// Lookup returns the IPv4 and IPv6 addresses of a name. It must return soon after ctx ends.
 type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
 func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -177,9 +176,9 @@ func (r *resolver) refreshLocked(now time.Time) {
 	}
 }
 
-// servesAtOnceLocked reports whether a caller should use the known addresses at once. It should if
-// one of them is a literal or was looked up recently, or if its look-up has just failed. If all are
-// old and were not looked up again, it should wait.
+// servesAtOnceLocked reports whether a caller should use the known addresses at once: one of them is a
+// literal or was looked up recently, or its latest look-up failed. Otherwise all are old, and the
+// caller should wait for a look-up.
 func (r *resolver) servesAtOnceLocked(now time.Time) bool {
 	for _, n := range r.names {
 		if len(n.ips) > 0 && (n.literal || n.failures > 0 || now.Sub(n.since) < resultOld) {
@@ -250,8 +249,8 @@ func (r *resolver) lookUp(n *name) {
 
 var errNoAddress = errors.New("the look-up returned no address")
 
-// usable returns the addresses of a result that may be dialled. If others are in the result, bad is
-// an error about one of them.
+// usable returns the addresses of a result that may be dialled. If the result holds any other address,
+// bad is an error about one of them.
 func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, bad error) {
 	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")

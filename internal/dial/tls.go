@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// TLS holds adbuffer's identity towards an SSP, and the rules for checking the SSP's. The names in
-// the comments are those of config/adbuffer.yaml.
+// TLS holds adbuffer's identity towards an SSP, and the rules for checking the SSP's identity. The
+// comments name the settings as config/adbuffer.yaml does.
 type TLS struct {
 	ServerName         string           // tls.server_name; "" = the endpoint's host
 	CAFile             string           // tls.ca_file, PEM; "" = the system's authorities

@@ -8,8 +8,7 @@ import (
 	"adbuffer/internal/metrics"
 )
 
-// Counts counts handshakes: those that succeeded by version and group, and those that
-// failed by their reason.
+// Counts counts handshakes: successful ones by version and group, failed ones by reason.
 type Counts struct {
 	versions [len(versions)]atomic.Uint64
 	groups   [len(groups) + 1]atomic.Uint64 // the last entry counts other key exchanges

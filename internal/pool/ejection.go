@@ -210,7 +210,7 @@ func (p *Pool) probeEnded(m *member, result Result) {
 		p.backLocked(e, now)
 	case result == Failure:
 		e.probeFailed(now)
-		if e.barred { // otherwise e is the only endpoint left, and serves although it is ejected
+		if e.barred { // if not, e is the only endpoint left, and serves although it is ejected
 			p.conns.drainEndpoint(e)
 		}
 		p.reviveLocked(now)

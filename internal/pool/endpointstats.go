@@ -36,8 +36,7 @@ func (s *endpointStats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add
 // lookedUpFor returns the endpoint whose look-up failed with err. If err names no endpoint, it
 // returns the first one.
 func (s *endpoints) lookedUpFor(err error) *endpoint {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		for _, e := range s.all {
 			if host, _, err := net.SplitHostPort(e.name); err == nil && host == dns.Name {
 				return e

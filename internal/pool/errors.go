@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -47,6 +46,6 @@ func (c *connections) placeSettings() string {
 
 // refusesHTTP2 reports whether a dial failed because it offered HTTP/2.
 func refusesHTTP2(err error) bool {
-	var e *upstream.Error
-	return errors.As(err, &e) && (e.RefusesHTTP2 || e.Demote)
+	e := upstream.AsError(err)
+	return e.RefusesHTTP2 || e.Demote
 }

@@ -17,7 +17,7 @@ type growth struct {
 	paused bool // the pool wants a connection, every address pauses, and no dial is under way
 }
 
-// wants reports whether one more connection would help, beside those that are being dialled.
+// wants reports whether one more connection would help, beside the dials under way.
 func (g *growth) wants() bool {
 	switch g.conns.next() {
 	case upstream.Unknown: // one dial shows the protocol, and so the number of connections needed

@@ -16,9 +16,9 @@ func (l load) saturation() float64 {
 	return float64(l.inUse) / float64(l.possible)
 }
 
-// load returns the places in use, and the places that the pool could offer at once. The latter are
-// the places of open connections, plus perConn for each connection that may still be opened. A
-// draining connection counts only its places in use.
+// load returns the places in use, and the places that the pool could offer at once: the places of
+// open connections, plus perConn for each connection that may still be opened. A draining connection
+// counts only its places in use.
 func (c *connections) load() load {
 	l := load{inUse: c.inUse, possible: c.places}
 	if n := c.mayOpen(); n > 0 {
