@@ -12,7 +12,7 @@ import (
 // from a client at peer. No SSP gets the request.
 type Explain func(message []byte, peer netip.Addr) any
 
-// explainMargin is how much longer than the largest forwarded request a message may be, so that the
+// explainMargin is how much longer than the largest forwarded request a message may be. Then the
 // explanation itself says that a request is too large.
 const explainMargin = 1 << 20
 

@@ -1,5 +1,5 @@
 // Package capacity applies Little's law. It computes how many places a pool needs for a rate and a
-// hold time, at which rate the pool is full, and how many requests wait.
+// hold time. It also computes at which rate the pool is full, and how many requests wait.
 //
 // A place carries one request at a time: one HTTP/1 connection or one HTTP/2 stream. A rate is in
 // requests per second, including rejected ones: pools are sized for the requests that arrive. A

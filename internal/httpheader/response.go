@@ -20,10 +20,10 @@ import (
 // Strict-Transport-Security, Clear-Site-Data and Proxy-*.
 //
 // Names keep their spelling and fields their order, except for fields that fasthttp stores
-// separately. It writes Server, Content-Type and Content-Encoding first, at most one of each. Several
-// lines of Content-Encoding become one list. The SSP's Date is next. No default Content-Type is added. The Date only survives in a server with
-// NoDefaultDate. A response without one gets the current Date, as RFC 9110, section 6.6.1, requires
-// of proxies.
+// separately. It writes Server, Content-Type and Content-Encoding first, at most one of each.
+// Several lines of Content-Encoding become one list. The SSP's Date is next. No default
+// Content-Type is added. The Date only survives in a server with NoDefaultDate. A response without
+// one gets the current Date, as RFC 9110, section 6.6.1, requires of proxies.
 //
 // dst stores the first of the other fields, and all further ones inside its value; ResponseFields
 // splits them. Otherwise fasthttp would keep two buffers for each field, with their largest size so

@@ -238,8 +238,9 @@ func TestSecondAttemptsThatWaitPreferAnotherEndpoint(t *testing.T) {
 	}
 }
 
-// A request that avoids an endpoint is not starved: it takes a place there if no other request can
-// use it, if no other endpoint is active, or after mostYields places have gone to other requests.
+// A request that avoids an endpoint is not starved. It takes a place there if no other request can
+// use the place, or if no other endpoint is active. It also takes one after mostYields places have
+// gone to other requests.
 func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {

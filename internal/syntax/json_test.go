@@ -40,8 +40,8 @@ func FuzzJSONString(f *testing.F) {
 	})
 }
 
-// FuzzValidJSON compares ValidJSON with two parsers of Go, one of which is as strict as any known
-// parser, and with counts of levels, keys and digits.
+// FuzzValidJSON compares ValidJSON with two parsers of Go and with counts of levels, keys and
+// digits. One of the parsers is as strict as any known one.
 func FuzzValidJSON(f *testing.F) {
 	for _, s := range documents(f) {
 		f.Add([]byte(s))
