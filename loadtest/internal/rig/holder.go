@@ -39,10 +39,12 @@ func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
 			defer func() { <-atOnce }()
 			// Each connection has its own transport, because a shared one would reuse idle connections.
 			t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: o.HTTP2, DisableCompression: true}
-			resp, _, err := Fetch(ctx, t, o.URL, o.Headers)
-			if err == nil && o.HTTP2 != (resp.ProtoMajor == 2) {
-				err = fmt.Errorf("the response came over %s", resp.Proto)
-			}
+			err := Fetch(ctx, t, o.URL, o.Headers, func(resp *http.Response, _ []byte) error {
+				if o.HTTP2 != (resp.ProtoMajor == 2) {
+					return fmt.Errorf("the response came over %s", resp.Proto)
+				}
+				return nil
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			if held = append(held, t); err == nil {
