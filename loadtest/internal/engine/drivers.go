@@ -75,9 +75,6 @@ func (s *Sample) add(prefix string, of load.Summary) {
 		"rate": of.Rate, "p50": of.Latency.P50, "p95": of.Latency.P95, "p99": of.Latency.P99, "p999": of.Latency.P999, "max": of.Latency.Max} {
 		s.Values[prefix+name] = v
 	}
-	if of.Offered > 0 {
-		s.Values[prefix+"success"] = float64(of.Answered) / float64(of.Offered)
-	}
 	var errors []string
 	for kind, n := range of.Errors {
 		kind = strings.TrimPrefix(strings.Replace(kind, "proxy/", "", 1), "status ")
@@ -140,7 +137,7 @@ func tool(run func(context.Context, *Stage) (rig.Load, error)) Driver {
 		if err != nil {
 			return nil, err
 		}
-		sample := &Sample{Values: Values{"client.connections": float64(l.Handshakes), "client.cpu": l.CPU.Seconds(), "timewait": float64(load.TimeWait())}, Texts: map[string]string{}, Doubts: l.Doubts()}
+		sample := &Sample{Values: Values{"client.connections": float64(l.Handshakes), "timewait": float64(load.TimeWait())}, Texts: map[string]string{}, Doubts: l.Doubts()}
 		sample.add("", l.Summary)
 		return sample, nil
 	}

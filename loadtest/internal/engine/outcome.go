@@ -91,7 +91,7 @@ func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
 	for _, p := range r.Phases {
 		answered += p.Answered
 	}
-	cpu := after.CPU() - before.CPU()
+	cpu := after.CPU - before.CPU
 	return &Usage{PID: pid, CPUSeconds: cpu.Seconds(), CPUPerRequest: cpu.Seconds() * 1e6 / float64(max(answered, 1)),
 		RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
 }

@@ -233,7 +233,6 @@ func (s *Stage) books() (b books, err error) {
 		}
 		b.ssp.Connections += c.Connections
 		b.ssp.Handshakes += c.Handshakes
-		b.ssp.Requests += c.Requests
 		b.ssp.Responded += c.Responded
 		b.ssp.OpenConnections += c.OpenConnections
 	}

@@ -295,7 +295,7 @@ func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error)
 		return sample, nil
 	}
 	if s.PID != 0 {
-		cpu := (after.usage.CPU() - before.usage.CPU()).Seconds()
+		cpu := (after.usage.CPU - before.usage.CPU).Seconds()
 		v["cpu_s"], v["rss"], v["files"] = cpu, float64(after.usage.RSS), float64(after.usage.Files)
 		if n := max(v["served"], v["answered"]); n > 0 {
 			v["cpu_us"] = cpu * 1e6 / n
@@ -303,7 +303,6 @@ func (s *Stage) step(ctx context.Context, step Step) (sample *Sample, err error)
 	}
 	v["ssp.connections"] = float64(after.ssp.Connections - before.ssp.Connections)
 	v["ssp.handshakes"] = float64(after.ssp.Handshakes - before.ssp.Handshakes)
-	v["ssp.requests"] = float64(after.ssp.Requests - before.ssp.Requests)
 	v["ssp.answered"] = float64(after.ssp.Responded - before.ssp.Responded)
 	v["ssp.open"], v["ssp.total"] = float64(after.ssp.OpenConnections), float64(after.ssp.Connections)
 	return sample, nil

@@ -18,15 +18,11 @@ const tick = 10 * time.Millisecond
 
 // Usage is the resource use of a process.
 type Usage struct {
-	User, System time.Duration
-	RSS          int64 // bytes in memory
-	PeakRSS      int64
-	Files        int // open file descriptors
-	Threads      int
+	CPU     time.Duration // user and system time
+	RSS     int64         // bytes in memory
+	PeakRSS int64
+	Files   int // open file descriptors
 }
-
-// CPU returns user and system time.
-func (u Usage) CPU() time.Duration { return u.User + u.System }
 
 // Read returns the usage of a process.
 func Read(pid int) (Usage, error) {
@@ -44,8 +40,7 @@ func Read(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	u := Usage{User: time.Duration(stat.UTime) * tick, System: time.Duration(stat.STime) * tick, Threads: stat.NumThreads,
-		RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}
+	u := Usage{CPU: time.Duration(stat.UTime+stat.STime) * tick, RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}
 	u.Files, _ = p.FileDescriptorsLen() // the files of another user's process are hidden
 	return u, nil
 }
@@ -62,12 +57,10 @@ func ReadTree(pid int) (Usage, error) {
 		if err != nil {
 			continue // the process has ended
 		}
-		sum.User += u.User
-		sum.System += u.System
+		sum.CPU += u.CPU
 		sum.RSS += u.RSS
 		sum.PeakRSS += u.PeakRSS
 		sum.Files += u.Files
-		sum.Threads += u.Threads
 	}
 	return sum, nil
 }

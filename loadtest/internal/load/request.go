@@ -52,11 +52,10 @@ type Request struct {
 
 // Set holds the requests of a run.
 type Set struct {
-	Templates []Template
-	variants  [][]Request // for each template
-	pick      []float64   // cumulative weights; the last is 1
-	next      []int       // index of the next variant, for each template
-	random    *rand.Rand
+	variants [][]Request // for each template
+	pick     []float64   // cumulative weights; the last is 1
+	next     []int       // index of the next variant, for each template
+	random   *rand.Rand
 }
 
 // bodyVariants is the number of bodies of a template with random sizes. The sizes are the quantiles
@@ -66,7 +65,7 @@ const bodyVariants = 199
 // NewSet encodes templates for a host. close adds "Connection: close" to each request. seed
 // determines the random choices.
 func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
-	s := &Set{Templates: templates, next: make([]int, len(templates)), random: rand.New(rand.NewPCG(seed, 1))}
+	s := &Set{next: make([]int, len(templates)), random: rand.New(rand.NewPCG(seed, 1))}
 	sum := 0.0
 	for i, t := range templates {
 		sum += cmp.Or(t.Weight, 1)

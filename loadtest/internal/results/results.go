@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -147,9 +146,6 @@ func (r *Report) Save(dir string) (string, error) {
 	return path, os.WriteFile(path, b.Bytes(), 0o644)
 }
 
-// ErrNone is the error for a folder without results.
-var ErrNone = errors.New("no results")
-
 // order is the order of reports by kind. Other kinds follow by name.
 var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "chaos": 13}
 
@@ -172,7 +168,7 @@ func LoadAll(dir string) ([]*Report, error) {
 		out = append(out, r)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: %w: run a load test with --out %s first", dir, ErrNone, dir)
+		return nil, fmt.Errorf("%s: no results: run a load test with --out %s first", dir, dir)
 	}
 	rank := func(r *Report) int { return cmp.Or(order[r.Kind], len(order)+1) }
 	slices.SortStableFunc(out, func(a, b *Report) int {

@@ -23,7 +23,6 @@ import (
 // Failed.
 type Load struct {
 	load.Summary
-	CPU time.Duration // CPU time of the tool
 	// Handshakes is the number of TCP handshakes, if the tool counts them.
 	Handshakes int
 }
@@ -51,9 +50,7 @@ func measure(ctx context.Context, cores string, parse func(out string) (Load, er
 		text := bytes.TrimSpace(errs.Bytes())
 		return Load{}, fmt.Errorf("%s: %w: %s", argv[0], err, text[max(0, len(text)-400):])
 	}
-	l, err := parse(out.String())
-	l.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return l, err
+	return parse(out.String())
 }
 
 // whole rounds the length of a load to seconds, as wrk and h2load take it.
