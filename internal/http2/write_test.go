@@ -187,7 +187,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 	for p.conn.CloseReason() == upstream.NotClosed {
 		r := get("/")
 		r.fields = "X-Fill: " + strings.Repeat("x", 8<<10) + "\r\n"
-		r.timeout = 300 * time.Millisecond
+		r.timeout = time.Second
 		done := p.start(r)
 		testsupport.Eventually(t, "the stream is open", func() bool {
 			p.conn.mu.Lock()
