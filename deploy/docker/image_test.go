@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// maxImageBytes bounds the image, not compressed: what each node stores.
-// Compressed, as registries send it, it is about a third.
+// maxImageBytes bounds the uncompressed image, which each node stores. Registries send it
+// compressed, at about a third of the size.
 const maxImageBytes = 25_000_000
 
-// imageConfig is what the Dockerfile says about running the image.
+// imageConfig holds the settings of the Dockerfile for running the image.
 type imageConfig struct {
 	User                 string
 	Env, Entrypoint, Cmd []string
@@ -80,7 +80,7 @@ func built(t *testing.T) *builtImage {
 	return b
 }
 
-// files returns what is in a folder, by path, folders that hold something left out.
+// files returns the content of a folder by path, without folders that are not empty.
 func files(t *testing.T, root string) map[string]fs.FileInfo {
 	t.Helper()
 	found := map[string]fs.FileInfo{}

@@ -24,8 +24,8 @@ import (
 // patience bounds every wait; it passes only when something is broken.
 const patience = testsupport.Patience
 
-// inImage is a command of a new container: its root file system, its user and
-// its variables are the image's, and more variables may be given.
+// inImage returns a command in a new container. The root file system, the user and the variables
+// are the image's; env adds variables.
 func inImage(t *testing.T, args []string, env ...string) *exec.Cmd {
 	t.Helper()
 	c := built(t).config
@@ -68,7 +68,7 @@ func TestTheImageServesRespondsToItsHealthCheckAndStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	traffic, admin := testsupport.FreeAddr(t), testsupport.FreeAddr(t)
-	// What `-v ./config:/etc/adbuffer:ro` would do.
+	// This has the effect of `-v ./config:/etc/adbuffer:ro`.
 	if err := os.Mkdir(root+"/etc/adbuffer", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestTheImageSaysWhichVersionItIs(t *testing.T) {
 	}
 }
 
-// The demo and a simulated SSP need no more than is in the image.
+// The demo and a simulated SSP need only the content of the image.
 func TestTheImageRunsTheDemo(t *testing.T) {
 	if out, err := inImage(t, []string{"/adbuffer", "demo", "--once"}).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("ssp/beta")) {
 		t.Errorf("%v: %s", err, out)

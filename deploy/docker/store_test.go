@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// The tests build the image of the Dockerfile for real, with buildah, and run
-// what is in it. No registry is asked: the image to build in is made of this
-// machine's Go and busybox, and the image to run in is empty.
+// The tests build the Dockerfile's image with buildah, and run its programs. They use no registry:
+// the image for the build consists of this machine's Go and busybox, and the base of the final
+// image is empty.
 
 const (
 	buildBase = "localhost/adbuffer-build-base"
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// asRootOfOurOwn runs the tests again in a user namespace, where this user is
-// root and may use chroot and the user ids of /etc/subuid.
+// asRootOfOurOwn runs the tests again in a user namespace. There this user is root, and may use
+// chroot and the user ids of /etc/subuid.
 func asRootOfOurOwn() {
 	path, err := exec.LookPath("buildah")
 	if err == nil {
@@ -49,8 +49,8 @@ func asRootOfOurOwn() {
 // storeDir holds images and containers that only these tests use.
 var storeDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-image-") })
 
-// buildah returns what it writes to standard output. vfs is the storage that
-// works everywhere, also if the machine itself is a container.
+// buildah runs the program and returns its standard output. The storage driver vfs also works if
+// the machine itself is a container.
 func buildah(args ...string) (string, error) {
 	dir, err := storeDir()
 	if err != nil {
@@ -66,7 +66,7 @@ func buildah(args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// rootFileSystem is that of a new container of an image, as a folder.
+// rootFileSystem returns the folder with the root file system of a new container of an image.
 func rootFileSystem(image string) (string, error) {
 	container, err := buildah("from", "--pull-never", image)
 	if err != nil {
@@ -75,9 +75,9 @@ func rootFileSystem(image string) (string, error) {
 	return buildah("mount", container)
 }
 
-// makeBuildBase makes what the Dockerfile needs of BUILD_IMAGE: a shell, mkdir
-// and cp, the authorities, and Go. Go and its caches are this machine's, mounted
-// while it builds, since to copy them would take longer than to compile.
+// makeBuildBase makes the image for BUILD_IMAGE with what the Dockerfile needs: a shell, mkdir, cp,
+// the authorities and Go. The build mounts this machine's Go and its caches, since a copy would take
+// longer than to compile.
 func makeBuildBase() (mounts []string, err error) {
 	container, err := buildah("from", "scratch")
 	if err != nil {

@@ -21,8 +21,8 @@ const insideVariable = "ADBUFFER_TEST_INSIDE"
 // bootLimit bounds the container's life; it takes a few seconds on a machine that is idle.
 const bootLimit = 5 * time.Minute
 
-// The container's one unit: it runs this test binary, and ends the container
-// with its exit status, whatever happens.
+// The container's only unit runs this test binary. Then the container ends with the binary's exit
+// status.
 const insideUnit = `
 [Unit]
 Requires=basic.target
@@ -41,9 +41,8 @@ StandardError=inherit
 TimeoutStartSec=240
 `
 
-// A machine whose systemd boots in a container, with a file system of its own but
-// for /usr, on which the README's steps install adbuffer. What happens there is
-// in inside_test.go.
+// systemd boots in a container that has its own file system, except for /usr. The README's steps
+// install adbuffer there; inside_test.go takes them.
 func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 	share := t.TempDir()
 	repository := filepath.Join(share, "repository")
@@ -65,7 +64,7 @@ func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 	}
 	args := []string{"systemd-nspawn", "--register=no", "--quiet", "--directory=/", "--volatile=yes", "--private-network", "--tmpfs=/usr/local",
 		"--bind=" + share + ":/share", "--bind-ro=" + share + "/inside.service:/etc/systemd/system/inside.service",
-		// Nothing else of this machine's is started on the first boot.
+		// The first boot starts no other unit of this machine.
 		"--bind-ro=" + share + "/00-inside.preset:/etc/systemd/system-preset/00-inside.preset"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		args = append(args, "--keep-unit") // no systemd runs here that could make a unit for it

@@ -22,15 +22,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// policyVariable holds a policy, as JSON, in the environment of a process that is
-// to become the service.
+// policyVariable holds a policy, as JSON, in the environment of a process that becomes the service.
 const policyVariable = "ADBUFFER_TEST_POLICY"
 
 // serviceID is the user and group of the service in tests that run as root.
 const serviceID = 65532
 
-// policy is what of the unit file could break the service: system calls that the
-// kernel refuses it.
+// policy holds the settings of the unit file by which the kernel refuses system calls of the service.
 type policy struct {
 	Calls         []uint32 // SystemCallFilter=: all that are allowed
 	Families      []uint32 // RestrictAddressFamilies=
@@ -61,7 +59,7 @@ func policyOf(t *testing.T) policy {
 			for _, call := range expand(t, name) {
 				n, ok := numbers[call]
 				if !ok {
-					continue // another architecture's
+					continue // a system call of another architecture
 				}
 				p.Calls = slices.DeleteFunc(p.Calls, func(c uint32) bool { return c == n })
 				if !refused {
@@ -76,7 +74,7 @@ func policyOf(t *testing.T) policy {
 	return p
 }
 
-// expand returns the system calls of a group of systemd's.
+// expand returns the system calls in a group that systemd defines.
 func expand(t *testing.T, name string) (calls []string) {
 	t.Helper()
 	if !strings.HasPrefix(name, "@") {
@@ -94,8 +92,7 @@ func expand(t *testing.T, name string) (calls []string) {
 	return calls
 }
 
-// callNumbers are the numbers of this architecture's system calls, as x/sys has
-// them.
+// callNumbers are the numbers of this architecture's system calls, from x/sys.
 func callNumbers(t *testing.T) map[string]uint32 {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
@@ -117,7 +114,7 @@ func callNumbers(t *testing.T) map[string]uint32 {
 	return numbers
 }
 
-// confined is a command with the policy of the unit file.
+// confined returns a command under the policy of the unit file.
 func confined(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(policyOf(t))
@@ -129,8 +126,8 @@ func confined(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// becomeService confines this process, and executes args; without any it tries
-// what is not allowed. It returns only when it fails.
+// becomeService confines this process and executes args. Without args it makes the calls that the
+// policy forbids. It returns only if it fails.
 func becomeService(text string, args []string) error {
 	var p policy
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -157,7 +154,7 @@ func becomeService(text string, args []string) error {
 	return syscall.Exec(args[0], args, os.Environ())
 }
 
-// dropPrivileges leaves root without a capability, also for what it may execute.
+// dropPrivileges removes the capabilities of root, also for programs that it executes.
 func dropPrivileges() error {
 	if os.Geteuid() != 0 {
 		return nil // an ordinary user has no capability
@@ -172,7 +169,7 @@ func dropPrivileges() error {
 
 const (
 	offsetCall = 0  // in struct seccomp_data
-	offsetArgs = 16 // eight bytes each, of which the lower four are looked at: little endian
+	offsetArgs = 16 // eight bytes each; the filters compare the lower four, which come first in little endian
 
 	retAllow = 0x7fff0000
 	retErrno = 0x00050000
@@ -181,7 +178,7 @@ const (
 
 func refuse(err syscall.Errno) bpf.RetConstant { return bpf.RetConstant{Val: retErrno | uint32(err)} }
 
-// familiesFilter is what systemd makes of RestrictAddressFamilies=.
+// familiesFilter is the filter that systemd makes of RestrictAddressFamilies=.
 func (p policy) familiesFilter() []bpf.Instruction {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetCall, Size: 4},
@@ -195,7 +192,7 @@ func (p policy) familiesFilter() []bpf.Instruction {
 	return append(program, refuse(syscall.EAFNOSUPPORT))
 }
 
-// memoryFilter is what systemd makes of MemoryDenyWriteExecute=.
+// memoryFilter is the filter that systemd makes of MemoryDenyWriteExecute=.
 func (p policy) memoryFilter() []bpf.Instruction {
 	if !p.NoWriteOrExec {
 		return []bpf.Instruction{bpf.RetConstant{Val: retAllow}}
@@ -207,7 +204,7 @@ func (p policy) memoryFilter() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_MPROTECT, SkipTrue: 6},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_PKEY_MPROTECT, SkipTrue: 5},
 		bpf.RetConstant{Val: retAllow},
-		// mmap: both at once.
+		// mmap: writable and executable at once.
 		bpf.LoadAbsolute{Off: third, Size: 4},
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.PROT_WRITE | unix.PROT_EXEC},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PROT_WRITE | unix.PROT_EXEC, SkipTrue: 4},
@@ -230,7 +227,7 @@ func (p policy) callsFilter() []bpf.Instruction {
 	return append(program, bpf.RetConstant{Val: retKill})
 }
 
-// install1 adds one filter to those of this thread; all of them must agree.
+// install1 adds a filter to this thread's filters. Each of them must allow a call.
 func install1(program []bpf.Instruction) error {
 	raw, err := bpf.Assemble(program)
 	if err != nil {
@@ -249,7 +246,7 @@ func install1(program []bpf.Instruction) error {
 	return nil
 }
 
-// tryWhatIsRefused ends by SIGSYS if everything is refused that should be.
+// tryWhatIsRefused ends by SIGSYS if the policy refuses every call that it must refuse.
 func tryWhatIsRefused() error {
 	if _, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 0); err != syscall.EAFNOSUPPORT {
 		return fmt.Errorf("socket of AF_NETLINK: %v", err)

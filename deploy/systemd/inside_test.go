@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// insideDone is said at the end, if all went well.
+// insideDone is the last line of the output if every check passed.
 const insideDone = "the units work"
 
-// inside is what happens in the container. It returns the exit status.
+// inside runs in the container. It returns the exit status.
 func inside() (code int) {
 	m := &machine{}
 	defer func() {
@@ -41,8 +41,7 @@ func inside() (code int) {
 	return 0
 }
 
-// machine is the container, seen from its inside. Its methods panic with what is
-// wrong.
+// machine is the container. Its methods run in it, and panic with an error.
 type machine struct{}
 
 // try runs a command that may fail.
@@ -65,14 +64,13 @@ func (m *machine) run(args ...string) string {
 	return string(out)
 }
 
-// property is one of the service's, as systemctl show has it.
+// property returns a property of the service, as systemctl show prints it.
 func (m *machine) property(name string) string {
 	return strings.TrimSpace(m.try("systemctl", "show", "--value", "--property="+name, "adbuffer.service"))
 }
 
-// installAsTheREADMESays takes the steps of the README, word by word, with an
-// SSP that is simulated where config/minimal.yaml expects one. It returns those
-// for secrets.
+// installAsTheREADMESays runs the README's steps as they are written. A simulated SSP listens where
+// config/minimal.yaml expects an SSP. The function returns the steps for secrets.
 func (m *machine) installAsTheREADMESays() (secrets string) {
 	readme, err := os.ReadFile("deploy/systemd/README.md")
 	must(err)
@@ -80,11 +78,11 @@ func (m *machine) installAsTheREADMESays() (secrets string) {
 	if len(steps) != 2 {
 		panic(fmt.Sprintf("the README has %d blocks of commands, want those that install and those for secrets", len(steps)))
 	}
-	must(os.MkdirAll("/usr/local/bin", 0o755)) // which every machine has
+	must(os.MkdirAll("/usr/local/bin", 0o755)) // every machine has this folder
 	must(os.WriteFile("/etc/systemd/system/sim.service", []byte("[Service]\nExecStart=/usr/local/bin/adbuffer sim\n"), 0o644))
 	script := strings.Replace(string(steps[0][1]), "make build\n", "", 1)
 	script = strings.Replace(script, "systemctl enable", "systemctl start sim.service\nsystemctl enable", 1)
-	// What the README advises where sockets are used.
+	// The README advises this for units with sockets.
 	script = strings.Replace(script, "adbuffer check", "sed -i 's/^server:/server:\\n  drain: {delay: 0s}/' /etc/adbuffer/adbuffer.yaml\nadbuffer check", 1)
 	fmt.Print(m.run("sh", "-euxc", script))
 	return string(steps[1][1])
@@ -111,7 +109,7 @@ func (m *machine) startsWarmAndConfined() {
 	}
 }
 
-// hidesItsSecrets looks at where the token comes from.
+// hidesItsSecrets checks the source of the token.
 func (m *machine) hidesItsSecrets() {
 	const token = "/run/credentials/adbuffer.service/admin-token"
 	if config := m.get("http://127.0.0.1:9090/config"); !strings.Contains(config, token) {
@@ -122,7 +120,7 @@ func (m *machine) hidesItsSecrets() {
 	}
 }
 
-// reloads takes over a good file and refuses one with errors. systemctl reports the errors if
+// reloads checks that a reload applies a valid file and refuses a file with errors. systemctl reports the errors if
 // systemctlFails.
 func (m *machine) reloads(systemctlFails bool) {
 	const file = "/etc/adbuffer/adbuffer.yaml"
@@ -153,8 +151,7 @@ func (m *machine) reloads(systemctlFails bool) {
 	m.ad()
 }
 
-// restartsWithoutARefusal restarts under requests, each on a connection of
-// its own.
+// restartsWithoutARefusal restarts the service while requests arrive, each on its own connection.
 func (m *machine) restartsWithoutARefusal() {
 	pid := m.property("MainPID")
 	stop := make(chan struct{})

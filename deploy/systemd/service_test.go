@@ -35,7 +35,7 @@ type service struct {
 	ended   chan struct{}
 }
 
-// own gives a file to the service's user, where the tests may.
+// own gives a file to the service's user, if the tests run as root.
 func own(t *testing.T, file string) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -45,8 +45,8 @@ func own(t *testing.T, file string) {
 	}
 }
 
-// prepare makes what systemd has ready for the unit: RuntimeDirectory,
-// CredentialsDirectory, NOTIFY_SOCKET and the configuration.
+// prepare makes what systemd prepares for the unit: RuntimeDirectory, CredentialsDirectory and
+// NOTIFY_SOCKET. It also writes the configuration.
 func prepare(t *testing.T, config string) *service {
 	t.Helper()
 	parent, err := buildDir()
@@ -72,7 +72,7 @@ func prepare(t *testing.T, config string) *service {
 	return s
 }
 
-// command is one of the unit's, confined.
+// command returns a command of the unit, under its limits.
 func (s *service) command(args ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := confined(s.t, append([]string{binary(s.t)}, args...)...)
@@ -106,7 +106,7 @@ func (s *service) start(sockets ...*os.File) {
 	s.await("READY=1")
 }
 
-// await reads notices until one has this line.
+// await reads notices until a notice has this line.
 func (s *service) await(line string) {
 	s.t.Helper()
 	buffer := make([]byte, 4096)
@@ -114,7 +114,7 @@ func (s *service) await(line string) {
 		ended := false
 		select {
 		case <-s.ended:
-			ended = true // and its last words may be there to be read
+			ended = true // its last notices may still be unread
 		default:
 		}
 		if err := s.notices.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
@@ -131,7 +131,7 @@ func (s *service) await(line string) {
 	s.t.Fatalf("it did not say %s within %v", line, patience)
 }
 
-// stop is what systemctl stop does.
+// stop ends the service as systemctl stop does.
 func (s *service) stop() {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -144,7 +144,7 @@ func (s *service) stop() {
 	}
 }
 
-// get asks a listener, of TCP or of a unix socket.
+// get sends a GET to a listener: a TCP address or a Unix socket.
 func (s *service) get(network, addr, path string) string {
 	s.t.Helper()
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
@@ -163,8 +163,8 @@ func (s *service) get(network, addr, path string) string {
 	return string(body)
 }
 
-// simulated starts two SSPs, one of HTTP/1 and one of HTTP/2 over TLS, and
-// returns the part of a configuration that names them.
+// simulated starts an SSP with HTTP/1 and an SSP with HTTP/2 over TLS. It returns the part of a
+// configuration that names them.
 func simulated(t *testing.T) string {
 	t.Helper()
 	var urls []string
@@ -195,8 +195,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [plain, encrypted], c
 `, urls[0], urls[1], file)
 }
 
-// The limits of the unit take nothing away that adbuffer needs: a system call
-// beyond SystemCallFilter= would end it here.
+// The limits of the unit allow all that adbuffer needs. A system call that SystemCallFilter= does
+// not allow would end adbuffer here.
 func TestTheServiceWorksWithTheSocketsAndLimitsOfTheUnits(t *testing.T) {
 	var sockets []*os.File
 	var addrs []string

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// Each setting says why it is there and what shows that it is needed, and the
-// kernel takes it. It is tried in a network namespace of its own, so that nothing
-// of this machine changes.
+// Each setting names its reason and the sign that it is needed, and the kernel accepts it. The test
+// sets it in a network namespace of its own, so that this machine's settings stay.
 func TestEverySysctlHasAReasonAndIsTakenByTheKernel(t *testing.T) {
 	file, err := filepath.Abs("99-adbuffer.conf")
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"adbuffer/internal/config"
 )
 
-// maxExposure is the worst that `systemd-analyze security` may say of the unit, of
-// 10. What is left is the network, which is the service's job, and /proc.
+// maxExposure is the highest exposure that `systemd-analyze security` may report for the unit; the
+// scale ends at 10. The unit keeps the network, which the service needs, and /proc.
 const maxExposure = 1.5
 
-// installed is where the unit files expect the binary.
+// installed is the path at which the unit files expect the binary.
 const installed = "/usr/local/bin/adbuffer"
 
-// section is what a unit file says in one section, by key, in order. An empty
-// value takes back those before it.
+// section holds the values of one section of a unit file, by key, in order. An empty value removes
+// the values before it.
 func section(t *testing.T, file, name string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -50,7 +50,7 @@ func section(t *testing.T, file, name string) map[string][]string {
 	return values
 }
 
-// one is the value of a key that has one.
+// one returns the value of a key that must have exactly one.
 func one(t *testing.T, values map[string][]string, key string) string {
 	t.Helper()
 	if len(values[key]) != 1 {
@@ -59,8 +59,8 @@ func one(t *testing.T, values map[string][]string, key string) string {
 	return values[key][0]
 }
 
-// install copies the unit files to a folder, as an administrator would, with the
-// drop-in for secrets, and the binary where it really is.
+// install copies the unit files and the drop-in for secrets to a folder, as an administrator would.
+// It replaces the path of the binary by the path of the test's binary.
 func install(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -84,7 +84,7 @@ func install(t *testing.T) (dir string) {
 	return dir
 }
 
-// verify returns what systemd has to say about units.
+// verify returns systemd's messages about units.
 func verify(t *testing.T, dir string) string {
 	t.Helper()
 	cmd := exec.Command("systemd-analyze", "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")

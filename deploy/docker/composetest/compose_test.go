@@ -17,8 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// parse reads a compose file as docker does, and refuses keys that the
-// specification does not have.
+// parse reads a compose file as docker does. It refuses keys that the specification does not have.
 func parse(t *testing.T, text []byte) (*types.Project, error) {
 	t.Helper()
 	dir, err := filepath.Abs("..")
@@ -79,7 +78,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary is what the image holds, made once.
+// binary returns the path of the image's binary. The first call builds it.
 func binary(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {

@@ -15,8 +15,8 @@ import (
 )
 
 // local stands in for containers: every port of every service is on loopback. A service's mounts
-// are copied to a folder that stands for its root file system. Names, ports and paths in commands
-// and files are rewritten to that; nothing else is.
+// are copied to a folder that stands for its root file system. Only names, ports and paths in
+// commands and files are rewritten to match.
 type local struct {
 	t     *testing.T
 	dir   string
@@ -40,7 +40,7 @@ func (l *local) addr(service, port string) string {
 	return l.addrs[key]
 }
 
-// text is the value of s in a service's command or files.
+// text returns a text of a service's command or files, rewritten for this machine.
 func (l *local) text(s types.ServiceConfig, text string) string {
 	l.t.Helper()
 	text = l.names.ReplaceAllStringFunc(text, func(m string) string {
@@ -61,7 +61,7 @@ func (l *local) path(s types.ServiceConfig, path string) string {
 	return filepath.Join(l.dir, s.Name, path)
 }
 
-// root makes the folder that stands for a service's root file system.
+// root makes the folder that replaces a service's root file system.
 func (l *local) root(s types.ServiceConfig) string {
 	l.t.Helper()
 	for _, v := range s.Volumes {

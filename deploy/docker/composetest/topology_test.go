@@ -23,24 +23,24 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, T
 // process is a service's command on this machine.
 type process struct {
 	cmd   *exec.Cmd
-	log   bytes.Buffer // not to be read before it has ended
+	log   bytes.Buffer // read it only after the process has ended
 	ended chan struct{}
 }
 
-// program is what a service's image runs, and what this machine has for it.
+// program returns the command of a service's image, with this machine's program for it.
 func program(t *testing.T, s types.ServiceConfig) (file string, args, env []string) {
 	t.Helper()
 	switch {
 	case s.Name == "prometheus":
 		return "prometheus", s.Command, nil
-	case s.Command == nil: // the image's
+	case s.Command == nil: // the command is the image's
 		return binary(t), []string{"serve"}, []string{"ADBUFFER_CONFIG=/etc/adbuffer/adbuffer.yaml"}
 	default:
 		return binary(t), s.Command, nil
 	}
 }
 
-// command is one of a service's, with its variables.
+// command returns a command of a service, with the service's variables.
 func (l *local) command(s types.ServiceConfig, file string, args, env []string) *exec.Cmd {
 	l.t.Helper()
 	args, env = slices.Clone(args), slices.Clone(env)
@@ -58,8 +58,7 @@ func (l *local) command(s types.ServiceConfig, file string, args, env []string) 
 	return cmd
 }
 
-// start runs a service until the end of the test, and waits until its health
-// check is content.
+// start runs a service until the end of the test, and waits until its health check succeeds.
 func (l *local) start(s types.ServiceConfig, extra ...string) *process {
 	l.t.Helper()
 	l.root(s)
@@ -103,7 +102,7 @@ func (l *local) healthy(s types.ServiceConfig) bool {
 	switch file {
 	case "/adbuffer":
 		file = binary(l.t)
-	case "wget": // in the images it is busybox's, too
+	case "wget": // the images have busybox's, too
 		file, args = "busybox", test[1:]
 	}
 	return l.command(s, file, args, env).Run() == nil
@@ -125,7 +124,7 @@ func TestTheSameServicesWorkTogetherAsProcesses(t *testing.T) {
 	l.start(service("ssp"))
 	var running []*process
 	for _, s := range adbuffers(t, p) {
-		// The delay is for load balancers, of which there is none here.
+		// The delay is for load balancers, and this test has none.
 		running = append(running, l.start(s, "ADBUFFER_SERVER_DRAIN_DELAY=0s"))
 	}
 	l.start(service("prometheus"))
@@ -162,7 +161,7 @@ func TestTheSameServicesWorkTogetherAsProcesses(t *testing.T) {
 	}
 }
 
-// query is the value of an expression whose result is one series; "" otherwise.
+// query returns the value of an expression if its result is one series, else "".
 func (l *local) query(expr string) string {
 	l.t.Helper()
 	res, err := client.Get("http://" + l.addr("prometheus", "9090") + "/api/v1/query?query=" + url.QueryEscape(expr))
