@@ -17,8 +17,7 @@ const (
 	adapterMetric = "adbuffer_pool_saturation_ratio"
 )
 
-// adapterConfig is the part of the Prometheus adapter's configuration that rules
-// are written in.
+// adapterConfig is the part of the Prometheus adapter's configuration that holds rules.
 type adapterConfig struct {
 	Rules []struct {
 		SeriesQuery string `json:"seriesQuery"`
@@ -35,7 +34,7 @@ type adapterConfig struct {
 	} `json:"rules"`
 }
 
-// adapterQuery is what the adapter asks Prometheus for the pods of a namespace.
+// adapterQuery returns the query that the adapter sends to Prometheus for the pods of a namespace.
 func adapterQuery(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(adapterRules)
@@ -70,8 +69,8 @@ func adapterQuery(t *testing.T) string {
 	return text.String()
 }
 
-// Pod a is full at one SSP only; b has a full pool too, whose breaker sheds; c is
-// idle; d is of another namespace.
+// Pod a is full at one SSP only. Pod b has a full pool too, but its breaker sheds. Pod c is idle. Pod
+// d belongs to another namespace.
 func TestAPodIsAsFullAsItsFullestHealthyPool(t *testing.T) {
 	const rules = `
 evaluation_interval: 15s

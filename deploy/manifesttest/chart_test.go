@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lintFindings is `helm lint --strict`, but for what is only advice.
+// lintFindings returns the findings of `helm lint --strict`, without mere advice.
 func lintFindings(dir string, v map[string]any) []string {
 	var all []string
 	for _, m := range lint.All(dir, v, "edge", true).Messages {
@@ -92,7 +92,7 @@ func TestSchemaRefusesWrongValues(t *testing.T) {
 		{"extraEnv: [{value: x}]", "/extraEnv/0"},
 		{"tolerations: {key: x}", "/tolerations"},
 
-		// What a schema cannot say, templates do.
+		// Templates check the rules that a schema cannot express.
 		{"config: {server: {listen: ':80'}}", "config.server.listen: the chart sets it so that it fits the pod; use the value edge.port"},
 		{"config: {server: {drain: {delay: 1s}}}", "use the value edge.drain or sidecar.drain"},
 		{"config: {admin: {token_file: /x}}", "use the value admin.tokenSecret"},
@@ -112,8 +112,8 @@ func TestSchemaRefusesWrongValues(t *testing.T) {
 	}
 }
 
-// Every value has a place in the schema, and the schema names no value that
-// values.yaml does not document, but for Helm's own two.
+// The schema describes every value. Each value in the schema is documented in values.yaml, except
+// for Helm's own two.
 func TestSchemaAndValuesNameTheSame(t *testing.T) {
 	c, err := loader.LoadDir(chartDir)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// kinds are the API groups that the manifests may use; any other kind is a fault.
+// kinds are the API groups that the manifests may use; any other kind is an error.
 var kinds = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -34,11 +34,11 @@ var kinds = func() *runtime.Scheme {
 	return s
 }()
 
-// strict is the API server's own decoder with fieldValidation=Strict: unknown,
-// misspelt (in case too) and repeated fields are errors.
+// strict is the API server's own decoder with fieldValidation=Strict. Unknown and repeated fields
+// are errors, and so is a field whose name differs in case.
 var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, kinds, kinds, json.SerializerOptions{Yaml: true, Strict: true})
 
-// objects are what a set of manifests holds, by kind.
+// objects are the objects of a set of manifests, by kind.
 type objects struct {
 	deployments     []*appsv1.Deployment
 	jobs            []*batchv1.Job
@@ -150,7 +150,7 @@ func TestEdgeHasEveryKind(t *testing.T) {
 	}
 }
 
-// Each of these an API server would refuse, or worse, ignore.
+// An API server would refuse each of these manifests, or worse, ignore the error.
 func TestDecoderRefusesWhatIsMisspelt(t *testing.T) {
 	edge := renderOverlay(t, overlaysDir+"/edge")
 	for _, c := range []struct{ name, old, new string }{

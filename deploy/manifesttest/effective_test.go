@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// effective is the part of what `adbuffer check` prints that has to fit the pod.
+// effective is the part of the output of `adbuffer check` that must fit the pod.
 type effective struct {
 	Server struct {
 		Listen           string `json:"listen"`
@@ -73,8 +73,7 @@ func TestEveryConfigurationPassesCheck(t *testing.T) {
 	}
 }
 
-// The hook stops an upgrade whose configuration the schema of the values cannot
-// judge.
+// The hook stops an upgrade with an error that the schema of the values cannot find.
 func TestCheckHookFailsForAFault(t *testing.T) {
 	v := values(t, "testdata/values-default.yaml")
 	v["config"] = map[string]any{"ssp_defaults": map[string]any{"pool": map[string]any{"max_con": 7}}}
@@ -87,8 +86,7 @@ func TestCheckHookFailsForAFault(t *testing.T) {
 	}
 }
 
-// misfits says, a line each, where the configuration in force does not fit the
-// pod that it runs in.
+// misfits returns a line for each setting in force that does not fit the pod.
 func misfits(a *adbufferPod, e effective, applicationStop time.Duration) []string {
 	var all []string
 	fault := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
@@ -133,7 +131,7 @@ func misfits(a *adbufferPod, e effective, applicationStop time.Duration) []strin
 	} else if !a.sidecar {
 		fault("no preStop: nodes send requests to a pod that has stopped")
 	}
-	if a.sidecar { // it is stopped when the application has ended
+	if a.sidecar { // Kubernetes stops it after the application has ended
 		stop += seconds(a.spec.Containers[0].Lifecycle.PreStop.Sleep.Seconds) + applicationStop
 	}
 	if grace := seconds(*a.spec.TerminationGracePeriodSeconds); stop+5*time.Second > grace {
@@ -171,7 +169,7 @@ func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 var shutdownTimeout = regexp.MustCompile(`worker_shutdown_timeout (\d+)s;`)
 
-// applicationStop is how long an example's application may take after preStop.
+// applicationStop is the time that an example's application may take after preStop.
 func applicationStop(t *testing.T, o *objects, a *adbufferPod) time.Duration {
 	t.Helper()
 	for _, c := range o.configMaps {
@@ -184,7 +182,7 @@ func applicationStop(t *testing.T, o *objects, a *adbufferPod) time.Duration {
 	return 0
 }
 
-// unmapped is the configuration in force with the pod's own paths.
+// unmapped returns the configuration in force with the pod's own paths.
 func unmapped(p *pod, e effective) effective {
 	e.Server.Listen = strings.ReplaceAll(e.Server.Listen, p.root, "")
 	return e

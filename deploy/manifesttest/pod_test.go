@@ -14,22 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// adminToken is what the test's Secrets hold.
+// adminToken is the token in the test's Secrets.
 const adminToken = "0123456789abcdef0123456789abcdef"
 
 // fsGroup is the group of the pods' volumes.
 const fsGroup = 65532
 
-// pod is a pod as far as a machine without Kubernetes can have one: its volumes
-// are directories below root, at the paths where the containers mount them.
+// pod is a pod on a machine without Kubernetes. Its volumes are directories below root, at the paths
+// at which the containers mount them.
 type pod struct {
 	root string
 	dirs []string // mount paths
 }
 
-// layOut makes the directories of the volumes that the containers mount, as the
-// kubelet does: files of a ConfigMap or Secret behind a symlink, which it swaps
-// to change them all at once; an emptyDir writable for the pod's group.
+// layOut makes the directories of the volumes that the containers mount, as the kubelet does. The
+// files of a ConfigMap or Secret are behind a symlink, and its swap changes all of them at once. An
+// emptyDir is writable for the pod's group.
 func layOut(t *testing.T, o *objects, spec *corev1.PodSpec) *pod {
 	t.Helper()
 	root, err := os.MkdirTemp("", "pod") // short: a unix socket's path has 107 bytes
@@ -78,8 +78,8 @@ func (p *pod) project(t *testing.T, dir string, files map[string]string, mode os
 	}
 }
 
-// swap changes all files of a volume at once: a new directory, and a symlink
-// renamed over the old one.
+// swap changes all files of a volume at once. It makes a new directory, and renames a symlink over
+// the old one.
 func (p *pod) swap(t *testing.T, dir string, files map[string]string, mode os.FileMode) {
 	t.Helper()
 	data, err := os.MkdirTemp(p.path(dir), "..")
@@ -93,8 +93,7 @@ func (p *pod) swap(t *testing.T, dir string, files map[string]string, mode os.Fi
 	must(t, os.Rename(filepath.Join(p.path(dir), "..data_tmp"), filepath.Join(p.path(dir), "..data")))
 }
 
-// own gives a path to the pod's group, where the test may do so, and is as open
-// as that group needs elsewhere.
+// own sets a path's mode. It gives the path to the pod's group if the test runs as root.
 func (p *pod) own(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -107,8 +106,8 @@ func (p *pod) own(t *testing.T, path string, mode os.FileMode) {
 	must(t, os.Chmod(path, mode.Perm()|special))
 }
 
-// remap moves paths within the volumes to where they are now, in one pass: a
-// path that was moved may begin with another volume's.
+// remap replaces the paths of the volumes by their directories on this machine. It does so in one
+// pass, since a replaced path may begin with the path of another volume.
 func (p *pod) remap(text string) string {
 	var pairs []string
 	for _, dir := range p.dirs {

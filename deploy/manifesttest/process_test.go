@@ -23,7 +23,7 @@ var binaryDir string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "adbuffer-manifests-")
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // the pods' users run what is in it
+		err = os.Chmod(dir, 0o755) // the pods' users run the binary in it
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build makes the binary, of the module above, once.
+// build makes the binary. The first call builds it.
 var build = sync.OnceValues(func() (string, error) {
 	file := filepath.Join(binaryDir, "adbuffer")
 	cmd := exec.Command("go", "build", "-o", file, "./cmd/adbuffer")
@@ -131,14 +131,14 @@ func (p *process) wantExit(status int) {
 	}
 }
 
-// response is a URL's response; status 0 if there was none.
+// response is the response to a GET; its status is 0 if none came.
 type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// get asks on a connection of its own; socket is a unix socket's path, or "" for TCP.
+// get sends a GET on its own connection. socket is the path of a Unix socket, or "" for TCP.
 func get(t *testing.T, socket, url string, header ...string) response {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}

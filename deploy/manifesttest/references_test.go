@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// brokenReferences says, a line each, which object names another, or a port, that
-// is not there. An API server accepts all of these; they fail in operation.
+// brokenReferences returns a line for each object that names a missing object or port. An API server
+// accepts such objects, and they fail in operation.
 func (o *objects) brokenReferences() []string {
 	r := &references{objects: o}
 	r.names()
@@ -85,7 +85,7 @@ func (r *references) deployment(name string, selector *metav1.LabelSelector, tem
 	r.pod(who, &template.Spec)
 }
 
-// pod checks what the parts of a pod refer to: volumes, ports, the account.
+// pod checks the references within a pod: volumes, ports, the account.
 func (r *references) pod(who string, spec *corev1.PodSpec) {
 	if a := spec.ServiceAccountName; a != "" && a != "default" && !has(r.serviceAccounts, a) {
 		r.fault("%s: no ServiceAccount %s", who, a)
@@ -203,7 +203,7 @@ func (r *references) monitoring() {
 	for _, m := range r.podMonitors {
 		who := "PodMonitor " + m.Name
 		pods := []*corev1.PodSpec{}
-		if len(r.deployments) > 0 { // else the pods are of another release
+		if len(r.deployments) > 0 { // otherwise the pods belong to another release
 			pods = r.selected(who, &m.Spec.Selector)
 		}
 		for _, e := range m.Spec.PodMetricsEndpoints {
@@ -229,8 +229,8 @@ func (r *references) monitoring() {
 	}
 }
 
-// selected returns the pods of the Deployments that selector selects; none is a
-// fault.
+// selected returns the pods of the Deployments that selector selects. It is an error if there are
+// none.
 func (r *references) selected(who string, selector *metav1.LabelSelector) []*corev1.PodSpec {
 	var pods []*corev1.PodSpec
 	for _, d := range r.deployments {
@@ -255,7 +255,7 @@ func selects(s *metav1.LabelSelector, l map[string]string) bool {
 	return err == nil && !selector.Empty() && selector.Matches(labels.Set(l))
 }
 
-// containers are those that run while the pod runs: sidecars too.
+// containers returns the containers that run while the pod runs: sidecars too.
 func containers(spec *corev1.PodSpec) []corev1.Container {
 	all := slices.Clone(spec.Containers)
 	for _, c := range spec.InitContainers {

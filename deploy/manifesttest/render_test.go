@@ -23,8 +23,8 @@ const (
 	applicationDir = "../helm/example-application"
 )
 
-// everySet is every set of manifests that is shipped, by what it was made of:
-// the overlays, and the chart with each of testdata's values.
+// everySet returns every shipped set of manifests by its source: the overlays, and the chart with
+// each of testdata's values.
 func everySet(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"example-application": renderApplication(t)}
@@ -48,7 +48,7 @@ func everySet(t *testing.T) map[string]string {
 	return all
 }
 
-// renderOverlay is `kustomize build`.
+// renderOverlay does what `kustomize build` does.
 func renderOverlay(t *testing.T, dir string) string {
 	t.Helper()
 	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -71,7 +71,7 @@ func values(t *testing.T, file string) map[string]any {
 	return v
 }
 
-// renderChart is `helm template`, the schema included.
+// renderChart does what `helm template` does, with the check of the schema.
 func renderChart(v map[string]any) (string, error) {
 	c, err := loader.LoadDir(chartDir)
 	if err != nil {
@@ -89,8 +89,7 @@ func mustRenderChart(t *testing.T, v map[string]any) string {
 	return text
 }
 
-// loadApplication loads the chart that depends on ours, as it is after `helm
-// dependency update`.
+// loadApplication loads the chart that depends on adbuffer's chart, as after `helm dependency update`.
 func loadApplication(t *testing.T) *chart.Chart {
 	t.Helper()
 	c, err := loader.LoadDir(applicationDir)
@@ -137,7 +136,7 @@ func render(c *chart.Chart, v map[string]any) (string, error) {
 	return b.String(), nil
 }
 
-// notes is what Helm prints after an installation.
+// notes returns the text that Helm prints after an installation.
 func notes(t *testing.T, v map[string]any) string {
 	t.Helper()
 	c, err := loader.LoadDir(chartDir)

@@ -23,8 +23,8 @@ var (
 	stopped    = regexp.MustCompile(`"msg":"(stopped)"`)
 )
 
-// running is a pod's adbuffer, run as the kubelet would, with the container's own arguments and
-// variables. But it has free ports, and simulated SSPs: one for each region of the first SSP.
+// running is a pod's adbuffer with the container's own arguments and variables, as the kubelet runs
+// it. But it has free ports, and simulated SSPs: one for each region of the first SSP.
 type running struct {
 	*process
 	near, far *simulated
@@ -83,8 +83,8 @@ func isAd(a response) bool {
 	return a.status == http.StatusOK && a.header.Get("X-Adbuffer-Source") == "ssp/openx" && strings.Contains(a.body, "seatbid")
 }
 
-// wantAd asks until an ad of openx comes: on a slow machine the first request may
-// miss the manifest's deadline.
+// wantAd sends requests until an ad of openx comes. On a slow machine the first request may miss the
+// manifest's deadline.
 func wantAd(t *testing.T, socket, url string) {
 	t.Helper()
 	var last response
@@ -106,7 +106,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s", "ADBUFFER_ROUTES_0_SSPS_0_TIMEOUT=2s")
 	wantAd(t, "", "http://"+r.traffic+"/fillbuffer?pub=1")
 
-	// The token opens what Prometheus and the kubelet need none for.
+	// The token is for the operators' pages. Prometheus and the kubelet need none.
 	for _, c := range []struct {
 		path, token string
 		want        int
@@ -116,7 +116,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 		}
 	}
 
-	// What the adapter's rule reads is there, and GOMEMLIMIT is 95 % of the limit.
+	// The metrics of the adapter's rule exist, and GOMEMLIMIT is 95 % of the limit.
 	metrics := get(t, "", r.admin+"/metrics").body
 	for _, series := range []string{adapterMetric + `{ssp="openx"} `, adapterMetric + `{ssp="backup"} `, `adbuffer_breaker_shed_ratio{ssp="openx"} `} {
 		if !strings.Contains(metrics, "\n"+series) {
@@ -128,7 +128,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 		t.Errorf("GOMEMLIMIT is %.0f of %.0f bytes", got, limit)
 	}
 
-	// The kubelet brings a change of the ConfigMap, and adbuffer takes it over.
+	// The kubelet writes a changed ConfigMap, and adbuffer reloads it.
 	changed := strings.Replace(o.configMap("adbuffer").Data["adbuffer.yaml"], "max_conns: 64", "max_conns: 65", 1)
 	r.pod.swap(t, "/etc/adbuffer", map[string]string{"adbuffer.yaml": changed}, 0o644)
 	testsupport.Eventually(t, "the change is in force", func() bool {
@@ -138,8 +138,8 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 		t.Errorf("adbuffer_config_last_reload_successful is %v", got)
 	}
 
-	// SIGTERM, as after preStop: not ready at once, requests served meanwhile, exit
-	// status 0 in the end.
+	// After SIGTERM, as after preStop, adbuffer is not ready. It serves requests until it ends with exit
+	// status 0.
 	must(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.await(drains)
 	if got := get(t, "", r.admin+"/readyz"); got.status != http.StatusServiceUnavailable {
@@ -152,9 +152,9 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	r.await(stopped)
 }
 
-// The application of the example, a real nginx with the ConfigMap's own
-// configuration, gets ads over the socket that both mount; as root, each as the
-// user that its container runs as.
+// The example's application is a real nginx with the ConfigMap's own configuration. It gets ads over
+// the socket that both containers mount. If the test runs as root, each process has its container's
+// user.
 func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
 	t.Parallel()
 	o := mustDecode(t, renderOverlay(t, overlaysDir+"/sidecar"))
@@ -168,7 +168,7 @@ func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
 	url := runApplication(t, r.pod, a)
 	wantAd(t, "", url+"/ad?pub=1&slot=top")
 
-	// The application first, then adbuffer, with nothing to wait for.
+	// adbuffer ends before the application, and has no request to wait for.
 	must(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.wantExit(0)
 	if got := get(t, "", url+"/ad"); got.status != http.StatusBadGateway {
@@ -202,7 +202,7 @@ func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	return url
 }
 
-// A configuration that came out of a chart's values serves too.
+// A configuration that the chart made of its values works too.
 func TestChartsPodsServeAds(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

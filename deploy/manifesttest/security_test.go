@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unsafe says, a line each, what of a container is less than the Pod Security
-// Standard "restricted" asks for, and our own: a read-only root file system, and
-// for adbuffer the image's user.
+// unsafe returns a line for each setting of a container that breaks the Pod Security Standard
+// "restricted", or a rule of this project: a read-only root file system, and the image's user for
+// adbuffer.
 func unsafe(spec *corev1.PodSpec, c *corev1.Container) []string {
 	var all []string
 	want := func(ok bool, what string) {
@@ -50,7 +50,7 @@ func unsafe(spec *corev1.PodSpec, c *corev1.Container) []string {
 	return all
 }
 
-// unsafePod is what of a pod as a whole is.
+// unsafePod is unsafe for the settings of a whole pod.
 func unsafePod(spec *corev1.PodSpec) []string {
 	var all []string
 	if spec.HostNetwork || spec.HostPID || spec.HostIPC {
@@ -78,7 +78,7 @@ func TestEveryPodIsRestricted(t *testing.T) {
 		o := mustDecode(t, text)
 		for _, a := range o.adbuffers() {
 			own := []corev1.Container{*a.container}
-			if name != "example-application" { // its application, and its pod, are the user's
+			if name != "example-application" { // the user owns its application and its pod
 				own = append(own, a.spec.Containers...)
 				for _, u := range unsafePod(a.spec) {
 					t.Errorf("%s: %s", name, u)
