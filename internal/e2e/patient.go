@@ -13,7 +13,7 @@ type setting struct{ path, value string }
 // patient are the settings of a process on a slow machine: timeouts are long.
 var patient = []setting{
 	{"server.listen", "127.0.0.1:0"},
-	{"server.drain_delay", "0s"},
+	{"server.drain.delay", "0s"},
 	{"server.read_timeout", "20s"},
 	{"server.write_timeout", "20s"},
 	{"admin.listen", "127.0.0.1:0"},
