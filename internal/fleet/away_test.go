@@ -137,7 +137,7 @@ func TestLateCallsAreIgnored(t *testing.T) {
 	a := m.nextCall(m.Since(time.Now()), &m.opts)
 	a.number = m.calls + 1
 	call := func() error {
-		_, errs, err := conn.pipeline(t.Context(), []command{{"EVALSHA", append([]any{leaseSHA}, m.arguments("openx", &a)...)}})
+		_, errs, err := conn.pipeline(t.Context(), []command{{"EVALSHA", append([]any{leaseSHA}, m.arguments(&a)...)}})
 		if err != nil {
 			t.Fatal(err)
 		}

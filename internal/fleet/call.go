@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -14,48 +15,43 @@ import (
 // Redis did not know the script. It returns an error of Redis itself. An error of one bucket is
 // logged, and does not affect others.
 func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
-	asks := make([]leaseCall, len(due))
+	calls := make([]*leaseCall, len(due))
 	for i, b := range due {
-		asks[i] = b.nextCall(b.Since(time.Now()), &f.opts)
+		a := b.nextCall(b.Since(time.Now()), &f.opts)
 		f.calls++
-		asks[i].number = f.calls
+		a.number = f.calls
+		calls[i] = &a
 	}
-	left := make([]int, len(due)) // of due
-	for i := range left {
-		left[i] = i
+	unknown, err := f.eval(ctx, s, "EVALSHA", leaseSHA, calls)
+	if len(unknown) > 0 {
+		_, failed := f.eval(ctx, s, "EVAL", leaseScript, unknown)
+		err = cmp.Or(err, failed)
 	}
-	var first error
-	for _, how := range []command{{"EVALSHA", []any{leaseSHA}}, {"EVAL", []any{leaseScript}}} {
-		if len(left) == 0 {
-			break
-		}
-		commands := make([]command, len(left))
-		for j, i := range left {
-			commands[j] = command{how.name, append(how.args[:1:1], f.arguments(due[i].name, &asks[i])...)}
-		}
-		results, errs, err := s.pipeline(ctx, commands)
-		var unknown []int
-		for j, i := range left {
-			failed := err
-			if err == nil {
-				failed = errs[j]
-			}
-			if how.name == "EVALSHA" && unknownScript(failed) {
-				unknown = append(unknown, i)
-				continue
-			}
-			if failed = f.complete(due[i], &asks[i], results[j], failed); failed != nil && first == nil {
-				first = failed
-			}
-		}
-		left = unknown
-	}
-	return first
+	return err
 }
 
-// complete handles the result of a bucket's call. If err is an error of Redis itself, it returns
-// err.
-func (f *Fleet) complete(b *Bucket, a *leaseCall, result any, err error) error {
+// eval runs the script once for each call, in one exchange. It returns the calls for which Redis did
+// not know the script, and the first error of Redis itself.
+func (f *Fleet) eval(ctx context.Context, s *session, name, script string, calls []*leaseCall) (unknown []*leaseCall, first error) {
+	commands := make([]command, len(calls))
+	for i, a := range calls {
+		commands[i] = command{name, append([]any{script}, f.arguments(a)...)}
+	}
+	results, errs, err := s.pipeline(ctx, commands)
+	for i, a := range calls {
+		failed := cmp.Or(err, errs[i])
+		if name == "EVALSHA" && unknownScript(failed) {
+			unknown = append(unknown, a)
+		} else {
+			first = cmp.Or(first, f.complete(a, results[i], failed))
+		}
+	}
+	return unknown, first
+}
+
+// complete handles the result of a call. If err is an error of Redis itself, it returns err.
+func (f *Fleet) complete(a *leaseCall, result any, err error) error {
+	b := a.bucket
 	defer b.markTried()
 	own := err != nil && !ofKey(err)
 	if err == nil {
@@ -79,9 +75,9 @@ func (f *Fleet) complete(b *Bucket, a *leaseCall, result any, err error) error {
 }
 
 // arguments returns the arguments after the script: the key, and ARGV in the form of lease.lua.
-func (f *Fleet) arguments(name string, a *leaseCall) []any {
+func (f *Fleet) arguments(a *leaseCall) []any {
 	return []any{
-		1, f.key(name),
+		1, f.key(a.bucket.name),
 		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
 		millis(f.opts.ReplicaTimeout), millis(a.valid),
 	}

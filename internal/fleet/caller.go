@@ -42,6 +42,7 @@ func (b *Bucket) attempts(l lease) int {
 
 // leaseCall is one call; see lease.lua.
 type leaseCall struct {
+	bucket *Bucket
 	settings
 	number     uint64 // of the call, higher than of all earlier calls; set by the Fleet
 	keep, back int
@@ -55,7 +56,7 @@ type leaseCall struct {
 // If the call fails, these tokens are lost: the SSP gets fewer requests, never more.
 func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 	s := b.settings.Load()
-	a := leaseCall{settings: *s}
+	a := leaseCall{bucket: b, settings: *s}
 	if b.replicas.Load() > 0 {
 		a.share = b.Share()
 	}
