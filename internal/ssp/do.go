@@ -281,7 +281,7 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, l *leg, place place) {
 	if body.gzipped {
 		b = append(b, "Content-Encoding: gzip\r\n"...)
 	}
-	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 {
+	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 && !policy.Drops("Te") {
 		b = append(b, "Te: trailers\r\n"...)
 	}
 	if l.attempt != nil {

@@ -182,6 +182,30 @@ func TestRequestsOverMaxInFlightAreRefusedWithTheLimit(t *testing.T) {
 	})
 }
 
+// Te: trailers reaches HTTP/2 SSPs only, and only if the configuration does not remove it.
+func TestTrailersAreRequestedUnlessThePolicyRemovesTe(t *testing.T) {
+	for _, c := range []struct {
+		protocol upstream.Protocol
+		remove   []string
+		want     string
+	}{
+		{upstream.HTTP2, nil, "Te: trailers\r\n"},
+		{upstream.HTTP2, []string{"TE"}, ""},
+		{upstream.HTTP1, nil, ""},
+	} {
+		p := &fakePool{protocol: c.protocol}
+		cl := newClient(t, p, func(o *Options) {
+			o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Identity: httpheader.None, Remove: append(c.remove, "User-Agent")})
+		})
+		cl.fields.HTTP2 = true
+		cl.head("Host: ads.example\r\nte: trailers\r\n\r\n")
+		cl.get().want(upstream.Fill)
+		if got := p.requests()[0].head; got != c.want {
+			t.Errorf("%v, remove %v: the header is %q, want %q", c.protocol, c.remove, got, c.want)
+		}
+	}
+}
+
 func TestPanicReleasesItsInFlightCountAndBytes(t *testing.T) {
 	c := newClient(t, &fakePool{steps: []step{func(*upstream.Exchange) error { panic("BUG: scripted") }}}, func(o *Options) { o.RewriteTmax = true })
 	r := c.request(upstream.POST)
