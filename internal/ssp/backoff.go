@@ -11,15 +11,16 @@ import (
 // backoff refuses requests to an SSP that asked for a pause. Times are since the SSP was made. It
 // is safe for concurrent use.
 type backoff struct {
-	max   time.Duration // retry_after_max; 0 = never pause
-	share float64       // retry_after_share; 0 = a single 429 pauses
+	share float64 // retry_after_share; 0 = a single 429 pauses
 	*pause
 	retryAfters *retryAfters
 	refusal     refusal[time.Duration] // by how long the pause lasts
 }
 
-// pause is the learned state of a backoff.
+// pause is the learned state of a backoff. Its maximum also holds for requests that began before a
+// change of the settings.
 type pause struct {
+	max      atomic.Int64 // ns; the newest retry_after_max; 0 = never pause
 	until    atomic.Int64 // ns
 	throttle throttle
 }
@@ -39,7 +40,7 @@ func (b *backoff) admit(now time.Duration) *upstream.Error {
 	left = (left + refusalStep - 1).Truncate(refusalStep) // a request that comes then must be admitted
 	return b.refusal.err(left, func() *upstream.Error {
 		e := upstream.Errorf(upstream.SSPBackoff, upstream.NotSent,
-			"it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, b.max, b.share)
+			"it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, time.Duration(b.max.Load()), b.share)
 		e.RetryAfter = left
 		return e
 	})
@@ -50,11 +51,7 @@ const refusalStep = 100 * time.Millisecond
 
 // left returns the remaining time of the pause, 0 for no pause.
 func (b *backoff) left(now time.Duration) time.Duration {
-	if b.max <= 0 {
-		return 0 // an SSP with earlier settings may still start a pause
-	}
-	until := time.Duration(b.until.Load())
-	return max(0, until-now)
+	return max(0, time.Duration(b.until.Load())-now)
 }
 
 // observe counts a response. It starts a pause and returns true if the response asks for one and
@@ -65,7 +62,8 @@ func (b *backoff) left(now time.Duration) time.Duration {
 // A 429 may be meant for one client or for all clients. So it pauses the SSP for all clients only
 // if many responses are 429.
 func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration) bool {
-	if b.max <= 0 {
+	longest := time.Duration(b.max.Load())
+	if longest <= 0 {
 		return false
 	}
 	if b.share > 0 {
@@ -84,7 +82,7 @@ func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration)
 		return false
 	}
 	b.retryAfters.paused.Add(1)
-	raise(&b.until, int64(now+min(wait, b.max)))
+	raise(&b.until, int64(now+min(wait, longest)))
 	return true
 }
 
@@ -97,11 +95,12 @@ func (b *backoff) throttled(now time.Duration) bool {
 	return throttled >= minThrottled && float64(throttled) >= b.share*float64(responses)
 }
 
-// shorten shortens a pause to the maximum of the settings.
-func (b *backoff) shorten(now time.Duration) {
-	for latest := int64(now + b.max); ; {
-		was := b.until.Load()
-		if was <= latest || b.until.CompareAndSwap(was, latest) {
+// limit sets the maximum of pauses, and shortens the current pause to it.
+func (p *pause) limit(longest, now time.Duration) {
+	p.max.Store(int64(longest))
+	for latest := int64(now + longest); ; {
+		was := p.until.Load()
+		if was <= latest || p.until.CompareAndSwap(was, latest) {
 			return
 		}
 	}

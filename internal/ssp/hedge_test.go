@@ -231,9 +231,9 @@ func TestRetryMayBeHedged(t *testing.T) {
 	})
 }
 
-// The responses that a stale connection has carried pay for the retry, also if the leg may be hedged.
-// Once, the retry of such a leg always used the budget. It failed with conn_lost after a restart of
-// an SSP with more connections than the budget has tokens.
+// The responses that a stale connection has carried pay for the retry, also if the leg may be
+// hedged. Once, the retry of such a leg always used the budget. It failed with conn_lost after a
+// restart of an SSP with more connections than the budget has tokens.
 func TestStaleConnectionOfALegThatMayBeHedgedPaysForTheRetry(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
@@ -250,8 +250,8 @@ func TestStaleConnectionOfALegThatMayBeHedgedPaysForTheRetry(t *testing.T) {
 	})
 }
 
-// The latency of a cancelled attempt is unknown. Once, legs that lost in parallel-first were the first
-// observations, and adbuffer then hedged every attempt that lasted longer than they had.
+// The latency of a cancelled attempt is unknown. Once, legs that lost in parallel-first were the
+// first observations, and adbuffer then hedged every attempt that lasted longer than they had.
 func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.Hedge.Enabled = true })

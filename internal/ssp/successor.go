@@ -40,6 +40,7 @@ type learned struct {
 // newLearned returns an empty learned, and sets the limit of requests in flight.
 func newLearned(o *Options, k *counters) *learned {
 	l := new(learned)
+	l.pause.max.Store(int64(o.RetryAfterMax))
 	l.window.Init(o.Breaker.Window, k.now())
 	k.inFlight.SetLimit(o.MaxInFlight)
 	l.adaptive.init(o.Adaptive, o.MaxInFlight, &k.inFlight)
@@ -61,7 +62,7 @@ func (s *SSP) applyOptions() {
 		s.blameAfter = min(s.blameAfter, t)
 	}
 	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
-	s.backoff = backoff{max: s.opts.RetryAfterMax, share: s.opts.RetryAfterShare, pause: &s.pause, retryAfters: &s.retryAfters}
+	s.backoff = backoff{share: s.opts.RetryAfterShare, pause: &s.pause, retryAfters: &s.retryAfters}
 	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed}
 }
 
@@ -78,8 +79,8 @@ func (s *SSP) With(o Options) *SSP {
 	next.window.SetLength(o.Breaker.Window, now)
 	next.adaptive.set(o.Adaptive, o.MaxInFlight, now)
 	next.lateAfter.set(o.Hedge.Quantile)
+	next.pause.limit(o.RetryAfterMax, now)
 	next.applyOptions()
-	next.backoff.shorten(now)
 	return next
 }
 

@@ -149,6 +149,23 @@ func TestPauseContinuesWithinTheNewMaximum(t *testing.T) {
 	})
 }
 
+// A request that began before a reload may start a pause after it. The new maximum holds for it too.
+func TestPauseThatAnEarlierRequestStartsIsWithinTheNewMaximum(t *testing.T) {
+	for _, limit := range []time.Duration{0, 2 * time.Second} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			c := newClient(t, &fakePool{steps: []step{after(10*msec, response(503, "", "Retry-After: 20"))}}, nil)
+			results, before := make(chan result), c.on(c.ssp)
+			go func() { results <- before.get() }()
+			time.Sleep(5 * msec)
+			c.becomes(func(o *Options) { o.RetryAfterMax = limit })
+			(<-results).want(upstream.ServerError)
+			if got := c.ssp.Snapshot().BackoffSeconds; got != limit.Seconds() {
+				t.Errorf("the pause lasts %v s, want %v", got, limit.Seconds())
+			}
+		})
+	}
+}
+
 func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 	adaptive := func(floor, ceiling int) func(o *Options) {
 		return func(o *Options) {
