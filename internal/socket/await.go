@@ -30,9 +30,7 @@ func (c *Conn) Await(until time.Time) error {
 // look reports whether a read would not wait.
 func (c *Conn) look(fd uintptr) bool {
 	c.buf, c.flags = c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT
-	for c.recv(fd); c.errno == syscall.EINTR; {
-		c.recv(fd)
-	}
+	c.recv(fd)
 	c.buf = nil
 	return c.errno != syscall.EAGAIN
 }

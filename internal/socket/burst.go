@@ -3,7 +3,6 @@ package socket
 import (
 	"runtime"
 	"sync"
-	"syscall"
 )
 
 // burst sends the bytes of several goroutines together. adbuffer uses it towards SSPs; see
@@ -28,7 +27,7 @@ var bursts = sync.Pool{New: func() any { return new(burst) }}
 
 // sending is the current WriteInBurst of a Conn. A Conn has at most one.
 type sending struct {
-	now    func(fd uintptr) // direct.sendOnce, stored once to save an allocation
+	now    func(fd uintptr) // calls socket.sendNow, stored once to save an allocation
 	socket *direct
 	p      []byte
 	state  sendState
@@ -56,7 +55,7 @@ func (c *Conn) WriteInBurst(p []byte) (int, error) {
 	}
 	s := &c.sending
 	if s.socket == nil {
-		s.socket, s.now, s.done = &c.out, c.out.sendOnce, make(chan struct{}, 1)
+		s.socket, s.now, s.done = &c.out, func(fd uintptr) { c.out.sendNow(fd) }, make(chan struct{}, 1)
 	}
 	b := bursts.Get().(*burst)
 	b.mu.Lock()
@@ -97,7 +96,7 @@ func (b *burst) flushLocked() {
 	}
 	b.mu.Unlock()
 	for _, s := range batch {
-		s.n, s.err = s.socket.sendNow(s.p, s.now)
+		s.n, s.err = s.socket.writeNow(s.p, s.now)
 	}
 	b.mu.Lock()
 	for i, s := range batch {
@@ -111,29 +110,8 @@ func (b *burst) flushLocked() {
 	b.spare = batch[:0]
 }
 
-// sendNow sends as many bytes of p as the socket takes without waiting; call is sendOnce.
-func (d *direct) sendNow(p []byte, call func(fd uintptr)) (int, error) {
+// writeNow writes as many bytes of p as the socket takes without waiting; send is sending.now.
+func (d *direct) writeNow(p []byte, send func(fd uintptr)) (int, error) {
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Control(call)
-	d.buf = nil
-	if err == nil && d.errno != 0 {
-		err = opError("write", "sendto", d.errno)
-	}
-	return d.n, err
-}
-
-func (d *direct) sendOnce(fd uintptr) {
-	for d.n < len(d.buf) {
-		n, errno := d.sys.Send(fd, d.buf[d.n:])
-		switch errno {
-		case 0:
-			d.n += n
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return
-		default:
-			d.errno = errno
-			return
-		}
-	}
+	return d.sent(d.raw.Control(send))
 }

@@ -52,18 +52,13 @@ func (d *direct) end() {
 func (d *direct) rearmed() bool { return d.deadline.rearm(d.arm) }
 
 func (d *direct) recv(fd uintptr) bool {
-	for {
-		d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT)
-		switch d.errno {
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			d.errno = 0
-			d.waits()
-			return false
-		default:
-			return true
-		}
+	d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT)
+	if d.errno != syscall.EAGAIN {
+		return true
 	}
+	d.errno = 0
+	d.waits()
+	return false
 }
 
 // waits calls wait for a deadline, once for each Read or Write. A call that wakes early and waits
@@ -86,11 +81,7 @@ func (d *direct) waits() {
 // readLast reads bytes that have arrived, at the deadline.
 func (d *direct) readLast(p []byte) (int, error) {
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Control(func(fd uintptr) {
-		for d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT); d.errno == syscall.EINTR; {
-			d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT)
-		}
-	})
+	err := d.raw.Control(func(fd uintptr) { d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT) })
 	if d.errno == syscall.EAGAIN {
 		d.buf = nil
 		return 0, os.ErrDeadlineExceeded
@@ -99,14 +90,22 @@ func (d *direct) readLast(p []byte) (int, error) {
 }
 
 func (d *direct) send(fd uintptr) bool {
+	done := d.sendNow(fd)
+	if !done {
+		d.waits()
+	}
+	return done
+}
+
+// sendNow sends as many bytes of buf as the socket takes without waiting. It returns false if the
+// socket takes no more.
+func (d *direct) sendNow(fd uintptr) (done bool) {
 	for d.n < len(d.buf) {
 		n, errno := d.sys.Send(fd, d.buf[d.n:])
 		switch errno {
 		case 0:
 			d.n += n
-		case syscall.EINTR:
 		case syscall.EAGAIN:
-			d.waits()
 			return false
 		default:
 			d.errno = errno
@@ -146,7 +145,11 @@ func (d *direct) write(p []byte) (int, error) {
 		return d.conn.Write(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Write(d.call)
+	return d.sent(d.raw.Write(d.call))
+}
+
+// sent returns the result of sendNow; err says why sendNow was not called again.
+func (d *direct) sent(err error) (int, error) {
 	d.buf = nil
 	if err == nil && d.errno != 0 {
 		err = opError("write", "sendto", d.errno)

@@ -45,7 +45,7 @@ func (c *Conn) PeekSocket() State {
 	switch {
 	case err != nil: // adbuffer has closed the socket
 		return Ended
-	case c.errno == syscall.EAGAIN || c.errno == syscall.EINTR:
+	case c.errno == syscall.EAGAIN:
 		return Quiet
 	case c.errno != 0 || c.n == 0:
 		return Ended
@@ -65,7 +65,7 @@ func (c *Conn) readNow(p []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, net.ErrClosed
-	case c.errno == syscall.EAGAIN || c.errno == syscall.EINTR:
+	case c.errno == syscall.EAGAIN:
 		return 0, errWouldBlock
 	case c.errno != 0:
 		return 0, c.errno

@@ -7,8 +7,8 @@ import (
 )
 
 // System holds the calls of a Conn to the operating system. No method may block, since these calls
-// bypass the scheduler. A connection given to New may have these methods itself, like a simulated
-// socket.
+// bypass the scheduler. None returns EINTR. A connection given to New may have these methods itself,
+// like a simulated socket.
 type System interface {
 	// Recv calls recvfrom(2). n is 0 if it fails.
 	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)
@@ -21,11 +21,21 @@ type System interface {
 // kernel is the System of real sockets.
 type kernel struct{}
 
-func (kernel) Recv(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
-	return recvfrom(fd, p, flags)
+func (kernel) Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
+	for {
+		if n, errno = recvfrom(fd, p, flags); errno != syscall.EINTR {
+			return n, errno
+		}
+	}
 }
 
-func (kernel) Send(fd uintptr, p []byte) (int, syscall.Errno) { return sendto(fd, p) }
+func (kernel) Send(fd uintptr, p []byte) (n int, errno syscall.Errno) {
+	for {
+		if n, errno = sendto(fd, p); errno != syscall.EINTR {
+			return n, errno
+		}
+	}
+}
 
 func (kernel) Poll(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
