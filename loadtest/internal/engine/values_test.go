@@ -90,6 +90,11 @@ func TestBrokenPromiseIsDoubtedOnlyByItsOwnSteps(t *testing.T) {
 	if v := fixed.verdicts(Rows{a, b})[0]; v.Held || v.Doubted {
 		t.Errorf("without leave to doubt: %+v", v)
 	}
+	derived := Promise{If: "fixed.p99/slow.p99 <= 1", Doubtful: true}
+	a.Rounds[0].Values["fixed.p99/slow.p99"] = 2
+	if v := derived.verdicts(Rows{a})[0]; v.Held || !v.Doubted {
+		t.Errorf("a derived value that names its steps: %+v", v)
+	}
 	noisy := Promise{If: "p99 / fixed.p99 <= 1.1", Noise: "noise"}
 	c := row("c", Values{"p99": 12, "fixed.p99": 10, "noise": 0}, Values{"p99": 12, "fixed.p99": 10, "noise": 0})
 	if v := noisy.verdicts(Rows{c})[0]; v.Held || v.Doubted {
