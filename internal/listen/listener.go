@@ -84,9 +84,9 @@ const (
 	acceptWaitMax = time.Second
 )
 
-// isPermanent reports whether accept(2) failed because of the listening socket. All other errors
-// pass: the process has too few files or too little memory, a firewall forbids a connection, or
-// accept(2) returns the network error of a connection that has failed in the queue.
+// isPermanent reports whether accept(2) failed because of the listening socket. Other errors have
+// causes that end: too few files or too little memory, a firewall that forbids a connection, or a
+// connection that has failed in the queue.
 func isPermanent(err error) bool {
 	return errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSOCK)
 }

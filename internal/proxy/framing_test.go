@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
@@ -161,23 +162,32 @@ func TestMalformedHeadIs400AndEndsTheConnectionWhateverItsMethod(t *testing.T) {
 	c.wants(405, 200)
 }
 
-// The client continues to send after the response. Its connection is not reset, since its kernel
-// might then discard the response.
-func TestMalformedHeadGetsAResponseThoughItsClientContinuesToSend(t *testing.T) {
+// refusedWhileSending sends a head that is refused, and continues to send a body after the response.
+// Its connection must not be reset, since its kernel might then discard the response. nth counts the
+// requests that were refused.
+func (m *modeProxy) refusedWhileSending(head string, nth int) {
+	m.t.Helper()
+	c := m.dialRaw()
+	c.send(0, head+"\r\n\r\n")
+	for m.seriesOf("adbuffer_requests_total", "bad_request", "none") < float64(nth) { // the response is read at the end
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 { // the server's lingering bounds the time of these writes
+		time.Sleep(5 * time.Millisecond)
+		c.send(0, strings.Repeat("a", 1000))
+	}
+	c.wants(400)
+	c.wantEnd()
+}
+
+func TestRefusedHeadGetsAResponseThoughItsClientContinuesToSend(t *testing.T) {
+	const head = "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 100000"
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
 	for i, field := range []string{"X Y: z", "Transfer-Encoding: chunked", "X-A: 1\r\n 2"} {
-		c := m.dialRaw()
-		c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n"+field+"\r\n\r\n")
-		for m.seriesOf("adbuffer_requests_total", "bad_request", "none") <= float64(i) { // the response is read at the end
-			time.Sleep(time.Millisecond)
-		}
-		for range 3 { // the server's lingering bounds the time of these writes
-			time.Sleep(5 * time.Millisecond)
-			c.send(0, strings.Repeat("a", 1000))
-		}
-		c.wants(400)
-		c.wantEnd()
+		m.refusedWhileSending(head+"\r\n"+field, i+1)
 	}
+	m = newModeProxy(t, route.Single, overTLSAnd(func(*proxy.Options) {}), echoes("a"))
+	m.refusedWhileSending(head, 1) // in cleartext
 }
 
 func TestTrailerOverTheLimitNamesTheSetting(t *testing.T) {

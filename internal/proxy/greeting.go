@@ -87,6 +87,7 @@ func (c *clientConn) respondPlaintext(err error) {
 	f, id := malformed("this listener expects TLS; see server.tls"), g.newRequestID()
 	c.proxy.endedUnread(g, c.peer, id, f)
 	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
+	c.discardUnread()
 }
 
 // tlsSocket is the socket below TLS. Both fields are nil while the connection is parked, when TLS

@@ -37,13 +37,18 @@ func (c *clientConn) linger() {
 		c.deadlines.closing.Store(true)
 		c.tls.CloseWrite() //nolint:errcheck // the client has disconnected
 	}
-	raw := c.Conn.Conn
-	raw.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
-	discardUnread(raw, c.proxy.current().opts.MaxBodyBytes+lingerMost)
+	c.discardUnread()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase = serving
 	c.closeLocked() //nolint:errcheck // an error changes nothing
+}
+
+// discardUnread waits until the client closes its half, lingerFor at most.
+func (c *clientConn) discardUnread() {
+	raw := c.Conn.Conn
+	raw.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
+	discardUnread(raw, c.proxy.current().opts.MaxBodyBytes+lingerMost)
 }
 
 // discardUnread closes the sending half of c, and discards bytes until the client closes the other
