@@ -47,3 +47,25 @@ func TestSecondAttemptsAvoidTheEndpoint(t *testing.T) {
 		}
 	})
 }
+
+// An attempt without a place has no endpoint. The next attempt still avoids the last endpoint that
+// failed, also if the leg may be hedged.
+func TestAttemptAfterAFailedDialAvoidsTheLastEndpoint(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{fail(notProcessed), fill()}}
+		c := learnt(t, p, func(o *Options) { o.RetryMax = 2 })
+		var avoided []string
+		p.acquire = func(n int, ex *upstream.Exchange) error {
+			avoided = append(avoided, ex.Avoid)
+			if n == 1 {
+				return &refused
+			}
+			ex.Endpoint = "a:80"
+			return nil
+		}
+		c.get().want(upstream.Fill)
+		if !slices.Equal(avoided, []string{"", "a:80", "a:80"}) {
+			t.Errorf("the attempts avoid %q", avoided)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package ssp
 
 import (
+	"cmp"
 	"time"
 
 	"adbuffer/internal/tracing"
@@ -144,7 +145,7 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 			return e
 		}
 		why, failed = again, e
-		ex.Avoid = ex.Endpoint
+		ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint
 		ex.ReleaseBody()
 		ex.Response.Reset()
 		ex.Times = upstream.Times{} // the pool sets Queued to the begin of the attempt
