@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -135,8 +136,14 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 // groupWarnings warns of endpoints that could not carry the load without the other endpoints.
 // Without a load there are no warnings.
 func (f *checkFlags) groupWarnings(ctx context.Context, cfg *config.Config, client *admin.Client) ([]config.Warning, error) {
-	if f.load.Rate != 0 || f.load.P50 != 0 || f.load.P99 != 0 {
+	given := f.load.Rate != 0 || f.load.P50 != 0 || f.load.P99 != 0
+	switch name := f.load.SSP; {
+	case given && name != "" && !slices.ContainsFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == name }):
+		return nil, fmt.Errorf("--ssp %s: the file has no such SSP", name)
+	case given:
 		return sizing.GroupWarningsFor(cfg, f.load)
+	case name != "" || f.load.Replicas != 1:
+		return nil, errors.New("--ssp and --replicas are for the load of --rps, --p50 and --p99")
 	}
 	if client == nil {
 		return nil, nil

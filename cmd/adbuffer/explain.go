@@ -136,6 +136,7 @@ func (f *explainFlags) message(target string) ([]byte, error) {
 		method = http.MethodGet
 	}
 	host := "adbuffer"
+	target, _, _ = strings.Cut(target, "#") // no client sends the fragment
 	if !strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "http://") && !strings.HasPrefix(target, "https://") {
 		return nil, fmt.Errorf("%q is neither a URL of http or https nor a path that begins with /", target)
 	}

@@ -85,6 +85,9 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	if !slices.Contains(protocols, f.in.Protocol) {
 		return nil, fmt.Errorf("--protocol %s: must be %s", f.in.Protocol, strings.Join(protocols, ", "))
 	}
+	if f.over < 0 {
+		return nil, fmt.Errorf("--over %v must not be negative", f.over)
+	}
 	given := cmd.Flags().Changed
 	f.in.ProtocolGiven, f.in.StreamsGiven = given("protocol"), given("streams")
 	numbers := []string{"rps", "p50", "p99"}

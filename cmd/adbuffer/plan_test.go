@@ -147,6 +147,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
 		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --from"},
 		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--insecure are for --from"},
+		{"--from http://127.0.0.1:9 --over -1h", "--over -1h0m0s must not be negative"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {
