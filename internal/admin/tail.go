@@ -19,8 +19,6 @@ const (
 	// maxTails is how many operators may follow live requests at once. While at least one does,
 	// each request costs a record.
 	maxTails = 8
-	// tailWrite is how long a reader of /tail may take to take a line.
-	tailWrite = 10 * time.Second
 	// tailBeat is how often /tail reports the number of skipped requests, and checks that its
 	// reader is still connected.
 	tailBeat = time.Second
@@ -57,7 +55,6 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return false
 		}
-		out.SetWriteDeadline(time.Now().Add(tailWrite)) //nolint:errcheck // net/http's writers support it
 		if _, err := w.Write(append(b, '\n')); err != nil {
 			return false
 		}

@@ -67,7 +67,7 @@ var stateNames = map[int32]string{starting: "starting", ready: "ready", draining
 // New builds the service from cfg and opens its listeners, so that a configuration that
 // cannot work fails here. Run serves. Without Run, Close releases what New opened.
 func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a, err := build(cfg, log, extras...)
+	a, err := newApp(cfg, log, extras...)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	return a, nil
 }
 
-// build makes every part of an App but its listeners.
-func build(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
+// newApp makes every part of an App but its listeners.
+func newApp(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 	a := &App{log: log, peers: logs.NewLimiter(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.requests = logs.NewRequestLog(log, a.peers)

@@ -21,7 +21,7 @@ func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Ex
 		quiet.SSPs[i].Pool.MinIdle = 0
 		quiet.SSPs[i].QPS.Scope = config.ScopeInstance
 	}
-	a, err := build(&quiet, zap.NewNop())
+	a, err := newApp(&quiet, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}

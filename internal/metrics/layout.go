@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -82,12 +81,8 @@ func newLayout(key layoutKey, bounds []int64) *layout {
 		l.native.whole = l.indexes(l.native.bounds)
 	}
 	for _, b := range l.exported {
-		text := strconv.FormatFloat(b, 'g', -1, 64)
-		open := text
-		if !slices.ContainsFunc([]byte(text), func(c byte) bool { return c == '.' || c == 'e' }) {
-			open += ".0"
-		}
-		l.les, l.openMetricsLes = append(l.les, text), append(l.openMetricsLes, open)
+		l.les = append(l.les, string(appendFloat(nil, b, false)))
+		l.openMetricsLes = append(l.openMetricsLes, string(appendFloat(nil, b, true)))
 	}
 	return l
 }

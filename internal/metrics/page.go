@@ -166,9 +166,14 @@ func (p *page) appendNumber(b []byte, v float64) []byte {
 	case math.IsInf(v, -1):
 		return append(b, "-Inf"...)
 	}
+	return appendFloat(b, v, p.openMetrics)
+}
+
+// appendFloat appends a finite v or NaN.
+func appendFloat(b []byte, v float64, openMetrics bool) []byte {
 	at := len(b)
 	b = strconv.AppendFloat(b, v, 'g', -1, 64)
-	if p.openMetrics && !math.IsNaN(v) && !slices.ContainsFunc(b[at:], func(c byte) bool { return c == '.' || c == 'e' }) {
+	if openMetrics && !math.IsNaN(v) && !slices.ContainsFunc(b[at:], func(c byte) bool { return c == '.' || c == 'e' }) {
 		b = append(b, ".0"...)
 	}
 	return b

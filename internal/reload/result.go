@@ -1,6 +1,19 @@
 package reload
 
-import "go.uber.org/zap"
+import (
+	"go.uber.org/zap"
+
+	"adbuffer/internal/config"
+)
+
+// Result is the result of a reload.
+type Result struct {
+	Hash    string   // of the configuration in force
+	Changes []Change // none if nothing changed
+	// Warnings are about the present load. Warnings about the configuration alone are not among
+	// them.
+	Warnings []config.Warning
+}
 
 // maxLoggedChanges bounds the logged changes of one reload. A change of ssp_defaults is a change of
 // every SSP.

@@ -76,15 +76,6 @@ func (v *Versions) Look(f func(current *Version)) {
 	f(v.Current())
 }
 
-// Result is the result of a reload.
-type Result struct {
-	Hash    string   // of the configuration in force
-	Changes []Change // none if nothing changed
-	// Warnings are about the present load. Warnings about the configuration alone are not among
-	// them.
-	Warnings []config.Warning
-}
-
 // ErrStopping is the error of Replace once the drain has begun.
 var ErrStopping = errors.New("adbuffer is stopping, and accepts no other configuration")
 
