@@ -36,28 +36,30 @@ func (a *App) startFleet(c *config.Fleet) error {
 	return nil
 }
 
-// redisTLS returns nil for cleartext. Each new connection checks whether the files of the
-// client certificate changed, so that an operator can renew it.
-func redisTLS(c *config.Redis) (*tls.Config, error) {
+// redisTLS returns the function that makes the TLS configuration of a connection; nil for
+// cleartext. It checks whether the files changed, so that an operator can renew the client
+// certificate and the authorities.
+func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
 	if !c.TLS.Enabled {
 		return nil, nil
 	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLS.ServerName, InsecureSkipVerify: c.TLS.InsecureSkipVerify}
-	if t.ServerName == "" {
-		t.ServerName, _, _ = net.SplitHostPort(string(c.Address))
+	name := c.TLS.ServerName
+	if name == "" {
+		name, _, _ = net.SplitHostPort(string(c.Address))
 	}
 	keeper, err := configfile.Keep(configfile.TLSFiles{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile})
 	if err != nil {
 		return nil, err
 	}
-	t.RootCAs = keeper.Current().Authorities
-	if c.TLS.CertFile != "" {
-		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			_, err := keeper.Check()
-			return keeper.Current().Certificate, err
+	return func() (*tls.Config, error) {
+		_, err := keeper.Check()
+		m := keeper.Current()
+		t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: c.TLS.InsecureSkipVerify, RootCAs: m.Authorities}
+		if m.Certificate != nil {
+			t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.Certificate, nil }
 		}
-	}
-	return t, nil
+		return t, err
+	}, nil
 }
 
 // awaitFirstLease waits until the first request to Redis has ended.

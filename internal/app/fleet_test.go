@@ -1,8 +1,12 @@
 package app
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,5 +66,72 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 	}
 	if _, err := New(cfg, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "server.listen") {
 		t.Errorf("got %v, want the address that is taken", err)
+	}
+}
+
+// adbuffer read the authorities of Redis once, and could not reach a Redis with a certificate of
+// another authority before a restart.
+func TestTLSToRedisFollowsItsFiles(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	var servers []tls.Certificate
+	var authorities []*sspsim.CA
+	for range 2 {
+		authority, err := sspsim.NewCA()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := authority.ServerCert("redis.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorities, servers = append(authorities, authority), append(servers, server)
+	}
+	write := func(authority *sspsim.CA) {
+		t.Helper()
+		next := ca + ".next"
+		if err := errors.Join(authority.WriteFile(next), os.Rename(next, ca)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(authorities[0])
+	files, err := redisTLS(&config.Redis{Address: "redis.test:6379", TLS: config.RedisTLS{Enabled: true, ClientTLS: config.ClientTLS{CAFile: ca}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handshake := func(server tls.Certificate) error {
+		t.Helper()
+		c, err := files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{server}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				io.Copy(io.Discard, c) //nolint:errcheck // the client's error shows it
+				c.Close()
+			}
+		}()
+		conn, err := tls.Dial("tcp", l.Addr().String(), c)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	if err := handshake(servers[0]); err != nil {
+		t.Error(err)
+	}
+	if err := handshake(servers[1]); err == nil {
+		t.Error("a certificate of an unknown authority is accepted")
+	}
+	write(authorities[1])
+	if err := handshake(servers[1]); err != nil {
+		t.Errorf("after a change of the authorities: %v", err)
+	}
+	if err := handshake(servers[0]); err == nil {
+		t.Error("a certificate of the previous authority is accepted")
 	}
 }

@@ -332,10 +332,12 @@ func TestTLSWithBothCertificates(t *testing.T) {
 	_, port, _ := net.SplitHostPort(addr)
 	testsupport.StartRedis(t, "--tls-port", port, "--tls-cert-file", write("cert.pem", "CERTIFICATE", server.Certificate[0]),
 		"--tls-key-file", write("key.pem", "PRIVATE KEY", key), "--tls-ca-cert-file", caFile)
-	r := Redis{Network: "tcp", Address: addr, TLS: &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}}
+	config := &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}
+	r := Redis{Network: "tcp", Address: addr, TLS: func() (*tls.Config, error) { return config, nil }}
 	without := join(t, r, limit, burst)
 	testsupport.Eventually(t, "a replica without a certificate is refused", func() bool { return without.failures.Load() > 0 })
-	r.TLS = r.TLS.Clone()
-	r.TLS.Certificates = []tls.Certificate{client}
+	withOne := config.Clone()
+	withOne.Certificates = []tls.Certificate{client}
+	r.TLS = func() (*tls.Config, error) { return withOne, nil }
 	join(t, r, limit, burst).awaitConnected(t, true)
 }

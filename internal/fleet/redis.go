@@ -26,7 +26,9 @@ type Redis struct {
 	Address  string // host:port, or a path
 	Username string // "" = the default user
 	DB       int
-	TLS      *tls.Config // nil = cleartext; needs a ServerName
+	// TLS returns the configuration of a connection that is opened, with a ServerName; nil =
+	// cleartext.
+	TLS func() (*tls.Config, error)
 }
 
 // session is one connection to Redis, for one goroutine. It is the only one of a Fleet.
@@ -43,12 +45,9 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 		return nil, err
 	}
 	if r.TLS != nil {
-		t := tls.Client(c, r.TLS)
-		if err := t.HandshakeContext(ctx); err != nil {
-			c.Close()
+		if c, err = r.encrypt(ctx, c); err != nil {
 			return nil, fmt.Errorf("TLS: %w", err)
 		}
-		c = t
 	}
 	s := &session{replies: &replies{Conn: c}}
 	s.Conn = redis.NewConn(s.replies, 0, 0) // ctx bounds both
@@ -74,6 +73,21 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// encrypt returns c with TLS. After an error c is closed.
+func (r *Redis) encrypt(ctx context.Context, c net.Conn) (net.Conn, error) {
+	config, err := r.TLS()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	t := tls.Client(c, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return t, nil
 }
 
 // until runs one exchange. If ctx ends first, it closes the connection.
