@@ -91,7 +91,8 @@ func pipeline(e *engine.Env) *engine.Test {
 			plan.Timeout = time.Minute
 			way.set(&plan)
 			t.Trials = append(t.Trials, engine.Trial{Name: way.name + ", " + path.name, Cells: []any{way.name, path.name}, Label: way.name, Series: path.name,
-				SSPs:   []*engine.SSP{{Name: "ssp", Protocol: path.protocol, Pool: path.pool, Behaviour: behaviour}},
+				// 10 000 new clients keep adbuffer busy for longer than the default timeouts.connect.
+				SSPs:   []*engine.SSP{{Name: "ssp", Protocol: path.protocol, Pool: path.pool, Behaviour: behaviour, More: []string{"timeouts: {connect: 5s}"}}},
 				Server: engine.Server{Program: path.program, Anywhere: true, Config: engine.Config{Deadline: "30s"}}, Steps: []engine.Step{{Load: engine.Generate(plan, false)}}})
 		}
 	}
