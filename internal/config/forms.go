@@ -18,7 +18,7 @@ type form func(text string) (rule string)
 // forms are the forms that the tag form names.
 var forms = map[string]form{
 	"admin listener":    addressForm("127.0.0.1:8080", true, false),
-	"deadline field":    fieldRule,
+	"deadline field":    fieldAnd(fieldRule, httpheader.CheckDeadline),
 	"exact path":        exactPathRule,
 	"field value":       must(isTrimmed, "not hold control characters, nor begin or end with a space"),
 	"forwarded field":   forwardedFieldRule,
@@ -27,12 +27,12 @@ var forms = map[string]form{
 	"host pattern":      must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
 	"listener":          addressForm("127.0.0.1:8080", true, true),
 	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
-	"passed field":      forwardedAnd(httpheader.CheckPass),
+	"passed field":      fieldAnd(forwardedFieldRule, httpheader.CheckPass),
 	"path":              pathRule,
 	"prefix of keys":    must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
 	"Redis":             addressForm("redis.internal:6379", false, true),
-	"request id field":  forwardedAnd(httpheader.CheckRequestID),
-	"set field":         forwardedAnd(checkSet),
+	"request id field":  fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
+	"set field":         fieldAnd(forwardedFieldRule, checkSet),
 	"URL of a receiver": receiverRule,
 }
 
@@ -166,11 +166,11 @@ func forwardedFieldRule(name string) string {
 	return fieldRule(name)
 }
 
-// forwardedAnd is forwardedFieldRule and a check of package httpheader, which knows the fields that
-// have no effect.
-func forwardedAnd(check func(name string) error) form {
+// fieldAnd is the form f of a field's name, and a check of package httpheader, which knows the fields
+// that have no effect or another one.
+func fieldAnd(f form, check func(name string) error) form {
 	return func(name string) string {
-		rule := forwardedFieldRule(name)
+		rule := f(name)
 		if err := check(name); rule == "" && err != nil {
 			rule = err.Error()
 		}

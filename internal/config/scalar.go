@@ -82,7 +82,8 @@ func fit(value any, t reflect.Type) (any, error) {
 		return nil, errNotString
 	case isText(t):
 		v := reflect.New(t)
-		if err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+		err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+		if err != nil || text == "" { // package netip accepts "" as its zero values
 			switch t {
 			case reflect.TypeFor[netip.Prefix]():
 				err = errNotPrefix

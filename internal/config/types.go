@@ -249,7 +249,7 @@ type Pool struct {
 	PendingTimeout     time.Duration   `yaml:"pending_timeout" default:"50ms" min:"1ms" max:"10m"`
 	MaxDials           int             `yaml:"max_dials" default:"16" min:"1" max:"65536"` // at once
 	DialBackoff        Backoff         `yaml:"dial_backoff"`
-	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"1000000"`     // HTTP/2; the peer may allow fewer
+	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"16384"`       // HTTP/2; the peer may allow fewer
 	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024"`                // http1-pipelined
 	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"` // http1-pipelined
 	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m"`                     // 0 = an abandoned exchange closes its connection

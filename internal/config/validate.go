@@ -51,6 +51,11 @@ func checkServer(cfg *Config, r *report) {
 	if id := s.RequestID.Header; id != "" && strings.EqualFold(id, cfg.Deadline.Header) {
 		r.add("server.request_id.header", id, "must differ from deadline.header", "deadline.header")
 	}
+	d := &cfg.Deadline
+	if least := d.Reserve + max(d.MinBudget, time.Millisecond); d.Max < least {
+		r.add("deadline.max", formatDuration(d.Max), fmt.Sprintf("must be at least %s, since deadline.reserve is %s and deadline.min_budget is %s; no request would be sent",
+			formatDuration(least), formatDuration(d.Reserve), formatDuration(d.MinBudget)), "deadline.reserve", "deadline.min_budget")
+	}
 	if cfg.Admin.TokenFile != "" {
 		cfg.Admin.Token = readToken(cfg.Admin.TokenFile, "admin.token_file", r)
 	}

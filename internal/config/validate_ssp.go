@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"adbuffer/internal/upstream"
 )
@@ -23,6 +25,9 @@ func checkSSP(ssp *SSP, path string, r *report) {
 		if a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() || a.Is4In6() {
 			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")
 		}
+	}
+	if i := slices.IndexFunc(ssp.Headers.Set, func(f Field) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
+		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
 	}
 	if limit, floor := ssp.MaxInFlight, ssp.Adaptive.Floor; ssp.Adaptive.Enabled && limit > 0 && floor > limit {
 		r.add(join(path, "adaptive.floor"), floor, fmt.Sprintf("must not be above max_in_flight, %d", limit),

@@ -8,8 +8,8 @@ import (
 // Options are the limits of one SSP's connections, none below zero. New takes a copy.
 type Options struct {
 	// MaxStreams is how many exchanges a connection carries at once, unless the peer allows fewer.
-	// Zero means 100; the maximum is 16384. A higher value needs fewer connections, but
-	// one lost connection fails more exchanges. `pool.max_streams_per_conn`.
+	// Zero means 100. A higher value needs fewer connections, but one lost connection fails more
+	// exchanges. A connection has 32 to 64 bytes for each. `pool.max_streams_per_conn`.
 	MaxStreams int
 	// MaxResponseBytes bounds a response's body. Zero allows no body. `max_response_bytes`.
 	MaxResponseBytes int
@@ -28,10 +28,8 @@ type Options struct {
 	PingTimeout time.Duration
 }
 
-const maxMaxStreams = 1 << 14
-
 func (o Options) withDefaults() Options {
-	o.MaxStreams = min(cmp.Or(o.MaxStreams, 100), maxMaxStreams)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 100)
 	o.MaxResponseFields = cmp.Or(o.MaxResponseFields, 256)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)

@@ -286,6 +286,9 @@ func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
 	}
 }
 
+// maxMaxStreams is the highest value of pool.max_streams_per_conn.
+const maxMaxStreams = 1 << 14
+
 func TestLastValueOfASettingAppliesAndAllAreChecked(t *testing.T) {
 	s, err := http2codec.ParseSettings(settingsPayload(
 		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 7}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 100},

@@ -24,10 +24,26 @@ func CheckRequestID(name string) error {
 	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
-	if identify([]byte(name)) != unknownName || syntax.EqualFold([]byte(name), "server") {
+	if identify([]byte(name)) != unknownName || hasOtherMeaning([]byte(name)) {
 		return fmt.Errorf("%s has a meaning of its own", name)
 	}
 	return nil
+}
+
+// CheckDeadline returns nil, or an error if name cannot be the field for clients' deadlines.
+func CheckDeadline(name string) error {
+	switch id := identify([]byte(name)); {
+	case !syntax.IsToken([]byte(name)):
+		return errNotToken
+	case id != unknownName && id != nameControl || hasOtherMeaning([]byte(name)):
+		return fmt.Errorf("%s has a meaning of its own", name)
+	}
+	return nil
+}
+
+// hasOtherMeaning reports whether adbuffer reads or writes the field in another place.
+func hasOtherMeaning(name []byte) bool {
+	return syntax.EqualFold(name, "server") || syntax.EqualFold(name, "traceparent") || syntax.EqualFold(name, "tracestate")
 }
 
 // SetRequestID sets the request's id. It is the value of the client's field if the peer is trusted
