@@ -1,0 +1,82 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
+	w.loops(cfg, ssp, path)
+	pool, deadline := &ssp.Pool, &cfg.Deadline
+	poolPath := join(path, "pool")
+	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
+		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and not as pending_timeout",
+			formatDuration(pool.PendingTimeout), formatDuration(deadline.Default))
+	}
+	if pool.IdleTimeout >= commonServerIdle {
+		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; requests on stale connections will cost retries",
+			formatDuration(pool.IdleTimeout), formatDuration(commonServerIdle))
+	}
+	if pool.MaxAge < pool.IdleTimeout {
+		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then has no effect",
+			formatDuration(pool.MaxAge), formatDuration(pool.IdleTimeout))
+	}
+	if ssp.speaksHTTP2() {
+		if places := pool.MaxHTTP2Conns * pool.MaxStreamsPerConn; places < pool.MaxConns {
+			w.add(join(poolPath, "max_http2_conns"), "%d connections of %d streams are %d places over HTTP/2, fewer than max_conns, %d, over HTTP/1",
+				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
+		}
+	}
+	switch n := ssp.firstEndpoints(); {
+	case n > pool.MaxConns:
+		w.add(join(poolPath, "max_conns"), "%d connections do not reach the %d endpoints of the lowest priority; the other endpoints get no requests", pool.MaxConns, n)
+	case ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns:
+		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the other endpoints get no requests",
+			pool.MaxHTTP2Conns, n)
+	}
+	switch limit := ssp.BufferedBytesLimit(cfg.Server.MaxBufferedBytes); {
+	case limit < ssp.MaxResponseBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
+	case limit > cfg.Server.MaxBufferedBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, cfg.Server.MaxBufferedBytes)
+	}
+	if limit := ssp.Timeouts.Request; limit > deadline.Max {
+		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and has no effect", formatDuration(limit), formatDuration(deadline.Max))
+	}
+	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
+		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the response",
+			formatDuration(dial), formatDuration(deadline.Default))
+	}
+	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
+	if ssp.TLS.InsecureSkipVerify {
+		w.add(join(path, "tls.insecure_skip_verify"), "a machine between adbuffer and the SSP can read and change requests and responses")
+	}
+	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
+		w.add(join(path, "hedge.enabled"), "hedged requests are sent although retry.max is 0")
+	}
+	if !slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.uses(ssp.Name) }) {
+		w.add(path, "no route uses %s", ssp.Name)
+	}
+}
+
+// firstEndpoints returns how many endpoints have the lowest priority.
+func (s *SSP) firstEndpoints() (n int) {
+	lowest := slices.MinFunc(s.Endpoints, func(a, b Endpoint) int { return a.Priority - b.Priority }).Priority
+	for _, e := range s.Endpoints {
+		if e.Priority == lowest {
+			n++
+		}
+	}
+	return n
+}
+
+// speaksHTTP2 reports whether a connection can turn out to be HTTP/2.
+func (s *SSP) speaksHTTP2() bool {
+	switch s.Protocol {
+	case ProtocolHTTP2, ProtocolH2C:
+		return true
+	case ProtocolAuto:
+		return strings.HasPrefix(strings.ToLower(s.Endpoints[0].URL), "https:")
+	}
+	return false
+}
