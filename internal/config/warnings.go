@@ -41,7 +41,7 @@ func warnings(cfg *Config, m machine) []Warning {
 		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
 	}
 	for i := range cfg.Routes {
-		w.route(cfg.Routes, i)
+		w.route(cfg, i)
 	}
 	return w.list
 }
@@ -53,6 +53,13 @@ type warner struct {
 
 func (w *warner) add(path, format string, args ...any) {
 	w.list = append(w.list, Warning{path, fmt.Sprintf(format, args...)})
+}
+
+// aboveMax warns of a time limit that deadline.max makes useless.
+func (w *warner) aboveMax(path string, limit time.Duration, d *Deadline) {
+	if limit > d.Max {
+		w.add(path, "%s is above deadline.max, %s, and has no effect", formatDuration(limit), formatDuration(d.Max))
+	}
 }
 
 func (w *warner) server(cfg *Config, openFiles int) {
@@ -74,6 +81,12 @@ func (w *warner) server(cfg *Config, openFiles int) {
 			w.add(at("server.trusted_proxies", i), "%s lets every client claim any address", prefix)
 		}
 	}
+	if network, _ := cfg.Server.Listen.Split(); network == "tcp" && cfg.Server.ProxyProtocol && len(cfg.Server.TrustedProxies) == 0 {
+		w.add("server.proxy_protocol", "has no effect, since server.trusted_proxies is empty; a PROXY header of any peer is a bad request")
+	}
+	if id := cfg.Server.RequestID; id.ToSSP && id.Header == "" {
+		w.add("server.request_id.to_ssp", "has no effect, since header is empty")
+	}
 	if n := len(cfg.Admin.Token.Reveal()); n > 0 && n < goodTokenBytes {
 		w.add("admin.token_file", "the token has %d bytes and can be guessed; %d random bytes cannot", n, goodTokenBytes)
 	}
@@ -85,6 +98,9 @@ func (w *warner) server(cfg *Config, openFiles int) {
 	}
 	if cfg.Server.H2C && cfg.Server.TLS.CertFile != "" {
 		w.add("server.h2c", "is not used with server.tls, over which clients choose HTTP/2 by ALPN")
+	}
+	if a := &cfg.Log.Access; a.Slow > 0 && !a.Enabled {
+		w.add("log.access.slow", "has no effect, since log.access.enabled is false")
 	}
 	if d := &cfg.Deadline; d.Default < d.Reserve+d.MinBudget {
 		w.add("deadline.default", "%s is below reserve + min_budget, %s; requests without a deadline of their own are never sent",
@@ -102,12 +118,14 @@ func (r *Route) uses(ssp string) bool {
 	return r.Mirror.SSP == ssp || slices.ContainsFunc(r.SSPs, func(leg RouteSSP) bool { return leg.Name == ssp })
 }
 
-func (w *warner) route(routes []Route, i int) {
+func (w *warner) route(cfg *Config, i int) {
+	routes := cfg.Routes
 	route, path := &routes[i], at("routes", i)
 	if route.Mode == ModeSingle && len(route.SSPs) > 1 && !route.ClientChoice {
 		w.add(join(path, "ssps"), "mode single uses only %s; client_choice would let clients choose another SSP", route.SSPs[0].Name)
 	}
 	for j, leg := range route.SSPs {
+		w.aboveMax(join(at(join(path, "ssps"), j), "timeout"), leg.Timeout, &cfg.Deadline)
 		if route.Mode == ModeSplit && leg.Weight == 0 && !route.ClientChoice {
 			w.add(join(at(join(path, "ssps"), j), "weight"), "is 0, so %s gets no requests; client_choice would let clients choose it", leg.Name)
 		}

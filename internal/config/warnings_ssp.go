@@ -1,12 +1,17 @@
 package config
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
 
 func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	w.loops(cfg, ssp, path)
+	w.sources(ssp, path)
+	if limit, all := ssp.MaxInFlight, cfg.Server.MaxInFlight; limit > all {
+		w.add(join(path, "max_in_flight"), "%d is above server.max_in_flight, %d, and never reached", limit, all)
+	}
 	pool, deadline := &ssp.Pool, &cfg.Deadline
 	poolPath := join(path, "pool")
 	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
@@ -20,6 +25,9 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	if pool.MaxAge < pool.IdleTimeout {
 		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then has no effect",
 			formatDuration(pool.MaxAge), formatDuration(pool.IdleTimeout))
+	}
+	if n := pool.MaxHTTP2Conns; pool.MinIdle > n && (ssp.Protocol == ProtocolHTTP2 || ssp.Protocol == ProtocolH2C) {
+		w.add(join(poolPath, "min_idle"), "%d is above max_http2_conns, %d, and never reached", pool.MinIdle, n)
 	}
 	if ssp.speaksHTTP2() {
 		if places := pool.MaxHTTP2Conns * pool.MaxStreamsPerConn; places < pool.MaxConns {
@@ -40,15 +48,16 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	case limit > cfg.Server.MaxBufferedBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, cfg.Server.MaxBufferedBytes)
 	}
-	if limit := ssp.Timeouts.Request; limit > deadline.Max {
-		w.add(join(path, "timeouts.request"), "%s is above deadline.max, %s, and has no effect", formatDuration(limit), formatDuration(deadline.Max))
-	}
+	w.aboveMax(join(path, "timeouts.request"), ssp.Timeouts.Request, deadline)
 	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
 		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the response",
 			formatDuration(dial), formatDuration(deadline.Default))
 	}
 	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
-	if ssp.TLS.InsecureSkipVerify {
+	switch t := &ssp.TLS.ClientTLS; {
+	case ssp.Parsed.Scheme == "http" && *t != ClientTLS{}:
+		w.add(join(path, "tls"), "is not used: the endpoints are http, so requests and responses cross the network in cleartext")
+	case ssp.Parsed.Scheme == "https" && t.InsecureSkipVerify:
 		w.add(join(path, "tls.insecure_skip_verify"), "a machine between adbuffer and the SSP can read and change requests and responses")
 	}
 	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
@@ -56,6 +65,25 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	}
 	if !slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.uses(ssp.Name) }) {
 		w.add(path, "no route uses %s", ssp.Name)
+	}
+}
+
+// sources warns of source addresses from which no connection is possible.
+func (w *warner) sources(ssp *SSP, path string) {
+	all := ssp.SourceAddresses
+	if len(all) == 0 {
+		return
+	}
+	for i, e := range ssp.Parsed.All {
+		to, err := netip.ParseAddr(e.Host)
+		if err == nil && !slices.ContainsFunc(all, func(a netip.Addr) bool { return a.Is4() == to.Unmap().Is4() }) {
+			w.add(at(join(path, "endpoints"), i), "cannot be reached, since no address of source_addresses is of its family (IPv4 or IPv6)")
+		}
+	}
+	for i, a := range all {
+		if len(w.machine.addrs) > 0 && !w.machine.isLocal(a) {
+			w.add(at(join(path, "source_addresses"), i), "no interface of this machine has %s; every dial from it would fail", a)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -57,7 +58,24 @@ func TestWarnings(t *testing.T) {
 		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and has no effect"}},
 		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the response"}},
 		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
-		"hedge without retries":   {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
+		"TLS of an http endpoint": {withSSP("tls: {ca_file: \"\", server_name: ssp.example, insecure_skip_verify: true}"), []string{
+			"ssps[0].tls: is not used: the endpoints are http, so requests and responses cross the network in cleartext"}},
+		"a PROXY header, and no trusted peer": {"server: {proxy_protocol: true, trusted_proxies: []}\n" + ssp + route, []string{
+			"server.proxy_protocol: has no effect, since server.trusted_proxies is empty; a PROXY header of any peer is a bad request"}},
+		"a PROXY header on a unix socket": {"server: {listen: \"unix:/tmp/a.sock\", proxy_protocol: true, trusted_proxies: []}\n" + ssp + route, nil},
+		"an id without a field": {"server: {request_id: {header: \"\", to_ssp: true}}\n" + ssp + route, []string{
+			"server.request_id.to_ssp: has no effect, since header is empty"}},
+		"slow requests without an access log": {"log: {access: {slow: 100ms}}\n" + ssp + route, []string{
+			"log.access.slow: has no effect, since log.access.enabled is false"}},
+		"a share of the requests above all":             {withSSP("max_in_flight: 16385"), []string{"ssps[0].max_in_flight: 16385 is above server.max_in_flight, 16384, and never reached"}},
+		"more warm connections than HTTP/2":             {withSSP("protocol: h2c, pool: {min_idle: 5}"), []string{"ssps[0].pool.min_idle: 5 is above max_http2_conns, 4, and never reached"}},
+		"more warm connections, if ALPN chooses HTTP/2": {withTLS("pool: {min_idle: 5}"), nil},
+		"a step above max": {ssp + strings.Replace(route, "ssps: [a]", "mode: waterfall, ssps: [{name: a, timeout: 6s}]", 1), []string{
+			"routes[0].ssps[0].timeout: 6s is above deadline.max, 5s, and has no effect"}},
+		"sources of the other family": {withSSP("source_addresses: [\"::1\"]"), []string{
+			"ssps[0].endpoints[0]: cannot be reached, since no address of source_addresses is of its family (IPv4 or IPv6)"}},
+		"sources of both families": {withSSP("source_addresses: [\"::1\", 127.0.0.2]"), nil},
+		"hedge without retries":    {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
 		"a share of 0": {strings.Replace(ssp, "}]", "}, {name: b, endpoints: [\"http://127.0.0.1:9001/\"]}]", 1) + "routes: [{name: r, match: {path: /}, mode: split, ssps: [{name: a}, {name: b, weight: 0}]}]\n", []string{
 			"routes[0].ssps[1].weight: is 0, so b gets no requests; client_choice would let clients choose it"}},
 		"a share of 0, for clients that choose": {strings.Replace(ssp, "}]", "}, {name: b, endpoints: [\"http://127.0.0.1:9001/\"]}]", 1) + "routes: [{name: r, match: {path: /}, mode: split, client_choice: true, ssps: [{name: a}, {name: b, weight: 0}]}]\n", nil},
@@ -120,6 +138,18 @@ func TestH2CBesideTLSWarns(t *testing.T) {
 	got := warnings(cfg, machine{})
 	if len(got) != 1 || got[0].String() != "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN" {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestSourceAddressesOfAnotherMachineWarn(t *testing.T) {
+	cfg := mustParse(t, twoSSPs)
+	cfg.SSPs[0].SourceAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")}
+	got := warnings(cfg, machine{addrs: []netip.Addr{netip.MustParseAddr("192.0.2.7")}})
+	if len(got) != 1 || got[0].String() != "ssps[0].source_addresses[2]: no interface of this machine has 192.0.2.8; every dial from it would fail" {
+		t.Errorf("%v", got)
+	}
+	if got := warnings(cfg, machine{}); len(got) != 0 {
+		t.Errorf("on a machine with unknown addresses: %v", got)
 	}
 }
 
