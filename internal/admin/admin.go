@@ -62,15 +62,20 @@ type Server struct {
 	loopback bool
 	stop     context.CancelFunc // ends captures and other requests that wait
 	tails    tails
+
+	connections connections
+	scrapes     *scrapes
 }
 
 // New returns a server for l's address; Serve runs it.
 func New(opts Options, l net.Listener) *Server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop}
+	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop, scrapes: newScrapes()}
 	s.server = &http.Server{
 		Handler:           s.handler(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       s.connections.accept,
+		ConnState:         s.connections.changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -106,7 +111,7 @@ func (s *Server) Close(ctx context.Context) {
 
 func (s *Server) handler() http.Handler {
 	open := http.NewServeMux() // needs no token anywhere
-	open.Handle("GET /metrics", limitScrapes(s.opts.Metrics))
+	open.Handle("GET /metrics", s.scrapes.limit(s.opts.Metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.opts.Ready(); err != nil {
@@ -116,7 +121,7 @@ func (s *Server) handler() http.Handler {
 		text(w, http.StatusOK, "ready")
 	})
 	open.Handle("/", s.guard(s.guarded()))
-	return bounded(s.guardHost(open))
+	return s.connections.noteRequests(bounded(s.guardHost(open)))
 }
 
 // guarded serves the paths that show or change more than a monitoring system needs.

@@ -1,8 +1,12 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +17,8 @@ const (
 	// maxScrapes is how many responses to /metrics may be in progress. They need no token, and each
 	// holds its whole text.
 	maxScrapes = 16
+	// scrapePatience is how long a scrape waits until a dropped one has released its text.
+	scrapePatience = time.Second
 )
 
 // boundedWriter gives each Write readerPatience. A handler that waits, such as a profile, may take
@@ -20,36 +26,139 @@ const (
 type boundedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+
+	mu      sync.Mutex
+	since   time.Time // when the first Write began; zero before
+	dropped bool      // each Write fails
 }
 
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		c.SetWriteDeadline(time.Time{}) //nolint:errcheck // net/http's writers support it
-		next.ServeHTTP(&boundedWriter{w, c}, r)
+		next.ServeHTTP(&boundedWriter{ResponseWriter: w, control: c}, r)
 	})
 }
 
 // Write implements http.ResponseWriter.
 func (w *boundedWriter) Write(b []byte) (int, error) {
-	w.control.SetWriteDeadline(time.Now().Add(readerPatience)) //nolint:errcheck // as above
+	if !w.begin() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	return w.ResponseWriter.Write(b)
+}
+
+func (w *boundedWriter) begin() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dropped {
+		return false
+	}
+	now := time.Now()
+	if w.since.IsZero() {
+		w.since = now
+	}
+	w.control.SetWriteDeadline(now.Add(readerPatience)) //nolint:errcheck // net/http's writers support it
+	return true
+}
+
+// drop ends a Write that waits for its reader, and fails each later one.
+func (w *boundedWriter) drop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dropped = true
+	w.control.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // as above
+}
+
+// writingSince returns when the first Write began. It is zero before, and once it was dropped.
+func (w *boundedWriter) writingSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dropped {
+		return time.Time{}
+	}
+	return w.since
 }
 
 // Unwrap serves http.ResponseController.
 func (w *boundedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limitScrapes refuses scrapes above maxScrapes.
-func limitScrapes(next http.Handler) http.Handler {
-	inProgress := make(chan struct{}, maxScrapes)
+// scrapes are the responses to /metrics in progress. One more drops the one that has been read for
+// the longest time. So clients that do not read cannot keep Prometheus away.
+type scrapes struct {
+	places  chan struct{}
+	dropped atomic.Uint64
+
+	mu  sync.Mutex
+	all map[*boundedWriter]struct{}
+}
+
+func newScrapes() *scrapes {
+	return &scrapes{places: make(chan struct{}, maxScrapes), all: make(map[*boundedWriter]struct{})}
+}
+
+// limit bounds the scrapes of next, whose writer is a boundedWriter.
+func (s *scrapes) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case inProgress <- struct{}{}:
-		default:
+		if !s.acquire(r.Context()) {
 			text(w, http.StatusServiceUnavailable, fmt.Sprintf("%d scrapes are in progress, which is the limit", maxScrapes))
 			return
 		}
-		defer func() { <-inProgress }()
+		defer func() { <-s.places }()
+		reader := w.(*boundedWriter)
+		s.add(reader)
+		defer s.remove(reader)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// acquire acquires a place, and makes room for it if there is none.
+func (s *scrapes) acquire(ctx context.Context) bool {
+	select {
+	case s.places <- struct{}{}:
+		return true
+	default:
+	}
+	if !s.dropLongest() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, scrapePatience)
+	defer cancel()
+	select {
+	case s.places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dropLongest drops a scrape that is being read. It returns false if none is.
+func (s *scrapes) dropLongest() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var longest *boundedWriter
+	var since time.Time
+	for w := range s.all {
+		if at := w.writingSince(); !at.IsZero() && (longest == nil || at.Before(since)) {
+			longest, since = w, at
+		}
+	}
+	if longest == nil {
+		return false
+	}
+	longest.drop()
+	s.dropped.Add(1)
+	return true
+}
+
+func (s *scrapes) add(w *boundedWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[w] = struct{}{}
+}
+
+func (s *scrapes) remove(w *boundedWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, w)
 }

@@ -76,6 +76,10 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 		return nil, err
 	}
 	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
+	if err := a.registry.Register(a.admin.Metrics()); err != nil {
+		a.Close()
+		return nil, err
+	}
 	return a, nil
 }
 

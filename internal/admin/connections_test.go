@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+)
+
+// listening serves c on a socket of loopback, and returns its address.
+func (c *console) listening() string {
+	c.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(l) }()
+	c.t.Cleanup(func() {
+		c.Close(c.t.Context())
+		if err := <-served; err != nil {
+			c.t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// dial connects, and sends a GET of path.
+func dial(t *testing.T, addr, path string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() }) //nolint:errcheck // an error changes nothing
+	c.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the write
+	if _, err := c.Write([]byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wantOK reads a response with its whole body.
+func wantOK(t *testing.T, what string, c net.Conn) {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("%s: %d and %d bytes, %v", what, res.StatusCode, len(body), err)
+	}
+}
+
+// wantClosed reads until the other side has closed c.
+func wantClosed(t *testing.T, what string, c net.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s is still open", what)
+	}
+}
+
+// Anyone who reached the port could open connections until the process had no file left for the
+// connections of clients and SSPs.
+func TestConnectionsThatAreIdleForLongestMakeRoom(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	c := newConsole(t, loopback, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(begun)
+			<-end
+		})
+	})
+	addr := c.listening()
+	scrape := dial(t, addr, "/metrics")
+	<-begun
+	var idle []net.Conn
+	for range maxConnections - 1 {
+		idle = append(idle, dial(t, addr, "/healthz"))
+		wantOK(t, "a request within the limit", idle[len(idle)-1])
+	}
+	for i := range 2 {
+		wantOK(t, "a request beyond the limit", dial(t, addr, "/healthz"))
+		wantClosed(t, "the connection that was idle for longest", idle[i])
+	}
+	if n, dropped := c.connections.count(), c.connections.dropped.Load(); n != maxConnections || dropped != 2 {
+		t.Errorf("%d connections are open, and %d were dropped", n, dropped)
+	}
+	close(end)
+	wantOK(t, "the request that was in progress", scrape)
+}
+
+// While sixteen clients did not read their scrapes, Prometheus got 503.
+func TestAScrapeThatIsNotReadMakesRoom(t *testing.T) {
+	large := make([]byte, 16<<20) // more than the sockets hold
+	c := newConsole(t, loopback, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(large) }) //nolint:errcheck // the client may have disconnected
+	})
+	addr := c.listening()
+	var unread []net.Conn
+	for i := range maxScrapes {
+		unread = append(unread, dial(t, addr, "/metrics"))
+		for limit := time.Now().Add(testsupport.Patience); c.writing() <= i; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("%d of %d scrapes are being read", c.writing(), i+1)
+			}
+		}
+	}
+	wantOK(t, "one more scrape", dial(t, addr, "/metrics"))
+	wantClosed(t, "the scrape that was unread for longest", unread[0])
+	if n, dropped := c.writing(), c.scrapes.dropped.Load(); n != maxScrapes-1 || dropped != 1 {
+		t.Errorf("%d scrapes are in progress, and %d were dropped", n, dropped)
+	}
+}
+
+// writing returns how many scrapes are being read.
+func (c *console) writing() (n int) {
+	c.scrapes.mu.Lock()
+	defer c.scrapes.mu.Unlock()
+	for w := range c.scrapes.all {
+		if !w.writingSince().IsZero() {
+			n++
+		}
+	}
+	return n
+}
