@@ -39,7 +39,9 @@ order, the deadline and its source, the request that each SSP would get, and the
 in force. No SSP gets a request. The same code reads the request as for real requests.
 
 With --config it uses a configuration file, with --admin the current configuration of a
-running adbuffer. URL is the URL of the request, or only its path and query.
+running adbuffer. The lines "now" say why a running adbuffer may refuse or delay the request
+at this moment: breaker, pauses, endpoints that cannot be reached, a full pool.
+URL is the URL of the request, or only its path and query.
 Secrets are shown as (hidden).`,
 		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'
   adbuffer explain --config config/adbuffer.yaml -X POST -H 'Content-Type: application/json' --data @bid.json http://ads.example/fillbuffer

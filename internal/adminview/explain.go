@@ -38,11 +38,13 @@ type explainedSSP struct {
 	Request   *capturedMsg `json:"request,omitempty"` // at its first endpoint
 	Error     string       `json:"error,omitempty"`   // why there is no request
 	Limits    []string     `json:"limits"`
+	// Now says why a running adbuffer may refuse or delay the request at this moment.
+	Now []string `json:"now"`
 }
 
 // Explain says how p, whose version is current, would handle message: one HTTP/1.1 request from a
 // client at peer.
-func Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
+func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
 	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, SSPs: []explainedSSP{}}
 	if e.Client.IsValid() {
@@ -60,6 +62,7 @@ func Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip
 		part := current.Part(q.Target.SSP.Name())
 		s := explainedSSP{
 			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
+			Now: v.history.stateOf(part.SSP),
 		}
 		if q.Err != nil {
 			s.Error = q.Err.Error()
@@ -170,6 +173,9 @@ func (x *Explained) String() string {
 		}
 		line("ssp", "%s", name)
 		line("limits", "%s", strings.Join(s.Limits, ", "))
+		for _, now := range s.Now {
+			line("now", "%s", now)
+		}
 		if s.Request == nil {
 			line("request", "none: %s", s.Error)
 			continue

@@ -37,7 +37,13 @@ type history struct {
 
 	looks int
 	marks []metrics.Counts // of the latency, oldest first
+
+	outcomes   []map[string]uint64 // since start, at the last recentLooks looks, oldest first
+	conditions conditionLog
 }
+
+// recentLooks is how many looks count as recent.
+const recentLooks = 5
 
 // lastMinute is the latency of the requests of the last 60 to 70 s.
 type lastMinute struct {
@@ -88,6 +94,9 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 		one.note(now, &snap)
 		one.mark(s.Latency().Counts())
 		h.adviseLocked(s.Name(), &snap, &opts)
+		state := s.Snapshot()
+		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &opts, &state, one.recent(state.Outcomes)))
+		one.outcomes = append(one.outcomes[max(0, len(one.outcomes)-recentLooks+1):], state.Outcomes)
 	}
 	for name := range h.bySSP {
 		if !present[name] { // a reload removed the SSP
@@ -143,6 +152,26 @@ func (h *histories) lastMinute(s *ssp.SSP) lastMinute {
 		m.Requests += n
 	}
 	return m
+}
+
+// recent returns how many requests ended with each outcome since the oldest of the last looks. now
+// has the counts since start.
+func (h *history) recent(now map[string]uint64) map[string]uint64 {
+	recent := make(map[string]uint64, len(now))
+	for name, n := range now {
+		if len(h.outcomes) > 0 {
+			n -= min(n, h.outcomes[0][name])
+		}
+		recent[name] = n
+	}
+	return recent
+}
+
+// recent returns history.recent of an SSP.
+func (h *histories) recent(name string, now map[string]uint64) map[string]uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.historyLocked(name).recent(now)
 }
 
 func push[T any](points []T, p T) []T {

@@ -3,6 +3,7 @@ package adminview
 import (
 	"time"
 
+	"adbuffer/internal/logs"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sizing"
@@ -21,6 +22,8 @@ type poolView struct {
 	URLs        []string                  `json:"urls"`
 	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first
 	Advice      string                    `json:"advice"`
+	// Now says why requests may be refused or delayed at this moment.
+	Now []string `json:"now"`
 	// IdleAdvice names a better idle_timeout than the one in force; "" = there is none.
 	IdleAdvice string `json:"idle_advice,omitempty"`
 }
@@ -72,6 +75,9 @@ func (v *Views) Pools(service Service, totals any) any {
 
 func (v *Views) viewOf(p *reload.Part) poolView {
 	snap, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
+	for i := range snap.Endpoints {
+		snap.Endpoints[i].LastDialError = logs.Cut(snap.Endpoints[i].LastDialError)
+	}
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
 		Limits: limitsView{
@@ -81,6 +87,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
+		Now:    v.history.stateOf(p.SSP),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 	}
 }

@@ -31,6 +31,6 @@ func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Ex
 
 // explain says how the current config version would handle message.
 func (a *App) explain(message []byte, peer netip.Addr) (x *adminview.Explained) {
-	a.versions.Look(func(current *reload.Version) { x = adminview.Explain(a.proxy, current, message, peer) })
+	a.versions.Look(func(current *reload.Version) { x = a.views.Explain(a.proxy, current, message, peer) })
 	return x
 }

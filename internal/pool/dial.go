@@ -182,6 +182,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 		p.conns.drain(m, upstream.ClosedError) // the dial began before the demotion
 		return
 	}
+	m.ep.dialError = nil
 	p.conns.serve(m)
 	if m.ep.open == 1 && m.ep.active {
 		p.drainInactiveLocked()
@@ -237,6 +238,7 @@ func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 		e = p.conns.endpoints.lookedUpFor(err)
 	}
 	e.stats.dialFailed(err)
+	e.dialError = err
 	p.governor.failedWith(err)
 }
 

@@ -275,11 +275,17 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 				if n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
 					t.Errorf("%d failed look-ups counted, want %d", n, s.lookups.Load())
 				}
+				if e := p.Snapshot().Endpoints[0]; !e.Unreachable || !strings.HasPrefix(e.LastDialError, "connect_failed: ") {
+					t.Errorf("without an address the endpoint is %+v", e)
+				}
 				s.mu.Lock()
 				s.addrs, s.lookup = addrs, nil
 				s.mu.Unlock()
 				pass(6 * sec)
 				acquire(t, p).do()
+				if e := p.Snapshot().Endpoints[0]; e.Unreachable || e.LastDialError != "" {
+					t.Errorf("after a look-up that succeeds the endpoint is %+v", e)
+				}
 			})
 		})
 	}

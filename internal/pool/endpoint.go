@@ -40,6 +40,8 @@ type endpoint struct {
 	active      bool // gets new requests
 	unreachable bool // no connection is open, and the last dial to each address failed; set by reachLocked
 
+	dialError error // of the last dial or look-up; nil if a connection has been opened since
+
 	gone bool // a reload removed the endpoint; its last connections drain
 }
 

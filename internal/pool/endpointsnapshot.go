@@ -13,7 +13,7 @@ type EndpointSnapshot struct {
 	Endpoint string `json:"endpoint"` // host:port
 	State    string `json:"state"`    // disabled, draining, ejected or enabled
 	Active   bool   `json:"active"`   // gets new requests
-	// Unreachable: no connection is open, and the last dial to each address failed.
+	// Unreachable: no connection is open, and the last dial to each address or the look-up failed.
 	Unreachable      bool    `json:"unreachable"`
 	Weight           int     `json:"weight"` // in force
 	ConfiguredWeight int     `json:"configured_weight"`
@@ -28,8 +28,11 @@ type EndpointSnapshot struct {
 	Requests   map[string]uint64 `json:"requests"` // attempts by outcome; outcomes without attempts are absent
 	Ejections  uint64            `json:"ejections"`
 	DialErrors uint64            `json:"dial_errors"`
-	P50Seconds float64           `json:"p50_seconds"` // upper bounds with the precision of the histogram's buckets
-	P99Seconds float64           `json:"p99_seconds"`
+	// LastDialError is the error of the last dial. It is "" if a connection has been opened since.
+	LastDialError string `json:"last_dial_error,omitempty"`
+
+	P50Seconds float64 `json:"p50_seconds"` // upper bounds with the precision of the histogram's buckets
+	P99Seconds float64 `json:"p99_seconds"`
 
 	stats *endpointStats
 }
@@ -46,19 +49,25 @@ func (e *endpoint) state() string {
 	}
 }
 
+// unknown reports whether the look-up of e's addresses failed.
+func (e *endpoint) unknown() bool { return e.open == 0 && len(e.addrs) == 0 && e.dialError != nil }
+
 func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 	list := make([]EndpointSnapshot, len(s.all))
 	at := make(map[*endpoint]*EndpointSnapshot, len(s.all))
 	now := time.Now()
 	for i, e := range s.all {
 		list[i] = EndpointSnapshot{
-			Endpoint: e.name, State: e.state(), Active: e.active, Unreachable: e.unreachable,
+			Endpoint: e.name, State: e.state(), Active: e.active, Unreachable: e.unreachable || e.unknown(),
 			Weight: e.weight(), ConfiguredWeight: max(1, e.opts.Weight), Priority: e.opts.Priority,
 			Dialing: e.dialing, Requests: make(map[string]uint64), Ejections: e.stats.ejections.Load(),
 			P50Seconds: e.stats.duration.Quantile(0.5), P99Seconds: e.stats.duration.Quantile(0.99), stats: e.stats,
 		}
 		if e.ejected {
 			list[i].EjectedSeconds = max(0, e.until.Sub(now).Seconds())
+		}
+		if e.dialError != nil {
+			list[i].LastDialError = e.dialError.Error()
 		}
 		for o := range upstream.Outcomes {
 			if n := e.stats.outcomes[o].Load(); n > 0 {
