@@ -22,18 +22,26 @@ func (a *App) startFleet(c *config.Fleet) error {
 	if c.Redis.Address == "" {
 		return nil
 	}
-	r := fleet.Redis{Username: c.Redis.Username, DB: c.Redis.DB}
-	r.Network, r.Address = c.Redis.Address.Split()
+	o := fleetOptions(c)
 	var err error
-	if r.TLS, err = redisTLS(&c.Redis); err != nil {
+	if o.Redis.TLS, err = redisTLS(&c.Redis); err != nil {
 		return fmt.Errorf("fleet.redis.tls: %w", err)
 	}
-	a.fleet = fleet.New(fleet.Options{
-		Redis: r, Prefix: c.Prefix, ExpectedReplicas: max(1, c.ExpectedReplicas),
-		LeaseInterval: c.LeaseInterval, ReplicaTimeout: c.ReplicaTimeout, Log: a.peers.Logger(),
-	})
+	o.Log = a.peers.Logger()
+	a.fleet = fleet.New(o)
 	a.fleet.SetPassword(c.Redis.Password.Reveal())
 	return nil
+}
+
+// fleetOptions are the settings of the fleet without those of TLS.
+func fleetOptions(c *config.Fleet) fleet.Options {
+	o := fleet.Options{
+		Redis:  fleet.Redis{Username: c.Redis.Username, DB: c.Redis.DB},
+		Prefix: c.Prefix, ExpectedReplicas: max(1, c.ExpectedReplicas),
+		LeaseInterval: c.LeaseInterval, ReplicaTimeout: c.ReplicaTimeout,
+	}
+	o.Redis.Network, o.Redis.Address = c.Redis.Address.Split()
+	return o
 }
 
 // redisTLS returns the function that makes the TLS configuration of a connection; nil for

@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
@@ -41,6 +43,30 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	v.reload(s)
 	if n, err := testutil.GatherAndCount(v.app.registry, "adbuffer_qps_share"); err != nil || n != 0 {
 		t.Errorf("%d series, and no shared limit: %v", n, err)
+	}
+}
+
+// Each key of the fleet must reach it. TestRedisOverTLSWithBothCertificates and
+// TestRedisPasswordIsReadAgainWithAReload show the keys that are not among its options.
+func TestTheKeysOfTheFleetReachIt(t *testing.T) {
+	base := config.Fleet{
+		Redis:  config.Redis{Address: "unix:/run/redis.sock", Username: "ads", DB: 1},
+		Prefix: "adbuffer", ExpectedReplicas: 2, LeaseInterval: time.Millisecond, ReplicaTimeout: time.Second,
+	}
+	for name, edit := range map[string]func(*config.Fleet){
+		"redis.address":     func(c *config.Fleet) { c.Redis.Address = "/run/redis.sock" },
+		"redis.username":    func(c *config.Fleet) { c.Redis.Username = "other" },
+		"redis.db":          func(c *config.Fleet) { c.Redis.DB = 2 },
+		"prefix":            func(c *config.Fleet) { c.Prefix = "other" },
+		"expected_replicas": func(c *config.Fleet) { c.ExpectedReplicas = 3 },
+		"lease_interval":    func(c *config.Fleet) { c.LeaseInterval *= 2 },
+		"replica_timeout":   func(c *config.Fleet) { c.ReplicaTimeout *= 2 },
+	} {
+		other := base
+		edit(&other)
+		if reflect.DeepEqual(fleetOptions(&base), fleetOptions(&other)) {
+			t.Errorf("fleet.%s has no effect", name)
+		}
 	}
 }
 
@@ -94,7 +120,8 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 		}
 	}
 	write(authorities[0])
-	files, err := redisTLS(&config.Redis{Address: "redis.test:6379", TLS: config.RedisTLS{Enabled: true, ClientTLS: config.ClientTLS{CAFile: ca}}})
+	redis := config.Redis{Address: "redis.test:6379", TLS: config.RedisTLS{Enabled: true, ClientTLS: config.ClientTLS{CAFile: ca}}}
+	files, err := redisTLS(&redis)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,5 +160,12 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	}
 	if err := handshake(servers[0]); err == nil {
 		t.Error("a certificate of the previous authority is accepted")
+	}
+	redis.TLS.InsecureSkipVerify = true
+	if files, err = redisTLS(&redis); err != nil {
+		t.Fatal(err)
+	}
+	if err := handshake(servers[0]); err != nil {
+		t.Errorf("with insecure_skip_verify: %v", err)
 	}
 }

@@ -24,8 +24,9 @@ type dialer struct {
 	headWait *metrics.Histogram // of all its pipelined connections
 }
 
-func newDialer(c *config.SSP, log *zap.Logger) (*dialer, error) {
-	d, err := dial.New(dial.Options{
+// dialOptions are the settings of the SSP's dials.
+func dialOptions(c *config.SSP) dial.Options {
+	return dial.Options{
 		Endpoints: c.Parsed, Mode: dial.Mode(c.Protocol), // the same words
 		ConnectTimeout: c.Timeouts.Connect, TLSTimeout: c.Timeouts.TLSHandshake,
 		TLS: dial.TLS{
@@ -33,8 +34,13 @@ func newDialer(c *config.SSP, log *zap.Logger) (*dialer, error) {
 			InsecureSkipVerify: c.TLS.InsecureSkipVerify, Policy: c.TLS.Policy(),
 		},
 		Sources: c.SourceAddresses,
-		Warn:    func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) },
-	})
+	}
+}
+
+func newDialer(c *config.SSP, log *zap.Logger) (*dialer, error) {
+	o := dialOptions(c)
+	o.Warn = func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) }
+	d, err := dial.New(o)
 	if err != nil {
 		return nil, err
 	}

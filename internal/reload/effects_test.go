@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/sspsim"
 )
 
@@ -81,7 +83,8 @@ fleet: {expected_replicas: 3, redis: {address: "127.0.0.1:1", username: u, passw
 ssps:
   - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50, adaptive: {enabled: true}}
   - {name: b, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
-routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a]}]
+  - {name: c, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
+routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ssp: b}}]
 `)), ssp
 }
 
@@ -138,8 +141,8 @@ var another = map[string]string{
 	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].protocol": "http1",
 	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]",
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
-	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": "b", "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
-	"routes[].match.header": "[{name: X-Other}]", "routes[].mode": "single", "routes[].ssps": "[{name: a, secondary: false}, {name: b, secondary: true}]",
+	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
+	"routes[].match.header": "[{name: X-Other}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
 	"routes[].on_error": "no_ad", "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip",
 }
 
@@ -173,7 +176,7 @@ func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
 	v := versionsOf(t, base)
 	for _, l := range leavesOf(t, base) {
 		path := l.path
-		if strings.HasSuffix(path, "]") || strings.HasSuffix(path, "].name") || path == "routes" || strings.HasPrefix(path, "ssps[b]") {
+		if strings.HasSuffix(path, "]") || strings.HasSuffix(path, "].name") || path == "routes" || strings.HasPrefix(path, "ssps[b]") || strings.HasPrefix(path, "ssps[c]") {
 			continue // the path itself would change, or it was seen at ssps[a]
 		}
 		next := changed(t, base, dir, path)
@@ -181,6 +184,12 @@ func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
 			continue
 		}
 		effect := effectOf(path)
+		if effect == NewPool && reflect.DeepEqual(dialOptions(&base.SSPs[0]), dialOptions(&next.SSPs[0])) {
+			t.Errorf("%s: %s, but dials have the same settings", path, effect)
+		}
+		if strings.HasPrefix(path, "routes[r].") && tableOf(t, base) == tableOf(t, next) {
+			t.Errorf("%s: requests see no other route", path)
+		}
 		was := *v.Current().Part("a")
 		conns, options := *was.dialer.conns.Load(), was.SSP.Pool().Options()
 		_, err := v.Replace(next)
@@ -209,6 +218,50 @@ func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
 		}
 		if _, err := v.Replace(base); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// tableOf is the table of the routes, in a form to compare.
+func tableOf(t *testing.T, cfg *config.Config) (text string) {
+	t.Helper()
+	ssps := map[string]*ssp.SSP{}
+	names := map[*ssp.SSP]string{}
+	for _, c := range cfg.SSPs {
+		s := new(ssp.SSP)
+		ssps[c.Name], names[s] = s, c.Name
+	}
+	for _, r := range newTable(cfg, ssps, nil).Routes {
+		for _, leg := range r.Targets {
+			text += fmt.Sprintf("%s %d %v %v, ", names[leg.SSP], leg.Weight, leg.Timeout, leg.Secondary)
+		}
+		if m := r.Mirror; m != nil {
+			text += fmt.Sprintf("mirror %s %v, ", names[m.SSP], m.Share)
+		}
+		o := *r
+		o.Targets, o.Mirror = nil, nil
+		b, err := json.Marshal(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b) + "\n"
+	}
+	return text
+}
+
+func TestTheKeysOfARoutesSSPsReachTheTable(t *testing.T) {
+	table := func(route string) string {
+		return tableOf(t, parse(t, `
+ssps: [{name: a, endpoints: ["http://127.0.0.1:1/"]}, {name: b, endpoints: ["http://127.0.0.1:2/"]}]
+routes: [{name: r, match: {path: /*}, `+route+"}]\n"))
+	}
+	for _, c := range [][2]string{
+		{"mode: split, ssps: [a, b]", "mode: split, ssps: [a, {name: b, weight: 2}]"},
+		{"mode: waterfall, ssps: [a, b]", "mode: waterfall, ssps: [{name: a, timeout: 1s}, b]"},
+		{"mode: parallel-all, ssps: [a, b]", "mode: parallel-all, ssps: [a, {name: b, secondary: true}]"},
+	} {
+		if table(c[0]) == table(c[1]) {
+			t.Errorf("%s has no effect", c[1])
 		}
 	}
 }
