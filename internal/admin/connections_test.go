@@ -38,7 +38,7 @@ func dial(t *testing.T, addr, path string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() }) //nolint:errcheck // an error changes nothing
+	t.Cleanup(func() { c.Close() })                     //nolint:errcheck // an error changes nothing
 	c.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the write
 	if _, err := c.Write([]byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
 		t.Fatal(err)

@@ -141,9 +141,10 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	o.MaxConnections = 3
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	var conns []net.Conn
-	for range 4 {
-		conns = append(conns, m.dial())
+	for range 3 {
+		conns = append(conns, m.dialInHead())
 	}
+	conns = append(conns, m.dial())
 	b, err := io.ReadAll(conns[3])
 	if err != nil {
 		t.Fatal(err)

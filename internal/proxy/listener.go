@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// listener makes a clientConn of each accepted connection. It refuses connections beyond
-// max_connections.
+// listener makes a clientConn of each accepted connection. Beyond max_connections it first closes the
+// connections that have been idle for longest, and refuses the new one if none is idle.
 type listener struct {
 	net.Listener
 	proxy *Proxy
@@ -25,11 +25,29 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		g := p.current()
-		if p.open.Load() < int64(g.opts.MaxConnections) { // only Accept adds to it
+		most := int64(g.opts.MaxConnections)
+		for p.open.Load() >= most && p.dropIdle() { // a reload may have lowered the limit
+		}
+		if p.open.Load() < most { // only Accept adds to it
 			p.open.Add(1)
 			return p.newClient(c), nil
 		}
 		p.refuseConnection(c, g)
+	}
+}
+
+// dropIdle closes the connection that has been idle for longest. It returns false if none is idle. A
+// connection on which a request has arrived is served instead.
+func (p *Proxy) dropIdle() bool {
+	for {
+		cc := p.clients.resumeFirst()
+		switch {
+		case cc == nil:
+			return false
+		case cc.serveOrClose():
+			p.idleDropped.Add(1)
+			return true
+		}
 	}
 }
 

@@ -88,12 +88,13 @@ func (c *clientConn) serveArrived() {
 
 // serveOrClose serves a connection that was resumed if a request has arrived on it, and
 // closes it otherwise.
-func (c *clientConn) serveOrClose() {
+func (c *clientConn) serveOrClose() (closed bool) {
 	if c.HasInput() {
 		go c.serveArrived()
-		return
+		return false
 	}
 	c.closeNow()
+	return true
 }
 
 func (c *clientConn) closeNow() {

@@ -72,13 +72,14 @@ type Proxy struct {
 	config           atomic.Pointer[configVersion]
 	reloading        sync.Mutex // held by Reload
 
-	draining  atomic.Bool // every response says Connection: close
-	open      atomic.Int64
-	refused   atomic.Int64 // connections that are being refused now
-	streams   atomic.Int64 // handlers of HTTP/2 that run
-	clients   clients
-	watch     watch
-	listeners listeners
+	draining    atomic.Bool // every response says Connection: close
+	open        atomic.Int64
+	refused     atomic.Int64  // connections that are being refused now
+	idleDropped atomic.Uint64 // idle connections that were closed to make room
+	streams     atomic.Int64  // handlers of HTTP/2 that run
+	clients     clients
+	watch       watch
+	listeners   listeners
 }
 
 // New returns a Proxy that routes by table. requests receives requests that ended,

@@ -60,6 +60,16 @@ func (m *modeProxy) dial() net.Conn {
 	return c
 }
 
+// dialInHead connects, and sends a part of a message head: the connection is not idle.
+func (m *modeProxy) dialInHead() net.Conn {
+	m.t.Helper()
+	c := m.dial()
+	if _, err := io.WriteString(c, "GET"); err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
 // reload changes the proxy's options.
 func (m *modeProxy) reload(change func(*proxy.Options)) {
 	m.t.Helper()

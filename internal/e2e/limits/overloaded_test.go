@@ -58,6 +58,8 @@ func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 	b.Get("/fillbuffer").WantFill("openx")
 	ab.WantMetric(2, "adbuffer_client_connections")
 	ab.WantMetric(2, "adbuffer_client_connections_limit")
+	a.Send("GET ")
+	b.Send("GET ") // an idle connection would make room
 	var c *e2e.Client
 	refused := ab.WantRefusal("a third", e2e.Refusal{Status: 503, Reason: "overloaded", Route: "none", Names: []string{"2 of 2", "server.max_connections"}},
 		func() *e2e.Response { c = ab.Dial(); return c.Get("/fillbuffer") })
@@ -65,7 +67,8 @@ func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 		t.Errorf("Connection: %q, want close", got)
 	}
 	c.WantClosed()
-	a.Get("/fillbuffer").WantFill("openx")
+	a.Send("/fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n")
+	a.Read("GET").WantFill("openx")
 	b.Close()
 	ab.AwaitMetric(1, "adbuffer_client_connections")
 	ab.Get("/fillbuffer").WantFill("openx")
