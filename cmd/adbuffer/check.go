@@ -96,7 +96,7 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
-	cfg, warnings, err := config.Load(path, os.LookupEnv)
+	cfg, warnings, err := config.Load(path, config.OSEnv())
 	var compared *reload.Difference
 	if err == nil && client != nil {
 		if compared, err = reload.Against(ctx, client, cfg); err != nil {

@@ -98,7 +98,7 @@ func (f *explainFlags) byFile(message []byte, peer netip.Addr) (*adminview.Expla
 	if err != nil {
 		return nil, err
 	}
-	cfg, _, err := config.Load(path, os.LookupEnv)
+	cfg, _, err := config.Load(path, config.OSEnv())
 	if err != nil {
 		return nil, failed(err)
 	}

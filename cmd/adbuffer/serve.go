@@ -47,7 +47,7 @@ as another server.listen, is an error too: see adbuffer check --against.`,
 				return err
 			}
 			reloads := reload.NewFile(path)
-			cfg, warnings, err := config.Load(path, os.LookupEnv)
+			cfg, warnings, err := config.Load(path, config.OSEnv())
 			if err != nil {
 				return failed(err)
 			}

@@ -12,9 +12,6 @@ import (
 // maxItems bounds the elements of a list before defaults are added to each of them.
 const maxItems = 1000
 
-// Env looks up a variable, like os.LookupEnv. A nil Env has none.
-type Env func(name string) (value string, ok bool)
-
 // decoder turns YAML nodes and variables into maps, lists and values of the settings' types. It
 // reports all errors with their path and line. viper cannot do that: it lower-cases keys, and drops
 // duplicates and lines.
@@ -25,7 +22,7 @@ type Env func(name string) (value string, ok bool)
 // variable is ignored, and so is one that names no setting.
 type decoder struct {
 	*report
-	env Env
+	*variables
 }
 
 // value decodes node as type t. A node that is nil or null is an absent key. ok is false if there
@@ -61,8 +58,7 @@ func (d decoder) shortSection(node *yaml.Node, t reflect.Type, path string) (any
 		node = &yaml.Node{Kind: yaml.MappingNode, Line: node.Line, Content: []*yaml.Node{scalar("!!str", short), node}}
 	}
 	value, ok := d.section(node, t, path)
-	name := variableOf(path)
-	if text, set := d.env(name); set && text != "" && ok {
+	if name, text := d.of(path); text != "" && ok {
 		d.marks[path] = mark{env: name, text: text}
 		d.marks[join(path, short)] = d.marks[path]
 		value.(map[string]any)[short] = text
@@ -78,20 +74,12 @@ func resolve(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-var variableReplacer = strings.NewReplacer(".", "_", "[", "_", "]", "")
-
-// variableOf is the name of the variable for the scalar at path.
-func variableOf(path string) string {
-	return "ADBUFFER_" + strings.ToUpper(variableReplacer.Replace(path))
-}
-
 func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node != nil && node.Kind != yaml.ScalarNode {
 		d.addLater(path, "", "must be a single value, not a "+kindOf(node))
 		return nil, false
 	}
-	name := variableOf(path)
-	if text, ok := d.env(name); ok && text != "" {
+	if name, text := d.of(path); text != "" {
 		d.marks[path] = mark{env: name, text: text}
 		value, err := parseScalar(text, t)
 		if err != nil {

@@ -78,7 +78,7 @@ func TestPipesAndDevicesAreNotRead(t *testing.T) {
 // wantFault expects exactly one error, which shows the value and contains the rule.
 func wantError(t *testing.T, vars map[string]string, value, rule string) {
 	t.Helper()
-	_, _, err := Parse([]byte(twoSSPs), envOf(vars))
+	_, _, err := Parse([]byte(twoSSPs), vars)
 	var errs Errors
 	if !errors.As(err, &errs) || len(errs) != 1 || !strings.Contains(errs[0].Rule, rule) {
 		t.Fatalf("got %v, want one error about %q", err, rule)

@@ -20,6 +20,7 @@ type key struct {
 
 var (
 	keyCache     sync.Map // reflect.Type to []key
+	documentType = reflect.TypeFor[document]()
 	durationType = reflect.TypeFor[time.Duration]()
 	fromText     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )

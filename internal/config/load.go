@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -29,15 +28,13 @@ func Load(path string, env Env) (*Config, []Warning, error) {
 
 // Parse is Load for a file's content. The error is Errors.
 func Parse(data []byte, env Env) (*Config, []Warning, error) {
-	if env == nil {
-		env = func(string) (string, bool) { return "", false }
-	}
 	r := newReport()
 	root, ok := r.parseYAML(data)
 	if !ok {
 		return nil, nil, r.err()
 	}
-	tree, _ := decoder{r, env}.value(root, reflect.TypeFor[document](), "")
+	vars := &variables{env: env, settings: map[string]string{}}
+	tree, _ := decoder{r, vars}.value(root, documentType, "")
 	settings, ok := tree.(map[string]any)
 	if !ok && r.bad[""] {
 		return nil, nil, r.err()
@@ -52,13 +49,13 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
-	return cfg, warnings(cfg, thisMachine()), nil
+	return cfg, append(vars.unknown(), warnings(cfg, thisMachine())...), nil
 }
 
 // complete fills in the defaults of all keys that settings lacks.
 func complete(settings map[string]any) *document {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
-	for _, k := range keysOf(reflect.TypeFor[document]()) {
+	for _, k := range keysOf(documentType) {
 		v.SetDefault(k.name, defaultOf(k))
 	}
 	completeLists(settings)

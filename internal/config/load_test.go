@@ -18,7 +18,7 @@ func mustParse(t *testing.T, text string) *Config {
 
 func mustParseEnv(t *testing.T, text string, vars map[string]string) *Config {
 	t.Helper()
-	cfg, _, err := Parse([]byte(text), envOf(vars))
+	cfg, _, err := Parse([]byte(text), vars)
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
@@ -32,11 +32,4 @@ func mustLoad(t *testing.T, path string) *Config {
 		t.Fatalf("%s\n%v", path, err)
 	}
 	return cfg
-}
-
-func envOf(vars map[string]string) Env {
-	return func(name string) (string, bool) {
-		value, ok := vars[name]
-		return value, ok
-	}
 }

@@ -17,7 +17,7 @@ deadline: {header: "a b"}
 server:
   max_connections: 0
   lisen: x
-`), envOf(map[string]string{"ADBUFFER_ADMIN_LISTEN": "x"}))
+`), Env{"ADBUFFER_ADMIN_LISTEN": "x"})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		t.Fatalf("got %v", err)

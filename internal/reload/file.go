@@ -185,7 +185,7 @@ func (f *File) load() (*config.Config, []config.Warning, error) {
 	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("config: %s is no regular file and cannot be read again", f.path)
 	}
-	return config.Load(f.path, os.LookupEnv)
+	return config.Load(f.path, config.OSEnv())
 }
 
 // LogWarnings logs the warnings about a configuration that is in force.

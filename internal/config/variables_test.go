@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,38 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 	}
 }
 
+func TestVariablesThatAreNoSettingsWarn(t *testing.T) {
+	_, got, err := Parse([]byte(twoSSPs), Env{
+		"ADBUFFER_SERVER_LISTN":               "127.0.0.1:1",
+		"ADBUFFER_SSPS_2_POOL_MAX_CONNS":      "32", // the file has two SSPs
+		"ADBUFFER_SERVER_TRUSTED_PROXIES_0":   "10.0.0.0/8",
+		"ADBUFFER_SERVER_MAX_INFLIGHT":        "",   // is ignored, as a setting would be
+		"ADBUFFER_SSPS_0_POOL_MAX_CONNS":      "32", // the settings follow
+		"ADBUFFER_SSPS_0_ENDPOINTS_0":         "http://127.0.0.1:9/",
+		"ADBUFFER_SERVER_REUSE_PORT":          "false",
+		"ADBUFFER_CONFIG":                     "a.yaml", // variables of other purposes follow
+		"ADBUFFER_SERVICE_HOST":               "10.96.0.1",
+		"ADBUFFER_PORT_8080_TCP":              "tcp://10.96.0.1:8080",
+		"ADBUFFER_ADMIN_SERVICE_HOST":         "10.96.0.1",
+		"ADBUFFER_ADMIN_SERVICE_PORT_METRICS": "9090",
+		"ADBUFFER_ADMIN_PORT":                 "tcp://10.96.0.1:9090",
+		"ADBUFFER_ADMIN_PORT_9090_TCP_ADDR":   "10.96.0.1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ignored = "this variable is no setting of this configuration, and is ignored"
+	want := []Warning{
+		{"ADBUFFER_SERVER_LISTN", ignored + "; did you mean ADBUFFER_SERVER_LISTEN?"},
+		{"ADBUFFER_SERVER_TRUSTED_PROXIES_0", ignored},
+		{"ADBUFFER_SSPS_2_POOL_MAX_CONNS", ignored + "; did you mean ADBUFFER_SSPS_0_POOL_MAX_CONNS?"},
+	}
+	got = slices.DeleteFunc(got, func(w Warning) bool { return w.Path == "server.max_connections" }) // depends on this machine
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
+
 func TestDerivedDefaultsFollowVariables(t *testing.T) {
 	cfg := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_SSPS_0_POOL_MAX_CONNS": "2"})
 	if pool := cfg.SSPs[0].Pool; pool.MaxIdle != 2 || pool.MaxHTTP2Conns != 2 {
@@ -69,7 +102,7 @@ func TestErrorOfAVariableNamesIt(t *testing.T) {
 		"ADBUFFER_SSPS_1_TIMEOUTS_CONNECT": {"80", `ADBUFFER_SSPS_1_TIMEOUTS_CONNECT: ssps[1].timeouts.connect: 80: must be a duration with a unit, for example "80ms"`},
 		"ADBUFFER_SSP_DEFAULTS_PROTOCOL":   {"spdy", "ADBUFFER_SSP_DEFAULTS_PROTOCOL: ssp_defaults.protocol: spdy: must be one of auto, http1, http1-pipelined, http2, h2c"},
 	} {
-		_, _, err := Parse([]byte(twoSSPs), envOf(map[string]string{name: c.value}))
+		_, _, err := Parse([]byte(twoSSPs), Env{name: c.value})
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s=%s:\ngot  %v\nwant %s", name, c.value, err, c.want)
 		}
