@@ -76,6 +76,7 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 		"HTTP/1.0":          {response: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
 		"read to EOF":       {response: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: upstream.ClosedByPeer},
 		"length and coding": {response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
+		"coding and length": {response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
 		"obs-fold":          {response: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedError},
 		"bare LF":           {response: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: upstream.ClosedError},
 		"leftover":          {response: textResponse("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
@@ -166,6 +167,25 @@ func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A connection whose first request cannot be written is not stale either.
+func TestFailedWriteIsStaleOnlyOnAReusedConnection(t *testing.T) {
+	for _, reused := range []bool{false, true} {
+		c, sock, p := connect(t, plain)
+		writes := &failingWrites{Conn: c}
+		writes.after.Store(-1)
+		conn := New(writes, sock, newRecorder(), testOptions())
+		if reused {
+			exchangeOnce(t, conn, p, "first")
+		}
+		writes.after.Store(1)
+		ex := newExchange(t)
+		ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, maxJoined+1) // a write of its own
+		done := start(conn, ex)
+		wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, reused)
+		wantReason(t, conn, upstream.ClosedError)
 	}
 }
 

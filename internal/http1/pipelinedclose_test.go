@@ -347,6 +347,7 @@ func TestFailedWriteFailsOnlyUnsentRequests(t *testing.T) {
 	writes.after.Store(0)
 	wantError(t, conn.Do(get(t, "c")), upstream.ConnLost, upstream.NotSent, false)
 	wantReason(t, conn, upstream.ClosedError)
+	owner.await(t, "the end of new requests", func(_, changed int) bool { return changed == 1 })
 	if err := conn.Do(get(t, "d")); upstream.AsError(err).Progress != upstream.NotSent {
 		t.Fatalf("a connection that is closing took a request: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,22 +27,25 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		late, cancelled, last := get(t, "late"), get(t, "cancelled"), get(t, "last")
+		late, alsoLate, cancelled, last := get(t, "late"), get(t, "also-late"), get(t, "cancelled"), get(t, "last")
 		late.Deadline = time.Now().Add(shortBudget)
+		alsoLate.Deadline = late.Deadline // one sweep withdraws both
 		cancelled.Context = ctx
 		var done []<-chan error
-		for _, ex := range []*upstream.Exchange{late, cancelled, last} {
+		for _, ex := range []*upstream.Exchange{late, alsoLate, cancelled, last} {
 			done = append(done, start(conn, ex))
 			synctest.Wait() // the requests enter in this order
 		}
-		if err := wait(t, done[0]); err != upstream.ErrDeadlineNotSent {
-			t.Errorf("the late request's error is %v, want %v", err, upstream.ErrDeadlineNotSent)
+		for _, done := range done[:2] {
+			if err := wait(t, done); err != upstream.ErrDeadlineNotSent || !time.Now().Equal(late.Deadline) {
+				t.Errorf("a late request's error is %v, want %v at the deadline", err, upstream.ErrDeadlineNotSent)
+			}
 		}
 		cancel()
-		if err := wait(t, done[1]); err != upstream.ErrCancelled {
+		if err := wait(t, done[2]); err != upstream.ErrCancelled {
 			t.Errorf("the cancelled request's error is %v, want %v", err, upstream.ErrCancelled)
 		}
-		owner.awaitFreed(t, 2) // their places are freed while the first response is outstanding
+		owner.awaitFreed(t, 3) // their places are freed while the first response is outstanding
 
 		behind := start(conn, get(t, "behind"))
 		synctest.Wait()
@@ -49,11 +53,47 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 		wantResponse(t, wait(t, firstDone), first, 200, "1")
 		p.wantRequests("last", "behind")
 		p.send(textResponse("2") + textResponse("3"))
-		wantResponse(t, wait(t, done[2]), last, 200, "2")
+		wantResponse(t, wait(t, done[3]), last, 200, "2")
 		if err := wait(t, behind); err != nil {
 			t.Fatal(err)
 		}
-		owner.awaitFreed(t, 5)
+		owner.awaitFreed(t, 6)
+		wantReason(t, conn, upstream.NotClosed)
+	})
+}
+
+// While the reader withdraws an unsent request, another request arrives behind it. The response to
+// that one is neither unsolicited nor another request's.
+func TestRequestThatArrivesWhileAnotherIsWithdrawnGetsItsResponse(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s, p := pipe(t)
+		owner := newRecorder()
+		conn := NewPipelined(s, s, owner, testOptions())
+		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		firstDone := start(conn, get(t, "first")) // the others wait for its response
+		p.wantRequests("first")
+		var behindDone <-chan error
+		behind, late := get(t, "behind"), get(t, "late-and-longer-than-the-request-behind-it")
+		late.Deadline = time.Now().Add(shortBudget)
+		late.Context = &hooked{Context: context.Background(), hook: func() {
+			if behindDone == nil {
+				behindDone = start(conn, behind)
+				for conn.outstanding.Load() < 3 {
+					runtime.Gosched()
+				}
+			}
+		}}
+		if err := wait(t, start(conn, late)); err != upstream.ErrDeadlineNotSent {
+			t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
+		}
+		p.send(textResponse("1"))
+		if err := wait(t, firstDone); err != nil {
+			t.Fatal(err)
+		}
+		p.wantRequests("behind")
+		p.send(textResponse("2"))
+		wantResponse(t, wait(t, behindDone), behind, 200, "2")
+		owner.awaitFreed(t, 3)
 		wantReason(t, conn, upstream.NotClosed)
 	})
 }

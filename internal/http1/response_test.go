@@ -152,6 +152,7 @@ var goodResponses = []struct {
 	{name: "interim close", head: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\nConnection: close\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 404, odd: true},
 	{name: "connection close", head: "HTTP/1.1 200 OK\r\nConnection: x,close ,y\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, theLast: true},
 	{name: "HTTP/1.0", head: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, theLast: true},
+	{name: "chunked and length", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", rest: "1\r\nx\r\n0\r\n\r\n", body: "x", status: 200, odd: true},
 	{name: "length and chunked", head: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "1\r\nx\r\n0\r\n\r\n", body: "x", status: 200, odd: true},
 	{name: "bare LF", head: "HTTP/1.1 200 OK\nX: y\nContent-Length: 1\n\n", rest: "x", body: "x", status: 200, odd: true},
 	{name: "one bare LF", head: "HTTP/1.1 200 OK\r\nX: y\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, odd: true},

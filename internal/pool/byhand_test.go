@@ -72,7 +72,9 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 						}
 					}
 				}
-				p.SetEndpointWeight("b:80", 8)
+				if !p.SetEndpointWeight("b:80", 8) || p.SetEndpointWeight("no.such:80", 8) {
+					t.Error("SetEndpointWeight reports the wrong endpoint as missing")
+				}
 				pass(50 * msec)
 				a, b := servedBy(p, "a:80"), servedBy(p, "b:80")
 				pass(sec)

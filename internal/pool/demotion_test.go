@@ -70,6 +70,41 @@ func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 	}
 }
 
+// A demotion needs its violations within violationWindow, and after the demotion before.
+func TestRareViolationsDemoteNoSSP(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.speakHTTP2()
+		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, true)
+		p := start(t, s, func(o *Options) { auto(o); o.IdleTimeout = sec })
+		for i := range 3 * maxViolations {
+			acquire(t, p).do()
+			pass(violationWindow/2 + sec)
+			if p.Snapshot().Demoted {
+				t.Fatalf("demoted after %d violations, of which two are within %v", i+1, violationWindow)
+			}
+		}
+		pass(violationWindow)
+		for range maxViolations {
+			acquire(t, p).do()
+			synctest.Wait()
+		}
+		if !p.Snapshot().Demoted {
+			t.Fatalf("not demoted after %d violations at once", maxViolations)
+		}
+		pass(demotedFor + sec)
+		for range maxViolations - 1 {
+			if r := acquire(t, p); r.conn().protocol != upstream.HTTP2 || r.do() == nil {
+				t.Fatal("no violation after the demotion")
+			}
+			synctest.Wait()
+		}
+		if n := p.Snapshot().Demotions; n != 1 {
+			t.Errorf("%d demotions, want 1: the last two violations are too few", n)
+		}
+	})
+}
+
 func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
@@ -203,6 +238,9 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 			t.Errorf("the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
 		}
 		second.do()
+		if n := s.openCount(); n != 1 {
+			t.Errorf("%d connections are open, want only that of HTTP/1", n)
+		}
 		if got := p.Snapshot().Protocol; got != upstream.HTTP1 {
 			t.Errorf("the pool uses %v", got)
 		}

@@ -78,10 +78,17 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 		t.Errorf("%d places in use of %d", p.conns.inUse, p.conns.places)
 	}
 	wantConsistentEndpoints(t, p)
+	aging := 0
 	for _, m := range p.conns.shared.list {
+		if m.aging {
+			aging++
+		}
 		if _, open := p.conns.members[m]; !open || m.draining || m.exclusive() {
 			t.Errorf("a member in the shared list is not multiplexed, or drains: %+v", m)
 		}
+	}
+	if aging != p.conns.shared.aging {
+		t.Errorf("%d multiplexed connections are aging; the pool counts %d", aging, p.conns.shared.aging)
 	}
 	var opened, closed uint64
 	for i := range p.stats.openedBy {

@@ -96,6 +96,23 @@ func TestMaxAgeVariesByATenth(t *testing.T) {
 	})
 }
 
+func TestMaxAgeSetToZeroAppliesToOpenConnections(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := start(t, s, func(o *Options) { o.MaxAge, o.IdleTimeout = sec, 0 })
+		fill(t, p, 1)
+		o := p.Options()
+		o.MaxAge = 0
+		p.SetOptions(o)
+		pass(10 * sec)
+		if r := acquire(t, p); r.conn().n != 0 {
+			t.Error("max_age of the settings before closed the connection")
+		} else {
+			r.do()
+		}
+	})
+}
+
 func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

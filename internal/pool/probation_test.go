@@ -193,6 +193,53 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 	})
 }
 
+// After the SSP has processed a request, dials are not spaced.
+func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+		s.processOnly(0, 0, 0)
+		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 10 * sec })
+		if _, err := sendUntilProcessed(p, 10*sec); err == nil { // the spaces grow to seconds
+			t.Fatal("the SSP processed a request")
+		}
+		s.mu.Lock()
+		s.do = nil
+		s.mu.Unlock()
+		if _, err := sendUntilProcessed(p, 10*sec); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // each closes after its responses, which is no reason for a space
+			s.mu.Lock()
+			last := s.conns[len(s.conns)-1]
+			s.mu.Unlock()
+			last.goAway(upstream.ClosedGoaway)
+			began := time.Now()
+			if _, err := sendUntilProcessed(p, sec); err != nil || time.Since(began) != msec {
+				t.Errorf("a request got %v after %v, want a response after a dial of 1 ms", err, time.Since(began))
+			}
+		}
+	})
+}
+
+// The SSP refuses single requests on a connection that stays open. Dials are not spaced.
+func TestRefusedRequestsOnAnOpenConnectionDelayNoDial(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		p := start(t, s, http2Pool)
+		for range 20 {
+			acquire(t, p).do()
+		}
+		s.conn(0).goAway(upstream.ClosedByPeer)
+		r := ask(t, p, sec)
+		pass(msec)
+		r.wantConn(1, msec)
+		r.do()
+	})
+}
+
 // A resent request comes first. Among several, the request with the earliest deadline comes first.
 func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {

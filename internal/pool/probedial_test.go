@@ -36,6 +36,20 @@ func TestProbeWithoutAConnectionIsRepeated(t *testing.T) {
 			wantReturn(t, p)
 		})
 	})
+	t.Run("closed before the probe", func(t *testing.T) {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s, p := startWithBEjected(t)
+			for range 600 { // until a connection is open for the probe
+				if len(s.openTo("b:80")) == 0 {
+					pass(10 * msec)
+				}
+			}
+			for _, c := range s.openTo("b:80") {
+				c.goAway(upstream.ClosedByPeer)
+			}
+			wantReturn(t, p)
+		})
+	})
 	t.Run("above a lowered max_conns", func(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			s, p := startWithBEjected(t)

@@ -73,6 +73,34 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 	})
 }
 
+// The failures before an ejection do not count after the endpoint's return.
+func TestReturnedEndpointIsNotEjectedForOldFailures(t *testing.T) {
+	for name, change := range map[string]func(*EjectionOptions){
+		"failure_ratio": func(o *EjectionOptions) { o.Consecutive, o.Window = 0, time.Minute },
+		"consecutive":   func(o *EjectionOptions) { o.FailureRatio = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := endpointsSSP(t, 2)
+				p := start(t, s, func(o *Options) { withWeights(1, 1)(o); change(&o.Ejection) })
+				serve(t, p, 100, msec, failsAtB)
+				if got := stateOf(p, "b:80"); got != "ejected" {
+					t.Fatalf("b is %s", got)
+				}
+				for range 1000 { // until the probe
+					if stateOf(p, "b:80") == "ejected" {
+						serve(t, p, 1, 10*msec, nil)
+					}
+				}
+				serve(t, p, 4, 10*msec, failsAtB)
+				if got := stateOf(p, "b:80"); got != "enabled" {
+					t.Errorf("b is %s after two failures", got)
+				}
+			})
+		})
+	}
+}
+
 // A reload that ends a dry run, or switches ejection off and on, allows an ejection at once.
 func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
 	for name, first := range map[string]func(*EjectionOptions){

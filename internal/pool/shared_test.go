@@ -196,6 +196,43 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 	})
 }
 
+// A connection that replaced a lost one becomes idle and closes. The pool opens no other one.
+func TestReplacementThatClosesIdleIsNotReplaced(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newHTTP2SSP(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.IdleTimeout = 10 * sec })
+		acquire(t, p).do()
+		s.conn(0).goAway(upstream.ClosedGoaway)
+		pass(60 * sec)
+		if s.dialCount() != 2 || s.openCount() != 0 {
+			t.Errorf("%d dials and %d open connections, want 2 and none", s.dialCount(), s.openCount())
+		}
+	})
+}
+
+// A full connection with fewer requests hides no other one that has free places.
+func TestPlacesBesideAFullConnectionAreUsed(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newHTTP2SSP(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxPending = 2, 0 })
+		var all []*request
+		for range 8 { // more than half of one connection, so the pool opens the second one
+			all = append(all, acquire(t, p))
+			pass(20 * msec)
+		}
+		if n := s.openCount(); n != 2 {
+			t.Fatalf("%d connections are open, want 2", n)
+		}
+		s.conn(1).setPlaces(inUse(p)[1]) // full, with fewer requests than the first one
+		for len(all) < 11 {
+			all = append(all, acquire(t, p))
+		}
+		for _, r := range all {
+			r.do()
+		}
+	})
+}
+
 func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)

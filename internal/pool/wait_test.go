@@ -389,6 +389,27 @@ func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 	})
 }
 
+// The first request gets a released place. The dial that began for it now serves the second one,
+// whose pending_timeout no longer counts.
+func TestDialServesTheNextRequestIfAPlaceIsReleasedFirst(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult { return dialResult{after: time.Duration(1+99*c.n) * msec} })
+		p := start(t, s, func(o *Options) { o.MaxConns, o.PendingTimeout = 2, 50*msec })
+		held := acquire(t, p)
+		first := ask(t, p, sec) // its dial takes 100 ms
+		synctest.Wait()
+		second := ask(t, p, sec)
+		pass(10 * msec)
+		held.do()
+		pass(100 * msec)
+		first.wantConn(0, 10*msec)
+		second.wantConn(1, 100*msec)
+		first.do()
+		second.do()
+	})
+}
+
 func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
