@@ -225,9 +225,6 @@ func (c *connections) recount(m *member) {
 // not change the reason. m must not be in idle.
 func (c *connections) drain(m *member, why upstream.CloseReason) {
 	if !m.draining {
-		if why == upstream.NotClosed {
-			why = upstream.ClosedError
-		}
 		m.draining, m.why = true, why
 		c.draining++
 		c.notOpen(m)
