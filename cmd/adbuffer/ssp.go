@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -146,7 +147,11 @@ func (f *sspFlags) change(ctx context.Context, w io.Writer, ssp, what string, c 
 	if err := json.Unmarshal(body, &s); err != nil {
 		return failed(err)
 	}
-	fmt.Fprintf(w, "%s: %s\n", ssp, s.State)
+	fmt.Fprintf(w, "%s: %s", ssp, s.State)
+	if s.State == "enabled" && !slices.ContainsFunc(s.Endpoints, func(e admin.EndpointState) bool { return e.Active }) {
+		fmt.Fprint(w, ", but gets no requests: all its endpoints are drained or disabled; see adbuffer ssp list")
+	}
+	fmt.Fprintln(w)
 	return nil
 }
 

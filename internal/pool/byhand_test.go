@@ -135,6 +135,11 @@ func TestWholeSSPByHand(t *testing.T) {
 		if !p.Refusing() {
 			t.Error("does not refuse although no endpoint is enabled")
 		}
+		for _, e := range p.Snapshot().Endpoints {
+			if e.Share != 0 || e.Active {
+				t.Errorf("%s is %s, and gets %v of the requests (active: %v)", e.Endpoint, e.State, e.Share, e.Active)
+			}
+		}
 	})
 }
 

@@ -58,7 +58,7 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 	now := time.Now()
 	for i, e := range s.all {
 		list[i] = EndpointSnapshot{
-			Endpoint: e.name, State: e.state(), Active: e.active, Unreachable: e.unreachable || e.unknown(),
+			Endpoint: e.name, State: e.state(), Active: e.active && e.enabled(), Unreachable: e.unreachable || e.unknown(),
 			Weight: e.weight(), ConfiguredWeight: max(1, e.opts.Weight), Priority: e.opts.Priority,
 			Dialing: e.dialing, Requests: make(map[string]uint64), Ejections: e.stats.ejections.Load(),
 			P50Seconds: e.stats.duration.Quantile(0.5), P99Seconds: e.stats.duration.Quantile(0.99), stats: e.stats,
@@ -80,7 +80,9 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 		at[e] = &list[i]
 	}
 	for _, e := range c.turns.order {
-		at[e].Share += 1 / float64(len(c.turns.order))
+		if e.enabled() { // if none is enabled, all have turns, and the pool refuses
+			at[e].Share += 1 / float64(len(c.turns.order))
+		}
 	}
 	for m := range c.members {
 		if e := at[m.ep]; e != nil { // otherwise a reload removed its endpoint

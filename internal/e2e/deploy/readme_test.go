@@ -19,6 +19,9 @@ import (
 // the output has the text for which the commands sleep.
 func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 	for heading, want := range map[string][]string{
+		"## Run it": {
+			"is valid", "ready\n", "HTTP/1.1 200 OK", "X-Adbuffer-Source: ssp/openx", `"seat":"sim"`,
+		},
 		"## As a sidecar": {
 			"ready\n", "HTTP/1.1 200 OK", "X-Adbuffer-Source: ssp/openx", `"seat":"sim"`,
 			"in place", "configuration reloaded",
@@ -45,7 +48,7 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			elsewhere := []string{"/tmp/adbuffer.sock", filepath.Join(dir, "adbuffer.sock")}
-			for _, fixed := range []string{"9000", "9001", "8443", "9090"} {
+			for _, fixed := range []string{"8080", "9000", "9001", "8443", "9090"} {
 				elsewhere = append(elsewhere, ":"+fixed, ":"+testsupport.Port(t, testsupport.FreeAddr(t)))
 			}
 			moved := strings.NewReplacer(elsewhere...)
@@ -53,7 +56,7 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 				"sleep 1.5\n", "until grep --quiet 'configuration reloaded' output; do sleep 0.2; done\n",
 				"sleep 2\n", "until grep --quiet 'another process has taken over' output; do sleep 0.2; done\n",
 			)
-			for _, name := range []string{"sidecar.yaml", "edge.yaml"} {
+			for _, name := range []string{"minimal.yaml", "sidecar.yaml", "edge.yaml"} {
 				rewrite(t, filepath.Join(dir, "config", name), moved)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*testsupport.Patience)

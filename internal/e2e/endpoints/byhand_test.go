@@ -171,6 +171,11 @@ func TestSSPCommand(t *testing.T) {
 		list[0].Endpoints[1].Weight != 3 || list[0].Endpoints[1].Share != 1 {
 		t.Errorf("list --json: %v\n%s", err, out)
 	}
+	run(0, "disable", "openx", "--endpoint", hostPort(t, b))
+	if out, _ := run(0, "enable", "openx"); !strings.Contains(out, "openx: enabled, but gets no requests") {
+		t.Errorf("enable of an SSP without an enabled endpoint: %q", out)
+	}
+	run(0, "enable", "openx", "--endpoint", hostPort(t, b))
 	run(0, "enable", "openx", "--endpoint", name)
 	if out, _ := run(0, "disable", "openx"); out != "openx: disabled\n" {
 		t.Errorf("disable: %q", out)
