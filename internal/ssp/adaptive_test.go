@@ -178,6 +178,19 @@ func TestSSPThatStaysSlowerGetsItsRequestsBack(t *testing.T) {
 	}
 }
 
+// After a probe, the SSP gets as many requests as before.
+func TestProbeRestoresTheLimit(t *testing.T) {
+	m := newModel(8, 0)
+	m.f.SetLimit(20)
+	m.a.probe, m.a.limitBefore = measuring, 40
+	for range adaptiveMinSamples {
+		m.a.observe(adaptiveWindow, 80*msec)
+	}
+	if got := m.f.Limit(); got != 40 || m.a.probe != noProbe {
+		t.Errorf("the limit is %d after the probe, want 40", got)
+	}
+}
+
 func TestAdaptiveLimitStaysWithinFloorAndMaxInFlight(t *testing.T) {
 	for _, c := range []struct{ floor, max, lowest, highest int }{
 		{8, 60, 8, 60},

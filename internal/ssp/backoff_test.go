@@ -80,7 +80,11 @@ func TestRetryAfterPausesTheSSP(t *testing.T) {
 				if res := c.get(); res.status != status || res.body != "busy" {
 					t.Fatalf("the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
 				}
-				c.get().want(upstream.SSPBackoff).wantDetail("Retry-After", "2s", "retry_after_max", "30s")
+				refused := c.get().want(upstream.SSPBackoff)
+				refused.wantDetail("Retry-After", "2s", "retry_after_max", "30s")
+				if after := upstream.AsError(refused.err).RetryAfter; after != 2*time.Second {
+					t.Errorf("the client may come back after %v, want 2s", after)
+				}
 				time.Sleep(2*time.Second - 1)
 				c.get().want(upstream.SSPBackoff)
 				if got := c.ssp.Snapshot().BackoffSeconds; got != 1e-9 {

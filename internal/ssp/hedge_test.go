@@ -49,6 +49,9 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 		if got := ex.Times.FirstByte.Sub(ex.Times.Queued); got != res.took {
 			t.Errorf("the first byte is recorded after %v", got)
 		}
+		if ex.Attempts != 2 {
+			t.Errorf("%d attempts are recorded, want 2", ex.Attempts)
+		}
 		if c.budget.Used() != int64(len(res.body)) {
 			t.Errorf("%d bytes of the budget are held", c.budget.Used())
 		}

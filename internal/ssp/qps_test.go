@@ -139,7 +139,11 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 2} })
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.Fill)
-		c.get().want(upstream.QPSLimit).wantDetail("10 requests a second", "2 at once", "ssps[].qps")
+		refused := c.get().want(upstream.QPSLimit)
+		refused.wantDetail("10 requests a second", "2 at once", "ssps[].qps")
+		if after := upstream.AsError(refused.err).RetryAfter; after != 100*msec {
+			t.Errorf("the client may come back after %v, want 100ms", after)
+		}
 		if p.acquired != 2 {
 			t.Errorf("%d places were acquired, want 2: a request over the limit need not wait for a place", p.acquired)
 		}

@@ -97,6 +97,10 @@ func TestQuantileForgets(t *testing.T) {
 	if got := q.get(); got > 2*msec {
 		t.Errorf("is %v after an hour without observations, and then 1ms", got)
 	}
+	q.observe(2*time.Hour, time.Millisecond)
+	if got := q.get(); got != 0 {
+		t.Errorf("is %v after another hour and one observation, want unknown", got)
+	}
 }
 
 func TestQuantileObservesConcurrently(t *testing.T) {

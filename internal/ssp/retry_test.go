@@ -104,7 +104,8 @@ func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
 	c.get().want(upstream.Fill)
 	c.wantRetries(map[retryKind]uint64{retryStale: 3, retryNotSent: 1})
 
-	p = &fakePool{steps: []step{fail(stale)}}
+	// At most maxStale retries, although each connection pays for its own.
+	p = &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = fifthsPerToken; return &stale }}}
 	c = newClient(t, p, nil)
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 1+maxStale)

@@ -195,13 +195,34 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 			t.Errorf("step %d: the limit is %d, want %d", i, got, step.want)
 		}
 		if i == 6 { // requests that began earlier no longer count
-			for range 10 * adaptiveMinSamples {
-				was.adaptive.observe(time.Hour, time.Duration(i+1)*time.Second)
+			for n := range 10 * adaptiveMinSamples {
+				was.adaptive.observe(time.Hour+time.Duration(n)*adaptiveWindow, time.Duration(n+1)*time.Second)
 			}
 			if got := c.ssp.inFlight.Limit(); got != 50 {
 				t.Errorf("the limit is %d, but adaptive is off", got)
 			}
 		}
+	}
+}
+
+// The latencies from before adaptive was off say nothing about the SSP of now.
+func TestAdaptiveSwitchedOnAgainMeasuresAnew(t *testing.T) {
+	adaptive := func(on bool) func(o *Options) {
+		return func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: on, Floor: 4}, 100 }
+	}
+	c := newClient(t, &fakePool{}, adaptive(true))
+	observe := func(n int, at, latency time.Duration) {
+		for range n {
+			c.ssp.adaptive.observe(at, latency)
+		}
+	}
+	observe(adaptiveMinSamples, time.Hour, 10*msec)
+	observe(adaptiveMinSamples-1, time.Hour, time.Minute) // a window that does not end
+	c.becomes(adaptive(false))
+	c.becomes(adaptive(true))
+	observe(adaptiveMinSamples, 2*time.Hour, 100*msec)
+	if base, limit := time.Duration(c.ssp.adaptive.base.Load()), c.ssp.inFlight.Limit(); base != 100*msec || limit != 100 {
+		t.Errorf("an SSP that takes 100ms counts as one that takes %v; its limit is %d, want 100", base, limit)
 	}
 }
 
@@ -219,15 +240,15 @@ func TestChangedSettingsEndAProbe(t *testing.T) {
 func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
-		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.5} })
+		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.25} })
 		if late := c.ssp.lateAfter.get(); late == 0 {
 			t.Fatal("the learned state is lost")
 		}
-		for range 300 { // so that the median is 20 ms
+		for range 300 { // so that the median is 20 ms, and the first quartile still 10 ms
 			c.get().want(upstream.Fill)
 		}
-		if late := c.ssp.lateAfter.get(); late < 20*msec || late > 22*msec {
-			t.Errorf("late is %v, want the median of 20ms", late)
+		if late := c.ssp.lateAfter.get(); late < 10*msec || late > 11*msec {
+			t.Errorf("late is %v, want the first quartile of 10ms", late)
 		}
 	})
 }
@@ -247,8 +268,15 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 		c.get().want(upstream.QPSLimit)
 		time.Sleep(10 * msec)
 		c.get().want(upstream.Fill)
-		if n := c.ssp.Snapshot().QPSLimited; n != 3 {
-			t.Errorf("%d are counted as over the limit, want 3", n)
+		for range 6 { // all tokens of this bucket are taken
+			c.get()
+		}
+		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 1} })
+		c.get().want(upstream.QPSLimit)
+		time.Sleep(100 * msec) // the time of one token, though more were missing
+		c.get().want(upstream.Fill)
+		if n := c.ssp.Snapshot().QPSLimited; n != 10 {
+			t.Errorf("%d are counted as over the limit, want 10", n)
 		}
 	})
 }
@@ -290,8 +318,8 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		}
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate
-		for range 10 * adaptiveMinSamples {
-			was.adaptive.observe(time.Hour, time.Second)
+		for i := range 10 * adaptiveMinSamples {
+			was.adaptive.observe(time.Hour+time.Duration(i)*adaptiveWindow, time.Duration(i+1)*time.Second)
 		}
 		if got := c.ssp.inFlight.Limit(); got != 100 {
 			t.Errorf("requests on the old pool moved the limit to %d", got)
