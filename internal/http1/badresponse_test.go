@@ -66,6 +66,7 @@ var badResponses = []struct {
 	{"endless status line", "HTTP/1.1 200 " + strings.Repeat("x", testMaxHead), errHeadTooLarge},
 	{"large body", "HTTP/1.1 200 OK\r\nContent-Length: 2001\r\n\r\n", errBodyTooLarge},
 	{"large chunk", chunkedHead + "7d1\r\n", errBodyTooLarge},
+	{"chunk beyond 64 bits", chunkedHead + "10000000000000001\r\n", errBodyTooLarge},
 	{"huge chunk", chunkedHead + "ffffffffffffffffff\r\n", errBodyTooLarge},
 	{"large chunks", chunkedHead + "7d0\r\n" + strings.Repeat("x", testMaxBody) + "\r\n1\r\n", errBodyTooLarge},
 	{"large body to EOF", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", testMaxBody+1), errBodyTooLarge},

@@ -49,6 +49,16 @@ func TestNoExchangeEndsBeforeItsDeadline(t *testing.T) {
 	}
 }
 
+// A peer that sends without end delays an exchange's end for a bounded number of checks.
+func TestChecksForLateResponsesAreBounded(t *testing.T) {
+	d := deadlines{hasUnread: func() bool { return true }}
+	for ; d.lateChecks <= maxLateChecks; d.lateChecks++ {
+		if late, _ := d.late(new(reads)); late != (d.lateChecks < maxLateChecks) {
+			t.Errorf("after %d checks, another one: %v", d.lateChecks, late)
+		}
+	}
+}
+
 func TestTimerIsNotSetForEachExchange(t *testing.T) {
 	p := connect(t, testOptions())
 	for range 5 {

@@ -237,6 +237,38 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 	})
 }
 
+// Each PING has its own timeout: a peer that acknowledged the first one may be silent after the
+// second one.
+func TestSecondPingHasATimeoutToo(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		conn, w, _ := onWire(t, timingOptions())
+		synctest.Wait()
+		beside := get("/beside")
+		beside.timeout = time.Hour
+		beside.start(conn)
+		synctest.Wait()
+		for _, answered := range []bool{true, false} {
+			r := get("/")
+			r.timeout = 10 * time.Millisecond
+			if res := r.do(conn); res.err != upstream.ErrDeadline {
+				t.Fatalf("got %v", res.err)
+			}
+			synctest.Wait()
+			if answered { // with a response, which allows another PING
+				w.send(http2codec.AppendPing(appendHeaders(nil, 1, false, ":status", "200"), h2.FlagPingAck, resetPing[:]))
+				synctest.Wait()
+			}
+		}
+		time.Sleep(testPingTimeout + exactly)
+		synctest.Wait()
+		if got := conn.CloseReason(); got != upstream.ClosedTimeout {
+			t.Errorf("the close reason is %q, want %q", got, upstream.ClosedTimeout)
+		}
+		w.end(errReset)
+		synctest.Wait()
+	})
+}
+
 // A draining connection completes its current exchanges and closes, however its frames are cut and
 // delayed.
 func TestDrainInTwoParts(t *testing.T) {

@@ -77,6 +77,9 @@ func TestAUnixSocketHasItsModeAndIsRemovedWithItsProcess(t *testing.T) {
 		if info.Mode().Perm() != mode || s.Traffic.Addr().String() != path {
 			t.Errorf("%v at %v, want %v at %s", info.Mode(), s.Traffic.Addr(), mode, path)
 		}
+		if now := syscall.Umask(0o077); now != 0o077 {
+			t.Fatalf("the umask is %o after the bind, want the process's own, 077", now)
+		}
 		s.CloseTraffic()
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("the socket is still there: %v", err)

@@ -227,7 +227,7 @@ func TestConnectionsAboveALoweredLimitAreShown(t *testing.T) {
 		t.Errorf("%v connections are shown, want 5", n)
 	}
 	c := m.dialRaw()
-	if res, body := c.response("GET"); res.StatusCode != 503 || !strings.Contains(body, "5 of 3 client connections are open; see server.max_connections") {
+	if res, body := c.response("GET"); res.StatusCode != 503 || !res.Close || !strings.Contains(body, "5 of 3 client connections are open; see server.max_connections") {
 		t.Errorf("a connection above the limit: %d %s", res.StatusCode, body)
 	}
 }

@@ -248,6 +248,63 @@ func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 	}
 }
 
+// Read with 64 bits, these sizes are one byte.
+func TestChunkSizesBeyond64BitsAreRefused(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, echoes("a"))
+	for _, size := range []string{"10000000000000001", "f0000000000000001", "100000000000000000000000000000001"} {
+		c := m.dialRaw()
+		c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+size+"\r\nx\r\n0\r\n\r\n"+getFill)
+		c.wants(400)
+		c.wantEnd()
+	}
+}
+
+// A target in absolute form says which host is meant, whatever the Host field says: RFC 9112, section
+// 3.2.2.
+func TestHostOfATargetInAbsoluteFormChoosesTheRoute(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(_ *proxy.Options, rt *route.Route) {
+		rt.Match.Host, rt.Match.Path = "b.example", "/"
+	}, bids("a", "{}"))
+	for _, row := range []struct {
+		target, host string
+		want         int
+	}{
+		{"http://b.example/", "a.example", 200},
+		{"http://b.example", "a.example", 200},
+		{"http://b.example?x=1", "a.example", 200},
+		{"HTTP://b.example:80/?x=1", "a.example", 200},
+		{"http://a.example/", "b.example", 404},
+		{"/", "a.example", 404},
+		{"/", "b.example", 200},
+	} {
+		c := m.dialRaw()
+		c.send(0, "GET "+row.target+" HTTP/1.1\r\nHost: "+row.host+"\r\nConnection: close\r\n\r\n")
+		if res, body := c.response("GET"); res.StatusCode != row.want {
+			t.Errorf("%s with Host %s: %d %s, want %d", row.target, row.host, res.StatusCode, body, row.want)
+		}
+	}
+}
+
+// A request may have passed eight adbuffers, and no more.
+func TestRequestsThatPassedManyAdbuffersAreRefused(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	for passed, want := range map[int]int{8: 200, 9: 508} {
+		c := m.dialRaw()
+		c.send(0, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+strings.Repeat("Via: 1.1 adbuffer-other\r\n", passed)+"\r\n")
+		if res, body := c.response("GET"); res.StatusCode != want {
+			t.Errorf("after %d adbuffers: %d %s, want %d", passed, res.StatusCode, body, want)
+		}
+	}
+}
+
+// A health check with a body leaves its connection usable.
+func TestBodyOfAHealthCheckIsSkipped(t *testing.T) {
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.HealthPath = "/healthy" }, bids("a", "{}"))
+	c := m.dialRaw()
+	c.send(0, "POST /healthy HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"+getFill)
+	c.wants(200, 200)
+}
+
 // A chunked body that ends before its last chunk and its last CRLF is incomplete, and is never
 // forwarded.
 func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {

@@ -1,0 +1,151 @@
+package http2server
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"adbuffer/internal/testsupport"
+)
+
+// respond lets the request of stream id end with 204 and these fields.
+func (w *wire) respond(id uint32, fields string) {
+	w.owner().requests[id].respond <- &Response{Status: 204, Fields: []byte(fields)}
+	synctest.Wait()
+}
+
+// A frame that came in two parts does not bound the time of what follows it.
+func TestAFrameInTwoPartsEndsNoLaterWait(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.headers(1, true, get...) // keeps the connection from being idle
+		w.send()
+		w.framer.WritePing(false, [8]byte{})
+		rest := bytes.Clone(w.unsent.Bytes()[5:])
+		w.unsent.Truncate(5)
+		w.send()
+		time.Sleep(wireTimeout / 2)
+		w.unsent.Write(rest)
+		w.send()
+		time.Sleep(2 * wireTimeout)
+		w.respond(1, "")
+		if code, ok := w.goAway(); ok {
+			t.Errorf("GOAWAY with code %v, although each frame arrived in time", code)
+		}
+		w.hangUp()
+	})
+}
+
+// Requests pay for the PINGs beside them, so a client may send one with each request, at any rate.
+func TestClientMayPingWithEachRequest(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		for id := uint32(1); id < 5000; id += 2 {
+			w.framer.WritePing(false, [8]byte{})
+			w.headers(id, true, get...)
+			w.send()
+			if w.owner().requests[id] == nil {
+				t.Fatalf("the connection ended before stream %d", id)
+			}
+			w.respond(id, "")
+		}
+		w.hangUp()
+	})
+}
+
+// A client that allows no dynamic table can decode all responses.
+func TestResponsesUseNoLargerTableThanTheClientAllows(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.framer.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
+		for _, id := range []uint32{1, 3, 5} {
+			w.headers(id, true, get...)
+			w.send()
+			w.respond(id, "Server: the-same-each-time\r\n")
+		}
+		decoder := hpack.NewDecoder(0, nil)
+		blocks := 0
+		w.receive(func(f http2.Frame) {
+			if h, is := f.(*http2.HeadersFrame); is {
+				blocks++
+				if _, err := decoder.DecodeFull(h.HeaderBlockFragment()); err != nil {
+					t.Errorf("the response on stream %d: %v", h.StreamID, err)
+				}
+			}
+		})
+		if blocks != 3 {
+			t.Errorf("%d responses, want 3", blocks)
+		}
+		w.hangUp()
+	})
+}
+
+// The first frame says what the client may send.
+func TestFirstSettingsAreThoseOfTheOptions(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.send()
+		got := make(map[http2.SettingID]uint32)
+		w.receive(func(f http2.Frame) {
+			if f, is := f.(*http2.SettingsFrame); is {
+				f.ForeachSetting(func(s http2.Setting) error { got[s.ID] = s.Val; return nil })
+			}
+		})
+		if o := &w.conn.opts; got[http2.SettingMaxConcurrentStreams] != uint32(o.MaxStreams) || got[http2.SettingInitialWindowSize] != uint32(o.StreamWindow) || got[http2.SettingMaxHeaderListSize] != uint32(o.MaxHeaderList) {
+			t.Errorf("the settings are %v, want those of %+v", got, o)
+		}
+		w.hangUp()
+	})
+}
+
+// A connection that is about to be parked has no goroutine left, though it has served requests. The
+// end of the bubble would report a worker.
+func TestAnIdleConnectionHasNoWorker(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.headers(1, true, get...)
+		w.headers(3, true, get...)
+		w.send()
+		w.respond(1, "")
+		w.respond(3, "")
+		time.Sleep(2 * wireOptions.ParkAfter)
+		if err := <-w.served; !errors.Is(err, ErrIdle) {
+			t.Errorf("Serve returned %v, want %v", err, ErrIdle)
+		}
+	})
+}
+
+// A drain waits for the last request that runs, even if its client has reset the stream, and for
+// nothing else.
+func TestADrainEndsWithTheLastRequestOfAResetStream(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.headers(1, true, get...)
+		w.send()
+		w.framer.WriteRSTStream(1, http2.ErrCodeCancel)
+		w.send()
+		w.conn.Drain()
+		time.Sleep(2 * announceFor)
+		synctest.Wait()
+		select {
+		case err := <-w.served:
+			t.Fatalf("the drain ended with %v while a request was being served", err)
+		default:
+		}
+		w.respond(1, "")
+		select {
+		case err := <-w.served:
+			if !errors.Is(err, errDone) {
+				t.Errorf("Serve returned %v, want %v", err, errDone)
+			}
+		default:
+			t.Error("the drain continues after the last request")
+			w.hangUp()
+		}
+	})
+}
