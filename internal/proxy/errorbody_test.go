@@ -20,7 +20,10 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 	g := &configVersion{opts: Options{ErrorDetail: true}}
 	n := 0
 	for o := range upstream.Outcomes {
-		if statuses[o] == 0 { // an SSP's own response
+		if has := statuses[o] != 0; has == o.HasResponse() {
+			t.Errorf("%v has the status %d", o, statuses[o])
+		}
+		if o.HasResponse() { // the SSP's own status
 			continue
 		}
 		n++
