@@ -13,12 +13,17 @@ import (
 // An age is the idle time that a connection reached for certain. The janitor finds a FIN up to a
 // second late, and a request that finds a FIN does not know when it came. So the learned limit is
 // too low rather than too high. That is the safe side: idle_timeout must be below the limit.
+//
+// An SSP that also closes connections just after a response closes them for another reason: a
+// number of requests, or an error. Such a close counts as an age of 0. With more than a few of
+// them nothing is learned.
 type learnedIdle struct {
 	ages  [learnedAges]time.Duration // the latest ages, in a ring
 	n     int                        // total number of ages recorded
 	limit time.Duration              // learned; 0 while the SSP has closed too few connections
 
 	swept []time.Duration // of the sweep under way; at most learnedAges
+	early time.Time       // when an age of 0 was last recorded
 }
 
 const (
@@ -42,16 +47,31 @@ func (l *learnedIdle) closed(m *member, age time.Duration) {
 }
 
 // foundClosed records that a request found m closed by the SSP.
-func (l *learnedIdle) foundClosed(m *member) {
+func (l *learnedIdle) foundClosed(m *member, now time.Time) {
 	if m.isIdleClose(m.idleFor) {
 		l.note(knownAge(m.idleFor))
+	} else if m.isIdleClose(leastIdle) {
+		l.noteEarly(now)
 	}
 }
 
 // lostRace records that the SSP closed m while a request was sent on it.
-func (l *learnedIdle) lostRace(m *member) {
-	if m.exclusive() && m.idleFor >= leastIdle {
+func (l *learnedIdle) lostRace(m *member, now time.Time) {
+	switch {
+	case !m.exclusive():
+	case m.idleFor >= leastIdle:
 		l.note(m.idleFor)
+	default:
+		l.noteEarly(now)
+	}
+}
+
+// noteEarly records a close that idling does not explain, one in a second: an SSP that stops
+// closes many connections once.
+func (l *learnedIdle) noteEarly(now time.Time) {
+	if now.Sub(l.early) >= janitorPeriod {
+		l.early = now
+		l.note(0)
 	}
 }
 

@@ -146,3 +146,46 @@ func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 		wantLearned(t, p, 0, 0)
 	})
 }
+
+// An SSP that closes connections at any age closes them for another reason: after each response, or
+// at random while a request is sent.
+func TestNothingIsLearnedFromClosesAtAnyAge(t *testing.T) {
+	for name, found := range map[string]bool{"after a response": true, "while a request is sent": false} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := newFakeSSP(t)
+				p := start(t, s, nil)
+				for i := range 100 {
+					s.do = nil
+					acquire(t, p).do()
+					time.Sleep(time.Duration(20+20*(i%10)) * msec) // 20 to 200 ms
+					if found {
+						s.conn(len(s.conns) - 1).closeItself(upstream.ClosedByPeer)
+						continue
+					}
+					s.do = func(c *fakeConn, _ *upstream.Exchange) error {
+						c.closeItself(upstream.ClosedError)
+						return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
+					}
+					acquire(t, p).do()
+				}
+				wantLearned(t, p, 0, 0)
+			})
+		})
+	}
+}
+
+// An SSP that stops closes busy connections too, which does not hide its idle limit.
+func TestIdleLimitOutlastsARestartOfTheSSP(t *testing.T) {
+	var l learnedIdle
+	m, now := &member{idleFor: msec, protocol: upstream.HTTP1}, time.Now()
+	for range 100 {
+		l.note(30 * sec)
+	}
+	for range 50 {
+		l.lostRace(m, now)
+	}
+	if l.limit != 30*sec {
+		t.Errorf("after a restart the limit is %v", l.limit)
+	}
+}

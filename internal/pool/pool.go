@@ -130,7 +130,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		p.stats.stale.Add(1)
 		now = time.Now()
 		p.mu.Lock()
-		p.learned.foundClosed(m)
+		p.learned.foundClosed(m, now)
 		if l.probe { // the probe was not sent
 			m.ep.probe = noProbe
 		}
@@ -273,7 +273,7 @@ func (p *Pool) failed(m *member, e *upstream.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.Stale {
-		p.learned.lostRace(m)
+		p.learned.lostRace(m, now)
 	}
 	if (e.Demote || e.RefusesHTTP2) && p.demotableLocked(now) && p.demotion.violatedOn(m, e, now) {
 		p.demoteLocked(now)
