@@ -48,6 +48,9 @@ type Request interface {
 	// Serve makes the response of a whole request. It runs on a goroutine of its own, and is never
 	// called after another method has returned a response.
 	Serve() *Response
+	// Unread is called once if the client has to read before the rest of the response can be
+	// written. It must not block.
+	Unread()
 	// Cancel is called while Serve runs, when the client no longer wants the response.
 	Cancel()
 	// Release is called once, when the request and its response are no longer needed.

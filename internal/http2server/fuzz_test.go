@@ -98,6 +98,7 @@ func (r *judged) Await()              {}
 func (r *judged) Cancel()             {}
 func (r *judged) TimedOut() *Response { return &Response{Status: 408} }
 func (r *judged) Dropped() *Response  { return &Response{Status: 408} }
+func (r *judged) Unread()             {}
 
 func (r *judged) Serve() *Response {
 	r.judge.served.Add(1)

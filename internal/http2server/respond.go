@@ -98,9 +98,23 @@ func (c *Conn) stalledLocked(s *Stream) {
 		_, write := c.owner.Timeouts()
 		s.sendBy = time.Now().Add(write)
 		c.watchLocked(s.sendBy)
+		s.req.Unread()
 	}
 	if c.windowLocked(s) > 0 {
 		c.waiting.push(s)
+	}
+}
+
+// DropUnread resets stream id if its response waits for the client. It counts as a violation, so a
+// client that never reads loses its connection too.
+func (c *Conn) DropUnread(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.streams.get(id); s != nil && s.responded {
+		if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, "of all unread responses, the one that has waited for longest"); err != nil {
+			c.violatedLocked(err)
+		}
+		c.sendLocked()
 	}
 }
 

@@ -220,6 +220,7 @@ func (r *gatedRequest) refuse(status int) *Response {
 func (r *gatedRequest) Await()              {}
 func (r *gatedRequest) TimedOut() *Response { return r.refuse(408) }
 func (r *gatedRequest) Dropped() *Response  { return r.refuse(408) }
+func (r *gatedRequest) Unread()             {}
 func (r *gatedRequest) Cancel()             { r.cancelled = true }
 
 func (r *gatedRequest) Serve() *Response {

@@ -36,6 +36,7 @@ type clientConn struct {
 	// been written when the server asks for the next request, or closes. So an idle client holds
 	// no memory for a body.
 	sending *upstream.Exchange
+	waiting waiting // while the client has not read enough of the response; not over HTTP/2
 
 	// The request that is being read.
 	early     early // bytes after the current message head or chunk
@@ -150,6 +151,7 @@ func (c *clientConn) stop() {
 // release releases the exchange whose response has been written.
 func (c *clientConn) release() {
 	if c.sending != nil {
+		c.proxy.unread.end(&c.waiting)
 		c.sending.Release()
 		c.sending = nil
 	}

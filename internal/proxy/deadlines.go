@@ -94,5 +94,8 @@ func (c *clientConn) waitRead() time.Time {
 }
 
 func (c *clientConn) waitWrite() time.Time {
+	if c.sending != nil {
+		c.proxy.unread.begin(&c.waiting, c, c.sending)
+	}
 	return c.deadlines.write(&c.proxy.current().opts, c.isHTTP2.Load())
 }

@@ -41,6 +41,8 @@ type bidder struct {
 	broken  bool   // its connections panic
 	addr    string // the SSP's address, "" = a server of its own
 	conns   int    // of its pool at most; 0 = 64
+	share   int64  // its MaxBufferedBytes
+	most    int    // bytes of its responses' bodies; 0 = 1 MiB
 	removed bool   // its pool is closed
 }
 
@@ -80,6 +82,7 @@ func neverRespondsCounting(received *atomic.Int32) func(name string) bidder {
 type connector struct {
 	addr   netip.AddrPort
 	broken bool
+	most   int // bytes of a response's body; 0 = 1 MiB
 }
 
 type brokenConn struct{ upstream.Conn }
@@ -96,7 +99,7 @@ func (c connector) Dial(ctx context.Context, a upstream.Address, _ []upstream.Ad
 		return pool.Dialed{}, &upstream.Error{Outcome: upstream.ConnectFailed, Err: err}
 	}
 	sock := socket.New(nc)
-	var conn upstream.Conn = http1.New(sock, sock, owner, &http1.Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10})
+	var conn upstream.Conn = http1.New(sock, sock, owner, &http1.Options{MaxResponseBytes: cmp.Or(c.most, 1<<20), MaxResponseHeaderBytes: 16 << 10})
 	if c.broken {
 		conn = brokenConn{conn}
 	}
@@ -129,7 +132,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		pl := pool.New(pool.Options{
 			SSP: b.name, MaxConns: cmp.Or(b.conns, 64), MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
 			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []pool.EndpointOptions{{Name: b.addr, Weight: 1}},
-		}, connector{netip.MustParseAddrPort(b.addr), b.broken})
+		}, connector{netip.MustParseAddrPort(b.addr), b.broken, b.most})
 		if b.removed {
 			pl.Close(context.Background())
 		}
@@ -142,7 +145,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			cancel()
 			server.Close()
 		})
-		o := ssp.Options{Name: b.name, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
+		o := ssp.Options{Name: b.name, MaxBufferedBytes: b.share, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
 		rt.Targets = append(rt.Targets, route.Target{SSP: ssp.New(o, pl), Weight: 1})
 	}
 	o := proxy.Options{

@@ -59,6 +59,7 @@ type Proxy struct {
 	inFlight ssp.InFlight
 	process  route.Process
 	uploads  uploads
+	unread   unread
 	budget   *upstream.Budget
 	buffers  sync.Pool   // of *[]byte, as long as the server's own; see getBuffer
 	ready    func() bool // for HealthPath

@@ -23,6 +23,7 @@ type stream struct {
 	conn     *clientConn
 	request  *request           // nil once there is a response
 	sending  *upstream.Exchange // the exchange that holds the response's body, nil for none
+	waiting  waiting            // while the client has not read enough of the response
 	response http2server.Response
 	fields   []byte // of the response
 	trailers []byte // the same
@@ -140,6 +141,15 @@ func (s *stream) Serve() *http2server.Response {
 	return s.respond()
 }
 
+func (s *stream) Unread() {
+	if s.sending != nil {
+		s.conn.proxy.unread.begin(&s.waiting, s, s.sending)
+	}
+}
+
+// dropUnread implements reader. Until Release, conn and id do not change.
+func (s *stream) dropUnread() { go s.conn.http2.DropUnread(s.id) }
+
 func (s *stream) Cancel() {
 	s.cancelled = true
 	s.left.End()
@@ -150,6 +160,7 @@ func (s *stream) Release() {
 		s.neverServed(r)
 	}
 	if s.sending != nil {
+		s.conn.proxy.unread.end(&s.waiting)
 		s.sending.Release()
 	}
 	s.sending, s.request, s.of, s.conn = nil, nil, nil, nil

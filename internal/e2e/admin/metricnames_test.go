@@ -36,6 +36,7 @@ var promisedMetrics = []struct {
 	{"client_connections", "gauge", nil},
 	{"client_connections_limit", "gauge", nil},
 	{"client_connections_dropped_total", "counter", nil},
+	{"client_responses_dropped_total", "counter", nil},
 	{"buffered_bytes", "gauge", nil},
 	{"buffered_bytes_limit", "gauge", nil},
 	{"ssp_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "outcome": e2e.Outcomes}},

@@ -1,0 +1,89 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
+)
+
+const unreadDropped = "adbuffer_client_responses_dropped_total"
+
+// ads responds with length bytes.
+func ads(name string, length int) bidder {
+	ad := strings.Repeat("x", length)
+	return bidder{name: name, most: length, handler: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(length))
+		io.WriteString(w, ad) //nolint:errcheck // the proxy shows the error
+	}}
+}
+
+// A client that read nothing took all memory for responses, or an SSP's whole share of it. The
+// requests of all other clients ended as overloaded, until write_timeout and again after it.
+func TestResponsesThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
+	const length, most = 60_000, 1 << 20
+	for name, limit := range map[string]struct{ all, share int64 }{"all responses": {most, 0}, "those of an SSP": {16 * most, most}} {
+		t.Run(name, func(t *testing.T) {
+			ssp := ads("a", length)
+			ssp.share = limit.share
+			m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = limit.all }), ssp)
+			for range 2 { // connections, which have limits of their own
+				f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+				for i := range uint32(16) {
+					f.request(2*i+1, true)
+				}
+			}
+			const kept = most / 2 / length
+			testsupport.Eventually(t, "all other responses refused or dropped", func() bool {
+				return m.series("adbuffer_requests_total", "overloaded")+m.series(unreadDropped, "") == 2*16-kept
+			})
+			m.await(kept*length, "adbuffer_buffered_bytes", "")
+			others := m.client(true)
+			for range 10 {
+				if res, body := m.ask(others, "GET", "/fill", ""); res.StatusCode != 200 || len(body) != length {
+					t.Fatalf("another client gets %d and %d bytes", res.StatusCode, len(body))
+				}
+			}
+		})
+	}
+}
+
+// Over HTTP/1, the connection of the response that is unread for longest is closed.
+func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
+	const length, n = 6 << 20, 6 // more than a socket holds
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxBufferedBytes = n * length }, ads("a", length))
+	var unread []net.Conn
+	for i := range n {
+		c := m.dial()
+		unread = append(unread, c)
+		if _, err := io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		m.await(float64(i+1), "adbuffer_requests_total", "fill")
+	}
+	m.await(n/2, unreadDropped, "")
+	m.await(n/2*length, "adbuffer_buffered_bytes", "")
+	if res, body := m.do("GET", "/fill"); res.StatusCode != 200 || len(body) != length {
+		t.Errorf("another client gets %d and %d bytes", res.StatusCode, len(body))
+	}
+	whole := 0
+	for _, c := range unread {
+		c.SetReadDeadline(time.Now().Add(testsupport.Patience))                  //nolint:errcheck // a closed socket fails the read
+		if n, _ := io.Copy(io.Discard, io.LimitReader(c, length)); n == length { //nolint:errcheck // the length shows an error
+			whole++
+		}
+	}
+	// The response to the other client may have waited too.
+	if dropped := m.series(unreadDropped, ""); float64(whole) != n-dropped || dropped > n/2+1 {
+		t.Errorf("%d of %d responses arrive whole, and %v were dropped", whole, n, dropped)
+	}
+}
