@@ -89,6 +89,17 @@ func TestASilentAddressYieldsToTheNext(t *testing.T) {
 	}
 }
 
+// Each address that is silent yields to the one behind it.
+func TestSeveralSilentAddressesYieldToTheNext(t *testing.T) {
+	hole := tcpBlackHole(t)
+	good, _ := counted(t, "127.0.0.1")
+	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = testsupport.Patience })
+	d.delay = time.Millisecond
+	if r := raceTo(t, d, hole, hole, hole, good); r.At != 3 {
+		t.Errorf("At is %d, want 3", r.At)
+	}
+}
+
 // If timeouts.connect is short, the next address still gets half of it.
 func TestAShortTimeoutLeavesTimeForTheNextAddress(t *testing.T) {
 	hole := tcpBlackHole(t)
@@ -212,6 +223,17 @@ func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 	if r.At != 1 || r.Lost[0] == nil {
 		t.Errorf("At is %d, Lost %v", r.At, r.Lost)
 	}
+}
+
+// The second handshake, with a small ClientHello, is with the address that won, and is recorded for it.
+func TestASmallHelloFollowsTheWinner(t *testing.T) {
+	ca := newAuthority(t)
+	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
+	m := startMiddlebox(t, ssp, reset)
+	d := newDialer(t, m.https(t, ca, "ssp.test"))
+	d.delay = time.Millisecond
+	raceTo(t, d, tcpBlackHole(t), m.addr("ssp.test"))
+	m.want(t, 1, 1)
 }
 
 // At timeouts.connect, the dial begins no further attempt: an address that was not tried has not failed.

@@ -28,6 +28,15 @@ func takeAll(b *Bucket, now time.Duration) (n int) {
 	return n
 }
 
+// A reload that changes the limit changes the share at once, also without a reply of Redis.
+func TestAnotherLimitChangesTheShareAtOnce(t *testing.T) {
+	b := newBucket("openx", settings{100, 10}, 4)
+	b.change(settings{40, 10})
+	if got := b.Share(); got != 10 {
+		t.Errorf("the share is %v, want a quarter of 40", got)
+	}
+}
+
 func TestLeasedTokensEndWithTheirLease(t *testing.T) {
 	b := newBucket("openx", settings{100, 10}, 4)
 	a := b.grant(time.Second, 5, 50)

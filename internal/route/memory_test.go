@@ -1,6 +1,7 @@
 package route
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -44,6 +45,39 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A request that ends with its client, like a stream over HTTP/2, holds nothing after its legs,
+// whether its client stays or leaves.
+func TestRequestWithAContextReleasesItsCopy(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		for _, mode := range []Mode{ParallelFirst, ParallelAll} {
+			t.Run(fmt.Sprint(mode, leaves), func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
+					loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
+					rt := newRoute(ParallelFirst, loser, winner)
+					if mode == ParallelAll {
+						rt = all([]*fakeSSP{loser, winner}, true, false)
+					}
+					r := newClient(t, upstream.POST, "a=1", "body")
+					budget := r.Budget
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					r.Context = ctx
+					if leaves {
+						time.AfterFunc(5*ms, cancel)
+					}
+					res := rt.Do(&r.Request, nil, newProcess(t))
+					if got := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged; got == leaves {
+						t.Errorf("result: %s", ended(&res))
+					}
+					res.Release()
+					time.Sleep(2 * time.Second)
+					wantEmpty(t, budget)
+				})
+			})
+		}
 	}
 }
 

@@ -2,12 +2,15 @@ package route
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -45,6 +48,24 @@ func TestMirrorGetsCopies(t *testing.T) {
 		}
 		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n != 5 || rt.Mirror.Budget.Used() != 0 || rt.Mirror.Stats.inFlight.Load() != 0 {
 			t.Errorf("%d fills, %d bytes held, %d in flight", n, rt.Mirror.Budget.Used(), rt.Mirror.Stats.inFlight.Load())
+		}
+	})
+}
+
+// A panic in a mirrored request is reported and counted, and ends no other request.
+func TestMirrorThatPanicsIsInternal(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", reply{panics: true})
+		rt := mirroring(a, b, 1, 1<<20)
+		var panics atomic.Int64
+		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { panics.Add(1) }}
+		r := get(t)
+		res := rt.Do(&r.Request, nil, p)
+		want(t, "result", ended(&res), "fill of a: 200 ad")
+		res.Release()
+		synctest.Wait()
+		if n := rt.Mirror.Stats.outcomes[upstream.Internal].Load(); n != 1 || panics.Load() != 1 || rt.Mirror.Stats.inFlight.Load() != 0 {
+			t.Errorf("%d are counted as internal, %d panics reported, %d in flight", n, panics.Load(), rt.Mirror.Stats.inFlight.Load())
 		}
 	})
 }

@@ -126,12 +126,12 @@ func TestWaterfallStartsNoLegAfterTheDeadline(t *testing.T) {
 
 func TestWaterfallStopsWhenTheClientHasClosed(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		a, b := newFake(t, "a", responses(20*ms, 204)), newFake(t, "b", fills(0, "ad"))
+		a, b := newFake(t, "a", responses(20*ms, 500)), newFake(t, "b", fills(0, "ad"))
 		r := get(t)
 		r.Gone = func() bool { return time.Since(r.Received) >= 10*ms }
 		res := newRoute(Waterfall, a, b).Do(&r.Request, nil, newProcess(t))
 		want(t, "result", ended(&res), "client_gone of a")
-		want(t, "legs", legsOf(&res), "a no_bid 20ms")
+		want(t, "legs", legsOf(&res), "a server_error 20ms")
 		b.wantRequests(0)
 		res.Release()
 		wantEmpty(t, r.Budget)
