@@ -213,6 +213,21 @@ func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	b.want(403, "PUT", "/log/level", "debug", "Authorization", "Bearer "+token, "Origin", "https://evil.example")
 }
 
+// Any web page that an operator opened could take the profiler, an SSP's capture and all tails.
+func TestAPageOfAnotherOriginEmbedsNothing(t *testing.T) {
+	c := newConsole(t, loopback, nil)
+	for _, site := range []string{"cross-site", "same-site"} {
+		for mode, dest := range map[string]string{"no-cors": "image", "cors": "empty", "navigate": "iframe"} {
+			c.want(403, "GET", "/pools", "", "Sec-Fetch-Site", site, "Sec-Fetch-Mode", mode, "Sec-Fetch-Dest", dest)
+		}
+		c.want(200, "GET", "/pools", "", "Sec-Fetch-Site", site, "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document") // a link
+	}
+	for _, site := range []string{"none", "same-origin"} {
+		c.want(200, "GET", "/pools", "", "Sec-Fetch-Site", site, "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty")
+	}
+	c.want(200, "GET", "/healthz", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty")
+}
+
 func TestLogLevelIsChangedAndLogged(t *testing.T) {
 	c := newConsole(t, loopback, nil)
 	for _, body := range []string{`{"level":"error"}`, `{"level":"debug"}`, "warn\n", "info"} {

@@ -11,8 +11,8 @@ import (
 )
 
 // guard accepts any request on loopback. Beyond loopback a request needs the token or a
-// client certificate. A request from a web page of another origin must not change
-// anything.
+// client certificate. A web page of another origin must not change anything, and must not
+// use what operators share.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,8 +29,23 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			text(w, http.StatusForbidden, "a web page of another origin must not change anything here")
 			return
 		}
+		if isEmbedded(r) {
+			text(w, http.StatusForbidden, "a web page of another origin may only link to this")
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isEmbedded reports whether a browser sends the request for a web page of another origin, and not
+// because its user follows a link. Such a page cannot read the response. But each profile, capture
+// and tail that it begins is one that operators cannot have at the same time.
+func isEmbedded(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin": // no browser, or no other origin
+		return false
+	}
+	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // hasToken compares digests, so that the time it takes does not depend on the token or
