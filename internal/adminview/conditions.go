@@ -10,7 +10,6 @@ import (
 
 	"adbuffer/internal/logs"
 	"adbuffer/internal/pool"
-	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -58,7 +57,7 @@ func (c condition) String() string {
 }
 
 // conditionsOf returns the conditions of an SSP. recent counts its outcomes of the last looks.
-func conditionsOf(p *pool.Snapshot, o *pool.Options, s *ssp.Snapshot, recent map[string]uint64) (all []condition) {
+func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, recent map[string]uint64) (all []condition) {
 	add := func(kind conditionKind, endpoint, format string, args ...any) {
 		all = append(all, condition{conditionID{kind, endpoint}, fmt.Sprintf(format, args...)})
 	}
@@ -72,7 +71,7 @@ func conditionsOf(p *pool.Snapshot, o *pool.Options, s *ssp.Snapshot, recent map
 		}
 	}
 	if full, timeout := recent[upstream.PendingFull.String()], recent[upstream.PendingTimeout.String()]; full+timeout > 0 {
-		add(noPlace, "", "%d ended as pending_full and %d as pending_timeout in the last seconds. %s", full, timeout, sizing.Advice(p, o))
+		add(noPlace, "", "%d ended as pending_full and %d as pending_timeout in the last seconds; adbuffer plan --from says which size the pool needs", full, timeout)
 	}
 	if s.BackoffSeconds > 0 {
 		add(paused, "", "%.1f s are left; see retry_after_max and retry_after_share", s.BackoffSeconds)
@@ -140,7 +139,7 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 // stateOf says why requests to an SSP may be refused or delayed now, for explain.
 func (h *histories) stateOf(s *ssp.SSP) []string {
 	all := []string{}
-	p, o, r := s.Pool().Snapshot(), s.Pool().Options(), s.Snapshot()
+	p, r := s.Pool().Snapshot(), s.Snapshot()
 	if p.State != pool.Enabled.String() {
 		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
 	}
@@ -152,7 +151,7 @@ func (h *histories) stateOf(s *ssp.SSP) []string {
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
 		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
 	}
-	for _, c := range conditionsOf(&p, &o, &r, h.recent(s.Name(), r.Outcomes)) {
+	for _, c := range conditionsOf(&p, &r, h.recent(s.Name(), r.Outcomes)) {
 		all = append(all, c.String())
 	}
 	return all

@@ -21,16 +21,15 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 		{Endpoint: "b:80", LastDialError: "connect_failed: refused", Connections: 1}, // another address works
 		{Endpoint: "c:80"},
 	}}
-	p.Need.ArrivalsPerSecond, p.Need.HoldSeconds, p.Need.Load, p.Need.AdvisedConnections = 100, 0.05, 5, 11
 	s := &ssp.Snapshot{BreakerShedRatio: 0.9, BreakerRequests: 20, BreakerFailures: 19, BackoffSeconds: 1.5}
 	recent := map[string]uint64{"deadline": 3, "conn_lost": 7, "fill": 50, "pending_full": 4, "pending_timeout": 2}
 	want := []string{
 		"the breaker sheds requests because the SSP fails; see breaker: 90 % of the requests are shed; of the last 20 that were sent, 19 failed, most of them as conn_lost",
 		"no connection to an endpoint can be opened, a:80: connect_failed: refused",
-		"requests found no place on a connection: 4 ended as pending_full and 2 as pending_timeout in the last seconds. Set pool.max_conns to 11, now 4. ",
+		"requests found no place on a connection: 4 ended as pending_full and 2 as pending_timeout in the last seconds; adbuffer plan --from says which size the pool needs",
 		"the SSP asked for a pause with Retry-After; see qps.limit: 1.5 s are left; see retry_after_max and retry_after_share",
 	}
-	got := conditionsOf(p, &pool.Options{MaxConns: 4, MaxHTTP2Conns: 4}, s, recent)
+	got := conditionsOf(p, s, recent)
 	if len(got) != len(want) {
 		t.Fatalf("the conditions are %v", got)
 	}
@@ -39,7 +38,7 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 			t.Errorf("condition %d is\n%s\nwant\n%s", i, got[i], want[i])
 		}
 	}
-	if got := conditionsOf(&pool.Snapshot{}, &pool.Options{}, &ssp.Snapshot{}, map[string]uint64{"fill": 9, "server_error": 9}); len(got) != 0 {
+	if got := conditionsOf(&pool.Snapshot{}, &ssp.Snapshot{}, map[string]uint64{"fill": 9, "server_error": 9}); len(got) != 0 {
 		t.Errorf("a healthy SSP has the conditions %v", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
+	"adbuffer/internal/sizing"
+	"adbuffer/internal/ssp"
 )
 
 // Explained says how adbuffer would handle a request, with secrets hidden. No SSP got the request.
@@ -62,7 +64,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		part := current.Part(q.Target.SSP.Name())
 		s := explainedSSP{
 			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
-			Now: v.history.stateOf(part.SSP),
+			Now: append(v.history.stateOf(part.SSP), adviceOf(part.SSP)...),
 		}
 		if q.Err != nil {
 			s.Error = q.Err.Error()
@@ -72,6 +74,15 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		x.SSPs = append(x.SSPs, s)
 	}
 	return x
+}
+
+// adviceOf returns the advice on the pool's size if the pool is too small for its load.
+func adviceOf(s *ssp.SSP) []string {
+	p, o := s.Pool().Snapshot(), s.Pool().Options()
+	if advice := sizing.Advice(&p, &o); strings.HasPrefix(advice, "Set ") {
+		return []string{advice}
+	}
+	return nil
 }
 
 // sentMessage shows the request that an SSP would get.

@@ -95,7 +95,7 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 		one.mark(s.Latency().Counts())
 		h.adviseLocked(s.Name(), &snap, &opts)
 		state := s.Snapshot()
-		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &opts, &state, one.recent(state.Outcomes)))
+		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, one.recent(state.Outcomes)))
 		one.outcomes = append(one.outcomes[max(0, len(one.outcomes)-recentLooks+1):], state.Outcomes)
 	}
 	for name := range h.bySSP {

@@ -116,7 +116,7 @@ func (in *reader) checkFirst() error {
 	b := in.buf[in.r:in.w]
 	switch {
 	case bytes.HasPrefix(b, []byte("HTTP/1")):
-		return http2codec.ProtocolError("the peer responded in HTTP/1")
+		return http2codec.ProtocolError("the peer responded in HTTP/1; see protocol")
 	case len(b) >= http2codec.FrameHeaderLen && (h2.FrameType(b[3]) != h2.FrameSettings || h2.Flags(b[4]).Has(h2.FlagSettingsAck)):
 		return http2codec.ProtocolError("the first frame is not SETTINGS")
 	}

@@ -67,7 +67,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 		}
 		now := time.Now()
 		if err == nil {
-			err = w.overdue(&p.opts, p.conns.placeSettings(), now)
+			err = w.overdue(&p.opts, p.conns.placeSettings(), p.pauseCauseLocked(), now)
 		}
 		if err == nil {
 			w.arm(now)
@@ -122,8 +122,14 @@ func (p *Pool) fullLocked() queueFull {
 		load: p.conns.load(), conns: len(p.conns.members) + p.governor.dialing, connsLimit: p.conns.limit(),
 		pending: p.queue.pending, maximum: p.opts.MaxPending, settings: p.conns.placeSettings(),
 	}
-	if p.growth.paused {
-		f.cause = p.governor.lastError
-	}
+	f.cause = p.pauseCauseLocked()
 	return f
+}
+
+// pauseCauseLocked returns why the pool opens no connection, or nil if nothing prevents it.
+func (p *Pool) pauseCauseLocked() error {
+	if p.growth.paused {
+		return p.governor.lastError
+	}
+	return nil
 }

@@ -116,6 +116,27 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 	}
 }
 
+// A larger pool does not help while the pool cannot open a connection, so the error says why it
+// cannot.
+func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := start(t, s, nil)
+		a := acquire(t, p)
+		s.refuse(0)
+		for range 3 { // the dials begin to pause
+			ask(t, p, sec)
+			pass(100 * msec)
+		}
+		r := ask(t, p, sec)
+		pass(100 * msec)
+		if e := r.wantErr(upstream.PendingTimeout, 50*msec); !strings.Contains(e.Error(), errRefused.Error()) {
+			t.Errorf("the error is %v, want the cause %v", e, errRefused)
+		}
+		a.do()
+	})
+}
+
 func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

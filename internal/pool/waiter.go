@@ -92,16 +92,19 @@ func (w *waiter) arm(now time.Time) {
 	w.timer.Reset(min(*w.left()-now.Sub(w.since), w.deadline.Sub(now)))
 }
 
-// overdue returns why w may not wait longer, or nil. placeSettings is for the error.
-func (w *waiter) overdue(o *Options, placeSettings string, now time.Time) error {
+// overdue returns why w may not wait longer, or nil. placeSettings is for the error, and cause, which
+// says why the pool opens no connection.
+func (w *waiter) overdue(o *Options, placeSettings string, cause error, now time.Time) error {
 	switch {
 	case !now.Before(w.deadline):
 		return upstream.ErrDeadlineNotSent
 	case now.Sub(w.since) < *w.left():
 		return nil
 	case w.pending:
-		return upstream.Errorf(upstream.PendingTimeout, upstream.NotSent,
+		e := upstream.Errorf(upstream.PendingTimeout, upstream.NotSent,
 			"no place was free within %v; see %s and pool.pending_timeout", o.PendingTimeout, placeSettings)
+		e.Err = cause
+		return e
 	default: // w waited for as long as a dial may take
 		return upstream.Errorf(upstream.ConnectFailed, upstream.NotSent,
 			"no connection was ready within %v; see timeouts.connect and timeouts.tls_handshake", o.dialLimit())
