@@ -127,11 +127,13 @@ tracing: {endpoint: "http://%s/v1/traces"}
 fleet: {redis: {address: %q}, expected_replicas: 1}
 ssps:
   - name: openx
-    endpoints: [%q]
+    endpoints: [%[3]q]
+    no_bid_body: openrtb
     qps: {scope: fleet, limit: 10000, burst: 10000}
     adaptive: {enabled: true}
     hedge: {enabled: true}
-routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
+  - {name: copy, endpoints: [%[3]q]}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}}]
 `, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL()))
 	m := ab.Scrape()
 	for name, typ := range m.Types {
