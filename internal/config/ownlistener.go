@@ -83,6 +83,24 @@ func (m *machine) lookup(host string) []netip.Addr {
 
 func (m *machine) isLocal(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(m.addrs, a) }
 
+// overlap reports whether both listeners would receive the same connections. With reuse_port, the
+// kernel would open both and divide the connections between them.
+func overlap(a, b Address) bool {
+	hostA, portA, errA := net.SplitHostPort(string(a))
+	hostB, portB, errB := net.SplitHostPort(string(b))
+	port := strings.TrimLeft(portA, "0")
+	if errA != nil || errB != nil || port == "" || port != strings.TrimLeft(portB, "0") {
+		return false
+	}
+	everywhere := func(host string) bool {
+		addr, _ := netip.ParseAddr(host)
+		return host == "" || addr.IsUnspecified()
+	}
+	var m machine
+	return everywhere(hostA) || everywhere(hostB) || sameHost(hostA, hostB) ||
+		slices.ContainsFunc(m.lookup(hostA), func(addr netip.Addr) bool { return slices.Contains(m.lookup(hostB), addr) })
+}
+
 func sameHost(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }

@@ -92,3 +92,31 @@ func TestThisMachineKnowsItsAddresses(t *testing.T) {
 		t.Errorf("%+v does not know %v", m, addr)
 	}
 }
+
+// With reuse_port both listeners opened, and some requests for ads reached the admin listener.
+func TestListenersOnTheSameAddressAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		server, admin string
+		refused       bool
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:8080", true},
+		{"127.0.0.1:08080", "127.0.0.1:8080", true},
+		{"localhost:8080", "127.0.0.1:8080", true},
+		{"LOCALHOST:8080", "[::1]:8080", true},
+		{"ads.example:8080", "ADS.example.:8080", true},
+		{":8080", "127.0.0.1:8080", true},
+		{"0.0.0.0:8080", "[::1]:8080", true}, // Go listens on IPv6 too
+		{"127.0.0.1:8080", "[::]:8080", true},
+		{"127.0.0.1:8080", "127.0.0.2:8080", false},
+		{"127.0.0.1:8080", "[::1]:8080", false},
+		{"127.0.0.1:8080", "ads.example:8080", false},
+		{":8080", ":8081", false},
+		{":0", ":0", false},
+		{"unix:/run/8080", "127.0.0.1:8080", false},
+	} {
+		_, _, err := Parse([]byte(twoSSPs), Env{"ADBUFFER_SERVER_LISTEN": c.server, "ADBUFFER_ADMIN_LISTEN": c.admin})
+		if refused := err != nil; refused != c.refused {
+			t.Errorf("%s and %s: %v", c.server, c.admin, err)
+		}
+	}
+}

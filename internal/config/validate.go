@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"reflect"
 	"strings"
 	"time"
@@ -37,8 +36,8 @@ func formatDuration(d time.Duration) string {
 
 func checkServer(cfg *Config, r *report) {
 	s := &cfg.Server
-	if _, port, err := net.SplitHostPort(string(s.Listen)); err == nil && port != "0" && s.Listen == cfg.Admin.Listen {
-		r.add("admin.listen", cfg.Admin.Listen, "must differ from server.listen", "server.listen")
+	if overlap(s.Listen, cfg.Admin.Listen) {
+		r.add("admin.listen", cfg.Admin.Listen, fmt.Sprintf("must have another port than server.listen, %s: both would listen on the same address", s.Listen), "server.listen")
 	}
 	for i, prefix := range s.TrustedProxies {
 		p := at("server.trusted_proxies", i)
