@@ -34,7 +34,7 @@ var conditionMessages = [...]struct{ began, ended string }{
 
 // conditionEnds is the number of looks without a condition after which the log says that it ended.
 // So a condition that comes and goes is one in the log.
-const conditionEnds = 5
+const conditionEnds = 15
 
 // condition is a state of an SSP now, or of one of its endpoints.
 type condition struct {

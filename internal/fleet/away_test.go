@@ -293,6 +293,17 @@ func TestLoginIsAsConfiguredAndMayChange(t *testing.T) {
 	m.awaitConnected(t, true)
 }
 
+// Redis' error for a lease without a login is "unauthenticated multibulk length".
+func TestMissingPasswordIsNamed(t *testing.T) {
+	t.Parallel()
+	r := socket(testsupport.StartRedis(t, "--requirepass", "secret"))
+	for password, want := range map[string]string{"": "NOAUTH", "wrong": "WRONGPASS"} {
+		if _, err := r.open(t.Context(), password); err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "; see fleet.redis.password_file") {
+			t.Errorf("with the password %q the error is %v", password, err)
+		}
+	}
+}
+
 func TestTLSWithBothCertificates(t *testing.T) {
 	t.Parallel()
 	ca, err := sspsim.NewCA()

@@ -52,13 +52,17 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 	s := &session{replies: &replies{Conn: c}}
 	s.Conn = redis.NewConn(s.replies, 0, 0) // ctx bounds both
 	err = s.until(ctx, func() error {
-		if password != "" {
+		if password == "" {
+			if _, err := s.Do("PING"); err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+				return fmt.Errorf("%w; see fleet.redis.password_file", err)
+			}
+		} else {
 			login := []any{password}
 			if r.Username != "" {
 				login = []any{r.Username, password}
 			}
 			if _, err := s.Do("AUTH", login...); err != nil {
-				return fmt.Errorf("AUTH: %w", err)
+				return fmt.Errorf("AUTH: %w; see fleet.redis.password_file", err)
 			}
 		}
 		if r.DB != 0 {

@@ -69,6 +69,7 @@ func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 		s.Close()
 		return nil, err
 	}
+	s.Traffic.log, s.Admin.log = log, log
 	if s.handover != nil {
 		s.handover.start(s)
 	}

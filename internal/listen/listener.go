@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"adbuffer/internal/httpheader"
 )
 
@@ -24,6 +26,8 @@ type Listener struct {
 	proxy   atomic.Pointer[proxyProtocol] // nil = no PROXY headers
 	headers proxyCounts
 	failed  atomic.Uint64 // failed accept calls that were repeated
+	log     *zap.Logger
+	logged  atomic.Pointer[time.Time] // when a failed accept call was last logged; nil = never
 
 	mu     sync.Mutex    // guards the fields below
 	paused chan struct{} // closed when the pause ends; nil if not paused
@@ -72,10 +76,23 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		default:
 			l.failed.Add(1)
+			l.logFailure(err, time.Now())
 			wait = min(max(2*wait, acceptWaitMin), acceptWaitMax)
 			time.Sleep(wait)
 		}
 	}
+}
+
+// logEvery is how often a listener that cannot accept says so.
+const logEvery = time.Minute
+
+func (l *Listener) logFailure(err error, now time.Time) {
+	if last := l.logged.Load(); last != nil && now.Sub(*last) < logEvery {
+		return
+	}
+	l.logged.Store(&now)
+	l.log.Warn("a connection was not accepted, and may wait in the kernel; with too many open files, raise ulimit -n or lower server.max_connections; see adbuffer_accept_errors_total",
+		zap.String("listener", l.options.Name), zap.Error(err))
 }
 
 // After a failed call, Accept waits before it tries again. The wait doubles each time.

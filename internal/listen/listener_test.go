@@ -5,9 +5,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // Closing the socket would reset connections whose handshake the kernel has done.
@@ -132,6 +136,8 @@ func (s *shortSocket) Accept() (net.Conn, error) {
 // that a firewall forbids, must not stop it either: accept(2) returns the error of that connection.
 func TestAcceptContinuesAfterAFailureAndCountsIt(t *testing.T) {
 	s := openAt(t, trafficAt("tcp", "127.0.0.1:0"))
+	core, lines := observer.New(zap.InfoLevel)
+	s.Traffic.log = zap.New(core)
 	for _, errs := range [][]error{{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}, {syscall.EPROTO}, {syscall.EHOSTUNREACH}, {syscall.EPERM}} {
 		before := s.Traffic.failed.Load()
 		s.Traffic.socket = &shortSocket{s.Traffic.socket, errs}
@@ -140,6 +146,9 @@ func TestAcceptContinuesAfterAFailureAndCountsIt(t *testing.T) {
 		if n := s.Traffic.failed.Load() - before; n != uint64(len(errs)) {
 			t.Errorf("%v: %d failures were counted", errs, n)
 		}
+	}
+	if all := lines.All(); len(all) != 1 || all[0].ContextMap()["listener"] != "traffic" || !strings.Contains(all[0].ContextMap()["error"].(string), "too many open files") {
+		t.Errorf("the log has %v, want the first failure of the minute", all)
 	}
 	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EINVAL}}
 	if _, err := s.Traffic.Accept(); !errors.Is(err, syscall.EINVAL) {
