@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"io"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -63,22 +62,17 @@ func (r *request) peerTrusted() bool {
 // can be reused.
 const maxSkipped = 256 << 10
 
-// skipBody discards the rest of the body, and reports whether the next request starts after it.
-// Over HTTP/2 the result has no meaning.
-func (p *Proxy) skipBody(r *request) bool {
-	if r.source == nil || r.stream != nil {
-		return true
-	}
-	if r.expects || r.fields.ContentLength() > maxSkipped {
-		return false
+// skipBody discards the rest of the body. If a part stays unread, endRequest closes the connection.
+func (p *Proxy) skipBody(r *request) {
+	if r.source == nil || r.stream != nil || r.expects || r.fields.ContentLength() > maxSkipped {
+		return
 	}
 	b := p.getBuffer()
 	defer p.putBuffer(b)
 	for n := 0; n <= maxSkipped; {
 		m, err := r.source.Read(*b)
 		if n += m; err != nil {
-			return errors.Is(err, io.EOF)
+			return
 		}
 	}
-	return false
 }

@@ -159,7 +159,7 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 // made the response. The message head has been checked: f is its error, or nil.
 func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
-		p.skipBody(r) // otherwise endRequest closes the connection
+		p.skipBody(r)
 		p.writeHealth(ctx)
 		return false
 	}

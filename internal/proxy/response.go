@@ -151,8 +151,10 @@ func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
 		e.took = e.at.Sub(r.started)
 	}
 	r.beginTrace(e.at)
-	if r.stream == nil && (f.close || !p.skipBody(r)) {
+	if f.close && r.stream == nil {
 		ctx.SetConnectionClose()
+	} else {
+		p.skipBody(r)
 	}
 	if f.allow != "" {
 		ctx.Response.Header.Set("Allow", f.allow)
