@@ -55,7 +55,9 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 				pass(100 * msec)
 				for _, state := range []State{Draining, Disabled} {
 					for _, name := range []string{"a:80", "c:80"} {
-						p.SetEndpointState(name, state)
+						if !p.SetEndpointState(name, state) || p.SetEndpointState("no.such:80", state) {
+							t.Error("SetEndpointState reports the wrong endpoint as missing")
+						}
 						pass(20 * msec)
 						before := servedBy(p, name)
 						pass(200 * msec)
@@ -139,6 +141,20 @@ func TestWholeSSPByHand(t *testing.T) {
 			if e.Share != 0 || e.Active {
 				t.Errorf("%s is %s, and gets %v of the requests (active: %v)", e.Endpoint, e.State, e.Share, e.Active)
 			}
+		}
+	})
+}
+
+// Idle connections do not wait for the janitor.
+func TestDisabledSSPClosesItsIdleConnectionsAtOnce(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := start(t, s, nil)
+		fill(t, p, 3)
+		p.SetState(Disabled)
+		pass(0)
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections stay open", n)
 		}
 	})
 }

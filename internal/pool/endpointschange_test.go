@@ -38,6 +38,23 @@ func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
 	return open
 }
 
+// An endpoint that a reload adds gets a connection before a request needs it.
+func TestAddedEndpointIsDialledAtOnce(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := endpointsSSP(t, 1)
+			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
+			p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol = protocol })
+			acquire(t, p).do()
+			change(p, s, names[0], names[1])
+			pass(50 * msec)
+			if n := len(s.openTo(names[1])); n != 1 {
+				t.Errorf("%v: %d connections to the added endpoint, want 1", protocol, n)
+			}
+		})
+	}
+}
+
 // A changed list of endpoints fails no request. Connections to endpoints that stay remain open, and
 // connections to removed ones close.
 func TestEndpointsChangeInPlace(t *testing.T) {

@@ -77,6 +77,14 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 			"adbuffer_pool_saturation_ratio", "adbuffer_pool_saturation_max_ratio", "adbuffer_pool_pending_requests",
 			"adbuffer_pool_acquire_seconds", "adbuffer_pool_hold_seconds", "adbuffer_pool_dial_errors_total")
 		useAll([]*request{b, c, d})
+		pass(3 * sec)
+		acquire(t, p).do() // on an idle connection
+		if n := p.stats.tcp.Count(); n != 5 {
+			t.Errorf("%d dials have a duration, want 5", n)
+		}
+		if n := p.stats.idleAge.Count(); n != 1 {
+			t.Errorf("%d reuses have an idle time, want 1", n)
+		}
 	})
 }
 

@@ -410,6 +410,34 @@ func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 	})
 }
 
+// After each back-off the pool dials for the requests that wait, without another event.
+func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.set(func(c dialCall) dialResult {
+			if c.n < 4 {
+				return dialResult{err: errRefused}
+			}
+			return dialResult{after: 150 * msec}
+		})
+		p := start(t, s, nil)
+		r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true}}
+		r.start(p)
+		for s.dialCount() < 5 {
+			pass(10 * msec)
+		}
+		// Two failures without a pause, then two pauses of 100 and 200 ms, and one of 400 ms: ±20 %.
+		if took := time.Since(r.began); took > 860*msec {
+			t.Errorf("the fifth dial began after %v, want it after the back-off", took)
+		}
+		pass(150 * msec)
+		if !r.ended() || r.err != nil {
+			t.Fatalf("ended %v, %v; want the connection of the dial", r.ended(), r.err)
+		}
+		r.do()
+	})
+}
+
 // The first request gets a released place. The dial that began for it now serves the second one,
 // whose pending_timeout no longer counts.
 func TestDialServesTheNextRequestIfAPlaceIsReleasedFirst(t *testing.T) {

@@ -138,6 +138,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	}
 	m.await(1, failedHandshakes, "invalid")
 	m.await(0, openClients, "")
+	m.await(0, "adbuffer_client_tls_handshakes_in_progress", "")
 	if got := m.routesCounted()["none"]; got != 1 {
 		t.Errorf("%v requests counted, want the one that got a response", got)
 	}
