@@ -20,13 +20,17 @@ type Bucket struct {
 	full     atomic.Uint64 // math.Float64bits of when the bucket is full
 }
 
+// maxInterval is 31 years. The interval of the lowest rates would be infinite, and tokens would never
+// be missing.
+const maxInterval = 1e18
+
 // Start sets the rate, in tokens per second, and the burst. At the time now, missing tokens are
 // missing from a full bucket. If missing is 0 the bucket is full at any time; if it is burst, the
 // bucket is empty.
 func (b *Bucket) Start(now time.Duration, rate, burst, missing float64) {
 	interval, full := 0.0, 0.0
 	if rate > 0 {
-		interval = 1e9 / rate
+		interval = min(1e9/rate, maxInterval)
 	}
 	if missing > 0 {
 		full = float64(now) + missing*interval

@@ -1,6 +1,7 @@
 package rates
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,5 +61,22 @@ func TestConcurrentTakesGetEachTokenOnce(t *testing.T) {
 	wg.Wait()
 	if n := taken.Load(); n != 1000 {
 		t.Errorf("%d tokens were taken, want 1000", n)
+	}
+}
+
+// The interval of such a rate was infinite, and an infinite interval gave any number of tokens.
+func TestTheLowestRateGivesOnlyTheBurst(t *testing.T) {
+	for _, rate := range []float64{1e-12, 1e-300, math.SmallestNonzeroFloat64} {
+		var b Bucket
+		b.Start(0, rate, 2, 0)
+		taken := 0
+		for now := range 5 {
+			if b.Take(time.Duration(now) * time.Hour) {
+				taken++
+			}
+		}
+		if taken != 2 || b.Has(5*time.Hour) {
+			t.Errorf("a rate of %g gave %d tokens in five hours, want the burst of 2", rate, taken)
+		}
 	}
 }
