@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +16,8 @@ import (
 
 // TestTheQuickstartsOfTheREADMEWork runs their commands unchanged, with three exceptions. It
 // replaces the ports and the socket's path, which may be in use on this machine. It does not run
-// make build, since the binary exists already. A slow machine gets long deadlines, and sleeps until
-// the output has the text for which the commands sleep.
+// make build, since the binary exists already. A slow machine gets long deadlines, waits for the
+// simulated SSPs, and sleeps until the output has the text for which the commands sleep.
 func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"## Run it": {
@@ -38,6 +39,9 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 			if !found {
 				t.Fatal("the commands do not begin with make build")
 			}
+			// On a slow machine, adbuffer may be ready before the SSPs.
+			sims := fmt.Sprintf("until [ \"$(grep --count 'simulated SSP, listening' output)\" = %d ]; do sleep 0.1; done\n", strings.Count(script, "bin/adbuffer sim"))
+			script = strings.Replace(script, "bin/adbuffer serve", sims+"bin/adbuffer serve", 1)
 			if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS("../../../config")); err != nil {
 				t.Fatal(err)
 			}
