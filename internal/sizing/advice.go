@@ -26,6 +26,9 @@ func Advice(s *pool.Snapshot, o *pool.Options) string {
 		return fmt.Sprintf("Set %s to %d, now %d. %s", setting, n.AdvisedConnections, limit, text)
 	}
 	hold := time.Duration(n.HoldSeconds * float64(time.Second))
+	if o.MinIdle > 2*n.AdvisedConnections {
+		text += fmt.Sprintf(" pool.min_idle %d keeps more connections open than this load needs.", o.MinIdle)
+	}
 	return fmt.Sprintf("%s %d is enough. %s It is full at %s requests/s, or at this rate when a place is held for %s.",
 		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }

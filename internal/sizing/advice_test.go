@@ -41,6 +41,16 @@ func TestAdviceForAPoolThatFitsSaysWhenItIsFull(t *testing.T) {
 	wantText(t, Advice(s, o), "pool.max_conns 100 is enough.", "full at 2,000 requests/s", "held for 100 ms")
 }
 
+func TestAdviceNamesConnectionsThatTheLoadDoesNotNeed(t *testing.T) {
+	s, o := loaded(0.01, 15)
+	o.MinIdle = 30 // a load that doubles needs them
+	if got := Advice(s, o); strings.Contains(got, "min_idle") {
+		t.Errorf("the advice is %q", got)
+	}
+	o.MinIdle = 31
+	wantText(t, Advice(s, o), "pool.max_conns 100 is enough.", "pool.min_idle 31 keeps more connections open than this load needs.")
+}
+
 func TestThereIsNoAdviceWithoutLoad(t *testing.T) {
 	wantText(t, Advice(&pool.Snapshot{}, &pool.Options{}), "No requests in the last minute")
 	wantText(t, Advice(&pool.Snapshot{Need: pool.Need{ArrivalsPerSecond: 3}}, &pool.Options{}), "No place was released")

@@ -18,9 +18,9 @@ func TestEndpointsOnThePage(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
 	ab := e2e.Start(t, fmt.Sprintf(`
-ssps: [{name: openx, endpoints: [%q, {url: %q, weight: 3}]}]
-routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
-`, a.URL(), b.URL()))
+ssps: [{name: openx, endpoints: [%q, {url: %q, weight: 3}]}, {name: dead, endpoints: ["http://%s/bid"]}]
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client_choice: true}]
+`, a.URL(), b.URL(), testsupport.FreeAddr(t)))
 	for range 8 {
 		ab.Get("/fillbuffer").WantFill("openx")
 	}
@@ -40,7 +40,17 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		br.eval(fmt.Sprintf("document.querySelector('%s').innerText", selector), &s)
 		return s
 	}
-	br.fresh()
+	ab.Get("/fillbuffer/dead").WantSource("proxy/connect_failed")
+	dead := br.fresh().SSPs["dead"]
+	if !strings.Contains(dead["now"], "no connection to an endpoint can be opened") || !strings.Contains(dead["now"], "connection refused") {
+		t.Errorf("an SSP that refuses connections is shown as %q", dead["now"])
+	}
+	testsupport.Eventually(t, "the log says so too", func() bool {
+		return strings.Contains(ab.Log.String(), `"msg":"no connection to an endpoint can be opened","ssp":"dead"`)
+	})
+	if dead["breaker"] != "Unreachable" {
+		t.Errorf("its state is %q", dead["breaker"])
+	}
 	if got := text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
 		t.Errorf("the endpoint's row says %q", got)
 	}
