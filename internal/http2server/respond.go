@@ -148,5 +148,4 @@ func (c *Conn) sentLocked(s *Stream) {
 	s.toSend, s.trailers = nil, nil
 	s.holds++
 	c.out.release = append(c.out.release, sent{c.out.handed + uint64(len(c.out.buf)), s})
-	c.drainedLocked()
 }
