@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -140,6 +141,24 @@ func TestAmbiguousFramingClosesThePipelineBehindItsResponse(t *testing.T) {
 	f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
 	owner.awaitFreed(t, 3)
 	wantReason(t, conn, upstream.ClosedError)
+	owner.await(t, "the end of new requests", func(_, changed int) bool { return changed == 1 })
+}
+
+// Bytes that arrived before a request was sent are no response to it, though the request was sent
+// before they were read. Nor are they if the request's write failed.
+func TestBytesThatCameBeforeTheRequestAreUnsolicited(t *testing.T) {
+	for name, sent := range map[string]struct{ atRead, now int64 }{
+		"sent later":   {atRead: 100, now: 200},
+		"write failed": {atRead: 200, now: 100},
+	} {
+		r := &reader{Pipelined: new(Pipelined), queue: []entry{{start: 100, end: 200}}, n: 1, takenAtRead: sent.atRead}
+		r.takenBytes.Store(sent.now)
+		r.br = bufio.NewReader(strings.NewReader(textResponse("evil")))
+		r.br.Peek(1) //nolint:errcheck // there are bytes
+		if err := r.serve(); err != errUnsolicited {
+			t.Errorf("%s: error %v, want %v", name, err, errUnsolicited)
+		}
+	}
 }
 
 func TestUnsolicitedBytesCloseAnIdlePipeline(t *testing.T) {

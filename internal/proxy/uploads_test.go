@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,24 @@ func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 			t.Errorf("a request on the same connection: %+v", a)
 		}
 	})
+}
+
+// A request is an upload until its body has arrived, and not while it waits for its SSP.
+func TestForwardedRequestIsNoUpload(t *testing.T) {
+	received, respond := make(chan struct{}), make(chan struct{})
+	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+		close(received)
+		<-respond
+		w.Write([]byte("{}")) //nolint:errcheck // the client's response shows an error
+	}})
+	c := m.dialRaw()
+	c.send(0, post(3))
+	m.await(1, uploadsNow, "")
+	c.send(0, "abc")
+	<-received
+	m.await(0, uploadsNow, "")
+	close(respond)
+	c.wants(200)
 }
 
 // wantOthersServed checks that other clients' requests get a response, and that at most so many
