@@ -67,7 +67,7 @@ func wantClosed(t *testing.T, what string, c net.Conn) {
 	}
 }
 
-// Anyone who reached the port could open connections until the process had no file left for the
+// A client that reached the port could open connections until the process had no file left for the
 // connections of clients and SSPs.
 func TestConnectionsThatAreIdleForLongestMakeRoom(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})

@@ -17,7 +17,7 @@ var (
 	descInFlightMax = descs.New("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).")
 	descUploads     = descs.New("adbuffer_uploads", "Requests whose body is still arriving.")
 	descUploadsMax  = descs.New("adbuffer_uploads_limit", "Requests whose body may still be arriving (server.max_uploads).")
-	descDropped     = descs.New("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached and their body had been arriving for the longest time.")
+	descDropped     = descs.New("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached, or half of server.max_buffered_bytes was held by such requests, and their body had been arriving for the longest time.")
 	descClients     = descs.New("adbuffer_client_connections", "Open connections of clients.")
 	descClientsMax  = descs.New("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).")
 	descIdleDropped = descs.New("adbuffer_client_connections_dropped_total", "Idle connections of clients that were closed because server.max_connections was reached and they had been idle for the longest time.")

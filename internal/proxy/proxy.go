@@ -89,6 +89,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready, tls: opts.TLS}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
+	p.uploads.budget = p.budget
 	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
 	p.server = p.newServer(opts.MaxHeaderBytes)
@@ -133,6 +134,7 @@ func (p *Proxy) acquire(conn *clientConn) *request {
 
 func (p *Proxy) release(r *request) {
 	p.freeBody(r)
+	r.upload.held = 0 // of a body that needed no wait
 	r.stream, r.source, r.expects, r.started, r.traceDecided = nil, nil, false, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil

@@ -109,6 +109,7 @@ func (p *Proxy) growBody(r *request, most int) *refusal {
 	if !p.budget.Reserve(int64(room - r.room)) {
 		return p.bufferFull()
 	}
+	p.uploads.grow(&r.upload, int64(room-r.room))
 	buf := bodyBuffer(room)
 	r.body = append((*buf)[:0], r.body...)
 	r.freeBuffer()

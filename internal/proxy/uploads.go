@@ -13,13 +13,16 @@ import (
 // uploads are the requests whose body is still arriving: server.max_uploads. A request
 // whose body arrives with its message head is never among them.
 //
-// When one more upload begins than the limit allows, the oldest is dropped. So clients that never
-// finish their uploads cannot exclude other clients' uploads.
+// When one more upload begins than the limit allows, or when uploads hold more than half of
+// max_buffered_bytes, the oldest is dropped. So clients that never finish their uploads cannot
+// exclude other clients' uploads, or take the memory of all other bodies.
 type uploads struct {
 	mu      sync.Mutex // guards the fields below, and the fields of each upload
 	limit   int
 	all     list.List // of *upload, the oldest in front
 	dropped uint64
+	bytes   int64 // held by all
+	budget  *upstream.Budget
 }
 
 // upload is a request's part in uploads.
@@ -27,7 +30,8 @@ type upload struct {
 	begun   bool // it was in uploads; only the request's goroutine uses it
 	place   *list.Element
 	source  stopper
-	stopped bool // another upload has taken its place
+	stopped bool  // another upload has taken its place
+	held    int64 // bytes; before begin only the request's goroutine uses it
 }
 
 // stopper is the source of a body. After stop, each read of the body that would wait fails, and so
@@ -49,11 +53,40 @@ func (u *uploads) begin(up *upload, source stopper) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	up.place = u.all.PushBack(up)
-	if u.all.Len() > u.limit {
-		oldest := u.all.Remove(u.all.Front()).(*upload)
-		oldest.place, oldest.stopped = nil, true
+	u.bytes += up.held
+	u.shrinkLocked()
+}
+
+// grow notes that the body of up holds n more bytes.
+func (u *uploads) grow(up *upload, n int64) {
+	if !up.begun {
+		up.held += n
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if up.place == nil {
+		return
+	}
+	up.held += n
+	u.bytes += n
+	u.shrinkLocked()
+}
+
+// shrinkLocked drops the oldest uploads above the limits. The last one may hold any bytes.
+func (u *uploads) shrinkLocked() {
+	for u.all.Len() > u.limit || u.all.Len() > 1 && u.bytes > u.budget.Limit()/2 {
+		oldest := u.all.Front().Value.(*upload)
+		u.removeLocked(oldest)
+		oldest.stopped = true
 		oldest.source.stop()
 	}
+}
+
+func (u *uploads) removeLocked(up *upload) {
+	u.all.Remove(up.place)
+	u.bytes -= up.held
+	up.place = nil
 }
 
 // end removes up, and reports whether it was dropped. An upload that was complete when
@@ -65,7 +98,7 @@ func (u *uploads) end(up *upload, complete bool) (dropped bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if up.place != nil {
-		u.all.Remove(up.place)
+		u.removeLocked(up)
 	}
 	if dropped = up.stopped && !complete; dropped {
 		u.dropped++
@@ -85,6 +118,6 @@ func (p *Proxy) uploadDropped() *refusal {
 	_, limit, _ := p.uploads.now()
 	return &refusal{
 		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
-		detail: fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads", limit),
+		detail: fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads and server.max_buffered_bytes", limit),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -205,5 +206,45 @@ func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 			}
 			id += 2
 		}
+	}
+}
+
+// Bodies that arrived almost whole took all of max_buffered_bytes, so that no SSP's response had
+// room, until read_timeout and again after it.
+func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
+	const length, n, most = 100_000, 20, 1 << 20
+	for name, begin := range map[string]func(m *modeProxy){
+		"HTTP/1": func(m *modeProxy) {
+			for range n {
+				m.dialRaw().send(0, post(length)+strings.Repeat("x", length-1))
+			}
+		},
+		"HTTP/2": func(m *modeProxy) {
+			for range n {
+				f := m.frames(t)
+				f.request(1, false, ":method", "POST", "content-length", fmt.Sprint(length))
+				for sent := 0; sent < 60_000; sent += 12_000 {
+					f.framer.WriteData(1, false, make([]byte, 12_000)) //nolint:errcheck // the gauge shows the error
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+				o.MaxBufferedBytes = most
+				if name == "HTTP/2" {
+					overTLS(o, rt)
+				}
+			}, echoes("a"))
+			begin(m)
+			testsupport.Eventually(t, "only half of the bytes in uploads", func() bool {
+				now, ended := m.series(uploadsNow, ""), m.series(uploadsDropped, "")+m.series("adbuffer_requests_total", "overloaded")
+				return now > 0 && now+ended == n && m.series("adbuffer_buffered_bytes", "") <= most/2
+			})
+			if dropped := m.series(uploadsDropped, ""); dropped == 0 {
+				t.Error("no upload was dropped")
+			}
+			m.wantOthersServed(most / 2)
+		})
 	}
 }
