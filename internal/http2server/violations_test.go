@@ -52,6 +52,22 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 	}
 }
 
+// A request whose connection ends within the same read holds nothing.
+func TestRequestBeforeAViolationIsReleased(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		w.headers(1, false, get...)
+		w.framer.WriteRawFrame(http2.FramePing, 0, 1, make([]byte, 8)) // a PING on a stream
+		w.send()
+		if err := <-w.served; err == nil || len(w.owner().violations) != 1 {
+			t.Errorf("Serve returned %v after violations %q", err, w.owner().violations)
+		}
+		if r := w.owner().requests[1]; r == nil || !r.released || r.served {
+			t.Errorf("the request is %+v, want released and not served", r)
+		}
+	})
+}
+
 // A header block must be whole in time, even if each of its frames arrives in time.
 func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
