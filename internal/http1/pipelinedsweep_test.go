@@ -12,13 +12,20 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// inPipeline runs test in a bubble, on a pipelined connection that has carried its first response.
-func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
+// onNewPipeline runs test in a bubble, on a new pipelined connection.
+func onNewPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)
 		owner := newRecorder()
 		conn := NewPipelined(s, s, owner, opts)
 		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		test(t, conn, p, owner)
+	})
+}
+
+// inPipeline runs test in a bubble, on a pipelined connection that has carried its first response.
+func inPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pipelined, p *peer, owner *recorder)) {
+	onNewPipeline(t, opts, func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		prove(t, conn, p, owner)
 		test(t, conn, p, owner)
 	})

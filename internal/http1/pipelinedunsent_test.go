@@ -16,11 +16,7 @@ import (
 // Requests wait until the connection's first response. Once, requests abandoned during this wait
 // were reported as maybe processed. They were still sent after the first response.
 func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s, p := pipe(t)
-		owner := newRecorder()
-		conn := NewPipelined(s, s, owner, testOptions())
-		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	onNewPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		first := get(t, "first")
 		firstDone := start(conn, first)
 		p.wantRequests("first")
@@ -65,11 +61,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 // While the reader withdraws an unsent request, another request arrives behind it. The response to
 // that one is neither unsolicited nor another request's.
 func TestRequestThatArrivesWhileAnotherIsWithdrawnGetsItsResponse(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s, p := pipe(t)
-		owner := newRecorder()
-		conn := NewPipelined(s, s, owner, testOptions())
-		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	onNewPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		firstDone := start(conn, get(t, "first")) // the others wait for its response
 		p.wantRequests("first")
 		var behindDone <-chan error
@@ -101,11 +93,7 @@ func TestRequestThatArrivesWhileAnotherIsWithdrawnGetsItsResponse(t *testing.T) 
 // The first request of a connection is withdrawn if its caller writes it too late. Then the next
 // request is the first, and is sent alone.
 func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s, p := pipe(t)
-		owner := newRecorder()
-		conn := NewPipelined(s, s, owner, testOptions())
-		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	onNewPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		late := get(t, "late")
 		late.Deadline = time.Now().Add(shortBudget)
 		if turn, err := conn.enter(late); turn != writeAll || err != nil { // its caller is delayed between enter and flush
