@@ -73,6 +73,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	case l.hedged && h.err == nil:
 		ex.TakeResponse(h.second)
 		l.outcome, l.paused = h.leg.outcome, h.leg.paused
+		s.stats.hedgesWon.Add(1)
 		err = nil
 	default:
 		ex.TakeTimes(h.first)
@@ -126,7 +127,7 @@ func (h *hedge) run() {
 		return
 	}
 	defer s.inFlight.Release()
-	if !s.budget.spend() {
+	if !s.pay(retryHedge) {
 		return
 	}
 	h.leg.start = time.Now()

@@ -58,6 +58,9 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 		ex.Release()
 		c.wantSent(p, 2)
 		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
+		if won := c.ssp.stats.hedgesWon.Load(); won != 1 {
+			t.Errorf("%d hedges are counted as won, want 1", won)
+		}
 		c.wantIdle()
 		sent := p.requests()
 		if sent[0].target != sent[1].target || sent[0].head != sent[1].head {
@@ -138,6 +141,9 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 				cl.do(cl.request(c.method)).want(upstream.Fill)
 				cl.wantSent(p, 1)
 				cl.wantRetries(nil)
+				if got, want := cl.ssp.stats.unpaid[retryHedge].Load(), c.name == "no budget"; (got == 1) != want || got > 1 {
+					t.Errorf("%d hedges are counted as refused by the budget", got)
+				}
 				cl.wantIdle()
 			})
 		})
@@ -168,6 +174,9 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 				if got := c.ssp.budget.fifths.Load(); got != maxFifths {
 					t.Errorf("the budget is %d fifths, want it full", got)
 				}
+				if unpaid := c.ssp.stats.unpaid[retryHedge].Load(); unpaid != 0 {
+					t.Errorf("%d hedges are counted as refused by the budget", unpaid)
+				}
 				if limited := c.ssp.qps.limited.Load(); (limited == 1) != (name == "token") {
 					t.Errorf("%d were counted as over the limit", limited)
 				}
@@ -185,6 +194,9 @@ func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
 			c := learnt(t, p, nil)
 			if res := c.get().want(upstream.Fill); res.body != "first attempt responds" {
 				t.Errorf("got %q", res.body)
+			}
+			if won := c.ssp.stats.hedgesWon.Load(); won != 0 {
+				t.Errorf("%d hedges are counted as won", won)
 			}
 			c.wantIdle()
 		})

@@ -24,6 +24,8 @@ var (
 	descRequestBytes     = desc("ssp_request_size_bytes", "Lengths of the bodies of requests that an SSP responded to, in bytes, before gzip_request.")
 	descResponseBytes    = desc("ssp_response_size_bytes", "Lengths of the bodies of an SSP's responses, in bytes.")
 	descRetries          = desc("retries_total", "Requests sent to an SSP again, by why that was safe.", "kind")
+	descRetriesRefused   = desc("retries_refused_total", "Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.", "kind")
+	descHedgesWon        = desc("hedges_won_total", "Requests whose response came from their hedge. Compare adbuffer_retries_total of kind hedge.")
 	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.")
 	descShed             = desc("breaker_shed_total", "Requests to an SSP that its breaker shed, or with dry_run true would have shed.", "dry_run")
 	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or only counted in a dry run.")
@@ -53,7 +55,11 @@ func (s *SSP) collect(to metrics.Sink) {
 	}
 	for k, kind := range retryKindNames {
 		to.Counter(descRetries, s.stats.retries[k].Load(), kind)
+		if retryKind(k) != retryNotProcessed { // such a retry costs no token
+			to.Counter(descRetriesRefused, s.stats.unpaid[k].Load(), kind)
+		}
 	}
+	to.Counter(descHedgesWon, s.stats.hedgesWon.Load())
 	s.stats.codes.each(func(code string, n uint64) { to.Counter(descResponses, n, code) })
 	if s.opts.NoBidBody == NoBidOpenRTB {
 		for i, nbr := range noBidReasonNames {

@@ -88,7 +88,7 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 		// pays. In both cases at most every fifth request is sent again.
 		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
-		return retryStale, ok && n.stale <= maxStale && (ex.Served >= fifthsPerToken || s.budget.spend())
+		return retryStale, ok && n.stale <= maxStale && (ex.Served >= fifthsPerToken || s.pay(retryStale))
 	default:
 		return 0, false
 	}
@@ -148,11 +148,20 @@ func isDialError(e *upstream.Error) bool {
 }
 
 func (s *SSP) mayRetry(n *retries) bool {
-	if n.limited >= s.opts.RetryMax || !s.budget.spend() {
+	if n.limited >= s.opts.RetryMax || !s.pay(retryNotSent) {
 		return false
 	}
 	n.limited++
 	return true
+}
+
+// pay spends a token of the budget for a retry, or counts that the budget refused it.
+func (s *SSP) pay(why retryKind) bool {
+	if s.budget.spend() {
+		return true
+	}
+	s.stats.unpaid[why].Add(1)
+	return false
 }
 
 // preventedRetry reports whether e prevented the sending of the retry of failed. Then failed is the

@@ -116,6 +116,16 @@ func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
 	}
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 1)
+	wantMetrics(t, registry(t, c.ssp), `
+# HELP adbuffer_retries_refused_total Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.
+# TYPE adbuffer_retries_refused_total counter
+adbuffer_retries_refused_total{kind="hedge",ssp="openx"} 0
+adbuffer_retries_refused_total{kind="not_sent",ssp="openx"} 0
+adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
+# HELP adbuffer_hedges_won_total Requests whose response came from their hedge. Compare adbuffer_retries_total of kind hedge.
+# TYPE adbuffer_hedges_won_total counter
+adbuffer_hedges_won_total{ssp="openx"} 0
+`, "adbuffer_retries_refused_total", "adbuffer_hedges_won_total")
 
 	// The connection's own responses pay for the retry, if there were enough of them.
 	for served, sent := range map[int]int{fifthsPerToken - 1: 1, fifthsPerToken: 2} {

@@ -74,6 +74,8 @@ var promisedMetrics = []struct {
 	{"ssp_state", "gauge", map[string][]string{"ssp": {"a", "b"}, "state": {"disabled", "draining", "enabled"}}},
 	{"pool_http2_demotions_total", "counter", bySSP},
 	{"pool_stale_connections_total", "counter", bySSP},
+	{"retries_refused_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "stale", "hedge"}}},
+	{"hedges_won_total", "counter", bySSP},
 	{"retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "not_processed", "stale", "hedge"}}},
 	{"ssp_retry_after_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "effect": {"paused", "ignored"}}},
 	{"pool_advised_connections", "gauge", bySSP},
