@@ -14,12 +14,13 @@ var (
 	errBehindClose = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
 	errBehindLast  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
 		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
+	errOverdue       = errors.New("an abandoned response did not end within pool.linger")
 	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
 		"1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth")
 )
 
-// failUnsent fails the entries whose requests were not sent when a write failed. They are the
-// newest entries.
+// failUnsent fails the entries whose requests were not sent when the writes ended because of cause.
+// They are the newest entries.
 func (r *reader) failUnsent(cause error) {
 	sent := r.n
 	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {

@@ -74,6 +74,11 @@ func (r *reader) expire() (next time.Time) {
 	}
 	if r.setCloseReason(upstream.ClosedTimeout) {
 		r.owner.Changed()
+		r.mu.Lock()
+		r.endWritesLocked()
+		r.admitLocked()
+		r.mu.Unlock()
+		r.failUnsent(errOverdue) // requests that wait for the first response, or for the socket
 	}
 	return next
 }
