@@ -126,7 +126,7 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	for _, w := range warnings {
 		fmt.Fprintf(stdout, "# warning: %v\n", w)
 	}
-	fmt.Fprintf(stdout, "# %s is valid: %d SSPs, %d routes, %d warnings\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
+	fmt.Fprintf(stdout, "# %s is valid (SSPs: %d, routes: %d, warnings: %d)\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
 	if compared != nil {
 		compared.Write(stdout, path, app.Version, f.quiet)
 	}

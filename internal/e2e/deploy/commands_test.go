@@ -57,11 +57,11 @@ func TestServeNamesTheListenerThatCannotOpen(t *testing.T) {
 func TestCheckPrintsTheEffectiveConfiguration(t *testing.T) {
 	t.Parallel()
 	stdout, stderr, code := e2e.Run(t, nil, "check", "--config", "../../../config/adbuffer.yaml")
-	if code != 0 || stderr != "" || !strings.Contains(stdout, "max_conns: 256") || !strings.Contains(stdout, "is valid: 2 SSPs, 2 routes") {
+	if code != 0 || stderr != "" || !strings.Contains(stdout, "max_conns: 256") || !strings.Contains(stdout, "is valid (SSPs: 2, routes: 2") {
 		t.Errorf("exit status %d, want 0: %s%s", code, stdout, stderr)
 	}
 	stdout, _, code = e2e.Run(t, nil, "check", "--config", "../../../config/minimal.yaml", "--quiet")
-	if code != 0 || strings.Contains(stdout, "idle_timeout:") || !strings.Contains(stdout, "is valid: 1 SSPs, 1 routes") {
+	if code != 0 || strings.Contains(stdout, "idle_timeout:") || !strings.Contains(stdout, "is valid (SSPs: 1, routes: 1") {
 		t.Errorf("--quiet: exit status %d, want 0: %s", code, stdout)
 	}
 }
