@@ -166,8 +166,8 @@ func forwardedFieldRule(name string) string {
 	return fieldRule(name)
 }
 
-// fieldAnd is the form f of a field's name, and a check of package httpheader, which knows the fields
-// that have no effect or another one.
+// fieldAnd is the form f of a field's name, and a check of package httpheader. That package knows the
+// fields without an effect or with another one.
 func fieldAnd(f form, check func(name string) error) form {
 	return func(name string) string {
 		rule := f(name)
