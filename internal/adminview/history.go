@@ -35,8 +35,9 @@ type history struct {
 	before *pool.Snapshot // of the last look; nil before the first look at this pool
 	at     time.Time      // of the last look
 
-	looks int
-	marks []metrics.Counts // of the latency, oldest first
+	latency *metrics.Histogram // the histogram that marks and outcomes describe
+	looks   int
+	marks   []metrics.Counts // of the latency, oldest first
 
 	outcomes   []map[string]uint64 // since start, at the last recentLooks looks, oldest first
 	conditions conditionLog
@@ -87,6 +88,9 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
 		present[s.Name()] = true
 		one := h.historyLocked(s.Name())
+		if one.latency != s.Latency() { // two reloads removed the SSP and added it again, with new counters
+			*one = history{latency: s.Latency()}
+		}
 		if one.pool != s.Pool() { // a new pool counts from 0 and has no learned state
 			one.pool, one.before = s.Pool(), nil
 			delete(h.advised, s.Name())
@@ -143,7 +147,7 @@ func (h *histories) lastMinute(s *ssp.SSP) lastMinute {
 	latency := s.Latency()
 	counts := latency.Counts()
 	h.mu.Lock()
-	if one := h.bySSP[s.Name()]; one != nil && len(one.marks) == minuteMarks {
+	if one := h.bySSP[s.Name()]; one != nil && one.latency == latency && len(one.marks) == minuteMarks {
 		counts = counts.Sub(one.marks[0])
 	}
 	h.mu.Unlock()

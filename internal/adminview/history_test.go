@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -121,5 +122,28 @@ func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 	look(40 * time.Second)
 	if got := h.lastMinute(s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
 		t.Errorf("after a minute without requests: %+v", got)
+	}
+}
+
+// Before, the counts of the new SSP were compared with those of the old one, and the difference was
+// below zero.
+func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T) {
+	first, again := versionsOf(t, oneSSP(startSSP(t), "a")).Current().SSPs[0], versionsOf(t, oneSSP(startSSP(t), "a")).Current().SSPs[0]
+	h, now := newHistories(zap.NewNop()), time.Now()
+	for range 1000 {
+		first.Latency().ObserveDuration(time.Second)
+	}
+	for range 60 * time.Second / historyStep {
+		h.look(now, []*ssp.SSP{first})
+		now = now.Add(historyStep)
+	}
+	again.Latency().ObserveDuration(20 * time.Millisecond)
+	want := lastMinute{Requests: 1, P50Seconds: 0.02, P99Seconds: 0.02}
+	if got := h.lastMinute(again); got != want {
+		t.Errorf("before the next look: %+v", got)
+	}
+	h.look(now, []*ssp.SSP{again})
+	if got := h.lastMinute(again); got != want {
+		t.Errorf("after the next look: %+v", got)
 	}
 }

@@ -39,7 +39,9 @@ type App struct {
 	started  time.Time
 	via      string           // the name of this process in Via; unique to the process
 	level    *zap.AtomicLevel // nil = the log's level cannot be changed
-	reload   admin.Reload     // nil = the configuration cannot be read again
+	// configuredLevel is log.level of the configuration in force.
+	configuredLevel config.LogLevel
+	reload          admin.Reload // nil = the configuration cannot be read again
 
 	sockets      *listen.Sockets
 	certificates certificates
@@ -85,7 +87,7 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 
 // newApp makes every part of an App but its listeners.
 func newApp(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, peers: logs.NewLimiter(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.requests = logs.NewRequestLog(log, a.peers)
 	for _, e := range extras {

@@ -123,8 +123,9 @@ func (a *App) apply(next *reload.Version) {
 // applied applies the settings that need no swap.
 func (a *App) applied(next *reload.Version) {
 	a.certificates.reload()
-	if a.level != nil {
-		a.level.SetLevel(logLevels[next.Config.Log.Level])
+	if level := next.Config.Log.Level; a.level != nil && level != a.configuredLevel { // otherwise PUT /log/level stays in force
+		a.configuredLevel = level
+		a.level.SetLevel(logLevels[level])
 	}
 	a.recordFlight(next.Config.Admin.FlightRecorder)
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap/zapcore"
+
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/upstream"
@@ -40,6 +42,22 @@ func TestAReloadThatChangesNothingKeepsPoolsSocketsAndCounters(t *testing.T) {
 	}
 	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "2")
 	v.wantMetric(`requests_total{outcome="fill",route="x"}`, "2")
+}
+
+// Before, any reload set the level of PUT /log/level back.
+func TestTheOperatorsLogLevelStaysUntilAReloadChangesLogLevel(t *testing.T) {
+	s := setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}
+	v := run(t, s)
+	v.level.SetLevel(zapcore.DebugLevel)
+	v.reload(s)
+	if got := v.level.Level(); got != zapcore.DebugLevel {
+		t.Errorf("after a reload with the same log.level: %v", got)
+	}
+	s.log = "level: warn"
+	v.reload(s)
+	if got := v.level.Level(); got != zapcore.WarnLevel {
+		t.Errorf("after a reload with another log.level: %v", got)
+	}
 }
 
 func TestChangedSettingsApplyInPlace(t *testing.T) {

@@ -49,9 +49,11 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 	for _, c := range []struct{ body, coding, want string }{
 		{"", "", "none"},
 		{`{"id":"1","nbr":0}`, "", "0"},
-		{`{"id":"1", "nbr" : 24 }`, "", "24"},
-		{`{"nbr":25}`, "", "other"},
-		{`{"nbr":99999999999999999999}`, "", "other"},
+		{`{"id":"1", "nbr" : 17 }`, "", "17"},
+		{`{"nbr":18}`, "", "other"},
+		{`{"nbr":499}`, "", "other"},
+		{`{"nbr":500}`, "", "vendor"},
+		{`{"nbr":99999999999999999999}`, "", "vendor"},
 		{`{"nbr":-1}`, "", "none"},
 		{`{"nbr":"2"}`, "", "none"},
 		{`{"nbr":`, "", "none"},
@@ -89,7 +91,7 @@ func TestReasonsHaveSeriesOnlyWhereTheyAreRead(t *testing.T) {
 			t.Errorf("%v: %d series, %v; want %d", by, n, err, want)
 		}
 	}
-	if fmt.Sprint(noBidReasonNames) != "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 other none]" {
+	if fmt.Sprint(noBidReasonNames) != "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 vendor other none]" {
 		t.Error(noBidReasonNames)
 	}
 }

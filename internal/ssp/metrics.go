@@ -20,7 +20,7 @@ var (
 	descDuration         = desc("ssp_request_duration_seconds", "Time of a request to an SSP, from its start to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.")
 	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's response, including the wait for a place, in seconds.")
 	descResponses        = desc("ssp_responses_total", "Responses of an SSP by their exact status. If an SSP sends more than 40 different statuses, the rest count as other.", "code")
-	descNoBids           = desc("no_bid_reasons_total", "Responses without a bid from an SSP with no_bid_body openrtb, by their field nbr: OpenRTB's numbers 0 to 24, another number (other), or no such field (none).", "nbr")
+	descNoBids           = desc("no_bid_reasons_total", "Responses without a bid from an SSP with no_bid_body openrtb, by their field nbr: OpenRTB 3.0's reasons 0 to 17, a vendor's reason from 500 on (vendor), another number (other), or no such field (none).", "nbr")
 	descRequestBytes     = desc("ssp_request_size_bytes", "Lengths of the bodies of requests that an SSP responded to, in bytes, before gzip_request.")
 	descResponseBytes    = desc("ssp_response_size_bytes", "Lengths of the bodies of an SSP's responses, in bytes.")
 	descRetries          = desc("retries_total", "Requests sent to an SSP again, by why that was safe.", "kind")

@@ -10,12 +10,16 @@ import (
 // noBidReason is the SSP's reason for a no-bid in its OpenRTB response: the field nbr.
 type noBidReason uint8
 
-// The reasons 0 to maxNBR are those of OpenRTB 2.6, list 3.22 of AdCOM ("No-Bid Reason Codes").
+// The reasons 0 to maxNBR are those of OpenRTB 3.0, "List: No-Bid Reason Codes", to which OpenRTB 2.6
+// refers. Vendors define the reasons from firstVendorNBR on.
 const (
-	maxNBR       = 24
-	nbrOther     = noBidReason(maxNBR + 1) // another number
-	nbrNone      = noBidReason(maxNBR + 2) // no number, or no document
-	noBidReasons = maxNBR + 3
+	maxNBR         = 17
+	firstVendorNBR = 500
+
+	nbrVendor    = noBidReason(maxNBR + 1)
+	nbrOther     = noBidReason(maxNBR + 2) // another number
+	nbrNone      = noBidReason(maxNBR + 3) // no number, or no document
+	noBidReasons = maxNBR + 4
 	maxNBRDigits = 9
 )
 
@@ -23,7 +27,7 @@ var noBidReasonNames = func() (names [noBidReasons]string) {
 	for i := range maxNBR + 1 {
 		names[i] = strconv.Itoa(i)
 	}
-	names[nbrOther], names[nbrNone] = "other", "none"
+	names[nbrVendor], names[nbrOther], names[nbrNone] = "vendor", "other", "none"
 	return names
 }()
 
@@ -44,6 +48,8 @@ func noBidReasonOf(body []byte) noBidReason {
 		switch {
 		case digits == 0:
 			continue
+		case n >= firstVendorNBR:
+			return nbrVendor
 		case n > maxNBR:
 			return nbrOther
 		}

@@ -108,9 +108,10 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 	}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
 	c := ab.Dial()
+	stated := 0
 	for i := range 210 {
 		id := fmt.Sprintf("id-%d", i)
-		method := []string{"GET", "GET", "HEAD"}[i%3]
+		method := []string{"GET", "GET", "GET", "GET", "HEAD"}[i%5]
 		a := c.Do(method, "/fillbuffer?cb="+id, "").WantSource("ssp/openx")
 		if got := a.Header("X-Echo-Cb"); got != id {
 			t.Fatalf("request %s got the response to %q", id, got)
@@ -118,9 +119,16 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
 			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
 		}
-		if method == "HEAD" && a.Status == 200 && a.Header("Content-Length") == "" && s.Behaviour().Response.Chunked.Every == 0 {
-			t.Errorf("request %s: HEAD has lost its Content-Length", id)
+		// The SSP states a length unless it sends chunks, which trailers need too.
+		if n := i + 1; method == "HEAD" && a.Status == 200 && n%2 != 0 && n%3 != 0 {
+			stated++
+			if got := a.Header("Content-Length"); got != "30000" {
+				t.Errorf("request %s: HEAD got Content-Length %q, want 30000", id, got)
+			}
 		}
+	}
+	if stated < 10 {
+		t.Errorf("only %d responses to HEAD stated a length", stated)
 	}
 	if n := s.Counters().Connections; n != 1 {
 		t.Errorf("%d connections to the SSP, want 1", n)
@@ -143,7 +151,8 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Echo: true}, Faults: row.faults})
 			ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
 			c := ab.Dial()
-			for i := range 100 {
+			const faults = 50 // each second request, and one request behind the last of them
+			for i := range 2*faults + 1 {
 				id := fmt.Sprintf("id-%d", i)
 				a := c.Get("/fillbuffer?cb=" + id).WantFill("openx")
 				if got := a.Header("X-Echo-Cb"); got != id || a.Body == sspsim.Poison {
@@ -153,8 +162,12 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 					e2e.AwaitCounters(t, s, "the SSP has sent its bytes", func(n sspsim.Counters) bool { return n.Faults["unsolicited"] == uint64(i+1)/2 })
 				}
 			}
-			if n := ab.Metric("adbuffer_pool_connections_closed_total", "reason="+row.reason); n < 25 {
-				t.Errorf("%v connections were closed for %s, want about 50", n, row.reason)
+			// Each fault costs its connection. The reason depends on when the bytes were seen.
+			if n := s.Counters().Connections; n != faults+1 {
+				t.Errorf("%d connections, want %d", n, faults+1)
+			}
+			if n := ab.Metric("adbuffer_pool_connections_closed_total", "reason="+row.reason); n == 0 {
+				t.Errorf("no connection was closed for %s", row.reason)
 			}
 		})
 	}
