@@ -57,6 +57,7 @@ as another server.listen, is an error too: see adbuffer check --against.`,
 			}
 			defer log.Sync() //nolint:errcheck // standard error cannot always be synced
 			reload.LogWarnings(log, warnings)
+			reloads.Names(cfg)
 			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink), app.WithReload(reloads.Post))
 			if err != nil {
 				return failed(err)

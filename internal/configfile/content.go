@@ -2,14 +2,16 @@ package configfile
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"syscall"
 )
 
 // maxBytes is the most that a configuration, or a file that it names, may hold.
 const maxBytes = 1 << 20
 
-// Content identifies the state of files: by name, a digest of the content or the reason
-// why the file cannot be read.
+// Content identifies the state of files: by name, a digest of the content or the reason why the file
+// cannot be read. It is "" if this process could not look, since it may open no more files.
 type Content map[string]string
 
 // Look returns the content of the files now.
@@ -17,11 +19,28 @@ func Look(files []string) Content {
 	c := make(Content, len(files))
 	for _, name := range files {
 		data, err := Read(name, maxBytes)
-		if err != nil {
+		switch {
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+			c[name] = ""
+		case err != nil:
 			c[name] = err.Error()
-			continue
+		default:
+			c[name] = fmt.Sprintf("%x", sha256.Sum256(data))
 		}
-		c[name] = fmt.Sprintf("%x", sha256.Sum256(data))
 	}
 	return c
+}
+
+// Update looks at the files of c. It reports whether the content of one of them has changed, and
+// returns the new content. A file at which this process could not look has not changed.
+func (c Content) Update() (now Content, changed bool) {
+	now = make(Content, len(c))
+	for name, known := range c {
+		now[name] = known
+		if seen := Look([]string{name})[name]; seen != "" {
+			now[name] = seen
+			changed = changed || seen != known
+		}
+	}
+	return now, changed
 }

@@ -18,7 +18,12 @@ type Error struct {
 	Key  string
 	File string
 	Rule string // the rule that the file breaks, such as "must be a regular file"
+
+	cause error // of the file system, nil for none
 }
+
+// Unwrap returns the error of the file system, or nil.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Error is one line: file and rule.
 func (e *Error) Error() string { return e.File + ": " + e.Rule }
@@ -53,5 +58,5 @@ func unreadable(name string, err error) error {
 	if at := new(fs.PathError); errors.As(err, &at) {
 		err = at.Err
 	}
-	return &Error{File: name, Rule: "cannot be read: " + err.Error()}
+	return &Error{File: name, Rule: "cannot be read: " + err.Error(), cause: err}
 }

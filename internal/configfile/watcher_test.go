@@ -346,3 +346,35 @@ func TestAnUnreadableFileIsAStateToo(t *testing.T) {
 		t.Error("a file that appears, empty, changes nothing")
 	}
 }
+
+// Before, a process that could open no more files reported a failed reload of a file that had not
+// changed.
+func TestAFileThatCannotBeOpenedForLackOfDescriptorsHasNotChanged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "x")
+	before := Look([]string{file})
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	_, openErr := os.Open(file)
+	now, changed := before.Update()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(openErr, syscall.EMFILE) {
+		t.Fatalf("the file could be opened: %v", openErr)
+	}
+	if changed || !maps.Equal(now, before) {
+		t.Errorf("changed is %v: %v, before %v", changed, now, before)
+	}
+	write(t, file, "y")
+	if _, changed := now.Update(); !changed {
+		t.Error("a change was not seen")
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -68,6 +67,10 @@ func NewFile(path string) *File {
 	return &File{path: path, content: configfile.Look([]string{path})}
 }
 
+// Names notes the content of the files that cfg names. Call it before they are read for the service,
+// so that a change during its start is noticed.
+func (f *File) Names(cfg *config.Config) { f.content = f.contentOf(cfg) }
+
 // Start sets the service, which was made from cfg. Call it before Run, and before the service runs.
 func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
 	f.service, f.log = s, log
@@ -75,7 +78,7 @@ func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
 		Settle: settle, Every: pollEvery,
 		Warn: func(err error) { log.Warn("watching the configuration", zap.Error(err)) },
 	})
-	f.follow(cfg)
+	f.follow(cfg, f.content)
 }
 
 // Run reloads when a file changes and on each SIGHUP, until ctx ends.
@@ -94,31 +97,36 @@ func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
 // Post serves POST /reload; it is an admin.Reload.
 func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
 
-// follow watches the files of cfg, the current configuration.
-func (f *File) follow(cfg *config.Config) {
-	files := append(cfg.Files(), f.path)
-	content := configfile.Look(files)
+// contentOf returns the content of the files of cfg: as they were last read, or as they are now if cfg
+// is the first to name them.
+func (f *File) contentOf(cfg *config.Config) configfile.Content {
+	content := configfile.Look(append(cfg.Files(), f.path))
 	for name := range content {
 		if known, ok := f.content[name]; ok { // a change since the last reading must be noticed
 			content[name] = known
 		}
 	}
+	return content
+}
+
+// follow watches the files of cfg, the current configuration. content is what its files were before
+// the service read them.
+func (f *File) follow(cfg *config.Config, content configfile.Content) {
 	f.content = content
-	f.watch.Watch(files)
+	f.watch.Watch(append(cfg.Files(), f.path))
 }
 
 // look reloads if a file changed since it was last read. A configuration with
 // errors is read again in any case: it may name a missing file, which is not watched.
 func (f *File) look() {
 	f.turn.Lock()
-	again := f.unread != "" || !maps.Equal(f.content, configfile.Look(f.filesLocked()))
+	_, changed := f.content.Update()
+	again := changed || f.unread != ""
 	f.turn.Unlock()
 	if again {
 		f.reload(byFile)
 	}
 }
-
-func (f *File) filesLocked() []string { return slices.Collect(maps.Keys(f.content)) }
 
 // reload reads the file and applies it. All calls during one reading share the next
 // reading.
@@ -149,7 +157,7 @@ func (f *File) readLocked(r *reading) {
 	slices.Sort(r.by)
 	r.by = slices.Compact(r.by)
 	by := zap.String("by", strings.Join(r.by, ", "))
-	f.content = configfile.Look(f.filesLocked())
+	f.content, _ = f.content.Update()
 	cfg, warnings, err := f.load()
 	if err != nil {
 		r.report.refused(err)
@@ -162,6 +170,7 @@ func (f *File) readLocked(r *reading) {
 	}
 	f.unread = ""
 	f.log.Info("reading the configuration again", by)
+	content := f.contentOf(cfg) // before the service reads the files, which may take long
 	res, err := f.service.Reload(cfg)
 	switch {
 	case errors.Is(err, ErrStopping):
@@ -172,7 +181,7 @@ func (f *File) readLocked(r *reading) {
 	default:
 		warnings = append(warnings, res.Warnings...)
 		r.report.done(res, warnings)
-		f.follow(cfg)
+		f.follow(cfg, content)
 	}
 	if r.report.Result == applied {
 		LogWarnings(f.log, warnings)

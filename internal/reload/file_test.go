@@ -18,10 +18,14 @@ import (
 type counter struct {
 	reloads, failures int
 	refuse            error
+	during            func() // called within Reload; may be nil
 }
 
 func (c *counter) Reload(cfg *config.Config) (*Result, error) {
 	c.reloads++
+	if c.during != nil {
+		c.during()
+	}
 	if c.refuse != nil {
 		return nil, c.refuse
 	}
@@ -110,6 +114,53 @@ func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
 	if s.reloads != 2 {
 		t.Errorf("%d reloads: a refused configuration was tried again, but nothing changed", s.reloads)
 	}
+}
+
+// Before, the content of a file that the new configuration is the first to name was noted after the
+// reload, so a correction during the reload was never read.
+func TestAFileThatIsNamedAnewAndChangesDuringTheReloadIsReadAgain(t *testing.T) {
+	t.Parallel()
+	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
+	token := newToken(t, r)
+	s.during = func() { write(t, token, "another-token-of-the-operators") }
+	r.look()
+	s.during = nil
+	if s.reloads != 1 {
+		t.Fatalf("%d reloads of the new configuration", s.reloads)
+	}
+	r.look()
+	r.look()
+	if s.reloads != 2 {
+		t.Errorf("%d reloads, want one more for the changed file", s.reloads)
+	}
+}
+
+// The same for a file that changes while the service starts.
+func TestAFileThatChangesDuringTheStartIsReadAgain(t *testing.T) {
+	t.Parallel()
+	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
+	token := newToken(t, r)
+	started := NewFile(r.path)
+	cfg, _, err := config.Load(r.path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started.Names(cfg)
+	write(t, token, "another-token-of-the-operators")
+	started.Start(s, cfg, zap.NewNop())
+	started.look()
+	if s.reloads != 1 {
+		t.Errorf("%d reloads, want 1", s.reloads)
+	}
+}
+
+// newToken makes r's configuration name a file with a token, and returns that file.
+func newToken(t *testing.T, r *File) *File {
+	t.Helper()
+	token := &File{path: filepath.Join(t.TempDir(), "token")}
+	write(t, token, "a-first-token-of-the-operators")
+	write(t, r, to("http://127.0.0.1:1/bid")+"admin: {token_file: "+token.path+"}\n")
+	return token
 }
 
 func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
