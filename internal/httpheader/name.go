@@ -1,6 +1,10 @@
 package httpheader
 
-import "adbuffer/internal/syntax"
+import (
+	"strings"
+
+	"adbuffer/internal/syntax"
+)
 
 // nameID identifies a field name that the proxy knows. Zero is any other name.
 type nameID uint8
@@ -59,70 +63,83 @@ var requestKinds = [nameIDs]kind{
 	nameDeviceOther:      deviceOther,
 }
 
-// known are the names with an id, in lower case and with '-' for '_'.
-var known = []struct {
-	name string
-	id   nameID
-}{
-	{"host", nameHost}, {"content-length", nameContentLength}, {"transfer-encoding", nameTransferEncoding}, {"connection", nameConnection},
-	{"content-type", nameContentType}, {"content-encoding", nameContentEncoding}, {"user-agent", nameUserAgent}, {"date", nameDate}, {"via", nameVia},
-	{"te", nameHopByHop}, {"expect", nameHopByHop}, {"trailer", nameHopByHop}, {"upgrade", nameHopByHop}, {"keep-alive", nameHopByHop},
-	{"http2-settings", nameHopByHop}, {"proxy-connection", nameHopByHop},
-	{"x-adbuffer-ssp", nameSSP}, {"x-adbuffer", nameControl},
-	{"cookie", nameGuarded}, {"cookie2", nameGuarded}, {"authorization", nameGuarded},
-	{"proxy", nameGuarded}, // CGI passes it to programs as HTTP_PROXY, which some of them use ("httpoxy")
-	{"set-cookie", nameGuardedResponse}, {"set-cookie2", nameGuardedResponse}, {"clear-site-data", nameGuardedResponse},
-	{"alt-svc", nameGuardedResponse}, {"strict-transport-security", nameGuardedResponse},
-	{"x-forwarded-for", nameForwardedFor}, {"forwarded", nameForwarded}, {"x-forwarded", nameForwarded},
-	{"x-real-ip", nameForwardedAddr}, {"client-ip", nameForwardedAddr}, {"x-client-ip", nameForwardedAddr}, {"true-client-ip", nameForwardedAddr},
-	{"cf-connecting-ip", nameForwardedAddr}, {"fastly-client-ip", nameForwardedAddr}, {"x-cluster-client-ip", nameForwardedAddr},
-	{"x-original-forwarded-for", nameForwardedAddr},
-	{"x-device-ip", nameDeviceIP}, {"x-device-user-agent", nameDeviceUserAgent},
-}
-
-// slots holds each known name at its slot: slots[slot(name)]. No two known names have the same
-// slot. After a change of known, slot may need other factors.
-var slots = func() (t [128]struct {
-	name string
-	id   nameID
-}) {
-	for _, k := range known {
-		s := &t[slot([]byte(k.name))]
-		if s.name != "" {
-			panic("BUG: " + k.name + " and " + s.name + " have the same slot")
-		}
-		*s = k
-	}
-	return t
-}()
-
-// slot returns a number below 128 from the length, the first, the middle and the last byte of a
-// name that is not empty.
-func slot(name []byte) int {
-	n := len(name)
-	return (n*97 + int(plain[name[0]])*75 + int(plain[name[n-1]])*131 + int(plain[name[n/2]])*231) >> 2 & 127
-}
+// longestName is the length of the longest name that identify knows, in bytes.
+const longestName = len("x-nf-client-connection-ip")
 
 // identify returns the id of a name, in any case and with '_' read as '-'.
 func identify(name []byte) nameID {
-	if len(name) == 0 {
-		return unknownName
+	var lower [longestName]byte
+	n := min(len(name), longestName)
+	for i, c := range name[:n] {
+		lower[i] = plain[c]
 	}
-	if k := &slots[slot(name)]; len(k.name) == len(name) && is(name, k.name) {
-		return k.id
-	}
-	switch first := plain[name[0]]; {
-	case first == 'x' && len(name) > 9:
-		switch {
-		case plain[name[2]] == 'f' && hasPrefix(name, "x-forwarded-"):
-			return nameForwardedOther
-		case plain[name[2]] == 'd' && hasPrefix(name, "x-device-"):
-			return nameDeviceOther
-		case plain[name[2]] == 'a' && hasPrefix(name, "x-adbuffer-"):
-			return nameControl
+	if len(name) <= longestName {
+		if id := knownName(string(lower[:n])); id != unknownName {
+			return id
 		}
-	case first == 'p' && hasPrefix(name, "proxy-"):
+	}
+	switch text := string(lower[:n]); {
+	case strings.HasPrefix(text, "x-forwarded-"):
+		return nameForwardedOther
+	case strings.HasPrefix(text, "x-device-"):
+		return nameDeviceOther
+	case strings.HasPrefix(text, "x-adbuffer-"):
+		return nameControl
+	case strings.HasPrefix(text, "proxy-"):
 		return nameGuarded
+	}
+	return unknownName
+}
+
+// knownName returns the id of a name in lower case, with '-' for '_'.
+func knownName(name string) nameID {
+	switch name {
+	case "host":
+		return nameHost
+	case "content-length":
+		return nameContentLength
+	case "transfer-encoding":
+		return nameTransferEncoding
+	case "connection":
+		return nameConnection
+	case "content-type":
+		return nameContentType
+	case "content-encoding":
+		return nameContentEncoding
+	case "user-agent":
+		return nameUserAgent
+	case "date":
+		return nameDate
+	case "via":
+		return nameVia
+	case "te", "expect", "trailer", "upgrade", "keep-alive", "http2-settings", "proxy-connection":
+		return nameHopByHop
+	case "x-adbuffer-ssp":
+		return nameSSP
+	case "x-adbuffer":
+		return nameControl
+	case "cookie", "cookie2", "authorization",
+		"proxy": // CGI passes it to programs as HTTP_PROXY, which some of them use ("httpoxy")
+		return nameGuarded
+	case "set-cookie", "set-cookie2", "clear-site-data", "alt-svc", "strict-transport-security":
+		return nameGuardedResponse
+	case "x-forwarded-for":
+		return nameForwardedFor
+	case "forwarded", "x-forwarded":
+		return nameForwarded
+	case "x-real-ip", "client-ip", "x-client-ip", "true-client-ip", "x-cluster-client-ip", "x-original-forwarded-for",
+		"forwarded-for", "forwarded-for-ip", "http-client-ip", "http-x-forwarded-for", "remote-addr", "x-remote-addr", "x-remote-ip",
+		"x-originating-ip", "x-source-ip", "x-user-ip", "x-proxyuser-ip", "wl-proxy-client-ip",
+		"cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", // Cloudflare
+		"fastly-client-ip", "fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", // Fastly, Fly.io, DigitalOcean, Netlify
+		"x-vercel-forwarded-for", "x-vercel-proxied-for", "x-sucuri-clientip", "incap-client-ip", // Vercel, Sucuri, Imperva
+		"x-azure-clientip", "x-azure-socketip", "x-appengine-user-ip", "cloudfront-viewer-address", // Azure, Google, AWS
+		"x-envoy-external-address", "ali-cdn-real-ip", "cdn-src-ip": // Envoy, Alibaba and Tencent
+		return nameForwardedAddr
+	case "x-device-ip":
+		return nameDeviceIP
+	case "x-device-user-agent":
+		return nameDeviceUserAgent
 	}
 	return unknownName
 }

@@ -65,8 +65,8 @@ type Policy struct {
 
 	via viaLines
 
-	requestID     string // of PolicyOptions
-	sendRequestID bool
+	requestID, plainRequestID string // of PolicyOptions; plainRequestID is in lower case, with '-' for '_'
+	sendRequestID             bool
 }
 
 // action says how a policy handles a request field of one kind.
@@ -92,7 +92,7 @@ const (
 func NewPolicy(o PolicyOptions) *Policy {
 	p := &Policy{options: o}
 	if CheckRequestID(o.RequestID) == nil {
-		p.requestID = o.RequestID
+		p.requestID, p.plainRequestID = o.RequestID, plainName(o.RequestID)
 	}
 	for _, name := range o.Pass {
 		if CheckPass(name) == nil {

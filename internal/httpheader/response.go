@@ -46,7 +46,7 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 		case requestKinds[id] == never,
 			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &syntax.Lower),
 			id == nameDate && date != nil,
-			len(name) == len(p.requestID) && syntax.EqualFold(name, p.requestID),
+			p.isRequestID(name),
 			named.has(name):
 			continue
 		}
@@ -88,11 +88,17 @@ func (p *Policy) CopyResponse(dst *fasthttp.ResponseHeader, status int, lines []
 // 6.5.1), nor are fields that CopyResponse drops.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
-		if id := identify(name); (id == unknownName || id == nameUserAgent) && !syntax.EqualFold(name, p.requestID) {
+		if id := identify(name); (id == unknownName || id == nameUserAgent) && !p.isRequestID(name) {
 			dst = syntax.AppendField(dst, name, value)
 		}
 	}
 	return dst
+}
+
+// isRequestID reports whether a field of an SSP is called like the field for request ids, in any case
+// and with '_' read as '-'.
+func (p *Policy) isRequestID(name []byte) bool {
+	return len(name) == len(p.requestID) && is(name, p.plainRequestID)
 }
 
 var lineEnd, nameEnd = []byte("\r\n"), []byte(": ")

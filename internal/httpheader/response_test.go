@@ -295,7 +295,7 @@ func TestScanSeesWhatFasthttpAccepts(t *testing.T) {
 
 func TestTrailersCrossWithoutFieldsThatCopyResponseDrops(t *testing.T) {
 	p := NewPolicy(PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})
-	lines := "Grpc-Status: 0\r\nX-Request-Id: a\r\nx-request-id: b\r\nSet-Cookie: a\r\nContent-Type: a\r\n" +
+	lines := "Grpc-Status: 0\r\nX-Request-Id: a\r\nX_Request_Id: c\r\nx-request-id: b\r\nSet-Cookie: a\r\nContent-Type: a\r\n" +
 		"Connection: a\r\nX-Forwarded-For: a\r\nX-Adbuffer-Source: a\r\nX-Other: 1\r\n"
 	if got, want := string(p.AppendTrailers(nil, []byte(lines))), "Grpc-Status: 0\r\nX-Other: 1\r\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
