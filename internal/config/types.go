@@ -349,7 +349,7 @@ type Ejection struct {
 	BaseTime     time.Duration `yaml:"base_time" default:"5s" min:"10ms" max:"1h" at_most:"max_time"` // times the number of ejections in a row
 	MaxTime      time.Duration `yaml:"max_time" default:"5m" min:"10ms" max:"24h"`
 	Consecutive  int           `yaml:"consecutive" default:"5" min:"0" max:"1000000"` // 0 = only the ratio ejects
-	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the SSP's endpoints
+	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the endpoints of one priority
 	DryRun       bool          `yaml:"dry_run"`                                       // count, eject nothing
 }
 

@@ -43,6 +43,10 @@ type byHand struct {
 // itself does not refuse requests for this reason: a caller that admits requests asks first.
 func (p *Pool) Refusing() bool { return p.refusing.Load() }
 
+// Left counts how often an endpoint went out while another one served. Failures before such a
+// moment say little about the endpoints that serve after it.
+func (p *Pool) Left() uint64 { return p.left.Load() }
+
 // SetState changes the state of the whole SSP.
 func (p *Pool) SetState(s State) {
 	now := time.Now()

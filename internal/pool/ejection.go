@@ -16,11 +16,12 @@ type EjectionOptions struct {
 	FailureRatio      float64
 	BaseTime, MaxTime time.Duration
 	Consecutive       int     // failures in a row that eject; 0 = off
-	MaxEjected        float64 // share of the endpoints
+	MaxEjected        float64 // share of the endpoints of one priority
 	DryRun            bool
 }
 
-// most returns how many of n endpoints may be ejected at the same time.
+// most returns how many of n endpoints of one priority may be out at the same time, unless an
+// endpoint of a later priority can serve.
 func (o *EjectionOptions) most(n int) int {
 	const tiny = 1e-9 // 0.58 * 50 is 28.999…
 	return min(max(int(o.MaxEjected*float64(n)+tiny), 1), n-1)
@@ -75,7 +76,7 @@ type ejection struct {
 	inARow   int           // ejections in a row, including the last one
 	returned time.Time     // when the endpoint returned; zero = slow_start does not apply
 	probe    probe
-	probed   time.Time // when the probe was sent
+	probed   time.Time // when the probe, or the dial for it, began
 }
 
 // probeLimit is how long a probe may take. It is longer than any deadline. A probe whose request
@@ -146,19 +147,26 @@ type Event struct {
 	FailuresInARow     int
 }
 
-// Ended records how an attempt on the place ended, after Do, and its result for the endpoint.
-func (pl Place) Ended(o upstream.Outcome, result Result, t *upstream.Times) {
+// Ended records how an attempt on the place ended, after Do, and its result for the endpoint. It
+// reports whether the attempt failed at an endpoint that is out while others serve. Such a failure
+// says nothing about the endpoints that get the requests.
+func (pl Place) Ended(o upstream.Outcome, result Result, t *upstream.Times) (aside bool) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
 	if pl.probe {
 		m.pool.probeEnded(m, result)
-		return
+	} else {
+		m.pool.attemptEnded(m.ep, result, t.Done)
 	}
-	p := m.pool
-	if o := p.ejection.Load(); o != nil && result != Neutral && m.ep.health.record(o, result == Failure, t.Done.Sub(p.made)) {
+	return result == Failure && m.ep.aside.Load()
+}
+
+// attemptEnded records the result of an attempt that was no probe, and ejects e if it fails too often.
+func (p *Pool) attemptEnded(e *endpoint, result Result, now time.Time) {
+	if o := p.ejection.Load(); o != nil && result != Neutral && e.health.record(o, result == Failure, now.Sub(p.made)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.ejectLocked(m.ep, t.Done)
+		p.ejectLocked(e, now)
 	}
 }
 
@@ -169,10 +177,10 @@ func (p *Pool) failedDialLocked(e *endpoint, now time.Time) {
 	}
 }
 
-// ejectLocked ejects e, unless it is ejected already or too many endpoints are.
+// ejectLocked ejects e, unless it is out already or too many endpoints are.
 func (p *Pool) ejectLocked(e *endpoint, now time.Time) {
 	s, o := &p.conns.endpoints, &p.opts.Ejection
-	if p.closed || !o.Enabled || e.ejected || e.gone || now.Before(e.until) || s.ejected() >= o.most(len(s.all)) {
+	if p.closed || !o.Enabled || e.out() || e.gone || now.Before(e.until) || !s.mayGoOut(e, o) {
 		return
 	}
 	event := Event{Endpoint: e.name, Ejected: true, DryRun: o.DryRun, FailuresInARow: int(e.health.inARow.Load())}
@@ -229,8 +237,14 @@ func (p *Pool) probeAgainLocked(e *endpoint) {
 
 // probeFailed repeats the ejection with the same duration. The duration does not grow: otherwise a
 // long outage would keep a repaired endpoint out for minutes. A probe costs only one request.
+//
+// The duration counts from the start of the probe. A probe that hangs until its deadline does not
+// delay the next one, so a repaired endpoint is back within the duration.
 func (e *ejection) probeFailed(now time.Time) {
-	e.until, e.probe = now.Add(e.lasts), noProbe
+	e.until, e.probe = e.probed.Add(e.lasts), noProbe
+	if e.until.Before(now) {
+		e.until = now
+	}
 }
 
 // backLocked lets e take requests again.

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -20,6 +21,7 @@ type endpoint struct {
 	name   string
 	stats  *endpointStats // atomic
 	health health         // atomic
+	aside  atomic.Bool    // it is out, and others serve; set by endpoints.rebuild
 	opts   EndpointOptions
 	byHand byHand
 	ejection

@@ -11,10 +11,10 @@ import (
 // endpoints holds all endpoints of the SSP, and decides which of them get requests. Guarded by
 // Pool.mu.
 //
-// An endpoint is available if it is enabled by hand and not ejected. The available endpoints of the
-// lowest priority that can be reached are active: new requests go to them, by weight. If all
-// enabled endpoints are ejected, the pool ignores the ejections. If no endpoint is enabled, the SSP
-// admits no requests. Requests admitted before use any endpoint.
+// An endpoint can serve if it is enabled by hand, not out (ejected), and not unreachable. Of the
+// endpoints that can serve, those of the lowest priority are active: new requests go to them, by
+// weight. If no endpoint can serve, the pool ignores which ones are out. If no endpoint is enabled,
+// the SSP admits no requests. Requests admitted before use any endpoint.
 type endpoints struct {
 	all    []*endpoint
 	byName map[string]*endpoint
@@ -66,13 +66,21 @@ func (s *endpoints) of(a upstream.Address) *endpoint {
 	return s.byName[a.Name]
 }
 
-func (s *endpoints) ejected() (n int) {
-	for _, e := range s.all {
-		if e.ejected {
-			n++
+// mayGoOut reports whether e may go out: an endpoint of a later priority can serve in its place, or
+// max_ejected allows one more endpoint of its priority.
+func (s *endpoints) mayGoOut(e *endpoint, o *EjectionOptions) bool {
+	same, out := 0, 0
+	for _, other := range s.all {
+		switch {
+		case other.opts.Priority > e.opts.Priority && other.canServe():
+			return true
+		case other.opts.Priority == e.opts.Priority:
+			if same++; other.out() {
+				out++
+			}
 		}
 	}
-	return n
+	return out < o.most(same)
 }
 
 // admitting reports whether the operator lets the SSP take requests.
@@ -88,33 +96,45 @@ func (s *endpoints) disabled(e *endpoint) bool {
 
 func (e *endpoint) enabled() bool { return e.byHand.state == Enabled }
 
+// out reports whether e gets no requests because it fails.
+func (e *endpoint) out() bool { return e.ejected }
+
+// canServe reports whether nothing that the pool knows prevents e from serving requests.
+func (e *endpoint) canServe() bool { return e.enabled() && !e.out() && !e.unreachable }
+
 // rebuild decides again which endpoints are barred and active. Call it after each change of its
-// inputs.
-func (s *endpoints) rebuild() {
-	may := func(e *endpoint) bool { return e.enabled() && !e.ejected }
-	if !slices.ContainsFunc(s.all, may) {
+// inputs. It reports whether an endpoint has gone out while another one serves.
+func (s *endpoints) rebuild() (left bool) {
+	may := func(e *endpoint) bool { return e.enabled() && !e.out() }
+	serves := (*endpoint).canServe
+	if !slices.ContainsFunc(s.all, serves) { // the outs are ignored
 		may = (*endpoint).enabled
+		serves = func(e *endpoint) bool { return e.enabled() && !e.unreachable }
 	}
 	if !slices.ContainsFunc(s.all, may) {
 		may = func(*endpoint) bool { return true }
+		serves = func(e *endpoint) bool { return !e.unreachable }
 	}
-	reachable := func(e *endpoint) bool { return may(e) && !e.unreachable }
-	if !slices.ContainsFunc(s.all, reachable) {
-		reachable = may
+	if !slices.ContainsFunc(s.all, serves) {
+		serves = may
 	}
 	best := -1
 	for _, e := range s.all {
-		if reachable(e) && (best < 0 || e.opts.Priority < best) {
+		if serves(e) && (best < 0 || e.opts.Priority < best) {
 			best = e.opts.Priority
 		}
 	}
 	s.active = nil
 	for _, e := range s.all {
 		e.barred = !may(e)
-		if e.active = reachable(e) && e.opts.Priority == best; e.active {
+		if e.active = serves(e) && e.opts.Priority == best; e.active {
 			s.active = append(s.active, e)
 		}
+		aside := e.barred && e.out()
+		left = left || aside && !e.aside.Load()
+		e.aside.Store(aside)
 	}
+	return left
 }
 
 // weights returns the weights of the active endpoints. An endpoint in slow start has only part of
@@ -147,7 +167,9 @@ func (s *endpoints) byCrowding() []*endpoint {
 // the result to the connections.
 func (p *Pool) rebuildLocked(now time.Time) {
 	c := &p.conns
-	c.endpoints.rebuild()
+	if c.endpoints.rebuild() {
+		p.left.Add(1)
+	}
 	c.turns.set(c.endpoints.active, c.endpoints.weights(p.opts.SlowStart, now))
 	c.benched = 0
 	for _, e := range c.endpoints.all {

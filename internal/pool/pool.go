@@ -50,6 +50,7 @@ type Pool struct {
 	made    time.Time          // start of the endpoints' failure windows
 
 	refusing atomic.Bool                     // see Refusing
+	left     atomic.Uint64                   // see Left
 	ejection atomic.Pointer[EjectionOptions] // nil: no endpoint can be ejected
 	_        cpu.CacheLinePad
 

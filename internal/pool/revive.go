@@ -74,7 +74,7 @@ func (p *Pool) probeLocked(e *endpoint, now time.Time) {
 		return
 	}
 	if e.dialing == 0 && p.dialForLocked(e, now) {
-		e.probe = probeDials
+		e.probe, e.probed = probeDials, now
 	}
 }
 

@@ -34,7 +34,9 @@ func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
 
 func (p *quietPool) Refusing() bool { return false }
 
-func (p *quietPool) Ended(upstream.Outcome, pool.Result, *upstream.Times) {}
+func (p *quietPool) Ended(upstream.Outcome, pool.Result, *upstream.Times) bool { return false }
+
+func (p *quietPool) Left() uint64 { return 0 }
 
 func (p *quietPool) Host() string { return "rtb.openx.example" }
 

@@ -21,10 +21,16 @@ import (
 //
 // Requests that are shed do not count in the window. Times are since the SSP was made. It is safe
 // for concurrent use.
+//
+// The breaker forgets all requests when an endpoint goes out while another one serves. Otherwise the
+// failures of the primaries would shed the requests that a spare could serve. It does not know which
+// failures were whose. If the others fail too, it takes min_requests to know that again.
 type breaker struct {
 	opts BreakerOptions
 	*rates.Window
 	*shedCounts
+	lender  interface{ Left() uint64 }
+	forgot  *atomic.Uint64 // lender.Left at the last look
 	refusal refusal[int64] // by the window's step: its figures are at most a step old
 }
 
@@ -40,6 +46,7 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 	if !b.AnyFailed() {
 		return nil // the common case
 	}
+	b.forget()
 	requests, failures := b.Tally()
 	share := b.share(requests, failures)
 	if share <= 0 || rand.Float64() >= share {
@@ -57,6 +64,13 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 	})
 }
 
+// forget forgets all requests if an endpoint has gone out since the last look.
+func (b *breaker) forget() {
+	if left, was := b.lender.Left(), b.forgot.Load(); left != was && b.forgot.CompareAndSwap(was, left) {
+		b.Clear()
+	}
+}
+
 // record counts a request that was sent, and whether it failed.
 func (b *breaker) record(now time.Duration, failed bool) {
 	if b.opts.Enabled {
@@ -70,6 +84,7 @@ func (b *breaker) shedRatio(now time.Duration) float64 {
 		return 0
 	}
 	b.Advance(now)
+	b.forget()
 	return b.share(b.Tally())
 }
 

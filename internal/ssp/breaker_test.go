@@ -3,6 +3,7 @@ package ssp
 import (
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // init makes b a breaker with its own window.
 func (b *breaker) init(o BreakerOptions) {
-	*b = breaker{opts: o, Window: new(rates.Window), shedCounts: new(shedCounts)}
+	*b = breaker{opts: o, Window: new(rates.Window), shedCounts: new(shedCounts), lender: new(fakePool), forgot: new(atomic.Uint64)}
 	b.Window.Init(o.Window, 0)
 }
 
@@ -212,6 +213,40 @@ func TestTimeoutCountsIfTheSSPHadItsRequestTimeout(t *testing.T) {
 		c.do(r).want(upstream.Deadline)
 		if requests, _ := c.ssp.breaker.Tally(); requests != 1 {
 			t.Error("a timeout that came earlier counts")
+		}
+	})
+}
+
+// The requests before an endpoint went out count no more, and neither do late failures of it. The
+// failures of the endpoints that serve count.
+func TestFailuresOfEndpointsThatAreOutShedNothing(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{response(500, "")}}
+		c := newClient(t, p, func(o *Options) {
+			o.Breaker = BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1}
+		})
+		for range 20 {
+			c.get()
+		}
+		if shed := c.ssp.Snapshot().BreakerShedRatio; shed < 0.89 {
+			t.Fatalf("%v are shed after 20 failures", shed)
+		}
+		p.left.Add(1)
+		p.aside.Store(true)
+		for range 40 {
+			if o := c.get().outcome; o != upstream.ServerError {
+				t.Fatalf("a request ended as %v", o)
+			}
+		}
+		if shed := c.ssp.Snapshot().BreakerShedRatio; shed != 0 {
+			t.Errorf("%v are shed for failures of endpoints that are out", shed)
+		}
+		p.aside.Store(false)
+		for range 20 {
+			c.get()
+		}
+		if shed := c.ssp.Snapshot().BreakerShedRatio; shed < 0.89 {
+			t.Errorf("%v are shed after 20 failures of the endpoints that serve", shed)
 		}
 	})
 }

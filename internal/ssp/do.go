@@ -14,6 +14,7 @@ type leg struct {
 	body    bodyCopy
 	outcome upstream.Outcome // of the last ended attempt
 	paused  bool             // its response paused the SSP
+	aside   bool             // it failed at an endpoint that is out while others serve
 	sent    int              // attempts sent
 	hedged  bool
 	retries retries
@@ -233,7 +234,7 @@ func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err
 		l.outcome = s.classify(r, &ex.Response)
 		l.paused = s.backoff.observe(&ex.Response, t.Done, s.since(t.Done))
 	}
-	pl.Ended(l.outcome, s.resultOf(ex, l, l.outcome, failed), t)
+	l.aside = pl.Ended(l.outcome, s.resultOf(ex, l, l.outcome, failed), t)
 }
 
 var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,

@@ -36,7 +36,9 @@ type fakePool struct {
 	sent     []sentRequest
 	ended    []pool.Result
 	refusing atomic.Bool
-	busy     atomic.Int32 // exchanges in Do
+	left     atomic.Uint64 // of Left
+	aside    atomic.Bool   // of Ended
+	busy     atomic.Int32  // exchanges in Do
 	mostBusy atomic.Int32
 }
 
@@ -74,10 +76,13 @@ type fakePlace struct {
 
 func (p *fakePool) Refusing() bool { return p.refusing.Load() }
 
-func (pl *fakePlace) Ended(_ upstream.Outcome, v pool.Result, _ *upstream.Times) {
+func (p *fakePool) Left() uint64 { return p.left.Load() }
+
+func (pl *fakePlace) Ended(_ upstream.Outcome, v pool.Result, _ *upstream.Times) bool {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.ended = append(pl.pool.ended, v)
+	return v == pool.Failure && pl.pool.aside.Load()
 }
 
 func (pl *fakePlace) Host() string { return pl.pool.host }

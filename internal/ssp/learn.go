@@ -7,11 +7,15 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// learn updates the learned state with the outcome of an admitted request.
+// learn updates the learned state with the outcome of an admitted request. It ignores a failure at
+// an endpoint that is out while others serve: later requests go to the others. See breaker.
 func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
 	v := s.resultOf(ex, l, o, err)
+	if l.aside && v == pool.Failure {
+		return
+	}
 	if v != pool.Neutral {
 		s.breaker.record(now, v == pool.Failure)
 	}

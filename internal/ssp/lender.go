@@ -12,6 +12,8 @@ type lender interface {
 	Acquire(ex *upstream.Exchange) (place, error)
 	// Refusing reports whether an operator has drained or disabled the SSP.
 	Refusing() bool
+	// Left counts how often an endpoint went out while another one served.
+	Left() uint64
 }
 
 // place is one place on a connection. Exactly one of Do and Release must be
@@ -21,8 +23,9 @@ type place interface {
 	Release()
 	Protocol() upstream.Protocol
 	Host() string
-	// Ended records, after Do, how the attempt ended and its result for the endpoint.
-	Ended(o upstream.Outcome, result pool.Result, t *upstream.Times)
+	// Ended records, after Do, how the attempt ended and its result for the endpoint. It reports
+	// whether the attempt failed at an endpoint that is out while others serve.
+	Ended(o upstream.Outcome, result pool.Result, t *upstream.Times) (aside bool)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it
@@ -32,3 +35,5 @@ type poolLender struct{ pool *pool.Pool }
 func (l poolLender) Acquire(ex *upstream.Exchange) (place, error) { return l.pool.Acquire(ex) }
 
 func (l poolLender) Refusing() bool { return l.pool.Refusing() }
+
+func (l poolLender) Left() uint64 { return l.pool.Left() }

@@ -32,6 +32,7 @@ func newCounters() *counters {
 type learned struct {
 	pause     pause        // of backoff
 	window    rates.Window // of breaker
+	forgot    atomic.Uint64
 	adaptive  adaptive
 	budget    retryBudget
 	lateAfter quantile // of latencies; an attempt that takes longer is late and is hedged
@@ -63,7 +64,7 @@ func (s *SSP) applyOptions() {
 	}
 	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
 	s.backoff = backoff{share: s.opts.RetryAfterShare, pause: &s.pause, retryAfters: &s.retryAfters}
-	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed}
+	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed, lender: s.lender, forgot: &s.forgot}
 }
 
 // With returns the SSP with other settings, on the same pool. Counters, breaker, pause, adaptive

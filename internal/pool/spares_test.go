@@ -1,0 +1,175 @@
+package pool
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// withPriorities configures endpoints a, b, c, … with these priorities.
+func withPriorities(priorities ...int) func(*Options) {
+	return func(o *Options) {
+		withWeights(make([]int, len(priorities))...)(o)
+		for i, n := range priorities {
+			o.Endpoints[i].Priority = n
+		}
+	}
+}
+
+// failing returns which of the named endpoints fail.
+func failing(names ...string) func(string) bool {
+	return func(e string) bool {
+		for _, name := range names {
+			if e == name {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// Both endpoints of priority 0 fail: max_ejected allows one of them to be out, but the spare can
+// serve. They come back with their first probe after the repair, at the latest after base_time.
+func TestSpareServesWhileAllPrimariesAreEjected(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := start(t, endpointsSSP(t, 3), withPriorities(0, 0, 1))
+		serve(t, p, 20, 10*msec, failing("a:80", "b:80"))
+		if a, b := stateOf(p, "a:80"), stateOf(p, "b:80"); a != "ejected" || b != "ejected" {
+			t.Fatalf("a is %s, b is %s", a, b)
+		}
+		// Over a minute, each probe of a and b costs a request.
+		if got := serve(t, p, 6000, 10*msec, failing("a:80", "b:80")); got["c:80"] < 5970 {
+			t.Errorf("c got %d of 6000 requests: %v", got["c:80"], got)
+		}
+		repaired := time.Now()
+		for stateOf(p, "a:80") != "enabled" || stateOf(p, "b:80") != "enabled" {
+			serve(t, p, 1, 10*msec, nil)
+			if took := time.Since(repaired); took > testEjection().BaseTime+100*msec {
+				t.Fatalf("not back after %v", took)
+			}
+		}
+		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] != 50 || got["b:80"] != 50 {
+			t.Errorf("after the repair, 100 requests were shared %v", got)
+		}
+	})
+}
+
+// A probe that hangs for a second does not delay the next one.
+func TestProbesThatHangBeginEveryBaseTime(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := start(t, endpointsSSP(t, 2), withPriorities(0, 1))
+		serve(t, p, 5, 10*msec, failing("a:80"))
+		var probes []time.Time
+		for len(probes) < 4 {
+			r := acquire(t, p)
+			if r.ex.Endpoint != "a:80" {
+				time.Sleep(10 * msec)
+				finish(r, false)
+				continue
+			}
+			probes = append(probes, time.Now())
+			go func() {
+				time.Sleep(sec)
+				finish(r, true)
+			}()
+		}
+		for i := range probes[1:] {
+			if between := probes[i+1].Sub(probes[i]); between < 5*sec || between > 5100*msec {
+				t.Errorf("%v between two probes, want 5 s", between)
+			}
+		}
+	})
+}
+
+// Without a later priority, half of ten endpoints may be out. The others serve although they fail.
+func TestMaxEjectedHoldsWithinTheLastPriority(t *testing.T) {
+	for later, want := range map[int]int{0: 5, 1: 10} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := newFakeSSP(t)
+			s.addrs = addresses(10 + later)
+			p := start(t, s, func(o *Options) {
+				o.MaxConns, o.MaxIdle, o.Endpoints = 64, 64, nil
+				for i := range s.addrs {
+					s.addrs[i].Name = fmt.Sprintf("e%d:80", i)
+					o.Endpoints = append(o.Endpoints, EndpointOptions{Name: s.addrs[i].Name, Priority: i / 10})
+				}
+			})
+			serve(t, p, 300, 10*msec, func(e string) bool { return e != "e10:80" })
+			out := 0
+			for _, e := range p.Snapshot().Endpoints {
+				if e.State == "ejected" {
+					out++
+				}
+			}
+			if out != want {
+				t.Errorf("with %d endpoints of a later priority, %d of 10 are ejected, want %d", later, out, want)
+			}
+		})
+	}
+}
+
+// The primaries are ejected, and then the spare is drained, fails or becomes unreachable. Requests go
+// to the primaries again, ejected or not.
+func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
+	for name, loseSpare := range map[string]func(p *Pool, s *fakeSSP){
+		"drained": func(p *Pool, _ *fakeSSP) { p.SetEndpointState("c:80", Draining) },
+		"unreachable": func(p *Pool, s *fakeSSP) {
+			s.set(func(c dialCall) dialResult {
+				if c.addr.Name == "c:80" {
+					return dialResult{err: errRefused}
+				}
+				return dialResult{after: msec}
+			})
+			for _, c := range s.openTo("c:80") {
+				c.goAway(upstream.ClosedByPeer)
+			}
+		},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s := endpointsSSP(t, 3)
+			p := start(t, s, withPriorities(0, 0, 1))
+			serve(t, p, 20, 10*msec, failing("a:80", "b:80"))
+			if got := serve(t, p, 10, msec, nil); got["c:80"] != 10 {
+				t.Fatalf("%s: 10 requests were shared %v", name, got)
+			}
+			loseSpare(p, s)
+			pass(100 * msec)
+			if got := serve(t, p, 100, 10*msec, failing("a:80", "b:80")); got["a:80"] < 45 || got["b:80"] < 45 {
+				t.Errorf("%s: 100 requests were shared %v", name, got)
+			}
+		})
+	}
+}
+
+// A failure counts as one aside only while its endpoint is out and another one serves.
+func TestFailureAsideIsReported(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := start(t, endpointsSSP(t, 2), withPriorities(0, 1))
+		var held []*request
+		for range 3 {
+			held = append(held, acquire(t, p))
+		}
+		ended := func(r *request, result Result) bool {
+			r.ex.Times.Done = time.Now()
+			r.do()
+			return r.place.Ended(0, result, &r.ex.Times)
+		}
+		if ended(held[0], Failure) || p.Left() != 0 {
+			t.Error("a failure of an endpoint that serves was reported as aside")
+		}
+		serve(t, p, 4, 10*msec, failing("a:80"))
+		if p.Left() != 1 {
+			t.Errorf("%d endpoints have left, want 1", p.Left())
+		}
+		if !ended(held[1], Failure) || ended(held[2], Success) {
+			t.Error("a late failure of an ejected endpoint was not reported as aside, or a success was")
+		}
+		p.SetEndpointState("b:80", Disabled)
+		if r := acquire(t, p); ended(r, Failure) {
+			t.Error("a failure of the only endpoint that serves was reported as aside")
+		}
+	})
+}
