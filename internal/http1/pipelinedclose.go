@@ -12,6 +12,7 @@ import (
 var (
 	errClosed      = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the pipelined connection was closed before the request was sent")
 	errBehindClose = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
+	errUnwritten   = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true, Detail: errBehindClose.Detail}
 	errBehindLast  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
 		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
 	errOverdue       = errors.New("an abandoned response did not end within pool.linger")
@@ -50,7 +51,10 @@ func (r *reader) closeAnnounced() {
 		r.owner.Changed()
 	}
 	r.failFrom(1, func(_ int, e *entry) error {
-		if r.response.header.close || e.start >= r.takenBytes.Load() {
+		switch {
+		case e.start >= r.takenBytes.Load():
+			return errUnwritten
+		case r.response.header.close:
 			return errBehindClose
 		}
 		return errBehindLast

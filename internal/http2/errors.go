@@ -51,9 +51,10 @@ func classify(code h2.ErrCode) (demote, refuses bool) {
 // Errors without their own cause are allocated once.
 var (
 	errClosed   = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the HTTP/2 connection was closed before the request was sent")
-	errDraining = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed,
-		"the SSP closes the HTTP/2 connection and takes no more requests on it")
-	errNoStream     = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP has lowered its limit of HTTP/2 streams")
+	errDraining = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true,
+		Detail: "the SSP closes the HTTP/2 connection and takes no more requests on it"}
+	errNoStream = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true,
+		Detail: "the SSP has lowered its limit of HTTP/2 streams"}
 	errNotProcessed = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed,
 		"the SSP closed the HTTP/2 connection without processing the request")
 	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true, OverHTTP1: true,

@@ -58,7 +58,7 @@ func (e *endpoint) weight() int {
 // pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
 // connections, then the most recently used idle connection.
 func (c *connections) pickOf(e *endpoint, alone bool, now time.Time) *member {
-	if m := leastInUse(e.shared, alone); m != nil {
+	if m := leastInUse(e.shared, alone, now); m != nil {
 		return m
 	}
 	return c.popIdle(e, now)

@@ -32,6 +32,8 @@ type member struct {
 	counted  int  // its part of connections.places: the larger of places and inUse
 	requests int  // requests that got a place since the dial
 	refused  int  // requests that the SSP did not process
+	// avoidUntil is when requests prefer it again, after it refused one; zero = it refused none.
+	avoidUntil time.Time
 	allowed  int  // places while on probation, 0 = all
 	alone    bool // in use by an exchange that allows no other outstanding exchange
 	fresh    bool // in use by the first exchange, directly after the dial

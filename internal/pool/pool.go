@@ -268,6 +268,9 @@ func (p *Pool) useful(m *member) {
 	p.growLocked(time.Now())
 }
 
+// avoidRefusing is how long requests prefer other connections after one has refused a request.
+const avoidRefusing = 100 * time.Millisecond
+
 // failed records an error of an exchange on m that says something about the SSP.
 func (p *Pool) failed(m *member, e *upstream.Error) {
 	now := time.Now()
@@ -279,6 +282,9 @@ func (p *Pool) failed(m *member, e *upstream.Error) {
 	if (e.Demote || e.RefusesHTTP2) && p.demotableLocked(now) && p.demotion.violatedOn(m, e, now) {
 		p.demoteLocked(now)
 		p.growLocked(now)
+	}
+	if e.Progress == upstream.NotProcessed && !e.Unsent {
+		m.avoidUntil = now.Add(avoidRefusing)
 	}
 	if e.Progress == upstream.NotProcessed && !m.exclusive() && p.conns.probation.refused(m) {
 		p.governor.useless(m.addr, now)

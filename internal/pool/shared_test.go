@@ -3,6 +3,7 @@ package pool
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -291,6 +292,52 @@ func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 		}
 		if n := p.stats.closedBy[upstream.ClosedMaxRequests].Load(); n != 2 {
 			t.Errorf("%d connections closed for max_requests, want 2", n)
+		}
+	})
+}
+
+// Before, the connection that had refused a request had the fewest requests, so it got the request
+// again.
+func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newHTTP2SSP(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 2 })
+		if err := p.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		first := acquire(t, p)
+		refused := first.conn()
+		_ = first.place.Do(first.ex)
+		s.do = nil
+		for range 5 {
+			r := acquire(t, p)
+			if r.conn() == refused {
+				t.Error("the request got the connection that had just refused one")
+			}
+			r.do()
+		}
+		// It is used if no other has a place.
+		var all []*request
+		for range 15 {
+			all = append(all, acquire(t, p))
+		}
+		if n := inUse(p)[refused.n]; n != 5 {
+			t.Errorf("%d requests on the connection, want the 5 that fit on no other", n)
+		}
+		for _, r := range all {
+			r.do()
+		}
+		time.Sleep(avoidRefusing)
+		if r := acquire(t, p); r.conn() == refused {
+			r.do()
+		} else {
+			all = append(all[:0], r)
+			if r = acquire(t, p); r.conn() != refused {
+				t.Error("the connection is still avoided")
+			}
+			r.do()
+			all[0].do()
 		}
 	})
 }

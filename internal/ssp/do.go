@@ -143,7 +143,7 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 		}
 		again, ok := s.retryable(r, ex, e, l)
 		if !ok {
-			return e
+			return l.retries.lastError(e, l.sent)
 		}
 		why, failed = again, e
 		ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint

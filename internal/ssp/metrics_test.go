@@ -33,10 +33,10 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 	a := newSSP(options(nil), &fakePool{})
 	b := newSSP(options(func(o *Options) { o.Name = "backup"; o.MaxInFlight = 7; o.QPS.Limit = 2.5 }), &fakePool{})
 	reg := registry(t, a, b)
-	// A series for each outcome, each kind of retry, each kind that pays, both values of dry_run and
+	// A series for each outcome, each kind of retry twice, both values of dry_run and
 	// both effects of Retry-After. A series for each usual status and for other. Thirteen series
 	// without a label of their own.
-	perSSP := int(upstream.Outcomes) + 2*int(retryKinds) - 1 + 2 + 2 + len(usualCodes) + 1 + 13
+	perSSP := int(upstream.Outcomes) + 2*int(retryKinds) + 2 + 2 + len(usualCodes) + 1 + 13
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP)
 	}

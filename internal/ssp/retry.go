@@ -3,6 +3,7 @@ package ssp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -31,15 +32,11 @@ func (k retryKind) String() string {
 	return retryKindNames[k]
 }
 
-// maxStale bounds the attempts on stale connections, since an SSP may close each connection after a
-// request was sent.
-const maxStale = 10
-
 // retries counts the retries of one request, and holds the requirements of its next attempt.
 type retries struct {
-	limited      int // counted by retry.max: failed dials, and requests that were not sent
-	notProcessed int
-	stale        int
+	limited int // counted by retry.max: failed dials, and requests that were not sent
+	unsent  int // attempts on connections that took no more requests
+	again   int // sent again after the SSP refused it or closed the connection; see mayResend
 
 	resent    bool // the SSP provably did not process the last attempt
 	overHTTP1 bool // the next attempt must use HTTP/1
@@ -70,49 +67,71 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 		ok := !n.overHTTP1
 		n.overHTTP1 = true
 		return retryNotProcessed, ok
+	case e.Progress == upstream.NotProcessed && e.Unsent:
+		n.resent = true
+		n.unsent++
+		return retryNotProcessed, pace(ex, l.start, n.unsent)
 	case e.Progress == upstream.NotProcessed:
 		n.resent = true
-		n.notProcessed++
-		return retryNotProcessed, pace(ex, l.start, n.notProcessed)
+		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.again == 0)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.
-		n.notProcessed++
-		return retryNotSent, pace(ex, l.start, n.notProcessed)
+		n.unsent++
+		return retryNotSent, pace(ex, l.start, n.unsent)
 	case e.Progress == upstream.NotSent:
 		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
 	case e.Stale:
-		// The next reused connection may be stale too: retry.max does not count such retries. An
-		// SSP that restarts closes all connections at once, more than the budget has tokens for. So
-		// a connection whose own responses have earned a token pays with it; otherwise the budget
+		// An SSP that restarts closes all connections at once, more than the budget has tokens for.
+		// So a connection whose own responses have earned a token pays with it; otherwise the budget
 		// pays. In both cases at most every fifth request is sent again.
-		n.stale++
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
-		return retryStale, ok && n.stale <= maxStale && (ex.Served >= fifthsPerToken || s.pay(retryStale))
+		return retryStale, ok && s.mayResend(ex, n, retryStale, ex.Served >= fifthsPerToken)
 	default:
 		return 0, false
 	}
 }
 
-// adbuffer retries an unprocessed request until the deadline. retry.max and the budget do not count
-// these retries, since they cost the SSP nothing. They are paced, so that an SSP that always
-// refuses costs adbuffer little. After the first few, a pause separates two attempts: paceShare of
-// the leg's time so far, and at least paceMin. So their number grows with the logarithm of the
-// time: 40 attempts in 300 ms, 65 in 5 s.
+// resendPause is the pause before a request is sent again for the second time. It doubles each time.
+const resendPause = 10 * time.Millisecond
+
+// mayResend decides whether a request that was sent and provably not processed, or may be repeated,
+// is sent again: at most retry.max + 1 times, after pauses that grow. The budget pays, unless the
+// retry is free. An SSP that refuses requests is overloaded, and must not get each of them again and
+// again. mayResend waits for the pause, at most until the exchange ends.
+func (s *SSP) mayResend(ex *upstream.Exchange, n *retries, why retryKind, free bool) bool {
+	if n.again > s.opts.RetryMax || !free && !s.pay(why) {
+		return false
+	}
+	n.again++
+	if n.again == 1 {
+		return true
+	}
+	return pauseUntil(ex, time.Now().Add(resendPause<<min(n.again-2, 10)))
+}
+
+// A request that found only connections that take no more requests costs the SSP nothing. It tries
+// again until its deadline, and retry.max and the budget do not count that. The attempts are paced.
+// After the first few, a pause separates two attempts: paceShare of the leg's time so far, and at
+// least paceMin. So their number grows with the logarithm of the time: 40 attempts in 300 ms, 65 in 5 s.
 const (
 	unpacedAttempts = 3
 	paceShare       = 8
 	paceMin         = time.Millisecond
 )
 
-// pace waits until the attempt after the n-th refusal may begin. It returns false if that moment is
-// after the deadline, or if the exchange ends.
+// pace waits until the attempt after the n-th unsent one may begin, like pauseUntil.
 func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 	if n <= unpacedAttempts {
 		return true
 	}
 	last := ex.Times.Acquired
-	next := last.Add(max(last.Sub(start)/paceShare, paceMin))
+	return pauseUntil(ex, last.Add(max(last.Sub(start)/paceShare, paceMin)))
+}
+
+// pauseUntil waits until next. It returns false if that moment is after the deadline, or if the
+// exchange ends.
+func pauseUntil(ex *upstream.Exchange, next time.Time) bool {
 	wait := time.Until(next)
 	switch {
 	case wait <= 0:
@@ -133,6 +152,17 @@ func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 // isOver reports whether the exchange was cancelled or its deadline has passed.
 func isOver(ex *upstream.Exchange) bool {
 	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
+}
+
+// lastError returns the error of a request that is not sent again after e. If the request was sent
+// again before, the error says how often, and names the setting.
+func (n *retries) lastError(e *upstream.Error, sent int) *upstream.Error {
+	if n.again == 0 || e.Progress != upstream.NotProcessed && !e.Stale {
+		return e
+	}
+	last := *e
+	last.Detail = fmt.Sprintf("%s; it was sent %d times; see retry.max", e.Detail, sent)
+	return &last
 }
 
 // repeatsDialError reports whether e only repeats the error of an earlier dial: every address is

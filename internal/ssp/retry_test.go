@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -98,17 +99,17 @@ func TestRetriesEndAtRetryMax(t *testing.T) {
 }
 
 // An SSP that closes idle connections makes several of them stale at once.
-func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
-	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fail(stale), fill()}}
+func TestStaleConnectionsUseTheBudgetAndAreTriedOnceMoreThanRetryMax(t *testing.T) {
+	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fill()}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
 	c.get().want(upstream.Fill)
-	c.wantRetries(map[retryKind]uint64{retryStale: 3, retryNotSent: 1})
+	c.wantRetries(map[retryKind]uint64{retryStale: 2, retryNotSent: 1})
 
-	// At most maxStale retries, although each connection pays for its own.
+	// The bound holds also if each connection pays for its own retry.
 	p = &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = fifthsPerToken; return &stale }}}
 	c = newClient(t, p, nil)
-	c.get().want(upstream.ConnLost)
-	c.wantSent(p, 1+maxStale)
+	c.get().want(upstream.ConnLost).wantDetail("it was sent 3 times; see retry.max")
+	c.wantSent(p, 3)
 
 	p = &fakePool{steps: []step{fail(stale), fill()}}
 	c = newClient(t, p, nil)
@@ -120,6 +121,7 @@ func TestStaleConnectionsUseTheBudgetButNotRetryMax(t *testing.T) {
 # HELP adbuffer_retries_refused_total Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.
 # TYPE adbuffer_retries_refused_total counter
 adbuffer_retries_refused_total{kind="hedge",ssp="openx"} 0
+adbuffer_retries_refused_total{kind="not_processed",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="not_sent",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
 # HELP adbuffer_hedges_won_total Requests whose response came from their hedge. Compare adbuffer_retries_total of kind hedge.
@@ -138,29 +140,59 @@ adbuffer_hedges_won_total{ssp="openx"} 0
 	}
 }
 
-func TestUnprocessedRequestsUseNeitherRetryMaxNorBudget(t *testing.T) {
-	steps := make([]step, 0, 6)
-	for range 5 {
-		steps = append(steps, fail(notProcessed))
+// An SSP that refuses a request with REFUSED_STREAM is overloaded. Before, it got such a request 40
+// times in 300 ms, and 65 times in 5 s.
+func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *testing.T) {
+	for max, pauses := range map[int][]time.Duration{0: {0}, 1: {0, 10 * msec}, 3: {0, 10 * msec, 20 * msec, 40 * msec}} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			p := &fakePool{steps: []step{fail(notProcessed)}}
+			c := newClient(t, p, func(o *Options) { o.RetryMax = max })
+			r := c.request(upstream.POST)
+			r.Deadline = r.Received.Add(5 * time.Second)
+			c.do(r).want(upstream.ConnLost).wantDetail(fmt.Sprintf("scripted; it was sent %d times; see retry.max", max+2))
+			sent := p.requests()
+			if len(sent) != 1+len(pauses) {
+				t.Fatalf("retry.max %d: sent %d times", max, len(sent))
+			}
+			for i, want := range pauses {
+				if got := sent[i+1].at.Sub(sent[i].at); got != want {
+					t.Errorf("retry.max %d: pause %d is %v, want %v", max, i, got, want)
+				}
+			}
+			c.wantIdle()
+		})
 	}
-	p := &fakePool{steps: append(steps, fill())}
-	c := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
-	for c.ssp.budget.spend() {
-	}
-	c.get().want(upstream.Fill)
-	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 5})
 }
 
-// A request that the SSP refuses at once is sent again until its deadline, with growing pauses. So
-// the number of attempts is bounded for any deadline.
-func TestUnprocessedRequestsAreRetriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
+// The first retry of a refused request is free, and the budget pays for each further one.
+func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
+	p := &fakePool{steps: []step{fail(notProcessed)}}
+	c := newClient(t, p, nil)
+	for c.ssp.budget.spend() {
+	}
+	c.get().want(upstream.ConnLost)
+	c.wantSent(p, 2)
+	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
+	if n := c.ssp.stats.unpaid[retryNotProcessed].Load(); n != 1 {
+		t.Errorf("%d retries were refused by the budget, want 1", n)
+	}
+}
+
+// A request that only finds connections that take no more requests was never sent: retry.max and the
+// budget do not count that. It tries until its deadline, with growing pauses, so the number of
+// attempts is bounded for any deadline.
+func TestUnsentRequestsAreTriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
+	unsent := notProcessed
+	unsent.Unsent = true
 	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
-	for name, refuses := range map[string]step{"refused": fail(notProcessed), "kept connections closed": keptAndClosed} {
+	for name, refuses := range map[string]step{"draining connections": fail(unsent), "kept connections closed": keptAndClosed} {
 		for _, timeout := range []time.Duration{295 * msec, 5 * time.Second} {
 			t.Run(name+" for "+timeout.String(), func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					p := &fakePool{steps: []step{refuses}}
-					c := newClient(t, p, nil)
+					c := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
+					for c.ssp.budget.spend() {
+					}
 					r := c.request(upstream.POST)
 					r.Deadline = r.Received.Add(timeout)
 					res := c.do(r).want(upstream.ConnLost)
@@ -188,7 +220,7 @@ func TestCancelledLegEndsThePauseBetweenAttempts(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &fakePool{steps: []step{fail(notProcessed)}}
-		c := newClient(t, p, nil)
+		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 }) // pauses of 0, 10, 20, 40 and 80 ms
 		time.AfterFunc(100*msec, cancel)
 		ex := upstream.AcquireExchange()
 		defer ex.Release()
@@ -306,8 +338,8 @@ func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 // Retries do not prolong a request: it ends at its deadline, and nothing is sent after that.
 func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(40*msec, fail(notProcessed))}}
-		c := newClient(t, p, nil)
+		p := &fakePool{steps: []step{after(80*msec, fail(notProcessed))}}
+		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 })
 		res := c.get().want(upstream.Deadline)
 		if res.took != 295*msec {
 			t.Errorf("took %v, want 295ms", res.took)
@@ -317,7 +349,7 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 				t.Errorf("sent again after %v", at)
 			}
 		}
-		c.wantSent(p, 8)
+		c.wantSent(p, 4) // after 0, 80, 170 and 270 ms
 	})
 }
 

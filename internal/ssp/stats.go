@@ -17,7 +17,7 @@ type stats struct {
 	duration  *metrics.Histogram
 	firstByte *metrics.Histogram
 	retries   [retryKinds]atomic.Uint64
-	unpaid    [retryKinds]atomic.Uint64 // refused by the retry budget; never retryNotProcessed
+	unpaid    [retryKinds]atomic.Uint64 // refused by the retry budget
 	hedgesWon atomic.Uint64
 	sent      atomic.Uint64 // including retries and hedges
 

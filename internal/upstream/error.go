@@ -28,6 +28,9 @@ type Error struct {
 	// Stale says that a reused HTTP/1 connection closed before the first byte of a response (the
 	// keep-alive race). The setting `retry.stale` then decides about a retry.
 	Stale bool
+	// Unsent says, with NotProcessed, that no byte of the request left adbuffer: the connection stopped
+	// taking requests before that. A retry is the first sending.
+	Unsent bool
 	// Demote says that the peer violated HTTP/2. After repeated violations, the pool should use
 	// HTTP/1 for a while.
 	Demote bool

@@ -3,12 +3,12 @@ package failing
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // The SSP closes each HTTP/2 connection after one request (GOAWAY). Before, eight clients lost a
@@ -24,8 +24,6 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	}{
 		{"cleartext", sspsim.H2C, func(*sspsim.SSP) string { return "protocol: h2c" }, sspsim.GoAway{Chance: sspsim.Always}},
 		{"TLS", sspsim.TLSAuto, func(s *sspsim.SSP) string { return e2e.Trust(t, s) }, sspsim.GoAway{Chance: sspsim.Always}},
-		// The GOAWAY that a request causes excludes every other request.
-		{"left out", sspsim.H2C, func(*sspsim.SSP) string { return "protocol: h2c" }, sspsim.GoAway{Chance: sspsim.Every(2), Exclude: true}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -53,31 +51,53 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	}
 }
 
-// An SSP that refuses every stream costs a bounded number of attempts. Then the request ends with
-// the SSP's error. If its deadline passes during an attempt, it ends as deadline, and the test
-// sends another one.
-func TestSSPThatRefusesEveryStreamGetsNoLoopOfRequests(t *testing.T) {
+// The GOAWAY that every second request causes leaves that request out. A request that is left out
+// again and again ends with the SSP's statement, and no request is processed twice.
+func TestRequestsThatGoAwaysLeaveOutAreSentAtMostThreeTimes(t *testing.T) {
 	t.Parallel()
-	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
+	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Every(2), Exclude: true}}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c", "breaker: {enabled: false}"))
-	retries := func() float64 { return ab.Metric("adbuffer_retries_total", "kind=not_processed") }
-	testsupport.Eventually(t, "a request fails with REFUSED_STREAM after ten retries", func() bool {
-		before := retries()
-		a := ab.Post("/fillbuffer", "{}", "X-Adbuffer-Timeout-Ms: 1000")
-		n := retries() - before
-		if n > 60 {
-			t.Errorf("the request was sent again %v times in a second", n)
-		}
-		if a.Header("X-Adbuffer-Source") == "proxy/deadline" {
-			a.WantStatus("the deadline passed during an attempt", 504)
-			return false
-		}
+	var wg sync.WaitGroup
+	var filled atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			c := ab.Dial()
+			for range 50 {
+				if a := c.Post("/fillbuffer", `{"id":"1"}`); a.Status == 200 {
+					filled.Add(1)
+				} else if detail := e2e.ErrorOf(a).Detail; !strings.Contains(detail, "without processing the request; it was sent") || !strings.Contains(detail, "retry.max") {
+					t.Errorf("a request ended with %s", a.Body)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := filled.Load(); n < 200 {
+		t.Errorf("%d of 400 requests were filled", n)
+	}
+	e2e.WantRequests(t, s, uint64(filled.Load()))
+	if n := s.Counters().Unprocessed; n > 3*400 {
+		t.Errorf("the SSP refused %d requests of 400", n)
+	}
+}
+
+// Before, a request was sent 43 times in a second to an SSP that refuses every stream because it is
+// overloaded.
+func TestARequestIsSentThreeTimesToAnSSPThatRefusesEveryStream(t *testing.T) {
+	t.Parallel()
+	for method, sent := range map[string]uint64{"GET": 3, "POST": 3} {
+		s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
+		ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c", "breaker: {enabled: false}"))
+		body := map[string]string{"POST": "{}"}[method]
+		a := ab.Dial().Do(method, "/fillbuffer", body, "X-Adbuffer-Timeout-Ms: 5000")
 		a.WantStatus("a request", 502).WantSource("proxy/conn_lost")
-		if e := e2e.ErrorOf(a); e.SSP != "openx" || !strings.Contains(e.Detail, "REFUSED_STREAM") {
+		if e := e2e.ErrorOf(a); e.SSP != "openx" || !strings.Contains(e.Detail, "REFUSED_STREAM; it was sent 3 times; see retry.max") {
 			t.Errorf("the error is %s", a.Body)
 		}
-		return n >= 10 || t.Failed()
-	})
+		if n := s.Counters().Unprocessed; n != sent {
+			t.Errorf("%s: the SSP refused %d requests, want %d", method, n, sent)
+		}
+	}
 }
 
 // Only statements of the protocol prove that a request was not processed. Before, a POST was
