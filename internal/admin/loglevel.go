@@ -22,7 +22,7 @@ func (s *Server) showLevel(w http.ResponseWriter, _ *http.Request) {
 }
 
 // changeLevel takes a level as {"level":"debug"} or as the word alone. The response is the
-// level in force. It lasts until the next start or reload.
+// level in force. It lasts until the next start, or a reload that changes log.level.
 func (s *Server) changeLevel(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLevelBytes))
 	if err != nil {

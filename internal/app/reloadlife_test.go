@@ -166,7 +166,7 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 		t.Errorf("the log's level is %v", v.level.Level())
 	}
 	s.log = "level: info, access: {enabled: true, sample: 1}"
-	v.level.SetLevel(zap.ErrorLevel) // by an operator: it lasts until the next reload
+	v.level.SetLevel(zap.ErrorLevel) // by an operator: it lasts until log.level changes
 	v.reload(s)
 	if v.level.Level() != zap.InfoLevel {
 		t.Errorf("the log's level is %v", v.level.Level())

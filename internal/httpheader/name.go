@@ -134,7 +134,8 @@ func knownName(name string) nameID {
 		"fastly-client-ip", "fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", // Fastly, Fly.io, DigitalOcean, Netlify
 		"x-vercel-forwarded-for", "x-vercel-proxied-for", "x-sucuri-clientip", "incap-client-ip", // Vercel, Sucuri, Imperva
 		"x-azure-clientip", "x-azure-socketip", "x-appengine-user-ip", "cloudfront-viewer-address", // Azure, Google, AWS
-		"x-envoy-external-address", "ali-cdn-real-ip", "cdn-src-ip": // Envoy, Alibaba and Tencent
+		"x-envoy-external-address", "ali-cdn-real-ip", "cdn-src-ip", // Envoy, Alibaba and Tencent
+		"eo-connecting-ip", "eo-client-ip", "x-ms-forwarded-client-ip": // Tencent EdgeOne, Microsoft AD FS
 		return nameForwardedAddr
 	case "x-device-ip":
 		return nameDeviceIP
@@ -153,10 +154,6 @@ func is(name []byte, want string) bool {
 		}
 	}
 	return true
-}
-
-func hasPrefix(name []byte, prefix string) bool {
-	return len(name) >= len(prefix) && is(name[:len(prefix)], prefix)
 }
 
 // plain maps each byte of a token to lower case, with '_' as '-', and all other bytes to 0.

@@ -10,7 +10,7 @@ const addressFields = "X-Real-IP Client-IP X-Client-IP True-Client-IP X-Cluster-
 	"HTTP-Client-IP HTTP-X-Forwarded-For Remote-Addr X-Remote-Addr X-Remote-IP X-Originating-IP X-Source-IP X-User-IP X-ProxyUser-Ip WL-Proxy-Client-IP " +
 	"CF-Connecting-IP CF-Connecting-IPv6 CF-Pseudo-IPv4 Fastly-Client-IP Fly-Client-IP DO-Connecting-IP X-Nf-Client-Connection-Ip X-Vercel-Forwarded-For " +
 	"X-Vercel-Proxied-For X-Sucuri-ClientIP Incap-Client-IP X-Azure-ClientIP X-Azure-SocketIP X-Appengine-User-Ip CloudFront-Viewer-Address " +
-	"X-Envoy-External-Address Ali-CDN-Real-IP Cdn-Src-Ip"
+	"X-Envoy-External-Address Ali-CDN-Real-IP Cdn-Src-Ip EO-Connecting-IP EO-Client-IP X-MS-Forwarded-Client-IP"
 
 func TestIdentifyKnowsEachNameInAnySpellingAndNoOther(t *testing.T) {
 	for names, want := range map[string]nameID{
