@@ -6,6 +6,8 @@ import "time"
 // content, WINDOW_UPDATE for which no stream waits, frames for ended streams, and unknown types. A
 // few are harmless, many are an attack. RFC 9113, section 10.5.
 //
+// Frames that DATA causes are measured against the DATA that adbuffer has sent: Sent and Caused.
+//
 // Guarded by Conn.mu.
 type Flood struct {
 	Left  int       // such frames that are still allowed
@@ -13,6 +15,8 @@ type Flood struct {
 	// Late is how many bytes of DATA may still arrive for streams that adbuffer has reset: the size
 	// of their windows at the reset.
 	Late int
+	// caused is how many frames the peer may still send because of the DATA that it has received.
+	caused int
 }
 
 const (
@@ -23,6 +27,12 @@ const (
 	// floodEarned is how many frames an exchange earns: a peer may send PINGs and WINDOW_UPDATEs
 	// for each exchange.
 	floodEarned = 10
+	// causedByData is how many frames a DATA frame earns. Many peers send two WINDOW_UPDATEs for
+	// each, and peers that read in small pieces send more.
+	causedByData = 10
+	// usefulData is the size from which on DATA earns frames, unless it ends a body. Otherwise a peer
+	// could earn them by windows of one byte.
+	usefulData = 1 << 10
 	// MaxLate bounds Late.
 	MaxLate = 1 << 30
 )
@@ -41,6 +51,22 @@ func (f *Flood) Spend(n int) *Error {
 	}
 	f.since, f.Left = now, FloodBudget
 	return nil
+}
+
+// Sent records that adbuffer has sent n bytes of DATA. last says that they end a body.
+func (f *Flood) Sent(n int, last bool) {
+	if n >= usefulData || last {
+		f.caused += causedByData
+	}
+}
+
+// Caused counts a frame that DATA may have caused: a WINDOW_UPDATE, or a late RST_STREAM.
+func (f *Flood) Caused() *Error {
+	if f.caused > 0 {
+		f.caused--
+		return nil
+	}
+	return f.Idle()
 }
 
 // Waste counts n bytes of DATA for an ended stream. The window of such a stream never grows, so the

@@ -18,7 +18,8 @@ const (
 	smallUpdate   = 1 << 10
 )
 
-// A reset within rapid of its HEADERS counts as hostile: no client gives up after so short a wait.
+// A reset within rapid of its HEADERS counts as hostile: no client gives up after so short a wait
+// for its response.
 const rapid = 10 * time.Millisecond
 
 // resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
@@ -51,15 +52,18 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	}
 	s := c.streams.get(f.ID)
 	if s == nil {
-		return c.flood.Idle()
+		return c.flood.Caused()
 	}
-	cost := 1
-	if c.in.clock().Sub(s.opened) < rapid {
-		cost = rapidCost
-	}
+	responded, isRapid := s.responded, c.in.clock().Sub(s.opened) < rapid
 	s.ended = true // the client can send nothing on it
 	c.dropLocked(s)
-	return c.flood.Spend(cost)
+	switch {
+	case responded: // the client may have read enough of the response
+		return c.flood.Caused()
+	case isRapid:
+		return c.flood.Spend(rapidCost)
+	}
+	return c.flood.Idle()
 }
 
 // onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
@@ -81,7 +85,7 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	}
 	s := c.streams.get(f.ID)
 	if s == nil {
-		return c.flood.Idle()
+		return c.flood.Caused()
 	}
 	s.credit += n
 	switch {
@@ -98,7 +102,7 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 
 func (c *Conn) countUpdateLocked(useless bool) *http2codec.Error {
 	if useless {
-		return c.flood.Idle()
+		return c.flood.Caused()
 	}
 	return nil
 }

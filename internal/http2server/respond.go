@@ -85,6 +85,7 @@ func (c *Conn) bodyLocked(s *Stream) {
 		s.toSend = s.toSend[n:]
 		s.credit -= int64(n)
 		c.window -= int64(n)
+		c.flood.Sent(n, len(s.toSend) == 0)
 	}
 	if len(s.trailers) > 0 && !c.appendHeaderLocked(s, 0, s.trailers, h2.FlagHeadersEndStream) {
 		return
