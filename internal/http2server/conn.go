@@ -118,6 +118,8 @@ type Conn struct {
 	ready   []*Stream
 	fresh   []*Stream // opened by the current frames, body not complete
 	workers []*worker // workers that wait for a request
+	// trimming says that endSurplusWorkers is due.
+	trimming bool
 	encoder http2codec.Encoder
 	out     writer
 	waiting queue // streams that have a body to send and room in their own window

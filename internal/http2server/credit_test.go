@@ -21,7 +21,7 @@ func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					const atOnce, rounds = 250, 8
 					opts := wireOptions
-					opts.MaxStreams, opts.MaxUnread = atOnce, atOnce*size
+					opts.MaxStreams, opts.MaxUnread = atOnce, atOnce*(size+1000+streamCost)
 					w := newWire(t, newGated, opts)
 					body := bytes.Repeat([]byte("x"), size)
 					if late {

@@ -1,6 +1,7 @@
 package http2server
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/http2codec"
@@ -14,27 +15,22 @@ func (c *Conn) respondLocked(s *Stream, r *Response) {
 	if r.Drain {
 		c.drainLocked()
 	}
-	var flags h2.Flags
-	if len(r.Body) == 0 && len(r.Trailers) == 0 {
-		flags = h2.FlagHeadersEndStream
-	}
-	if !c.appendHeaderLocked(s, r.Status, r.Fields, flags) {
-		return
-	}
-	s.toSend, s.trailers = r.Body, r.Trailers
-	s.unread = len(r.Body)
+	s.status, s.fields, s.toSend, s.trailers = r.Status, r.Fields, r.Body, r.Trailers
+	s.unread = r.holds()
 	c.unread += s.unread
-	if flags != 0 {
-		c.sentLocked(s)
-		return
-	}
 	c.bodyLocked(s)
 }
+
+// streamCost is about what a stream with an unread response holds beside the response, in bytes.
+const streamCost = 4 << 10
+
+// holds returns how many bytes the response counts for while it is unread.
+func (r *Response) holds() int { return streamCost + len(r.Fields) + len(r.Body) + len(r.Trailers) }
 
 // servedLocked sends the response that Serve returned. It drops the response if the client has too
 // many unread bytes of responses.
 func (c *Conn) servedLocked(s *Stream, r *Response) {
-	if c.unread == 0 || c.unread+len(r.Body) <= c.opts.MaxUnread {
+	if c.unread == 0 || c.unread+r.holds() <= c.opts.MaxUnread {
 		c.respondLocked(s, r)
 	} else if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, "more responses than a client may leave unread"); err != nil {
 		c.violatedLocked(err)
@@ -67,9 +63,28 @@ var frameHeader [http2codec.FrameHeaderLen]byte
 // section 6.9.2.
 func (c *Conn) windowLocked(s *Stream) int64 { return c.initialWindow + s.credit }
 
-// bodyLocked sends as much of the body of s as can be sent now, and then the trailer. An unsent
-// part waits for the stream's window, or queues for the connection's window.
+// bodyLocked sends the header of the response of s if it was not sent, as much of the body as can be
+// sent now, and then the trailer. An unsent part waits for room in the buffer or for the stream's
+// window, or queues for the connection's window.
 func (c *Conn) bodyLocked(s *Stream) {
+	if s.status != 0 {
+		if len(c.out.buf) >= maxBuffered {
+			c.stalledLocked(s)
+			return
+		}
+		var flags h2.Flags
+		if len(s.toSend) == 0 && len(s.trailers) == 0 {
+			flags = h2.FlagHeadersEndStream
+		}
+		if !c.appendHeaderLocked(s, s.status, s.fields, flags) {
+			return
+		}
+		s.status, s.fields = 0, nil
+		if flags != 0 {
+			c.sentLocked(s)
+			return
+		}
+	}
 	for len(s.toSend) > 0 {
 		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
 		if n <= 0 {
@@ -87,8 +102,14 @@ func (c *Conn) bodyLocked(s *Stream) {
 		c.window -= int64(n)
 		c.flood.Sent(n, len(s.toSend) == 0)
 	}
-	if len(s.trailers) > 0 && !c.appendHeaderLocked(s, 0, s.trailers, h2.FlagHeadersEndStream) {
-		return
+	if len(s.trailers) > 0 {
+		if len(c.out.buf) >= maxBuffered {
+			c.stalledLocked(s)
+			return
+		}
+		if !c.appendHeaderLocked(s, 0, s.trailers, h2.FlagHeadersEndStream) {
+			return
+		}
 	}
 	c.sentLocked(s)
 }
@@ -101,32 +122,51 @@ func (c *Conn) stalledLocked(s *Stream) {
 		c.watchLocked(s.sendBy)
 		s.req.Unread()
 	}
-	if c.windowLocked(s) > 0 {
+	if s.needsNoWindow() || c.windowLocked(s) > 0 {
 		c.waiting.push(s)
 	}
 }
+
+// needsNoWindow reports whether a header or a trailer is the next part of the response of s.
+func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) == 0 }
 
 // DropUnread resets stream id if its response waits for the client. It counts as a violation, so a
 // client that never reads loses its connection too.
 func (c *Conn) DropUnread(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	const rule = "of all unread responses, the one that has waited for longest"
 	if s := c.streams.get(id); s != nil && s.responded {
-		if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, "of all unread responses, the one that has waited for longest"); err != nil {
+		if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, rule); err != nil {
 			c.violatedLocked(err)
 		}
 		c.sendLocked()
+	} else if slices.ContainsFunc(c.out.release, func(r sent) bool { return r.stream.id == id }) {
+		// The whole response is in the buffer, which the client does not read.
+		c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeEnhanceYourCalm, Text: rule})
+		c.owner.HangUp()
+	}
+}
+
+// WriteWaits is called when a write has to wait for the client. The responses in the buffer count as
+// unread from then on.
+func (c *Conn) WriteWaits() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.out.release {
+		if r.stream.req != nil {
+			r.stream.req.Unread()
+		}
 	}
 }
 
 // pumpLocked sends bodies that wait for the connection's window or for room in the buffer.
 func (c *Conn) pumpLocked() {
-	for c.window > 0 && len(c.out.buf) < maxBuffered {
-		s := c.waiting.first()
+	for len(c.out.buf) < maxBuffered {
+		s := c.waiting.take(c.window > 0)
 		if s == nil {
 			return
 		}
-		c.waiting.pop()
 		c.bodyLocked(s)
 		c.unholdLocked(s)
 	}

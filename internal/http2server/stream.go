@@ -38,9 +38,11 @@ type Stream struct {
 	expects bool      // the client awaits a 100
 
 	credit   int64  // window for sending beyond the client's initial one
+	status   int    // of the response, while its header waits for room in the buffer; otherwise 0
+	fields   []byte // of that header
 	toSend   []byte // the unsent part of the response's body
 	trailers []byte
-	unread   int       // bytes of the body, until all are written; a part of Conn.unread
+	unread   int       // what the response holds, until all is written; a part of Conn.unread
 	sendBy   time.Time // when the client must have read the response; zero while it does not wait
 	queued   bool      // in Conn.waiting
 
@@ -140,7 +142,7 @@ func (c *Conn) dropLocked(s *Stream) {
 		s.req.Cancel()
 	}
 	c.streams.remove(s)
-	s.toSend, s.trailers = nil, nil
+	s.status, s.fields, s.toSend, s.trailers = 0, nil, nil, nil
 	if s.queued { // the window may never open
 		c.waiting.remove(s)
 		s.holds--

@@ -23,7 +23,7 @@ func (w *receiveWindow) refill() (n int) {
 	return n
 }
 
-// queue holds streams that wait for the connection's window or for room in the buffer.
+// queue holds streams that wait for the connection's window or for room in the buffer, in their order.
 type queue struct {
 	all []*Stream
 }
@@ -49,10 +49,23 @@ func (q *queue) remove(s *Stream) {
 	q.all = slices.Delete(q.all, i, i+1)
 }
 
-func (q *queue) pop() {
-	q.all[0].queued = false
-	q.all[0] = nil
-	if q.all = q.all[1:]; len(q.all) == 0 {
-		q.all = nil
+// take removes and returns the first stream, or nil. Without a window it takes the first stream that
+// needs none.
+func (q *queue) take(window bool) *Stream {
+	for i, s := range q.all {
+		if !window && !s.needsNoWindow() {
+			continue
+		}
+		s.queued = false
+		if q.all[i] = nil; i == 0 {
+			q.all = q.all[1:]
+		} else {
+			q.all = slices.Delete(q.all, i, i+1)
+		}
+		if len(q.all) == 0 {
+			q.all = nil
+		}
+		return s
 	}
+	return nil
 }

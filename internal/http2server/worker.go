@@ -1,10 +1,19 @@
 package http2server
 
-// worker is a goroutine that serves requests. It ends when its connection is idle or
-// closed.
+import "time"
+
+// worker is a goroutine that serves requests. It ends when its connection is idle or closed, or when
+// more than keptWorkers have waited for a request for surplusFor.
 type worker struct {
 	wake chan *Stream // capacity 1; closed to end the worker
 }
+
+// A goroutine that has served a request holds 8 to 16 KiB. A client that opens many streams once must
+// not keep them all.
+const (
+	keptWorkers = 8
+	surplusFor  = 100 * time.Millisecond
+)
 
 // dispatchLocked starts workers for the requests that are whole. Requests that a frame of the same
 // read has reset are not served.
@@ -51,7 +60,24 @@ func (c *Conn) work(w *worker) {
 			return
 		}
 		c.workers = append(c.workers, w)
+		if len(c.workers) > keptWorkers && !c.trimming {
+			c.trimming = true
+			time.AfterFunc(surplusFor, c.endSurplusWorkers)
+		}
 		c.mu.Unlock()
+	}
+}
+
+// endSurplusWorkers ends the workers that wait beyond keptWorkers.
+func (c *Conn) endSurplusWorkers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trimming = false
+	for len(c.workers) > keptWorkers {
+		last := len(c.workers) - 1
+		close(c.workers[last].wake)
+		c.workers[last] = nil
+		c.workers = c.workers[:last]
 	}
 }
 

@@ -21,12 +21,12 @@ type sent struct {
 }
 
 const (
-	// maxBuffered is the buffer size at which bodies stop adding to it. A body's own memory counts
-	// until the body is written.
+	// maxBuffered is the buffer size at which responses stop adding to it. A response's own memory
+	// counts until the response is written.
 	maxBuffered = 64 << 10
 	// maxUnread is the buffer size at which the reader stops handling frames, since the client does
-	// not read the responses.
-	maxUnread = 256 << 10
+	// not read. Beyond maxBuffered only frames that answer the client's add to the buffer.
+	maxUnread = maxBuffered + 16<<10
 	// maxKeptBuffer is the largest buffer that is reused.
 	maxKeptBuffer = 64 << 10
 )

@@ -94,8 +94,11 @@ func (c *clientConn) waitRead() time.Time {
 }
 
 func (c *clientConn) waitWrite() time.Time {
-	if c.sending != nil {
+	switch {
+	case c.sending != nil:
 		c.proxy.unread.begin(&c.waiting, c, c.sending)
+	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // otherwise http2 is being closed and calls it
+		c.http2.WriteWaits()
 	}
 	return c.deadlines.write(&c.proxy.current().opts, c.isHTTP2.Load())
 }

@@ -20,6 +20,9 @@ type unread struct {
 	dropped uint64
 }
 
+// unreadCost is about what an unread response holds beside its header and body, in bytes.
+const unreadCost = 4 << 10
+
 // waitings are responses that wait, the longest one in front.
 type waitings struct {
 	list  list.List // of *waiting
@@ -53,7 +56,7 @@ func (u *unread) begin(w *waiting, source reader, ex *upstream.Exchange) {
 	w.begun = true
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w.source, w.share, w.bytes = source, ex.Share, int64(len(ex.Response.Body))
+	w.source, w.share, w.bytes = source, ex.Share, int64(unreadCost+len(ex.Response.Fields)+len(ex.Response.Body))
 	w.place = u.all.list.PushBack(w)
 	u.all.bytes += w.bytes
 	if w.share != nil {

@@ -60,7 +60,7 @@ func TestResponsesThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 // Over HTTP/1, the connection of the response that is unread for longest is closed.
 func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 	const length, n = 6 << 20, 6 // more than a socket holds
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxBufferedBytes = n * length }, ads("a", length))
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxBufferedBytes = n * (length + 8<<10) }, ads("a", length))
 	var unread []net.Conn
 	for i := range n {
 		c := m.dial()

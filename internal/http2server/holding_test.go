@@ -1,0 +1,113 @@
+package http2server
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/testsupport"
+)
+
+// A burst of streams needs as many goroutines. Before, the connection kept them as long as it was not
+// idle: 240 goroutines for ten requests a second, or for 240 responses that the client does not read.
+func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		const burst = 240
+		opts := wireOptions
+		opts.MaxStreams, opts.MaxUnread = burst, burst*2*streamCost
+		before := runtime.NumGoroutine()
+		w := newWire(t, newGated, opts)
+		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		for id := uint32(1); id < 2*burst; id += 2 {
+			w.headers(id, true, get...)
+		}
+		w.send()
+		for _, r := range w.owner().requests {
+			r.respond <- &Response{Status: 200, Body: []byte("an ad")}
+		}
+		synctest.Wait()
+		if n := len(w.conn.workers); n != burst {
+			t.Fatalf("%d goroutines wait after the burst, want %d", n, burst)
+		}
+		time.Sleep(surplusFor)
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 10 {
+			t.Errorf("%d goroutines after %v", n, surplusFor)
+		}
+		// The connection serves on.
+		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100})
+		w.send()
+		ended := 0
+		w.receive(func(f http2.Frame) {
+			if d, ok := f.(*http2.DataFrame); ok && d.StreamEnded() {
+				ended++
+			}
+		})
+		if ended != burst {
+			t.Errorf("%d of %d responses arrived", ended, burst)
+		}
+		w.hangUp()
+	})
+}
+
+// A client that reads nothing makes adbuffer hold only what fits the buffer, however long the headers
+// of its responses are. Before, headers and control frames had no such bound.
+func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		const streams = 200
+		opts := wireOptions
+		opts.MaxStreams, opts.MaxUnread = streams, 16<<20
+		w := newWire(t, newGated, opts)
+		w.send()
+		w.full = make(chan struct{})
+		fields := []byte("X-Long: " + strings.Repeat("v", 10_000) + "\r\nContent-Length: 5\r\n")
+		for id := uint32(1); id < 2*streams; id += 2 {
+			w.headers(id, true, get...)
+		}
+		w.send()
+		for id := uint32(1); id < 2*streams; id += 2 {
+			w.owner().requests[id].respond <- &Response{Status: 200, Fields: fields, Body: []byte("an ad"), Trailers: []byte("X-Last: 1\r\n")}
+			synctest.Wait()
+		}
+		for range 500 {
+			w.framer.WritePing(false, [8]byte{})
+			if w.unsent.Len() > 4000 {
+				w.send()
+			}
+		}
+		if held := len(w.conn.out.buf); held > maxUnread+11_000 {
+			t.Errorf("the buffer holds %d bytes", held)
+		}
+		if w.conn.unread < streams*len(fields) {
+			t.Errorf("%d bytes count as unread", w.conn.unread)
+		}
+		w.mu.Lock()
+		close(w.full)
+		w.full = nil
+		w.mu.Unlock()
+		synctest.Wait()
+		got := map[uint32]string{}
+		w.receive(func(f http2.Frame) {
+			switch f := f.(type) {
+			case *http2.HeadersFrame:
+				got[f.StreamID] += map[bool]string{true: "trailer", false: "header "}[f.StreamEnded()]
+			case *http2.DataFrame:
+				got[f.StreamID] += string(bytes.TrimSpace(f.Data())) + " "
+			}
+		})
+		for id := uint32(1); id < 2*streams; id += 2 {
+			if got[id] != "header an ad trailer" {
+				t.Fatalf("stream %d got %q", id, got[id])
+			}
+		}
+		if w.conn.unread != 0 {
+			t.Errorf("%d bytes are still unread", w.conn.unread)
+		}
+		w.hangUp()
+	})
+}
