@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/upstream"
 )
 
@@ -68,7 +69,7 @@ func (m Mode) offer(allowHTTP2 bool) []string {
 func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, offer []string) (upstream.Protocol, error) {
 	chosen := state.NegotiatedProtocol
 	switch {
-	case chosen == alpnHTTP2 && !adequate(state):
+	case chosen == alpnHTTP2 && !handshake.AllowsHTTP2(&state):
 		return upstream.Unknown, tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
 			addr, tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)), errInadequate)
 	case chosen == alpnHTTP2:
@@ -81,23 +82,6 @@ func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, of
 		chosen = "nothing, like a peer without ALPN"
 	}
 	return upstream.Unknown, d.alpnError(addr, offer, chosen, upstream.ErrALPN)
-}
-
-// http2Suites are Go's TLS 1.2 suites that RFC 9113, appendix A, does not prohibit: an ephemeral
-// key exchange and an AEAD cipher. All suites of TLS 1.3 are allowed.
-var http2Suites = []uint16{
-	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-	tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-}
-
-// adequate reports whether HTTP/2 is allowed over such a connection. RFC 9113, section 9.2.
-func adequate(state tls.ConnectionState) bool {
-	return state.Version >= tls.VersionTLS13 ||
-		state.Version == tls.VersionTLS12 && slices.Contains(http2Suites, state.CipherSuite)
 }
 
 // errInadequate says that HTTP/2 on this connection would end with INADEQUATE_SECURITY.

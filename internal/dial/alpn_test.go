@@ -161,21 +161,6 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 	}
 }
 
-// The RFC's list contains all Go suites of TLS 1.2 that are not in http2Suites: suites without
-// ephemeral keys, or with CBC, RC4 or 3DES.
-func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
-	for _, s := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
-		if !slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
-			continue
-		}
-		name := s.Name
-		good := hasAll(name, "ECDHE", "GCM") || hasAll(name, "ECDHE", "POLY1305")
-		if good != slices.Contains(http2Suites, s.ID) {
-			t.Errorf("%s: allowed is %v", name, !good)
-		}
-	}
-}
-
 func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
 	ca := newAuthority(t)
 	dialers := make(chan *Dialer, 1)

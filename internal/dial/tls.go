@@ -39,7 +39,7 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 	}
 	o.Policy.Apply(c.base)
 	if mode == HTTP2 {
-		c.base.CipherSuites = http2Suites
+		c.base.CipherSuites = handshake.HTTP2Suites
 	}
 	if o.CAFile != "" {
 		m, err := configfile.TLSFiles{CA: o.CAFile}.Load()

@@ -186,3 +186,18 @@ func gather(t *testing.T, c *Counts) string {
 	}
 	return string(text)
 }
+
+// The RFC's list contains all Go suites of TLS 1.2 that are not in HTTP2Suites: suites without
+// ephemeral keys, or with CBC, RC4 or 3DES.
+func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
+	for _, s := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		if !slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
+			continue
+		}
+		name := s.Name
+		good := strings.Contains(name, "ECDHE") && (strings.Contains(name, "GCM") || strings.Contains(name, "POLY1305"))
+		if good != slices.Contains(HTTP2Suites, s.ID) {
+			t.Errorf("%s: allowed is %v", name, !good)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,24 +64,29 @@ func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
 // Config returns a server's configuration that offers these protocols by ALPN. Each
 // handshake uses the certificates, the policy and the ticket keys in use at that moment.
 func (c *Certificates) Config(nextProtos ...string) *tls.Config {
-	type offered struct{ from, config *tls.Config }
+	type offered struct{ from, config, withoutHTTP2 *tls.Config }
 	var last atomic.Pointer[offered]
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: nextProtos,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			l := c.current.Load()
 			if !time.Now().Before(l.keysUntil) {
 				l = c.renew()
 			}
 			o := last.Load()
 			if o == nil || o.from != l.config {
-				o = &offered{l.config, l.config.Clone()}
+				o = &offered{from: l.config, config: l.config.Clone()}
 				o.config.NextProtos = nextProtos
 				// Records as long as a write: crypto/tls begins with records of one packet, and writes
 				// each by itself. A response of 4 KB would take four system calls.
 				o.config.DynamicRecordSizingDisabled = true
+				o.withoutHTTP2 = o.config.Clone()
+				o.withoutHTTP2.NextProtos = slices.DeleteFunc(slices.Clone(nextProtos), func(p string) bool { return p == "h2" })
 				last.Store(o)
+			}
+			if !handshake.MayUseHTTP2(hello) { // RFC 9113, section 9.2.2
+				return o.withoutHTTP2, nil
 			}
 			return o.config, nil
 		},

@@ -124,6 +124,29 @@ func TestAReloadServesTheNewCertificateToNewHandshakes(t *testing.T) {
 	}
 }
 
+// A client that can only use TLS 1.2 with suites that HTTP/2 prohibits gets HTTP/1.1.
+func TestHTTP2IsNotOfferedToAClientWithProhibitedSuitesOnly(t *testing.T) {
+	a := newAuthority(t)
+	config := loadCerts(t, a, nil).Config("h2", "http/1.1")
+	c := loadCerts(t, a, nil)
+	for name, row := range map[string]struct {
+		version uint16
+		suites  []uint16
+		want    string
+	}{
+		"TLS 1.3":                    {tls.VersionTLS13, nil, "h2"},
+		"TLS 1.2, AEAD":              {tls.VersionTLS12, nil, "h2"},
+		"TLS 1.2, CBC":               {tls.VersionTLS12, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA}, "http/1.1"},
+		"TLS 1.2, no ephemeral keys": {tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA}, "http/1.1"},
+	} {
+		_, k, err := c.handshake(config, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", NextProtos: []string{"h2", "http/1.1"},
+			MaxVersion: row.version, CipherSuites: row.suites})
+		if err != nil || k.NegotiatedProtocol != row.want {
+			t.Errorf("%s: negotiated %q, %v; want %q", name, k.NegotiatedProtocol, err, row.want)
+		}
+	}
+}
+
 // countedConn counts its writes.
 type countedConn struct {
 	net.Conn

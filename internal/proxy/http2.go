@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	h2 "golang.org/x/net/http2"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/http2server"
 )
@@ -33,6 +35,12 @@ func maxHeaderList(maxHeaderBytes int) int { return 2*maxHeaderBytes + 8<<10 }
 // idle.
 func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	c := nc.(*clientConn)
+	if c.tls != nil {
+		if state := c.tls.ConnectionState(); !handshake.AllowsHTTP2(&state) {
+			c.refuseHTTP2(tls.CipherSuiteName(state.CipherSuite))
+			return nil
+		}
+	}
 	h := c.beginHTTP2()
 	if h == nil {
 		return net.ErrClosed
@@ -46,6 +54,16 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	}
 	_, c.unread = errors.AsType[*http2codec.Error](err)
 	return nil
+}
+
+// refuseHTTP2 ends a connection whose cipher suite HTTP/2 prohibits. Certificates.Config offers
+// HTTP/1.1 alone to most such clients. RFC 9113, section 9.2.2.
+func (c *clientConn) refuseHTTP2(suite string) {
+	text := "HTTP/2 is prohibited over " + suite
+	settings := http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
+	c.Write(http2codec.AppendGoAway(settings, 0, h2.ErrCodeInadequateSecurity, text)) //nolint:errcheck // the connection is over
+	c.unread = true                                                                   // the client's preface
+	c.Violated(text)
 }
 
 // ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, which

@@ -1,0 +1,29 @@
+package handshake
+
+import (
+	"crypto/tls"
+	"slices"
+)
+
+// HTTP2Suites are Go's TLS 1.2 suites that RFC 9113, appendix A, does not prohibit: an ephemeral key
+// exchange and an AEAD cipher. All suites of TLS 1.3 are allowed.
+var HTTP2Suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// AllowsHTTP2 reports whether HTTP/2 is allowed over such a connection. RFC 9113, section 9.2.
+func AllowsHTTP2(state *tls.ConnectionState) bool {
+	return state.Version >= tls.VersionTLS13 ||
+		state.Version == tls.VersionTLS12 && slices.Contains(HTTP2Suites, state.CipherSuite)
+}
+
+// MayUseHTTP2 reports whether a client offers what AllowsHTTP2 needs.
+func MayUseHTTP2(hello *tls.ClientHelloInfo) bool {
+	return slices.Contains(hello.SupportedVersions, tls.VersionTLS13) ||
+		slices.ContainsFunc(hello.CipherSuites, func(s uint16) bool { return slices.Contains(HTTP2Suites, s) })
+}

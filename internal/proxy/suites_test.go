@@ -1,0 +1,41 @@
+package proxy_test
+
+import (
+	"crypto/tls"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
+)
+
+// RFC 9113, section 9.2.2, prohibits HTTP/2 over such a suite. Before, it was served.
+func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, ads("a", 10))
+	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: []string{"h2"},
+		MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, http2.ClientPreface) //nolint:errcheck // reads show the error
+	framer := http2.NewFramer(c, c)
+	framer.WriteSettings()                                  //nolint:errcheck // the same
+	c.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // the same
+	for {
+		f, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("no GOAWAY: %v", err)
+		}
+		if g, ok := f.(*http2.GoAwayFrame); ok {
+			if g.ErrCode != http2.ErrCodeInadequateSecurity {
+				t.Errorf("GOAWAY %v: %s", g.ErrCode, g.DebugData())
+			}
+			break
+		}
+	}
+	m.await(1, "adbuffer_client_http2_errors_total", "")
+}
