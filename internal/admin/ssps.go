@@ -25,7 +25,7 @@ type SSPState struct {
 type EndpointState struct {
 	SSP              string  `json:"ssp"`
 	Endpoint         string  `json:"endpoint"` // host:port
-	State            string  `json:"state"`    // disabled, draining, ejected or enabled
+	State            string  `json:"state"`    // disabled, draining, ejected, unhealthy or enabled
 	Active           bool    `json:"active"`   // new requests go to it
 	Unreachable      bool    `json:"unreachable"`
 	Weight           int     `json:"weight"`

@@ -145,7 +145,7 @@ func (h *histories) stateOf(s *ssp.SSP) []string {
 	}
 	for i := range p.Endpoints {
 		if e := &p.Endpoints[i]; e.EjectedSeconds > 0 || e.State != pool.Enabled.String() {
-			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, cmp.Or(ejectedFor(e), e.State)))
+			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, cmp.Or(ejectedFor(e), unhealthyFor(e), e.State)))
 		}
 	}
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
@@ -162,4 +162,14 @@ func ejectedFor(e *pool.EndpointSnapshot) string {
 		return ""
 	}
 	return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)
+}
+
+func unhealthyFor(e *pool.EndpointSnapshot) string {
+	switch {
+	case e.State != "unhealthy":
+		return ""
+	case e.LastCheckError == "":
+		return "unhealthy, and its last health check succeeded; see health_check"
+	}
+	return "unhealthy: " + logs.Cut(e.LastCheckError) + "; see health_check"
 }

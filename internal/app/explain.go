@@ -19,6 +19,7 @@ func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Ex
 	quiet.SSPs = slices.Clone(cfg.SSPs)
 	for i := range quiet.SSPs {
 		quiet.SSPs[i].Pool.MinIdle = 0
+		quiet.SSPs[i].HealthCheck.Path = ""
 		quiet.SSPs[i].QPS.Scope = config.ScopeInstance
 	}
 	a, err := newApp(&quiet, zap.NewNop())

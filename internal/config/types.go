@@ -229,6 +229,7 @@ type Settings struct {
 	Adaptive               Adaptive      `yaml:"adaptive"`
 	Breaker                Breaker       `yaml:"breaker"`
 	Ejection               Ejection      `yaml:"ejection"`
+	HealthCheck            HealthCheck   `yaml:"health_check"`
 	SlowStart              time.Duration `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
 	SourceAddresses        []netip.Addr  `yaml:"source_addresses" unique:"."`                     // to connect from, in turn; none = the system chooses
 	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
@@ -351,6 +352,15 @@ type Ejection struct {
 	Consecutive  int           `yaml:"consecutive" default:"5" min:"0" max:"1000000"` // 0 = only the ratio ejects
 	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the endpoints of one priority
 	DryRun       bool          `yaml:"dry_run"`                                       // count, eject nothing
+}
+
+// HealthCheck sends a GET to each endpoint at each interval.
+type HealthCheck struct {
+	Path      string        `yaml:"path" form:"exact path"` // "" = no checks
+	Interval  time.Duration `yaml:"interval" default:"5s" min:"100ms" max:"1h"`
+	Timeout   time.Duration `yaml:"timeout" default:"1s" min:"1ms" max:"1h"`
+	Unhealthy int           `yaml:"unhealthy" default:"3" min:"1" max:"1000"` // failures in a row
+	Healthy   int           `yaml:"healthy" default:"2" min:"1" max:"1000"`   // successes in a row
 }
 
 // Route says which requests go to which SSPs, and how.

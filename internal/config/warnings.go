@@ -66,10 +66,13 @@ func (w *warner) server(cfg *Config, openFiles int) {
 	upstream, response := 0, 0
 	for i := range cfg.SSPs {
 		upstream += cfg.SSPs[i].Pool.MaxConns
+		if cfg.SSPs[i].HealthCheck.Path != "" {
+			upstream += len(cfg.SSPs[i].Endpoints)
+		}
 		response = max(response, cfg.SSPs[i].MaxResponseBytes)
 	}
 	if need := cfg.Server.MaxConnections + upstream + spareFiles; openFiles > 0 && need > openFiles {
-		w.add("server.max_connections", "%d clients, %d connections to SSPs (the sum of pool.max_conns) and %d other files are more than the %d that the process may open; raise ulimit -n or lower them",
+		w.add("server.max_connections", "%d clients, %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and %d other files are more than the %d that the process may open; raise ulimit -n or lower them",
 			cfg.Server.MaxConnections, upstream, spareFiles, openFiles)
 	}
 	if need := cfg.Server.MaxBodyBytes + response; need > cfg.Server.MaxBufferedBytes {

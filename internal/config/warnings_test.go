@@ -24,7 +24,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing is odd about the defaults": {ssp + route, nil},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
-			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
+			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 is less than one request and its response may hold, 1310720; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},

@@ -64,6 +64,9 @@ func newAnyOrder(t *testing.T, seed uint64) *anyOrder {
 		o.Protocol, o.MaxConns, o.MaxHTTP2Conns, o.MaxIdle, o.MaxDials = protocol, 8, 4, 8, 4
 		o.MinIdle, o.MaxAge, o.IdleTimeout = a.n(3), time.Minute, 20*sec
 		o.Ejection.MaxTime = 20 * sec
+		if a.n(2) == 0 {
+			o.HealthCheck = HealthCheck{Path: "/health", Interval: sec, Timeout: sec, Unhealthy: 1 + a.n(3), Healthy: 1 + a.n(3)}
+		}
 	})
 	a.base = a.pool.Options()
 	return a
@@ -125,6 +128,7 @@ func (a *anyOrder) do(c *fakeConn, ex *upstream.Exchange) error {
 			return errFakeLost
 		}
 	}
+	ex.Response.Status = 200
 	return nil
 }
 
@@ -202,6 +206,7 @@ func (a *anyOrder) change() {
 			}
 		}
 		o.Ejection.Enabled, o.Ejection.DryRun = a.n(4) > 0, a.n(4) == 0
+		o.HealthCheck.Paused = a.n(4) == 0
 		p.SetOptions(o)
 	default:
 		a.mu.Lock()
@@ -225,7 +230,7 @@ func (a *anyOrder) run() {
 	p.SetOptions(a.base)
 	p.SetState(Enabled)
 	for _, e := range p.Snapshot().Endpoints {
-		if e.State != Enabled.String() && e.State != "ejected" {
+		if e.State != Enabled.String() && e.State != "ejected" && e.State != "unhealthy" {
 			p.SetEndpointState(e.Endpoint, Enabled)
 		}
 		p.SetEndpointWeight(e.Endpoint, 0)

@@ -118,18 +118,19 @@ func (p *Pool) SetEndpointWeight(name string, weight int) bool {
 }
 
 // Inherit takes over the operator's changes from the pool before. For endpoints that exist in both
-// pools it also takes over the counters and the ejections.
+// pools it also takes over the counters, the ejections and the results of health checks.
 func (p *Pool) Inherit(before *Pool) {
 	type heir struct {
 		byHand   byHand
 		stats    *endpointStats
 		ejection ejection
+		checks   checkResults
 	}
 	before.mu.Lock()
 	ssp := before.conns.endpoints.byHand
 	heirs := make(map[string]heir)
 	for _, e := range before.conns.endpoints.all {
-		heirs[e.name] = heir{e.byHand, e.stats, e.ejection}
+		heirs[e.name] = heir{e.byHand, e.stats, e.ejection, e.checks}
 	}
 	before.mu.Unlock()
 
@@ -146,6 +147,9 @@ func (p *Pool) Inherit(before *Pool) {
 			}
 			if o := p.ejection.Load(); o != nil && !o.DryRun {
 				e.inherit(h.ejection, now)
+			}
+			if p.opts.HealthCheck.Path != "" {
+				e.checks = h.checks
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type EjectionOptions struct {
 }
 
 // most returns how many of n endpoints of one priority may be out at the same time, unless an
-// endpoint of a later priority can serve.
+// endpoint of another priority can serve.
 func (o *EjectionOptions) most(n int) int {
 	const tiny = 1e-9 // 0.58 * 50 is 28.999…
 	return min(max(int(o.MaxEjected*float64(n)+tiny), 1), n-1)
@@ -66,6 +66,8 @@ func (h *health) clear() {
 
 // ejection holds whether an endpoint is ejected, and the steps of its return. Guarded by Pool.mu.
 //
+// With health checks, the probe is a check instead of a dial and a request.
+//
 //	enabled ──▶ ejected until a time ──▶ a dial ──▶ one request, the probe ──▶ enabled
 //	                   ▲                   │                │
 //	                   └───────────────────┴── fails ───────┘
@@ -90,9 +92,11 @@ const (
 	probeDials       // the pool opens a connection
 	probeReady       // the next request is the probe
 	probeSent
+	probeIsCheck // the next health check is the probe
 )
 
-func (e *ejection) probing() bool { return e.probe != noProbe }
+// probing reports whether a connection of the pool is for the probe.
+func (e *ejection) probing() bool { return e.probe != noProbe && e.probe != probeIsCheck }
 
 // end ends the ejection, or the dry run of one, because a setting changed. The next ejection may
 // begin at once.
@@ -137,8 +141,12 @@ func (e *ejection) started(slowStart time.Duration, now time.Time) int {
 // Event is a change of an endpoint's state that no operator made.
 type Event struct {
 	Endpoint string
-	Ejected  bool // false: the endpoint returned
-	DryRun   bool // ejection.dry_run is set: the endpoint was not ejected
+	// Check is set if health checks caused the event. Then Err is the error of the last check, and
+	// the other fields are not set.
+	Check   CheckChange
+	Err     error
+	Ejected bool // false: the endpoint returned
+	DryRun  bool // ejection.dry_run is set: the endpoint was not ejected
 	// For an ejection: its duration, the number of ejections in a row, and the counts that caused
 	// it.
 	Lasts              time.Duration

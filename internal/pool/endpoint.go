@@ -25,6 +25,7 @@ type endpoint struct {
 	opts   EndpointOptions
 	byHand byHand
 	ejection
+	checks checkResults
 
 	idle    idleList
 	shared  []*member // multiplexed connections that take requests

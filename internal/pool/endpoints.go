@@ -11,7 +11,7 @@ import (
 // endpoints holds all endpoints of the SSP, and decides which of them get requests. Guarded by
 // Pool.mu.
 //
-// An endpoint can serve if it is enabled by hand, not out (ejected), and not unreachable. Of the
+// An endpoint can serve if it is enabled by hand, not out (ejected or unhealthy), and not unreachable. Of the
 // endpoints that can serve, those of the lowest priority are active: new requests go to them, by
 // weight. If no endpoint can serve, the pool ignores which ones are out. If no endpoint is enabled,
 // the SSP admits no requests. Requests admitted before use any endpoint.
@@ -66,13 +66,13 @@ func (s *endpoints) of(a upstream.Address) *endpoint {
 	return s.byName[a.Name]
 }
 
-// mayGoOut reports whether e may go out: an endpoint of a later priority can serve in its place, or
-// max_ejected allows one more endpoint of its priority.
+// mayGoOut reports whether e may go out: an endpoint of another priority can serve, or max_ejected
+// allows one more endpoint of its priority.
 func (s *endpoints) mayGoOut(e *endpoint, o *EjectionOptions) bool {
 	same, out := 0, 0
 	for _, other := range s.all {
 		switch {
-		case other.opts.Priority > e.opts.Priority && other.canServe():
+		case other.opts.Priority != e.opts.Priority && other.canServe():
 			return true
 		case other.opts.Priority == e.opts.Priority:
 			if same++; other.out() {
@@ -97,7 +97,7 @@ func (s *endpoints) disabled(e *endpoint) bool {
 func (e *endpoint) enabled() bool { return e.byHand.state == Enabled }
 
 // out reports whether e gets no requests because it fails.
-func (e *endpoint) out() bool { return e.ejected }
+func (e *endpoint) out() bool { return e.ejected || e.checks.unhealthy }
 
 // canServe reports whether nothing that the pool knows prevents e from serving requests.
 func (e *endpoint) canServe() bool { return e.enabled() && !e.out() && !e.unreachable }

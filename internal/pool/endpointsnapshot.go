@@ -11,7 +11,7 @@ import (
 // since start.
 type EndpointSnapshot struct {
 	Endpoint string `json:"endpoint"` // host:port
-	State    string `json:"state"`    // disabled, draining, ejected or enabled
+	State    string `json:"state"`    // disabled, draining, ejected, unhealthy or enabled
 	Active   bool   `json:"active"`   // gets new requests
 	// Unreachable: no connection is open, and the last dial to each address or the look-up failed.
 	Unreachable      bool    `json:"unreachable"`
@@ -31,6 +31,11 @@ type EndpointSnapshot struct {
 	// LastDialError is the error of the last dial. It is "" if a connection has been opened since.
 	LastDialError string `json:"last_dial_error,omitempty"`
 
+	ChecksOK     uint64 `json:"checks_ok"` // health checks
+	ChecksFailed uint64 `json:"checks_failed"`
+	// LastCheckError is the error of the last health check, "" if it succeeded.
+	LastCheckError string `json:"last_check_error,omitempty"`
+
 	P50Seconds float64 `json:"p50_seconds"` // upper bounds with the precision of the histogram's buckets
 	P99Seconds float64 `json:"p99_seconds"`
 
@@ -44,6 +49,8 @@ func (e *endpoint) state() string {
 		return e.byHand.state.String()
 	case e.ejected:
 		return "ejected"
+	case e.checks.unhealthy:
+		return "unhealthy"
 	default:
 		return Enabled.String()
 	}
@@ -61,6 +68,7 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 			Endpoint: e.name, State: e.state(), Active: e.active && e.enabled(), Unreachable: e.unreachable || e.unknown(),
 			Weight: e.weight(), ConfiguredWeight: max(1, e.opts.Weight), Priority: e.opts.Priority,
 			Dialing: e.dialing, Requests: make(map[string]uint64), Ejections: e.stats.ejections.Load(),
+			ChecksOK: e.stats.checksOK.Load(), ChecksFailed: e.stats.checksFailed.Load(),
 			P50Seconds: e.stats.duration.Quantile(0.5), P99Seconds: e.stats.duration.Quantile(0.99), stats: e.stats,
 		}
 		if e.ejected {
@@ -68,6 +76,9 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 		}
 		if e.dialError != nil {
 			list[i].LastDialError = e.dialError.Error()
+		}
+		if e.checks.err != nil {
+			list[i].LastCheckError = e.checks.err.Error()
 		}
 		for o := range upstream.Outcomes {
 			if n := e.stats.outcomes[o].Load(); n > 0 {
@@ -96,13 +107,14 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 var (
 	descEndpointRequests    = newDesc("endpoint_requests_total", "Attempts at an endpoint of an SSP, by how they ended. Retries and hedges count too.", "endpoint", "outcome")
 	descEndpointConnections = newDesc("endpoint_connections", "Open connections to an endpoint.", "endpoint")
-	descEndpointState       = newDesc("endpoint_state", "1 for the state that an endpoint is in, the first that applies of: disabled and draining (by hand), ejected, enabled.", "endpoint", "state")
+	descEndpointState       = newDesc("endpoint_state", "1 for the state that an endpoint is in, the first that applies of: disabled and draining (by hand), ejected, unhealthy (health_check), enabled.", "endpoint", "state")
 	descEndpointEjections   = newDesc("endpoint_ejections_total", "How often an endpoint was ejected because it failed, or would have been (ejection.dry_run).", "endpoint")
+	descEndpointChecks      = newDesc("endpoint_checks_total", "Health checks of an endpoint, by their result: ok or failed.", "endpoint", "result")
 	descEndpointDuration    = newDesc("endpoint_request_duration_seconds", "Time of an attempt at an endpoint, from when it had its connection to the end of the response, in seconds.", "endpoint")
 	descSSPState            = newDesc("ssp_state", "1 for the state that an operator has set for an SSP: enabled, draining or disabled.", "state")
 )
 
-var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", Enabled.String()}
+var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", "unhealthy", Enabled.String()}
 
 func (e *EndpointSnapshot) collect(to metrics.Sink) {
 	to = to.With(e.Endpoint)
@@ -114,6 +126,8 @@ func (e *EndpointSnapshot) collect(to metrics.Sink) {
 		to.Bool(descEndpointState, e.State == s, s)
 	}
 	to.Counter(descEndpointEjections, e.Ejections)
+	to.Counter(descEndpointChecks, e.ChecksOK, "ok")
+	to.Counter(descEndpointChecks, e.ChecksFailed, "failed")
 	to.Histogram(descEndpointDuration, e.stats.duration)
 	for k, kind := range dialErrorNames {
 		to.Counter(descDialErrors, e.stats.failed[k].Load(), kind)

@@ -16,6 +16,8 @@ type endpointStats struct {
 	duration  *metrics.Histogram
 	ejections atomic.Uint64
 	failed    [dialErrors]atomic.Uint64 // failed dials by kind of error
+	// Health checks that succeeded, and that failed.
+	checksOK, checksFailed atomic.Uint64
 }
 
 // attemptOutcomes are the possible outcomes of an attempt at an endpoint.
@@ -29,6 +31,14 @@ func newEndpointStats() *endpointStats { return &endpointStats{duration: request
 func (s *endpointStats) ended(o upstream.Outcome, took time.Duration) {
 	s.outcomes[o].Add(1)
 	s.duration.ObserveDuration(max(took, 0))
+}
+
+func (s *endpointStats) checkEnded(err error) {
+	if err == nil {
+		s.checksOK.Add(1)
+	} else {
+		s.checksFailed.Add(1)
+	}
 }
 
 func (s *endpointStats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add(1) }

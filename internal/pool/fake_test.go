@@ -29,7 +29,8 @@ type fakeSSP struct {
 	dials       []dialCall  // in the order in which they began
 	dialing     int
 	open        int // connections that are not closed
-	maxOpen     int // highest of open + dialing
+	inPool      int // of them, those that are not for health checks
+	maxOpen     int // highest of inPool + dialing
 	maxDials    int // highest of dialing
 
 	lookups atomic.Int64
@@ -90,8 +91,12 @@ func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upst
 	s.mu.Lock()
 	call := dialCall{len(s.dials), addr, offer, time.Now(), others}
 	s.dials = append(s.dials, call)
-	s.dialing++
-	s.maxOpen = max(s.maxOpen, s.open+s.dialing)
+	counts := 1
+	if owner == (noOwner{}) { // for health checks, which no limit counts
+		counts = 0
+	}
+	s.dialing += counts
+	s.maxOpen = max(s.maxOpen, s.inPool+s.dialing)
 	s.maxDials = max(s.maxDials, s.dialing)
 	script := s.script
 	s.mu.Unlock()
@@ -108,7 +113,7 @@ func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upst
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dialing--
+	s.dialing -= counts
 	if r.err != nil {
 		return Dialed{TCP: r.after, At: r.to, Lost: r.lost}, r.err
 	}
@@ -125,8 +130,9 @@ func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upst
 	s.conns = append(s.conns, c)
 	if r.closed == upstream.NotClosed {
 		s.open++
+		s.inPool += counts
 	}
-	s.maxOpen = max(s.maxOpen, s.open+s.dialing)
+	s.maxOpen = max(s.maxOpen, s.inPool+s.dialing)
 	return Dialed{Conn: c, TCP: r.after, At: r.to, Lost: r.lost}, nil
 }
 
@@ -218,6 +224,9 @@ func (c *fakeConn) closeLocked(r upstream.CloseReason) {
 	if c.reason == upstream.NotClosed {
 		c.reason = r
 		c.ssp.open--
+		if c.owner != (noOwner{}) {
+			c.ssp.inPool--
+		}
 	}
 }
 

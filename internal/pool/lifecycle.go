@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// New returns a pool that dials with d. It opens no connection before a call of Warm, a request, or
-// the janitor.
+// New returns a pool that dials with d. It opens no connection before a call of Warm, a request, the
+// janitor, or a health check.
 func New(opts Options, d Dialer) *Pool {
 	p := &Pool{
 		dialer: d, stats: newStats(), opts: opts,
@@ -24,6 +24,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.governor = newGovernor(&p.opts, &p.conns.endpoints)
 	p.made = time.Now()
 	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
+	p.checker = checker{pool: p, running: make(map[*endpoint]*check)}
 	p.growTimer = time.AfterFunc(time.Hour, p.growAgain)
 	p.growTimer.Stop()
 	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)

@@ -38,8 +38,10 @@ type Options struct {
 	// new endpoints before SetOptions is called.
 	Endpoints []EndpointOptions
 	Ejection  EjectionOptions
-	SlowStart time.Duration // a returned endpoint gets its full share after this time
-	Events    func(Event)   // called for each event, in its own goroutine; may be nil
+	// HealthCheck's results put endpoints out too.
+	HealthCheck HealthCheck
+	SlowStart   time.Duration // a returned endpoint gets its full share after this time
+	Events      func(Event)   // called for each event, in its own goroutine; may be nil
 
 	// ConnVersion counts the changes of the settings that apply only to new connections. When
 	// SetOptions raises it, the pool replaces open connections within renewal.
@@ -117,7 +119,14 @@ func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 		if ejects := o.Enabled && len(s.all) > 1; !ejects || e.ejected == o.DryRun {
 			e.end(now)
 		}
+		if p.opts.HealthCheck.Path == "" {
+			e.checks = checkResults{}
+		}
+		if e.probe == probeIsCheck { // a client's request may be the probe now
+			e.probe = noProbe
+		}
 	}
+	p.checker.set(p.opts.HealthCheck, s.all)
 	p.ejection.Store(nil)
 	if o.Enabled && len(s.all) > 1 {
 		p.ejection.Store(&o)

@@ -36,6 +36,7 @@ import (
 //   - queue (queue.go, waiter.go) holds the requests that wait.
 //   - growth (grow.go) decides whether to dial.
 //   - governor (dialgovernor.go, address.go) decides when and where to dial.
+//   - checker (checker.go) runs the health checks.
 //   - demotion switches the pool to HTTP/1 for a while.
 //   - learnedIdle and needHistory observe the SSP and the load.
 type Pool struct {
@@ -65,6 +66,7 @@ type Pool struct {
 	opts     Options
 	growth   growth
 	governor governor
+	checker  checker
 	demotion demotion
 	learned  learnedIdle
 	needs    needHistory
@@ -223,7 +225,7 @@ func (p *Pool) reuseLocked(m *member) {
 // unneededLocked reports whether a connection to e must close as soon as no place of it is in use.
 func (p *Pool) unneededLocked(e *endpoint) bool {
 	return p.closed || p.conns.surplus() > 0 || e.gone ||
-		e.barred && !e.probing() && (e.ejected || e.byHand.state == Disabled) ||
+		e.barred && !e.probing() && (e.out() || e.byHand.state == Disabled) ||
 		p.queue.n == 0 && p.conns.endpoints.disabled(e)
 }
 

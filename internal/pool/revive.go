@@ -8,8 +8,8 @@ import (
 )
 
 // reviveLocked finds out whether endpoints that get no requests work again: it dials each endpoint
-// whose pause has ended. An ejected endpoint then gets one request. reviveLocked also continues
-// slow_start. A timer and the janitor call it again when it is due.
+// whose pause has ended. An ejected endpoint then gets one request. If endpoints have health checks,
+// it gets a check instead. reviveLocked also continues slow_start. A timer and the janitor call it again when it is due.
 func (p *Pool) reviveLocked(now time.Time) {
 	s := &p.conns.endpoints
 	if p.closed || len(s.all) == 1 || s.byHand != Enabled {
@@ -32,7 +32,11 @@ func (p *Pool) reviveLocked(now time.Time) {
 			if e.probe == probeSent && now.Sub(e.probed) > probeLimit {
 				e.probe = noProbe
 			}
-			if !e.probing() && due(e.until) {
+			switch {
+			case e.probe != noProbe || !due(e.until):
+			case p.checker.checkSoon(e):
+				e.probe, e.probed = probeIsCheck, now
+			default:
 				p.probeLocked(e, now)
 			}
 		case e.unreachable && !e.active:

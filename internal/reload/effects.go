@@ -37,7 +37,7 @@ var effects = bySetting(map[Effect][]string{
 		"log.level", "log.access", "tracing", "deadline",
 		"ssps[].pool", "ssps[].timeouts", "ssps[].max_in_flight", "ssps[].max_buffered_bytes", "ssps[].headers",
 		"ssps[].host", "ssps[].identity", "ssps[].no_bid_body", "ssps[].rewrite_tmax", "ssps[].gzip_request",
-		"ssps[].qps", "ssps[].retry", "ssps[].hedge", "ssps[].adaptive", "ssps[].breaker", "ssps[].ejection",
+		"ssps[].qps", "ssps[].retry", "ssps[].hedge", "ssps[].adaptive", "ssps[].breaker", "ssps[].ejection", "ssps[].health_check",
 		"ssps[].slow_start", "ssps[].retry_after_max", "ssps[].retry_after_share",
 		"routes", // their order
 		"routes[]",

@@ -138,7 +138,7 @@ var another = map[string]string{
 	"server.tls.groups": "[x25519]", "admin.tls.groups": "[x25519]", "ssps[].tls.groups": "[x25519]",
 	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.health_path": "/other",
 	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces",
-	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].protocol": "http1",
+	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].health_check.path": "/health", "ssps[].protocol": "http1",
 	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]",
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",

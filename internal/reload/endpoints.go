@@ -10,6 +10,17 @@ import (
 func (v *Versions) endpointEvents(ssp string) func(pool.Event) {
 	return func(e pool.Event) {
 		log := v.opts.Peers.With(zap.String("ssp", ssp), zap.String("endpoint", e.Endpoint))
+		switch e.Check {
+		case pool.ChecksFail:
+			log.Warn("an endpoint fails its health checks and gets no requests; see health_check", zap.Error(e.Err))
+			return
+		case pool.ChecksFailIn:
+			log.Warn("an endpoint fails its health checks, but gets requests, since no other endpoint may replace it; see ejection.max_ejected", zap.Error(e.Err))
+			return
+		case pool.ChecksPass:
+			log.Info("an endpoint passes its health checks again and gets requests")
+			return
+		}
 		if !e.Ejected {
 			log.Info("an endpoint works again and gets requests")
 			return

@@ -47,6 +47,7 @@ func (v *Versions) drainLeftover(was, next *Version) {
 	if len(l.parts) == 0 && l.tracer == nil {
 		return
 	}
+	pauseChecks(l.parts)
 	ctx, cancel := context.WithTimeout(v.alive, next.Config.Server.Drain.Timeout)
 	v.leftovers.Add(int64(len(l.parts)))
 	v.background.Go(func() {

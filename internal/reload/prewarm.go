@@ -29,6 +29,7 @@ func (p *prepared) prewarm(ctx context.Context) {
 		o := s.poolOptions()
 		// This stays within max_idle: the pool would close further connections at once.
 		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
+		o.HealthCheck.Paused = true // the old pool still checks
 		s.pool = pool.New(o, s.dialer)
 		s.pool.Inherit(s.was.SSP.Pool())
 		wg.Go(func() { s.pool.Warm(ctx) }) //nolint:errcheck // the pool is used even if it is cold

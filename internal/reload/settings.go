@@ -46,6 +46,10 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
 		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events,
 	}
+	o.HealthCheck = pool.HealthCheck{
+		Path: c.HealthCheck.Path, Interval: c.HealthCheck.Interval, Timeout: c.HealthCheck.Timeout,
+		Unhealthy: c.HealthCheck.Unhealthy, Healthy: c.HealthCheck.Healthy, Scheme: c.Parsed.Scheme, Host: c.Host,
+	}
 	for i, e := range s.cfg.Parsed.All {
 		o.Endpoints = append(o.Endpoints, pool.EndpointOptions{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
 	}

@@ -103,6 +103,9 @@ func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
 	next := v.swap(p)
 	v.warmAdded(was, next)
 	v.drainLeftover(was, next)
+	if v.serving.Err() != nil { // a drain began meanwhile, and has not seen next
+		pauseChecks(next.Parts)
+	}
 	v.opts.Applied(next)
 	res := &Result{Hash: next.Hash, Changes: p.changes}
 	res.log(v.opts.Log)
@@ -201,8 +204,20 @@ func (v *Versions) warm(ctx context.Context, parts []*Part, limit time.Duration)
 	wg.Wait()
 }
 
-// BeginDrain refuses further versions, and ends a wait for new pools.
-func (v *Versions) BeginDrain() { v.stop() }
+// BeginDrain refuses further versions, ends a wait for new pools, and stops all health checks.
+func (v *Versions) BeginDrain() {
+	v.stop()
+	pauseChecks(v.Current().Parts)
+}
+
+// pauseChecks stops the health checks of the pools. Their endpoints stay in their states.
+func pauseChecks(parts []*Part) {
+	for _, p := range parts {
+		o := p.SSP.Pool().Options()
+		o.HealthCheck.Paused = true
+		p.SSP.Pool().SetOptions(o)
+	}
+}
 
 // Close closes all pools, including those that drain after a reload, and then the
 // tracer. It waits for a reload in progress first.

@@ -1,0 +1,346 @@
+package pool
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// checkedSSP is an SSP that sees which of its requests are health checks.
+type checkedSSP struct {
+	*fakeSSP
+	mu     sync.Mutex
+	sick   map[string]bool        // endpoints whose checks get a 500
+	checks map[string][]time.Time // by endpoint
+	conns  map[string]map[*fakeConn]bool
+}
+
+func newCheckedSSP(t testing.TB, n int) *checkedSSP {
+	s := &checkedSSP{fakeSSP: endpointsSSP(t, n), sick: map[string]bool{}, checks: map[string][]time.Time{}, conns: map[string]map[*fakeConn]bool{}}
+	s.fakeSSP.do = s.respond
+	return s
+}
+
+func (s *checkedSSP) respond(c *fakeConn, ex *upstream.Exchange) error {
+	if string(ex.Request.Target) != "/health" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := c.addr.Name
+	s.checks[name] = append(s.checks[name], time.Now())
+	if s.conns[name] == nil {
+		s.conns[name] = map[*fakeConn]bool{}
+	}
+	s.conns[name][c] = true
+	ex.Response.Status = 200
+	if s.sick[name] {
+		ex.Response.Status = 500
+	}
+	return nil
+}
+
+// setSick makes the checks of the named endpoints fail, and all other checks succeed.
+func (s *checkedSSP) setSick(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.sick)
+	for _, name := range names {
+		s.sick[name] = true
+	}
+}
+
+// checksOf returns the times of the checks of an endpoint.
+func (s *checkedSSP) checksOf(name string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checks[name]
+}
+
+// withChecks adds health checks to other settings.
+func withChecks(other func(*Options)) func(*Options) {
+	return func(o *Options) {
+		other(o)
+		o.HealthCheck = HealthCheck{Path: "/health", Interval: 5 * sec, Timeout: sec, Unhealthy: 3, Healthy: 2, Scheme: "http"}
+	}
+}
+
+// longest is how long n results in a row may take to arrive.
+func longest(n int) time.Duration { return time.Duration(n) * 5500 * msec }
+
+func (l *eventLog) checkChanges() (all []string) {
+	for _, e := range l.all() {
+		if e.Check != NoCheckChange {
+			all = append(all, fmt.Sprintf("%d %s %v", e.Check, e.Endpoint, e.Err))
+		}
+	}
+	return all
+}
+
+// No request of a client finds out that an endpoint fails or works again: its checks do.
+func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s, log := newCheckedSSP(t, 2), new(eventLog)
+		p := start(t, s.fakeSSP, withChecks(func(o *Options) { withWeights(1, 1)(o); o.Events = log.add }))
+		p2 := start(t, newFakeSSP(t), nil) // without checks
+		pass(time.Minute)
+		if n := len(s.checksOf("a:80")); n < 10 || n > 14 {
+			t.Errorf("%d checks in a minute, want one in 5 s", n)
+		}
+		s.setSick("b:80")
+		pass(longest(3))
+		if state := stateOf(p, "b:80"); state != "unhealthy" {
+			t.Fatalf("b is %s after three failures", state)
+		}
+		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] != 100 {
+			t.Errorf("100 requests were shared %v", got)
+		}
+		s.setSick()
+		for i, want := range []string{"unhealthy", "enabled"} {
+			for before := len(s.checksOf("b:80")); len(s.checksOf("b:80")) == before; {
+				pass(100 * msec)
+			}
+			if state := stateOf(p, "b:80"); state != want {
+				t.Errorf("b is %s after %d successes, want %s", state, i+1, want)
+			}
+		}
+		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] < 45 {
+			t.Errorf("100 requests were shared %v", got)
+		}
+		if got := fmt.Sprint(log.checkChanges()); got != "[1 b:80 status 500 3 b:80 <nil>]" {
+			t.Errorf("events: %v", got)
+		}
+		for _, e := range p.Snapshot().Endpoints {
+			if n := len(s.conns[e.Endpoint]); uint64(n) > 1+e.ChecksFailed {
+				t.Errorf("the checks of %s used %d connections: want one, and one after each of %d failures", e.Endpoint, n, e.ChecksFailed)
+			}
+			if e.Endpoint == "b:80" && (e.ChecksFailed < 3 || e.ChecksOK < 10) {
+				t.Errorf("%d checks failed and %d succeeded", e.ChecksFailed, e.ChecksOK)
+			}
+		}
+		if e := p2.Snapshot().Endpoints[0]; e.ChecksOK+e.ChecksFailed != 0 {
+			t.Errorf("without health_check, there were %d checks", e.ChecksOK+e.ChecksFailed)
+		}
+	})
+}
+
+// An ejected endpoint returns after one check, and no request of a client probes it.
+func TestProbeOfAnEjectedEndpointIsACheck(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newCheckedSSP(t, 2)
+		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
+		serve(t, p, 20, 10*msec, failing("b:80"))
+		ejected := time.Now()
+		if stateOf(p, "b:80") != "ejected" {
+			t.Fatal("b is not ejected")
+		}
+		for stateOf(p, "b:80") == "ejected" {
+			if got := serve(t, p, 1, 10*msec, nil); got["b:80"] > 0 && stateOf(p, "b:80") == "ejected" {
+				t.Fatal("an ejected endpoint got a request")
+			}
+		}
+		if took := time.Since(ejected); took < 4900*msec || took > 5100*msec {
+			t.Errorf("b was back after %v, want 5 s", took)
+		}
+
+		// Now its checks fail too.
+		s.setSick("b:80")
+		serve(t, p, 20, 10*msec, failing("b:80"))
+		got := serve(t, p, 6000, 10*msec, nil)
+		if got["b:80"] > 0 || stateOf(p, "b:80") != "unhealthy" {
+			t.Errorf("b got %d requests in a minute, and is %s", got["b:80"], stateOf(p, "b:80"))
+		}
+	})
+}
+
+// The checks of all endpoints fail. Without a spare, max_ejected keeps half of them in, and requests
+// are sent. The log says it once.
+func TestFailingChecksRespectMaxEjected(t *testing.T) {
+	for name, c := range map[string]struct {
+		priorities []int
+		sick       []string
+		out        int
+	}{
+		"one priority":            {[]int{0, 0, 0, 0}, names, 2},
+		"a spare that works":      {[]int{0, 0, 0, 1}, names[:3], 3},
+		"a spare that fails too":  {[]int{0, 0, 1}, names[:3], 2},
+		"only the spare fails":    {[]int{0, 0, 1}, names[2:3], 1},
+		"the only endpoint fails": {[]int{0}, names[:1], 0},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			s, log := newCheckedSSP(t, len(c.priorities)), new(eventLog)
+			s.setSick(c.sick...)
+			p := start(t, s.fakeSSP, withChecks(func(o *Options) { withPriorities(c.priorities...)(o); o.Events = log.add }))
+			pass(time.Minute)
+			out := 0
+			for _, e := range p.Snapshot().Endpoints {
+				if e.State == "unhealthy" {
+					out++
+				}
+			}
+			if out != c.out {
+				t.Errorf("%s: %d endpoints are unhealthy, want %d", name, out, c.out)
+			}
+			if got := log.checkChanges(); len(got) != len(c.sick) {
+				t.Errorf("%s: events: %v", name, got)
+			}
+			serve(t, p, 20, 10*msec, nil)
+		})
+	}
+}
+
+// When the spare cannot serve any more, requests are sent to primaries although they are unhealthy.
+func TestUnhealthyEndpointsServeIfAllAreOut(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newCheckedSSP(t, 3)
+		s.setSick("a:80", "b:80")
+		p := start(t, s.fakeSSP, withChecks(withPriorities(0, 0, 1)))
+		pass(time.Minute)
+		if got := serve(t, p, 10, 10*msec, nil); got["c:80"] != 10 {
+			t.Fatalf("10 requests were shared %v", got)
+		}
+		p.SetEndpointState("c:80", Disabled)
+		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] < 45 || got["b:80"] < 45 {
+			t.Errorf("100 requests were shared %v", got)
+		}
+	})
+}
+
+func TestEndpointsOutOfUseAreNotChecked(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newCheckedSSP(t, 2)
+		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
+		checks := func() (a, b int) {
+			before, beforeB := len(s.checksOf("a:80")), len(s.checksOf("b:80"))
+			pass(time.Minute)
+			return len(s.checksOf("a:80")) - before, len(s.checksOf("b:80")) - beforeB
+		}
+		p.SetEndpointState("b:80", Draining)
+		if a, b := checks(); a < 10 || b > 0 {
+			t.Errorf("with b draining: %d and %d checks", a, b)
+		}
+		if open := s.openTo("b:80"); len(open) > 0 {
+			t.Error("the connection for the checks of b stayed open")
+		}
+		p.SetState(Disabled)
+		if a, b := checks(); a+b > 0 {
+			t.Errorf("of a disabled SSP: %d and %d checks", a, b)
+		}
+		p.SetState(Enabled)
+		p.SetEndpointState("b:80", Enabled)
+		if a, b := checks(); a < 10 || b < 10 {
+			t.Errorf("enabled: %d and %d checks", a, b)
+		}
+		o := p.Options()
+		o.HealthCheck.Paused = true
+		p.SetOptions(o)
+		if a, b := checks(); a+b > 0 {
+			t.Errorf("while checks pause: %d and %d checks", a, b)
+		}
+	})
+}
+
+// Reloads keep what checks have found, unless they turn checks off.
+func TestReloadKeepsWhatChecksFound(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newCheckedSSP(t, 2)
+		s.setSick("b:80")
+		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
+		pass(longest(4))
+		want := func(p *Pool, state string) {
+			t.Helper()
+			if got := stateOf(p, "b:80"); got != state {
+				t.Errorf("b is %s, want %s", got, state)
+			}
+		}
+		want(p, "unhealthy")
+		o := p.Options()
+		o.HealthCheck.Interval, o.HealthCheck.Path = sec, "/other"
+		p.SetOptions(o)
+		want(p, "unhealthy")
+		successor := start(t, newCheckedSSP(t, 2).fakeSSP, withChecks(withWeights(1, 1)))
+		successor.Inherit(p)
+		want(successor, "unhealthy")
+		unchecked := start(t, newCheckedSSP(t, 2).fakeSSP, withWeights(1, 1))
+		unchecked.Inherit(p)
+		want(unchecked, "enabled")
+		o.HealthCheck.Path = ""
+		p.SetOptions(o)
+		want(p, "enabled")
+		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] < 45 {
+			t.Errorf("100 requests were shared %v", got)
+		}
+	})
+}
+
+// An SSP that closes idle connections between two checks, even at the moment of a check, is healthy.
+func TestCheckOnAConnectionThatCloses(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newCheckedSSP(t, 2)
+		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
+		s.fakeSSP.do = func(c *fakeConn, ex *upstream.Exchange) error {
+			if c.addr.Name == "b:80" && len(s.checksOf("b:80")) > 0 && s.conns["b:80"][c] {
+				c.closeItself(upstream.ClosedByPeer)
+				return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
+			}
+			return s.respond(c, ex)
+		}
+		for range 60 {
+			pass(sec)
+			for _, c := range s.openTo("a:80") {
+				c.closeItself(upstream.ClosedByPeer)
+			}
+		}
+		for _, e := range p.Snapshot().Endpoints {
+			if e.ChecksFailed > 0 || e.ChecksOK < 10 {
+				t.Errorf("%s: %d checks failed and %d succeeded", e.Endpoint, e.ChecksFailed, e.ChecksOK)
+			}
+		}
+	})
+}
+
+// A check that gets no response ends after its timeout, and names the setting.
+func TestCheckWithoutAResponseTimesOut(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newCheckedSSP(t, 2)
+		s.fakeSSP.do = func(c *fakeConn, ex *upstream.Exchange) error {
+			if c.addr.Name != "b:80" {
+				return s.respond(c, ex)
+			}
+			time.Sleep(time.Until(ex.Deadline))
+			return upstream.ErrDeadline
+		}
+		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
+		pass(longest(4))
+		for _, e := range p.Snapshot().Endpoints {
+			if want := "no response within 1s; see health_check.timeout"; e.Endpoint == "b:80" && (e.State != "unhealthy" || e.LastCheckError != want) {
+				t.Errorf("b is %s: %q, want %q", e.State, e.LastCheckError, want)
+			}
+		}
+		synctest.Wait()
+	})
+}
+
+// Two pools that start at the same moment, like replicas, do not check in step.
+func TestChecksOfReplicasAreNotInStep(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		a, b := newCheckedSSP(t, 2), newCheckedSSP(t, 2)
+		start(t, a.fakeSSP, withChecks(withWeights(1, 1)))
+		start(t, b.fakeSSP, withChecks(withWeights(1, 1)))
+		pass(time.Hour)
+		near := 0
+		for i, at := range a.checksOf("a:80") {
+			if i < len(b.checksOf("a:80")) && at.Sub(b.checksOf("a:80")[i]).Abs() < 50*msec {
+				near++
+			}
+		}
+		if n := len(a.checksOf("a:80")); n < 690 || n > 750 || near > n/4 {
+			t.Errorf("%d checks in an hour, %d of them within 50 ms of the other pool's", n, near)
+		}
+	})
+}
