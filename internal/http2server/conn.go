@@ -120,10 +120,10 @@ type Conn struct {
 	workers []*worker // workers that wait for a request
 	// trimming says that endSurplusWorkers is due.
 	trimming bool
-	encoder http2codec.Encoder
-	out     writer
-	waiting queue // streams that have a body to send and room in their own window
-	window  int64 // for sending
+	encoder  http2codec.Encoder
+	out      writer
+	waiting  queue // streams that have a body to send and room in their own window
+	window   int64 // for sending
 	// initialWindow is the client's SETTINGS_INITIAL_WINDOW_SIZE.
 	initialWindow int64
 	received      receiveWindow

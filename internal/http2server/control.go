@@ -186,3 +186,10 @@ func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 	}
 	return c.flood.Idle()
 }
+
+// InadequateSecurity returns all frames of a server that refuses a connection because of its cipher
+// suite: empty SETTINGS, and a GOAWAY with the text. RFC 9113, section 9.2.2.
+func InadequateSecurity(text string) []byte {
+	settings := http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
+	return http2codec.AppendGoAway(settings, 0, h2.ErrCodeInadequateSecurity, text)
+}

@@ -25,7 +25,7 @@ const (
 	// counts until the response is written.
 	maxBuffered = 64 << 10
 	// maxUnread is the buffer size at which the reader stops handling frames, since the client does
-	// not read. Beyond maxBuffered only frames that answer the client's add to the buffer.
+	// not read. Beyond maxBuffered only responses to the client's frames add to the buffer.
 	maxUnread = maxBuffered + 16<<10
 	// maxKeptBuffer is the largest buffer that is reused.
 	maxKeptBuffer = 64 << 10

@@ -27,24 +27,24 @@ type member struct {
 
 	// Pool.mu guards the fields below.
 
-	inUse    int  // places in use by requests or by abandoned responses
-	places   int  // Conn.Places as of the last recount, within allowed and alone; 0 if draining
-	counted  int  // its part of connections.places: the larger of places and inUse
-	requests int  // requests that got a place since the dial
-	refused  int  // requests that the SSP did not process
+	inUse    int // places in use by requests or by abandoned responses
+	places   int // Conn.Places as of the last recount, within allowed and alone; 0 if draining
+	counted  int // its part of connections.places: the larger of places and inUse
+	requests int // requests that got a place since the dial
+	refused  int // requests that the SSP did not process
 	// avoidUntil is when requests prefer it again, after it refused one; zero = it refused none.
 	avoidUntil time.Time
-	allowed  int  // places while on probation, 0 = all
-	alone    bool // in use by an exchange that allows no other outstanding exchange
-	fresh    bool // in use by the first exchange, directly after the dial
-	aging    bool // too old, but still needed: drains when another connection is open
-	violated bool // closed after an HTTP/2 violation that is already counted
-	draining bool
-	why      upstream.CloseReason // why it drains
-	used     time.Time            // when a place was last acquired or released
-	idleFor  time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
-	opened   time.Time
-	retireAt time.Time // zero = never
+	allowed    int  // places while on probation, 0 = all
+	alone      bool // in use by an exchange that allows no other outstanding exchange
+	fresh      bool // in use by the first exchange, directly after the dial
+	aging      bool // too old, but still needed: drains when another connection is open
+	violated   bool // closed after an HTTP/2 violation that is already counted
+	draining   bool
+	why        upstream.CloseReason // why it drains
+	used       time.Time            // when a place was last acquired or released
+	idleFor    time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
+	opened     time.Time
+	retireAt   time.Time // zero = never
 
 	worked atomic.Bool // an exchange on it got a response; set only if multiplexed
 }

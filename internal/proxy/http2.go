@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	h2 "golang.org/x/net/http2"
 
 	"adbuffer/internal/handshake"
 	"adbuffer/internal/http2codec"
@@ -60,9 +59,8 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 // HTTP/1.1 alone to most such clients. RFC 9113, section 9.2.2.
 func (c *clientConn) refuseHTTP2(suite string) {
 	text := "HTTP/2 is prohibited over " + suite
-	settings := http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
-	c.Write(http2codec.AppendGoAway(settings, 0, h2.ErrCodeInadequateSecurity, text)) //nolint:errcheck // the connection is over
-	c.unread = true                                                                   // the client's preface
+	c.Write(http2server.InadequateSecurity(text)) //nolint:errcheck // the connection is over
+	c.unread = true                               // the client's preface
 	c.Violated(text)
 }
 
