@@ -151,9 +151,9 @@ func (a *anyOrder) request() bool {
 	}
 	err = place.Do(ex)
 	ex.Times.Done = time.Now()
-	o, result := upstream.Fill, Success
+	o, result := upstream.Fill, upstream.Success
 	if err != nil {
-		o, result = upstream.ConnLost, Failure
+		o, result = upstream.ConnLost, upstream.Failure
 	}
 	place.Ended(o, result, &ex.Times)
 	return err == nil

@@ -27,16 +27,6 @@ func (o *EjectionOptions) most(n int) int {
 	return min(max(int(o.MaxEjected*float64(n)+tiny), 1), n-1)
 }
 
-// Result is the result of an attempt for the health of its endpoint.
-type Result uint8
-
-// The results.
-const (
-	Neutral Result = iota
-	Success
-	Failure
-)
-
 // health counts an endpoint's failures. Its fields are atomic because each request changes them.
 type health struct {
 	window rates.Window
@@ -158,7 +148,7 @@ type Event struct {
 // Ended records how an attempt on the place ended, after Do, and its result for the endpoint. It
 // reports whether the attempt failed at an endpoint that is out while others serve. Such a failure
 // says nothing about the endpoints that get the requests.
-func (pl Place) Ended(o upstream.Outcome, result Result, t *upstream.Times) (aside bool) {
+func (pl Place) Ended(o upstream.Outcome, result upstream.Result, t *upstream.Times) (aside bool) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
 	if pl.probe {
@@ -166,12 +156,12 @@ func (pl Place) Ended(o upstream.Outcome, result Result, t *upstream.Times) (asi
 	} else {
 		m.pool.attemptEnded(m.ep, result, t.Done)
 	}
-	return result == Failure && m.ep.aside.Load()
+	return result == upstream.Failure && m.ep.aside.Load()
 }
 
 // attemptEnded records the result of an attempt that was no probe, and ejects e if it fails too often.
-func (p *Pool) attemptEnded(e *endpoint, result Result, now time.Time) {
-	if o := p.ejection.Load(); o != nil && result != Neutral && e.health.record(o, result == Failure, now.Sub(p.made)) {
+func (p *Pool) attemptEnded(e *endpoint, result upstream.Result, now time.Time) {
+	if o := p.ejection.Load(); o != nil && result != upstream.Neutral && e.health.record(o, result == upstream.Failure, now.Sub(p.made)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.ejectLocked(e, now)
@@ -215,16 +205,16 @@ func (p *Pool) outLocked(e *endpoint, now time.Time) {
 }
 
 // probeEnded records how the first request after an ejection ended.
-func (p *Pool) probeEnded(m *member, result Result) {
+func (p *Pool) probeEnded(m *member, result upstream.Result) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := m.ep
 	switch {
 	case e.probe != probeSent:
-	case result == Success:
+	case result == upstream.Success:
 		p.backLocked(e, now)
-	case result == Failure:
+	case result == upstream.Failure:
 		e.probeFailed(now)
 		if e.barred { // if not, e is the only endpoint left, and serves although it is ejected
 			p.conns.drainEndpoint(e)

@@ -85,9 +85,9 @@ func serve(t testing.TB, p *Pool, n int, took time.Duration, fails func(endpoint
 func finish(r *request, failed bool) {
 	r.ex.Times.Done = time.Now()
 	r.do()
-	o, v := upstream.Fill, Success
+	o, v := upstream.Fill, upstream.Success
 	if failed {
-		o, v = upstream.ServerError, Failure
+		o, v = upstream.ServerError, upstream.Failure
 	}
 	r.place.Ended(o, v, &r.ex.Times)
 }

@@ -103,7 +103,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 func (pl Place) Release() {
 	pl.m.pool.release(pl.m, unused)
 	if pl.probe {
-		pl.m.pool.probeEnded(pl.m, Neutral)
+		pl.m.pool.probeEnded(pl.m, upstream.Neutral)
 	}
 }
 

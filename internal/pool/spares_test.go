@@ -152,23 +152,23 @@ func TestFailureAsideIsReported(t *testing.T) {
 		for range 3 {
 			held = append(held, acquire(t, p))
 		}
-		ended := func(r *request, result Result) bool {
+		ended := func(r *request, result upstream.Result) bool {
 			r.ex.Times.Done = time.Now()
 			r.do()
 			return r.place.Ended(0, result, &r.ex.Times)
 		}
-		if ended(held[0], Failure) || p.Left() != 0 {
+		if ended(held[0], upstream.Failure) || p.Left() != 0 {
 			t.Error("a failure of an endpoint that serves was reported as aside")
 		}
 		serve(t, p, 4, 10*msec, failing("a:80"))
 		if p.Left() != 1 {
 			t.Errorf("%d endpoints have left, want 1", p.Left())
 		}
-		if !ended(held[1], Failure) || ended(held[2], Success) {
+		if !ended(held[1], upstream.Failure) || ended(held[2], upstream.Success) {
 			t.Error("a late failure of an ejected endpoint was not reported as aside, or a success was")
 		}
 		p.SetEndpointState("b:80", Disabled)
-		if r := acquire(t, p); ended(r, Failure) {
+		if r := acquire(t, p); ended(r, upstream.Failure) {
 			t.Error("a failure of the only endpoint that serves was reported as aside")
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
 
@@ -34,7 +33,7 @@ func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
 
 func (p *quietPool) Refusing() bool { return false }
 
-func (p *quietPool) Ended(upstream.Outcome, pool.Result, *upstream.Times) bool { return false }
+func (p *quietPool) Ended(upstream.Outcome, upstream.Result, *upstream.Times) bool { return false }
 
 func (p *quietPool) Left() uint64 { return 0 }
 

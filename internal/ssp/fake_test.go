@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/pool"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -34,7 +33,7 @@ type fakePool struct {
 	acquired int
 	returned int
 	sent     []sentRequest
-	ended    []pool.Result
+	ended    []upstream.Result
 	refusing atomic.Bool
 	left     atomic.Uint64 // of Left
 	aside    atomic.Bool   // of Ended
@@ -78,11 +77,11 @@ func (p *fakePool) Refusing() bool { return p.refusing.Load() }
 
 func (p *fakePool) Left() uint64 { return p.left.Load() }
 
-func (pl *fakePlace) Ended(_ upstream.Outcome, v pool.Result, _ *upstream.Times) bool {
+func (pl *fakePlace) Ended(_ upstream.Outcome, v upstream.Result, _ *upstream.Times) bool {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.ended = append(pl.pool.ended, v)
-	return v == pool.Failure && pl.pool.aside.Load()
+	return v == upstream.Failure && pl.pool.aside.Load()
 }
 
 func (pl *fakePlace) Host() string { return pl.pool.host }

@@ -3,7 +3,6 @@ package ssp
 import (
 	"time"
 
-	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
 
@@ -13,13 +12,13 @@ func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upst
 	t := &ex.Times
 	now := s.since(t.Done)
 	v := s.resultOf(ex, l, o, err)
-	if l.aside && v == pool.Failure {
+	if l.aside && v == upstream.Failure {
 		return
 	}
-	if v != pool.Neutral {
-		s.breaker.record(now, v == pool.Failure)
+	if v != upstream.Neutral {
+		s.breaker.record(now, v == upstream.Failure)
 	}
-	if s.opts.Adaptive.Enabled && (o == upstream.Deadline && v == pool.Failure || o <= upstream.Redirect && !l.paused) {
+	if s.opts.Adaptive.Enabled && (o == upstream.Deadline && v == upstream.Failure || o <= upstream.Redirect && !l.paused) {
 		s.adaptive.observe(now, t.Done.Sub(t.Acquired))
 	}
 }
@@ -27,13 +26,13 @@ func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upst
 // resultOf returns the result of a request for the SSP, or of an attempt for its endpoint. A
 // response that paused the SSP is Neutral, because the pause is the consequence. So is a timeout if
 // the client's deadline was too short to blame the SSP.
-func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) pool.Result {
+func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) upstream.Result {
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	switch {
 	case l.paused, timedOut && !s.hadEnoughTime(ex, l.start):
-		return pool.Neutral
+		return upstream.Neutral
 	case timedOut:
-		return pool.Failure
+		return upstream.Failure
 	default:
 		return results[o]
 	}
@@ -45,11 +44,11 @@ func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *u
 // A response that violates HTTP is a Failure, since it is useless. A response over adbuffer's limit
 // is a Success. Shedding requests would not make it smaller, and might hide from operators which
 // limit to set.
-var results = [upstream.Outcomes]pool.Result{
-	upstream.Fill: pool.Success, upstream.NoBid: pool.Success, upstream.Redirect: pool.Success,
-	upstream.ClientError: pool.Success, upstream.ResponseTooLarge: pool.Success,
-	upstream.ServerError: pool.Failure, upstream.ConnectFailed: pool.Failure, upstream.TLSFailed: pool.Failure,
-	upstream.ConnLost: pool.Failure, upstream.BadResponse: pool.Failure,
+var results = [upstream.Outcomes]upstream.Result{
+	upstream.Fill: upstream.Success, upstream.NoBid: upstream.Success, upstream.Redirect: upstream.Success,
+	upstream.ClientError: upstream.Success, upstream.ResponseTooLarge: upstream.Success,
+	upstream.ServerError: upstream.Failure, upstream.ConnectFailed: upstream.Failure, upstream.TLSFailed: upstream.Failure,
+	upstream.ConnLost: upstream.Failure, upstream.BadResponse: upstream.Failure,
 }
 
 // hadEnoughTime reports whether the SSP had its usual time, so that a timeout is its failure. The

@@ -25,7 +25,7 @@ type place interface {
 	Host() string
 	// Ended records, after Do, how the attempt ended and its result for the endpoint. It reports
 	// whether the attempt failed at an endpoint that is out while others serve.
-	Ended(o upstream.Outcome, result pool.Result, t *upstream.Times) (aside bool)
+	Ended(o upstream.Outcome, result upstream.Result, t *upstream.Times) (aside bool)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it

@@ -64,52 +64,12 @@ func IsOutcome(name string) bool { return slices.Contains(outcomeNames[:], name)
 // HasResponse reports whether the outcome classifies an SSP's response.
 func (o Outcome) HasResponse() bool { return o <= ServerError }
 
-// Protocol is the protocol of a connection. It is the metric label `protocol`.
-type Protocol uint8
+// Result is the result of an attempt for the health of its endpoint.
+type Result uint8
 
-// Unknown is the protocol of a connection before ALPN has chosen one.
+// The results.
 const (
-	Unknown Protocol = iota
-	HTTP1
-	HTTP1Pipelined
-	HTTP2
-
-	// Protocols is the number of protocols, for arrays indexed by Protocol.
-	Protocols
+	Neutral Result = iota
+	Success
+	Failure
 )
-
-var protocolNames = [Protocols]string{Unknown: "unknown", HTTP1: "http1", HTTP1Pipelined: "http1-pipelined", HTTP2: "http2"}
-
-// String returns the name that metrics use.
-func (p Protocol) String() string { return protocolNames[p] }
-
-// CloseReason is the reason why a connection was closed. It is the label `reason` of
-// adbuffer_pool_connections_closed_total.
-type CloseReason uint8
-
-// NotClosed is the zero value: the connection takes requests.
-const (
-	NotClosed         CloseReason = iota
-	ClosedIdle                    // idle for longer than idle_timeout
-	ClosedMaxAge                  // older than max_age
-	ClosedMaxRequests             // carried max_requests_per_conn
-	ClosedByPeer                  // the SSP closed it, or announced that it will
-	ClosedUnsolicited             // bytes arrived while no request was outstanding
-	ClosedLeftover                // bytes followed a response
-	ClosedGoaway                  // HTTP/2 GOAWAY
-	ClosedTimeout                 // the response of an abandoned exchange did not end within linger
-	ClosedError                   // the connection or its framing failed
-	ClosedDrain                   // adbuffer stops, or the SSP's settings changed
-
-	// CloseReasons is the number of reasons, for arrays indexed by CloseReason.
-	CloseReasons
-)
-
-var closeReasonNames = [CloseReasons]string{
-	NotClosed: "", ClosedIdle: "idle", ClosedMaxAge: "max_age", ClosedMaxRequests: "max_requests", ClosedByPeer: "peer_closed",
-	ClosedUnsolicited: "unsolicited", ClosedLeftover: "leftover", ClosedGoaway: "goaway", ClosedTimeout: "timeout",
-	ClosedError: "error", ClosedDrain: "drain",
-}
-
-// String returns the name that metrics use, empty for NotClosed.
-func (r CloseReason) String() string { return closeReasonNames[r] }
