@@ -83,11 +83,8 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, recent map[string]uint64) (
 func mostOf(recent map[string]uint64) string {
 	var most string
 	for o := range upstream.Outcomes {
-		switch name := o.String(); o {
-		case upstream.ServerError, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse, upstream.ResponseTooLarge, upstream.Deadline:
-			if recent[name] > recent[most] {
-				most = name
-			}
+		if name := o.String(); o.Row().Blame == upstream.BlameSSP && recent[name] > recent[most] {
+			most = name
 		}
 	}
 	if most == "" {

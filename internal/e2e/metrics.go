@@ -124,8 +124,3 @@ func (ab *Process) AwaitMetricAbove(low float64, name string, labels ...string) 
 	ab.T.Helper()
 	testsupport.Eventually(ab.T, fmt.Sprintf("%s%v is above %v", name, labels, low), func() bool { return ab.Metric(name, labels...) > low })
 }
-
-// Outcomes are the closed set of the label outcome.
-var Outcomes = strings.Fields(`fill no_bid redirect client_error server_error
-	bad_request method_not_allowed no_route unknown_ssp loop too_large pending_full pending_timeout breaker_open qps_limit ssp_backoff ssp_disabled
-	overloaded draining connect_failed tls_failed conn_lost bad_response response_too_large deadline internal merged client_gone cancelled`)

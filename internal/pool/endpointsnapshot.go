@@ -118,8 +118,10 @@ var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", "
 
 func (e *EndpointSnapshot) collect(to metrics.Sink) {
 	to = to.With(e.Endpoint)
-	for _, o := range attemptOutcomes {
-		to.Counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
+	for o := range upstream.Outcomes {
+		if o.Row().Endpoint == upstream.Counted {
+			to.Counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
+		}
 	}
 	to.Gauge(descEndpointConnections, float64(e.Connections))
 	for _, s := range endpointStates {

@@ -20,12 +20,6 @@ type endpointStats struct {
 	checksOK, checksFailed atomic.Uint64
 }
 
-// attemptOutcomes are the possible outcomes of an attempt at an endpoint.
-var attemptOutcomes = []upstream.Outcome{
-	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.Overloaded, upstream.ConnLost,
-	upstream.BadResponse, upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal, upstream.ClientGone, upstream.Cancelled,
-}
-
 func newEndpointStats() *endpointStats { return &endpointStats{duration: requestHistogram()} }
 
 func (s *endpointStats) ended(o upstream.Outcome, took time.Duration) {

@@ -21,19 +21,6 @@ type end struct {
 	took    time.Duration
 }
 
-// isFailure reports whether a request ended in a 5xx of adbuffer or of an SSP, also if on_error
-// replaced it.
-func isFailure(o upstream.Outcome) bool {
-	switch o {
-	case upstream.ServerError:
-		return true
-	case upstream.ClientGone, upstream.Cancelled:
-		return false
-	default:
-		return statuses[o] >= fasthttp.StatusInternalServerError
-	}
-}
-
 // ended counts and reports a request that has its response. The arguments are as in report.
 func (p *Proxy) ended(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	rs := r.stats(r.route)
@@ -46,7 +33,7 @@ func (p *Proxy) ended(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.R
 // report adds a request to the request log. Its response is in ctx. res and ex are nil if the
 // request was not forwarded. While ex is being sent to the client, it is no longer in res.
 func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
-	w := p.requests.Wants(&r.opts.Access, isFailure(e.outcome), e.took, e.at)
+	w := p.requests.Wants(&r.opts.Access, e.outcome.IsFailure(), e.took, e.at)
 	if w.None() {
 		return
 	}
@@ -72,7 +59,7 @@ func (p *Proxy) endedUnread(g *configVersion, peer netip.Addr, id []byte, f *ref
 	rs, now := g.stats(nil), time.Now()
 	rs.outcomes[f.outcome].Add(1)
 	rs.duration.ObserveDuration(0)
-	w := p.requests.Wants(&g.opts.Access, isFailure(f.outcome), 0, now)
+	w := p.requests.Wants(&g.opts.Access, f.outcome.IsFailure(), 0, now)
 	if w.None() {
 		return
 	}

@@ -23,7 +23,7 @@ func (f *refusal) statusCode() int {
 	if f.status != 0 {
 		return f.status
 	}
-	return statuses[f.outcome]
+	return f.outcome.Row().Status
 }
 
 // check checks the message head of an HTTP/1 request. It first checks that the head is well-formed:

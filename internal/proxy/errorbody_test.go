@@ -20,16 +20,13 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 	g := &configVersion{opts: Options{ErrorDetail: true}}
 	n := 0
 	for o := range upstream.Outcomes {
-		if has := statuses[o] != 0; has == o.HasResponse() {
-			t.Errorf("%v has the status %d", o, statuses[o])
-		}
 		if o.HasResponse() { // the SSP's own status
 			continue
 		}
 		n++
 		for _, detail := range []string{"", "4 of 4 places in use; see pool.max_conns"} {
 			var ctx fasthttp.RequestCtx
-			g.writeOwn(&ctx, o, statuses[o], nil, "", detail)
+			g.writeOwn(&ctx, o, o.Row().Status, nil, "", detail)
 			var body ownBody
 			if err := json.Unmarshal(ctx.Response.Body(), &body); err != nil {
 				t.Fatal(err)

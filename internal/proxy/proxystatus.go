@@ -15,32 +15,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// statusErrors are the error types of Proxy-Status (RFC 9209, section 2.3) for adbuffer's outcomes;
-// deploy/logs/README.md lists them. Outcomes that depend on the phase or the cause are in
-// statusError.
-var statusErrors = [upstream.Outcomes]string{
-	upstream.BadRequest:       "http_request_error",
-	upstream.MethodNotAllowed: "http_request_error",
-	upstream.TooLarge:         "http_request_error",
-	upstream.NoRoute:          "destination_not_found",
-	upstream.UnknownSSP:       "destination_not_found",
-	upstream.Loop:             "proxy_loop_detected",
-	upstream.PendingFull:      "connection_limit_reached",
-	upstream.PendingTimeout:   "connection_limit_reached",
-	upstream.BreakerOpen:      "destination_unavailable",
-	upstream.SSPBackoff:       "destination_unavailable",
-	upstream.SSPDisabled:      "destination_unavailable",
-	upstream.QPSLimit:         "http_request_denied",
-	upstream.Overloaded:       "proxy_internal_response",
-	upstream.Draining:         "proxy_internal_response",
-	upstream.ConnLost:         "connection_terminated",
-	upstream.BadResponse:      "http_protocol_error",
-	upstream.ResponseTooLarge: "http_response_body_size",
-	upstream.Internal:         "proxy_internal_error",
-}
-
 // statusError returns the error type of Proxy-Status for a request that ended with o, "" for none.
-// err is its error, nil if it was refused before an attempt.
+// err is its error, nil if it was refused before an attempt. deploy/logs/README.md lists the types.
 func statusError(o upstream.Outcome, err *upstream.Error) string {
 	switch o {
 	case upstream.Deadline:
@@ -53,7 +29,10 @@ func statusError(o upstream.Outcome, err *upstream.Error) string {
 	case upstream.TLSFailed:
 		return tlsStatusError(err)
 	}
-	return statusErrors[o]
+	if cause := o.Row().Cause; cause != upstream.NoCause {
+		return cause
+	}
+	return ""
 }
 
 // connectStatusError looks for the cause of a connect_failed.

@@ -17,35 +17,6 @@ import (
 // sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
 const sourceField = "X-Adbuffer-Source"
 
-// statuses are the statuses of adbuffer's own responses, by outcome.
-var statuses = [upstream.Outcomes]int{
-	upstream.BadRequest:       fasthttp.StatusBadRequest,
-	upstream.MethodNotAllowed: fasthttp.StatusMethodNotAllowed,
-	upstream.NoRoute:          fasthttp.StatusNotFound,
-	upstream.UnknownSSP:       fasthttp.StatusNotFound,
-	upstream.Loop:             fasthttp.StatusLoopDetected,
-	upstream.TooLarge:         fasthttp.StatusRequestEntityTooLarge,
-	upstream.ConnectFailed:    fasthttp.StatusBadGateway,
-	upstream.TLSFailed:        fasthttp.StatusBadGateway,
-	upstream.ConnLost:         fasthttp.StatusBadGateway,
-	upstream.BadResponse:      fasthttp.StatusBadGateway,
-	upstream.ResponseTooLarge: fasthttp.StatusBadGateway,
-	upstream.PendingFull:      fasthttp.StatusServiceUnavailable,
-	upstream.PendingTimeout:   fasthttp.StatusServiceUnavailable,
-	upstream.BreakerOpen:      fasthttp.StatusServiceUnavailable,
-	upstream.QPSLimit:         fasthttp.StatusServiceUnavailable,
-	upstream.SSPDisabled:      fasthttp.StatusServiceUnavailable,
-	upstream.SSPBackoff:       fasthttp.StatusServiceUnavailable,
-	upstream.Overloaded:       fasthttp.StatusServiceUnavailable,
-	upstream.Draining:         fasthttp.StatusServiceUnavailable,
-	upstream.Deadline:         fasthttp.StatusGatewayTimeout,
-	upstream.Internal:         fasthttp.StatusInternalServerError,
-	upstream.Merged:           fasthttp.StatusOK,
-	// No client receives the next two. They are here because every outcome has a status.
-	upstream.ClientGone: fasthttp.StatusServiceUnavailable,
-	upstream.Cancelled:  fasthttp.StatusServiceUnavailable,
-}
-
 // writeResponse writes the result of the route's mode.
 func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	defer res.Release()
@@ -74,7 +45,7 @@ func (p *Proxy) finish(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.
 // writeResult writes the response, and keeps its exchange until it is sent.
 func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
 	if err := res.Err; err != nil {
-		if r.writeError(ctx, err.Outcome, statuses[err.Outcome], nameOf(res.SSP), detailOf(err)) {
+		if r.writeError(ctx, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), detailOf(err)) {
 			setRetryAfter(ctx, err.RetryAfter)
 		}
 		return
@@ -238,7 +209,7 @@ func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
 		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
 		ctx.Response.Reset()
 		ctx.SetConnectionClose()
-		r.writeOwn(ctx, upstream.Internal, statuses[upstream.Internal], r.requestID(), "", panicDetail)
+		r.writeOwn(ctx, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
 		p.ended(ctx, r, &e, nil, nil)
 		r.setRequestID(ctx, r.requestID())
 		// The request's buffers may still be in use elsewhere: the garbage collector frees them.

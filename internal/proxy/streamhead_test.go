@@ -211,7 +211,7 @@ func TestStreamHeadsAreTakenAsTheyAreOrRefused(t *testing.T) {
 			}
 			status := f.status
 			if status == 0 {
-				status = statuses[f.outcome]
+				status = f.outcome.Row().Status
 			}
 			if status != row.status {
 				t.Errorf("refused with %d: %s, want %d", status, f.detail, row.status)

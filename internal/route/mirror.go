@@ -93,10 +93,9 @@ func (c *mirrored) main() {
 	ex.Release()
 	c.release()
 	m.Stats.silence.ended(outcome)
-	switch outcome {
-	case upstream.PendingFull, upstream.PendingTimeout, upstream.QPSLimit, upstream.Overloaded:
+	if outcome.Row().Mirror == upstream.Dropped {
 		m.Stats.dropped.Add(1)
-	default:
+	} else {
 		m.Stats.outcomes[outcome].Add(1)
 	}
 }

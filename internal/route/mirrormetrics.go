@@ -13,13 +13,6 @@ var (
 		"Copies of a route's requests for its mirror SSP, by how they ended; dropped: a limit prevented the copy, or the SSP did not respond to the last 5 copies.", "route", "ssp", "outcome")
 )
 
-// mirrorOutcomes are the possible outcomes of a mirrored request, in addition to dropped.
-var mirrorOutcomes = []upstream.Outcome{
-	upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BreakerOpen, upstream.SSPBackoff,
-	upstream.SSPDisabled, upstream.Draining, upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse,
-	upstream.ResponseTooLarge, upstream.Deadline, upstream.Internal,
-}
-
 // NewMirrorCollector returns a collector of the counts of the mirrors in the table that table
 // returns at each scrape.
 func NewMirrorCollector(table func() *Table) prometheus.Collector {
@@ -30,8 +23,10 @@ func NewMirrorCollector(table func() *Table) prometheus.Collector {
 				continue
 			}
 			to := to.With(r.Name, m.SSP.Name())
-			for _, o := range mirrorOutcomes {
-				to.Counter(descMirrored, m.Stats.outcomes[o].Load(), o.String())
+			for o := range upstream.Outcomes {
+				if o.Row().Mirror == upstream.Counted {
+					to.Counter(descMirrored, m.Stats.outcomes[o].Load(), o.String())
+				}
 			}
 			to.Counter(descMirrored, m.Stats.dropped.Load(), "dropped")
 		}

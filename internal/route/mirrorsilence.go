@@ -34,14 +34,14 @@ func (s *silence) drops(now time.Time, inFlight int64) bool {
 	return !s.next.CompareAndSwap(next, &after)
 }
 
-// ended notes how a copy ended. An outcome that adbuffer decided without the SSP changes nothing.
+// ended notes how a copy ended.
 func (s *silence) ended(o upstream.Outcome) {
-	switch o {
-	case upstream.Fill, upstream.NoBid, upstream.Redirect, upstream.ClientError, upstream.ServerError, upstream.BadResponse, upstream.ResponseTooLarge:
+	switch o.Row().Contact {
+	case upstream.Responded:
 		if s.inARow.Load() != 0 {
 			s.inARow.Store(0)
 		}
-	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.Deadline, upstream.PendingTimeout:
+	case upstream.Silent:
 		if s.inARow.Load() < silentAfter {
 			s.inARow.Add(1)
 		}

@@ -34,21 +34,8 @@ func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *u
 	case timedOut:
 		return upstream.Failure
 	default:
-		return results[o]
+		return o.Row().Result
 	}
-}
-
-// results holds the result of each outcome except a timeout. An outcome caused by adbuffer (a
-// full queue, a limit, a cancelled leg) is Neutral.
-//
-// A response that violates HTTP is a Failure, since it is useless. A response over adbuffer's limit
-// is a Success. Shedding requests would not make it smaller, and might hide from operators which
-// limit to set.
-var results = [upstream.Outcomes]upstream.Result{
-	upstream.Fill: upstream.Success, upstream.NoBid: upstream.Success, upstream.Redirect: upstream.Success,
-	upstream.ClientError: upstream.Success, upstream.ResponseTooLarge: upstream.Success,
-	upstream.ServerError: upstream.Failure, upstream.ConnectFailed: upstream.Failure, upstream.TLSFailed: upstream.Failure,
-	upstream.ConnLost: upstream.Failure, upstream.BadResponse: upstream.Failure,
 }
 
 // hadEnoughTime reports whether the SSP had its usual time, so that a timeout is its failure. The

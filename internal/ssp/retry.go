@@ -52,13 +52,8 @@ func (n *retries) terms(ex *upstream.Exchange, most int) (redials int) {
 // never sent again after a byte of a response, or after its deadline. retryable may pause before it
 // returns.
 func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l *leg) (retryKind, bool) {
-	if isOver(ex) {
+	if isOver(ex) || e.Outcome.Row().Retry != upstream.RetryAllowed {
 		return 0, false
-	}
-	switch e.Outcome {
-	case upstream.ConnectFailed, upstream.TLSFailed, upstream.ConnLost, upstream.BadResponse:
-	default:
-		return 0, false // a limit of adbuffer, a deadline, or a cancelled leg
 	}
 	n := &l.retries
 	n.resent = false
@@ -197,12 +192,10 @@ func (s *SSP) pay(why retryKind) bool {
 // preventedRetry reports whether e prevented the sending of the retry of failed. Then failed is the
 // outcome of the request: e is a limit of adbuffer, or contains no more information than failed.
 func preventedRetry(failed, e *upstream.Error) bool {
-	switch e.Outcome {
-	case upstream.QPSLimit, upstream.PendingFull, upstream.PendingTimeout, upstream.Deadline, upstream.Overloaded, upstream.Draining:
+	if e.Outcome.Row().Retry == upstream.RetryPrevented {
 		return e.Progress == upstream.NotSent
-	default:
-		return e == errOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
 	}
+	return e == errOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
 }
 
 // errOnlyHTTP2 says that the request may be sent again only over HTTP/1, but the SSP is configured

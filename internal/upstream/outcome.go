@@ -45,31 +45,136 @@ const (
 	Outcomes
 )
 
-var outcomeNames = [Outcomes]string{
-	Fill: "fill", NoBid: "no_bid", Redirect: "redirect", ClientError: "client_error", ServerError: "server_error",
-	BadRequest: "bad_request", MethodNotAllowed: "method_not_allowed", NoRoute: "no_route", UnknownSSP: "unknown_ssp",
-	Loop: "loop", TooLarge: "too_large", PendingFull: "pending_full", PendingTimeout: "pending_timeout", BreakerOpen: "breaker_open",
-	QPSLimit: "qps_limit", SSPBackoff: "ssp_backoff", SSPDisabled: "ssp_disabled", Overloaded: "overloaded", Draining: "draining",
-	ConnectFailed: "connect_failed", TLSFailed: "tls_failed", ConnLost: "conn_lost", BadResponse: "bad_response",
-	ResponseTooLarge: "response_too_large", Deadline: "deadline", Internal: "internal", Merged: "merged",
-	ClientGone: "client_gone", Cancelled: "cancelled",
+// Row holds what follows from an outcome. The zero value of each field is invalid, so that no
+// decision is made by leaving it out.
+type Row struct {
+	name string
+	// Status is the status of adbuffer's own response, FromSSP if an SSP's response is sent.
+	Status int
+	// Cause is the error type of Proxy-Status (RFC 9209, section 2.3), NoCause for none, or ByError.
+	Cause string
+	Blame Blame
+	// Result is the result of a request for the breaker, and of an attempt for its endpoint.
+	Result Result
+	Retry  Retry
+	// Contact says what a mirror learns about its SSP.
+	Contact Contact
+	// Mirror says how adbuffer_mirrored_total counts a copy, and Endpoint how
+	// adbuffer_endpoint_requests_total counts an attempt.
+	Mirror, Endpoint Counter
 }
 
-// String returns the name that metrics and error bodies use.
-func (o Outcome) String() string { return outcomeNames[o] }
+// The values of Row.Status and Row.Cause that are neither a status nor an error type. ByError means
+// that the error type depends on the error's phase and cause.
+const (
+	FromSSP = -1
+	NoCause = "none"
+	ByError = "by error"
+)
 
-// IsOutcome reports whether an outcome has this name.
-func IsOutcome(name string) bool { return slices.Contains(outcomeNames[:], name) }
+// Blame says who caused an outcome that is no success. An outcome with BlameSSP or BlameAdbuffer is a
+// failure for logs and traces.
+type Blame uint8
 
-// HasResponse reports whether the outcome classifies an SSP's response.
-func (o Outcome) HasResponse() bool { return o <= ServerError }
+const (
+	BlameNone Blame = iota + 1
+	BlameClient
+	BlameSSP
+	BlameAdbuffer // its limits, its configuration, or an error in it
+)
 
-// Result is the result of an attempt for the health of its endpoint.
+// Result is the result of a request for the health of its SSP and endpoint.
 type Result uint8
 
-// The results.
+// Success and Failure count. Neutral does not: adbuffer or the client decided the outcome.
 const (
-	Neutral Result = iota
+	Neutral Result = iota + 1
 	Success
 	Failure
 )
+
+// Retry says what an outcome means for a retry.
+type Retry uint8
+
+const (
+	RetryNever   Retry = iota + 1
+	RetryAllowed       // if the error's Progress allows it
+	// RetryPrevented means that adbuffer did not send the retry, if the error's Progress is NotSent.
+	// The request then ends with the outcome of the attempt before.
+	RetryPrevented
+)
+
+// Contact says whether the SSP responded.
+type Contact uint8
+
+const (
+	NoContact Contact = iota + 1 // adbuffer decided without the SSP
+	Responded                    // also with a response that is of no use
+	Silent                       // it did not respond, though it was given time
+)
+
+// Counter says how a metric counts an outcome.
+type Counter uint8
+
+const (
+	Counted    Counter = iota + 1 // by its name
+	Dropped                       // as dropped
+	NotCounted                    // it cannot occur there
+)
+
+// rows has one row for each outcome. The columns are the fields of Row.
+var rows = [Outcomes]Row{
+	Fill:        {"fill", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted},
+	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted},
+	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted},
+	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted},
+	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted},
+
+	BadRequest:       {"bad_request", 400, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	MethodNotAllowed: {"method_not_allowed", 405, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	NoRoute:          {"no_route", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	UnknownSSP:       {"unknown_ssp", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	Loop:             {"loop", 508, "proxy_loop_detected", BlameAdbuffer, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	PendingFull:      {"pending_full", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
+	PendingTimeout:   {"pending_timeout", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, Silent, Dropped, NotCounted},
+	BreakerOpen:      {"breaker_open", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
+	QPSLimit:         {"qps_limit", 503, "http_request_denied", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
+	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
+	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
+	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted},
+	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted},
+	ConnectFailed:    {"connect_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted},
+	TLSFailed:        {"tls_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted},
+	ConnLost:         {"conn_lost", 502, "connection_terminated", BlameSSP, Failure, RetryAllowed, Silent, Counted, Counted},
+	BadResponse:      {"bad_response", 502, "http_protocol_error", BlameSSP, Failure, RetryAllowed, Responded, Counted, Counted}, // useless
+
+	// Its result is a Success. Shedding requests would not make the response smaller, and might hide
+	// from operators which limit to set.
+	ResponseTooLarge: {"response_too_large", 502, "http_response_body_size", BlameSSP, Success, RetryNever, Responded, Counted, Counted},
+	// Its result is a Failure if the SSP got the request and had enough time: see package ssp.
+	Deadline: {"deadline", 504, ByError, BlameSSP, Neutral, RetryPrevented, Silent, Counted, Counted},
+	Internal: {"internal", 500, "proxy_internal_error", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, Counted},
+	Merged:   {"merged", 200, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+
+	// No client receives these statuses.
+	ClientGone: {"client_gone", 503, NoCause, BlameClient, Neutral, RetryNever, NoContact, NotCounted, Counted},
+	Cancelled:  {"cancelled", 503, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, Counted},
+}
+
+// Row returns the outcome's row, which no caller may change.
+func (o Outcome) Row() *Row { return &rows[o] }
+
+// String returns the name that metrics and error bodies use.
+func (o Outcome) String() string { return rows[o].name }
+
+// IsOutcome reports whether an outcome has this name.
+func IsOutcome(name string) bool {
+	return slices.ContainsFunc(rows[:], func(r Row) bool { return r.name == name })
+}
+
+// HasResponse reports whether the outcome classifies an SSP's response.
+func (o Outcome) HasResponse() bool { return rows[o].Status == FromSSP }
+
+// IsFailure reports whether the SSP or adbuffer is to blame.
+func (o Outcome) IsFailure() bool { return rows[o].Blame >= BlameSSP }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/upstream"
 )
 
 var (
@@ -16,13 +17,21 @@ var (
 	tlsGroups  = []string{"X25519MLKEM768", "SecP256r1MLKEM768", "SecP384r1MLKEM1024", "x25519", "secp256r1", "secp384r1", "secp521r1", "other"}
 )
 
+// outcomes returns the closed set of the label outcome. The contract list pins the names.
+func outcomes() (all []string) {
+	for o := range upstream.Outcomes {
+		all = append(all, o.String())
+	}
+	return all
+}
+
 // promisedMetrics is every metric that dashboards may rely on: its type, and the
 // values of its labels. Each series exists from the start.
 var promisedMetrics = []struct {
 	name, typ string
 	labels    map[string][]string // nil: none
 }{
-	{"requests_total", "counter", map[string][]string{"route": {"default", "none"}, "outcome": e2e.Outcomes}},
+	{"requests_total", "counter", map[string][]string{"route": {"default", "none"}, "outcome": outcomes()}},
 	{"request_duration_seconds", "histogram", map[string][]string{"route": {"default", "none"}}},
 	{"in_flight_requests", "gauge", nil},
 	{"in_flight_requests_limit", "gauge", nil},
@@ -39,7 +48,7 @@ var promisedMetrics = []struct {
 	{"client_responses_dropped_total", "counter", nil},
 	{"buffered_bytes", "gauge", nil},
 	{"buffered_bytes_limit", "gauge", nil},
-	{"ssp_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "outcome": e2e.Outcomes}},
+	{"ssp_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "outcome": outcomes()}},
 	{"ssp_request_duration_seconds", "histogram", bySSP},
 	{"ssp_first_byte_seconds", "histogram", bySSP},
 	{"ssp_buffered_bytes", "gauge", bySSP},

@@ -12,6 +12,7 @@ import (
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 // sharing is a configuration whose one SSP, openx, has a limit that replicas share through s.
@@ -139,8 +140,8 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	}
 	for _, ab := range all {
 		m := ab.Scrape()
-		for _, o := range e2e.Outcomes {
-			if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o); n > 0 && o != "fill" && o != "qps_limit" {
+		for o := range upstream.Outcomes {
+			if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o.String()); n > 0 && o != upstream.Fill && o != upstream.QPSLimit {
 				t.Errorf("%v requests ended as %s", n, o)
 			}
 		}
