@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
@@ -81,6 +82,7 @@ expect: {echo: true}
 }
 
 func TestRunStartsAdbufferInFrontOfSSPsAndChangesThem(t *testing.T) {
+	testsupport.Long(t)
 	path := writeScenario(t, `
 name: outage
 adbuffer:
@@ -167,6 +169,7 @@ func TestWrongUseHasAStatusOfItsOwn(t *testing.T) {
 
 // TestKeepAliveReportHoldsAndIsSaved runs a field report with adbuffer, and makes a page of it.
 func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
+	testsupport.Long(t)
 	dir := t.TempDir()
 	code, out, errs := command(t, t.Context(), "keepalive", "--scale", "0.1", "--out", dir)
 	if code != exitOK || !strings.Contains(out, "- **HELD**: an application that opens a connection per request") {
@@ -192,6 +195,7 @@ func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
 
 // TestSoakAccountsForEveryRequest runs a small soak against a real nginx.
 func TestSoakAccountsForEveryRequest(t *testing.T) {
+	testsupport.Long(t)
 	code, out, errs := command(t, t.Context(), "soak", "--requests", "4000", "--json")
 	if code != exitOK {
 		t.Fatalf("exit %d\n%s%s", code, out, errs)
@@ -216,6 +220,7 @@ func TestSoakAccountsForEveryRequest(t *testing.T) {
 // TestChaosHoldsEveryPromise runs a short chaos with little traffic, so that a slow machine needs few
 // excuses. "go run ./loadtest chaos --for 30m" runs longer, with more traffic.
 func TestChaosHoldsEveryPromise(t *testing.T) {
+	testsupport.Long(t)
 	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "800ms", "--patience", "20s", "--json")
 	if code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", code, errs, out)

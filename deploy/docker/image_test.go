@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // maxImageBytes bounds the uncompressed image, which each node stores. Registries send it
@@ -103,6 +105,7 @@ func files(t *testing.T, root string) map[string]fs.FileInfo {
 }
 
 func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
+	testsupport.Needs(t, "buildah", "buildah")
 	b := built(t)
 	root, err := rootFileSystem(image)
 	if err != nil {
@@ -133,6 +136,7 @@ func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
 }
 
 func TestTheImageSaysHowToRunIt(t *testing.T) {
+	testsupport.Needs(t, "buildah", "buildah")
 	c := built(t).config
 	if c.User != "65532:65532" {
 		t.Errorf("runs as %q, want a number that is not root's", c.User)
@@ -164,6 +168,7 @@ func TestTheImageSaysHowToRunIt(t *testing.T) {
 
 // The context is what docker sends to the builder before it does anything.
 func TestTheBuildContextIsSmallAndHasNoTests(t *testing.T) {
+	testsupport.Needs(t, "buildah", "buildah")
 	file := filepath.Join(t.TempDir(), "Dockerfile")
 	if err := os.WriteFile(file, []byte("FROM scratch\nCOPY . .\n"), 0o600); err != nil {
 		t.Fatal(err)

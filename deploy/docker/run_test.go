@@ -57,6 +57,7 @@ func inRoot(t *testing.T, root string, c imageConfig, args []string, env ...stri
 }
 
 func TestTheImageServesRespondsToItsHealthCheckAndStops(t *testing.T) {
+	testsupport.Needs(t, "buildah", "buildah")
 	ssp, err := sspsim.Start(sspsim.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +135,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 }
 
 func TestTheImageSaysWhichVersionItIs(t *testing.T) {
+	testsupport.Needs(t, "buildah", "buildah")
 	out, err := inImage(t, []string{"/adbuffer", "version", "--json"}).Output()
 	var v map[string]string
 	if err := errors.Join(err, json.Unmarshal(out, &v)); err != nil || v["version"] != version || v["commit"] != commit {
@@ -143,6 +145,7 @@ func TestTheImageSaysWhichVersionItIs(t *testing.T) {
 
 // The demo and a simulated SSP need only the content of the image.
 func TestTheImageRunsTheDemo(t *testing.T) {
+	testsupport.Needs(t, "buildah", "buildah")
 	if out, err := inImage(t, []string{"/adbuffer", "demo", "--once"}).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("ssp/beta")) {
 		t.Errorf("%v: %s", err, out)
 	}

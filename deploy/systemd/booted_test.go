@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // insideVariable marks the test binary that runs inside the container.
@@ -44,6 +46,7 @@ TimeoutStartSec=240
 // systemd boots in a container that has its own file system, except for /usr. The README's steps
 // install adbuffer there; inside_test.go takes them.
 func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
+	testsupport.Needs(t, "systemd-container", "systemd-nspawn")
 	share := t.TempDir()
 	repository := filepath.Join(share, "repository")
 	for from, to := range map[string]string{

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
@@ -80,7 +82,7 @@ func expand(t *testing.T, name string) (calls []string) {
 	if !strings.HasPrefix(name, "@") {
 		return []string{name}
 	}
-	out, err := exec.Command("systemd-analyze", "--no-pager", "syscall-filter", name).Output()
+	out, err := exec.Command(testsupport.Needs(t, "systemd", "systemd-analyze"), "--no-pager", "syscall-filter", name).Output()
 	if err != nil {
 		t.Fatalf("systemd-analyze syscall-filter %s: %v", name, err)
 	}

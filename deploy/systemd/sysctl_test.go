@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Each setting names its reason and the sign that it is needed, and the kernel accepts it. The test
@@ -36,7 +38,7 @@ func TestEverySysctlHasAReasonAndIsTakenByTheKernel(t *testing.T) {
 		}
 		script += " && cat /proc/sys/" + strings.ReplaceAll(s[2], ".", "/")
 	}
-	out, err := exec.Command("unshare", "--net", "--map-root-user", "sh", "-c", script).CombinedOutput()
+	out, err := exec.Command(testsupport.Needs(t, "util-linux", "unshare"), "--net", "--map-root-user", "sh", "-c", script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/testsupport"
 )
 
 // maxExposure is the highest exposure that `systemd-analyze security` may report for the unit; the
@@ -87,7 +88,7 @@ func install(t *testing.T) (dir string) {
 // verify returns systemd's messages about units.
 func verify(t *testing.T, dir string) string {
 	t.Helper()
-	cmd := exec.Command("systemd-analyze", "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
+	cmd := exec.Command(testsupport.Needs(t, "systemd", "systemd-analyze"), "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":", "SYSTEMD_LOG_LEVEL=warning")
 	out, err := cmd.CombinedOutput()
@@ -119,7 +120,7 @@ func TestSystemdFindsNoFaultInTheUnits(t *testing.T) {
 }
 
 func TestTheServiceIsHardened(t *testing.T) {
-	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", filepath.Join(install(t), "adbuffer.service")).CombinedOutput()
+	out, err := exec.Command(testsupport.Needs(t, "systemd", "systemd-analyze"), "security", "--offline=true", "--no-pager", filepath.Join(install(t), "adbuffer.service")).CombinedOutput()
 	found := regexp.MustCompile(`Overall exposure level for adbuffer.service: ([0-9.]+) `).FindSubmatch(out)
 	if err != nil || found == nil {
 		t.Fatalf("systemd-analyze security: %v\n%s", err, out)

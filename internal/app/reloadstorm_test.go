@@ -17,6 +17,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // storm makes random configurations of up to four SSPs behind three routes.
@@ -137,6 +138,7 @@ func goroutines(function string) int {
 }
 
 func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
+	testsupport.Long(t)
 	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), names: map[string]string{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
 	secure, authority := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto}), filepath.Join(t.TempDir(), "good.pem")
 	write(t, authority, secure.CA().PEM())

@@ -42,7 +42,7 @@ func (a *Authority) Curl(t *testing.T, ab *Process, options ...string) string {
 		args[i] = strings.ReplaceAll(arg, "EDGE", "https://"+ListenerName+":"+port)
 	}
 	var complaints bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "curl", args...)
+	cmd := exec.CommandContext(t.Context(), testsupport.Needs(t, "curl", "curl"), args...)
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -24,6 +25,7 @@ func (g gated) Read(b []byte) (int, error) {
 
 // Once, a response that arrived before the deadline was dropped if the reading goroutine ran late.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
+	testsupport.Long(t)
 	const budget = 4 * time.Second // a slow machine needs some of it until the response is sent
 	for name, kind := range map[string]func(net.Conn, *socket.Conn, upstream.Owner, *Options) upstream.Conn{
 		"exclusive": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {

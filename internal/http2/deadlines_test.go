@@ -94,6 +94,7 @@ func (g gated) Read(b []byte) (int, error) {
 // A response that arrived before the deadline counts, even if it is read late. A request does not
 // wait for a response beyond its deadline.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
+	testsupport.Long(t)
 	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLateChecks*lateCheckPause - time.Microsecond, time.Second} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			w, gate := newWire(), make(chan struct{}, 100)

@@ -313,6 +313,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 }
 
 func TestConnectionAgainstItsModel(t *testing.T) {
+	testsupport.Long(t)
 	count := 0
 	for _, wr := range allWrites {
 		depth := *modelDepth

@@ -100,6 +100,7 @@ func newModel(t *testing.T, rng *rand.Rand) *model {
 // as the windows allow. Each violation has its code. A request is served if it is whole, cancelled
 // if its client has left, and released once.
 func TestConnectionsBehaveLikeTheirModel(t *testing.T) {
+	testsupport.Long(t)
 	const steps = 120
 	runs := uint64(100)
 	if *full {

@@ -15,12 +15,14 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // Each write has its own deadline. A response that waits for the client must not be cut by the
 // deadline of an earlier response.
 func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	const timeout = 3 * time.Second // a slow machine needs some of it for a megabyte over TLS
 	ad := strings.Repeat("x", 1_000_000)
 	for name, row := range map[string]struct{ tls, http2 bool }{"HTTP/1": {}, "TLS": {tls: true}, "HTTP/2": {true, true}} {

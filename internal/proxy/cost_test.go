@@ -72,6 +72,7 @@ var hostilePipelines = map[string]string{
 // A byte of any request, in any pieces, costs little more CPU and memory than a byte of a common
 // request: at most a constant multiple.
 func TestHostileRequestsCostLittleMoreThanCommonOnes(t *testing.T) {
+	testsupport.Long(t)
 	s := newSimProxy(t, func(o *proxy.Options) {
 		o.MaxHeaderBytes, o.Deadline.OpenRTBTmax, o.Via = 16<<10, true, "adbuffer-0123456789abcdef"
 	})

@@ -178,6 +178,7 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 // Clients send a request, wait about as long as parking takes, close and connect again. Each
 // request reaches the SSP once and gets its own response, and no resource is left in use.
 func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
+	testsupport.Long(t)
 	const clients, rounds = 60, 20
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
 	for name, change := range changes {

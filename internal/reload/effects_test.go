@@ -19,6 +19,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
@@ -171,6 +172,7 @@ func others(node *yaml.Node, dir, path string) (texts []string) {
 
 // A reload follows the table, setting by setting.
 func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
+	testsupport.Long(t)
 	dir := t.TempDir()
 	base, _ := everything(t, dir)
 	v := versionsOf(t, base)

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"adbuffer/internal/syntax"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
@@ -11,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 
 	jsonv2 "github.com/go-json-experiment/json"
 )
@@ -95,7 +97,7 @@ func TestEveryParserReadsTheEnvelope(t *testing.T) {
 	for _, r := range readers {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(r.args[0], r.args[1:]...)
+			cmd := exec.Command(testsupport.Needs(t, "python3 nodejs jq perl", r.args[0]), r.args[1:]...)
 			cmd.Stdin = bytes.NewReader(input.Bytes())
 			var stderr strings.Builder
 			cmd.Stderr = &stderr

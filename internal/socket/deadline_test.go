@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"adbuffer/internal/testsupport"
 	"bytes"
 	"errors"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // moved is a deadline set at one moment; both count from the start.
@@ -36,6 +37,7 @@ func firesAt(moves []moved) (at time.Duration, ok bool) {
 // However a deadline is moved while a Read waits, the Read fails exactly when the deadline passes.
 // The socket is a pipe in a synctest bubble, so that moments are exact.
 func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
+	testsupport.Long(t)
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var moves []moved

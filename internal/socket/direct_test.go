@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -132,6 +134,7 @@ func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 
 // The deadline of a wait ends with its Read or Write, and does not apply to the next one.
 func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
+	testsupport.Long(t)
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"github.com/andybalholm/brotli"
@@ -161,7 +162,7 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 
 // Node's encoders are the C libraries that servers use.
 func TestNoBidsCompressedByOtherEncoders(t *testing.T) {
-	out, err := exec.Command("node", "-e", `
+	out, err := exec.Command(testsupport.Needs(t, "nodejs", "node"), "-e", `
 const z = require("zlib"), c = z.constants;
 for (const text of process.argv.slice(1)) {
   const b = Buffer.from(text);

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -226,7 +227,7 @@ func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	ab.Get("/fillbuffer").WantFill("openx")
 	_, text := ab.AskAdmin("/metrics")
-	cmd := exec.Command("promtool", "check", "metrics")
+	cmd := exec.Command(testsupport.Needs(t, "prometheus", "promtool"), "check", "metrics")
 	cmd.Stdin = strings.NewReader(text)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v: %s", err, out)

@@ -59,7 +59,7 @@ scrape_configs:
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+o.features)
+	cmd := exec.Command(testsupport.Needs(t, "prometheus", "prometheus"), "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+o.features)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; scripts/install prometheus", err)

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 const rulesDir = "../../../deploy/prometheus"
@@ -11,11 +13,7 @@ const rulesDir = "../../../deploy/prometheus"
 // promtool runs promtool in the rules' folder. The Debian package prometheus contains it.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Fatalf("%v; scripts/install prometheus", err)
-	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(testsupport.Needs(t, "prometheus", "promtool"), args...)
 	cmd.Dir = rulesDir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)

@@ -19,6 +19,7 @@ import (
 // make build, since the binary exists already. A slow machine gets long deadlines, waits for the
 // simulated SSPs, and sleeps until the output has the text for which the commands sleep.
 func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
+	testsupport.Needs(t, "curl", "curl")
 	for heading, want := range map[string][]string{
 		"## Run it": {
 			"is valid", "ready\n", "HTTP/1.1 200 OK", "X-Adbuffer-Source: ssp/openx", `"seat":"sim"`,

@@ -73,6 +73,7 @@ func (m *manager) start() *e2e.Process {
 
 func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
 	m := newManager(t, e2e.Single(s.URL()), "admin:traffic", drainDelayed)
 	now := m.start()
@@ -99,7 +100,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	for _, v := range e2e.Patient() {
 		args = append(args, "--setenv="+v)
 	}
-	cmd := exec.Command("systemd-socket-activate", append(args, e2e.Binary(t), "serve", "--config", file)...)
+	cmd := exec.Command(testsupport.Needs(t, "systemd", "systemd-socket-activate"), append(args, e2e.Binary(t), "serve", "--config", file)...)
 	var first net.Conn
 	ab := e2e.LaunchCommand(t, cmd, func(ab *e2e.Process) bool {
 		if first == nil {

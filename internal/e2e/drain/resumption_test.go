@@ -30,6 +30,7 @@ func opensslResumes(t *testing.T, addr string, a *e2e.Authority, version, option
 // process that requires a client certificate does not resume it.
 func TestSessionsResumeAcrossReloadsAndHandovers(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	for _, version := range []string{"-tls1_2", "-tls1_3"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
 	hole := e2e.Failing(t, sspsim.Faults{BlackHole: true})
 	for _, row := range []struct {
@@ -73,6 +74,7 @@ func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 // as connect_failed.
 func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
 	silent := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always}}})

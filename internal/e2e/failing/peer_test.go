@@ -31,14 +31,14 @@ type peer struct {
 }
 
 var peerServers = []peer{
-	{"nghttpx", "nghttp2-proxy", syscall.SIGQUIT, func(_ *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
+	{"nghttpx", "nghttp2-proxy", syscall.SIGQUIT, func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
 		host, port, _ := net.SplitHostPort(addr)
 		frontend := host + "," + port
 		if !encrypted {
 			frontend += ";no-tls"
 		}
 		backend = strings.Replace(backend, ":", ",", 1)
-		return exec.Command("nghttpx", "--conf=/dev/null", "--workers=1", "--frontend="+frontend, "--backend="+backend, "--no-ocsp", "--log-level=ERROR",
+		return exec.Command(testsupport.Needs(t, "nghttp2-proxy", "nghttpx"), "--conf=/dev/null", "--workers=1", "--frontend="+frontend, "--backend="+backend, "--no-ocsp", "--log-level=ERROR",
 			// The configuration closes connections early, and allows few streams on each.
 			"--frontend-max-requests=50", "--frontend-http2-max-concurrent-streams=6", dir+"/key.pem", dir+"/cert.pem")
 	}},
@@ -66,7 +66,7 @@ hosts:
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return exec.Command("h2o", "-c", file)
+		return exec.Command(testsupport.Needs(t, "h2o", "h2o"), "-c", file)
 	}},
 }
 

@@ -7,10 +7,12 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestARequestGets504AtItsDeadline(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	s := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
 	ab := e2e.Start(t, "deadline: {default: 900ms, max: 1800ms}\n"+e2e.Single(s.URL()))
 	c := ab.Dial()

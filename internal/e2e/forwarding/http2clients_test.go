@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // echoSSP responds with the request's body and its digest.
@@ -82,6 +83,7 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 	ab := startForHTTP2Clients(t)
 	url := "http://" + ab.TrafficAddr + "/fillbuffer"
 	dir := t.TempDir()
+	testsupport.Needs(t, "nghttp2-client", "nghttp")
 	run := func(name string, args ...string) string {
 		t.Helper()
 		var stderr bytes.Buffer

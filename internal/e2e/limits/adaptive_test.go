@@ -11,6 +11,7 @@ import (
 
 func TestTheAdaptiveLimitFallsWhenTheSSPSlowsAndRecoversAfter(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	// Both are long, since a slow machine adds to the latency that adbuffer measures.
 	fast := sspsim.Behaviour{Latency: sspsim.Constant(200 * time.Millisecond)}
 	slow := sspsim.Behaviour{Latency: sspsim.Constant(1600 * time.Millisecond)}

@@ -63,6 +63,7 @@ func allocsPer(ab *e2e.Process, clients, n int, method, target, body string) flo
 // This test is not parallel. Load of other processes makes the garbage collector empty the pools of
 // buffers more often for each request.
 func TestAllocationsOfAForwardedRequest(t *testing.T) {
+	testsupport.Long(t)
 	for _, row := range []struct {
 		name     string
 		options  sspsim.Options

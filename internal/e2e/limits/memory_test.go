@@ -49,6 +49,7 @@ func awaitIdle(ab *e2e.Process, before float64, n int, ceiling float64) {
 
 // Each client has sent a request with a 300-byte URL and has its response.
 func TestMemoryOfIdleClients(t *testing.T) {
+	testsupport.Long(t)
 	for _, row := range []struct {
 		name    string
 		setting string

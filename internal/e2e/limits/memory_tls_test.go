@@ -10,11 +10,13 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // Each client has sent one request and has its response. TLS keeps its keys, a few kilobytes.
 // HTTP/2 also keeps its tables.
 func TestMemoryOfIdleClientsOverTLS(t *testing.T) {
+	testsupport.Long(t)
 	const idle = 1500
 	for _, row := range []struct {
 		name, settings string

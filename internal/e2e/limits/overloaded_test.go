@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestMaxInFlightIsEnforcedWithOverloaded(t *testing.T) {
@@ -121,6 +122,7 @@ func TestMaxBufferedBytesLimitsResponses(t *testing.T) {
 // A client that sends only the start of a request gets 408.
 func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {idle_timeout: 3s, read_timeout: 1s}\n"+e2e.Single(s.URL()))
 	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"1s", "server.read_timeout"}}

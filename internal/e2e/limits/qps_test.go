@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestRequestsOverQPSAreRefused(t *testing.T) {
@@ -43,6 +44,7 @@ func TestADryQPSLimitCountsAndRefusesNothing(t *testing.T) {
 // Every attempt counts: retries and the legs of fan-outs too.
 func TestTheRateSentKeepsToQPS(t *testing.T) {
 	t.Parallel()
+	testsupport.Long(t)
 	// Every fourth request on a used connection is lost with it, and is sent again.
 	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 4}}})
 	other := e2e.Healthy(t)

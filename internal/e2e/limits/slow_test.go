@@ -33,6 +33,7 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
+			program := testsupport.Needs(t, "slowhttptest", "slowhttptest")
 			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
 			ab := e2e.Start(t, "server: {read_timeout: 2s, write_timeout: 2s}\n"+e2e.Single(s.URL()))
 			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
@@ -42,7 +43,7 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 			}
 			done := make(chan result, 1)
 			go func() {
-				out, err := exec.Command("slowhttptest", args...).CombinedOutput()
+				out, err := exec.Command(program, args...).CombinedOutput()
 				done <- result{out, err}
 			}()
 			// On a slow machine adbuffer closes the first connections before the last ones connect.

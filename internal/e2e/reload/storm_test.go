@@ -122,6 +122,7 @@ func (s *storm) settle(t *testing.T) {
 // This test is not parallel. It measures the resources of the process, and other tests would use
 // the CPU that the load needs.
 func TestHundredReloadsUnderLoadFailNoRequestAndLeakNothing(t *testing.T) {
+	testsupport.Long(t)
 	s := new(storm)
 	for i := range s.sims {
 		s.sims[i] = e2e.StartSSP(t, sspsim.Options{})

@@ -122,7 +122,7 @@ func TestH2loadGetsEveryResponse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out, err := exec.CommandContext(t.Context(), "h2load", append(args, "-n", "4000", "-c", "4", "-m", "50", "-t", "1", "https://"+ab.TrafficAddr+"/fillbuffer?pub=1")...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), testsupport.Needs(t, "nghttp2-client", "h2load"), append(args, "-n", "4000", "-c", "4", "-m", "50", "-t", "1", "https://"+ab.TrafficAddr+"/fillbuffer?pub=1")...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("h2load: %v\n%s", err, out)
 		}

@@ -28,6 +28,7 @@ const errorsOfClients = "adbuffer_client_tls_handshake_errors_total"
 
 func TestClientsBelowTheMinimumAreRefusedAndCounted(t *testing.T) {
 	t.Parallel()
+	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	const policy = `min_version: "1.3", groups: [secp384r1, X25519MLKEM768]`
 	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q, %s}}\n", a.File("cert.pem"), a.File("key.pem"), policy)
@@ -44,6 +45,7 @@ func TestClientsBelowTheMinimumAreRefusedAndCounted(t *testing.T) {
 // A reload changes the policy of both listeners for new handshakes. An open connection stays.
 func TestTheTLSPolicyOfAReloadHoldsForNewHandshakes(t *testing.T) {
 	t.Parallel()
+	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	config := func(policy string) string { return a.TLSSection(policy) + e2e.Single(s.URL()) }
 	ab := e2e.StartReloadable(t, config(""))
@@ -71,7 +73,7 @@ func TestTheTLSPolicyOfAReloadHoldsForNewHandshakes(t *testing.T) {
 func sServer(t *testing.T, a *e2e.Authority, args ...string) string {
 	t.Helper()
 	addr := testsupport.FreeAddr(t)
-	cmd := exec.Command("openssl", append([]string{"s_server", "-accept", addr, "-www", "-quiet", "-cert", a.File("cert.pem"), "-key", a.File("key.pem")}, args...)...)
+	cmd := exec.Command(testsupport.Needs(t, "openssl", "openssl"), append([]string{"s_server", "-accept", addr, "-www", "-quiet", "-cert", a.File("cert.pem"), "-key", a.File("key.pem")}, args...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; install the Debian package openssl", err)
 	}

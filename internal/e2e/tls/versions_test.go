@@ -16,6 +16,7 @@ import (
 // renegotiation.
 func TestTLSVersionsAndRenegotiation(t *testing.T) {
 	t.Parallel()
+	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}}\n", a.File("cert.pem"), a.File("key.pem"))
 	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, a.TLSSection("")+admin+e2e.Single(s.URL())))
@@ -53,7 +54,7 @@ func sClient(t *testing.T, addr string, a *e2e.Authority, input string, args ...
 	if len(args) == 1 {
 		args = append(args, "-cipher", "ALL:@SECLEVEL=0")
 	}
-	cmd := exec.Command("openssl", append([]string{"s_client", "-connect", addr, "-servername", "localhost", "-CAfile", a.File("ca.pem")}, args...)...)
+	cmd := exec.Command(testsupport.Needs(t, "openssl", "openssl"), append([]string{"s_client", "-connect", addr, "-servername", "localhost", "-CAfile", a.File("ca.pem")}, args...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,11 @@
 package chromiumtest
 
 import (
-	"adbuffer/internal/testsupport"
 	"context"
 	"os"
-	"os/exec"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 
 	"github.com/chromedp/chromedp"
 )
@@ -16,10 +16,7 @@ import (
 // Start adds options to those that every test needs.
 func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v; scripts/install chromium", err)
-	}
+	path := testsupport.Needs(t, "chromium", "chromium")
 	all := append([]chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WSURLReadTimeout(testsupport.Patience),
 		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,

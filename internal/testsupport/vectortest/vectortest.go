@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -46,6 +48,7 @@ func Load(t testing.TB, root string) *Config {
 // Events runs the program on lines, and returns one event for each, as Vector sends it.
 func (c *Config) Events(t testing.TB, lines string) (events []map[string]any) {
 	t.Helper()
+	testsupport.Needs(t, "python3-venv", "python3")
 	python := strings.TrimSpace(c.output(t, exec.Command(filepath.Join(c.root, "scripts/vrl"))))
 	cmd := exec.Command(python, "-c", runner, c.Transforms.Parsed.Source)
 	cmd.Stdin = strings.NewReader(lines)

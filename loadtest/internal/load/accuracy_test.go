@@ -20,6 +20,7 @@ const (
 )
 
 func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
+	testsupport.Long(t)
 	const fast, slow = 5 * fast, 5 * slow // on a busy machine the clients of four tests delay each other
 	bimodal := sspsim.Constant(fast)
 	bimodal.Slow, bimodal.SlowShare = sspsim.Distribution{Constant: sspsim.Duration(slow)}, 0.04
@@ -62,6 +63,7 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 // The SSP responds fast to three bursts and slowly to the last one. All requests of a burst on one
 // connection arrive together and wait together.
 func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
+	testsupport.Long(t)
 	const bursts, size, conns = 4, 40, 4
 	// A slow machine takes some 0.3 ms for each request of a burst, and the median waits for half of
 	// them. 5 % of fast is more than that.
@@ -124,6 +126,7 @@ func within(what string, got float64, want, late time.Duration) []string {
 // A closed loop sends nothing while the server stalls, so only one request of each connection is
 // slow. An open loop measures the stall as users would.
 func TestStalledServerShowsInP99OfOpenLoopsOnly(t *testing.T) {
+	testsupport.Long(t)
 	const stall = 1200 * time.Millisecond
 	open := stalledRun(t, true, stall)
 	if p99 := open.Whole.Latency.P99; p99 < 600 {

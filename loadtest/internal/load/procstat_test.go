@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestUsageOfThisProcessIsRead(t *testing.T) {
@@ -29,6 +31,7 @@ func TestUsageOfThisProcessIsRead(t *testing.T) {
 }
 
 func TestTreeHasTheChildren(t *testing.T) {
+	testsupport.Needs(t, "util-linux", "taskset")
 	cmd := exec.Command("sh", "-c", "sleep 60 & sleep 60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,28 @@
+package testsupport
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// Needs returns the path of program, which the Debian package pkg installs. A test without it fails.
+// With -short it is skipped instead, so that a machine with Go alone can run all other tests.
+func Needs(t testing.TB, pkg, program string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("needs %s of the Debian package %s; make test runs it", program, pkg)
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("%v; scripts/install %s", err, pkg)
+	}
+	return path
+}
+
+// Long skips a test with -short that takes seconds: it measures, or waits for real time to pass.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long; make test runs it")
+	}
+}
