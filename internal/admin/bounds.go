@@ -36,6 +36,9 @@ func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		c.SetWriteDeadline(time.Time{}) //nolint:errcheck // net/http's writers support it
+		if r.Method == http.MethodGet && r.ContentLength != 0 {
+			w.Header().Set("Connection", "close") // otherwise the response waits for a body that is not read
+		}
 		next.ServeHTTP(&boundedWriter{ResponseWriter: w, control: c}, r)
 	})
 }

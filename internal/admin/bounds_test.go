@@ -42,6 +42,27 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
+// A scrape whose body never arrived waited for it for ten seconds, and held its place meanwhile.
+func TestAScrapeDoesNotWaitForABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConsole(t, loopback, func(o *Options) {
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20)) }) //nolint:errcheck // the client may have disconnected
+		})
+		client, conn := net.Pipe()
+		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})}) //nolint:errcheck // it ends with Close
+		defer c.Close(t.Context())
+		defer client.Close()
+		begun := time.Now()
+		if _, err := client.Write([]byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		wantOK(t, "the scrape", client)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // pipeListener accepts one connection.
 type pipeListener struct {
 	conn   net.Conn

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -14,9 +15,9 @@ import (
 // the open files that deploy/README.md adds for adbuffer itself are for this listener.
 const maxConnections = 64
 
-// connections are the open connections. Beyond maxConnections, the connection that has had no
-// request in progress for the longest time is closed. So idle connections cannot keep the operators
-// and their tools away.
+// connections are the open connections. Beyond maxConnections one is closed: the one that has waited
+// longest for a whole request or, if a request is in progress on all, the one whose request has taken
+// longest. So clients that hold connections cannot keep the operators and their tools away.
 type connections struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*connection
@@ -25,8 +26,10 @@ type connections struct {
 
 // connection is an open connection. connections.mu guards its fields.
 type connection struct {
-	requests int       // in progress, which is one at most
-	since    time.Time // the end of the last request; before the first one, when it was accepted
+	inProgress bool // a request has arrived whole, and its response has not ended
+	// since is when inProgress last changed or, if it is later, when a head arrived. Before the first
+	// request it is when the connection was accepted.
+	since time.Time
 }
 
 type connectionKey struct{}
@@ -38,28 +41,35 @@ func (c *connections) accept(ctx context.Context, conn net.Conn) context.Context
 	if c.open == nil {
 		c.open = make(map[net.Conn]*connection)
 	}
-	one := &connection{since: time.Now()}
-	c.open[conn] = one
-	if len(c.open) > maxConnections {
+	for len(c.open) >= maxConnections {
 		c.dropLocked()
 	}
+	one := &connection{since: time.Now()}
+	c.open[conn] = one
 	return context.WithValue(ctx, connectionKey{}, one)
 }
 
-// dropLocked closes one connection. That is the new one if all others have a request in progress.
+// dropLocked closes the connection that makes room first.
 func (c *connections) dropLocked() {
-	var longest net.Conn
+	var worst net.Conn
 	for conn, one := range c.open {
-		if one.requests == 0 && (longest == nil || one.since.Before(c.open[longest].since)) {
-			longest = conn
+		if worst == nil || one.makesRoomBefore(c.open[worst]) {
+			worst = conn
 		}
 	}
-	delete(c.open, longest)
+	delete(c.open, worst)
 	c.dropped.Add(1)
-	if over, ok := longest.(interface{ NetConn() net.Conn }); ok {
-		longest = over.NetConn() // the Close of TLS may wait for the client
+	if over, ok := worst.(interface{ NetConn() net.Conn }); ok {
+		worst = over.NetConn() // the Close of TLS may wait for the client
 	}
-	longest.Close() //nolint:errcheck // an error changes nothing
+	worst.Close() //nolint:errcheck // an error changes nothing
+}
+
+func (one *connection) makesRoomBefore(other *connection) bool {
+	if one.inProgress != other.inProgress {
+		return other.inProgress
+	}
+	return one.since.Before(other.since)
 }
 
 // changed is http.Server.ConnState.
@@ -71,28 +81,37 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// noteRequests notes for each connection when its requests begin and end.
+// noteRequests notes for each connection when its requests arrive and end.
 func (c *connections) noteRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if one, ok := r.Context().Value(connectionKey{}).(*connection); ok {
-			c.begin(one)
-			defer c.end(one)
+			c.note(one, r.Body == http.NoBody)
+			defer c.note(one, false)
+			r = r.WithContext(r.Context()) // a copy: the server keeps its own body
+			r.Body = &arrivingBody{r.Body, func() { c.note(one, true) }}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (c *connections) begin(one *connection) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one.requests++
+// arrivingBody calls arrived at the end of the body, perhaps more than once.
+type arrivingBody struct {
+	io.ReadCloser
+	arrived func()
 }
 
-func (c *connections) end(one *connection) {
+func (b *arrivingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // net/http returns it as it is
+		b.arrived()
+	}
+	return n, err
+}
+
+func (c *connections) note(one *connection, inProgress bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one.requests--
-	one.since = time.Now()
+	one.inProgress, one.since = inProgress, time.Now()
 }
 
 func (c *connections) count() int {

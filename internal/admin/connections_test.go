@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,13 +35,19 @@ func (c *console) listening() string {
 // dial connects, and sends a GET of path.
 func dial(t *testing.T, addr, path string) net.Conn {
 	t.Helper()
+	return dialTo(t, addr, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+// dialTo connects, and sends text.
+func dialTo(t *testing.T, addr, text string) net.Conn {
+	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })                     //nolint:errcheck // an error changes nothing
 	c.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the write
-	if _, err := c.Write([]byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -94,6 +101,43 @@ func TestConnectionsThatAreIdleForLongestMakeRoom(t *testing.T) {
 	}
 	close(end)
 	wantOK(t, "the request that was in progress", scrape)
+}
+
+// Sixty-four requests whose bodies never arrived kept Prometheus and the kubelet away for ten seconds
+// at a time.
+func TestRequestsThatAreUnfinishedForLongestMakeRoom(t *testing.T) {
+	c := newConsole(t, loopback, nil)
+	addr := c.listening()
+	var unfinished []net.Conn
+	for range maxConnections {
+		conn := dialTo(t, addr, "PUT /log/level HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+		unfinished = append(unfinished, conn)
+		begun := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n")) // the handler reads the body
+		if _, err := io.ReadFull(conn, begun); err != nil || !strings.Contains(string(begun), " 100 ") {
+			t.Fatalf("the request does not begin: %q, %v", begun, err)
+		}
+	}
+	for i, path := range []string{"/metrics", "/healthz"} {
+		wantOK(t, path, dial(t, addr, path))
+		wantClosed(t, "the request that was unfinished for longest", unfinished[i])
+	}
+}
+
+// Requests that take long kept all others away for as long as they took.
+func TestRequestsThatHaveTakenLongestMakeRoom(t *testing.T) {
+	begun := make(chan struct{})
+	c := newConsole(t, loopback, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { text(w, http.StatusOK, "up 1") })
+		o.Pools = func() any { begun <- struct{}{}; <-t.Context().Done(); return nil }
+	})
+	addr := c.listening()
+	var long []net.Conn
+	for range maxConnections {
+		long = append(long, dial(t, addr, "/pools"))
+		<-begun
+	}
+	wantOK(t, "a scrape", dial(t, addr, "/metrics"))
+	wantClosed(t, "the request that has taken longest", long[0])
 }
 
 // While sixteen clients did not read their scrapes, Prometheus got 503.
