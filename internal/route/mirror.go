@@ -90,9 +90,11 @@ func (c *mirrored) main() {
 	}()
 	ex := upstream.AcquireExchange()
 	outcome, _ := m.SSP.Do(&c.request, ex, 0)
+	if outcome != upstream.Deadline || m.SSP.HadUsualTime(ex) {
+		m.Stats.silence.ended(outcome)
+	}
 	ex.Release()
 	c.release()
-	m.Stats.silence.ended(outcome)
 	if outcome.Row().Mirror == upstream.Dropped {
 		m.Stats.dropped.Add(1)
 	} else {

@@ -180,6 +180,48 @@ func TestSilentMirrorGetsProbesOnly(t *testing.T) {
 	}
 }
 
+// A client states deadlines that the mirror's SSP cannot meet. The copies of other clients' requests are
+// sent nevertheless. A deadline counts if the SSP had its usual time.
+func TestShortDeadlinesOfAClientStopNoCopiesOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply    reply
+		deadline time.Duration // of the first requests
+		most     int           // copies of the later 20 that are sent
+		least    int
+	}{
+		"slower than the deadlines":   {fills(100*ms, "ad"), 50 * ms, 20, 20},
+		"silent for the usual time":   {silent, 300 * ms, 2, 1}, // probes
+		"silent, and short deadlines": {silent, 50 * ms, 20, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				a := newFake(t, "a", fills(0, "ad"))
+				b := newFake(t, "b", c.reply, func(o *ssp.Options) { o.BlameAfter = 300 * ms })
+				rt := mirroring(a, b, 1, 1<<20)
+				p := newProcess(t)
+				mirror := func(deadline, pause time.Duration) {
+					r := get(t)
+					r.Deadline = r.Received.Add(deadline)
+					res := rt.Do(&r.Request, nil, p)
+					res.Release()
+					time.Sleep(pause)
+				}
+				for range silentAfter + 1 {
+					mirror(c.deadline, 2*c.deadline)
+				}
+				before := len(b.requests())
+				for range 20 {
+					mirror(300*ms, 10*ms)
+				}
+				if n := len(b.requests()) - before; n < c.least || n > c.most {
+					t.Errorf("%d of 20 later copies were sent, want %d to %d", n, c.least, c.most)
+				}
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
+
 // An SSP that fails now and then gets all copies: a trial must show how often it fails.
 func TestMirrorThatSometimesFailsGetsAllCopies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {

@@ -44,3 +44,6 @@ func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *u
 func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {
 	return ex.Deadline.Sub(start) >= s.blameAfter-s.blameAfter/20
 }
+
+// HadUsualTime reports, after Do with ex, whether the SSP had its usual time.
+func (s *SSP) HadUsualTime(ex *upstream.Exchange) bool { return s.hadEnoughTime(ex, ex.Times.Queued) }
