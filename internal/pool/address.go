@@ -9,6 +9,7 @@ import (
 type addressState struct {
 	dialing  int       // dials under way
 	failures int       // dials in a row that failed
+	doubted  bool      // after the last failure requests waited for a dial at once
 	until    time.Time // no dial starts earlier, because dials failed
 	useless  int       // connections in a row on which the SSP processed no request
 	spaced   time.Time // no dial starts earlier, because connections were useless
@@ -37,8 +38,15 @@ func (s *addressState) pausedUntil() time.Time {
 
 // failed records a failed dial. failures is the value of s.failures when the dial began: dials that
 // began together fail together, and count as one failure.
-func (s *addressState) failed(failures int, now time.Time, o *Options) {
+//
+// The first failure may be an accident, so no pause follows. If again is true, requests wait for one
+// dial more, and the same holds for the first failure after each pause.
+func (s *addressState) failed(failures int, again bool, now time.Time, o *Options) {
 	if failures != s.failures {
+		return
+	}
+	s.doubted = again && !s.doubted
+	if s.doubted && s.failures > 0 {
 		return
 	}
 	if s.failures++; s.failures > 1 {

@@ -83,7 +83,11 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	failed := false
 	switch {
 	case err == nil:
-		p.governor.ended(reached, m.conn.CloseReason() == upstream.NotClosed, now)
+		if m.conn.CloseReason() == upstream.NotClosed {
+			p.governor.connected(reached, now)
+		} else {
+			p.governor.failed(reached, nil, p.queue.outlasts(), now)
+		}
 		p.addLocked(m, took, now)
 	case p.closed, errors.Is(err, errNotNow):
 	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may work over HTTP/1
@@ -91,7 +95,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		p.demoteLocked(now)
 	default:
 		failed = true
-		p.governor.ended(reached, false, now)
+		p.governor.failed(reached, err, p.queue.outlasts(), now)
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.conns.shared.replace = false
 		if to.endpoint != nil {
@@ -161,7 +165,7 @@ func (p *Pool) lostLocked(to target, lost []error, now time.Time) {
 	for i, err := range lost {
 		if err != nil {
 			to.endpoint.stats.dialFailed(err)
-			p.governor.ended(to.nth(i), false, now)
+			p.governor.failed(to.nth(i), err, false, now)
 		}
 	}
 }

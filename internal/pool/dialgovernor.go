@@ -13,9 +13,9 @@ import (
 // The endpoint with the fewest connections for its weight comes first, and its addresses take
 // turns. An address whose last dial failed is on trial: the pool dials it once at a time until a
 // dial succeeds. The first failure may be an accident, so the next dial starts at once. After each
-// further failure in a row the address pauses, and each pause is twice as long. So an SSP that
-// refuses connections costs almost nothing. One dead address among several costs only its own
-// dials.
+// further failure in a row the address pauses, and each pause is twice as long. If requests wait, and
+// the dial after a pause fails before its timeout, one more starts at once. So an SSP that refuses
+// connections costs almost nothing. One dead address among several costs only its own dials.
 //
 // The governor treats a failed look-up like an address that failed.
 type governor struct {
@@ -138,7 +138,7 @@ func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
 func (g *governor) lookedUp(addrs []upstream.Address, failures int, now time.Time) {
 	g.undecided--
 	if len(addrs) == 0 {
-		g.lookup.failed(failures, now, g.opts)
+		g.lookup.failed(failures, false, now, g.opts)
 		return
 	}
 	g.lookup.failures = 0
@@ -171,7 +171,7 @@ func (g *governor) share(addrs []upstream.Address, now time.Time) {
 		if len(e.addrs) > 0 {
 			e.lookup.failures = 0
 		} else if !e.lookup.until.After(now) {
-			e.lookup.failed(e.lookup.failures, now, g.opts)
+			e.lookup.failed(e.lookup.failures, false, now, g.opts)
 		}
 	}
 }
@@ -253,17 +253,18 @@ func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 	}
 }
 
-// ended records whether a dial brought a connection that the SSP did not close at once.
-func (g *governor) ended(t target, ok bool, now time.Time) {
-	if t.endpoint == nil {
-		return // the dial picked no address
-	}
-	switch s := g.stateOf(t.addr); {
-	case ok:
-		s.failures = 0
-		s.space(now, g.opts) // the new connection may still prove useless
-	default:
-		s.failed(t.failures, now, g.opts)
+// connected records that a dial brought a connection that the SSP did not close at once.
+func (g *governor) connected(t target, now time.Time) {
+	s := g.stateOf(t.addr)
+	s.failures, s.doubted = 0, false
+	s.space(now, g.opts) // the new connection may still prove useless
+}
+
+// failed records that a dial brought no such connection. again says that a request waits, and outlasts
+// a failed dial.
+func (g *governor) failed(t target, err error, again bool, now time.Time) {
+	if t.endpoint != nil { // else the dial picked no address
+		g.stateOf(t.addr).failed(t.failures, again && !upstream.IsTimeout(err), now, g.opts)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -19,12 +20,15 @@ func (s *fakeSSP) failFirst(n int, protocol upstream.Protocol, err error) {
 	})
 }
 
+// quickErrors are errors of dials that failed long before their timeouts.
+var quickErrors = map[string]error{
+	"refused":   errRefused,
+	"handshake": &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "the TLS handshake failed"},
+}
+
 // A single failure may be an accident: the pool dials again at once for the requests that wait.
 func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
-	for name, err := range map[string]error{
-		"refused":   errRefused,
-		"handshake": &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "the TLS handshake failed"},
-	} {
+	for name, err := range quickErrors {
 		for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 			t.Run(name+" "+protocol.String(), func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
@@ -46,6 +50,55 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 			})
 		}
 	}
+}
+
+// That holds after earlier failures too. The dial after each pause is the only one to an address that
+// has failed, so one accident more failed all requests that waited for it.
+func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
+	for name, err := range quickErrors {
+		for earlier := 1; earlier < 8; earlier++ {
+			t.Run(fmt.Sprint(name, earlier), func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
+					s := newFakeSSP(t)
+					s.failFirst(earlier+1, upstream.HTTP1, err)
+					p := start(t, s, nil)
+					for s.dialCount() < earlier {
+						r := askOnce(t, p, sec)
+						pass(10 * msec)
+						r.wantErr(upstream.AsError(err).Outcome, r.took)
+					}
+					pass(6 * sec) // the pause is over
+					first, second := ask(t, p, sec), ask(t, p, sec)
+					pass(15 * msec)
+					for _, r := range []*request{first, second} {
+						if !r.ended() || r.err != nil {
+							t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
+						}
+						r.do()
+					}
+				})
+			})
+		}
+	}
+}
+
+// A dial that times out is not repeated at once after earlier failures: the requests that wait for it
+// would wait twice as long.
+func TestDialThatTimesOutAfterEarlierFailuresIsNotRepeatedAtOnce(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.failFirst(100, upstream.HTTP1, &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: timeoutError{}})
+		p := start(t, s, nil)
+		for n := 2; n < 8; n++ { // the first failure begins no pause
+			r := ask(t, p, sec)
+			pass(20 * msec)
+			r.wantErr(upstream.ConnectFailed, r.took)
+			if s.dialCount() != n {
+				t.Fatalf("%d dials, want %d", s.dialCount(), n)
+			}
+			pass(6 * sec)
+		}
+	})
 }
 
 func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
@@ -119,8 +172,8 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 }
 
 // After a while the SSP refuses all dials, while many requests a second arrive. At most max_dials
-// dials run at once, and one dial follows each pause.
-func TestRefusingSSPGetsMaxDialsAndThenOneInEachPause(t *testing.T) {
+// dials run at once, and two dials follow each pause.
+func TestRefusingSSPGetsMaxDialsAndThenTwoAfterEachPause(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(100 * msec)
@@ -132,9 +185,9 @@ func TestRefusingSSPGetsMaxDialsAndThenOneInEachPause(t *testing.T) {
 		if s.maxDials != 4 {
 			t.Errorf("%d dials were under way at once, want 4", s.maxDials)
 		}
-		// Four dials, one more, one after each of 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and then one
+		// Four dials, one more, two after each of 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and then two
 		// every 5 s, ±20 %. Each takes 0.1 s.
-		if n := s.dialCount(); n > 4+1+6+60/4 {
+		if n := s.dialCount(); n > 4+1+2*(6+60/4) {
 			t.Errorf("%d dials in a minute", n)
 		}
 		for i, c := range s.dials[5:] {

@@ -194,6 +194,13 @@ func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context)
 	return r
 }
 
+// askOnce is ask for a request that outlasts no failed dial.
+func askOnce(t testing.TB, p *Pool, deadline time.Duration) *request {
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline)}}
+	r.start(p)
+	return r
+}
+
 // start runs the request in a goroutine of its own.
 func (r *request) start(p *Pool) {
 	go func() {

@@ -144,6 +144,16 @@ func (q *queue) popOverflow(most int) *waiter {
 	return w
 }
 
+// outlasts reports whether a request would wait for another dial if one failed.
+func (q *queue) outlasts() bool {
+	for w := q.head; w != nil; w = w.next {
+		if w.redials > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // fail ends the wait of each request for which giveUp returns an error.
 func (q *queue) fail(giveUp func(*waiter) error) {
 	for w := q.head; w != nil; {

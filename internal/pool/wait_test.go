@@ -363,8 +363,8 @@ func TestPendingTimesAddUp(t *testing.T) {
 		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
 		r := ask(t, p, 10*sec)
 		pass(sec)
-		// The pause of 100 ms, most of the pause of 200 ms (±20 %), and three dials between.
-		r.wantErr(upstream.PendingTimeout, 260*time.Millisecond)
+		// The pause of 100 ms, most of the pause of 200 ms (±20 %), and four dials between.
+		r.wantErr(upstream.PendingTimeout, 280*time.Millisecond)
 		held.do()
 	})
 }
