@@ -149,30 +149,3 @@ func TestEdgeHasEveryKind(t *testing.T) {
 		}
 	}
 }
-
-// An API server would refuse each of these manifests, or worse, ignore the error.
-func TestDecoderRefusesWhatIsMisspelt(t *testing.T) {
-	edge := renderOverlay(t, overlaysDir+"/edge")
-	for _, c := range []struct{ name, old, new string }{
-		{"field of a pod", "terminationGracePeriodSeconds:", "terminationGracePeriodSecond:"},
-		{"case of a field", "readOnlyRootFilesystem:", "readOnlyRootFileSystem:"},
-		{"field of a probe", "failureThreshold:", "failureTreshold:"},
-		{"field of an autoscaler", "averageUtilization:", "averageUtilisation:"},
-		{"field of a budget", "unhealthyPodEvictionPolicy:", "unhealthyPodsEvictionPolicy:"},
-		{"field of a policy", "policyTypes:", "policyType:"},
-		{"field of a monitor", "podMetricsEndpoints:", "podMetricEndpoints:"},
-		{"field twice", "maxSkew: 1\n", "maxSkew: 1\n        maxSkew: 1\n"},
-		{"type of a value", "periodSeconds: 10\n", "periodSeconds: ten\n"},
-		{"quantity", "memory: 1Gi", "memory: 1GiB"},
-		{"kind", "kind: PodDisruptionBudget", "kind: PodDisruptionsBudget"},
-		{"version", "apiVersion: autoscaling/v2", "apiVersion: autoscaling/v2beta2"},
-	} {
-		if n := strings.Count(edge, c.old); n == 0 {
-			t.Errorf("%s: %q is not in the overlay", c.name, c.old)
-			continue
-		}
-		if _, err := decode(strings.ReplaceAll(edge, c.old, c.new)); err == nil {
-			t.Errorf("%s: %q was accepted", c.name, c.new)
-		}
-	}
-}

@@ -204,32 +204,3 @@ func TestEveryConfigurationFitsItsPod(t *testing.T) {
 		t.Errorf("%d pods: not all were looked at", pods)
 	}
 }
-
-func TestMisfitsAreFound(t *testing.T) {
-	edge, sidecar := renderOverlay(t, overlaysDir+"/edge"), renderOverlay(t, overlaysDir+"/sidecar")
-	for _, c := range []struct{ in, old, new, want string }{
-		{edge, "terminationGracePeriodSeconds: 35", "terminationGracePeriodSeconds: 30", "stopping takes up to 30s"},
-		{edge, "value: 20s", "value: 21s", "stopping takes up to 31s"},
-		{edge, "seconds: 5", "seconds: 6", "stopping takes up to 31s"},
-		{sidecar, "worker_shutdown_timeout 10s", "worker_shutdown_timeout 16s", "stopping takes up to 26s"},
-		{edge, `value: :8080`, `value: :8081`, "listens on :8081, port http is 8080"},
-		{edge, `value: :9090`, `value: 127.0.0.1:9090`, "listens on 127.0.0.1:9090"},
-		{edge, "failureThreshold: 30", "failureThreshold: 10", "startupProbe gives up after 10s"},
-		{edge, "failureThreshold: 2\n", "failureThreshold: 4\n", "readinessProbe says no after 8s"},
-		{edge, `value: "16384"`, `value: "65536"`, "bodies and connections may take 1536 MiB of 1024 MiB"},
-		{sidecar, "unix:/run/adbuffer/", "unix:/run/other/", "no other container mounts"},
-	} {
-		if !strings.Contains(c.in, c.old) {
-			t.Errorf("%q is not there to be broken", c.old)
-			continue
-		}
-		o := mustDecode(t, strings.ReplaceAll(c.in, c.old, c.new))
-		for _, a := range o.adbuffers() {
-			p := layOut(t, o, a.spec)
-			found := strings.Join(misfits(a, unmapped(p, check(t, p, a.container)), applicationStop(t, o, a)), "\n")
-			if !strings.Contains(found, c.want) {
-				t.Errorf("%q: found %q, want %q", c.new, found, c.want)
-			}
-		}
-	}
-}

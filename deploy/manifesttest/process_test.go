@@ -1,7 +1,6 @@
 package manifesttest
 
 import (
-	"adbuffer/internal/testsupport"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 var binaryDir string

@@ -1,9 +1,10 @@
 package manifesttest
 
 import (
-	"adbuffer/internal/testsupport"
 	"fmt"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // The shipped examples have two regions. The far one gets no request while the near one works, and

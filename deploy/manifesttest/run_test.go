@@ -1,7 +1,6 @@
 package manifesttest
 
 import (
-	"adbuffer/internal/testsupport"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 var (

@@ -9,17 +9,14 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
-// The tests check the unit files with systemd's own tools, and run the binary under stricter
-// seccomp rules than the unit's. They also boot a systemd in a container that installs and runs the
-// service.
+// The tests check the unit files with systemd's own tools. They also boot a systemd in a container
+// that installs and runs the service.
 
 func TestMain(m *testing.M) {
-	if policy := os.Getenv(policyVariable); policy != "" {
-		fmt.Fprintln(os.Stderr, becomeService(policy, os.Args[1:]))
-		os.Exit(111)
-	}
 	if os.Getenv(insideVariable) != "" {
 		os.Exit(inside())
 	}
@@ -30,7 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildDir is open to the service's user.
+// patience bounds every wait. It passes only when something is broken.
+const patience = testsupport.Patience
+
 var buildDir = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "adbuffer-systemd-")
 	if err == nil {
