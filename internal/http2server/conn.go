@@ -124,6 +124,8 @@ type Conn struct {
 	out      writer
 	waiting  queue // streams that have a body to send and room in their own window
 	window   int64 // for sending
+	// inPieces: the connection's last WINDOW_UPDATE allowed less than a frame, see hasWindowLocked.
+	inPieces bool
 	// initialWindow is the client's SETTINGS_INITIAL_WINDOW_SIZE.
 	initialWindow int64
 	received      receiveWindow

@@ -76,6 +76,7 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 		case c.window > http2codec.MaxWindow:
 			return http2codec.FlowError("WINDOW_UPDATE makes the connection's window overflow")
 		}
+		c.inPieces = n < http2codec.MaxFrameSize
 		useless := n < smallUpdate || c.waiting.first() == nil
 		c.pumpLocked()
 		return c.countUpdateLocked(useless)

@@ -223,6 +223,7 @@ func (m *model) openWindow() string {
 
 func (m *model) openConnWindow(n int64) {
 	m.framer.WriteWindowUpdate(0, uint32(n))
+	m.gathers = n < http2codec.MaxFrameSize
 	if m.window += n; m.window > http2codec.MaxWindow {
 		m.violate(http2.ErrCodeFlowControl)
 	}

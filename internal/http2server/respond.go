@@ -63,6 +63,20 @@ var frameHeader [http2codec.FrameHeaderLen]byte
 // section 6.9.2.
 func (c *Conn) windowLocked(s *Stream) int64 { return c.initialWindow + s.credit }
 
+// gatherFor is how long adbuffer gathers small pieces of credit before it uses them.
+const gatherFor = 10 * time.Millisecond
+
+// hasWindowLocked reports whether the connection's window may be used. If the client returns credit
+// in small pieces, they are gathered until they allow a whole frame. Otherwise the end of each body
+// would split a piece, and all pieces would become ever smaller.
+func (c *Conn) hasWindowLocked() bool {
+	if c.window <= 0 || c.window >= http2codec.MaxFrameSize || !c.inPieces {
+		return c.window > 0
+	}
+	c.watchLocked(time.Now().Add(gatherFor)) // the client may return nothing before it gets more
+	return false
+}
+
 // bodyLocked sends the header of the response of s if it was not sent, as much of the body as can be
 // sent now, and then the trailer. An unsent part waits for room in the buffer or for the stream's
 // window, or queues for the connection's window.
@@ -87,7 +101,7 @@ func (c *Conn) bodyLocked(s *Stream) {
 	}
 	for len(s.toSend) > 0 {
 		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
-		if n <= 0 {
+		if n <= 0 || !c.hasWindowLocked() {
 			c.stalledLocked(s)
 			return
 		}
@@ -162,8 +176,8 @@ func (c *Conn) WriteWaits() {
 
 // pumpLocked sends bodies that wait for the connection's window or for room in the buffer.
 func (c *Conn) pumpLocked() {
-	for len(c.out.buf) < maxBuffered {
-		s := c.waiting.take(c.window > 0)
+	for len(c.out.buf) < maxBuffered && c.waiting.first() != nil {
+		s := c.waiting.take(c.hasWindowLocked())
 		if s == nil {
 			return
 		}

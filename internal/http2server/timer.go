@@ -7,8 +7,8 @@ import (
 )
 
 // timer ends streams that take too long: bodies that do not arrive, and responses that the client
-// does not read. One timer serves all streams of a connection. It is set to the earliest deadline,
-// and only for streams that have to wait.
+// does not read. It also ends the gathering of credit: see hasWindowLocked. One timer serves all
+// streams of a connection. It is set to the earliest moment, and only for streams that have to wait.
 type timer struct {
 	timer *time.Timer
 	at    time.Time // when it fires; zero while it is not set
@@ -34,7 +34,7 @@ func (t *timer) stop() {
 	}
 }
 
-// expire ends the streams whose deadline has passed.
+// expire ends the streams whose deadline has passed, and sends what was held back to gather credit.
 func (c *Conn) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,5 +66,7 @@ func (c *Conn) expire() {
 	if !next.IsZero() {
 		c.watchLocked(next)
 	}
+	c.inPieces = false
+	c.pumpLocked()
 	c.sendLocked()
 }

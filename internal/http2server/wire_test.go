@@ -82,15 +82,24 @@ func (w *wire) hangUp() {
 // receive takes the frames that the connection has written.
 func (w *wire) receive(take func(http2.Frame)) {
 	w.t.Helper()
+	for w.receiveOne(take) {
+	}
+}
+
+// receiveOne takes the next frame that the connection has written. It returns false if there is none.
+func (w *wire) receiveOne(take func(http2.Frame)) bool {
+	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.out.Len() > 0 {
-		f, err := w.framer.ReadFrame()
-		if err != nil {
-			w.t.Fatalf("the connection wrote: %v", err)
-		}
-		take(f)
+	if w.out.Len() == 0 {
+		return false
 	}
+	f, err := w.framer.ReadFrame()
+	if err != nil {
+		w.t.Fatalf("the connection wrote: %v", err)
+	}
+	take(f)
+	return true
 }
 
 // goAway returns the code of the GOAWAY that the connection has written last, and whether there is
