@@ -186,7 +186,7 @@ func TestUnsentRequestsAreTriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 	unsent.Unsent = true
 	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
 	for name, refuses := range map[string]step{"draining connections": fail(unsent), "kept connections closed": keptAndClosed} {
-		for _, timeout := range []time.Duration{295 * msec, 5 * time.Second} {
+		for timeout, attempts := range map[time.Duration]int{295 * msec: 42, 5 * time.Second: 66} {
 			t.Run(name+" for "+timeout.String(), func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					p := &fakePool{steps: []step{refuses}}
@@ -195,17 +195,18 @@ func TestUnsentRequestsAreTriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 					}
 					r := c.request(upstream.POST)
 					r.Deadline = r.Received.Add(timeout)
-					res := c.do(r).want(upstream.ConnLost)
+					c.do(r).want(upstream.ConnLost)
 					sent := p.requests()
-					if n := len(sent); n < 20 || n > 75 {
-						t.Errorf("%d attempts in %v", n, timeout)
+					if len(sent) != attempts {
+						t.Errorf("%d attempts in %v, want %d", len(sent), timeout, attempts)
 					}
-					if last := sent[len(sent)-1].at.Sub(r.Received); last < timeout*3/4 || res.took > timeout {
-						t.Errorf("the last attempt was after %v, and the end after %v", last, res.took)
-					}
-					for i := unpacedAttempts + 1; i < len(sent); i++ {
-						if gap := sent[i].at.Sub(sent[i-1].at); gap < paceMin {
-							t.Errorf("attempt %d follows after %v", i, gap)
+					for i := range sent[1:] {
+						var want time.Duration
+						if i >= 3 {
+							want = max(sent[i].at.Sub(r.Received)/8, msec)
+						}
+						if pause := sent[i+1].at.Sub(sent[i].at); pause != want {
+							t.Errorf("the pause after attempt %d is %v, want %v", i+1, pause, want)
 						}
 					}
 					c.wantIdle()
