@@ -1,9 +1,10 @@
 // Package metrics counts the events of every request, and writes the page of /metrics.
 //
 // Histograms and counters are adbuffer's own, because every request uses them. So is the text of
-// /metrics: collectors of client_golang create, check and sort an object for each series. That
-// takes 15 ms of CPU and 156 000 allocations for 50 SSPs. A source writes its series directly into
-// the response of the scrape: Prometheus' text format, OpenMetrics or protobuf. For client_golang
+// /metrics: collectors of client_golang create, check and sort an object for each series. For
+// 50 SSPs that takes eight times the CPU, and 158 000 allocations instead of 2 000
+// (BenchmarkScrapeOf50SSPs in package app). A source writes its series directly into the response of
+// the scrape: Prometheus' text format, OpenMetrics or protobuf. For client_golang
 // the same source is a Collector, and tests check that both ways give the same series.
 package metrics
 
