@@ -1,11 +1,16 @@
 package admin
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 const rulesDir = "../../../deploy/prometheus"
@@ -42,4 +47,31 @@ func TestRulesAreValid(t *testing.T) {
 func TestRulesFireAsTheirTestsSay(t *testing.T) {
 	t.Parallel()
 	promtool(t, append([]string{"test", "rules"}, files(t, "*_test.yaml")...)...)
+}
+
+func TestTheShareOfFailuresCountsTheOutcomesThatBlameTheSSP(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile(rulesDir + "/recording.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, _ := strings.Cut(string(rules), "record: instance_ssp:adbuffer_ssp_failures:ratio5m\n")
+	var failed, got []string
+	for o := range upstream.Outcomes {
+		if o.Row().Blame == upstream.BlameSSP {
+			failed = append(failed, o.String())
+		}
+		if o.Row().Blame == upstream.BlameSSP || o.HasResponse() {
+			got = append(got, o.String())
+		}
+	}
+	lists := regexp.MustCompile(`outcome=~"([a-z_|]+)"`).FindAllStringSubmatch(rule, 2)
+	for i, want := range [][]string{failed, got} {
+		list := strings.Split(lists[i][1], "|")
+		slices.Sort(list)
+		slices.Sort(want)
+		if !slices.Equal(list, want) {
+			t.Errorf("list %d of the rule has %v, want %v", i, list, want)
+		}
+	}
 }

@@ -77,40 +77,61 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 	}
 }
 
-// The runbook's queries name existing metrics, and its settings exist.
+// The runbook's queries name existing metrics. The settings that it and the alerts name have their
+// whole path.
 func TestTheRunbookNamesExistingMetricsAndSettings(t *testing.T) {
 	t.Parallel()
 	contract, err := os.ReadFile("../deploy/testdata/contract.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := os.ReadFile("../../../config/adbuffer.yaml")
+	alerts, err := os.ReadFile(rulesDir + "/alerts.rules.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	isSetting := func(path string) bool {
+		for _, of := range []string{"", "ssps[].", "ssps[].endpoints[].", "routes[].", "routes[].ssps[]."} {
+			if strings.Contains(string(contract), "\nconfig "+of+path+"\n") {
+				return true
+			}
+		}
+		return false
+	}
+	// endsSetting reports whether word is a setting's name without its path.
+	endsSetting := func(word string) bool {
+		return strings.Contains(word, "_") && !upstream.IsOutcome(word) && strings.Contains(string(contract), "."+word+"\n")
+	}
 	metric := regexp.MustCompile(`adbuffer_[a-z0-9_]+`)
-	setting := regexp.MustCompile("`((?:server|admin|log|deadline|fleet|pool|timeouts|tls|headers|qps|retry|breaker|adaptive)\\.[a-z0-9_.]+)`")
+	setting := regexp.MustCompile("`([a-z_]+(?:\\[\\])?(?:\\.[a-z_]+)*)[`:]")
 	conditional := map[string]bool{ // these metrics have series only in some configurations
 		"adbuffer_no_bid_reasons_total": true, "adbuffer_qps_fleet_connected": true, "adbuffer_qps_share": true,
 		"adbuffer_tls_certificate_reload_successful": true, "adbuffer_tls_certificate_expiry_timestamp_seconds": true,
 	}
-	n := 0
+	metrics, settings := 0, 0
+	wantSetting := func(where, path string) {
+		if settings++; !isSetting(path) {
+			t.Errorf("%s: there is no setting %s", where, path)
+		}
+	}
 	for title, text := range runbook(t) {
 		for _, name := range metric.FindAllString(text, -1) {
 			base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(name, "")
-			if n++; !conditional[name] && !strings.Contains(string(contract), " "+base+"{") {
+			if metrics++; !conditional[name] && !strings.Contains(string(contract), " "+base+"{") {
 				t.Errorf("%s: there is no metric %s", title, name)
 			}
 		}
 		for _, m := range setting.FindAllStringSubmatch(text, -1) {
-			n++
-			path := strings.Split(m[1], ".")
-			if last := path[len(path)-1]; !regexp.MustCompile(`(?m)^\s*(- )?#?\s*` + last + `:|[{ ,]` + last + `:`).Match(keys) {
-				t.Errorf("%s: there is no setting %s", title, m[1])
+			if path := m[1]; path != "adbuffer.yaml" && (strings.Contains(path, ".") || endsSetting(path)) {
+				wantSetting(title, path)
 			}
 		}
 	}
-	if n < 80 {
-		t.Errorf("only %d metrics and settings were found", n)
+	for _, path := range regexp.MustCompile(`\b[a-z_]+(\.[a-z_]+)+\b`).FindAllString(string(alerts), -1) {
+		if !strings.HasPrefix(path, "labels.") && !strings.HasSuffix(path, "yaml") && !strings.HasSuffix(path, ".yml") {
+			wantSetting("an alert", path)
+		}
+	}
+	if metrics < 80 || settings < 150 {
+		t.Errorf("only %d metrics and %d settings were found", metrics, settings)
 	}
 }
