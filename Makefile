@@ -15,9 +15,8 @@ PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl ch
 # Packages tested at once: one more than there are processors, since many tests wait.
 AT_ONCE     = $(shell expr $$(nproc) + 1)
 
-# Modules of their own: tests that need what is no part of the product. They run
-# processes and read documents; the race detector would only have their libraries
-# compiled twice.
+# Modules of their own: tests with libraries that the product does not use. They run without the race
+# detector, which would compile these libraries a second time.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
 .PHONY: all story picture build image demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
