@@ -219,7 +219,7 @@ type Settings struct {
 	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824"`
 	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576"`
 	MaxResponseFields      int           `yaml:"max_response_fields" default:"256" min:"1" max:"65536"` // of header and trailers together
-	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`        // of responses held at once; see BufferedBytesLimit
+	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`        // of requests and responses held at once; see BufferedBytesLimit
 	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool          `yaml:"rewrite_tmax"`
 	GzipRequest            GzipRequest   `yaml:"gzip_request"`

@@ -45,6 +45,8 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	switch limit := ssp.BufferedBytesLimit(cfg.Server.MaxBufferedBytes); {
 	case limit < ssp.MaxResponseBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
+	case limit-limit/4 < cfg.Server.MaxBodyBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d is in force, and three quarters of it are less than server.max_body_bytes, %d; the largest request would be refused as overloaded", limit, cfg.Server.MaxBodyBytes)
 	case limit > cfg.Server.MaxBufferedBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, cfg.Server.MaxBufferedBytes)
 	}

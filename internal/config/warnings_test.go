@@ -29,6 +29,8 @@ func TestWarnings(t *testing.T) {
 			"server.max_buffered_bytes: 1000000 is less than one request and its response may hold, 1310720; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
 		"an SSP's largest response does not fit": {withSSP("max_buffered_bytes: 1048575"), []string{"ssps[0].max_buffered_bytes: 1048575 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
+		"an SSP's largest request does not fit":  {"server: {max_body_bytes: 1000000}\n" + withSSP("max_buffered_bytes: 1333332"), []string{"ssps[0].max_buffered_bytes: 1333332 is in force, and three quarters of it are less than server.max_body_bytes, 1000000; the largest request would be refused as overloaded"}},
+		"an SSP's largest request just fits":     {"server: {max_body_bytes: 1000000}\n" + withSSP("max_buffered_bytes: 1333333"), nil},
 		"an SSP's largest response just fits":    {withSSP("max_buffered_bytes: 1048576"), nil},
 		"an SSP may hold more than all together": {withSSP("max_buffered_bytes: 268435457"), []string{"ssps[0].max_buffered_bytes: 268435457 is above server.max_buffered_bytes, 268435456, and never reached"}},
 		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{

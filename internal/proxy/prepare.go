@@ -44,7 +44,7 @@ func (p *Proxy) prepare(r *request) *refusal {
 	}
 	r.identity.Resolve(&r.fields, r.conn.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
-	r.ssp.Received, r.ssp.Budget = r.started, p.budget
+	r.ssp.Received, r.ssp.Budget, r.ssp.Held = r.started, p.budget, int64(r.room)
 	r.ssp.Gone, r.ssp.Context = r.conn.goneFunc, r.conn.left
 	if r.stream != nil {
 		r.ssp.Gone, r.ssp.Context = r.stream.goneFunc, r.stream.left

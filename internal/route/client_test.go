@@ -52,7 +52,7 @@ func (c *client) set(t testing.TB, method upstream.Method, query, body string, l
 	now := time.Now()
 	c.Request = ssp.Request{
 		Method: method, Query: c.query, Fields: &c.fields, Identity: &c.identity, Body: c.body,
-		Received: now, Deadline: now.Add(deadline), Budget: upstream.NewBudget(1 << 20),
+		Received: now, Deadline: now.Add(deadline), Budget: upstream.NewBudget(1 << 20), Held: int64(len(c.body)),
 	}
 }
 

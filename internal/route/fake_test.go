@@ -87,7 +87,12 @@ func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *
 		c(&o)
 	}
 	f.SSP = ssp.New(o, f.pool)
-	t.Cleanup(func() { f.pool.Close(context.Background()) })
+	t.Cleanup(func() {
+		f.pool.Close(context.Background())
+		if n := f.Snapshot().BufferedBytes; n != 0 {
+			t.Errorf("%d bytes of %s's share are still held", n, name)
+		}
+	})
 	return f
 }
 

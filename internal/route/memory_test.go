@@ -255,3 +255,63 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 		f.release()
 	})
 }
+
+// A body that several legs send counts in the share of each while its leg runs, and once in the
+// budget of all. An SSP whose share is full ends only its own legs.
+func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		rt     func(a, b *fakeSSP) *Route
+		copies bool
+	}{
+		{"waterfall", func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false},
+		{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true},
+		{"parallel-all", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}) }, false},
+		{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true},
+	} {
+		for _, full := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, full), func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
+					r := newClient(t, upstream.POST, "", strings.Repeat("b", 800))
+					budget, copied := r.Budget, int64(0)
+					if tt.copies {
+						copied = copySize(&r.Request)
+					}
+					look := func(f *fakeSSP, then reply) {
+						f.script = func(*upstream.Exchange) reply {
+							if got := f.Snapshot().BufferedBytes; got != 800+copied {
+								t.Errorf("%s: %d bytes are held, want %d", f.Name(), got, 800+copied)
+							}
+							if got := budget.Used(); got != copied {
+								t.Errorf("%d bytes of the budget are held, want %d", got, copied)
+							}
+							return then
+						}
+					}
+					a := newFake(t, "a", silent, func(o *ssp.Options) {
+						if full {
+							o.MaxBufferedBytes = 1000
+						}
+					})
+					b := newFake(t, "b", silent)
+					look(a, responses(20*ms, 204))
+					look(b, fills(10*ms, "ad"))
+					res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
+					if got := ended(&res); got != "fill of b: 200 ad" && res.Outcome != upstream.Merged {
+						t.Errorf("result: %s", got)
+					}
+					if got := strings.HasPrefix(legsOf(&res), "a overloaded "); got != full {
+						t.Errorf("the SSP's share is full: %v; legs: %s", full, legsOf(&res))
+					}
+					if sent := len(a.requests()); full == (sent > 0) {
+						t.Errorf("a got %d requests", sent)
+					}
+					b.wantRequests(1)
+					res.Release()
+					time.Sleep(time.Second)
+					wantEmpty(t, budget)
+				})
+			})
+		}
+	}
+}

@@ -29,6 +29,12 @@ func TestMirrorGetsCopies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(10*ms, "ad")), newFake(t, "b", fills(50*ms, "other"))
 		rt := mirroring(a, b, 1, 1<<20)
+		b.script = func(*upstream.Exchange) reply {
+			if held, copies := b.Snapshot().BufferedBytes, rt.Mirror.Budget.Used(); held != copies || held == 0 {
+				t.Errorf("%d bytes of the SSP's share are held for copies of %d bytes", held, copies)
+			}
+			return b.reply
+		}
 		for range 5 {
 			began := time.Now()
 			r := get(t)

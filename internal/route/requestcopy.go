@@ -23,12 +23,11 @@ func copySize(r *ssp.Request) int64 { return int64(r.Fields.Size() + len(r.Query
 // does not fit into the budget.
 func (c *requestCopy) take(r *ssp.Request) bool {
 	n := copySize(r)
-	if r.Budget != nil {
-		if !r.Budget.Reserve(n) {
-			return false
-		}
-		c.reserved = n
+	if !r.Budget.Reserve(n) {
+		return false
 	}
+	c.reserved = n
+	r.Held += n
 	if int64(cap(c.memory)) < n {
 		c.memory = make([]byte, 0, n)
 	}
@@ -45,10 +44,8 @@ func (c *requestCopy) take(r *ssp.Request) bool {
 
 // release drops the copy, and releases its bytes.
 func (c *requestCopy) release(b *upstream.Budget) {
-	if c.reserved > 0 {
-		b.Release(c.reserved)
-		c.reserved = 0
-	}
+	b.Release(c.reserved)
+	c.reserved = 0
 	c.fields.Reset()
 	c.identity = httpheader.Identity{}
 	if cap(c.memory) > upstream.MaxKeptBuffer {

@@ -12,7 +12,7 @@ type bodyCopy struct {
 	n        int // its length; 0 = Request.Body is sent unchanged
 	gzipped  bool
 	made     bool
-	reserved int64 // bytes of the budget
+	reserved int64 // bytes of the budget and of the SSP's share
 }
 
 // maxTmax is the longest time, in milliseconds, that adbuffer writes. deadline.max is at most
@@ -31,9 +31,12 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 	if !rewrite && (!compress || c.made) {
 		return nil
 	}
-	if !c.reserve(r) {
-		return upstream.Errorf(upstream.Overloaded, upstream.NotSent,
-			"a copy of the body (rewrite_tmax, gzip_request) needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", len(r.Body), r.Budget.Used(), r.Budget.Limit())
+	if c.reserved == 0 {
+		n := int64(len(r.Body) + maxTmaxDigits)
+		if err := upstream.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, gzip_request)"); err != nil {
+			return err
+		}
+		c.reserved = n
 	}
 	before, left, behind := r.Body, noNumber, []byte(nil)
 	if rewrite {
@@ -61,22 +64,8 @@ func remaining(ex *upstream.Exchange) int64 {
 	return min(max(ex.Deadline.Sub(ex.Times.Acquired).Milliseconds(), 1), maxTmax)
 }
 
-// reserve takes the bytes of the copy from the budget, once.
-func (c *bodyCopy) reserve(r *Request) bool {
-	if c.reserved > 0 || r.Budget == nil {
-		return true
-	}
-	n := int64(len(r.Body) + maxTmaxDigits)
-	if !r.Budget.Reserve(n) {
-		return false
-	}
-	c.reserved = n
-	return true
-}
-
-func (c *bodyCopy) release(b *upstream.Budget) {
-	if c.reserved > 0 {
-		b.Release(c.reserved)
-		c.reserved = 0
-	}
+func (s *SSP) releaseCopy(r *Request, c *bodyCopy) {
+	s.buffered.Release(c.reserved)
+	r.Budget.Release(c.reserved)
+	c.reserved = 0
 }

@@ -36,7 +36,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	}
 	ex.Deadline = s.deadline(r, start, timeout)
 	ex.Budget, ex.Share = r.Budget, s.buffered
-	if err := s.admit(s.since(start)); err != nil {
+	if err := s.admit(r, s.since(start)); err != nil {
 		ex.Times.Done = time.Now()
 		s.Refused(err.Outcome)
 		r.Trace.Leg(s.opts.Name, r.Method).Ended(ex, err.Outcome, err)
@@ -44,7 +44,8 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	}
 	l := leg{start: start, trace: r.Trace.Leg(s.opts.Name, r.Method)}
 	defer func() { // even after a panic
-		l.body.release(r.Budget)
+		s.releaseCopy(r, &l.body)
+		s.buffered.Release(r.Held)
 		s.inFlight.Release()
 	}()
 	s.budget.earn()
@@ -84,8 +85,9 @@ func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.
 	return d
 }
 
-// admit counts a request as in flight, or returns the error of the limit that it exceeds.
-func (s *SSP) admit(now time.Duration) *upstream.Error {
+// admit counts a request as in flight and its bytes as held, or returns the error of the limit that
+// it exceeds.
+func (s *SSP) admit(r *Request, now time.Duration) *upstream.Error {
 	if s.lender.Refusing() {
 		return errDisabled
 	}
@@ -100,6 +102,10 @@ func (s *SSP) admit(now time.Duration) *upstream.Error {
 	}
 	if !s.inFlight.Acquire() {
 		return s.overloaded()
+	}
+	if err := upstream.ReserveForRequest(s.buffered, nil, r.Held, "the request"); err != nil {
+		s.inFlight.Release()
+		return err
 	}
 	return nil
 }

@@ -203,6 +203,7 @@ type client struct {
 	fields httpheader.RequestFields
 	id     httpheader.Identity
 	budget *upstream.Budget
+	held   int64 // Held of its requests
 }
 
 func newClient(t *testing.T, p *fakePool, with func(o *Options)) *client {
@@ -212,7 +213,7 @@ func newClient(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	if len(p.steps) == 0 {
 		p.steps = []step{fill()}
 	}
-	c := &client{t: t, ssp: newSSP(options(with), p), budget: upstream.NewBudget(1 << 20)}
+	c := &client{t: t, ssp: newSSP(options(with), p), budget: upstream.NewBudget(1 << 20), held: 1000}
 	c.head("Host: ads.example\r\nUser-Agent: phone\r\n\r\n")
 	return c
 }
@@ -227,7 +228,7 @@ func (c *client) head(raw string) {
 // request returns a request that has just arrived and has a deadline of 295 ms.
 func (c *client) request(m upstream.Method) *Request {
 	now := time.Now()
-	return &Request{Method: m, Fields: &c.fields, Identity: &c.id, Received: now, Deadline: now.Add(295 * msec), Budget: c.budget}
+	return &Request{Method: m, Fields: &c.fields, Identity: &c.id, Received: now, Deadline: now.Add(295 * msec), Budget: c.budget, Held: c.held}
 }
 
 // result is how Do ended.

@@ -135,7 +135,7 @@ func (h *hedge) run() {
 	h.second = h.exchange(h.secondCtx)
 	h.second.Avoid = h.first.Endpoint
 	h.err = s.attempt(h.request, h.second, &h.leg, retryHedge, nil)
-	h.leg.body.release(h.request.Budget)
+	s.releaseCopy(h.request, &h.leg.body)
 	if h.leg.sent == 0 {
 		s.budget.refund()
 	}

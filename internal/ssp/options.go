@@ -24,8 +24,8 @@ type Options struct {
 	// timeout counts.
 	BlameAfter  time.Duration
 	MaxInFlight int // 0 = only the global limit
-	// MaxBufferedBytes bounds the bodies of responses that are held at once. 0 = only
-	// Request.Budget bounds them.
+	// MaxBufferedBytes bounds the bodies of requests and responses that are held at once. Requests
+	// leave a quarter of it for responses. 0 = only Request.Budget bounds them.
 	MaxBufferedBytes int64
 	Adaptive         AdaptiveOptions
 	Breaker          BreakerOptions

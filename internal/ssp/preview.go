@@ -11,7 +11,7 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 	ex.Deadline = s.deadline(r, r.Received, 0)
 	ex.Times.Acquired = r.Received
 	l := leg{start: r.Received}
-	defer l.body.release(r.Budget)
+	defer s.releaseCopy(r, &l.body)
 	if err := s.makeBody(r, ex, &l.body); err != nil {
 		return upstream.Request{}, err
 	}

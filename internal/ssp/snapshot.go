@@ -21,7 +21,7 @@ type Snapshot struct {
 	InFlight         int `json:"in_flight"`
 	ConcurrencyLimit int `json:"concurrency_limit"` // current; 0 = none
 
-	BufferedBytes      int64 `json:"buffered_bytes"` // of responses
+	BufferedBytes      int64 `json:"buffered_bytes"` // of requests and responses
 	BufferedBytesLimit int64 `json:"buffered_bytes_limit"`
 
 	BreakerFailures  uint64  `json:"breaker_failures"` // in the window

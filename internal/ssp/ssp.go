@@ -95,6 +95,9 @@ type Request struct {
 	Context context.Context
 	// Budget bounds the response's body, and copies of the request's body.
 	Budget *upstream.Budget
+	// Held is how many bytes of Budget the request holds. While a leg runs, they count in its SSP's
+	// share too.
+	Held int64
 	// Trace is nil for a request that is not traced.
 	Trace *tracing.Request
 	// Plain asks for a response without content coding, whatever the client accepts.

@@ -17,7 +17,7 @@ type counters struct {
 	made        time.Time // times within an SSP count from it
 	stats       *stats
 	inFlight    InFlight
-	buffered    *upstream.Budget // bytes of responses; see Options.MaxBufferedBytes
+	buffered    *upstream.Budget // see Options.MaxBufferedBytes
 	observer    atomic.Pointer[Observer]
 	shed        shedCounts
 	retryAfters retryAfters

@@ -1,7 +1,5 @@
 package upstream
 
-import "fmt"
-
 // firstRoom is the size of the first buffer for a body of unknown or larger size. After that, the
 // buffer at most doubles each time.
 const firstRoom = 4 << 10
@@ -54,39 +52,18 @@ func (ex *Exchange) growBody(n int) {
 // nil, or an *Error with Outcome Overloaded that names the limit. Call it for bytes that have
 // arrived, never for bytes that the SSP only claims.
 func (ex *Exchange) Reserve(n int) error {
-	if n <= 0 {
-		return nil
-	}
-	if ex.Share != nil && !ex.Share.Reserve(int64(n)) {
-		return overBudget(ex.Share, "the SSP's responses", "ssps[].max_buffered_bytes")
-	}
-	if ex.Budget != nil && !ex.Budget.Reserve(int64(n)) {
-		if ex.Share != nil {
-			ex.Share.Release(int64(n))
-		}
-		return overBudget(ex.Budget, "all requests and responses", "server.max_buffered_bytes")
+	if e := reserveBoth(ex.Share, ex.Budget, int64(n), false); e != nil {
+		e.Detail = "the response does not fit: " + e.Detail
+		return e
 	}
 	ex.reserved += int64(n)
 	return nil
 }
 
-func overBudget(b *Budget, holder, setting string) *Error {
-	return &Error{
-		Outcome: Overloaded, Progress: MaybeProcessed,
-		Detail: fmt.Sprintf("the response does not fit: %d of %d bytes are held for %s; see %s", b.Used(), b.Limit(), holder, setting),
-	}
-}
-
 // ReleaseBody empties Response.Body and releases its bytes to Share and Budget.
 func (ex *Exchange) ReleaseBody() {
-	if n := ex.reserved; n > 0 {
-		if ex.Share != nil {
-			ex.Share.Release(n)
-		}
-		if ex.Budget != nil {
-			ex.Budget.Release(n)
-		}
-		ex.reserved = 0
-	}
+	ex.Share.Release(ex.reserved)
+	ex.Budget.Release(ex.reserved)
+	ex.reserved = 0
 	ex.Response.Body = ex.Response.Body[:0]
 }

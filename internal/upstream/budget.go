@@ -3,8 +3,8 @@ package upstream
 import "sync/atomic"
 
 // Budget bounds the bytes of bodies that are held at once. One Budget covers all requests and
-// responses; each SSP's share covers its responses, which count in both. It is safe for concurrent
-// use. The zero Budget allows nothing.
+// responses. Each SSP's share covers its responses, and the requests that it has not ended. It is
+// safe for concurrent use. The zero Budget allows nothing, a nil *Budget everything.
 type Budget struct {
 	limit atomic.Int64
 	used  atomic.Int64
@@ -23,13 +23,23 @@ func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
 
 // Reserve takes n bytes. If they do not fit, it takes none and returns false. A negative n is a bug
 // of the caller.
-func (b *Budget) Reserve(n int64) bool {
-	if n < 0 {
+func (b *Budget) Reserve(n int64) bool { return b.reserve(n, false) }
+
+// reserve is Reserve. For a part of a request it leaves a quarter of the limit for responses:
+// otherwise the SSP would process requests whose responses find no room.
+func (b *Budget) reserve(n int64, forRequest bool) bool {
+	switch {
+	case n < 0:
 		panic("BUG: negative reservation")
+	case n == 0, b == nil:
+		return true
 	}
 	for {
-		used := b.used.Load()
-		if used+n > b.limit.Load() {
+		used, limit := b.used.Load(), b.limit.Load()
+		if forRequest {
+			limit -= limit / 4
+		}
+		if used+n > limit {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -40,7 +50,7 @@ func (b *Budget) Reserve(n int64) bool {
 
 // Release releases n bytes.
 func (b *Budget) Release(n int64) {
-	if b.used.Add(-n) < 0 {
+	if n != 0 && b != nil && b.used.Add(-n) < 0 {
 		panic("BUG: more bytes released than reserved")
 	}
 }
@@ -50,3 +60,29 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 
 // Limit returns the bytes that may be held.
 func (b *Budget) Limit() int64 { return b.limit.Load() }
+
+// ReserveForRequest takes n bytes of an SSP's share and of all, or of neither, for what, a part of a
+// request. Requests leave a quarter of the share for responses. It returns nil, or an *Error with
+// Outcome Overloaded and Progress NotSent that names the limit. A nil Budget is no limit.
+func ReserveForRequest(share, all *Budget, n int64, what string) *Error {
+	e := reserveBoth(share, all, n, true)
+	if e != nil {
+		e.Progress, e.Detail = NotSent, what+" does not fit: "+e.Detail
+	}
+	return e
+}
+
+func reserveBoth(share, all *Budget, n int64, forRequest bool) *Error {
+	if !share.reserve(n, forRequest) {
+		return overBudget(share, "the SSP's requests and responses", "ssps[].max_buffered_bytes")
+	}
+	if !all.Reserve(n) {
+		share.Release(n)
+		return overBudget(all, "all requests and responses", "server.max_buffered_bytes")
+	}
+	return nil
+}
+
+func overBudget(b *Budget, holder, setting string) *Error {
+	return Errorf(Overloaded, MaybeProcessed, "%d of %d bytes are held for %s; see %s", b.Used(), b.Limit(), holder, setting)
+}

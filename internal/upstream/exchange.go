@@ -107,7 +107,7 @@ type Exchange struct {
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
 	Context context.Context
-	// Budget bounds the bodies of all requests and responses, Share the bodies of this SSP's
+	// Budget bounds the bodies of all requests and responses, Share those of this SSP's requests and
 	// responses. Response.Body counts in both. Nil means no bound. Neither may change while
 	// Response.Body is not empty.
 	Budget, Share *Budget

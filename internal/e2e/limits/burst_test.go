@@ -148,7 +148,7 @@ func TestMaxBufferedBytesHoldsUnderBursts(t *testing.T) {
 		Latency:  sspsim.Constant(10 * time.Millisecond),
 		Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 15_000}, Chunked: sspsim.Every(2)},
 	})
-	ab := e2e.Start(t, fmt.Sprintf("server: {max_buffered_bytes: %d}\n", limit)+e2e.Single(s.URL()))
+	ab := e2e.Start(t, fmt.Sprintf("server: {max_buffered_bytes: %d}\n", limit)+e2e.Single(s.URL(), fmt.Sprintf("max_buffered_bytes: %d", 2*limit)))
 	stop := watch(ab, "adbuffer_buffered_bytes", "adbuffer_in_flight_requests")
 	var all e2e.Tally
 	body := strings.Repeat("b", 10_000)

@@ -78,7 +78,7 @@ func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 func TestMaxBufferedBytesLimitsRequestBodies(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL()))
+	ab := e2e.Start(t, "server: {max_buffered_bytes: 10000}\n"+e2e.Single(s.URL(), "max_buffered_bytes: 20000")) // so that the server's limit is the first one reached
 	busy := ab.Dial()
 	busy.Send(e2e.Request("POST", "/fillbuffer", strings.Repeat("b", 9000)))
 	e2e.AwaitInFlight(t, s.SSP, 1)
