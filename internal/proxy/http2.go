@@ -138,4 +138,6 @@ func (c *clientConn) refused(f *refusal) {
 	c.proxy.endedUnread(c.proxy.current(), c.peer, nil, f)
 }
 
-func (c *clientConn) HangUp() { c.Conn.Close() } //nolint:errcheck // an error changes nothing
+// HangUp closes the socket on another goroutine. A close waits for a Read or Write that is about to wait,
+// which needs the lock of the HTTP/2 connection, as the caller does.
+func (c *clientConn) HangUp() { go c.Conn.Close() } //nolint:errcheck // an error changes nothing
