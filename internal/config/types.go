@@ -233,7 +233,7 @@ type Settings struct {
 	SlowStart              time.Duration `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
 	SourceAddresses        []netip.Addr  `yaml:"source_addresses" unique:"."`                     // to connect from, in turn; none = the system chooses
 	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
-	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single 429 pauses
+	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
 }
 
 // Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait

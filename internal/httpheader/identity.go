@@ -3,6 +3,7 @@ package httpheader
 import (
 	"net/netip"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/syntax"
 )
 
@@ -128,6 +129,9 @@ func (id *Identity) readDevice(f *RequestFields) {
 // it. It is the zero Addr if the address is unknown, for example behind a Unix socket without
 // X-Forwarded-For.
 func (id *Identity) Client() netip.Addr { return id.leaving(id.client) }
+
+// Group returns the group of clients that the client belongs to.
+func (id *Identity) Group() rates.Group { return rates.GroupOf(id.client) }
 
 // leaving returns addr as it may be sent.
 func (id *Identity) leaving(addr netip.Addr) netip.Addr {

@@ -155,7 +155,7 @@ func (a *anyOrder) request() bool {
 	if err != nil {
 		o, result = upstream.ConnLost, upstream.Failure
 	}
-	place.Ended(o, result, &ex.Times)
+	place.Ended(o, result, 0, &ex.Times)
 	return err == nil
 }
 

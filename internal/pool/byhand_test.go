@@ -25,7 +25,7 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 					time.Sleep(5 * msec)
 					err = place.Do(ex)
 					ex.Times.Done = time.Now()
-					place.Ended(upstream.Fill, upstream.Success, &ex.Times)
+					place.Ended(upstream.Fill, upstream.Success, 0, &ex.Times)
 				}
 				if err != nil {
 					failed.Add(1)

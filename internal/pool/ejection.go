@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/rates"
@@ -30,28 +29,34 @@ func (o *EjectionOptions) most(n int) int {
 // health counts an endpoint's failures. Its fields are atomic because each request changes them.
 type health struct {
 	window rates.Window
-	inARow atomic.Int32
+	row    rates.Row
 }
 
-// record counts an attempt, and reports whether the endpoint should be ejected.
-func (h *health) record(o *EjectionOptions, failed bool, now time.Duration) bool {
-	h.window.Record(now, failed)
+// record counts an attempt for a client of group g, and reports whether the endpoint should be ejected.
+func (h *health) record(o *EjectionOptions, g rates.Group, failed bool, now time.Duration) bool {
+	h.window.Record(now, g, failed)
 	if !failed {
-		if h.inARow.Load() != 0 {
-			h.inARow.Store(0)
-		}
+		h.row.End()
 		return false
 	}
-	if row := h.inARow.Add(1); o.Consecutive > 0 && int(row) >= o.Consecutive {
+	if row := h.row.Failed(g); o.Consecutive > 0 && row >= o.Consecutive && h.rowCounts(o) {
 		return true
 	}
-	requests, failures := h.window.Tally()
-	return requests >= uint64(o.MinRequests) && float64(failures) >= o.FailureRatio*float64(requests)
+	ratio := h.window.Ratio(o.FailureRatio, o.MinRequests)
+	return ratio > 0 && ratio >= o.FailureRatio
+}
+
+// rowCounts reports whether failures in a row eject: most groups of clients took part, or as many as
+// the row needs failures, or the other groups have too few requests to show that the endpoint works.
+func (h *health) rowCounts(o *EjectionOptions) bool {
+	failed := h.row.Groups()
+	all, others := h.window.Others(failed)
+	return others < uint64(o.MinRequests) || failed.Most(all, 0.5, max(o.Consecutive, 2))
 }
 
 func (h *health) clear() {
 	h.window.Clear()
-	h.inARow.Store(0)
+	h.row.End()
 }
 
 // ejection holds whether an endpoint is ejected, and the steps of its return. Guarded by Pool.mu.
@@ -145,23 +150,24 @@ type Event struct {
 	FailuresInARow     int
 }
 
-// Ended records how an attempt on the place ended, after Do, and its result for the endpoint. It
-// reports whether the attempt failed at an endpoint that is out while others serve. Such a failure
-// says nothing about the endpoints that get the requests.
-func (pl Place) Ended(o upstream.Outcome, result upstream.Result, t *upstream.Times) (aside bool) {
+// Ended records how an attempt on the place ended, after Do, and its result for the endpoint. client
+// is the group of the client that sent the request. Ended reports whether the attempt failed at an
+// endpoint that is out while others serve. Such a failure says nothing about the endpoints that get
+// the requests.
+func (pl Place) Ended(o upstream.Outcome, result upstream.Result, client rates.Group, t *upstream.Times) (aside bool) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
 	if pl.probe {
 		m.pool.probeEnded(m, result)
 	} else {
-		m.pool.attemptEnded(m.ep, result, t.Done)
+		m.pool.attemptEnded(m.ep, result, client, t.Done)
 	}
 	return result == upstream.Failure && m.ep.aside.Load()
 }
 
 // attemptEnded records the result of an attempt that was no probe, and ejects e if it fails too often.
-func (p *Pool) attemptEnded(e *endpoint, result upstream.Result, now time.Time) {
-	if o := p.ejection.Load(); o != nil && result != upstream.Neutral && e.health.record(o, result == upstream.Failure, now.Sub(p.made)) {
+func (p *Pool) attemptEnded(e *endpoint, result upstream.Result, client rates.Group, now time.Time) {
+	if o := p.ejection.Load(); o != nil && result != upstream.Neutral && e.health.record(o, client, result == upstream.Failure, now.Sub(p.made)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.ejectLocked(e, now)
@@ -170,7 +176,7 @@ func (p *Pool) attemptEnded(e *endpoint, result upstream.Result, now time.Time) 
 
 // failedDialLocked counts a failed dial to e like a failed attempt.
 func (p *Pool) failedDialLocked(e *endpoint, now time.Time) {
-	if o := p.ejection.Load(); o != nil && !e.ejected && e.health.record(o, true, now.Sub(p.made)) {
+	if o := p.ejection.Load(); o != nil && !e.ejected && e.health.record(o, rates.Ours, true, now.Sub(p.made)) {
 		p.ejectLocked(e, now)
 	}
 }
@@ -181,7 +187,7 @@ func (p *Pool) ejectLocked(e *endpoint, now time.Time) {
 	if p.closed || !o.Enabled || e.out() || e.gone || now.Before(e.until) || !s.mayGoOut(e, o) {
 		return
 	}
-	event := Event{Endpoint: e.name, Ejected: true, DryRun: o.DryRun, FailuresInARow: int(e.health.inARow.Load())}
+	event := Event{Endpoint: e.name, Ejected: true, DryRun: o.DryRun, FailuresInARow: e.health.row.Length()}
 	event.Requests, event.Failures = e.health.window.Tally()
 	e.begin(o, now)
 	event.Lasts, event.InARow = e.lasts, e.inARow

@@ -89,7 +89,7 @@ func finish(r *request, failed bool) {
 	if failed {
 		o, v = upstream.ServerError, upstream.Failure
 	}
-	r.place.Ended(o, v, &r.ex.Times)
+	r.place.Ended(o, v, 0, &r.ex.Times)
 }
 
 func stateOf(p *Pool, name string) string {

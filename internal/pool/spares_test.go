@@ -155,7 +155,7 @@ func TestFailureAsideIsReported(t *testing.T) {
 		ended := func(r *request, result upstream.Result) bool {
 			r.ex.Times.Done = time.Now()
 			r.do()
-			return r.place.Ended(0, result, &r.ex.Times)
+			return r.place.Ended(0, result, 0, &r.ex.Times)
 		}
 		if ended(held[0], upstream.Failure) || p.Left() != 0 {
 			t.Error("a failure of an endpoint that serves was reported as aside")

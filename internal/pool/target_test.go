@@ -103,7 +103,7 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 		if n := e.stats.failed[dialTimeout].Load(); n != uint64(tries) {
 			t.Errorf("%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
 		}
-		if n := e.health.inARow.Load(); n != 0 {
+		if n := e.health.row.Length(); n != 0 {
 			t.Errorf("the endpoint has %d failures, want none", n)
 		}
 	})

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Window counts the requests of the last Length of time, and how many of them failed. Times count
-// from a moment that the caller chooses. It is safe for concurrent use, and takes a lock only when
-// the window moves.
+// Window counts the requests of the last Length of time by their group, and how many of them failed.
+// Times count from a moment that the caller chooses. It is safe for concurrent use, and takes a lock
+// only when the window moves.
 type Window struct {
-	sum   atomic.Uint64 // of all slots; for an instant it may be higher, but never lower
-	slot  atomic.Int64  // slots[slot % Slots] counts the current requests
-	until atomic.Int64  // ns; when the next slot begins
-	slots [slots]atomic.Uint64
+	sums  counts       // of all slots; for an instant they may be higher, but never lower
+	slot  atomic.Int64 // slots[slot % Slots] counts the current requests
+	until atomic.Int64 // ns; when the next slot begins
+	slots [slots]counts
 
 	mu   sync.Mutex    // held while the window moves; guards step
 	step time.Duration // its length / Slots
@@ -23,6 +23,8 @@ type Window struct {
 
 // slots is the number of steps in which the window moves: it spans from 15/16 to all of its length.
 const slots = 16
+
+type counts [allGroups]atomic.Uint64
 
 // A count has the number of requests in its low bits, and the number of failed ones above. 32 bits
 // are enough for 7 million requests a second over the longest window.
@@ -52,8 +54,8 @@ func (w *Window) SetLength(length, now time.Duration) {
 	w.until.Store(int64(now + step))
 }
 
-// Record counts a request, and whether it failed.
-func (w *Window) Record(now time.Duration, failed bool) {
+// Record counts a request of g, and whether it failed.
+func (w *Window) Record(now time.Duration, g Group, failed bool) {
 	w.Advance(now)
 	t := uint64(oneRequest)
 	if failed {
@@ -61,17 +63,47 @@ func (w *Window) Record(now time.Duration, failed bool) {
 	}
 	// The sum first: a goroutine that clears the slot in between subtracts too little from the sum
 	// rather than too much.
-	w.sum.Add(t)
-	w.slots[w.slot.Load()%slots].Add(t)
+	w.sums[g].Add(t)
+	w.slots[w.slot.Load()%slots][g].Add(t)
 }
-
-// AnyFailed reports whether a request in the window failed. It is faster than Tally.
-func (w *Window) AnyFailed() bool { return w.sum.Load() >= oneFailure }
 
 // Tally returns how many requests are in the window, and how many of them failed.
 func (w *Window) Tally() (requests, failures uint64) {
-	t := w.sum.Load()
+	t := uint64(0)
+	for g := range w.sums {
+		t += w.sums[g].Load()
+	}
 	return t % oneFailure, t / oneFailure
+}
+
+// Ratio returns the share of failures that counts: without the groups that raise it most, if the
+// other groups have at least enough requests. See Group. It returns 0 if all groups together have
+// fewer, and may do so if the share is below least.
+func (w *Window) Ratio(least float64, enough int) float64 {
+	requests, failures := w.Tally()
+	if failures == 0 || requests < uint64(enough) || float64(failures) < least*float64(requests) {
+		return 0 // this is fast; and the share that counts is not higher than that of all failures
+	}
+	var groups [allGroups]sum
+	for g := range groups {
+		t := w.sums[g].Load()
+		groups[g] = sum{float64(t % oneFailure), float64(t / oneFailure)}
+	}
+	return trimmedMean(&groups, float64(enough))
+}
+
+// Others returns the groups of clients that sent requests, and the number of requests of those that
+// are not in s.
+func (w *Window) Others(s Groups) (all Groups, requests uint64) {
+	for g := range Ours {
+		if n := w.sums[g].Load() % oneFailure; n > 0 {
+			all |= g.set()
+			if s&g.set() == 0 {
+				requests += n
+			}
+		}
+	}
+	return all, requests
 }
 
 // Step returns the number of the step that counts requests now. It changes as the window moves on.
@@ -94,7 +126,7 @@ func (w *Window) advanceLocked(now time.Duration) {
 	}
 	was, steps := w.slot.Load(), int64(late/w.step)+1
 	for i := was + 1; i <= was+min(steps, slots); i++ {
-		w.sum.Add(-w.slots[i%slots].Swap(0))
+		w.clearSlot(i % slots)
 	}
 	w.slot.Store(was + steps)
 	w.until.Add(steps * int64(w.step))
@@ -104,7 +136,15 @@ func (w *Window) advanceLocked(now time.Duration) {
 func (w *Window) Clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.slots {
-		w.sum.Add(-w.slots[i].Swap(0))
+	for i := range int64(slots) {
+		w.clearSlot(i)
+	}
+}
+
+func (w *Window) clearSlot(i int64) {
+	for g := range w.slots[i] {
+		if t := w.slots[i][g].Swap(0); t != 0 {
+			w.sums[g].Add(-t)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func TestWindowCountsItsLengthOnly(t *testing.T) {
 			}
 			e := event{now, rnd.IntN(2) == 0}
 			events = append(events, e)
-			w.Record(now, e.failed)
+			w.Record(now, Group(rnd.IntN(allGroups)), e.failed)
 
 			count := func(within time.Duration) (requests, failures uint64) {
 				for _, e := range events {
@@ -63,18 +63,20 @@ func TestWindowIsExactAfterConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 20000 {
 				now := time.Duration(i) * 10 * time.Microsecond
-				w.Record(now, i%2 == g%2)
-				w.AnyFailed()
+				w.Record(now, Group(g), i%2 == g%2)
+				w.Ratio(0, 1)
 			}
 		})
 	}
 	wg.Wait()
-	var slots uint64
-	for i := range w.slots {
-		slots += w.slots[i].Load()
-	}
-	if sum := w.sum.Load(); sum != slots {
-		t.Errorf("the sum is %#x, that of the slots %#x", sum, slots)
+	for g := range w.sums {
+		var slots uint64
+		for i := range w.slots {
+			slots += w.slots[i][g].Load()
+		}
+		if sum := w.sums[g].Load(); sum != slots {
+			t.Errorf("the sum of group %d is %#x, that of the slots %#x", g, sum, slots)
+		}
 	}
 	w.Advance(time.Hour)
 	if requests, failures := w.Tally(); requests != 0 || failures != 0 {
@@ -90,7 +92,7 @@ func TestWindowForgetsWithinItsNewLength(t *testing.T) {
 	now := time.Duration(0)
 	for range 160 {
 		now += 100 * time.Millisecond
-		w.Record(now, false)
+		w.Record(now, 0, false)
 	}
 	w.SetLength(1600*time.Millisecond, now)
 	before, _ := w.Tally()
@@ -106,7 +108,7 @@ func TestWindowForgetsWithinItsNewLength(t *testing.T) {
 	if n, _ := w.Tally(); n != 0 {
 		t.Errorf("%d are left after the new length", n)
 	}
-	w.Record(now, true)
+	w.Record(now, 0, true)
 	w.SetLength(time.Hour, now)
 	now += 59 * time.Minute / 2
 	w.Advance(now)

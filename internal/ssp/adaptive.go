@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/rates"
 )
 
 // adaptive adapts the limit of requests in flight to the SSP's latency. It follows a gradient, like
@@ -12,11 +14,11 @@ import (
 //
 //	limit = gradient*limit + sqrt(limit)    gradient = 1.5 * base / latency
 //
-// latency is the window's mean, and base is the latency of an SSP without a queue. While the
-// latency is within 1.5 times the base, the limit has no effect: it grows, but only while it is
-// used. If the latency rises because the SSP has a queue, the limit falls until that queue is about
-// sqrt(limit) long. It falls from the number in use, not from the allowed number, and never below
-// the floor.
+// latency is the window's mean, without the slowest groups of clients if the others have enough
+// requests: rates.Group. base is the latency of an SSP without a queue. While the latency is within
+// 1.5 times the base, the limit has no effect: it grows, but only while it is used. If the latency
+// rises because the SSP has a queue, the limit falls until that queue is about sqrt(limit) long. It
+// falls from the number in use, not from the allowed number, and never below the floor.
 //
 // In a faster window, the base falls by half of the difference. In a window that is not slow, it
 // rises by a hundredth of it, and so follows slow changes over the day. While the limit refuses
@@ -30,11 +32,10 @@ type adaptive struct {
 	inFlight *InFlight // its limit is adapted
 
 	// The window. Latencies observed while it closes may count in the next one.
-	sum   atomic.Int64 // ns
-	count atomic.Int64
-	peak  atomic.Int64 // most requests in flight
-	until atomic.Int64 // ns; the window does not close before
-	mu    sync.Mutex   // held by the goroutine that closes the window; guards the fields below
+	latencies rates.Means  // ns
+	peak      atomic.Int64 // most requests in flight
+	until     atomic.Int64 // ns; the window does not close before
+	mu        sync.Mutex   // held by the goroutine that closes the window; guards the fields below
 
 	enabled     bool // otherwise observations are dropped
 	floor       int
@@ -58,6 +59,7 @@ const (
 const (
 	adaptiveWindow     = 500 * time.Millisecond
 	adaptiveMinSamples = 50  // a window waits for this many, so that noise does not count as a gradient
+	adaptiveEnough     = 10  // latencies of other clients, so that the slowest clients do not count
 	adaptiveTolerance  = 1.5 // up to this multiple of the base, a latency is not slow
 	adaptiveProbeEvery = 30 * time.Second
 	adaptiveSuspect    = 1.25 // above this multiple of the base, a probe starts
@@ -90,8 +92,7 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	}
 	lowered := a.enabled && limit != a.ceiling
 	if o.Enabled && !a.enabled { // the old measurements are out of date
-		a.sum.Store(0)
-		a.count.Store(0)
+		a.latencies.Take(0)
 		a.peak.Store(0)
 		a.base.Store(0)
 		a.latency.Store(0)
@@ -116,12 +117,12 @@ func (a *adaptive) detach() {
 	a.enabled = false
 }
 
-// observe records the latency of an exchange that is about to end. After a timeout, latency is how
-// long the SSP had.
-func (a *adaptive) observe(now, latency time.Duration) {
+// observe records the latency of a client's exchange that is about to end. After a timeout, latency is
+// how long the SSP had.
+func (a *adaptive) observe(now time.Duration, client rates.Group, latency time.Duration) {
 	raise(&a.peak, int64(a.inFlight.Now()))
-	a.sum.Add(max(1, int64(latency)))
-	if a.count.Add(1) >= adaptiveMinSamples && int64(now) >= a.until.Load() && a.mu.TryLock() {
+	a.latencies.Add(client, max(1, int64(latency)))
+	if int64(now) >= a.until.Load() && a.latencies.Count() >= adaptiveMinSamples && a.mu.TryLock() {
 		defer a.mu.Unlock()
 		a.closeLocked(now)
 	}
@@ -138,8 +139,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 	if int64(now) < a.until.Load() {
 		return // another goroutine has just closed it
 	}
-	count := a.count.Swap(0)
-	latency := float64(a.sum.Swap(0)) / float64(max(count, 1))
+	count, latency := a.latencies.Take(adaptiveEnough)
 	peak := int(a.peak.Swap(0))
 	a.until.Store(int64(now + adaptiveWindow))
 	if count == 0 || !a.enabled {

@@ -87,7 +87,7 @@ func (m *model) land(before time.Duration) {
 			m.responded++
 			m.latencies += took
 		}
-		m.a.observe(e.to, took)
+		m.a.observe(e.to, 0, took)
 		m.f.Release()
 	}
 }
@@ -184,7 +184,7 @@ func TestProbeRestoresTheLimit(t *testing.T) {
 	m.f.SetLimit(20)
 	m.a.probe, m.a.limitBefore = measuring, 40
 	for range adaptiveMinSamples {
-		m.a.observe(adaptiveWindow, 80*msec)
+		m.a.observe(adaptiveWindow, 0, 80*msec)
 	}
 	if got := m.f.Limit(); got != 40 || m.a.probe != noProbe {
 		t.Errorf("the limit is %d after the probe, want 40", got)
@@ -292,7 +292,7 @@ func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 				ex := upstream.AcquireExchange()
 				defer ex.Release()
 				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
-				if got := cl.ssp.adaptive.count.Load(); got != c.want {
+				if got := cl.ssp.adaptive.latencies.Count(); got != c.want {
 					t.Errorf("%d latencies were recorded, want %d", got, c.want)
 				}
 			})

@@ -52,7 +52,7 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 var refusing = map[upstream.Outcome]func(s *SSP){
 	upstream.BreakerOpen: func(s *SSP) {
 		for range 100000 {
-			s.breaker.record(0, true)
+			s.breaker.record(0, sameClient, true)
 		}
 	},
 	upstream.SSPBackoff: func(s *SSP) { s.pause.until.Store(int64(time.Hour)) },

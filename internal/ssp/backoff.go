@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
@@ -11,7 +12,7 @@ import (
 // backoff refuses requests to an SSP that asked for a pause. Times are since the SSP was made. It
 // is safe for concurrent use.
 type backoff struct {
-	share float64 // retry_after_share; 0 = a single 429 pauses
+	share float64 // retry_after_share; 0 = a single response pauses
 	*pause
 	retryAfters *retryAfters
 	refusal     refusal[time.Duration] // by how long the pause lasts
@@ -20,9 +21,10 @@ type backoff struct {
 // pause is the learned state of a backoff. Its maximum also holds for requests that began before a
 // change of the settings.
 type pause struct {
-	max      atomic.Int64 // ns; the newest retry_after_max; 0 = never pause
-	until    atomic.Int64 // ns
-	throttle throttle
+	max    atomic.Int64 // ns; the newest retry_after_max; 0 = never pause
+	until  atomic.Int64 // ns
+	recent rates.Window // responses of the last second; a 429 is a failure
+	askers askers
 }
 
 // retryAfters counts responses with Retry-After.
@@ -54,30 +56,32 @@ func (b *backoff) left(now time.Duration) time.Duration {
 	return max(0, time.Duration(b.until.Load())-now)
 }
 
-// observe counts a response. It starts a pause and returns true if the response asks for one and
-// the settings allow it. at is when the response arrived, and now is the same moment since the SSP
-// was made. If several responses ask for pauses, the longest pause counts: all requests were sent
+// observe counts a response to a client. It starts a pause and returns true if the response asks for
+// one and the settings allow it. at is when the response arrived, and now is the same moment since the
+// SSP was made. If several responses ask for pauses, the longest pause counts: all requests were sent
 // before it began.
 //
-// A 429 may be meant for one client or for all clients. So it pauses the SSP for all clients only
-// if many responses are 429.
-func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration) bool {
+// A 429 or 503 may be meant for one client or for all clients. So it pauses the SSP for all clients
+// only if other clients get such responses too, and a 429 only if many responses are 429.
+func (b *backoff) observe(a *upstream.Response, client rates.Group, at time.Time, now time.Duration) bool {
 	longest := time.Duration(b.max.Load())
 	if longest <= 0 {
 		return false
 	}
+	var wait time.Duration
+	asks := false
+	if a.Status == 429 || a.Status == 503 {
+		v, _ := syntax.FindField(a.Fields, "Retry-After")
+		wait, asks = parseRetryAfter(v, at)
+	}
 	if b.share > 0 {
-		b.throttle.record(now, a.Status == 429)
+		b.recent.Record(now, client, a.Status == 429)
+		b.askers.note(now, client, asks)
 	}
-	if a.Status != 429 && a.Status != 503 {
+	switch {
+	case !asks:
 		return false
-	}
-	v, _ := syntax.FindField(a.Fields, "Retry-After")
-	wait, ok := parseRetryAfter(v, at)
-	if !ok {
-		return false
-	}
-	if a.Status == 429 && !b.throttled(now) {
+	case b.share > 0 && !(b.askers.most(now, b.share) && (a.Status == 503 || b.throttled())):
 		b.retryAfters.ignored.Add(1)
 		return false
 	}
@@ -87,12 +91,45 @@ func (b *backoff) observe(a *upstream.Response, at time.Time, now time.Duration)
 }
 
 // throttled reports whether enough of the SSP's responses in the last second were 429.
-func (b *backoff) throttled(now time.Duration) bool {
-	if b.share <= 0 {
-		return true
+func (b *backoff) throttled() bool {
+	_, throttled := b.recent.Tally()
+	return throttled >= minThrottled && b.recent.Ratio(b.share, minThrottled) >= b.share
+}
+
+// askers knows which groups of clients got responses recently, and which of them got a response that
+// asks for a pause. It is safe for concurrent use.
+type askers struct {
+	heard, asked [rates.ClientGroups]atomic.Int64 // when, in ns; 0 = never
+}
+
+// recently is how long a response shows that its client sends requests.
+const recently = 10 * time.Second
+
+// note notes a response to a client.
+func (k *askers) note(now time.Duration, client rates.Group, asks bool) {
+	at := &k.heard[client]
+	if asks {
+		at = &k.asked[client]
 	}
-	responses, throttled := b.throttle.tally(now)
-	return throttled >= minThrottled && float64(throttled) >= b.share*float64(responses)
+	// Usually nothing is written: all requests share this memory.
+	if was := at.Load(); was == 0 || int64(now)-was > int64(recently/100) {
+		at.Store(max(1, int64(now)))
+	}
+}
+
+// most reports whether more than share of the groups that got responses were asked for a pause.
+func (k *askers) most(now time.Duration, share float64) bool {
+	var all, asked rates.Groups
+	is := func(at *atomic.Int64) bool { n := at.Load(); return n != 0 && int64(now)-n < int64(recently) }
+	for g := range rates.ClientGroups {
+		if is(&k.asked[g]) {
+			asked.Add(rates.Group(g))
+		}
+		if is(&k.heard[g]) {
+			all.Add(rates.Group(g))
+		}
+	}
+	return asked.Most(all, share, rates.ClientGroups)
 }
 
 // limit sets the maximum of pauses, and shortens the current pause to it.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -33,7 +34,9 @@ func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
 
 func (p *quietPool) Refusing() bool { return false }
 
-func (p *quietPool) Ended(upstream.Outcome, upstream.Result, *upstream.Times) bool { return false }
+func (p *quietPool) Ended(upstream.Outcome, upstream.Result, rates.Group, *upstream.Times) bool {
+	return false
+}
 
 func (p *quietPool) Left() uint64 { return 0 }
 
@@ -73,7 +76,7 @@ func BenchmarkDo(b *testing.B) { benchmarkDo(b, upstream.Fill, nil, nil) }
 
 func BenchmarkDoWithEveryLimit(b *testing.B) {
 	benchmarkDo(b, upstream.Fill, func(o *Options) {
-		o.MaxInFlight = 1000
+		o.MaxInFlight, o.RetryAfterShare = 1000, 0.5
 		o.Adaptive.Enabled = true
 		o.QPS = QPSOptions{Limit: 1e7, Burst: 1e7}
 	}, nil)
@@ -82,7 +85,7 @@ func BenchmarkDoWithEveryLimit(b *testing.B) {
 func BenchmarkDoShedByTheBreaker(b *testing.B) {
 	benchmarkDo(b, upstream.BreakerOpen, func(o *Options) { o.Breaker.MinProbe = 1e-12 }, func(s *SSP) {
 		for range 1000 {
-			s.breaker.record(s.now(), true)
+			s.breaker.record(s.now(), sameClient, true)
 		}
 	})
 }
@@ -106,13 +109,13 @@ func BenchmarkBreaker(b *testing.B) {
 	var br breaker
 	br.init(options(nil).Breaker)
 	for i := range 1000 {
-		br.record(0, i%2 == 0)
+		br.record(0, 0, i%2 == 0)
 	}
 	b.ReportAllocs()
 	for i := range b.N {
 		now := time.Duration(i) * 10 * time.Microsecond
 		if br.admit(now) == nil {
-			br.record(now, i%2 == 0)
+			br.record(now, 0, i%2 == 0)
 		}
 	}
 }

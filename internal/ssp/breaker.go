@@ -1,6 +1,7 @@
 package ssp
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,9 @@ import (
 //	            0 ┼────╱───┬── failures / requests
 //	              failure_ratio  1
 //
-// Requests that are shed do not count in the window. Times are since the SSP was made. It is safe
-// for concurrent use.
+// The groups of clients whose requests fail most do not count, if the others send enough requests:
+// rates.Group. So no client can make the breaker shed other clients' requests. Requests that are shed
+// do not count in the window. Times are since the SSP was made. It is safe for concurrent use.
 //
 // The breaker forgets all requests when an endpoint goes out while another one serves. Otherwise the
 // failures of the primaries would shed the requests that a spare could serve. It does not know which
@@ -43,12 +45,12 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 		return nil
 	}
 	b.Advance(now)
-	if !b.AnyFailed() {
+	if _, failures := b.Tally(); failures == 0 {
 		return nil // the common case
 	}
 	b.forget()
-	requests, failures := b.Tally()
-	share := b.share(requests, failures)
+	ratio := b.Ratio(b.opts.FailureRatio, b.opts.MinRequests)
+	share := b.share(ratio)
 	if share <= 0 || rand.Float64() >= share {
 		return nil
 	}
@@ -58,9 +60,14 @@ func (b *breaker) admit(now time.Duration) *upstream.Error {
 	}
 	b.shed.Add(1)
 	return b.refusal.err(b.Step(), func() *upstream.Error {
+		requests, failures := b.Tally()
+		counted := ""
+		if float64(failures)/float64(requests)-ratio > 0.01 {
+			counted = fmt.Sprintf(" (%.0f %% without the clients whose requests fail most)", 100*ratio)
+		}
 		return upstream.Errorf(upstream.BreakerOpen, upstream.NotSent,
-			"%d of the %d requests to it in the last %v failed, and up to %.0f %% may fail; %.0f %% of the requests are shed; see ssps[].breaker",
-			failures, requests, b.opts.Window, 100*b.opts.FailureRatio, 100*share)
+			"%d of the %d requests to it in the last %v failed%s, and up to %.0f %% may fail; %.0f %% of the requests are shed; see ssps[].breaker",
+			failures, requests, b.opts.Window, counted, 100*b.opts.FailureRatio, 100*share)
 	})
 }
 
@@ -71,10 +78,10 @@ func (b *breaker) forget() {
 	}
 }
 
-// record counts a request that was sent, and whether it failed.
-func (b *breaker) record(now time.Duration, failed bool) {
+// record counts a request that was sent for a client, and whether it failed.
+func (b *breaker) record(now time.Duration, client rates.Group, failed bool) {
 	if b.opts.Enabled {
-		b.Record(now, failed)
+		b.Record(now, client, failed)
 	}
 }
 
@@ -85,17 +92,14 @@ func (b *breaker) shedRatio(now time.Duration) float64 {
 	}
 	b.Advance(now)
 	b.forget()
-	return b.share(b.Tally())
+	return b.share(b.Ratio(b.opts.FailureRatio, b.opts.MinRequests))
 }
 
-func (b *breaker) share(requests, failures uint64) float64 {
+// share returns the share of requests that is shed while this share of the requests fails.
+func (b *breaker) share(failing float64) float64 {
 	o := &b.opts
-	if requests == 0 || requests < uint64(o.MinRequests) {
+	if failing <= o.FailureRatio {
 		return 0
 	}
-	ratio := float64(failures) / float64(requests)
-	if ratio <= o.FailureRatio {
-		return 0
-	}
-	return (ratio - o.FailureRatio) / (1 - o.FailureRatio) * (1 - o.MinProbe)
+	return (failing - o.FailureRatio) / (1 - o.FailureRatio) * (1 - o.MinProbe)
 }

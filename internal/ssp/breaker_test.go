@@ -37,7 +37,7 @@ func TestBreakerShedsInProportion(t *testing.T) {
 		var b breaker
 		b.init(BreakerOptions{Enabled: true, Window: time.Second, MinRequests: c.minRequests, FailureRatio: c.failureRatio, MinProbe: c.minProbe})
 		for i := range c.requests {
-			b.record(0, i < c.failures)
+			b.record(0, 0, i < c.failures)
 		}
 		if got := b.shedRatio(0); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%+v: sheds %v", c, got)
@@ -45,23 +45,18 @@ func TestBreakerShedsInProportion(t *testing.T) {
 	}
 }
 
-// With any history, the breaker never sheds all requests, and sheds none up to the ratio. One more
-// failure never makes it shed less.
+// The breaker never sheds all requests, and sheds none up to the ratio. More failures never make it
+// shed less.
 func TestShedShareIsMonotonousAndBounded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		o := BreakerOptions{Enabled: true, MinRequests: 1 + rnd.IntN(50), FailureRatio: 0.99 * rnd.Float64(), MinProbe: 0.001 + 0.999*rnd.Float64()}
-		b := breaker{opts: o}
-		requests := uint64(1 + rnd.IntN(200))
+		b := breaker{opts: BreakerOptions{Enabled: true, FailureRatio: 0.99 * rnd.Float64(), MinProbe: 0.001 + 0.999*rnd.Float64()}}
 		last := 0.0
-		for failures := range requests + 1 {
-			share := b.share(requests, failures)
-			ratio := float64(failures) / float64(requests)
-			switch {
-			case share < last, share > 1-o.MinProbe+1e-9:
-				t.Fatalf("%+v, %d of %d: %v after %v", o, failures, requests, share, last)
-			case share > 0 && (ratio <= o.FailureRatio || requests < uint64(o.MinRequests)):
-				t.Fatalf("%+v, %d of %d: sheds %v", o, failures, requests, share)
+		for i := range 101 {
+			failing := float64(i) / 100
+			share := b.share(failing)
+			if share < last || share > 1-b.opts.MinProbe+1e-9 || share > 0 && failing <= b.opts.FailureRatio {
+				t.Fatalf("%+v, %v fail: %v are shed after %v", b.opts, failing, share, last)
 			}
 			last = share
 		}
@@ -72,7 +67,7 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 	var b breaker
 	b.init(options(nil).Breaker)
 	for range 1000 {
-		b.record(time.Second, true)
+		b.record(time.Second, 0, true)
 	}
 	passed := 0
 	for range 10000 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
@@ -11,6 +12,7 @@ import (
 // leg is a request at one SSP during Do.
 type leg struct {
 	start   time.Time
+	client  rates.Group // of the client
 	body    bodyCopy
 	outcome upstream.Outcome // of the last ended attempt
 	paused  bool             // its response paused the SSP
@@ -42,7 +44,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		r.Trace.Leg(s.opts.Name, r.Method).Ended(ex, err.Outcome, err)
 		return err.Outcome, err
 	}
-	l := leg{start: start, trace: r.Trace.Leg(s.opts.Name, r.Method)}
+	l := leg{start: start, client: r.Identity.Group(), trace: r.Trace.Leg(s.opts.Name, r.Method)}
 	defer func() { // even after a panic
 		s.releaseCopy(r, &l.body)
 		s.buffered.Release(r.Held)
@@ -238,9 +240,9 @@ func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err
 		l.outcome, l.paused = failed.Outcome, false
 	} else {
 		l.outcome = s.classify(r, &ex.Response)
-		l.paused = s.backoff.observe(&ex.Response, t.Done, s.since(t.Done))
+		l.paused = s.backoff.observe(&ex.Response, l.client, t.Done, s.since(t.Done))
 	}
-	l.aside = pl.Ended(l.outcome, s.resultOf(ex, l, l.outcome, failed), t)
+	l.aside = pl.Ended(l.outcome, s.resultOf(ex, l, l.outcome, failed), l.client, t)
 }
 
 var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,

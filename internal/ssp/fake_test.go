@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -77,7 +78,7 @@ func (p *fakePool) Refusing() bool { return p.refusing.Load() }
 
 func (p *fakePool) Left() uint64 { return p.left.Load() }
 
-func (pl *fakePlace) Ended(_ upstream.Outcome, v upstream.Result, _ *upstream.Times) bool {
+func (pl *fakePlace) Ended(_ upstream.Outcome, v upstream.Result, _ rates.Group, _ *upstream.Times) bool {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.ended = append(pl.pool.ended, v)
@@ -195,6 +196,9 @@ func options(with func(o *Options)) Options {
 	}
 	return o
 }
+
+// sameClient is the group of the client with which tests send requests.
+var sameClient = new(httpheader.Identity).Group()
 
 // client sends requests to one SSP.
 type client struct {

@@ -49,7 +49,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	h.secondCtx, h.cancelSecond = context.WithCancel(parent)
 	h.first = h.exchange(firstCtx)
 	h.first.Times.Queued = ex.Times.Queued
-	h.leg.trace = l.trace
+	h.leg.client, h.leg.trace = l.client, l.trace
 	// The copy of the body is in a different exchange before and after.
 	l.body.made = false
 	err := s.attempt(r, h.first, l, why, h)

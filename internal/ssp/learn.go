@@ -16,10 +16,10 @@ func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upst
 		return
 	}
 	if v != upstream.Neutral {
-		s.breaker.record(now, v == upstream.Failure)
+		s.breaker.record(now, l.client, v == upstream.Failure)
 	}
 	if s.opts.Adaptive.Enabled && (o == upstream.Deadline && v == upstream.Failure || o <= upstream.Redirect && !l.paused) {
-		s.adaptive.observe(now, t.Done.Sub(t.Acquired))
+		s.adaptive.observe(now, l.client, t.Done.Sub(t.Acquired))
 	}
 }
 

@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"adbuffer/internal/pool"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -23,9 +24,10 @@ type place interface {
 	Release()
 	Protocol() upstream.Protocol
 	Host() string
-	// Ended records, after Do, how the attempt ended and its result for the endpoint. It reports
-	// whether the attempt failed at an endpoint that is out while others serve.
-	Ended(o upstream.Outcome, result upstream.Result, t *upstream.Times) (aside bool)
+	// Ended records, after Do, how the attempt ended and its result for the endpoint. client is the
+	// group of the client that sent the request. Ended reports whether the attempt failed at an
+	// endpoint that is out while others serve.
+	Ended(o upstream.Outcome, result upstream.Result, client rates.Group, t *upstream.Times) (aside bool)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it

@@ -76,7 +76,7 @@ adbuffer_retries_total{kind="not_sent",ssp="backup"} 0
 adbuffer_retries_total{kind="not_sent",ssp="openx"} 0
 adbuffer_retries_total{kind="stale",ssp="backup"} 0
 adbuffer_retries_total{kind="stale",ssp="openx"} 0
-# HELP adbuffer_ssp_retry_after_responses_total Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few of the last second's responses were 429, see retry_after_share.
+# HELP adbuffer_ssp_retry_after_responses_total Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few clients got one in the last 10 s, or too few of the last second's responses were 429, see retry_after_share.
 # TYPE adbuffer_ssp_retry_after_responses_total counter
 adbuffer_ssp_retry_after_responses_total{effect="ignored",ssp="backup"} 0
 adbuffer_ssp_retry_after_responses_total{effect="ignored",ssp="openx"} 0
@@ -101,7 +101,7 @@ func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
 			c.get()
 		}
 		for range 2 {
-			c.ssp.breaker.record(c.ssp.since(time.Now()), true)
+			c.ssp.breaker.record(c.ssp.since(time.Now()), sameClient, true)
 		}
 		time.Sleep(time.Second)
 

@@ -30,8 +30,9 @@ type Options struct {
 	Adaptive         AdaptiveOptions
 	Breaker          BreakerOptions
 	RetryAfterMax    time.Duration // 0 = Retry-After never pauses
-	// RetryAfterShare is the share of responses, 0 to 1, that must be 429 before one of them pauses
-	// the SSP. 0 = a single 429 pauses.
+	// RetryAfterShare is a share from 0 to 1. More than this share of the groups of clients must have
+	// got a 429 or 503 with Retry-After before one of them pauses the SSP. At least this share of the
+	// responses must be 429 before a 429 does. 0 = a single response pauses.
 	RetryAfterShare float64
 	QPS             QPSOptions
 	RetryMax        int

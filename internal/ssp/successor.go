@@ -42,6 +42,7 @@ type learned struct {
 func newLearned(o *Options, k *counters) *learned {
 	l := new(learned)
 	l.pause.max.Store(int64(o.RetryAfterMax))
+	l.pause.recent.Init(time.Second, k.now())
 	l.window.Init(o.Breaker.Window, k.now())
 	k.inFlight.SetLimit(o.MaxInFlight)
 	l.adaptive.init(o.Adaptive, o.MaxInFlight, &k.inFlight)

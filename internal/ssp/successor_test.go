@@ -105,7 +105,7 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, nil)
 		for range 100 {
-			c.ssp.breaker.record(c.ssp.now(), true)
+			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
 		}
 		for _, window := range []time.Duration{10 * time.Second, time.Second, 20 * time.Second} {
 			was := c.becomes(func(o *Options) { o.Breaker.Window, o.Breaker.MinProbe = window, 0.2 })
@@ -123,7 +123,7 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 		}
 		c.becomes(func(o *Options) { o.Breaker.Enabled = false })
 		for range 100 {
-			c.ssp.breaker.record(c.ssp.now(), true)
+			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
 		}
 		c.get().want(upstream.Fill)
 	})
@@ -196,7 +196,7 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 		}
 		if i == 6 { // requests that began earlier no longer count
 			for n := range 10 * adaptiveMinSamples {
-				was.adaptive.observe(time.Hour+time.Duration(n)*adaptiveWindow, time.Duration(n+1)*time.Second)
+				was.adaptive.observe(time.Hour+time.Duration(n)*adaptiveWindow, 0, time.Duration(n+1)*time.Second)
 			}
 			if got := c.ssp.inFlight.Limit(); got != 50 {
 				t.Errorf("the limit is %d, but adaptive is off", got)
@@ -213,7 +213,7 @@ func TestAdaptiveSwitchedOnAgainMeasuresAnew(t *testing.T) {
 	c := newClient(t, &fakePool{}, adaptive(true))
 	observe := func(n int, at, latency time.Duration) {
 		for range n {
-			c.ssp.adaptive.observe(at, latency)
+			c.ssp.adaptive.observe(at, 0, latency)
 		}
 	}
 	observe(adaptiveMinSamples, time.Hour, 10*msec)
@@ -302,7 +302,7 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		c.get().want(upstream.ServerError)
 		c.get().want(upstream.SSPBackoff)
 		for range 100 {
-			c.ssp.breaker.record(c.ssp.now(), true)
+			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
 		}
 		c.ssp.breaker.shed.Add(5)
 		c.ssp.inFlight.SetLimit(10)
@@ -319,7 +319,7 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate
 		for i := range 10 * adaptiveMinSamples {
-			was.adaptive.observe(time.Hour+time.Duration(i)*adaptiveWindow, time.Duration(i+1)*time.Second)
+			was.adaptive.observe(time.Hour+time.Duration(i)*adaptiveWindow, 0, time.Duration(i+1)*time.Second)
 		}
 		if got := c.ssp.inFlight.Limit(); got != 100 {
 			t.Errorf("requests on the old pool moved the limit to %d", got)

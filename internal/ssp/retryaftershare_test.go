@@ -1,9 +1,6 @@
 package ssp
 
 import (
-	"math/rand/v2"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -114,77 +111,4 @@ func TestRetryAfterShareChangesInPlace(t *testing.T) {
 			t.Errorf("%d and %d, want 1 and 3", s.RetryAfterPaused, s.RetryAfterIgnored)
 		}
 	})
-}
-
-// The window holds all responses of the last 15/16 of a second, and none that is older than a
-// second.
-func TestThrottleWindowSpansASecond(t *testing.T) {
-	for seed := range uint64(200) {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 1))
-			var w throttle
-			type event struct {
-				at        time.Duration
-				throttled bool
-			}
-			var events []event
-			now := time.Duration(rnd.Int64N(int64(20 * 24 * time.Hour))) // step numbers repeat after 12 days
-			for range 300 {
-				switch rnd.IntN(20) {
-				case 0:
-					now += time.Duration(rnd.Int64N(int64(3 * time.Second)))
-				default:
-					now += time.Duration(rnd.Int64N(int64(20 * msec)))
-				}
-				// Responses are recorded a little out of order.
-				e := event{max(0, now-time.Duration(rnd.Int64N(int64(30*msec)))), rnd.IntN(3) == 0}
-				events = append(events, e)
-				w.record(e.at, e.throttled)
-
-				var least, most, leastThrottled, mostThrottled uint64
-				for _, e := range events {
-					switch age := now - e.at; {
-					case age <= time.Second*15/16-30*msec:
-						least++
-						if e.throttled {
-							leastThrottled++
-						}
-						fallthrough
-					case age <= time.Second:
-						most++
-						if e.throttled {
-							mostThrottled++
-						}
-					}
-				}
-				if responses, throttled := w.tally(now); responses < least || responses > most || throttled < leastThrottled || throttled > mostThrottled {
-					t.Fatalf("%d responses of which %d were 429; want %d to %d, and %d to %d", responses, throttled, least, most, leastThrottled, mostThrottled)
-				}
-			}
-		})
-	}
-}
-
-func TestThrottleWindowCountsConcurrently(t *testing.T) {
-	var w throttle
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 10_000 {
-				w.record(5*time.Second+time.Duration(i%100)*msec, g == 0)
-			}
-		})
-	}
-	wg.Wait()
-	if responses, throttled := w.tally(5*time.Second + 100*msec); responses != 80_000 || throttled != 10_000 {
-		t.Errorf("%d and %d, want 80000 and 10000", responses, throttled)
-	}
-}
-
-func BenchmarkThrottle(b *testing.B) {
-	var w throttle
-	b.ReportAllocs()
-	for i := range b.N {
-		w.record(time.Duration(i)*time.Microsecond, false)
-	}
 }

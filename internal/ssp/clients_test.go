@@ -1,0 +1,230 @@
+package ssp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/rates"
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// identitiesOf returns the identities of n clients, each in a group of its own.
+func identitiesOf(t testing.TB, c *client, n int) []*httpheader.Identity {
+	var all []*httpheader.Identity
+	seen := map[rates.Group]bool{}
+	for i := uint32(1); len(all) < n; i++ {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], 198<<24|51<<16|i)
+		id := new(httpheader.Identity)
+		id.Resolve(&c.fields, netip.AddrFrom4(a), false, nil, false)
+		if g := id.Group(); !seen[g] {
+			seen[g] = true
+			all = append(all, id)
+		}
+		if i > 1e6 {
+			t.Fatalf("%d addresses are in %d groups", i, len(all))
+		}
+	}
+	return all
+}
+
+// scriptedByQuery responds to a request whose query is one of a key's with the step of that key, and
+// with a fill to other requests.
+func scriptedByQuery(steps map[string]step) step {
+	return func(ex *upstream.Exchange) error {
+		for q, s := range steps {
+			if bytes.HasSuffix(ex.Request.Target, []byte(q)) {
+				return s(ex)
+			}
+		}
+		return fill()(ex)
+	}
+}
+
+// getAs sends a request of a client.
+func (c *client) getAs(id *httpheader.Identity, query string) result {
+	r := c.request(upstream.GET)
+	r.Identity, r.Query = id, []byte(query)
+	return c.do(r)
+}
+
+var failures = map[string]step{
+	"bad":   response(500, ""),
+	"busy":  response(503, "", "Retry-After: 20"),
+	"limit": response(429, "", "Retry-After: 20"),
+	"slow":  after(100*msec, fill()),
+	"ok":    after(10*msec, fill()),
+}
+
+// One of ten clients provokes failures, with most of the load. No request of the others is refused.
+func TestFailuresThatAClientProvokesShedAndPauseNothingOfOthers(t *testing.T) {
+	for query, of := range map[string]upstream.Outcome{"bad": upstream.ServerError, "busy": upstream.ServerError, "limit": upstream.ClientError} {
+		t.Run(query, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				c := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) { o.RetryAfterShare = 0.5 })
+				all := identitiesOf(t, c, 10)
+				for _, id := range all[1:] { // before the first failure
+					for range 3 {
+						c.getAs(id, "").want(upstream.Fill)
+					}
+				}
+				for i := range 300 {
+					for range 20 {
+						c.getAs(all[0], query).want(of)
+					}
+					c.getAs(all[1+i%9], "").want(upstream.Fill)
+					time.Sleep(100 * msec)
+				}
+				if s := c.ssp.Snapshot(); s.BreakerShedRatio != 0 || s.RetryAfterPaused != 0 {
+					t.Errorf("%v of the requests are shed, %d responses paused the SSP", s.BreakerShedRatio, s.RetryAfterPaused)
+				}
+			})
+		})
+	}
+}
+
+// All clients' requests fail, however the load is shared. Requests are shed as soon as with a single
+// client.
+func TestABrokenSSPIsShedHoweverItsClientsShareTheLoad(t *testing.T) {
+	shares := map[string]func(n int) int{ // the client of the n-th request
+		"one":            func(int) int { return 0 },
+		"ten alike":      func(n int) int { return n % 10 },
+		"one with 95 %":  func(n int) int { return max(0, n%20-18) * (1 + n/20%9) },
+		"two with a lot": func(n int) int { return n%2 + max(0, n%40-38)*(1+n/40%8) },
+	}
+	for name, clientOf := range shares {
+		t.Run(name+", at once", func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				c := newClient(t, &fakePool{steps: []step{response(500, "")}}, nil)
+				all := identitiesOf(t, c, 10)
+				for n := range 20 {
+					c.getAs(all[clientOf(n)], "").want(upstream.ServerError)
+				}
+				if shed := c.ssp.Snapshot().BreakerShedRatio; shed < 0.8999 {
+					t.Errorf("%v of the requests are shed after 20 failures", shed)
+				}
+			})
+		})
+		t.Run(name+", after good responses", func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				p := &fakePool{steps: []step{fill()}}
+				c := newClient(t, p, nil)
+				all := identitiesOf(t, c, 10)
+				n := 0
+				send := func() {
+					c.getAs(all[clientOf(n)], "")
+					n++
+					time.Sleep(5 * msec)
+				}
+				for range 3000 {
+					send()
+				}
+				p.steps = []step{response(500, "")}
+				broken := time.Now()
+				for c.ssp.Snapshot().BreakerShedRatio == 0 {
+					send()
+				}
+				// After half of the window, half of the requests in it have failed.
+				if took := time.Since(broken); took < 4*time.Second || took > 5500*msec {
+					t.Errorf("the first request was shed after %v, want about 5 s", took)
+				}
+			})
+		})
+	}
+}
+
+// An SSP that asks all clients for a pause gets few more requests: about as many as it takes to ask
+// most of the groups of clients, and only one from a single client.
+func TestA503WithRetryAfterPausesOnceMostClientsGotIt(t *testing.T) {
+	for _, c := range []struct {
+		clients, most int
+	}{{1, 1}, {2, 2}, {3, 2}, {10, 6}, {16, 9}} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			p := &fakePool{steps: []step{fill()}}
+			cl := newClient(t, p, func(o *Options) { o.RetryAfterShare = 0.5 })
+			all := identitiesOf(t, cl, c.clients)
+			for n := range 100 {
+				cl.getAs(all[n%c.clients], "").want(upstream.Fill)
+			}
+			p.steps = []step{failures["busy"]}
+			n := 0
+			for ; n < 100 && cl.getAs(all[n%c.clients], "").outcome == upstream.ServerError; n++ {
+			}
+			if n != c.most {
+				t.Errorf("with %d clients, %d responses paused the SSP, want %d", c.clients, n, c.most)
+			}
+			if s := cl.ssp.Snapshot(); s.RetryAfterPaused != 1 || s.RetryAfterIgnored != uint64(n-1) {
+				t.Errorf("with %d clients, %d responses paused the SSP and %d did not", c.clients, s.RetryAfterPaused, s.RetryAfterIgnored)
+			}
+		})
+	}
+}
+
+// A client that sends nothing for 10 s does not prevent a pause, and a pause of one client does not
+// stay in memory for longer.
+func TestOnlyRecentResponsesDecideAboutAPause(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) { o.RetryAfterShare = 0.5 })
+		all := identitiesOf(t, c, 3)
+		c.getAs(all[0], "").want(upstream.Fill)
+		c.getAs(all[1], "").want(upstream.Fill)
+		c.getAs(all[1], "busy").want(upstream.ServerError)
+		time.Sleep(recently + msec)
+		c.getAs(all[0], "").want(upstream.Fill)
+		c.getAs(all[2], "busy").want(upstream.ServerError)
+		c.getAs(all[0], "").want(upstream.Fill) // all[1] was asked too long ago
+		time.Sleep(recently + msec)
+		c.getAs(all[2], "busy").want(upstream.ServerError)
+		c.getAs(all[0], "").want(upstream.SSPBackoff)
+	})
+}
+
+// A client whose requests take long lowers the limit of requests in flight for no other client. If the
+// requests of all clients take long, the limit falls.
+func TestSlowRequestsOfAClientLowerNoLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow    int // clients of 10
+		lowered bool
+	}{"one of ten": {1, false}, "all": {10, true}} {
+		t.Run(name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				cl := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) {
+					o.Adaptive.Enabled, o.MaxInFlight, o.Adaptive.Floor = true, 1000, 5
+				})
+				all := identitiesOf(t, cl, 10)
+				round := func(query func(client int) string) {
+					done := make(chan result)
+					n := 0
+					for i, id := range all {
+						for range 1 + 30*max(0, 1-i) { // the first client has most of the load
+							n++
+							go func() { done <- cl.getAs(id, query(i)) }()
+						}
+					}
+					for range n {
+						<-done
+					}
+				}
+				for range 200 {
+					round(func(int) string { return "ok" })
+				}
+				for range 100 {
+					round(func(i int) string {
+						if i < c.slow {
+							return "slow"
+						}
+						return "ok"
+					})
+				}
+				if limit := cl.ssp.Snapshot().ConcurrencyLimit; (limit < 1000) != c.lowered {
+					t.Errorf("the limit is %d of 1000, want it lowered: %v", limit, c.lowered)
+				}
+			})
+		})
+	}
+}
