@@ -96,7 +96,8 @@ func (c *clientConn) waitRead() time.Time {
 func (c *clientConn) waitWrite() time.Time {
 	switch {
 	case c.sending != nil:
-		c.proxy.unread.begin(&c.waiting, c, c.sending)
+		r := &c.sending.Response
+		c.proxy.unread.begin(&c.waiting, c, c.sending, len(r.Fields)+len(r.Body))
 	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // otherwise http2 is being closed and calls it
 		c.http2.WriteWaits()
 	}

@@ -89,7 +89,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready, tls: opts.TLS}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
-	p.uploads.budget = p.budget
+	p.uploads.budget, p.unread.budget = p.budget, p.budget
 	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
 	p.server = p.newServer(opts.MaxHeaderBytes)

@@ -142,9 +142,8 @@ func (s *stream) Serve() *http2server.Response {
 }
 
 func (s *stream) Unread() {
-	if s.sending != nil {
-		s.conn.proxy.unread.begin(&s.waiting, s, s.sending)
-	}
+	r := &s.response
+	s.conn.proxy.unread.begin(&s.waiting, s, s.sending, len(r.Fields)+len(r.Body)+len(r.Trailers))
 }
 
 // dropUnread implements reader. Until Release, conn and id do not change.
@@ -159,8 +158,8 @@ func (s *stream) Release() {
 	if r := s.request; r != nil {
 		s.neverServed(r)
 	}
+	s.conn.proxy.unread.end(&s.waiting)
 	if s.sending != nil {
-		s.conn.proxy.unread.end(&s.waiting)
 		s.sending.Release()
 	}
 	s.sending, s.request, s.of, s.conn = nil, nil, nil, nil

@@ -14,6 +14,8 @@ import (
 //
 // A response that the socket takes at once is never among them.
 type unread struct {
+	budget *upstream.Budget // of all messages; only its limit is used
+
 	mu      sync.Mutex // guards the fields below, and the fields of each waiting
 	all     waitings
 	shares  map[*upstream.Budget]*waitings
@@ -33,7 +35,7 @@ type waitings struct {
 type waiting struct {
 	begun   bool // it was in unread; only the code that writes the response uses it
 	source  reader
-	share   *upstream.Budget // nil for a response of several SSPs
+	share   *upstream.Budget // nil for a response of several SSPs, or of none
 	bytes   int64
 	place   *list.Element // in all; nil while the response is not among them
 	ofShare *list.Element // in the share's
@@ -48,15 +50,19 @@ func (c *clientConn) dropUnread() {
 	c.Conn.Close() //nolint:errcheck // the connection is over
 }
 
-// begin adds the response of ex. It may be called again.
-func (u *unread) begin(w *waiting, source reader, ex *upstream.Exchange) {
+// begin adds a response whose header and body hold n bytes. ex is nil for a response that is
+// adbuffer's own. begin may be called again.
+func (u *unread) begin(w *waiting, source reader, ex *upstream.Exchange, n int) {
 	if w.begun {
 		return
 	}
 	w.begun = true
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w.source, w.share, w.bytes = source, ex.Share, int64(unreadCost+len(ex.Response.Fields)+len(ex.Response.Body))
+	w.source, w.bytes = source, int64(unreadCost+n)
+	if ex != nil {
+		w.share = ex.Share
+	}
 	w.place = u.all.list.PushBack(w)
 	u.all.bytes += w.bytes
 	if w.share != nil {
@@ -65,9 +71,7 @@ func (u *unread) begin(w *waiting, source reader, ex *upstream.Exchange) {
 		s.bytes += w.bytes
 		u.shrinkLocked(s, w.share.Limit()/2, w)
 	}
-	if ex.Budget != nil {
-		u.shrinkLocked(&u.all, ex.Budget.Limit()/2, w)
-	}
+	u.shrinkLocked(&u.all, u.budget.Limit()/2, w)
 }
 
 func (u *unread) shareLocked(b *upstream.Budget) *waitings {

@@ -87,3 +87,20 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 		t.Errorf("%d of %d responses arrive whole, and %v were dropped", whole, n, dropped)
 	}
 }
+
+// Responses without an SSP take memory too: 1.2 MB of requests for no route, with a window of 0,
+// made adbuffer hold 400 MB.
+func TestUnreadResponsesWithoutAnSSPMakeRoomForOthers(t *testing.T) {
+	const connections, streams, most = 8, 50, 1 << 20
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = most }), ads("a", 10))
+	for range connections {
+		f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		for i := range uint32(streams) {
+			f.request(2*i+1, true, ":path", "/none")
+		}
+	}
+	testsupport.Eventually(t, "all requests are refused", func() bool { return m.seriesOf("adbuffer_requests_total", "no_route", "none") == connections*streams })
+	testsupport.Eventually(t, "all responses beyond half of the memory are dropped", func() bool {
+		return m.series(unreadDropped, "") > connections*streams-most/2/(4<<10)
+	})
+}
