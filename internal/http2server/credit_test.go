@@ -3,11 +3,13 @@ package http2server
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"golang.org/x/net/http2"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/testsupport"
 )
 
@@ -96,6 +98,34 @@ func TestAClientThatReadsByteByByteEarnsNothing(t *testing.T) {
 			t.Errorf("GOAWAY: %v, code %v", ok, code)
 		}
 		w.hangUp()
+	})
+}
+
+// The connection's window is returned for all DATA, also for that of requests that the client cancels.
+// The client sends five times the window.
+func TestTheConnectionsWindowIsReturned(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, newGated, wireOptions)
+		defer w.hangUp()
+		room, fields := http2codec.InitialWindow, slices.Clone(get)
+		fields[1] = "POST"
+		for id := uint32(1); id < 200; id += 2 {
+			w.headers(id, false, fields...)
+			for range 3 {
+				w.receive(func(f http2.Frame) {
+					if f, ok := f.(*http2.WindowUpdateFrame); ok && f.StreamID == 0 {
+						room += int(f.Increment)
+					}
+				})
+				if room -= http2codec.MaxFrameSize; room < 0 {
+					t.Fatalf("stream %d: the window is used up", id)
+				}
+				w.framer.WriteData(id, false, make([]byte, http2codec.MaxFrameSize))
+				w.send()
+			}
+			w.framer.WriteRSTStream(id, http2.ErrCodeCancel)
+			w.send()
+		}
 	})
 }
 

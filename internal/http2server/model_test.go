@@ -29,7 +29,6 @@ type model struct {
 
 	window, initial  int64 // for sending
 	gathers          bool  // the connection may wait for more credit than a small WINDOW_UPDATE returned
-	room             int   // bytes that the client may send on the connection
 	pings, settings  int   // acknowledgements that must arrive
 	drain            drainStage
 	drained          time.Time // when the drain began
@@ -81,7 +80,7 @@ const (
 func newModel(t *testing.T, rng *rand.Rand) *model {
 	opts := wireOptions
 	opts.ParkAfter = time.Hour
-	m := &model{rng: rng, window: http2codec.InitialWindow, initial: http2codec.InitialWindow, room: connWindow, settings: 1}
+	m := &model{rng: rng, window: http2codec.InitialWindow, initial: http2codec.InitialWindow, settings: 1}
 	m.wire = newWire(t, newGated, opts)
 	m.headers = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
 		if f.Name == ":status" {
@@ -219,9 +218,6 @@ func (m *model) compare(step string) {
 	if m.pings != 0 || m.settings != 0 || m.goAways != m.wantedG {
 		wrong("PINGs %d, SETTINGS %d to be acknowledged; %d of %d GOAWAYs", m.pings, m.settings, m.goAways, m.wantedG)
 	}
-	if m.room <= connWindow/2 {
-		wrong("the client may send %d bytes on the connection", m.room)
-	}
 	for _, s := range m.streams {
 		switch r := m.owner().requests[s.id]; {
 		case s.state == coming && s.room <= http2codec.InitialWindow/2:
@@ -320,8 +316,6 @@ func (m *model) take(step string, f http2.Frame) {
 	case *http2.WindowUpdateFrame:
 		if s != nil {
 			s.room += int(f.Increment)
-		} else {
-			m.room += int(f.Increment)
 		}
 		last = false
 	}

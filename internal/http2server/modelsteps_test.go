@@ -105,13 +105,12 @@ func (m *model) sendData() string {
 	if s == nil {
 		return "nothing"
 	}
-	n := min(m.oneOf(0, 1, 4, 100, 16_384), s.room, m.room)
+	n := min(m.oneOf(0, 1, 4, 100, 16_384), s.room)
 	if rest := s.length - s.got; rest > 0 && m.chance(60) {
-		n = min(rest, s.room, m.room, 16_384)
+		n = min(rest, s.room, 16_384)
 	}
 	last := m.chance(30) || s.length >= 0 && s.got+n == s.length
 	m.framer.WriteData(s.id, last, make([]byte, n))
-	m.room -= n
 	s.room -= n
 	switch {
 	case s.state == ignored:

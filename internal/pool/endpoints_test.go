@@ -217,12 +217,7 @@ func TestEndpointWithoutConnectionGetsOneAtMaxHTTP2Conns(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.Unknown} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			s := endpointsSSP(t, 2)
-			s.set(func(c dialCall) dialResult {
-				if !c.offer {
-					return dialResult{after: msec}
-				}
-				return dialResult{after: msec, protocol: upstream.HTTP2}
-			})
+			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2 })
 			p.SetEndpointState("b:80", Disabled)
 			if err := p.Warm(t.Context()); err != nil || len(s.openTo("a:80")) != 2 {

@@ -298,7 +298,9 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	t.Logf("%d streams were reset, %d refused by the pool", reset.Load(), full.Load())
+	if t.Logf("%d streams were reset, %d refused by the pool", reset.Load(), full.Load()); reset.Load() == 0 {
+		t.Error("no stream was reset")
+	}
 	m.await(0, inFlight, "")
 	m.await(0, "adbuffer_buffered_bytes", "")
 	if n := m.series(openClients, ""); n != connections {

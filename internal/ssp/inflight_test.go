@@ -1,6 +1,7 @@
 package ssp
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,16 +10,18 @@ import (
 func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 	var f InFlight
 	f.SetLimit(3)
-	var now, most, entered atomic.Int64
+	var now, most, refused atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 5000 {
 				if !f.Acquire() {
+					refused.Add(1)
+					runtime.Gosched()
 					continue
 				}
-				entered.Add(1)
 				n := now.Add(1)
+				runtime.Gosched() // so that all eight try meanwhile
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
 				if c := f.Now(); c < 1 || c > 3 {
@@ -30,8 +33,8 @@ func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if most.Load() > 3 || f.Now() != 0 || entered.Load() == 0 {
-		t.Errorf("%d at once, %d left of %d", most.Load(), f.Now(), entered.Load())
+	if most.Load() != 3 || f.Now() != 0 || refused.Load() == 0 {
+		t.Errorf("%d at once, want 3; %d left, %d refused", most.Load(), f.Now(), refused.Load())
 	}
 }
 
