@@ -1,6 +1,7 @@
 package app
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
+	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
@@ -33,7 +35,7 @@ func (a *App) build(cfg *config.Config) error {
 	}
 	var err error
 	if a.versions, err = reload.New(cfg, reload.Options{
-		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet,
+		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: lag.New(runtime.Gosched),
 		InProgress: func() int { return a.proxy.InProgress() }, Apply: a.apply, Applied: a.applied,
 	}); err != nil {
 		a.leaveFleet()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/upstream"
 )
@@ -161,26 +160,7 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 	}
 }
 
-func TestTheSecondTryWithoutHTTP2TakesNoLongerThanOneDialMay(t *testing.T) {
-	ca := newAuthority(t)
-	dialers := make(chan *Dialer, 1)
-	cert := ca.valid(t, "ssp.test")
-	p := listenTLS(t, &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			(<-dialers).SetTimeouts(-time.Hour, 0) // after the first attempt, no time remains
-			return &cert, nil
-		},
-		NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
-		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},
-	})
-	d := newDialer(t, p.https(t, ca, "ssp.test"))
-	dialers <- d
-	if e := dialError(t, d, p.addr("ssp.test"), upstream.ConnectFailed, "timeouts.connect and timeouts.tls_handshake"); kind(e) != "timeout" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
-}
-
-func TestTheSecondTryWithoutHTTP2EndsWithTheContextToo(t *testing.T) {
+func TestTheSecondTryWithoutHTTP2EndsWithTheContext(t *testing.T) {
 	ca := newAuthority(t)
 	cfg := &tls.Config{
 		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,

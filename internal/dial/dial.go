@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	// Sources (source_addresses) are the local addresses of connections, used in turn. If empty,
 	// the system chooses.
 	Sources []netip.Addr
+	// Lag extends both timeouts. It must be in use while Dial or Addresses runs; nil for none.
+	Lag *lag.Meter
 
 	// Lookup replaces the system's resolver; nil keeps it.
 	Lookup Lookup
@@ -111,7 +114,7 @@ func New(opts Options) (*Dialer, error) {
 			return nil, err
 		}
 	}
-	d.resolver = newResolver(d.sources, opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Warn, &d.stats)
+	d.resolver = newResolver(d.sources, opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Lag, opts.Warn, &d.stats)
 	return d, nil
 }
 
@@ -147,7 +150,8 @@ func (d *Dialer) Close() { d.resolver.close() }
 // first connection.
 //
 // On TLS in mode Auto, Dial offers HTTP/2 only if offerHTTP2 is true; the other modes define their
-// offer. After ctx ends, Dial returns soon, with all its sockets closed.
+// offer. Dial may connect twice, so ctx must bound its time. After ctx ends, Dial returns soon, with
+// all its sockets closed.
 //
 // With TLS 1.3 the peer checks adbuffer's client certificate after Dial's handshake has ended. If
 // the peer refuses it, the first read fails.
@@ -160,16 +164,13 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 		}
 	}
 	offer := d.opts.Mode.offer(offerHTTP2)
-	began := time.Now()
 	r, err := d.connectAnyHello(ctx, addrs, offer)
 	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
 		return r, err
 	}
 	// The SSP chose HTTP/2, and then a cipher suite that HTTP/2 prohibits. HTTP/1 works if the
-	// dialer does not offer HTTP/2. Both attempts together must not take longer than one dial.
+	// dialer does not offer HTTP/2.
 	d.stats.http2Refused.Add(1)
-	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
-	defer cancel()
 	raced := r.Raced
 	r, err = d.connectAnyHello(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
 	r.Raced = raced

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -21,13 +22,14 @@ const connectDelay = 250 * time.Millisecond
 // race holds the TCP connection attempts of one dial, each to another address. The first connection
 // wins.
 type race struct {
-	dialer   *Dialer
-	addrs    []upstream.Address
-	deadline time.Time
-	ended    chan connected
-	began    []time.Time // start of each attempt so far
-	running  int
-	lost     []error // see Result.Lost
+	dialer  *Dialer
+	addrs   []upstream.Address
+	limited context.Context // ends at timeouts.connect
+	stop    func()          // ends limited
+	ended   chan connected
+	began   []lag.Span // each attempt so far
+	running int
+	lost    []error // see Result.Lost
 }
 
 // connected is the result of a connection attempt.
@@ -42,11 +44,12 @@ type connected struct {
 func (d *Dialer) openSocket(ctx context.Context, addrs []upstream.Address) (*socket.Conn, Raced, error) {
 	var won connected
 	var raced Raced
-	deadline := time.Now().Add(d.timeouts.connect())
+	limited, cancel := d.opts.Lag.WithTimeout(ctx, d.timeouts.connect())
+	defer cancel()
 	if len(addrs) == 1 {
-		won.conn, won.err = d.tcpTo(ctx, addrs[0], deadline)
+		won.conn, won.err = d.tcpTo(ctx, limited, addrs[0])
 	} else {
-		r := &race{dialer: d, addrs: addrs, deadline: deadline, ended: make(chan connected), lost: make([]error, len(addrs))}
+		r := &race{dialer: d, addrs: addrs, limited: limited, stop: cancel, ended: make(chan connected), lost: make([]error, len(addrs))}
 		won = r.run(ctx)
 		raced.At = won.at
 		if ctx.Err() == nil {
@@ -66,8 +69,6 @@ func (d *Dialer) openSocket(ctx context.Context, addrs []upstream.Address) (*soc
 // run returns the winning connection, or the last error. When it returns, all attempts have ended,
 // and all other connections are closed.
 func (r *race) run(ctx context.Context) (won connected) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	delay := min(r.dialer.delay, r.dialer.timeouts.connect()/2)
 	r.start(ctx)
 	timer := time.NewTimer(delay)
@@ -75,6 +76,10 @@ func (r *race) run(ctx context.Context) (won connected) {
 	for r.running > 0 {
 		select {
 		case <-timer.C:
+			if left := r.began[len(r.began)-1].Left(delay, time.Now()); left > 0 {
+				timer.Reset(left)
+				continue
+			}
 		case c := <-r.ended:
 			r.running--
 			switch {
@@ -86,13 +91,13 @@ func (r *race) run(ctx context.Context) (won connected) {
 			case c.err == nil:
 				won = c
 				r.blameSlow(c.at, delay)
-				stop()
+				r.stop()
 				continue
 			}
 			won, r.lost[c.at] = c, c.err
 		}
 		// An attempt after the deadline would fail without a SYN, and count as a failure of its address.
-		if won.conn == nil && ctx.Err() == nil && len(r.began) < len(r.addrs) && time.Now().Before(r.deadline) {
+		if won.conn == nil && r.limited.Err() == nil && len(r.began) < len(r.addrs) {
 			r.start(ctx)
 			timer.Reset(delay)
 		}
@@ -102,10 +107,10 @@ func (r *race) run(ctx context.Context) (won connected) {
 
 func (r *race) start(ctx context.Context) {
 	at := len(r.began)
-	r.began = append(r.began, time.Now())
+	r.began = append(r.began, r.dialer.opts.Lag.Begin(time.Now()))
 	r.running++
 	go func() {
-		conn, err := r.dialer.tcpTo(ctx, r.addrs[at], r.deadline)
+		conn, err := r.dialer.tcpTo(ctx, r.limited, r.addrs[at])
 		r.ended <- connected{at, conn, err}
 	}()
 }
@@ -115,20 +120,19 @@ func (r *race) start(ctx context.Context) {
 func (r *race) blameSlow(won int, delay time.Duration) {
 	now := time.Now()
 	for i, began := range r.began {
-		if i != won && r.lost[i] == nil && now.Sub(began) >= delay {
+		if i != won && r.lost[i] == nil && began.Left(delay, now) == 0 {
 			r.lost[i] = connectFailed(fmt.Sprintf("%s: no TCP connection within %v, but %s had one", r.addrs[i], delay, r.addrs[won]), os.ErrDeadlineExceeded)
 		}
 	}
 }
 
-func (d *Dialer) tcpTo(ctx context.Context, addr upstream.Address, deadline time.Time) (*net.TCPConn, error) {
+// tcpTo connects to addr. limited is ctx with the timeout.
+func (d *Dialer) tcpTo(ctx, limited context.Context, addr upstream.Address) (*net.TCPConn, error) {
 	from, err := d.sources.next(addr.AddrPort.Addr())
 	if err != nil {
 		return nil, connectFailed(addr.String(), err)
 	}
-	tcp := d.tcp
-	tcp.Deadline = deadline
-	conn, err := tcp.DialTCP(ctx, "tcp", from, addr.AddrPort)
+	conn, err := d.tcp.DialTCP(limited, "tcp", from, addr.AddrPort)
 	switch {
 	case err != nil && errors.Is(err, syscall.EADDRNOTAVAIL) && from.IsValid():
 		return nil, connectFailed(fmt.Sprintf("%s: cannot connect from %s: not an address of this machine, or all its ports are in use; see source_addresses", addr, from.Addr()), err)

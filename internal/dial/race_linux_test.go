@@ -148,7 +148,8 @@ func TestTheLoserIsClosed(t *testing.T) {
 		served <- err
 	})
 	a := p.addr("ssp.test")
-	r := &race{dialer: patientDialer(t), addrs: []upstream.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3), deadline: time.Now().Add(time.Minute)}
+	r := &race{dialer: patientDialer(t), addrs: []upstream.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3)}
+	r.limited, r.stop = context.WithCancel(t.Context())
 	r.start(context.Background())
 	r.start(context.Background()) // with the attempt of run, three attempts connect
 	won := r.run(context.Background())

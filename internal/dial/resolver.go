@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
 
@@ -52,6 +53,7 @@ type resolver struct {
 	lookup   Lookup
 	from     *sources
 	timeouts *timeouts       // of the Dialer: a caller waits for a look-up no longer than for a connection
+	lag      *lag.Meter      // extends that wait
 	warn     func(error)     // receives errors that fail no caller; never nil
 	stats    *counters       // of the Dialer
 	seed     maphash.Seed    // see arrange
@@ -81,12 +83,12 @@ type name struct {
 	err       error        // of the last look-up
 }
 
-func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, warn func(error), stats *counters) *resolver {
+func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), stats *counters) *resolver {
 	if lookup == nil {
 		lookup = systemLookup
 	}
 	r := &resolver{
-		lookup: lookup, from: from, timeouts: t, warn: warn, stats: stats,
+		lookup: lookup, from: from, timeouts: t, lag: lag, warn: warn, stats: stats,
 		seed:        maphash.MakeSeed(),
 		lookupEnded: make(chan struct{}),
 	}
@@ -138,17 +140,14 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 		return r.addrs, nil
 	}
 	limit := r.timeouts.connect()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for late := false; !late && r.lookingUpLocked() && !r.servesAtOnceLocked(time.Now()); {
+	limited, cancel := r.lag.WithTimeout(ctx, limit)
+	defer cancel()
+	for limited.Err() == nil && r.lookingUpLocked() && !r.servesAtOnceLocked(time.Now()) {
 		lookupEnded := r.lookupEnded
 		r.mu.Unlock()
 		select {
 		case <-lookupEnded:
-		case <-timer.C:
-			late = true
-		case <-ctx.Done():
-			late = true
+		case <-limited.Done():
 		}
 		r.mu.Lock()
 	}

@@ -83,9 +83,8 @@ func lostHello(r *Result, err error) bool {
 }
 
 // connectAnyHello connects with a large ClientHello, and once more with a small one if a middlebox
-// may have dropped the first. Both attempts together take at most the time of one dial.
+// may have dropped the first.
 func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
-	began := time.Now()
 	r, err := d.connect(ctx, addrs, offer, false)
 	if !lostHello(&r, err) || r.small || d.tls.small == nil || ctx.Err() != nil {
 		return r, err
@@ -95,8 +94,6 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 	if size == takesNone {
 		return r, err
 	}
-	ctx, cancel := context.WithDeadline(ctx, began.Add(d.timeouts.connect()+d.timeouts.handshake()))
-	defer cancel()
 	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
 	again.Raced = r.Raced
 	if again.completed {

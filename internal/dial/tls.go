@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 
 	"adbuffer/internal/configfile"
@@ -70,9 +71,12 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string, small bool) (*tls.Conn, tls.ConnectionState, error) {
 	certRequested := false
 	conn := tls.Client(sock, d.tls.config(addr, offer, small, &certRequested))
-	limited, cancel := context.WithTimeout(ctx, d.timeouts.handshake())
+	limited, cancel := d.opts.Lag.WithTimeout(ctx, d.timeouts.handshake())
 	defer cancel()
 	if err := conn.HandshakeContext(limited); err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = limited.Err() // crypto/tls returns the error of a context of its own
+		}
 		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, certRequested, err)
 	}
 	return conn, conn.ConnectionState(), nil

@@ -2,11 +2,13 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
 
@@ -96,10 +98,12 @@ func (k *check) run(ctx context.Context) {
 			continue
 		}
 		err := k.once(ctx, now)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
+		case !errors.Is(err, lag.ErrTooMuch):
+			k.pool.checkEnded(k.endpoint, err)
 		}
-		k.pool.checkEnded(k.endpoint, err)
 	}
 }
 
@@ -108,6 +112,7 @@ type checkNow struct {
 	version    int // Options.ConnVersion
 	maxAge     time.Duration
 	offerHTTP2 bool
+	lag        *lag.Meter
 }
 
 // checkNow returns false if the endpoint is not to be checked now.
@@ -115,7 +120,7 @@ func (p *Pool) checkNow(e *endpoint) (checkNow, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return checkNow{
-		version: p.opts.ConnVersion, maxAge: p.opts.MaxAge,
+		version: p.opts.ConnVersion, maxAge: p.opts.MaxAge, lag: p.opts.Lag,
 		offerHTTP2: p.opts.Protocol == upstream.HTTP2 || p.opts.Protocol == upstream.Unknown && !p.demotion.on(time.Now()),
 	}, p.conns.endpoints.checked(e)
 }
@@ -123,14 +128,15 @@ func (p *Pool) checkNow(e *endpoint) (checkNow, bool) {
 // once makes one check: look-up, dial, request and response within the timeout. If the SSP has just
 // closed the kept connection, once tries a new one.
 func (k *check) once(ctx context.Context, now checkNow) error {
-	deadline := time.Now().Add(k.opts.Timeout)
-	err := k.connect(ctx, deadline, now)
+	ctx, cancel := now.lag.WithTimeout(ctx, k.opts.Timeout)
+	defer cancel()
+	err := k.connect(ctx, now)
 	if err == nil {
-		err = k.exchange(ctx, deadline)
+		err = k.exchange(ctx)
 		if k.requests > 1 && err != nil && closedMeanwhile(upstream.AsError(err)) {
 			k.close()
-			if err = k.connect(ctx, deadline, now); err == nil {
-				err = k.exchange(ctx, deadline)
+			if err = k.connect(ctx, now); err == nil {
+				err = k.exchange(ctx)
 			}
 		}
 	}
@@ -138,16 +144,18 @@ func (k *check) once(ctx context.Context, now checkNow) error {
 		return nil
 	}
 	k.close() // the next check tries another address
-	if !time.Now().Before(deadline) {
+	switch ended := ctx.Err(); {
+	case ended == nil:
+		return err
+	case errors.Is(ended, context.DeadlineExceeded):
 		return fmt.Errorf("no response within %v; see health_check.timeout", k.opts.Timeout)
+	default:
+		return ended
 	}
-	return err
 }
 
 // connect ensures that conn is usable, and leads to a current address of the endpoint.
-func (k *check) connect(ctx context.Context, deadline time.Time, now checkNow) error {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
+func (k *check) connect(ctx context.Context, now checkNow) error {
 	all, err := k.pool.dialer.Addresses(ctx)
 	if err != nil {
 		return err
@@ -177,7 +185,7 @@ func (k *check) usable(addrs []upstream.Address, now checkNow) bool {
 }
 
 // exchange sends the request on conn. Its error says why the response is not healthy.
-func (k *check) exchange(ctx context.Context, deadline time.Time) error {
+func (k *check) exchange(ctx context.Context) error {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
 	host := k.opts.Host
@@ -188,8 +196,9 @@ func (k *check) exchange(ctx context.Context, deadline time.Time) error {
 		Method: upstream.GET, Scheme: k.opts.Scheme, Authority: []byte(host), Target: []byte(k.opts.Path),
 		Fields: []byte("User-Agent: adbuffer\r\nAccept: */*\r\n"),
 	}
-	ex.Deadline, ex.Context, ex.Alone, ex.Share = deadline, ctx, true, upstream.NewBudget(checkBudget)
 	ex.Times.Acquired = time.Now()
+	ex.Deadline = ex.Times.Acquired.Add(k.opts.Timeout + lag.MostExtra) // ctx ends earlier
+	ex.Context, ex.Alone, ex.Share = ctx, true, upstream.NewBudget(checkBudget)
 	k.requests++
 	if err := k.conn.Do(ex); err != nil {
 		if upstream.AsError(err).Outcome == upstream.Overloaded {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
 
@@ -43,6 +44,7 @@ func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
 	offerHTTP2 := p.offersHTTP2Locked(to, now)
 	p.governor.begin(to, offerHTTP2)
 	m := newMember(p)
+	p.opts.Lag.Start()
 	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
 }
 
@@ -78,6 +80,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.opts.Lag.Stop()
 	p.governor.over(to, want, offerHTTP2)
 	p.lostLocked(to, lost, now)
 	failed := false
@@ -89,7 +92,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 			p.governor.failed(reached, nil, p.queue.outlasts(), now)
 		}
 		p.addLocked(m, took, now)
-	case p.closed, errors.Is(err, errNotNow):
+	case p.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
 	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
@@ -150,7 +153,7 @@ const dialGrace = 10 * time.Millisecond
 // connect dials to and stores the connection in m.
 func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	o := p.Options()
-	ctx, cancel := context.WithTimeout(p.ctx, o.dialLimit()+dialGrace)
+	ctx, cancel := o.Lag.WithTimeout(p.ctx, o.dialLimit()+dialGrace)
 	defer cancel()
 	d, err := p.dialer.Dial(ctx, to.addr, to.others, offerHTTP2, m)
 	if err == nil {
@@ -163,7 +166,7 @@ func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 // reached. They do not count as failures of the endpoint.
 func (p *Pool) lostLocked(to target, lost []error, now time.Time) {
 	for i, err := range lost {
-		if err != nil {
+		if err != nil && !errors.Is(err, lag.ErrTooMuch) {
 			to.endpoint.stats.dialFailed(err)
 			p.governor.failed(to.nth(i), err, false, now)
 		}

@@ -312,8 +312,8 @@ func TestCheckWithoutAResponseTimesOut(t *testing.T) {
 			if c.addr.Name != "b:80" {
 				return s.respond(c, ex)
 			}
-			time.Sleep(time.Until(ex.Deadline))
-			return upstream.ErrDeadline
+			<-ex.Context.Done()
+			return &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.MaybeProcessed}
 		}
 		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
 		pass(longest(4))

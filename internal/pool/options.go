@@ -3,6 +3,7 @@ package pool
 import (
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
 
@@ -28,6 +29,9 @@ type Options struct {
 	// ConnectTimeout and TLSTimeout bound a dial, and so the wait for one. TLSTimeout is 0 if the
 	// SSP uses cleartext.
 	ConnectTimeout, TLSTimeout time.Duration
+	// Lag extends the times of dials, of the waits for them, and of health checks. nil = none is
+	// measured. SetOptions does not change it.
+	Lag *lag.Meter
 
 	// Protocol is the protocol of all connections, or Unknown if ALPN decides.
 	Protocol upstream.Protocol
@@ -89,6 +93,7 @@ func (p *Pool) SetOptions(o Options) {
 	if p.closed {
 		return
 	}
+	o.Lag = old.Lag
 	p.opts = o
 	if o.PipelineDepth != old.PipelineDepth || o.MaxStreams != old.MaxStreams {
 		p.conns.forecast.places = 0

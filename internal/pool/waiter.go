@@ -3,6 +3,7 @@ package pool
 import (
 	"time"
 
+	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
 
@@ -29,8 +30,8 @@ type waiter struct {
 	timer       *time.Timer
 	armed       bool
 	deadline    time.Time
-	since       time.Time     // when pending last changed
-	dialLeft    time.Duration // remaining time to wait for dials
+	since       lag.Span      // began when pending last changed
+	dialLeft    time.Duration // remaining time to wait for dials, without the lag
 	pendingLeft time.Duration // remaining time to be pending
 }
 
@@ -51,7 +52,7 @@ func newWaiter() *waiter {
 
 // begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
 func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
-	w.deadline, w.since, w.armed = ex.Deadline, now, false
+	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
 	w.alone, w.resent, w.redials = ex.Alone, ex.Resent, ex.Redials
 	w.avoid, w.yields = ex.Avoid, 0
 	w.front = again || ex.Resent
@@ -64,8 +65,12 @@ func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.T
 
 // setPending sets whether w waits for a released place or a dial, and so how long it may wait.
 func (w *waiter) setPending(pending bool, now time.Time) {
-	*w.left() -= now.Sub(w.since)
-	w.pending, w.since = pending, now
+	if w.pending {
+		w.pendingLeft -= w.since.Elapsed(now)
+	} else {
+		w.dialLeft -= w.since.Ran(now)
+	}
+	w.pending, w.since = pending, w.since.Again(now)
 	if w.armed {
 		w.arm(now)
 	}
@@ -80,16 +85,17 @@ func (w *waiter) extend(dialLeft time.Duration, now time.Time) {
 	}
 }
 
-func (w *waiter) left() *time.Duration {
+// left returns how long w may wait as it does now.
+func (w *waiter) left(now time.Time) time.Duration {
 	if w.pending {
-		return &w.pendingLeft
+		return w.pendingLeft - w.since.Elapsed(now)
 	}
-	return &w.dialLeft
+	return w.since.Left(w.dialLeft, now)
 }
 
 func (w *waiter) arm(now time.Time) {
 	w.armed = true
-	w.timer.Reset(min(*w.left()-now.Sub(w.since), w.deadline.Sub(now)))
+	w.timer.Reset(min(w.left(now), w.deadline.Sub(now)))
 }
 
 // overdue returns why w may not wait longer, or nil. placeSettings is for the error, and cause, which
@@ -98,7 +104,7 @@ func (w *waiter) overdue(o *Options, placeSettings string, cause error, now time
 	switch {
 	case !now.Before(w.deadline):
 		return upstream.ErrDeadlineNotSent
-	case now.Sub(w.since) < *w.left():
+	case w.left(now) > 0:
 		return nil
 	case w.pending:
 		e := upstream.Errorf(upstream.PendingTimeout, upstream.NotSent,

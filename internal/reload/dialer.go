@@ -10,6 +10,7 @@ import (
 	"adbuffer/internal/dial"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/http2"
+	"adbuffer/internal/lag"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
@@ -37,8 +38,9 @@ func dialOptions(c *config.SSP) dial.Options {
 	}
 }
 
-func newDialer(c *config.SSP, log *zap.Logger) (*dialer, error) {
+func newDialer(c *config.SSP, lag *lag.Meter, log *zap.Logger) (*dialer, error) {
 	o := dialOptions(c)
+	o.Lag = lag
 	o.Warn = func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) }
 	d, err := dial.New(o)
 	if err != nil {

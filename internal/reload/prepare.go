@@ -8,6 +8,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
 	"adbuffer/internal/fleet"
+	"adbuffer/internal/lag"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
@@ -34,6 +35,7 @@ type preparedSSP struct {
 	dialer *dialer            // was's, or a new one for a new pool
 	pool   *pool.Pool         // the new pool if it replaces another one; see prewarm
 	events func(pool.Event)
+	lag    *lag.Meter
 }
 
 // replaces reports whether the SSP gets a pool in place of another.
@@ -49,7 +51,7 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (
 	var faults config.Errors
 	for i := range cfg.SSPs {
 		c := &cfg.SSPs[i]
-		s := preparedSSP{cfg: c, events: v.endpointEvents(c.Name), was: was.Part(c.Name), effect: effects[c.Name]}
+		s := preparedSSP{cfg: c, events: v.endpointEvents(c.Name), lag: v.opts.Lag, was: was.Part(c.Name), effect: effects[c.Name]}
 		if err := v.prepareSSP(p, &s); err != nil {
 			faults = append(faults, config.Error{Path: fmt.Sprintf("ssps[%d]", i), Value: c.Name, Rule: err.Error()})
 			continue
@@ -82,7 +84,7 @@ func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
 		s.dialer = s.was.dialer
 		return nil
 	}
-	s.dialer, err = newDialer(s.cfg, v.opts.Peers)
+	s.dialer, err = newDialer(s.cfg, v.opts.Lag, v.opts.Peers)
 	return err
 }
 

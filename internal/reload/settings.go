@@ -44,7 +44,7 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
-		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events,
+		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events, Lag: s.lag,
 	}
 	o.HealthCheck = pool.HealthCheck{
 		Path: c.HealthCheck.Path, Interval: c.HealthCheck.Interval, Timeout: c.HealthCheck.Timeout,

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
+	"adbuffer/internal/lag"
 )
 
 // Options are the values that all config versions of a process share.
@@ -20,6 +21,7 @@ type Options struct {
 	Via        string       // the name of this process in Via
 	AppVersion string       // for spans
 	Fleet      *fleet.Fleet // nil = no Redis is configured
+	Lag        *lag.Meter   // of this process; nil = none is measured
 	// InProgress returns how many requests have begun and not ended.
 	InProgress func() int
 	// Apply makes next the version of all requests that begin from then on. The caller holds the
