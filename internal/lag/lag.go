@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// interval is the pause between two ticks. It bounds the cost: a tick takes a few µs.
+	// interval is the pause between two ticks. A tick takes about 1 µs, and the wake-up of a process that
+	// is otherwise idle.
 	interval = 10 * time.Millisecond
 	// tolerance is how late a tick may be without lag, since timers are not exact.
 	tolerance = 2 * time.Millisecond
