@@ -20,7 +20,7 @@ func (a *App) listen() error {
 		network, address := at.Split()
 		return listen.Options{
 			Name: name, Key: key, Network: network, Address: address,
-			Mode: os.FileMode(cfg.Server.SocketMode), ReusePort: cfg.Server.ReusePort, Certificates: c,
+			Mode: os.FileMode(cfg.Server.SocketMode), ReusePort: cfg.Server.ReusePort, Certificates: c, FreeFile: a.proxy.FreeFile,
 		}
 	}
 	sockets, err := listen.Open(options("traffic", "server.listen", cfg.Server.Listen, a.certificates.server), options("admin", "admin.listen", cfg.Admin.Listen, a.certificates.admin), a.peers.Logger())

@@ -35,6 +35,10 @@ type Options struct {
 
 	// Lookup replaces the system's resolver; nil keeps it.
 	Lookup Lookup
+	// FreeFile closes a file that is not needed now, if err says that too many are open, and reports
+	// whether it did. Then the dial that failed with err tries once more. Any goroutine may call it. nil
+	// frees none.
+	FreeFile func(err error) bool
 	// Warn, if not nil, receives errors that failed no dial: a look-up failed while other or older
 	// results are in use, a look-up returned refused addresses, or a client certificate could not be
 	// read again. Any goroutine may call Warn, at most once for each error. It must not block for
@@ -102,6 +106,9 @@ func New(opts Options) (*Dialer, error) {
 	}
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
+	}
+	if opts.FreeFile == nil {
+		opts.FreeFile = func(error) bool { return false }
 	}
 	d := &Dialer{opts: opts, tcp: newTCPDialer(), delay: connectDelay, sources: newSources(opts.Sources)}
 	if len(opts.Sources) > 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
 	"adbuffer/internal/handshake"
@@ -20,20 +21,27 @@ func tlsFailed(detail string, cause error) error {
 	return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
 }
 
-// tcpError returns the error of a failed TCP connection to addr. ctx is the caller's.
-func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, err error) error {
+// tcpError returns the error of a failed TCP connection to addr. ctx is the caller's. from is the
+// local address, invalid if the system chose it.
+func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, from netip.Addr, err error) error {
 	// The text around the cause would only repeat the address.
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
 		err = op.Err
 	}
-	switch {
+	what := addr.String() + ": no TCP connection"
+	if from.IsValid() {
+		what += " from " + from.String()
+	}
+	switch local := localError(what, err); {
+	case local != nil:
+		return local
 	case ctx.Err() != nil:
 		return connectFailed(addr.String()+": "+endOf(ctx)+" before the TCP connection was open", ctx.Err())
 	case upstream.IsTimeout(err):
 		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
-	return connectFailed(addr.String()+": no TCP connection", err)
+	return connectFailed(what, err)
 }
 
 // tlsError returns the error of a failed handshake with addr. ctx is the caller's; certRequested

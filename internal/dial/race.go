@@ -2,11 +2,9 @@ package dial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"adbuffer/internal/lag"
@@ -133,11 +131,11 @@ func (d *Dialer) tcpTo(ctx, limited context.Context, addr upstream.Address) (*ne
 		return nil, connectFailed(addr.String(), err)
 	}
 	conn, err := d.tcp.DialTCP(limited, "tcp", from, addr.AddrPort)
-	switch {
-	case err != nil && errors.Is(err, syscall.EADDRNOTAVAIL) && from.IsValid():
-		return nil, connectFailed(fmt.Sprintf("%s: cannot connect from %s: not an address of this machine, or all its ports are in use; see source_addresses", addr, from.Addr()), err)
-	case err != nil:
-		return nil, d.tcpError(ctx, addr, err)
+	if err != nil && d.opts.FreeFile(err) {
+		conn, err = d.tcp.DialTCP(limited, "tcp", from, addr.AddrPort)
+	}
+	if err != nil {
+		return nil, d.tcpError(ctx, addr, from.Addr(), err)
 	}
 	return conn, nil
 }

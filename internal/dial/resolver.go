@@ -160,7 +160,11 @@ func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
 		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, limit),
 			&net.DNSError{Err: "no response yet", Name: r.hosts, IsTimeout: true})
 	}
-	return nil, connectFailed("the look-up of "+r.hosts+" failed", r.errLocked())
+	what, err := "the look-up of "+r.hosts+" failed", r.errLocked()
+	if local := localError(what, err); local != nil {
+		return nil, local
+	}
+	return nil, connectFailed(what, err)
 }
 
 // refreshLocked looks up the names that are due. If no address is known, it looks up all names,

@@ -37,6 +37,9 @@ type Options struct {
 	// ReusePort shares the socket with the next process, and takes it over from the previous
 	// process.
 	ReusePort bool
+	// FreeFile closes a file that is not needed now, if err says that too many are open, and reports
+	// whether it did. Then Accept tries again at once. nil frees none.
+	FreeFile func(err error) bool
 	// Certificates has the ticket keys that are shared with the next process; nil = the
 	// listener has no TLS, or does not share them.
 	Certificates *Certificates

@@ -59,7 +59,7 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 // Accept implements net.Listener. It fails only if the socket cannot be used any more. After
 // Sockets.CloseTraffic it first returns the connections that were queued.
 func (l *Listener) Accept() (net.Conn, error) {
-	wait := time.Duration(0)
+	wait, freed := time.Duration(0), false
 	for {
 		c, err := l.socket.Accept()
 		switch {
@@ -74,11 +74,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.awaitResume()
 		case isPermanent(err):
 			return nil, err
+		case !freed && l.options.FreeFile != nil && l.options.FreeFile(err):
+			freed = true
 		default:
 			l.failed.Add(1)
 			l.logFailure(err, time.Now())
 			wait = min(max(2*wait, acceptWaitMin), acceptWaitMax)
 			time.Sleep(wait)
+			freed = false
 		}
 	}
 }

@@ -12,7 +12,8 @@ type addressState struct {
 	doubted  bool      // after the last failure requests waited for a dial at once
 	until    time.Time // no dial starts earlier, because dials failed
 	useless  int       // connections in a row on which the SSP processed no request
-	spaced   time.Time // no dial starts earlier, because connections were useless
+	short    int       // dials in a row that failed because of adbuffer's machine; see ranShort
+	spaced   time.Time // no dial starts earlier, because connections were useless, or of short
 }
 
 const (
@@ -20,6 +21,11 @@ const (
 	unspaced = 3
 	// firstSpace is the first space between two dials. Each further one is twice as long.
 	firstSpace = time.Millisecond
+	// firstShort and mostShort bound the space after a dial that failed because of this machine.
+	firstShort = 10 * time.Millisecond
+	mostShort  = time.Second
+	// lastingShort is the number of such dials in a row from which requests do not wait for the next.
+	lastingShort = 3
 )
 
 // healthy reports whether the pool may dial the address without a limit. A nil state means that the
@@ -54,6 +60,19 @@ func (s *addressState) failed(failures int, again bool, now time.Time, o *Option
 		s.until = now.Add(jitter(doubled(o.BackoffMin, s.failures-2, o.BackoffMax), 0.2))
 	}
 }
+
+// ranShort records a dial that failed because of adbuffer's machine: no address is to blame, but the
+// next dial would fail too. Dials that began together count as one.
+func (s *addressState) ranShort(now time.Time) {
+	if s.spaced.After(now) {
+		return
+	}
+	s.spaced = now.Add(jitter(doubled(firstShort, s.short, mostShort), 0.2))
+	s.short++
+}
+
+// mayServeSoon reports whether requests may wait for the next dial, although none starts now.
+func (s *addressState) mayServeSoon() bool { return s.failures == 0 && s.short < lastingShort }
 
 // space sets the time of the next dial if the last connections were useless.
 func (s *addressState) space(now time.Time, o *Options) {

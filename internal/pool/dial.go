@@ -101,12 +101,12 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		p.governor.failed(reached, err, p.queue.outlasts(), now)
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.conns.shared.replace = false
-		if to.endpoint != nil {
+		if to.endpoint != nil && !isLocal(err) {
 			p.failedDialLocked(to.endpoint, now)
 		}
 	}
 	if e := cmp.Or(to.endpoint, want); e != nil {
-		p.dialEndedLocked(e, now)
+		p.dialEndedLocked(e, err, now)
 	}
 	if failed {
 		p.dialFailedLocked(now)
@@ -132,7 +132,7 @@ func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err e
 	case err == nil && len(addrs) == 0:
 		err = errNoAddress
 	}
-	p.governor.lookedUp(addrs, failures, now)
+	p.governor.lookedUp(addrs, err, failures, now)
 	if err != nil {
 		return to, took, err
 	}
@@ -250,12 +250,18 @@ func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 }
 
 // dialEndedLocked records that a dial to e ended, with or without a connection.
-func (p *Pool) dialEndedLocked(e *endpoint, now time.Time) {
+func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 	p.reachLocked(e, now)
-	if e.probe == probeDials { // the dial brought no connection for the probe
-		e.probeFailed(now)
-		p.reviveLocked(now)
+	if e.probe != probeDials {
+		return
 	}
+	// The dial brought no connection for the probe.
+	if isLocal(err) {
+		e.probe, e.until = noProbe, p.governor.dialableAt(e, now)
+	} else {
+		e.probeFailed(now)
+	}
+	p.reviveLocked(now)
 }
 
 // reachLocked records whether e is reachable: a connection to it is open, or the last dial to one

@@ -103,6 +103,7 @@ func TestFailedDialsAreCountedByKind(t *testing.T) {
 		dialRefused: errRefused,
 		dialTimeout: &upstream.Error{Outcome: upstream.TLSFailed, Err: timeoutError{}},
 		dialALPN:    &upstream.Error{Outcome: upstream.TLSFailed, Err: upstream.ErrALPN},
+		dialLocal:   &upstream.Error{Outcome: upstream.LocalError, Err: &net.DNSError{Err: "socket: too many open files"}},
 		dialTLS:     &upstream.Error{Outcome: upstream.TLSFailed},
 		dialOther:   &upstream.Error{Outcome: upstream.ConnectFailed},
 	} {

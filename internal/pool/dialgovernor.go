@@ -43,17 +43,17 @@ func newGovernor(o *Options, s *endpoints) governor {
 // pause says when the next dial may start if it may not start now.
 type pause struct {
 	until time.Time // zero if dials under way decide it
-	alive bool      // an address pauses although the last dial to it succeeded
+	alive bool      // requests may wait for the next dial to an address that pauses; see mayServeSoon
 }
 
 // ready reports whether a dial may start now, and if not, how long the pause is. Before the first
 // look-up a dial may always start.
 func (g *governor) ready(now time.Time) (ok bool, p pause) {
-	if g.lookup.failures > 0 && g.lookup.until.After(now) {
-		return false, pause{until: g.lookup.until}
+	if l := &g.lookup; !l.healthy(now) && l.pausedUntil().After(now) {
+		return false, pause{until: l.pausedUntil(), alive: l.mayServeSoon()}
 	}
 	if len(g.known) == 0 {
-		return g.lookup.failures == 0 || g.undecided == 0, pause{}
+		return g.lookup.failures+g.lookup.short == 0 || g.undecided == 0, pause{}
 	}
 	trials := 0 // addresses on trial that may be dialled now
 	for _, e := range g.endpoints.all {
@@ -64,7 +64,7 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 			if s.healthy(now) {
 				return true, pause{}
 			}
-			p.alive = p.alive || s.failures == 0
+			p.alive = p.alive || s.mayServeSoon()
 			switch until := s.pausedUntil(); {
 			case s.dialing > 0:
 			case !until.After(now):
@@ -133,15 +133,19 @@ func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
 	}
 }
 
-// lookedUp records the addresses of a look-up, none if it failed. failures is the value of
+// lookedUp records the addresses of a look-up, or its error. failures is the value of
 // lookup.failures when the look-up began. lookedUp forgets the states of all other addresses.
-func (g *governor) lookedUp(addrs []upstream.Address, failures int, now time.Time) {
+func (g *governor) lookedUp(addrs []upstream.Address, err error, failures int, now time.Time) {
 	g.undecided--
-	if len(addrs) == 0 {
+	switch {
+	case isLocal(err):
+		g.lookup.ranShort(now)
+		return
+	case err != nil:
 		g.lookup.failed(failures, false, now, g.opts)
 		return
 	}
-	g.lookup.failures = 0
+	g.lookup.failures, g.lookup.short = 0, 0
 	g.share(addrs, now)
 	if len(g.states) <= len(addrs) {
 		return
@@ -256,14 +260,18 @@ func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 // connected records that a dial brought a connection that the SSP did not close at once.
 func (g *governor) connected(t target, now time.Time) {
 	s := g.stateOf(t.addr)
-	s.failures, s.doubted = 0, false
+	s.failures, s.short, s.doubted = 0, 0, false
 	s.space(now, g.opts) // the new connection may still prove useless
 }
 
 // failed records that a dial brought no such connection. again says that a request waits, and outlasts
 // a failed dial.
 func (g *governor) failed(t target, err error, again bool, now time.Time) {
-	if t.endpoint != nil { // else the dial picked no address
+	switch {
+	case t.endpoint == nil: // the dial picked no address
+	case isLocal(err):
+		g.stateOf(t.addr).ranShort(now)
+	default:
 		g.stateOf(t.addr).failed(t.failures, again && !upstream.IsTimeout(err), now, g.opts)
 	}
 }
@@ -271,8 +279,11 @@ func (g *governor) failed(t target, err error, again bool, now time.Time) {
 func (g *governor) failedWith(err error) {
 	g.lastError = upstream.AsError(err)
 	g.paused = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: errNotNow.Detail, Err: g.lastError}
-	if g.lastError.Outcome == upstream.TLSFailed {
+	switch g.lastError.Outcome {
+	case upstream.TLSFailed:
 		g.paused.Outcome = upstream.TLSFailed
+	case upstream.LocalError:
+		g.paused = g.lastError
 	}
 }
 
@@ -296,18 +307,18 @@ func (g *governor) useful(a upstream.Address) {
 // untried reports whether the governor knows an address that may get requests and whose last dial
 // did not fail.
 func (g *governor) untried() bool {
-	return g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
+	return g.lookup.short > 0 || g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
 		return !e.barred && len(e.addrs) > 0 && !g.lost(e)
 	})
 }
 
 // failing reports whether the last look-up, or the last dial to an address, failed.
 func (g *governor) failing() bool {
-	if g.lookup.failures > 0 {
+	if g.lookup.failures+g.lookup.short > 0 {
 		return true
 	}
 	for _, s := range g.states {
-		if s.failures > 0 {
+		if s.failures+s.short > 0 {
 			return true
 		}
 	}

@@ -15,6 +15,11 @@ var (
 	errNotNow = upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "every address backs off after failures; see pool.dial_backoff")
 )
 
+// isLocal reports whether a dial failed because of adbuffer's machine. No address is to blame.
+func isLocal(err error) bool {
+	return err != nil && upstream.AsError(err).Outcome == upstream.LocalError
+}
+
 // queueFull describes the limits that a refused request met. The request builds the error text
 // outside the lock.
 type queueFull struct {

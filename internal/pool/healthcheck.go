@@ -66,7 +66,7 @@ func (p *Pool) checkEnded(e *endpoint, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := &p.opts.HealthCheck
-	if p.closed || e.gone || !o.on() || !p.conns.endpoints.checked(e) {
+	if p.closed || e.gone || !o.on() || !p.conns.endpoints.checked(e) || isLocal(err) {
 		return
 	}
 	e.stats.checkEnded(err)

@@ -37,15 +37,18 @@ const (
 	dialReset
 	dialTLS
 	dialALPN
+	dialLocal
 	dialOther
 	dialErrors
 )
 
-var dialErrorNames = [dialErrors]string{"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}
+var dialErrorNames = [dialErrors]string{"dns", "refused", "timeout", "reset", "tls", "alpn", "local", "other"}
 
 func dialErrorKind(err error) dialError {
 	var dns *net.DNSError
 	switch {
+	case isLocal(err):
+		return dialLocal
 	case errors.Is(err, upstream.ErrALPN):
 		return dialALPN
 	case errors.As(err, &dns):

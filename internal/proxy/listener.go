@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -34,6 +36,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		p.refuseConnection(c, g)
 	}
+}
+
+// FreeFile closes the client connection that has been idle for longest, if err says that the process
+// or the machine has too many files open. It reports whether it closed one.
+func (p *Proxy) FreeFile(err error) bool {
+	return (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && p.dropIdle()
 }
 
 // dropIdle closes the connection that has been idle for longest. It returns false if none is idle. A

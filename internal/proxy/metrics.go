@@ -20,7 +20,7 @@ var (
 	descDropped     = descs.New("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached, or half of server.max_buffered_bytes was held by such requests, and their body had been arriving for the longest time.")
 	descClients     = descs.New("adbuffer_client_connections", "Open connections of clients.")
 	descClientsMax  = descs.New("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections).")
-	descIdleDropped = descs.New("adbuffer_client_connections_dropped_total", "Idle connections of clients that were closed because server.max_connections was reached and they had been idle for the longest time.")
+	descIdleDropped = descs.New("adbuffer_client_connections_dropped_total", "Connections of clients that had been idle for the longest time, and were closed because server.max_connections was reached, or no further file could be opened.")
 	descBuffered    = descs.New("adbuffer_buffered_bytes", "Bytes of request and response bodies held.")
 	descBufferedMax = descs.New("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes).")
 	descUnread      = descs.New("adbuffer_client_responses_dropped_total", "Responses that were cut because clients did not read them: unread responses held half of server.max_buffered_bytes or of an SSP's max_buffered_bytes, and these waited for the longest time.")

@@ -10,7 +10,6 @@ import (
 	"adbuffer/internal/dial"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/http2"
-	"adbuffer/internal/lag"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
@@ -38,9 +37,9 @@ func dialOptions(c *config.SSP) dial.Options {
 	}
 }
 
-func newDialer(c *config.SSP, lag *lag.Meter, log *zap.Logger) (*dialer, error) {
-	o := dialOptions(c)
-	o.Lag = lag
+func newDialer(c *config.SSP, shared *Options) (*dialer, error) {
+	o, log := dialOptions(c), shared.Peers
+	o.Lag, o.FreeFile = shared.Lag, shared.FreeFile
 	o.Warn = func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) }
 	d, err := dial.New(o)
 	if err != nil {

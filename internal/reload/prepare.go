@@ -84,7 +84,7 @@ func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
 		s.dialer = s.was.dialer
 		return nil
 	}
-	s.dialer, err = newDialer(s.cfg, v.opts.Lag, v.opts.Peers)
+	s.dialer, err = newDialer(s.cfg, &v.opts)
 	return err
 }
 

@@ -22,6 +22,8 @@ type Options struct {
 	AppVersion string       // for spans
 	Fleet      *fleet.Fleet // nil = no Redis is configured
 	Lag        *lag.Meter   // of this process; nil = none is measured
+	// FreeFile is that of dial.Options.
+	FreeFile func(error) bool
 	// InProgress returns how many requests have begun and not ended.
 	InProgress func() int
 	// Apply makes next the version of all requests that begin from then on. The caller holds the

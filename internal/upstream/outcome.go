@@ -29,6 +29,7 @@ const (
 	SSPDisabled      // an operator has drained or disabled the SSP
 	Overloaded       // over a limit on requests or bytes in flight
 	Draining         // adbuffer stops
+	LocalError       // no connection could be opened because adbuffer's machine has no file, port or memory for it
 	ConnectFailed    // DNS or TCP failed, or every address is backing off after such a failure
 	TLSFailed        // the TLS handshake failed or offered no usable protocol, or every address is backing off
 	ConnLost         // the connection broke after bytes may have been sent
@@ -144,6 +145,7 @@ var rows = [Outcomes]Row{
 	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
 	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted},
 	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted},
+	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
 	ConnectFailed:    {"connect_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted},
 	TLSFailed:        {"tls_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted},
 	ConnLost:         {"conn_lost", 502, "connection_terminated", BlameSSP, Failure, RetryAllowed, Silent, Counted, Counted},

@@ -74,7 +74,7 @@ var promisedMetrics = []struct {
 	{"pool_idle_age_seconds", "histogram", bySSP},
 	{"pool_dial_seconds", "histogram", map[string][]string{"ssp": {"a", "b"}, "phase": {"dns", "tcp", "tls"}}},
 	{"pool_dials_limit", "gauge", bySSP},
-	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "other"}}},
+	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "local", "other"}}},
 	{"endpoint_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint},
 		"outcome": {"fill", "no_bid", "redirect", "client_error", "server_error", "conn_lost", "bad_response", "response_too_large", "overloaded", "deadline", "client_gone", "cancelled", "internal"}}},
 	{"endpoint_connections", "gauge", byEndpoint},

@@ -1,0 +1,147 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/rates"
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+var errLocal = &upstream.Error{Outcome: upstream.LocalError, Progress: upstream.NotSent, Detail: "no file is left, by the script"}
+
+// failLocally makes all dials fail because of adbuffer's machine, until the time.
+func (s *fakeSSP) failLocally(until time.Time) {
+	s.set(func(c dialCall) dialResult {
+		if c.at.Before(until) {
+			return dialResult{err: errLocal}
+		}
+		return dialResult{after: msec}
+	})
+}
+
+// Errors of adbuffer's own machine made the addresses back off and the endpoints be ejected.
+func TestLocalErrorsBlameNoAddressAndNoEndpoint(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		var events eventLog
+		p := start(t, s, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Ejection.Consecutive, o.Ejection.BaseTime, o.BackoffMin, o.BackoffMax = 1, time.Hour, time.Minute, time.Hour
+			o.Events = events.add
+		})
+		over := time.Now().Add(10 * sec)
+		s.failLocally(over)
+		for time.Now().Before(over) {
+			r := ask(t, p, sec)
+			pass(100 * msec)
+			switch {
+			case !r.ended():
+				t.Fatal("a request waits for the next dial although the last ones failed")
+			case r.err != errLocal:
+				t.Fatalf("a request got %v", r.err)
+			case r.ex.Redials != 1:
+				t.Fatal("a request paid for a dial that failed because of this machine")
+			}
+		}
+		if n := s.dialCount(); n > 60 {
+			t.Errorf("%d dials in 10 s", n)
+		}
+		pass(2 * mostShort)
+		for range 2 {
+			r := acquire(t, p)
+			defer r.do()
+		}
+		if all := events.all(); len(all) > 0 {
+			t.Errorf("events: %+v", all)
+		}
+		for _, e := range p.Snapshot().Endpoints {
+			if e.Unreachable || e.State != "enabled" {
+				t.Errorf("%s is %s, unreachable: %v", e.Endpoint, e.State, e.Unreachable)
+			}
+		}
+	})
+}
+
+// A shortage often ends at once, because adbuffer closes a connection that is idle.
+func TestAShortLocalErrorFailsNoRequest(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.failLocally(time.Now().Add(5 * msec))
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 })
+		var all []*request
+		for range p.Options().MaxPending {
+			all = append(all, ask(t, p, sec))
+		}
+		useAll(all)
+		if n := s.dialCount(); n > 40 {
+			t.Errorf("%d dials", n)
+		}
+	})
+}
+
+// A look-up that fails because of this machine is no failure of the SSP's name.
+func TestLookUpsThatFailLocallyBackOffNoFurther(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.lookup = errLocal
+		p := start(t, s, func(o *Options) { o.BackoffMin, o.BackoffMax = time.Minute, time.Hour })
+		for range 100 {
+			r := ask(t, p, sec)
+			pass(100 * msec)
+			if !r.ended() || r.err != errLocal {
+				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
+			}
+		}
+		if n := s.lookups.Load(); n > 30 {
+			t.Errorf("%d look-ups in 10 s", n)
+		}
+		s.mu.Lock()
+		s.lookup = nil
+		s.mu.Unlock()
+		pass(2 * mostShort)
+		acquire(t, p).do()
+	})
+}
+
+// A failed dial for the probe repeats the ejection, unless this machine is the reason.
+func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, 2)
+		p := start(t, s, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Ejection.Consecutive, o.Ejection.BaseTime = 1, time.Minute
+		})
+		ejected := p.conns.endpoints.all[0]
+		p.attemptEnded(ejected, upstream.Failure, rates.Ours, time.Now())
+		s.failLocally(time.Now().Add(70 * sec))
+		pass(75 * sec)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if ejected.probe != probeReady {
+			t.Errorf("5 s after this machine could dial again, the probe of the endpoint is in state %d, want %d", ejected.probe, probeReady)
+		}
+		if n := s.dialCount(); n > 30 {
+			t.Errorf("%d dials", n)
+		}
+	})
+}
+
+func TestALocalErrorFailsNoHealthCheck(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.failLocally(time.Now().Add(time.Hour))
+		p := start(t, s, func(o *Options) {
+			o.HealthCheck = HealthCheck{Path: "/", Interval: sec, Timeout: sec, Unhealthy: 1, Healthy: 1, Scheme: "http"}
+		})
+		pass(time.Minute)
+		e := p.Snapshot().Endpoints[0]
+		if e.State != "enabled" || e.ChecksFailed > 0 {
+			t.Errorf("after a minute, the endpoint is %s, with %d failed checks", e.State, e.ChecksFailed)
+		}
+		if s.dialCount() < 50 {
+			t.Errorf("%d dials for checks", s.dialCount())
+		}
+	})
+}
