@@ -1,6 +1,7 @@
 package route
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
@@ -100,6 +102,24 @@ func TestBlackHoledMirrorIsDropped(t *testing.T) {
 			t.Errorf("%d ended at their deadline, want 10", n)
 		}
 	})
+}
+
+// An SSP over HTTP/2 may state a limit on headers, so that a copy ends as too_large.
+func TestEachOutcomeThatACopyCanHaveHasASeries(t *testing.T) {
+	for _, o := range []upstream.Outcome{upstream.ConnLost, upstream.BadResponse, upstream.ResponseTooLarge, upstream.TooLarge, upstream.Internal} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			rt := mirroring(newFake(t, "a", fills(0, "ad")), newFake(t, "b", fails(0, o)), 1, 1<<20)
+			r := get(t)
+			res := rt.Do(&r.Request, nil, newProcess(t))
+			res.Release()
+			time.Sleep(time.Second)
+			c := NewMirrorCollector(func() *Table { return NewTable([]*Route{rt}) })
+			want := fmt.Sprintf(`adbuffer_mirrored_total{outcome="%v",route=%q,ssp="b"} 1`, o, rt.Name)
+			if text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "adbuffer_mirrored_total"); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%v: no %s in\n%s", err, want, text)
+			}
+		})
+	}
 }
 
 // If its budget has no room, no request is mirrored.

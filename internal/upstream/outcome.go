@@ -136,7 +136,7 @@ var rows = [Outcomes]Row{
 	NoRoute:          {"no_route", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
 	UnknownSSP:       {"unknown_ssp", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
 	Loop:             {"loop", 508, "proxy_loop_detected", BlameAdbuffer, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
-	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, Counted, Counted},
 	PendingFull:      {"pending_full", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
 	PendingTimeout:   {"pending_timeout", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, Silent, Dropped, NotCounted},
 	BreakerOpen:      {"breaker_open", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},

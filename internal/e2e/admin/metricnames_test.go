@@ -76,7 +76,7 @@ var promisedMetrics = []struct {
 	{"pool_dials_limit", "gauge", bySSP},
 	{"pool_dial_errors_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "kind": {"dns", "refused", "timeout", "reset", "tls", "alpn", "local", "other"}}},
 	{"endpoint_requests_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint},
-		"outcome": {"fill", "no_bid", "redirect", "client_error", "server_error", "conn_lost", "bad_response", "response_too_large", "overloaded", "deadline", "client_gone", "cancelled", "internal"}}},
+		"outcome": {"fill", "no_bid", "redirect", "client_error", "server_error", "conn_lost", "bad_response", "response_too_large", "too_large", "overloaded", "deadline", "client_gone", "cancelled", "internal"}}},
 	{"endpoint_connections", "gauge", byEndpoint},
 	{"endpoint_checks_total", "counter", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "result": {"failed", "ok"}}},
 	{"endpoint_state", "gauge", map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}, "state": {"disabled", "draining", "ejected", "unhealthy", "enabled"}}},
