@@ -17,20 +17,21 @@ type sharedList struct {
 }
 
 // leastInUse returns the connection with the fewest requests if it has a place for the request, or
-// nil. It returns a connection that has just refused a request only if no other has a place. A request that must be alone on a pipelined connection needs an empty one. While it waits,
-// the requests behind it wait too, so a connection soon becomes empty.
+// nil. A connection that has just refused a request is only used if no other has a place. A request
+// that must be alone on a pipelined connection needs an empty one. While it waits, the requests
+// behind it wait too, so a connection soon becomes empty.
 //
 // It scans the list, which has max_http2_conns connections, four by default. There may be max_conns
 // pipelined connections; the first idle one ends the scan.
 func leastInUse(list []*member, alone bool, now time.Time) *member {
 	var best, refusing *member
 	for _, m := range list {
-		switch {
-		case m.inUse >= m.places:
-		case !m.avoidUntil.IsZero() && now.Before(m.avoidUntil):
-			refusing = m
-		case best == nil || m.inUse < best.inUse:
-			best = m
+		of := &best
+		if !m.avoidUntil.IsZero() && now.Before(m.avoidUntil) {
+			of = &refusing
+		}
+		if m.inUse < m.places && (*of == nil || m.inUse < (*of).inUse) {
+			*of = m
 		}
 		if best != nil && best.inUse == 0 {
 			break

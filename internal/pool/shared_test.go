@@ -336,3 +336,33 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 		r.do()
 	})
 }
+
+// An overloaded SSP refuses requests on each of its connections. Before, one of them then got all
+// requests until it was full.
+func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newHTTP2SSP(t)
+		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 2 })
+		if err := p.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		for range 2 {
+			r := acquire(t, p)
+			_ = r.place.Do(r.ex)
+		}
+		s.do = nil
+		var all []*request
+		for range 6 {
+			all = append(all, acquire(t, p))
+		}
+		for n, requests := range inUse(p) {
+			if requests != 3 {
+				t.Errorf("%d of 6 requests on connection %v", requests, n)
+			}
+		}
+		for _, r := range all {
+			r.do()
+		}
+	})
+}
