@@ -105,7 +105,7 @@ func (h *http1Conn) respond() bool {
 	defer h.end(p, &f)
 	if s.watching() {
 		h.flush()
-		s.watch(h.record())
+		f = s.watch(h.record(), f)
 	}
 	if f.delay > 0 {
 		if p.Connections.PipelineOverlap {

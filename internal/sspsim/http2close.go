@@ -120,10 +120,10 @@ func (h *http2Conn) dropAbove(last uint32) {
 	h.mu.Lock()
 	h.leaving = true
 	h.goneFrom = min(h.goneFrom, last)
-	for id := range h.streams {
+	for id, st := range h.streams {
 		if id > last {
 			h.endStreamLocked(id)
-			h.ssp.count(func(c *Counters) { c.Unprocessed++ })
+			h.ssp.unprocessed(st.target)
 		}
 	}
 	h.mu.Unlock()

@@ -29,10 +29,10 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	h.mu.Unlock()
 	switch {
 	case ignored:
-		h.ssp.count(func(c *Counters) { c.Unprocessed++ })
+		h.ssp.unprocessed(f.PseudoValue("path"))
 		return nil
 	case open >= int(h.limit) || open >= maxOpenStreams:
-		h.ssp.count(func(c *Counters) { c.Unprocessed++ })
+		h.ssp.unprocessed(f.PseudoValue("path"))
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream, Cause: errors.New("stream limit exceeded")}
 	case f.Truncated:
 		return streamError(id, fmt.Sprintf("header list is over %d bytes", maxHeaderList))
@@ -170,7 +170,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 	if f.fault == faultRefuseStream || f.fault == faultGoAway && p.Faults.GoAway.Exclude && h.dispatched > st.id {
 		// No GOAWAY can exclude a stream below one that is being processed.
 		s.countFault(f.fault)
-		s.count(func(c *Counters) { c.Unprocessed++ })
+		s.unprocessed(st.target)
 		h.resetStream(st.id, http2.ErrCodeRefusedStream)
 		return nil
 	}
@@ -202,6 +202,14 @@ func (h *http2Conn) endRequest(st *stream) error {
 	}
 	s.wg.Go(func() { h.serveStream(p, f, st) })
 	return nil
+}
+
+// unprocessed counts a request that is provably not processed.
+func (s *SSP) unprocessed(target string) {
+	s.count(func(c *Counters) { c.Unprocessed++ })
+	if s.opts.OnUnprocessed != nil {
+		s.opts.OnUnprocessed(target)
+	}
 }
 
 func (h *http2Conn) record(st *stream) *Request {

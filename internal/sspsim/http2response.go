@@ -15,7 +15,7 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	defer h.endStream(p, &f, st, true)
 	s := h.ssp
 	if s.watching() {
-		s.watch(h.record(st))
+		f = s.watch(h.record(st), f)
 	}
 	if f.delay > 0 && !s.waitFor(f.delay, st.done) {
 		return

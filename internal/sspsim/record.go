@@ -26,6 +26,10 @@ type Request struct {
 	Head []byte `json:"head,omitempty"`
 	// TLS is the state of the connection; nil without TLS.
 	TLS *tls.ConnectionState `json:"-"`
+
+	// Respond is the response that OnRequest chooses for this request. Code 0 leaves the choice to the
+	// behaviour.
+	Respond Status `json:"-"`
 }
 
 // Get returns the first value of the header field name, in any case, or "" if there is none.
@@ -65,7 +69,8 @@ func (s *SSP) Requests() []*Request {
 // watching reports whether requests are recorded or observed. If not, no Request is built.
 func (s *SSP) watching() bool { return s.opts.Record > 0 || s.opts.OnRequest != nil }
 
-func (s *SSP) watch(q *Request) {
+// watch records a request, and gives it to OnRequest. It returns the fate that OnRequest leaves.
+func (s *SSP) watch(q *Request, f fate) fate {
 	if s.opts.Record > 0 {
 		s.recording.Lock()
 		if len(s.recorded) == s.opts.Record {
@@ -77,4 +82,8 @@ func (s *SSP) watch(q *Request) {
 	if s.opts.OnRequest != nil {
 		s.opts.OnRequest(q)
 	}
+	if q.Respond.Code != 0 {
+		f.fault, f.status = faultStatus, q.Respond
+	}
+	return f
 }

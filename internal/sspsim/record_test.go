@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
@@ -85,6 +86,44 @@ func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 		}
 		if seen.Load() != 2 {
 			t.Errorf("%s: OnRequest saw %d requests", protocol, seen.Load())
+		}
+	}
+}
+
+func TestOnRequestChoosesTheResponse(t *testing.T) {
+	choose := func(q *Request) {
+		if strings.HasSuffix(q.Target, "chosen") || strings.HasSuffix(q.Target, "s3") {
+			q.Respond = Status{Code: 503, RetryAfter: Duration(time.Second)}
+		}
+	}
+	c := dial(t, start(t, Options{OnRequest: choose}))
+	for target, want := range map[string]int{"chosen": 503, "other": 200} {
+		c.get(target)
+		if r, _ := c.response("GET"); r.StatusCode != want || (r.Header.Get("Retry-After") == "1") != (want == 503) {
+			t.Errorf("%s: %d, %v", target, r.StatusCode, r.Header)
+		}
+	}
+	h := dialH2C(t, start(t, Options{Protocol: H2C, OnRequest: choose}))
+	for _, id := range []uint32{1, 3} {
+		h.get(id)
+		if a := h.response(id); a.status != map[uint32]string{1: "200", 3: "503"}[id] {
+			t.Errorf("stream %d: %+v", id, a)
+		}
+	}
+}
+
+func TestOnUnprocessedSeesWhatTheCounterCounts(t *testing.T) {
+	for _, faults := range []Faults{{RefuseStream: Every(2)}, {GoAway: GoAway{Chance: Every(2), Exclude: true}}} {
+		var seen []string
+		s := start(t, Options{Protocol: H2C, Behaviour: withFaults(faults), OnUnprocessed: func(target string) { seen = append(seen, target) }})
+		h := dialH2C(t, s)
+		h.get(1)
+		h.response(1)
+		h.get(3)
+		s.await(t, "the second request", func(c Counters) bool { return c.Unprocessed == 1 })
+		s.Close() // and with it all goroutines that write seen
+		if len(seen) != 1 || !strings.HasSuffix(seen[0], "s3") {
+			t.Errorf("%+v: saw %v", faults, seen)
 		}
 	}
 }

@@ -107,8 +107,8 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	size := f.size
 	switch {
 	case f.fault == faultStatus:
-		r.status, r.contentType = p.Faults.Status.Code, typeJSON
-		r.retryAfter = p.Faults.Status.retryAfter(time.Now())
+		r.status, r.contentType = f.status.Code, typeJSON
+		r.retryAfter = f.status.retryAfter(time.Now())
 		if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
 			r.hasBody = false
 			return r, scratch

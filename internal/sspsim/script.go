@@ -156,6 +156,7 @@ type fate struct {
 	delay        time.Duration
 	size         int
 	fault        event
+	status       Status // of faultStatus
 	malformation Malformation
 	traits       [events]bool
 }
@@ -163,7 +164,7 @@ type fate struct {
 // draw makes all draws for one request of HTTP/1 or HTTP/2. It draws every applicable die for every
 // request. So "every N" is every Nth request, independently of all other draws.
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
-	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r))}
+	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), status: p.Faults.Status}
 	f.traits[traitNoBid] = p.dice[traitNoBid].roll(r)
 	if p.plain {
 		return f

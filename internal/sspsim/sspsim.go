@@ -56,6 +56,9 @@ type Options struct {
 	// connection's goroutine in HTTP/1, on the stream's in HTTP/2. It may block, which delays the
 	// response. It must return before Close can.
 	OnRequest func(*Request)
+	// OnUnprocessed is called with the target of each request that Counters.Unprocessed counts. It must
+	// not call the SSP.
+	OnUnprocessed func(target string)
 	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
 	MaxRequestBody int
 	// MaxConnections is how many connections may be open at once. The SSP closes further ones
