@@ -104,6 +104,7 @@ func (s *suite) chaosFlags(c *cobra.Command) {
 	c.Flags().Uint64Var(&s.chaos.Seed, "seed", 0, "of all that is drawn; default: drawn and printed")
 	c.Flags().DurationVar(&s.chaos.Allowance, "allowance", s.chaos.Allowance, "how much later than its deadline a response may come")
 	c.Flags().DurationVar(&s.chaos.Patience, "patience", s.chaos.Patience, "how long a healthy SSP may take to respond; a slow machine needs more")
+	c.Flags().StringVar(&s.chaos.Only, "only", "", "only the attacks and the SSPs' behaviours with this `text` in their names")
 	c.Flags().DurationVar(&s.chaos.Think, "think", s.chaos.Think, "a client's mean pause between two requests")
 }
 

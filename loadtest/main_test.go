@@ -229,7 +229,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Verdicts) != 11 || len(r.Tables[0].Rows) < 15 {
+	if len(r.Verdicts) != 17 || len(r.Tables[0].Rows) < 15 {
 		t.Errorf("%d verdicts, %d kinds of responses", len(r.Verdicts), len(r.Tables[0].Rows))
 	}
 	for _, v := range r.Verdicts {

@@ -29,6 +29,8 @@ type Options struct {
 	// Patience is how long a healthy SSP may take to respond. If it is more than DefaultPatience,
 	// no breaker counts a request as failed before this time has passed.
 	Patience time.Duration
+	// Only selects the attacks and the behaviours of SSPs whose names contain it. "" selects all.
+	Only string
 	// Think is the mean pause of a client between two requests.
 	Think time.Duration
 }
@@ -58,6 +60,10 @@ type run struct {
 
 	cert *rig.Certificate // of the encrypted instances
 
+	http1Attacks, http2Attacks []attack
+	mass                       sync.Mutex // held by the one attack that uses many connections
+	group                      group
+
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
 	frozen                             time.Duration                           // how long the whole machine stood still; written by watchStalls
@@ -69,6 +75,7 @@ type run struct {
 	// writing. pausing asks clients to close their connections early.
 	gate    sync.RWMutex
 	pausing atomic.Bool
+	resumed atomic.Int64 // when the last pause ended, in nanoseconds since 1970
 
 	stop context.CancelCauseFunc // ends the run early
 }
@@ -86,9 +93,15 @@ func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error)
 	e.Say("chaos: seed %d, for %v", o.Seed, o.For)
 	r := &run{env: e, options: o, began: time.Now(), broken: &brokenPromises{say: e.Say}}
 	r.log = newRequestLog(len(sspKinds), r.broken)
+	if err := r.chooseAttacks(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		for _, s := range r.ssps {
 			s.Close()
+			for _, other := range s.others {
+				other.Close()
+			}
 		}
 	}()
 	if err := r.startSSPs(); err != nil {
@@ -127,9 +140,11 @@ func (r *run) all(ctx context.Context) error {
 	tasks.Go(func() { r.watchStalls(ctx) })
 	tasks.Go(func() { r.watch(ctx) })
 	r.began = time.Now()
-	for _, s := range r.ssps {
+	r.resumed.Store(r.began.UnixNano())
+	for _, s := range r.mixed() {
 		start(func(rnd *rand.Rand) { r.changeBehaviours(ctx, s, rnd) })
 	}
+	start(func(rnd *rand.Rand) { r.failPrimaries(ctx, rnd) })
 	for _, st := range r.instances {
 		start(func(rnd *rand.Rand) { r.change(ctx, st, rnd) })
 		clients := func(n int, use func(ctx context.Context, st *instance, rnd *rand.Rand) error) {
@@ -137,7 +152,10 @@ func (r *run) all(ctx context.Context) error {
 				start(func(rnd *rand.Rand) { r.client(ctx, st, rnd, use) })
 			}
 		}
-		clients(1, r.attack)
+		if len(r.http1Attacks)+len(r.http2Attacks) > 0 {
+			clients(1, r.attack)
+		}
+		clients(1, r.useCredit)
 		for _, m := range clientKinds {
 			clients(m.clients, func(ctx context.Context, st *instance, rnd *rand.Rand) error { return r.useHTTP1(ctx, st, m, rnd) })
 		}
@@ -178,6 +196,7 @@ func (r *run) pause(ctx context.Context) error {
 	r.gate.Lock()
 	defer func() {
 		r.pausing.Store(false)
+		r.resumed.Store(time.Now().UnixNano())
 		r.gate.Unlock()
 	}()
 	engine.Sleep(ctx, settleTime)
@@ -208,8 +227,8 @@ func (r *run) watch(ctx context.Context) {
 		_ = r.whileRunning(func() error {
 			for _, st := range r.instances {
 				// A process that is being replaced may not respond. Only samples of pauses are judged.
-				if s, _, err := st.take(); err == nil {
-					st.busy = append(st.busy, s)
+				if s, sums, err := st.take(); err == nil {
+					r.observe(st, s, sums)
 				}
 			}
 			return nil

@@ -3,18 +3,30 @@ package chaos
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
+
+	"adbuffer/loadtest/internal/engine"
 )
 
-// attack is what a hostile client does on one connection: it violates the protocol or goes away.
+// attack is what a hostile client does: it violates the protocol, goes away, or takes too much.
 type attack struct {
 	name string
-	do   func(h *hostile)
+	// conns is on how many connections do runs at once, fewer if clients think longer than by default. The
+	// client opens one in each millisecond. 0 means a single connection.
+	conns int
+	bare  bool // without the TLS handshake
+	// control sets options of the socket; nil sets none.
+	control func(network, addr string, c syscall.RawConn) error
+	do      func(h *hostile)
 }
 
 // hostile is a hostile client on one connection.
@@ -22,6 +34,8 @@ type hostile struct {
 	*http1Conn
 	run *run
 	rnd *rand.Rand
+	n   int       // the index of the connection
+	end time.Time // of an attack on many connections
 }
 
 // draw returns n correct requests.
@@ -60,39 +74,39 @@ func (h *hostile) noise(length int) []byte {
 
 // http1Attacks are what a hostile client may do over HTTP/1.
 var http1Attacks = []attack{
-	{"goes away while it waits", func(h *hostile) {
+	{name: "goes away while it waits", do: func(h *hostile) {
 		_ = h.send(h.draw(1)...)
 		h.wait(60)
 	}},
-	{"goes away in a pipeline", func(h *hostile) {
+	{name: "goes away in a pipeline", do: func(h *hostile) {
 		_ = h.send(h.draw(6)...)
 		_, _ = h.Read(make([]byte, 1+h.rnd.IntN(2000)))
 	}},
-	{"goes away in its upload", func(h *hostile) {
+	{name: "goes away in its upload", do: func(h *hostile) {
 		a := h.drawPart(5000)
 		a.chunked = h.rnd.IntN(2) == 0
 		text := a.http1(false)
 		_, _ = h.Write(text[:len(text)-1-h.rnd.IntN(4000)])
 		h.wait(20)
 	}},
-	{"claims a body and is silent", func(h *hostile) {
+	{name: "claims a body and is silent", do: func(h *hostile) {
 		a := h.drawPart(200_000)
 		text := a.http1(false)
 		_, _ = h.Write(text[:len(text)-len(a.body)+h.rnd.IntN(100)])
 		h.wantRefused(a)
 	}},
-	{"does not read its responses", func(h *hostile) {
+	{name: "does not read its responses", do: func(h *hostile) {
 		_ = h.SetWriteDeadline(time.Now().Add(2 * time.Second))
 		for n := 0; n < 40 && h.send(h.draw(1)...) == nil; n++ {
 		}
 		h.wait(1500)
 	}},
-	{"sends a broken head", func(h *hostile) {
+	{name: "sends a broken head", do: func(h *hostile) {
 		a, text := h.drawBroken()
 		_, _ = io.WriteString(h, text)
 		h.wantRefused(a)
 	}},
-	{"sends a broken head behind correct ones", func(h *hostile) {
+	{name: "sends a broken head behind correct ones", do: func(h *hostile) {
 		asks := h.draw(1 + h.rnd.IntN(3))
 		bad, text := h.drawBroken()
 		text += strings.Repeat("GET / HTTP/1.1\r\n\r\n", h.rnd.IntN(50))
@@ -102,12 +116,92 @@ var http1Attacks = []attack{
 			h.wantRefused(bad)
 		}
 	}},
-	{"connects and is silent", func(h *hostile) { h.wait(1500) }},
-	{"sends what is not HTTP", func(h *hostile) {
+	{name: "connects and is silent", do: func(h *hostile) { h.wait(1500) }},
+	{name: "sends what is not HTTP", do: func(h *hostile) {
 		_, _ = h.Write(h.noise(1 + h.rnd.IntN(3000)))
 		_ = h.SetReadDeadline(time.Now().Add(2 * readTimeout))
 		_, _ = io.Copy(io.Discard, h)
 	}},
+	{name: "finishes no handshake and no head", conns: 1300, bare: true, do: func(h *hostile) {
+		if !h.st.encrypted {
+			_, _ = io.WriteString(h, "G")
+		} else if h.n%2 == 0 {
+			_, _ = io.WriteString(h, "\x16")
+		}
+		h.hold()
+	}},
+	{name: "provokes 500", conns: 8, do: func(h *hostile) { h.repeat("/single/calm1", 500, 0, 5*time.Millisecond) }},
+	{name: "provokes 503 with Retry-After", conns: 2, do: func(h *hostile) { h.repeat("/single/calm1", 503, 0, 100*time.Millisecond) }},
+	{name: "states impossible deadlines", conns: 8, do: func(h *hostile) {
+		if h.n == 0 {
+			h.witnessCopies()
+		}
+		h.repeat("/mirrored", 0, 15*time.Millisecond, 5*time.Millisecond)
+	}},
+	{name: "uploads to an SSP that hangs", conns: 300, do: func(h *hostile) {
+		a := h.drawPart(262_000)
+		a.broken, a.path, a.inHeader, a.deadline = "", "/hung", true, massLength
+		_ = h.send(a)
+		h.hold()
+	}},
+}
+
+// hold reads until the attack ends.
+func (h *hostile) hold() {
+	_ = h.SetReadDeadline(h.end)
+	_, _ = io.Copy(io.Discard, h)
+}
+
+// repeat sends GETs of path, one after the other, until the attack ends. The SSP responds with status,
+// if it is not 0. deadline 0 means the default.
+func (h *hostile) repeat(path string, status int, deadline, pause time.Duration) {
+	_ = h.SetDeadline(h.end)
+	for {
+		a := h.drawGET()
+		a.path, a.status = path, status
+		if deadline > 0 {
+			a.inHeader, a.deadline = true, deadline
+		}
+		if h.send(a) != nil {
+			return
+		}
+		if _, err := readResponse(h.in, a.method); err != nil {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// witnessCopies sends requests of another client while the attack goes on. The SSP on trial must
+// receive a copy of at least four fifths of them.
+func (h *hostile) witnessCopies() {
+	const least = 10 // requests, for a verdict
+	ctx := context.Background()
+	conn, err := h.run.dial(ctx, h.st, honest(h.rnd), "the witness of copies", "http/1.1")
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	c := &http1Conn{Conn: conn, st: h.st, in: bufio.NewReader(conn)}
+	var sent []*request
+	for time.Now().Before(h.end.Add(-time.Second)) {
+		a := h.drawGET()
+		a.path, a.healthy, a.inHeader, a.deadline = "/mirrored", "calm2", true, h.run.options.Patience
+		if !h.run.exchange(c, clientKind{}, h.rnd, []*request{a}) {
+			break
+		}
+		sent = append(sent, a)
+	}
+	time.Sleep(time.Second)
+	missing := 0
+	for _, a := range sent {
+		if !h.run.log.received(a.token, h.run.named("trial")) {
+			missing++
+		}
+	}
+	if len(sent) >= least && missing > len(sent)/5 {
+		h.run.broken.add(copied, "%s: %d of %d requests were not copied", h.st.name, missing, len(sent))
+	}
 }
 
 // brokenHeads are requests that adbuffer must refuse. %s stands for the query.
@@ -143,22 +237,87 @@ func (h *hostile) wantRefused(a *request) {
 	h.run.noResponse(a, 1, err)
 }
 
-// attack makes one attack on a connection of its own, and closes the connection by FIN or by RST.
-func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
-	protocol, all := "http/1.1", http1Attacks
-	if st.encrypted && rnd.IntN(2) == 0 {
-		protocol, all = "h2", http2Attacks
+// chooseAttacks keeps the attacks that the options select.
+func (r *run) chooseAttacks() error {
+	rest := func(all []attack) []attack {
+		return slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return !r.selects(a.name) })
 	}
-	conn, err := r.dial(ctx, st, "a hostile client", protocol)
+	r.http1Attacks, r.http2Attacks = rest(http1Attacks), rest(http2Attacks)
+	known := len(r.http1Attacks) + len(r.http2Attacks)
+	for _, m := range slices.Concat(allBehaviours(), groupBehaviours, []namedBehaviour{{name: noDescriptors}}) {
+		if r.selects(m.name) {
+			known++
+		}
+	}
+	if known == 0 {
+		return fmt.Errorf("--only %q: no attack and no behaviour of an SSP has this in its name", r.options.Only)
+	}
+	return nil
+}
+
+// selects reports whether the options select an attack or a behaviour by its name.
+func (r *run) selects(name string) bool { return strings.Contains(name, r.options.Only) }
+
+// attack makes one attack from one address.
+func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
+	protocol, all := "http/1.1", r.http1Attacks
+	if len(all) == 0 || len(r.http2Attacks) > 0 && rnd.IntN(2) == 0 {
+		protocol, all = "h2", r.http2Attacks
+	}
+	a := all[rnd.IntN(len(all))]
+	if a.bare {
+		protocol = ""
+	}
+	d := dialer(net.IPv4(127, 0, 0, byte(2+rnd.IntN(8))))
+	d.Control = a.control
+	if a.conns == 0 {
+		r.attacksSeen.add(0, a.name)
+		return r.attackOnce(ctx, a, st, d, protocol, &hostile{run: r, rnd: rnd})
+	}
+	switch {
+	case st.encrypted && a.conns > 100 && !a.bare:
+		return nil // the machine would do nothing but handshakes
+	case time.Since(time.Unix(0, max(r.resumed.Load(), st.replaced.Load()))) < aloneFor:
+		return nil
+	case !r.mass.TryLock():
+		return nil // the machine carries one of these at a time
+	}
+	defer r.mass.Unlock()
+	r.attacksSeen.add(0, a.name)
+	began := time.Now()
+	n := max(2, int(min(1, float64(DefaultThink)/float64(r.options.Think))*float64(a.conns)))
+	end := began.Add(time.Duration(n)*time.Millisecond + massLength)
+	var conns sync.WaitGroup
+	for i := range n {
+		h := &hostile{run: r, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), n: i, end: end}
+		conns.Go(func() { _ = r.attackOnce(ctx, a, st, d, protocol, h) })
+		engine.Sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Millisecond)))
+	}
+	conns.Wait()
+	return nil
+}
+
+// aloneFor is how long clients send requests before one of them attacks on many connections. A client
+// that is alone decides alone whether an SSP works.
+const aloneFor = 3 * time.Second
+
+// massLength is how long an attack lasts when it has opened its connections.
+const massLength = 2500 * time.Millisecond
+
+// attackOnce attacks on a connection of its own, and closes the connection by FIN or by RST.
+func (r *run) attackOnce(ctx context.Context, a attack, st *instance, d net.Dialer, protocol string, h *hostile) error {
+	conn, err := r.dial(ctx, st, d, "a hostile client", protocol)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	a := all[rnd.IntN(len(all))]
-	r.attacksSeen.add(0, a.name)
-	a.do(&hostile{run: r, http1Conn: &http1Conn{Conn: conn, st: st, in: bufio.NewReader(conn)}, rnd: rnd})
-	if t, ok := conn.(*net.TCPConn); ok && rnd.IntN(2) == 0 {
-		_ = t.SetLinger(0)
+	h.http1Conn = &http1Conn{Conn: conn, st: st, in: bufio.NewReader(conn)}
+	a.do(h)
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if h.n > 0 || h.rnd.IntN(2) == 0 {
+		_ = conn.(*net.TCPConn).SetLinger(0)
 	}
 	return nil
 }

@@ -1,24 +1,28 @@
 package chaos
 
 import (
+	"errors"
 	"io"
+	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/sys/unix"
 
 	"adbuffer/loadtest/internal/load"
 )
 
 // http2Attacks are what a hostile client may do over HTTP/2.
 var http2Attacks = []attack{
-	{"opens streams without their bodies", func(h *hostile) {
+	{name: "opens streams without their bodies", do: func(h *hostile) {
 		f := h.http2()
 		for i := range 100 + h.rnd.IntN(200) {
 			open(f, i, h.drawPart(0), 200_000)
 		}
 		h.readAtMost(f, 1500)
 	}},
-	{"resets each stream at once", func(h *hostile) {
+	{name: "resets each stream at once", do: func(h *hostile) {
 		f := h.http2()
 		for i := range 20 + h.rnd.IntN(100) {
 			id := open(f, i, h.drawGET(), -1)
@@ -26,7 +30,7 @@ var http2Attacks = []attack{
 		}
 		h.readAtMost(f, 500)
 	}},
-	{"sends many SETTINGS and PINGs", func(h *hostile) {
+	{name: "sends many SETTINGS and PINGs", do: func(h *hostile) {
 		f := h.http2()
 		for range 200 + h.rnd.IntN(2000) {
 			_ = f.WritePing(false, [8]byte{})
@@ -34,14 +38,34 @@ var http2Attacks = []attack{
 		}
 		h.readAtMost(f, 400)
 	}},
-	{"opens no window", func(h *hostile) {
+	{name: "opens no window on many connections", conns: 40, do: func(h *hostile) {
 		f := h.http2(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-		for i := range 50 {
-			open(f, i, h.drawGET(), -1)
+		for i := range 240 {
+			a := h.drawGET()
+			a.path = "/single/plain"
+			open(f, i, a, -1)
 		}
-		h.readAtMost(f, 1500)
+		_ = f.Flush()
+		h.hold()
 	}},
-	{"sends frames at random", func(h *hostile) {
+	{name: "reads nothing and provokes frames", conns: 800, control: narrow, do: func(h *hostile) {
+		f := h.http2()
+		for i := range 16 {
+			a := h.drawGET()
+			a.method, a.path, a.inHeader, a.deadline = "HEAD", "/large", true, massLength
+			open(f, i, a, -1)
+		}
+		for range 200 {
+			_ = f.WritePing(false, [8]byte{})
+		}
+		_ = f.Flush()
+		time.Sleep(time.Until(h.end.Add(-time.Second)))
+		if h.n == 0 {
+			h.run.witnessMemory(h.st)
+		}
+		time.Sleep(time.Until(h.end))
+	}},
+	{name: "sends frames at random", do: func(h *hostile) {
 		f := h.http2()
 		for range 1 + h.rnd.IntN(60) {
 			payload := h.noise(h.rnd.IntN(200))
@@ -49,6 +73,14 @@ var http2Attacks = []attack{
 		}
 		h.readAtMost(f, 600)
 	}},
+}
+
+// narrow gives a socket a small buffer and small segments, so that the kernels of both sides hold little.
+func narrow(_, _ string, c syscall.RawConn) (err error) {
+	failed := c.Control(func(fd uintptr) {
+		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096), unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536))
+	})
+	return errors.Join(failed, err)
 }
 
 // http2 starts HTTP/2 on the connection. Its reads and writes fail after twice readTimeout.
@@ -70,7 +102,11 @@ func (h *hostile) drawGET() *request {
 // or ends the stream where length is below 0.
 func open(f *load.RawHTTP2, i int, a *request, length int) (id uint32) {
 	id = uint32(2*i + 1)
-	f.Open(id, a.method, a.path+"?"+a.query(), length)
+	var fields [][2]string
+	if a.inHeader {
+		fields = append(fields, [2]string{"x-adbuffer-timeout-ms", strconv.FormatInt(a.deadline.Milliseconds(), 10)})
+	}
+	f.Open(id, a.method, a.path+"?"+a.query(), length, fields...)
 	return id
 }
 

@@ -46,10 +46,17 @@ type http1Conn struct {
 	served int // responses so far
 }
 
-// dial opens a connection to an instance. It names the kind of client in its error.
-func (r *run) dial(ctx context.Context, st *instance, kind, protocol string) (conn net.Conn, err error) {
-	d := net.Dialer{Timeout: patience}
-	if st.encrypted {
+// honest returns a dialer with one of the many addresses of honest clients.
+func honest(rnd *rand.Rand) net.Dialer { return dialer(net.IPv4(127, 0, 1, byte(rnd.IntN(256)))) }
+
+func dialer(from net.IP) net.Dialer {
+	return net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}}
+}
+
+// dial opens a connection to an instance. It names the kind of client in its error. protocol "" means
+// TCP alone.
+func (r *run) dial(ctx context.Context, st *instance, d net.Dialer, kind, protocol string) (conn net.Conn, err error) {
+	if st.encrypted && protocol != "" {
 		config := st.tls.Clone()
 		config.NextProtos = []string{protocol}
 		conn, err = (&tls.Dialer{NetDialer: &d, Config: config}).DialContext(ctx, "tcp", st.addr)
@@ -64,7 +71,7 @@ func (r *run) dial(ctx context.Context, st *instance, kind, protocol string) (co
 
 // useHTTP1 opens a connection and sends requests on it until one side closes it or clients pause.
 func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) error {
-	conn, err := r.dial(ctx, st, m.name, "http/1.1")
+	conn, err := r.dial(ctx, st, honest(rnd), m.name, "http/1.1")
 	if err != nil {
 		return err
 	}

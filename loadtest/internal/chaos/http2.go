@@ -23,7 +23,7 @@ const patience = 20 * time.Second
 
 // useHTTP2 opens a connection and sends requests on it until one side closes it or clients pause.
 func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error {
-	conn, err := r.dial(ctx, st, "HTTP/2", "h2")
+	conn, err := r.dial(ctx, st, honest(rnd), "HTTP/2", "h2")
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 )
 
@@ -31,10 +32,14 @@ type instance struct {
 
 	process atomic.Pointer[rig.Adbuffer] // the process that serves the instance now
 
-	stalls             stalls   // of the process that serves now
-	reloads, handovers int      // written by change
-	samples            []sample // in the pauses; written by pauses
-	busy               []sample // each second; written by watch
+	stalls             stalls       // of the process that serves now
+	replaced           atomic.Int64 // when the process began to serve, in nanoseconds since 1970
+	starving           atomic.Int64 // when the process had no descriptor left, in nanoseconds since 1970
+	blamed             float64      // failures of healthy SSPs in the last sample; written by watch
+	surplus            bool         // too many goroutines in the last sample; written by watch
+	reloads, handovers int          // written by change
+	samples            []sample     // in the pauses; written by pauses
+	busy               []sample     // each second; written by watch
 }
 
 // readTimeout limits how long a pause waits for hostile clients.
@@ -92,17 +97,20 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	if st.encrypted {
 		c.Cert = r.cert
 	}
-	c.Server = append(c.Server, "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
+	c.Server = append(c.Server, "max_connections: 1100", "max_buffered_bytes: 67108864", "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
 	var names, tiers []string
 	for _, s := range r.ssps {
 		ssp := s.config
-		if !s.healthy {
+		if !s.healthy && !s.apart {
 			// A reload changes the limits of the pool in place, or replaces the pool.
 			ssp.Pool = strings.Replace(ssp.Pool, "max_conns: 64", fmt.Sprintf("max_conns: %d", 8+rnd.IntN(56)), 1)
-			ssp.More = append(ssp.More, fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
+			ssp.More = append(ssp.More, "max_buffered_bytes: 33554432", fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
 				fmt.Sprintf("timeouts: {connect: %dms}", 150+100*rnd.IntN(2)))
 		}
 		c.SSPs = append(c.SSPs, &ssp)
+		if s.apart {
+			continue
+		}
 		names = append(names, s.name)
 		tiers = append(tiers, fmt.Sprintf("{name: %s, timeout: %dms}", s.name, 100+50*rnd.IntN(3)))
 	}
@@ -114,6 +122,10 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 		"{name: waterfall, match: {path: /waterfall}, mode: waterfall, ssps: [" + strings.Join(tiers, ", ") + "]}",
 		"{name: first, match: {path: /first}, mode: parallel-first, ssps: [" + all + "]}",
 		"{name: all, match: {path: /all}, mode: parallel-all, ssps: [" + all + "]}",
+		"{name: mirrored, match: {path: /mirrored}, ssps: [calm2], mirror: {ssp: trial, share: 1}}",
+		"{name: hung, match: {path: /hung}, ssps: [hung]}",
+		"{name: large, match: {path: /large}, ssps: [large]}",
+		"{name: group, match: {path: /group}, ssps: [group]}",
 	}
 	text, err := c.YAML()
 	if err != nil {
@@ -131,8 +143,11 @@ func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 			return
 		}
 		err := r.whileRunning(func() error {
-			if st.handsOver && n%3 == 0 {
+			switch {
+			case st.handsOver && n%3 == 0:
 				return r.handOver(ctx, st)
+			case n%6 == 1 && r.selects(noDescriptors):
+				return r.starve(ctx, st)
 			}
 			return r.reload(st, rnd)
 		})
@@ -163,6 +178,7 @@ func (r *run) handOver(ctx context.Context, st *instance) error {
 		return err
 	}
 	st.handovers++
+	st.replaced.Store(time.Now().UnixNano())
 	r.drain(st, st.process.Swap(next))
 	return nil
 }
@@ -197,4 +213,32 @@ func (r *run) end(st *instance) {
 		return
 	}
 	r.drain(st, a)
+}
+
+// noDescriptors is the name of the time without descriptors.
+const noDescriptors = "no descriptor is left"
+
+// starve takes the unused descriptors from a process for a while, so that it can neither dial nor accept.
+func (r *run) starve(ctx context.Context, st *instance) error {
+	const length = 700 * time.Millisecond
+	a := st.process.Load()
+	used, err := load.Read(a.PID)
+	if err != nil {
+		return err
+	}
+	restore, err := a.LimitFiles(used.Files * 3 / 4)
+	if err != nil {
+		return err
+	}
+	r.behavioursSeen.add(0, noDescriptors)
+	st.starving.Store(time.Now().UnixNano())
+	engine.Sleep(ctx, length)
+	// New connections had to wait for adbuffer.
+	st.stalls.sum.Add(int64(length))
+	return restore()
+}
+
+// starved reports whether the process had no descriptor a moment ago.
+func (st *instance) starved() bool {
+	return time.Since(time.Unix(0, st.starving.Load())) < 2*time.Second
 }

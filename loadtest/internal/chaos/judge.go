@@ -33,7 +33,7 @@ func (p *response) String() string {
 var ownStatus = map[string]int{
 	"connect_failed": 502, "tls_failed": 502, "conn_lost": 502, "bad_response": 502, "response_too_large": 502,
 	"pending_full": 503, "pending_timeout": 503, "breaker_open": 503, "ssp_backoff": 503,
-	"deadline": 504,
+	"deadline": 504, "local_error": 503,
 }
 
 // refusals are the statuses with which adbuffer may refuse a broken request.
@@ -78,7 +78,10 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 			r.broken.add(refused, "%v: %v", a, p)
 		}
 	}
-	if a.healthy != "" {
+	if a.sickness != 0 && stalled < a.deadline/2 {
+		r.group.judge(a, p)
+	}
+	if a.healthy != "" && (source != "proxy/local_error" || !a.st.starved()) {
 		r.healthy.sent.Add(1)
 		switch {
 		case ssp == a.healthy && (p.status == 200 || p.status == 204):
@@ -150,8 +153,8 @@ func (r *run) merged(a *request, p *response) error {
 	if err := json.Unmarshal(p.body, &envelope); err != nil {
 		return err
 	}
-	if p.status != 200 || len(envelope.Results) != len(r.ssps) {
-		return fmt.Errorf("%d results for %d SSPs", len(envelope.Results), len(r.ssps))
+	if p.status != 200 || len(envelope.Results) != len(r.mixed()) {
+		return fmt.Errorf("%d results for %d SSPs", len(envelope.Results), len(r.mixed()))
 	}
 	token := strconv.FormatUint(a.token, 10)
 	for i, res := range envelope.Results {

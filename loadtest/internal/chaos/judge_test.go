@@ -262,6 +262,107 @@ func TestARequestThatAnSSPReceivedGetsAResponse(t *testing.T) {
 	wantBroken(t, r, unread)
 }
 
+func TestARefusedRequestIsSentAFewTimes(t *testing.T) {
+	r := quiet("a", "b")
+	for range mostSendings {
+		r.log.refuse(0, "a", "refuses all streams", "/bid?cb=7&m=GET")
+		r.log.refuse(0, "a", "refuses all streams", "/bid?cb=77&m=GET")
+		r.log.refuse(1, "b", "refuses all streams", "/bid?cb=7&m=GET")
+	}
+	wantBroken(t, r, promises)
+	r.log.refuse(0, "a", "refuses all streams", "/bid?cb=7&m=GET")
+	wantBroken(t, r, few)
+}
+
+// The spare has ten seconds to take over. Requests that the working primaries carry, and one probe of each
+// failing one, say nothing about it.
+func TestTheSpareIsJudgedWhilePrimariesFail(t *testing.T) {
+	r := quiet("a")
+	bySpare := &response{status: 200, header: http.Header{"X-Adbuffer-Source": {"ssp/group"}}}
+	failed := &response{status: 500, header: http.Header{"X-Adbuffer-Source": {"ssp/group"}}}
+	r.group.since.Store(time.Now().UnixNano())
+	if r.group.settled() != 0 {
+		t.Error("the spare has had no time")
+	}
+	r.group.since.Store(time.Now().Add(-takeover).UnixNano())
+	a := &request{sickness: r.group.settled()}
+	for range 100 {
+		r.group.judge(a, bySpare)
+	}
+	r.group.judge(&request{sickness: 1}, failed)
+	r.group.judge(a, failed)
+	r.judgeGroup()
+	wantBroken(t, r, promises)
+	for range probesOfPrimaries {
+		r.group.judge(a, failed)
+	}
+	r.group.probes.Add(probesOfPrimaries)
+	r.judgeGroup()
+	wantBroken(t, r, promises)
+	r.group.judge(a, failed)
+	r.judgeGroup()
+	wantBroken(t, r, carried)
+}
+
+func TestWhatAProcessHoldsUnderAnAttackIsJudged(t *testing.T) {
+	const conns = 40
+	sums := map[string]float64{"adbuffer_client_connections": conns}
+	r, st := quiet("a"), &instance{name: "i"}
+	many := sample{rss: mostMemory, goroutines: 1001 + mostGoroutines*conns}
+	r.observe(st, many, sums)
+	r.observe(st, sample{rss: mostMemory, goroutines: 1000 + mostGoroutines*conns}, sums)
+	r.observe(st, many, sums)
+	wantBroken(t, r, promises)
+	r.observe(st, many, sums) // twice in a row
+	wantBroken(t, r, modest)
+	r = quiet("a")
+	r.observe(st, sample{rss: mostMemory + 1}, sums)
+	wantBroken(t, r, modest)
+}
+
+func TestBlameOfAHealthySSPIsSeenOnce(t *testing.T) {
+	for labels, want := range map[string]bool{`ssp="calm1",outcome="connect_failed"`: true, `outcome="ssp_backoff",ssp="calm2"`: true,
+		`ssp="calm1",outcome="local_error"`: false, `ssp="plain",outcome="connect_failed"`: false} {
+		if blames("adbuffer_ssp_requests_total", labels) != want {
+			t.Errorf("%s: blames %v", labels, !want)
+		}
+	}
+	r, st := quiet("a"), &instance{name: "i"}
+	r.observe(st, sample{}, map[string]float64{blame: 0})
+	wantBroken(t, r, promises)
+	r.observe(st, sample{}, map[string]float64{blame: 2})
+	r.observe(st, sample{}, map[string]float64{blame: 2})
+	wantBroken(t, r, blamed)
+	if n, _ := r.broken.of(blamed); n != 1 {
+		t.Errorf("broken %d times", n)
+	}
+}
+
+// A request says which response the SSP must send.
+func TestAClientProvokesAResponse(t *testing.T) {
+	r := quiet("a")
+	a := &request{token: r.log.token(), method: "GET", status: 503}
+	q := &sspsim.Request{Method: "GET", Target: "/bid?" + a.query()}
+	r.log.receive(0, "a", "calm", q)
+	wantBroken(t, r, promises)
+	if q.Respond.Code != 503 || q.Respond.RetryAfter == 0 {
+		t.Errorf("%+v", q.Respond)
+	}
+}
+
+func TestOptionsSelectAttacksAndBehaviours(t *testing.T) {
+	for only, want := range map[string]bool{"": true, "broken head": true, "refuses all": true, "all primaries": true, noDescriptors: true, "nothing of all this": false} {
+		r := quiet("a")
+		r.options.Only = only
+		if err := r.chooseAttacks(); (err == nil) != want {
+			t.Errorf("%q: %v", only, err)
+		}
+		if n := len(r.http1Attacks); only == "broken head" && n != 2 || only == "refuses all" && n != 0 {
+			t.Errorf("%q: %d attacks over HTTP/1", only, n)
+		}
+	}
+}
+
 func TestGrowthIsSeen(t *testing.T) {
 	var steady, growing []sample
 	for i := range 9 {

@@ -21,6 +21,12 @@ const (
 	returned                // requests give everything back
 	flat                    // memory, descriptors, goroutines and series do not grow
 	orderly                 // processes end with status 0, and their logs report no bug
+	modest                  // attacks take bounded memory and goroutines
+	kept                    // the connections of honest HTTP/2 clients end by the clients
+	blamed                  // healthy SSPs are not blamed
+	copied                  // mirror copies continue
+	few                     // a request that an SSP refuses is sent a few times
+	carried                 // a spare carries the requests of failing primaries
 	promises
 )
 
@@ -36,6 +42,12 @@ var promiseText = [promises]string{
 	returned: "when clients pause, nothing is in use: places, buffers, connections, requests",
 	flat:     "memory, descriptors, goroutines and series are flat: last third against second third",
 	orderly:  "processes end with status 0, and their logs report no bug",
+	modest:   fmt.Sprintf("whatever clients do, a process holds at most %d MiB, and %d goroutines for each connection", mostMemory>>20, mostGoroutines),
+	kept:     "an honest HTTP/2 client that returns credit frame by frame keeps its connection",
+	blamed:   "a healthy SSP is not blamed for what a client does, nor for missing descriptors: no back-off, no open breaker, no connect_failed",
+	copied:   "mirror copies of other clients' requests go on while a client states impossible deadlines",
+	few:      fmt.Sprintf("a request that an SSP does not process is sent at most %d times", mostSendings),
+	carried:  fmt.Sprintf("a spare carries 99 %% of the requests from %v after all primaries began to fail, hang or be slow", takeover),
 }
 
 // brokenPromises counts how often each promise was broken.

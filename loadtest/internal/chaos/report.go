@@ -26,11 +26,13 @@ func (r *run) report(rep *results.Report) {
 		}
 	}
 	r.judgeHealthy()
+	r.judgeGroup()
 	r.checkExcuses(sum)
 	words := map[promise]string{
-		late:   fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun),
-		lost:   fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.log.unanswered)),
-		spared: fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
+		late:    fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun),
+		lost:    fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.log.unanswered)),
+		spared:  fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
+		carried: fmt.Sprintf("%d of %d.", r.group.carried.Load(), r.group.sent.Load()),
 	}
 	for p := range promises {
 		v := results.Verdict{Promise: promiseText[p], Held: true, Words: words[p]}

@@ -24,6 +24,8 @@ type request struct {
 	healthy  string // the healthy SSP that must respond to it; "" for none
 	fields   http.Header
 	chunked  bool
+	status   int    // with which the SSP must respond; 0 leaves it to the SSP
+	sickness int64  // since when the primaries of its group have failed; 0 if the spare need not carry it
 	broken   string // why adbuffer must refuse it; "" for a correct request
 }
 
@@ -41,6 +43,7 @@ var modes = []mode{
 	{path: "/waterfall", share: 3, heads: true, fansOut: true},
 	{path: "/first", share: 2, fansOut: true},
 	{path: "/all", share: 2, fansOut: true},
+	{path: "/group", share: 2, heads: true},
 }
 
 // The deadline of a request is the default of the configuration, or a field of its header sets it.
@@ -74,7 +77,7 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	m := drawMode(rnd)
 	a.path, a.fansOut = m.path, m.fansOut
 	if m.path == "/single" {
-		s := r.ssps[rnd.IntN(len(r.ssps))]
+		s := r.mixed()[rnd.IntN(len(r.mixed()))]
 		a.path += "/" + s.name
 		if s.healthy {
 			a.healthy = s.name
@@ -100,6 +103,9 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 		a.inHeader, a.deadline = true, r.options.Patience
 	}
 	a.inHeader = a.inHeader || r.defaultDeadline() != defaultDeadline
+	if a.path == "/group" && a.deadline >= defaultDeadline && !st.handsOver {
+		a.sickness = r.group.settled()
+	}
 	for range rnd.IntN(4) {
 		a.fields.Add(fmt.Sprintf("X-Extra-%d", rnd.IntN(100)), strings.Repeat("v", rnd.IntN(200)))
 	}
@@ -122,6 +128,9 @@ func (a *request) query() string {
 	q := fmt.Sprintf("cb=%d&m=%s&len=%d", a.token, a.method, len(a.body))
 	if a.broken != "" {
 		q += "&refuse=" + a.broken
+	}
+	if a.status != 0 {
+		q += fmt.Sprintf("&status=%d", a.status)
 	}
 	return q
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/bits"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,8 +23,15 @@ type requestLog struct {
 
 	mu         sync.Mutex // guards the fields below
 	seen       []uint16   // by token: a bit for each SSP that received the request
+	refused    map[refusal]int
 	last       []recent   // by SSP: how the last requests arrived
 	unanswered []*request // requests that got no response
+}
+
+// refusal is a request that an SSP did not process.
+type refusal struct {
+	ssp   int
+	token string
 }
 
 // recent is how the last requests arrived at an SSP, by their token modulo its length. It explains a
@@ -31,7 +39,7 @@ type requestLog struct {
 type recent [4096]string
 
 func newRequestLog(ssps int, b *brokenPromises) *requestLog {
-	return &requestLog{broken: b, last: make([]recent, ssps)}
+	return &requestLog{broken: b, last: make([]recent, ssps), refused: map[refusal]int{}}
 }
 
 // token returns a number that no other request has.
@@ -45,6 +53,30 @@ func (l *requestLog) seenBy(token uint64) int {
 		return -1
 	}
 	return bits.TrailingZeros16(l.seen[token])
+}
+
+// received reports whether an SSP received the request.
+func (l *requestLog) received(token uint64, ssp int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return token < uint64(len(l.seen)) && l.seen[token]&(1<<ssp) != 0
+}
+
+// mostSendings is how often a request may be sent that an SSP does not process: once, and retry.max + 1
+// times again.
+const mostSendings = 3
+
+// refuse counts a request that an SSP did not process.
+func (l *requestLog) refuse(ssp int, name, behaviour, target string) {
+	_, query, _ := strings.Cut(target, "?cb=")
+	token, _, _ := strings.Cut(query, "&")
+	l.mu.Lock()
+	l.refused[refusal{ssp, token}]++
+	n := l.refused[refusal{ssp, token}]
+	l.mu.Unlock()
+	if n == mostSendings+1 {
+		l.broken.add(few, "request %s was sent %d times to SSP %s, when it %s", token, n, name, behaviour)
+	}
 }
 
 // receive checks a request that an SSP with this behaviour has read whole and will process next.
@@ -68,7 +100,8 @@ func (l *requestLog) receive(ssp int, name, behaviour string, q *sspsim.Request)
 	}
 }
 
-// check compares a request with the description in its query.
+// check compares a request with the description in its query. The query also names the status of the
+// response that a client provokes.
 func (l *requestLog) check(q *sspsim.Request) (token uint64, err error) {
 	query, ok := strings.CutPrefix(q.Target, "/bid?")
 	if !ok {
@@ -81,6 +114,12 @@ func (l *requestLog) check(q *sspsim.Request) (token uint64, err error) {
 	token, err = strconv.ParseUint(v.Get("cb"), 10, 64)
 	if err != nil || token == 0 || token > l.issued.Load() {
 		return 0, fmt.Errorf("cb %q was not issued", v.Get("cb"))
+	}
+	if code, err := strconv.Atoi(v.Get("status")); err == nil {
+		q.Respond.Code = code
+		if code == http.StatusServiceUnavailable {
+			q.Respond.RetryAfter = sspsim.Duration(30 * time.Second)
+		}
 	}
 	length, err := strconv.Atoi(v.Get("len"))
 	switch {

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,9 +49,12 @@ var zeroAtRest = []string{
 func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	sums = map[string]float64{}
 	a := st.process.Load()
-	err = a.Series(func(name, _ string, v float64) {
+	err = a.Series(func(name, labels string, v float64) {
 		s[series]++
 		sums[name] += v
+		if blames(name, labels) {
+			sums[blame] += v
+		}
 	})
 	if err != nil {
 		return s, nil, err
@@ -59,6 +63,37 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	s[rss], s[files] = float64(u.RSS), float64(u.Files)
 	s[heap], s[goroutines] = sums["go_memstats_heap_alloc_bytes"], sums["go_goroutines"]
 	return s, sums, err
+}
+
+// blame is the sum of the series that blame a healthy SSP.
+const blame = "blame"
+
+func blames(name, labels string) bool {
+	return name == "adbuffer_ssp_requests_total" && strings.Contains(labels, `ssp="calm`) &&
+		slices.ContainsFunc([]string{"connect_failed", "tls_failed", "breaker_open", "ssp_backoff"}, func(outcome string) bool { return strings.Contains(labels, `"`+outcome+`"`) })
+}
+
+// These are what a process may hold under any attack, with 64 MiB of max_buffered_bytes. A connection may
+// have more goroutines for less than a second.
+const (
+	mostMemory     = 400 << 20
+	mostLive       = 160 << 20 // of the heap, without garbage
+	mostGoroutines = 10        // for each connection
+)
+
+// observe judges what the process holds now.
+func (r *run) observe(st *instance, s sample, sums map[string]float64) {
+	if n := sums[blame] - st.blamed; n > 0 {
+		r.broken.add(blamed, "%s: %v requests to healthy SSPs", st.name, n)
+	}
+	st.blamed = sums[blame]
+	conns := sums["adbuffer_client_connections"]
+	surplus := s[goroutines] > 1000+mostGoroutines*conns
+	if s[rss] > mostMemory || surplus && st.surplus {
+		r.broken.add(modest, "%s: %.0f MiB and %.0f goroutines, with %.0f connections", st.name, s[rss]/(1<<20), s[goroutines], conns)
+	}
+	st.surplus = surplus
+	st.busy = append(st.busy, s)
 }
 
 // settleTime is longer than pools keep idle connections, by more than the second after which the
@@ -88,23 +123,38 @@ func (r *run) sampleAtRest(ctx context.Context, st *instance) error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	// A heap profile with gc=1 and debug=1 has the size of the heap just after a collection. The second
-	// collection also frees the contents of sync.Pools.
-	var live float64
-	for range 2 {
-		profile, err := st.process.Load().Ask("/debug/pprof/heap?gc=1&debug=1")
-		if err != nil {
-			return err
-		}
-		_, figure, _ := strings.Cut(profile, "\n# HeapAlloc = ")
-		if _, err := fmt.Sscan(figure, &live); err != nil {
-			return fmt.Errorf("a heap profile without HeapAlloc: %w", err)
-		}
+	live, err := st.live()
+	if err != nil {
+		return err
 	}
 	s, _, err := st.take()
 	s[heap] = live
 	st.samples = append(st.samples, s)
 	return err
+}
+
+// live returns the size of the heap without garbage.
+func (st *instance) live() (live float64, err error) {
+	// A heap profile with gc=1 and debug=1 has the size of the heap just after a collection. The second
+	// collection also frees the contents of sync.Pools.
+	for range 2 {
+		profile, err := st.process.Load().Ask("/debug/pprof/heap?gc=1&debug=1")
+		if err != nil {
+			return 0, err
+		}
+		_, figure, _ := strings.Cut(profile, "\n# HeapAlloc = ")
+		if _, err := fmt.Sscan(figure, &live); err != nil {
+			return 0, fmt.Errorf("a heap profile without HeapAlloc: %w", err)
+		}
+	}
+	return live, nil
+}
+
+// witnessMemory judges the heap of a process under an attack.
+func (r *run) witnessMemory(st *instance) {
+	if live, err := st.live(); err == nil && live > mostLive { // an error: a new process has taken over
+		r.broken.add(modest, "%s: a heap of %.0f MiB without garbage", st.name, live/(1<<20))
+	}
 }
 
 // thirds returns the median of a quantity in the second and in the last third of the pauses. A run

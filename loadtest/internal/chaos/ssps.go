@@ -1,10 +1,13 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +18,10 @@ import (
 // ssp is a simulated SSP. It runs in this process.
 type ssp struct {
 	*sspsim.SSP
+	others     []*sspsim.SSP // its further endpoints
 	name       string
 	healthy    bool // always
+	apart      bool
 	config     engine.SSP
 	behaviours []namedBehaviour // the behaviours that it may have
 	current    atomic.Value     // the name of its behaviour
@@ -29,34 +34,73 @@ type sspKind struct {
 	protocol string // in adbuffer's configuration
 	pool     string
 	healthy  bool
+	// apart is the behaviour of an SSP that has a route of its own and is not in the mixed traffic.
+	apart     *sspsim.Behaviour
+	endpoints int // 0 means 1; the last of several is the spare
 }
 
-const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64, max_pending: 256"
+const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64"
 
 var sspKinds = []sspKind{
 	{name: "calm1", speaks: sspsim.HTTP1, protocol: "http1", healthy: true},
 	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "http2", healthy: true},
 	{name: "plain", speaks: sspsim.HTTP1, protocol: "http1"},
-	{name: "pipelined", speaks: sspsim.HTTP1, protocol: "http1-pipelined", pool: ", pipeline_depth: 8, pipeline_methods: all"},
+	{name: "pipelined", speaks: sspsim.HTTP1, protocol: "http1-pipelined", pool: ", max_pending: 256, pipeline_depth: 8, pipeline_methods: all"},
 	{name: "tls", speaks: sspsim.TLSHTTP1, protocol: "http1"},
 	{name: "h2", speaks: sspsim.TLSHTTP2, protocol: "http2"},
 	{name: "h2c", speaks: sspsim.H2C, protocol: "h2c"},
 	{name: "auto", speaks: sspsim.TLSAuto, protocol: "auto"},
+
+	{name: "trial", speaks: sspsim.HTTP1, protocol: "http1", apart: &sspsim.Behaviour{Latency: sspsim.Constant(40 * time.Millisecond)}},
+	{name: "hung", speaks: sspsim.H2C, protocol: "h2c", apart: &sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Always}}},
+	{name: "large", speaks: sspsim.HTTP1, protocol: "http1", apart: &large, pool: ", max_pending: 4096, pending_timeout: 2s"},
+	{name: "group", speaks: sspsim.HTTP1, protocol: "http1", apart: &healthy, endpoints: 3},
+}
+
+// large is the behaviour of an SSP with large headers and bodies.
+var large = sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond),
+	Response: sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{P50: 30_000, P95: 48_000, Max: 50_000},
+		Headers: []sspsim.Field{{Name: "X-Pad", Value: strings.Repeat("v", 15_000)}}}}
+
+// mixed returns the SSPs of the mixed traffic.
+func (r *run) mixed() []*ssp {
+	n := slices.IndexFunc(r.ssps, func(s *ssp) bool { return s.apart })
+	if n < 0 {
+		n = len(r.ssps)
+	}
+	return r.ssps[:n]
+}
+
+// named returns the index of an SSP.
+func (r *run) named(name string) int {
+	return slices.IndexFunc(r.ssps, func(s *ssp) bool { return s.name == name })
 }
 
 // startSSPs starts an SSP of each kind.
 func (r *run) startSSPs() error {
 	for i, k := range sspKinds {
-		s := &ssp{name: k.name, healthy: k.healthy, behaviours: behavioursFor(k)}
+		s := &ssp{name: k.name, healthy: k.healthy, apart: k.apart != nil}
+		s.behaviours = slices.DeleteFunc(behavioursFor(k), func(m namedBehaviour) bool { return !r.selects(m.name) })
 		s.current.Store("healthy")
+		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
+			OnRequest:     func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) },
+			OnUnprocessed: func(target string) { r.log.refuse(i, k.name, s.current.Load().(string), target) }}
+		if k.apart != nil {
+			options.Behaviour = *k.apart
+		}
 		var err error
-		s.SSP, err = sspsim.Start(sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
-			OnRequest: func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) }})
-		if err != nil {
+		if s.SSP, err = sspsim.Start(options); err != nil {
 			return err
 		}
 		r.ssps = append(r.ssps, s)
-		s.config = engine.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + k.pool}
+		s.config = engine.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}
+		for range k.endpoints - 1 {
+			other, err := sspsim.Start(options)
+			if err != nil {
+				return err
+			}
+			s.others, s.config.URLs = append(s.others, other), append(s.config.URLs, other.URL())
+		}
 		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.Patience))
 		}
@@ -75,11 +119,15 @@ func (r *run) startSSPs() error {
 func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		m := namedBehaviour{name: "healthy", behaviour: healthy}
-		if !r.pausing.Load() && rnd.IntN(5) < 3 {
+		if len(s.behaviours) > 0 && !r.pausing.Load() && rnd.IntN(5) < 3 {
 			m = s.behaviours[rnd.IntN(len(s.behaviours))]
 		}
 		b := m.behaviour
 		b.Response.Kind = []sspsim.Kind{sspsim.OpenRTB, sspsim.OpenRTB, sspsim.VAST, sspsim.Raw}[rnd.IntN(4)]
+		if s.healthy && s.config.Protocol == "http1" {
+			// adbuffer must dial now and then, also when it has no descriptor.
+			b.Connections = sspsim.Connections{MaxRequests: 20, Announce: true}
+		}
 		if err := s.Set(b); err != nil {
 			r.fail(fmt.Errorf("SSP %s, %s: %w", s.name, m.name, err))
 			return

@@ -95,14 +95,15 @@ func (r *run) checkExcuses(requests uint64) {
 
 // newConnectionEnded judges a new connection that ended without a response. A draining process waits
 // one second for the first request on a connection. The connection is excused if the machine has
-// taken half of that second from this instance lately.
+// taken half of that second from this instance lately. A process without descriptors closes idle
+// connections.
 func (r *run) newConnectionEnded(st *instance, a *request, format string, args ...any) {
-	lately := time.Duration(0)
+	lately, starved := time.Duration(0), false
 	if st != nil {
-		lately = time.Duration(st.stalls.lately.Load())
+		lately, starved = time.Duration(st.stalls.lately.Load()), st.starved()
 		format = st.name + ": " + format
 	}
-	if lately > time.Second/2 {
+	if lately > time.Second/2 || starved {
 		r.excuse(unread, a, lately)
 		return
 	}

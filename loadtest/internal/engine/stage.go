@@ -25,16 +25,19 @@ type SSP struct {
 	URLs     []string `yaml:"-"` // its endpoints; if there is none, Start starts simulated SSPs
 	CAFile   string   `yaml:"-"`
 
-	Speaks     sspsim.Protocol  `yaml:"protocol"` // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
-	Behaviour  sspsim.Behaviour `yaml:"-"`
-	Node       yaml.Node        `yaml:"behaviour"` // Behaviour in a scenario file
-	Endpoints  int              `yaml:"-"`         // 0 is 1
-	Priorities bool             `yaml:"-"`         // the priority of each endpoint is its index
-	Seed       uint64           `yaml:"seed"`
-	Cores      string           `yaml:"cores"` // "" is Env.LoadCores
+	Speaks    sspsim.Protocol  `yaml:"protocol"` // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
+	Behaviour sspsim.Behaviour `yaml:"-"`
+	Node      yaml.Node        `yaml:"behaviour"` // Behaviour in a scenario file
+	Endpoints int              `yaml:"-"`         // 0 is 1
+	Spare     bool             `yaml:"-"`         // the last endpoint has priority 1
+	Seed      uint64           `yaml:"seed"`
+	Cores     string           `yaml:"cores"` // "" is Env.LoadCores
 
 	sims []*rig.SSP
 }
+
+// IsSpare reports whether the endpoint of an index is the spare.
+func (s *SSP) IsSpare(i int) bool { return s.Spare && i == len(s.URLs)-1 }
 
 // named returns the SSP with this name, or nil.
 func named(ssps []*SSP, name string) *SSP {

@@ -30,10 +30,10 @@ func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
 }
 
 // Open writes the header of a request. The header claims a body of length bytes. A negative length
-// means a request without a body.
-func (h *RawHTTP2) Open(id uint32, method, path string, length int) {
+// means a request without a body. more are further fields.
+func (h *RawHTTP2) Open(id uint32, method, path string, length int, more ...[2]string) {
 	h.block.Reset()
-	fields := [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}}
+	fields := append([][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}}, more...)
 	if length >= 0 {
 		fields = append(fields, [2]string{"content-length", strconv.Itoa(length)})
 	}

@@ -2,6 +2,14 @@
 
 package rig
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+// LimitFiles limits the descriptors of the process. It needs Linux.
+func (p *Process) LimitFiles(int) (restore func() error, err error) {
+	return nil, errors.ErrUnsupported
+}

@@ -38,7 +38,7 @@ func addRegions(t *engine.Test) {
 		dead.Faults = death.faults
 		moved := engine.Values{}
 		t.Trials = append(t.Trials, engine.Trial{Name: death.name, Group: group,
-			SSPs:   []*engine.SSP{{Name: "ssp", Endpoints: 2, Priorities: true, Behaviour: healthy, More: []string{"breaker: {enabled: false}"}}},
+			SSPs:   []*engine.SSP{{Name: "ssp", Endpoints: 2, Spare: true, Behaviour: healthy, More: []string{"breaker: {enabled: false}"}}},
 			Server: engine.Server{Config: engine.Config{Deadline: "300ms"}},
 			Steps:  []engine.Step{{Before: regionDeath(dead, healthy, death.cut, moved), Load: engine.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true)}},
 			Derive: func(s *engine.Sample) { maps.Copy(s.Values, moved) }})
