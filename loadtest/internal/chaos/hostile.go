@@ -172,7 +172,7 @@ func (h *hostile) repeat(path string, status int, deadline, pause time.Duration)
 	}
 }
 
-// witnessCopies sends requests of another client while the attack goes on. The SSP on trial must
+// witnessCopies sends requests of another client during the attack. The SSP on trial must
 // receive a copy of at least four fifths of them.
 func (h *hostile) witnessCopies() {
 	const least = 10 // requests, for a verdict
