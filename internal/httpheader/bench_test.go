@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/syntax"
 )
 
@@ -95,14 +93,13 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-func BenchmarkCopyResponse(b *testing.B) {
+func BenchmarkAppendResponse(b *testing.B) {
 	p := NewPolicy(PolicyOptions{})
 	lines := []byte(adResponse)
-	var h fasthttp.ResponseHeader
+	dst := make([]byte, 0, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
-		h.Reset()
-		p.CopyResponse(&h, 200, lines)
+		dst = p.AppendResponse(dst[:0], lines)
 	}
 }
 

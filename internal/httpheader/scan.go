@@ -7,7 +7,7 @@ import (
 )
 
 // Scan reads raw, the unchanged header block after the request line, with its final empty line. An
-// empty raw is a block without fields; fasthttp's RawHeaders returns it. The error is an *Error;
+// empty raw is a block without fields. The error is an *Error;
 // after an error the fields are undefined until the next Scan.
 //
 // The fields are slices of raw, which must not change while they are in use.

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/route"
@@ -22,36 +20,36 @@ type end struct {
 }
 
 // ended counts and reports a request that has its response. The arguments are as in report.
-func (p *Proxy) ended(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+func (p *Proxy) ended(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	rs := r.stats(r.route)
 	rs.outcomes[e.outcome].Add(1)
 	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
-	p.report(ctx, r, e, res, ex)
-	r.endTrace(ctx, e)
+	p.report(w, r, e, res, ex)
+	r.endTrace(w, e)
 }
 
-// report adds a request to the request log. Its response is in ctx. res and ex are nil if the
+// report adds a request to the request log. Its response is w. res and ex are nil if the
 // request was not forwarded. While ex is being sent to the client, it is no longer in res.
-func (p *Proxy) report(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
-	w := p.requests.Wants(&r.opts.Access, e.outcome.IsFailure(), e.took, e.at)
-	if w.None() {
+func (p *Proxy) report(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+	wants := p.requests.Wants(&r.opts.Access, e.outcome.IsFailure(), e.took, e.at)
+	if wants.None() {
 		return
 	}
 	rec := &logs.Record{
 		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
 	}
-	rec.Source = string(ctx.Response.Header.Peek(sourceField))
-	if !ctx.IsHead() {
-		rec.BytesOut = len(ctx.Response.Body())
+	rec.Source = string(w.source)
+	if !w.head {
+		rec.BytesOut = len(w.body)
 	}
 	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
-		rec.Status = ctx.Response.StatusCode()
+		rec.Status = w.status
 	}
 	if res != nil {
 		addResult(rec, res, ex)
 	}
-	p.requests.Write(rec, w)
+	p.requests.Write(rec, wants)
 }
 
 // endedUnread counts and reports a request or a connection that could not be read.

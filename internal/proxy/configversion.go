@@ -6,9 +6,8 @@ import "adbuffer/internal/route"
 // never changes. A request takes the current one when its head has been read, and uses it to its
 // end. So it never sees the options of one configuration with the routes of another.
 type configVersion struct {
-	opts           Options
-	requestIDField []byte // of opts
-	table          *route.Table
+	opts  Options
+	table *route.Table
 	// routes are the counters by Route.Index. The last one counts requests that match no
 	// route.
 	routes []*routeStats
@@ -24,7 +23,7 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 			kept[rs.name] = rs
 		}
 	}
-	g := &configVersion{opts: opts, requestIDField: []byte(opts.RequestIDField), table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	g := &configVersion{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
 	for i := range g.routes {
 		name := noRoute
 		if i < len(table.Routes) {

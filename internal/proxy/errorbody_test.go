@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/upstream"
 )
 
@@ -25,10 +23,10 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 		}
 		n++
 		for _, detail := range []string{"", "4 of 4 places in use; see pool.max_conns"} {
-			var ctx fasthttp.RequestCtx
-			g.writeOwn(&ctx, o, o.Row().Status, nil, "", detail)
+			var w response
+			g.writeOwn(&w, o, o.Row().Status, nil, "", detail)
 			var body ownBody
-			if err := json.Unmarshal(ctx.Response.Body(), &body); err != nil {
+			if err := json.Unmarshal(w.body, &body); err != nil {
 				t.Fatal(err)
 			}
 			before, entry, named := strings.Cut(body.Detail, "see the runbook, entry ")

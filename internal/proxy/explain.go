@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/route"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
@@ -52,7 +50,7 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 	c.body.conn = c
 	defer c.early.release(p)
 	if _, err := c.readHead(make([]byte, p.server.ReadBufferSize)); err != nil {
-		return &Explanation{Refusal: &Refusal{Outcome: upstream.BadRequest, Status: fasthttp.StatusBadRequest, Detail: "the message is no complete request: " + err.Error()}}
+		return &Explanation{Refusal: &Refusal{Outcome: upstream.BadRequest, Status: statusBadRequest, Detail: "the message is no complete request: " + err.Error()}}
 	}
 	r := p.acquire(c)
 	defer p.release(r)

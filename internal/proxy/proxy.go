@@ -143,52 +143,38 @@ func (p *Proxy) release(r *request) {
 	requests.Put(r)
 }
 
-// handle is the fasthttp handler: requests of HTTP/1.
-func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
-	r := p.acquire(ctx.Conn().(*clientConn))
-	defer func() { p.done(ctx, r, recover()) }()
-	if !p.admit(ctx, r, r.check()) {
-		return
-	}
-	if f := p.readBody(r); f != nil {
-		p.refuse(ctx, r, f)
-		return
-	}
-	p.forward(ctx, r)
-}
-
 // admit reports whether a request is to be forwarded once its body has arrived. Otherwise it has
 // made the response. The message head has been checked: f is its error, or nil.
-func (p *Proxy) admit(ctx *fasthttp.RequestCtx, r *request, f *refusal) bool {
+func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
 		p.skipBody(r)
-		p.writeHealth(ctx)
+		p.writeHealth(w)
 		return false
 	}
 	if f == nil {
 		f = r.findRoute()
 	}
 	if f != nil {
-		p.refuse(ctx, r, f)
+		p.refuse(w, r, f)
 	}
 	return f == nil
 }
 
 // forward forwards a request that has arrived completely, and makes the response.
-func (p *Proxy) forward(ctx *fasthttp.RequestCtx, r *request) {
+func (p *Proxy) forward(w *response, r *request) {
 	f := p.prepare(r)
 	r.beginTrace(r.started)
 	if f != nil {
-		p.refuse(ctx, r, f)
+		p.refuse(w, r, f)
 		return
 	}
 	// The whole request has arrived. A request whose body never arrives is not in flight.
 	if !p.inFlight.Acquire() {
-		p.refuse(ctx, r, p.overloaded())
+		p.refuse(w, r, p.overloaded())
 		return
 	}
 	defer p.inFlight.Release()
 	p.uploads.end(&r.upload, true)
 	res := r.route.Do(&r.ssp, r.target, &p.process)
-	p.writeResponse(ctx, r, &res)
+	p.writeResponse(w, r, &res)
 }

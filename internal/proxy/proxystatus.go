@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
@@ -74,7 +72,7 @@ func tlsStatusError(err error) string {
 var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
 
 // addProxyStatus adds the field of RFC 9209. res and ex are as in report.
-func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, e *end, res *route.Result, ex *upstream.Exchange) {
+func (r *request) addProxyStatus(w *response, e *end, res *route.Result, ex *upstream.Exchange) {
 	var err *upstream.Error
 	ssp := ""
 	if res != nil {
@@ -98,7 +96,7 @@ func (r *request) addProxyStatus(ctx *fasthttp.RequestCtx, e *end, res *route.Re
 	if r.opts.ErrorDetail && e.detail != "" {
 		b = appendText(append(b, "; details="...), e.detail)
 	}
-	ctx.Response.Header.AddBytesV("Proxy-Status", b)
+	w.addField("Proxy-Status", b)
 	r.scratch = b
 }
 

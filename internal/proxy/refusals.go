@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
@@ -30,21 +28,21 @@ func malformed(detail string) *refusal {
 // headRefusal returns the refusal for an error of Scan.
 func headRefusal(err error) *refusal {
 	if e, ok := errors.AsType[*httpheader.Error](err); ok && e.TooLarge() {
-		return &refusal{outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, detail: err.Error(), close: true}
+		return &refusal{outcome: upstream.TooLarge, status: statusHeaderTooLarge, detail: err.Error(), close: true}
 	}
 	return malformed(err.Error())
 }
 
 func (g *configVersion) headTooLarge() *refusal {
 	return &refusal{
-		outcome: upstream.TooLarge, status: fasthttp.StatusRequestHeaderFieldsTooLarge, close: true,
+		outcome: upstream.TooLarge, status: statusHeaderTooLarge, close: true,
 		detail: fmt.Sprintf("the head is over %d bytes; see server.max_header_bytes", g.opts.MaxHeaderBytes),
 	}
 }
 
 func (g *configVersion) notReadInTime() *refusal {
 	return &refusal{
-		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
+		outcome: upstream.BadRequest, status: statusRequestTimeout, close: true,
 		detail: fmt.Sprintf("the request was not read within %v; see server.read_timeout", g.opts.ReadTimeout),
 	}
 }
@@ -71,13 +69,4 @@ func (g *configVersion) tooMuchUnread(bytes int) *refusal {
 		outcome: upstream.Overloaded,
 		detail:  fmt.Sprintf("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", bytes, g.opts.maxUnread()),
 	}
-}
-
-// wholeResponse returns the bytes of adbuffer's own response to a connection that closes with it.
-func (g *configVersion) wholeResponse(f *refusal, id []byte) []byte {
-	var ctx fasthttp.RequestCtx
-	g.writeOwn(&ctx, f.outcome, f.statusCode(), id, "", f.detail)
-	g.setRequestID(&ctx, id)
-	ctx.SetConnectionClose()
-	return []byte(ctx.Response.String())
 }

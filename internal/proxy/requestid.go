@@ -3,8 +3,6 @@ package proxy
 import (
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/httpheader"
 )
 
@@ -29,8 +27,8 @@ func (g *configVersion) newRequestID() []byte {
 }
 
 // setRequestID puts the id into the header of the response.
-func (g *configVersion) setRequestID(ctx *fasthttp.RequestCtx, id []byte) {
+func (g *configVersion) setRequestID(w *response, id []byte) {
 	if len(id) > 0 {
-		ctx.Response.Header.SetCanonical(g.requestIDField, id)
+		w.addField(g.opts.RequestIDField, id)
 	}
 }

@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"encoding/json"
 	"runtime/debug"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/httpheader"
@@ -14,11 +12,64 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// response is the response to a client, over any protocol. The objects are reused.
+type response struct {
+	status int    // 0 = none yet
+	source []byte // the value of sourceField; nil for none
+	fields []byte // lines, without Content-Length and fields about the connection
+	// body is valid until sending is released.
+	body     []byte
+	length   int                // the Content-Length of a response to HEAD; -1 for the length of body
+	trailers []byte             // lines; not sent over HTTP/1
+	sending  *upstream.Exchange // which holds body, nil for none
+	head     bool               // the request's method is HEAD: no body is sent
+	close    bool               // the connection ends with this response; not over HTTP/2
+}
+
 // sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
 const sourceField = "X-Adbuffer-Source"
 
+// Statuses that belong to no outcome alone.
+const (
+	statusOK             = 200
+	statusNoContent      = 204
+	statusNotModified    = 304
+	statusBadRequest     = 400
+	statusRequestTimeout = 408
+	statusHeaderTooLarge = 431
+	statusInternal       = 500
+	statusUnavailable    = 503
+)
+
+// maxKeptFields is how much memory for fields a response keeps for its next use.
+const maxKeptFields = 16 << 10
+
+// reset makes w empty. Only head and sending stay.
+func (w *response) reset() {
+	*w = response{fields: w.fields[:0], trailers: w.trailers[:0], length: -1, sending: w.sending, head: w.head}
+	if cap(w.fields)+cap(w.trailers) > maxKeptFields {
+		w.fields, w.trailers = nil, nil
+	}
+}
+
+// begin begins adbuffer's own response. contentType is empty for a response without a body.
+func (w *response) begin(status int, contentType string, source []byte) {
+	w.status, w.source = status, source
+	if contentType != "" {
+		w.addField("Content-Type", []byte(contentType))
+	}
+	if source != nil {
+		w.addField(sourceField, source)
+	}
+	w.fields = httpheader.AppendDate(w.fields)
+}
+
+func (w *response) addField(name string, value []byte) {
+	w.fields = append(append(append(append(w.fields, name...), ": "...), value...), "\r\n"...)
+}
+
 // writeResponse writes the result of the route's mode.
-func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
+func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	defer res.Release()
 	now := time.Now()
 	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started)}
@@ -26,72 +77,62 @@ func (p *Proxy) writeResponse(ctx *fasthttp.RequestCtx, r *request, res *route.R
 		e.detail = detailOf(res.Err)
 	}
 	ex := res.Exchange
-	p.writeResult(ctx, r, res)
-	p.finish(ctx, r, &e, res, ex)
+	p.writeResult(w, r, res)
+	p.finish(w, r, &e, res, ex)
 }
 
 // finish adds the fields about the request to its response, and counts and reports the request. res
 // and ex are as in report.
-func (p *Proxy) finish(ctx *fasthttp.RequestCtx, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+func (p *Proxy) finish(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	if r.opts.ProxyStatus {
-		r.addProxyStatus(ctx, e, res, ex)
+		r.addProxyStatus(w, e, res, ex)
 	}
 	if r.opts.ServerTiming {
-		r.addServerTiming(ctx, ex, e.took)
+		r.addServerTiming(w, ex, e.took)
 	}
-	p.ended(ctx, r, e, res, ex)
+	p.ended(w, r, e, res, ex)
 }
 
 // writeResult writes the response, and keeps its exchange until it is sent.
-func (p *Proxy) writeResult(ctx *fasthttp.RequestCtx, r *request, res *route.Result) {
+func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 	if err := res.Err; err != nil {
-		if r.writeError(ctx, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), detailOf(err)) {
-			setRetryAfter(ctx, err.RetryAfter)
+		if r.writeError(w, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), detailOf(err)) {
+			setRetryAfter(w, err.RetryAfter)
 		}
 		return
 	}
-	if r.route.NoAdOnError && res.Status() >= fasthttp.StatusBadRequest {
-		r.writeNoAd(ctx, string(res.SSP.SourceBytes()))
+	if r.route.NoAdOnError && res.Status() >= statusBadRequest {
+		r.writeNoAd(w, res.SSP.SourceBytes())
 		return
 	}
 	if res.Outcome == upstream.NoBid {
 		r.noAd(bySSP)
 	}
 	a := &res.Exchange.Response
-	h := &ctx.Response.Header
 	if res.Outcome == upstream.Merged {
-		h.SetContentType("application/json")
-		h.Set(sourceField, "proxy/"+upstream.Merged.String())
-		httpheader.AddDate(h)
+		w.begin(statusOK, "application/json", []byte("proxy/"+upstream.Merged.String()))
 	} else {
-		res.SSP.Policy().CopyResponse(h, a.Status, a.Fields)
-		h.SetCanonical([]byte(sourceField), res.SSP.SourceBytes())
+		w.status, w.source = a.Status, res.SSP.SourceBytes()
+		policy := res.SSP.Policy()
+		w.fields = policy.AppendResponse(w.fields, a.Fields)
+		w.addField(sourceField, w.source)
+		w.trailers = policy.AppendTrailers(w.trailers, a.Trailers)
 	}
-	if len(a.Body) > 0 {
-		ctx.Response.SetBodyRaw(a.Body) // not copied: the connection keeps it until it is sent
-	}
-	if a.ContentLength >= 0 && (ctx.IsHead() || a.Status == fasthttp.StatusNotModified) {
-		h.SetContentLength(a.ContentLength)
-	}
-	if r.stream != nil {
-		if res.Outcome != upstream.Merged {
-			r.stream.trailers = res.SSP.Policy().AppendTrailers(r.stream.trailers[:0], a.Trailers)
-		}
-		r.stream.sending = res.Exchange
-	} else {
-		r.conn.sending = res.Exchange
+	w.body, w.sending = a.Body, res.Exchange
+	if w.head {
+		w.length = a.ContentLength
 	}
 	res.Exchange = nil
 }
 
 // writeError writes adbuffer's own response for a request that no SSP responded to. It returns false
 // if the route's response for no ad replaces that.
-func (r *request) writeError(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
-	if r.route != nil && r.route.NoAdOnError && status >= fasthttp.StatusInternalServerError {
-		r.writeNoAd(ctx, "proxy/"+o.String())
+func (r *request) writeError(w *response, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
+	if r.route != nil && r.route.NoAdOnError && status >= statusInternal {
+		r.writeNoAd(w, []byte("proxy/"+o.String()))
 		return false
 	}
-	r.writeOwn(ctx, o, status, r.requestID(), sspName, detail)
+	r.writeOwn(w, o, status, r.requestID(), sspName, detail)
 	return true
 }
 
@@ -116,77 +157,22 @@ func detailOf(e *upstream.Error) string {
 }
 
 // refuse sends the response of a request that is not forwarded.
-func (p *Proxy) refuse(ctx *fasthttp.RequestCtx, r *request, f *refusal) {
+func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 	e := end{outcome: f.outcome, detail: f.detail, at: time.Now()}
 	if !r.started.IsZero() {
 		e.took = e.at.Sub(r.started)
 	}
 	r.beginTrace(e.at)
 	if f.close && r.stream == nil {
-		ctx.SetConnectionClose()
+		w.close = true
 	} else {
 		p.skipBody(r)
 	}
 	if f.allow != "" {
-		ctx.Response.Header.Set("Allow", f.allow)
+		w.addField("Allow", []byte(f.allow))
 	}
-	r.writeError(ctx, f.outcome, f.statusCode(), "", f.detail)
-	p.finish(ctx, r, &e, nil, nil)
-}
-
-// ownBody is the JSON of adbuffer's own error responses.
-type ownBody struct {
-	Error  string `json:"error"`
-	SSP    string `json:"ssp,omitempty"`
-	Detail string `json:"detail,omitempty"`
-	ID     string `json:"id,omitempty"` // of the request
-}
-
-func (g *configVersion) writeOwn(ctx *fasthttp.RequestCtx, o upstream.Outcome, status int, id []byte, sspName, detail string) {
-	body := ownBody{Error: o.String(), ID: string(id)}
-	if g.opts.ErrorDetail {
-		if detail != "" {
-			detail += "; "
-		}
-		body.SSP, body.Detail = sspName, detail+"see the runbook, entry "+o.String() // of deploy/prometheus/RUNBOOK.md
-	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic("BUG: strings make no JSON: " + err.Error())
-	}
-	ctx.Response.ResetBody()
-	ctx.Response.SetStatusCode(status)
-	ctx.Response.Header.SetContentType("application/json")
-	ctx.Response.Header.Set(sourceField, "proxy/"+o.String())
-	httpheader.AddDate(&ctx.Response.Header)
-	ctx.Response.SetBody(append(text, '\n'))
-}
-
-// writeNoAd writes the route's response for no ad, in place of a response from source.
-func (r *request) writeNoAd(ctx *fasthttp.RequestCtx, source string) {
-	r.noAd(byProxy)
-	ctx.Response.ResetBody()
-	httpheader.AddDate(&ctx.Response.Header)
-	ctx.Response.Header.Set(sourceField, source)
-	if r.route.NoAd == route.NoAdVAST {
-		ctx.Response.SetStatusCode(fasthttp.StatusOK)
-		ctx.Response.Header.SetContentType("application/xml; charset=utf-8")
-		ctx.Response.SetBodyString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
-		return
-	}
-	ctx.Response.SetStatusCode(fasthttp.StatusNoContent)
-}
-
-// writeHealth is readiness on the traffic port.
-func (p *Proxy) writeHealth(ctx *fasthttp.RequestCtx) {
-	ctx.Response.Header.SetContentType("text/plain; charset=utf-8")
-	httpheader.AddDate(&ctx.Response.Header)
-	if p.draining.Load() || !p.ready() {
-		ctx.Response.SetStatusCode(fasthttp.StatusServiceUnavailable)
-		ctx.Response.SetBodyString("not ready\n")
-		return
-	}
-	ctx.Response.SetBodyString("ready\n")
+	r.writeError(w, f.outcome, f.statusCode(), "", f.detail)
+	p.finish(w, r, &e, nil, nil)
 }
 
 // panicked logs legs that panicked after their request had ended.
@@ -198,24 +184,24 @@ func (p *Proxy) panicked(v any, stack []byte) {
 const panicDetail = "adbuffer failed; see its log"
 
 // done ends the handling of a request, also of one that panicked.
-func (p *Proxy) done(ctx *fasthttp.RequestCtx, r *request, panicked any) {
+func (p *Proxy) done(w *response, r *request, panicked any) {
 	p.uploads.end(&r.upload, true)                                                                // before endRequest: after it, no other upload stops the connection
 	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // checked last, for requests that were in flight when the drain began
-		ctx.SetConnectionClose()
+		w.close = true
 	}
 	if panicked != nil {
 		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
-		ctx.Response.Reset()
-		ctx.SetConnectionClose()
-		r.writeOwn(ctx, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
-		p.ended(ctx, r, &e, nil, nil)
-		r.setRequestID(ctx, r.requestID())
+		w.reset()
+		w.close = true
+		r.writeOwn(w, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
+		p.ended(w, r, &e, nil, nil)
+		r.setRequestID(w, r.requestID())
 		// The request's buffers may still be in use elsewhere: the garbage collector frees them.
 		p.budget.Release(int64(r.room))
 		return
 	}
-	r.setRequestID(ctx, r.requestID())
+	r.setRequestID(w, r.requestID())
 	p.release(r)
 }

@@ -4,14 +4,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/upstream"
 )
 
 // addServerTiming adds the durations of the parts of a request, in milliseconds. ex is nil if no
 // single SSP got the request. https://www.w3.org/TR/server-timing/
-func (r *request) addServerTiming(ctx *fasthttp.RequestCtx, ex *upstream.Exchange, took time.Duration) {
+func (r *request) addServerTiming(w *response, ex *upstream.Exchange, took time.Duration) {
 	b := r.scratch[:0]
 	if ex != nil && !ex.Times.Acquired.IsZero() {
 		t := &ex.Times
@@ -27,7 +25,7 @@ func (r *request) addServerTiming(ctx *fasthttp.RequestCtx, ex *upstream.Exchang
 		}
 	}
 	b = appendTiming(b, "total", took)
-	ctx.Response.Header.AddBytesV("Server-Timing", b)
+	w.addField("Server-Timing", b)
 	r.scratch = b
 }
 
@@ -40,8 +38,8 @@ func appendTiming(b []byte, name string, d time.Duration) []byte {
 }
 
 // setRetryAfter states when another request may succeed, in whole seconds.
-func setRetryAfter(ctx *fasthttp.RequestCtx, wait time.Duration) {
+func setRetryAfter(w *response, wait time.Duration) {
 	if wait > 0 {
-		ctx.Response.Header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+		w.addField("Retry-After", strconv.AppendInt(nil, int64((wait+time.Second-1)/time.Second), 10))
 	}
 }

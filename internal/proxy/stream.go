@@ -5,29 +5,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/http2server"
-	"adbuffer/internal/httpheader"
-	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
 // stream is a request of HTTP/2. It implements http2server.Request and stopper. The objects are reused.
 type stream struct {
-	// ctx receives the response, as for a request over HTTP/1. Only the method of its request is
-	// set.
-	ctx      fasthttp.RequestCtx
 	of       *http2server.Stream
 	conn     *clientConn
-	request  *request           // nil once there is a response
-	sending  *upstream.Exchange // the exchange that holds the response's body, nil for none
-	waiting  waiting            // while the client has not read enough of the response
-	response http2server.Response
-	fields   []byte // of the response
-	trailers []byte // the same
-	id       uint32 // of the stream, since another goroutine may call stop
+	request  *request // nil once there is a response
+	waiting  waiting  // while the client has not read enough of the response
+	response response
+	message  http2server.Response // made from response
+	id       uint32               // of the stream, since another goroutine may call stop
 
 	left      *upstream.Cancel // ends when the client no longer wants the response
 	cancelled bool             // left has ended, and is not used again
@@ -40,7 +31,7 @@ type stream struct {
 }
 
 var streams = sync.Pool{New: func() any {
-	s := &stream{left: upstream.NewCancel()}
+	s := &stream{left: upstream.NewCancel(), response: response{length: -1}}
 	s.goneFunc = func() bool { return s.of.Gone() }
 	return s
 }}
@@ -57,24 +48,23 @@ func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, la
 	return s, s.respond()
 }
 
-// admit reports whether the request is forwarded. Otherwise the response is in ctx.
+// admit reports whether the request is forwarded. Otherwise s.response is complete.
 func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 	p, r := s.conn.proxy, s.request
 	defer func() {
 		if !ok {
-			p.done(&s.ctx, r, recover())
+			p.done(&s.response, r, recover())
 		}
 	}()
-	s.ctx.Response.Header.SetNoDefaultContentType(true)
 	f := s.check(b, last)
 	if s.undecided = f == nil && !last && r.ssp.Method != upstream.POST; s.undecided {
 		return true
 	}
-	if !p.admit(&s.ctx, r, f) {
+	if !p.admit(&s.response, r, f) {
 		return false
 	}
 	if _, _, f := r.bodyRoom(); f != nil {
-		p.refuse(&s.ctx, r, f)
+		p.refuse(&s.response, r, f)
 		return false
 	}
 	return true
@@ -84,7 +74,7 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	r := s.request
 	header, method, target := b.Take(&r.block)
-	s.ctx.Request.Header.SetMethodBytes(method)
+	s.response.head = string(method) == "HEAD"
 	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {
 		return r.headTooLarge()
@@ -97,8 +87,8 @@ func (s *stream) refuse(f *refusal) *http2server.Response {
 	p, r := s.conn.proxy, s.request
 	s.request = nil
 	func() {
-		defer func() { p.done(&s.ctx, r, recover()) }()
-		p.refuse(&s.ctx, r, f)
+		defer func() { p.done(&s.response, r, recover()) }()
+		p.refuse(&s.response, r, f)
 	}()
 	return s.respond()
 }
@@ -133,17 +123,17 @@ func (s *stream) Serve() *http2server.Response {
 	p.streams.Add(1)
 	defer p.streams.Add(-1)
 	func() {
-		defer func() { p.done(&s.ctx, r, recover()) }()
-		if !s.undecided || p.admit(&s.ctx, r, nil) {
-			p.forward(&s.ctx, r)
+		defer func() { p.done(&s.response, r, recover()) }()
+		if !s.undecided || p.admit(&s.response, r, nil) {
+			p.forward(&s.response, r)
 		}
 	}()
 	return s.respond()
 }
 
 func (s *stream) Unread() {
-	r := &s.response
-	s.conn.proxy.unread.begin(&s.waiting, s, s.sending, len(r.Fields)+len(r.Body)+len(r.Trailers))
+	r := &s.message
+	s.conn.proxy.unread.begin(&s.waiting, s, s.response.sending, len(r.Fields)+len(r.Body)+len(r.Trailers))
 }
 
 // dropUnread implements reader. Until Release, conn and id do not change.
@@ -159,20 +149,16 @@ func (s *stream) Release() {
 		s.neverServed(r)
 	}
 	s.conn.proxy.unread.end(&s.waiting)
-	if s.sending != nil {
-		s.sending.Release()
+	if s.response.sending != nil {
+		s.response.sending.Release()
 	}
-	s.sending, s.request, s.of, s.conn = nil, nil, nil, nil
+	s.request, s.of, s.conn = nil, nil, nil
 	if s.cancelled {
 		s.left, s.cancelled = upstream.NewCancel(), false
 	}
-	s.response = http2server.Response{}
-	s.ctx.Request.Reset()
-	s.ctx.Response.Reset()
-	s.trailers = s.trailers[:0]
-	if cap(s.fields)+cap(s.trailers) > maxKeptFields {
-		s.fields, s.trailers = nil, nil
-	}
+	s.message = http2server.Response{}
+	s.response.head, s.response.sending = false, nil
+	s.response.reset()
 	streams.Put(s)
 }
 
@@ -184,40 +170,25 @@ func (s *stream) neverServed(r *request) {
 		e.outcome, e.detail = upstream.BadRequest, v
 	}
 	r.beginTrace(e.at)
-	p.ended(&s.ctx, r, &e, nil, nil)
+	p.ended(&s.response, r, &e, nil, nil)
 	p.uploads.end(&r.upload, true)
 	p.release(r)
 }
 
-// maxKeptFields is how much memory for fields a stream keeps for its next use.
-const maxKeptFields = 16 << 10
-
-// respond returns the response in ctx.
+// respond returns the response with its Content-Length.
 func (s *stream) respond() *http2server.Response {
-	res := &s.ctx.Response
-	status, body := res.StatusCode(), res.Body()
-	s.fields = s.fields[:0]
-	stated := status == fasthttp.StatusNoContent // a 204 has no Content-Length
-	for name, value := range httpheader.ResponseFields(&res.Header) {
-		switch {
-		case syntax.IsConnectionSpecific(name):
-			continue
-		case syntax.EqualFold(name, "content-length"):
-			if status == fasthttp.StatusNoContent {
-				continue
-			}
-			stated = true
-		}
-		s.fields = syntax.AppendField(s.fields, name, value)
+	w := &s.response
+	s.message = http2server.Response{Status: w.status, Body: w.body, Trailers: w.trailers, Drain: s.conn.proxy.draining.Load()}
+	length, stated := len(w.body), w.status != statusNoContent && w.status != statusNotModified
+	if w.head {
+		s.message.Body, s.message.Trailers = nil, nil
+		length = max(length, w.length)
+		stated = stated && (length > 0 || w.length == 0)
 	}
-	head := s.ctx.IsHead()
-	if !stated && len(s.trailers) == 0 && (len(body) > 0 || !head && status != fasthttp.StatusNotModified) {
+	if stated && len(s.message.Trailers) == 0 {
 		var digits [20]byte
-		s.fields = syntax.AppendField(s.fields, []byte("content-length"), strconv.AppendInt(digits[:0], int64(len(body)), 10))
+		w.addField("Content-Length", strconv.AppendInt(digits[:0], int64(length), 10))
 	}
-	if head {
-		body, s.trailers = nil, s.trailers[:0]
-	}
-	s.response = http2server.Response{Status: status, Fields: s.fields, Body: body, Trailers: s.trailers, Drain: s.conn.proxy.draining.Load()}
-	return &s.response
+	s.message.Fields = w.fields
+	return &s.message
 }

@@ -3,8 +3,6 @@ package proxy
 import (
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/logs"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
@@ -21,8 +19,8 @@ func (r *request) beginTrace(now time.Time) {
 	r.ssp.Trace = r.opts.Tracer.Begin(parent, r.peerTrusted(), r.requestID(), now)
 }
 
-// endTrace makes the span of r, whose response is in ctx, if r is traced.
-func (r *request) endTrace(ctx *fasthttp.RequestCtx, e *end) {
+// endTrace makes the span of r, whose response is w, if r is traced.
+func (r *request) endTrace(w *response, e *end) {
 	if r.ssp.Trace == nil {
 		return
 	}
@@ -41,7 +39,7 @@ func (r *request) endTrace(ctx *fasthttp.RequestCtx, e *end) {
 		t.Protocol = "2"
 	}
 	if e.outcome != upstream.ClientGone {
-		t.Status = ctx.Response.StatusCode()
+		t.Status = w.status
 	}
 	r.ssp.Trace.Ended(&t)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/valyala/fasthttp"
-
 	"adbuffer/internal/upstream"
 )
 
@@ -117,7 +115,7 @@ func (u *uploads) now() (n, limit int, dropped uint64) {
 func (p *Proxy) uploadDropped() *refusal {
 	_, limit, _ := p.uploads.now()
 	return &refusal{
-		outcome: upstream.BadRequest, status: fasthttp.StatusRequestTimeout, close: true,
+		outcome: upstream.BadRequest, status: statusRequestTimeout, close: true,
 		detail: fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads and server.max_buffered_bytes", limit),
 	}
 }

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"encoding/json"
+
+	"adbuffer/internal/route"
+	"adbuffer/internal/upstream"
+)
+
+// ownBody is the JSON of adbuffer's own error responses.
+type ownBody struct {
+	Error  string `json:"error"`
+	SSP    string `json:"ssp,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	ID     string `json:"id,omitempty"` // of the request
+}
+
+func (g *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id []byte, sspName, detail string) {
+	body := ownBody{Error: o.String(), ID: string(id)}
+	if g.opts.ErrorDetail {
+		if detail != "" {
+			detail += "; "
+		}
+		body.SSP, body.Detail = sspName, detail+"see the runbook, entry "+o.String() // of deploy/prometheus/RUNBOOK.md
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("BUG: strings make no JSON: " + err.Error())
+	}
+	w.begin(status, "application/json", []byte("proxy/"+o.String()))
+	w.body = append(text, '\n')
+}
+
+// writeNoAd writes the route's response for no ad, in place of a response from source.
+func (r *request) writeNoAd(w *response, source []byte) {
+	r.noAd(byProxy)
+	if r.route.NoAd != route.NoAdVAST {
+		w.begin(statusNoContent, "", source)
+		return
+	}
+	w.begin(statusOK, "application/xml; charset=utf-8", source)
+	w.body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
+}
+
+// writeHealth is readiness on the traffic port.
+func (p *Proxy) writeHealth(w *response) {
+	status, text := statusOK, "ready\n"
+	if p.draining.Load() || !p.ready() {
+		status, text = statusUnavailable, "not ready\n"
+	}
+	w.begin(status, "text/plain; charset=utf-8", nil)
+	w.body = []byte(text)
+}
