@@ -14,6 +14,7 @@ import (
 	"crypto/sha256"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,13 @@ var build = sync.OnceValues(func() (string, error) {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "adbuffer").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m: %w", err)
+	}
+	// go test takes a cached result if no file that the test read has changed. WalkDir reads the
+	// sources' folders, so a change of the product counts.
+	for _, dir := range []string{"cmd", "internal"} {
+		if err := filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), dir), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			return "", err
+		}
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
