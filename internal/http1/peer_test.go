@@ -261,6 +261,7 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 	}
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(patience)
+	ex.UsualTimeout = patience
 	return ex
 }
 

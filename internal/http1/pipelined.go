@@ -33,11 +33,12 @@ import (
 // does not pipeline requests that failed on one connection at once on the next, as section 9.3.2
 // asks.
 //
-//	open ──close announced, write failed, response overdue──▶ closing ──no caller waits──▶ closed
-//	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────────▶
+//	open ──close announced, write failed, linger ended──▶ closing ──no caller waits──▶ closed
+//	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────▶
 //
 // Open means that CloseReason is NotClosed. A closing connection takes no more requests; its
-// current requests still get the responses that arrive.
+// current requests still get the responses that arrive. pipelinedoverdue.go says when an open
+// connection takes none for now.
 type Pipelined struct {
 	net   net.Conn     // sock itself, or TLS on top of it
 	sock  *socket.Conn // the socket below net
@@ -45,6 +46,7 @@ type Pipelined struct {
 	opts  *Options
 
 	reason      atomic.Uint32 // upstream.CloseReason
+	overdue     atomic.Bool   // see noteOverdue
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
 	// Offsets in bytes since the connection was opened: respondedBytes <= takenBytes <= queuedBytes.
 	takenBytes     atomic.Int64 // passed to a Write that did not fail for them
@@ -77,7 +79,8 @@ type entry struct {
 	method     upstream.Method
 	start, end int64 // offsets of the request's bytes
 	acquired   time.Time
-	deadline   time.Time // or the time of abandoning, if that was earlier
+	deadline   time.Time     // or the time of abandoning, if that was earlier
+	usual      time.Duration // the exchange's UsualTimeout
 }
 
 // NewPipelined returns a connection on c, which is sock or a TLS connection on it. Its goroutine
@@ -108,9 +111,10 @@ func (o *Options) pipelineBuffer() int {
 // Protocol returns upstream.HTTP1Pipelined.
 func (p *Pipelined) Protocol() upstream.Protocol { return upstream.HTTP1Pipelined }
 
-// Places returns Options.Depth, or 0 if the connection takes no more requests.
+// Places returns Options.Depth, or 0 if the connection takes no more requests, or its oldest response
+// is overdue.
 func (p *Pipelined) Places() int {
-	if p.CloseReason() != upstream.NotClosed {
+	if p.CloseReason() != upstream.NotClosed || p.overdue.Load() {
 		return 0
 	}
 	return p.opts.Depth
@@ -208,6 +212,8 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 		return writeNothing, errBehindClose
 	case p.writesEnded || p.CloseReason() != upstream.NotClosed:
 		return writeNothing, errClosed
+	case p.overdue.Load():
+		return writeNothing, errBehindOverdue
 	case p.out != nil && len(*p.out)+len(r.Fields)+len(r.Target)+len(r.Body) > maxUnwritten:
 		return writeNothing, errUnwrittenFull
 	}
@@ -230,7 +236,7 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	if start == 0 {
 		p.first = size
 	}
-	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline})
+	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline, usual: ex.UsualTimeout})
 	if p.latest.Before(ex.Deadline) {
 		p.latest = ex.Deadline
 	}

@@ -15,7 +15,7 @@ var (
 	errUnwritten   = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true, Detail: errBehindClose.Detail}
 	errBehindLast  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
 		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
-	errOverdue       = errors.New("an abandoned response did not end within pool.linger")
+	errBehindOverdue = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "an earlier response on the pipelined connection is overdue")
 	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
 		"1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth")
 )

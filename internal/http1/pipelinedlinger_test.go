@@ -58,31 +58,3 @@ func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 		})
 	}
 }
-
-// Requests that wait for a new connection's first response were kept until their deadlines, although
-// the connection took no more requests and they could be sent on another one.
-func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		opts := testOptions()
-		opts.Linger = simLinger
-		m := newSim(t, true, opts)
-		defer m.s.Release()
-		m.begin(time.Second, nil)
-		waiting := []*call{m.begin(time.Minute, nil), m.begin(time.Minute, nil)}
-		time.Sleep(time.Second + simLinger - tick)
-		synctest.Wait()
-		wantReason(t, m.conn, upstream.NotClosed)
-		time.Sleep(2 * tick)
-		synctest.Wait()
-		for _, c := range waiting {
-			if c.at.IsZero() {
-				t.Fatal("a request that was not sent waits behind an overdue response")
-			}
-			if e := upstream.AsError(c.err); e.Outcome != upstream.ConnLost || e.Progress != upstream.NotSent || !c.ex.Reused {
-				t.Errorf("error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
-			}
-		}
-		wantReason(t, m.conn, upstream.ClosedTimeout)
-		m.close()
-	})
-}

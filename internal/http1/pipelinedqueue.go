@@ -7,8 +7,11 @@ func (r *reader) abandon(e *entry, err error) {
 	if r.now.Before(e.deadline) {
 		e.deadline = r.now // linger begins
 	}
-	if r.started && e == r.at(0) {
-		r.response.discard = true
+	if e == r.at(0) {
+		if r.started {
+			r.response.discard = true
+		}
+		r.noteOverdue() // before the caller returns, and perhaps sends another request
 	}
 	ex.Times.Done = r.now
 	ex.Complete(err)

@@ -73,7 +73,7 @@ func (r *reader) serve() error {
 			err = r.fill()
 		case e.ex != nil && isOverBudget(err):
 			r.abandon(e, err)
-			r.wakeWhenOverdue()
+			r.wakeForAbandoned()
 			err = nil
 		}
 		if err != nil {
@@ -193,7 +193,8 @@ func (r *reader) completeOldest() error {
 		h.ObserveDuration(max(0, r.oldestSince.Sub(e.acquired)))
 	}
 	r.oldestSince = r.now
-	r.wakeWhenOverdue()
+	r.noteOverdue()
+	r.wakeForAbandoned()
 	r.releaseEntry(&e, nil)
 	if reason != upstream.NotClosed {
 		return errNotReusable

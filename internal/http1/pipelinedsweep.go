@@ -65,46 +65,20 @@ func (r *reader) expire() (next time.Time) {
 		}
 		r.abandon(e, err)
 	}
-	if r.n == 0 || r.at(0).ex != nil || r.CloseReason() != upstream.NotClosed {
+	if !r.oldestAbandoned() || r.CloseReason() != upstream.NotClosed {
 		return next
 	}
-	overdue := r.overdue()
-	if r.now.Before(overdue) {
-		return earlier(next, overdue)
-	}
-	if r.setCloseReason(upstream.ClosedTimeout) {
+	if !r.now.Before(r.lingerEnd()) && r.setCloseReason(upstream.ClosedTimeout) {
 		r.owner.Changed()
-		r.mu.Lock()
-		r.endWritesLocked()
-		r.admitLocked()
-		r.mu.Unlock()
-		r.failUnsent(errOverdue) // requests that wait for the first response, or for the socket
 	}
-	return next
-}
-
-// overdue returns when the reader closes the connection if the abandoned oldest entry has no
-// complete response. Linger begins with the entry's deadline, or when it became the oldest if that
-// is later.
-func (r *reader) overdue() time.Time {
-	from := r.at(0).deadline
-	if r.oldestSince.After(from) {
-		from = r.oldestSince
+	r.noteOverdue()
+	if r.overdue.Load() {
+		r.withdrawUnsent()
 	}
-	return from.Add(r.opts.Linger)
-}
-
-// wakeWhenOverdue makes the reader sweep when an abandoned oldest entry becomes overdue.
-func (r *reader) wakeWhenOverdue() {
-	if r.n == 0 || r.at(0).ex != nil {
-		return
+	if r.CloseReason() != upstream.NotClosed {
+		return next
 	}
-	at := r.overdue()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.wakeAt.IsZero() || at.Before(r.wakeAt) {
-		r.setWakeLocked(at)
-	}
+	return earlier(next, r.abandonedEvent())
 }
 
 // withdraw removes the i-th oldest entry if no write took a byte of its request. Then no byte of it

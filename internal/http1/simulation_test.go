@@ -147,7 +147,7 @@ var histories = []struct {
 		return ""
 	}},
 	{"after an abandoned exchange", false, false, func(m *sim) string {
-		c := m.begin(10*time.Millisecond, nil)
+		c := m.begin(10*time.Millisecond, func(ex *upstream.Exchange) { ex.UsualTimeout = tick }) // overdue after 10 ms
 		m.s.Take()
 		m.s.Arrive("HTTP/1.1 200 OK\r\nContent-Le")
 		time.Sleep(15 * time.Millisecond)

@@ -134,7 +134,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 					defer mu.Unlock()
 					for i, p := range places {
 						switch {
-						case p.conn.Places() == 0:
+						case p.conn.CloseReason() != upstream.NotClosed:
 							places[i] = places[len(places)-1]
 							places = places[:len(places)-1]
 							return nil // check again
@@ -178,6 +178,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 							if r.IntN(4) == 0 {
 								ex.Deadline = time.Now().Add(time.Duration(r.IntN(3000)) * time.Microsecond)
 							}
+							ex.UsualTimeout = time.Duration(r.IntN(3000)) * time.Microsecond
 							if r.IntN(4) == 0 {
 								ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(3000))*time.Microsecond)
 								defer cancel()

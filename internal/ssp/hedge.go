@@ -106,7 +106,8 @@ func (h *hedge) stop() {
 // exchange returns a new exchange with the limits of the caller's.
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
-	ex.Deadline, ex.Budget, ex.Share, ex.Context, ex.Avoid = h.caller.Deadline, h.caller.Budget, h.caller.Share, ctx, h.caller.Avoid
+	ex.Deadline, ex.UsualTimeout, ex.Budget, ex.Share = h.caller.Deadline, h.caller.UsualTimeout, h.caller.Budget, h.caller.Share
+	ex.Context, ex.Avoid = ctx, h.caller.Avoid
 	return ex
 }
 

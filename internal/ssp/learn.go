@@ -42,8 +42,10 @@ func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *u
 // wait for a place is included: the pool of a slow SSP is full, and the breaker must see that. A
 // twentieth may be missing for the time before the leg began.
 func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {
-	return ex.Deadline.Sub(start) >= s.blameAfter-s.blameAfter/20
+	return ex.Deadline.Sub(start) >= s.usualTimeout()
 }
+
+func (s *SSP) usualTimeout() time.Duration { return s.blameAfter - s.blameAfter/20 }
 
 // HadUsualTime reports, after Do with ex, whether the SSP had its usual time.
 func (s *SSP) HadUsualTime(ex *upstream.Exchange) bool { return s.hadEnoughTime(ex, ex.Times.Queued) }

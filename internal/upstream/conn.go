@@ -18,7 +18,7 @@ type Conn interface {
 	Protocol() Protocol
 
 	// Places returns how many exchanges the connection carries at once: 0 if it is closed or
-	// closing. The number may change; Owner.Changed reports it.
+	// closing, or takes none for now. The number may change; Owner.Changed or Freed reports it.
 	Places() int
 
 	// Idle checks, without blocking, a connection without outstanding exchanges, and reports
@@ -39,7 +39,7 @@ type Conn interface {
 // Owner is the pool, as one of its connections sees it. The pool calls Places during these calls,
 // so a connection must hold none of its locks when it calls its Owner.
 type Owner interface {
-	// Freed reports that a place is free again. held is the time from Times.Acquired until the
+	// Freed reports that a place is free again, and that Places may have changed. held is the time from Times.Acquired until the
 	// response was read, dropped or abandoned. It is called exactly once for each Do. If the
 	// connection can carry no more requests, Places returns 0 before this call.
 	Freed(held time.Duration)

@@ -1,0 +1,205 @@
+package http1
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// wantPlaces checks the places of an open connection.
+func wantPlaces(t *testing.T, m *sim, places int) {
+	t.Helper()
+	if reason := m.conn.CloseReason(); reason != upstream.NotClosed {
+		t.Fatalf("the connection was closed: %v", reason)
+	}
+	if got := m.conn.Places(); got != places {
+		t.Fatalf("%d places, want %d", got, places)
+	}
+}
+
+// wantElsewhere checks that the exchange has ended as one that is sent on another connection.
+func wantElsewhere(t *testing.T, c *call) {
+	t.Helper()
+	if c.at.IsZero() {
+		t.Fatal("a request that was not sent waits behind an overdue response")
+	}
+	if e := upstream.AsError(c.err); e.Outcome != upstream.ConnLost || e.Progress != upstream.NotSent || !c.ex.Reused {
+		t.Errorf("error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
+	}
+}
+
+// A request behind a response that does not come waits until its deadline. So the connection takes
+// no requests once its oldest request is abandoned and the SSP has had its usual time. Clients that
+// leave early, or state short deadlines, do not keep requests away from a healthy connection.
+func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
+	const linger, usual = 2 * time.Second, time.Second
+	for name, c := range map[string]struct {
+		deadline, cancelled time.Duration // 0: not cancelled
+		overdue             time.Duration
+	}{
+		"deadline":        {deadline: usual, overdue: usual},
+		"long deadline":   {deadline: 2 * usual, overdue: 2 * usual},
+		"short deadline":  {deadline: usual / 10, overdue: usual},
+		"cancelled early": {deadline: usual, cancelled: usual / 10, overdue: usual},
+		"cancelled late":  {deadline: 3 * usual, cancelled: 2 * usual, overdue: 2 * usual},
+	} {
+		for _, arrives := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
+					opts := testOptions()
+					opts.Linger = linger
+					m := newSim(t, true, opts)
+					defer m.s.Release()
+					m.exchange(time.Minute, 0)
+					_, changed := m.owner.counts()
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					begin := time.Now()
+					oldest := m.begin(c.deadline, func(ex *upstream.Exchange) { ex.Context, ex.UsualTimeout = ctx, usual })
+					abandoned := begin.Add(c.deadline)
+					if c.cancelled > 0 {
+						abandoned = begin.Add(c.cancelled)
+						time.AfterFunc(c.cancelled, cancel)
+					}
+					behind := m.begin(time.Minute, nil)
+
+					time.Sleep(time.Until(begin.Add(c.overdue - 1)))
+					synctest.Wait()
+					wantPlaces(t, m, opts.Depth)
+					time.Sleep(time.Nanosecond)
+					synctest.Wait()
+					wantPlaces(t, m, 0)
+					if oldest.at != abandoned {
+						t.Errorf("the request was abandoned after %v", oldest.at.Sub(begin))
+					}
+					if _, now := m.owner.counts(); now != changed+1 {
+						t.Errorf("the owner was called %d times, want once", now-changed)
+					}
+					wantElsewhere(t, m.begin(time.Minute, nil)) // it had its place before
+					m.s.Take()
+					if !behind.at.IsZero() {
+						t.Fatalf("the sent request behind it ended with %v", behind.err)
+					}
+					if !arrives {
+						time.Sleep(time.Until(abandoned.Add(linger - 1)))
+						synctest.Wait()
+						wantPlaces(t, m, 0)
+						time.Sleep(time.Nanosecond)
+						synctest.Wait()
+						wantReason(t, m.conn, upstream.ClosedTimeout)
+						if !behind.at.IsZero() {
+							t.Fatalf("the sent request behind it ended with %v", behind.err)
+						}
+						m.s.End()
+						m.close()
+						return
+					}
+					m.send(textResponse("old"))
+					wantPlaces(t, m, opts.Depth)
+					m.send(textResponse("behind"))
+					m.wantBody(behind, time.Now(), 200, "behind")
+					m.exchange(time.Second, 0)
+					m.close()
+				})
+			})
+		}
+	}
+}
+
+// A response that comes within the usual time is never overdue, whatever its client did, and neither
+// is one whose request still waits.
+func TestResponseIsNotOverdueWhileItsRequestWaitsOrItIsUsual(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		opts := testOptions()
+		opts.Linger = time.Minute
+		m := newSim(t, true, opts)
+		defer m.s.Release()
+		m.exchange(time.Minute, 0)
+		_, changed := m.owner.counts()
+		for range 20 {
+			m.begin(tick, func(ex *upstream.Exchange) { ex.UsualTimeout = 10 * tick })
+			patient := m.begin(time.Minute, func(ex *upstream.Exchange) { ex.UsualTimeout = tick })
+			time.Sleep(9 * tick)
+			m.send(textResponse("abandoned"))
+			time.Sleep(30 * tick)
+			synctest.Wait()
+			wantPlaces(t, m, opts.Depth)
+			m.send(textResponse("patient"))
+			m.wantBody(patient, time.Now(), 200, "patient")
+		}
+		if _, now := m.owner.counts(); now != changed {
+			t.Errorf("the owner was called %d times", now-changed)
+		}
+		m.close()
+	})
+}
+
+// The next response may be overdue as well when an overdue one arrives.
+func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		opts := testOptions()
+		m := newSim(t, true, opts)
+		defer m.s.Release()
+		m.exchange(time.Minute, 0)
+		for i := range 2 {
+			m.begin(time.Duration(1+i)*time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = 0 })
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantPlaces(t, m, 0)
+		m.send(textResponse("first"))
+		wantPlaces(t, m, opts.Depth)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantPlaces(t, m, 0)
+
+		m.send(textResponse("second"))
+		wantPlaces(t, m, opts.Depth)
+		for range 2 {
+			m.begin(time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = 0 })
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		m.send(textResponse("third"))
+		wantPlaces(t, m, 0)
+		m.send(textResponse("fourth"))
+		wantPlaces(t, m, opts.Depth)
+		m.exchange(time.Second, 0)
+		m.close()
+	})
+}
+
+// Requests that wait for a new connection's first response were kept until linger had ended, and
+// before that change until their deadlines, although they could be sent on another connection.
+func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		m := newSim(t, true, testOptions())
+		defer m.s.Release()
+		overdue := time.Now().Add(time.Second)
+		m.begin(time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = time.Second })
+		waiting := []*call{m.begin(time.Minute, nil), m.begin(time.Minute, nil)}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, c := range waiting {
+			wantElsewhere(t, c)
+			if c.at != overdue {
+				t.Errorf("it ended %v too late", c.at.Sub(overdue))
+			}
+		}
+		wantPlaces(t, m, 0)
+		m.send(textResponse("late"))
+		wantPlaces(t, m, testOptions().Depth)
+		next := m.begin(time.Second, nil)
+		if got := m.s.Take(); strings.Count(got, "GET ") != 2 {
+			t.Errorf("the SSP got the requests %q, want the first and the last", got)
+		}
+		m.send(textResponse("next"))
+		m.wantBody(next, time.Now(), 200, "next")
+		m.close()
+	})
+}
