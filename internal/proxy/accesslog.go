@@ -94,7 +94,7 @@ func (r *request) path() []byte {
 // socket.
 func (r *request) client() string {
 	if r.ssp.Identity == nil {
-		return r.clientWithoutRoute(r.conn.peer)
+		return r.clientWithoutRoute(r.peer)
 	}
 	return addressText(r.identity.Client())
 }

@@ -26,36 +26,6 @@ func (f *refusal) statusCode() int {
 	return f.outcome.Row().Status
 }
 
-// check checks the message head of an HTTP/1 request. It first checks that the head is well-formed:
-// in a malformed head, the start of the next request is unknown.
-func (r *request) check() *refusal {
-	h := &r.conn.head
-	r.fields.HTTP10, r.fields.HTTP2 = h.http10, false
-	if h.refusal == nil {
-		if err := r.fields.Scan(h.fields); err != nil {
-			h.refusal = headRefusal(err)
-		}
-	}
-	if h.refusal != nil {
-		return h.refusal
-	}
-	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
-	hasBody := r.fields.ContentLength() > 0 || r.fields.Chunked()
-	if hasBody {
-		r.conn.body.open(r.fields.ContentLength(), r.configVersion)
-		r.source, r.conn.uploading = &r.conn.body, &r.upload
-		expect, _ := r.fields.Lookup("Expect")
-		r.expects = !h.http10 && syntax.EqualFold(expect, "100-continue")
-	}
-	if f := r.checkLine(h.method, h.target); f != nil {
-		return f
-	}
-	if hasBody && r.ssp.Method != upstream.POST {
-		return bodyNotAllowed()
-	}
-	return nil
-}
-
 // bodyNotAllowed refuses a GET or HEAD with a body. An SSP that ignores such a body
 // would take it for the next request on a connection that many clients share.
 func bodyNotAllowed() *refusal {
@@ -122,11 +92,10 @@ func (r *request) splitTarget(target []byte) *refusal {
 	return nil
 }
 
-// checkStream is check for a request over HTTP/2. Its fields have HTTP/1.1's form, and are checked
+// checkStream is checkHead for a request over HTTP/2. Its fields have HTTP/1.1's form, and are checked
 // and classified like the fields of a request over HTTP/1. Their number must be count. last says
 // that no body follows.
 func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
-	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	if err := r.fields.Scan(header); err != nil {
 		return headRefusal(err)
 	}

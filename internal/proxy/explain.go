@@ -52,10 +52,10 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 	if _, err := c.readHead(make([]byte, p.server.ReadBufferSize)); err != nil {
 		return &Explanation{Refusal: &Refusal{Outcome: upstream.BadRequest, Status: statusBadRequest, Detail: "the message is no complete request: " + err.Error()}}
 	}
-	r := p.acquire(c)
+	r := p.acquire(c.sender())
 	defer p.release(r)
 	e := new(Explanation)
-	f := p.explain(r)
+	f := p.explain(c, r)
 	e.ID, e.Route, e.Chosen = string(r.requestID()), r.route, r.target
 	if r.ssp.Identity != nil {
 		e.Client = r.identity.Client()
@@ -86,8 +86,8 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 }
 
 // explain does the same as handle, up to the first attempt.
-func (p *Proxy) explain(r *request) *refusal {
-	if f := r.check(); f != nil {
+func (p *Proxy) explain(c *clientConn, r *request) *refusal {
+	if f := c.checkHead(r); f != nil {
 		return f
 	}
 	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {

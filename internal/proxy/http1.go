@@ -5,22 +5,28 @@ import (
 	"fmt"
 	"sync"
 
+	"adbuffer/internal/syntax"
+	"adbuffer/internal/upstream"
+
 	"github.com/valyala/fasthttp"
 )
 
 // handle is the fasthttp handler: requests of HTTP/1.
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*clientConn)
-	r, w := p.acquire(c), responses.Get().(*response)
+	r, w := p.acquire(c.sender()), responses.Get().(*response)
 	w.head = ctx.IsHead()
 	defer func() {
-		p.done(w, r, recover())
+		panicked := recover()
+		p.uploads.end(&r.upload, true) // before endRequest: after it, no other upload stops the connection
+		w.close = !c.endRequest() || !r.fields.Persistent() || w.close
+		p.done(w, r, panicked)
 		w.writeTo(&ctx.Response)
 		c.sending, w.sending = w.sending, nil
 		w.reset()
 		responses.Put(w)
 	}()
-	if !p.admit(w, r, r.check()) {
+	if !p.admit(w, r, c.checkHead(r)) {
 		return
 	}
 	if f := p.readBody(r); f != nil {
@@ -28,6 +34,50 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	p.forward(w, r)
+}
+
+// checkHead checks the message head of an HTTP/1 request. It first checks that the head is well-formed:
+// in a malformed head, the start of the next request is unknown.
+func (c *clientConn) checkHead(r *request) *refusal {
+	h := &c.head
+	r.fields.HTTP10, r.fields.HTTP2 = h.http10, false
+	if h.refusal == nil {
+		if err := r.fields.Scan(h.fields); err != nil {
+			h.refusal = headRefusal(err)
+		}
+	}
+	if h.refusal != nil {
+		return h.refusal
+	}
+	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
+	hasBody := r.fields.ContentLength() > 0 || r.fields.Chunked()
+	if hasBody {
+		c.body.open(r.fields.ContentLength(), r.configVersion)
+		r.source, c.uploading = &c.body, &r.upload
+		expect, _ := r.fields.Lookup("Expect")
+		r.expects = !h.http10 && syntax.EqualFold(expect, "100-continue")
+	}
+	if f := r.checkLine(h.method, h.target); f != nil {
+		return f
+	}
+	if hasBody && r.ssp.Method != upstream.POST {
+		return bodyNotAllowed()
+	}
+	return nil
+}
+
+// sender returns the connection's part in a request.
+func (c *clientConn) sender() sender {
+	return sender{peer: c.peer, tls: c.tls != nil, gone: c.goneFunc, left: c.left}
+}
+
+// proceed implements bodySource. A client that has sent more than the head does not wait.
+func (b *body) proceed() error {
+	if !b.conn.early.empty() {
+		return nil
+	}
+	_, err := b.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
+	return err
 }
 
 var responses = sync.Pool{New: func() any { return &response{length: -1} }}

@@ -96,6 +96,20 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	return p
 }
 
+// sender is the client of a request, as its connection or its stream knows it.
+type sender struct {
+	peer netip.Addr       // the other end of the connection; zero for a Unix socket
+	tls  bool             // the connection uses TLS
+	gone func() bool      // reports whether the client no longer wants the response; see ssp.Request.Gone
+	left *upstream.Cancel // ends when the client no longer wants the response
+}
+
+// bodySource is a body that is read by its request.
+type bodySource interface {
+	io.Reader
+	proceed() error // sends the 100 that the client waits for
+}
+
 // request is one request that is being handled. The objects are reused.
 type request struct {
 	*configVersion // from acquire to release
@@ -116,18 +130,17 @@ type request struct {
 	query          []byte    // scratch for a query without the control parameter
 	started        time.Time // when it was read completely; zero before
 	traceDecided   bool      // whether it is traced
-	conn           *clientConn
-	stream         *stream   // of HTTP/2, nil for HTTP/1
-	source         io.Reader // the body that is to be read, nil for none
-	expects        bool      // the client waits for a 100 before it sends the body; none was sent yet
-	block          []byte    // memory of the header, method and path of a stream
+	sender
+	source  bodySource // the body that is to be read; nil for none, and for a body that http2server reads
+	expects bool       // the client waits for a 100 before it sends the body; none was sent yet
+	block   []byte     // memory of the header, method and path of a stream
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-func (p *Proxy) acquire(conn *clientConn) *request {
+func (p *Proxy) acquire(from sender) *request {
 	r := requests.Get().(*request)
-	r.conn, r.configVersion = conn, p.current()
+	r.sender, r.configVersion = from, p.current()
 	r.fields.TimeoutName, r.fields.IDName = r.opts.Deadline.Header, r.opts.RequestIDField
 	return r
 }
@@ -135,10 +148,10 @@ func (p *Proxy) acquire(conn *clientConn) *request {
 func (p *Proxy) release(r *request) {
 	p.freeBody(r)
 	r.upload.held = 0 // of a body that needed no wait
-	r.stream, r.source, r.expects, r.started, r.traceDecided = nil, nil, false, time.Time{}, false
+	r.source, r.expects, r.started, r.traceDecided = nil, false, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
-	r.lookup, r.ssp, r.route, r.target, r.conn, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, nil, nil
+	r.lookup, r.ssp, r.route, r.target, r.sender, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, sender{}, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)
 }

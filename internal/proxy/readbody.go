@@ -31,8 +31,8 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		return f
 	}
 	length := r.fields.ContentLength()
-	if r.expects && r.conn.early.empty() {
-		if _, err := r.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+	if r.expects {
+		if err := r.source.proceed(); err != nil {
 			return malformed("the client took no response")
 		}
 	}

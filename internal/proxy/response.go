@@ -163,7 +163,7 @@ func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 		e.took = e.at.Sub(r.started)
 	}
 	r.beginTrace(e.at)
-	if f.close && r.stream == nil {
+	if f.close {
 		w.close = true
 	} else {
 		p.skipBody(r)
@@ -185,8 +185,8 @@ const panicDetail = "adbuffer failed; see its log"
 
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(w *response, r *request, panicked any) {
-	p.uploads.end(&r.upload, true)                                                                // before endRequest: after it, no other upload stops the connection
-	if r.stream == nil && (!r.conn.endRequest() || !r.fields.Persistent()) || p.draining.Load() { // checked last, for requests that were in flight when the drain began
+	p.uploads.end(&r.upload, true)
+	if p.draining.Load() { // checked last, for requests that were in flight when the drain began
 		w.close = true
 	}
 	if panicked != nil {

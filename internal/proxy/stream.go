@@ -39,8 +39,9 @@ var streams = sync.Pool{New: func() any {
 func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
 	s := streams.Get().(*stream)
 	s.of, s.conn, s.id = of, c, of.ID()
-	s.request = c.proxy.acquire(c)
-	s.request.stream = s
+	from := c.sender()
+	from.gone, from.left = s.goneFunc, s.left
+	s.request = c.proxy.acquire(from)
 	if s.admit(b, last) {
 		return s, nil
 	}
@@ -74,6 +75,7 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	r := s.request
 	header, method, target := b.Take(&r.block)
+	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	s.response.head = string(method) == "HEAD"
 	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {

@@ -32,10 +32,10 @@ func (r *request) endTrace(w *response, e *end) {
 	case "GET", "HEAD", "POST":
 		t.Method = m
 	}
-	if r.conn.tls != nil {
+	if r.tls {
 		t.Scheme = "https"
 	}
-	if r.stream != nil {
+	if r.fields.HTTP2 {
 		t.Protocol = "2"
 	}
 	if e.outcome != upstream.ClientGone {
