@@ -200,7 +200,7 @@ func (s *Stage) startProgram(ctx context.Context) error {
 	if route.Process == nil {
 		if len(s.Trial.SSPs) > 0 {
 			ssp := s.Trial.SSPs[0]
-			route.CAFile, route.Upstreams = ssp.CAFile, nil
+			route.CAFile, route.Upstreams, route.Spare = ssp.CAFile, nil, ssp.Spare
 			for _, u := range ssp.URLs {
 				route.Upstreams = append(route.Upstreams, strings.TrimSuffix(u, "/bid"))
 			}

@@ -20,17 +20,22 @@ import (
 // Route is one address of a program and its upstreams.
 type Route struct {
 	Name      string
-	Upstreams []string     // http://host:port or https://host:port; without one the program responds itself
-	CAFile    string       // CA of https upstreams
-	HTTP2     bool         // towards the upstreams
-	TLS       *Certificate // towards clients, with HTTP/1.1 and HTTP/2; nil is cleartext
-	Clients   string       // "http1" disables HTTP/2 towards clients
-	Eject     bool         // eject an upstream for some seconds after a 5xx
-	Serve     string       // directives of the server block of nginx
+	Upstreams []string      // http://host:port or https://host:port; without one the program responds itself
+	CAFile    string        // CA of https upstreams
+	HTTP2     bool          // towards the upstreams
+	TLS       *Certificate  // towards clients, with HTTP/1.1 and HTTP/2; nil is cleartext
+	Clients   string        // "http1" disables HTTP/2 towards clients
+	Eject     bool          // eject an upstream for some seconds after a 5xx
+	Spare     bool          // the last upstream gets requests only if no other one works
+	Timeout   time.Duration // of a response; 0 is the program's own
+	Serve     string        // directives of the server block of nginx
 
 	Addr    string // host:port, set by StartProgram
 	Process *Process
 }
+
+// IsSpare reports whether the upstream of an index is the spare.
+func (r *Route) IsSpare(i int) bool { return r.Spare && i == len(r.Upstreams)-1 }
 
 // program describes how to find and start one program. argv and env are templates, split at spaces.
 // config means that the program has a configuration, whose template has the name of the program.

@@ -114,6 +114,7 @@ func endpoints(e *engine.Env) *engine.Test {
 				{Name: "repaired", Before: set(1, healthy, nil), Load: untilBack(plan(time.Second))}}})
 	}
 	addRegions(t)
+	addSpare(e, t)
 	addMirror(e, t)
 	return t
 }
