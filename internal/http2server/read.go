@@ -166,29 +166,34 @@ func (c *Conn) serveLocked() error {
 
 // WaitUntil returns when a Read that has to wait must return. It is called on Serve's
 // goroutine by such a Read. midRecord says that TLS has read a part of a record.
-func (c *Conn) WaitUntil(midRecord bool) time.Time {
+//
+// unfinished says that the connection has no request, and waits for the rest of the client's bytes:
+// of its first header, or of a frame or header block that has begun.
+func (c *Conn) WaitUntil(midRecord bool) (by time.Time, unfinished bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
-	by := now.Add(c.opts.ParkAfter)
+	by = now.Add(c.opts.ParkAfter)
+	unfinished = c.lastID == 0
 	if c.in.partial() || midRecord {
+		unfinished = unfinished || len(c.streams.open) == 0 && c.running == 0
 		if c.in.partBy.IsZero() {
 			read, _ := c.owner.Timeouts()
 			c.in.partBy = now.Add(read)
 		}
 		if c.in.partBy.Before(by) {
-			return c.in.partBy
+			by = c.in.partBy
 		}
-		return by
+		return by, unfinished
 	}
 	c.in.partBy = time.Time{}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !c.isIdleLocked() || c.drain.announced { // silentLocked would not park it
-		return by
+		return by, unfinished
 	}
 	if c.idleAt.IsZero() {
 		c.idleAt = now
 	}
-	return c.idleAt.Add(c.opts.ParkAfter) // PINGs do not move it
+	return c.idleAt.Add(c.opts.ParkAfter), unfinished // PINGs do not move it
 }
 
 // silentLocked is called when a Read has timed out. It returns an error if the connection is idle

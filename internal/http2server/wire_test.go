@@ -137,7 +137,8 @@ func (w *wire) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		if until == nil {
-			until = time.NewTimer(time.Until(w.conn.WaitUntil(false)))
+			by, _ := w.conn.WaitUntil(false)
+			until = time.NewTimer(time.Until(by))
 			defer until.Stop()
 		}
 		select {

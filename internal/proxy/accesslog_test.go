@@ -142,7 +142,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m.p.Reload(o, route.NewTable([]*route.Route{m.same()}))
 	var conns []net.Conn
 	for range 3 {
-		conns = append(conns, m.dialInHead())
+		conns = append(conns, m.dialInBody())
 	}
 	conns = append(conns, m.dial())
 	b, err := io.ReadAll(conns[3])

@@ -28,6 +28,9 @@ type clientConn struct {
 
 	greeting  greeting
 	deadlines deadlines
+	// unfinished is nil once the head has arrived. The connection's goroutine and clients.mu guard it:
+	// only that goroutine changes it, with clients.mu held.
+	unfinished *unfinishedConn
 
 	http2   *http2server.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
 	isHTTP2 atomic.Bool       // HTTP/2: http2 is set, and never removed

@@ -13,6 +13,8 @@ type clients struct {
 	mu     sync.Mutex
 	served map[*clientConn]struct{}
 	parked parkedHeap
+	// unfinished are some of both.
+	unfinished unfinished
 	// idle fires at idleAt, at or before the earliest close of a parked connection; see expire.
 	idle   *time.Timer
 	idleAt time.Time // zero while it is not set
@@ -20,10 +22,12 @@ type clients struct {
 	cut bool // see cutAll
 }
 
+// add adds a new connection.
 func (c *clients) add(cc *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLocked(cc)
+	c.unfinished.addLocked(cc, cc.opened)
 }
 
 func (c *clients) addLocked(cc *clientConn) {
@@ -40,6 +44,9 @@ func (c *clients) remove(cc *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.served, cc)
+	if cc.unfinished != nil {
+		c.unfinished.removeLocked(cc.unfinished)
+	}
 }
 
 // park replaces cc by pc. It returns false if the watch cannot report the arrival of a request. It
@@ -49,6 +56,7 @@ func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	defer c.mu.Unlock()
 	delete(c.served, cc)
 	c.parked.add(pc)
+	c.unfinished.parkLocked(cc, pc)
 	c.armLocked()
 	if c.cut {
 		pc.conn.Close() //nolint:errcheck // as in cutAll
@@ -66,10 +74,12 @@ func (c *clients) resume(pc *parkedConn) *clientConn {
 	return c.resumeLocked(pc)
 }
 
+// resumeLocked locks the HTTP/2 connection behind mu. Served ones are locked in the other order.
 func (c *clients) resumeLocked(pc *parkedConn) *clientConn {
 	c.parked.remove(pc)
 	cc := pc.newClient()
 	c.addLocked(cc)
+	c.unfinished.resumeLocked(pc, cc)
 	pc.proxy.watch.set.AwaitHangUp(cc.Conn, cc)
 	return cc
 }

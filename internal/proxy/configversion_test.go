@@ -219,7 +219,7 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 func TestConnectionsAboveALoweredLimitAreShown(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	for range 5 {
-		m.dialInHead()
+		m.dialInBody()
 	}
 	m.await(5, openClients, "")
 	m.reload(func(o *proxy.Options) { o.MaxConnections = 3 })

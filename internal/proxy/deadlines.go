@@ -84,11 +84,15 @@ func (c *clientConn) waitRead() time.Time {
 	o := &c.proxy.current().opts
 	switch {
 	case c.isHTTP2.Load():
-		return c.http2.WaitUntil(c.MidRecord())
+		by, unfinished := c.http2.WaitUntil(c.MidRecord())
+		c.setUnfinished(unfinished)
+		return by
 	case c.deadlines.stage == idle && !c.MidRecord():
 		return c.deadlines.readIdle(o)
 	case c.uploading != nil:
 		c.proxy.uploads.begin(c.uploading, c)
+	case c.deadlines.stage <= inHead:
+		c.setUnfinished(true)
 	}
 	return c.deadlines.read(o)
 }

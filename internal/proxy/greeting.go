@@ -3,9 +3,11 @@ package proxy
 import (
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/socket"
@@ -20,7 +22,16 @@ type greeting struct {
 	// handshaking means that the TLS handshake is running. Then computing holds a place of the
 	// handshake limiter.
 	handshaking, computing bool
+	busyUntil              atomic.Int64 // see isBusy; in nanoseconds since 1970
 }
+
+// flightFor is how long a client may take for its next part of a TLS handshake.
+const flightFor = 500 * time.Millisecond
+
+// isBusy reports whether the handshake computes, or waits for a place of the limiter. It also
+// reports true for flightFor after adbuffer has sent its part. Otherwise, clients that connect
+// faster than adbuffer computes would push out each other, and none would be served; see unfinished.
+func (g *greeting) isBusy() bool { return time.Now().UnixNano() < g.busyUntil.Load() }
 
 // proxied is a connection that begins with a PROXY header. ReadHeader reads the header,
 // and returns the client's address, which is zero for a client on a unix socket. NetConn
@@ -67,6 +78,7 @@ func (c *clientConn) handshake() error {
 	err := c.tls.Handshake()
 	c.greeting.handshaking = false
 	c.endComputing()
+	c.greeting.busyUntil.Store(0)
 	h.now.Add(-1)
 	h.count(c.tls, err)
 	if err != nil {
@@ -83,10 +95,7 @@ func (c *clientConn) respondPlaintext(err error) {
 	if !errors.As(err, &head) || head.Conn == nil || !slices.Contains([]string{"GET /", "HEAD ", "POST "}, string(head.RecordHeader[:])) {
 		return
 	}
-	g := c.proxy.current()
-	f, id := malformed("this listener expects TLS; see server.tls"), g.newRequestID()
-	c.proxy.endedUnread(g, c.peer, id, f)
-	c.Conn.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
+	c.refuseUnread(c.Conn, malformed("this listener expects TLS; see server.tls"))
 	c.discardUnread()
 }
 
@@ -110,6 +119,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	c.endComputing()
 	n, err := s.Conn.Read(b)
 	if err == nil {
+		c.greeting.busyUntil.Store(math.MaxInt64)
 		err = c.proxy.handshakeLimiter.acquire(c.deadlines.by)
 		c.greeting.computing = err == nil
 	}
@@ -117,13 +127,17 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 }
 
 func (s *tlsSocket) Write(b []byte) (int, error) {
-	s.client.endComputing()
+	if c := s.client; c.greeting.computing {
+		c.endComputing()
+		c.greeting.busyUntil.Store(time.Now().Add(flightFor).UnixNano())
+	}
 	return s.Conn.Write(b)
 }
 
 func (c *clientConn) endComputing() {
 	if c.greeting.computing {
 		c.greeting.computing = false
+		c.greeting.busyUntil.Store(0)
 		c.proxy.handshakeLimiter.release()
 	}
 }

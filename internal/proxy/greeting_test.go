@@ -116,6 +116,56 @@ func (c stallsAfter) Read(b []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
+// A client makes no room for others while adbuffer has its ClientHello and no time to respond.
+func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const places = 3
+	o := tlsOptions(t, private)
+	o.MaxConnections = places
+	p := New(o, route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
+	p.handshakeLimiter = make(handshakeLimiter, 1)
+	p.handshakeLimiter <- struct{}{}
+	l := testsupport.Listen(t)
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(l) }()
+	var wg sync.WaitGroup
+	for range places {
+		wg.Go(func() {
+			c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c.Close()
+		})
+	}
+	testsupport.Eventually(t, "all handshakes wait", func() bool {
+		n := 0
+		for _, c := range p.clients.list() {
+			if c.greeting.isBusy() {
+				n++
+			}
+		}
+		return n == places
+	})
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused
+		t.Error(err)
+	}
+	p.handshakeLimiter.release()
+	wg.Wait()
+	p.Drain(t.Context())
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
 	l := make(handshakeLimiter, 1)
 	l <- struct{}{}

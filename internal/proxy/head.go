@@ -79,6 +79,9 @@ const feignedRoom = 64
 
 // feign gives fasthttp its constant head for the current request.
 func (c *clientConn) feign(b []byte) (int, error) {
+	if !c.setUnfinished(false) {
+		return 0, io.EOF
+	}
 	http10, head := 0, 0
 	if c.head.http10 {
 		http10 = 1

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// listener makes a clientConn of each accepted connection. Beyond max_connections it first closes the
-// connections that have been idle for longest, and refuses the new one if none is idle.
+// listener makes a clientConn of each accepted connection. At max_connections another connection
+// makes room for it, or it is refused; see makeRoom.
 type listener struct {
 	net.Listener
 	proxy *Proxy
@@ -28,7 +28,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		g := p.current()
 		most := int64(g.opts.MaxConnections)
-		for p.open.Load() >= most && p.dropIdle() { // a reload may have lowered the limit
+		for p.open.Load() >= most && p.makeRoom(g.opts.MaxConnections) { // a reload may have lowered the limit
 		}
 		if p.open.Load() < most { // only Accept adds to it
 			p.open.Add(1)

@@ -26,7 +26,9 @@ type parkedConn struct {
 	opened    time.Time
 	requested bool
 	until     time.Time
-	place     int // in clients.parked; notParked once it has been resumed. clients.mu guards it.
+	// clients.mu guards the fields below.
+	place      int // in clients.parked; notParked once it has been resumed
+	unfinished *unfinishedConn
 }
 
 const notParked = -1

@@ -44,15 +44,10 @@ var parkedKinds = map[string]struct {
 		return c
 	}, askHTTP1},
 	"HTTP/2": {overTLS, func(m *modeProxy) net.Conn {
-		c := m.connectTLS("h2")
-		if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-			m.t.Fatal(err)
-		}
-		if err := http2.NewFramer(c, c).WriteSettings(); err != nil {
-			m.t.Fatal(err)
-		}
-		pingHTTP2(m.t, c)
-		return c
+		s := newStreamClient(m.connectTLS("h2"))
+		s.request()
+		s.readResponses(m.t, 1)
+		return s.conn
 	}, pingHTTP2},
 }
 

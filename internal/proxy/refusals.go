@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
@@ -69,4 +70,13 @@ func (g *configVersion) tooMuchUnread(bytes int) *refusal {
 		outcome: upstream.Overloaded,
 		detail:  fmt.Sprintf("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", bytes, g.opts.maxUnread()),
 	}
+}
+
+// refuseUnread counts and reports a request that was not read completely, and writes the response to
+// w. The caller closes the connection.
+func (c *clientConn) refuseUnread(w io.Writer, f *refusal) {
+	g := c.proxy.current()
+	id := g.newRequestID()
+	c.proxy.endedUnread(g, c.peer, id, f)
+	w.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
 }

@@ -96,7 +96,7 @@ func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 
 func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, respondsWith("a", 200))
-	m.dialInHead()
+	m.dialInBody()
 	res, err := http.ReadResponse(bufio.NewReader(m.dial()), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing
 
 // A stalled handshake delays neither Accept nor other clients, but counts as a connection.
 func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 11 }), bids("a", "{}"))
+	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	for range 10 {
 		m.dial()
 	}
@@ -173,12 +173,23 @@ func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 	m.await(10, "adbuffer_client_tls_handshakes_in_progress", "")
 	c := m.dialTLS()
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
+	m.await(11, openClients, "")
+}
+
+// Over TLS, a connection beyond the limit is closed without a response. A request that is being read
+// makes no room for it.
+func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 1 }), bids("a", "{}"))
+	c := m.dialTLS()
+	send(m, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+	m.await(1, "adbuffer_uploads", "")
 	if n, err := m.dial().Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("a connection over the limit was not closed")
 	}
 	if got := m.routesCounted()["none"]; got != 1 {
 		t.Errorf("%v connections are refused", got)
 	}
+	exchange(t, c, "a", 200)
 }
 
 // The server's buffers are released, the TLS session is kept.

@@ -60,14 +60,21 @@ func (m *modeProxy) dial() net.Conn {
 	return c
 }
 
-// dialInHead connects, and sends a part of a message head: the connection is not idle.
-func (m *modeProxy) dialInHead() net.Conn {
+// dialInBody connects, and sends the head of a request: the connection makes no room for others.
+func (m *modeProxy) dialInBody() net.Conn {
 	m.t.Helper()
 	c := m.dial()
-	if _, err := io.WriteString(c, "GET"); err != nil {
+	if _, err := io.WriteString(c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"); err != nil {
 		m.t.Fatal(err)
 	}
 	return c
+}
+
+func send(m *modeProxy, c net.Conn, text string) {
+	m.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // reload changes the proxy's options.

@@ -46,6 +46,7 @@ var promisedMetrics = []struct {
 	{"client_connections", "gauge", nil},
 	{"client_connections_limit", "gauge", nil},
 	{"client_connections_dropped_total", "counter", nil},
+	{"client_connections_unfinished_dropped_total", "counter", map[string][]string{"stage": {"handshake", "head"}}},
 	{"client_responses_dropped_total", "counter", nil},
 	{"buffered_bytes", "gauge", nil},
 	{"buffered_bytes_limit", "gauge", nil},

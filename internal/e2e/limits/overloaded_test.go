@@ -59,8 +59,10 @@ func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 	b.Get("/fillbuffer").WantFill("openx")
 	ab.WantMetric(2, "adbuffer_client_connections")
 	ab.WantMetric(2, "adbuffer_client_connections_limit")
-	a.Send("GET ")
-	b.Send("GET ") // an idle connection would make room
+	const head, body = "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", "body"
+	a.Send(head)
+	b.Send(head) // a connection that is idle or in a head would make room
+	ab.AwaitMetric(2, "adbuffer_uploads")
 	var c *e2e.Client
 	refused := ab.WantRefusal("a third", e2e.Refusal{Status: 503, Reason: "overloaded", Route: "none", Names: []string{"2 of 2", "server.max_connections"}},
 		func() *e2e.Response { c = ab.Dial(); return c.Get("/fillbuffer") })
@@ -68,8 +70,8 @@ func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 		t.Errorf("Connection: %q, want close", got)
 	}
 	c.WantClosed()
-	a.Send("/fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n")
-	a.Read("GET").WantFill("openx")
+	a.Send(body)
+	a.Read("POST").WantFill("openx")
 	b.Close()
 	ab.AwaitMetric(1, "adbuffer_client_connections")
 	ab.Get("/fillbuffer").WantFill("openx")

@@ -1,0 +1,188 @@
+package proxy
+
+import (
+	"container/list"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/upstream"
+)
+
+// unfinished are the connections that wait for the rest of a PROXY header, a TLS handshake or a
+// message head. A new connection is one of them until its first head has arrived, also while it is
+// parked. A later head makes its connection one of them only while a Read waits for its rest. So a
+// request on a kept connection does not come here if its head arrives in one piece.
+//
+// They cost their clients nothing. So at max_connections the oldest makes room for a new connection;
+// see makeRoom. clients.mu guards the list and its members.
+type unfinished struct {
+	all list.List // of *unfinishedConn, the oldest in front
+	// Connections that made room, in the PROXY header or handshake, and in the message head.
+	handshakes, heads atomic.Uint64
+}
+
+// unfinishedConn is one of the unfinished connections: either served or parked.
+type unfinishedConn struct {
+	served *clientConn
+	parked *parkedConn
+	place  *list.Element // nil once it was taken or closed
+	since  time.Time
+}
+
+// unfinishedFor is how long an unfinished connection is young.
+const unfinishedFor = time.Second
+
+// makeRoom closes a connection, so that a new one can have its place. It returns false if none may
+// be closed.
+//
+// The oldest unfinished connection goes first, since an idle client has made requests. But a client
+// that has just connected is about to make one. So while the unfinished connections are few, at most
+// a quarter of the places, and all are young, the connection that has been idle for longest goes.
+func (p *Proxy) makeRoom(maxConnections int) bool {
+	return p.dropUnfinished(maxConnections/4, unfinishedFor) || p.dropIdle() || p.dropUnfinished(0, 0)
+}
+
+// dropUnfinished closes the oldest unfinished connection. It returns false if there is none, or if
+// there are at most few, and all of them are younger than age.
+func (p *Proxy) dropUnfinished(few int, age time.Duration) bool {
+	one := p.clients.takeUnfinished(few, age)
+	if one == nil {
+		return false
+	}
+	for !p.clients.serve(one).drop() { // it was parked meanwhile
+	}
+	return true
+}
+
+// drop closes a connection that was taken. It returns false if the connection is parked.
+func (c *clientConn) drop() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	dropped := &c.proxy.clients.unfinished.heads
+	switch {
+	case c.phase == parked:
+		return false
+	case c.phase == closed, c.phase == lingering: // its place is free, or will be soon
+		return true
+	case c.phase == connecting && c.greeting.needed:
+		dropped = &c.proxy.clients.unfinished.handshakes
+	case c.phase == serving && c.requested.Load() && c.http2 == nil:
+		c.deadlines.closing.Store(true)
+		c.refuseUnread(c, c.proxy.headDropped())
+	}
+	dropped.Add(1)
+	c.closeLocked() //nolint:errcheck // the connection is over
+	return true
+}
+
+// headDropped is the error for a message head whose connection makes room.
+func (p *Proxy) headDropped() *refusal {
+	return &refusal{
+		outcome: upstream.BadRequest, status: statusRequestTimeout, close: true,
+		detail: fmt.Sprintf("%d client connections were open, and the head of this request had been arriving for the longest time; see server.max_connections", p.open.Load()),
+	}
+}
+
+// setUnfinished notes whether the connection is unfinished. It returns false if the connection has
+// been taken, and so will be closed. The connection's goroutine calls it.
+func (c *clientConn) setUnfinished(now bool) (open bool) {
+	switch {
+	case now == (c.unfinished != nil):
+		return true
+	case now:
+		c.proxy.clients.addUnfinished(c)
+		return true
+	}
+	return c.proxy.clients.removeUnfinished(c)
+}
+
+func (c *clients) addUnfinished(cc *clientConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unfinished.addLocked(cc, time.Now())
+}
+
+// removeUnfinished returns false if cc has been taken. Then it does nothing, so that drop finds cc
+// even if cc is parked.
+func (c *clients) removeUnfinished(cc *clientConn) (open bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if open = c.unfinished.removeLocked(cc.unfinished); open {
+		cc.unfinished = nil
+	}
+	return open
+}
+
+// takeUnfinished removes and returns the oldest one, under the conditions of dropUnfinished. One
+// that waits for adbuffer, and not for its client, becomes the youngest instead. It looks at some
+// of them only, so that its cost is constant.
+func (c *clients) takeUnfinished(few int, age time.Duration) *unfinishedConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := &c.unfinished
+	for range min(u.all.Len(), maxLooks) {
+		one := u.all.Front().Value.(*unfinishedConn)
+		if u.all.Len() <= few && time.Since(one.since) < age {
+			return nil
+		}
+		wasParked := one.parked != nil
+		cc := c.serveLocked(one)
+		if !cc.HasInput() && !cc.greeting.isBusy() {
+			u.removeLocked(one)
+			return one
+		}
+		one.since = time.Now()
+		u.all.MoveToBack(one.place)
+		if wasParked {
+			go cc.serveArrived()
+		}
+	}
+	return nil
+}
+
+const maxLooks = 8
+
+// serve returns the clientConn of one, which it resumes if it is parked.
+func (c *clients) serve(one *unfinishedConn) *clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.serveLocked(one)
+}
+
+func (c *clients) serveLocked(one *unfinishedConn) *clientConn {
+	if one.parked != nil {
+		c.resumeLocked(one.parked)
+	}
+	return one.served
+}
+
+func (u *unfinished) addLocked(cc *clientConn, since time.Time) {
+	cc.unfinished = &unfinishedConn{served: cc, since: since}
+	cc.unfinished.place = u.all.PushBack(cc.unfinished)
+}
+
+// removeLocked returns false if one was removed before.
+func (u *unfinished) removeLocked(one *unfinishedConn) bool {
+	if one.place == nil {
+		return false
+	}
+	u.all.Remove(one.place)
+	one.place = nil
+	return true
+}
+
+// parkLocked and resumeLocked move an unfinished connection from cc to pc and back.
+func (u *unfinished) parkLocked(cc *clientConn, pc *parkedConn) {
+	if one := cc.unfinished; one != nil {
+		cc.unfinished, pc.unfinished = nil, one
+		one.served, one.parked = nil, pc
+	}
+}
+
+func (u *unfinished) resumeLocked(pc *parkedConn, cc *clientConn) {
+	if one := pc.unfinished; one != nil {
+		pc.unfinished, cc.unfinished = nil, one
+		one.served, one.parked = cc, nil
+	}
+}
