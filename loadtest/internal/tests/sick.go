@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -88,10 +89,10 @@ func endpoints(e *engine.Env) *engine.Test {
 	window := e.Time(10*time.Second, 3*time.Second)
 	t := &engine.Test{Kind: "endpoints", Title: "One of two endpoints responds 500", Question: "How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?",
 		Tables: []engine.Table{{Title: fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", rate), Heads: []string{"proxy"},
-			Columns: []engine.Column{{Head: "failed, first window", Value: "first.failed"}, {Head: "of", Value: "first.offered"}, {Head: "failed, next window", Value: "next.failed"}, {Head: "of", Value: "next.offered"}, {Head: "share", Value: "next.failed / next.offered", As: "%"}, {Head: "back after, s", Value: "repaired.back"}}}},
+			Columns: []engine.Column{{Head: "failed, first window", Value: "first.failed"}, {Head: "of", Value: "first.offered"}, {Head: "failed, next window", Value: "next.failed"}, {Head: "of", Value: "next.offered"}, {Head: "share", Value: "next.failed / next.offered", As: "%"}, {Head: "back after, s", Value: "repaired.after"}}}},
 		Charts: []engine.Chart{{Title: "Failed requests", Y: "share", Series: []engine.Series{{Name: "first window", Value: "first.failed / first.offered"}, {Name: "next window", Value: "next.failed / next.offered"}}}},
-		Promises: []engine.Promise{{Text: "an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s", If: "adbuffer:next.failed / adbuffer:next.offered < 0.01 and adbuffer:repaired.back <= 10",
-			Words: "{adbuffer:next.failed} of {adbuffer:next.offered} requests failed in the window after the first; the endpoint was back {adbuffer:repaired.back} s after it was repaired."}},
+		Promises: []engine.Promise{{Text: "an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s", If: "adbuffer:next.failed / adbuffer:next.offered < 0.01 and adbuffer:repaired.after <= 10",
+			Words: "{adbuffer:next.failed} of {adbuffer:next.offered} requests failed in the window after the first; the endpoint was back {adbuffer:repaired.after} s after it was repaired."}},
 	}
 	healthy := steady(5 * time.Millisecond)
 	broken := healthy
@@ -111,7 +112,7 @@ func endpoints(e *engine.Env) *engine.Test {
 		t.Trials = append(t.Trials, engine.Trial{Name: p.name, SSPs: []*engine.SSP{ssp}, Server: engine.Server{Program: p.program, Route: &rig.Route{Name: "pair", Eject: true}, Config: engine.Config{Deadline: "2s"}},
 			Steps: []engine.Step{{Name: "calm", Load: engine.Generate(plan(time.Second), false)},
 				{Name: "first", Before: set(1, broken, nil), Load: engine.Generate(plan(window), true)}, {Name: "next", Load: engine.Generate(plan(window), true)},
-				{Name: "repaired", Before: set(1, healthy, nil), Load: untilBack(plan(time.Second))}}})
+				{Name: "repaired", Before: set(1, healthy, nil), Load: until(plan(time.Second), 30*time.Second, func(of load.Summary, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })}}})
 	}
 	addRegions(t)
 	addSpare(e, t)
@@ -119,29 +120,32 @@ func endpoints(e *engine.Env) *engine.Test {
 	return t
 }
 
-// untilBack sends requests until the second endpoint has its share again, for at most 30 s.
-func untilBack(plan load.Plan) engine.Driver {
+// until repeats a plan until its results are good. Its value is after how many seconds the last one began, or
+// never if that did not happen within limit. got is how many requests each endpoint received.
+func until(plan load.Plan, limit time.Duration, good func(of load.Summary, got []float64) bool) engine.Driver {
 	return func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
-		began := time.Now()
-		values := engine.Values{"back": never}
-		for time.Since(began) < 30*time.Second {
-			before, err := s.SSPs[1].Counters()
-			if err != nil {
-				return nil, err
+		last := make([]uint64, len(s.SSPs))
+		received := func() (got []float64, err error) {
+			for i, ssp := range s.SSPs {
+				c, failed := ssp.Counters()
+				err = errors.Join(err, failed)
+				got, last[i] = append(got, float64(c.Requests-last[i])), c.Requests
 			}
-			r, err := s.Generate(ctx, plan, nil)
-			if err != nil {
-				return nil, err
+			return got, err
+		}
+		after := never
+		_, err := received()
+		for began := time.Now(); err == nil && after == never && time.Since(began) < limit; {
+			at := time.Since(began)
+			r, failed := s.Generate(ctx, plan, nil)
+			if failed != nil {
+				return nil, failed
 			}
-			after, err := s.SSPs[1].Counters()
-			if err != nil {
-				return nil, err
-			}
-			if float64(after.Requests-before.Requests) > 0.4*float64(r.Whole.Offered) {
-				values["back"] = time.Since(began).Seconds()
-				break
+			var got []float64
+			if got, err = received(); good(r.Whole, got) {
+				after = at.Seconds()
 			}
 		}
-		return &engine.Sample{Values: values}, nil
+		return &engine.Sample{Values: engine.Values{"after": after}}, err
 	}
 }
