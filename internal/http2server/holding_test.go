@@ -111,3 +111,43 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 		w.hangUp()
 	})
 }
+
+// A client that read slowly lost its connection at once when other clients took the memory for unread
+// responses.
+func TestAResponseInTheBufferHasASecondBeforeItsConnectionIsDropped(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			w := newWire(t, newGated, wireOptions)
+			w.send()
+			w.full = make(chan struct{})
+			w.headers(1, true, get...)
+			w.send()
+			w.owner().requests[1].respond <- &Response{Status: 200, Body: []byte("an ad")}
+			synctest.Wait()
+			w.conn.WriteWaits()
+			w.conn.DropUnread(1)
+			time.Sleep(dropAfter / 2)
+			read := func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				close(w.full)
+				w.full = nil
+			}
+			if reads {
+				read()
+			}
+			time.Sleep(dropAfter)
+			synctest.Wait()
+			w.conn.mu.Lock()
+			closed := w.conn.closed
+			w.conn.mu.Unlock()
+			if closed == reads {
+				t.Errorf("a client that reads %v: closed %v", reads, closed)
+			}
+			if !reads {
+				read()
+			}
+			w.hangUp()
+		})
+	}
+}

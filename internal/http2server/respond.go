@@ -146,6 +146,9 @@ func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) ==
 
 // DropUnread resets stream id if its response waits for the client. It counts as a violation, so a
 // client that never reads loses its connection too.
+//
+// A response that is in the buffer can only be dropped with its connection. A client that reads
+// slowly has dropAfter to read it.
 func (c *Conn) DropUnread(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,18 +158,35 @@ func (c *Conn) DropUnread(id uint32) {
 			c.violatedLocked(err)
 		}
 		c.sendLocked()
-	} else if slices.ContainsFunc(c.out.release, func(r sent) bool { return r.stream.id == id }) {
-		// The whole response is in the buffer, which the client does not read.
-		c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeEnhanceYourCalm, Text: rule})
-		c.owner.HangUp()
+		return
 	}
+	isInBuffer := slices.ContainsFunc(c.out.release, func(r sent) bool { return r.stream.id == id })
+	if !isInBuffer || c.closed {
+		return
+	}
+	wait := dropAfter
+	if !c.out.waitsSince.IsZero() {
+		wait -= time.Since(c.out.waitsSince)
+	}
+	if wait > 0 {
+		time.AfterFunc(wait, func() { c.DropUnread(id) })
+		return
+	}
+	c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeEnhanceYourCalm, Text: rule})
+	c.owner.HangUp()
 }
+
+// dropAfter is how long a write may wait before the responses in the buffer are dropped.
+const dropAfter = time.Second
 
 // WriteWaits is called when a write has to wait for the client. The responses in the buffer count as
 // unread from then on.
 func (c *Conn) WriteWaits() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.out.waitsSince.IsZero() {
+		c.out.waitsSince = time.Now()
+	}
 	for _, r := range c.out.release {
 		if r.stream.req != nil {
 			r.stream.req.Unread()

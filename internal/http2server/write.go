@@ -1,6 +1,9 @@
 package http2server
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
 type writer struct {
@@ -10,6 +13,8 @@ type writer struct {
 	handed uint64 // bytes that were passed to the socket, or are being written
 	sent   uint64 // bytes that were written
 	failed bool   // a write has failed: no more bytes are written
+	// waitsSince is when the current write began to wait for the client. It is zero while none waits.
+	waitsSince time.Time
 
 	release []sent // streams whose responses are in the buffer, in their order
 }
@@ -69,6 +74,7 @@ func (c *Conn) writeLocked() {
 		c.mu.Unlock()
 		_, err := c.rw.Write(b)
 		c.mu.Lock()
+		c.out.waitsSince = time.Time{}
 		if cap(b) <= maxKeptBuffer {
 			c.out.spare = b[:0]
 		}
