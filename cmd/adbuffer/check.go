@@ -61,6 +61,9 @@ The exit status is 0 if a reload would apply the file or there is no difference,
 there are errors, a restart is needed, or the running adbuffer does not respond. Files
 that the configuration names are compared by name, not by content.
 
+Warnings about "this machine" are about the machine, cgroup and ulimits of check itself:
+its open files, memory and addresses. Those of the service may be others.
+
 With --rps, --p50 and --p99, as in plan, or with --against and the load of its last
 minute, check warns of endpoints with a higher priority number that could not carry the
 load if all endpoints with lower numbers failed.`,

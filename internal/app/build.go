@@ -92,8 +92,10 @@ func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
 		a.notifyReloading()
 		defer a.notifyReady()
 	}
+	was := a.versions.Current().Config
 	res, err := a.versions.Replace(cfg)
 	if err == nil {
+		a.logInForce(was, cfg)
 		res.Warnings = a.groupWarnings(cfg)
 	}
 	return res, err
@@ -148,7 +150,9 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	c := v.Config
 	s := &c.Server
 	return proxy.Options{
-		MaxConnections: s.MaxConnections, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C, MaxBufferedBytes: int64(s.MaxBufferedBytes),
+		MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From,
+		MaxBufferedBytes: int64(c.MaxBufferedBytes().Value), MaxBufferedBytesFrom: c.MaxBufferedBytes().From,
+		MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C,
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 		TLS:            tlsOf(a.certificates.server, proxy.NextProtos()...),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,

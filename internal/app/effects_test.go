@@ -22,6 +22,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 	ssp := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", ssp)}, routes: []string{to("x", "a")}}
 	base := s.load(t)
+	base.Machine = config.Machine{} // no limit of the machine hides a change
 	a, err := New(base, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +30,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 	defer a.Close()
 	seen := 0
 	next := s.load(t)
+	next.Machine = base.Machine
 	for _, section := range []any{&next.Server, &next.Deadline, &next.Log.Access} {
 		eachField(reflect.ValueOf(section).Elem(), func(field reflect.Value) {
 			old := reflect.ValueOf(field.Interface())

@@ -59,13 +59,22 @@ func (a *App) pools() any {
 	}, a.proxy.Snapshot())
 }
 
+// logInForce logs the limits that depend on the machine, if a reload changed them.
+func (a *App) logInForce(was, is *config.Config) {
+	conns, held := is.MaxConnections(), is.MaxBufferedBytes()
+	if conns != was.MaxConnections() || held != was.MaxBufferedBytes() {
+		a.log.Info("limits in force", zap.Int("max_connections", conns.Value), zap.String("max_connections_from", conns.From),
+			zap.Int("max_buffered_bytes", held.Value), zap.String("max_buffered_bytes_from", held.From))
+	}
+}
+
 // logStart logs the limits in force.
 func (a *App) logStart() {
 	cfg := a.versions.Current().Config
 	s := &cfg.Server
 	a.log.Info("starting", zap.String("version", Version), zap.String("commit", Commit),
 		zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()), zap.String("via", a.via),
-		zap.Int("max_connections", s.MaxConnections), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_uploads", s.MaxUploads), zap.Int("max_streams_per_conn", s.MaxStreams), zap.Int("max_buffered_bytes", s.MaxBufferedBytes),
+		zap.Int("max_connections", cfg.MaxConnections().Value), zap.Int("max_in_flight", s.MaxInFlight), zap.Int("max_uploads", s.MaxUploads), zap.Int("max_streams_per_conn", s.MaxStreams), zap.Int("max_buffered_bytes", cfg.MaxBufferedBytes().Value),
 		zap.Int("max_header_bytes", s.MaxHeaderBytes), zap.Int("max_body_bytes", s.MaxBodyBytes),
 		zap.Duration("deadline_default", cfg.Deadline.Default), zap.Duration("deadline_max", cfg.Deadline.Max),
 		zap.Int("routes", len(cfg.Routes)))
@@ -76,6 +85,6 @@ func (a *App) logStart() {
 			zap.Int("max_pending", c.Pool.MaxPending), zap.Duration("pending_timeout", c.Pool.PendingTimeout), zap.Int("max_dials", c.Pool.MaxDials),
 			zap.Int("max_in_flight", c.MaxInFlight), zap.Duration("connect", c.Timeouts.Connect), zap.Duration("tls_handshake", c.Timeouts.TLSHandshake),
 			zap.Int("max_response_bytes", c.MaxResponseBytes), zap.Int("max_response_fields", c.MaxResponseFields),
-			zap.Int("max_buffered_bytes", c.BufferedBytesLimit(s.MaxBufferedBytes)))
+			zap.Int("max_buffered_bytes", c.BufferedBytesLimit(cfg.MaxBufferedBytes().Value)))
 	}
 }

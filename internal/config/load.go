@@ -49,7 +49,9 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
-	return cfg, append(vars.unknown(), warnings(cfg, thisMachine())...), nil
+	m := thisMachine()
+	cfg.Machine = m.Machine
+	return cfg, append(vars.unknown(), warnings(cfg, m)...), nil
 }
 
 // complete fills in the defaults of all keys that settings lacks.

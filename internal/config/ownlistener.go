@@ -1,41 +1,14 @@
 package config
 
 import (
-	"math"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"adbuffer/internal/upstream"
 )
-
-// machine holds the facts about this machine that the warnings need.
-type machine struct {
-	openFiles int          // how many files the process may have open (ulimit -n); 0 = unknown or no limit
-	hostname  string       // "" = unknown
-	addrs     []netip.Addr // of its interfaces
-}
-
-func thisMachine() machine {
-	var m machine
-	var files syscall.Rlimit
-	// The Go runtime raises the soft limit to the hard one at start, so this is the service's limit.
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur <= math.MaxInt32 {
-		m.openFiles = int(files.Cur)
-	}
-	m.hostname, _ = os.Hostname()
-	addrs, _ := net.InterfaceAddrs()
-	for _, a := range addrs {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			m.addrs = append(m.addrs, prefix.Addr().Unmap())
-		}
-	}
-	return m
-}
 
 // reaches reports whether the endpoint leads to a listener of this machine at l. It asks no name
 // server, and knows only localhost, the machine's name and the host of l. No endpoint leads to a

@@ -37,6 +37,8 @@ type Config struct {
 	Deadline Deadline `yaml:"deadline"`
 	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`     // at least one; names are unique
 	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name"` // at least one; the first match wins
+
+	Machine Machine `yaml:"-"` // that read the configuration
 }
 
 // document is the content of a file: a Config, and the settings that are merged into it.

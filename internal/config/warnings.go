@@ -23,9 +23,6 @@ const (
 	// commonServerIdle is the shortest idle timeout among widely used servers and
 	// load balancers (60 s at AWS ALB, 65 to 75 s at nginx).
 	commonServerIdle = 60 * time.Second
-	// spareFiles are open files other than connections: listeners, logs, epoll,
-	// certificates being read, the admin listener's clients.
-	spareFiles = 128
 	// goodTokenBytes is the length from which a token of letters and digits, if
 	// random, cannot be guessed.
 	goodTokenBytes = 16
@@ -35,7 +32,7 @@ const (
 // keys.
 func warnings(cfg *Config, m machine) []Warning {
 	w := &warner{machine: m}
-	w.server(cfg, m.openFiles)
+	w.server(cfg)
 	w.fleet(cfg)
 	for i := range cfg.SSPs {
 		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
@@ -62,22 +59,15 @@ func (w *warner) aboveMax(path string, limit time.Duration, d *Deadline) {
 	}
 }
 
-func (w *warner) server(cfg *Config, openFiles int) {
-	upstream, response := 0, 0
+func (w *warner) server(cfg *Config) {
+	w.inForce(cfg)
+	response := 0
 	for i := range cfg.SSPs {
-		upstream += cfg.SSPs[i].Pool.MaxConns
-		if cfg.SSPs[i].HealthCheck.Path != "" {
-			upstream += len(cfg.SSPs[i].Endpoints)
-		}
 		response = max(response, cfg.SSPs[i].MaxResponseBytes)
 	}
-	if need := cfg.Server.MaxConnections + upstream + spareFiles; openFiles > 0 && need > openFiles {
-		w.add("server.max_connections", "%d clients, %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and %d other files are more than the %d that the process may open; raise ulimit -n or lower them",
-			cfg.Server.MaxConnections, upstream, spareFiles, openFiles)
-	}
-	if need := cfg.Server.MaxBodyBytes + response; need > cfg.Server.MaxBufferedBytes {
+	if need, limit := cfg.Server.MaxBodyBytes+response, w.machine.maxBufferedBytes(cfg).Value; need > limit {
 		w.add("server.max_buffered_bytes", "%d is less than one request and its response may hold, %d; adbuffer would refuse the largest as overloaded",
-			cfg.Server.MaxBufferedBytes, need)
+			limit, need)
 	}
 	for i, prefix := range cfg.Server.TrustedProxies {
 		if prefix.Bits() == 0 {

@@ -42,13 +42,13 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the other endpoints get no requests",
 			pool.MaxHTTP2Conns, n)
 	}
-	switch limit := ssp.BufferedBytesLimit(cfg.Server.MaxBufferedBytes); {
+	switch limit := ssp.BufferedBytesLimit(w.machine.maxBufferedBytes(cfg).Value); {
 	case limit < ssp.MaxResponseBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
 	case limit-limit/4 < cfg.Server.MaxBodyBytes:
 		w.add(join(path, "max_buffered_bytes"), "%d is in force, and three quarters of it are less than server.max_body_bytes, %d; the largest request would be refused as overloaded", limit, cfg.Server.MaxBodyBytes)
-	case limit > cfg.Server.MaxBufferedBytes:
-		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, cfg.Server.MaxBufferedBytes)
+	case limit > w.machine.maxBufferedBytes(cfg).Value:
+		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, w.machine.maxBufferedBytes(cfg).Value)
 	}
 	w.aboveMax(join(path, "timeouts.request"), ssp.Timeouts.Request, deadline)
 	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {

@@ -24,7 +24,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing is odd about the defaults": {ssp + route, nil},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
-			"server.max_connections: 100000 clients, 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files are more than the 100000 that the process may open; raise ulimit -n or lower them"}},
+			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), also for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for 128 other files; raise ulimit -n or lower them"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 is less than one request and its response may hold, 1310720; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
@@ -113,7 +113,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range warnings(mustParse(t, c.text), machine{openFiles: 100_000}) {
+			for _, w := range warnings(mustParse(t, c.text), machine{Machine: Machine{OpenFiles: 100_000}}) {
 				got = append(got, w.String())
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

@@ -66,4 +66,5 @@ func (p *Proxy) Reload(opts Options, table *route.Table) {
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
 	p.budget.SetLimit(opts.MaxBufferedBytes)
+	p.budget.SetFrom(opts.MaxBufferedBytesFrom)
 }

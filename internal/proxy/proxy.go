@@ -23,7 +23,11 @@ import (
 // Options are the settings of the traffic side; config/adbuffer.yaml explains each of them. Reload
 // can change all but MaxHeaderBytes and TLS while requests run.
 type Options struct {
-	MaxConnections   int
+	MaxConnections int
+	// MaxConnectionsFrom and MaxBufferedBytesFrom name the settings of these limits for error texts. If
+	// the machine allows less than a setting, they say why. "" is the setting alone.
+	MaxConnectionsFrom, MaxBufferedBytesFrom string
+
 	MaxInFlight      int
 	MaxUploads       int
 	MaxStreams       int // of an HTTP/2 connection
@@ -89,6 +93,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready, tls: opts.TLS}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
+	p.budget.SetFrom(opts.MaxBufferedBytesFrom)
 	p.uploads.budget, p.unread.budget = p.budget, p.budget
 	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,7 @@ func (p *Proxy) overloaded() *refusal {
 }
 
 func (p *Proxy) bufferFull() *refusal {
-	return &refusal{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d bytes of bodies are held; see server.max_buffered_bytes", p.budget.Used(), p.budget.Limit())}
+	return &refusal{outcome: upstream.Overloaded, detail: fmt.Sprintf("%d of %d bytes of bodies are held; see %s", p.budget.Used(), p.budget.Limit(), p.budget.From())}
 }
 
 func (g *configVersion) bodyTooLarge() *refusal {
@@ -52,7 +53,7 @@ func (g *configVersion) notReadInTime() *refusal {
 func (p *Proxy) tooManyConnections(g *configVersion) *refusal {
 	return &refusal{
 		outcome: upstream.Overloaded,
-		detail:  fmt.Sprintf("%d of %d client connections are open; see server.max_connections", p.open.Load(), g.opts.MaxConnections),
+		detail:  fmt.Sprintf("%d of %d client connections are open; see %s", p.open.Load(), g.opts.MaxConnections, cmp.Or(g.opts.MaxConnectionsFrom, "server.max_connections")),
 	}
 }
 

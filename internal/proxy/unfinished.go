@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"container/list"
 	"fmt"
 	"sync/atomic"
@@ -80,7 +81,7 @@ func (c *clientConn) drop() bool {
 func (p *Proxy) headDropped() *refusal {
 	return &refusal{
 		outcome: upstream.BadRequest, status: statusRequestTimeout, close: true,
-		detail: fmt.Sprintf("%d client connections were open, and the head of this request had been arriving for the longest time; see server.max_connections", p.open.Load()),
+		detail: fmt.Sprintf("%d client connections were open, and the head of this request had been arriving for the longest time; see %s", p.open.Load(), cmp.Or(p.current().opts.MaxConnectionsFrom, "server.max_connections")),
 	}
 }
 

@@ -32,7 +32,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 		}
 		if m := c.Mirror; m.SSP != "" {
 			r.Mirror = &route.Mirror{SSP: ssps[m.SSP], Share: m.Share, Budget: new(upstream.Budget), Stats: mirrorStats(was, c.Name, m.SSP)}
-			r.Mirror.Budget.SetLimit(int64(max(1, cfg.Server.MaxBufferedBytes/mirrorShare)))
+			r.Mirror.Budget.SetLimit(int64(max(1, cfg.MaxBufferedBytes().Value/mirrorShare)))
 		}
 		table[i] = r
 	}

@@ -61,13 +61,13 @@ func (v *Version) without(next *Version) []*Part {
 type common struct {
 	patience time.Duration // how long a request without a deadline gives an SSP
 	via      string        // the name of this process in Via; "" = none is sent
-	// maxBufferedBytes is server.max_buffered_bytes.
+	// maxBufferedBytes is config.Config.MaxBufferedBytes.
 	maxBufferedBytes int
 	requestID        config.RequestID
 }
 
 func commonOf(cfg *config.Config, via string) common {
-	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.Server.MaxBufferedBytes, requestID: cfg.Server.RequestID}
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.MaxBufferedBytes().Value, requestID: cfg.Server.RequestID}
 	if cfg.Server.Via {
 		c.via = via
 	}

@@ -56,6 +56,6 @@ func (c *requestCopy) release(b *upstream.Budget) {
 func overBudget(what string, n int64, b *upstream.Budget) *upstream.Error {
 	return &upstream.Error{
 		Outcome: upstream.Overloaded, Progress: upstream.NotSent,
-		Detail: fmt.Sprintf("%s needs %d bytes, and %d of %d are held; see server.max_buffered_bytes", what, n, b.Used(), b.Limit()),
+		Detail: fmt.Sprintf("%s needs %d bytes, and %d of %d are held; see %s", what, n, b.Used(), b.Limit(), b.From()),
 	}
 }

@@ -8,6 +8,7 @@ import "sync/atomic"
 type Budget struct {
 	limit atomic.Int64
 	used  atomic.Int64
+	from  atomic.Pointer[string] // see From
 }
 
 // NewBudget returns a Budget of limit bytes.
@@ -20,6 +21,18 @@ func NewBudget(limit int64) *Budget {
 // SetLimit changes the limit. Bytes that are held stay held. While they exceed a lowered limit,
 // Reserve fails.
 func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
+
+// SetFrom sets From; "" is the setting's name alone.
+func (b *Budget) SetFrom(from string) { b.from.Store(&from) }
+
+// From names the setting that limits all requests and responses, and says why the limit is lower than
+// the setting if it is.
+func (b *Budget) From() string {
+	if from := b.from.Load(); from != nil && *from != "" {
+		return *from
+	}
+	return "server.max_buffered_bytes"
+}
 
 // Reserve takes n bytes. If they do not fit, it takes none and returns false. A negative n is a bug
 // of the caller.
@@ -78,7 +91,7 @@ func reserveBoth(share, all *Budget, n int64, forRequest bool) *Error {
 	}
 	if !all.Reserve(n) {
 		share.Release(n)
-		return overBudget(all, "all requests and responses", "server.max_buffered_bytes")
+		return overBudget(all, "all requests and responses", all.From())
 	}
 	return nil
 }

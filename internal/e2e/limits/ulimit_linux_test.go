@@ -1,0 +1,106 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"adbuffer/internal/e2e"
+)
+
+// startWithin starts adbuffer with a limit of ulimit.
+func startWithin(t *testing.T, ulimit, config string) *e2e.Reloadable {
+	t.Helper()
+	file := e2e.WriteConfig(t, config)
+	cmd := exec.Command("sh", "-c", ulimit+`; exec "$@"`, "sh", e2e.Binary(t), "serve", "--config", file)
+	cmd.Env = append(os.Environ(), e2e.Patient()...)
+	ab := e2e.LaunchCommand(t, cmd, (*e2e.Process).FindListeners)
+	ab.AwaitReady()
+	return &e2e.Reloadable{Process: ab, File: file}
+}
+
+// With 256 open files, 96 of 300 clients hung, since server.max_connections did not know that limit.
+func TestClientsAreRefusedBeforeOpenFilesRunOut(t *testing.T) {
+	t.Parallel()
+	const clients, limit = 300, 64
+	ab := startWithin(t, "ulimit -n 256", e2e.Single(e2e.Healthy(t).URL()))
+	ab.WantMetric(limit, "adbuffer_client_connections_limit")
+	var served, refused, named atomic.Int64
+	ab.Concurrently(clients, func(w *e2e.Worker) error {
+		r, err := w.Exchange("GET", "/fillbuffer", "")
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // refused, with 64 others before
+			refused.Add(1)
+		case err != nil:
+			return err
+		case r.Status == 200:
+			served.Add(1)
+		case r.Status == 503 && strings.Contains(r.Body, "ulimit -n") && strings.Contains(r.Body, "server.max_connections"):
+			refused.Add(1)
+			named.Add(1)
+		case r.Status == 408 && strings.Contains(r.Body, "server.max_connections"): // its head arrived too slowly
+			refused.Add(1)
+		default:
+			return fmt.Errorf("%d %s", r.Status, r.Body)
+		}
+		return nil
+	})
+	t.Logf("%d of %d clients were served, %d refused, %d of them with the reason", served.Load(), clients, refused.Load(), named.Load())
+	if served.Load() < limit || named.Load() == 0 && refused.Load() > 0 {
+		t.Error("too few clients were served, or no error names the reason")
+	}
+	m := ab.Scrape()
+	for _, zero := range []string{"adbuffer_accept_errors_total", "adbuffer_pool_dial_errors_total"} {
+		if n := m.Sum(zero); n != 0 {
+			t.Errorf("%s is %v", zero, n)
+		}
+	}
+	if n := len(ab.Log.Lines("watching the configuration")) + len(ab.Log.Lines(e2e.MsgRefused)); n > 0 {
+		t.Errorf("%d messages about reloads", n)
+	}
+	wantWarning(ab, "server.max_connections", "64", "256")
+	if line, _ := ab.Log.Line("starting"); fmt.Sprint(line["max_connections"]) != "64" {
+		t.Errorf("at start the log has max_connections %v", line["max_connections"])
+	}
+}
+
+// wantWarning checks that one warning about a setting was logged, with these words.
+func wantWarning(ab *e2e.Reloadable, path string, words ...string) {
+	ab.T.Helper()
+	n := 0
+	for _, line := range ab.Log.Lines("configuration") {
+		if line["path"] != path {
+			continue
+		}
+		n++
+		for _, word := range words {
+			if text := fmt.Sprint(line["warning"]); !strings.Contains(text, word) {
+				ab.T.Errorf("the warning %q does not say %q", text, word)
+			}
+		}
+	}
+	if n != 1 {
+		ab.T.Errorf("%d warnings about %s, want 1", n, path)
+	}
+}
+
+// Each reload compares its settings with the machine.
+func TestAReloadFitsItsLimitsToTheOpenFiles(t *testing.T) {
+	t.Parallel()
+	url := e2e.Healthy(t).URL()
+	ab := startWithin(t, "ulimit -n 1000", e2e.WithMaxConns(url, 300))
+	ab.WantMetric(1000-128-300, "adbuffer_client_connections_limit")
+	wantWarning(ab, "server.max_connections", "572", "65536", "1000 files")
+	ab.Take(e2e.WithMaxConns(url, 200))
+	ab.WantMetric(1000-128-200, "adbuffer_client_connections_limit")
+	ab.WantLogged("limits in force", "max_connections=672", "max_connections_from=lowered from 65536")
+	ab.Take("server: {max_connections: 500}\n" + e2e.WithMaxConns(url, 200))
+	ab.WantMetric(500, "adbuffer_client_connections_limit")
+	ab.WantLogged("limits in force", "max_connections=500", "max_connections_from=server.max_connections")
+}
