@@ -114,7 +114,7 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 
 // A client that read slowly lost its connection at once when other clients took the memory for unread
 // responses.
-func TestAResponseInTheBufferHasASecondBeforeItsConnectionIsDropped(t *testing.T) {
+func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			w := newWire(t, newGated, wireOptions)

@@ -176,8 +176,9 @@ func (c *Conn) DropUnread(id uint32) {
 	c.owner.HangUp()
 }
 
-// dropAfter is how long a write may wait before the responses in the buffer are dropped.
-const dropAfter = time.Second
+// dropAfter is how long a write may wait before the responses in the buffer are dropped. They do not
+// count as unread meanwhile, so it must be short.
+const dropAfter = 250 * time.Millisecond
 
 // WriteWaits is called when a write has to wait for the client. The responses in the buffer count as
 // unread from then on.
