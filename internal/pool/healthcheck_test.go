@@ -282,7 +282,6 @@ func TestReloadKeepsWhatChecksFound(t *testing.T) {
 func TestCheckOnAConnectionThatCloses(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newCheckedSSP(t, 2)
-		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
 		s.fakeSSP.do = func(c *fakeConn, ex *upstream.Exchange) error {
 			if c.addr.Name == "b:80" && len(s.checksOf("b:80")) > 0 && s.conns["b:80"][c] {
 				c.closeItself(upstream.ClosedByPeer)
@@ -290,6 +289,7 @@ func TestCheckOnAConnectionThatCloses(t *testing.T) {
 			}
 			return s.respond(c, ex)
 		}
+		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
 		for range 60 {
 			pass(sec)
 			for _, c := range s.openTo("a:80") {
