@@ -116,7 +116,15 @@ func (c *clientConn) read(b []byte) (int, error) {
 	if c.tls != nil {
 		return c.tls.Read(b)
 	}
-	return c.Conn.Read(b)
+	return c.readSocket(b)
+}
+
+func (c *clientConn) readSocket(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.unfinished != nil {
+		c.unfinished.reading.Store(false)
+	}
+	return n, err
 }
 
 func (c *clientConn) Write(b []byte) (int, error) {

@@ -81,6 +81,14 @@ func (d *deadlines) write(o *Options, http2 bool) time.Time {
 // waitRead and waitWrite are called before a Read or a Write waits, and return its
 // deadline; the zero time is none.
 func (c *clientConn) waitRead() time.Time {
+	by := c.readBy()
+	if c.unfinished != nil {
+		c.unfinished.reading.Store(true)
+	}
+	return by
+}
+
+func (c *clientConn) readBy() time.Time {
 	o := &c.proxy.current().opts
 	switch {
 	case c.isHTTP2.Load():

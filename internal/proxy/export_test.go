@@ -10,3 +10,15 @@ func (p *Proxy) Unfinished() int {
 	defer p.clients.mu.Unlock()
 	return p.clients.unfinished.all.Len()
 }
+
+// Reading returns how many of them wait for their clients.
+func (p *Proxy) Reading() (n int) {
+	p.clients.mu.Lock()
+	defer p.clients.mu.Unlock()
+	for e := p.clients.unfinished.all.Front(); e != nil; e = e.Next() {
+		if one := e.Value.(*unfinishedConn); one.parked != nil || one.reading.Load() && !one.continues() {
+			n++
+		}
+	}
+	return n
+}

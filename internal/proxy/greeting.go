@@ -3,11 +3,9 @@ package proxy
 import (
 	"crypto/tls"
 	"errors"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/socket"
@@ -22,16 +20,7 @@ type greeting struct {
 	// handshaking means that the TLS handshake is running. Then computing holds a place of the
 	// handshake limiter.
 	handshaking, computing bool
-	busyUntil              atomic.Int64 // see isBusy; in nanoseconds since 1970
 }
-
-// flightFor is how long a client may take for its next part of a TLS handshake.
-const flightFor = 500 * time.Millisecond
-
-// isBusy reports whether the handshake computes, or waits for a place of the limiter. It also
-// reports true for flightFor after adbuffer has sent its part. Otherwise, clients that connect
-// faster than adbuffer computes would push out each other, and none would be served; see unfinished.
-func (g *greeting) isBusy() bool { return time.Now().UnixNano() < g.busyUntil.Load() }
 
 // proxied is a connection that begins with a PROXY header. ReadHeader reads the header,
 // and returns the client's address, which is zero for a client on a unix socket. NetConn
@@ -52,7 +41,9 @@ func (c *clientConn) Handshake() error {
 	}
 	g.begun = true
 	if g.header != nil {
+		c.unfinished.reading.Store(true)
 		peer, err := g.header.ReadHeader()
+		c.unfinished.reading.Store(false)
 		if err != nil {
 			return err
 		}
@@ -78,7 +69,7 @@ func (c *clientConn) handshake() error {
 	err := c.tls.Handshake()
 	c.greeting.handshaking = false
 	c.endComputing()
-	c.greeting.busyUntil.Store(0)
+	c.unfinished.flight.Store(0)
 	h.now.Add(-1)
 	h.count(c.tls, err)
 	if err != nil {
@@ -96,6 +87,7 @@ func (c *clientConn) respondPlaintext(err error) {
 		return
 	}
 	c.refuseUnread(c.Conn, malformed("this listener expects TLS; see server.tls"))
+	c.unfinished.reading.Store(true)
 	c.discardUnread()
 }
 
@@ -114,12 +106,11 @@ func (s *tlsSocket) leave()            { s.Conn, s.client = nil, nil }
 func (s *tlsSocket) Read(b []byte) (int, error) {
 	c := s.client
 	if !c.greeting.handshaking {
-		return s.Conn.Read(b)
+		return c.readSocket(b)
 	}
 	c.endComputing()
-	n, err := s.Conn.Read(b)
+	n, err := c.readSocket(b)
 	if err == nil {
-		c.greeting.busyUntil.Store(math.MaxInt64)
 		err = c.proxy.handshakeLimiter.acquire(c.deadlines.by)
 		c.greeting.computing = err == nil
 	}
@@ -129,7 +120,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 func (s *tlsSocket) Write(b []byte) (int, error) {
 	if c := s.client; c.greeting.computing {
 		c.endComputing()
-		c.greeting.busyUntil.Store(time.Now().Add(flightFor).UnixNano())
+		c.unfinished.flight.Store(time.Now().UnixNano())
 	}
 	return s.Conn.Write(b)
 }
@@ -137,7 +128,6 @@ func (s *tlsSocket) Write(b []byte) (int, error) {
 func (c *clientConn) endComputing() {
 	if c.greeting.computing {
 		c.greeting.computing = false
-		c.greeting.busyUntil.Store(0)
 		c.proxy.handshakeLimiter.release()
 	}
 }

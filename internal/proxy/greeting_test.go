@@ -123,6 +123,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	const places = 3
+	var hellos, sent atomic.Int64
 	o := tlsOptions(t, private)
 	o.MaxConnections = places
 	p := New(o, route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
@@ -134,22 +135,20 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	var wg sync.WaitGroup
 	for range places {
 		wg.Go(func() {
-			c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+			raw, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			c.Close()
+			defer raw.Close()
+			c := tls.Client(counts{raw, &hellos, &sent}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+			if err := c.Handshake(); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	testsupport.Eventually(t, "all handshakes wait", func() bool {
-		n := 0
-		for _, c := range p.clients.list() {
-			if c.greeting.isBusy() {
-				n++
-			}
-		}
-		return n == places
+		return hellos.Load() == places && p.traffic.Received() == uint64(sent.Load())
 	})
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -164,6 +163,19 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// counts counts writes and their bytes.
+type counts struct {
+	net.Conn
+	writes, bytes *atomic.Int64
+}
+
+func (c counts) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.bytes.Add(int64(n))
+	c.writes.Add(1)
+	return n, err
 }
 
 func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {

@@ -37,7 +37,6 @@ var streams = sync.Pool{New: func() any {
 }}
 
 func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
-	c.setUnfinished(false)
 	s := streams.Get().(*stream)
 	s.of, s.conn, s.id = of, c, of.ID()
 	from := c.sender()

@@ -29,10 +29,18 @@ type unfinishedConn struct {
 	parked *parkedConn
 	place  *list.Element // nil once it was taken or closed
 	since  time.Time
+	// reading means that adbuffer has read all bytes that have arrived, and waits for more. A parked
+	// connection always waits.
+	reading atomic.Bool
+	flight  atomic.Int64 // when adbuffer sent its last part of a TLS handshake, in Unix nanoseconds
 }
 
-// unfinishedFor is how long an unfinished connection is young.
-const unfinishedFor = time.Second
+const (
+	// unfinishedFor is how long an unfinished connection is young.
+	unfinishedFor = time.Second
+	// flightFor is how long a client may take for its next part of a TLS handshake.
+	flightFor = 500 * time.Millisecond
+)
 
 // makeRoom closes a connection, so that a new one can have its place. It returns false if none may
 // be closed.
@@ -129,7 +137,7 @@ func (c *clients) takeUnfinished(few int, age time.Duration) *unfinishedConn {
 		}
 		wasParked := one.parked != nil
 		cc := c.serveLocked(one)
-		if !cc.HasInput() && !cc.greeting.isBusy() {
+		if (wasParked || one.reading.Load()) && !one.continues() {
 			u.removeLocked(one)
 			return one
 		}
@@ -143,6 +151,13 @@ func (c *clients) takeUnfinished(few int, age time.Duration) *unfinishedConn {
 }
 
 const maxLooks = 8
+
+// continues reports whether bytes of the client have arrived, or are to be expected because adbuffer
+// has just sent its part of a TLS handshake. Without the latter, clients that connect faster than
+// adbuffer computes would push out each other, and none would be served.
+func (u *unfinishedConn) continues() bool {
+	return u.served.HasInput() || time.Since(time.Unix(0, u.flight.Load())) < flightFor
+}
 
 // serve returns the clientConn of one, which it resumes if it is parked.
 func (c *clients) serve(one *unfinishedConn) *clientConn {

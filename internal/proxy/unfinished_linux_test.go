@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -69,28 +68,10 @@ func (m *modeProxy) honest(over overProtocol) net.Conn {
 	return c
 }
 
-// awaitRead waits until the proxy has read all bytes that have arrived.
-func (m *modeProxy) awaitRead() {
+// awaitReading waits until n connections wait for the rest of a handshake or head.
+func (m *modeProxy) awaitReading(n int) {
 	m.t.Helper()
-	testsupport.Eventually(m.t, "all bytes are read", func() bool { return unreadAt(m.t, m.addr()) == 0 })
-}
-
-// unreadAt returns how many sockets at addr have bytes that are unread.
-func unreadAt(t testing.TB, addr string) (n int) {
-	t.Helper()
-	table, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var port int
-	fmt.Sscanf(addr, "127.0.0.1:%d", &port) //nolint:errcheck // no socket has port 0
-	for line := range strings.Lines(string(table)) {
-		f := strings.Fields(line)
-		if strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && f[3] == "01" && !strings.HasSuffix(f[4], ":00000000") {
-			n++
-		}
-	}
-	return n
+	testsupport.Eventually(m.t, fmt.Sprintf("%d connections wait for their clients", n), func() bool { return m.p.Reading() == n })
 }
 
 // unfinishedKinds are connections that wait for the rest of a PROXY header, a TLS handshake or a
@@ -158,8 +139,7 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 			for range places {
 				kind.begin(m, m.dial())
 			}
-			m.await(places, openClients, "")
-			m.awaitRead()
+			m.awaitReading(places)
 			var all []net.Conn
 			for range honest {
 				all = append(all, m.honest(kind.over))
@@ -178,14 +158,15 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 func TestUnfinishedConnectionsPushOutNoIdleClient(t *testing.T) {
 	for _, kind := range unfinishedKinds {
 		t.Run(kind.name, func(t *testing.T) {
-			m := newFullProxy(t, kind.over, 8)
+			const places = 8
+			m := newFullProxy(t, kind.over, places)
 			var idle []net.Conn
 			for range 3 {
 				idle = append(idle, m.honest(kind.over))
 			}
-			for range 8 {
+			for i := range places {
 				kind.begin(m, m.dial())
-				m.awaitRead()
+				m.awaitReading(min(i+1, places-len(idle)))
 			}
 			for _, c := range idle {
 				askHTTP1(t, c)
@@ -201,6 +182,7 @@ func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 		t.Run(stage, func(t *testing.T) {
 			m := newFullProxy(t, over, places)
 			m.connectMany(places, (*modeProxy).dial)
+			m.awaitReading(places)
 			slow := m.dial()
 			for i := range places - 1 {
 				m.dial()
@@ -217,9 +199,8 @@ func TestAHeadThatMakesRoomGets408(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newFullProxy(t, over, 1)
 			slow := m.honest(over)
-			read := m.series("adbuffer_client_received_bytes_total", "")
 			send(m, slow, "GET ")
-			testsupport.Eventually(t, "the head has begun", func() bool { return m.series("adbuffer_client_received_bytes_total", "") > read })
+			m.awaitReading(1)
 			m.honest(over)
 			if body := exchange(t, slow, "", 408); !strings.Contains(body, "see server.max_connections") {
 				t.Errorf("body: %s", body)
