@@ -45,7 +45,9 @@ func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 // hung with clients' bodies in flight took the memory of the others.
 func TestRequestsOfAnSSPHoldAtMostThreeQuartersOfItsShare(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(100*msec, response(200, strings.Repeat("x", 250)))}}
+		// The first request has ended when the second response arrives: a quarter is room for one.
+		ad := response(200, strings.Repeat("x", 250))
+		p := &fakePool{steps: []step{after(100*msec, ad), after(200*msec, ad)}}
 		c := newClient(t, p, func(o *Options) { o.MaxBufferedBytes = 1000 })
 		c.held = 375
 		var held []*upstream.Exchange
