@@ -24,10 +24,15 @@ const rapid = 10 * time.Millisecond
 
 // resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
 func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.Error {
+	c.rejectLocked(s, code, rule)
+	return c.flood.Spend(violationCost)
+}
+
+// rejectLocked resets a stream because of a rule, and does not hold it against the client.
+func (c *Conn) rejectLocked(s *Stream, code h2.ErrCode, rule string) {
 	c.owner.Violated(rule)
 	s.violation = rule
 	c.cancelLocked(s, code)
-	return c.flood.Spend(violationCost)
 }
 
 // cancelLocked resets a stream.

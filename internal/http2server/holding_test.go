@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"adbuffer/internal/http2codec"
 	"adbuffer/internal/testsupport"
 )
 
@@ -146,6 +147,39 @@ func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T
 			}
 			if !reads {
 				read()
+			}
+			w.hangUp()
+		})
+	}
+}
+
+// A client lost its connection after a hundred responses that were dropped because other clients took the
+// memory for unread responses.
+func TestResponsesThatAreDroppedEarlyDoNotCountAgainstTheClient(t *testing.T) {
+	for _, waits := range []time.Duration{0, dropAfter} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			opts := wireOptions
+			opts.MaxStreams, opts.MaxUnread = 200, 16<<20
+			w := newWire(t, newGated, opts)
+			w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			const drops = 2 * http2codec.FloodBudget / violationCost
+			for id := uint32(1); id < 2*drops; id += 2 {
+				w.headers(id, true, get...)
+			}
+			w.send()
+			for id := uint32(1); id < 2*drops; id += 2 {
+				w.owner().requests[id].respond <- &Response{Status: 200, Body: []byte("an ad")}
+			}
+			synctest.Wait()
+			time.Sleep(waits)
+			for id := uint32(1); id < 2*drops; id += 2 {
+				w.conn.DropUnread(id)
+			}
+			w.conn.mu.Lock()
+			closed := w.conn.closed
+			w.conn.mu.Unlock()
+			if closed != (waits >= dropAfter) {
+				t.Errorf("responses dropped after %v: the connection is closed: %v", waits, closed)
 			}
 			w.hangUp()
 		})

@@ -144,8 +144,9 @@ func (c *Conn) stalledLocked(s *Stream) {
 // needsNoWindow reports whether a header or a trailer is the next part of the response of s.
 func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) == 0 }
 
-// DropUnread resets stream id if its response waits for the client. It counts as a violation, so a
-// client that never reads loses its connection too.
+// DropUnread resets stream id if its response waits for the client. If it has waited for dropAfter, it
+// counts as a violation, so a client that never reads loses its connection too. Before that, other
+// clients are the cause.
 //
 // A response that is in the buffer can only be dropped with its connection. A client that reads
 // slowly has dropAfter to read it.
@@ -154,8 +155,13 @@ func (c *Conn) DropUnread(id uint32) {
 	defer c.mu.Unlock()
 	const rule = "of all unread responses, the one that has waited for longest"
 	if s := c.streams.get(id); s != nil && s.responded {
-		if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, rule); err != nil {
-			c.violatedLocked(err)
+		_, write := c.owner.Timeouts()
+		waited := write - time.Until(s.sendBy)
+		c.rejectLocked(s, h2.ErrCodeEnhanceYourCalm, rule)
+		if waited >= dropAfter {
+			if err := c.flood.Spend(violationCost); err != nil {
+				c.violatedLocked(err)
+			}
 		}
 		c.sendLocked()
 		return
@@ -176,8 +182,9 @@ func (c *Conn) DropUnread(id uint32) {
 	c.owner.HangUp()
 }
 
-// dropAfter is how long a write may wait before the responses in the buffer are dropped. They do not
-// count as unread meanwhile, so it must be short.
+// dropAfter is how long an unread response may wait until its client is to blame. It is also how long a
+// write may wait before the responses in the buffer are dropped. They do not count as unread meanwhile,
+// so it must be short.
 const dropAfter = 250 * time.Millisecond
 
 // WriteWaits is called when a write has to wait for the client. The responses in the buffer count as
