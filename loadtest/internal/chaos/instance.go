@@ -88,7 +88,7 @@ func (r *run) startInstances(ctx context.Context) error {
 func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, error) {
 	return r.env.Rig.StartAdbuffer(ctx, r.env.Adbuffer, st.file, "",
 		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
-		"ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
+		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
 }
 
 // config returns an instance's configuration. rnd chooses the settings that reloads change.
@@ -97,7 +97,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	if st.encrypted {
 		c.Cert = r.cert
 	}
-	c.Server = append(c.Server, "max_connections: 1100", "max_buffered_bytes: 67108864", "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
+	c.Server = append(c.Server, fmt.Sprintf("max_connections: %d", maxConnections), fmt.Sprintf("max_buffered_bytes: %d", maxBufferedBytes), "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0))
 	var names, tiers []string
 	for _, s := range r.ssps {
 		ssp := s.config
