@@ -3,7 +3,6 @@
 package sspsim
 
 import (
-	"io"
 	"math/rand/v2"
 	"net"
 	"testing"
@@ -48,52 +47,6 @@ func TestHTTP1RequestsAllocateNothing(t *testing.T) {
 		}
 		if peer.written == 0 {
 			t.Errorf("%s: nothing was written", name)
-		}
-	}
-}
-
-// BenchmarkHTTP1 is the SSP with a client in the same process: one request at
-// a time, and 16 in one write.
-func BenchmarkHTTP1(b *testing.B) {
-	for name, depth := range map[string]int{"one": 1, "pipelined16": 16} {
-		b.Run(name, func(b *testing.B) {
-			s := start(b, Options{Behaviour: Behaviour{Response: Response{Size: Size{Constant: 1000}}}})
-			c, err := net.Dial("tcp", s.Addr())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close()
-			var batch []byte
-			for range depth {
-				batch = append(batch, adRequest...)
-			}
-			_, _ = c.Write(adRequest)
-			buf := make([]byte, 64<<10)
-			length, err := c.Read(buf)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := 0; i < b.N; i += depth {
-				if _, err := c.Write(batch); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.ReadFull(c, buf[:length*depth]); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkHTTP1Response(b *testing.B) {
-	s := start(b, Options{Behaviour: Behaviour{Response: Response{Size: Size{Constant: 1000}}}})
-	h := newHTTP1Conn(&conn{ssp: s, rw: &loopConn{}, rng: rand.New(rand.NewPCG(1, 1))})
-	b.ReportAllocs()
-	for range b.N {
-		if err := h.next(); err != nil || !h.respond() {
-			b.Fatal(err)
 		}
 	}
 }

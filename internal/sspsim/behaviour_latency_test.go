@@ -81,25 +81,3 @@ func TestLatencyPassesBeforeTheResponse(t *testing.T) {
 		}
 	}
 }
-
-func TestDiceHitTheirShareAndEveryNth(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	count := func(c Chance) (hits int) {
-		var d dice
-		d.Chance = c
-		for range 60_000 {
-			if d.roll(r) {
-				hits++
-			}
-		}
-		return hits
-	}
-	for _, v := range []struct {
-		c    Chance
-		want float64
-	}{{Chance{}, 0}, {Always, 60_000}, {Every(3), 20_000}, {Share(1), 60_000}, {Share(0.25), 15_000}, {Chance{Share: 0.5, Every: 2}, 45_000}} {
-		if got := float64(count(v.c)); got != v.want && !near(got, v.want) {
-			t.Errorf("%+v: %v hits of 60000, want %v", v.c, got, v.want)
-		}
-	}
-}

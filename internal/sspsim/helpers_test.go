@@ -287,17 +287,3 @@ func (h *h2Client) response(id uint32) h2Response {
 		}
 	}
 }
-
-// decodeBlock returns the fields of the first header block of a connection.
-func decodeBlock(t testing.TB, block []byte) []string {
-	t.Helper()
-	fields, err := hpack.NewDecoder(4096, nil).DecodeFull(block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, f := range fields {
-		lines = append(lines, f.Name+": "+f.Value)
-	}
-	return lines
-}

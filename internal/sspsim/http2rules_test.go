@@ -1,14 +1,9 @@
 package sspsim
 
 import (
-	"bytes"
-	"errors"
 	"io"
-	"net"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -170,60 +165,4 @@ func TestHTTP2SpeaksOnlyBehindThePrefaceAndSettings(t *testing.T) {
 	if f, ok := h.next().(*http2.GoAwayFrame); !ok || f.ErrCode != http2.ErrCodeProtocol {
 		t.Errorf("got %v, want GOAWAY", f)
 	}
-}
-
-func TestHTTP2PeerThatDoesNotReadIsNotReadEither(t *testing.T) {
-	for _, busy := range []bool{false, true} {
-		s := startH2C(t, withFaults(Faults{OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}))
-		h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		if busy { // another goroutine is blocked in a write
-			h.must(h.framer.WriteWindowUpdate(0, 1<<30))
-			h.get(1)
-		}
-		var pings bytes.Buffer
-		fr := http2.NewFramer(&pings, nil)
-		for range 10_000 {
-			h.must(fr.WritePing(false, [8]byte{}))
-		}
-		var err error
-		for sent := 0; err == nil && sent < 256<<20; sent += pings.Len() {
-			_ = h.c.SetWriteDeadline(time.Now().Add(time.Second))
-			_, err = h.c.Write(pings.Bytes())
-		}
-		switch {
-		case err == nil:
-			t.Errorf("busy %v: 256 MiB of pings were taken", busy)
-		case errors.Is(err, os.ErrDeadlineExceeded): // delayed
-		default: // closed, but only because of the flood
-			s.await(t, "the flood is counted", func(c Counters) bool { return c.BadRequests == 1 })
-		}
-		h.c.Close()
-		s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
-	}
-}
-
-func FuzzHTTP2Connection(f *testing.F) {
-	s, err := Start(Options{Protocol: H2C, Behaviour: Behaviour{Connections: Connections{MaxStreams: 4}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { s.Close() })
-	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1})
-	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 13, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84, 0x41, 8, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'})
-	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 13, 1, 4, 0, 0, 0, 1, 0x83, 0x86, 0x84, 0x41, 8, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h',
-		0, 0, 2, 0, 1, 0, 0, 0, 1, 'h', 'i'})
-	f.Fuzz(func(t *testing.T, frames []byte) {
-		c, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
-		_, _ = c.Write(append([]byte(http2.ClientPreface), frames...))
-		_ = c.(*net.TCPConn).CloseWrite()
-		if _, err := io.Copy(io.Discard, c); err != nil && !isReset(err) {
-			t.Fatalf("the connection did not end: %v", err)
-		}
-		s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
-	})
 }

@@ -1,7 +1,6 @@
 package sspsim
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strings"
@@ -167,22 +166,4 @@ func TestCloseDoesNotWaitForLatency(t *testing.T) {
 	if err := s.Set(Behaviour{}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Set after Close: %v", err)
 	}
-}
-
-func TestSetRacesWithTraffic(t *testing.T) {
-	s := startWith(t, Behaviour{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; ctx.Err() == nil; i++ {
-			_ = s.Set(Behaviour{Response: Response{Echo: i%2 == 0}, Connections: Connections{IdleTimeout: Duration(i%2) * Duration(time.Minute)}})
-		}
-	}()
-	c := dial(t, s)
-	for range 100 {
-		c.wantOpen()
-	}
-	cancel()
-	<-done
 }

@@ -34,14 +34,3 @@ func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 		}
 	}
 }
-
-func TestBehaviourSharesNoMemoryWithTheCaller(t *testing.T) {
-	b := Behaviour{Response: Response{Headers: []Field{{"A", "1"}}}, Faults: Faults{Malformed: Malformed{Kinds: []Malformation{ObsFold}}}}
-	s := startWith(t, b)
-	b.Response.Headers[0].Name = "B"
-	got := s.Behaviour()
-	got.Response.Headers[0].Name, got.Faults.Malformed.Kinds[0] = "C", BareLF
-	if again := s.Behaviour(); again.Response.Headers[0].Name != "A" || again.Faults.Malformed.Kinds[0] != ObsFold {
-		t.Errorf("behaviour became %+v", again)
-	}
-}

@@ -2,13 +2,10 @@ package sspsim
 
 import (
 	"crypto/tls"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/net/http2"
 )
 
 func TestTLSCertificateHoldsForLoopbackNames(t *testing.T) {
@@ -152,48 +149,5 @@ func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
 	}
 	if plain := start(t, Options{}); plain.CA().PEM() != nil || plain.CA() != nil || plain.tls != nil {
 		t.Error("a CA without TLS")
-	}
-}
-
-func TestFaultsWorkOverTLS(t *testing.T) {
-	s := start(t, Options{Protocol: TLSHTTP1, Behaviour: withFaults(Faults{Unsolicited: Unsolicited{Chance: Always}})})
-	c := dialTLS(t, s, &tls.Config{})
-	c.get("x")
-	c.response("GET")
-	if _, body := c.response("GET"); body != Poison { // this needs a read that times out in TLS and continues afterwards
-		t.Errorf("body %q", body)
-	}
-	s.mustSet(t, withFaults(Faults{CutBody: Every(2), Reset: Every(3)}))
-	c.wantOpen()
-	c.get("x")
-	if text, err := c.rest(); err != nil || !strings.Contains(text, "\r\n\r\n{") || strings.HasSuffix(text, "}") {
-		t.Errorf("cut body: %q, %v", text, err)
-	}
-	c = dialTLS(t, s, &tls.Config{})
-	c.get("x")
-	if text, err := c.rest(); text != "" || !isReset(err) {
-		t.Errorf("reset: %q, %v", text, err)
-	}
-	s = start(t, Options{Protocol: TLSHTTP2, Behaviour: Behaviour{Connections: Connections{MaxRequests: 1}}})
-	h, _ := newH2Client(dialTLS(t, s, &tls.Config{NextProtos: []string{"h2"}}))
-	h.get(1)
-	if a := h.response(1); a.status != "200" {
-		t.Errorf("response %+v", a)
-	}
-	h.wantEnd()
-}
-
-func TestHangOverTLSNeverEndsTheHandshake(t *testing.T) {
-	s := start(t, Options{Protocol: TLSAuto, Behaviour: withFaults(Faults{Hang: Always})})
-	nc, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newRawClient(t, nc)
-	_ = tls.Client(nc, &tls.Config{RootCAs: s.CA().Pool(), ServerName: "localhost"}).NetConn()
-	c.send(http2.ClientPreface)
-	s.wantFault(t, "hang")
-	if n := s.Counters(); n.Handshakes != 0 || n.OpenConnections != 1 {
-		t.Errorf("counters %+v", n)
 	}
 }
