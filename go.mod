@@ -4,14 +4,12 @@ go 1.26.0
 
 // fasthttp v1.77.0 asks for go-brrr (brotli) v1.3.0, which the module proxy does not
 // serve. adbuffer never calls it, so the last version that can be had stands in for it.
-// Drop this line once fasthttp's own requirement resolves. SSPs' bodies are decoded by
-// andybalholm/brotli: go-brrr reads its input through unsafe pointers.
+// Drop this line once fasthttp's own requirement resolves.
 replace github.com/molecule-man/go-brrr => github.com/molecule-man/go-brrr v1.0.1
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/KimMachineGun/automemlimit v1.0.1
-	github.com/andybalholm/brotli v1.2.8
 	github.com/chromedp/cdproto v0.0.0-20260714215040-dc233986426f
 	github.com/chromedp/chromedp v0.16.0
 	github.com/coreos/go-systemd/v22 v22.7.0

@@ -68,7 +68,7 @@ func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
 	case syntax.EqualFold(coding, "identity"):
 		return n.look(a.Body)
 	}
-	return n.hasCodedAd(coding, a.Body)
+	return n.lookCoded(coding, a.Body)
 }
 
 var identity = []byte("identity")
