@@ -22,28 +22,6 @@ func to(path, ssps string, settings ...string) string {
 	return strings.Join(append([]string{"name: " + path, "match: {path: /" + path + "}", "ssps: [" + ssps + "]"}, settings...), ", ")
 }
 
-func TestAReloadThatChangesNothingKeepsPoolsSocketsAndCounters(t *testing.T) {
-	a := sim(t, sspsim.Options{})
-	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
-	v := run(t, s)
-	v.want("/x", "a")
-	before := v.app.versions.Current().Parts[0].SSP
-	for range 3 {
-		if r := v.reload(s); len(r.Changes) != 0 || r.Hash != v.app.versions.Current().Hash {
-			t.Errorf("the reload says %+v, want no change", r)
-		}
-	}
-	v.want("/x", "a")
-	if v.app.versions.Current().Parts[0].SSP != before {
-		t.Error("the SSP is another, but nothing changed")
-	}
-	if n := a.Counters().Connections; n != 1 {
-		t.Errorf("%d connections were opened, want 1", n)
-	}
-	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "2")
-	v.wantMetric(`requests_total{outcome="fill",route="x"}`, "2")
-}
-
 // Before, any reload set the level of PUT /log/level back.
 func TestTheOperatorsLogLevelStaysUntilAReloadChangesLogLevel(t *testing.T) {
 	s := setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}

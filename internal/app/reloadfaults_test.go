@@ -46,29 +46,6 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	v.wantMetric(`concurrency_limit{ssp="a"}`, "7")
 }
 
-func TestAFileThatDoesNotLoadIsReportedAndChangesNothing(t *testing.T) {
-	a := sim(t, sspsim.Options{})
-	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
-	v := run(t, s)
-	_, _, err := config.Parse([]byte("ssps: [{name: A, endpoints: [nowhere]}]\nroutes: []\nnonsense: 1\n"), nil)
-	var faults config.Errors
-	if !errors.As(err, &faults) || len(faults) < 4 {
-		t.Fatalf("%v", err)
-	}
-	v.app.ReloadFailed(err)
-	v.wantMetric("config_last_reload_successful", "0")
-	for _, f := range faults {
-		if !strings.Contains(v.logged(zap.ErrorLevel), f.String()) {
-			t.Errorf("the log lacks %v", f)
-		}
-	}
-	v.app.ReloadFailed(errors.New("no such file"))
-	if !strings.Contains(v.logged(zap.ErrorLevel), "no such file") {
-		t.Error("the log lacks the error that concerns no setting")
-	}
-	v.want("/x", "a")
-}
-
 // The file is good when the configuration is checked, and is spoilt afterwards.
 func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto})

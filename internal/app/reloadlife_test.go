@@ -18,32 +18,6 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
-	g := newGate()
-	a := sim(t, sspsim.Options{OnRequest: g.hold})
-	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
-	v := run(t, s)
-	responses := make(chan response, 1)
-	go func() { responses <- v.get("/x") }()
-	<-g.arrived
-	v.stop()
-	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
-	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
-		t.Errorf("the reload says %v", err)
-	}
-	close(g.open)
-	if got := <-responses; got.status != 200 {
-		t.Errorf("the request in flight got %+v", got)
-	}
-	err := <-v.ended
-	if v.ended <- err; err != nil {
-		t.Error(err)
-	}
-	if _, err := v.app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
-		t.Errorf("after the end, the reload says %v", err)
-	}
-}
-
 // A signal during the warm-up made the service say "ready" to systemd and the log, while it drained.
 func TestASignalDuringTheWarmUpDoesNotMakeTheServiceReady(t *testing.T) {
 	a, err := New(setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}.load(t), zap.NewNop())

@@ -46,7 +46,11 @@ func (s *storm) next() setup {
 		settings = append(settings, "breaker: {window: "+s.pick("1s", "10s")+"}", "adaptive: {enabled: "+s.pick("true", "false")+"}",
 			"hedge: {enabled: "+s.pick("true", "false")+"}", "retry: {max: "+s.pick("0", "1")+"}")
 		which := s.rnd.IntN(len(s.sims))
-		all.ssps = append(all.ssps, at(name, s.sims[which], append(settings, s.how[which]())...))
+		ssp := at(name, s.sims[which], append(settings, s.how[which]())...)
+		if which < 2 && s.rnd.IntN(2) == 0 { // a second endpoint, which comes and goes
+			ssp = strings.Replace(ssp, `"]`, `", "`+s.sims[1-which].URL()+`"]`, 1)
+		}
+		all.ssps = append(all.ssps, ssp)
 		names = append(names, name)
 	}
 	list := strings.Join(names, ", ")

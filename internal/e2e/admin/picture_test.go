@@ -55,23 +55,3 @@ func TestAPictureOfTheDemosPage(t *testing.T) {
 	}
 	b.wantNoProblems()
 }
-
-func TestREADMEShowsThePicture(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const picture = "internal/admin/page.png"
-	if !strings.Contains(string(readme), "]("+picture+")") {
-		t.Errorf("README.md does not show %s", picture)
-	}
-	f, err := os.Open("../../../" + picture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := png.DecodeConfig(f); err != nil {
-		t.Errorf("%s: %v; run make picture", picture, err)
-	}
-}

@@ -8,7 +8,6 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // The pause is longer than the test.
@@ -44,80 +43,4 @@ func TestRetryAfterPausesRequests(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestThePauseOfRetryAfterEnds(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name    string
-		code    int
-		date    bool
-		outcome string // of the SSP's own response
-	}{
-		{"429", 429, false, "client_error"},
-		{"503 with a date", 503, true, "server_error"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: row.code, RetryAfter: sspsim.Duration(2 * time.Second), RetryAfterDate: row.date}})
-			ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_share: 0"))
-			c := ab.Dial()
-			refused := 0
-			testsupport.Eventually(t, "the pause ends", func() bool {
-				if c.Get("/fillbuffer").Header("X-Adbuffer-Source") == "proxy/ssp_backoff" {
-					refused++
-				}
-				return s.Counters().Requests > 1
-			})
-			e2e.WantRequests(t, s, 2)
-			// A date has whole seconds, so the pause may be up to 1 s shorter.
-			pause, atLeast := s.Requests()[1].Time.Sub(s.Requests()[0].Time), 2*time.Second
-			if row.date {
-				atLeast = time.Second
-			}
-			t.Logf("paused for %v, %d requests refused", pause, refused)
-			if pause < atLeast {
-				t.Errorf("the SSP got a request %v after it asked for a pause, want %v", pause, atLeast)
-			}
-			ab.WantMetric(2, "adbuffer_ssp_requests_total", "outcome="+row.outcome)
-			ab.WantMetric(float64(refused), "adbuffer_ssp_requests_total", "outcome=ssp_backoff")
-		})
-	}
-}
-
-func TestRetryAfterIsObeyedUpToItsCap(t *testing.T) {
-	t.Parallel()
-	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429, RetryAfter: sspsim.Duration(time.Hour)}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "retry_after_max: 100ms", "retry_after_share: 0"))
-	c := ab.Dial()
-	c.Get("/fillbuffer").WantStatus("the SSP's own", 429)
-	testsupport.Eventually(t, "the SSP gets requests again", func() bool { c.Get("/fillbuffer"); return s.Counters().Requests > 1 })
-}
-
-// One client that provokes 429s must not stop the SSP for other clients.
-func TestA429WithRetryAfterToOneInTenPausesNothing(t *testing.T) {
-	t.Parallel()
-	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(10), Code: 429, RetryAfter: sspsim.Duration(time.Hour)}})
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	c := ab.Dial()
-	for range 200 {
-		c.Get("/fillbuffer").WantSource("ssp/openx")
-	}
-	e2e.WantRequests(t, s, 200)
-	ab.WantMetric(20, "adbuffer_ssp_requests_total", "outcome=client_error")
-	ab.WantMetric(20, "adbuffer_ssp_retry_after_responses_total", "effect=ignored")
-	ab.WantMetric(0, "adbuffer_ssp_retry_after_responses_total", "effect=paused")
-	ab.WantMetric(0, "adbuffer_ssp_backoff_remaining_seconds", "ssp=openx")
-}
-
-func TestA429WithoutRetryAfterPausesNothing(t *testing.T) {
-	t.Parallel()
-	s := e2e.Failing(t, sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 429}})
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	c := ab.Dial()
-	for range 50 {
-		c.Get("/fillbuffer").WantStatus("the SSP's own", 429).WantSource("ssp/openx")
-	}
-	e2e.WantRequests(t, s, 50)
-	ab.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx") // 4xx is no failure
 }

@@ -8,38 +8,6 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestAnSSPThatCannotBeConnectedToIsConnectFailed(t *testing.T) {
-	t.Parallel()
-	testsupport.Long(t)
-	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
-	hole := e2e.Failing(t, sspsim.Faults{BlackHole: true})
-	for _, row := range []struct {
-		name, endpoint, kind string
-		settings             []string
-		names                []string // words of the error
-	}{
-		{"refused", refusing.URL(), "refused", nil, []string{refusing.Addr(), "connection refused"}},
-		{"no such name", "http://ssp.invalid/bid", "dns", nil, []string{"ssp.invalid"}},
-		// Over TLS, a request waits for a dial 10 s longer than the TCP connection may take. So it
-		// gets the dial's error, however late the dial's timer fires.
-		{"no response to the SYN", "https://" + hole.Addr(), "timeout", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "2s", "timeouts.connect"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}", "pool: {dial_backoff: {min: 1m, max: 1m}}")...))
-			want := e2e.Refusal{Status: 502, Reason: "connect_failed", SSP: "openx", Names: row.names}
-			c := ab.Dial()
-			ab.WantRefusal("first", want, func() *e2e.Response { return c.Get("/fillbuffer") })
-			ab.WantRefusal("second", want, func() *e2e.Response { return c.Get("/fillbuffer") })
-			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
-			// Now all addresses are in back-off, so the request fails at once with the last error.
-			want.Names = append(want.Names, "pool.dial_backoff")
-			ab.WantRefusal("third", want, func() *e2e.Response { return c.Post("/fillbuffer", "{}") })
-			ab.WantMetric(2, "adbuffer_pool_dial_errors_total", "kind="+row.kind)
-		})
-	}
-}
-
 func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
@@ -79,18 +78,4 @@ func TestHandshakeThatFailsOnceFailsNoRequest(t *testing.T) {
 	ab.WantRefusal("the first", e2e.Refusal{Status: 502, Reason: "tls_failed", SSP: "openx", Names: []string{"connection reset"}},
 		func() *e2e.Response { return ab.Get("/fillbuffer") })
 	ab.Get("/fillbuffer").WantFill("openx")
-}
-
-// Before, only an address without earlier failures got a second handshake at once. After a pause, one
-// failed handshake failed all requests that waited for it, within milliseconds.
-func TestHandshakeThatFailsOnceAfterAPauseFailsNoRequest(t *testing.T) {
-	t.Parallel()
-	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
-	ca := "tls: {server_name: localhost, groups: [x25519], ca_file: " + e2e.CAFile(t, s) + "}"
-	ab := e2e.Start(t, e2e.Single("https://"+startFlaky(t, s.Addr(), 3)+"/bid", ca, "pool: {dial_backoff: {min: 1ms, max: 1ms}}"))
-	ab.WantRefusal("the first", e2e.Refusal{Status: 502, Reason: "tls_failed", SSP: "openx", Names: []string{"connection reset"}},
-		func() *e2e.Response { return ab.Get("/fillbuffer") })
-	time.Sleep(10 * time.Millisecond) // longer than the pause, which has begun
-	ab.Get("/fillbuffer").WantFill("openx")
-	ab.WantMetric(3, "adbuffer_pool_dial_errors_total", "kind=reset")
 }

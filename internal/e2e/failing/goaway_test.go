@@ -81,25 +81,6 @@ func TestRequestsThatGoAwaysLeaveOutAreSentAtMostThreeTimes(t *testing.T) {
 	}
 }
 
-// Before, a request was sent 43 times in a second to an SSP that refuses every stream because it is
-// overloaded.
-func TestARequestIsSentThreeTimesToAnSSPThatRefusesEveryStream(t *testing.T) {
-	t.Parallel()
-	for method, sent := range map[string]uint64{"GET": 3, "POST": 3} {
-		s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{RefuseStream: sspsim.Always}}})
-		ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c", "breaker: {enabled: false}"))
-		body := map[string]string{"POST": "{}"}[method]
-		a := ab.Dial().Do(method, "/fillbuffer", body, "X-Adbuffer-Timeout-Ms: 5000")
-		a.WantStatus("a request", 502).WantSource("proxy/conn_lost")
-		if e := e2e.ErrorOf(a); e.SSP != "openx" || !strings.Contains(e.Detail, "REFUSED_STREAM; it was sent 3 times; see retry.max") {
-			t.Errorf("the error is %s", a.Body)
-		}
-		if n := s.Counters().Unprocessed; n != sent {
-			t.Errorf("%s: the SSP refused %d requests, want %d", method, n, sent)
-		}
-	}
-}
-
 // Only statements of the protocol prove that a request was not processed. Before, a POST was
 // processed eleven times.
 func TestResetStreamsSendNoPostTwice(t *testing.T) {

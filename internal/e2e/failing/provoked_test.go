@@ -76,30 +76,3 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		})
 	}
 }
-
-// An SSP that fails for all of ten clients is recognised as fast as with one client: it is shed once
-// most of the window's requests failed, and paused once most clients got a 503 with Retry-After.
-func TestFailuresOfAllClientsCountAtOnce(t *testing.T) {
-	t.Parallel()
-	for status, most := range map[int]int{500: 200, 503: 10} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			t.Parallel()
-			s := startProvokable(t, status)
-			ab := e2e.Start(t, e2e.Single(s.URL))
-			conn := ab.Dial()
-			for n := range 100 {
-				conn.Get("/fillbuffer", from(n%10)).WantFill("openx")
-			}
-			s.broken.Store(true)
-			n := 0
-			for conn.Get("/fillbuffer", from(n%10)).Header("X-Adbuffer-Source") == "ssp/openx" {
-				if n++; n > most {
-					t.Fatalf("the SSP still gets all requests after %d failures", n)
-				}
-			}
-			if last := conn.Get("/fillbuffer", from(0)).Header("X-Adbuffer-Source"); status == 503 && last != "proxy/ssp_backoff" {
-				t.Errorf("the source of a response during the pause is %q", last)
-			}
-		})
-	}
-}

@@ -2,7 +2,6 @@ package forwarding
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -67,38 +66,6 @@ func TestHopByHopFieldsOfResponsesAreNotForwarded(t *testing.T) {
 	}
 	if got := a.Header("X-Adbuffer-Other"); got != "" {
 		t.Error("X-Adbuffer-Other crossed")
-	}
-}
-
-func TestSetCookieIsForwardedUnchangedIfPassed(t *testing.T) {
-	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Cookies: sspsim.Always}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "headers: {pass: [Set-Cookie, Cookie, Authorization]}"))
-	a := ab.Get("/fillbuffer", "Cookie: a=1; b=2", "Authorization: Bearer x").WantFill("openx")
-	var cookies []string
-	for _, f := range a.Fields {
-		if strings.EqualFold(f.Name, "Set-Cookie") {
-			cookies = append(cookies, f.Value)
-		}
-	}
-	want := []string{"sim_uid=1; Path=/; Max-Age=3600", "sim_sid=2; Path=/; HttpOnly"}
-	if slices.Sort(cookies); !slices.Equal(cookies, []string{want[1], want[0]}) {
-		t.Errorf("cookies %q, want %q", cookies, want)
-	}
-	if got := e2e.LastRequest(t, s); got.Get("Cookie") != "a=1; b=2" || got.Get("Authorization") != "Bearer x" {
-		t.Errorf("the SSP got %v", got.Header)
-	}
-}
-
-func TestFieldsAreRemovedAndSetForAnSSP(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL(), "host: ads.partner.example:8443",
-		`headers: {remove: [X-Internal, user-agent], set: [{name: X-Openrtb-Version, value: "2.6"}, {name: X-Empty, value: ""}]}`))
-	ab.Get("/fillbuffer", "x-internal: 1", "X_Internal: 2", "User-Agent: u", "x-openrtb-version: 2.5", "x_openrtb_version: 2.4", "Accept: a/b").WantFill("openx")
-	want := []sspsim.Field{{Name: "Host", Value: "ads.partner.example:8443"}, {Name: "Accept", Value: "a/b"}, {Name: "Via", Value: ab.Via()}, {Name: "X-Openrtb-Version", Value: "2.6"}, {Name: "X-Empty", Value: ""}}
-	if got := e2e.LastRequest(t, s).Header; !slices.Equal(got, want) {
-		t.Errorf("the SSP got %v, want %v", got, want)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
@@ -72,44 +71,4 @@ func TestConnectionCloseIsObeyed(t *testing.T) {
 		t.Errorf("Connection: %q, want close", got)
 	}
 	c.WantClosed()
-}
-
-func TestPipelinedRequestsGetResponsesInOrder(t *testing.T) {
-	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Echo: true}, Latency: sspsim.Lognormal(time.Millisecond, 20*time.Millisecond)})
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	c := ab.Dial()
-	const n = 40
-	var all strings.Builder
-	for i := range n {
-		if i%3 == 0 {
-			all.WriteString(e2e.Request("POST", fmt.Sprintf("/fillbuffer?cb=%d", i), strings.Repeat("x", i*10+1)))
-		} else {
-			all.WriteString(e2e.Request("GET", fmt.Sprintf("/fillbuffer?cb=%d", i), ""))
-		}
-	}
-	go c.Conn.Write([]byte(all.String())) //nolint:errcheck // the reads show the error
-	for i := range n {
-		if got := c.Read("GET").WantFill("openx").Header("X-Echo-Cb"); got != fmt.Sprintf("%d", i) {
-			t.Fatalf("response %d belongs to request %s", i, got)
-		}
-	}
-}
-
-// Requests arrive in pieces of any size.
-func TestARequestInPiecesIsOneRequest(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	c := ab.Dial()
-	raw := "POST /fillbuffer?a=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nContent-Length: 5\r\n\r\nhello"
-	for cut := 1; cut < len(raw); cut += 3 {
-		c.Send(raw[:cut])
-		time.Sleep(time.Millisecond) // so that the pieces arrive separately
-		c.Send(raw[cut:])
-		c.Read("POST").WantFill("openx")
-		if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("X-A") != "1" {
-			t.Fatalf("cut at %d: the SSP got %q with %v", cut, got.Body, got.Header)
-		}
-	}
 }

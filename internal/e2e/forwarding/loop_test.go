@@ -52,20 +52,6 @@ func TestCheckWarnsOfAnEndpointThatIsTheOwnListener(t *testing.T) {
 	}
 }
 
-func TestALoopOverTwoProcessesIsRefused(t *testing.T) {
-	t.Parallel()
-	nowhere := e2e.Single("http://127.0.0.1:1/fillbuffer")
-	a := e2e.StartReloadable(t, nowhere)
-	b := e2e.StartReloadable(t, e2e.Single("http://"+a.TrafficAddr+"/fillbuffer"))
-	a.Take(e2e.Single("http://" + b.TrafficAddr + "/fillbuffer"))
-	a.Dial().Get("/fillbuffer").WantStatus("through b and back to a", 508)
-	a.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=loop")
-	b.WantMetric(0, "adbuffer_requests_total", "route=default", "outcome=loop")
-	b.WantMetric(1, "adbuffer_ssp_requests_total", "outcome=server_error")
-	b.Take(nowhere)
-	a.Take(nowhere)
-}
-
 func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -38,37 +38,6 @@ func slowly(t testing.TB, latency time.Duration) *sspsim.SSP {
 	return e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(latency)})
 }
 
-func TestSingleUsesTheFirstSSPOnly(t *testing.T) {
-	t.Parallel()
-	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
-	ab := three(t, "mode: single, ssps: [a, b, c]", a, b, c)
-	conn := ab.Dial()
-	for range 10 {
-		conn.Get("/fillbuffer").WantFill("a")
-	}
-	conn.Do("HEAD", "/fillbuffer", "").WantFill("a")
-	e2e.WantRequests(t, a, 11)
-	e2e.WantRequests(t, b, 0)
-	e2e.WantRequests(t, c, 0)
-}
-
-func TestSplitChoosesOneSSPByWeight(t *testing.T) {
-	t.Parallel()
-	a, b, c := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
-	ab := three(t, "mode: split, ssps: [{name: a, weight: 3}, {name: b, weight: 1}, {name: c, weight: 0}]", a, b, c)
-	conn := ab.Dial()
-	const n = 2000
-	for range n {
-		conn.Get("/fillbuffer")
-	}
-	e2e.WantRequests(t, c, 0)
-	// Six standard deviations of a binomial distribution are 117.
-	if got := a.Counters().Requests; got < n*3/4-117 || got > n*3/4+117 || got+b.Counters().Requests != n {
-		t.Errorf("a got %d requests of %d, want about %d", got, n, n*3/4)
-	}
-	conn.Get("/fillbuffer/c").WantFill("c") // an SSP with weight 0 can still be chosen
-}
-
 func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
 	t.Parallel()
 	stalled := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always})
@@ -92,16 +61,6 @@ func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
 			conn.Get("/fillbuffer?ssp=c").WantFill("c") // a choice changes the mode to single
 		})
 	}
-}
-
-func TestWaterfallStopsAtAFill(t *testing.T) {
-	t.Parallel()
-	a, b, c := noBid(t), e2e.Healthy(t), e2e.Healthy(t)
-	ab := three(t, "mode: waterfall, ssps: [a, b, c]", a, b, c)
-	ab.Get("/fillbuffer").WantFill("b")
-	e2e.WantRequests(t, a, 1)
-	e2e.WantRequests(t, b, 1)
-	e2e.WantRequests(t, c, 0)
 }
 
 // Without a fill, the client gets 204 if any SSP responded with a no-bid. Otherwise it gets the
@@ -238,22 +197,4 @@ func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 func headBody(a *e2e.Response) *e2e.Response {
 	a.Body = `{"error":"method_not_allowed","detail":"use GET or POST; see the runbook, entry method_not_allowed"}`
 	return a
-}
-
-func TestParallelAllNamesTheReasonOfEachFailure(t *testing.T) {
-	t.Parallel()
-	a, b, c := e2e.Failing(t, sspsim.Faults{Stall: sspsim.Always}), e2e.Failing(t, sspsim.Faults{Refuse: true}), respondingWith(t, 500)
-	ab := three(t, "mode: parallel-all, ssps: [a, b, c]", a, b, c)
-	e := e2e.EnvelopeOf(ab.Get("/fillbuffer", "X-Adbuffer-Timeout-Ms: 3000"))
-	for i, want := range []string{"deadline", "connect_failed", ""} {
-		if got := e.Results[i]; got.Error != want {
-			t.Errorf("%s: error %q, want %q", got.SSP, got.Error, want)
-		}
-	}
-	if got := e.Results[0]; got.MS == nil || *got.MS < 2990 {
-		t.Errorf("a: %+v, want an error after 2995 ms", got)
-	}
-	if got := e.Results[2]; got.Status != 500 || string(got.Body) != `{"error":"simulated"}` {
-		t.Errorf("c: %+v", got)
-	}
 }

@@ -98,32 +98,3 @@ func TestErrorDetailFalseNamesNoLimitsAndNoSSP(t *testing.T) {
 		}
 	}
 }
-
-func TestFillConditionIsConfigurable(t *testing.T) {
-	t.Parallel()
-	document := sspsim.Response{NoBid: sspsim.Every(2), NoBidForm: sspsim.NoBidDocument}
-	rtb, vast := document, document
-	vast.Kind = sspsim.VAST
-	ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - {name: rtb, endpoints: [%q], no_bid_body: openrtb}
-  - {name: vast, endpoints: [%q], no_bid_body: vast}
-  - {name: any, endpoints: [%q]}
-  - {name: nothing, endpoints: [%q]}
-routes:
-  - {name: default, match: {path: /fillbuffer}, ssps: [rtb, vast, any, nothing], client_choice: true}
-`, e2e.SSPWith(t, sspsim.Behaviour{Response: rtb}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Response: vast}).URL(), e2e.SSPWith(t, sspsim.Behaviour{Response: rtb}).URL(),
-		e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always, NoBidForm: sspsim.NoBidEmpty}}).URL()))
-	c := ab.Dial()
-	for _, row := range []struct {
-		ssp        string
-		fill, none float64
-	}{{"rtb", 2, 2}, {"vast", 2, 2}, {"any", 4, 0}, {"nothing", 0, 4}} {
-		for range 4 {
-			c.Get("/fillbuffer/" + row.ssp).WantFill(row.ssp) // status 200, for any outcome
-		}
-		ab.WantMetric(row.fill, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=fill")
-		ab.WantMetric(row.none, "adbuffer_ssp_requests_total", "ssp="+row.ssp, "outcome=no_bid")
-	}
-	ab.WantMetric(8, "adbuffer_no_ad_total", "route=default", "origin=ssp")
-}

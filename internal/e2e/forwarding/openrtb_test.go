@@ -109,30 +109,6 @@ func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_requests_total", "route=video", "outcome=fill")
 }
 
-// Without a query from the client, the request target has a question mark only if the endpoint has
-// one.
-func TestTheTargetIsTheEndpointsWithTheClientsQueryBehindIt(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct{ endpoint, target, want string }{
-		{"/bid", "/fillbuffer", "/bid"},
-		{"/bid", "/fillbuffer?", "/bid"},
-		{"/bid", "/fillbuffer?a=1", "/bid?a=1"},
-		{"/bid?v=2", "/fillbuffer", "/bid?v=2"},
-		{"/bid?v=2", "/fillbuffer?a=1&b", "/bid?v=2&a=1&b"},
-		{"/a%2Fb//c;d?x=%20", "/fillbuffer?y=%41", "/a%2Fb//c;d?x=%20&y=%41"},
-		{"", "/fillbuffer?a=1", "/?a=1"},
-	} {
-		t.Run(row.endpoint+row.target, func(t *testing.T) {
-			s := e2e.Healthy(t)
-			ab := e2e.Start(t, e2e.Single("http://"+s.Addr()+row.endpoint))
-			ab.Get(row.target).WantFill("openx")
-			if got := e2e.LastRequest(t, s).Target; got != row.want {
-				t.Errorf("target %q, want %q", got, row.want)
-			}
-		})
-	}
-}
-
 func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP2, Record: 1})

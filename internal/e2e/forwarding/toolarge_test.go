@@ -49,26 +49,3 @@ func TestHeadsAndBodiesOverTheirLimitsAreRefusedAndEndTheirConnection(t *testing
 	}
 	e2e.WantRequests(t, s, 6)
 }
-
-func TestAClientThatExpects100GetsA413ForATooLargeBody(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, "server: {max_body_bytes: 2000}\n"+e2e.Single(s.URL()))
-	const head = "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
-	c := ab.Dial()
-	ab.WantRefusal("Expect", e2e.Refusal{Status: 413, Reason: "too_large", Route: "default", Names: []string{"server.max_body_bytes"}}, func() *e2e.Response {
-		c.Send(fmt.Sprintf(head, 2001))
-		return c.Read("POST")
-	})
-	c.WantClosed()
-
-	c = ab.Dial()
-	c.Send(fmt.Sprintf(head, 5))
-	c.Read("POST").WantStatus("interim response", 100)
-	c.Send("hello")
-	c.Read("POST").WantFill("openx")
-	if got := e2e.LastRequest(t, s); string(got.Body) != "hello" || got.Get("Expect") != "" {
-		t.Errorf("the SSP got %q with %v", got.Body, got.Header)
-	}
-	c.Get("/fillbuffer").WantFill("openx")
-}

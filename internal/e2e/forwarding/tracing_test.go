@@ -10,7 +10,6 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -127,33 +126,6 @@ routes:
 	}
 }
 
-// A client that is not trusted cannot make adbuffer trace its requests. A trusted client cannot
-// exceed the limit.
-func TestClientsHaveNoMoreRequestsTracedThanAllowed(t *testing.T) {
-	t.Parallel()
-	r := e2e.StartOTLPReceiver(t)
-	config := e2e.Single(e2e.Healthy(t).URL()) + fmt.Sprintf("tracing: {endpoint: %q, sample: 0, max_per_second: 1}\n", r.URL)
-	untrusting := e2e.Start(t, "server: {trusted_proxies: []}\n"+config)
-	c := untrusting.Dial()
-	for range 20 {
-		c.Get("/fillbuffer", "traceparent: "+traceParent).WantFill("openx")
-	}
-	untrusting.WantMetric(0, "adbuffer_trace_spans_total", "state=made")
-
-	trusting := e2e.Start(t, "server: {trusted_proxies: [127.0.0.0/8]}\n"+config)
-	c = trusting.Dial()
-	began := time.Now()
-	for range 20 {
-		c.Get("/fillbuffer", "traceparent: "+traceParent).WantFill("openx")
-	}
-	most := 1 + time.Since(began).Seconds() + 0.01
-	byParent := trusting.Metric("adbuffer_trace_requests_total", "decision=parent")
-	if byParent < 1 || byParent > most {
-		t.Errorf("%v requests were traced, want 1 to %.1f", byParent, most)
-	}
-	trusting.WantMetric(20-byParent, "adbuffer_trace_requests_total", "decision=over_limit")
-}
-
 func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
@@ -165,19 +137,4 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 	if n := len(ab.Scrape().All("adbuffer_trace_spans_total")); n != 0 {
 		t.Errorf("%d series about spans, but there are no spans", n)
 	}
-}
-
-// Spans without a receiver are dropped and counted. They delay neither requests nor the drain.
-func TestRequestsContinueWithoutTheOTLPReceiver(t *testing.T) {
-	t.Parallel()
-	r := e2e.StartOTLPReceiver(t)
-	r.Close()
-	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=1")
-	for range 20 {
-		if a := ab.Get("/fillbuffer"); a.Status != 200 {
-			t.Fatalf("got %d", a.Status)
-		}
-	}
-	testsupport.Eventually(t, "the spans count as failed", func() bool { return ab.Metric("adbuffer_trace_spans_total", "state=failed") > 0 })
-	ab.WantMetric(0, "adbuffer_trace_spans_total", "state=sent")
 }

@@ -157,19 +157,6 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-func TestADryLimitOfTheFleetCountsAndRefusesNothing(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := startFleet(t, 1, sharing(testsupport.StartRedis(t), s.URL(), "limit: 0.01, burst: 2, dry_run: true"))[0]
-	c := ab.Dial()
-	for range 10 {
-		c.Get("/single").WantFill("openx")
-	}
-	if n := ab.Metric("adbuffer_qps_limited_total", "ssp=openx"); n < 7 || n > 9 {
-		t.Errorf("%v were counted, want those beyond the burst", n)
-	}
-}
-
 func TestReloadChangesAFleetsLimitAndScopeInPlace(t *testing.T) {
 	t.Parallel()
 	s, r := e2e.Healthy(t), testsupport.StartRedis(t)

@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -172,36 +171,5 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	ab.AwaitMetric(0, "adbuffer_client_connections")
 	if after := ab.Scrape().Sum("adbuffer_requests_total"); after != before {
 		t.Errorf("connections without a request counted as %v requests", after-before)
-	}
-}
-
-// Legs count as well: two legs of a request to three SSPs fit beside it.
-func TestMaxInFlightCountsTheLegsOfFanOuts(t *testing.T) {
-	t.Parallel()
-	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, fmt.Sprintf(`
-server: {max_in_flight: 3}
-ssps:
-  - {name: a, endpoints: [%[1]q]}
-  - {name: b, endpoints: [%[1]q]}
-  - {name: c, endpoints: [%[1]q]}
-routes:
-  - {name: default, match: {path: /fillbuffer}, mode: parallel-all, ssps: [a, b, c]}
-`, s.URL()))
-	c := ab.Dial()
-	c.Send(e2e.Request("GET", "/fillbuffer", ""))
-	e2e.AwaitInFlight(t, s.SSP, 2)
-	ab.WantMetric(3, "adbuffer_in_flight_requests")
-	s.Open()
-	refused := 0
-	for _, r := range e2e.EnvelopeOf(c.Read("GET")).Results {
-		if r.Error == "overloaded" {
-			refused++
-		} else if r.Status != 200 {
-			t.Errorf("%s: %+v", r.SSP, r)
-		}
-	}
-	if refused != 1 {
-		t.Errorf("%d legs were overloaded, want 1", refused)
 	}
 }

@@ -1,13 +1,11 @@
 package reload
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -60,26 +58,6 @@ func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
 	if status, _ := ab.SendAdmin("POST", "/reload", "ssps: []"); status != 400 {
 		t.Errorf("a request with a body gets %d", status)
 	}
-}
-
-func TestConcurrentReloadRequests(t *testing.T) {
-	t.Parallel()
-	url := e2e.Healthy(t).URL()
-	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
-	var wg sync.WaitGroup
-	for i := range 30 {
-		ab.Overwrite(e2e.WithMaxConns(url, 11+i))
-		ab.Signal(syscall.SIGHUP)
-		wg.Go(func() {
-			if status, res := ab.Post(); status != 200 && status != 422 { // 422: the file is only half written
-				t.Errorf("%d %+v", status, res)
-			}
-		})
-	}
-	wg.Wait()
-	ab.Take(e2e.WithMaxConns(url, 99))
-	ab.AwaitLimit(99)
-	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
 }
 
 func TestAnInvalidFileChangesNothingAndEveryErrorIsNamed(t *testing.T) {
@@ -137,31 +115,6 @@ routes:
 	ab.Write(good)
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
 	ab.Get("/fillbuffer").WantFill("openx")
-}
-
-func TestAChangeOfListenIsRefusedAndSaysToRestart(t *testing.T) {
-	t.Parallel()
-	url := e2e.Healthy(t).URL()
-	config := func(listen string, n int) string {
-		return fmt.Sprintf("server: {listen: %q, drain: {delay: 0s}}\nadmin: {listen: \"127.0.0.1:0\"}\n", listen) + e2e.WithMaxConns(url, n)
-	}
-	file := e2e.WriteConfig(t, config("127.0.0.1:0", 10))
-	ab := &e2e.Reloadable{Process: e2e.Launch(t, []string{"GORACE=exitcode=66"}, "serve", "--config", file), File: file}
-	ab.AwaitReady()
-	ab.Write(config("127.0.0.1:1", 20))
-	status, res := ab.Post()
-	if status != 422 || res.Result != "refused" || !slices.Contains(res.FaultPaths(), "server.listen") {
-		t.Fatalf("POST /reload responds with %d %+v", status, res)
-	}
-	if rule := res.Faults[0].Rule; !strings.Contains(rule, "restart") {
-		t.Errorf("the error does not ask for a restart: %s", rule)
-	}
-	ab.WantLogged(e2e.MsgRefused, "fault=server.listen", "fault=restart")
-	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
-	ab.WantMetric(10, "adbuffer_pool_connections_limit", "ssp=openx") // no other setting was applied
-	ab.Write(config("127.0.0.1:0", 20))
-	ab.AwaitLimit(20)
-	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
 }
 
 func TestVariablesHoldAfterAReloadToo(t *testing.T) {

@@ -134,29 +134,6 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	}
 }
 
-// A load balancer before adbuffer does not terminate TLS.
-func TestAPROXYHeaderComesBeforeTLS(t *testing.T) {
-	t.Parallel()
-	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, strings.Replace(a.TLSSection(""), "server: {", "server: {proxy_protocol: true, ", 1)+e2e.Single(s.URL()))
-	for _, header := range []string{proxyV1, proxyV2} {
-		raw := ab.Dial()
-		raw.Send(header)
-		c := tls.Client(raw.Conn, a.ClientConfig(nil))
-		k := &e2e.Client{T: t, Conn: c, Reader: bufio.NewReader(c)}
-		k.Get("/fillbuffer", "X-Forwarded-For: 198.51.100.1").WantFill("openx")
-		if got := e2e.IdentityFields(e2e.LastRequest(t, s)); len(got) != 1 || got[0] != "X-Forwarded-For: 203.0.113.7" {
-			t.Errorf("the SSP received %q", got)
-		}
-		raw.Close()
-	}
-	// Without a certificate the handshake fails.
-	if _, _, err := tryTLS(ab, a.ClientConfig(nil)); err == nil {
-		t.Error("a trusted peer was served without a PROXY header")
-	}
-	ab.AwaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=missing")
-}
-
 // The error for a file or socket without permission contains its name.
 func TestPermissionErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
