@@ -40,7 +40,7 @@ type adaptive struct {
 	enabled     bool // otherwise observations are dropped
 	floor       int
 	ceiling     int // max_in_flight; 0 = none
-	probe       probe
+	probe       probePhase
 	nextProbe   time.Duration
 	limitBefore int // the limit before the probe
 
@@ -48,12 +48,12 @@ type adaptive struct {
 	base, latency atomic.Int64
 }
 
-type probe uint8
+type probePhase uint8
 
 const (
-	noProbe   probe = iota
-	settling        // the limit was halved; responses to earlier requests still arrive
-	measuring       // a window with half the limit
+	notProbing probePhase = iota
+	settling              // the limit was halved; responses to earlier requests still arrive
+	measuring             // a window with half the limit
 )
 
 const (
@@ -87,8 +87,8 @@ func (a *adaptive) set(o AdaptiveOptions, ceiling int, now time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	limit := a.inFlight.Limit()
-	if a.probe != noProbe {
-		limit, a.probe = a.limitBefore, noProbe
+	if a.probe != notProbing {
+		limit, a.probe = a.limitBefore, notProbing
 	}
 	lowered := a.enabled && limit != a.ceiling
 	if o.Enabled && !a.enabled { // the old measurements are out of date
@@ -120,7 +120,7 @@ func (a *adaptive) detach() {
 // observe records the latency of a client's exchange that is about to end. After a timeout, latency is
 // how long the SSP had.
 func (a *adaptive) observe(now time.Duration, client rates.Group, latency time.Duration) {
-	raise(&a.peak, int64(a.inFlight.Now()))
+	storeMax(&a.peak, int64(a.inFlight.Now()))
 	a.latencies.Add(client, max(1, int64(latency)))
 	if int64(now) >= a.until.Load() && a.latencies.Count() >= adaptiveMinSamples && a.mu.TryLock() {
 		defer a.mu.Unlock()
@@ -128,8 +128,8 @@ func (a *adaptive) observe(now time.Duration, client rates.Group, latency time.D
 	}
 }
 
-// raise stores n in v if it is larger.
-func raise(v *atomic.Int64, n int64) {
+// storeMax stores n in v if it is larger.
+func storeMax(v *atomic.Int64, n int64) {
 	for was := v.Load(); n > was && !v.CompareAndSwap(was, n); was = v.Load() {
 	}
 }
@@ -147,7 +147,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 	}
 
 	limit := a.inFlight.Limit()
-	biting := limit > 0 && peak >= limit
+	limited := limit > 0 && peak >= limit
 	base := float64(a.base.Load())
 	switch {
 	case base == 0:
@@ -165,7 +165,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 		a.probe = measuring
 		return
 	case measuring:
-		a.probe, a.nextProbe = noProbe, now+adaptiveProbeEvery
+		a.probe, a.nextProbe = notProbing, now+adaptiveProbeEvery
 		a.inFlight.SetLimit(a.limitBefore)
 		return
 	}
@@ -173,7 +173,7 @@ func (a *adaptive) closeLocked(now time.Duration) {
 	switch {
 	case latency < adaptiveSuspect*base:
 		a.nextProbe = now + adaptiveProbeEvery
-	case biting && now >= a.nextProbe:
+	case limited && now >= a.nextProbe:
 		a.probe, a.limitBefore = settling, limit
 		limit = max(limit/2, a.floor)
 	}

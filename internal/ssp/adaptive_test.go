@@ -186,7 +186,7 @@ func TestProbeRestoresTheLimit(t *testing.T) {
 	for range adaptiveMinSamples {
 		m.a.observe(adaptiveWindow, 0, 80*msec)
 	}
-	if got := m.f.Limit(); got != 40 || m.a.probe != noProbe {
+	if got := m.f.Limit(); got != 40 || m.a.probe != notProbing {
 		t.Errorf("the limit is %d after the probe, want 40", got)
 	}
 }

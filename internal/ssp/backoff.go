@@ -34,7 +34,7 @@ type retryAfters struct{ paused, ignored atomic.Uint64 }
 // SSP, if share is not 0.
 const minThrottled = 3
 
-func (b *backoff) admit(now time.Duration) *upstream.Error {
+func (b *backoff) refuse(now time.Duration) *upstream.Error {
 	left := b.left(now)
 	if left == 0 {
 		return nil
@@ -63,30 +63,30 @@ func (b *backoff) left(now time.Duration) time.Duration {
 //
 // A 429 or 503 may be meant for one client or for all clients. So it pauses the SSP for all clients
 // only if other clients get such responses too, and a 429 only if many responses are 429.
-func (b *backoff) observe(a *upstream.Response, client rates.Group, at time.Time, now time.Duration) bool {
+func (b *backoff) observe(res *upstream.Response, client rates.Group, at time.Time, now time.Duration) bool {
 	longest := time.Duration(b.max.Load())
 	if longest <= 0 {
 		return false
 	}
 	var wait time.Duration
 	asks := false
-	if a.Status == 429 || a.Status == 503 {
-		v, _ := syntax.FindField(a.Fields, "Retry-After")
+	if res.Status == 429 || res.Status == 503 {
+		v, _ := syntax.FindField(res.Fields, "Retry-After")
 		wait, asks = parseRetryAfter(v, at)
 	}
 	if b.share > 0 {
-		b.recent.Record(now, client, a.Status == 429)
+		b.recent.Record(now, client, res.Status == 429)
 		b.askers.note(now, client, asks)
 	}
 	switch {
 	case !asks:
 		return false
-	case b.share > 0 && !(b.askers.most(now, b.share) && (a.Status == 503 || b.throttled())):
+	case b.share > 0 && !(b.askers.most(now, b.share) && (res.Status == 503 || b.throttled())):
 		b.retryAfters.ignored.Add(1)
 		return false
 	}
 	b.retryAfters.paused.Add(1)
-	raise(&b.until, int64(now+min(wait, longest)))
+	storeMax(&b.until, int64(now+min(wait, longest)))
 	return true
 }
 

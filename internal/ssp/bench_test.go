@@ -114,7 +114,7 @@ func BenchmarkBreaker(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		now := time.Duration(i) * 10 * time.Microsecond
-		if br.admit(now) == nil {
+		if br.refuse(now) == nil {
 			br.record(now, 0, i%2 == 0)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // makeBody copies r's body into ex.Block if it must be changed. It compresses the body once per
-// leg, and writes the remaining time into it for each attempt. A body that compression does not
+// call, and writes the remaining time into it for each attempt. A body that compression does not
 // shorten stays uncompressed.
 func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart

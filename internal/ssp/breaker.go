@@ -39,8 +39,8 @@ type breaker struct {
 // shedCounts counts requests that were shed, and requests that a dry run would have shed.
 type shedCounts struct{ shed, wouldShed atomic.Uint64 }
 
-// admit decides at random whether a request may pass, and returns an error if not.
-func (b *breaker) admit(now time.Duration) *upstream.Error {
+// refuse decides at random whether a request may pass, and returns an error if not.
+func (b *breaker) refuse(now time.Duration) *upstream.Error {
 	if !b.opts.Enabled {
 		return nil
 	}

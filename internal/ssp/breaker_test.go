@@ -71,7 +71,7 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 	}
 	passed := 0
 	for range 10000 {
-		if b.admit(time.Second) == nil {
+		if b.refuse(time.Second) == nil {
 			passed++
 		}
 	}
@@ -80,7 +80,7 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 		t.Errorf("%d of 10000 passed and %d were counted as shed, want about 1000 and all others", passed, b.shed.Load())
 	}
 	for range 100 { // although no request was recorded since
-		if err := b.admit(11 * time.Second); err != nil {
+		if err := b.refuse(11 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}

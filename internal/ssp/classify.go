@@ -22,9 +22,9 @@ const (
 const maxScan = 64 << 10
 
 // classify returns the outcome of a response, and counts the response.
-func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
-	s.stats.codes.add(a.Status)
-	o, why := s.outcomeOf(r, a)
+func (s *SSP) classify(r *Request, res *upstream.Response) upstream.Outcome {
+	s.stats.codes.add(res.Status)
+	o, why := s.outcomeOf(r, res)
 	if o == upstream.NoBid && s.opts.NoBidBody == NoBidOpenRTB {
 		s.stats.noBids[why].Add(1)
 	}
@@ -32,20 +32,20 @@ func (s *SSP) classify(r *Request, a *upstream.Response) upstream.Outcome {
 }
 
 // outcomeOf returns the outcome of a response, and the SSP's reason for a no-bid if it gives one.
-func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noBidReason) {
+func (s *SSP) outcomeOf(r *Request, res *upstream.Response) (upstream.Outcome, noBidReason) {
 	switch {
-	case a.Status >= 500:
+	case res.Status >= 500:
 		return upstream.ServerError, nbrNone
-	case a.Status >= 400:
+	case res.Status >= 400:
 		return upstream.ClientError, nbrNone
-	case a.Status >= 300:
+	case res.Status >= 300:
 		return upstream.Redirect, nbrNone
-	case a.Status == 204, r.Method != upstream.HEAD && len(a.Body) == 0:
+	case res.Status == 204, r.Method != upstream.HEAD && len(res.Body) == 0:
 		return upstream.NoBid, nbrNone
 	case r.Method == upstream.HEAD, s.opts.NoBidBody == NoBidNone:
 		return upstream.Fill, nbrNone
 	}
-	filled, why := s.opts.NoBidBody.filled(a)
+	filled, why := s.opts.NoBidBody.filled(res)
 	if filled {
 		return upstream.Fill, nbrNone
 	}
@@ -54,9 +54,9 @@ func (s *SSP) outcomeOf(r *Request, a *upstream.Response) (upstream.Outcome, noB
 
 // filled reports whether the body, which may be compressed, holds an ad, and the reason if it holds
 // none.
-func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
+func (n NoBidBody) filled(res *upstream.Response) (bool, noBidReason) {
 	coding, fields := identity, 0
-	for name, value := range syntax.Fields(a.Fields) {
+	for name, value := range syntax.Fields(res.Fields) {
 		if syntax.EqualFold(name, "Content-Encoding") {
 			coding = value
 			fields++
@@ -66,9 +66,9 @@ func (n NoBidBody) filled(a *upstream.Response) (bool, noBidReason) {
 	case fields > 1:
 		return true, nbrNone // several content codings
 	case syntax.EqualFold(coding, "identity"):
-		return n.look(a.Body)
+		return n.search(res.Body)
 	}
-	return n.lookCoded(coding, a.Body)
+	return n.searchCoded(coding, res.Body)
 }
 
 var identity = []byte("identity")
@@ -80,8 +80,8 @@ var (
 	lowerEscape = []byte(`\u006`)
 )
 
-// look reports whether body holds an ad, like hasAd, and also returns the reason if it holds none.
-func (n NoBidBody) look(body []byte) (bool, noBidReason) {
+// search reports whether body holds an ad, like hasAd, and also returns the reason if it holds none.
+func (n NoBidBody) search(body []byte) (bool, noBidReason) {
 	switch {
 	case n.hasAd(body):
 		return true, nbrNone

@@ -18,10 +18,10 @@ import (
 // costs no more than the longest search in 64 KB.
 const maxCodedScan = 2 << 10
 
-// lookCoded reports whether a body with a content coding holds an ad, and the reason if it holds
+// searchCoded reports whether a body with a content coding holds an ad, and the reason if it holds
 // none. Only gzip is decoded (RFC 9110, section 8.4.1.3). A body with another coding counts as an ad,
 // and so does one that cannot be decoded completely within the bounds.
-func (n NoBidBody) lookCoded(coding, body []byte) (bool, noBidReason) {
+func (n NoBidBody) searchCoded(coding, body []byte) (bool, noBidReason) {
 	if len(body) > maxCodedScan || !syntax.EqualFold(coding, "gzip") && !syntax.EqualFold(coding, "x-gzip") {
 		return true, nbrNone
 	}
@@ -31,7 +31,7 @@ func (n NoBidBody) lookCoded(coding, body []byte) (bool, noBidReason) {
 	if !whole {
 		return true, nbrNone
 	}
-	return n.look(document)
+	return n.search(document)
 }
 
 // gunzipper decodes bodies. It is reused.

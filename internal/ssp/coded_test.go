@@ -131,14 +131,14 @@ func FuzzCoded(f *testing.F) {
 	gzip := []byte("gzip")
 	f.Fuzz(func(t *testing.T, coded, body []byte) {
 		before := bytes.Clone(coded)
-		NoBidVAST.lookCoded(gzip, coded)
+		NoBidVAST.searchCoded(gzip, coded)
 		if !bytes.Equal(before, coded) {
 			t.Fatal("the search changed the body")
 		}
 		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
 			coded := gzipped(t, string(body))
 			want := by.hasAd(body) || len(coded) > maxCodedScan
-			if got, _ := by.lookCoded(gzip, coded); got != want {
+			if got, _ := by.searchCoded(gzip, coded); got != want {
 				t.Fatalf("%q: %v, want %v", body, got, want)
 			}
 		}
@@ -181,7 +181,7 @@ func BenchmarkCompressedNoBid(b *testing.B) {
 	body := gzipped(b, noBidJSON)
 	b.ReportAllocs()
 	for b.Loop() {
-		if ad, _ := NoBidOpenRTB.lookCoded([]byte("gzip"), body); ad {
+		if ad, _ := NoBidOpenRTB.searchCoded([]byte("gzip"), body); ad {
 			b.Fatal("an ad")
 		}
 	}

@@ -17,7 +17,7 @@ func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	budget := testsupport.Shortest(func() { NoBidOpenRTB.hasAd(plain) })
 	t.Logf("plain: %v", budget)
 	for name, body := range hostileBodies(t) {
-		look := func() { NoBidOpenRTB.lookCoded([]byte("gzip"), body) }
+		look := func() { NoBidOpenRTB.searchCoded([]byte("gzip"), body) }
 		took := testsupport.Shortest(look)
 		t.Logf("%s: %v", name, took)
 		if took > 4*budget {

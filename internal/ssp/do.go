@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// leg is a request at one SSP during Do.
-type leg struct {
+// call is one Do: a request at one SSP, with its attempts.
+type call struct {
 	start   time.Time
 	client  rates.Group // of the client
 	body    bodyCopy
@@ -20,16 +20,16 @@ type leg struct {
 	sent    int              // attempts sent
 	hedged  bool
 	retries retries
-	trace   *tracing.Leg     // nil for a leg that is not traced
+	trace   *tracing.Leg     // nil for a call that is not traced
 	attempt *tracing.Attempt // the current attempt; nil as above
 }
 
 // Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
 // returns the outcome. If err is nil, ex holds the response of the attempt that succeeded.
 //
-// ex must be new. The caller sets its Context if the leg can be cancelled, and Times.Queued if it
-// has just read the clock. timeout is the leg's own limit, 0 for none. Afterwards, Times.Queued is
-// when the leg began; the other Times are those of the last attempt.
+// ex must be new. The caller sets its Context if the call can be cancelled, and Times.Queued if it
+// has just read the clock. timeout is the call's own limit, 0 for none. Afterwards, Times.Queued is
+// when the call began; the other Times are those of the last attempt.
 func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
 	start := ex.Times.Queued
 	if start.IsZero() {
@@ -45,37 +45,37 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		r.Trace.Leg(s.opts.Name, r.Method).Ended(ex, err.Outcome, err)
 		return err.Outcome, err
 	}
-	l := leg{start: start, client: r.Identity.Group(), trace: r.Trace.Leg(s.opts.Name, r.Method)}
+	c := call{start: start, client: r.Identity.Group(), trace: r.Trace.Leg(s.opts.Name, r.Method)}
 	defer func() { // even after a panic
-		s.releaseCopy(r, &l.body)
+		s.releaseCopy(r, &c.body)
 		s.buffered.Release(r.Held)
 		s.inFlight.Release()
 	}()
 	s.budget.earn()
-	err := s.send(r, ex, &l)
+	err := s.send(r, ex, &c)
 	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
 		err = &upstream.Error{Outcome: upstream.ClientGone, Progress: err.Progress}
 	}
-	ex.Times.Queued, ex.Attempts = start, l.sent
+	ex.Times.Queued, ex.Attempts = start, c.sent
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
-	outcome := l.outcome
+	outcome := c.outcome
 	if err != nil {
-		outcome, l.paused = err.Outcome, false
+		outcome, c.paused = err.Outcome, false
 	} else {
 		s.stats.responded(&ex.Response, len(r.Body))
 	}
-	s.learn(ex, &l, outcome, err)
+	s.learn(ex, &c, outcome, err)
 	s.stats.record(outcome, start, &ex.Times, r.Trace)
 	if f := s.observer.Load(); f != nil {
 		(*f)(s, r, ex, outcome, err)
 	}
-	l.trace.Ended(ex, outcome, err)
+	c.trace.Ended(ex, outcome, err)
 	return outcome, err
 }
 
-// deadline is the earliest deadline of the request, the SSP and the leg.
+// deadline is the earliest deadline of the request, the SSP and the call.
 func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.Time {
 	d := r.Deadline
 	for _, t := range [...]time.Duration{s.opts.RequestTimeout, timeout} {
@@ -94,13 +94,13 @@ func (s *SSP) admit(r *Request, now time.Duration) *upstream.Error {
 	if s.lender.Refusing() {
 		return errDisabled
 	}
-	if err := s.backoff.admit(now); err != nil {
+	if err := s.backoff.refuse(now); err != nil {
 		return err
 	}
-	if err := s.breaker.admit(now); err != nil {
+	if err := s.breaker.refuse(now); err != nil {
 		return err
 	}
-	if err := s.qps.admit(now); err != nil {
+	if err := s.qps.refuse(now); err != nil {
 		return err
 	}
 	if !s.inFlight.Acquire() {
@@ -138,11 +138,11 @@ type overload struct {
 }
 
 // send makes attempts until one gets a response, or until a retry is not allowed.
-func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
+func (s *SSP) send(r *Request, ex *upstream.Exchange, c *call) *upstream.Error {
 	var failed *upstream.Error // the error that is being retried
 	why := firstAttempt
 	for {
-		err := s.attemptOrHedge(r, ex, l, why)
+		err := s.attemptOrHedge(r, ex, c, why)
 		if err == nil {
 			return nil
 		}
@@ -150,9 +150,9 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 		if failed != nil && preventedRetry(failed, e) {
 			return failed
 		}
-		again, ok := s.retryable(r, ex, e, l)
+		again, ok := s.retryable(r, ex, e, c)
 		if !ok {
-			return l.retries.lastError(e, l.sent)
+			return c.retries.lastError(e, c.sent)
 		}
 		why, failed = again, e
 		ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint
@@ -163,55 +163,55 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, l *leg) *upstream.Error {
 }
 
 // attemptOrHedge makes an attempt, and a hedge beside it if the attempt may be hedged and is late.
-func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, l *leg, why retryKind) error {
-	if s.opts.Hedge.Enabled && !l.hedged && r.Method.Idempotent() {
+func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, c *call, why retryKind) error {
+	if s.opts.Hedge.Enabled && !c.hedged && r.Method.Idempotent() {
 		if after := s.lateAfter.get(); after > 0 {
-			return s.hedged(r, ex, l, why, after)
+			return s.hedged(r, ex, c, why, after)
 		}
 	}
-	return s.attempt(r, ex, l, why, nil)
+	return s.attempt(r, ex, c, why, nil)
 }
 
-// attempt makes one attempt, and records its end if the leg is traced.
-func (s *SSP) attempt(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
-	if l.trace == nil {
-		return s.acquireAndSend(r, ex, l, why, h)
+// attempt makes one attempt, and records its end if the call is traced.
+func (s *SSP) attempt(r *Request, ex *upstream.Exchange, c *call, why retryKind, h *hedge) error {
+	if c.trace == nil {
+		return s.acquireAndSend(r, ex, c, why, h)
 	}
-	l.attempt = l.trace.Attempt(why.String())
-	before := l.sent
-	err := s.acquireAndSend(r, ex, l, why, h)
-	if sent := l.sent > before; err != nil {
+	c.attempt = c.trace.Attempt(why.String())
+	before := c.sent
+	err := s.acquireAndSend(r, ex, c, why, h)
+	if sent := c.sent > before; err != nil {
 		e := upstream.AsError(err)
-		l.attempt.Ended(ex, sent, e.Outcome, e)
+		c.attempt.Ended(ex, sent, e.Outcome, e)
 	} else {
-		l.attempt.Ended(ex, sent, l.outcome, nil)
+		c.attempt.Ended(ex, sent, c.outcome, nil)
 	}
 	return err
 }
 
-// acquireAndSend acquires a place, builds the leg's header, and runs the exchange. If h is not nil,
+// acquireAndSend acquires a place, builds the call's header, and runs the exchange. If h is not nil,
 // it arms h when the exchange begins.
-func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, l *leg, why retryKind, h *hedge) error {
+func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why retryKind, h *hedge) error {
 	// pipeline_methods: a request with side effects waits for no other response, and no other
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
-	before := l.retries.terms(ex, s.opts.RetryMax)
+	before := c.retries.require(ex, s.opts.RetryMax)
 	place, err := s.lender.Acquire(ex)
 	redials := before - ex.Redials
-	l.retries.limited += redials
+	c.retries.limited += redials
 	switch {
 	case err != nil:
 		return err
-	case l.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
+	case c.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
 		place.Release()
 		return errOnlyHTTP2
 	}
-	if err := s.prepare(r, ex, l, why); err != nil {
+	if err := s.prepare(r, ex, c, why); err != nil {
 		place.Release()
 		return err
 	}
-	s.write(r, ex, l, place)
-	l.sent++
+	s.write(r, ex, c, place)
+	c.sent++
 	s.stats.sent.Add(1)
 	if why != firstAttempt {
 		s.stats.retries[why].Add(1)
@@ -223,14 +223,14 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, l *leg, why retr
 		h.arm()
 	}
 	err = place.Do(ex)
-	s.attempted(r, ex, l, place, err)
+	s.attempted(r, ex, c, place, err)
 	if s.opts.Hedge.Enabled && why != retryHedge {
 		s.observeForHedge(ex, err)
 	}
 	return err
 }
 
-func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err error) {
+func (s *SSP) attempted(r *Request, ex *upstream.Exchange, c *call, pl place, err error) {
 	t := &ex.Times
 	if t.Done.IsZero() {
 		t.Done = time.Now()
@@ -238,23 +238,23 @@ func (s *SSP) attempted(r *Request, ex *upstream.Exchange, l *leg, pl place, err
 	var failed *upstream.Error
 	if err != nil {
 		failed = upstream.AsError(err)
-		l.outcome, l.paused = failed.Outcome, false
+		c.outcome, c.paused = failed.Outcome, false
 	} else {
-		l.outcome = s.classify(r, &ex.Response)
-		l.paused = s.backoff.observe(&ex.Response, l.client, t.Done, s.since(t.Done))
+		c.outcome = s.classify(r, &ex.Response)
+		c.paused = s.backoff.observe(&ex.Response, c.client, t.Done, s.since(t.Done))
 	}
-	l.aside = pl.Ended(l.outcome, s.resultOf(ex, l, l.outcome, failed), l.client, t)
+	c.aside = pl.Ended(c.outcome, s.resultOf(ex, c, c.outcome, failed), c.client, t)
 }
 
 var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,
 	"an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list")
 
 // prepare runs after the acquisition of a place and before its use.
-func (s *SSP) prepare(r *Request, ex *upstream.Exchange, l *leg, why retryKind) *upstream.Error {
-	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(l.start) > goneAfter && r.Gone() {
+func (s *SSP) prepare(r *Request, ex *upstream.Exchange, c *call, why retryKind) *upstream.Error {
+	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(c.start) > goneAfter && r.Gone() {
 		return upstream.ErrClientGone
 	}
-	if err := s.makeBody(r, ex, &l.body); err != nil {
+	if err := s.makeBody(r, ex, &c.body); err != nil {
 		return err
 	}
 	return s.qps.take(s.since(ex.Times.Acquired))
@@ -266,8 +266,8 @@ const goneAfter = time.Millisecond
 
 // write builds the request in ex.Block, behind the copy of the body: target, authority, then the
 // fields that cross.
-func (s *SSP) write(r *Request, ex *upstream.Exchange, l *leg, place place) {
-	body := &l.body
+func (s *SSP) write(r *Request, ex *upstream.Exchange, c *call, place place) {
+	body := &c.body
 	b := append(ex.Block[:body.n], s.opts.Path...)
 	sep := byte('?')
 	if s.opts.Query != "" {
@@ -286,7 +286,7 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, l *leg, place place) {
 	authority := len(b)
 	policy := s.opts.Policy
 	if r.Plain {
-		policy = s.plain
+		policy = s.uncoded
 	}
 	b = policy.AppendRequest(b, r.Fields, r.Identity)
 	if body.gzipped {
@@ -295,8 +295,8 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, l *leg, place place) {
 	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 && !policy.Drops("Te") {
 		b = append(b, "Te: trailers\r\n"...)
 	}
-	if l.attempt != nil {
-		b = appendTrace(b, authority, l.attempt, policy)
+	if c.attempt != nil {
+		b = appendTrace(b, authority, c.attempt, policy)
 	}
 	ex.Block = b
 	ex.Request = upstream.Request{

@@ -34,13 +34,13 @@ type hedge struct {
 
 	// Written by the goroutine of the second attempt, before it closes done.
 	done     chan struct{}
-	leg      leg
+	call     call
 	err      error
 	panicked any
 }
 
 // hedged makes an attempt, and a hedge if the attempt takes longer than after.
-func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, after time.Duration) error {
+func (s *SSP) hedged(r *Request, ex *upstream.Exchange, c *call, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
 	defer h.stop()
 	parent := parentOf(ex)
@@ -49,19 +49,19 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	h.secondCtx, h.cancelSecond = context.WithCancel(parent)
 	h.first = h.exchange(firstCtx)
 	h.first.Times.Queued = ex.Times.Queued
-	h.leg.client, h.leg.trace = l.client, l.trace
+	h.call.client, h.call.trace = c.client, c.trace
 	// The copy of the body is in a different exchange before and after.
-	l.body.made = false
-	err := s.attempt(r, h.first, l, why, h)
-	l.body.made = false
+	c.body.made = false
+	err := s.attempt(r, h.first, c, why, h)
+	c.body.made = false
 
-	l.hedged = h.started()
-	if l.hedged {
+	c.hedged = h.started()
+	if c.hedged {
 		if err == nil {
 			h.cancelSecond()
 		}
 		<-h.done
-		l.sent += h.leg.sent
+		c.sent += h.call.sent
 		if h.panicked != nil {
 			h.first.Release()
 			panic(h.panicked) // here, where Do's caller can recover it
@@ -70,9 +70,9 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, l *leg, why retryKind, a
 	switch {
 	case err == nil:
 		ex.TakeResponse(h.first)
-	case l.hedged && h.err == nil:
+	case c.hedged && h.err == nil:
 		ex.TakeResponse(h.second)
-		l.outcome, l.paused = h.leg.outcome, h.leg.paused
+		c.outcome, c.paused = h.call.outcome, h.call.paused
 		s.stats.hedgesWon.Add(1)
 		err = nil
 	default:
@@ -131,13 +131,13 @@ func (h *hedge) run() {
 	if !s.pay(retryHedge) {
 		return
 	}
-	h.leg.start = time.Now()
-	h.leg.retries.limited = s.opts.RetryMax // a hedge is not retried
+	h.call.start = time.Now()
+	h.call.retries.limited = s.opts.RetryMax // a hedge is not retried
 	h.second = h.exchange(h.secondCtx)
 	h.second.Avoid = h.first.Endpoint
-	h.err = s.attempt(h.request, h.second, &h.leg, retryHedge, nil)
-	s.releaseCopy(h.request, &h.leg.body)
-	if h.leg.sent == 0 {
+	h.err = s.attempt(h.request, h.second, &h.call, retryHedge, nil)
+	s.releaseCopy(h.request, &h.call.body)
+	if h.call.sent == 0 {
 		s.budget.refund()
 	}
 	if h.err == nil && h.second.Response.Status < 400 {

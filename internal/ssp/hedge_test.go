@@ -141,7 +141,7 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 				cl.do(cl.request(c.method)).want(upstream.Fill)
 				cl.wantSent(p, 1)
 				cl.wantRetries(nil)
-				if got, want := cl.ssp.stats.unpaid[retryHedge].Load(), c.name == "no budget"; (got == 1) != want || got > 1 {
+				if got, want := cl.ssp.stats.overBudget[retryHedge].Load(), c.name == "no budget"; (got == 1) != want || got > 1 {
 					t.Errorf("%d hedges are counted as refused by the budget", got)
 				}
 				cl.wantIdle()
@@ -174,8 +174,8 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 				if got := c.ssp.budget.fifths.Load(); got != maxFifths {
 					t.Errorf("the budget is %d fifths, want it full", got)
 				}
-				if unpaid := c.ssp.stats.unpaid[retryHedge].Load(); unpaid != 0 {
-					t.Errorf("%d hedges are counted as refused by the budget", unpaid)
+				if overBudget := c.ssp.stats.overBudget[retryHedge].Load(); overBudget != 0 {
+					t.Errorf("%d hedges are counted as refused by the budget", overBudget)
 				}
 				if limited := c.ssp.qps.limited.Load(); (limited == 1) != (name == "token") {
 					t.Errorf("%d were counted as over the limit", limited)

@@ -8,28 +8,29 @@ import (
 
 // learn updates the learned state with the outcome of an admitted request. It ignores a failure at
 // an endpoint that is out while others serve: later requests go to the others. See breaker.
-func (s *SSP) learn(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) {
+func (s *SSP) learn(ex *upstream.Exchange, c *call, o upstream.Outcome, err *upstream.Error) {
 	t := &ex.Times
 	now := s.since(t.Done)
-	v := s.resultOf(ex, l, o, err)
-	if l.aside && v == upstream.Failure {
+	v := s.resultOf(ex, c, o, err)
+	if c.aside && v == upstream.Failure {
 		return
 	}
 	if v != upstream.Neutral {
-		s.breaker.record(now, l.client, v == upstream.Failure)
+		s.breaker.record(now, c.client, v == upstream.Failure)
 	}
-	if s.opts.Adaptive.Enabled && (o == upstream.Deadline && v == upstream.Failure || o <= upstream.Redirect && !l.paused) {
-		s.adaptive.observe(now, l.client, t.Done.Sub(t.Acquired))
+	responded := o.HasResponse() && o.Row().Blame == upstream.BlameNone && !c.paused
+	if s.opts.Adaptive.Enabled && (responded || o == upstream.Deadline && v == upstream.Failure) {
+		s.adaptive.observe(now, c.client, t.Done.Sub(t.Acquired))
 	}
 }
 
 // resultOf returns the result of a request for the SSP, or of an attempt for its endpoint. A
 // response that paused the SSP is Neutral, because the pause is the consequence. So is a timeout if
 // the client's deadline was too short to blame the SSP.
-func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *upstream.Error) upstream.Result {
+func (s *SSP) resultOf(ex *upstream.Exchange, c *call, o upstream.Outcome, err *upstream.Error) upstream.Result {
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	switch {
-	case l.paused, timedOut && !s.hadEnoughTime(ex, l.start):
+	case c.paused, timedOut && !s.hadEnoughTime(ex, c.start):
 		return upstream.Neutral
 	case timedOut:
 		return upstream.Failure
@@ -40,7 +41,7 @@ func (s *SSP) resultOf(ex *upstream.Exchange, l *leg, o upstream.Outcome, err *u
 
 // hadEnoughTime reports whether the SSP had its usual time, so that a timeout is its failure. The
 // wait for a place is included: the pool of a slow SSP is full, and the breaker must see that. A
-// twentieth may be missing for the time before the leg began.
+// twentieth may be missing for the time before the call began.
 func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {
 	return ex.Deadline.Sub(start) >= s.usualTimeout()
 }

@@ -55,7 +55,7 @@ func (s *SSP) collect(to metrics.Sink) {
 	}
 	for k, kind := range retryKindNames {
 		to.Counter(descRetries, s.stats.retries[k].Load(), kind)
-		to.Counter(descRetriesRefused, s.stats.unpaid[k].Load(), kind)
+		to.Counter(descRetriesRefused, s.stats.overBudget[k].Load(), kind)
 	}
 	to.Counter(descHedgesWon, s.stats.hedgesWon.Load())
 	s.stats.codes.each(func(code string, n uint64) { to.Counter(descResponses, n, code) })

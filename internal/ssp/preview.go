@@ -10,12 +10,12 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 	defer ex.Release()
 	ex.Deadline = s.deadline(r, r.Received, 0)
 	ex.Times.Acquired = r.Received
-	l := leg{start: r.Received}
-	defer s.releaseCopy(r, &l.body)
-	if err := s.makeBody(r, ex, &l.body); err != nil {
+	c := call{start: r.Received}
+	defer s.releaseCopy(r, &c.body)
+	if err := s.makeBody(r, ex, &c.body); err != nil {
 		return upstream.Request{}, err
 	}
-	s.write(r, ex, &l, previewPlace{host: host, protocol: s.pool.Options().Protocol})
+	s.write(r, ex, &c, previewPlace{host: host, protocol: s.pool.Options().Protocol})
 	q := ex.Request
 	for _, b := range []*[]byte{&q.Authority, &q.Target, &q.Fields, &q.Body} {
 		*b = append([]byte(nil), *b...)

@@ -46,9 +46,9 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 	q.refusal.RetryAfter = time.Duration(min(1e9/o.Limit, float64(time.Hour)))
 }
 
-// admit refuses, and counts, a request for which no token is free now, so that it does not first
+// refuse refuses, and counts, a request for which no token is free now, so that it does not first
 // wait for a place. It takes no token.
-func (q *qps) admit(now time.Duration) *upstream.Error {
+func (q *qps) refuse(now time.Duration) *upstream.Error {
 	if q.opts.Limit <= 0 || q.opts.DryRun || q.has(now) {
 		return nil
 	}

@@ -104,7 +104,7 @@ func TestNoLimitAdmitsEverything(t *testing.T) {
 	var q qps
 	q.init(QPSOptions{}, behind)
 	for range 1000 {
-		if q.admit(0) != nil || q.take(0) != nil {
+		if q.refuse(0) != nil || q.take(0) != nil {
 			t.Fatal("refused")
 		}
 	}

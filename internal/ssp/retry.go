@@ -36,14 +36,14 @@ func (k retryKind) String() string {
 type retries struct {
 	limited int // counted by retry.max: failed dials, and requests that were not sent
 	unsent  int // attempts on connections that took no more requests
-	again   int // sent again after the SSP refused it or closed the connection; see mayResend
+	resends int // sent again after the SSP refused it or closed the connection; see mayResend
 
 	resent    bool // the SSP provably did not process the last attempt
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
-// terms sets the next attempt's requirements of the pool. It returns ex.Redials.
-func (n *retries) terms(ex *upstream.Exchange, most int) (redials int) {
+// require sets the next attempt's requirements of the pool. It returns ex.Redials.
+func (n *retries) require(ex *upstream.Exchange, most int) (redials int) {
 	ex.Resent, ex.Redials = n.resent, most-n.limited
 	return ex.Redials
 }
@@ -51,11 +51,11 @@ func (n *retries) terms(ex *upstream.Exchange, most int) (redials int) {
 // retryable decides whether a request that failed with e is sent again, and counts the retry. It is
 // never sent again after a byte of a response, or after its deadline. retryable may pause before it
 // returns.
-func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l *leg) (retryKind, bool) {
-	if isOver(ex) || e.Outcome.Row().Retry != upstream.RetryAllowed {
+func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c *call) (retryKind, bool) {
+	if hasEnded(ex) || e.Outcome.Row().Retry != upstream.RetryAllowed {
 		return 0, false
 	}
-	n := &l.retries
+	n := &c.retries
 	n.resent = false
 	switch {
 	case e.OverHTTP1:
@@ -65,15 +65,15 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, l 
 	case e.Progress == upstream.NotProcessed && e.Unsent:
 		n.resent = true
 		n.unsent++
-		return retryNotProcessed, pace(ex, l.start, n.unsent)
+		return retryNotProcessed, pace(ex, c.start, n.unsent)
 	case e.Progress == upstream.NotProcessed:
 		n.resent = true
-		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.again == 0)
+		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.resends == 0)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.
 		n.unsent++
-		return retryNotSent, pace(ex, l.start, n.unsent)
+		return retryNotSent, pace(ex, c.start, n.unsent)
 	case e.Progress == upstream.NotSent:
 		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
 	case e.Stale:
@@ -95,19 +95,19 @@ const resendPause = 10 * time.Millisecond
 // retry is free. An SSP that refuses requests is overloaded, and must not get each of them again and
 // again. mayResend waits for the pause, at most until the exchange ends.
 func (s *SSP) mayResend(ex *upstream.Exchange, n *retries, why retryKind, free bool) bool {
-	if n.again > s.opts.RetryMax || !free && !s.pay(why) {
+	if n.resends > s.opts.RetryMax || !free && !s.pay(why) {
 		return false
 	}
-	n.again++
-	if n.again == 1 {
+	n.resends++
+	if n.resends == 1 {
 		return true
 	}
-	return pauseUntil(ex, time.Now().Add(resendPause<<min(n.again-2, 10)))
+	return pauseUntil(ex, time.Now().Add(resendPause<<min(n.resends-2, 10)))
 }
 
 // A request that found only connections that take no more requests costs the SSP nothing. It tries
 // again until its deadline, and retry.max and the budget do not count that. The attempts are paced.
-// After the first few, a pause separates two attempts: paceShare of the leg's time so far, and at
+// After the first few, a pause separates two attempts: paceShare of the call's time so far, and at
 // least paceMin. So their number grows with the logarithm of the time: 40 attempts in 300 ms, 65 in 5 s.
 const (
 	unpacedAttempts = 3
@@ -144,15 +144,15 @@ func pauseUntil(ex *upstream.Exchange, next time.Time) bool {
 	}
 }
 
-// isOver reports whether the exchange was cancelled or its deadline has passed.
-func isOver(ex *upstream.Exchange) bool {
+// hasEnded reports whether the exchange was cancelled or its deadline has passed.
+func hasEnded(ex *upstream.Exchange) bool {
 	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
 }
 
 // lastError returns the error of a request that is not sent again after e. If the request was sent
 // again before, the error says how often, and names the setting.
 func (n *retries) lastError(e *upstream.Error, sent int) *upstream.Error {
-	if n.again == 0 || e.Progress != upstream.NotProcessed && !e.Stale {
+	if n.resends == 0 || e.Progress != upstream.NotProcessed && !e.Stale {
 		return e
 	}
 	last := *e
@@ -185,7 +185,7 @@ func (s *SSP) pay(why retryKind) bool {
 	if s.budget.spend() {
 		return true
 	}
-	s.stats.unpaid[why].Add(1)
+	s.stats.overBudget[why].Add(1)
 	return false
 }
 

@@ -173,7 +173,7 @@ func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 2)
 	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
-	if n := c.ssp.stats.unpaid[retryNotProcessed].Load(); n != 1 {
+	if n := c.ssp.stats.overBudget[retryNotProcessed].Load(); n != 1 {
 		t.Errorf("%d retries were refused by the budget, want 1", n)
 	}
 }

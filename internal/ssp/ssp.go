@@ -27,7 +27,7 @@ type SSP struct {
 	pool       *pool.Pool
 	lender     lender // pool
 	source     []byte
-	plain      *httpheader.Policy // opts.Policy, for requests with Plain set
+	uncoded    *httpheader.Policy // opts.Policy, for requests with Plain set
 	blameAfter time.Duration
 	backoff    backoff // settings, with the state in learned
 	breaker    breaker // settings, with the state in learned

@@ -13,13 +13,13 @@ const ms = time.Millisecond
 
 // stats are the SSP's counters: atomics that are read at scrape time.
 type stats struct {
-	outcomes  [upstream.Outcomes]atomic.Uint64
-	duration  *metrics.Histogram
-	firstByte *metrics.Histogram
-	retries   [retryKinds]atomic.Uint64
-	unpaid    [retryKinds]atomic.Uint64 // refused by the retry budget
-	hedgesWon atomic.Uint64
-	sent      atomic.Uint64 // including retries and hedges
+	outcomes   [upstream.Outcomes]atomic.Uint64
+	duration   *metrics.Histogram
+	firstByte  *metrics.Histogram
+	retries    [retryKinds]atomic.Uint64
+	overBudget [retryKinds]atomic.Uint64 // refused by the retry budget
+	hedgesWon  atomic.Uint64
+	sent       atomic.Uint64 // including retries and hedges
 
 	codes         codes
 	noBids        noBids
@@ -44,7 +44,7 @@ func sizes() *metrics.Histogram {
 	return metrics.NewHistogram(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
 }
 
-// record counts a leg that began at start. trace is nil for a request that is not traced.
+// record counts a call that began at start. trace is nil for a request that is not traced.
 func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, trace *tracing.Request) {
 	s.outcomes[o].Add(1)
 	trace.Observe(s.duration, t.Done.Sub(start), t.Done)
@@ -54,12 +54,12 @@ func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, t
 }
 
 // responded observes the sizes of a request's body and of its response's.
-func (s *stats) responded(a *upstream.Response, bodyBytes int) {
+func (s *stats) responded(res *upstream.Response, bodyBytes int) {
 	s.requestBytes.Observe(int64(bodyBytes))
-	s.responseBytes.Observe(int64(len(a.Body)))
+	s.responseBytes.Observe(int64(len(res.Body)))
 }
 
-// Refused counts a leg that was not sent: over a limit, or cancelled before it had begun. It
+// Refused counts a call that was not sent: over a limit, or cancelled before it had begun. It
 // observes no duration, since many short durations would hide the real ones. Do calls it by itself;
-// other callers use it for legs that never reach Do.
+// other callers use it for requests that never reach Do.
 func (s *SSP) Refused(o upstream.Outcome) { s.stats.outcomes[o].Add(1) }

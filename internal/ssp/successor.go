@@ -63,7 +63,7 @@ func (s *SSP) applyOptions() {
 	if t := s.opts.RequestTimeout; t > 0 {
 		s.blameAfter = min(s.blameAfter, t)
 	}
-	s.plain = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
+	s.uncoded = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
 	s.backoff = backoff{share: s.opts.RetryAfterShare, pause: &s.pause, retryAfters: &s.retryAfters}
 	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed, lender: s.lender, forgot: &s.forgot}
 }

@@ -232,7 +232,7 @@ func TestChangedSettingsEndAProbe(t *testing.T) {
 	a.probe, a.limitBefore = measuring, 40
 	c.ssp.inFlight.SetLimit(20)
 	c.becomes(func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 5}, 100 })
-	if got := c.ssp.inFlight.Limit(); got != 40 || a.probe != noProbe {
+	if got := c.ssp.inFlight.Limit(); got != 40 || a.probe != notProbing {
 		t.Errorf("the limit is %d, want 40, as before the probe", got)
 	}
 }
