@@ -13,6 +13,7 @@ import (
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
@@ -154,7 +155,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		MaxBufferedBytes: int64(c.MaxBufferedBytes().Value), MaxBufferedBytesFrom: c.MaxBufferedBytes().From,
 		MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C,
 		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
-		TLS:            tlsOf(a.certificates.server, proxy.NextProtos()...),
+		TLS:            tlsOf(a.certificates.server, http1server.NextProtos()...),
 		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
 		Deadline: proxy.DeadlineOptions{

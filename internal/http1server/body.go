@@ -1,15 +1,18 @@
-package proxy
+package http1server
 
 import (
 	"errors"
 	"io"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/syntax"
 )
 
-// body reads the body of a request over HTTP/1, and consumes no byte after its end.
-type body struct {
-	conn    *clientConn
+// Body reads the body of a request over HTTP/1, and consumes no byte after its end.
+type Body struct {
+	conn    *Conn
+	of      Request // nil if the current request has no body
+	expects bool    // the client waits for a 100 before it sends the body; none was sent yet
 	chunked bool
 	left    int64 // bytes of the body or of the current chunk that have not arrived yet
 
@@ -41,10 +44,12 @@ const (
 	bodyEnd
 )
 
+// Errors of Body.Read, beside those of the connection. ErrTrailers means that the trailer is longer
+// than a header may be.
 var (
+	ErrBodyLimit = errors.New("the body is over its limit")
+	ErrTrailers  = errors.New("the trailer is over its limit")
 	errChunk     = errors.New("malformed chunk")
-	errBodyLimit = errors.New("the body is over its limit")
-	errTrailers  = errors.New("the trailer is over its limit")
 )
 
 // Bounds of bytes that are not data.
@@ -56,23 +61,53 @@ const (
 	maxChunkDigits = 15       // digits of a size, so that it cannot overflow
 )
 
-// open prepares b for the body that the current head announces; length is -1 if it is chunked.
-func (b *body) open(length int64, g *configVersion) {
-	*b = body{
-		conn: b.conn, chunked: length < 0, left: max(length, 0),
-		limit: int64(g.opts.MaxBodyBytes), trailer: g.opts.MaxHeaderBytes,
+// Body returns the body that the current head announces, or nil. It belongs to r, whose fields are f.
+// A chunk over limit is refused when its size has arrived.
+func (c *Conn) Body(r Request, f *httpheader.RequestFields, limit int) *Body {
+	length := f.ContentLength()
+	if length <= 0 && !f.Chunked() {
+		return nil
+	}
+	expect, _ := f.Lookup("Expect")
+	c.body = Body{
+		conn: c, of: r, chunked: f.Chunked(), left: max(length, 0), expects: !f.HTTP10 && syntax.EqualFold(expect, "100-continue"),
+		limit: int64(limit), trailer: c.server.options().MaxHeaderBytes,
+	}
+	return &c.body
+}
+
+// Discard reads and discards the rest of the body if it has at most most bytes, so that the
+// connection can be reused. It sends no 100 for it.
+func (b *Body) Discard(most int) {
+	if b.expects || b.left > int64(most) {
+		return
+	}
+	p := b.conn.server.getBuffer()
+	defer b.conn.server.putBuffer(p)
+	for n := 0; n <= most; {
+		m, err := b.Read(*p)
+		if n += m; err != nil {
+			return
+		}
 	}
 }
 
-func (b *body) ended() bool {
+func (b *Body) ended() bool {
 	if b.chunked {
 		return b.chunk == bodyEnd
 	}
 	return b.left == 0
 }
 
-// Read implements io.Reader. It returns io.EOF only at the end of the body.
-func (b *body) Read(p []byte) (int, error) {
+// Read implements io.Reader. It returns io.EOF only at the end of the body. The first Read sends the
+// 100 that the client waits for; a client that has sent more than the head does not wait.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.expects && b.conn.early.empty() {
+		if _, err := b.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+			return 0, err
+		}
+	}
+	b.expects = false
 	if b.chunked {
 		return b.readChunked(p)
 	}
@@ -85,9 +120,9 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // readRaw reads bytes of the body as they arrive. The body must not have ended.
-func (b *body) readRaw(p []byte) (int, error) {
+func (b *Body) readRaw(p []byte) (int, error) {
 	c := b.conn
-	n, err := c.early.take(c.proxy, p), error(nil)
+	n, err := c.early.take(c.server, p), error(nil)
 	if n == 0 {
 		n, err = c.read(p)
 	}
@@ -101,7 +136,7 @@ func (b *body) readRaw(p []byte) (int, error) {
 	return 0, err
 }
 
-func (b *body) readChunked(p []byte) (n int, err error) {
+func (b *Body) readChunked(p []byte) (n int, err error) {
 	c := b.conn
 	for n < len(p) && b.chunk != bodyEnd {
 		if b.chunk == chunkData {
@@ -122,7 +157,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 			if n > 0 {
 				return n, nil
 			}
-			if err := c.early.fill(c.proxy, c.read); err != nil || c.early.empty() {
+			if err := c.early.fill(c.server, c.read); err != nil || c.early.empty() {
 				if errors.Is(err, io.EOF) {
 					err = io.ErrUnexpectedEOF
 				}
@@ -130,7 +165,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 			}
 		}
 		c.deadlines.enter(inBody)
-		if err := b.frame(c.early.next(c.proxy)); err != nil {
+		if err := b.frame(c.early.next(c.server)); err != nil {
 			return n, err
 		}
 	}
@@ -141,7 +176,7 @@ func (b *body) readChunked(p []byte) (n int, err error) {
 }
 
 // frame handles a byte that is not data.
-func (b *body) frame(c byte) error {
+func (b *Body) frame(c byte) error {
 	ok := true
 	switch b.chunk {
 	case firstDigit, digit:
@@ -196,13 +231,13 @@ func (b *body) frame(c byte) error {
 	case !ok, b.chunk < trailerLine && b.line > maxChunkLine:
 		return errChunk
 	case b.chunk >= trailerLine && b.line > b.trailer:
-		return errTrailers
+		return ErrTrailers
 	}
 	return nil
 }
 
 // endSize handles a byte after the digits of a chunk's size.
-func (b *body) endSize(c byte) bool {
+func (b *Body) endSize(c byte) bool {
 	switch {
 	case c == '\r' && b.chunk != blank:
 		b.chunk = sizeLF
@@ -220,13 +255,13 @@ func (b *body) endSize(c byte) bool {
 
 // beginChunk is called at the end of a size line. A client may send extensions and tiny chunks, but
 // they must not be most of its bytes.
-func (b *body) beginChunk() error {
+func (b *Body) beginChunk() error {
 	b.excess = max(0, b.excess+b.line-fairLine-fairShare*int(min(b.left, maxExcess)))
 	switch b.data += b.left; {
 	case b.excess > maxExcess:
 		return errChunk
 	case b.data > b.limit:
-		return errBodyLimit
+		return ErrBodyLimit
 	case b.left == 0:
 		b.chunk, b.line = trailerLine, 0
 	default:

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // clients holds the open client connections. A connection is either served or parked.
 type clients struct {
 	mu     sync.Mutex
-	served map[*clientConn]struct{}
+	served map[*Conn]struct{}
 	parked parkedHeap
 	// unfinished are some of both.
 	unfinished unfinished
@@ -23,16 +23,16 @@ type clients struct {
 }
 
 // add adds a new connection.
-func (c *clients) add(cc *clientConn) {
+func (c *clients) add(cc *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLocked(cc)
 	c.unfinished.addLocked(cc, cc.opened)
 }
 
-func (c *clients) addLocked(cc *clientConn) {
+func (c *clients) addLocked(cc *Conn) {
 	if c.served == nil {
-		c.served = make(map[*clientConn]struct{})
+		c.served = make(map[*Conn]struct{})
 	}
 	c.served[cc] = struct{}{}
 	if c.cut {
@@ -40,7 +40,7 @@ func (c *clients) addLocked(cc *clientConn) {
 	}
 }
 
-func (c *clients) remove(cc *clientConn) {
+func (c *clients) remove(cc *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.served, cc)
@@ -51,7 +51,7 @@ func (c *clients) remove(cc *clientConn) {
 
 // park replaces cc by pc. It returns false if the watch cannot report the arrival of a request. It
 // holds mu throughout, since pc may be resumed at once.
-func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
+func (c *clients) park(cc *Conn, pc *parkedConn) (isWatched bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.served, cc)
@@ -61,11 +61,11 @@ func (c *clients) park(cc *clientConn, pc *parkedConn) (isWatched bool) {
 	if c.cut {
 		pc.conn.Close() //nolint:errcheck // as in cutAll
 	}
-	return pc.proxy.watch.set.AwaitArrival(cc.Conn, pc)
+	return pc.server.watch.set.AwaitArrival(cc.Conn, pc)
 }
 
-// resume replaces pc by a clientConn and returns it, or nil if pc is not parked any more.
-func (c *clients) resume(pc *parkedConn) *clientConn {
+// resume replaces pc by a Conn and returns it, or nil if pc is not parked any more.
+func (c *clients) resume(pc *parkedConn) *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if pc.place == notParked {
@@ -75,18 +75,18 @@ func (c *clients) resume(pc *parkedConn) *clientConn {
 }
 
 // resumeLocked locks the HTTP/2 connection behind mu. Served ones are locked in the other order.
-func (c *clients) resumeLocked(pc *parkedConn) *clientConn {
+func (c *clients) resumeLocked(pc *parkedConn) *Conn {
 	c.parked.remove(pc)
 	cc := pc.newClient()
 	c.addLocked(cc)
 	c.unfinished.resumeLocked(pc, cc)
-	pc.proxy.watch.set.AwaitHangUp(cc.Conn, cc)
+	pc.server.watch.set.AwaitHangUp(cc.Conn, cc)
 	return cc
 }
 
 // resumeFirst resumes the parked connection with the earliest close. It returns nil if none is
 // parked.
-func (c *clients) resumeFirst() *clientConn {
+func (c *clients) resumeFirst() *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.parked) == 0 {
@@ -97,7 +97,7 @@ func (c *clients) resumeFirst() *clientConn {
 
 // resumeDue resumes a connection that has been parked for idle_timeout. It returns nil if there is
 // none, and sets idle.
-func (c *clients) resumeDue() *clientConn {
+func (c *clients) resumeDue() *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.parked) > 0 && !time.Now().Before(c.parked[0].until) {
@@ -133,10 +133,10 @@ func (c *clients) expire() {
 }
 
 // list returns the connections that are served now.
-func (c *clients) list() []*clientConn {
+func (c *clients) list() []*Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.AppendSeq(make([]*clientConn, 0, len(c.served)), maps.Keys(c.served))
+	return slices.AppendSeq(make([]*Conn, 0, len(c.served)), maps.Keys(c.served))
 }
 
 func (c *clients) countParked() int {
@@ -194,10 +194,10 @@ func (c *clients) cutAll() {
 // awaitFirstRequests waits for clients that connected within the last second, until they send the
 // first byte of a request or close. It also returns when ctx ends. Such a client is about to send a
 // request, and cannot know that its connection will be closed. No connection is accepted any more.
-func (p *Proxy) awaitFirstRequests(ctx context.Context) {
+func (s *Server) awaitFirstRequests(ctx context.Context) {
 	tick := time.NewTicker(firstRequestPoll)
 	defer tick.Stop()
-	for p.clients.awaitsFirstRequest(time.Now().Add(-firstRequestWait)) {
+	for s.clients.awaitsFirstRequest(time.Now().Add(-firstRequestWait)) {
 		select {
 		case <-ctx.Done():
 			return

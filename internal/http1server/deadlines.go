@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"sync/atomic"
@@ -80,7 +80,7 @@ func (d *deadlines) write(o *Options, http2 bool) time.Time {
 
 // waitRead and waitWrite are called before a Read or a Write waits, and return its
 // deadline; the zero time is none.
-func (c *clientConn) waitRead() time.Time {
+func (c *Conn) waitRead() time.Time {
 	by := c.readBy()
 	if c.unfinished != nil {
 		c.unfinished.reading.Store(true)
@@ -88,8 +88,8 @@ func (c *clientConn) waitRead() time.Time {
 	return by
 }
 
-func (c *clientConn) readBy() time.Time {
-	o := &c.proxy.current().opts
+func (c *Conn) readBy() time.Time {
+	o := c.server.options()
 	switch {
 	case c.isHTTP2.Load():
 		by, unfinished := c.http2.WaitUntil(c.MidRecord())
@@ -97,21 +97,20 @@ func (c *clientConn) readBy() time.Time {
 		return by
 	case c.deadlines.stage == idle && !c.MidRecord():
 		return c.deadlines.readIdle(o)
-	case c.uploading != nil:
-		c.proxy.uploads.begin(c.uploading, c)
+	case c.body.of != nil:
+		c.body.of.Await()
 	case c.deadlines.stage <= inHead:
 		c.setUnfinished(true)
 	}
 	return c.deadlines.read(o)
 }
 
-func (c *clientConn) waitWrite() time.Time {
+func (c *Conn) waitWrite() time.Time {
 	switch {
-	case c.sending != nil:
-		r := &c.sending.Response
-		c.proxy.unread.begin(&c.waiting, c, c.sending, len(r.Fields)+len(r.Body))
+	case c.responding != nil:
+		c.responding.Unread()
 	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // otherwise http2 is being closed and calls it
 		c.http2.WriteWaits()
 	}
-	return c.deadlines.write(&c.proxy.current().opts, c.isHTTP2.Load())
+	return c.deadlines.write(c.server.options(), c.isHTTP2.Load())
 }

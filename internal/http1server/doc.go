@@ -1,15 +1,24 @@
-// Package proxy serves clients: it reads a request, checks it, forwards it under one deadline, and
-// writes the response.
+// Package http1server is the clients' side of sockets: it accepts connections, reads the PROXY header,
+// does the TLS handshake, reads requests over HTTP/1 and writes their responses, parks idle
+// connections, and makes room at max_connections. A connection over HTTP/2 is handed to package
+// http2server. A Handler makes the responses.
+//
+// # A request's way
+//
+// Conn.readHead finds the end of the message head and gives fasthttp a constant one. fasthttp calls
+// Server.handle, which calls Handler.Handle. The Handler asks for the head (Conn.Head) and the body
+// (Conn.Body), and returns a Response. Its memory stays the Handler's until Request.Release, when the
+// response has been written.
 //
 // # How adbuffer uses fasthttp's server
 //
 // Requests over HTTP/1 run on fasthttp's server. It gives each connection a goroutine and pooled
 // buffers, calls the handler for each request, and writes responses. adbuffer does everything else.
-// fasthttp sees it through one net.Conn, clientConn. This needs five tricks. Each is named here
+// fasthttp sees it through one net.Conn, Conn. This needs five tricks. Each is named here
 // with the hook in fasthttp that would remove it.
 //
 // A constant message head (head.go). adbuffer has one parser for each message, which is its own. So
-// clientConn.Read returns a constant head for each request: GET or HEAD, of HTTP/1.1 or 1.0, which
+// Conn.Read returns a constant head for each request: GET or HEAD, of HTTP/1.1 or 1.0, which
 // is all that fasthttp needs for its response. The client's head is in the same buffer, behind 64
 // bytes of room for the constant one, and stays there until the next Read. fasthttp never sees a
 // body, an Expect field or a malformed request: the handler reads the body from the connection, and
@@ -43,6 +52,6 @@
 // would remove this.
 //
 // Closing. fasthttp's Shutdown closes connections on which a request has arrived, so a drain does
-// not use it: see Proxy.Drain. fasthttp's Close of a connection is clientConn.Close, which may park
+// not use it: see Server.Drain. fasthttp's Close of a connection is Conn.Close, which may park
 // the connection, or linger until the client has read its responses (linger.go).
-package proxy
+package http1server

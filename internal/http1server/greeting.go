@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"crypto/tls"
@@ -34,7 +34,7 @@ type proxied interface {
 // Handshake reads the PROXY header and does the TLS handshake. fasthttp's server calls it on the
 // connection's goroutine each time that it begins to serve the connection, also after parking. Only
 // the first call has an effect.
-func (c *clientConn) Handshake() error {
+func (c *Conn) Handshake() error {
 	g := &c.greeting
 	if g.begun {
 		return nil
@@ -47,7 +47,7 @@ func (c *clientConn) Handshake() error {
 		if err != nil {
 			return err
 		}
-		c.peer, g.header = peer, nil
+		c.Peer, g.header = peer, nil
 	}
 	if c.tls != nil {
 		if err := c.handshake(); err != nil {
@@ -61,9 +61,9 @@ func (c *clientConn) Handshake() error {
 }
 
 // handshake gives the client read_timeout for the whole TLS handshake.
-func (c *clientConn) handshake() error {
-	c.deadlines.enterUntil(handshaking, time.Now().Add(c.proxy.current().opts.ReadTimeout))
-	h := &c.proxy.handshakes
+func (c *Conn) handshake() error {
+	c.deadlines.enterUntil(handshaking, time.Now().Add(c.server.options().ReadTimeout))
+	h := &c.server.handshakes
 	h.now.Add(1)
 	c.greeting.handshaking = true
 	err := c.tls.Handshake()
@@ -81,12 +81,12 @@ func (c *clientConn) handshake() error {
 }
 
 // respondPlaintext responds to a client that sent HTTP in cleartext to a TLS listener.
-func (c *clientConn) respondPlaintext(err error) {
+func (c *Conn) respondPlaintext(err error) {
 	var head tls.RecordHeaderError
 	if !errors.As(err, &head) || head.Conn == nil || !slices.Contains([]string{"GET /", "HEAD ", "POST "}, string(head.RecordHeader[:])) {
 		return
 	}
-	c.refuseUnread(c.Conn, malformed("this listener expects TLS; see server.tls"))
+	c.refuse(c.Conn, errors.New("this listener expects TLS; see server.tls"))
 	c.unfinished.reading.Store(true)
 	c.discardUnread()
 }
@@ -95,11 +95,11 @@ func (c *clientConn) respondPlaintext(err error) {
 // is not used.
 type tlsSocket struct {
 	*socket.Conn
-	client *clientConn
+	client *Conn
 }
 
-func (s *tlsSocket) use(c *clientConn) { s.Conn, s.client = c.Conn, c }
-func (s *tlsSocket) leave()            { s.Conn, s.client = nil, nil }
+func (s *tlsSocket) use(c *Conn) { s.Conn, s.client = c.Conn, c }
+func (s *tlsSocket) leave()      { s.Conn, s.client = nil, nil }
 
 // Read implements net.Conn. While a handshake waits for the client, it holds no place of the
 // limiter.
@@ -111,7 +111,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	c.endComputing()
 	n, err := c.readSocket(b)
 	if err == nil {
-		err = c.proxy.handshakeLimiter.acquire(c.deadlines.by)
+		err = c.server.handshakeLimiter.acquire(c.deadlines.by)
 		c.greeting.computing = err == nil
 	}
 	return n, err
@@ -125,9 +125,9 @@ func (s *tlsSocket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-func (c *clientConn) endComputing() {
+func (c *Conn) endComputing() {
 	if c.greeting.computing {
 		c.greeting.computing = false
-		c.proxy.handshakeLimiter.release()
+		c.server.handshakeLimiter.release()
 	}
 }

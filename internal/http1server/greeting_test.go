@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"bufio"
@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/handshake"
-	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
 
@@ -38,10 +37,10 @@ func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts)
 	return k.Signer.Sign(random, digest, o)
 }
 
-// tlsOptions returns the options of a proxy with a certificate for key.
+// tlsOptions returns the options of a Server with a certificate for key.
 func tlsOptions(tb testing.TB, key crypto.Signer) Options {
 	return Options{
-		MaxConnections: 1000, MaxInFlight: 1000, MaxStreams: 250, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxConnections: 1000, MaxStreams: 250, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{testsupport.CertificateFor(key)}},
 	}
 }
@@ -52,11 +51,11 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := &countingKey{Signer: private}
-	p := New(tlsOptions(t, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
-	p.handshakeLimiter = make(handshakeLimiter, 2)
+	s := New(notFound{}, tlsOptions(t, key), zap.NewNop())
+	s.handshakeLimiter = make(handshakeLimiter, 2)
 	l := testsupport.Listen(t)
 	served := make(chan error, 1)
-	go func() { served <- p.Serve(l) }()
+	go func() { served <- s.Serve(l) }()
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -95,10 +94,8 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	if n := key.most.Load(); n > 2 {
 		t.Errorf("%d handshakes signed at once, want 2 at the most", n)
 	}
-	if cut := p.Drain(t.Context()); cut != 0 {
-		t.Errorf("%d cut", cut)
-	}
-	if n := len(p.handshakeLimiter); n != 0 {
+	drain(t, s)
+	if n := len(s.handshakeLimiter); n != 0 {
 		t.Errorf("%d places of the limiter were not released", n)
 	}
 	if err := <-served; err != nil {
@@ -126,12 +123,12 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	var hellos, sent atomic.Int64
 	o := tlsOptions(t, private)
 	o.MaxConnections = places
-	p := New(o, route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
-	p.handshakeLimiter = make(handshakeLimiter, 1)
-	p.handshakeLimiter <- struct{}{}
+	s := New(notFound{}, o, zap.NewNop())
+	s.handshakeLimiter = make(handshakeLimiter, 1)
+	s.handshakeLimiter <- struct{}{}
 	l := testsupport.Listen(t)
 	served := make(chan error, 1)
-	go func() { served <- p.Serve(l) }()
+	go func() { served <- s.Serve(l) }()
 	var wg sync.WaitGroup
 	for range places {
 		wg.Go(func() {
@@ -148,7 +145,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 		})
 	}
 	testsupport.Eventually(t, "all handshakes wait", func() bool {
-		return hellos.Load() == places && p.traffic.Received() == uint64(sent.Load())
+		return hellos.Load() == places && s.traffic.Received() == uint64(sent.Load())
 	})
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -157,9 +154,9 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused
 		t.Error(err)
 	}
-	p.handshakeLimiter.release()
+	s.handshakeLimiter.release()
 	wg.Wait()
-	p.Drain(t.Context())
+	drain(t, s)
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
@@ -202,11 +199,11 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 		limiter handshakeLimiter
 	}{{"limited", newHandshakeLimiter()}, {"all at once", make(handshakeLimiter, 1000)}} {
 		b.Run(row.name, func(b *testing.B) {
-			p := New(tlsOptions(b, key), route.NewTable(nil), zap.NewNop(), nil, func() bool { return true })
-			p.handshakeLimiter = row.limiter
+			s := New(notFound{}, tlsOptions(b, key), zap.NewNop())
+			s.handshakeLimiter = row.limiter
 			l := testsupport.Listen(b)
 			served := make(chan error, 1)
-			go func() { served <- p.Serve(l) }()
+			go func() { served <- s.Serve(l) }()
 			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test's own server
 			kept, err := tls.Dial("tcp", l.Addr().String(), config)
 			if err != nil {
@@ -229,7 +226,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 					}
 				})
 			}
-			for p.handshakes.full.Load() < 10 {
+			for s.handshakes.full.Load() < 10 {
 				time.Sleep(time.Millisecond)
 			}
 			r := bufio.NewReader(kept)
@@ -245,7 +242,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 			}
 			close(stop)
 			others.Wait()
-			p.Drain(b.Context())
+			drain(b, s)
 			if err := <-served; err != nil {
 				b.Error(err)
 			}

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"crypto/tls"

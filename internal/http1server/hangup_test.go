@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"net"
@@ -21,7 +21,7 @@ func TestHangUpDoesNotWaitForAReadThatBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &clientConn{Conn: socket.New(conn)}
+	c := &Conn{Conn: socket.New(conn)}
 	begins, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	c.OnWait(func() time.Time {
 		close(begins)

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/syntax"
 )
 
@@ -16,7 +17,7 @@ type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
 	http10         bool
-	refusal        *refusal // of a head that is malformed or too large; nil for other heads
+	err            error // of a head that is malformed or too large, or came too slowly
 }
 
 // parse splits a request line and the header behind it.
@@ -26,11 +27,11 @@ func (h *messageHead) parse(line, fields []byte) {
 	h.method, h.target, h.fields = method, target, fields
 	switch {
 	case !ok || len(target) == 0 || !syntax.IsToken(method):
-		h.refusal = malformed("the request line is not a method, a target and a version")
+		h.err = errors.New("the request line is not a method, a target and a version")
 	case string(version) == "HTTP/1.0":
 		h.http10 = true
 	case string(version) != "HTTP/1.1": // the preface of HTTP/2 too, without h2c
-		h.refusal = malformed("the protocol is neither HTTP/1.1 nor HTTP/1.0")
+		h.err = errors.New("the protocol is neither HTTP/1.1 nor HTTP/1.0")
 	}
 }
 
@@ -78,7 +79,7 @@ var feigned = [2][2]string{
 const feignedRoom = 64
 
 // feign gives fasthttp its constant head for the current request.
-func (c *clientConn) feign(b []byte) (int, error) {
+func (c *Conn) feign(b []byte) (int, error) {
 	if !c.setUnfinished(false) {
 		return 0, io.EOF
 	}
@@ -94,35 +95,35 @@ func (c *clientConn) feign(b []byte) (int, error) {
 }
 
 // refuseHead makes the handler refuse the current request.
-func (c *clientConn) refuseHead(b []byte, f *refusal) (int, error) {
-	c.head.refusal = f
+func (c *Conn) refuseHead(b []byte, err error) (int, error) {
+	c.head.err = err
 	return c.feign(b)
 }
 
 // readHead reads a whole head into b, the server's buffer after the room for the constant head.
 // Bytes after the head stay in early.
-func (c *clientConn) readHead(b []byte) (int, error) {
+func (c *Conn) readHead(b []byte) (int, error) {
 	c.head = messageHead{}
-	if len(b) != c.proxy.server.ReadBufferSize {
+	if len(b) != c.server.http.ReadBufferSize {
 		return 0, io.ErrShortBuffer
 	}
 	first := !c.requested.Load()
 	in := b[feignedRoom:]
 	var scan headScan
-	for n := c.early.take(c.proxy, in); ; {
+	for n := c.early.take(c.server, in); ; {
 		end, ok := scan.next(in[:n])
 		switch {
 		case !ok:
-			return c.refuseHead(b, malformed("a line of the head ends in a bare LF"))
-		case end > 0 && first && scan.start == 0 && c.tls == nil && isPreface(in[scan.start:scan.fields]) && c.proxy.current().opts.H2C:
+			return c.refuseHead(b, errors.New("a line of the head ends in a bare LF"))
+		case end > 0 && first && scan.start == 0 && c.tls == nil && isPreface(in[scan.start:scan.fields]) && c.server.options().H2C:
 			c.upgrade(in[scan.start:n])
 			return 0, io.EOF
 		case end > 0:
-			c.early.keep(c.proxy, in[end:n])
+			c.early.keep(c.server, in[end:n])
 			c.head.parse(in[scan.start:scan.fields], in[scan.fields:end])
 			return c.feign(b)
 		case n == len(in):
-			return c.refuseHead(b, c.proxy.current().headTooLarge())
+			return c.refuseHead(b, ErrHeadTooLarge)
 		}
 		c.deadlines.enter(idle)
 		if n > 0 {
@@ -139,11 +140,23 @@ func (c *clientConn) readHead(b []byte) (int, error) {
 			c.park()
 			return 0, io.EOF
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return c.refuseHead(b, c.proxy.current().notReadInTime())
+			return c.refuseHead(b, ErrNotReadInTime)
 		case (scan.fields > 0 || scan.line < n) && !errors.Is(err, net.ErrClosed):
-			return c.refuseHead(b, malformed("the head ended early"))
+			return c.refuseHead(b, errors.New("the head ended early"))
 		default:
 			return 0, io.EOF // for any other error fasthttp would write a response
 		}
 	}
+}
+
+// Head checks the header of the current request, and classifies its fields for f. It returns the
+// method and the target too. All of them are valid until the request is released. After an error,
+// the start of the next request is unknown, and the connection closes with the response.
+func (c *Conn) Head(f *httpheader.RequestFields) (method, target []byte, err error) {
+	h := &c.head
+	f.HTTP10, f.HTTP2 = h.http10, false
+	if h.err == nil {
+		h.err = f.Scan(h.fields)
+	}
+	return h.method, h.target, h.err
 }

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"crypto/tls"
@@ -14,7 +14,7 @@ import (
 )
 
 // protoHTTP2 is the protocol that package http2server serves. Its requests take the same path as
-// requests of HTTP/1; see stream.go. Clients choose it over TLS by ALPN, and in cleartext, with
+// requests of HTTP/1. Clients choose it over TLS by ALPN, and in cleartext, with
 // Options.H2C, by its preface.
 const protoHTTP2 = "h2"
 
@@ -32,8 +32,8 @@ func maxHeaderList(maxHeaderBytes int) int { return 2*maxHeaderBytes + 8<<10 }
 
 // serveHTTP2 serves a connection on which the client chose HTTP/2, until it ends or is
 // idle.
-func (p *Proxy) serveHTTP2(nc net.Conn) error {
-	c := nc.(*clientConn)
+func (s *Server) serveHTTP2(nc net.Conn) error {
+	c := nc.(*Conn)
 	if c.tls != nil {
 		if state := c.tls.ConnectionState(); !handshake.AllowsHTTP2(&state) {
 			c.refuseHTTP2(tls.CipherSuiteName(state.CipherSuite))
@@ -46,7 +46,7 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 	}
 	err := h.Serve()
 	if errors.Is(err, http2server.ErrIdle) {
-		c.deadlines.idleUntil = h.Idle().Add(p.current().opts.IdleTimeout)
+		c.deadlines.idleUntil = h.Idle().Add(s.options().IdleTimeout)
 		if time.Now().Before(c.deadlines.idleUntil) {
 			c.park()
 		}
@@ -57,7 +57,7 @@ func (p *Proxy) serveHTTP2(nc net.Conn) error {
 
 // refuseHTTP2 ends a connection whose cipher suite HTTP/2 prohibits. Certificates.Config offers
 // HTTP/1.1 alone to most such clients. RFC 9113, section 9.2.2.
-func (c *clientConn) refuseHTTP2(suite string) {
+func (c *Conn) refuseHTTP2(suite string) {
 	text := "HTTP/2 is prohibited over " + suite
 	c.Write(http2server.InadequateSecurity(text)) //nolint:errcheck // the connection is over
 	c.unread = true                               // the client's preface
@@ -66,7 +66,7 @@ func (c *clientConn) refuseHTTP2(suite string) {
 
 // ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, which
 // fasthttp's server needs for HTTP/2.
-func (c *clientConn) ConnectionState() tls.ConnectionState {
+func (c *Conn) ConnectionState() tls.ConnectionState {
 	if c.tls == nil {
 		if c.isHTTP2.Load() {
 			return tls.ConnectionState{NegotiatedProtocol: protoHTTP2}
@@ -77,18 +77,18 @@ func (c *clientConn) ConnectionState() tls.ConnectionState {
 }
 
 // beginHTTP2 returns the connection's HTTP/2 state, or nil if the connection is closed.
-func (c *clientConn) beginHTTP2() *http2server.Conn {
+func (c *Conn) beginHTTP2() *http2server.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase != serving {
 		return nil
 	}
 	if c.http2 == nil {
-		o := &c.proxy.current().opts
+		o := c.server.options()
 		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
 			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
-			MaxUnread: int(o.maxUnread()),
+			MaxUnread: o.MaxUnread,
 		})
 		c.isHTTP2.Store(true)
 		c.requested.Store(true) // a GOAWAY states which of its requests are served
@@ -98,7 +98,7 @@ func (c *clientConn) beginHTTP2() *http2server.Conn {
 
 // upgrade begins HTTP/2 on a cleartext connection whose preface has been read as a message head.
 // fasthttp's server releases the connection, and gets it back as an HTTP/2 connection.
-func (c *clientConn) upgrade(in []byte) {
+func (c *Conn) upgrade(in []byte) {
 	if h := c.beginHTTP2(); h != nil {
 		h.Given(in)
 		c.upgraded = true
@@ -110,34 +110,30 @@ func (c *clientConn) upgrade(in []byte) {
 func isPreface(line []byte) bool { return string(line) == "PRI * HTTP/2.0\r\n" }
 
 // http2Socket is the socket below HTTP/2: an io.ReadWriter.
-type http2Socket struct{ c *clientConn }
+type http2Socket struct{ c *Conn }
 
 func (s http2Socket) Read(b []byte) (int, error)  { return s.c.read(b) }
 func (s http2Socket) Write(b []byte) (int, error) { return s.c.Write(b) }
 
-func (c *clientConn) Timeouts() (read, write time.Duration) {
-	o := &c.proxy.current().opts
+func (c *Conn) Timeouts() (read, write time.Duration) {
+	o := c.server.options()
 	return o.ReadTimeout, o.WriteTimeout
 }
 
-func (c *clientConn) Violated(rule string) {
-	c.proxy.http2Errors.Add(1)
-	c.proxy.log.Debug("a client violated HTTP/2", zap.String("rule", rule))
+func (c *Conn) Violated(rule string) {
+	c.server.http2Errors.Add(1)
+	c.server.log.Debug("a client violated HTTP/2", zap.String("rule", rule))
 }
 
-// maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
-func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
-
-func (c *clientConn) Refused(violation string) { c.refused(malformed(violation)) }
-func (c *clientConn) TooManyStreams()          { c.refused(c.proxy.current().tooManyStreams()) }
-func (c *clientConn) TooMuchUnread(bytes int)  { c.refused(c.proxy.current().tooMuchUnread(bytes)) }
-
-// refused counts and reports a request that got no stream.
-func (c *clientConn) refused(f *refusal) {
-	f.reset = true
-	c.proxy.endedUnread(c.proxy.current(), c.peer, nil, f)
+func (c *Conn) Open(s *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
+	return c.server.handler.Open(c, s, b, last)
 }
 
-// HangUp closes the socket on another goroutine. A close waits for a Read or Write that is about to wait,
-// which needs the lock of the HTTP/2 connection, as the caller does.
-func (c *clientConn) HangUp() { go c.Conn.Close() } //nolint:errcheck // an error changes nothing
+func (c *Conn) Refused(violation string) { c.streamRefused(errors.New(violation)) }
+func (c *Conn) TooManyStreams()          { c.streamRefused(ErrTooManyStreams) }
+func (c *Conn) TooMuchUnread(bytes int)  { c.streamRefused(UnreadError(bytes)) }
+
+func (c *Conn) streamRefused(err error) { c.server.handler.StreamRefused(c.Peer, err) }
+
+// HTTP2 returns the HTTP/2 connection of c's streams.
+func (c *Conn) HTTP2() *http2server.Conn { return c.http2 }

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"net"
@@ -20,19 +20,19 @@ const (
 )
 
 // lingers reports whether the connection must linger before it is closed.
-func (c *clientConn) lingers() bool {
+func (c *Conn) lingers() bool {
 	switch c.PeekSocket() {
 	case socket.Readable:
 		return true
 	case socket.Ended:
 		return false
 	}
-	return c.unread || c.proxy.draining.Load()
+	return c.unread || c.server.draining.Load()
 }
 
 // linger closes the connection. It runs on its own goroutine until the client closes its half,
 // lingerFor ends, or the drain cuts the connection.
-func (c *clientConn) linger() {
+func (c *Conn) linger() {
 	if c.tls != nil {
 		c.deadlines.closing.Store(true)
 		c.tls.CloseWrite() //nolint:errcheck // the client has disconnected
@@ -45,10 +45,10 @@ func (c *clientConn) linger() {
 }
 
 // discardUnread waits until the client closes its half, lingerFor at most.
-func (c *clientConn) discardUnread() {
+func (c *Conn) discardUnread() {
 	raw := c.Conn.Conn
 	raw.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
-	discardUnread(raw, c.proxy.current().opts.MaxBodyBytes+lingerMost)
+	discardUnread(raw, c.server.options().MaxBodyBytes+lingerMost)
 }
 
 // discardUnread closes the sending half of c, and discards bytes until the client closes the other

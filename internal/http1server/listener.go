@@ -1,18 +1,19 @@
-package proxy
+package http1server
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// listener makes a clientConn of each accepted connection. At max_connections another connection
+// listener makes a Conn of each accepted connection. At max_connections another connection
 // makes room for it, or it is refused; see makeRoom.
 type listener struct {
 	net.Listener
-	proxy *Proxy
+	server *Server
 }
 
 // maxRefusing bounds the refused connections that get a response. Beyond it, connections
@@ -20,40 +21,39 @@ type listener struct {
 const maxRefusing = 64
 
 func (l *listener) Accept() (net.Conn, error) {
-	p := l.proxy
+	s := l.server
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		g := p.current()
-		most := int64(g.opts.MaxConnections)
-		for p.open.Load() >= most && p.makeRoom(g.opts.MaxConnections) { // a reload may have lowered the limit
+		most := s.options().MaxConnections
+		for s.Open() >= most && s.makeRoom(most) { // a reload may have lowered the limit
 		}
-		if p.open.Load() < most { // only Accept adds to it
-			p.open.Add(1)
-			return p.newClient(c), nil
+		if s.Open() < most { // only Accept adds to it
+			s.open.Add(1)
+			return s.newClient(c), nil
 		}
-		p.refuseConnection(c, g)
+		s.refuseConnection(c)
 	}
 }
 
 // FreeFile closes the client connection that has been idle for longest, if err says that the process
 // or the machine has too many files open. It reports whether it closed one.
-func (p *Proxy) FreeFile(err error) bool {
-	return (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && p.dropIdle()
+func (s *Server) FreeFile(err error) bool {
+	return (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && s.dropIdle()
 }
 
 // dropIdle closes the connection that has been idle for longest. It returns false if none is idle. A
 // connection on which a request has arrived is served instead.
-func (p *Proxy) dropIdle() bool {
+func (s *Server) dropIdle() bool {
 	for {
-		cc := p.clients.resumeFirst()
+		cc := s.clients.resumeFirst()
 		switch {
 		case cc == nil:
 			return false
 		case cc.serveOrClose():
-			p.idleDropped.Add(1)
+			s.idleDropped.Add(1)
 			return true
 		}
 	}
@@ -62,27 +62,26 @@ func (p *Proxy) dropIdle() bool {
 // refuseConnection writes a response to a connection beyond the limit. It closes the
 // connection once the client has had time to read the response: closing it with unread
 // bytes would reset it.
-func (p *Proxy) refuseConnection(c net.Conn, g *configVersion) {
-	f, id := p.tooManyConnections(g), g.newRequestID()
-	p.endedUnread(g, peerOf(c), id, f)
-	if p.tls != nil {
+func (s *Server) refuseConnection(c net.Conn) {
+	w := s.handler.Refused(peerOf(c), ErrTooManyConnections)
+	if s.tls != nil {
 		c.Close() //nolint:errcheck // a response would cost a handshake
 		return
 	}
 	if header, ok := c.(proxied); ok {
 		c = header.NetConn()
 	}
-	if p.refused.Add(1) > maxRefusing {
-		p.refused.Add(-1)
+	if s.refused.Add(1) > maxRefusing {
+		s.refused.Add(-1)
 		c.Close() //nolint:errcheck // the connection is refused in any case
 		return
 	}
 	go func() {
-		defer p.refused.Add(-1)
+		defer s.refused.Add(-1)
 		defer c.Close()                             //nolint:errcheck // as above
 		c.SetDeadline(time.Now().Add(refuseWithin)) //nolint:errcheck // a closed socket fails the write
-		c.Write(g.wholeResponse(f, id))             //nolint:errcheck // the client is refused either way
-		discardUnread(c, g.opts.MaxHeaderBytes)
+		c.Write(w.last())                           //nolint:errcheck // the client is refused either way
+		discardUnread(c, s.options().MaxHeaderBytes)
 	}()
 }
 
@@ -112,4 +111,10 @@ func (l *listeners) close() {
 	for _, one := range l.all {
 		one.Close() //nolint:errcheck // it may have been closed before
 	}
+}
+
+// refuse reports a request or connection that was not read completely, and writes the response to
+// w. The caller closes the connection.
+func (c *Conn) refuse(w io.Writer, err error) {
+	w.Write(c.server.handler.Refused(c.Peer, err).last()) //nolint:errcheck // the client is refused either way
 }

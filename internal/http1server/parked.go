@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"container/heap"
@@ -14,14 +14,14 @@ import (
 // parkedConn is the whole state of a client's connection while it is parked. The watch waits for
 // its next request. It is closed at until.
 //
-// It implements socket.Watcher. It is parked until clients.resume has made a clientConn from it. The
-// caller of resume serves or closes that clientConn.
+// It implements socket.Watcher. It is parked until clients.resume has made a Conn from it. The
+// caller of resume serves or closes that Conn.
 type parkedConn struct {
-	proxy *Proxy
-	conn  net.Conn
-	tls   *tls.Conn         // over conn; nil for cleartext
-	http2 *http2server.Conn // nil over HTTP/1
-	peer  netip.Addr
+	server *Server
+	conn   net.Conn
+	tls    *tls.Conn         // over conn; nil for cleartext
+	http2  *http2server.Conn // nil over HTTP/1
+	peer   netip.Addr
 
 	opened    time.Time
 	requested bool
@@ -34,10 +34,10 @@ type parkedConn struct {
 const notParked = -1
 
 // parkLocked parks c's connection; c is not used any more. Its HTTP/2 state has been taken from it.
-func (c *clientConn) parkLocked() {
+func (c *Conn) parkLocked() {
 	c.phase = parked
 	pc := &parkedConn{
-		proxy: c.proxy, conn: c.Conn.Conn, tls: c.tls, http2: c.http2, peer: c.peer,
+		server: c.server, conn: c.Conn.Conn, tls: c.tls, http2: c.http2, peer: c.Peer,
 		opened: c.opened, requested: c.requested.Load(), until: c.deadlines.idleUntil,
 	}
 	c.http2 = nil // a drain may still read c.http2
@@ -46,7 +46,7 @@ func (c *clientConn) parkLocked() {
 		socket.FreeTLS(pc.tls)
 	}
 	pc.conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the next call too
-	if !c.proxy.clients.park(c, pc) {
+	if !c.server.clients.park(c, pc) {
 		go pc.await(socket.New(pc.conn))
 	}
 }
@@ -58,17 +58,18 @@ func (pc *parkedConn) await(c *socket.Conn) {
 }
 
 func (pc *parkedConn) Notify(bool) {
-	if c := pc.proxy.clients.resume(pc); c != nil {
+	if c := pc.server.clients.resume(pc); c != nil {
 		go c.serveArrived()
 	}
 }
 
 // newClient returns the connection in the state that parkLocked left.
-func (pc *parkedConn) newClient() *clientConn {
-	c := newClientConn(pc.proxy, pc.conn)
-	c.peer, c.opened, c.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
+func (pc *parkedConn) newClient() *Conn {
+	c := newConn(pc.server, pc.conn)
+	c.Peer, c.opened, c.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
 	c.requested.Store(pc.requested)
-	if c.tls = pc.tls; c.tls != nil {
+	c.tls, c.TLS = pc.tls, pc.tls != nil
+	if c.TLS {
 		c.Records()
 		c.tls.NetConn().(*tlsSocket).use(c)
 	}
@@ -80,17 +81,17 @@ func (pc *parkedConn) newClient() *clientConn {
 }
 
 // serveArrived serves a connection that was resumed, unless its client has closed it.
-func (c *clientConn) serveArrived() {
+func (c *Conn) serveArrived() {
 	if c.PeekSocket() == socket.Ended {
 		c.closeNow()
 		return
 	}
-	c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
+	c.server.http.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
 }
 
 // serveOrClose serves a connection that was resumed if a request has arrived on it, and
 // closes it otherwise.
-func (c *clientConn) serveOrClose() (closed bool) {
+func (c *Conn) serveOrClose() (closed bool) {
 	if c.HasInput() {
 		go c.serveArrived()
 		return false
@@ -99,7 +100,7 @@ func (c *clientConn) serveOrClose() (closed bool) {
 	return true
 }
 
-func (c *clientConn) closeNow() {
+func (c *Conn) closeNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closeLocked() //nolint:errcheck // the connection is over

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"sync"
@@ -16,8 +16,8 @@ import (
 //	serving ──no request arrives──▶ parking ──the server calls Close──▶ parked
 //
 // To park, Read reports to the server that the stream has ended. The server frees its buffers and
-// calls Close, which leaves a parkedConn in place of the clientConn. When bytes arrive,
-// clients.resume makes a new clientConn, which begins in serving.
+// calls Close, which leaves a parkedConn in place of the Conn. When bytes arrive,
+// clients.resume makes a new Conn, which begins in serving.
 //
 // Each phase but parked may end in closed. serving may end in lingering first; see linger.go.
 type lifecycle struct {
@@ -71,18 +71,18 @@ func (o *Options) parkAfter() time.Duration {
 }
 
 // park begins parking when a Read has waited long enough for a request.
-func (c *clientConn) park() { c.change(serving, parking) }
+func (c *Conn) park() { c.change(serving, parking) }
 
 // Close implements net.Conn. The server calls it when it no longer uses the connection.
-func (c *clientConn) Close() error {
+func (c *Conn) Close() error {
 	c.release()
-	c.early.release(c.proxy)
+	c.early.release(c.server)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.phase == parking && (c.upgraded || c.http2 != nil && !c.http2.Leave()):
 		c.phase, c.upgraded = serving, false
-		go c.proxy.server.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
+		go c.server.http.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
 		return nil
 	case c.phase == parking:
 		c.parkLocked()
@@ -97,13 +97,13 @@ func (c *clientConn) Close() error {
 	return c.closeLocked()
 }
 
-func (c *clientConn) closeLocked() error {
+func (c *Conn) closeLocked() error {
 	was := c.phase
 	if was != closed {
 		c.phase = closed
-		c.proxy.open.Add(-1)
-		c.proxy.clients.remove(c)
-		c.proxy.watch.set.Remove(c.Conn, c)
+		c.server.open.Add(-1)
+		c.server.clients.remove(c)
+		c.server.watch.set.Remove(c.Conn, c)
 	}
 	if c.http2 != nil && was != closed {
 		c.deadlines.closing.Store(true)

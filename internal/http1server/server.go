@@ -1,22 +1,113 @@
-package proxy
+package http1server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/http2codec"
+	"adbuffer/internal/http2server"
+	"adbuffer/internal/socket"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 )
 
-func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
-	s := &fasthttp.Server{
-		Handler:         p.handle,
+// Handler makes the responses to the requests of a Server's clients. All methods but Handle are
+// called with locks held, and must neither wait nor call the Server.
+type Handler interface {
+	// Handle makes the response to the current request of c over HTTP/1, on c's goroutine. The
+	// response is valid until Request.Release.
+	Handle(c *Conn) (Request, *Response)
+	// Open takes a request over HTTP/2, as http2server.Owner's Open does.
+	Open(c *Conn, s *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response)
+	// Refused reports a connection, or a request of a client at peer, that was not read completely.
+	// err is one of the errors of this package, or says what is malformed. It returns the last
+	// response of the connection.
+	Refused(peer netip.Addr, err error) *Response
+	// StreamRefused reports a request over HTTP/2 that got no stream, and so no response.
+	StreamRefused(peer netip.Addr, err error)
+}
+
+// Request is a request over HTTP/1 that the Handler handles. The connection's goroutine calls it.
+type Request interface {
+	// Await is called before each Read of the body that waits.
+	Await()
+	// Unread is called before each Write of the response that waits. It must not block.
+	Unread()
+	// Release is called once, when the response has been written or will not be.
+	Release()
+}
+
+// Errors of connections and of requests that were not read completely. Another error says what is
+// malformed, in words for the client.
+var (
+	ErrHeadTooLarge       = errors.New("the head is over the limit")
+	ErrNotReadInTime      = errors.New("the request was not read in time")
+	ErrTooManyConnections = errors.New("too many connections are open")
+	ErrMadeRoom           = errors.New("the head has been arriving for the longest time")
+	ErrTooManyStreams     = errors.New("too many streams of the connection are open")
+)
+
+// UnreadError refuses a stream of a client that does not read its responses, of so many bytes.
+type UnreadError int
+
+func (e UnreadError) Error() string { return fmt.Sprintf("%d bytes of responses are unread", int(e)) }
+
+// Options are the limits of clients' connections. Reload can change all but MaxHeaderBytes and TLS.
+type Options struct {
+	MaxConnections   int
+	MaxHeaderBytes   int // it is the size of the buffers
+	MaxBodyBytes     int
+	MaxStreams       int // of an HTTP/2 connection
+	MaxUnread        int // bytes of responses that the client of an HTTP/2 connection may leave unread
+	H2C              bool
+	ReadTimeout      time.Duration
+	WriteTimeout     time.Duration
+	IdleTimeout      time.Duration
+	ReduceIdleMemory bool
+	AbortOnClose     bool        // a client that closes its connection, or only its sending half, cancels its request
+	TLS              *tls.Config // with NextProtos; nil = cleartext
+}
+
+// Server accepts clients' connections, and serves them until Drain. Make one with New.
+type Server struct {
+	handler Handler
+	log     *zap.Logger
+	current atomic.Pointer[Options]
+	http    *fasthttp.Server
+	tls     *tls.Config // Options.TLS
+	buffers sync.Pool   // of *[]byte; see getBuffer
+
+	traffic          socket.Traffic
+	handshakes       handshakes
+	handshakeLimiter handshakeLimiter
+	http2Errors      atomic.Uint64
+
+	draining    atomic.Bool
+	open        atomic.Int64
+	refused     atomic.Int64  // connections that are being refused now
+	idleDropped atomic.Uint64 // idle connections that were closed to make room
+	clients     clients
+	watch       watch
+	listeners   listeners
+}
+
+// New returns a Server whose requests h handles.
+func New(h Handler, o Options, log *zap.Logger) *Server {
+	s := &Server{handler: h, log: log, tls: o.TLS, handshakeLimiter: newHandshakeLimiter()}
+	s.current.Store(&o)
+	s.http = &fasthttp.Server{
+		Handler:         s.handle,
 		Concurrency:     math.MaxInt32, // Accept enforces max_connections, with a response
-		ReadBufferSize:  feignedRoom + maxHeaderBytes,
+		ReadBufferSize:  feignedRoom + o.MaxHeaderBytes,
 		WriteBufferSize: writeBuffer,
 		// Goroutines that served connections which are parked now end soon.
 		MaxIdleWorkerDuration: time.Second,
@@ -31,11 +122,14 @@ func (p *Proxy) newServer(maxHeaderBytes int) *fasthttp.Server {
 
 		LazyRequestTime:       true,
 		SecureErrorLogMessage: true,
-		Logger:                quiet{p.log},
+		Logger:                quiet{log},
 	}
-	s.NextProto(protoHTTP2, p.serveHTTP2)
+	s.http.NextProto(protoHTTP2, s.serveHTTP2)
 	return s
 }
+
+// options returns the options for a connection or request that begins now.
+func (s *Server) options() *Options { return s.current.Load() }
 
 // writeBuffer holds a whole response of the usual size, so that one write sends it.
 const writeBuffer = 4096
@@ -51,59 +145,81 @@ func (q quiet) Printf(format string, args ...any) {
 	}
 }
 
+// Reload makes o current. A limit on connections applies to the next connection, a timeout when a
+// connection next waits. idle_timeout applies when a connection next becomes idle; over HTTP/2 it
+// applies to the next connection.
+func (s *Server) Reload(o Options) {
+	old := s.current.Load()
+	o.MaxHeaderBytes, o.TLS = old.MaxHeaderBytes, old.TLS
+	s.current.Store(&o)
+}
+
 // Serve accepts connections from l until Drain. It returns nil after Drain, or the error
 // of l. A connection with the methods of proxied begins with a PROXY header, which its own
 // goroutine reads.
-func (p *Proxy) Serve(l net.Listener) error {
-	p.listeners.add(l)
-	err := p.server.Serve(&listener{Listener: l, proxy: p})
-	if errors.Is(err, net.ErrClosed) || p.draining.Load() {
+func (s *Server) Serve(l net.Listener) error {
+	s.listeners.add(l)
+	err := s.http.Serve(&listener{Listener: l, server: s})
+	if errors.Is(err, net.ErrClosed) || s.draining.Load() {
 		return nil
 	}
 	return err
 }
 
-// BeginDrain adds Connection: close to each response from now on, so that clients connect
-// elsewhere. Connections are still accepted. Over HTTP/2 a GOAWAY follows the response.
-func (p *Proxy) BeginDrain() { p.draining.Store(true) }
+// BeginDrain begins a drain: connections linger when they are closed. They are still accepted.
+func (s *Server) BeginDrain() { s.draining.Store(true) }
 
-// Drain waits until each request in progress has its response, or ctx ends, and closes all
-// connections. It returns how many requests it cut. The caller has closed its listeners; Drain
-// closes the ones that Serve still uses.
+// Draining reports whether a drain has begun.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// Drain closes the listeners, and connections when they are idle. It returns true once no connection
+// is left and none reports that no request over HTTP/2 runs. If ctx ends before, it returns false,
+// and the caller calls Cut.
 //
-// A client that has just connected has a second to send a request. Then Drain closes idle
-// connections. Over HTTP/1.1, only the responses since BeginDrain have announced that. A request
-// that has arrived before the close gets its response.
-func (p *Proxy) Drain(ctx context.Context) (cut int) {
-	p.BeginDrain()
-	p.listeners.close()
-	defer p.watch.close()
-	p.awaitFirstRequests(ctx)
+// A client that has just connected has a second to send a request. A request that has arrived before
+// the close of its connection gets its response.
+func (s *Server) Drain(ctx context.Context, none func() bool) bool {
+	s.BeginDrain()
+	s.listeners.close()
+	s.awaitFirstRequests(ctx)
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
 	for {
-		p.clients.closeIdle()
-		if p.clients.none() && p.streams.Load() == 0 {
-			return 0
+		s.clients.closeIdle()
+		if s.clients.none() && none() {
+			s.watch.close()
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			cut = p.InProgress()
-			p.clients.cutAll()
-			return cut
+			return false
 		case <-tick.C:
 		}
 	}
 }
 
+// Cut closes all connections.
+func (s *Server) Cut() {
+	s.clients.cutAll()
+	s.watch.close()
+}
+
 const drainEvery = 10 * time.Millisecond
 
-// InFlight returns how many requests and fan-out legs are in flight.
-func (p *Proxy) InFlight() int { return p.inFlight.Now() }
+// Counts are the numbers of a Server's connections.
+type Counts struct {
+	Open       int // accepted and not closed
+	Serving    int // those that hold buffers of fasthttp's server, and the listeners
+	Unfinished int // those that wait for the rest of a handshake or head
+	Waiting    int // the unfinished ones that wait for their clients, and not for adbuffer
+}
 
-// InProgress returns two counts: requests and fan-out legs in flight, and requests whose body is
-// still arriving. For a moment a request counts in both.
-func (p *Proxy) InProgress() int {
-	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
-	return uploads + p.inFlight.Now()
+// Open returns the number of open connections.
+func (s *Server) Open() int { return int(s.open.Load()) }
+
+// Counts counts connections.
+func (s *Server) Counts() Counts {
+	n := Counts{Open: s.Open(), Serving: int(s.http.GetOpenConnectionsCount())}
+	n.Unfinished, n.Waiting = s.clients.countUnfinished()
+	return n
 }

@@ -1,13 +1,9 @@
-package proxy
+package http1server
 
 import (
-	"cmp"
 	"container/list"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"adbuffer/internal/upstream"
 )
 
 // unfinished are the connections that wait for the rest of a PROXY header, a TLS handshake or a
@@ -25,7 +21,7 @@ type unfinished struct {
 
 // unfinishedConn is one of the unfinished connections: either served or parked.
 type unfinishedConn struct {
-	served *clientConn
+	served *Conn
 	parked *parkedConn
 	place  *list.Element // nil once it was taken or closed
 	since  time.Time
@@ -48,65 +44,57 @@ const (
 // The oldest unfinished connection goes first, since an idle client has made requests. But a client
 // that has just connected is about to make one. So while the unfinished connections are few, at most
 // a quarter of the places, and all are young, the connection that has been idle for longest goes.
-func (p *Proxy) makeRoom(maxConnections int) bool {
-	return p.dropUnfinished(maxConnections/4, unfinishedFor) || p.dropIdle() || p.dropUnfinished(0, 0)
+func (s *Server) makeRoom(maxConnections int) bool {
+	return s.dropUnfinished(maxConnections/4, unfinishedFor) || s.dropIdle() || s.dropUnfinished(0, 0)
 }
 
 // dropUnfinished closes the oldest unfinished connection. It returns false if there is none, or if
 // there are at most few, and all of them are younger than age.
-func (p *Proxy) dropUnfinished(few int, age time.Duration) bool {
-	one := p.clients.takeUnfinished(few, age)
+func (s *Server) dropUnfinished(few int, age time.Duration) bool {
+	one := s.clients.takeUnfinished(few, age)
 	if one == nil {
 		return false
 	}
-	for !p.clients.serve(one).drop() { // it was parked meanwhile
+	for !s.clients.serve(one).drop() { // it was parked meanwhile
 	}
 	return true
 }
 
 // drop closes a connection that was taken. It returns false if the connection is parked.
-func (c *clientConn) drop() bool {
+func (c *Conn) drop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	dropped := &c.proxy.clients.unfinished.heads
+	dropped := &c.server.clients.unfinished.heads
 	switch {
 	case c.phase == parked:
 		return false
 	case c.phase == closed, c.phase == lingering: // its place is free, or will be soon
 		return true
 	case c.phase == connecting && c.greeting.needed:
-		dropped = &c.proxy.clients.unfinished.handshakes
+		dropped = &c.server.clients.unfinished.handshakes
 	case c.phase == serving && c.requested.Load() && c.http2 == nil:
 		c.deadlines.closing.Store(true)
-		c.refuseUnread(c, c.proxy.headDropped())
+		c.refuse(c, ErrMadeRoom)
 	}
 	dropped.Add(1)
 	c.closeLocked() //nolint:errcheck // the connection is over
 	return true
 }
 
-// headDropped is the error for a message head whose connection makes room.
-func (p *Proxy) headDropped() *refusal {
-	return &refusal{
-		outcome: upstream.BadRequest, status: statusRequestTimeout, close: true,
-		detail: fmt.Sprintf("%d client connections were open, and the head of this request had been arriving for the longest time; see %s", p.open.Load(), cmp.Or(p.current().opts.MaxConnectionsFrom, "server.max_connections")),
-	}
-}
-
 // setUnfinished notes whether the connection is unfinished. It returns false if the connection has
 // been taken, and so will be closed. The connection's goroutine calls it.
-func (c *clientConn) setUnfinished(now bool) (open bool) {
+func (c *Conn) setUnfinished(now bool) (open bool) {
 	switch {
 	case now == (c.unfinished != nil):
 		return true
 	case now:
-		c.proxy.clients.addUnfinished(c)
+		c.server.clients.addUnfinished(c)
 		return true
 	}
-	return c.proxy.clients.removeUnfinished(c)
+	return c.server.clients.removeUnfinished(c)
 }
 
-func (c *clients) addUnfinished(cc *clientConn) {
+func (c *clients) addUnfinished(cc *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unfinished.addLocked(cc, time.Now())
@@ -114,13 +102,27 @@ func (c *clients) addUnfinished(cc *clientConn) {
 
 // removeUnfinished returns false if cc has been taken. Then it does nothing, so that drop finds cc
 // even if cc is parked.
-func (c *clients) removeUnfinished(cc *clientConn) (open bool) {
+func (c *clients) removeUnfinished(cc *Conn) (open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if open = c.unfinished.removeLocked(cc.unfinished); open {
 		cc.unfinished = nil
 	}
 	return open
+}
+
+// countUnfinished returns how many connections are unfinished, and how many of them wait for their
+// clients.
+func (c *clients) countUnfinished() (all, waiting int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.unfinished.all.Front(); e != nil; e = e.Next() {
+		one := e.Value.(*unfinishedConn)
+		if one.parked != nil || one.reading.Load() && !one.continues() {
+			waiting++
+		}
+	}
+	return c.unfinished.all.Len(), waiting
 }
 
 // takeUnfinished removes and returns the oldest one, under the conditions of dropUnfinished. One
@@ -159,21 +161,21 @@ func (u *unfinishedConn) continues() bool {
 	return u.served.HasInput() || time.Since(time.Unix(0, u.flight.Load())) < flightFor
 }
 
-// serve returns the clientConn of one, which it resumes if it is parked.
-func (c *clients) serve(one *unfinishedConn) *clientConn {
+// serve returns the Conn of one, which it resumes if it is parked.
+func (c *clients) serve(one *unfinishedConn) *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.serveLocked(one)
 }
 
-func (c *clients) serveLocked(one *unfinishedConn) *clientConn {
+func (c *clients) serveLocked(one *unfinishedConn) *Conn {
 	if one.parked != nil {
 		c.resumeLocked(one.parked)
 	}
 	return one.served
 }
 
-func (u *unfinished) addLocked(cc *clientConn, since time.Time) {
+func (u *unfinished) addLocked(cc *Conn, since time.Time) {
 	cc.unfinished = &unfinishedConn{served: cc, since: since}
 	cc.unfinished.place = u.all.PushBack(cc.unfinished)
 }
@@ -189,14 +191,14 @@ func (u *unfinished) removeLocked(one *unfinishedConn) bool {
 }
 
 // parkLocked and resumeLocked move an unfinished connection from cc to pc and back.
-func (u *unfinished) parkLocked(cc *clientConn, pc *parkedConn) {
+func (u *unfinished) parkLocked(cc *Conn, pc *parkedConn) {
 	if one := cc.unfinished; one != nil {
 		cc.unfinished, pc.unfinished = nil, one
 		one.served, one.parked = nil, pc
 	}
 }
 
-func (u *unfinished) resumeLocked(pc *parkedConn, cc *clientConn) {
+func (u *unfinished) resumeLocked(pc *parkedConn, cc *Conn) {
 	if one := pc.unfinished; one != nil {
 		pc.unfinished, cc.unfinished = nil, one
 		one.served, one.parked = cc, nil

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"sync"
@@ -15,7 +15,7 @@ type watch struct {
 	set  *socket.Watch // nil if it has not started; its methods accept nil
 }
 
-func (w *watch) add(c *clientConn) {
+func (w *watch) add(c *Conn) {
 	if !c.IsKernels() {
 		return
 	}

@@ -41,10 +41,10 @@ func (p *Proxy) report(w *response, r *request, e *end, res *route.Result, ex *u
 	}
 	rec.Source = string(w.source)
 	if !w.head {
-		rec.BytesOut = len(w.body)
+		rec.BytesOut = len(w.Body)
 	}
 	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
-		rec.Status = w.status
+		rec.Status = w.Status
 	}
 	if res != nil {
 		addResult(rec, res, ex)
@@ -94,7 +94,7 @@ func (r *request) path() []byte {
 // socket.
 func (r *request) client() string {
 	if r.ssp.Identity == nil {
-		return r.clientWithoutRoute(r.peer)
+		return r.clientWithoutRoute(r.Peer)
 	}
 	return addressText(r.identity.Client())
 }

@@ -97,7 +97,7 @@ func (r *request) splitTarget(target []byte) *refusal {
 // that no body follows.
 func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
 	if err := r.fields.Scan(header); err != nil {
-		return headRefusal(err)
+		return r.headRefusal(err)
 	}
 	if len(r.fields.Fields()) != count || r.fields.Chunked() {
 		return malformed("the header fields do not read as they were sent")

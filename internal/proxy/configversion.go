@@ -63,6 +63,7 @@ func (p *Proxy) Reload(opts Options, table *route.Table) {
 	old := p.config.Load()
 	opts.MaxHeaderBytes = old.opts.MaxHeaderBytes
 	p.config.Store(newConfigVersion(opts, table, old))
+	p.server.Reload(opts.ofConnections())
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
 	p.budget.SetLimit(opts.MaxBufferedBytes)

@@ -25,7 +25,7 @@ func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
 			c := s.dial()
 			time.Sleep(age)
 			synctest.Wait()
-			if n := s.p.Serving(); (n == 0) != (age > simPark) {
+			if n := s.p.Counts().Serving; (n == 0) != (age > simPark) {
 				t.Errorf("%d connections are served after %v", n, age)
 			}
 			drained := make(chan int, 1)

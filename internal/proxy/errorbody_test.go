@@ -26,7 +26,7 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 			var w response
 			g.writeOwn(&w, o, o.Row().Status, nil, "", detail)
 			var body ownBody
-			if err := json.Unmarshal(w.body, &body); err != nil {
+			if err := json.Unmarshal(w.Body, &body); err != nil {
 				t.Fatal(err)
 			}
 			before, entry, named := strings.Cut(body.Detail, "see the runbook, entry ")

@@ -2,12 +2,11 @@ package proxy
 
 import (
 	"bytes"
-	"net"
 	"net/netip"
 	"time"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/route"
-	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
 
@@ -46,16 +45,20 @@ type ExplainedRequest struct {
 //
 // hostOf returns the host of one endpoint of an SSP.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
-	c := &clientConn{proxy: p, peer: peer, Conn: socket.New(&messageConn{message: bytes.NewReader(message)}), goneFunc: func() bool { return false }}
-	c.body.conn = c
-	defer c.early.release(p)
-	if _, err := c.readHead(make([]byte, p.server.ReadBufferSize)); err != nil {
-		return &Explanation{Refusal: &Refusal{Outcome: upstream.BadRequest, Status: statusBadRequest, Detail: "the message is no complete request: " + err.Error()}}
-	}
-	r := p.acquire(c.sender())
-	defer p.release(r)
 	e := new(Explanation)
-	f := p.explain(c, r)
+	err := p.server.WithMessage(message, peer, func(c *http1server.Conn) { p.explain(e, c, hostOf) })
+	if err != nil {
+		e.Refusal = &Refusal{Outcome: upstream.BadRequest, Status: statusBadRequest, Detail: "the message is no complete request: " + err.Error()}
+	}
+	return e
+}
+
+func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp string) string) {
+	x := p.newHTTP1Request(c)
+	defer x.Release()
+	r := x.request
+	defer p.release(r)
+	f := x.untilFirstAttempt()
 	e.ID, e.Route, e.Chosen = string(r.requestID()), r.route, r.target
 	if r.ssp.Identity != nil {
 		e.Client = r.identity.Client()
@@ -65,7 +68,7 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 	}
 	if f != nil {
 		e.Refusal = &Refusal{Outcome: f.outcome, Status: f.statusCode(), Detail: f.detail}
-		return e
+		return
 	}
 	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil
 	targets := r.route.Targets
@@ -82,12 +85,12 @@ func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string)
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()))
 		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
 	}
-	return e
 }
 
-// explain does the same as handle, up to the first attempt.
-func (p *Proxy) explain(c *clientConn, r *request) *refusal {
-	if f := c.checkHead(r); f != nil {
+// untilFirstAttempt does the same as handle, up to the first attempt.
+func (x *http1Request) untilFirstAttempt() *refusal {
+	p, r := x.proxy, x.request
+	if f := x.checkHead(); f != nil {
 		return f
 	}
 	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
@@ -96,17 +99,8 @@ func (p *Proxy) explain(c *clientConn, r *request) *refusal {
 	if f := r.findRoute(); f != nil {
 		return f
 	}
-	r.expects = false // the body is in the message
 	if f := p.readBody(r); f != nil {
 		return f
 	}
 	return p.prepare(r)
 }
-
-// messageConn is a connection that delivers one message and then ends. Explain only reads it.
-type messageConn struct {
-	net.Conn // nil
-	message  *bytes.Reader
-}
-
-func (c *messageConn) Read(b []byte) (int, error) { return c.message.Read(b) }

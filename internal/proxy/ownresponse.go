@@ -28,7 +28,7 @@ func (g *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id
 		panic("BUG: strings make no JSON: " + err.Error())
 	}
 	w.begin(status, "application/json", []byte("proxy/"+o.String()))
-	w.body = append(text, '\n')
+	w.Body = append(text, '\n')
 }
 
 // writeNoAd writes the route's response for no ad, in place of a response from source.
@@ -39,15 +39,15 @@ func (r *request) writeNoAd(w *response, source []byte) {
 		return
 	}
 	w.begin(statusOK, "application/xml; charset=utf-8", source)
-	w.body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
+	w.Body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
 }
 
 // writeHealth is readiness on the traffic port.
 func (p *Proxy) writeHealth(w *response) {
 	status, text := statusOK, "ready\n"
-	if p.draining.Load() || !p.ready() {
+	if p.server.Draining() || !p.ready() {
 		status, text = statusUnavailable, "not ready\n"
 	}
 	w.begin(status, "text/plain; charset=utf-8", nil)
-	w.body = []byte(text)
+	w.Body = []byte(text)
 }

@@ -42,34 +42,26 @@ func (p *Proxy) prepare(r *request) *refusal {
 	if r.opts.RequestIDField != "" {
 		r.fields.SetRequestID(trusted, r.started)
 	}
-	r.identity.Resolve(&r.fields, r.peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
+	r.identity.Resolve(&r.fields, r.Peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget, r.ssp.Held = r.started, p.budget, int64(r.room)
-	r.ssp.Gone, r.ssp.Context = r.gone, r.left
+	r.ssp.Gone, r.ssp.Context = r.Gone, r.Left
 	return r.setDeadline()
 }
 
 // peerTrusted reports whether the client's identity fields and request id are trusted. Those of a
 // Unix socket are.
 func (r *request) peerTrusted() bool {
-	return !r.peer.IsValid() || httpheader.Trusted(r.peer, r.opts.TrustedProxies)
+	return !r.Peer.IsValid() || httpheader.Trusted(r.Peer, r.opts.TrustedProxies)
 }
 
 // maxSkipped is how much of a refused request's body is read and discarded, so that its connection
 // can be reused.
 const maxSkipped = 256 << 10
 
-// skipBody discards the rest of the body. If a part stays unread, endRequest closes the connection.
-func (p *Proxy) skipBody(r *request) {
-	if r.source == nil || r.expects || r.fields.ContentLength() > maxSkipped {
-		return
-	}
-	b := p.getBuffer()
-	defer p.putBuffer(b)
-	for n := 0; n <= maxSkipped; {
-		m, err := r.source.Read(*b)
-		if n += m; err != nil {
-			return
-		}
+// skipBody discards the rest of the body. If a part stays unread, its connection closes.
+func (r *request) skipBody() {
+	if r.source != nil {
+		r.source.Discard(maxSkipped)
 	}
 }

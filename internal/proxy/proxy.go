@@ -2,21 +2,19 @@ package proxy
 
 import (
 	"crypto/tls"
-	"io"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/route"
-	"adbuffer/internal/socket"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 
-	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 )
 
@@ -54,65 +52,49 @@ type Options struct {
 	Tracer   *tracing.Tracer // nil = no tracing
 }
 
+// ofConnections returns the options of clients' connections.
+func (o *Options) ofConnections() http1server.Options {
+	return http1server.Options{
+		MaxConnections: o.MaxConnections, MaxHeaderBytes: o.MaxHeaderBytes, MaxBodyBytes: o.MaxBodyBytes, MaxStreams: o.MaxStreams,
+		MaxUnread: int(o.maxUnread()), H2C: o.H2C, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, IdleTimeout: o.IdleTimeout,
+		ReduceIdleMemory: o.ReduceIdleMemory, AbortOnClose: o.AbortOnClose, TLS: o.TLS,
+	}
+}
+
+// maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
+func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
+
 // Proxy serves requests. Make one with New, run it with Serve, end it with
 // Drain.
 type Proxy struct {
 	log      *zap.Logger
 	requests *logs.RequestLog
-	server   *fasthttp.Server
+	server   *http1server.Server
 	inFlight ssp.InFlight
 	process  route.Process
 	uploads  uploads
 	unread   unread
 	budget   *upstream.Budget
-	buffers  sync.Pool   // of *[]byte, as long as the server's own; see getBuffer
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
-	traffic          socket.Traffic // of client connections
-	handshakes       handshakes
-	handshakeLimiter handshakeLimiter
-	tls              *tls.Config // Options.TLS
-	http2Errors      atomic.Uint64
-	config           atomic.Pointer[configVersion]
-	reloading        sync.Mutex // held by Reload
-
-	draining    atomic.Bool // every response says Connection: close
-	open        atomic.Int64
-	refused     atomic.Int64  // connections that are being refused now
-	idleDropped atomic.Uint64 // idle connections that were closed to make room
-	streams     atomic.Int64  // handlers of HTTP/2 that run
-	clients     clients
-	watch       watch
-	listeners   listeners
+	config    atomic.Pointer[configVersion]
+	reloading sync.Mutex   // held by Reload
+	streams   atomic.Int64 // handlers of HTTP/2 that run
 }
 
 // New returns a Proxy that routes by table. requests receives requests that ended,
 // and may be nil. ready decides the response to HealthPath.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.RequestLog, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, requests: requests, handshakeLimiter: newHandshakeLimiter(), budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready, tls: opts.TLS}
+	p := &Proxy{log: logger, requests: requests, budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.budget.SetFrom(opts.MaxBufferedBytesFrom)
 	p.uploads.budget, p.unread.budget = p.budget, p.budget
 	p.uploads.setLimit(opts.MaxUploads)
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.server = p.newServer(opts.MaxHeaderBytes)
+	p.server = http1server.New(handler{p}, opts.ofConnections(), logger)
 	return p
-}
-
-// sender is the client of a request, as its connection or its stream knows it.
-type sender struct {
-	peer netip.Addr       // the other end of the connection; zero for a Unix socket
-	tls  bool             // the connection uses TLS
-	gone func() bool      // reports whether the client no longer wants the response; see ssp.Request.Gone
-	left *upstream.Cancel // ends when the client no longer wants the response
-}
-
-// bodySource is a body that is read by its request.
-type bodySource interface {
-	io.Reader
-	proceed() error // sends the 100 that the client waits for
 }
 
 // request is one request that is being handled. The objects are reused.
@@ -135,17 +117,16 @@ type request struct {
 	query          []byte    // scratch for a query without the control parameter
 	started        time.Time // when it was read completely; zero before
 	traceDecided   bool      // whether it is traced
-	sender
-	source  bodySource // the body that is to be read; nil for none, and for a body that http2server reads
-	expects bool       // the client waits for a 100 before it sends the body; none was sent yet
-	block   []byte     // memory of the header, method and path of a stream
+	http1server.Client
+	source *http1server.Body // the body that is to be read; nil for none, and for a body that http2server reads
+	block  []byte            // memory of the header, method and path of a stream
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-func (p *Proxy) acquire(from sender) *request {
+func (p *Proxy) acquire(from http1server.Client) *request {
 	r := requests.Get().(*request)
-	r.sender, r.configVersion = from, p.current()
+	r.Client, r.configVersion = from, p.current()
 	r.fields.TimeoutName, r.fields.IDName = r.opts.Deadline.Header, r.opts.RequestIDField
 	return r
 }
@@ -153,10 +134,10 @@ func (p *Proxy) acquire(from sender) *request {
 func (p *Proxy) release(r *request) {
 	p.freeBody(r)
 	r.upload.held = 0 // of a body that needed no wait
-	r.source, r.expects, r.started, r.traceDecided = nil, false, time.Time{}, false
+	r.source, r.started, r.traceDecided = nil, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
-	r.lookup, r.ssp, r.route, r.target, r.sender, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, sender{}, nil
+	r.lookup, r.ssp, r.route, r.target, r.Client, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, http1server.Client{}, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)
 }
@@ -165,7 +146,7 @@ func (p *Proxy) release(r *request) {
 // made the response. The message head has been checked: f is its error, or nil.
 func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
-		p.skipBody(r)
+		r.skipBody()
 		p.writeHealth(w)
 		return false
 	}

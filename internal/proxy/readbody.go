@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/upstream"
 )
 
@@ -31,12 +32,6 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		return f
 	}
 	length := r.fields.ContentLength()
-	if r.expects {
-		if err := r.source.proceed(); err != nil {
-			return malformed("the client took no response")
-		}
-	}
-	r.expects = false
 	for {
 		if len(r.body) == r.room {
 			if f := p.growBody(r, room); f != nil {
@@ -46,14 +41,14 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		n, err := r.source.Read(r.body[len(r.body):r.room])
 		r.body = r.body[:len(r.body)+n]
 		switch {
-		case len(r.body) > limit, errors.Is(err, errBodyLimit):
+		case len(r.body) > limit, errors.Is(err, http1server.ErrBodyLimit):
 			return r.bodyTooLarge()
 		case len(r.body) > 0 && r.ssp.Method != upstream.POST:
 			return bodyNotAllowed()
 		case len(r.body) == limit && length >= 0, errors.Is(err, io.EOF) && length < 0:
 			return nil
 		case err == nil:
-		case errors.Is(err, errTrailers):
+		case errors.Is(err, http1server.ErrTrailers):
 			return malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.notReadInTime()

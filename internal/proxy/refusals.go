@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
@@ -27,9 +27,15 @@ func malformed(detail string) *refusal {
 	return &refusal{outcome: upstream.BadRequest, detail: detail, close: true}
 }
 
-// headRefusal returns the refusal for an error of Scan.
-func headRefusal(err error) *refusal {
-	if e, ok := errors.AsType[*httpheader.Error](err); ok && e.TooLarge() {
+// headRefusal returns the refusal for an error of http1server or of Scan.
+func (g *configVersion) headRefusal(err error) *refusal {
+	e, isField := errors.AsType[*httpheader.Error](err)
+	switch {
+	case errors.Is(err, http1server.ErrHeadTooLarge):
+		return g.headTooLarge()
+	case errors.Is(err, http1server.ErrNotReadInTime):
+		return g.notReadInTime()
+	case isField && e.TooLarge():
 		return &refusal{outcome: upstream.TooLarge, status: statusHeaderTooLarge, detail: err.Error(), close: true}
 	}
 	return malformed(err.Error())
@@ -49,35 +55,35 @@ func (g *configVersion) notReadInTime() *refusal {
 	}
 }
 
-// tooManyConnections is the error for a connection over the limit.
-func (p *Proxy) tooManyConnections(g *configVersion) *refusal {
-	return &refusal{
-		outcome: upstream.Overloaded,
-		detail:  fmt.Sprintf("%d of %d client connections are open; see %s", p.open.Load(), g.opts.MaxConnections, cmp.Or(g.opts.MaxConnectionsFrom, "server.max_connections")),
+// unreadRefusal returns the refusal for a connection or a request that was not read completely.
+func (p *Proxy) unreadRefusal(g *configVersion, err error) *refusal {
+	o := &g.opts
+	unread, isUnread := errors.AsType[http1server.UnreadError](err)
+	switch {
+	case errors.Is(err, http1server.ErrTooManyConnections):
+		return &refusal{
+			outcome: upstream.Overloaded,
+			detail:  fmt.Sprintf("%d of %d client connections are open; see %s", p.server.Open(), o.MaxConnections, o.connectionsFrom()),
+		}
+	case errors.Is(err, http1server.ErrMadeRoom):
+		return &refusal{
+			outcome: upstream.BadRequest, status: statusRequestTimeout, close: true,
+			detail: fmt.Sprintf("%d client connections were open, and the head of this request had been arriving for the longest time; see %s", p.server.Open(), o.connectionsFrom()),
+		}
+	case errors.Is(err, http1server.ErrTooManyStreams):
+		return &refusal{
+			outcome: upstream.Overloaded,
+			detail:  fmt.Sprintf("%d of %d streams of the client's connection are open; see server.max_streams_per_conn", o.MaxStreams, o.MaxStreams),
+		}
+	case isUnread:
+		return &refusal{
+			outcome: upstream.Overloaded,
+			detail:  fmt.Sprintf("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", unread, o.maxUnread()),
+		}
 	}
+	return malformed(err.Error())
 }
 
-// tooManyStreams is the error for a refused stream.
-func (g *configVersion) tooManyStreams() *refusal {
-	return &refusal{
-		outcome: upstream.Overloaded,
-		detail:  fmt.Sprintf("%d of %d streams of the client's connection are open; see server.max_streams_per_conn", g.opts.MaxStreams, g.opts.MaxStreams),
-	}
-}
-
-// tooMuchUnread is the error for a stream of a client that does not read its responses.
-func (g *configVersion) tooMuchUnread(bytes int) *refusal {
-	return &refusal{
-		outcome: upstream.Overloaded,
-		detail:  fmt.Sprintf("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", bytes, g.opts.maxUnread()),
-	}
-}
-
-// refuseUnread counts and reports a request that was not read completely, and writes the response to
-// w. The caller closes the connection.
-func (c *clientConn) refuseUnread(w io.Writer, f *refusal) {
-	g := c.proxy.current()
-	id := g.newRequestID()
-	c.proxy.endedUnread(g, c.peer, id, f)
-	w.Write(g.wholeResponse(f, id)) //nolint:errcheck // the client is refused either way
+func (o *Options) connectionsFrom() string {
+	return cmp.Or(o.MaxConnectionsFrom, "server.max_connections")
 }

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -14,16 +15,11 @@ import (
 
 // response is the response to a client, over any protocol. The objects are reused.
 type response struct {
-	status int    // 0 = none yet
-	source []byte // the value of sourceField; nil for none
-	fields []byte // lines, without Content-Length and fields about the connection
-	// body is valid until sending is released.
-	body     []byte
-	length   int                // the Content-Length of a response to HEAD; -1 for the length of body
-	trailers []byte             // lines; not sent over HTTP/1
-	sending  *upstream.Exchange // which holds body, nil for none
-	head     bool               // the request's method is HEAD: no body is sent
-	close    bool               // the connection ends with this response; not over HTTP/2
+	http1server.Response                    // Close has no effect over HTTP/2
+	source               []byte             // the value of sourceField; nil for none
+	trailers             []byte             // lines; not sent over HTTP/1
+	sending              *upstream.Exchange // which holds the body, nil for none
+	head                 bool               // the request's method is HEAD: no body is sent
 }
 
 // sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
@@ -46,26 +42,36 @@ const maxKeptFields = 16 << 10
 
 // reset makes w empty. Only head and sending stay.
 func (w *response) reset() {
-	*w = response{fields: w.fields[:0], trailers: w.trailers[:0], length: -1, sending: w.sending, head: w.head}
-	if cap(w.fields)+cap(w.trailers) > maxKeptFields {
-		w.fields, w.trailers = nil, nil
+	w.Response = http1server.Response{Fields: w.Fields[:0], Length: -1}
+	w.source, w.trailers = nil, w.trailers[:0]
+	if cap(w.Fields)+cap(w.trailers) > maxKeptFields {
+		w.Fields, w.trailers = nil, nil
 	}
+}
+
+// release makes w ready for another request, once the client has the response.
+func (w *response) release() {
+	if w.sending != nil {
+		w.sending.Release()
+	}
+	w.sending, w.head = nil, false
+	w.reset()
 }
 
 // begin begins adbuffer's own response. contentType is empty for a response without a body.
 func (w *response) begin(status int, contentType string, source []byte) {
-	w.status, w.source = status, source
+	w.Status, w.source = status, source
 	if contentType != "" {
 		w.addField("Content-Type", []byte(contentType))
 	}
 	if source != nil {
 		w.addField(sourceField, source)
 	}
-	w.fields = httpheader.AppendDate(w.fields)
+	w.Fields = httpheader.AppendDate(w.Fields)
 }
 
 func (w *response) addField(name string, value []byte) {
-	w.fields = append(append(append(append(w.fields, name...), ": "...), value...), "\r\n"...)
+	w.Fields = append(append(append(append(w.Fields, name...), ": "...), value...), "\r\n"...)
 }
 
 // writeResponse writes the result of the route's mode.
@@ -112,15 +118,15 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 	if res.Outcome == upstream.Merged {
 		w.begin(statusOK, "application/json", []byte("proxy/"+upstream.Merged.String()))
 	} else {
-		w.status, w.source = a.Status, res.SSP.SourceBytes()
+		w.Status, w.source = a.Status, res.SSP.SourceBytes()
 		policy := res.SSP.Policy()
-		w.fields = policy.AppendResponse(w.fields, a.Fields)
+		w.Fields = policy.AppendResponse(w.Fields, a.Fields)
 		w.addField(sourceField, w.source)
 		w.trailers = policy.AppendTrailers(w.trailers, a.Trailers)
 	}
-	w.body, w.sending = a.Body, res.Exchange
+	w.Body, w.sending = a.Body, res.Exchange
 	if w.head {
-		w.length = a.ContentLength
+		w.Length = a.ContentLength
 	}
 	res.Exchange = nil
 }
@@ -164,9 +170,9 @@ func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 	}
 	r.beginTrace(e.at)
 	if f.close {
-		w.close = true
+		w.Close = true
 	} else {
-		p.skipBody(r)
+		r.skipBody()
 	}
 	if f.allow != "" {
 		w.addField("Allow", []byte(f.allow))
@@ -186,15 +192,15 @@ const panicDetail = "adbuffer failed; see its log"
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(w *response, r *request, panicked any) {
 	p.uploads.end(&r.upload, true)
-	if p.draining.Load() { // checked last, for requests that were in flight when the drain began
-		w.close = true
+	if p.server.Draining() { // checked last, for requests that were in flight when the drain began
+		w.Close = true
 	}
 	if panicked != nil {
 		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
 		w.reset()
-		w.close = true
+		w.Close = true
 		r.writeOwn(w, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
 		p.ended(w, r, &e, nil, nil)
 		r.setRequestID(w, r.requestID())

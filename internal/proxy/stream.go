@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/http2server"
 	"adbuffer/internal/upstream"
@@ -13,7 +14,8 @@ import (
 // stream is a request of HTTP/2. It implements http2server.Request and stopper. The objects are reused.
 type stream struct {
 	of       *http2server.Stream
-	conn     *clientConn
+	proxy    *Proxy
+	conn     *http1server.Conn
 	request  *request // nil once there is a response
 	waiting  waiting  // while the client has not read enough of the response
 	response response
@@ -31,17 +33,18 @@ type stream struct {
 }
 
 var streams = sync.Pool{New: func() any {
-	s := &stream{left: upstream.NewCancel(), response: response{length: -1}}
+	s := &stream{left: upstream.NewCancel(), response: response{Response: http1server.Response{Length: -1}}}
 	s.goneFunc = func() bool { return s.of.Gone() }
 	return s
 }}
 
-func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
+// Open implements http1server.Handler.
+func (p handler) Open(c *http1server.Conn, of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
 	s := streams.Get().(*stream)
-	s.of, s.conn, s.id = of, c, of.ID()
-	from := c.sender()
-	from.gone, from.left = s.goneFunc, s.left
-	s.request = c.proxy.acquire(from)
+	s.of, s.proxy, s.conn, s.id = of, p.Proxy, c, of.ID()
+	from := c.Client
+	from.Gone, from.Left = s.goneFunc, s.left
+	s.request = p.acquire(from)
 	if s.admit(b, last) {
 		return s, nil
 	}
@@ -51,7 +54,7 @@ func (c *clientConn) Open(of *http2server.Stream, b *http2codec.RequestBlock, la
 
 // admit reports whether the request is forwarded. Otherwise s.response is complete.
 func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
-	p, r := s.conn.proxy, s.request
+	p, r := s.proxy, s.request
 	defer func() {
 		if !ok {
 			p.done(&s.response, r, recover())
@@ -86,7 +89,7 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 
 // refuse makes the response to a request whose body is late or invalid.
 func (s *stream) refuse(f *refusal) *http2server.Response {
-	p, r := s.conn.proxy, s.request
+	p, r := s.proxy, s.request
 	s.request = nil
 	func() {
 		defer func() { p.done(&s.response, r, recover()) }()
@@ -96,31 +99,32 @@ func (s *stream) refuse(f *refusal) *http2server.Response {
 }
 
 func (s *stream) Data(b []byte) *http2server.Response {
-	if f := s.conn.proxy.addBody(s.request, b); f != nil {
+	if f := s.proxy.addBody(s.request, b); f != nil {
 		return s.refuse(f)
 	}
 	return nil
 }
 
-func (s *stream) Await() { s.conn.proxy.uploads.begin(&s.request.upload, s) }
+func (s *stream) Await() { s.proxy.uploads.begin(&s.request.upload, s) }
 
-func (s *stream) stop() { go s.conn.http2.Drop(s.id) }
+// Stop implements stopper.
+func (s *stream) Stop() { go s.conn.HTTP2().Drop(s.id) }
 
 func (s *stream) Dropped() *http2server.Response {
-	p := s.conn.proxy
+	p := s.proxy
 	p.uploads.end(&s.request.upload, false)
 	return s.refuse(p.uploadDropped())
 }
 
 func (s *stream) TimedOut() *http2server.Response {
-	if s.conn.proxy.uploads.end(&s.request.upload, false) {
-		return s.refuse(s.conn.proxy.uploadDropped())
+	if s.proxy.uploads.end(&s.request.upload, false) {
+		return s.refuse(s.proxy.uploadDropped())
 	}
 	return s.refuse(s.request.notReadInTime())
 }
 
 func (s *stream) Serve() *http2server.Response {
-	p, r := s.conn.proxy, s.request
+	p, r := s.proxy, s.request
 	s.request = nil
 	p.streams.Add(1)
 	defer p.streams.Add(-1)
@@ -135,11 +139,11 @@ func (s *stream) Serve() *http2server.Response {
 
 func (s *stream) Unread() {
 	r := &s.message
-	s.conn.proxy.unread.begin(&s.waiting, s, s.response.sending, len(r.Fields)+len(r.Body)+len(r.Trailers))
+	s.proxy.unread.begin(&s.waiting, s, s.response.sending, len(r.Fields)+len(r.Body)+len(r.Trailers))
 }
 
 // dropUnread implements reader. Until Release, conn and id do not change.
-func (s *stream) dropUnread() { go s.conn.http2.DropUnread(s.id) }
+func (s *stream) dropUnread() { go s.conn.HTTP2().DropUnread(s.id) }
 
 func (s *stream) Cancel() {
 	s.cancelled = true
@@ -150,23 +154,19 @@ func (s *stream) Release() {
 	if r := s.request; r != nil {
 		s.neverServed(r)
 	}
-	s.conn.proxy.unread.end(&s.waiting)
-	if s.response.sending != nil {
-		s.response.sending.Release()
-	}
-	s.request, s.of, s.conn = nil, nil, nil
+	s.proxy.unread.end(&s.waiting)
+	s.response.release()
+	s.request, s.of, s.proxy, s.conn = nil, nil, nil, nil
 	if s.cancelled {
 		s.left, s.cancelled = upstream.NewCancel(), false
 	}
 	s.message = http2server.Response{}
-	s.response.head, s.response.sending = false, nil
-	s.response.reset()
 	streams.Put(s)
 }
 
 // neverServed ends a request whose stream ended before it was whole, or before a worker took it.
 func (s *stream) neverServed(r *request) {
-	p := s.conn.proxy
+	p := s.proxy
 	e := end{outcome: upstream.ClientGone, at: time.Now()}
 	if v := s.of.Violation(); v != "" {
 		e.outcome, e.detail = upstream.BadRequest, v
@@ -180,17 +180,17 @@ func (s *stream) neverServed(r *request) {
 // respond returns the response with its Content-Length.
 func (s *stream) respond() *http2server.Response {
 	w := &s.response
-	s.message = http2server.Response{Status: w.status, Body: w.body, Trailers: w.trailers, Drain: s.conn.proxy.draining.Load()}
-	length, stated := len(w.body), w.status != statusNoContent && w.status != statusNotModified
+	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.server.Draining()}
+	length, stated := len(w.Body), w.Status != statusNoContent && w.Status != statusNotModified
 	if w.head {
 		s.message.Body, s.message.Trailers = nil, nil
-		length = max(length, w.length)
-		stated = stated && (length > 0 || w.length == 0)
+		length = max(length, w.Length)
+		stated = stated && (length > 0 || w.Length == 0)
 	}
 	if stated && len(s.message.Trailers) == 0 {
 		var digits [20]byte
 		w.addField("Content-Length", strconv.AppendInt(digits[:0], int64(length), 10))
 	}
-	s.message.Fields = w.fields
+	s.message.Fields = w.Fields
 	return &s.message
 }

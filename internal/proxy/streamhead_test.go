@@ -51,7 +51,7 @@ func (h *streamHeader) check(t *testing.T, r *request) (taken bool, f *refusal) 
 		write(f[0], f[1])
 	}
 	d := http2codec.NewDecoder()
-	b := &http2codec.RequestBlock{Limit: maxHeaderList(r.opts.MaxHeaderBytes)}
+	b := &http2codec.RequestBlock{Limit: 2*r.opts.MaxHeaderBytes + 8<<10}
 	b.Reset()
 	if err := d.Decode(wire.Bytes(), b); err != nil {
 		return false, nil

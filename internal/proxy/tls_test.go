@@ -298,7 +298,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	parked := m.dialTLS()
 	exchange(t, parked, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.await(2, openClients, "")
-	for m.p.Serving() > 1 {
+	for m.p.Counts().Serving > 1 {
 		time.Sleep(time.Millisecond)
 	}
 	if cut := m.p.Drain(t.Context()); cut != 0 {

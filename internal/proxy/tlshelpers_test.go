@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
@@ -27,7 +28,7 @@ var newIdentity = sync.OnceValue(func() identity {
 	return identity{
 		server: &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate},
-			NextProtos: proxy.NextProtos(), DynamicRecordSizingDisabled: true,
+			NextProtos: http1server.NextProtos(), DynamicRecordSizingDisabled: true,
 		},
 		roots: testsupport.Roots(certificate),
 	}
@@ -158,5 +159,5 @@ func (m *modeProxy) await(want float64, name, label string) {
 // awaitParked waits until all connections are parked.
 func (m *modeProxy) awaitParked() {
 	m.t.Helper()
-	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Serving() == m.listeners })
+	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Counts().Serving == m.listeners })
 }

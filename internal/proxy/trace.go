@@ -32,14 +32,14 @@ func (r *request) endTrace(w *response, e *end) {
 	case "GET", "HEAD", "POST":
 		t.Method = m
 	}
-	if r.tls {
+	if r.TLS {
 		t.Scheme = "https"
 	}
 	if r.fields.HTTP2 {
 		t.Protocol = "2"
 	}
 	if e.outcome != upstream.ClientGone {
-		t.Status = w.status
+		t.Status = w.Status
 	}
 	r.ssp.Trace.Ended(&t)
 }

@@ -71,7 +71,7 @@ func (m *modeProxy) honest(over overProtocol) net.Conn {
 // awaitReading waits until n connections wait for the rest of a handshake or head.
 func (m *modeProxy) awaitReading(n int) {
 	m.t.Helper()
-	testsupport.Eventually(m.t, fmt.Sprintf("%d connections wait for their clients", n), func() bool { return m.p.Reading() == n })
+	testsupport.Eventually(m.t, fmt.Sprintf("%d connections wait for their clients", n), func() bool { return m.p.Counts().Waiting == n })
 }
 
 // unfinishedKinds are connections that wait for the rest of a PROXY header, a TLS handshake or a
@@ -399,7 +399,7 @@ func TestUnfinishedConnectionsAtRandomLoseNoPlace(t *testing.T) {
 			clients.Wait()
 			m.await(0, openClients, "")
 			testsupport.Eventually(t, "no socket is left", func() bool { return socketsOf(t, m.addr()) == 0 })
-			if n := m.p.Unfinished(); n != 0 {
+			if n := m.p.Counts().Unfinished; n != 0 {
 				t.Errorf("%d closed connections are kept", n)
 			}
 			askHTTP1(t, over.finish(m, m.dial()))

@@ -45,11 +45,6 @@ type waiting struct {
 // block.
 type reader interface{ dropUnread() }
 
-// dropUnread implements reader. The Write that waits fails, and the server closes the connection.
-func (c *clientConn) dropUnread() {
-	c.Conn.Close() //nolint:errcheck // the connection is over
-}
-
 // begin adds a response whose header and body hold n bytes. ex is nil for a response that is
 // adbuffer's own. begin may be called again.
 func (u *unread) begin(w *waiting, source reader, ex *upstream.Exchange, n int) {

@@ -32,9 +32,9 @@ type upload struct {
 	held    int64 // bytes; before begin only the request's goroutine uses it
 }
 
-// stopper is the source of a body. After stop, each read of the body that would wait fails, and so
-// does a read that is waiting. stop must not block.
-type stopper interface{ stop() }
+// stopper is the source of a body. After Stop, each read of the body that would wait fails, and so
+// does a read that is waiting. Stop must not block.
+type stopper interface{ Stop() }
 
 func (u *uploads) setLimit(n int) {
 	u.mu.Lock()
@@ -77,7 +77,7 @@ func (u *uploads) shrinkLocked() {
 		oldest := u.all.Front().Value.(*upload)
 		u.removeLocked(oldest)
 		oldest.stopped = true
-		oldest.source.stop()
+		oldest.source.Stop()
 	}
 }
 

@@ -1,4 +1,4 @@
-package proxy
+package http1server
 
 import (
 	"bytes"
@@ -8,25 +8,27 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
 )
 
 func TestAResponseIsWrittenToFasthttpUnchanged(t *testing.T) {
 	for _, c := range []struct {
-		w    response
+		w    Response
+		head int // 1 for a response to HEAD
 		want string
 	}{
-		{response{status: 200, body: []byte("{}"), length: -1}, "HTTP/1.1 200 OK|Content-Length: 2|*||{}"},
-		{response{status: 200, length: -1, close: true}, "HTTP/1.1 200 OK|Content-Length: 0|*|Connection: close||"},
-		{response{status: 200, length: 7, head: true}, "HTTP/1.1 200 OK|Content-Length: 7|*||"},
-		{response{status: 200, length: -1, head: true}, "HTTP/1.1 200 OK|*||"},
-		{response{status: 204, length: -1}, "HTTP/1.1 204 No Content|*||"},
-		{response{status: 302, length: -1}, "HTTP/1.1 302 Found|Content-Length: 0|*||"},
-		{response{status: 304, length: 7}, "HTTP/1.1 304 Not Modified|*||"},
-		{response{status: 599, length: -1}, "HTTP/1.1 599 Unknown Status Code|Content-Length: 0|*||"},
+		{Response{Status: 200, Body: []byte("{}"), Length: -1}, 0, "HTTP/1.1 200 OK|Content-Length: 2|*||{}"},
+		{Response{Status: 200, Length: -1, Close: true}, 0, "HTTP/1.1 200 OK|Content-Length: 0|*|Connection: close||"},
+		{Response{Status: 200, Length: 7}, 1, "HTTP/1.1 200 OK|Content-Length: 7|*||"},
+		{Response{Status: 200, Length: -1}, 1, "HTTP/1.1 200 OK|*||"},
+		{Response{Status: 204, Length: -1}, 0, "HTTP/1.1 204 No Content|*||"},
+		{Response{Status: 302, Length: -1}, 0, "HTTP/1.1 302 Found|Content-Length: 0|*||"},
+		{Response{Status: 304, Length: 7}, 0, "HTTP/1.1 304 Not Modified|*||"},
+		{Response{Status: 599, Length: -1}, 0, "HTTP/1.1 599 Unknown Status Code|Content-Length: 0|*||"},
 	} {
 		const fields = "content-TYPE: text/html|Server: a|Date: Mon, 01 Jan 2001 00:00:00 GMT|Set-Cookie: a|set-cookie: a=b|x-SPELL:  1|Empty: "
-		c.w.fields = []byte(strings.ReplaceAll(fields+"|", "|", "\r\n"))
-		got := writtenByFasthttp(t, &c.w)
+		c.w.Fields = []byte(strings.ReplaceAll(fields+"|", "|", "\r\n"))
+		got := writtenByFasthttp(t, &c.w, c.head)
 		if want := strings.Replace(c.want, "*", fields, 1); strings.ReplaceAll(got, "\r\n", "|") != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -34,11 +36,11 @@ func TestAResponseIsWrittenToFasthttpUnchanged(t *testing.T) {
 }
 
 // writtenByFasthttp returns the bytes that the proxy's server writes for a response.
-func writtenByFasthttp(t *testing.T, w *response) string {
+func writtenByFasthttp(t *testing.T, w *Response, head int) string {
 	t.Helper()
-	s := (&Proxy{}).newServer(1000)
+	s := New(nil, Options{MaxHeaderBytes: 1000}, zap.NewNop()).http
 	s.Handler = func(ctx *fasthttp.RequestCtx) { w.writeTo(&ctx.Response) }
-	c := &scriptedConn{in: strings.NewReader(feigned[0][map[bool]int{true: 1}[w.head]])}
+	c := &scriptedConn{in: strings.NewReader(feigned[0][head])}
 	if err := s.ServeConn(c); err != nil {
 		t.Fatal(err)
 	}

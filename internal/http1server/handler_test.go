@@ -1,0 +1,43 @@
+package http1server
+
+import (
+	"net/netip"
+	"testing"
+
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/testsupport"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain fails if the tests have left goroutines. It excepts two: each fasthttp server leaves one
+// that sleeps for ten seconds, and all servers share one for the date.
+func TestMain(m *testing.M) {
+	testsupport.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+// notFound is a Handler that responds with 404 to each request over HTTP/1, and to each refusal.
+type notFound struct{ Handler } // without its methods for HTTP/2
+
+func (notFound) Handle(c *Conn) (Request, *Response) {
+	var f httpheader.RequestFields
+	_, _, err := c.Head(&f)
+	return nothing{}, &Response{Status: 404, Length: -1, Close: err != nil}
+}
+
+func (notFound) Refused(netip.Addr, error) *Response { return &Response{Status: 404} }
+
+// nothing is a Request that has nothing to release.
+type nothing struct{}
+
+func (nothing) Await()   {}
+func (nothing) Unread()  {}
+func (nothing) Release() {}
+
+// drain drains s, which has no client of HTTP/2.
+func drain(tb testing.TB, s *Server) {
+	tb.Helper()
+	if !s.Drain(tb.Context(), func() bool { return true }) {
+		tb.Error("connections are left")
+	}
+}

@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+
+	"adbuffer/internal/http1server"
+	"adbuffer/internal/upstream"
+)
+
+// handler is a Proxy as clients' connections see it. It implements http1server.Handler.
+type handler struct{ *Proxy }
+
+// http1Request is a request over HTTP/1 and its response. It implements http1server.Request. The
+// objects are reused.
+type http1Request struct {
+	proxy    *Proxy
+	conn     *http1server.Conn
+	request  *request // until there is a response
+	response response
+	waiting  waiting // while the client has not read enough of the response
+}
+
+var http1Requests = sync.Pool{New: func() any { return &http1Request{response: response{Response: http1server.Response{Length: -1}}} }}
+
+func (p *Proxy) newHTTP1Request(c *http1server.Conn) *http1Request {
+	x := http1Requests.Get().(*http1Request)
+	x.proxy, x.conn, x.request = p, c, p.acquire(c.Client)
+	return x
+}
+
+// Handle implements http1server.Handler.
+func (p handler) Handle(c *http1server.Conn) (http1server.Request, *http1server.Response) {
+	x := p.newHTTP1Request(c)
+	x.handle()
+	return x, &x.response.Response
+}
+
+func (x *http1Request) handle() {
+	p, r, w := x.proxy, x.request, &x.response
+	defer func() {
+		panicked := recover()
+		w.Close = w.Close || !r.fields.Persistent()
+		p.done(w, r, panicked)
+	}()
+	if !p.admit(w, r, x.checkHead()) {
+		return
+	}
+	if f := p.readBody(r); f != nil {
+		p.refuse(w, r, f)
+		return
+	}
+	p.forward(w, r)
+}
+
+// checkHead checks the message head. It first checks that the head is well-formed: in a malformed
+// head, the start of the next request is unknown.
+func (x *http1Request) checkHead() *refusal {
+	r := x.request
+	method, target, err := x.conn.Head(&r.fields)
+	x.response.head = string(method) == "HEAD"
+	if err != nil {
+		return r.headRefusal(err)
+	}
+	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
+	r.source = x.conn.Body(x, &r.fields, r.opts.MaxBodyBytes)
+	if f := r.checkLine(method, target); f != nil {
+		return f
+	}
+	if r.source != nil && r.ssp.Method != upstream.POST {
+		return bodyNotAllowed()
+	}
+	return nil
+}
+
+func (x *http1Request) Await() { x.proxy.uploads.begin(&x.request.upload, x.conn) }
+
+func (x *http1Request) Unread() {
+	w := &x.response
+	x.proxy.unread.begin(&x.waiting, x, w.sending, len(w.Fields)+len(w.Body))
+}
+
+// dropUnread implements reader. The Write that waits fails, and the connection closes.
+func (x *http1Request) dropUnread() { x.conn.HangUp() }
+
+func (x *http1Request) Release() {
+	x.proxy.unread.end(&x.waiting)
+	x.response.release()
+	x.proxy, x.conn, x.request = nil, nil, nil
+	http1Requests.Put(x)
+}
+
+// Refused implements http1server.Handler.
+func (p handler) Refused(peer netip.Addr, err error) *http1server.Response {
+	var w response
+	g := p.current()
+	f, id := p.unreadRefusal(g, err), g.newRequestID()
+	p.endedUnread(g, peer, id, f)
+	g.writeOwn(&w, f.outcome, f.statusCode(), id, "", f.detail)
+	g.setRequestID(&w, id)
+	return &w.Response
+}
+
+// StreamRefused implements http1server.Handler.
+func (p handler) StreamRefused(peer netip.Addr, err error) {
+	g := p.current()
+	f := p.unreadRefusal(g, err)
+	f.reset = true
+	p.endedUnread(g, peer, nil, f)
+}
+
+// Serve accepts clients' connections from l until Drain. It returns nil after Drain, or the error
+// of l. A connection with the methods NetConn and ReadHeader begins with a PROXY header, which its
+// own goroutine reads.
+func (p *Proxy) Serve(l net.Listener) error { return p.server.Serve(l) }
+
+// FreeFile closes the client connection that has been idle for longest, if err says that the process
+// or the machine has too many files open. It reports whether it closed one.
+func (p *Proxy) FreeFile(err error) bool { return p.server.FreeFile(err) }
+
+// BeginDrain adds Connection: close to each response from now on, so that clients connect
+// elsewhere. Connections are still accepted. Over HTTP/2 a GOAWAY follows the response.
+func (p *Proxy) BeginDrain() { p.server.BeginDrain() }
+
+// Drain waits until each request in progress has its response, or ctx ends, and closes all
+// connections. It returns how many requests it cut. The caller has closed its listeners; Drain
+// closes the ones that Serve still uses.
+//
+// A client that has just connected has a second to send a request. Then Drain closes idle
+// connections. Over HTTP/1.1, only the responses since BeginDrain have announced that. A request
+// that has arrived before the close gets its response.
+func (p *Proxy) Drain(ctx context.Context) (cut int) {
+	if !p.server.Drain(ctx, func() bool { return p.streams.Load() == 0 }) {
+		cut = p.InProgress()
+		p.server.Cut()
+	}
+	return cut
+}
+
+// InFlight returns how many requests and fan-out legs are in flight.
+func (p *Proxy) InFlight() int { return p.inFlight.Now() }
+
+// InProgress returns two counts: requests and fan-out legs in flight, and requests whose body is
+// still arriving. For a moment a request counts in both.
+func (p *Proxy) InProgress() int {
+	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
+	return uploads + p.inFlight.Now()
+}
