@@ -5,7 +5,7 @@ import "adbuffer/internal/syntax"
 // maxFields is how many fields a request may have.
 const maxFields = 128
 
-// RequestFields holds the fields of one request, checked and classified. It is reusable. No other
+// RequestFields holds the target and the fields of one request, checked and classified. It is reusable. No other
 // method may run at the same time as Scan or Reset; between these calls any number of goroutines
 // may read it.
 //
@@ -22,6 +22,10 @@ type RequestFields struct {
 	HTTP10 bool
 	// HTTP2 says that the request came over HTTP/2. The caller sets it like HTTP10.
 	HTTP2 bool
+
+	// Path and Query are the parts of the request target, raw and without the question mark. SetTarget
+	// sets them, and Scan and Reset clear them.
+	Path, Query []byte
 
 	raw    []byte
 	fields []Field
@@ -52,7 +56,7 @@ func (f *RequestFields) Reset() {
 
 // begin forgets the results of the last Scan.
 func (f *RequestFields) begin(raw []byte) {
-	f.raw = raw
+	f.Path, f.Query, f.raw = nil, nil, raw
 	f.fields = f.fields[:0]
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
@@ -76,7 +80,8 @@ func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Host returns the value of Host, which may be empty; nil if an HTTP/1.0 request has none.
+// Host returns the host that the request is for, with or without port, in any case: the target's, else
+// the value of Host, which may be empty. It is nil if an HTTP/1.0 request has neither.
 func (f *RequestFields) Host() []byte { return f.host }
 
 // ContentEncoding returns the value of the first Content-Encoding, or nil.

@@ -100,7 +100,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.hosts++; f.hosts > 1 {
 			return refuse(RuleHostRepeated, name)
 		}
-		if !IsHost(value) {
+		if !isHost(value) {
 			return refuse(RuleHost, name)
 		}
 		f.host = value

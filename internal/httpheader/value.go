@@ -31,10 +31,10 @@ func parseLength(v []byte) int64 {
 	return int64(n)
 }
 
-// IsHost reports whether v has only bytes that are allowed in a host and port. An empty v is
+// isHost reports whether v has only bytes that are allowed in a host and port. An empty v is
 // allowed: it means that the target has no authority. RFC 9110, section 7.2; RFC 3986, section
 // 3.2.2.
-func IsHost(v []byte) bool {
+func isHost(v []byte) bool {
 	for _, c := range v {
 		if !hostBytes[c] {
 			return false

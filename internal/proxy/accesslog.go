@@ -83,8 +83,8 @@ func addResult(rec *logs.Record, res *route.Result, ex *upstream.Exchange) {
 
 // path returns the path of the request target, unchanged.
 func (r *request) path() []byte {
-	if r.lookup.Path != nil {
-		return r.lookup.Path
+	if r.fields.Path != nil {
+		return r.fields.Path
 	}
 	path, _, _ := bytes.Cut(r.rawTarget, []byte{'?'})
 	return path

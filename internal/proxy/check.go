@@ -1,11 +1,8 @@
 package proxy
 
 import (
-	"bytes"
 	"fmt"
 
-	"adbuffer/internal/httpheader"
-	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -36,8 +33,8 @@ func bodyNotAllowed() *refusal {
 func (r *request) checkLine(method, target []byte) *refusal {
 	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
-		if f := r.splitTarget(target); f != nil {
-			return f
+		if violation := r.fields.SetTarget(target); violation != "" {
+			return malformed(violation)
 		}
 	}
 	return r.setMethod(string(method))
@@ -59,39 +56,6 @@ func (r *request) setMethod(method string) *refusal {
 	return nil
 }
 
-// splitTarget parses a target in origin-form or absolute-form. RFC 9112, section 3.2.
-func (r *request) splitTarget(target []byte) *refusal {
-	for _, c := range target {
-		if c <= ' ' || c == 0x7f || c == '#' {
-			return malformed("the request target has a byte that must be percent-encoded")
-		}
-	}
-	if len(target) > 0 && target[0] != '/' {
-		i := bytes.Index(target, []byte("://"))
-		if i < 0 || !syntax.IsHTTP(target[:i]) {
-			return malformed("the request target is neither a path nor an http URL")
-		}
-		target = target[i+len("://"):]
-		end := bytes.IndexAny(target, "/?")
-		if end < 0 {
-			end = len(target)
-		}
-		if end == 0 || !httpheader.IsHost(target[:end]) {
-			return malformed("the request target is a URL without a valid host")
-		}
-		// The host is used only for matching.
-		r.lookup.Host = target[:end]
-		if target = target[end:]; len(target) == 0 || target[0] == '?' {
-			r.lookup.Path = []byte("/")
-			r.lookup.Query = bytes.TrimPrefix(target, []byte("?"))
-			return nil
-		}
-	}
-	path, query, _ := bytes.Cut(target, []byte{'?'})
-	r.lookup.Path, r.lookup.Query = path, query
-	return nil
-}
-
 // checkStream is checkHead for a request over HTTP/2. Its fields have HTTP/1.1's form, and are checked
 // and classified like the fields of a request over HTTP/1. Their number must be count. last says
 // that no body follows.
@@ -102,7 +66,6 @@ func (r *request) checkStream(header, method, target []byte, count int, last boo
 	if len(r.fields.Fields()) != count || r.fields.Chunked() {
 		return malformed("the header fields do not read as they were sent")
 	}
-	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
 	if string(method) != "CONNECT" && string(target) != "*" && (len(target) == 0 || target[0] != '/') {
 		return malformed("the path does not begin with a slash")
 	}

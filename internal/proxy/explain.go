@@ -93,7 +93,7 @@ func (x *http1Request) untilFirstAttempt() *refusal {
 	if f := x.checkHead(); f != nil {
 		return f
 	}
-	if r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
+	if r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
 		return &refusal{outcome: upstream.Fill, status: 200, detail: "server.health_path: adbuffer responds whether it is ready"}
 	}
 	if f := r.findRoute(); f != nil {

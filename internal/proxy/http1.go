@@ -64,7 +64,6 @@ func (x *http1Request) checkHead() *refusal {
 	if err != nil {
 		return r.headRefusal(err)
 	}
-	r.lookup.Host, r.lookup.Fields = r.fields.Host(), &r.fields
 	r.source = x.conn.Body(x, &r.fields, r.opts.MaxBodyBytes)
 	if f := r.checkLine(method, target); f != nil {
 		return f

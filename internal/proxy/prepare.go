@@ -13,13 +13,13 @@ import (
 // request that is refused here needs no body.
 func (r *request) findRoute() *refusal {
 	var fromPath []byte
-	if r.route, fromPath = r.table.Find(&r.lookup); r.route == nil {
+	if r.route, fromPath = r.table.Find(&r.fields); r.route == nil {
 		return &refusal{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
 	}
 	if f := r.checkLoop(); f != nil {
 		return f
 	}
-	target, query, err := r.route.Choose(&r.lookup, fromPath, &r.query)
+	target, query, err := r.route.Choose(&r.fields, fromPath, &r.query)
 	switch {
 	case errors.Is(err, route.ErrUnknownSSP):
 		return &refusal{outcome: upstream.UnknownSSP, detail: err.Error()}

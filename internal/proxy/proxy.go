@@ -102,7 +102,6 @@ type request struct {
 	*configVersion // from acquire to release
 	fields         httpheader.RequestFields
 	identity       httpheader.Identity
-	lookup         route.Lookup
 	ssp            ssp.Request
 	route          *route.Route
 	method         []byte        // unchanged; nil if the request line could not be read
@@ -137,7 +136,7 @@ func (p *Proxy) release(r *request) {
 	r.source, r.started, r.traceDecided = nil, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
-	r.lookup, r.ssp, r.route, r.target, r.Client, r.configVersion = route.Lookup{}, ssp.Request{}, nil, nil, http1server.Client{}, nil
+	r.ssp, r.route, r.target, r.Client, r.configVersion = ssp.Request{}, nil, nil, http1server.Client{}, nil
 	r.identity = httpheader.Identity{}
 	requests.Put(r)
 }
@@ -145,7 +144,7 @@ func (p *Proxy) release(r *request) {
 // admit reports whether a request is to be forwarded once its body has arrived. Otherwise it has
 // made the response. The message head has been checked: f is its error, or nil.
 func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
-	if f == nil && r.opts.HealthPath != "" && string(r.lookup.Path) == r.opts.HealthPath {
+	if f == nil && r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
 		r.skipBody()
 		p.writeHealth(w)
 		return false

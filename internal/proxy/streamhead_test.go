@@ -70,9 +70,9 @@ func checkSame(t *testing.T, r *request, h *streamHeader) {
 	if r.ssp.Method.String() != h.method {
 		t.Errorf("method %s became %s", h.method, r.ssp.Method)
 	}
-	target := string(r.lookup.Path)
-	if len(r.lookup.Query) > 0 || strings.HasSuffix(h.target, "?") && !strings.Contains(target, "?") {
-		target += "?" + string(r.lookup.Query)
+	target := string(r.fields.Path)
+	if len(r.fields.Query) > 0 || strings.HasSuffix(h.target, "?") && !strings.Contains(target, "?") {
+		target += "?" + string(r.fields.Query)
 	}
 	if target != h.target {
 		t.Errorf("target %q became %q", h.target, target)
@@ -97,8 +97,8 @@ func checkSame(t *testing.T, r *request, h *streamHeader) {
 	if joined := strings.Join(cookies, "; "); joined != "" {
 		want = append(want, [2]string{"Cookie", joined})
 	}
-	if string(r.lookup.Host) != host {
-		t.Errorf("authority %q became %q", host, r.lookup.Host)
+	if string(r.fields.Host()) != host {
+		t.Errorf("authority %q became %q", host, r.fields.Host())
 	}
 	got := [][2]string{}
 	for _, f := range r.fields.Fields() {

@@ -3,6 +3,8 @@ package route
 import (
 	"bytes"
 	"errors"
+
+	"adbuffer/internal/httpheader"
 )
 
 // Errors of a client's choice.
@@ -20,15 +22,15 @@ const control = "ssp"
 // not choose. It also returns the query, without the control parameter if that was a choice.
 // fromPath is the name from Find. The query's other bytes stay unchanged, in order. If the
 // parameter was cut from the middle, the result is in *scratch, which grows as needed.
-func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
+func (r *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
 	if !r.ClientChoice {
-		return nil, l.Query, nil
+		return nil, f.Query, nil
 	}
-	fromQuery, query, err := cutControl(l.Query, scratch)
+	fromQuery, query, err := cutControl(f.Query, scratch)
 	if err != nil {
 		return nil, nil, err
 	}
-	fromHeader, n := l.Fields.SSP()
+	fromHeader, n := f.SSP()
 	if n > 1 {
 		return nil, nil, ErrChoiceRepeated
 	}
@@ -43,7 +45,7 @@ func (r *Route) Choose(l *Lookup, fromPath []byte, scratch *[]byte) (t *Target, 
 		}
 	}
 	if chosen == nil {
-		return nil, l.Query, nil
+		return nil, f.Query, nil
 	}
 	if t = r.target(chosen); t == nil {
 		return nil, nil, ErrUnknownSSP

@@ -100,11 +100,10 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 			if err := f.Scan([]byte("Host: a\r\n" + fields + "\r\n")); err != nil {
 				t.Fatal(err)
 			}
-			l := &Lookup{Path: []byte(path), Query: []byte(query), Host: []byte("a"), Fields: &f}
+			f.Path, f.Query = []byte(path), []byte(query)
 			find := func() {
-				l.params = foundParams{}
-				if r, name := table.Find(l); r != nil {
-					r.Choose(l, name, &scratch) //nolint:errcheck // only its cost is measured
+				if r, name := table.Find(&f); r != nil {
+					r.Choose(&f, name, &scratch) //nolint:errcheck // only its cost is measured
 				}
 			}
 			if n := testing.AllocsPerRun(300, find); n > 0 {

@@ -29,45 +29,36 @@ type Condition struct {
 	param int32 // of the query: index of Name in the table's params
 }
 
-// Lookup is the part of a request that Find compares with routes. Use it for one Find.
-type Lookup struct {
-	Path   []byte // raw
-	Query  []byte // raw, without the question mark
-	Host   []byte // with or without port, in any case
-	Fields *httpheader.RequestFields
-
-	params foundParams
-}
-
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
 // this client did, Find also returns the chosen name.
-func (t *Table) Find(l *Lookup) (r *Route, name []byte) {
-	if hasDotDot(l.Path) {
+func (t *Table) Find(f *httpheader.RequestFields) (r *Route, name []byte) {
+	if hasDotDot(f.Path) {
 		return nil, nil
 	}
+	var params foundParams
 	for _, r := range t.Routes {
 		if len(r.Match.Query) > 0 {
-			l.params.find(l.Query, t.params)
+			params.find(f.Query, t.params)
 		}
-		if name, ok := r.matches(l); ok {
+		if name, ok := r.matches(f, &params); ok {
 			return r, name
 		}
 	}
 	return nil, nil
 }
 
-func (r *Route) matches(l *Lookup) (name []byte, ok bool) {
+func (r *Route) matches(f *httpheader.RequestFields, params *foundParams) (name []byte, ok bool) {
 	m := &r.Match
-	if name, ok = m.matchPath(l.Path, r.ClientChoice); !ok || !m.matchHost(l.Host) {
+	if name, ok = m.matchPath(f.Path, r.ClientChoice); !ok || !m.matchHost(f.Host()) {
 		return nil, false
 	}
 	for i := range m.Query {
-		if !m.Query[i].inQuery(l) {
+		if !m.Query[i].inQuery(f.Query, params) {
 			return nil, false
 		}
 	}
 	for i := range m.Header {
-		if !m.Header[i].inFields(l.Fields) {
+		if !m.Header[i].inFields(f) {
 			return nil, false
 		}
 	}
@@ -113,9 +104,9 @@ func withoutPort(host []byte) []byte {
 	return host
 }
 
-func (c *Condition) inQuery(l *Lookup) bool {
-	for _, p := range l.params.all[:l.params.n] {
-		if p.name == c.param && (c.Value == nil || string(l.Query[p.value:p.end]) == *c.Value) {
+func (c *Condition) inQuery(query []byte, params *foundParams) bool {
+	for _, p := range params.all[:params.n] {
+		if p.name == c.param && (c.Value == nil || string(query[p.value:p.end]) == *c.Value) {
 			return true
 		}
 	}

@@ -9,15 +9,16 @@ import (
 )
 
 // lookup is a request to match. target is a raw path with a query.
-func lookup(t testing.TB, host, target string, lines ...string) *Lookup {
+func lookup(t testing.TB, host, target string, lines ...string) *httpheader.RequestFields {
 	t.Helper()
-	var f httpheader.RequestFields
-	head := "Host: placeholder\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
+	f := new(httpheader.RequestFields)
+	head := "Host: " + host + "\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
 	if err := f.Scan([]byte(head)); err != nil {
 		t.Fatal(err)
 	}
 	path, query, _ := strings.Cut(target, "?")
-	return &Lookup{Path: []byte(path), Query: []byte(query), Host: []byte(host), Fields: &f}
+	f.Path, f.Query = []byte(path), []byte(query)
+	return f
 }
 
 func value(s string) *string { return &s }

@@ -1,0 +1,39 @@
+package httpheader
+
+import (
+	"bytes"
+
+	"adbuffer/internal/syntax"
+)
+
+// SetTarget sets Path and Query from a request target in origin-form or absolute-form: RFC 9112,
+// section 3.2. The host of an absolute-form replaces Host. SetTarget returns the rule that target
+// violates, "" for none. Call it after Scan.
+func (f *RequestFields) SetTarget(target []byte) (violation string) {
+	for _, c := range target {
+		if c <= ' ' || c == 0x7f || c == '#' {
+			return "the request target has a byte that must be percent-encoded"
+		}
+	}
+	if len(target) > 0 && target[0] != '/' {
+		i := bytes.Index(target, []byte("://"))
+		if i < 0 || !syntax.IsHTTP(target[:i]) {
+			return "the request target is neither a path nor an http URL"
+		}
+		target = target[i+len("://"):]
+		end := bytes.IndexAny(target, "/?")
+		if end < 0 {
+			end = len(target)
+		}
+		if end == 0 || !isHost(target[:end]) {
+			return "the request target is a URL without a valid host"
+		}
+		f.host, target = target[:end], target[end:]
+		if len(target) == 0 || target[0] == '?' {
+			f.Path, f.Query = []byte("/"), bytes.TrimPrefix(target, []byte("?"))
+			return ""
+		}
+	}
+	f.Path, f.Query, _ = bytes.Cut(target, []byte{'?'})
+	return ""
+}
