@@ -76,8 +76,8 @@ func TestArrowsPointDown(t *testing.T) {
 func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
 	traffic := layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/sspsim")]
 	mayImport := map[string][]string{
-		"net/http":                    {"adbuffer/internal/e2e", "adbuffer/internal/metrics"}, // the handler of /metrics
-		"golang.org/x/net/http2":      {"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"},
+		"net/http":               {"adbuffer/internal/e2e", "adbuffer/internal/metrics"}, // the handler of /metrics
+		"golang.org/x/net/http2": {"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"},
 	}
 	for _, p := range listPackages(t) {
 		if !slices.Contains(traffic, p.ImportPath) {

@@ -143,7 +143,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 // endRequest is called when a request has been handled. It reports whether another one may follow:
 // not if a part of its body is unread.
 func (c *Conn) endRequest() (next bool) {
-	read := c.head.err == nil && (c.body.of == nil || c.body.ended())
+	read := c.head.refusal == nil && (c.body.of == nil || c.body.ended())
 	c.unread = !read
 	c.deadlines.reset()
 	c.body.of = nil

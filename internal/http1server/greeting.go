@@ -86,7 +86,7 @@ func (c *Conn) respondPlaintext(err error) {
 	if !errors.As(err, &head) || head.Conn == nil || !slices.Contains([]string{"GET /", "HEAD ", "POST "}, string(head.RecordHeader[:])) {
 		return
 	}
-	c.refuse(c.Conn, errors.New("this listener expects TLS; see server.tls"))
+	c.refuse(c.Conn, Malformed("this listener expects TLS; see server.tls"))
 	c.unfinished.reading.Store(true)
 	c.discardUnread()
 }

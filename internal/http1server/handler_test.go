@@ -21,11 +21,11 @@ type notFound struct{ Handler } // without its methods for HTTP/2
 
 func (notFound) Handle(c *Conn) (Request, *Response) {
 	var f httpheader.RequestFields
-	_, _, err := c.Head(&f)
-	return nothing{}, &Response{Status: 404, Length: -1, Close: err != nil}
+	_, _, refusal := c.Head(&f)
+	return nothing{}, &Response{Status: 404, Length: -1, Close: refusal != nil}
 }
 
-func (notFound) Refused(netip.Addr, error) *Response { return &Response{Status: 404} }
+func (notFound) Refused(netip.Addr, *Refusal) *Response { return &Response{Status: 404} }
 
 // nothing is a Request that has nothing to release.
 type nothing struct{}

@@ -17,7 +17,7 @@ type messageHead struct {
 	method, target []byte
 	fields         []byte // the header, with the empty line that ends it
 	http10         bool
-	err            error // of a head that is malformed or too large, or came too slowly
+	refusal        *Refusal // of a head that is malformed or too large, or came too slowly
 }
 
 // parse splits a request line and the header behind it.
@@ -27,11 +27,11 @@ func (h *messageHead) parse(line, fields []byte) {
 	h.method, h.target, h.fields = method, target, fields
 	switch {
 	case !ok || len(target) == 0 || !syntax.IsToken(method):
-		h.err = errors.New("the request line is not a method, a target and a version")
+		h.refusal = Malformed("the request line is not a method, a target and a version")
 	case string(version) == "HTTP/1.0":
 		h.http10 = true
 	case string(version) != "HTTP/1.1": // the preface of HTTP/2 too, without h2c
-		h.err = errors.New("the protocol is neither HTTP/1.1 nor HTTP/1.0")
+		h.refusal = Malformed("the protocol is neither HTTP/1.1 nor HTTP/1.0")
 	}
 }
 
@@ -95,8 +95,8 @@ func (c *Conn) feign(b []byte) (int, error) {
 }
 
 // refuseHead makes the handler refuse the current request.
-func (c *Conn) refuseHead(b []byte, err error) (int, error) {
-	c.head.err = err
+func (c *Conn) refuseHead(b []byte, f *Refusal) (int, error) {
+	c.head.refusal = f
 	return c.feign(b)
 }
 
@@ -114,7 +114,7 @@ func (c *Conn) readHead(b []byte) (int, error) {
 		end, ok := scan.next(in[:n])
 		switch {
 		case !ok:
-			return c.refuseHead(b, errors.New("a line of the head ends in a bare LF"))
+			return c.refuseHead(b, Malformed("a line of the head ends in a bare LF"))
 		case end > 0 && first && scan.start == 0 && c.tls == nil && isPreface(in[scan.start:scan.fields]) && c.server.options().H2C:
 			c.upgrade(in[scan.start:n])
 			return 0, io.EOF
@@ -123,7 +123,7 @@ func (c *Conn) readHead(b []byte) (int, error) {
 			c.head.parse(in[scan.start:scan.fields], in[scan.fields:end])
 			return c.feign(b)
 		case n == len(in):
-			return c.refuseHead(b, ErrHeadTooLarge)
+			return c.refuseHead(b, c.server.options().HeadTooLarge())
 		}
 		c.deadlines.enter(idle)
 		if n > 0 {
@@ -140,9 +140,9 @@ func (c *Conn) readHead(b []byte) (int, error) {
 			c.park()
 			return 0, io.EOF
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return c.refuseHead(b, ErrNotReadInTime)
+			return c.refuseHead(b, c.server.options().NotReadInTime())
 		case (scan.fields > 0 || scan.line < n) && !errors.Is(err, net.ErrClosed):
-			return c.refuseHead(b, errors.New("the head ended early"))
+			return c.refuseHead(b, Malformed("the head ended early"))
 		default:
 			return 0, io.EOF // for any other error fasthttp would write a response
 		}
@@ -150,13 +150,15 @@ func (c *Conn) readHead(b []byte) (int, error) {
 }
 
 // Head checks the header of the current request, and classifies its fields for f. It returns the
-// method and the target too. All of them are valid until the request is released. After an error,
+// method and the target too. All of them are valid until the request is released. After a refusal,
 // the start of the next request is unknown, and the connection closes with the response.
-func (c *Conn) Head(f *httpheader.RequestFields) (method, target []byte, err error) {
+func (c *Conn) Head(f *httpheader.RequestFields) (method, target []byte, refusal *Refusal) {
 	h := &c.head
 	f.HTTP10, f.HTTP2 = h.http10, false
-	if h.err == nil {
-		h.err = f.Scan(h.fields)
+	if h.refusal == nil {
+		if err := f.Scan(h.fields); err != nil {
+			h.refusal = MalformedFields(err)
+		}
 	}
-	return h.method, h.target, h.err
+	return h.method, h.target, h.refusal
 }

@@ -129,11 +129,15 @@ func (c *Conn) Open(s *http2server.Stream, b *http2codec.RequestBlock, last bool
 	return c.server.handler.Open(c, s, b, last)
 }
 
-func (c *Conn) Refused(violation string) { c.streamRefused(errors.New(violation)) }
-func (c *Conn) TooManyStreams()          { c.streamRefused(ErrTooManyStreams) }
-func (c *Conn) TooMuchUnread(bytes int)  { c.streamRefused(UnreadError(bytes)) }
+func (c *Conn) Refused(violation string) { c.streamRefused(Malformed(violation)) }
+func (c *Conn) TooManyStreams()          { c.streamRefused(c.server.options().tooManyStreams()) }
+func (c *Conn) TooMuchUnread(bytes int)  { c.streamRefused(c.server.options().tooMuchUnread(bytes)) }
 
-func (c *Conn) streamRefused(err error) { c.server.handler.StreamRefused(c.Peer, err) }
+// streamRefused reports a request that got no stream.
+func (c *Conn) streamRefused(f *Refusal) {
+	f.Reset = true
+	c.server.handler.Refused(c.Peer, f)
+}
 
 // HTTP2 returns the HTTP/2 connection of c's streams.
 func (c *Conn) HTTP2() *http2server.Conn { return c.http2 }

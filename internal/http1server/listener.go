@@ -63,7 +63,7 @@ func (s *Server) dropIdle() bool {
 // connection once the client has had time to read the response: closing it with unread
 // bytes would reset it.
 func (s *Server) refuseConnection(c net.Conn) {
-	w := s.handler.Refused(peerOf(c), ErrTooManyConnections)
+	w := s.handler.Refused(peerOf(c), s.tooManyConnections())
 	if s.tls != nil {
 		c.Close() //nolint:errcheck // a response would cost a handshake
 		return
@@ -115,6 +115,6 @@ func (l *listeners) close() {
 
 // refuse reports a request or connection that was not read completely, and writes the response to
 // w. The caller closes the connection.
-func (c *Conn) refuse(w io.Writer, err error) {
-	w.Write(c.server.handler.Refused(c.Peer, err).last()) //nolint:errcheck // the client is refused either way
+func (c *Conn) refuse(w io.Writer, f *Refusal) {
+	w.Write(c.server.handler.Refused(c.Peer, f).last()) //nolint:errcheck // the client is refused either way
 }

@@ -28,12 +28,9 @@ type Handler interface {
 	Handle(c *Conn) (Request, *Response)
 	// Open takes a request over HTTP/2, as http2server.Owner's Open does.
 	Open(c *Conn, s *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response)
-	// Refused reports a connection, or a request of a client at peer, that was not read completely.
-	// err is one of the errors of this package, or says what is malformed. It returns the last
-	// response of the connection.
-	Refused(peer netip.Addr, err error) *Response
-	// StreamRefused reports a request over HTTP/2 that got no stream, and so no response.
-	StreamRefused(peer netip.Addr, err error)
+	// Refused reports a connection, or a request of a client at peer, that was not read completely. It
+	// returns the last response of the connection; nil for a stream that is reset.
+	Refused(peer netip.Addr, f *Refusal) *Response
 }
 
 // Request is a request over HTTP/1 that the Handler handles. The connection's goroutine calls it.
@@ -46,35 +43,22 @@ type Request interface {
 	Release()
 }
 
-// Errors of connections and of requests that were not read completely. Another error says what is
-// malformed, in words for the client.
-var (
-	ErrHeadTooLarge       = errors.New("the head is over the limit")
-	ErrNotReadInTime      = errors.New("the request was not read in time")
-	ErrTooManyConnections = errors.New("too many connections are open")
-	ErrMadeRoom           = errors.New("the head has been arriving for the longest time")
-	ErrTooManyStreams     = errors.New("too many streams of the connection are open")
-)
-
-// UnreadError refuses a stream of a client that does not read its responses, of so many bytes.
-type UnreadError int
-
-func (e UnreadError) Error() string { return fmt.Sprintf("%d bytes of responses are unread", int(e)) }
-
 // Options are the limits of clients' connections. Reload can change all but MaxHeaderBytes and TLS.
 type Options struct {
-	MaxConnections   int
-	MaxHeaderBytes   int // it is the size of the buffers
-	MaxBodyBytes     int
-	MaxStreams       int // of an HTTP/2 connection
-	MaxUnread        int // bytes of responses that the client of an HTTP/2 connection may leave unread
-	H2C              bool
-	ReadTimeout      time.Duration
-	WriteTimeout     time.Duration
-	IdleTimeout      time.Duration
-	ReduceIdleMemory bool
-	AbortOnClose     bool        // a client that closes its connection, or only its sending half, cancels its request
-	TLS              *tls.Config // with NextProtos; nil = cleartext
+	MaxConnections int
+	// MaxConnectionsFrom names the setting of MaxConnections for error texts; "" is the setting alone.
+	MaxConnectionsFrom string
+	MaxHeaderBytes     int // it is the size of the buffers
+	MaxBodyBytes       int
+	MaxStreams         int // of an HTTP/2 connection
+	MaxUnread          int // bytes of responses that the client of an HTTP/2 connection may leave unread
+	H2C                bool
+	ReadTimeout        time.Duration
+	WriteTimeout       time.Duration
+	IdleTimeout        time.Duration
+	ReduceIdleMemory   bool
+	AbortOnClose       bool        // a client that closes its connection, or only its sending half, cancels its request
+	TLS                *tls.Config // with NextProtos; nil = cleartext
 }
 
 // Server accepts clients' connections, and serves them until Drain. Make one with New.

@@ -74,7 +74,7 @@ func (c *Conn) drop() bool {
 		dropped = &c.server.clients.unfinished.handshakes
 	case c.phase == serving && c.requested.Load() && c.http2 == nil:
 		c.deadlines.closing.Store(true)
-		c.refuse(c, ErrMadeRoom)
+		c.refuse(c, c.server.madeRoom())
 	}
 	dropped.Add(1)
 	c.closeLocked() //nolint:errcheck // the connection is over

@@ -53,17 +53,17 @@ func (p *Proxy) report(w *response, r *request, e *end, res *route.Result, ex *u
 }
 
 // endedUnread counts and reports a request or a connection that could not be read.
-func (p *Proxy) endedUnread(g *configVersion, peer netip.Addr, id []byte, f *refusal) {
-	rs, now := g.stats(nil), time.Now()
-	rs.outcomes[f.outcome].Add(1)
+func (p *Proxy) endedUnread(v *configVersion, peer netip.Addr, id []byte, f *refusal) {
+	rs, now := v.stats(nil), time.Now()
+	rs.outcomes[f.Outcome].Add(1)
 	rs.duration.ObserveDuration(0)
-	w := p.requests.Wants(&g.opts.Access, f.outcome.IsFailure(), 0, now)
+	w := p.requests.Wants(&v.opts.Access, f.Outcome.IsFailure(), 0, now)
 	if w.None() {
 		return
 	}
-	rec := &logs.Record{At: now, ID: string(id), Route: noRoute, Client: g.clientWithoutRoute(peer), Outcome: f.outcome, Error: logs.Cut(f.detail)}
-	if !f.reset {
-		rec.Status, rec.Source = f.statusCode(), "proxy/"+f.outcome.String()
+	rec := &logs.Record{At: now, ID: string(id), Route: noRoute, Client: v.clientWithoutRoute(peer), Outcome: f.Outcome, Error: logs.Cut(f.Detail)}
+	if !f.Reset {
+		rec.Status, rec.Source = f.StatusCode(), "proxy/"+f.Outcome.String()
 	}
 	p.requests.Write(rec, w)
 }
@@ -101,8 +101,8 @@ func (r *request) client() string {
 
 // clientWithoutRoute is the address of a client whose request was refused before its route was
 // known. It is shortened if the privacy of any route requires that.
-func (g *configVersion) clientWithoutRoute(peer netip.Addr) string {
-	for _, rt := range g.table.Routes {
+func (v *configVersion) clientWithoutRoute(peer netip.Addr) string {
+	for _, rt := range v.table.Routes {
 		if rt.TruncateIP {
 			return addressText(httpheader.Shorten(peer))
 		}

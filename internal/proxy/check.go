@@ -3,38 +3,16 @@ package proxy
 import (
 	"fmt"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/upstream"
 )
-
-// refusal is the reason and the response of a refused request.
-type refusal struct {
-	outcome upstream.Outcome
-	status  int // 0 = the outcome's own
-	detail  string
-	allow   string // with MethodNotAllowed
-	close   bool   // the framing is in doubt: the connection ends with this response
-	reset   bool   // the stream is reset: there is no response
-}
-
-func (f *refusal) statusCode() int {
-	if f.status != 0 {
-		return f.status
-	}
-	return f.outcome.Row().Status
-}
-
-// bodyNotAllowed refuses a GET or HEAD with a body. An SSP that ignores such a body
-// would take it for the next request on a connection that many clients share.
-func bodyNotAllowed() *refusal {
-	return malformed("a GET or HEAD must have no body")
-}
 
 // checkLine checks first the target and then the method.
 func (r *request) checkLine(method, target []byte) *refusal {
 	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
 		if violation := r.fields.SetTarget(target); violation != "" {
-			return malformed(violation)
+			return http1server.Malformed(violation)
 		}
 	}
 	return r.setMethod(string(method))
@@ -49,9 +27,9 @@ func (r *request) setMethod(method string) *refusal {
 	case "POST":
 		r.ssp.Method = upstream.POST
 	case "CONNECT":
-		return malformed("CONNECT is not served")
+		return http1server.Malformed("CONNECT is not served")
 	default:
-		return &refusal{outcome: upstream.MethodNotAllowed, allow: "GET, HEAD, POST", detail: "GET, HEAD and POST are served"}
+		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: "GET, HEAD, POST", Detail: "GET, HEAD and POST are served"}
 	}
 	return nil
 }
@@ -61,13 +39,13 @@ func (r *request) setMethod(method string) *refusal {
 // that no body follows.
 func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
 	if err := r.fields.Scan(header); err != nil {
-		return r.headRefusal(err)
+		return http1server.MalformedFields(err)
 	}
 	if len(r.fields.Fields()) != count || r.fields.Chunked() {
-		return malformed("the header fields do not read as they were sent")
+		return http1server.Malformed("the header fields do not read as they were sent")
 	}
 	if string(method) != "CONNECT" && string(target) != "*" && (len(target) == 0 || target[0] != '/') {
-		return malformed("the path does not begin with a slash")
+		return http1server.Malformed("the path does not begin with a slash")
 	}
 	if f := r.checkLine(method, target); f != nil {
 		return f
@@ -89,9 +67,9 @@ func (r *request) checkLoop() *refusal {
 	n, itself := r.fields.Adbuffers(r.opts.Via)
 	switch {
 	case itself:
-		return &refusal{outcome: upstream.Loop, detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
+		return &refusal{Outcome: upstream.Loop, Detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
 	case n > maxAdbuffers:
-		return &refusal{outcome: upstream.Loop, detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
+		return &refusal{Outcome: upstream.Loop, Detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
 	}
 	return nil
 }

@@ -1,13 +1,17 @@
 package proxy
 
-import "adbuffer/internal/route"
+import (
+	"adbuffer/internal/http1server"
+	"adbuffer/internal/route"
+)
 
 // configVersion is the result of one Reload: options, routes, and the counters of these routes. It
 // never changes. A request takes the current one when its head has been read, and uses it to its
 // end. So it never sees the options of one configuration with the routes of another.
 type configVersion struct {
-	opts  Options
-	table *route.Table
+	opts        Options
+	connections http1server.Options // made from opts
+	table       *route.Table
 	// routes are the counters by Route.Index. The last one counts requests that match no
 	// route.
 	routes []*routeStats
@@ -23,25 +27,25 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 			kept[rs.name] = rs
 		}
 	}
-	g := &configVersion{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
-	for i := range g.routes {
+	v := &configVersion{opts: opts, connections: opts.ofConnections(), table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	for i := range v.routes {
 		name := noRoute
 		if i < len(table.Routes) {
 			name = table.Routes[i].Name
 		}
-		if g.routes[i] = kept[name]; g.routes[i] == nil {
-			g.routes[i] = newRouteStats(name)
+		if v.routes[i] = kept[name]; v.routes[i] == nil {
+			v.routes[i] = newRouteStats(name)
 		}
 	}
-	return g
+	return v
 }
 
 // stats returns the counters of route rt. nil means no route.
-func (g *configVersion) stats(rt *route.Route) *routeStats {
+func (v *configVersion) stats(rt *route.Route) *routeStats {
 	if rt == nil {
-		return g.routes[len(g.routes)-1]
+		return v.routes[len(v.routes)-1]
 	}
-	return g.routes[rt.Index]
+	return v.routes[rt.Index]
 }
 
 func (r *request) noAd(by origin) { r.stats(r.route).noAds[by].Add(1) }
@@ -62,8 +66,9 @@ func (p *Proxy) Reload(opts Options, table *route.Table) {
 	defer p.reloading.Unlock()
 	old := p.config.Load()
 	opts.MaxHeaderBytes = old.opts.MaxHeaderBytes
-	p.config.Store(newConfigVersion(opts, table, old))
-	p.server.Reload(opts.ofConnections())
+	v := newConfigVersion(opts, table, old)
+	p.config.Store(v)
+	p.server.Reload(v.connections)
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
 	p.budget.SetLimit(opts.MaxBufferedBytes)

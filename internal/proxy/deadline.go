@@ -36,7 +36,7 @@ func (r *request) setDeadline() *refusal {
 		if v, n := r.fields.Timeout(); n > 0 {
 			ms, ok := parseMs(v)
 			if !ok || n > 1 {
-				return &refusal{outcome: upstream.BadRequest, detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
+				return &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
 			}
 			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
@@ -52,7 +52,7 @@ func (r *request) setDeadline() *refusal {
 	budget -= o.Reserve
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget {
-		return &refusal{outcome: upstream.Deadline, detail: fmt.Sprintf("only %v of the time is left, too little for a request to an SSP; see deadline.reserve and deadline.min_budget", max(budget, 0))}
+		return &refusal{Outcome: upstream.Deadline, Detail: fmt.Sprintf("only %v of the time is left, too little for a request to an SSP; see deadline.reserve and deadline.min_budget", max(budget, 0))}
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestABadTimeoutHeaderIs400(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, f, _ := budgetOf(t, deadlineDefaults, head, `{"tmax":100}`)
-			if f == nil || f.outcome != upstream.BadRequest || !strings.Contains(f.detail, "X-Adbuffer-Timeout-Ms") || !strings.Contains(f.detail, "600000") {
+			if f == nil || f.Outcome != upstream.BadRequest || !strings.Contains(f.Detail, "X-Adbuffer-Timeout-Ms") || !strings.Contains(f.Detail, "600000") {
 				t.Errorf("%+v, want bad_request that names the field and its range", f)
 			}
 		})
@@ -90,10 +90,10 @@ func TestABadTimeoutHeaderIs400(t *testing.T) {
 func TestTooShortADeadlineIsRefusedAtOnce(t *testing.T) {
 	for _, ms := range []int{1, 4, 5, 9} {
 		_, f, _ := budgetOf(t, deadlineDefaults, "X-Adbuffer-Timeout-Ms: "+strconv.Itoa(ms)+"\r\n", "")
-		if f == nil || f.outcome != upstream.Deadline || !strings.Contains(f.detail, "deadline.min_budget") {
+		if f == nil || f.Outcome != upstream.Deadline || !strings.Contains(f.Detail, "deadline.min_budget") {
 			t.Errorf("%d ms: %+v, want deadline that names deadline.min_budget", ms, f)
 		}
-		if _, f, _ = budgetOf(t, deadlineDefaults, "", `{"tmax":`+strconv.Itoa(ms)+`}`); f == nil || f.outcome != upstream.Deadline {
+		if _, f, _ = budgetOf(t, deadlineDefaults, "", `{"tmax":`+strconv.Itoa(ms)+`}`); f == nil || f.Outcome != upstream.Deadline {
 			t.Errorf("tmax %d: %+v, want deadline", ms, f)
 		}
 	}

@@ -15,7 +15,7 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &configVersion{opts: Options{ErrorDetail: true}}
+	v := &configVersion{opts: Options{ErrorDetail: true}}
 	n := 0
 	for o := range upstream.Outcomes {
 		if o.HasResponse() { // the SSP's own status
@@ -24,7 +24,7 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 		n++
 		for _, detail := range []string{"", "4 of 4 places in use; see pool.max_conns"} {
 			var w response
-			g.writeOwn(&w, o, o.Row().Status, nil, "", detail)
+			v.writeOwn(&w, o, o.Row().Status, nil, "", detail)
 			var body ownBody
 			if err := json.Unmarshal(w.Body, &body); err != nil {
 				t.Fatal(err)

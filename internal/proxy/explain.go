@@ -67,7 +67,7 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 		}
 	}
 	if f != nil {
-		e.Refusal = &Refusal{Outcome: f.outcome, Status: f.statusCode(), Detail: f.detail}
+		e.Refusal = &Refusal{Outcome: f.Outcome, Status: f.StatusCode(), Detail: f.Detail}
 		return
 	}
 	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil
@@ -94,7 +94,7 @@ func (x *http1Request) untilFirstAttempt() *refusal {
 		return f
 	}
 	if r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
-		return &refusal{outcome: upstream.Fill, status: 200, detail: "server.health_path: adbuffer responds whether it is ready"}
+		return &refusal{Outcome: upstream.Fill, Status: 200, Detail: "server.health_path: adbuffer responds whether it is ready"}
 	}
 	if f := r.findRoute(); f != nil {
 		return f

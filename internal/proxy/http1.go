@@ -13,8 +13,8 @@ import (
 // handler is a Proxy as clients' connections see it. It implements http1server.Handler.
 type handler struct{ *Proxy }
 
-// http1Request is a request over HTTP/1 and its response. It implements http1server.Request. The
-// objects are reused.
+// http1Request is a request over HTTP/1 and its response. It implements http1server.Request and
+// source. The objects are reused.
 type http1Request struct {
 	proxy    *Proxy
 	conn     *http1server.Conn
@@ -59,55 +59,49 @@ func (x *http1Request) handle() {
 // head, the start of the next request is unknown.
 func (x *http1Request) checkHead() *refusal {
 	r := x.request
-	method, target, err := x.conn.Head(&r.fields)
+	method, target, f := x.conn.Head(&r.fields)
 	x.response.head = string(method) == "HEAD"
-	if err != nil {
-		return r.headRefusal(err)
-	}
-	r.source = x.conn.Body(x, &r.fields, r.opts.MaxBodyBytes)
-	if f := r.checkLine(method, target); f != nil {
+	if f != nil {
 		return f
 	}
-	if r.source != nil && r.ssp.Method != upstream.POST {
-		return bodyNotAllowed()
+	r.source = x.conn.Body(x, &r.fields, r.opts.MaxBodyBytes)
+	f = r.checkLine(method, target)
+	if f == nil && r.source != nil && r.ssp.Method != upstream.POST {
+		f = bodyNotAllowed()
 	}
-	return nil
+	return f
 }
 
-func (x *http1Request) Await() { x.proxy.uploads.begin(&x.request.upload, x.conn) }
+func (x *http1Request) Await() { x.proxy.uploads.begin(&x.request.upload, x, nil, 0) }
 
 func (x *http1Request) Unread() {
-	w := &x.response
-	x.proxy.unread.begin(&x.waiting, x, w.sending, len(w.Fields)+len(w.Body))
+	x.proxy.unread.begin(&x.waiting, x, x.response.sending, x.response.held())
 }
 
-// dropUnread implements reader. The Write that waits fails, and the connection closes.
+func (x *http1Request) stopUpload() { x.conn.Stop() }
+
+// dropUnread makes the Write that waits fail, and so the connection closes.
 func (x *http1Request) dropUnread() { x.conn.HangUp() }
 
 func (x *http1Request) Release() {
-	x.proxy.unread.end(&x.waiting)
+	x.proxy.unread.end(&x.waiting, false)
 	x.response.release()
 	x.proxy, x.conn, x.request = nil, nil, nil
 	http1Requests.Put(x)
 }
 
 // Refused implements http1server.Handler.
-func (p handler) Refused(peer netip.Addr, err error) *http1server.Response {
-	var w response
-	g := p.current()
-	f, id := p.unreadRefusal(g, err), g.newRequestID()
-	p.endedUnread(g, peer, id, f)
-	g.writeOwn(&w, f.outcome, f.statusCode(), id, "", f.detail)
-	g.setRequestID(&w, id)
+func (p handler) Refused(peer netip.Addr, f *refusal) *http1server.Response {
+	v := p.current()
+	if f.Reset {
+		p.endedUnread(v, peer, nil, f)
+		return nil
+	}
+	w, id := new(response), v.newRequestID()
+	p.endedUnread(v, peer, id, f)
+	v.writeOwn(w, f.Outcome, f.StatusCode(), id, "", f.Detail)
+	v.setRequestID(w, id)
 	return &w.Response
-}
-
-// StreamRefused implements http1server.Handler.
-func (p handler) StreamRefused(peer netip.Addr, err error) {
-	g := p.current()
-	f := p.unreadRefusal(g, err)
-	f.reset = true
-	p.endedUnread(g, peer, nil, f)
 }
 
 // Serve accepts clients' connections from l until Drain. It returns nil after Drain, or the error

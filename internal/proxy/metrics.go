@@ -32,8 +32,8 @@ func (p *Proxy) Metrics() prometheus.Collector {
 }
 
 func (p *Proxy) collect(to metrics.Sink) {
-	g := p.current()
-	for _, rs := range g.routes {
+	v := p.current()
+	for _, rs := range v.routes {
 		for o := range upstream.Outcomes {
 			to.Counter(descRequests, rs.outcomes[o].Load(), rs.name, o.String())
 		}
@@ -50,7 +50,8 @@ func (p *Proxy) collect(to metrics.Sink) {
 	to.Counter(descDropped, dropped)
 	to.Gauge(descBuffered, float64(p.budget.Used()))
 	to.Gauge(descBufferedMax, float64(p.budget.Limit()))
-	to.Counter(descUnread, p.unread.countDropped())
+	_, _, dropped = p.unread.now()
+	to.Counter(descUnread, dropped)
 	to.Counter(descPanics, p.panics.Load())
 	p.server.Collect(to)
 }

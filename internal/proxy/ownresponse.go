@@ -15,9 +15,9 @@ type ownBody struct {
 	ID     string `json:"id,omitempty"` // of the request
 }
 
-func (g *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id []byte, sspName, detail string) {
+func (v *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id []byte, sspName, detail string) {
 	body := ownBody{Error: o.String(), ID: string(id)}
-	if g.opts.ErrorDetail {
+	if v.opts.ErrorDetail {
 		if detail != "" {
 			detail += "; "
 		}

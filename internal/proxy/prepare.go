@@ -14,7 +14,7 @@ import (
 func (r *request) findRoute() *refusal {
 	var fromPath []byte
 	if r.route, fromPath = r.table.Find(&r.fields); r.route == nil {
-		return &refusal{outcome: upstream.NoRoute, detail: "no route matches; see routes[].match"}
+		return &refusal{Outcome: upstream.NoRoute, Detail: "no route matches; see routes[].match"}
 	}
 	if f := r.checkLoop(); f != nil {
 		return f
@@ -22,13 +22,13 @@ func (r *request) findRoute() *refusal {
 	target, query, err := r.route.Choose(&r.fields, fromPath, &r.query)
 	switch {
 	case errors.Is(err, route.ErrUnknownSSP):
-		return &refusal{outcome: upstream.UnknownSSP, detail: err.Error()}
+		return &refusal{Outcome: upstream.UnknownSSP, Detail: err.Error()}
 	case err != nil:
-		return &refusal{outcome: upstream.BadRequest, detail: err.Error()}
+		return &refusal{Outcome: upstream.BadRequest, Detail: err.Error()}
 	}
 	r.target = target
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
-		return &refusal{outcome: upstream.MethodNotAllowed, allow: allow, detail: "the route sends each request to several SSPs at once, and serves " + allow}
+		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: allow, Detail: "the route sends each request to several SSPs at once, and serves " + allow}
 	}
 	r.ssp.Query = query
 	return nil

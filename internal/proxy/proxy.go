@@ -55,14 +55,11 @@ type Options struct {
 // ofConnections returns the options of clients' connections.
 func (o *Options) ofConnections() http1server.Options {
 	return http1server.Options{
-		MaxConnections: o.MaxConnections, MaxHeaderBytes: o.MaxHeaderBytes, MaxBodyBytes: o.MaxBodyBytes, MaxStreams: o.MaxStreams,
-		MaxUnread: int(o.maxUnread()), H2C: o.H2C, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, IdleTimeout: o.IdleTimeout,
+		MaxConnections: o.MaxConnections, MaxConnectionsFrom: o.MaxConnectionsFrom, MaxHeaderBytes: o.MaxHeaderBytes, MaxBodyBytes: o.MaxBodyBytes, MaxStreams: o.MaxStreams,
+		MaxUnread: int(max(o.MaxBufferedBytes/16, 1<<20)), H2C: o.H2C, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, IdleTimeout: o.IdleTimeout,
 		ReduceIdleMemory: o.ReduceIdleMemory, AbortOnClose: o.AbortOnClose, TLS: o.TLS,
 	}
 }
-
-// maxUnread is how many bytes of responses a client's HTTP/2 connection may leave unread.
-func (o *Options) maxUnread() int64 { return max(o.MaxBufferedBytes/16, 1<<20) }
 
 // Proxy serves requests. Make one with New, run it with Serve, end it with
 // Drain.
@@ -72,8 +69,8 @@ type Proxy struct {
 	server   *http1server.Server
 	inFlight ssp.InFlight
 	process  route.Process
-	uploads  uploads
-	unread   unread
+	uploads  slowClients // requests whose body is still arriving: server.max_uploads
+	unread   slowClients // responses that clients have not read
 	budget   *upstream.Budget
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
@@ -90,10 +87,10 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.budget.SetFrom(opts.MaxBufferedBytesFrom)
-	p.uploads.budget, p.unread.budget = p.budget, p.budget
-	p.uploads.setLimit(opts.MaxUploads)
+	p.uploads = slowClients{budget: p.budget, drop: source.stopUpload, limit: opts.MaxUploads}
+	p.unread = slowClients{budget: p.budget, drop: source.dropUnread}
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.server = http1server.New(handler{p}, opts.ofConnections(), logger)
+	p.server = http1server.New(handler{p}, p.current().connections, logger)
 	return p
 }
 
@@ -107,7 +104,7 @@ type request struct {
 	method         []byte        // unchanged; nil if the request line could not be read
 	rawTarget      []byte        // the same
 	target         *route.Target // the client's choice, or nil
-	upload         upload
+	upload         waiting       // for the rest of the body
 	body           []byte
 	buffer         *[]byte   // body's memory, nil for none
 	room           int       // bytes of buffer that are for body; the budget counts them
@@ -132,7 +129,6 @@ func (p *Proxy) acquire(from http1server.Client) *request {
 
 func (p *Proxy) release(r *request) {
 	p.freeBody(r)
-	r.upload.held = 0 // of a body that needed no wait
 	r.source, r.started, r.traceDecided = nil, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil

@@ -17,7 +17,7 @@ import (
 // among the uploads until its request is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
-	if f != nil && f.outcome == upstream.BadRequest && p.uploads.end(&r.upload, false) {
+	if f != nil && f.Outcome == upstream.BadRequest && p.uploads.end(&r.upload, false) {
 		return p.uploadDropped()
 	}
 	return f
@@ -49,11 +49,11 @@ func (p *Proxy) fillBody(r *request) *refusal {
 			return nil
 		case err == nil:
 		case errors.Is(err, http1server.ErrTrailers):
-			return malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
+			return http1server.Malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return r.notReadInTime()
+			return r.connections.NotReadInTime()
 		default:
-			return malformed("the body is malformed or ended early")
+			return http1server.Malformed("the body is malformed or ended early")
 		}
 	}
 }

@@ -19,16 +19,16 @@ func (r *request) requestID() []byte {
 }
 
 // newRequestID returns the id of a request that could not be read, empty if requests have none.
-func (g *configVersion) newRequestID() []byte {
-	if g.opts.RequestIDField == "" {
+func (v *configVersion) newRequestID() []byte {
+	if v.opts.RequestIDField == "" {
 		return nil
 	}
 	return httpheader.AppendUUIDv7(nil, time.Now())
 }
 
 // setRequestID puts the id into the header of the response.
-func (g *configVersion) setRequestID(w *response, id []byte) {
+func (v *configVersion) setRequestID(w *response, id []byte) {
 	if len(id) > 0 {
-		w.addField(g.opts.RequestIDField, id)
+		w.addField(v.opts.RequestIDField, id)
 	}
 }

@@ -27,14 +27,12 @@ const sourceField = "X-Adbuffer-Source"
 
 // Statuses that belong to no outcome alone.
 const (
-	statusOK             = 200
-	statusNoContent      = 204
-	statusNotModified    = 304
-	statusBadRequest     = 400
-	statusRequestTimeout = 408
-	statusHeaderTooLarge = 431
-	statusInternal       = 500
-	statusUnavailable    = 503
+	statusOK          = 200
+	statusNoContent   = 204
+	statusNotModified = 304
+	statusBadRequest  = 400
+	statusInternal    = 500
+	statusUnavailable = 503
 )
 
 // maxKeptFields is how much memory for fields a response keeps for its next use.
@@ -57,6 +55,12 @@ func (w *response) release() {
 	w.sending, w.head = nil, false
 	w.reset()
 }
+
+// held returns about how many bytes an unread response holds.
+func (w *response) held() int { return unreadCost + len(w.Fields) + len(w.Body) + len(w.trailers) }
+
+// unreadCost is what an unread response holds beside its header and body.
+const unreadCost = 4 << 10
 
 // begin begins adbuffer's own response. contentType is empty for a response without a body.
 func (w *response) begin(status int, contentType string, source []byte) {
@@ -164,20 +168,20 @@ func detailOf(e *upstream.Error) string {
 
 // refuse sends the response of a request that is not forwarded.
 func (p *Proxy) refuse(w *response, r *request, f *refusal) {
-	e := end{outcome: f.outcome, detail: f.detail, at: time.Now()}
+	e := end{outcome: f.Outcome, detail: f.Detail, at: time.Now()}
 	if !r.started.IsZero() {
 		e.took = e.at.Sub(r.started)
 	}
 	r.beginTrace(e.at)
-	if f.close {
+	if f.Close {
 		w.Close = true
 	} else {
 		r.skipBody()
 	}
-	if f.allow != "" {
-		w.addField("Allow", []byte(f.allow))
+	if f.Allow != "" {
+		w.addField("Allow", []byte(f.Allow))
 	}
-	r.writeError(w, f.outcome, f.statusCode(), "", f.detail)
+	r.writeError(w, f.Outcome, f.StatusCode(), "", f.Detail)
 	p.finish(w, r, &e, nil, nil)
 }
 

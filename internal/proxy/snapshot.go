@@ -21,15 +21,15 @@ type Snapshot struct {
 
 // Snapshot returns the traffic side as it is now.
 func (p *Proxy) Snapshot() Snapshot {
-	g := p.current()
+	v := p.current()
 	s := Snapshot{
 		Outcomes: make(map[string]uint64), NoAds: make(map[string]uint64),
 		InFlight: p.inFlight.Now(), InFlightLimit: p.inFlight.Limit(),
-		Clients: int64(p.server.Open()), ClientsLimit: g.opts.MaxConnections,
+		Clients: int64(p.server.Open()), ClientsLimit: v.opts.MaxConnections,
 		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
 	}
 	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
-	for _, rs := range g.routes {
+	for _, rs := range v.routes {
 		for o := range upstream.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				s.Outcomes[o.String()] += n

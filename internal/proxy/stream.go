@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// stream is a request of HTTP/2. It implements http2server.Request and stopper. The objects are reused.
+// stream is a request of HTTP/2. It implements http2server.Request and source. The objects are reused.
 type stream struct {
 	of       *http2server.Stream
 	proxy    *Proxy
@@ -82,7 +82,7 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	s.response.head = string(method) == "HEAD"
 	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {
-		return r.headTooLarge()
+		return r.connections.HeadTooLarge()
 	}
 	return r.checkStream(header, method, target, b.Count, last)
 }
@@ -105,10 +105,9 @@ func (s *stream) Data(b []byte) *http2server.Response {
 	return nil
 }
 
-func (s *stream) Await() { s.proxy.uploads.begin(&s.request.upload, s) }
+func (s *stream) Await() { s.proxy.uploads.begin(&s.request.upload, s, nil, 0) }
 
-// Stop implements stopper.
-func (s *stream) Stop() { go s.conn.HTTP2().Drop(s.id) }
+func (s *stream) stopUpload() { go s.conn.HTTP2().Drop(s.id) }
 
 func (s *stream) Dropped() *http2server.Response {
 	p := s.proxy
@@ -120,7 +119,7 @@ func (s *stream) TimedOut() *http2server.Response {
 	if s.proxy.uploads.end(&s.request.upload, false) {
 		return s.refuse(s.proxy.uploadDropped())
 	}
-	return s.refuse(s.request.notReadInTime())
+	return s.refuse(s.request.connections.NotReadInTime())
 }
 
 func (s *stream) Serve() *http2server.Response {
@@ -138,11 +137,10 @@ func (s *stream) Serve() *http2server.Response {
 }
 
 func (s *stream) Unread() {
-	r := &s.message
-	s.proxy.unread.begin(&s.waiting, s, s.response.sending, len(r.Fields)+len(r.Body)+len(r.Trailers))
+	s.proxy.unread.begin(&s.waiting, s, s.response.sending, s.response.held())
 }
 
-// dropUnread implements reader. Until Release, conn and id do not change.
+// dropUnread implements source. Until Release, conn and id do not change.
 func (s *stream) dropUnread() { go s.conn.HTTP2().DropUnread(s.id) }
 
 func (s *stream) Cancel() {
@@ -154,7 +152,7 @@ func (s *stream) Release() {
 	if r := s.request; r != nil {
 		s.neverServed(r)
 	}
-	s.proxy.unread.end(&s.waiting)
+	s.proxy.unread.end(&s.waiting, false)
 	s.response.release()
 	s.request, s.of, s.proxy, s.conn = nil, nil, nil, nil
 	if s.cancelled {

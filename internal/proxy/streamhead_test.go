@@ -142,8 +142,8 @@ func FuzzStreamHead(f *testing.F) {
 			case !taken:
 			case f == nil:
 				checkSame(t, r, h)
-			case f.outcome != upstream.BadRequest && f.outcome != upstream.TooLarge && f.outcome != upstream.MethodNotAllowed:
-				t.Errorf("refused with %v", f.outcome)
+			case f.Outcome != upstream.BadRequest && f.Outcome != upstream.TooLarge && f.Outcome != upstream.MethodNotAllowed:
+				t.Errorf("refused with %v", f.Outcome)
 			}
 		}
 	})
@@ -209,12 +209,12 @@ func TestStreamHeadsAreTakenAsTheyAreOrRefused(t *testing.T) {
 				checkSame(t, r, h)
 				return
 			}
-			status := f.status
+			status := f.Status
 			if status == 0 {
-				status = f.outcome.Row().Status
+				status = f.Outcome.Row().Status
 			}
 			if status != row.status {
-				t.Errorf("refused with %d: %s, want %d", status, f.detail, row.status)
+				t.Errorf("refused with %d: %s, want %d", status, f.Detail, row.status)
 			}
 		})
 	}
