@@ -86,7 +86,8 @@ func (b *Body) Discard(most int) {
 	defer b.conn.server.putBuffer(p)
 	for n := 0; n <= most; {
 		m, err := b.Read(*p)
-		if n += m; err != nil {
+		n += m
+		if err != nil {
 			return
 		}
 	}
@@ -145,7 +146,8 @@ func (b *Body) readChunked(p []byte) (n int, err error) {
 			}
 			m, err := b.readRaw(p[n:min(int64(len(p)), int64(n)+b.left)])
 			n += m
-			if b.left -= int64(m); b.left == 0 {
+			b.left -= int64(m)
+			if b.left == 0 {
 				b.chunk = dataCR
 			}
 			if err != nil {
@@ -257,7 +259,8 @@ func (b *Body) endSize(c byte) bool {
 // they must not be most of its bytes.
 func (b *Body) beginChunk() error {
 	b.excess = max(0, b.excess+b.line-fairLine-fairShare*int(min(b.left, maxExcess)))
-	switch b.data += b.left; {
+	b.data += b.left
+	switch {
 	case b.excess > maxExcess:
 		return errChunk
 	case b.data > b.limit:

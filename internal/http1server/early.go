@@ -22,7 +22,8 @@ func (e *early) take(server *Server, p []byte) int {
 		return 0
 	}
 	n := copy(p, (*e.buf)[e.r:e.w])
-	if e.r += n; e.r == e.w {
+	e.r += n
+	if e.r == e.w {
 		e.release(server)
 	}
 	return n
@@ -31,7 +32,8 @@ func (e *early) take(server *Server, p []byte) int {
 // next removes and returns a byte. early must not be empty.
 func (e *early) next(server *Server) byte {
 	c := (*e.buf)[e.r]
-	if e.r++; e.r == e.w {
+	e.r++
+	if e.r == e.w {
 		e.release(server)
 	}
 	return c

@@ -73,7 +73,8 @@ func (pc *parkedConn) newClient() *Conn {
 		c.Records()
 		c.tls.NetConn().(*tlsSocket).use(c)
 	}
-	if c.http2 = pc.http2; c.http2 != nil {
+	c.http2 = pc.http2
+	if c.http2 != nil {
 		c.http2.Use(http2Socket{c}, c)
 		c.isHTTP2.Store(true)
 	}

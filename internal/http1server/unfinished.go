@@ -105,7 +105,8 @@ func (c *clients) addUnfinished(cc *Conn) {
 func (c *clients) removeUnfinished(cc *Conn) (open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if open = c.unfinished.removeLocked(cc.unfinished); open {
+	open = c.unfinished.removeLocked(cc.unfinished)
+	if open {
 		cc.unfinished = nil
 	}
 	return open

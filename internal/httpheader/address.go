@@ -62,7 +62,8 @@ func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
 				return netip.Addr{}, false
 			}
 			n = n*10 + int(c-'0')
-			if digits++; n > 255 {
+			digits++
+			if n > 255 {
 				return netip.Addr{}, false
 			}
 		case c == '.' && digits > 0 && octet < 3:

@@ -15,7 +15,8 @@ func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 			others++
 			continue
 		}
-		if addrs++; addrs > 1 {
+		addrs++
+		if addrs > 1 {
 			dst = append(dst, ", "...)
 		}
 		dst = Shorten(addr).AppendTo(dst)

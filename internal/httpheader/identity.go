@@ -92,7 +92,8 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 				continue
 			}
 			addr, ok := parseAddr(element)
-			if seen++; !ok || seen > maxHops {
+			seen++
+			if !ok || seen > maxHops {
 				return
 			}
 			id.addHop(addr)
@@ -113,12 +114,14 @@ func (id *Identity) readDevice(f *RequestFields) {
 		switch field.kind {
 		case deviceIP:
 			addr, ok := parseAddr(field.Value)
-			if addresses++; addresses > 1 || !ok || addr.IsLoopback() {
+			addresses++
+			if addresses > 1 || !ok || addr.IsLoopback() {
 				addr = netip.Addr{}
 			}
 			id.device = addr
 		case deviceUserAgent:
-			if agents++; agents == 1 && len(field.Value) > 0 {
+			agents++
+			if agents == 1 && len(field.Value) > 0 {
 				id.agent = field.Value
 			}
 		}

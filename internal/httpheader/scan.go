@@ -74,7 +74,8 @@ func (f *RequestFields) Scan(raw []byte) error {
 		field.named = false
 		field.kind = requestKinds[id]
 		if len(name) == len(f.TimeoutName) && syntax.EqualFold(name, f.TimeoutName) {
-			if f.timeouts++; f.timeouts == 1 {
+			f.timeouts++
+			if f.timeouts == 1 {
 				f.timeout = value
 			}
 		}
@@ -97,8 +98,9 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 	name, value := field.Name, field.Value
 	switch id {
 	case nameHost:
-		if f.hosts++; f.hosts > 1 {
-			return refuse(RuleHostRepeated, name)
+		f.hosts++
+		if f.hosts > 1 {
+			return refuse(RuleRepeated, name)
 		}
 		if !isHost(value) {
 			return refuse(RuleHost, name)
@@ -106,14 +108,15 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		f.host = value
 	case nameContentLength:
 		if f.contentLength >= 0 {
-			return refuse(RuleLengthRepeated, name)
+			return refuse(RuleRepeated, name)
 		}
-		if f.contentLength = parseLength(value); f.contentLength < 0 {
+		f.contentLength = parseLength(value)
+		if f.contentLength < 0 {
 			return refuse(RuleLength, name)
 		}
 	case nameTransferEncoding:
 		if f.chunked {
-			return refuse(RuleEncodingRepeated, name)
+			return refuse(RuleRepeated, name)
 		}
 		if f.HTTP10 || !syntax.EqualFold(value, "chunked") {
 			return refuse(RuleEncoding, name)
@@ -130,7 +133,8 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 			return &Error{Rule: RuleTooManyOptions, Field: string(name), Limit: maxOptions}
 		}
 	case nameSSP:
-		if f.ssps++; f.ssps == 1 {
+		f.ssps++
+		if f.ssps == 1 {
 			f.ssp = value
 		}
 	case nameContentType:
@@ -161,7 +165,8 @@ func (f *RequestFields) noticeID(field *Field) {
 	}
 	field.kind = never
 	if syntax.EqualFold(field.Name, f.IDName) {
-		if f.clientIDs++; f.clientIDs == 1 {
+		f.clientIDs++
+		if f.clientIDs == 1 {
 			f.clientID = field.Value
 		}
 	}

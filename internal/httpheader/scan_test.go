@@ -59,14 +59,14 @@ func TestScanRefusesWhatRFC9112Forbids(t *testing.T) {
 		{"no Host", "X-A: 1\r\n\r\n", RuleHostMissing, ""},
 		{"nothing at all", "", RuleHostMissing, ""},
 		{"only the empty line", "\r\n", RuleHostMissing, ""},
-		{"two Hosts", head("Host: ads.example"), RuleHostRepeated, "Host"},
-		{"two Hosts, one empty", "Host:\r\nhost: a\r\n\r\n", RuleHostRepeated, "host"},
+		{"two Hosts", head("Host: ads.example"), RuleRepeated, "Host"},
+		{"two Hosts, one empty", "Host:\r\nhost: a\r\n\r\n", RuleRepeated, "host"},
 		{"junk Host", "Host: a/b?c@d\r\n\r\n", RuleHost, "Host"},
 		{"Host with a blank", "Host: a b\r\n\r\n", RuleHost, "Host"},
 		{"eight bits in Host", "Host: \xc3\xa9\r\n\r\n", RuleHost, "Host"},
 
-		{"equal Content-Lengths", head("Content-Length: 3", "Content-Length: 3"), RuleLengthRepeated, "Content-Length"},
-		{"two Content-Lengths", head("Content-Length: 3", "content-length: 4"), RuleLengthRepeated, "content-length"},
+		{"equal Content-Lengths", head("Content-Length: 3", "Content-Length: 3"), RuleRepeated, "Content-Length"},
+		{"two Content-Lengths", head("Content-Length: 3", "content-length: 4"), RuleRepeated, "content-length"},
 		{"Content-Length as a list", head("Content-Length: 3, 3"), RuleLength, "Content-Length"},
 		{"Content-Length with a sign", head("Content-Length: +3"), RuleLength, "Content-Length"},
 		{"negative Content-Length", head("Content-Length: -1"), RuleLength, "Content-Length"},
@@ -82,7 +82,7 @@ func TestScanRefusesWhatRFC9112Forbids(t *testing.T) {
 		{"gzip, chunked", head("Transfer-Encoding: gzip, chunked"), RuleEncoding, "Transfer-Encoding"},
 		{"empty coding", head("Transfer-Encoding:"), RuleEncoding, "Transfer-Encoding"},
 		{"quoted coding", head(`Transfer-Encoding: "chunked"`), RuleEncoding, "Transfer-Encoding"},
-		{"chunked twice", head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), RuleEncodingRepeated, "Transfer-Encoding"},
+		{"chunked twice", head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), RuleRepeated, "Transfer-Encoding"},
 		{"chunked, chunked", head("Transfer-Encoding: chunked, chunked"), RuleEncoding, "Transfer-Encoding"},
 		{"Content-Length, then chunked", head("Content-Length: 3", "Transfer-Encoding: chunked"), RuleBothFramings, ""},
 		{"chunked, then Content-Length", head("Transfer-Encoding: chunked", "Content-Length: 0"), RuleBothFramings, ""},
@@ -197,7 +197,7 @@ func TestScanOfHTTP10NeedsNoHostAndRefusesChunked(t *testing.T) {
 		}
 	}
 	wantRule(t, f.Scan([]byte(head("Transfer-Encoding: chunked"))), RuleEncoding)
-	wantRule(t, f.Scan([]byte(head("Host: b"))), RuleHostRepeated)
+	wantRule(t, f.Scan([]byte(head("Host: b"))), RuleRepeated)
 }
 
 func TestScanLimitsFields(t *testing.T) {
@@ -231,11 +231,6 @@ func TestErrorShowsNothingOfTheRequestButAShortName(t *testing.T) {
 			t.Errorf("Scan(%.40q) = %v, want %s", raw, err, want)
 		}
 	}
-	for rule := RuleUnterminated; rule <= RuleTooManyFields; rule++ {
-		if text := (&Error{Rule: rule}).Error(); len(text) < len("header: 12345") {
-			t.Errorf("rule %d has no text: %q", rule, text)
-		}
-	}
 }
 
 func mustScan(t testing.TB, f *RequestFields, raw string) {
@@ -249,6 +244,6 @@ func wantRule(t *testing.T, err error, rule Rule) {
 	t.Helper()
 	var refused *Error
 	if !errors.As(err, &refused) || refused.Rule != rule {
-		t.Errorf("error is %v, want rule %q", err, ruleTexts[rule])
+		t.Errorf("error is %v, want rule %q", err, rule)
 	}
 }

@@ -2,30 +2,29 @@ package httpheader
 
 import "strconv"
 
-// Rule is a rule, of RFC 9112 or of adbuffer, that a request's header block violated.
-type Rule uint8
+// Rule is a rule, of RFC 9112 or of adbuffer, that a request's header block violated, in words for the
+// client.
+type Rule string
 
 // The rules that Scan enforces. Sections are RFC 9112's.
 const (
-	RuleUnterminated     Rule = iota + 1 // the block does not end with its one empty line
-	RuleFold                             // a line that starts with a blank: obs-fold, 5.2; Field is the one it would continue
-	RuleBareLF                           // LF without CR, 2.2
-	RuleBareCR                           // CR without LF, 2.2
-	RuleNoColon                          // a line without a colon
-	RuleEmptyName                        // nothing before the colon
-	RuleNameBlank                        // a blank in or after the name, 5.1
-	RuleName                             // a name that is not a token
-	RuleValue                            // NUL or another control byte in a value
-	RuleHostMissing                      // no Host in an HTTP/1.1 request, 3.2
-	RuleHostRepeated                     // more than one Host, 3.2
-	RuleHost                             // a Host with bytes that are not allowed in a host and port, 3.2
-	RuleLength                           // a Content-Length that is not one decimal number, 6.3
-	RuleLengthRepeated                   // more than one Content-Length, equal or not, 6.3
-	RuleEncoding                         // a Transfer-Encoding other than chunked, or in HTTP/1.0, 6.1
-	RuleEncodingRepeated                 // more than one Transfer-Encoding, 6.1
-	RuleBothFramings                     // Content-Length with Transfer-Encoding, 6.3
-	RuleTooManyOptions                   // Connection names more fields than maxOptions
-	RuleTooManyFields                    // more fields than maxFields
+	RuleUnterminated   Rule = "it does not end with one empty line"
+	RuleFold           Rule = "a line that starts with a blank (obs-fold)" // 5.2; Error.Field is the one it would continue
+	RuleBareLF         Rule = "LF without CR"                              // 2.2
+	RuleBareCR         Rule = "CR without LF"                              // 2.2
+	RuleNoColon        Rule = "no colon after the name"
+	RuleEmptyName      Rule = "a line that starts with a colon"
+	RuleNameBlank      Rule = "blank in or after the name" // 5.1
+	RuleName           Rule = "the name has a byte that is not allowed in names"
+	RuleValue          Rule = "control byte in the value"
+	RuleRepeated       Rule = "given more than once"                            // Host, 3.2; Content-Length, equal or not, 6.3; Transfer-Encoding, 6.1
+	RuleHostMissing    Rule = "Host is missing"                                 // in HTTP/1.1, 3.2
+	RuleHost           Rule = "not a host and port"                             // 3.2
+	RuleLength         Rule = "not one decimal number"                          // 6.3
+	RuleEncoding       Rule = "only chunked is supported, and only in HTTP/1.1" // 6.1
+	RuleBothFramings   Rule = "Content-Length and Transfer-Encoding together"   // 6.3
+	RuleTooManyOptions Rule = "it names more fields than the limit of "         // maxOptions, of Connection
+	RuleTooManyFields  Rule = "more fields than the limit of "                  // maxFields
 )
 
 // Error is a refused header block. Its text may be sent to the client: from the request it contains
@@ -44,7 +43,7 @@ func (e *Error) TooLarge() bool { return e.Limit > 0 }
 
 // Error names the field and the rule that it violates.
 func (e *Error) Error() string {
-	text := ruleTexts[e.Rule]
+	text := string(e.Rule)
 	if e.Limit > 0 {
 		text += strconv.Itoa(e.Limit)
 	}
@@ -52,29 +51,6 @@ func (e *Error) Error() string {
 		return "header: " + text
 	}
 	return "header field " + strconv.Quote(e.Field) + ": " + text
-}
-
-var ruleTexts = [...]string{
-	0:                    "malformed",
-	RuleUnterminated:     "it does not end with one empty line",
-	RuleFold:             "a line that starts with a blank (obs-fold)",
-	RuleBareLF:           "LF without CR",
-	RuleBareCR:           "CR without LF",
-	RuleNoColon:          "no colon after the name",
-	RuleEmptyName:        "a line that starts with a colon",
-	RuleNameBlank:        "blank in or after the name",
-	RuleName:             "the name has a byte that is not allowed in names",
-	RuleValue:            "control byte in the value",
-	RuleHostMissing:      "Host is missing",
-	RuleHostRepeated:     "given more than once",
-	RuleHost:             "not a host and port",
-	RuleLength:           "not one decimal number",
-	RuleLengthRepeated:   "given more than once",
-	RuleEncoding:         "only chunked is supported, and only in HTTP/1.1",
-	RuleEncodingRepeated: "given more than once",
-	RuleBothFramings:     "Content-Length and Transfer-Encoding together",
-	RuleTooManyOptions:   "it names more fields than the limit of ",
-	RuleTooManyFields:    "more fields than the limit of ",
 }
 
 // refuse returns the error for a rule that the field called name violates.

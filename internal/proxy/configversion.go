@@ -33,7 +33,8 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 		if i < len(table.Routes) {
 			name = table.Routes[i].Name
 		}
-		if v.routes[i] = kept[name]; v.routes[i] == nil {
+		v.routes[i] = kept[name]
+		if v.routes[i] == nil {
 			v.routes[i] = newRouteStats(name)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // request that is refused here needs no body.
 func (r *request) findRoute() *refusal {
 	var fromPath []byte
-	if r.route, fromPath = r.table.Find(&r.fields); r.route == nil {
+	r.route, fromPath = r.table.Find(&r.fields)
+	if r.route == nil {
 		return &refusal{Outcome: upstream.NoRoute, Detail: "no route matches; see routes[].match"}
 	}
 	if f := r.checkLoop(); f != nil {

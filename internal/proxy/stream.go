@@ -61,7 +61,8 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 		}
 	}()
 	f := s.check(b, last)
-	if s.undecided = f == nil && !last && r.ssp.Method != upstream.POST; s.undecided {
+	s.undecided = f == nil && !last && r.ssp.Method != upstream.POST
+	if s.undecided {
 		return true
 	}
 	if !p.admit(&s.response, r, f) {
