@@ -3,6 +3,7 @@ package http2codec
 import (
 	"bytes"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/syntax"
 )
 
@@ -12,12 +13,12 @@ import (
 type RequestBlock struct {
 	Limit int // of Size
 
-	Size      int    // names, values and 32 for each field
-	Count     int    // lines in the header
-	Length    int    // content-length, -1 for none
-	TooLarge  bool   // Size is over Limit; the values below mean nothing
-	Malformed string // the first violated rule, empty for none
-	Continue  bool   // expect: 100-continue
+	Size      int               // names, values and 32 for each field
+	Lines     []httpheader.Line // of the header
+	Length    int               // content-length, -1 for none
+	TooLarge  bool              // Size is over Limit; the values below mean nothing
+	Malformed string            // the first violated rule, empty for none
+	Continue  bool              // expect: 100-continue
 
 	hosts   int            // host fields so far
 	regular int            // fields without a colon so far
@@ -36,11 +37,11 @@ type pseudoValue struct {
 
 // Reset makes b ready for another block, and keeps its memory.
 func (b *RequestBlock) Reset() {
-	*b = RequestBlock{Limit: b.Limit, Length: -1, text: b.text[:0], cookie: b.cookie[:0], lines: b.lines[:0]}
+	*b = RequestBlock{Limit: b.Limit, Length: -1, text: b.text[:0], cookie: b.cookie[:0], lines: b.lines[:0], Lines: b.Lines[:0]}
 }
 
 // Free releases the memory between blocks.
-func (b *RequestBlock) Free() { b.text, b.cookie, b.lines = nil, nil, nil }
+func (b *RequestBlock) Free() { b.text, b.cookie, b.lines, b.Lines = nil, nil, nil, nil }
 
 func (b *RequestBlock) tooLong() bool { return b.Size > MaxBlock(b.Limit) }
 
@@ -136,7 +137,7 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 func (b *RequestBlock) addLine(name, value []byte) {
 	at := len(b.lines)
 	b.lines = syntax.AppendField(b.lines, name, value)
-	b.Count++
+	b.Lines = append(b.Lines, httpheader.Line{Name: len(name), End: len(b.lines)})
 	first := true
 	for i, c := range b.lines[at : at+len(name)] {
 		if first && 'a' <= c && c <= 'z' {

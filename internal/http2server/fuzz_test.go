@@ -66,8 +66,8 @@ func (j *judge) Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request,
 		return r, &Response{Status: 431}
 	case b.Malformed != "" || len(method) == 0 || !bytes.HasSuffix(header, []byte("\r\n")) || string(method) != "CONNECT" && len(path) == 0:
 		j.t.Errorf("a malformed request was opened: %q %q %q %s", method, path, header, b.Malformed)
-	case strings.Count(string(header), "\n") != b.Count+1:
-		j.t.Errorf("%d lines of a header are %q", b.Count, header)
+	case strings.Count(string(header), "\n") != len(b.Lines)+1:
+		j.t.Errorf("%d lines of a header are %q", len(b.Lines), header)
 	}
 	return r, nil
 }

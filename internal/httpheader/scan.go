@@ -55,42 +55,68 @@ func (f *RequestFields) Scan(raw []byte) error {
 		for end > start && (raw[end-1] == ' ' || raw[end-1] == '\t') {
 			end--
 		}
-		if len(f.fields) == maxFields {
-			return &Error{Rule: RuleTooManyFields, Limit: maxFields}
-		}
-
 		pos = cr + 2
-		value := raw[start:end]
-		id := identify(name)
-		// In place, because copying a Field costs as much as finding it.
-		if len(f.fields) < cap(f.fields) {
-			f.fields = f.fields[:len(f.fields)+1]
-		} else {
-			f.fields = append(f.fields, Field{})
-		}
-		field := &f.fields[len(f.fields)-1]
-		field.Name, field.Value, field.end = name, value, pos
-		field.verbatim = end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
-		field.named = false
-		field.kind = requestKinds[id]
-		if len(name) == len(f.TimeoutName) && syntax.EqualFold(name, f.TimeoutName) {
-			f.timeouts++
-			if f.timeouts == 1 {
-				f.timeout = value
-			}
-		}
-		if len(name) == len(f.IDName) {
-			f.noticeID(field)
-		}
-		if id != unknownName {
-			if seen&underscore != 0 {
-				field.kind = lookAlikeKind(field.kind)
-			} else if err := f.notice(field, id); err != nil {
-				return err
-			}
+		verbatim := end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
+		err := f.add(name, raw[start:end], pos, verbatim, seen&underscore != 0)
+		if err != nil {
+			return err
 		}
 	}
 	return f.conclude()
+}
+
+// Line is a line "Name: value\r\n" of a header block: the length of its name, and where the next line
+// starts.
+type Line struct{ Name, End int }
+
+// Take is Scan for a block that a decoder of HTTP/2 has checked and written as these lines.
+func (f *RequestFields) Take(raw []byte, lines []Line) error {
+	f.begin(raw)
+	at := 0
+	for _, l := range lines {
+		name := raw[at : at+l.Name]
+		err := f.add(name, raw[at+l.Name+len(": "):l.End-len("\r\n")], l.End, true, bytes.IndexByte(name, '_') >= 0)
+		if err != nil {
+			return err
+		}
+		at = l.End
+	}
+	return f.conclude()
+}
+
+// add classifies a field whose line ends at end. verbatim says that the line reads "Name: value\r\n".
+func (f *RequestFields) add(name, value []byte, end int, verbatim, underscores bool) error {
+	if len(f.fields) == maxFields {
+		return &Error{Rule: RuleTooManyFields, Limit: maxFields}
+	}
+	id := identify(name)
+	// In place, because copying a Field costs as much as finding it.
+	if len(f.fields) < cap(f.fields) {
+		f.fields = f.fields[:len(f.fields)+1]
+	} else {
+		f.fields = append(f.fields, Field{})
+	}
+	field := &f.fields[len(f.fields)-1]
+	field.Name, field.Value, field.end, field.verbatim = name, value, end, verbatim
+	field.named = false
+	field.kind = requestKinds[id]
+	if len(name) == len(f.TimeoutName) && syntax.EqualFold(name, f.TimeoutName) {
+		f.timeouts++
+		if f.timeouts == 1 {
+			f.timeout = value
+		}
+	}
+	if len(name) == len(f.IDName) {
+		f.noticeID(field)
+	}
+	switch {
+	case id == unknownName:
+	case underscores:
+		field.kind = lookAlikeKind(field.kind)
+	default:
+		return f.notice(field, id)
+	}
+	return nil
 }
 
 // notice stores the values of fields that the proxy itself uses.

@@ -34,16 +34,9 @@ func (r *request) setMethod(method string) *refusal {
 	return nil
 }
 
-// checkStream is checkHead for a request over HTTP/2. Its fields have HTTP/1.1's form, and are checked
-// and classified like the fields of a request over HTTP/1. Their number must be count. last says
-// that no body follows.
-func (r *request) checkStream(header, method, target []byte, count int, last bool) *refusal {
-	if err := r.fields.Scan(header); err != nil {
-		return http1server.MalformedFields(err)
-	}
-	if len(r.fields.Fields()) != count || r.fields.Chunked() {
-		return http1server.Malformed("the header fields do not read as they were sent")
-	}
+// checkStream checks the request line of a request over HTTP/2, whose fields r has. last says that no
+// body follows.
+func (r *request) checkStream(method, target []byte, last bool) *refusal {
 	if string(method) != "CONNECT" && string(target) != "*" && (len(target) == 0 || target[0] != '/') {
 		return http1server.Malformed("the path does not begin with a slash")
 	}

@@ -85,7 +85,10 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {
 		return r.connections.HeadTooLarge()
 	}
-	return r.checkStream(header, method, target, b.Count, last)
+	if err := r.fields.Take(header, b.Lines); err != nil {
+		return http1server.MalformedFields(err)
+	}
+	return r.checkStream(method, target, last)
 }
 
 // refuse makes the response to a request whose body is late or invalid.
