@@ -49,6 +49,7 @@ func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
 		{"a bad tmax beside a header", header("100"), `{"tmax":"1"}`, nil, 95 * msec},
 		{"a body without tmax", "", `{"id":"1"}`, nil, 295 * msec},
 		{"tmax of a compressed body", "Content-Encoding: gzip\r\n", `{"tmax":100}`, nil, 295 * msec},
+		{"tmax of a body with an identity coding", "content-encoding: identity\r\n", `{"tmax":100}`, nil, 295 * msec},
 		{"openrtb_tmax is off", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax = false }, 295 * msec},
 		{"openrtb_tmax is off, rewrite_tmax is on", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, 295 * msec},
 		{"no header sets it", header("100"), "", func(o *DeadlineOptions) { o.Header = "" }, 295 * msec},

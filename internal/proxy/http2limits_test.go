@@ -199,32 +199,6 @@ func TestRapidResetIsEnded(t *testing.T) {
 	}
 }
 
-// Over the limit of concurrent streams a stream is refused, not the connection.
-func TestMoreStreamsThanMayBeOpenAreRefused(t *testing.T) {
-	release := make(chan struct{})
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 10_000 }),
-		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) { <-release }})
-	f := m.frames(t)
-	var limit uint32
-	for limit == 0 {
-		frame := f.read()
-		if s, ok := frame.(*http2.SettingsFrame); ok && !s.IsAck() {
-			limit, _ = s.Value(http2.SettingMaxConcurrentStreams)
-		}
-	}
-	f.framer.WriteSettingsAck() //nolint:errcheck // reads show the error
-	for i := range limit + 1 {
-		f.request(2*i+1, true)
-	}
-	a := f.responseTo(2*limit + 1)
-	if limit != 250 || !a.reset {
-		t.Errorf("of %d streams one more: %+v", limit, a)
-	}
-	close(release)
-	m.await(0, inFlight, "")
-	m.await(1, openClients, "")
-}
-
 // A header of any size leads to a result: adbuffer's response, the HTTP/2 server's, or the close of
 // the connection.
 func TestHeadsOverHTTP2AreBounded(t *testing.T) {
@@ -301,12 +275,5 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 			break
 		}
 	}
-	m.await(0, openClients, "")
-}
-
-// A header whose end does not arrive has read_timeout, as over HTTP/1.
-func TestHeaderThatStopsComingOverHTTP2IsEnded(t *testing.T) {
-	m, f := framesWithReadTimeout(t)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: []byte{0x82}}) //nolint:errcheck // the gauge shows the error
 	m.await(0, openClients, "")
 }

@@ -27,6 +27,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 		status string // "" = the stream or the connection is reset
 	}{
 		{"CRLF in a value", []string{"x-a", "1\r\nX-Forwarded-For: 1.2.3.4"}, "", ""},
+		{"DEL in a value", []string{"x-a", "a\x7fb"}, "", ""},
 		{"LF in a value", []string{"x-a", "1\nb: c"}, "", ""},
 		{"CR in a value", []string{"x-a", "1\rb"}, "", ""},
 		{"NUL in a value", []string{"x-a", "1\x00b"}, "", ""},
@@ -92,9 +93,14 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 		t.Errorf("the SSP received %d requests", n)
 	}
 	f := m.frames(t)
-	f.request(1, true, "te", "trailers", "cookie", "a=1", "cookie", "b=2")
-	if a := f.responseTo(1); a.status != "200" || a.source != "ssp/a" {
-		t.Errorf("a well-formed request: %+v", a)
+	for i, fields := range [][]string{
+		{"te", "trailers", "cookie", "a=1", "cookie", "b=2"}, {"x-a", "\xff\xfe"}, {"x-a", "a\tb"}, {"x-a", ""}, {"host", "adbuffer.test"}, {":path", "/fill?\xff"},
+	} {
+		id := uint32(2*i + 1)
+		f.request(id, true, fields...)
+		if a := f.responseTo(id); a.status != "200" || a.source != "ssp/a" {
+			t.Errorf("a well-formed request with %q: %+v", fields, a)
+		}
 	}
 	if m.series("adbuffer_client_http2_errors_total", "") == 0 {
 		t.Error("no error of HTTP/2 is counted")

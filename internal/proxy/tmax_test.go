@@ -88,38 +88,6 @@ func TestTmaxIsFoundWithinABoundedPartOfTheBody(t *testing.T) {
 	}
 }
 
-func TestTmaxOfACompressedBodyIsNotLookedFor(t *testing.T) {
-	for head, want := range map[string]bool{"": true, "Content-Encoding: gzip\r\n": false, "content-encoding: identity\r\n": false} {
-		var r request
-		if err := r.fields.Scan([]byte("Host: a\r\n" + head + "\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		r.body = []byte(`{"tmax":300}`)
-		got, ok := tmax(&r)
-		if ok != want || ok && got != 300*time.Millisecond {
-			t.Errorf("%q: %v, %v", head, got, ok)
-		}
-		if found := r.ssp.TmaxEnd > r.ssp.TmaxStart; found != want || found && string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]) != "300" {
-			t.Errorf("%q: tmax is at %d to %d", head, r.ssp.TmaxStart, r.ssp.TmaxEnd)
-		}
-	}
-}
-
-// The state of one request must not remain for the next one that uses its memory.
-func TestTheNextRequestHasNoTmaxOfTheLast(t *testing.T) {
-	var r request
-	if err := r.fields.Scan([]byte("Host: a\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	for _, body := range []string{`{"tmax":300}`, `{"id":"a much longer body"}`} {
-		r.body = []byte(body)
-		tmax(&r)
-	}
-	if r.ssp.TmaxStart != r.ssp.TmaxEnd {
-		t.Errorf("the tmax is from %d to %d, want none", r.ssp.TmaxStart, r.ssp.TmaxEnd)
-	}
-}
-
 // FuzzTmax compares the scan with encoding/json. In JSON both find the same value, if the parser
 // takes the first key. In any other input the scan finds at most a number behind such a key.
 func FuzzTmax(f *testing.F) {
