@@ -41,10 +41,10 @@ type Conn struct {
 	responding Request
 
 	// The request that is being read.
-	early  early // bytes after the current message head or chunk
-	head   messageHead
-	body   Body
-	unread bool // the last request was not read completely
+	early      early // bytes after the current message head or chunk
+	head       messageHead
+	body       Body
+	partlyRead bool // the last request was not read completely
 
 	// upgraded: the server gets the connection back as an HTTP/2 connection.
 	upgraded bool
@@ -141,10 +141,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 }
 
 // endRequest is called when a request has been handled. It reports whether another one may follow:
-// not if a part of its body is unread.
+// not if a part of its body was not read.
 func (c *Conn) endRequest() (next bool) {
 	read := c.head.refusal == nil && (c.body.of == nil || c.body.ended())
-	c.unread = !read
+	c.partlyRead = !read
 	c.deadlines.reset()
 	c.body.of = nil
 	return read && !c.stopped.Load() && c.Left.Err() == nil

@@ -68,18 +68,18 @@ func (s *headScan) next(b []byte) (end int, ok bool) {
 	}
 }
 
-// feigned are the constant heads for fasthttp, by HTTP/1.0 and by HEAD. fasthttp needs no more for
+// constantHeads are the constant heads for fasthttp, by HTTP/1.0 and by HEAD. fasthttp needs no more for
 // its response.
-var feigned = [2][2]string{
+var constantHeads = [2][2]string{
 	{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"},
 	{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"},
 }
 
-// feignedRoom is the maximum size of the constant head in the server's read buffer.
-const feignedRoom = 64
+// constantRoom is the maximum size of the constant head in the server's read buffer.
+const constantRoom = 64
 
-// feign gives fasthttp its constant head for the current request.
-func (c *Conn) feign(b []byte) (int, error) {
+// giveConstantHead gives fasthttp its constant head for the current request.
+func (c *Conn) giveConstantHead(b []byte) (int, error) {
 	if !c.setUnfinished(false) {
 		return 0, io.EOF
 	}
@@ -91,13 +91,13 @@ func (c *Conn) feign(b []byte) (int, error) {
 		head = 1
 	}
 	c.deadlines.enter(beforeBody)
-	return copy(b[:feignedRoom], feigned[http10][head]), nil
+	return copy(b[:constantRoom], constantHeads[http10][head]), nil
 }
 
 // refuseHead makes the handler refuse the current request.
 func (c *Conn) refuseHead(b []byte, f *Refusal) (int, error) {
 	c.head.refusal = f
-	return c.feign(b)
+	return c.giveConstantHead(b)
 }
 
 // readHead reads a whole head into b, the server's buffer after the room for the constant head.
@@ -108,7 +108,7 @@ func (c *Conn) readHead(b []byte) (int, error) {
 		return 0, io.ErrShortBuffer
 	}
 	first := !c.requested.Load()
-	in := b[feignedRoom:]
+	in := b[constantRoom:]
 	var scan headScan
 	for n := c.early.take(c.server, in); ; {
 		end, ok := scan.next(in[:n])
@@ -121,7 +121,7 @@ func (c *Conn) readHead(b []byte) (int, error) {
 		case end > 0:
 			c.early.keep(c.server, in[end:n])
 			c.head.parse(in[scan.start:scan.fields], in[scan.fields:end])
-			return c.feign(b)
+			return c.giveConstantHead(b)
 		case n == len(in):
 			return c.refuseHead(b, c.server.options().HeadTooLarge())
 		}

@@ -51,7 +51,7 @@ func (s *Server) serveHTTP2(nc net.Conn) error {
 			c.park()
 		}
 	}
-	_, c.unread = errors.AsType[*http2codec.Error](err)
+	_, c.partlyRead = errors.AsType[*http2codec.Error](err)
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (s *Server) serveHTTP2(nc net.Conn) error {
 func (c *Conn) refuseHTTP2(suite string) {
 	text := "HTTP/2 is prohibited over " + suite
 	c.Write(http2server.InadequateSecurity(text)) //nolint:errcheck // the connection is over
-	c.unread = true                               // the client's preface
+	c.partlyRead = true                           // the client's preface
 	c.Violated(text)
 }
 

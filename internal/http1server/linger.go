@@ -27,7 +27,7 @@ func (c *Conn) lingers() bool {
 	case socket.Ended:
 		return false
 	}
-	return c.unread || c.server.draining.Load()
+	return c.partlyRead || c.server.draining.Load()
 }
 
 // linger closes the connection. It runs on its own goroutine until the client closes its half,

@@ -40,7 +40,7 @@ func writtenByFasthttp(t *testing.T, w *Response, head int) string {
 	t.Helper()
 	s := New(nil, Options{MaxHeaderBytes: 1000}, zap.NewNop()).http
 	s.Handler = func(ctx *fasthttp.RequestCtx) { w.writeTo(&ctx.Response) }
-	c := &scriptedConn{in: strings.NewReader(feigned[0][head])}
+	c := &scriptedConn{in: strings.NewReader(constantHeads[0][head])}
 	if err := s.ServeConn(c); err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func New(h Handler, o Options, log *zap.Logger) *Server {
 	s.http = &fasthttp.Server{
 		Handler:         s.handle,
 		Concurrency:     math.MaxInt32, // Accept enforces max_connections, with a response
-		ReadBufferSize:  feignedRoom + o.MaxHeaderBytes,
+		ReadBufferSize:  constantRoom + o.MaxHeaderBytes,
 		WriteBufferSize: writeBuffer,
 		// Goroutines that served connections which are parked now end soon.
 		MaxIdleWorkerDuration: time.Second,

@@ -6,7 +6,7 @@ import "adbuffer/internal/syntax"
 // the original order and spelling. The identity fields, Via, and the fields that the policy sets
 // follow. It changes neither f nor id, so legs may share them.
 func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte {
-	actions := &p.actions[id.worth()]
+	actions := &p.actions[id.trustRow()]
 	// Adjacent lines that are forwarded unchanged are copied in one piece: raw[from:to].
 	from, to := 0, 0
 	for i := range f.fields {
@@ -14,12 +14,12 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 		start := to
 		to = field.end
 		act := actions[field.kind]
-		if act == copyLine && field.verbatim && !field.named && !p.dropped.has(field.Name, &plain) {
+		if act == copyLine && field.verbatim && !field.named && !p.dropped.has(field.Name, &folded) {
 			continue
 		}
 		dst = append(dst, f.raw[from:start]...)
 		from = to
-		if act != drop && !field.named && !p.dropped.has(field.Name, &plain) {
+		if act != drop && !field.named && !p.dropped.has(field.Name, &folded) {
 			dst = p.appendField(dst, field, act)
 		}
 	}
@@ -41,8 +41,8 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 	return append(dst, p.set...)
 }
 
-// worth returns the row of Policy.actions for a request with this identity.
-func (id *Identity) worth() int {
+// trustRow returns the row of Policy.actions for a request with this identity.
+func (id *Identity) trustRow() int {
 	switch {
 	case !id.trusted:
 		return untrustedPeer

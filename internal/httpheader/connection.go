@@ -87,13 +87,13 @@ var nameSeed = maphash.MakeSeed()
 func hashName(name []byte) uint32 {
 	var h maphash.Hash
 	h.SetSeed(nameSeed)
-	var folded [64]byte
+	var part [64]byte
 	for len(name) > 0 {
-		n := min(len(name), len(folded))
+		n := min(len(name), len(part))
 		for i, c := range name[:n] {
-			folded[i] = plain[c]
+			part[i] = folded[c]
 		}
-		h.Write(folded[:n]) //nolint:errcheck // it never fails
+		h.Write(part[:n]) //nolint:errcheck // it never fails
 		name = name[n:]
 	}
 	return uint32(h.Sum64())

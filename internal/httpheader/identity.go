@@ -131,13 +131,13 @@ func (id *Identity) readDevice(f *RequestFields) {
 // Client returns the client's address as it may be sent: shortened if Resolve was asked to shorten
 // it. It is the zero Addr if the address is unknown, for example behind a Unix socket without
 // X-Forwarded-For.
-func (id *Identity) Client() netip.Addr { return id.leaving(id.client) }
+func (id *Identity) Client() netip.Addr { return id.outgoing(id.client) }
 
 // Group returns the group of clients that the client belongs to.
 func (id *Identity) Group() rates.Group { return rates.GroupOf(id.client) }
 
-// leaving returns addr as it may be sent.
-func (id *Identity) leaving(addr netip.Addr) netip.Addr {
+// outgoing returns addr as it may be sent.
+func (id *Identity) outgoing(addr netip.Addr) netip.Addr {
 	if id.truncate {
 		return Shorten(addr)
 	}
@@ -155,7 +155,7 @@ func (id *Identity) appendForwardedFor(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
-		dst = id.leaving(hop).AppendTo(dst)
+		dst = id.outgoing(hop).AppendTo(dst)
 	}
 	return append(dst, "\r\n"...)
 }
@@ -171,7 +171,7 @@ func (id *Identity) appendDeviceIP(dst []byte) []byte {
 		return dst
 	}
 	dst = append(dst, "X-Device-IP: "...)
-	dst = id.leaving(addr).AppendTo(dst)
+	dst = id.outgoing(addr).AppendTo(dst)
 	return append(dst, "\r\n"...)
 }
 

@@ -71,7 +71,7 @@ func identify(name []byte) nameID {
 	var lower [longestName]byte
 	n := min(len(name), longestName)
 	for i, c := range name[:n] {
-		lower[i] = plain[c]
+		lower[i] = folded[c]
 	}
 	if len(name) <= longestName {
 		if id := knownName(string(lower[:n])); id != unknownName {
@@ -149,15 +149,15 @@ func knownName(name string) nameID {
 // and '-'.
 func is(name []byte, want string) bool {
 	for i := range name {
-		if i >= len(want) || plain[name[i]] != want[i] {
+		if i >= len(want) || folded[name[i]] != want[i] {
 			return false
 		}
 	}
 	return true
 }
 
-// plain maps each byte of a token to lower case, with '_' as '-', and all other bytes to 0.
-var plain = func() [256]byte {
+// folded maps each byte of a token to lower case, with '_' as '-', and all other bytes to 0.
+var folded = func() [256]byte {
 	t := syntax.Lower
 	t['_'] = '-'
 	return t

@@ -11,7 +11,7 @@ func (s *names) add(name string) {
 	s.lengths |= 1 << min(len(name), 63)
 }
 
-// has reports whether name, read through fold, is in the set. fold is plain or syntax.Lower.
+// has reports whether name, read through fold, is in the set. fold is folded or syntax.Lower.
 func (s *names) has(name []byte, fold *[256]byte) bool {
 	if s.lengths>>min(len(name), 63)&1 == 0 {
 		return false
@@ -31,11 +31,11 @@ next:
 	return false
 }
 
-// plainName returns name in lower case and with '-' for '_'. name is a token.
-func plainName(name string) string {
+// foldName returns name in lower case and with '-' for '_'. name is a token.
+func foldName(name string) string {
 	b := []byte(name)
 	for i, c := range b {
-		b[i] = plain[c]
+		b[i] = folded[c]
 	}
 	return string(b)
 }

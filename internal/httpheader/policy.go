@@ -56,7 +56,7 @@ type PolicyOptions struct {
 type Policy struct {
 	options PolicyOptions // the options of NewPolicy
 	pass    names         // matched through syntax.Lower
-	dropped names         // names that are removed or set; matched through plain
+	dropped names         // names that are removed or set; matched through folded
 	set     []byte        // the lines of the fields that are set
 
 	actions [3][kinds]action // by the trust in the request's identity fields
@@ -65,8 +65,8 @@ type Policy struct {
 
 	via viaLines
 
-	requestID, plainRequestID string // of PolicyOptions; plainRequestID is in lower case, with '-' for '_'
-	sendRequestID             bool
+	requestID, foldedRequestID string // of PolicyOptions; foldedRequestID is in lower case, with '-' for '_'
+	sendRequestID              bool
 }
 
 // action says how a policy handles a request field of one kind.
@@ -92,7 +92,7 @@ const (
 func NewPolicy(o PolicyOptions) *Policy {
 	p := &Policy{options: o}
 	if CheckRequestID(o.RequestID) == nil {
-		p.requestID, p.plainRequestID = o.RequestID, plainName(o.RequestID)
+		p.requestID, p.foldedRequestID = o.RequestID, foldName(o.RequestID)
 	}
 	for _, name := range o.Pass {
 		if CheckPass(name) == nil {
@@ -101,12 +101,12 @@ func NewPolicy(o PolicyOptions) *Policy {
 	}
 	for _, name := range o.Remove {
 		if CheckRemove(name) == nil {
-			p.dropped.add(plainName(name))
+			p.dropped.add(foldName(name))
 		}
 	}
 	for _, field := range o.Set {
 		if CheckSet(field) == nil {
-			p.dropped.add(plainName(field.Name))
+			p.dropped.add(foldName(field.Name))
 			p.set = syntax.AppendField(p.set, []byte(field.Name), syntax.Trim([]byte(field.Value)))
 		}
 	}
@@ -127,21 +127,21 @@ func NewPolicy(o PolicyOptions) *Policy {
 		p.actions[trustedPeer][deviceOther] = copyLine
 		p.actions[trustedPeerTruncate][deviceOther] = shortenAddrs
 	}
-	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &plain)
-	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &plain)
-	p.deviceUserAgent = device && !p.dropped.has([]byte("x-device-user-agent"), &plain)
-	if !p.dropped.has([]byte("via"), &plain) {
+	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &folded)
+	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &folded)
+	p.deviceUserAgent = device && !p.dropped.has([]byte("x-device-user-agent"), &folded)
+	if !p.dropped.has([]byte("via"), &folded) {
 		p.via = newViaLines(o.Via)
 	}
-	p.sendRequestID = o.SendRequestID && p.requestID != "" && !p.dropped.has([]byte(p.requestID), &plain)
+	p.sendRequestID = o.SendRequestID && p.requestID != "" && !p.dropped.has([]byte(p.requestID), &folded)
 	return p
 }
 
 // Sets reports whether the policy sets fields of this name.
-func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has(name, &plain) }
+func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has(name, &folded) }
 
 // Drops reports whether the policy removes the client's fields of this name, or replaces them.
-func (p *Policy) Drops(name string) bool { return p.dropped.has([]byte(name), &plain) }
+func (p *Policy) Drops(name string) bool { return p.dropped.has([]byte(name), &folded) }
 
 // With returns a policy like p that also sets the given fields, in place of p's fields with their
 // names. Call it at start-up: legs that need `Accept-Encoding: identity` have their own policy.
@@ -149,7 +149,7 @@ func (p *Policy) With(set ...NameValue) *Policy {
 	o := p.options
 	o.Set = slices.Clone(set)
 	for _, field := range p.options.Set {
-		replaced := func(s NameValue) bool { return plainName(s.Name) == plainName(field.Name) }
+		replaced := func(s NameValue) bool { return foldName(s.Name) == foldName(field.Name) }
 		if !slices.ContainsFunc(set, replaced) {
 			o.Set = append(o.Set, field)
 		}

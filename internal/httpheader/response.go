@@ -65,7 +65,7 @@ func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 // isRequestID reports whether a field of an SSP is called like the field for request ids, in any case
 // and with '_' read as '-'.
 func (p *Policy) isRequestID(name []byte) bool {
-	return len(name) == len(p.requestID) && is(name, p.plainRequestID)
+	return len(name) == len(p.requestID) && is(name, p.foldedRequestID)
 }
 
 // readConnection reads the Connection fields among lines. It returns false if they name too many

@@ -185,7 +185,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 // forwarded.
 func (f *RequestFields) noticeID(field *Field) {
 	for i, c := range field.Name {
-		if plain[c] != plain[f.IDName[i]] {
+		if folded[c] != folded[f.IDName[i]] {
 			return
 		}
 	}

@@ -11,7 +11,7 @@ func sameName(a, b []byte) bool {
 		return false
 	}
 	for i, c := range a {
-		if plain[c] != plain[b[i]] || plain[c] == 0 {
+		if folded[c] != folded[b[i]] || folded[c] == 0 {
 			return false
 		}
 	}
