@@ -75,7 +75,7 @@ func TestAwaitEndsAtItsDeadlineAndByClose(t *testing.T) {
 }
 
 func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
-	near, _ := tcpPair(t)
+	near, _ := connect(t, "tcp")
 	calls := 0
 	near.OnWait(func() time.Time {
 		calls++

@@ -34,8 +34,8 @@ type sending struct {
 	n      int
 	err    error
 	// done wakes a goroutine for which another core has sent.
-	done  chan struct{}
-	waits bool
+	done    chan struct{}
+	waiting bool
 }
 
 type sendState uint8
@@ -67,10 +67,16 @@ func (c *Conn) WriteInBurst(p []byte) (int, error) {
 
 	b.mu.Lock()
 	if s.state == queued {
-		b.flushLocked()
+		batch := b.takeLocked()
+		b.mu.Unlock()
+		for _, s := range batch {
+			s.n, s.err = s.socket.writeNow(s.p, s.now)
+		}
+		b.mu.Lock()
+		b.sentLocked(batch)
 	}
 	for s.state == taken {
-		s.waits = true
+		s.waiting = true
 		b.mu.Unlock()
 		<-s.done
 		b.mu.Lock()
@@ -86,23 +92,23 @@ func (c *Conn) WriteInBurst(p []byte) (int, error) {
 	return n + m, err
 }
 
-// flushLocked sends all queued bytes. It never blocks: bytes that a full socket does not take stay
-// with their own goroutine.
-func (b *burst) flushLocked() {
+// takeLocked takes all queued bytes, to send them. That never blocks: bytes that a full socket does
+// not take stay with their own goroutine.
+func (b *burst) takeLocked() []*sending {
 	batch := b.queue
 	b.queue, b.spare = b.spare[:0], nil
 	for _, s := range batch {
 		s.state = taken
 	}
-	b.mu.Unlock()
-	for _, s := range batch {
-		s.n, s.err = s.socket.writeNow(s.p, s.now)
-	}
-	b.mu.Lock()
+	return batch
+}
+
+// sentLocked wakes the goroutines for which this one has sent.
+func (b *burst) sentLocked(batch []*sending) {
 	for i, s := range batch {
 		s.state = idle
-		if s.waits {
-			s.waits = false
+		if s.waiting {
+			s.waiting = false
 			s.done <- struct{}{}
 		}
 		batch[i] = nil

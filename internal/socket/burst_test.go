@@ -16,7 +16,7 @@ func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
 	const conns, writes = 32, 200
 	var wg sync.WaitGroup
 	for i := range conns {
-		near, far := tcpPair(t)
+		near, far := connect(t, "tcp")
 		wg.Go(func() {
 			for j := range writes {
 				msg := fmt.Appendf(nil, "%d/%d;", i, j)
@@ -40,8 +40,8 @@ func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
 }
 
 func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
-	full, slowReader := tcpPair(t)
-	quick, quickReader := tcpPair(t)
+	full, slowReader := connect(t, "tcp")
+	quick, quickReader := connect(t, "tcp")
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than the socket buffers hold
 	ended := make(chan error, 1)
 	go func() {
@@ -73,12 +73,12 @@ func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 }
 
 func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
-	closed, _ := tcpPair(t)
+	closed, _ := connect(t, "tcp")
 	closed.Close()
 	if n, err := closed.WriteInBurst([]byte("x")); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a closed connection: %d, %v", n, err)
 	}
-	reset, peer := tcpPair(t)
+	reset, peer := connect(t, "tcp")
 	peer.(*net.TCPConn).SetLinger(0)
 	peer.Close()
 	for deadline := time.Now().Add(patience); ; {
@@ -90,7 +90,7 @@ func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
 			t.Fatalf("writing to a connection that was reset: %v", err)
 		}
 	}
-	fine, far := tcpPair(t)
+	fine, far := connect(t, "tcp")
 	if n, err := fine.WriteInBurst([]byte("y")); n != 1 || err != nil {
 		t.Errorf("an intact connection: %d, %v", n, err)
 	}

@@ -125,14 +125,14 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return done, err
 }
 
-// OnWait sets functions that return a deadline; the zero time means no deadline. A Read calls f
-// once before it waits for the peer, and a Write calls g. So a deadline that is rarely needed costs
+// OnWait sets functions that return a deadline; the zero time means no deadline. A Read calls read
+// once before it waits for the peer, and a Write calls write. So a deadline that is rarely needed costs
 // nothing. The deadline ends with its Read or Write; the next one has none until it must wait
 // itself. If bytes have arrived, a Read returns them and not the error of such a deadline, even if
 // it wakes late.
 //
 // No Read or Write may run during OnWait. A nil function is not called.
-func (c *Conn) OnWait(f, g func() time.Time) { c.in.wait, c.out.wait = f, g }
+func (c *Conn) OnWait(read, write func() time.Time) { c.in.wait, c.out.wait = read, write }
 
 // SetReadDeadline sets when a Read fails at the latest; the zero time means never.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.deadline.set(t, c.in.arm) }

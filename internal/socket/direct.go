@@ -30,7 +30,7 @@ type direct struct {
 	waitCalled bool             // the current Read or Write has called wait
 	limited    bool             // wait returned a deadline, which applies
 	// interrupted ends all waiting; see Interrupt, which stores it before it moves the deadline.
-	// waits loads it after it has moved the deadline. So in either order the deadline has passed.
+	// limitWait loads it after it has moved the deadline. So in either order the deadline has passed.
 	interrupted atomic.Bool
 }
 
@@ -57,13 +57,13 @@ func (d *direct) recv(fd uintptr) bool {
 		return true
 	}
 	d.errno = 0
-	d.waits()
+	d.limitWait()
 	return false
 }
 
-// waits calls wait for a deadline, once for each Read or Write. A call that wakes early and waits
+// limitWait calls wait for a deadline, once for each Read or Write. A call that wakes early and waits
 // again, since its deadline has moved, must not move the deadline again.
-func (d *direct) waits() {
+func (d *direct) limitWait() {
 	if d.wait == nil || d.waitCalled {
 		return
 	}
@@ -92,7 +92,7 @@ func (d *direct) readLast(p []byte) (int, error) {
 func (d *direct) send(fd uintptr) bool {
 	done := d.sendNow(fd)
 	if !done {
-		d.waits()
+		d.limitWait()
 	}
 	return done
 }
@@ -117,7 +117,7 @@ func (d *direct) sendNow(fd uintptr) (done bool) {
 
 func (d *direct) read(p []byte) (int, error) {
 	if d.raw == nil {
-		d.waits()
+		d.limitWait()
 		return d.conn.Read(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0
@@ -141,7 +141,7 @@ func (d *direct) received(err error) (int, error) {
 // write returns how many bytes of p the kernel took, even if it fails.
 func (d *direct) write(p []byte) (int, error) {
 	if d.raw == nil {
-		d.waits()
+		d.limitWait()
 		return d.conn.Write(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0

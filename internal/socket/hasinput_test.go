@@ -3,6 +3,8 @@ package socket
 import (
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestHasInputSeesBytesBesideAnAwait(t *testing.T) {
@@ -15,11 +17,7 @@ func TestHasInputSeesBytesBesideAnAwait(t *testing.T) {
 				t.Error("HasInput is true, but no byte was sent")
 			}
 			peer.Write([]byte("a"))
-			for limit := time.Now().Add(patience); !c.HasInput(); time.Sleep(100 * time.Microsecond) {
-				if time.Now().After(limit) {
-					t.Fatal("HasInput is false, but a byte was sent")
-				}
-			}
+			testsupport.Eventually(t, "HasInput sees the byte", c.HasInput)
 			if err := <-awaited; err != nil {
 				t.Error(err)
 			}

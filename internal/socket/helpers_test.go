@@ -1,10 +1,10 @@
 package socket
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"adbuffer/internal/testsupport"
 )
@@ -47,16 +47,5 @@ func connect(tb testing.TB, network string) (*Conn, net.Conn) {
 // awaitState peeks until c is in state.
 func awaitState(tb testing.TB, c *Conn, state State) {
 	tb.Helper()
-	for limit := time.Now().Add(patience); c.Peek() != state; {
-		if time.Now().After(limit) {
-			tb.Fatalf("Peek %d, want %d", c.Peek(), state)
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
-// tcpPair returns both ends of a loopback connection.
-func tcpPair(t *testing.T) (near *Conn, far net.Conn) {
-	t.Helper()
-	return connect(t, "tcp")
+	testsupport.Eventually(tb, fmt.Sprint("Peek returns ", state), func() bool { return c.Peek() == state })
 }

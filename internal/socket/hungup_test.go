@@ -3,16 +3,13 @@ package socket
 import (
 	"net"
 	"testing"
-	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func awaitHungUp(t *testing.T, c *Conn) {
 	t.Helper()
-	for limit := time.Now().Add(patience); !c.HungUp(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(limit) {
-			t.Fatal("the peer's hang-up was not seen")
-		}
-	}
+	testsupport.Eventually(t, "the peer's hang-up is seen", c.HungUp)
 }
 
 func TestHungUpSeesAnEndBehindBytesThatWereNotRead(t *testing.T) {

@@ -74,6 +74,9 @@ func TestPeekSeesNothingOnAPipe(t *testing.T) {
 	if s := c.Peek(); s != Quiet {
 		t.Fatalf("Peek %d", s)
 	}
+	if n := c.SendBuffer(); n != 0 {
+		t.Errorf("a pipe, which blocks every write, has a send buffer of %d bytes", n)
+	}
 	c.SetNonblocking(true)
 	if _, err := c.Read(make([]byte, 1)); !WouldBlock(err) {
 		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)

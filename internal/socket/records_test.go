@@ -7,7 +7,6 @@ import (
 	mrand "math/rand/v2"
 	"net"
 	"testing"
-	"time"
 
 	"adbuffer/internal/testsupport"
 )
@@ -167,7 +166,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 		for _, piece := range [][]byte{nil, sealed.held[:3], sealed.held[3:9]} {
 			peer.Write(piece)
 			if len(piece) > 0 {
-				awaitSocket(t, c)
+				testsupport.Eventually(t, "the socket is readable", func() bool { return c.PeekSocket() == Readable })
 			}
 			if _, err := client.Read(b); !WouldBlock(err) {
 				t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
@@ -204,15 +203,4 @@ func (h *holding) Write(b []byte) (int, error) {
 	}
 	h.held = append(h.held, b...)
 	return len(b), nil
-}
-
-// awaitSocket waits until the socket is readable.
-func awaitSocket(tb testing.TB, c *Conn) {
-	tb.Helper()
-	for limit := time.Now().Add(patience); c.PeekSocket() != Readable; {
-		if time.Now().After(limit) {
-			tb.Fatal("nothing came")
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
 }

@@ -23,7 +23,8 @@ type kernel struct{}
 
 func (kernel) Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno) {
 	for {
-		if n, errno = recvfrom(fd, p, flags); errno != syscall.EINTR {
+		n, errno = recvfrom(fd, p, flags)
+		if errno != syscall.EINTR {
 			return n, errno
 		}
 	}
@@ -31,7 +32,8 @@ func (kernel) Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)
 
 func (kernel) Send(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	for {
-		if n, errno = sendto(fd, p); errno != syscall.EINTR {
+		n, errno = sendto(fd, p)
+		if errno != syscall.EINTR {
 			return n, errno
 		}
 	}

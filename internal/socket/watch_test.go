@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // notified counts the calls of Notify.
@@ -21,11 +23,7 @@ func (o *notified) Notify(hungUp bool) {
 // await waits until n is at least least.
 func await(t *testing.T, what string, n *atomic.Int32, least int32) {
 	t.Helper()
-	for limit := time.Now().Add(patience); n.Load() < least; time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("%s: Notify was called %d times, want %d", what, n.Load(), least)
-		}
-	}
+	testsupport.Eventually(t, "Notify is called for "+what, func() bool { return n.Load() >= least })
 }
 
 func newWatch(t *testing.T) *Watch {
