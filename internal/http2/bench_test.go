@@ -2,7 +2,6 @@ package http2
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 
-	"github.com/valyala/fasthttp"
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -49,42 +47,6 @@ func BenchmarkExchange(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkHTTP1 measures fasthttp's client over HTTP/1 and TLS, to compare processor times with
-// BenchmarkExchange.
-func BenchmarkHTTP1(b *testing.B) {
-	addr := startNginx(b, `
-		keepalive_requests 100000000;
-		location / { add_header X-Unique $request_id; return 200 "`+strings.Repeat("x", 1000)+`"; }`)
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			client := &fasthttp.HostClient{Addr: addr, IsTLS: true, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
-			defer client.CloseIdleConnections()
-			b.ReportAllocs()
-			measure(b, callers, func(int) error {
-				req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-				defer fasthttp.ReleaseRequest(req)
-				defer fasthttp.ReleaseResponse(resp)
-				req.URI().DisablePathNormalizing = true
-				req.SetRequestURI("https://ssp.example" + adTarget)
-				for name, value := range adHeaders {
-					req.Header.Set(name, value)
-				}
-				return client.DoTimeout(req, resp, 10*time.Second)
-			})
-		})
-	}
-}
-
-var adHeaders = func() map[string]string {
-	m := make(map[string]string)
-	for line := range strings.SplitSeq(adFields, "\r\n") {
-		if name, value, ok := strings.Cut(line, ": "); ok {
-			m[name] = value
-		}
-	}
-	return m
-}()
 
 // measure runs b.N exchanges from callers goroutines, and reports this process's processor time per
 // exchange.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"syscall"
 	"testing"
 	"time"
 
@@ -62,37 +61,6 @@ func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPeerThatClosesFailsOpenExchanges(t *testing.T) {
-	p := connect(t, testOptions())
-	ids, done := p.startMany(3)
-	p.respond(ids[0], "in time")
-	p.head(ids[1], false, ":status", "200")
-	p.net.Close()
-	wait(t, done[ids[0]]).wantBody(t, "in time")
-	for _, id := range ids[1:] {
-		wait(t, done[id]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
-	}
-}
-
-func TestGoAwayBehindAFailedWriteIsRead(t *testing.T) {
-	// The peer sends GOAWAY and closes while adbuffer writes. The write fails first, but the GOAWAY
-	// decides the result.
-	p := connect(t, testOptions())
-	ids, done := p.startMany(2)
-	p.conn.mu.Lock()
-	p.conn.writeFailedLocked(syscall.EPIPE)
-	p.conn.unlock()
-	p.owner.awaitChange(t)
-	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedByPeer {
-		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
-	}
-	p.respond(ids[0], "in time")
-	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
-	p.net.Close()
-	wait(t, done[ids[0]]).wantBody(t, "in time")
-	wait(t, done[ids[1]]).wantError(t, notProcessed)
 }
 
 func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {

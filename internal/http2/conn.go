@@ -53,7 +53,7 @@ type Conn struct {
 	peer       peerSettings
 	sendWindow int64 // of the connection
 	maxCredit  int64 // the largest stream.credit since it was last computed
-	recvOwed   int   // bytes received and not yet returned to the receive window
+	received   http2codec.ReceiveWindow
 
 	// lastProcessed is the last stream in the peer's GOAWAY, NoLimit before the first GOAWAY.
 	lastProcessed uint32
@@ -90,6 +90,7 @@ func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 		encoder:       http2codec.NewEncoder(),
 		peer:          defaultPeerSettings,
 		sendWindow:    http2codec.InitialWindow,
+		received:      http2codec.NewReceiveWindow(connWindow),
 		lastProcessed: http2codec.NoLimit,
 	}
 	if s, ok := c.socket.(kernelSocket); ok {
@@ -144,7 +145,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
 		// The write cannot block, so GOAWAY is sent.
 		c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, h2.ErrCodeNo, "")
-		c.flush(nil, nil)
+		c.unlockAndWrite(nil, nil)
 		return
 	}
 	c.closeSocketLocked()
@@ -188,7 +189,7 @@ func (c *Conn) closeIfDrainedLocked() {
 }
 
 // closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open for
-// the bytes in the buffer: flush closes it then, unless closeSocketLocked does it at once.
+// the bytes in the buffer: unlockAndWrite closes it then, unless closeSocketLocked does it at once.
 func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	if c.closed {
 		return

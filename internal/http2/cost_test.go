@@ -369,33 +369,3 @@ func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
 		}
 	}
 }
-
-// Frames that serve no exchange count as flood. So do all frames that the tests above send without
-// limit.
-func TestEveryHostileFrameIsCounted(t *testing.T) {
-	counted := []string{
-		"empty DATA", "DATA of padding", "DATA of a byte for a stream that was reset", "DATA and HEADERS behind a whole response", "PRIORITY",
-		"unknown frames", "PING", "PING ACK", "RST_STREAM of a stream that is gone", "empty SETTINGS", "WINDOW_UPDATE of the connection",
-		"GOAWAY again and again",
-	}
-	for _, h := range hostilities {
-		if !slices.Contains(counted, h.name) {
-			continue
-		}
-		opts := testOptions()
-		opts.MaxStreams = maxMaxStreams
-		f := newFed(t, opts)
-		b := h.frames(f)
-		f.conn.flood = http2codec.Flood{}
-		var err error
-		for rest := repeat(3, b); len(rest) > 0 && err == nil; {
-			fr, n, _ := http2codec.ParseFrame(rest)
-			err = f.conn.handle(fr)
-			rest = rest[n:]
-		}
-		if err == nil {
-			t.Errorf("%s: %d bytes of these frames are no flood", h.name, 3*len(b))
-		}
-		f.clear()
-	}
-}

@@ -16,14 +16,18 @@ func (c *Conn) onData(f http2codec.Frame) *http2codec.Error {
 	last := f.Flags.Has(h2.FlagDataEndStream)
 	c.mu.Lock()
 	defer c.unlock()
-	c.receivedLocked(len(f.Payload))
+	// The window counts every DATA frame, even of abandoned exchanges. Otherwise each such frame
+	// would reduce the window for good.
+	c.received.Take(len(f.Payload))
+	c.out.buf = c.received.AppendRefill(c.out.buf, 0)
 	c.resets.onResponse()
 	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.onClosedStreamLocked(f)
 	}
 	if !last {
-		c.receivedOnLocked(s, len(f.Payload))
+		s.window.Take(len(f.Payload))
+		c.out.buf = s.window.AppendRefill(c.out.buf, s.id)
 	}
 	c.takeDataLocked(s, p, last)
 	if len(p) == 0 && !last {

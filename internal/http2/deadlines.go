@@ -74,14 +74,15 @@ func (c *Conn) expire() {
 			next = deadline
 		}
 	}
-	if d.lateChecks++; !looked {
+	d.lateChecks++
+	if !looked {
 		d.lateChecks, d.quiet = 0, false
 	}
 	d.at = time.Time{}
 	if !next.IsZero() {
 		c.setTimerLocked(next)
 	}
-	c.flush(nil, nil)
+	c.unlockAndWrite(nil, nil)
 }
 
 // late reports whether a response may have arrived that the reader has not handled, and the pause

@@ -19,11 +19,11 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	c.mu.Lock()
 	s, err := c.openLocked(ex)
 	if err != nil {
-		c.flush(nil, nil)
+		c.unlockAndWrite(nil, nil)
 		return c.releasePlace(ex, err)
 	}
 	wake := s.wake
-	c.flush(s, ex)
+	c.unlockAndWrite(s, ex)
 	if wake == nil && ex.Context == nil {
 		err = <-ex.Done()
 	} else {
@@ -41,7 +41,7 @@ func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
 	if s.ex == ex { // otherwise s may belong to another exchange now
 		c.abandonLocked(s, upstream.ErrCancelled)
 	}
-	c.flush(nil, nil)
+	c.unlockAndWrite(nil, nil)
 	return <-ex.Done()
 }
 
@@ -104,7 +104,7 @@ func (c *Conn) newStreamLocked() *stream {
 	} else {
 		s = new(stream)
 	}
-	*s = stream{queued: s.queued}
+	*s = stream{queued: s.queued, window: http2codec.NewReceiveWindow(c.streamWindow)}
 	return s
 }
 

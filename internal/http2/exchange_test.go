@@ -1,10 +1,7 @@
 package http2
 
 import (
-	"fmt"
 	"testing"
-
-	"adbuffer/internal/upstream"
 )
 
 func TestResponseReachesItsCaller(t *testing.T) {
@@ -45,34 +42,5 @@ func TestResponseReachesItsCaller(t *testing.T) {
 	}
 	if n := p.owner.freed.Load(); n != 1 {
 		t.Errorf("the place was freed %d times", n)
-	}
-}
-
-func TestResponsesInAnyOrderReachTheirCallers(t *testing.T) {
-	p := connect(t, testOptions())
-	const n = 50
-	var done [n]<-chan result
-	for i := range done {
-		done[i] = p.start(post(fmt.Sprint("/", i), fmt.Sprint("id ", i)))
-	}
-	ids := make(map[string]uint32)
-	for range done {
-		req := p.request()
-		ids[req.PseudoValue("path")] = req.StreamID
-	}
-	for i := n - 1; i >= 0; i-- {
-		p.head(ids[fmt.Sprint("/", i)], false, ":status", "200")
-	}
-	for i := range done {
-		p.data(ids[fmt.Sprint("/", i)], true, fmt.Sprint("response ", i))
-	}
-	for i := range done {
-		wait(t, done[i]).wantBody(t, fmt.Sprint("response ", i))
-	}
-	if n := p.owner.freed.Load(); n != int64(len(done)) {
-		t.Errorf("%d places were freed, want %d", n, len(done))
-	}
-	if p.conn.CloseReason() != upstream.NotClosed {
-		t.Errorf("the connection was closed: %v", p.conn.CloseReason())
 	}
 }

@@ -43,24 +43,3 @@ func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
 	}
 	return nil
 }
-
-// receivedLocked returns n bytes of DATA, padding included, to the connection's receive window, in
-// large steps. It counts every DATA frame, even of abandoned exchanges; otherwise each such frame
-// would reduce the window and never restore it.
-//
-// adbuffer never withholds credit, and a frame is smaller than half a window, so no peer can exceed
-// the window. The limits on bodies bound the memory.
-func (c *Conn) receivedLocked(n int) {
-	if c.recvOwed += n; c.recvOwed >= connWindow/2 {
-		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, uint32(c.recvOwed))
-		c.recvOwed = 0
-	}
-}
-
-// receivedOnLocked returns n bytes of DATA to the receive window of a stream that may receive more.
-func (c *Conn) receivedOnLocked(s *stream, n int) {
-	if s.recvOwed += n; s.recvOwed >= c.streamWindow/2 {
-		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, s.id, uint32(s.recvOwed))
-		s.recvOwed = 0
-	}
-}

@@ -50,6 +50,10 @@ func TestBadFramesCloseTheConnection(t *testing.T) {
 		{"RST_STREAM of a wrong size", h2.FrameRSTStream, 0, open, make([]byte, 3), h2.ErrCodeFrameSize},
 		{"SETTINGS on a stream", h2.FrameSettings, 0, open, nil, h2.ErrCodeProtocol},
 		{"SETTINGS of a wrong size", h2.FrameSettings, 0, zero, make([]byte, 5), h2.ErrCodeFrameSize},
+		{"SETTINGS of push", h2.FrameSettings, 0, zero, settingsPayload(h2.Setting{ID: h2.SettingEnablePush, Val: 1}), h2.ErrCodeProtocol},
+		{"SETTINGS of a window over 2^31-1", h2.FrameSettings, 0, zero, settingsPayload(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 31}), h2.ErrCodeFlowControl},
+		{"SETTINGS of frames too small", h2.FrameSettings, 0, zero, settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 16383}), h2.ErrCodeProtocol},
+		{"SETTINGS of frames too large", h2.FrameSettings, 0, zero, settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1 << 24}), h2.ErrCodeProtocol},
 		{"SETTINGS with ACK and content", h2.FrameSettings, h2.FlagSettingsAck, zero, make([]byte, 6), h2.ErrCodeFrameSize},
 		{"PING on a stream", h2.FramePing, 0, open, make([]byte, 8), h2.ErrCodeProtocol},
 		{"PING of a wrong size", h2.FramePing, 0, zero, make([]byte, 7), h2.ErrCodeFrameSize},
@@ -69,8 +73,8 @@ func TestBadFramesCloseTheConnection(t *testing.T) {
 			p.do(p.fr.WriteRawFrame(c.kind, c.flags, c.id, c.payload))
 			p.wantGoAway(c.code)
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: c.code.String()})
-			if p.conn.CloseReason() != upstream.ClosedError {
-				t.Errorf("reason %v", p.conn.CloseReason())
+			if p.conn.CloseReason() != upstream.ClosedError || p.conn.Places() != 0 {
+				t.Errorf("reason %v, %d places", p.conn.CloseReason(), p.conn.Places())
 			}
 		})
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,90 +17,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// tape is a connection whose peer has sent all its bytes beforehand. It accepts every write, and
-// counts the HEADERS in it.
-type tape struct {
-	net.Conn // nil: the other methods are not called
-
-	mu      sync.Mutex
-	changed sync.Cond
-	in      []byte
-	open    bool // in may be read
-	closed  bool
-	out     []byte
-	heads   int
-}
-
-func newTape(in []byte) *tape {
-	t := &tape{in: in}
-	t.changed.L = &t.mu
-	return t
-}
-
-func (t *tape) Read(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for !t.open && !t.closed {
-		t.changed.Wait()
-	}
-	if t.closed || len(t.in) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, t.in)
-	t.in = t.in[n:]
-	return n, nil
-}
-
-func (t *tape) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return 0, net.ErrClosed
-	}
-	if t.out = append(t.out, p...); bytes.HasPrefix(t.out, []byte(h2.ClientPreface)) {
-		t.out = t.out[len(h2.ClientPreface):]
-	}
-	for {
-		f, n, _ := http2codec.ParseFrame(t.out)
-		if n == 0 {
-			break
-		}
-		if f.Kind == h2.FrameHeaders {
-			t.heads++
-		}
-		t.out = t.out[n:]
-	}
-	t.changed.Broadcast()
-	return len(p), nil
-}
-
-func (t *tape) Close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-	t.changed.Broadcast()
-	return nil
-}
-
-func (t *tape) SetReadDeadline(time.Time) error  { return nil }
-func (t *tape) SetWriteDeadline(time.Time) error { return nil }
-
-// awaitHeads waits until n requests are written.
-func (t *tape) awaitHeads(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.heads < n {
-		t.changed.Wait()
-	}
-}
-
-func (t *tape) play() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open = true
-	t.changed.Broadcast()
-}
-
 // fuzzedExchanges is how many exchanges wait for the fuzzer's frames, on streams 1, 3, 5 and 7. The
 // third is an upload, the last a HEAD.
 const fuzzedExchanges = 4
@@ -113,9 +27,8 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	t.Helper()
 	opts := testOptions()
 	opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = 100000, 4096
-	tape := newTape(in)
-	o := newOwner()
-	conn := New(tape, o, opts)
+	w, o := newWire(), newOwner()
+	conn := New(w, o, opts)
 	budget := upstream.NewBudget(1 << 20)
 	var done [fuzzedExchanges]<-chan result
 	for i := range done {
@@ -128,9 +41,10 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 		}
 		r.budget, r.timeout = budget, time.Minute
 		done[i] = r.start(conn)
-		tape.awaitHeads(i + 1)
+		w.awaitRequest(uint32(2*i + 1))
 	}
-	tape.play()
+	w.send(in)
+	w.end(io.EOF)
 	for i := range done {
 		results[i] = wait(t, done[i])
 	}
@@ -272,6 +186,10 @@ func FuzzOneSettingsFrameEqualsManyFrames(f *testing.F) {
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingHeaderTableSize, Val: 0}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 4096}))
 	f.Add(settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}))
 	f.Add([]byte{0, 4, 0xff, 0xff, 0xff, 0xff, 0, 9, 0})
+	f.Add(settingsPayload(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 7}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 100},
+		h2.Setting{ID: 0x99, Val: 1}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 5},
+		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 9}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 200}))
+	f.Add(settingsPayload(h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}, h2.Setting{ID: h2.SettingMaxFrameSize, Val: http2codec.MaxFrameSize}))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		all, err := http2codec.ParseSettings(p)
 		byOne := make(map[h2.SettingID]uint32)

@@ -52,17 +52,6 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	}
 }
 
-func TestGoAwayProvesNothingAboutAResponseThatHasBegun(t *testing.T) {
-	for _, status := range []string{"103", "200"} {
-		p := connect(t, testOptions())
-		ids, done := p.startMany(2)
-		p.head(ids[1], false, ":status", status)
-		p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
-		wait(t, done[ids[0]]).wantError(t, notProcessed)
-		wait(t, done[ids[1]]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
-	}
-}
-
 func TestGoAwayInTwoSteps(t *testing.T) {
 	p := connect(t, testOptions())
 	ids, done := p.startMany(2)
@@ -84,18 +73,6 @@ func TestGoAwayInTwoSteps(t *testing.T) {
 	p.wantEnd()
 }
 
-func TestLaterGoAwayCannotRaiseTheLastStream(t *testing.T) {
-	p := connect(t, testOptions())
-	ids, done := p.startMany(3)
-	p.do(p.fr.WriteGoAway(ids[1], h2.ErrCodeNo, nil))
-	wait(t, done[ids[2]]).wantError(t, notProcessed)
-	p.do(p.fr.WriteGoAway(ids[2], h2.ErrCodeNo, nil)) // more than before
-	p.respond(ids[0], "a")
-	p.respond(ids[1], "b")
-	wait(t, done[ids[0]]).wantBody(t, "a")
-	wait(t, done[ids[1]]).wantBody(t, "b")
-}
-
 func TestGoAwayOnAnIdleConnectionClosesIt(t *testing.T) {
 	p := connect(t, testOptions())
 	p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
@@ -104,18 +81,6 @@ func TestGoAwayOnAnIdleConnectionClosesIt(t *testing.T) {
 		t.Errorf("reason %v", p.conn.CloseReason())
 	}
 	p.wantEnd()
-}
-
-func TestConnectionLostAfterGoAway(t *testing.T) {
-	p := connect(t, testOptions())
-	ids, done := p.startMany(2)
-	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
-	wait(t, done[ids[1]]).wantError(t, notProcessed)
-	p.net.Close()
-	wait(t, done[ids[0]]).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
-	if p.conn.CloseReason() != upstream.ClosedGoaway {
-		t.Errorf("reason %v: the first one stays", p.conn.CloseReason())
-	}
 }
 
 func TestGoAwayCodeDemotesOrRefusesHTTP2(t *testing.T) {

@@ -174,46 +174,6 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 	}
 }
 
-// A response of nghttpd ends with trailers, which adbuffer reads and drops. The next responses must
-// still be complete, and both header tables must stay equal.
-func TestNghttpdsTrailersAreDropped(t *testing.T) {
-	conn, _ := open(t, dialTLS(t, startNghttpd(t, "--trailer", "x-checksum: abc")), testOptions())
-	for range 50 {
-		res := get("/1").do(conn)
-		res.wantBody(t, nghttpdBody(1))
-		if strings.Contains(res.fields, "x-checksum:") {
-			t.Fatalf("a trailer among the fields %q", res.fields)
-		}
-	}
-}
-
-// Many header fields that change from request to request replace the entries of both tables again
-// and again.
-func TestNghttpdAcceptsHeadersThatFillItsTable(t *testing.T) {
-	for _, table := range []string{"0", "64", "1024", "4096", "65536"} {
-		t.Run(table, func(t *testing.T) {
-			t.Parallel()
-			conn, _ := open(t, dialTLS(t, startNghttpd(t, "--header-table-size="+table, "--encoder-header-table-size="+table)), testOptions())
-			var all sync.WaitGroup
-			for caller := range 8 {
-				all.Go(func() {
-					for i := range 60 {
-						r := post("/1", fmt.Sprintf("body %d of %d", i, caller))
-						for f := range 12 {
-							r.fields += fmt.Sprintf("X-Field-%d: %d-%d-%s\r\n", f, caller, i, strings.Repeat("v", (i*f)%90))
-						}
-						if got := r.do(conn); got.err != nil || got.status != 200 || got.body != r.body {
-							t.Errorf("%v, %d, %q, want %q", got.err, got.status, got.body, r.body)
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-		})
-	}
-}
-
 // nghttpd allows one stream. It refuses more until adbuffer has read its settings; refused requests
 // were not processed and are sent again. After that adbuffer keeps to the limit.
 func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {

@@ -3,9 +3,6 @@ package http2
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -126,29 +123,4 @@ func TestNginxThatClosesAfter1000RequestsCostsNoRequest(t *testing.T) {
 		t.Errorf("%d connections for %d requests: nginx has closed none", f.opened, callers*each)
 	}
 	t.Logf("%d connections, %d requests sent again", f.opened, f.again)
-}
-
-func TestNginxExchangesLargeBodies(t *testing.T) {
-	dir := t.TempDir()
-	large := strings.Repeat("0123456789abcdef", 1<<16)
-	if err := os.WriteFile(filepath.Join(dir, "large"), []byte(large), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	backend := httptest.NewServer(http.HandlerFunc(echo))
-	defer backend.Close()
-	addr := startNginx(t, fmt.Sprintf(`
-		location /large { root %s; }
-		location /echo { proxy_pass %s; }`, dir, backend.URL))
-	conn, _ := open(t, dialTLS(t, addr), testOptions())
-	var bodies [4]string
-	var down, up [4]<-chan result
-	for i := range bodies {
-		bodies[i] = strings.Repeat(itoa(i), 1<<20)
-		down[i] = get("/large").start(conn)
-		up[i] = post("/echo", bodies[i]).start(conn)
-	}
-	for i := range bodies {
-		wait(t, down[i]).wantBody(t, large)
-		wait(t, up[i]).wantBody(t, bodies[i])
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -20,8 +19,6 @@ import (
 	"adbuffer/internal/upstream"
 
 	"github.com/google/go-cmp/cmp"
-	h2 "golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 )
 
 // The oracle is net/http's ClientConn: for the same exchange with the same server, both clients
@@ -195,148 +192,4 @@ func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	}
 	long := "X-Line: " + strings.Repeat("long", 6000) + "\r\n"
 	compare(request{target: "/?status=200&size=1", fields: long + long}) // a head over one frame
-}
-
-// phases is a server that makes the error that the target names, or none. It gives each body a
-// window of one byte.
-func phases(c net.Conn) {
-	defer c.Close()
-	var block strings.Builder
-	enc := hpack.NewEncoder(&block)
-	if _, err := io.ReadFull(c, make([]byte, len(h2.ClientPreface))); err != nil {
-		return
-	}
-	fr := h2.NewFramer(c, c)
-	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1})
-	targets, got := make(map[uint32]string), make(map[uint32]int)
-	response := func(id uint32) {
-		target := targets[id]
-		delete(targets, id)
-		head := func(last bool, fields ...string) {
-			block.Reset()
-			for i := 0; i < len(fields); i += 2 {
-				enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
-			}
-			fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: []byte(block.String()), EndHeaders: true, EndStream: last})
-		}
-		if target == "/reset-before-head" {
-			fr.WriteRSTStream(id, h2.ErrCodeInternal)
-			return
-		}
-		head(false, ":status", "103")
-		if target == "/reset-after-interim" {
-			fr.WriteRSTStream(id, h2.ErrCodeInternal)
-			return
-		}
-		seen := itoa(got[id])
-		if target == "/response-early" {
-			seen = "some" // the number depends on when the client's settings arrived
-		}
-		head(false, ":status", "200", "x-got", seen)
-		if target == "/reset-after-head" {
-			fr.WriteRSTStream(id, h2.ErrCodeInternal)
-			return
-		}
-		fr.WriteData(id, false, []byte("some"))
-		switch target {
-		case "/reset-in-body":
-			fr.WriteRSTStream(id, h2.ErrCodeInternal)
-		case "/reset-no-error-in-body":
-			fr.WriteRSTStream(id, h2.ErrCodeNo)
-		case "/pseudo-trailer":
-			head(true, ":status", "200")
-		case "/goaway":
-			fr.WriteGoAway(id, h2.ErrCodeNo, nil)
-			fr.WriteData(id, true, []byte("more"))
-		default:
-			head(true, "x-trailer", "1")
-		}
-	}
-	for {
-		f, err := fr.ReadFrame()
-		if err != nil {
-			return
-		}
-		switch f := f.(type) {
-		case *h2.SettingsFrame:
-			if !f.IsAck() {
-				fr.WriteSettingsAck()
-			}
-		case *h2.PingFrame:
-			if !f.IsAck() {
-				fr.WritePing(true, f.Data)
-			}
-		case *h2.MetaHeadersFrame:
-			targets[f.StreamID] = f.PseudoValue("path")
-			if f.StreamEnded() {
-				response(f.StreamID)
-			}
-		case *h2.DataFrame:
-			if _, open := targets[f.StreamID]; !open {
-				continue
-			}
-			n := len(f.Data())
-			got[f.StreamID] += n
-			switch {
-			case f.StreamEnded() || targets[f.StreamID] == "/response-early" && got[f.StreamID] > 100:
-				response(f.StreamID)
-			case n > 0:
-				fr.WriteWindowUpdate(0, uint32(n))
-				fr.WriteWindowUpdate(f.StreamID, uint32(n))
-			}
-		}
-	}
-}
-
-func TestSameAsNetHTTPInEachPhase(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go phases(c)
-		}
-	}()
-	transport := &http.Transport{Protocols: new(http.Protocols), DisableCompression: true}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	for _, target := range []string{
-		"/", "/reset-before-head", "/reset-after-interim", "/reset-after-head", "/reset-in-body", "/reset-no-error-in-body",
-		"/pseudo-trailer", "/goaway", "/response-early",
-	} {
-		sizes := []int{0, 1, 2, 1000}
-		if target == "/" || *full {
-			sizes = append(sizes, 16385) // takes about a second, since windows are one byte
-		}
-		for _, size := range sizes {
-			t.Run(fmt.Sprint(target, " ", size), func(t *testing.T) {
-				c, err := net.Dial("tcp", ln.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				conn, _ := open(t, c, testOptions())
-				defer conn.Close(upstream.ClosedDrain)
-				oracle, err := transport.NewClientConn(context.Background(), "http", ln.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer oracle.Close()
-				r := post(target, strings.Repeat("x", size))
-				r.fields = "Accept-Encoding: identity\r\n"
-				if size == 0 {
-					r.method = upstream.GET
-				}
-				want, got := theirs(oracle, "http", r), ours(conn, "http", r)
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("(-net/http +ours):\n%s", diff)
-				}
-			})
-		}
-	}
 }

@@ -58,7 +58,7 @@ func (in *reader) clock() time.Time {
 // read is the reader's goroutine; it runs until the socket is closed.
 func (c *Conn) read() {
 	c.mu.Lock()
-	c.flush(nil, nil) // the preface
+	c.unlockAndWrite(nil, nil) // the preface
 	err := c.readFrames()
 	c.mu.Lock()
 	var violation *http2codec.Error
@@ -68,7 +68,7 @@ func (c *Conn) read() {
 		c.socketEndedLocked(err)
 	}
 	c.resets.freeAll(c)
-	c.flush(nil, nil)
+	c.unlockAndWrite(nil, nil)
 }
 
 // readFrames handles frames until one violates a rule or the socket ends.
@@ -99,7 +99,7 @@ func (c *Conn) readFrames() error {
 		// buffer, and meanwhile more responses arrive.
 		runtime.Gosched()
 		c.mu.Lock()
-		c.flush(nil, nil)
+		c.unlockAndWrite(nil, nil)
 		c.reads.begun.Add(1)
 		n, err := c.net.Read(in.buf[in.w:])
 		if n == 0 && err != nil {

@@ -116,7 +116,7 @@ func (c *Conn) resetPingTimeout() {
 			"the SSP is silent: it did not acknowledge an HTTP/2 PING"))
 		c.closeSocketLocked()
 	}
-	c.flush(nil, nil)
+	c.unlockAndWrite(nil, nil)
 }
 
 // onPing acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.

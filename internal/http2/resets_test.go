@@ -94,38 +94,6 @@ func TestPingsDoNotOutnumberResponses(t *testing.T) {
 	p.readPing()
 }
 
-func TestConnectionIsClosedIfThePeerIsSilentAfterAReset(t *testing.T) {
-	opts := testOptions()
-	opts.PingTimeout = 30 * time.Millisecond
-	p := connect(t, opts)
-	neighbour := p.start(get("/neighbour"))
-	p.request()
-	p.abandonOne()
-	wait(t, neighbour).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "PING"})
-	if p.conn.CloseReason() != upstream.ClosedTimeout {
-		t.Errorf("reason %v", p.conn.CloseReason())
-	}
-	testsupport.Eventually(t, "both places are freed", func() bool { return p.owner.freed.Load() == 2 })
-	p.wantEnd()
-}
-
-func TestPeerThatRespondsButIgnoresPingsIsAlive(t *testing.T) {
-	opts := testOptions()
-	opts.PingTimeout = 3 * time.Second // a slow machine needs some of it for the frame below
-	p := connect(t, opts)
-	neighbour := p.start(get("/neighbour"))
-	other := p.request().StreamID
-	p.abandonOne()
-	p.head(other, false, ":status", "200") // any frame
-	p.ping()
-	p.owner.awaitFreed(t) // after PingTimeout
-	p.data(other, true, "ok")
-	wait(t, neighbour).wantBody(t, "ok")
-	if p.conn.CloseReason() != upstream.NotClosed {
-		t.Errorf("reason %v", p.conn.CloseReason())
-	}
-}
-
 func TestLateResponsesOfAbandonedExchangesAreDropped(t *testing.T) {
 	p := connect(t, testOptions())
 	neighbour := p.start(get("/neighbour"))
@@ -169,43 +137,4 @@ func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	}
 	p.respond(1, "ok")
 	wait(t, done).wantBody(t, "ok")
-}
-
-func TestEveryPlaceIsFreedExactlyOnce(t *testing.T) {
-	// Responses race with deadlines.
-	p := connect(t, testOptions())
-	const n = 300
-	go func() {
-		for {
-			f, err := p.fr.ReadFrame()
-			if err != nil {
-				return
-			}
-			switch f := f.(type) {
-			case *h2.MetaHeadersFrame:
-				p.head(f.StreamID, true, ":status", "200", "x-path", f.PseudoValue("path"))
-			case *h2.PingFrame:
-				if !f.IsAck() {
-					p.fr.WritePing(true, f.Data)
-				}
-			}
-		}
-	}()
-	responded := 0
-	for i := range n {
-		r := get("/" + itoa(i))
-		r.timeout = time.Duration(i%30) * 10 * time.Microsecond
-		res := r.do(p.conn)
-		switch {
-		case res.err == nil:
-			responded++
-			if res.fields != "x-path: /"+itoa(i)+"\r\n" {
-				t.Fatalf("exchange %d got %q", i, res.fields)
-			}
-		case upstream.AsError(res.err).Outcome != upstream.Deadline:
-			t.Fatalf("exchange %d: %v", i, res.err)
-		}
-	}
-	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == n })
-	t.Logf("%d of %d got a response", responded, n)
 }

@@ -2,16 +2,13 @@ package http2
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"sync"
 	"testing"
-	"time"
 
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
@@ -67,33 +64,5 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 	if len(body) == 0 {
 		io.WriteString(w, r.URL.RequestURI())
-	}
-}
-
-func TestManyCallersOfAGoServerGetTheirOwnResponses(t *testing.T) {
-	s := tlsServer(t, http.HandlerFunc(echo))
-	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), testOptions())
-	const callers, each = 32, 50
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			for j := range each {
-				r := get(fmt.Sprintf("/%d/%d", i, j))
-				want := r.target
-				if j%2 == 1 {
-					r.method, r.body = upstream.POST, fmt.Sprintf("body %d of %d", j, i)
-					want = r.body
-				}
-				r.timeout = time.Minute
-				if res := r.do(conn); res.err != nil || res.body != want {
-					t.Errorf("got %v %q, want %q", res.err, res.body, want)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := o.freed.Load(); n != callers*each {
-		t.Errorf("%d places were freed, want %d", n, callers*each)
 	}
 }

@@ -3,10 +3,8 @@ package http2
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/http2codec"
-	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -14,30 +12,25 @@ import (
 )
 
 func TestPrefaceForbidsPushAndOpensWindows(t *testing.T) {
-	opts := testOptions()
-	opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = 1<<20, 12345
-	p := dialPeer(t, opts)
-	p.readPreface()
-	f, ok := p.read().(*h2.SettingsFrame)
-	if !ok {
-		t.Fatal("SETTINGS is not the first frame")
-	}
-	for id, want := range map[h2.SettingID]uint32{
-		h2.SettingEnablePush: 0, h2.SettingInitialWindowSize: 1 << 20, h2.SettingMaxHeaderListSize: 12345,
-	} {
-		if got, ok := f.Value(id); !ok || got != want {
-			t.Errorf("%v is %d, %t; want %d", id, got, ok, want)
+	// A stream's window is never smaller than the initial one.
+	for maxBody, window := range map[int]uint32{0: 65535, 1000: 65535, 1 << 20: 1 << 20, 1 << 30: maxStreamWindow} {
+		opts := testOptions()
+		opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = maxBody, 12345
+		p := dialPeer(t, opts)
+		p.readPreface()
+		f, ok := p.read().(*h2.SettingsFrame)
+		if !ok {
+			t.Fatal("SETTINGS is not the first frame")
 		}
-	}
-	if f := next[*h2.WindowUpdateFrame](p); f.StreamID != 0 || f.Increment != connWindow-http2codec.InitialWindow {
-		t.Errorf("WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
-	}
-}
-
-func TestStreamWindowIsNeverSmallerThanTheInitialOne(t *testing.T) {
-	for maxBody, want := range map[int]int{0: 65535, 1000: 65535, 1 << 20: 1 << 20, 1 << 30: maxStreamWindow} {
-		if got := streamWindow(maxBody); got != want {
-			t.Errorf("for bodies of %d: %d, want %d", maxBody, got, want)
+		for id, want := range map[h2.SettingID]uint32{
+			h2.SettingEnablePush: 0, h2.SettingInitialWindowSize: window, h2.SettingMaxHeaderListSize: 12345,
+		} {
+			if got, ok := f.Value(id); !ok || got != want {
+				t.Errorf("bodies of %d: %v is %d, %t; want %d", maxBody, id, got, ok, want)
+			}
+		}
+		if f := next[*h2.WindowUpdateFrame](p); f.StreamID != 0 || f.Increment != connWindow-http2codec.InitialWindow {
+			t.Errorf("WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
 		}
 	}
 }
@@ -207,30 +200,6 @@ func TestHeaderListOverThePeersLimitIsNotSent(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 }
 
-func TestBadSettingsCloseTheConnection(t *testing.T) {
-	for name, c := range map[string]struct {
-		setting h2.Setting
-		code    h2.ErrCode
-	}{
-		"push":                 {h2.Setting{ID: h2.SettingEnablePush, Val: 1}, h2.ErrCodeProtocol},
-		"window over 2^31-1":   {h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 31}, h2.ErrCodeFlowControl},
-		"frame size too small": {h2.Setting{ID: h2.SettingMaxFrameSize, Val: 16383}, h2.ErrCodeProtocol},
-		"frame size too large": {h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1 << 24}, h2.ErrCodeProtocol},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := connect(t, testOptions())
-			done := p.start(get("/"))
-			p.request()
-			p.do(p.fr.WriteSettings(c.setting))
-			p.wantGoAway(c.code)
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: c.code.String()})
-			if p.conn.CloseReason() != upstream.ClosedError || p.conn.Places() != 0 {
-				t.Errorf("reason %v, %d places", p.conn.CloseReason(), p.conn.Places())
-			}
-		})
-	}
-}
-
 func TestUnknownSettingsAreIgnored(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: 0x99, Val: 1 << 31}, h2.Setting{ID: h2.SettingEnablePush, Val: 0})
 	done := p.start(get("/"))
@@ -245,70 +214,8 @@ func settingsPayload(settings ...h2.Setting) (p []byte) {
 	return p
 }
 
-// openStreams makes n streams without a caller, as many as a large connection
-// has.
-func (p *peer) openStreams(n int) {
-	p.t.Helper()
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
-	for range n {
-		s := p.conn.newStreamLocked()
-		s.ex = upstream.AcquireExchange()
-		if !p.conn.streams.add(s) {
-			p.t.Fatal("no stream number is left")
-		}
-	}
-}
-
-// A frame of 16 KB holds 2730 settings. The cost of a setting must not depend on the number of
-// streams.
-func TestSettingsCostTheSameWithManyStreams(t *testing.T) {
-	var entries []h2.Setting
-	for i := range http2codec.MaxFrameSize / 6 {
-		entries = append(entries, h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(http2codec.InitialWindow + i%2)})
-	}
-	f := http2codec.Frame{Kind: h2.FrameSettings, Payload: settingsPayload(entries...)}
-	cost := func(streams int) time.Duration {
-		opts := testOptions()
-		opts.MaxStreams = streams
-		p := connect(t, opts)
-		p.openStreams(streams)
-		return testsupport.Shortest(func() {
-			if err := p.conn.onSettings(f); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	few, many := cost(1), cost(maxMaxStreams)
-	t.Logf("a frame of %d settings takes %v with one stream and %v with %d", len(entries), few, many, maxMaxStreams)
-	if many > 20*few {
-		t.Errorf("a frame of %d settings takes %v with %d streams and %v with one", len(entries), many, maxMaxStreams, few)
-	}
-}
-
 // maxMaxStreams is the highest value of pool.max_streams_per_conn.
 const maxMaxStreams = 1 << 14
-
-func TestLastValueOfASettingAppliesAndAllAreChecked(t *testing.T) {
-	s, err := http2codec.ParseSettings(settingsPayload(
-		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 7}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 100},
-		h2.Setting{ID: 0x99, Val: 1}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 5},
-		h2.Setting{ID: h2.SettingInitialWindowSize, Val: 9}, h2.Setting{ID: h2.SettingHeaderTableSize, Val: 200}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Value[h2.SettingInitialWindowSize] != 9 || s.Value[h2.SettingHeaderTableSize] != 200 || s.SmallestTable != 5 || s.Has[h2.SettingMaxFrameSize] {
-		t.Errorf("got %+v", s)
-	}
-	_, err = http2codec.ParseSettings(settingsPayload(
-		h2.Setting{ID: h2.SettingMaxFrameSize, Val: 1}, h2.Setting{ID: h2.SettingMaxFrameSize, Val: http2codec.MaxFrameSize}))
-	if err == nil || err.Code != h2.ErrCodeProtocol {
-		t.Errorf("a bad value before a good one: %v", err)
-	}
-	if _, err = http2codec.ParseSettings(make([]byte, 7)); err == nil || err.Code != h2.ErrCodeFrameSize {
-		t.Errorf("a frame of 7 bytes: %v", err)
-	}
-}
 
 // A larger initial window may wake uploads, so it visits all streams. The visits count as flood, as
 // frames do.

@@ -36,7 +36,7 @@ type stream struct {
 	queued   bool // is in Conn.uploads.queue
 
 	// Receiving.
-	recvOwed  int // bytes received and not yet returned to the receive window
+	window    http2codec.ReceiveWindow
 	gotHeader bool
 	fields    int  // of the header
 	noBody    bool // because of the request's method or the status

@@ -245,16 +245,16 @@ func TestSecondPingHasATimeoutToo(t *testing.T) {
 		synctest.Wait()
 		beside := get("/beside")
 		beside.timeout = time.Hour
-		beside.start(conn)
+		neighbour := beside.start(conn)
 		synctest.Wait()
-		for _, answered := range []bool{true, false} {
+		for _, acknowledged := range []bool{true, false} {
 			r := get("/")
 			r.timeout = 10 * time.Millisecond
 			if res := r.do(conn); res.err != upstream.ErrDeadline {
 				t.Fatalf("got %v", res.err)
 			}
 			synctest.Wait()
-			if answered { // with a response, which allows another PING
+			if acknowledged { // with a response, which allows another PING
 				w.send(http2codec.AppendPing(appendHeaders(nil, 1, false, ":status", "200"), h2.FlagPingAck, resetPing[:]))
 				synctest.Wait()
 			}
@@ -263,6 +263,10 @@ func TestSecondPingHasATimeoutToo(t *testing.T) {
 		synctest.Wait()
 		if got := conn.CloseReason(); got != upstream.ClosedTimeout {
 			t.Errorf("the close reason is %q, want %q", got, upstream.ClosedTimeout)
+		}
+		(<-neighbour).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "PING"})
+		if !w.isClosed() {
+			t.Error("the socket is open")
 		}
 		w.end(errReset)
 		synctest.Wait()

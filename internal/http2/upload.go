@@ -123,7 +123,7 @@ func (c *Conn) await(s *stream, ex *upstream.Exchange, wake <-chan struct{}) err
 			c.waitLocked(s)
 			c.wakeNextLocked()
 		}
-		c.flush(s, ex)
+		c.unlockAndWrite(s, ex)
 	}
 }
 

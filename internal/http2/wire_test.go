@@ -39,6 +39,10 @@ func (w *wire) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
+	w.signalLocked()
+}
+
+func (w *wire) signalLocked() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
@@ -56,7 +60,20 @@ func (w *wire) take(n int) { w.change(func() { w.room += n }) }
 func (w *wire) wrote(id uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := w.out[len(h2.ClientPreface):]
+	return w.wroteLocked(id)
+}
+
+// awaitRequest waits until HEADERS of the stream id were written.
+func (w *wire) awaitRequest(id uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.wroteLocked(id) {
+		w.wait(time.Time{}) //nolint:errcheck // no deadline
+	}
+}
+
+func (w *wire) wroteLocked(id uint32) bool {
+	b := w.out[min(len(h2.ClientPreface), len(w.out)):]
 	for {
 		f, n, _ := http2codec.ParseFrame(b)
 		if n == 0 {
@@ -132,6 +149,7 @@ func (w *wire) Write(p []byte) (n int, err error) {
 		m := min(w.room, len(p)-n)
 		w.out = append(w.out, p[n:n+m]...)
 		w.room -= m
+		w.signalLocked()
 		if n += m; n == len(p) {
 			return n, nil
 		}

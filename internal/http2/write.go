@@ -32,14 +32,14 @@ const maxUnwritten = 1 << 20
 // maxRounds is how many writes one caller does for all callers.
 const maxRounds = 64
 
-// flush writes the buffer, unless another goroutine does. mu is held, and unlocked on return.
+// unlockAndWrite unlocks mu, and writes the buffer unless another goroutine does.
 //
 // A caller with a current request passes it as s and ex. Its goroutine first lets every ready
 // goroutine append its frames, and then writes all of them at once. So 64 callers on two
 // connections send two or three requests in each write, and a lone caller loses nothing. While its
-// response is outstanding, it also writes frames that are appended later. All other callers of
-// flush, mainly the reader, write once.
-func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
+// response is outstanding, it also writes frames that are appended later. All other callers, mainly
+// the reader, write once.
+func (c *Conn) unlockAndWrite(s *stream, ex *upstream.Exchange) {
 	if c.out.failed {
 		c.out.buf = c.out.buf[:0]
 		if c.closed {
@@ -58,26 +58,34 @@ func (c *Conn) flush(s *stream, ex *upstream.Exchange) {
 		runtime.Gosched()
 		c.mu.Lock()
 	}
-	for n := 0; c.writableLocked(); n++ {
+	for n := 0; c.hasToWriteLocked(); n++ {
 		writeMore := n == 0 || s != nil && s.ex == ex && n < maxRounds
 		if !writeMore || !c.sendBuffer.fits(len(c.out.buf)) {
 			c.unlock()
 			go c.writeAll()
 			return
 		}
-		c.writeLocked(until)
+		b := c.takeLocked(until)
+		c.unlock()
+		written, err := c.net.Write(b)
+		c.mu.Lock()
+		c.writtenLocked(b, written, err)
 	}
-	c.endFlushLocked()
+	c.unlockAndEndWriting()
 }
 
-// writeAll continues after flush. It may wait for the peer, at most WriteTimeout for each write.
-// flush starts it; it ends when the buffer is empty or the socket is closed.
+// writeAll continues after unlockAndWrite. It may wait for the peer, at most WriteTimeout for each
+// write. It ends when the buffer is empty or the socket is closed.
 func (c *Conn) writeAll() {
 	c.mu.Lock()
-	for c.writableLocked() {
-		c.writeLocked(time.Time{})
+	for c.hasToWriteLocked() {
+		b := c.takeLocked(time.Time{})
+		c.unlock()
+		written, err := c.net.Write(b)
+		c.mu.Lock()
+		c.writtenLocked(b, written, err)
 	}
-	c.endFlushLocked()
+	c.unlockAndEndWriting()
 }
 
 // writeBy returns when a write that must wait for the peer fails: the connection then closes. A
@@ -91,22 +99,23 @@ func (c *Conn) writeBy() time.Time {
 	return c.out.until
 }
 
-func (c *Conn) writableLocked() bool {
+func (c *Conn) hasToWriteLocked() bool {
 	return len(c.out.buf) > 0 && !c.socketClosed && !c.out.failed
 }
 
-// writeLocked writes the buffer once, until then at most; zero means WriteTimeout. It unlocks mu
-// during the write.
-func (c *Conn) writeLocked(until time.Time) {
+// takeLocked takes the buffer for one write, which ends at until; zero means after WriteTimeout.
+func (c *Conn) takeLocked(until time.Time) []byte {
 	b := c.out.buf
 	c.out.until = until
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.sendBuffer.spent += cost(len(b))
 	c.wakeNextLocked() // the buffer has space again
-	c.unlock()
-	n, err := c.net.Write(b)
-	c.mu.Lock()
+	return b
+}
+
+// writtenLocked records the result of a write of b.
+func (c *Conn) writtenLocked(b []byte, n int, err error) {
 	if cap(b) <= upstream.MaxKeptBuffer {
 		c.out.spare = b[:0]
 	}
@@ -116,17 +125,16 @@ func (c *Conn) writeLocked(until time.Time) {
 	}
 }
 
-// endFlushLocked ends a flush. If the connection was closed during the flush, and its last frames
-// are written, it closes the socket.
-func (c *Conn) endFlushLocked() {
+// unlockAndEndWriting unlocks mu after a goroutine's last write. If the connection was closed
+// meanwhile, and its last frames are written, it closes the socket.
+func (c *Conn) unlockAndEndWriting() {
 	c.out.writing = false
-	if c.closed && !c.socketClosed {
-		c.socketClosed = true
-		c.unlock()
-		c.net.Close() //nolint:errcheck // nothing more can be done
-		return
-	}
+	last := c.closed && !c.socketClosed
+	c.socketClosed = c.socketClosed || last
 	c.unlock()
+	if last {
+		c.net.Close() //nolint:errcheck // nothing more can be done
+	}
 }
 
 // writeFailedLocked closes the connection if the peer is stuck. Otherwise the peer has closed, and

@@ -276,15 +276,6 @@ func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	return p, first, behind
 }
 
-func TestSendBufferOfASocketWithoutFileIsUnknown(t *testing.T) {
-	a, b := net.Pipe()
-	defer a.Close()
-	defer b.Close()
-	if n := socket.New(a).SendBuffer(); n != 0 {
-		t.Error("a pipe, which blocks every write, reports free space")
-	}
-}
-
 func TestResponsesFreeTheSendBuffer(t *testing.T) {
 	r := sendBuffer{size: 10 * writeOverhead}
 	writes := 0

@@ -48,7 +48,8 @@ func (b *ResponseBlock) add(class class, name, value []byte) {
 		b.violation(malformed[class], class != badValue)
 		return
 	}
-	if b.Regular++; b.Regular > b.MaxFields {
+	b.Regular++
+	if b.Regular > b.MaxFields {
 		b.TooMany = true
 		return
 	}

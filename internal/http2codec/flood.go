@@ -30,9 +30,9 @@ const (
 	// causedByData is how many frames a DATA frame earns. Many peers send two WINDOW_UPDATEs for
 	// each, and peers that read in small pieces send more.
 	causedByData = 10
-	// usefulData is the size from which on DATA earns frames, unless it ends a body. Otherwise a peer
+	// minEarning is the size from which on DATA earns frames, unless it ends a body. Otherwise a peer
 	// could earn them by windows of one byte.
-	usefulData = 1 << 10
+	minEarning = 1 << 10
 	// MaxLate bounds Late.
 	MaxLate = 1 << 30
 )
@@ -42,7 +42,8 @@ func (f *Flood) Idle() *Error { return f.Spend(1) }
 
 // Spend counts work that costs as much as n frames. n is at most FloodBudget.
 func (f *Flood) Spend(n int) *Error {
-	if f.Left -= n; f.Left >= 0 {
+	f.Left -= n
+	if f.Left >= 0 {
 		return nil
 	}
 	now := time.Now()
@@ -55,7 +56,7 @@ func (f *Flood) Spend(n int) *Error {
 
 // Sent records that adbuffer has sent n bytes of DATA. last says that they end a body.
 func (f *Flood) Sent(n int, last bool) {
-	if n >= usefulData || last {
+	if n >= minEarning || last {
 		f.caused += causedByData
 	}
 }
@@ -72,7 +73,8 @@ func (f *Flood) Caused() *Error {
 // Waste counts n bytes of DATA for an ended stream. The window of such a stream never grows, so the
 // bytes that a peer may send are bounded.
 func (f *Flood) Waste(n int) *Error {
-	if f.Late -= n; f.Late < 0 {
+	f.Late -= n
+	if f.Late < 0 {
 		return FlowError("more DATA for reset streams than their windows")
 	}
 	return nil

@@ -46,7 +46,8 @@ func (p *Fragments) Continue(f Frame) (block []byte, last, whole bool, err *Erro
 	if p.ID == 0 {
 		return nil, false, false, ProtocolError("CONTINUATION without HEADERS")
 	}
-	if p.frames++; p.frames > MaxContinuations || len(p.block)+len(f.Payload) > p.Limit {
+	p.frames++
+	if p.frames > MaxContinuations || len(p.block)+len(f.Payload) > p.Limit {
 		return nil, false, false, FloodError("a header block that does not end")
 	}
 	p.block = append(p.block, f.Payload...)

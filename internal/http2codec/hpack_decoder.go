@@ -103,7 +103,8 @@ func (d *Decoder) literal(p []byte, prefix uint, index bool, b Block) ([]byte, *
 	var nameClass class // of a field with a valid value
 	switch {
 	case i == 0:
-		if name, p, ok = d.string(p); !ok {
+		name, p, ok = d.string(p)
+		if !ok {
 			return nil, compressionError("a malformed field name")
 		}
 		nameClass = classifyName(name)

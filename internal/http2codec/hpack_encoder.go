@@ -85,7 +85,8 @@ const (
 func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
 	inserted, resized := e.table.inserted, e.resized
 	b = e.appendResize(b)
-	if b, ok = e.appendPseudo(b, r); ok {
+	b, ok = e.appendPseudo(b, r)
+	if ok {
 		b, ok = e.appendLines(b, r.Fields)
 	}
 	if n := len(r.Body); n > 0 || r.Method == upstream.POST {
@@ -116,7 +117,8 @@ func (e *Encoder) appendLines(b, lines []byte) (_ []byte, ok bool) {
 		if end < 1 || lines[end-1] != '\r' {
 			return b, false
 		}
-		if b, ok = e.appendLine(b, lines[:end-1]); !ok {
+		b, ok = e.appendLine(b, lines[:end-1])
+		if !ok {
 			return b, false
 		}
 		lines = lines[end+1:]

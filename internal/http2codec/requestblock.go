@@ -53,7 +53,8 @@ func (b *RequestBlock) violation(rule string) {
 
 func (b *RequestBlock) add(class class, name, value []byte) {
 	b.Size += len(name) + len(value) + EntryOverhead
-	if b.TooLarge = b.TooLarge || b.Size > b.Limit; b.TooLarge || b.Malformed != "" {
+	b.TooLarge = b.TooLarge || b.Size > b.Limit
+	if b.TooLarge || b.Malformed != "" {
 		return
 	}
 	switch class {
@@ -72,7 +73,8 @@ func (b *RequestBlock) add(class class, name, value []byte) {
 		b.violation(malformed[class])
 		return
 	}
-	if b.regular++; b.regular == 1 && b.has(authority) {
+	b.regular++
+	if b.regular == 1 && b.has(authority) {
 		b.addLine([]byte("host"), b.value(authority))
 	}
 	b.addRegular(name, value)
@@ -116,7 +118,8 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 		b.cookie = append(b.cookie, value...)
 		return
 	case "host":
-		if b.hosts++; b.hosts > 1 {
+		b.hosts++
+		if b.hosts > 1 {
 			b.violation("a repeated host")
 			return
 		}

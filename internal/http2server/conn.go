@@ -114,7 +114,7 @@ type Conn struct {
 	// resets streams, or causes resets by the server, gets no more work done at once than other
 	// clients (CVE-2023-44487, CVE-2025-8671).
 	ghosts  int
-	unread  int // bytes of bodies of responses; see Options.MaxUnread
+	held    int // bytes of responses that are not written; see Options.MaxUnread
 	ready   []*Stream
 	fresh   []*Stream // opened by the current frames, body not complete
 	workers []*worker // workers that wait for a request
@@ -128,7 +128,7 @@ type Conn struct {
 	inPieces bool
 	// initialWindow is the client's SETTINGS_INITIAL_WINDOW_SIZE.
 	initialWindow int64
-	received      receiveWindow
+	received      http2codec.ReceiveWindow
 	flood         http2codec.Flood
 	drain         drain
 	timer         timer
@@ -142,7 +142,7 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 		rw: rw, owner: owner, opts: opts,
 		encoder: http2codec.NewResponseEncoder(),
 		window:  http2codec.InitialWindow, initialWindow: http2codec.InitialWindow,
-		received: receiveWindow{left: connWindow, size: connWindow},
+		received: http2codec.NewReceiveWindow(connWindow),
 	}
 	c.written.L = &c.mu
 	c.appendPrefaceLocked() // no other goroutine has c yet

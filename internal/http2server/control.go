@@ -39,7 +39,7 @@ func (c *Conn) rejectLocked(s *Stream, code h2.ErrCode, rule string) {
 func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
 	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
 	if !s.ended {
-		c.flood.Expect(max(s.windows.left, 0))
+		c.flood.Expect(s.window.Left())
 	}
 	c.dropLocked(s)
 }
@@ -82,9 +82,9 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 			return http2codec.FlowError("WINDOW_UPDATE makes the connection's window overflow")
 		}
 		c.inPieces = n < http2codec.MaxFrameSize
-		useless := n < smallUpdate || c.waiting.first() == nil
+		needed := n >= smallUpdate && c.waiting.first() != nil
 		c.pumpLocked()
-		return c.countUpdateLocked(useless)
+		return c.countUpdateLocked(needed)
 	}
 	if c.neverOpenedLocked(f.ID) {
 		return http2codec.ProtocolError("WINDOW_UPDATE on a stream that was never opened")
@@ -100,21 +100,22 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	case c.windowLocked(s) > http2codec.MaxWindow:
 		return c.resetLocked(s, h2.ErrCodeFlowControl, "WINDOW_UPDATE makes the stream's window overflow")
 	}
-	useless := n < smallUpdate || len(s.toSend) == 0
-	c.openedLocked(s)
+	needed := n >= smallUpdate && len(s.toSend) > 0
+	c.windowGrewLocked(s)
 	c.pumpLocked()
-	return c.countUpdateLocked(useless)
+	return c.countUpdateLocked(needed)
 }
 
-func (c *Conn) countUpdateLocked(useless bool) *http2codec.Error {
-	if useless {
-		return c.flood.Caused()
+// countUpdateLocked counts a WINDOW_UPDATE, unless bytes waited for it.
+func (c *Conn) countUpdateLocked(needed bool) *http2codec.Error {
+	if needed {
+		return nil
 	}
-	return nil
+	return c.flood.Caused()
 }
 
-// openedLocked is called when the window for s may have grown.
-func (c *Conn) openedLocked(s *Stream) {
+// windowGrewLocked is called when the window for s may have grown.
+func (c *Conn) windowGrewLocked(s *Stream) {
 	if len(s.toSend) > 0 && c.windowLocked(s) > 0 {
 		c.waiting.push(s)
 	}
@@ -158,7 +159,7 @@ func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
 		if c.windowLocked(s) > http2codec.MaxWindow {
 			return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
 		}
-		c.openedLocked(s)
+		c.windowGrewLocked(s)
 	}
 	return c.flood.Spend(len(c.streams.open) / streamsPerOne)
 }

@@ -12,23 +12,18 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	if !ok {
 		return http2codec.ProtocolError("DATA with more padding than content")
 	}
-	if !c.received.take(len(f.Payload)) {
-		return http2codec.FlowError("more DATA than the connection's window")
-	}
-	if n := c.received.refill(); n > 0 {
-		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, uint32(n))
-	}
+	c.received.Take(len(f.Payload))
+	c.out.buf = c.received.AppendRefill(c.out.buf, 0)
 	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.onLateDataLocked(f)
 	}
 	last := f.Flags.Has(h2.FlagDataEndStream)
 	s.body += len(p)
+	s.window.Take(len(f.Payload))
 	switch {
 	case s.ended:
 		return c.resetLocked(s, h2.ErrCodeStreamClosed, "DATA behind END_STREAM")
-	case !s.windows.take(len(f.Payload)):
-		return c.resetLocked(s, h2.ErrCodeFlowControl, "more DATA than the stream's window")
 	case s.length >= 0 && s.body > s.length:
 		return c.resetLocked(s, h2.ErrCodeProtocol, "a body that is longer than its content-length")
 	}
@@ -41,9 +36,7 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	if last {
 		return c.onEndLocked(s)
 	}
-	if n := s.windows.refill(); n > 0 {
-		c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, s.id, uint32(n))
-	}
+	c.out.buf = s.window.AppendRefill(c.out.buf, s.id)
 	if len(p) == 0 {
 		return c.flood.Idle()
 	}
@@ -52,12 +45,12 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 
 // onBodyLocked gives a piece of a body to the Request.
 func (c *Conn) onBodyLocked(s *Stream, p []byte) {
-	s.expects = false
-	if !s.data && !s.readBy.IsZero() {
+	s.awaits100 = false
+	if !s.bodyBegun && !s.readBy.IsZero() {
 		read, _ := c.owner.Timeouts()
 		s.readBy = c.in.clock().Add(read)
 	}
-	s.data = true
+	s.bodyBegun = true
 	if refusal := s.req.Data(p); refusal != nil {
 		c.respondLocked(s, refusal)
 	}
@@ -95,8 +88,8 @@ func (c *Conn) awaitBodiesLocked() {
 }
 
 func (c *Conn) awaitBodyLocked(s *Stream) {
-	if s.expects {
-		s.expects = false
+	if s.awaits100 {
+		s.awaits100 = false
 		c.appendHeaderLocked(s, 100, nil, 0)
 	}
 	s.req.Await()

@@ -64,7 +64,7 @@ func (c *Conn) drainedLocked() {
 		return
 	}
 	if c.out.busy || len(c.out.buf) > 0 {
-		return // writeLocked calls it again
+		return // write calls it again
 	}
 	c.closeLocked(errDone)
 	if c.serving {

@@ -6,139 +6,46 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"adbuffer/internal/http2codec"
 	"adbuffer/internal/testsupport"
 )
 
-// tape is a client that sends prepared bytes, in reads of a few bytes or many, and then closes. It
-// keeps the bytes that it receives.
-type tape struct {
-	mu   sync.Mutex
-	in   []byte
-	step int
-	out  bytes.Buffer
-}
-
-func (t *tape) Read(p []byte) (int, error) {
-	if len(t.in) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), t.step)], t.in)
-	t.in = t.in[n:]
-	return n, nil
-}
-
-func (t *tape) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.out.Write(p)
-}
-
-// judge is an Owner that checks the calls of the connection.
-type judge struct {
-	t                        *testing.T
-	opened, served, released atomic.Int32
-}
-
-func (*judge) Timeouts() (read, write time.Duration) { return time.Minute, time.Minute }
-func (*judge) Violated(string)                       {}
-func (*judge) Refused(string)                        {}
-func (*judge) TooManyStreams()                       {}
-func (*judge) TooMuchUnread(int)                     {}
-func (*judge) Interrupt()                            {}
-func (*judge) HangUp()                               {}
-
-func (j *judge) Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response) {
-	j.opened.Add(1)
-	var memory []byte
-	header, method, path := b.Take(&memory)
-	r := &judged{judge: j, stream: s, id: s.ID(), whole: last, length: b.Length}
-	switch {
-	case b.TooLarge:
-		return r, &Response{Status: 431}
-	case b.Malformed != "" || len(method) == 0 || !bytes.HasSuffix(header, []byte("\r\n")) || string(method) != "CONNECT" && len(path) == 0:
-		j.t.Errorf("a malformed request was opened: %q %q %q %s", method, path, header, b.Malformed)
-	case strings.Count(string(header), "\n") != len(b.Lines)+1:
-		j.t.Errorf("%d lines of a header are %q", len(b.Lines), header)
-	}
-	return r, nil
-}
-
-// judged is a request of judge.
-type judged struct {
-	judge    *judge
-	stream   *Stream
-	id       uint32
-	whole    bool // no body was announced
-	length   int
-	got      int
-	served   bool
-	released bool
-}
-
-func (r *judged) Data(p []byte) *Response {
-	if r.got += len(p); r.whole || r.length >= 0 && r.got > r.length {
-		r.judge.t.Errorf("stream %d: a body of %d bytes, want at most %d", r.id, r.got, r.length)
-	}
-	if r.got > 1000 {
-		return &Response{Status: 413, Body: fmt.Append(nil, r.id)}
-	}
-	return nil
-}
-
-func (r *judged) Await()              {}
-func (r *judged) Cancel()             {}
-func (r *judged) TimedOut() *Response { return &Response{Status: 408} }
-func (r *judged) Dropped() *Response  { return &Response{Status: 408} }
-func (r *judged) Unread()             {}
-
-func (r *judged) Serve() *Response {
-	r.judge.served.Add(1)
-	if r.served || r.got > 1000 || r.length >= 0 && r.got != r.length {
-		r.judge.t.Errorf("stream %d is served with %d of %d bytes", r.id, r.got, r.length)
-	}
-	r.served = true
-	return &Response{Status: 200, Fields: fmt.Appendf(nil, "X-Id: %d\r\n", r.id), Body: fmt.Append(nil, r.id), Trailers: []byte("X-Trailer: 1\r\n")}
-}
-
-func (r *judged) Release() {
-	if r.released {
-		r.judge.t.Errorf("stream %d is released twice", r.id)
-	}
-	r.released = true
-	r.judge.released.Add(1)
-}
-
-// play sends the bytes to a connection, and checks all that it writes.
-func play(t *testing.T, in []byte, step int) (served int32) {
-	j := &judge{t: t}
-	client := &tape{in: append([]byte(http2.ClientPreface), in...), step: step}
-	c := New(client, j, Options{MaxStreams: 10, MaxHeaderList: 2000, ParkAfter: time.Minute, MaxUnread: 1 << 20})
-	if err := c.Serve(); errors.Is(err, ErrIdle) {
+// play sends the bytes to a connection in reads of step bytes, and checks all that it writes.
+func play(t *testing.T, in []byte, step int) (served int) {
+	w := &wire{t: t, in: append([]byte(http2.ClientPreface), in...), step: step, ended: true}
+	owner := &gated{wire: w, requests: make(map[uint32]*gatedRequest), mostBody: 1000, ungated: true}
+	w.conn = New(w, owner, Options{MaxStreams: 10, MaxHeaderList: 2000, ParkAfter: time.Minute, MaxUnread: 1 << 20})
+	if err := w.conn.Serve(); errors.Is(err, ErrIdle) {
 		t.Error("a connection that has ended is idle")
 	}
-	for end := time.Now().Add(testsupport.Patience); j.released.Load() < j.opened.Load(); time.Sleep(time.Millisecond) { // workers may still run
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d requests are released", j.released.Load(), j.opened.Load())
+	testsupport.Eventually(t, "all requests are released", func() bool { // workers may still run
+		w.conn.mu.Lock()
+		defer w.conn.mu.Unlock()
+		served = 0
+		for _, r := range owner.requests {
+			if !r.released {
+				return false
+			}
+			if r.served {
+				served++
+			}
 		}
-	}
-	client.mu.Lock()
-	defer client.mu.Unlock()
-	framer := http2.NewFramer(io.Discard, &client.out)
+		return true
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	framer := http2.NewFramer(io.Discard, &w.out)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	ended, bodies := make(map[uint32]bool), make(map[uint32]string)
 	for {
 		frame, err := framer.ReadFrame()
 		if errors.Is(err, io.EOF) {
-			return j.served.Load()
+			return served
 		}
 		if err != nil {
 			t.Fatalf("the connection wrote: %v", err)

@@ -53,8 +53,8 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	case len(c.streams.open)+c.ghosts >= c.opts.MaxStreams:
 		c.owner.TooManyStreams()
 		return c.refuseLocked(id, last)
-	case c.unread > c.opts.MaxUnread/4*3:
-		c.owner.TooMuchUnread(c.unread)
+	case c.held > c.opts.MaxUnread/4*3:
+		c.owner.TooMuchUnread(c.held)
 		return c.refuseLocked(id, last)
 	case onItself:
 		b.Malformed = "a stream that depends on itself"
@@ -82,7 +82,7 @@ func (c *Conn) refuseLocked(id uint32, last bool) *http2codec.Error {
 // openLocked opens a stream for a request.
 func (c *Conn) openLocked(id uint32, b *http2codec.RequestBlock, last bool) {
 	s := c.newStreamLocked(id)
-	s.length, s.expects = b.Length, b.Continue && !last
+	s.length, s.awaits100 = b.Length, b.Continue && !last
 	req, refusal := c.owner.Open(s, b, last)
 	s.req = req
 	if last {

@@ -32,7 +32,10 @@ func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 			r.respond <- &Response{Status: 200, Body: []byte("an ad")}
 		}
 		synctest.Wait()
-		if n := len(w.conn.workers); n != burst {
+		w.conn.mu.Lock()
+		n := len(w.conn.workers)
+		w.conn.mu.Unlock()
+		if n != burst {
 			t.Fatalf("%d goroutines wait after the burst, want %d", n, burst)
 		}
 		time.Sleep(surplusFor)
@@ -81,11 +84,11 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 				w.send()
 			}
 		}
-		if held := len(w.conn.out.buf); held > maxUnread+11_000 {
+		if held := len(w.conn.out.buf); held > readPause+11_000 {
 			t.Errorf("the buffer holds %d bytes", held)
 		}
-		if w.conn.unread < streams*len(fields) {
-			t.Errorf("%d bytes count as unread", w.conn.unread)
+		if w.conn.held < streams*len(fields) {
+			t.Errorf("%d bytes count as unread", w.conn.held)
 		}
 		w.mu.Lock()
 		close(w.full)
@@ -106,8 +109,8 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 				t.Fatalf("stream %d got %q", id, got[id])
 			}
 		}
-		if w.conn.unread != 0 {
-			t.Errorf("%d bytes are still unread", w.conn.unread)
+		if w.conn.held != 0 {
+			t.Errorf("%d bytes are still unread", w.conn.held)
 		}
 		w.hangUp()
 	})

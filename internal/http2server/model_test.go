@@ -351,7 +351,7 @@ func (m *model) finish() {
 			m.t.Errorf("at the end stream %d: %+v, want served %v, cancelled %v", id, r, s.served, s.cancelled)
 		}
 	}
-	if c := m.conn; c.running != 0 || c.ghosts != 0 || c.unread != 0 || len(c.streams.open) > 0 || len(c.out.release) > 0 {
-		m.t.Errorf("left: %d running, %d ghosts, %d bytes unread, %d streams, %d unreleased", c.running, c.ghosts, c.unread, len(c.streams.open), len(c.out.release))
+	if c := m.conn; c.running != 0 || c.ghosts != 0 || c.held != 0 || len(c.streams.open) > 0 || len(c.out.release) > 0 {
+		m.t.Errorf("left: %d running, %d ghosts, %d bytes unread, %d streams, %d unreleased", c.running, c.ghosts, c.held, len(c.streams.open), len(c.out.release))
 	}
 }

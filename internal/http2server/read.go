@@ -71,6 +71,14 @@ func (in *reader) free() {
 	}
 }
 
+// consume drops n bytes that have been handled.
+func (in *reader) consume(n int) {
+	in.r += n
+	if in.r == in.w {
+		in.r, in.w = 0, 0
+	}
+}
+
 // release releases the buffer for reuse, unless it has another length. The buffer of Given may have
 // one.
 func (in *reader) release() {
@@ -106,17 +114,42 @@ func (c *Conn) Given(b []byte) {
 // Serve reads and serves requests. It returns ErrIdle when the connection is idle. The Owner closes
 // the connection after any other error.
 func (c *Conn) Serve() error {
+	var n int
+	var readErr error
+	for {
+		if err := c.handle(n, readErr); err != nil {
+			return err
+		}
+		// Workers run first: their responses join the buffer, and more requests arrive meanwhile.
+		runtime.Gosched()
+		n, readErr = c.rw.Read(c.in.room())
+	}
+}
+
+// handle handles the n bytes and the error of a Read. It returns the error of Serve, or nil if Serve
+// continues.
+func (c *Conn) handle(n int, readErr error) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.serving = true
-	err := c.serveLocked()
-	if errors.Is(err, ErrIdle) {
+	err := c.handleReadLocked(n, readErr)
+	for err == nil && len(c.out.buf) > readPause && c.out.busy { // until write_timeout at most
+		c.written.Wait()
+	}
+	if err == nil && c.closed {
+		err = c.err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrIdle):
 		c.freeLocked()
-	} else {
+	default:
 		if v, ok := errors.AsType[*http2codec.Error](err); ok {
 			c.violatedLocked(v)
 		}
 		c.closeLocked(err)
-		c.flushLocked()
+		c.sendLocked()
 		for c.out.busy { // until write_timeout at most
 			c.written.Wait()
 		}
@@ -124,44 +157,30 @@ func (c *Conn) Serve() error {
 		c.in.free()
 	}
 	c.serving = false
-	c.mu.Unlock()
 	return err
 }
 
-// serveLocked unlocks mu while it reads.
-func (c *Conn) serveLocked() error {
-	for {
-		if err := c.handleLocked(); err != nil {
-			return err // typed, so not nil
-		}
-		c.dispatchLocked()
-		c.awaitBodiesLocked()
-		c.sendLocked()
-		for len(c.out.buf) > maxUnread && c.out.busy { // until write_timeout at most
-			c.written.Wait()
-		}
-		if c.closed {
-			return c.err
-		}
-		c.mu.Unlock()
-		// Workers run first: their responses join the buffer, and more requests arrive meanwhile.
-		runtime.Gosched()
-		n, err := c.rw.Read(c.in.room())
-		c.mu.Lock()
-		c.in.w += n
-		c.in.now = time.Time{}
-		switch {
-		case n > 0:
-		case c.closed:
-			return c.err
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			if err := c.silentLocked(); err != nil {
-				return err
-			}
-		case err != nil:
+func (c *Conn) handleReadLocked(n int, readErr error) error {
+	c.in.w += n
+	c.in.now = time.Time{}
+	switch {
+	case n > 0 || readErr == nil:
+	case c.closed:
+		return c.err
+	case !errors.Is(readErr, os.ErrDeadlineExceeded):
+		return readErr
+	default:
+		if err := c.silentLocked(); err != nil {
 			return err
 		}
 	}
+	if err := c.handleFramesLocked(); err != nil {
+		return err
+	}
+	c.dispatchLocked()
+	c.awaitBodiesLocked()
+	c.sendLocked()
+	return nil
 }
 
 // WaitUntil returns when a Read that has to wait must return. It is called on Serve's
@@ -225,8 +244,8 @@ func (c *Conn) freeLocked() {
 	c.timer = timer{}
 }
 
-// handleLocked handles all frames that have arrived whole.
-func (c *Conn) handleLocked() error {
+// handleFramesLocked handles all frames that have arrived whole.
+func (c *Conn) handleFramesLocked() error {
 	in := &c.in
 	if in.buf == nil {
 		return nil
@@ -242,9 +261,7 @@ func (c *Conn) handleLocked() error {
 		case n == 0:
 			return nil
 		}
-		if in.r += n; in.r == in.w {
-			in.r, in.w = 0, 0
-		}
+		in.consume(n)
 		if err := c.handleFrameLocked(f); err != nil {
 			return err // typed, so not nil
 		}
@@ -270,9 +287,7 @@ func (in *reader) readPreface() error {
 		return http2codec.ProtocolError("the connection does not begin with the preface of HTTP/2")
 	}
 	in.preface += n
-	if in.r += n; in.r == in.w {
-		in.r, in.w = 0, 0
-	}
+	in.consume(n)
 	return nil
 }
 

@@ -11,13 +11,13 @@ import (
 
 // respondLocked sends a response. Its memory belongs to the Request until Release.
 func (c *Conn) respondLocked(s *Stream, r *Response) {
-	s.responded, s.readBy, s.expects = true, time.Time{}, false
+	s.responded, s.readBy, s.awaits100 = true, time.Time{}, false
 	if r.Drain {
 		c.drainLocked()
 	}
 	s.status, s.fields, s.toSend, s.trailers = r.Status, r.Fields, r.Body, r.Trailers
-	s.unread = r.holds()
-	c.unread += s.unread
+	s.held = r.holds()
+	c.held += s.held
 	c.bodyLocked(s)
 }
 
@@ -30,7 +30,7 @@ func (r *Response) holds() int { return streamCost + len(r.Fields) + len(r.Body)
 // servedLocked sends the response that Serve returned. It drops the response if the client has too
 // many unread bytes of responses.
 func (c *Conn) servedLocked(s *Stream, r *Response) {
-	if c.unread == 0 || c.unread+r.holds() <= c.opts.MaxUnread {
+	if c.held == 0 || c.held+r.holds() <= c.opts.MaxUnread {
 		c.respondLocked(s, r)
 	} else if err := c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, "more responses than a client may leave unread"); err != nil {
 		c.violatedLocked(err)
@@ -220,10 +220,10 @@ func (c *Conn) sentLocked(s *Stream) {
 	if !s.ended { // RFC 9113, section 8.1: the server does not need the rest of the request
 		// The client can send the rest of a body that fits the window. A reset before that is an
 		// error for curl, which then loses the response.
-		if rest := s.length - s.body; s.length < 0 || rest > s.windows.left {
+		if rest := s.length - s.body; s.length < 0 || rest > s.window.Left() {
 			c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
 		}
-		c.flood.Expect(s.windows.left)
+		c.flood.Expect(s.window.Left())
 	}
 	c.flood.Earn()
 	s.gone.Store(true)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/http2codec"
 )
 
 // Stream is one request on its connection. RFC 9113, section 5.1, as a server sees it:
@@ -30,19 +32,19 @@ type Stream struct {
 	serving   bool // a worker serves it
 	responded bool
 
-	length  int // content-length, -1 for none
-	body    int // bytes that have arrived
-	windows receiveWindow
-	readBy  time.Time // when the next part of the body must have arrived; zero if none is awaited
-	data    bool      // a part of the body has arrived
-	expects bool      // the client awaits a 100
+	length    int // content-length, -1 for none
+	body      int // bytes that have arrived
+	window    http2codec.ReceiveWindow
+	readBy    time.Time // when the next part of the body must have arrived; zero if none is awaited
+	bodyBegun bool      // a part of the body has arrived
+	awaits100 bool      // the client awaits a 100
 
 	credit   int64  // window for sending beyond the client's initial one
 	status   int    // of the response, while its header waits for room in the buffer; otherwise 0
 	fields   []byte // of that header
 	toSend   []byte // the unsent part of the response's body
 	trailers []byte
-	unread   int       // what the response holds, until all is written; a part of Conn.unread
+	held     int       // bytes of the response, until all are written; a part of Conn.held
 	sendBy   time.Time // when the client must have read the response; zero while it does not wait
 	queued   bool      // in Conn.waiting
 
@@ -128,7 +130,7 @@ func (t *table) wasOpen(id uint32) (possible, ended bool) {
 func (c *Conn) newStreamLocked(id uint32) *Stream {
 	s := streams.Get().(*Stream)
 	s.id, s.opened = id, c.in.clock()
-	s.windows = receiveWindow{left: c.opts.StreamWindow, size: c.opts.StreamWindow}
+	s.window = http2codec.NewReceiveWindow(c.opts.StreamWindow)
 	c.streams.open = append(c.streams.open, s) // the highest number
 	c.idleAt = time.Time{}
 	return s
@@ -162,7 +164,7 @@ func (c *Conn) releaseLocked(s *Stream) {
 	if !s.gone.Load() || s.holds > 0 {
 		return
 	}
-	c.unread -= s.unread
+	c.held -= s.held
 	if s.req != nil {
 		s.req.Release()
 	}

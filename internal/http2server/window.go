@@ -2,27 +2,6 @@ package http2server
 
 import "slices"
 
-// receiveWindow is how many bytes the client may send. RFC 9113, section 6.9.
-type receiveWindow struct {
-	left, size int
-}
-
-// take notes that n bytes have arrived. ok is false if the client was not allowed to send them.
-func (w *receiveWindow) take(n int) (ok bool) {
-	w.left -= n
-	return w.left >= 0
-}
-
-// refill returns how much to enlarge the window, or 0 for not yet. It enlarges the window in large
-// steps, because other limits bound the memory of received bytes.
-func (w *receiveWindow) refill() (n int) {
-	if n = w.size - w.left; n < w.size/2 {
-		return 0
-	}
-	w.left = w.size
-	return n
-}
-
 // queue holds streams that wait for the connection's window or for room in the buffer, in their order.
 type queue struct {
 	all []*Stream
@@ -57,7 +36,8 @@ func (q *queue) take(window bool) *Stream {
 			continue
 		}
 		s.queued = false
-		if q.all[i] = nil; i == 0 {
+		q.all[i] = nil
+		if i == 0 {
 			q.all = q.all[1:]
 		} else {
 			q.all = slices.Delete(q.all, i, i+1)

@@ -2,6 +2,7 @@ package http2server
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -27,6 +28,7 @@ type wire struct {
 
 	mu          sync.Mutex
 	in          []byte
+	step        int // most bytes of a Read; 0: any number
 	ended       bool
 	interrupted bool
 	full        chan struct{} // Writes wait until it is closed; nil: they do not wait
@@ -125,6 +127,9 @@ func (w *wire) Read(p []byte) (int, error) {
 	for {
 		w.mu.Lock()
 		n := copy(p, w.in)
+		if w.step > 0 {
+			n = min(n, w.step)
+		}
 		w.in = w.in[n:]
 		ended, interrupted := w.ended, w.interrupted
 		w.mu.Unlock()
@@ -159,7 +164,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended {
+	if w.ended && w.step == 0 {
 		return 0, io.ErrClosedPipe
 	}
 	return w.out.Write(p)
@@ -172,14 +177,19 @@ func (w *wire) interrupt() {
 	w.signal()
 }
 
-// gated is an Owner that serves each request when the test opens its gate.
+// gated is an Owner that serves each request when the test opens its gate, and checks the calls of
+// the connection.
 type gated struct {
 	*wire
 	violations []string
 	requests   map[uint32]*gatedRequest
+	mostBody   int  // bytes of a body
+	ungated    bool // each request is served at once
 }
 
-func newGated(w *wire) Owner { return &gated{wire: w, requests: make(map[uint32]*gatedRequest)} }
+func newGated(w *wire) Owner {
+	return &gated{wire: w, requests: make(map[uint32]*gatedRequest), mostBody: mostBody}
+}
 
 func (w *wire) owner() *gated { return w.conn.owner.(*gated) }
 
@@ -192,19 +202,36 @@ func (*gated) TooMuchUnread(int)                     {}
 func (g *gated) Interrupt()                          { g.interrupt() }
 func (g *gated) HangUp()                             { g.interrupt() }
 
-func (g *gated) Open(s *Stream, b *http2codec.RequestBlock, _ bool) (Request, *Response) {
-	r := &gatedRequest{t: g.t, id: s.ID(), length: b.Length, respond: make(chan *Response, 1)}
+func (g *gated) Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response) {
+	r := &gatedRequest{t: g.t, id: s.ID(), length: b.Length, whole: last, mostBody: g.mostBody, respond: make(chan *Response, 1)}
 	g.requests[r.id] = r
+	if g.ungated {
+		r.respond <- &Response{
+			Status: 200, Fields: fmt.Appendf(nil, "X-Id: %d\r\n", r.id), Body: fmt.Append(nil, r.id), Trailers: []byte("X-Trailer: 1\r\n"),
+		}
+	}
+	var memory []byte
+	header, method, path := b.Take(&memory)
+	switch {
+	case b.TooLarge:
+		return r, r.refuse(431)
+	case b.Malformed != "" || len(method) == 0 || !bytes.HasSuffix(header, []byte("\r\n")) || string(method) != "CONNECT" && len(path) == 0:
+		g.t.Errorf("a malformed request was opened: %q %q %q %s", method, path, header, b.Malformed)
+	case bytes.Count(header, []byte("\n")) != len(b.Lines)+1:
+		g.t.Errorf("%d lines of a header are %q", len(b.Lines), header)
+	}
 	return r, nil
 }
 
 // gatedRequest is a request of gated. Conn.mu guards it.
 type gatedRequest struct {
-	t       *testing.T
-	id      uint32
-	length  int
-	body    int
-	respond chan *Response
+	t        *testing.T
+	id       uint32
+	length   int
+	whole    bool // without a body
+	body     int
+	mostBody int
+	respond  chan *Response
 
 	served, cancelled, refused, released bool
 }
@@ -213,7 +240,11 @@ type gatedRequest struct {
 const mostBody = 100_000
 
 func (r *gatedRequest) Data(p []byte) *Response {
-	if r.body += len(p); r.body > mostBody {
+	r.body += len(p)
+	if r.whole || r.length >= 0 && r.body > r.length {
+		r.t.Errorf("stream %d: a body of %d bytes, want at most %d", r.id, r.body, r.length)
+	}
+	if r.body > r.mostBody {
 		return r.refuse(413)
 	}
 	return nil

@@ -1,6 +1,9 @@
 package http2server
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // worker is a goroutine that serves requests. It ends when its connection is idle or closed, or when
 // more than keptWorkers have waited for a request for surplusFor.
@@ -43,29 +46,49 @@ func (c *Conn) dispatchLocked() {
 // work is a worker's goroutine.
 func (c *Conn) work(w *worker) {
 	for s := range w.wake {
-		r := s.req.Serve()
-		c.mu.Lock()
-		s.serving = false
-		c.running--
-		if s.gone.Load() {
-			c.ghosts--
-			c.drainedLocked()
-		} else {
-			c.servedLocked(s, r)
+		response := s.req.Serve()
+		if c.respond(s, response) {
+			// Ready goroutines add their frames first. So responses that end together leave in one
+			// write, and a single response is not delayed.
+			runtime.Gosched()
+			c.write()
 		}
-		c.unholdLocked(s)
-		c.flushLocked()
-		if c.closed {
-			c.mu.Unlock()
+		if !c.rest(w) {
 			return
 		}
-		c.workers = append(c.workers, w)
-		if len(c.workers) > keptWorkers && !c.trimming {
-			c.trimming = true
-			time.AfterFunc(surplusFor, c.endSurplusWorkers)
-		}
-		c.mu.Unlock()
 	}
+}
+
+// respond sends the response of Serve, if the client still wants it. It reports whether the caller
+// must call write.
+func (c *Conn) respond(s *Stream, r *Response) (mustWrite bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.serving = false
+	c.running--
+	if s.gone.Load() {
+		c.ghosts--
+		c.drainedLocked()
+	} else {
+		c.servedLocked(s, r)
+	}
+	c.unholdLocked(s)
+	return c.startWritingLocked()
+}
+
+// rest makes w wait for the next request. It returns false if the connection is closed.
+func (c *Conn) rest(w *worker) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.workers = append(c.workers, w)
+	if len(c.workers) > keptWorkers && !c.trimming {
+		c.trimming = true
+		time.AfterFunc(surplusFor, c.endSurplusWorkers)
+	}
+	return true
 }
 
 // endSurplusWorkers ends the workers that wait beyond keptWorkers.

@@ -1,9 +1,6 @@
 package http2server
 
-import (
-	"runtime"
-	"time"
-)
+import "time"
 
 // writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
 type writer struct {
@@ -29,44 +26,36 @@ const (
 	// maxBuffered is the buffer size at which responses stop adding to it. A response's own memory
 	// counts until the response is written.
 	maxBuffered = 64 << 10
-	// maxUnread is the buffer size at which the reader stops handling frames, since the client does
+	// readPause is the buffer size at which the reader stops handling frames, since the client does
 	// not read. Beyond maxBuffered only responses to the client's frames add to the buffer.
-	maxUnread = maxBuffered + 16<<10
+	readPause = maxBuffered + 16<<10
 	// maxKeptBuffer is the largest buffer that is reused.
 	maxKeptBuffer = 64 << 10
 )
 
+// startWritingLocked reports whether the caller must write the buffer, since it holds bytes and no
+// goroutine writes. The caller then calls write without mu.
+func (c *Conn) startWritingLocked() bool {
+	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
+		return false
+	}
+	c.out.busy = true
+	return true
+}
+
 // sendLocked makes another goroutine write the buffer, unless one already does. The caller must not
 // wait for the client.
 func (c *Conn) sendLocked() {
-	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
-		return
+	if c.startWritingLocked() {
+		go c.write()
 	}
-	c.out.busy = true
-	go func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.writeLocked()
-	}()
 }
 
-// flushLocked writes the buffer, unless another goroutine does. It first lets ready goroutines add
-// their frames. So responses that end together leave in one write, and a single response is not
-// delayed. mu is unlocked meanwhile.
-func (c *Conn) flushLocked() {
-	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
-		return
-	}
-	c.out.busy = true
-	c.mu.Unlock()
-	runtime.Gosched()
+// write writes until the buffer is empty. Its caller has called startWritingLocked, and does not hold
+// mu.
+func (c *Conn) write() {
 	c.mu.Lock()
-	c.writeLocked()
-}
-
-// writeLocked writes until the buffer is empty. The caller has set busy. mu is unlocked
-// meanwhile.
-func (c *Conn) writeLocked() {
+	defer c.mu.Unlock()
 	for len(c.out.buf) > 0 && !c.out.failed {
 		b := c.out.buf
 		c.out.buf, c.out.spare = c.out.spare[:0], nil

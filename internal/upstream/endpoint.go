@@ -128,7 +128,8 @@ func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 		}
 	}
 	e.Name = net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
-	if e.Authority = e.Name; e.Port == standard {
+	e.Authority = e.Name
+	if e.Port == standard {
 		e.Authority = strings.TrimSuffix(e.Name, ":"+strconv.Itoa(int(standard)))
 	}
 	return u, e, ""
