@@ -12,14 +12,9 @@ import (
 // that it reads.
 func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 	for _, tr := range transports {
-		for _, pipelined := range []bool{false, true} {
+		for _, k := range kinds {
 			c, sock, p := connect(t, tr)
-			var conn upstream.Conn
-			if pipelined {
-				conn = NewPipelined(c, sock, &countingOwner{}, testOptions())
-			} else {
-				conn = New(c, sock, &countingOwner{}, testOptions())
-			}
+			conn := k.open(c, sock, &countingOwner{}, testOptions())
 			go stub(p.conn, benchResponse)
 			ceiling := 0.0
 			if tr == overTLS {
@@ -33,7 +28,7 @@ func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 				}
 			})
 			if got > ceiling {
-				t.Errorf("%v, pipelined %v: %.2f allocations an exchange, want at most %.0f", tr, pipelined, got, ceiling)
+				t.Errorf("%v, %s: %.2f allocations an exchange, want at most %.0f", tr, k, got, ceiling)
 			}
 			conn.Close(upstream.ClosedDrain)
 		}

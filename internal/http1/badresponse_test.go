@@ -26,17 +26,25 @@ var badResponses = []struct {
 	{"CR in the reason", "HTTP/1.1 200 O\rK\r\n", errStatusLine},
 	{"HTTP/1.2", "HTTP/1.2 200 OK\r\n", errVersion},
 	{"HTTP/2", "HTTP/2.0 200 OK\r\n", errStatusLine},
+	{"HTTP/0.9", "HTTP/0.9 200 OK\r\n", errStatusLine},
+	{"three version numbers", "HTTP/1.1.1 200 OK\r\n", errStatusLine},
+	{"blank in front", " HTTP/1.1 200 OK\r\n", errStatusLine},
 	{"lower case", "http/1.1 200 OK\r\n", errStatusLine},
 	{"no colon", "HTTP/1.1 200 OK\r\nfoo\r\n", errField},
 	{"no name", "HTTP/1.1 200 OK\r\n: foo\r\n", errField},
 	{"blank before the colon", "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n", errField},
 	{"blank in the name", "HTTP/1.1 200 OK\r\nContent Length: 1\r\n", errField},
+	{"tab before the colon", "HTTP/1.1 200 OK\r\nX\t: y\r\n", errField},
+	{"parenthesis in a name", "HTTP/1.1 200 OK\r\nX(: y\r\n", errField},
+	{"slash in a name", "HTTP/1.1 200 OK\r\nX/Y: y\r\n", errField},
+	{"name in quotes", "HTTP/1.1 200 OK\r\n\"X\": y\r\n", errField},
 	{"NUL in a name", "HTTP/1.1 200 OK\r\nX\x00: 1\r\n", errField},
 	{"high byte in a name", "HTTP/1.1 200 OK\r\nX\xff: 1\r\n", errField},
 	{"NUL in a value", "HTTP/1.1 200 OK\r\nX: \x00\r\n", errFieldValue},
 	{"CR in a value", "HTTP/1.1 200 OK\r\nX: a\rb\r\n", errFieldValue},
 	{"CR at the end of a value", "HTTP/1.1 200 OK\r\nX: a\r\r\n", errFieldValue},
 	{"DEL in a value", "HTTP/1.1 200 OK\r\nX: \x7f\r\n", errFieldValue},
+	{"ESC in a value", "HTTP/1.1 200 OK\r\nX: \x1b\r\n", errFieldValue},
 	{"fold in front", "HTTP/1.1 200 OK\r\n X: y\r\n", errField},
 	{"folded length", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n", errFoldedFraming},
 	{"folded coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n , x\r\n", errFoldedFraming},
@@ -45,12 +53,15 @@ var badResponses = []struct {
 	{"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nX: y\r\nContent-Length: 2\r\n", errContentLength},
 	{"the same length twice", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n", errContentLength},
 	{"a list of lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n", errContentLength},
+	{"two lengths in a field", "HTTP/1.1 200 OK\r\nContent-Length: 1 1\r\n", errContentLength},
 	{"no length", "HTTP/1.1 200 OK\r\nContent-Length:\r\n", errContentLength},
 	{"negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n", errContentLength},
 	{"signed length", "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n", errContentLength},
 	{"hexadecimal length", "HTTP/1.1 200 OK\r\nContent-Length: 0x1\r\n", errContentLength},
 	{"huge length", "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551617\r\n\r\n", errBodyTooLarge},
 	{"gzip", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n", errTransferCoding},
+	{"chunked twice in a field", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n", errTransferCoding},
+	{"chunked with a weight", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked;q=1\r\n", errTransferCoding},
 	{"identity", "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n", errTransferCoding},
 	{"chunked twice", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", errTransferCoding},
 	{"empty coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n", errTransferCoding},
@@ -74,6 +85,8 @@ var badResponses = []struct {
 	{"no hexadecimal", chunkedHead + "g\r\n", errChunk},
 	{"0x", chunkedHead + "0x1\r\nx\r\n", errChunk},
 	{"signed chunk", chunkedHead + "+1\r\nx\r\n", errChunk},
+	{"negative chunk", chunkedHead + "-1\r\n", errChunk},
+	{"extension without a semicolon", chunkedHead + "1 a\r\nx\r\n", errChunk},
 	{"blank before a chunk", chunkedHead + " 1\r\nx\r\n", errChunk},
 	{"blank behind a chunk size", chunkedHead + "1 \r\nx\r\n", errChunk},
 	{"chunk with LF", chunkedHead + "1\nx\r\n", errChunk},
@@ -82,6 +95,8 @@ var badResponses = []struct {
 	{"chunk too long", chunkedHead + "1\r\nxy\r\n", errChunk},
 	{"chunk's end with LF", chunkedHead + "1\r\nx\n0\r\n\r\n", errChunk},
 	{"trailer without a colon", chunkedHead + "0\r\nfoo\r\n\r\n", errTrailer},
+	{"blank before a trailer's colon", chunkedHead + "0\r\nX : y\r\n\r\n", errTrailer},
+	{"fold in front of the trailer", chunkedHead + "0\r\n X: y\r\n\r\n", errTrailer},
 	{"folded trailer", chunkedHead + "0\r\nX: y\r\n z\r\n\r\n", errTrailer},
 	{"trailer with LF", chunkedHead + "0\r\nX: y\n\r\n", errTrailer},
 	{"control in a trailer", chunkedHead + "0\r\nX: \x00\r\n\r\n", errTrailer},
@@ -95,7 +110,7 @@ func TestMalformedResponsesAreRefusedInAnyPieces(t *testing.T) {
 	for _, c := range badResponses {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 10, 100, 1000} {
-				got := checkSplits(t, []byte(c.response), upstream.GET, func() int { return size })
+				got := checkResponse(t, []byte(c.response), upstream.GET, func() int { return size })
 				if got.err != c.err.Error() {
 					t.Fatalf("%+v, want error %q", got, c.err)
 				}

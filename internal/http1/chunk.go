@@ -29,7 +29,8 @@ func (r *responseReader) readChunkSize(br *bufio.Reader) error {
 			break
 		}
 		size = size<<4 | d
-		if digits++; size > maxChunkSize {
+		digits++
+		if size > maxChunkSize {
 			return errBodyTooLarge
 		}
 	}
@@ -65,15 +66,19 @@ func (r *responseReader) readTrailer(br *bufio.Reader) error {
 	if n == 0 || err != nil {
 		return err
 	}
-	if len(line) == 0 {
-		r.phase = atEnd
-	} else if _, _, err := cutField(line); err != nil {
-		return errTrailer
-	} else if r.header.fields++; r.header.fields > r.header.maxFields {
-		return errTooManyFields
-	}
 	r.trailerBytes += n
 	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	if len(line) == 0 {
+		r.phase = atEnd
+		return nil
+	}
+	if _, _, err := cutField(line); err != nil {
+		return errTrailer
+	}
+	r.header.fields++
+	if r.header.fields > r.header.maxFields {
+		return errTooManyFields
+	}
 	return nil
 }
 

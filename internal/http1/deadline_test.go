@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -26,24 +27,14 @@ func pipe(tb testing.TB) (*socket.Conn, *peer) {
 	return socket.New(a), &peer{tb: tb, tcp: b, conn: b, in: bufio.NewReader(b)}
 }
 
-// kinds are the two kinds of connections, made on a pipe.
-var kinds = map[string]func(*socket.Conn, upstream.Owner, *Options) upstream.Conn{
-	"exclusive": func(s *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
-		return New(s, s, owner, opts)
-	},
-	"pipelined": func(s *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
-		return NewPipelined(s, s, owner, opts)
-	},
-}
-
 // inBubble runs test for each kind of connection, after one exchange that succeeded.
 func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder)) {
-	for name, kind := range kinds {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
 				s, p := pipe(t)
 				owner := newRecorder()
-				conn := kind(s, owner, opts())
+				conn := k.open(s, s, owner, opts())
 				t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 				ex := newExchange(t)
 				done := start(conn, ex)
@@ -99,68 +90,50 @@ var abandonCauses = map[string]struct {
 	}, upstream.ErrCancelled},
 }
 
-func TestCallerReturnsInTimeAndItsConnectionIsReused(t *testing.T) {
+// A caller returns at its deadline, or when its context ends. The connection is reused if the response
+// ends within linger, and is closed otherwise.
+func TestCallerReturnsInTimeAndItsConnectionLingers(t *testing.T) {
 	for phase, piece := range phases {
-		for ending, how := range abandonCauses {
-			t.Run(phase+"/"+ending, func(t *testing.T) {
-				inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
-					begin := time.Now()
-					ex := newExchange(t)
-					defer how.arm(ex)()
-					done := start(conn, ex)
-					p.request()
-					p.send(piece.came)
-					if err := wait(t, done); err != how.err {
-						t.Fatalf("error %v, want %v", err, how.err)
-					}
-					if took := time.Since(begin); took != shortBudget {
-						t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
-					}
-					if ex.Times.Done != begin.Add(shortBudget) {
-						t.Fatalf("Times.Done %v after the start, want %v", ex.Times.Done.Sub(begin), shortBudget)
-					}
-					time.Sleep(shortLinger / 2)
-					if freed, _ := owner.counts(); freed != 1 {
-						t.Fatal("the place was free while the response was outstanding")
-					}
-					p.send(piece.missing)
-					owner.awaitFreed(t, 2)
-					wantReason(t, conn, upstream.NotClosed)
-					if !conn.Idle() {
-						t.Fatal("the connection cannot be reused")
-					}
-					next := newExchange(t)
-					done = start(conn, next)
-					p.request()
-					p.send(textResponse("next"))
-					wantResponse(t, wait(t, done), next, 200, "next")
+		for cause, how := range abandonCauses {
+			for _, ends := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/ends=%v", phase, cause, ends), func(t *testing.T) {
+					inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
+						begin := time.Now()
+						ex := newExchange(t)
+						defer how.arm(ex)()
+						done := start(conn, ex)
+						p.request()
+						p.send(piece.came)
+						if err := wait(t, done); err != how.err {
+							t.Fatalf("error %v, want %v", err, how.err)
+						}
+						if took := time.Since(begin); took != shortBudget || ex.Times.Done != begin.Add(shortBudget) {
+							t.Fatalf("the caller was freed after %v, Times.Done %v after the start, want %v", took, ex.Times.Done.Sub(begin), shortBudget)
+						}
+						if !ends {
+							p.wantClosed()
+							if took := time.Since(begin); took != shortBudget+shortLinger {
+								t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
+							}
+							owner.awaitFreed(t, 2)
+							wantReason(t, conn, upstream.ClosedTimeout)
+							return
+						}
+						time.Sleep(shortLinger / 2)
+						if freed, _ := owner.counts(); freed != 1 {
+							t.Fatal("the place was free while the response was outstanding")
+						}
+						p.send(piece.missing)
+						owner.awaitFreed(t, 2)
+						wantReason(t, conn, upstream.NotClosed)
+						if !conn.Idle() {
+							t.Fatal("the connection cannot be reused")
+						}
+						exchangeOnce(t, conn, p, "next")
+					})
 				})
-			})
+			}
 		}
-	}
-}
-
-func TestConnectionIsClosedWhenAnAbandonedResponseOutlastsLinger(t *testing.T) {
-	for phase, piece := range phases {
-		t.Run(phase, func(t *testing.T) {
-			inBubble(t, lingering, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
-				begin := time.Now()
-				ex := newExchange(t)
-				ex.Deadline = begin.Add(shortBudget)
-				done := start(conn, ex)
-				p.request()
-				p.send(piece.came)
-				if err := wait(t, done); err != upstream.ErrDeadline {
-					t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
-				}
-				p.wantClosed()
-				if took := time.Since(begin); took != shortBudget+shortLinger {
-					t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
-				}
-				owner.awaitFreed(t, 2)
-				wantReason(t, conn, upstream.ClosedTimeout)
-			})
-		})
 	}
 }
 

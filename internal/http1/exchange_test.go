@@ -112,6 +112,7 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 		eof      bool
 		outcome  upstream.Outcome
 	}{
+		"status line":      {"HTTP/1.1 2xx OK\r\n", false, upstream.BadResponse},
 		"101":              {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, upstream.BadResponse},
 		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", false, upstream.BadResponse},
 		"bad chunk":        {chunkedHead + "x\r\n", false, upstream.BadResponse},
@@ -127,19 +128,29 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 		"only interim":     {"HTTP/1.1 100 Continue\r\n\r\n", true, upstream.ConnLost},
 	} {
 		for _, tr := range transports {
-			t.Run(name+"/"+tr.String(), func(t *testing.T) {
-				conn, p, owner := dial(t, tr, testOptions())
-				exchangeOnce(t, conn, p, "first") // so that the close could be the keep-alive race
-				done := start(conn, newExchange(t))
-				p.request()
-				p.send(c.response)
-				if c.eof {
-					p.close()
-				}
-				wantError(t, wait(t, done), c.outcome, upstream.MaybeProcessed, false)
-				owner.awaitFreed(t, 2)
-				wantReason(t, conn, upstream.ClosedError)
-			})
+			for _, k := range kinds {
+				t.Run(fmt.Sprint(name, "/", tr, "/", k), func(t *testing.T) {
+					conn, p, owner := k.dial(t, tr, testOptions())
+					exchangeOnce(t, conn, p, "first") // so that the close could be the keep-alive race
+					done, freed := start(conn, newExchange(t)), 2
+					p.request()
+					var behind <-chan error
+					if k == pipelined {
+						behind, freed = start(conn, newExchange(t)), 3
+						p.request()
+					}
+					p.send(c.response)
+					if c.eof {
+						p.close()
+					}
+					wantError(t, wait(t, done), c.outcome, upstream.MaybeProcessed, false)
+					if behind != nil { // no byte of its response has arrived
+						wantError(t, wait(t, behind), upstream.ConnLost, upstream.MaybeProcessed, true)
+					}
+					owner.awaitFreed(t, freed)
+					wantReason(t, conn, upstream.ClosedError)
+				})
+			}
 		}
 	}
 }
@@ -166,25 +177,6 @@ func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// A connection whose first request cannot be written is not stale either.
-func TestFailedWriteIsStaleOnlyOnAReusedConnection(t *testing.T) {
-	for _, reused := range []bool{false, true} {
-		c, sock, p := connect(t, plain)
-		writes := &failingWrites{Conn: c}
-		writes.after.Store(-1)
-		conn := New(writes, sock, newRecorder(), testOptions())
-		if reused {
-			exchangeOnce(t, conn, p, "first")
-		}
-		writes.after.Store(1)
-		ex := newExchange(t)
-		ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, maxJoined+1) // a write of its own
-		done := start(conn, ex)
-		wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, reused)
-		wantReason(t, conn, upstream.ClosedError)
 	}
 }
 
@@ -226,17 +218,35 @@ func TestResponseBeforeTheEndOfTheRequestIsDelivered(t *testing.T) {
 	}
 }
 
-func TestWriteOfNothingIsNotSent(t *testing.T) {
-	for after, want := range map[int64]upstream.Progress{0: upstream.NotSent, 1: upstream.MaybeProcessed} {
-		c, sock, p := connect(t, plain)
-		writes := &failingWrites{Conn: c}
+// A failed write of nothing proves that the request was not sent. It is stale only on a reused
+// connection.
+func TestFailedWrites(t *testing.T) {
+	for _, c := range []struct {
+		after    int64 // bytes that are written
+		body     int   // a large one is a write of its own
+		reused   bool
+		progress upstream.Progress
+	}{
+		{0, 0, true, upstream.NotSent},
+		{1, 0, true, upstream.MaybeProcessed},
+		{1, maxJoined + 1, true, upstream.MaybeProcessed},
+		{1, maxJoined + 1, false, upstream.MaybeProcessed},
+	} {
+		client, sock, p := connect(t, plain)
+		writes := &failingWrites{Conn: client}
 		writes.after.Store(-1)
 		owner := newRecorder()
 		conn := New(writes, sock, owner, testOptions())
-		exchangeOnce(t, conn, p, "first")
-		writes.after.Store(after)
-		wantError(t, conn.Do(newExchange(t)), upstream.ConnLost, want, true)
-		owner.awaitFreed(t, 2)
+		freed := 1
+		if c.reused {
+			exchangeOnce(t, conn, p, "first")
+			freed++
+		}
+		writes.after.Store(c.after)
+		ex := newExchange(t)
+		ex.Request.Body = make([]byte, c.body)
+		wantError(t, conn.Do(ex), upstream.ConnLost, c.progress, c.reused)
+		owner.awaitFreed(t, freed)
 		wantReason(t, conn, upstream.ClosedError)
 	}
 }
@@ -269,19 +279,26 @@ func TestResponseOverTheBudgetIsRefusedAndReleasesItsBytes(t *testing.T) {
 	}
 }
 
-func TestCloseFailsTheCurrentExchange(t *testing.T) {
+func TestCloseFailsCurrentExchanges(t *testing.T) {
 	for _, tr := range transports {
-		conn, p, owner := dial(t, tr, testOptions())
-		exchangeOnce(t, conn, p, "first") // so that a close by the peer could be the keep-alive race
-		done := start(conn, newExchange(t))
-		p.request()
-		conn.Close(upstream.ClosedDrain)
-		conn.Close(upstream.ClosedIdle)
-		wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, false)
-		owner.awaitFreed(t, 2)
-		wantReason(t, conn, upstream.ClosedDrain)
-		if _, changed := owner.counts(); changed != 0 {
-			t.Fatalf("Changed was called %d times", changed)
+		for n, k := range kinds {
+			conn, p, owner := k.dial(t, tr, testOptions())
+			exchangeOnce(t, conn, p, "first") // so that a close by the peer could be the keep-alive race
+			var all []<-chan error
+			for range 1 + n { // the pipelined connection carries two
+				all = append(all, start(conn, newExchange(t)))
+				p.request()
+			}
+			conn.Close(upstream.ClosedDrain)
+			conn.Close(upstream.ClosedIdle)
+			for _, done := range all {
+				wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, false)
+			}
+			owner.awaitFreed(t, 2+n)
+			wantReason(t, conn, upstream.ClosedDrain)
+			if _, changed := owner.counts(); changed != 0 {
+				t.Fatalf("Changed was called %d times", changed)
+			}
 		}
 	}
 }
@@ -289,10 +306,8 @@ func TestCloseFailsTheCurrentExchange(t *testing.T) {
 // A context that ends just when the response arrives must not affect the next exchange.
 func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 	for _, tr := range transports {
-		for _, pipelined := range []bool{false, true} {
-			c, sock, p := connect(t, tr)
-			owner := newRecorder()
-			conn := newConn(pipelined, c, sock, owner)
+		for _, k := range kinds {
+			conn, p, owner := k.dial(t, tr, testOptions())
 			for round := range 100 {
 				ctx, cancel := context.WithCancel(context.Background())
 				ex := get(t, "x")

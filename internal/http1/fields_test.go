@@ -2,6 +2,7 @@ package http1
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,14 +33,11 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 		"a 1xx over it":                  {10, "HTTP/1.1 103 Early Hints\r\n" + fields(11) + "\r\n", false},
 		"over it with bare LF line ends": {10, "HTTP/1.1 200 OK\n" + strings.Repeat("a:\n", 11), false},
 	} {
-		for kind, dial := range map[string]func(*Options) (upstream.Conn, *peer, *recorder){
-			"exclusive": func(o *Options) (upstream.Conn, *peer, *recorder) { return dial(t, plain, o) },
-			"pipelined": func(o *Options) (upstream.Conn, *peer, *recorder) { return dialPipelined(t, plain, o, nil) },
-		} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
+		for _, k := range kinds {
+			t.Run(fmt.Sprint(name, "/", k), func(t *testing.T) {
 				opts := testOptions()
 				opts.MaxResponseFields = c.limit
-				conn, p, owner := dial(opts)
+				conn, p, owner := k.dial(t, plain, opts)
 				ex := newExchange(t)
 				done := start(conn, ex)
 				p.request()

@@ -94,12 +94,12 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 	}
 }
 
-func checkResponse(tb testing.TB, input []byte, method upstream.Method, next func() int) {
+func checkResponse(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
 	tb.Helper()
 	got := checkSplits(tb, input, method, next)
 	checkReference(tb, input, method, got)
 	if got.err != "" {
-		return
+		return got
 	}
 	checkFields(tb, got.fields)
 	if len(got.body) > testMaxBody || got.status < 200 || got.status > 599 {
@@ -115,6 +115,7 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 			tb.Fatalf("%q: %+v, with something behind it %+v", input, got, again)
 		}
 	}
+	return got
 }
 
 func TestResponsesAgreeWithNetHTTP(t *testing.T) {

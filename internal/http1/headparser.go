@@ -63,7 +63,8 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 			return end, lines, nil
 		case folded:
 			var err error
-			if lines, err = p.unfold(line, lines, keep); err != nil {
+			lines, err = p.unfold(line, lines, keep)
+			if err != nil {
 				return 0, lines, err
 			}
 			continue
@@ -72,10 +73,12 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		if err != nil {
 			return 0, lines, err
 		}
-		if p.fields++; p.fields > p.maxFields {
+		p.fields++
+		if p.fields > p.maxFields {
 			return 0, lines, errTooManyFields
 		}
-		if p.framingField, err = p.noteField(name, value); err != nil {
+		p.framingField, err = p.noteField(name, value)
+		if err != nil {
 			return 0, lines, err
 		}
 		if p.rewritten && keep {

@@ -3,6 +3,7 @@ package http1
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -42,17 +43,23 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 
 func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 	for _, tr := range transports {
-		for _, used := range []bool{false, true} {
-			t.Run(tr.String(), func(t *testing.T) {
-				conn, p, _ := dial(t, tr, testOptions())
-				if used {
-					exchangeOnce(t, conn, p, "first")
-				}
-				p.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-				p.close()
-				awaitNotIdle(t, conn)
-				wantReason(t, conn, upstream.ClosedUnsolicited)
-			})
+		for _, k := range kinds {
+			for _, used := range []bool{false, true} {
+				t.Run(fmt.Sprint(tr, "/", k), func(t *testing.T) {
+					conn, p, owner := k.dial(t, tr, testOptions())
+					if used {
+						exchangeOnce(t, conn, p, "first")
+					}
+					p.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+					p.close()
+					awaitNotIdle(t, conn)
+					wantReason(t, conn, upstream.ClosedUnsolicited)
+					if k == pipelined {
+						owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+						wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
+					}
+				})
+			}
 		}
 	}
 }
@@ -71,16 +78,21 @@ func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
 func TestIdleFindsThatThePeerClosed(t *testing.T) {
 	for name, end := range map[string]func(*peer){"FIN": (*peer).close, "RST": (*peer).reset} {
 		for _, tr := range transports {
-			t.Run(name+"/"+tr.String(), func(t *testing.T) {
-				conn, p, _ := dial(t, tr, testOptions())
-				exchangeOnce(t, conn, p, "first")
-				end(p)
-				awaitNotIdle(t, conn)
-				wantReason(t, conn, upstream.ClosedByPeer)
-				if conn.Idle() {
-					t.Fatal("a closed connection is idle")
-				}
-			})
+			for _, k := range kinds {
+				t.Run(fmt.Sprint(name, "/", tr, "/", k), func(t *testing.T) {
+					conn, p, owner := k.dial(t, tr, testOptions())
+					exchangeOnce(t, conn, p, "first")
+					end(p)
+					awaitNotIdle(t, conn)
+					wantReason(t, conn, upstream.ClosedByPeer)
+					if conn.Idle() {
+						t.Fatal("a closed connection is idle")
+					}
+					if k == pipelined {
+						owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
+					}
+				})
+			}
 		}
 	}
 }
@@ -118,10 +130,8 @@ func TestPartOfARecordIsUnsolicited(t *testing.T) {
 
 // A deadline in the middle of a TLS record must not lose the record.
 func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
-	for _, pipelined := range []bool{false, true} {
-		c, sock, p := connect(t, overTLS)
-		owner := newRecorder()
-		conn := newConn(pipelined, c, sock, owner)
+	for _, k := range kinds {
+		conn, p, owner := k.dial(t, overTLS, testOptions())
 		exchangeOnce(t, conn, p, "first")
 		ex := get(t, "late")
 		ex.Deadline = time.Now().Add(time.Second) // a slow machine needs some of it for the half record
@@ -182,21 +192,23 @@ func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 }
 
 func TestIdleConnectionSendsCloseNotify(t *testing.T) {
-	conn, p, _ := dial(t, overTLS, testOptions())
-	exchangeOnce(t, conn, p, "first")
-	conn.Close(upstream.ClosedIdle)
-	if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
-		t.Fatalf("the peer read %v, want EOF by close_notify", err)
+	for _, k := range kinds {
+		conn, p, owner := k.dial(t, overTLS, testOptions())
+		exchangeOnce(t, conn, p, "first")
+		owner.awaitFreed(t, 1)
+		conn.Close(upstream.ClosedIdle)
+		if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatalf("%s: the peer read %v, want EOF by close_notify", k, err)
+		}
 	}
 }
 
 // A body that ends with the connection is complete only if TLS has sent close_notify: RFC 9112,
 // section 9.8. Otherwise an attacker on the path could cut it.
 func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
-	for _, pipelined := range []bool{false, true} {
+	for _, k := range kinds {
 		for _, notify := range []bool{true, false} {
-			c, sock, p := connect(t, overTLS)
-			conn := newConn(pipelined, c, sock, newRecorder())
+			conn, p, _ := k.dial(t, overTLS, testOptions())
 			ex := newExchange(t)
 			done := start(conn, ex)
 			p.request()
@@ -210,7 +222,7 @@ func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
 			if notify {
 				wantResponse(t, err, ex, 200, "half of it")
 			} else if want := (&upstream.Error{}); !errors.As(err, &want) || want.Outcome != upstream.ConnLost || want.Progress != upstream.MaybeProcessed {
-				t.Errorf("pipelined %t: error %v, want %s", pipelined, err, upstream.ConnLost)
+				t.Errorf("%s: error %v, want %s", k, err, upstream.ConnLost)
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 package http1
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"adbuffer/internal/socket"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -27,21 +27,14 @@ func (g gated) Read(b []byte) (int, error) {
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	testsupport.Long(t)
 	const budget = 4 * time.Second // a slow machine needs some of it until the response is sent
-	for name, kind := range map[string]func(net.Conn, *socket.Conn, upstream.Owner, *Options) upstream.Conn{
-		"exclusive": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {
-			return New(c, s, o, opts)
-		},
-		"pipelined": func(c net.Conn, s *socket.Conn, o upstream.Owner, opts *Options) upstream.Conn {
-			return NewPipelined(c, s, o, opts)
-		},
-	} {
+	for _, k := range kinds {
 		for size, body := range map[string]string{"small": "x", "large": strings.Repeat("x", 100<<10)} {
 			for _, tr := range transports {
-				t.Run(name+"/"+size+"/"+tr.String(), func(t *testing.T) {
+				t.Run(fmt.Sprint(k, "/", size, "/", tr), func(t *testing.T) {
 					t.Parallel()
 					c, sock, p := connect(t, tr)
 					owner, gate := newRecorder(), make(chan struct{})
-					conn := kind(gated{c, gate}, sock, owner, testOptions())
+					conn := k.open(gated{c, gate}, sock, owner, testOptions())
 					t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 					ex := newExchange(t)
 					ex.Deadline = time.Now().Add(budget)

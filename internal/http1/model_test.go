@@ -158,7 +158,7 @@ func (w *wire) bytes(name string) int {
 
 func (p modelCase) play(tb testing.TB) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: time.Hour, Depth: 8}
-	m := newSim(tb, true, opts)
+	m := newSim(tb, pipelined, opts)
 	defer m.s.Release()
 	if p.proven {
 		m.exchange(time.Minute, 0)

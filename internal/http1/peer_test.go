@@ -265,12 +265,32 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 	return ex
 }
 
-// newConn returns an exclusive or pipelined connection.
-func newConn(pipelined bool, c net.Conn, sock *socket.Conn, owner upstream.Owner) upstream.Conn {
-	if pipelined {
-		return NewPipelined(c, sock, owner, testOptions())
+// kind is one of the two kinds of connections.
+type kind string
+
+const (
+	exclusive kind = "exclusive"
+	pipelined kind = "pipelined"
+)
+
+var kinds = []kind{exclusive, pipelined}
+
+// open returns a connection of this kind on c.
+func (k kind) open(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
+	if k == pipelined {
+		return NewPipelined(c, sock, owner, opts)
 	}
-	return New(c, sock, owner, testOptions())
+	return New(c, sock, owner, opts)
+}
+
+// dial returns a connection of this kind and its peer.
+func (k kind) dial(tb testing.TB, tr transport, opts *Options) (upstream.Conn, *peer, *recorder) {
+	tb.Helper()
+	c, sock, p := connect(tb, tr)
+	owner := newRecorder()
+	conn := k.open(c, sock, owner, opts)
+	tb.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	return conn, p, owner
 }
 
 func start(conn upstream.Conn, ex *upstream.Exchange) <-chan error {

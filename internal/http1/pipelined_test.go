@@ -207,32 +207,6 @@ func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 	}
 }
 
-// Other callers may append their requests before a write takes the first one.
-func TestFirstWriteTakesOneRequestAlone(t *testing.T) {
-	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-	first, second := get(t, "first"), get(t, "second")
-	if got, err := conn.enter(first); got != writeAll || err != nil {
-		t.Fatalf("turn %d, %v; want %d", got, err, writeAll)
-	}
-	if got, err := conn.enter(second); got != writeNothing || err != nil {
-		t.Fatalf("turn %d, %v; want %d", got, err, writeNothing)
-	}
-	conn.flush(first.Deadline)
-	conn.mu.Lock()
-	taken, length, left, writing := conn.takenBytes.Load(), conn.first, conn.out != nil, conn.writing
-	conn.mu.Unlock()
-	if taken != int64(length) || !left || writing {
-		t.Fatalf("%d bytes were taken, want the first request's %d", taken, length)
-	}
-	p.wantRequests("first")
-	p.send(textResponse("first"))
-	wantResponse(t, <-first.Done(), first, 200, "first")
-	p.wantRequests("second")
-	p.send(textResponse("second"))
-	wantResponse(t, <-second.Done(), second, 200, "second")
-	owner.awaitFreed(t, 2)
-}
-
 // awaitOutstanding waits until n requests are in the pipeline. They are encoded then, whether or
 // not they were sent.
 func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {

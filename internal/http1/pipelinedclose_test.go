@@ -3,7 +3,6 @@ package http1
 import (
 	"bufio"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -58,78 +57,6 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 	}
 }
 
-// After an unannounced close, requests without a response may have been processed. A request
-// without any byte of a response met the keep-alive race.
-func TestRequestsBehindAnUnannouncedCloseMayHaveBeenProcessed(t *testing.T) {
-	ends := map[string]func(p *peer){
-		"close": func(p *peer) { p.close() },
-		"reset": func(p *peer) { p.reset() },
-	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-			prove(t, conn, p, owner)
-			f := send(t, conn, p, "a", "b", "c")
-			p.send(textResponse("A"))
-			f.wantResponse(0, "A")
-			p.send("HTTP/1.1 200 OK\r\nContent-Le")
-			end(p)
-			if name == "close" {
-				f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
-			} else if err := wait(t, f.done[1]); upstream.AsError(err).Outcome != upstream.ConnLost || upstream.AsError(err).Progress != upstream.MaybeProcessed {
-				t.Fatal(err) // a reset may overtake the bytes before it
-			}
-			f.wantError(2, upstream.ConnLost, upstream.MaybeProcessed, true)
-			owner.awaitFreed(t, 4)
-			if conn.Places() != 0 {
-				t.Fatal("a closed connection has places")
-			}
-		})
-	}
-}
-
-// On a connection that has carried no exchange before, a close is not the keep-alive race.
-func TestFirstPipelinedRequestIsNotStaleAndWaitingOnesWereNotSent(t *testing.T) {
-	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-	first := start(conn, get(t, "first"))
-	p.wantRequests("first")
-	second := start(conn, get(t, "second"))
-	awaitOutstanding(t, conn, 2)
-	p.close()
-	wantError(t, wait(t, first), upstream.ConnLost, upstream.MaybeProcessed, false)
-	wantError(t, wait(t, second), upstream.ConnLost, upstream.NotSent, false)
-	owner.awaitFreed(t, 2)
-}
-
-func TestMalformedResponseClosesThePipeline(t *testing.T) {
-	cases := map[string]struct {
-		response string
-		outcome  upstream.Outcome
-	}{
-		"status line":  {"HTTP/1.1 2xx OK\r\n", upstream.BadResponse},
-		"field":        {"HTTP/1.1 200 OK\r\nName : value\r\n", upstream.BadResponse},
-		"two lengths":  {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n", upstream.BadResponse},
-		"chunk":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", upstream.BadResponse},
-		"101":          {"HTTP/1.1 101 Switching Protocols\r\n\r\n", upstream.BadResponse},
-		"large body":   {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", upstream.ResponseTooLarge},
-		"large head":   {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 20<<10), upstream.ResponseTooLarge},
-		"large chunks": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100001\r\n", upstream.ResponseTooLarge},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-			prove(t, conn, p, owner)
-			f := send(t, conn, p, "a", "b")
-			p.send(c.response)
-			f.wantError(0, c.outcome, upstream.MaybeProcessed, false)
-			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
-			owner.awaitFreed(t, 3)
-			wantReason(t, conn, upstream.ClosedError)
-			p.wantClosed()
-		})
-	}
-}
-
 // Responses with CL beside TE, obs-fold or a bare LF are accepted, but bytes after them do not
 // count.
 func TestAmbiguousFramingClosesThePipelineBehindItsResponse(t *testing.T) {
@@ -158,40 +85,6 @@ func TestBytesThatCameBeforeTheRequestAreUnsolicited(t *testing.T) {
 		if err := r.serve(); err != errUnsolicited {
 			t.Errorf("%s: error %v, want %v", name, err, errUnsolicited)
 		}
-	}
-}
-
-func TestUnsolicitedBytesCloseAnIdlePipeline(t *testing.T) {
-	const timeout = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
-	for _, tr := range transports {
-		for _, used := range []bool{false, true} {
-			t.Run(tr.String(), func(t *testing.T) {
-				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
-				if used {
-					prove(t, conn, p, owner)
-				}
-				p.send(timeout)
-				p.wantClosed()
-				owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
-				wantReason(t, conn, upstream.ClosedUnsolicited)
-				wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
-				if conn.Idle() {
-					t.Fatal("a closed connection is idle")
-				}
-			})
-		}
-	}
-}
-
-func TestIdlePipelineFindsThatThePeerClosed(t *testing.T) {
-	for _, tr := range transports {
-		t.Run(tr.String(), func(t *testing.T) {
-			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
-			prove(t, conn, p, owner)
-			p.close()
-			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
-			wantReason(t, conn, upstream.ClosedByPeer)
-		})
 	}
 }
 
@@ -351,78 +244,6 @@ func (c *failingWrites) Write(b []byte) (int, error) {
 		return n, errTestWrite
 	}
 	return n, nil
-}
-
-// After a failed write, requests that were sent before it wait for their responses.
-func TestFailedWriteFailsOnlyUnsentRequests(t *testing.T) {
-	var writes *failingWrites
-	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
-		writes = &failingWrites{Conn: c}
-		writes.after.Store(-1)
-		return writes
-	})
-	prove(t, conn, p, owner)
-	f := send(t, conn, p, "a", "b")
-	writes.after.Store(0)
-	wantError(t, conn.Do(get(t, "c")), upstream.ConnLost, upstream.NotSent, false)
-	wantReason(t, conn, upstream.ClosedError)
-	owner.await(t, "the end of new requests", func(_, changed int) bool { return changed == 1 })
-	if err := conn.Do(get(t, "d")); upstream.AsError(err).Progress != upstream.NotSent {
-		t.Fatalf("a connection that is closing took a request: %v", err)
-	}
-	p.send(textResponse("A") + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nB")
-	f.wantResponse(0, "A")
-	f.wantResponse(1, "B")
-	owner.awaitFreed(t, 5)
-	p.wantClosed()
-}
-
-// After one byte of a request was sent, it is unknown whether the SSP processed it.
-func TestPartlyWrittenRequestMayHaveBeenProcessed(t *testing.T) {
-	var writes *failingWrites
-	conn, p, owner := dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
-		writes = &failingWrites{Conn: c}
-		writes.after.Store(-1)
-		return writes
-	})
-	prove(t, conn, p, owner)
-	writes.after.Store(1)
-	done := start(conn, get(t, "c"))
-	if b, err := p.in.ReadByte(); err != nil || b != 'G' {
-		t.Fatal(b, err)
-	}
-	p.close()
-	wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, true)
-	owner.awaitFreed(t, 2)
-}
-
-func TestCloseFailsOutstandingExchanges(t *testing.T) {
-	for _, tr := range transports {
-		t.Run(tr.String(), func(t *testing.T) {
-			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
-			prove(t, conn, p, owner)
-			f := send(t, conn, p, "a", "b")
-			conn.Close(upstream.ClosedDrain)
-			conn.Close(upstream.ClosedIdle)
-			// A close by adbuffer is not the keep-alive race.
-			f.wantError(0, upstream.ConnLost, upstream.MaybeProcessed, false)
-			f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, false)
-			owner.awaitFreed(t, 3)
-			wantReason(t, conn, upstream.ClosedDrain)
-			if _, changed := owner.counts(); changed != 0 {
-				t.Fatalf("Close called Changed %d times", changed)
-			}
-		})
-	}
-}
-
-func TestIdlePipelineSendsCloseNotify(t *testing.T) {
-	conn, p, owner := dialPipelined(t, overTLS, testOptions(), nil)
-	prove(t, conn, p, owner)
-	conn.Close(upstream.ClosedIdle)
-	if _, err := p.conn.Read(make([]byte, 1)); err != io.EOF {
-		t.Fatalf("the peer read %v, want EOF by close_notify", err)
-	}
 }
 
 // A response that does not fit into the budget affects no other request.

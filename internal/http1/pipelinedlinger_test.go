@@ -31,7 +31,7 @@ func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
 				opts := testOptions()
 				opts.Linger = simLinger
-				m := newSim(t, true, opts)
+				m := newSim(t, pipelined, opts)
 				defer m.s.Release()
 				m.exchange(time.Minute, 0)
 				ctx, cancel := context.WithCancel(context.Background())

@@ -48,12 +48,12 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 		"cancelled early": {deadline: usual, cancelled: usual / 10, overdue: usual},
 		"cancelled late":  {deadline: 3 * usual, cancelled: 2 * usual, overdue: 2 * usual},
 	} {
-		for _, arrives := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
+		for _, arrives := range []string{"within linger", "after linger", "never"} {
+			t.Run(name+"/"+arrives, func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					opts := testOptions()
 					opts.Linger = linger
-					m := newSim(t, true, opts)
+					m := newSim(t, pipelined, opts)
 					defer m.s.Release()
 					m.exchange(time.Minute, 0)
 					_, changed := m.owner.counts()
@@ -85,17 +85,33 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 					if !behind.at.IsZero() {
 						t.Fatalf("the sent request behind it ended with %v", behind.err)
 					}
-					if !arrives {
+					if arrives != "within linger" {
 						time.Sleep(time.Until(abandoned.Add(linger - 1)))
 						synctest.Wait()
 						wantPlaces(t, m, 0)
 						time.Sleep(time.Nanosecond)
 						synctest.Wait()
 						wantReason(t, m.conn, upstream.ClosedTimeout)
-						if !behind.at.IsZero() {
-							t.Fatalf("the sent request behind it ended with %v", behind.err)
+						if c := m.begin(time.Minute, nil); upstream.AsError(c.err).Progress != upstream.NotSent {
+							t.Errorf("a request on the closing connection got %v", c.err)
 						}
-						m.s.End()
+						if _, now := m.owner.counts(); now != changed+2 {
+							t.Errorf("the owner was called %d times, want twice", now-changed)
+						}
+						if arrives == "after linger" {
+							m.send(textResponse("old"))
+							m.send(textResponse("behind"))
+							m.wantBody(behind, time.Now(), 200, "behind")
+							if !m.s.Closed() {
+								t.Error("the connection is open although no caller waits")
+							}
+						} else { // the sent request behind it still waits until its deadline
+							time.Sleep(time.Minute)
+							synctest.Wait()
+							if behind.err != upstream.ErrDeadline || behind.at != begin.Add(time.Minute) {
+								t.Errorf("it ended with %v after %v", behind.err, behind.at.Sub(begin))
+							}
+						}
 						m.close()
 						return
 					}
@@ -117,7 +133,7 @@ func TestResponseIsNotOverdueWhileItsRequestWaitsOrItIsUsual(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		opts := testOptions()
 		opts.Linger = time.Minute
-		m := newSim(t, true, opts)
+		m := newSim(t, pipelined, opts)
 		defer m.s.Release()
 		m.exchange(time.Minute, 0)
 		_, changed := m.owner.counts()
@@ -143,7 +159,7 @@ func TestResponseIsNotOverdueWhileItsRequestWaitsOrItIsUsual(t *testing.T) {
 func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		opts := testOptions()
-		m := newSim(t, true, opts)
+		m := newSim(t, pipelined, opts)
 		defer m.s.Release()
 		m.exchange(time.Minute, 0)
 		for i := range 2 {
@@ -178,7 +194,7 @@ func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 // before that change until their deadlines, although they could be sent on another connection.
 func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		m := newSim(t, true, testOptions())
+		m := newSim(t, pipelined, testOptions())
 		defer m.s.Release()
 		overdue := time.Now().Add(time.Second)
 		m.begin(time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = time.Second })

@@ -53,7 +53,8 @@ func (r *reader) admitLocked() {
 
 // at returns the i-th oldest entry.
 func (r *reader) at(i int) *entry {
-	if i += r.head; i >= len(r.queue) {
+	i += r.head
+	if i >= len(r.queue) {
 		i -= len(r.queue)
 	}
 	return &r.queue[i]
@@ -62,7 +63,8 @@ func (r *reader) at(i int) *entry {
 func (r *reader) pop() entry {
 	e := r.queue[r.head]
 	r.queue[r.head] = entry{}
-	if r.head++; r.head == len(r.queue) {
+	r.head++
+	if r.head == len(r.queue) {
 		r.head = 0
 	}
 	r.n--

@@ -177,7 +177,7 @@ func (r *reader) completeOldest() error {
 		reason = upstream.ClosedByPeer
 	case r.response.header.notReusable:
 		reason = upstream.ClosedError
-	case r.outstanding.Load() == 1 && r.leftover():
+	case r.outstanding.Load() == 1 && r.hasBytesBehind():
 		reason = upstream.ClosedLeftover
 	case !r.firstReported:
 		r.firstReported = true
@@ -205,12 +205,12 @@ func (r *reader) completeOldest() error {
 	return nil
 }
 
-// leftover reports whether bytes follow the response while no other entry is outstanding. The
+// hasBytesBehind reports whether bytes follow the response while no other entry is outstanding. The
 // response's caller has not returned yet, so it cannot have sent another request.
 //
 // It also checks for bytes that reads do not show: bytes that TLS has decrypted, and bytes that
 // were read ahead below TLS.
-func (r *reader) leftover() bool {
+func (r *reader) hasBytesBehind() bool {
 	if r.br.Buffered() > 0 {
 		return true
 	}

@@ -58,8 +58,8 @@ func (r *reader) expire() (next time.Time) {
 			next = earlier(next, e.deadline)
 			continue
 		}
-		if gone, ok := r.withdraw(i); ok {
-			r.releaseEntry(&gone, unsent)
+		if withdrawn, ok := r.withdraw(i); ok {
+			r.releaseEntry(&withdrawn, unsent)
 			i--
 			continue
 		}

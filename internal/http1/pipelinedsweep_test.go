@@ -135,51 +135,6 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// After a response that delays other requests for too long, the connection has no places. The other
-// requests still get their responses.
-func TestOverdueResponseClosesThePipeline(t *testing.T) {
-	for _, responded := range []bool{true, false} {
-		inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
-			begin := time.Now()
-			slow := get(t, "slow")
-			slow.Deadline = begin.Add(shortBudget)
-			slowDone := start(conn, slow)
-			p.request()
-			others := send(t, conn, p, "a", "b")
-			if err := wait(t, slowDone); err != upstream.ErrDeadline {
-				t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
-			}
-			wantReason(t, conn, upstream.NotClosed)
-			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
-			if took := time.Since(begin); took != shortBudget+shortLinger {
-				t.Fatalf("the connection was retired after %v, want %v", took, shortBudget+shortLinger)
-			}
-			wantReason(t, conn, upstream.ClosedTimeout)
-			wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
-			if responded {
-				p.send(textResponse("slow") + textResponse("A") + textResponse("B"))
-				others.wantResponse(0, "A")
-				others.wantResponse(1, "B")
-				p.wantClosed()
-				if took := time.Since(begin); took != shortBudget+shortLinger {
-					t.Fatalf("without a waiting caller the connection was open until %v", took)
-				}
-			} else {
-				for _, done := range others.done {
-					if err := <-done; err != upstream.ErrDeadline {
-						t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
-					}
-				}
-				if took := time.Since(begin); took != patience {
-					t.Fatalf("the others were freed after %v, want %v", took, patience)
-				}
-			}
-			p.wantClosed()
-			owner.awaitFreed(t, 5)
-		})
-	}
-}
-
 // The last response of a connection is not read to its end if its request was abandoned.
 func TestLastResponseWithoutCallerClosesThePipelineAtOnce(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {

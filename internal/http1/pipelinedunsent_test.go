@@ -96,8 +96,8 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	onNewPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		late := get(t, "late")
 		late.Deadline = time.Now().Add(shortBudget)
-		if turn, err := conn.enter(late); turn != writeAll || err != nil { // its caller is delayed between enter and flush
-			t.Fatal(turn, err)
+		if duty, err := conn.enter(late); duty != writeAll || err != nil { // its caller is delayed between enter and flush
+			t.Fatal(duty, err)
 		}
 		next, behind := get(t, "next-and-longer"), get(t, "behind")
 		nextDone := start(conn, next)
@@ -129,8 +129,8 @@ func TestCallerThatWritesTooLateHarmsNoOther(t *testing.T) {
 			conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
 			late := get(t, "late")
 			late.Deadline = time.Now().Add(10 * time.Millisecond)
-			if turn, err := conn.enter(late); turn != writeAll || err != nil {
-				t.Fatal(turn, err)
+			if duty, err := conn.enter(late); duty != writeAll || err != nil {
+				t.Fatal(duty, err)
 			}
 			if err := wait(t, late.Done()); err != upstream.ErrDeadlineNotSent {
 				t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)

@@ -40,13 +40,13 @@ var claims = map[string]func(r *rand.Rand, n int) string{
 // has reserved at most the bytes that arrived. Its exchanges hold at most twice as much memory,
 // plus 4 KB each.
 func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
-	for _, pipelined := range []bool{false, true} {
+	for _, k := range kinds {
 		for name, claim := range claims {
-			t.Run(fmt.Sprintf("%s/pipelined=%v", name, pipelined), func(t *testing.T) {
+			t.Run(fmt.Sprint(name, "/", k), func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					r := rand.New(rand.NewPCG(11, 3))
 					for range 20 {
-						reserveAsItComes(t, pipelined, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)
+						reserveAsItComes(t, k, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)
 					}
 				})
 			})
@@ -54,9 +54,9 @@ func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
 	}
 }
 
-func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
+func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: 10 * time.Second, Depth: 4}
-	m := newSim(t, pipelined, opts)
+	m := newSim(t, k, opts)
 	defer m.s.Release()
 	share, all := upstream.NewBudget(1<<30), upstream.NewBudget(1<<30)
 	use := func(ex *upstream.Exchange) {
@@ -65,7 +65,7 @@ func reserveAsItComes(t *testing.T, pipelined bool, text string, r *rand.Rand) {
 	}
 	came := 0
 	var calls []*call
-	if pipelined { // whole responses come first, so that several are held at once
+	if k == pipelined { // whole responses come first, so that several are held at once
 		first := m.begin(time.Minute, use)
 		calls = append(calls, first)
 		for range 2 {

@@ -28,7 +28,7 @@ type responseReader struct {
 	size         int // bytes of the body so far
 	searched     int // length of the buffer's start without an LF; see line
 	trailerBytes int // bytes of the trailer so far
-	waits        int // reads that waited for the network
+	networkReads int // reads that waited for the network
 }
 
 type phase uint8
@@ -129,7 +129,8 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 		if r.header.hasTE || r.header.contentLength > 0 {
 			return errInterimBody
 		}
-		if r.interim++; r.interim > maxInterim {
+		r.interim++
+		if r.interim > maxInterim {
 			return errInterimFlood
 		}
 		r.header = r.header.behindInterim()
@@ -177,7 +178,7 @@ func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error
 		case r.discard:
 			err = r.fill(br)
 		default:
-			r.waits++
+			r.networkReads++
 			n, err = br.Read(ex.BodyRoom(r.remaining))
 			if n > 0 {
 				err = ex.TakeBody(n)
@@ -254,7 +255,7 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 
 // fill waits for at least one byte more than is buffered.
 func (r *responseReader) fill(br *bufio.Reader) error {
-	r.waits++
+	r.networkReads++
 	if br.Buffered() >= r.maxHead {
 		return errHeadTooLarge
 	}

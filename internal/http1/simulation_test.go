@@ -58,15 +58,11 @@ type call struct {
 	at  time.Time // when it ended; zero while it runs
 }
 
-func newSim(tb testing.TB, pipelined bool, opts *Options) *sim {
+func newSim(tb testing.TB, k kind, opts *Options) *sim {
 	tb.Helper()
 	m := &sim{tb: tb, s: testsupport.NewSimulatedSocket(tb), owner: newRecorder()}
 	sock := socket.New(m.s)
-	if pipelined {
-		m.conn = NewPipelined(sock, sock, m.owner, opts)
-	} else {
-		m.conn = New(sock, sock, m.owner, opts)
-	}
+	m.conn = k.open(sock, sock, m.owner, opts)
 	return m
 }
 
@@ -208,27 +204,23 @@ func (m *sim) exchange(budget, pause time.Duration) {
 
 // scene is one case of the simulation.
 type scene struct {
-	response  int // index in simResponses
-	cut       int // bytes in the first part
-	first     time.Duration
-	second    time.Duration
-	late      bool // no read wakes up for bytes before the deadline
-	history   int
-	pipelined bool
+	response int // index in simResponses
+	cut      int // bytes in the first part
+	first    time.Duration
+	second   time.Duration
+	late     bool // no read wakes up for bytes before the deadline
+	history  int
+	kind     kind
 }
 
 func (sc scene) String() string {
-	kind := "exclusive"
-	if sc.pipelined {
-		kind = "pipelined"
-	}
 	return fmt.Sprintf("%s, %s, %s: %d bytes at %v, the rest at %v, late %v",
-		kind, histories[sc.history].name, simResponses[sc.response].name, sc.cut, sc.first, sc.second, sc.late)
+		sc.kind, histories[sc.history].name, simResponses[sc.response].name, sc.cut, sc.first, sc.second, sc.late)
 }
 
 func (sc scene) play(tb testing.TB) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: simLinger, Depth: 8}
-	m := newSim(tb, sc.pipelined, opts)
+	m := newSim(tb, sc.kind, opts)
 	defer m.s.Release()
 	r, h := simResponses[sc.response], histories[sc.history]
 	before := h.play(m)
@@ -297,11 +289,11 @@ func (sc scene) play(tb testing.TB) {
 }
 
 // scenes calls f for all scenes of one kind of connection and one history.
-func scenes(pipelined bool, history int, f func(scene)) {
+func scenes(k kind, history int, f func(scene)) {
 	const d, l = simBudget, simBudget + simLinger
 	for response, r := range simResponses {
 		for cut := range len(r.text) {
-			sc := scene{response: response, cut: cut, history: history, pipelined: pipelined}
+			sc := scene{response: response, cut: cut, history: history, kind: k}
 			for _, second := range []time.Duration{d - tick, d, d + tick, l - tick, l, l + tick, l + 2*tick} {
 				for _, first := range []time.Duration{0, d - tick, d + tick, l - tick} {
 					if first <= second {
@@ -329,19 +321,15 @@ func (n namer) Fatalf(format string, args ...any) {
 }
 
 func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
-	for _, pipelined := range []bool{false, true} {
+	for _, k := range kinds {
 		for history, h := range histories {
-			if h.behind && !pipelined {
+			if h.behind && k == exclusive {
 				continue
 			}
-			name := "exclusive/" + h.name
-			if pipelined {
-				name = "pipelined/" + h.name
-			}
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprint(k, "/", h.name), func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					n := history // every history gets a different sample
-					scenes(pipelined, history, func(sc scene) {
+					scenes(k, history, func(sc scene) {
 						if n++; *full || n%23 == 0 {
 							sc.play(namer{t, sc})
 						}

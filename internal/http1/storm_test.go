@@ -121,8 +121,8 @@ func (p *place) Changed() {}
 // every caller returns.
 func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 	for _, tr := range transports {
-		for _, pipelined := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v/pipelined=%v", tr, pipelined), func(t *testing.T) {
+		for _, k := range kinds {
+			t.Run(fmt.Sprint(tr, "/", k), func(t *testing.T) {
 				opts := testOptions()
 				opts.Linger = 2 * time.Millisecond
 				var freed, done, responded, failed atomic.Int64
@@ -148,12 +148,8 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 					}
 					c, sock, peer := connect(t, tr)
 					p := &place{freed: &freed}
-					if pipelined {
-						p.conn = NewPipelined(c, sock, p, opts)
-					} else {
-						p.conn = New(c, sock, p, opts)
-					}
-					s := &storm{r: rand.New(rand.NewPCG(uint64(len(places)), uint64(done.Load()))), unsolicited: !pipelined}
+					p.conn = k.open(c, sock, p, opts)
+					s := &storm{r: rand.New(rand.NewPCG(uint64(len(places)), uint64(done.Load()))), unsolicited: k == exclusive}
 					peers.Go(func() { s.serve(peer.conn) })
 					p.inUse.Add(1)
 					places = append(places, p)
