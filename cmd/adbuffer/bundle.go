@@ -111,7 +111,7 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, timeout 
 	defer func() {
 		err = errors.Join(err, f.Close())
 		if err != nil {
-			os.Remove(out) //nolint:errcheck // the error before is more useful
+			os.Remove(out)
 		}
 	}()
 	z := zip.NewWriter(f)

@@ -26,7 +26,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 		case "/capture":
 			http.Error(w, "captures are off; see admin.capture", http.StatusNotFound)
 		default:
-			io.WriteString(w, r.URL.Path) //nolint:errcheck // the file shows the error
+			io.WriteString(w, r.URL.Path)
 		}
 	}))
 	defer listener.Close()

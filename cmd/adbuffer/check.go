@@ -168,7 +168,7 @@ func (f *checkFlags) client() (*admin.Client, error) {
 	case !against && f.against != (admin.ClientOptions{}):
 		return nil, errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --against")
 	case !against:
-		return nil, nil //nolint:nilnil // there is nothing to compare with
+		return nil, nil
 	}
 	client, err := admin.NewClient(f.against)
 	if errors.Is(err, admin.ErrURL) {

@@ -29,7 +29,7 @@ func runHere(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	out, log := open("out"), open("err")
 	code = run(t.Context(), args, out, log)
 	read := func(f *os.File) string {
-		f.Close() //nolint:errcheck // the file is read by its name
+		f.Close()
 		b, err := os.ReadFile(f.Name())
 		if err != nil {
 			t.Fatal(err)

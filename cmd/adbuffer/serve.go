@@ -55,7 +55,7 @@ as another server.listen, is an error too: see adbuffer check --against.`,
 			if err != nil {
 				return failed(err)
 			}
-			defer log.Sync() //nolint:errcheck // standard error cannot always be synced
+			defer log.Sync()
 			reload.LogWarnings(log, warnings)
 			reloads.Names(cfg)
 			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink), app.WithReload(reloads.Post))

@@ -170,7 +170,7 @@ func writeSSPs(w io.Writer, all []admin.SSPState) {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%.1f %%\t%d\t%d\n", s.SSP, e.Endpoint, state, e.Weight, e.Priority, 100*e.Share, e.Connections, e.InFlight)
 		}
 	}
-	table.Flush() //nolint:errcheck // as for every print
+	table.Flush()
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -87,7 +87,7 @@ func start(t *testing.T, env []string, id *syscall.Credential, path string, args
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	must(t, p.cmd.Start())
 	go func() {
-		p.cmd.Wait() //nolint:errcheck // ProcessState shows the error
+		p.cmd.Wait()
 		close(p.ended)
 	}()
 	t.Cleanup(func() {

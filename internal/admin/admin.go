@@ -105,7 +105,7 @@ func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
 func (s *Server) Close(ctx context.Context) {
 	s.stop()
 	if s.server.Shutdown(ctx) != nil {
-		s.server.Close() //nolint:errcheck // an error changes nothing
+		s.server.Close()
 	}
 }
 
@@ -174,7 +174,7 @@ func text(w http.ResponseWriter, status int, s string) {
 	if s == "" || s[len(s)-1] != '\n' {
 		s += "\n"
 	}
-	w.Write([]byte(s)) //nolint:errcheck // the client has disconnected
+	w.Write([]byte(s))
 }
 
 func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }
@@ -187,5 +187,5 @@ func writeStatusJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(b, '\n')) //nolint:errcheck // the client has disconnected
+	w.Write(append(b, '\n'))
 }

@@ -35,7 +35,7 @@ type boundedWriter struct {
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
-		c.SetWriteDeadline(time.Time{}) //nolint:errcheck // net/http's writers support it
+		c.SetWriteDeadline(time.Time{})
 		if r.Method == http.MethodGet && r.ContentLength != 0 {
 			w.Header().Set("Connection", "close") // otherwise the response waits for a body that is not read
 		}
@@ -61,7 +61,7 @@ func (w *boundedWriter) begin() bool {
 	if w.since.IsZero() {
 		w.since = now
 	}
-	w.control.SetWriteDeadline(now.Add(readerPatience)) //nolint:errcheck // net/http's writers support it
+	w.control.SetWriteDeadline(now.Add(readerPatience))
 	return true
 }
 
@@ -70,7 +70,7 @@ func (w *boundedWriter) drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dropped = true
-	w.control.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // as above
+	w.control.SetWriteDeadline(time.Unix(1, 0))
 }
 
 // writingSince returns when the first Write began. It is zero before, and once it was dropped.

@@ -25,7 +25,7 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 			})
 		})
 		client, conn := net.Pipe()
-		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})}) //nolint:errcheck // it ends with Close
+		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})})
 		defer c.Close(t.Context())
 		defer client.Close()
 		if _, err := client.Write([]byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
@@ -46,10 +46,10 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 func TestAScrapeDoesNotWaitForABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConsole(t, loopback, func(o *Options) {
-			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20)) }) //nolint:errcheck // the client may have disconnected
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20)) })
 		})
 		client, conn := net.Pipe()
-		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})}) //nolint:errcheck // it ends with Close
+		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})})
 		defer c.Close(t.Context())
 		defer client.Close()
 		begun := time.Now()

@@ -62,7 +62,7 @@ func (c *connections) dropLocked() {
 	if over, ok := worst.(interface{ NetConn() net.Conn }); ok {
 		worst = over.NetConn() // the Close of TLS may wait for the client
 	}
-	worst.Close() //nolint:errcheck // an error changes nothing
+	worst.Close()
 }
 
 func (one *connection) makesRoomBefore(other *connection) bool {
@@ -102,7 +102,7 @@ type arrivingBody struct {
 
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // net/http returns it as it is
+	if err == io.EOF { // net/http returns it as it is
 		b.arrived()
 	}
 	return n, err

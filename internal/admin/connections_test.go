@@ -45,8 +45,8 @@ func dialTo(t *testing.T, addr, text string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })                     //nolint:errcheck // an error changes nothing
-	c.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the write
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(testsupport.Patience))
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestRequestsThatHaveTakenLongestMakeRoom(t *testing.T) {
 func TestAScrapeThatIsNotReadMakesRoom(t *testing.T) {
 	large := make([]byte, 16<<20) // more than the sockets hold
 	c := newConsole(t, loopback, func(o *Options) {
-		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(large) }) //nolint:errcheck // the client may have disconnected
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(large) })
 	})
 	addr := c.listening()
 	var unread []net.Conn

@@ -34,5 +34,5 @@ func servePage(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", pagePolicy)
-	w.Write([]byte(page)) //nolint:errcheck // the client has disconnected
+	w.Write([]byte(page))
 }

@@ -32,6 +32,6 @@ func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
 		text(w, http.StatusInternalServerError, err.Error())
 	default:
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Write(b) //nolint:errcheck // the client has disconnected
+		w.Write(b)
 	}
 }

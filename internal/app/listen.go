@@ -53,7 +53,7 @@ type certificates struct{ server, admin *listen.Certificates }
 
 // reload reads the files now. Certificates logs and counts errors itself.
 func (c *certificates) reload() {
-	c.each(func(one *listen.Certificates) { one.Reload() }) //nolint:errcheck // see above
+	c.each(func(one *listen.Certificates) { one.Reload() }) //nolint:errcheck // Reload logs and counts it
 }
 
 func (a *App) loadCertificates(cfg *config.Config) (err error) {

@@ -11,6 +11,6 @@ import (
 // machine.
 func newVia() string {
 	var id [8]byte
-	rand.Read(id[:]) //nolint:errcheck // it never fails
+	rand.Read(id[:])
 	return httpheader.ViaName(hex.EncodeToString(id[:]))
 }

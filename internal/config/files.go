@@ -100,12 +100,12 @@ func checkServerTLS(cfg *Config, r *report) {
 func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
 	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
 	_, err := files.Load()
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Load joins its errors
+	joined, ok := err.(interface{ Unwrap() []error }) // Load joins its errors
 	if !ok {
 		return
 	}
 	for _, err := range joined.Unwrap() {
-		switch e := err.(*configfile.Error); e.Key { //nolint:errorlint,forcetypeassert // as above
+		switch e := err.(*configfile.Error); e.Key {
 		case "ca_file":
 			r.add(caPath, e.File, e.Rule)
 		case "key_file":

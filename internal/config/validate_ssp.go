@@ -54,9 +54,9 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 	}
 	all, err := upstream.ParseEndpoints(urls)
 	ssp.Parsed = all
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // ParseEndpoints joins them
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // ParseEndpoints joins them
 		for _, err := range several.Unwrap() {
-			e := err.(*upstream.EndpointError) //nolint:errorlint,forcetypeassert // as above
+			e := err.(*upstream.EndpointError)
 			rule := e.Rule
 			if e.SameAs >= 0 {
 				rule = "must differ from " + at(path, e.SameAs)

@@ -69,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context, look func()) {
 		w.opts.Warn(fmt.Errorf("changed files are noticed every %v only: %w", w.opts.Every, err))
 		events = &fsnotify.Watcher{} // its channels are nil and never ready
 	} else {
-		defer events.Close() //nolint:errcheck // an error changes nothing
+		defer events.Close()
 	}
 	a := &alarm{events: events, add: events.Add, works: err == nil, warn: w.opts.Warn}
 	tick := time.NewTicker(w.opts.Every)

@@ -108,9 +108,9 @@ func free(addr string) bool {
 // Close closes the SSPs. The App must have ended.
 func (d *Demo) Close() {
 	for _, s := range d.ssps {
-		s.Close() //nolint:errcheck // the demo is over
+		s.Close()
 	}
-	os.RemoveAll(d.dir) //nolint:errcheck // a leftover temporary folder harms nothing
+	os.RemoveAll(d.dir)
 	if d.log != nil {
 		d.log.Sync() //nolint:errcheck // it never fails
 	}

@@ -43,7 +43,7 @@ func (d *Demo) Load(ctx context.Context) {
 			defer func() { <-inFlight }()
 			// The page shows the outcome, so errors are ignored.
 			if res, err := d.send(ctx, client, targets[rand.IntN(len(targets))]); err == nil {
-				io.Copy(io.Discard, res.Body) //nolint:errcheck // see above
+				io.Copy(io.Discard, res.Body) //nolint:errcheck // the page shows the outcome
 				res.Body.Close()
 			}
 		}()

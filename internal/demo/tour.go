@@ -57,7 +57,7 @@ func (d *Demo) show(ctx context.Context, client *http.Client, title, target stri
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	got, err := io.ReadAll(res.Body)
 	if err != nil {
 		return err

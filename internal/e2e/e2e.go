@@ -39,11 +39,11 @@ func Main(m *testing.M, known ...goleak.Option) {
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
-		flag.Set("test.parallel", parallel) //nolint:errcheck // the flag exists
+		flag.Set("test.parallel", parallel)
 	}
 	code := m.Run()
 	if dir, err := binaryDir(); err == nil {
-		os.RemoveAll(dir) //nolint:errcheck // a leftover temporary folder harms nothing
+		os.RemoveAll(dir)
 	}
 	if err := testsupport.Leaks(known...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -106,7 +106,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(dir, "adbuffer")
-	return file, os.WriteFile(file, binary, 0o755) //nolint:gosec // a test runs it as another user
+	return file, os.WriteFile(file, binary, 0o755)
 })
 
 // Binary returns the path of the binary under test.

@@ -31,7 +31,7 @@ func Patient() []string { return patientFor("") }
 // patientFor is Patient without the settings that the configuration has itself.
 func patientFor(config string) []string {
 	var tree map[string]any
-	yaml.Unmarshal([]byte(config), &tree) //nolint:errcheck // adbuffer itself reports what it cannot read
+	yaml.Unmarshal([]byte(config), &tree)
 	env := []string{"GORACE=exitcode=66"}
 	for _, s := range patient {
 		if !has(tree, strings.Split(s.path, ".")) {

@@ -72,10 +72,10 @@ func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Pr
 		t.Fatal(err)
 	}
 	go func() {
-		ab.Cmd.Wait() //nolint:errcheck // ProcessState shows the error
+		ab.Cmd.Wait()
 		close(ab.ended)
 	}()
-	t.Cleanup(func() { ab.Cmd.Process.Kill() }) //nolint:errcheck // it has ended, unless Stop was cut short
+	t.Cleanup(func() { ab.Cmd.Process.Kill() })
 	t.Cleanup(ab.Stop)
 	testsupport.Eventually(t, "the listeners are open", func() bool {
 		if ab.HasEnded() {

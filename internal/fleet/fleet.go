@@ -78,7 +78,7 @@ type Fleet struct {
 // New returns a Fleet without SSPs, and starts calling. Redis need not be reachable.
 func New(o Options) *Fleet {
 	var id [8]byte
-	rand.Read(id[:]) //nolint:errcheck // it never fails
+	rand.Read(id[:])
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Fleet{
 		opts: o, id: hex.EncodeToString(id[:]), buckets: make(map[string]*Bucket),

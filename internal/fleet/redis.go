@@ -97,7 +97,7 @@ func (r *Redis) encrypt(ctx context.Context, c net.Conn) (net.Conn, error) {
 // until runs one exchange. If ctx ends first, it closes the connection.
 func (s *session) until(ctx context.Context, exchange func() error) error {
 	s.replies.reset()
-	stop := context.AfterFunc(ctx, func() { s.replies.Close() }) //nolint:errcheck // the exchange fails then
+	stop := context.AfterFunc(ctx, func() { s.replies.Close() })
 	err := exchange()
 	if !stop() {
 		return fmt.Errorf("no reply in time: %w", ctx.Err())
@@ -105,7 +105,7 @@ func (s *session) until(ctx context.Context, exchange func() error) error {
 	return err
 }
 
-func (s *session) close() { s.Conn.Close() } //nolint:errcheck // nothing more can be done
+func (s *session) close() { s.Conn.Close() }
 
 // command is one command of an exchange.
 type command struct {

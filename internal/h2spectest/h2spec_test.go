@@ -35,7 +35,7 @@ const cases = 146
 // adbuffer runs every case of h2spec, the strict ones included, over TLS and in cleartext.
 func TestConformance(t *testing.T) {
 	ssp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"seatbid":[]}`)) //nolint:errcheck // the cases show the error
+		w.Write([]byte(`{"seatbid":[]}`))
 	}))
 	defer ssp.Close()
 	dir := t.TempDir()

@@ -38,7 +38,7 @@ func (r *responseReader) readChunkSize(br *bufio.Reader) error {
 	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !syntax.IsValue(rest) {
 		return errChunk
 	}
-	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	br.Discard(n)
 	if size == 0 {
 		r.phase = inTrailer
 		return nil
@@ -56,7 +56,7 @@ func (r *responseReader) readChunkEnd(br *bufio.Reader) error {
 	if b, _ := br.Peek(2); b[0] != '\r' || b[1] != '\n' {
 		return errChunk
 	}
-	br.Discard(2) //nolint:errcheck // two bytes are buffered
+	br.Discard(2)
 	r.phase = inChunkSize
 	return nil
 }
@@ -67,7 +67,7 @@ func (r *responseReader) readTrailer(br *bufio.Reader) error {
 		return err
 	}
 	r.trailerBytes += n
-	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	br.Discard(n)
 	if len(line) == 0 {
 		r.phase = atEnd
 		return nil

@@ -79,7 +79,7 @@ func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Co
 		conn.source = conn.tls
 	}
 	conn.interrupt = func() {
-		conn.net.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed socket ends the exchange too
+		conn.net.SetDeadline(time.Unix(1, 0))
 	}
 	return conn
 }
@@ -106,9 +106,9 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	}
 	switch r {
 	case upstream.ClosedIdle, upstream.ClosedMaxAge, upstream.ClosedMaxRequests:
-		c.net.Close() //nolint:errcheck // nothing more can be done
+		c.net.Close()
 	default:
-		c.sock.Close() //nolint:errcheck // as above
+		c.sock.Close()
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *Conn) Idle() bool {
 // Do implements upstream.Conn. The caller's goroutine writes and reads.
 func (c *Conn) Do(ex *upstream.Exchange) error {
 	ex.Protocol, ex.Reused, ex.Served = upstream.HTTP1, c.served > 0, c.served
-	c.net.SetDeadline(ex.Deadline) //nolint:errcheck // a closed socket fails the write
+	c.net.SetDeadline(ex.Deadline)
 	var err error
 	switch ctx := ex.Context.(type) {
 	case nil:
@@ -211,7 +211,7 @@ func (c *Conn) abandon(ex *upstream.Exchange) {
 	acquired := ex.Times.Acquired
 	c.response.discard = true
 	go func() {
-		c.net.SetDeadline(time.Now().Add(c.opts.Linger)) //nolint:errcheck // a closed socket fails the read
+		c.net.SetDeadline(time.Now().Add(c.opts.Linger))
 		reason := upstream.ClosedTimeout
 		if err := c.response.read(c.br, nil); err == nil {
 			reason = c.closeReasonAfter()

@@ -214,9 +214,9 @@ func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
 			p.request()
 			p.send("HTTP/1.1 200 OK\r\n\r\nhalf of it")
 			if notify {
-				p.conn.Close() //nolint:errcheck // sends close_notify
+				p.conn.Close()
 			} else {
-				p.tcp.Close() //nolint:errcheck // the response is judged
+				p.tcp.Close()
 			}
 			err := wait(t, done)
 			if notify {

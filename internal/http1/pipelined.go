@@ -134,11 +134,11 @@ func (p *Pipelined) Close(r upstream.CloseReason) {
 	if p.setCloseReason(r) && p.outstanding.Load() == 0 {
 		switch r {
 		case upstream.ClosedIdle, upstream.ClosedMaxAge, upstream.ClosedMaxRequests:
-			p.net.Close() //nolint:errcheck // sends close_notify over TLS
+			p.net.Close()
 			return
 		}
 	}
-	p.sock.Close() //nolint:errcheck // the reader completes the close
+	p.sock.Close()
 }
 
 // setCloseReason sets the close reason and returns true, unless one is already set. After true, the
@@ -164,7 +164,7 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 		runtime.Gosched()
 		if duty == checkAndWrite && !p.socketIsQuiet() {
 			// The reader fails the entry, of which no byte was sent.
-			p.sock.Close() //nolint:errcheck // the reader fails the entry
+			p.sock.Close()
 			p.mu.Lock()
 			p.stopWritingLocked()
 			p.mu.Unlock()
@@ -278,7 +278,7 @@ func (p *Pipelined) socketIsQuiet() bool {
 // setWakeLocked sets the reader's deadline; a zero time means none.
 func (p *Pipelined) setWakeLocked(t time.Time) {
 	p.wakeAt = t
-	p.sock.SetReadDeadline(t) //nolint:errcheck // a closed socket wakes the reader too
+	p.sock.SetReadDeadline(t)
 }
 
 // wakeReaderLocked makes the reader sweep.

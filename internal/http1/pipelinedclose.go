@@ -79,7 +79,7 @@ func (r *reader) failFrom(from int, why func(i int, e *entry) error) {
 // waits for the current write, which the close interrupts.
 func (r *reader) closeAndFail(cause error) {
 	first := r.setCloseReason(closeReasonFor(cause, r.started))
-	r.sock.Close() //nolint:errcheck // nothing more can be done
+	r.sock.Close()
 	r.mu.Lock()
 	r.endWritesLocked()
 	for r.writing {

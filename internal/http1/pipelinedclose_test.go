@@ -81,7 +81,7 @@ func TestBytesThatCameBeforeTheRequestAreUnsolicited(t *testing.T) {
 		r := &reader{Pipelined: new(Pipelined), queue: []entry{{start: 100, end: 200}}, n: 1, takenAtRead: sent.atRead}
 		r.takenBytes.Store(sent.now)
 		r.br = bufio.NewReader(strings.NewReader(textResponse("evil")))
-		r.br.Peek(1) //nolint:errcheck // there are bytes
+		r.br.Peek(1)
 		if err := r.serve(); err != errUnsolicited {
 			t.Errorf("%s: error %v, want %v", name, err, errUnsolicited)
 		}

@@ -121,7 +121,7 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 	case n == 0:
 		return r.fill(br)
 	}
-	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	br.Discard(n)
 	if r.header.status < 200 {
 		if r.header.status == 101 {
 			return errSwitching
@@ -224,7 +224,7 @@ func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n
 		b, _ := br.Peek(n)
 		err = ex.AppendBody(b)
 	}
-	br.Discard(n) //nolint:errcheck // n bytes are buffered
+	br.Discard(n)
 	return n, err
 }
 

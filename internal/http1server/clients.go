@@ -36,7 +36,7 @@ func (c *clients) addLocked(cc *Conn) {
 	}
 	c.served[cc] = struct{}{}
 	if c.cut {
-		cc.Conn.Close() //nolint:errcheck // as in cutAll
+		cc.Conn.Close()
 	}
 }
 
@@ -59,7 +59,7 @@ func (c *clients) park(cc *Conn, pc *parkedConn) (isWatched bool) {
 	c.unfinished.parkLocked(cc, pc)
 	c.armLocked()
 	if c.cut {
-		pc.conn.Close() //nolint:errcheck // as in cutAll
+		pc.conn.Close()
 	}
 	return pc.server.watch.set.AwaitArrival(cc.Conn, pc)
 }
@@ -170,7 +170,7 @@ func (c *clients) closeIdle() {
 		case cc.http2 != nil:
 			cc.http2.Drain()
 		case cc.phase == connecting && cc.greeting.needed:
-			cc.closeLocked() //nolint:errcheck // the connection is over
+			cc.closeLocked()
 		}
 		cc.mu.Unlock()
 	}
@@ -187,7 +187,7 @@ func (c *clients) cutAll() {
 		}
 	}
 	for _, cc := range c.list() {
-		cc.Conn.Close() //nolint:errcheck // the connection is over
+		cc.Conn.Close()
 	}
 }
 

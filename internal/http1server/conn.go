@@ -174,7 +174,7 @@ func (c *Conn) release() {
 
 // HangUp closes the socket on another goroutine: a close waits for a Read or Write that is about to
 // wait. Over HTTP/2 such a Read needs the lock of the HTTP/2 connection, which the caller may hold.
-func (c *Conn) HangUp() { go c.Conn.Close() } //nolint:errcheck // an error changes nothing
+func (c *Conn) HangUp() { go c.Conn.Close() }
 
 // gone reports whether the client has closed its connection. A client that closes only its sending
 // half counts as gone, as is usual for HTTP. TLS may have sent bytes behind the last request, such

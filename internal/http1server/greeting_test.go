@@ -68,7 +68,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	for range 5 {
 		stalled := dial()
 		defer stalled.Close()
-		halfway := tls.Client(stallsAfter{stalled}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+		halfway := tls.Client(stallsAfter{stalled}, &tls.Config{InsecureSkipVerify: true})
 		if err := halfway.Handshake(); err == nil {
 			t.Fatal("it did not stall")
 		}
@@ -76,7 +76,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {
-			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as above
+			config := &tls.Config{InsecureSkipVerify: true}
 			switch i % 3 {
 			case 1: // the server asks for another key share
 				config.CurvePreferences = []tls.CurveID{tls.CurveP521, tls.CurveP256}
@@ -138,7 +138,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 				return
 			}
 			defer raw.Close()
-			c := tls.Client(counts{raw, &hellos, &sent}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+			c := tls.Client(counts{raw, &hellos, &sent}, &tls.Config{InsecureSkipVerify: true})
 			if err := c.Handshake(); err != nil {
 				t.Error(err)
 			}
@@ -204,7 +204,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 			l := testsupport.Listen(b)
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(l) }()
-			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test's own server
+			config := &tls.Config{InsecureSkipVerify: true}
 			kept, err := tls.Dial("tcp", l.Addr().String(), config)
 			if err != nil {
 				b.Fatal(err)

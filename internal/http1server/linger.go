@@ -35,19 +35,19 @@ func (c *Conn) lingers() bool {
 func (c *Conn) linger() {
 	if c.tls != nil {
 		c.deadlines.closing.Store(true)
-		c.tls.CloseWrite() //nolint:errcheck // the client has disconnected
+		c.tls.CloseWrite()
 	}
 	c.discardUnread()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase = serving
-	c.closeLocked() //nolint:errcheck // an error changes nothing
+	c.closeLocked()
 }
 
 // discardUnread waits until the client closes its half, lingerFor at most.
 func (c *Conn) discardUnread() {
 	raw := c.Conn.Conn
-	raw.SetReadDeadline(time.Now().Add(lingerFor)) //nolint:errcheck // a closed socket fails the read
+	raw.SetReadDeadline(time.Now().Add(lingerFor))
 	discardUnread(raw, c.server.options().MaxBodyBytes+lingerMost)
 }
 

@@ -65,7 +65,7 @@ func (s *Server) dropIdle() bool {
 func (s *Server) refuseConnection(c net.Conn) {
 	w := s.handler.Refused(peerOf(c), s.tooManyConnections())
 	if s.tls != nil {
-		c.Close() //nolint:errcheck // a response would cost a handshake
+		c.Close()
 		return
 	}
 	if header, ok := c.(proxied); ok {
@@ -73,14 +73,14 @@ func (s *Server) refuseConnection(c net.Conn) {
 	}
 	if s.refused.Add(1) > maxRefusing {
 		s.refused.Add(-1)
-		c.Close() //nolint:errcheck // the connection is refused in any case
+		c.Close()
 		return
 	}
 	go func() {
 		defer s.refused.Add(-1)
-		defer c.Close()                             //nolint:errcheck // as above
-		c.SetDeadline(time.Now().Add(refuseWithin)) //nolint:errcheck // a closed socket fails the write
-		c.Write(w.last())                           //nolint:errcheck // the client is refused either way
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(refuseWithin))
+		c.Write(w.last()) //nolint:errcheck // the client is refused either way
 		discardUnread(c, s.options().MaxHeaderBytes)
 	}()
 }
@@ -99,7 +99,7 @@ func (l *listeners) add(one net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		one.Close() //nolint:errcheck // Serve's Accept shows the error
+		one.Close()
 	}
 	l.all = append(l.all, one)
 }
@@ -109,7 +109,7 @@ func (l *listeners) close() {
 	defer l.mu.Unlock()
 	l.closed = true
 	for _, one := range l.all {
-		one.Close() //nolint:errcheck // it may have been closed before
+		one.Close()
 	}
 }
 

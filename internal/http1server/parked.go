@@ -45,7 +45,7 @@ func (c *Conn) parkLocked() {
 		pc.tls.NetConn().(*tlsSocket).leave()
 		socket.FreeTLS(pc.tls)
 	}
-	pc.conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the next call too
+	pc.conn.SetDeadline(time.Time{})
 	if !c.server.clients.park(c, pc) {
 		go pc.await(socket.New(pc.conn))
 	}
@@ -53,7 +53,7 @@ func (c *Conn) parkLocked() {
 
 // await is the goroutine of a parked connection that the watch cannot watch.
 func (pc *parkedConn) await(c *socket.Conn) {
-	c.Await(time.Time{}) //nolint:errcheck // a closed socket is not parked any more
+	c.Await(time.Time{})
 	pc.Notify(false)
 }
 
@@ -87,7 +87,7 @@ func (c *Conn) serveArrived() {
 		c.closeNow()
 		return
 	}
-	c.server.http.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
+	c.server.http.ServeConn(c)
 }
 
 // serveOrClose serves a connection that was resumed if a request has arrived on it, and
@@ -104,7 +104,7 @@ func (c *Conn) serveOrClose() (closed bool) {
 func (c *Conn) closeNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closeLocked() //nolint:errcheck // the connection is over
+	c.closeLocked()
 }
 
 // parkedHeap orders parked connections by the time of their close. It implements heap.Interface.

@@ -82,7 +82,7 @@ func (c *Conn) Close() error {
 	switch {
 	case c.phase == parking && (c.upgraded || c.http2 != nil && !c.http2.Leave()):
 		c.phase, c.upgraded = serving, false
-		go c.server.http.ServeConn(c) //nolint:errcheck // errors of clients' connections are counted in other places
+		go c.server.http.ServeConn(c)
 		return nil
 	case c.phase == parking:
 		c.parkLocked()

@@ -77,7 +77,7 @@ func (c *Conn) drop() bool {
 		c.refuse(c, c.server.madeRoom())
 	}
 	dropped.Add(1)
-	c.closeLocked() //nolint:errcheck // the connection is over
+	c.closeLocked()
 	return true
 }
 

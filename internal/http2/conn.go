@@ -237,7 +237,7 @@ func (c *Conn) unlock() {
 	c.changed, c.freed, c.mustCloseSocket = false, nil, false
 	c.mu.Unlock()
 	if hangUp {
-		c.socket.Close() //nolint:errcheck // nothing more can be done
+		c.socket.Close()
 	}
 	for _, held := range freed {
 		c.owner.Freed(held)

@@ -174,12 +174,12 @@ var hostilities = []hostility{
 	}},
 	{name: "DATA of a byte for a stream that was reset", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
-		f.feed(appendHeaders(nil, id, false, "malformed", "")) //nolint:errcheck // the stream's error
+		f.feed(appendHeaders(nil, id, false, "malformed", ""))
 		return repeat(5000, appendData(nil, id, false, "x"))
 	}},
 	{name: "DATA and HEADERS behind a whole response", frames: func(f *fed) []byte {
 		id := f.open(1, 0)
-		f.feed(appendHeaders(nil, id, true, ":status", "200")) //nolint:errcheck // no error
+		f.feed(appendHeaders(nil, id, true, ":status", "200"))
 		return repeat(3000, append(appendData(nil, id, false, "x"), append(http2codec.AppendFrameHeader(nil, 1, h2.FrameHeaders, h2.FlagHeadersEndHeaders, id), 0x88)...))
 	}},
 	{name: "HEADERS of interim responses", frames: func(f *fed) (b []byte) {

@@ -68,7 +68,7 @@ func (w *wire) awaitRequest(id uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for !w.wroteLocked(id) {
-		w.wait(time.Time{}) //nolint:errcheck // no deadline
+		w.wait(time.Time{})
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *Conn) unlockAndEndWriting() {
 	c.socketClosed = c.socketClosed || last
 	c.unlock()
 	if last {
-		c.net.Close() //nolint:errcheck // nothing more can be done
+		c.net.Close()
 	}
 }
 
@@ -148,7 +148,7 @@ func (c *Conn) writeFailedLocked(err error) {
 		c.closeSocketLocked()
 		return
 	}
-	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout)) //nolint:errcheck // a closed socket ends the reader too
+	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout))
 	c.drainLocked(upstream.ClosedByPeer)
 	for i := range c.streams.slots {
 		if s := c.streams.slots[i].stream; s != nil && s.start >= c.out.handed {

@@ -101,13 +101,13 @@ func TestABodyHasItsTimeFromItsFirstByteOn(t *testing.T) {
 			w.headers(1, false, get...)
 			w.send()
 			time.Sleep(wireTimeout - time.Millisecond)
-			w.framer.WriteData(1, false, []byte("a")) //nolint:errcheck // a buffer
+			w.framer.WriteData(1, false, []byte("a"))
 			w.send()
 			time.Sleep(wireTimeout - time.Millisecond)
 			if late {
 				time.Sleep(2 * time.Millisecond)
 			}
-			w.framer.WriteData(1, true, []byte("b")) //nolint:errcheck // a buffer
+			w.framer.WriteData(1, true, []byte("b"))
 			w.send()
 			if r := w.owner().requests[1]; r.served == late || r.refused != late {
 				t.Errorf("late: %v; served: %v, refused: %v", late, r.served, r.refused)
@@ -226,7 +226,7 @@ func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				w.framer.WriteData(3, false, []byte("late")) //nolint:errcheck // a buffer
+				w.framer.WriteData(3, false, []byte("late"))
 				w.headers(3, true, "late-trailer", "1")
 				w.headers(id, true, get...)
 				w.send()

@@ -93,7 +93,7 @@ func hashName(name []byte) uint32 {
 		for i, c := range name[:n] {
 			part[i] = folded[c]
 		}
-		h.Write(part[:n]) //nolint:errcheck // it never fails
+		h.Write(part[:n])
 		name = name[n:]
 	}
 	return uint32(h.Sum64())

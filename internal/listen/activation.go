@@ -23,7 +23,7 @@ func activated(traffic, admin Options) (map[string]*Listener, error) {
 	}
 	defer func() {
 		for _, f := range files {
-			f.Close() //nolint:errcheck // a listener has a descriptor of its own
+			f.Close()
 		}
 	}()
 	given, err := assign(files, traffic, admin)
@@ -77,7 +77,7 @@ func assign(files []*os.File, options ...Options) (given map[string]*Listener, e
 
 func closeAll(given map[string]*Listener) {
 	for _, l := range given {
-		l.Close() //nolint:errcheck // they are not used
+		l.Close()
 	}
 }
 
@@ -100,7 +100,7 @@ func fromFile(f *os.File) (socket, error) {
 	}
 	s, ok := l.(socket)
 	if !ok {
-		l.Close() //nolint:errcheck // it is not used
+		l.Close()
 		return nil, errors.New("it is neither TCP nor unix")
 	}
 	return s, nil

@@ -166,9 +166,9 @@ func TestTheFirstResponseOverTLSIsOneWrite(t *testing.T) {
 	server := tls.Server(conn, loadCerts(t, a, nil).Config())
 	writes := make(chan int, 1)
 	go func() {
-		server.Handshake() //nolint:errcheck // the read below shows the error
+		server.Handshake()
 		before := conn.writes
-		server.Write(make([]byte, 4096)) //nolint:errcheck // the read below shows the error
+		server.Write(make([]byte, 4096))
 		writes <- conn.writes - before
 	}()
 	client := tls.Client(far, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})

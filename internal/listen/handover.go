@@ -83,7 +83,7 @@ func (h *handover) run(ended chan struct{}) {
 
 // attend sends the sockets to the next process, and waits until that process ends.
 func (h *handover) attend(c *net.UnixConn) {
-	defer c.Close() //nolint:errcheck // an error changes nothing
+	defer c.Close()
 	if err := h.send(c); err != nil {
 		h.log.Warn("the sockets could not be handed over", zap.Error(err))
 		return
@@ -120,7 +120,7 @@ func (h *handover) send(c *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	c.SetWriteDeadline(time.Now().Add(takeOverWithin)) //nolint:errcheck // a closed socket fails the write
+	c.SetWriteDeadline(time.Now().Add(takeOverWithin))
 	h.after = c
 	return withFDs([]syscall.Conn{h.meeting, s.Traffic.socket, s.Admin.socket}, nil, func(fds []int) error {
 		_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
@@ -199,10 +199,10 @@ func (h *handover) drain() {
 func (h *handover) close() (last bool, release func()) {
 	h.mu.Lock()
 	h.closed = true
-	h.meeting.Close() //nolint:errcheck // closing is all that matters
+	h.meeting.Close()
 	for _, c := range []*net.UnixConn{h.before, h.after} {
 		if c != nil {
-			c.Close() //nolint:errcheck // as above
+			c.Close()
 		}
 	}
 	ended := h.ended
@@ -214,5 +214,5 @@ func (h *handover) close() (last bool, release func()) {
 	if err != nil {
 		return false, func() {}
 	}
-	return true, func() { meeting.Close() } //nolint:errcheck // as above
+	return true, func() { meeting.Close() }
 }

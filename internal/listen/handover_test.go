@@ -289,7 +289,7 @@ func TestAProcessThatReceivesNonsenseBindsItsOwnSocketAndLogsThat(t *testing.T) 
 	connected := dial(t, other.Addr())
 	handed := func(c *net.UnixConn, from []syscall.Conn, sockets ...handedSocket) {
 		text, _ := json.Marshal(sockets)
-		withFDs(from, nil, func(fds []int) error { //nolint:errcheck // the other end reports its error
+		withFDs(from, nil, func(fds []int) error {
 			_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 			return err
 		})

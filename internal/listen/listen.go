@@ -131,7 +131,7 @@ func (s *Sockets) closeTraffic(serves bool) {
 func (s *Sockets) Close() {
 	s.closeTraffic(false)
 	if s.Admin != nil {
-		s.Admin.Close() //nolint:errcheck // an error changes nothing
+		s.Admin.Close()
 	}
 }
 

@@ -131,13 +131,13 @@ func (l *Listener) pause(on bool) {
 		l.resumeLocked()
 	} else if l.paused == nil && !l.closed {
 		l.paused = make(chan struct{})
-		l.socket.SetDeadline(time.Unix(1, 0)) //nolint:errcheck // it fails only if the socket is closed
+		l.socket.SetDeadline(time.Unix(1, 0))
 	}
 }
 
 func (l *Listener) resumeLocked() {
 	if l.paused != nil {
-		l.socket.SetDeadline(time.Time{}) //nolint:errcheck // as above
+		l.socket.SetDeadline(time.Time{})
 		close(l.paused)
 		l.paused = nil
 	}
@@ -184,7 +184,7 @@ func (l *Listener) end(last, serves bool) {
 	if serves && (last || l.paused == nil) {
 		l.queued = acceptQueued(l.socket)
 	}
-	l.closeLocked() //nolint:errcheck // an error changes nothing
+	l.closeLocked()
 	if last && l.file != nil {
 		l.file.remove()
 	}
@@ -210,7 +210,7 @@ func acceptQueued(s socket) (all []net.Conn) {
 	if err != nil {
 		return nil
 	}
-	raw.Control(func(fd uintptr) { //nolint:errcheck // an error means that the socket is closed, with its queue
+	raw.Control(func(fd uintptr) {
 		for len(all) < maxQueued {
 			n, _, err := syscall.Accept(int(fd)) // does not block: the runtime set O_NONBLOCK
 			if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ECONNABORTED) {
@@ -224,7 +224,7 @@ func acceptQueued(s socket) (all []net.Conn) {
 			if c, err := net.FileConn(f); err == nil {
 				all = append(all, c)
 			}
-			f.Close() //nolint:errcheck // the connection has a descriptor of its own
+			f.Close()
 		}
 	})
 	return all

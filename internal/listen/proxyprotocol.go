@@ -37,10 +37,10 @@ func (c *Proxied) NetConn() net.Conn { return c.Conn }
 func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	defer func() {
 		if err != nil {
-			c.Conn.Close() //nolint:errcheck // the connection is refused in any case
+			c.Conn.Close()
 		}
 	}()
-	c.Conn.SetReadDeadline(time.Now().Add(c.within)) //nolint:errcheck // a closed socket fails the read
+	c.Conn.SetReadDeadline(time.Now().Add(c.within))
 	header, err := readHeader(c.Conn)
 	switch {
 	case err == nil:
@@ -59,7 +59,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 		c.counts.malformed.Add(1)
 		return netip.Addr{}, fmt.Errorf("PROXY header: %w", err)
 	}
-	c.Conn.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
+	c.Conn.SetReadDeadline(time.Time{})
 	if source, ok := header.SourceAddr.(*net.TCPAddr); ok && header.Command == proxyproto.PROXY {
 		return source.AddrPort().Addr().Unmap(), nil
 	}

@@ -108,10 +108,10 @@ func (h *handover) ask(by time.Time, traffic, admin Options) (map[string]*Listen
 	conn := c.(*net.UnixConn)
 	given, err := h.receive(conn, by, traffic, admin)
 	if err != nil {
-		conn.Close() //nolint:errcheck // the error above matters
+		conn.Close()
 		return nil, err
 	}
-	conn.SetDeadline(time.Time{}) //nolint:errcheck // a closed socket fails the write
+	conn.SetDeadline(time.Time{})
 	h.before, h.admin = conn, given[admin.Name] != nil
 	return given, nil
 }
@@ -120,7 +120,7 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 	if err := sameUser(c); err != nil {
 		return nil, err
 	}
-	c.SetDeadline(by) //nolint:errcheck // as above
+	c.SetDeadline(by)
 	text, rights := make([]byte, maxHandedBytes), make([]byte, unix.CmsgSpace(4*maxHandedFiles))
 	n, rn, _, _, err := c.ReadMsgUnix(text, rights)
 	switch {
@@ -133,12 +133,12 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 	var meeting *net.UnixListener
 	defer func() {
 		for _, f := range files {
-			f.Close() //nolint:errcheck // listeners have descriptors of their own
+			f.Close()
 		}
 		if h.meeting = meeting; err != nil {
 			closeAll(given)
 			if meeting != nil {
-				meeting.Close() //nolint:errcheck // as above
+				meeting.Close()
 			}
 		}
 	}()

@@ -45,7 +45,7 @@ func (t *TicketKeys) current() (keys []ticketKey, until time.Time) {
 	now := time.Now()
 	if len(t.keys) == 0 || now.Sub(t.keys[0].Made) >= ticketKeyFor {
 		k := ticketKey{now, make([]byte, ticketKeyBytes)}
-		rand.Read(k.Key) //nolint:errcheck // it never fails
+		rand.Read(k.Key)
 		t.keys = append([]ticketKey{k}, t.keys...)
 	}
 	for n := len(t.keys); n > maxTicketKeys || now.Sub(t.keys[n-1].Made) >= maxTicketKeys*ticketKeyFor; n-- {

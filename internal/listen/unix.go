@@ -31,7 +31,7 @@ func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 	if len(own) > maxUnixPath {
 		return nil, fmt.Errorf("the folder's name is too long by %d bytes for a second name beside the path", len(own)-maxUnixPath)
 	}
-	os.Remove(own) //nolint:errcheck // left by a killed process with this id; bind reports any other file
+	os.Remove(own)
 	// No process may connect between bind and chmod.
 	old := syscall.Umask(0o177)
 	u, err := net.ListenUnix("unix", &net.UnixAddr{Name: own, Net: "unix"})
@@ -47,8 +47,8 @@ func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 		err = os.Rename(own, o.Address)
 	}
 	if err != nil {
-		os.Remove(own) //nolint:errcheck // the error above matters
-		u.Close()      //nolint:errcheck // as above
+		os.Remove(own)
+		u.Close()
 		return nil, err
 	}
 	return newUnix(o, u), nil
@@ -77,7 +77,7 @@ func checkPath(o Options, log *zap.Logger) error {
 	c, err := net.DialTimeout("unix", o.Address, time.Second)
 	switch {
 	case err == nil:
-		c.Close() //nolint:errcheck // the connection was only a check
+		c.Close()
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		return nil // left by a killed process, or removed just now
 	case errors.Is(err, syscall.EAGAIN): // its queue is full
@@ -115,6 +115,6 @@ type socketFile struct {
 // remove removes the file, unless another process has replaced it.
 func (f *socketFile) remove() {
 	if info, err := os.Lstat(f.path); err == nil && configfile.FileIDOf(info) == f.id {
-		os.Remove(f.path) //nolint:errcheck // the next process replaces a file that is left
+		os.Remove(f.path)
 	}
 }

@@ -37,10 +37,10 @@ var layouts sync.Map // layoutKey to *layout; the code defines all keys, so the 
 func layoutOf(key layoutKey, bounds []int64) *layout {
 	key.bounds = fmt.Sprint(bounds)
 	if l, ok := layouts.Load(key); ok {
-		return l.(*layout) //nolint:forcetypeassert // nothing else is stored
+		return l.(*layout)
 	}
 	l, _ := layouts.LoadOrStore(key, newLayout(key, bounds))
-	return l.(*layout) //nolint:forcetypeassert // as above
+	return l.(*layout)
 }
 
 func newLayout(key layoutKey, bounds []int64) *layout {

@@ -126,11 +126,11 @@ func (s *scrape) send(w http.ResponseWriter, q *http.Request, format expfmt.Form
 		h.Set("Content-Encoding", "gzip")
 		s.out.Reset()
 		s.gzip.Reset(&s.out)
-		s.gzip.Write(text) //nolint:errcheck // a bytes.Buffer never fails
-		s.gzip.Close()     //nolint:errcheck // as above
+		s.gzip.Write(text)
+		s.gzip.Close()
 		text = s.out.Bytes()
 	}
-	w.Write(text) //nolint:errcheck // the client has closed the connection
+	w.Write(text)
 }
 
 // acceptsGzip reports whether Accept-Encoding names gzip without a weight of 0.

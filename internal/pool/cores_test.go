@@ -98,7 +98,7 @@ func BenchmarkCores(b *testing.B) {
 							return
 						}
 						work(load.steps)
-						place.Do(ex) //nolint:errcheck // it cannot fail
+						place.Do(ex)
 					}
 				})
 				b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")

@@ -178,7 +178,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 					place.Release()
 				default:
 					given.Add(1)
-					place.Do(ex) //nolint:errcheck // it may fail
+					place.Do(ex)
 				}
 			}
 		})
@@ -207,7 +207,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 				}
 				ex := &upstream.Exchange{Deadline: time.Now().Add(20 * msec)}
 				if place, err := p.Acquire(ex); err == nil {
-					place.Do(ex) //nolint:errcheck // the result is not checked
+					place.Do(ex)
 				}
 			}
 		})
@@ -264,7 +264,7 @@ func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
 						}
 						continue
 					}
-					place.Do(ex) //nolint:errcheck // the result is not checked
+					place.Do(ex)
 				}
 			})
 		}

@@ -24,7 +24,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tracer.Close(t.Context()) //nolint:errcheck // there are no spans
+	defer tracer.Close(t.Context())
 	for _, row := range []struct {
 		name    string
 		change  func(*proxy.Options, *route.Route)

@@ -46,7 +46,7 @@ func respondingRaw(tb testing.TB, text string) net.Listener {
 						return
 					}
 					if n += m; bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) {
-						c.Write(response) //nolint:errcheck // the next read fails then
+						c.Write(response)
 						n = 0
 					}
 				}
@@ -172,7 +172,7 @@ func newStreamClient(conn net.Conn) *streamClient {
 		{"user-agent", "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36"}, {"accept", "*/*"}, {"accept-language", "en-US,en;q=0.9"},
 		{"referer", "https://publisher.example/article/1"}, {"x-forwarded-for", "203.0.113.77"},
 	} {
-		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}) //nolint:errcheck // a buffer; never indexed, so it can be sent again
+		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true})
 	}
 	c.block = block.Bytes()
 	c.out = append(c.out, http2.ClientPreface...)

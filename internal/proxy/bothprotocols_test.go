@@ -79,7 +79,7 @@ func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) response {
 	default:
 		b.WriteString("\r\n")
 	}
-	c.Write(b.Bytes()) //nolint:errcheck // the response shows the error
+	c.Write(b.Bytes())
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: r.method})
 	if err != nil {
 		t.Fatalf("%+v: %v", r, err)
@@ -103,7 +103,7 @@ func (f *frames) send(id uint32, r bothRequest) response {
 	f.request(id, r.body == "", fields...)
 	for body := []byte(r.body); len(body) > 0; {
 		n := min(len(body), 10_000)
-		f.framer.WriteData(id, n == len(body), body[:n]) //nolint:errcheck // the response shows a failure
+		f.framer.WriteData(id, n == len(body), body[:n])
 		body = body[n:]
 	}
 	return f.responseTo(id)

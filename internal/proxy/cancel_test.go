@@ -29,7 +29,7 @@ var closings = map[string]func(*rawClient) error{
 }
 
 func (c *rawClient) reset() error {
-	c.SetLinger(0) //nolint:errcheck // Close shows the error
+	c.SetLinger(0)
 	return c.Close()
 }
 
@@ -56,7 +56,7 @@ func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				for i, c := range all[:2] {
-					leave(c) //nolint:errcheck // the counters show the error
+					leave(c)
 					m.await(float64(i+1), "adbuffer_requests_total", "client_gone")
 				}
 				if n := m.series("adbuffer_requests_total", "client_gone"); n != 2 {
@@ -76,7 +76,7 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 	m := newModeProxy(t, route.Single, aborts(false), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-respond:
-			io.WriteString(w, "{}") //nolint:errcheck // the client shows the error
+			io.WriteString(w, "{}")
 		case <-r.Context().Done():
 		}
 	}})
@@ -85,8 +85,8 @@ func TestClientThatClosesItsSendingHalfGetsItsResponseWithoutAbortOnClose(t *tes
 		c.send(0, getFill)
 	}
 	m.await(2, "adbuffer_in_flight_requests", "")
-	half.CloseWrite() //nolint:errcheck // the response shows the error
-	gone.reset()      //nolint:errcheck // the counters show the error
+	half.CloseWrite()
+	gone.reset()
 	m.await(1, "adbuffer_requests_total", "client_gone")
 	close(respond)
 	half.wants(200)
@@ -111,7 +111,7 @@ func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 			slow(w, r)
 			return
 		}
-		io.WriteString(w, "{}") //nolint:errcheck // the client shows the error
+		io.WriteString(w, "{}")
 	}})
 	all := make([]*rawClient, clients)
 	for i := range all {
@@ -127,13 +127,13 @@ func TestAThousandClientsThatLeaveHoldNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, c := range all {
 		if c != nil {
-			wg.Go(func() { c.Close() }) //nolint:errcheck // the counters show the error
+			wg.Go(func() { c.Close() })
 		}
 	}
 	wg.Wait()
 	m.await(clients-conns, "adbuffer_requests_total", "client_gone")
 	for _, c := range last {
-		c.Close() //nolint:errcheck // the counters show the error
+		c.Close()
 	}
 	next := m.dialRaw()
 	next.send(0, getFill)

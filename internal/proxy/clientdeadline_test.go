@@ -103,7 +103,7 @@ func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) 
 				if r.URL.RawQuery == "slow" {
 					time.Sleep(300 * time.Millisecond)
 				}
-				io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
+				io.WriteString(w, "{}")
 			}}
 			m := newModeProxy(t, route.Single, tlsIf(overTLS), slow)
 			c := m.dialMaybeTLS(overTLS)
@@ -120,7 +120,7 @@ func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) 
 				if err != nil {
 					t.Fatal(err)
 				}
-				io.Copy(io.Discard, res.Body) //nolint:errcheck // a few bytes, which have arrived
+				io.Copy(io.Discard, res.Body)
 				if res.StatusCode != http.StatusOK {
 					t.Fatalf("status %d, want 200", res.StatusCode)
 				}

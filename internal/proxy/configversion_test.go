@@ -190,7 +190,7 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		received <- struct{}{}
 		<-respond
-		io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
+		io.WriteString(w, "{}")
 	}})
 	var wg sync.WaitGroup
 	for range 2 {

@@ -33,7 +33,7 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 			}
 			for _, longest := range longest {
 				all = append(all, m.connectMany(1, kind.connect)...)
-				all[longest].SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+				all[longest].SetReadDeadline(time.Now().Add(testsupport.Patience))
 				if _, err := io.Copy(io.Discard, all[longest]); isTimeout(err) {
 					t.Errorf("connection %d was idle for longest, and is still open", longest)
 				}
@@ -52,6 +52,6 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 }
 
 func isTimeout(err error) bool {
-	e, ok := err.(net.Error) //nolint:errorlint // net and crypto/tls do not wrap it
+	e, ok := err.(net.Error) // net and crypto/tls do not wrap it
 	return ok && e.Timeout()
 }

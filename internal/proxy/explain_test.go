@@ -82,7 +82,7 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 		}
 		refused[e.Refusal.Outcome.String()]++
 		var own struct{ Error, Detail string }
-		json.Unmarshal([]byte(body), &own) //nolint:errcheck // a response to HEAD has none
+		json.Unmarshal([]byte(body), &own)
 		if res.StatusCode != e.Refusal.Status || res.Header.Get("X-Adbuffer-Source") != "proxy/"+e.Refusal.Outcome.String() || body != "" && own.Detail != e.Refusal.Detail+"; see the runbook, entry "+e.Refusal.Outcome.String() {
 			t.Errorf("%q: explained as %+v, and responded to with %d %s", message, *e.Refusal, res.StatusCode, body)
 		}
@@ -117,7 +117,7 @@ func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, stri
 	t.Helper()
 	c := m.dial()
 	defer c.Close()
-	c.Write(message) //nolint:errcheck // the read shows the error
+	c.Write(message)
 	method, _, _ := strings.Cut(string(message), " ")
 	in := bufio.NewReader(c)
 	for {

@@ -33,7 +33,7 @@ func (m *modeProxy) frames(t *testing.T, settings ...http2.Setting) *frames {
 	f.framer.AllowIllegalWrites = true
 	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.hpack = hpack.NewEncoder(&f.block)
-	io.WriteString(f.conn, http2.ClientPreface) //nolint:errcheck // reads show the error
+	io.WriteString(f.conn, http2.ClientPreface)
 	f.framer.WriteSettings(settings...)
 	return f
 }
@@ -57,7 +57,7 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 	block := f.block.Bytes()
 	first := block[:min(len(block), 16<<10)]
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)}) //nolint:errcheck // reads show the error
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(first) == len(block)})
 	for block = block[len(first):]; len(block) > 0; {
 		n := min(len(block), 16<<10)
 		f.framer.WriteContinuation(id, n == len(block), block[:n])
@@ -85,7 +85,7 @@ type response struct {
 // responseTo reads until a stream has ended.
 func (f *frames) responseTo(id uint32) (a response) {
 	f.t.Helper()
-	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // the read shows the error
+	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	for {
 		frame, err := f.framer.ReadFrame()
 		if err != nil {
@@ -95,7 +95,7 @@ func (f *frames) responseTo(id uint32) (a response) {
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
-				f.framer.WriteSettingsAck() //nolint:errcheck // the next read shows the error
+				f.framer.WriteSettingsAck()
 			}
 			continue
 		case *http2.GoAwayFrame:

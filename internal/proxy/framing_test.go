@@ -44,7 +44,7 @@ func (c *rawClient) send(pause time.Duration, parts ...string) {
 // response reads one response to a request of method, with its body.
 func (c *rawClient) response(method string) (*http.Response, string) {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	c.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	res, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("no response: %v", err)
@@ -69,14 +69,14 @@ func (c *rawClient) wants(statuses ...int) {
 // wantEnd checks that the proxy closes the connection, and sends no more bytes.
 func (c *rawClient) wantEnd() {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	c.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	if b, err := io.ReadAll(c.in); len(b) > 0 || isNetTimeout(err) {
 		c.t.Fatalf("the connection stays open: %q, %v", b, err)
 	}
 }
 
 func isNetTimeout(err error) bool {
-	ne, ok := err.(net.Error) //nolint:errorlint // as it comes from the socket
+	ne, ok := err.(net.Error) // as it comes from the socket
 	return ok && ne.Timeout()
 }
 
@@ -310,14 +310,14 @@ func TestBodyOfAHealthCheckIsSkipped(t *testing.T) {
 func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	received := make(chan string, 100)
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) //nolint:errcheck // the bytes that arrived
+		body, _ := io.ReadAll(r.Body)
 		received <- string(body)
 	}})
 	const head, body = "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"
 	for at := range len(body) {
 		c := m.dialRaw()
 		c.send(0, head+body[:at])
-		c.CloseWrite() //nolint:errcheck // the response shows the error
+		c.CloseWrite()
 		c.wants(400)
 		c.wantEnd()
 	}

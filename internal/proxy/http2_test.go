@@ -53,7 +53,7 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 			w.WriteHeader(302)
 		case strings.Contains(r.URL.RawQuery, "early"):
 			w.WriteHeader(103)
-			io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
+			io.WriteString(w, "{}")
 		default:
 			io.WriteString(w, `{"of":"`+r.URL.RawQuery+`"}`)
 		}
@@ -128,7 +128,7 @@ func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 func TestNoContentTypeIsGuessedOverHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
-		io.WriteString(w, "<html>") //nolint:errcheck // the proxy shows the error
+		io.WriteString(w, "<html>")
 	}})
 	res, body := m.ask(m.client(true), "GET", "/fill", "")
 	m.want(res, 200, "ssp/a")
@@ -183,7 +183,7 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 			received <- struct{}{}
 			<-respond
-			io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
+			io.WriteString(w, "{}")
 		}})
 	c := m.client(true)
 	var wg sync.WaitGroup
@@ -317,7 +317,7 @@ func TestDrainLosesNoStream(t *testing.T) {
 			received <- struct{}{}
 			<-respond
 		}
-		io.WriteString(w, "{}") //nolint:errcheck // the proxy shows the error
+		io.WriteString(w, "{}")
 	}})
 	busy, idle := m.client(true), m.client(true)
 	m.ask(idle, "GET", "/fill", "")
@@ -455,7 +455,7 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for cut := 1; cut < len(preface); cut += 5 {
 		c := m.dial()
-		io.WriteString(c, preface[:cut]) //nolint:errcheck // the read shows the error
+		io.WriteString(c, preface[:cut])
 		time.Sleep(5 * time.Millisecond) // so that the proxy reads it separately
 		io.WriteString(c, preface[cut:])
 		var frame [9]byte
@@ -466,7 +466,7 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 	}
 	for _, first := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"} {
 		c := m.dial()
-		io.WriteString(c, first+preface) //nolint:errcheck // the read shows the error
+		io.WriteString(c, first+preface)
 		b, _ := io.ReadAll(c)
 		if !strings.Contains(string(b), "HTTP/1.1 400 ") {
 			t.Errorf("behind %q: %q", first, b)

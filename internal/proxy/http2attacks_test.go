@@ -26,7 +26,7 @@ func (f *frames) batch(write func()) {
 	f.framer.AllowIllegalWrites = true
 	write()
 	f.framer = framer
-	f.conn.Write(b.Bytes()) //nolint:errcheck // reads show the error
+	f.conn.Write(b.Bytes())
 }
 
 // goAway reads until the connection closes, and returns the reason; ok is false if there was no
@@ -34,7 +34,7 @@ func (f *frames) batch(write func()) {
 func (f *frames) goAway() (code http2.ErrCode, ok bool) { return readGoAway(f.conn, f.framer) }
 
 func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bool) {
-	conn.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // the read shows the error
+	conn.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
@@ -51,7 +51,7 @@ func counted(t *testing.T) (m *modeProxy, received *atomic.Int64) {
 	received = new(atomic.Int64)
 	return newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		received.Add(1)
-		w.Write([]byte("{}")) //nolint:errcheck // the proxy shows the error
+		w.Write([]byte("{}"))
 	}}), received
 }
 
@@ -152,7 +152,7 @@ func TestHPACKBombIsRefused(t *testing.T) {
 		f.hpack.WriteField(hpack.HeaderField{Name: d[0], Value: d[1]})
 	}
 	block := append(bytes.Clone(f.block.Bytes()), bytes.Repeat([]byte{0x80 | 62}, 10_000)...)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block}) //nolint:errcheck // the response shows a failure
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block})
 	if code, ok := f.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
 		t.Errorf("ended with %v, %v", code, ok)
 	}
@@ -170,7 +170,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 		for i := 0; i < len(fields); i += 2 {
 			f.hpack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 		}
-		f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end}) //nolint:errcheck // the response shows a failure
+		f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end})
 	}
 	for _, row := range []struct {
 		name string
@@ -180,8 +180,8 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 		{"a connection-specific field in the trailers", func(f *frames) { trailers(f, true, "connection", "x-t") }},
 		{"a malformed name in the trailers", func(f *frames) { trailers(f, true, "X-T", "1") }},
 		{"trailers that are not the end", func(f *frames) { trailers(f, false, "x-t", "1") }},
-		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }}, //nolint:errcheck // the response shows a failure
-		{"too little DATA", func(f *frames) { trailers(f, true) }},                     // 4 of 5 bytes
+		{"surplus DATA", func(f *frames) { f.framer.WriteData(3, true, []byte("x")) }},
+		{"too little DATA", func(f *frames) { trailers(f, true) }}, // 4 of 5 bytes
 		{"a reset", func(f *frames) { f.framer.WriteRSTStream(3, http2.ErrCodeCancel) }},
 		{"a window that overflows", func(f *frames) { f.framer.WriteWindowUpdate(3, 1<<31-1) }},
 	} {
@@ -192,7 +192,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 				length = "5"
 			}
 			f.request(3, false, ":method", "POST", "content-length", length)
-			f.framer.WriteData(3, false, []byte("four")) //nolint:errcheck // the response shows a failure
+			f.framer.WriteData(3, false, []byte("four"))
 			row.end(f)
 			f.request(5, true)
 			if a := f.responseTo(5); a.status != "200" {
@@ -278,7 +278,7 @@ func TestPaddingBeyondThePayloadEndsTheConnection(t *testing.T) {
 		if kind == http2.FrameHeaders {
 			id = 3
 		}
-		f.framer.WriteRawFrame(kind, http2.FlagDataPadded|http2.FlagHeadersEndHeaders, id, []byte{9, 1, 2}) //nolint:errcheck // the read shows the error
+		f.framer.WriteRawFrame(kind, http2.FlagDataPadded|http2.FlagHeadersEndHeaders, id, []byte{9, 1, 2})
 		if code, ok := f.goAway(); !ok || code != http2.ErrCodeProtocol {
 			t.Errorf("%v: ended with %v, %v", kind, code, ok)
 		}
@@ -292,7 +292,7 @@ func TestABodyOverItsLimitThatWaitsForNoCreditGets413(t *testing.T) {
 	f := m.frames(t)
 	f.request(1, false, ":method", "POST")
 	for sent := 0; sent <= 1<<20; sent += 16384 {
-		f.framer.WriteData(1, false, make([]byte, 16384)) //nolint:errcheck // the response shows a failure
+		f.framer.WriteData(1, false, make([]byte, 16384))
 	}
 	if a := f.responseTo(1); a.status != "413" {
 		t.Errorf("%+v", a)

@@ -53,7 +53,7 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	}
 	m.await(0, "adbuffer_buffered_bytes", "")
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
-	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) //nolint:errcheck // the response shows a failure
+	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	f.framer.WriteWindowUpdate(0, 1<<20)
 	f.request(2*n+1, true)
 	if a := f.responseTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
@@ -72,7 +72,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 		if r.Header.Get("X-Hold") != "" {
 			<-all // so that no stream is refused because of another's response
 		}
-		io.WriteString(w, strings.Repeat("x", size)) //nolint:errcheck // the gauge shows the error
+		io.WriteString(w, strings.Repeat("x", size))
 	}})
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 	for i := range uint32(n) {
@@ -80,7 +80,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	}
 	m.await(n, "adbuffer_in_flight_requests", "")
 	close(all)
-	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	resets := 0
 	for resets < n-bound/size {
 		frame := f.read()
@@ -105,12 +105,12 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 		t.Errorf("the refused stream is logged as %q", detail)
 	}
 	other := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-	other.framer.WriteWindowUpdate(0, 1<<20) //nolint:errcheck // the response shows a failure
+	other.framer.WriteWindowUpdate(0, 1<<20)
 	other.request(1, true)
 	if a := other.responseTo(1); a.status != "200" || len(a.body) != size {
 		t.Errorf("another client: %s of %d bytes", a.status, len(a.body))
 	}
-	f.conn.Close() //nolint:errcheck // the gauge shows the error
+	f.conn.Close()
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
@@ -118,11 +118,11 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 func TestClientThatReadsNothingIsClosed(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 900_000)))
 	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
-	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck // so that it is full sooner
-	f.framer.WriteWindowUpdate(0, 1<<30)                //nolint:errcheck // the gauge shows the error
+	f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4096)
+	f.framer.WriteWindowUpdate(0, 1<<30)
 	// Streams are reset too. A slow machine may reset streams that would have filled the socket, so
 	// the client opens more until it is full.
-	f.conn.SetWriteDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck // the gauge shows the error
+	f.conn.SetWriteDeadline(time.Now().Add(20 * time.Second))
 	for i := uint32(1); m.series(openClients, "") > 0 && i < 10_000; i += 2 {
 		f.request(i, true)
 		time.Sleep(5 * time.Millisecond)
@@ -146,7 +146,7 @@ func framesWithReadTimeout(t *testing.T) (*modeProxy, *frames) {
 func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 	_, f := framesWithReadTimeout(t)
 	f.request(3, false, ":method", "POST", "content-length", "10")
-	f.framer.WriteData(3, false, []byte("half")) //nolint:errcheck // the response shows a failure
+	f.framer.WriteData(3, false, []byte("half"))
 	if a := f.responseTo(3); a.status != "408" || a.source != "proxy/bad_request" {
 		t.Errorf("%+v, want 408", a)
 	}
@@ -229,8 +229,8 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 	}
 	// The client sends CONTINUATION frames without END_HEADERS.
 	f := m.frames(t)
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}) //nolint:errcheck // the loop shows the error
-	block := bytes.Repeat([]byte{0x00, 1, 'a', 1, 'b'}, 3000)                    // literals
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true})
+	block := bytes.Repeat([]byte{0x00, 1, 'a', 1, 'b'}, 3000) // literals
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -32,7 +32,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 		"reset by the client within its body": {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "x-request-id", "one")
-				f.framer.WriteData(1, false, []byte("abc")) //nolint:errcheck // the log shows the error
+				f.framer.WriteData(1, false, []byte("abc"))
 				f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
 			},
 			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r", "bytes_in": int64(3)},
@@ -41,14 +41,14 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "x-request-id", "one")
 				m.await(1, "adbuffer_uploads", "")
-				f.conn.Close() //nolint:errcheck // the log shows the error
+				f.conn.Close()
 			},
 			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r"},
 		},
 		"a body of a wrong length": {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "content-length", "5", "x-request-id", "one")
-				f.framer.WriteData(1, true, []byte("abc")) //nolint:errcheck // the log shows the error
+				f.framer.WriteData(1, true, []byte("abc"))
 			},
 			"bad_request", map[string]any{"id": "one", "method": "POST", "route": "r", "error": "a body that is not as long as its content-length"},
 		},

@@ -80,7 +80,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			f := m.frames(t)
 			f.request(1, row.body == "", row.fields...)
 			if row.body != "" {
-				f.framer.WriteData(1, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
+				f.framer.WriteData(1, true, []byte(row.body))
 			}
 			// A wrong length of a body may show only when the body is read. Then the stream is
 			// reset or the request is refused, whichever comes first.
@@ -111,15 +111,15 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		w.Header().Set("Trailer", "X-T")
-		w.Write(append(b, r.Trailer.Get("X-T")+r.Header.Get("X-T")+r.Header.Get("Trailer")...)) //nolint:errcheck // the proxy shows the error
+		w.Write(append(b, r.Trailer.Get("X-T")+r.Header.Get("X-T")+r.Header.Get("Trailer")...))
 		w.Header().Set("X-T", "1")
 	}})
 	f := m.frames(t)
 	f.request(1, false, ":method", "POST", "trailer", "x-t")
-	f.framer.WriteData(1, false, []byte("body")) //nolint:errcheck // the response shows a failure
+	f.framer.WriteData(1, false, []byte("body"))
 	f.block.Reset()
 	f.hpack.WriteField(hpack.HeaderField{Name: "x-t", Value: "trailing"})
-	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block.Bytes(), EndStream: true, EndHeaders: true}) //nolint:errcheck // the response shows a failure
+	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block.Bytes(), EndStream: true, EndHeaders: true})
 	if a := f.responseTo(1); a.status != "200" || a.body != "body" {
 		t.Errorf("%+v, want the body alone", a)
 	}
@@ -136,7 +136,7 @@ func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
 	f := m.frames(t)
 	f.request(1, true)
 	<-received
-	f.framer.WriteRSTStream(1, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
+	f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
 	f.framer.WritePing(false, [8]byte{1})
 	for {
 		frame := f.read()
@@ -162,7 +162,7 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	if a := f.responseTo(1); a.status != "413" {
 		t.Errorf("%+v, want 413", a)
 	}
-	f.framer.WriteData(1, false, make([]byte, 500)) //nolint:errcheck // the counter shows the error
+	f.framer.WriteData(1, false, make([]byte, 500))
 	f.request(3, true)
 	if a := f.responseTo(3); a.status != "200" {
 		t.Errorf("the next stream: %+v", a)
@@ -181,7 +181,7 @@ func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
 		for name, leave := range map[string]func(f *frames){
 			"RST_STREAM": func(f *frames) {
 				for _, id := range []uint32{1, 3, 5} {
-					f.framer.WriteRSTStream(id, http2.ErrCodeCancel) //nolint:errcheck // the counter shows the error
+					f.framer.WriteRSTStream(id, http2.ErrCodeCancel)
 				}
 			},
 			"close": func(f *frames) { f.conn.Close() },

@@ -50,7 +50,7 @@ func bids(name, body string) bidder {
 	return bidder{name: name, handler: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Got-Encoding", r.Header.Get("Accept-Encoding"))
-		io.WriteString(w, body) //nolint:errcheck // the proxy shows the error
+		io.WriteString(w, body)
 	}}
 }
 

@@ -39,7 +39,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(c, "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello") //nolint:errcheck // the read shows the error
+		io.WriteString(c, "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
 		r := bufio.NewReader(c)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {

@@ -106,7 +106,7 @@ func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
 			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), fewConns(bids("a", "{}")))
-			kind.connect(m).Close() //nolint:errcheck // it starts the goroutines that all clients share
+			kind.connect(m).Close()
 			m.await(0, openClients, "")
 			before := runtime.NumGoroutine()
 			all := m.connectMany(n, kind.connect)
@@ -183,7 +183,7 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 				if _, again := received.LoadOrStore(r.URL.RawQuery, true); again {
 					t.Errorf("%s is sent twice", r.URL.RawQuery)
 				}
-				io.WriteString(w, r.URL.RawQuery) //nolint:errcheck // the proxy shows the error
+				io.WriteString(w, r.URL.RawQuery)
 			}}
 			m := newModeProxy(t, route.Single, parksMany(change, time.Minute), echo)
 			ask := askRaw
@@ -238,11 +238,11 @@ func askRaw(m *modeProxy, kind string) asker {
 		}
 		head, rest := "GET /fill?"+id+" HTTP/1.1\r\n", "Host: a\r\n\r\n"
 		if way == 0 { // in two pieces
-			io.WriteString(c, head) //nolint:errcheck // the read below fails
+			io.WriteString(c, head)
 			time.Sleep(time.Millisecond)
 			head = ""
 		}
-		io.WriteString(c, head+rest) //nolint:errcheck // the read below fails
+		io.WriteString(c, head+rest)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return err.Error()
@@ -300,7 +300,7 @@ func socketsOf(t *testing.T, addr string) (n int) {
 		t.Fatal(err)
 	}
 	var port int
-	fmt.Sscanf(addr, "127.0.0.1:%d", &port) //nolint:errcheck // no socket has port 0
+	fmt.Sscanf(addr, "127.0.0.1:%d", &port)
 	for line := range strings.Lines(string(table)) {
 		f := strings.Fields(line)
 		if strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && (f[3] == "01" || f[3] == "08") {

@@ -34,7 +34,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 				change = overTLS
 			}
 			m := newModeProxy(t, route.Single, parksMany(change, time.Minute), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
-				io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy shows the error
+				io.WriteString(w, r.Header.Get("X-Forwarded-For"))
 			}})
 			m.serveBehindPROXYHeaders()
 			for client, header := range headers {

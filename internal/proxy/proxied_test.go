@@ -47,7 +47,7 @@ func (l handingOn) Accept() (net.Conn, error) {
 func TestAPROXYHeaderNamesTheClient(t *testing.T) {
 	for _, change := range []func(*proxy.Options, *route.Route){nil, overTLS} {
 		m := newModeProxy(t, route.Single, change, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, r.Header.Get("X-Forwarded-For")) //nolint:errcheck // the proxy shows the error
+			io.WriteString(w, r.Header.Get("X-Forwarded-For"))
 		}})
 		inner := testsupport.Listen(t)
 		l := handingOn{inner, make(chan handedOn, 3)}

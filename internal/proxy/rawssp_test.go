@@ -53,7 +53,7 @@ func (r *rawSSP) serve(c net.Conn) {
 			return
 		}
 		r.got <- text.String()
-		io.WriteString(c, r.respond(text.String())) //nolint:errcheck // the next read shows the error
+		io.WriteString(c, r.respond(text.String()))
 	}
 }
 

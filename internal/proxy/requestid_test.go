@@ -20,7 +20,7 @@ func ownIDs(name string) bidder {
 	return bidder{name: name, handler: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", "theirs")
 		w.Header().Set("X-Got", r.Header.Get("X-Request-Id"))
-		w.Write([]byte("{}")) //nolint:errcheck // the proxy shows the error
+		w.Write([]byte("{}"))
 	}}
 }
 

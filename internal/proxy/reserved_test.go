@@ -128,12 +128,12 @@ func TestBodiesOfStreamsHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 		if n == 0 {
 			continue
 		}
-		f.framer.WriteData(id, false, make([]byte, n)) //nolint:errcheck // the check shows the error
+		f.framer.WriteData(id, false, make([]byte, n))
 		sent[id] += n
 		came += int64(n)
 		check()
 	}
-	f.conn.Close() //nolint:errcheck // all streams end
+	f.conn.Close()
 	m.await(0, uploadsNow, "")
 	m.await(0, "adbuffer_buffered_bytes", "")
 }

@@ -44,7 +44,7 @@ func TestFieldsOfTheSSPStayBesideOurs(t *testing.T) {
 		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Server-Timing", "db;dur=5")
 			w.Header().Set("X-After", "1")
-			w.Write([]byte("{}")) //nolint:errcheck // the proxy shows the error
+			w.Write([]byte("{}"))
 		}})
 	res, _ := m.do("GET", "/fill")
 	if got := res.Header.Values("Server-Timing"); len(got) != 2 || got[0] != "db;dur=5" || !regexp.MustCompile(`^pending;dur=[0-9.]+, ttfb;dur=[0-9.]+, total;dur=[0-9.]+$`).MatchString(got[1]) {

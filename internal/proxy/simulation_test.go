@@ -71,7 +71,7 @@ func (c *simSSPConn) Do(ex *upstream.Exchange) error {
 	}
 	number := func(key string) int {
 		_, value, _ := bytes.Cut(ex.Request.Target, []byte("?"+key+"="))
-		n, _ := strconv.Atoi(string(value)) //nolint:errcheck // 0 for none
+		n, _ := strconv.Atoi(string(value))
 		return n
 	}
 	delay, big := number("delay"), number("big")

@@ -21,10 +21,10 @@ func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	io.WriteString(c, http2.ClientPreface) //nolint:errcheck // reads show the error
+	io.WriteString(c, http2.ClientPreface)
 	framer := http2.NewFramer(c, c)
-	framer.WriteSettings()                                  //nolint:errcheck // the same
-	c.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // the same
+	framer.WriteSettings()
+	c.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	for {
 		f, err := framer.ReadFrame()
 		if err != nil {

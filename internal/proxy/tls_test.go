@@ -27,7 +27,7 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 	big := strings.Repeat("0123456789", 10_000)
 	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		io.WriteString(w, big[:len(big)-len(body)]) //nolint:errcheck // the proxy shows the error
+		io.WriteString(w, big[:len(big)-len(body)])
 	}})
 	c := m.client(false)
 	for _, n := range []int{0, 1, 16 << 10, 16<<10 + 1, 90_000} { // bodies that end with a TLS record, and within one
@@ -96,12 +96,12 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 	}
 	for _, step := range []int{1, 7, len(raw)} {
 		for i := 0; i < len(raw); i += step {
-			io.WriteString(c, raw[i:min(i+step, len(raw))]) //nolint:errcheck // the read shows the error
+			io.WriteString(c, raw[i:min(i+step, len(raw))])
 		}
 		read()
 		time.Sleep(15 * time.Millisecond) // parked or not, the next bytes are a request
 	}
-	io.WriteString(c, strings.Repeat(raw, 3)) //nolint:errcheck // the read shows the error
+	io.WriteString(c, strings.Repeat(raw, 3))
 	for range 3 {
 		read()
 	}
@@ -112,8 +112,8 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	m.dial() // sends no byte
 	m.await(1, failedHandshakes, "timeout")
 
-	trickle := m.dial()                        // begins a ClientHello
-	trickle.Write([]byte{22, 3, 1, 0, 200, 1}) //nolint:errcheck // the counter shows the error
+	trickle := m.dial() // begins a ClientHello
+	trickle.Write([]byte{22, 3, 1, 0, 200, 1})
 	m.await(2, failedHandshakes, "timeout")
 
 	m.reload(func(o *proxy.Options) { o.ReadTimeout = time.Minute })
@@ -204,7 +204,7 @@ func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
 	if n := m.series(handshakes, "false"); n != 1 {
 		t.Errorf("%v handshakes", n)
 	}
-	c.Close() //nolint:errcheck // with close_notify
+	c.Close()
 	m.await(0, openClients, "")
 }
 
@@ -221,7 +221,7 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.reload(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond })
 	cut.after = 20
-	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the read shows the error
+	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 	// It gets a 408 only if the server already waited for it again.
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != 408 {
 		t.Errorf("status %d, want 408", res.StatusCode)
@@ -237,7 +237,7 @@ type cutWriter struct {
 
 func (c *cutWriter) Write(b []byte) (int, error) {
 	if c.after > 0 {
-		c.Conn.Write(b[:min(c.after, len(b))]) //nolint:errcheck // the read shows the error
+		c.Conn.Write(b[:min(c.after, len(b))])
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -259,7 +259,7 @@ func TestServerSaysCloseNotify(t *testing.T) {
 	for _, raw := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", getFill} {
 		c := m.dialTLS()
 		exchange(t, c, raw, 204)
-		if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify the error is another one
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF { // without close_notify the error is another one
 			t.Errorf("the connection ended with %v, not by close_notify", err)
 		}
 		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
@@ -278,9 +278,9 @@ func TestClientThatLeftOverTLSIsGone(t *testing.T) {
 			w.WriteHeader(204)
 		}}, bids("b", "{}"))
 	c := m.dialTLS()
-	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") //nolint:errcheck // the counter shows the error
+	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 	received.Wait()
-	c.Close() //nolint:errcheck // close_notify, and then FIN
+	c.Close()
 	time.Sleep(20 * time.Millisecond)
 	close(second)
 	for m.series("adbuffer_requests_total", "client_gone") != 1 {
@@ -305,7 +305,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 		t.Errorf("%d cut", cut)
 	}
 	m.await(0, openClients, "")
-	if _, err := parked.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // without close_notify the error is another one
+	if _, err := parked.Read(make([]byte, 1)); err != io.EOF { // without close_notify the error is another one
 		t.Errorf("the parked connection ended with %v", err)
 	}
 }
@@ -315,8 +315,8 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 func TestSlowReaderOverTLSHasOneWriteTimeoutForAResponse(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.WriteTimeout, o.MaxBufferedBytes = time.Second, 1<<30 }), bids("a", strings.Repeat("x", 1_000_000)))
 	c := m.dialTLS("http/1.1")
-	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)                                  //nolint:errcheck // so that it is full sooner
-	io.WriteString(c, strings.Repeat("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 100)) //nolint:errcheck // the gauge shows the error
+	c.NetConn().(*net.TCPConn).SetReadBuffer(4096)
+	io.WriteString(c, strings.Repeat("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 100))
 	buf := make([]byte, 16<<10)
 	for m.series(openClients, "") > 0 && m.routesCounted()["r"] < 20 {
 		if _, err := c.Read(buf); err != nil { // a record or so at a time, well within the timeout

@@ -15,7 +15,7 @@ func TestBytesOfClientsAreCounted(t *testing.T) {
 	}
 	c := m.dial()
 	const request = "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-	io.WriteString(c, request) //nolint:errcheck // the read shows the error
+	io.WriteString(c, request)
 	b, err := io.ReadAll(c)
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ var unfinishedKinds = []struct {
 	{"PING before a request", inTLS, "head", func(m *modeProxy, c net.Conn) {
 		over := shakeHands(m, c, "h2")
 		send(m, over, http2.ClientPreface)
-		http2.NewFramer(over, over).WriteSettings() //nolint:errcheck // the PING shows the error
+		http2.NewFramer(over, over).WriteSettings()
 		pingHTTP2(m.t, over)
 	}},
 	{"half a header block", inTLS, "head", func(m *modeProxy, c net.Conn) {
@@ -387,9 +387,9 @@ func TestUnfinishedConnectionsAtRandomLoseNoPlace(t *testing.T) {
 							c = over.finish(m, c)
 						}
 						for range dice.IntN(3) {
-							io.WriteString(c, getFill[:9]) //nolint:errcheck // the connection may be dropped
+							io.WriteString(c, getFill[:9])
 							pause()
-							io.WriteString(c, getFill[9:]) //nolint:errcheck // as above
+							io.WriteString(c, getFill[9:])
 							pause()
 						}
 						c.Close()

@@ -23,7 +23,7 @@ func ads(name string, length int) bidder {
 	ad := strings.Repeat("x", length)
 	return bidder{name: name, most: length, handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(length))
-		io.WriteString(w, ad) //nolint:errcheck // the proxy shows the error
+		io.WriteString(w, ad)
 	}}
 }
 
@@ -79,8 +79,8 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 	}
 	whole := 0
 	for _, c := range unread {
-		c.SetReadDeadline(time.Now().Add(testsupport.Patience))                  //nolint:errcheck // a closed socket fails the read
-		if n, _ := io.Copy(io.Discard, io.LimitReader(c, length)); n == length { //nolint:errcheck // the length shows an error
+		c.SetReadDeadline(time.Now().Add(testsupport.Patience))
+		if n, _ := io.Copy(io.Discard, io.LimitReader(c, length)); n == length {
 			whole++
 		}
 	}

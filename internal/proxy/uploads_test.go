@@ -63,7 +63,7 @@ func TestForwardedRequestIsNoUpload(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
 		close(received)
 		<-respond
-		w.Write([]byte("{}")) //nolint:errcheck // the client's response shows an error
+		w.Write([]byte("{}"))
 	}})
 	c := m.dialRaw()
 	c.send(0, post(3))
@@ -90,7 +90,7 @@ func (m *modeProxy) wantOthersServed(most float64) {
 		if m.options.TLS != nil {
 			f := m.frames(m.t.(*testing.T))
 			f.request(1, false, ":method", "POST")
-			f.framer.WriteData(1, true, []byte(body[:10_000])) //nolint:errcheck // the response shows a failure
+			f.framer.WriteData(1, true, []byte(body[:10_000]))
 			if a := f.responseTo(1); a.status != "200" {
 				m.t.Fatalf("another client's request: %+v", a)
 			}
@@ -169,7 +169,7 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	f := m.frames(t)
 	for i := range uint32(2) {
 		f.request(2*i+1, false, ":method", "POST")
-		f.framer.WriteData(2*i+1, false, []byte("ab")) //nolint:errcheck // the response shows a failure
+		f.framer.WriteData(2*i+1, false, []byte("ab"))
 		m.await(float64(i+1), uploadsNow, "")
 	}
 	f.request(5, false, ":method", "POST")
@@ -177,7 +177,7 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 		t.Errorf("the oldest of three: %+v", a)
 	}
 	for _, id := range []uint32{3, 5} {
-		f.framer.WriteData(id, true, []byte("c")) //nolint:errcheck // the response shows a failure
+		f.framer.WriteData(id, true, []byte("c"))
 		if a := f.responseTo(id); a.status != "200" {
 			t.Errorf("stream %d: %+v", id, a)
 		}
@@ -200,7 +200,7 @@ func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			f.request(id, false, append([]string{":method", method}, row.fields...)...)
-			f.framer.WriteData(id, true, []byte(row.body)) //nolint:errcheck // the response shows a failure
+			f.framer.WriteData(id, true, []byte(row.body))
 			if a := f.responseTo(id); a.status != row.status {
 				t.Errorf("%s with %q and %v: %+v, want %s", method, row.body, row.fields, a, row.status)
 			}
@@ -224,7 +224,7 @@ func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
 				f := m.frames(t)
 				f.request(1, false, ":method", "POST", "content-length", fmt.Sprint(length))
 				for sent := 0; sent < 60_000; sent += 12_000 {
-					f.framer.WriteData(1, false, make([]byte, 12_000)) //nolint:errcheck // the gauge shows the error
+					f.framer.WriteData(1, false, make([]byte, 12_000))
 				}
 			}
 		},

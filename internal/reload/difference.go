@@ -65,7 +65,7 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 			was, is := cells(ch.Old, ch.New)
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", ch.Path, was, is, effectText(&ch))
 		}
-		table.Flush() //nolint:errcheck // as for every print
+		table.Flush()
 	}
 	if d.Version != own {
 		fmt.Fprintf(w, "# %s runs version %s, and this is %s: settings that only one of them knows are among the changes\n", d.URL, d.Version, own)

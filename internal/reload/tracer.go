@@ -13,7 +13,7 @@ import (
 // newTracer returns nil if tracing is off.
 func (v *Versions) newTracer(c *config.Tracing) (*tracing.Tracer, error) {
 	if c.Endpoint == "" {
-		return nil, nil //nolint:nilnil // tracing is off, which is no error
+		return nil, nil
 	}
 	return tracing.New(tracing.Options{
 		Endpoint: c.Endpoint, Sample: c.Sample, MaxPerSecond: c.MaxPerSecond, Version: v.opts.AppVersion,

@@ -64,7 +64,7 @@ func printOne(w io.Writer, p *planned) {
 		row("file descriptors, HTTP/1 and its clients", number(float64(r.FileDescriptors)), "")
 		row("ports of an address, HTTP/1", number(float64(r.PortsPerAddress)), "")
 	}
-	t.Flush() //nolint:errcheck // as for every print
+	t.Flush()
 }
 
 func printMany(w io.Writer, plan Plan) {
@@ -80,7 +80,7 @@ func printMany(w io.Writer, plan Plan) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
 			number(r.Load), r.Places, r.RulePlaces, n, now, number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
 	}
-	t.Flush() //nolint:errcheck // as for every print
+	t.Flush()
 	fmt.Fprintf(w, "\nPer replica, but for the last column; %s %% of the requests may wait. Rates and holds are as measured.\n", number(100*plan[0].in.WaitingShare))
 }
 

@@ -15,12 +15,12 @@ func (c *Conn) Await(until time.Time) error {
 		return nil
 	}
 	d := &c.in
-	d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the wait
+	d.deadline.set(until, d.arm)
 	err := c.raw.Read(c.look)
 	for errors.Is(err, os.ErrDeadlineExceeded) && d.rearmed() {
 		err = c.raw.Read(c.look)
 	}
-	d.deadline.set(time.Time{}, d.arm) //nolint:errcheck // as above
+	d.deadline.set(time.Time{}, d.arm)
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.PeekSocket() != Quiet {
 		return nil // the bytes arrived in time
 	}

@@ -43,7 +43,7 @@ func (d *direct) begin() { d.waitCalled = false }
 func (d *direct) end() {
 	if d.limited {
 		d.limited = false
-		d.deadline.set(time.Time{}, d.arm) //nolint:errcheck // a closed socket fails the next call
+		d.deadline.set(time.Time{}, d.arm)
 	}
 }
 
@@ -70,11 +70,11 @@ func (d *direct) limitWait() {
 	d.waitCalled = true
 	if until := d.wait(); !until.IsZero() {
 		d.limited = true
-		d.deadline.set(until, d.arm) //nolint:errcheck // a closed socket fails the call under way
+		d.deadline.set(until, d.arm)
 	}
 	if d.interrupted.Load() {
 		d.limited = true
-		d.deadline.set(past, d.arm) //nolint:errcheck // as above
+		d.deadline.set(past, d.arm)
 	}
 }
 

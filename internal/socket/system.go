@@ -42,7 +42,7 @@ func (kernel) Send(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 func (kernel) Poll(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
-		if _, err := unix.Poll(fds[:], 0); err != unix.EINTR { //nolint:errorlint // an unwrapped errno
+		if _, err := unix.Poll(fds[:], 0); err != unix.EINTR { // an unwrapped errno
 			return fds[0].Revents
 		}
 	}

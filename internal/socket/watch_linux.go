@@ -39,7 +39,7 @@ func NewWatch() (*Watch, error) {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd) //nolint:errcheck // err has more information
+		unix.Close(fd)
 		return nil, err
 	}
 	w := &Watch{set: os.NewFile(uintptr(fd), "epoll")}
@@ -123,9 +123,9 @@ func (w *Watch) control(c *Conn, f func(set, fd uintptr)) {
 	if err != nil {
 		return
 	}
-	c.raw.Control(func(fd uintptr) { //nolint:errcheck // a closed socket needs no watch
+	c.raw.Control(func(fd uintptr) {
 		c.watchedAs = int32(fd)
-		raw.Control(func(set uintptr) { f(set, fd) }) //nolint:errcheck // as above
+		raw.Control(func(set uintptr) { f(set, fd) })
 	})
 }
 
@@ -134,7 +134,7 @@ func (w *Watch) run(raw syscall.RawConn) {
 	for {
 		n := 0
 		err := raw.Read(func(set uintptr) bool {
-			n, _ = unix.EpollWait(int(set), events[:], 0) //nolint:errcheck // EINTR: it is called again
+			n, _ = unix.EpollWait(int(set), events[:], 0)
 			return n > 0
 		})
 		if err != nil {

@@ -15,7 +15,7 @@ func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tracer.Close(t.Context()) //nolint:errcheck // there are no spans
+	defer tracer.Close(t.Context())
 	const clients = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, c := range []struct {
 		name, fields string

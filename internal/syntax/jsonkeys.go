@@ -62,12 +62,12 @@ func hashKey(key []byte) uint64 {
 	h.SetSeed(keySeed)
 	var char [utf8.UTFMax]byte
 	for next >= 0 {
-		h.Write(key[:next]) //nolint:errcheck // it never fails
+		h.Write(key[:next])
 		r, n := unescape(key[next:])
-		h.Write(char[:utf8.EncodeRune(char[:], r)]) //nolint:errcheck // as above
+		h.Write(char[:utf8.EncodeRune(char[:], r)])
 		key = key[next+n:]
 		next = bytes.IndexByte(key, '\\')
 	}
-	h.Write(key) //nolint:errcheck // as above
+	h.Write(key)
 	return h.Sum64()
 }

@@ -24,7 +24,7 @@ func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon
 	}
 	d := &Daemon{t: t, cmd: cmd, ended: make(chan struct{})}
 	go func() {
-		cmd.Wait() //nolint:errcheck // the dials below show the error
+		cmd.Wait()
 		close(d.ended)
 	}()
 	t.Cleanup(func() {
@@ -50,7 +50,7 @@ func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon
 
 // Signal sends s to the process, which may have ended.
 func (d *Daemon) Signal(s syscall.Signal) {
-	d.cmd.Process.Signal(s) //nolint:errcheck // the process may have ended
+	d.cmd.Process.Signal(s)
 }
 
 // Kill ends the process without notice, if it has not ended.

@@ -36,8 +36,8 @@ func ReserveAddr() (addr string, release func(), err error) {
 			continue // another caller has it
 		}
 		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			l.Close()                                                                  //nolint:errcheck // only the port is needed
-			return fmt.Sprintf("127.0.0.1:%d", port), func() { reserved.Close() }, nil //nolint:errcheck // a reservation holds nothing
+			l.Close()
+			return fmt.Sprintf("127.0.0.1:%d", port), func() { reserved.Close() }, nil
 		}
 		reserved.Close()
 	}

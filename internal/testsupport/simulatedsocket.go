@@ -111,7 +111,7 @@ func (s *SimulatedSocket) Pending() bool {
 func (s *SimulatedSocket) End() {
 	s.change(func() {
 		if s.far >= 0 {
-			syscall.Close(s.far) //nolint:errcheck // the script ends either way
+			syscall.Close(s.far)
 			s.far = -1
 		}
 	})
@@ -228,7 +228,7 @@ func errnoOf(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
-	return err.(syscall.Errno) //nolint:errorlint,forcetypeassert // package syscall returns an Errno
+	return err.(syscall.Errno) // package syscall returns an Errno
 }
 
 // wait calls f after each change until it returns true.

@@ -13,7 +13,7 @@ func ReadZip(t testing.TB, path string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer z.Close() //nolint:errcheck // it is only read
+	defer z.Close()
 	files := make(map[string]string)
 	for _, f := range z.File {
 		r, err := f.Open()

@@ -32,8 +32,8 @@ func parseTraceParent(v []byte) (parent trace.SpanContext, ok bool) {
 		flags [1]byte
 	)
 	hex.Decode(id[:], v[3:35])     //nolint:errcheck // the digits were checked
-	hex.Decode(span[:], v[36:52])  //nolint:errcheck // as above
-	hex.Decode(flags[:], v[53:55]) //nolint:errcheck // as above
+	hex.Decode(span[:], v[36:52])  //nolint:errcheck // the digits were checked
+	hex.Decode(flags[:], v[53:55]) //nolint:errcheck // the digits were checked
 	parent = trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(flags[0]) & trace.FlagsSampled, Remote: true,
 	})

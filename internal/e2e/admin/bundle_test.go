@@ -78,7 +78,7 @@ func TestABundlePrintsTheProblemsThatItMet(t *testing.T) {
 	go func() {
 		defer close(profile)
 		req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+ab.AdminAddr+"/debug/pprof/profile?seconds=60", nil)
-		http.DefaultClient.Do(req) //nolint:errcheck,bodyclose // the test ends the request
+		http.DefaultClient.Do(req)
 	}()
 	testsupport.Eventually(t, "the first profile is being recorded", func() bool {
 		_, stacks := ab.AskAdmin("/debug/pprof/goroutine?debug=1")

@@ -30,7 +30,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 	chromedp.ListenTarget(br.ctx, func(event any) {
 		if e, ok := event.(*page.EventJavascriptDialogOpening); ok {
 			asked <- e.Message
-			go chromedp.Run(br.ctx, page.HandleJavaScriptDialog(<-choices)) //nolint:errcheck // the test checks the result
+			go chromedp.Run(br.ctx, page.HandleJavaScriptDialog(<-choices))
 		}
 	})
 	u, _ := url.Parse(a.URL())

@@ -66,11 +66,11 @@ scrape_configs:
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait() //nolint:errcheck // the queries show the error
+		cmd.Wait()
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // the process may have ended
+		cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
 		if t.Failed() {
 			t.Logf("Prometheus: %s", &out)

@@ -27,8 +27,8 @@ func follow(t *testing.T, ab *e2e.Process, args ...string) <-chan string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // the process may have ended
-		cmd.Wait()         //nolint:errcheck // it was killed
+		cmd.Process.Kill()
+		cmd.Wait()
 	})
 	lines := make(chan string, 1000)
 	go func() {

@@ -27,7 +27,7 @@ func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	slices.Sort(got)
 	got = slices.Compact(got)
 	if *update {
-		if err := os.WriteFile(contractFile, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a file of the repository
+		if err := os.WriteFile(contractFile, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

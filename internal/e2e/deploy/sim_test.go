@@ -22,7 +22,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	if err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer sim.Process.Kill() //nolint:errcheck // it has ended, unless the test failed
+	defer sim.Process.Kill()
 	var urls []string
 	testsupport.Eventually(t, "it prints its address", func() bool {
 		urls = regexp.MustCompile(`http://\S+`).FindAllString(out.String(), 2)
@@ -51,7 +51,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	if err := sim.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() }) //nolint:errcheck // Wait shows the error
+	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() })
 	defer ended.Stop()
 	if err := sim.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, out)

@@ -41,7 +41,7 @@ func newManagerAt(t *testing.T, host, config, names string, env ...string) *mana
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() //nolint:errcheck // the file stays
+		defer l.Close()
 		f, err := l.(*net.TCPListener).File()
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	if ab.TrafficAddr != path {
 		t.Errorf("traffic at %s, want %s", ab.TrafficAddr, path)
 	}
-	first.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+	first.SetDeadline(time.Now().Add(testsupport.Patience))
 	c := &e2e.Client{T: t, Conn: first, Reader: bufio.NewReader(first)}
 	c.Get("/fillbuffer").WantFill("openx")
 	c.Close()
@@ -166,7 +166,7 @@ func TestSystemdIsNotifiedOfEachState(t *testing.T) {
 	defer l.Close()
 	want := func(states ...string) {
 		t.Helper()
-		l.SetReadDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the read
+		l.SetReadDeadline(time.Now().Add(testsupport.Patience))
 		b := make([]byte, 4096)
 		n, err := l.Read(b)
 		for _, state := range states {

@@ -190,14 +190,14 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		}
 		time.Sleep(moment)
 		how := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGHUP}[i%3]
-		next.Process.Signal(how) //nolint:errcheck // the process may have ended
+		next.Process.Signal(how)
 		for _, c := range kept {
 			c.Get("/nowhere").WantStatus("no route", 404)
 		}
 		if how == syscall.SIGHUP {
-			next.Process.Signal(syscall.SIGTERM) //nolint:errcheck // the first signal may have ended it
+			next.Process.Signal(syscall.SIGTERM)
 		}
-		next.Wait() //nolint:errcheck // its status does not matter
+		next.Wait()
 		for range 4 {
 			old.Get("/nowhere").WantStatus("no route", 404) // only the old process listens
 		}

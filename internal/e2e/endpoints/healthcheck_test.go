@@ -51,7 +51,7 @@ func startCheckedServer(t *testing.T, authority *e2e.Authority, protocols *http.
 		serve = func() error { return server.ServeTLS(ln, authority.File("cert.pem"), authority.File("key.pem")) }
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { serve() }) //nolint:errcheck // it ends when the test closes the server
+	wg.Go(func() { serve() })
 	t.Cleanup(func() { server.Close(); wg.Wait() })
 	return s
 }

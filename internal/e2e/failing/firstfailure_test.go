@@ -28,8 +28,8 @@ func startFlaky(t *testing.T, addr string, n int64) (at string) {
 				return
 			}
 			if accepted.Add(1) <= n {
-				client.Read(make([]byte, 1))       //nolint:errcheck // the connection is closed in any case
-				client.(*net.TCPConn).SetLinger(0) //nolint:errcheck // an error leads to a FIN
+				client.Read(make([]byte, 1))
+				client.(*net.TCPConn).SetLinger(0)
 				client.Close()
 				continue
 			}
@@ -46,7 +46,7 @@ func startFlaky(t *testing.T, addr string, n int64) (at string) {
 }
 
 func copyAndClose(to, from net.Conn) {
-	io.Copy(to, from) //nolint:errcheck // both are closed afterwards
+	io.Copy(to, from)
 	to.Close()
 	from.Close()
 }

@@ -130,7 +130,7 @@ func startBackend(t *testing.T) *backend {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("X-Sum", sumOf(string(body)))
 		w.Header().Set("X-Cb", q.Get("cb"))
-		io.WriteString(w, pattern(size)) //nolint:errcheck // the client notices missing bytes
+		io.WriteString(w, pattern(size))
 	}))
 	t.Cleanup(s.Close)
 	b.addr = s.Listener.Addr().String()

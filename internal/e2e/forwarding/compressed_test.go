@@ -17,7 +17,7 @@ func TestACompressedNoBidLetsTheNextSSPFill(t *testing.T) {
 	response := func(body string) string {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
-		io.WriteString(w, body) //nolint:errcheck // a buffer accepts all bytes
+		io.WriteString(w, body)
 		w.Close()
 		return e2e.ScriptedResponse(b.String(), "Content-Type: application/json", "Content-Encoding: gzip")
 	}

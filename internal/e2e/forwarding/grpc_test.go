@@ -36,7 +36,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 			w.Header().Set("Grpc-Status", "5")
 			return
 		}
-		io.WriteString(w, grpcMessage("echo "+string(body[5:]))) //nolint:errcheck // the client shows the error
+		io.WriteString(w, grpcMessage("echo "+string(body[5:])))
 		for _, f := range []string{"Grpc-Status: 0", "Grpc-Message: fine", "Set-Cookie: a=b", "X-Adbuffer-Source: forged", "Content-Type: text/html"} {
 			name, value, _ := strings.Cut(f, ": ")
 			w.Header().Set(http.TrailerPrefix+name, value)

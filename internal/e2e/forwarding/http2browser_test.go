@@ -32,7 +32,7 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 			fmt.Fprint(w, asked.Load())
 		default:
 			body, _ := io.ReadAll(r.Body)
-			w.Write(append([]byte("echo"), body...)) //nolint:errcheck // the page compares it
+			w.Write(append([]byte("echo"), body...))
 		}
 	}))
 	ssp.Config.Protocols = unencryptedHTTP2()

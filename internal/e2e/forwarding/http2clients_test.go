@@ -24,7 +24,7 @@ func echoSSP(t *testing.T) *httptest.Server {
 	ssp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Digest", fmt.Sprintf("%x", sha256.Sum256(body)))
-		w.Write(append([]byte("echo"), body...)) //nolint:errcheck // the client shows the error
+		w.Write(append([]byte("echo"), body...))
 	}))
 	t.Cleanup(ssp.Close)
 	return ssp

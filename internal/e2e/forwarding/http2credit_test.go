@@ -31,7 +31,7 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 	blob := make([]byte, 50_000)
 	ssp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
-		w.Write(blob[:n]) //nolint:errcheck // the client shows the error
+		w.Write(blob[:n])
 	}))
 	t.Cleanup(ssp.Close)
 	e := e2e.NewAuthority(t)
@@ -69,7 +69,7 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 		"curl": func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), testsupport.Needs(t, "curl", "curl"), "-sSk", "--http2", "--parallel", "--parallel-max", "100",
 				"--max-filesize", "47650", "-o", "/dev/null", "-w", "%{exitcode}\n", url+"?n=[3000-50000:23]")
-			out, _ := cmd.Output() //nolint:errcheck // it is the error of the last response that curl gave up
+			out, _ := cmd.Output()
 			codes := strings.Fields(string(out))
 			slices.Sort(codes)
 			if codes = slices.Compact(codes); !slices.Equal(codes, []string{"0", "63"}) {
@@ -111,7 +111,7 @@ func readFrameByFrame(t *testing.T, addr string, config *tls.Config, streams int
 		block.Reset()
 		for _, f := range []string{":method GET", ":scheme https", ":authority " + e2e.ListenerName, fmt.Sprintf(":path /fillbuffer?n=%d", 3000+opened*7919%47_000)} {
 			name, value, _ := strings.Cut(f, " ")
-			encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) //nolint:errcheck // it is written to memory
+			encoder.WriteField(hpack.HeaderField{Name: name, Value: value})
 		}
 		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
 		opened++

@@ -47,7 +47,7 @@ routes:
 			}
 			a := e.Results[0]
 			var text string
-			json.Unmarshal(a.Body, &text) //nolint:errcheck // text stays empty
+			json.Unmarshal(a.Body, &text)
 			raw, _ := base64.StdEncoding.DecodeString(a.Base64)
 			switch {
 			case row.base64 && string(raw) != row.body, !row.base64 && a.Base64 != "":

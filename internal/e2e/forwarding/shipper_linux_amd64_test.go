@@ -37,7 +37,7 @@ routes:
 	}
 	c := ab.Dial()
 	c.Send("GET /\x1b\"} HTTP/1.1\r\nHost: a\r\n\r\n")
-	io.Copy(io.Discard, c.Conn) //nolint:errcheck // the log shows the error
+	io.Copy(io.Discard, c.Conn)
 	c.Close()
 	testsupport.Eventually(t, "the log has all requests", func() bool { return len(ab.Log.Lines("request")) == 6 })
 	ab.Signal(syscall.SIGTERM)

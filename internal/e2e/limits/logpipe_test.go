@@ -36,7 +36,7 @@ func launchOnPipe(t *testing.T, config string) *e2e.Process {
 			t.Fatal(err)
 		}
 		var line struct{ Msg, Listen, Admin string }
-		json.Unmarshal(text, &line) //nolint:errcheck // a line that is not JSON is another line
+		json.Unmarshal(text, &line)
 		ab.TrafficAddr, ab.AdminAddr = line.Listen, line.Admin
 		return line.Msg == "starting"
 	})

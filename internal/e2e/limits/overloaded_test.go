@@ -153,7 +153,7 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 				case <-responded:
 					return
 				case <-time.After(65 * time.Millisecond):
-					c.Conn.Write([]byte("a")) //nolint:errcheck // adbuffer may have closed the connection
+					c.Conn.Write([]byte("a"))
 				}
 			}
 		}()

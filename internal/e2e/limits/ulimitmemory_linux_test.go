@@ -41,7 +41,7 @@ func TestUploadsMakeRoomBeforeTheMemoryRunsOut(t *testing.T) {
 	for range 600 {
 		c := ab.Dial()
 		c.Send("POST /fillbuffer HTTP/1.1\r\nHost: adbuffer.test\r\nContent-Length: 2097152\r\n\r\n")
-		(&net.Buffers{most}).WriteTo(c.Conn) //nolint:errcheck // adbuffer may have closed it
+		(&net.Buffers{most}).WriteTo(c.Conn)
 	}
 	if ab.HasEnded() {
 		t.Fatalf("adbuffer ended:\n%.2000s", ab.Log)

@@ -26,7 +26,7 @@ func tryTLS(ab *e2e.Process, config *tls.Config) (*e2e.Client, *x509.Certificate
 	if err != nil {
 		return nil, nil, err
 	}
-	raw.SetDeadline(time.Now().Add(testsupport.Patience)) //nolint:errcheck // a closed socket fails the handshake
+	raw.SetDeadline(time.Now().Add(testsupport.Patience))
 	c := tls.Client(raw, config)
 	k := &e2e.Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}
 	if err = c.Handshake(); err == nil {
@@ -35,7 +35,7 @@ func tryTLS(ab *e2e.Process, config *tls.Config) (*e2e.Client, *x509.Certificate
 		}
 	}
 	if err != nil {
-		raw.Close() //nolint:errcheck // the error above matters
+		raw.Close()
 		return nil, nil, err
 	}
 	return k, c.ConnectionState().PeerCertificates[0], nil
@@ -142,10 +142,10 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 	config := a.TLSSection("") + e2e.Single("http://127.0.0.1:1/")
 	locked := a.File("locked")
 	for _, err := range []error{
-		os.WriteFile(file, []byte(config), 0o644), //nolint:gosec // the other user must read it
+		os.WriteFile(file, []byte(config), 0o644),
 		os.WriteFile(a.File("plain.yaml"), []byte(e2e.Single("http://127.0.0.1:1/")), 0o644),
 		os.Chmod(a.File("cert.pem"), 0o644), os.Chmod(a.File("key.pem"), 0), os.Mkdir(locked, 0o555),
-		os.Chmod(filepath.Dir(a.Dir), 0o711), os.Chmod(a.Dir, 0o711), os.Chmod(filepath.Dir(e2e.Binary(t)), 0o711), //nolint:gosec // as above
+		os.Chmod(filepath.Dir(a.Dir), 0o711), os.Chmod(a.Dir, 0o711), os.Chmod(filepath.Dir(e2e.Binary(t)), 0o711),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -78,13 +78,13 @@ func sServer(t *testing.T, a *e2e.Authority, args ...string) string {
 		t.Fatalf("%v; install the Debian package openssl", err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // the process may have ended
-		cmd.Wait()         //nolint:errcheck // it was killed
+		cmd.Process.Kill()
+		cmd.Wait()
 	})
 	testsupport.Eventually(t, "openssl s_server listens", func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
-			c.Close() //nolint:errcheck // nothing was sent
+			c.Close()
 		}
 		return err == nil
 	})

@@ -66,19 +66,19 @@ func sClient(t *testing.T, addr string, a *e2e.Authority, input string, args ...
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait() //nolint:errcheck // the test reads its output
+		cmd.Wait()
 		close(ended)
 	}()
 	if input != "" {
 		testsupport.Eventually(t, "the handshake has ended", func() bool { return strings.Contains(log.String(), "Verify return code") || isClosed(ended) })
-		io.WriteString(in, input) //nolint:errcheck // the process may have ended
+		io.WriteString(in, input)
 		testsupport.Eventually(t, "there is a response to "+input, func() bool { return strings.Contains(log.String(), "SSL alert") || isClosed(ended) })
 	}
-	in.Close() //nolint:errcheck // the process may have ended
+	in.Close()
 	select {
 	case <-ended:
 	case <-time.After(testsupport.Patience):
-		cmd.Process.Kill() //nolint:errcheck // the process may have ended
+		cmd.Process.Kill()
 		t.Fatalf("openssl %v did not end:\n%s", args, log)
 	}
 	return log.String()
