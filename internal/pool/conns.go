@@ -21,13 +21,11 @@ type connections struct {
 	turns  turns
 	kept   int         // idle connections, including connections that the janitor checks
 	probes []*endpoint // endpoints whose next request is a probe
-	probe  bool        // the next request that acquires a place is a probe
 	_      cpu.CacheLinePad
 
 	endpoints endpoints
-	checking  int       // idle connections that the janitor has taken out to check them
-	benched   int       // open connections to barred endpoints
-	short     *endpoint // had no place for the request that pick served from another endpoint; see dialShortLocked
+	checking  int // idle connections that the janitor has taken out to check them
+	benched   int // open connections to barred endpoints
 
 	opts *Options // the pool's
 	// closeSoon closes a member's connection outside the lock, and then decrements closing.
@@ -49,26 +47,41 @@ type connections struct {
 // serving returns how many connections take new requests.
 func (c *connections) serving() int { return len(c.members) - c.draining - c.benched }
 
-// pick chooses the connection for the next request, or returns nil. It prefers the endpoint whose
-// turn it is.
-func (c *connections) pick(alone bool, now time.Time) *member {
+// choice is the connection for a request, and why it was chosen.
+type choice struct {
+	m     *member   // nil: no place is free
+	probe bool      // the request is the probe of m's endpoint
+	short *endpoint // it was the turn of this endpoint, which had no free place; nil: of m's endpoint
+}
+
+// pick chooses the connection for the next request. A retry or a hedge avoids the named endpoint: it
+// prefers the next active endpoint in turn that is another one, and then uses no turn. Otherwise
+// pick prefers the endpoint whose turn it is.
+func (c *connections) pick(avoid string, alone bool, now time.Time) choice {
+	if avoid != "" {
+		if e := c.turns.beside(avoid); e != nil {
+			if m := c.pickOf(e, alone, now); m != nil {
+				return choice{m: m}
+			}
+		}
+	}
 	if len(c.probes) > 0 {
 		if m := c.pickProbe(alone, now); m != nil {
-			return m
+			return choice{m: m, probe: true}
 		}
 	}
 	at := c.turns.at
 	e := c.turns.next()
-	m := c.pickOf(e, alone, now)
-	if m == nil && len(c.endpoints.all) > 1 {
-		if m = c.pickOther(e, alone, now); m != nil {
-			c.short = e
+	if m := c.pickOf(e, alone, now); m != nil {
+		return choice{m: m}
+	}
+	if len(c.endpoints.all) > 1 {
+		if m := c.pickOther(e, alone, now); m != nil {
+			return choice{m: m, short: e}
 		}
 	}
-	if m == nil {
-		c.turns.at = at // a request that waits uses no turn
-	}
-	return m
+	c.turns.at = at // a request that waits uses no turn
+	return choice{}
 }
 
 // pickOther picks a connection of another endpoint, for a request of e when e has no free place. It
@@ -101,19 +114,6 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	return nil
 }
 
-// pickAvoiding picks a connection for a retry or a hedge, which avoids the named endpoint. It prefers
-// the next active endpoint in turn that is another one, and then uses no turn. With name "" it is pick.
-func (c *connections) pickAvoiding(name string, alone bool, now time.Time) *member {
-	if name != "" {
-		if e := c.turns.beside(name); e != nil {
-			if m := c.pickOf(e, alone, now); m != nil {
-				return m
-			}
-		}
-	}
-	return c.pick(alone, now)
-}
-
 // pickProbe returns a connection for a probe of the first endpoint that waits for one.
 func (c *connections) pickProbe(alone bool, now time.Time) *member {
 	e := c.probes[0]
@@ -126,14 +126,8 @@ func (c *connections) pickProbe(alone bool, now time.Time) *member {
 		e.probe = noProbe // the probe's connection closed: the janitor begins again
 		return nil
 	}
-	c.probeOn(e, now)
+	e.probe, e.probed = probeSent, now
 	return m
-}
-
-// probeOn makes the next request that acquires a place a probe of e. That place is on a connection
-// to e.
-func (c *connections) probeOn(e *endpoint, now time.Time) {
-	e.probe, e.probed, c.probe = probeSent, now, true
 }
 
 // add counts m, a new connection. m takes no requests until serve is called.
@@ -158,8 +152,9 @@ func (c *connections) serve(m *member) {
 	c.recount(m)
 }
 
-// acquire takes a place of m for a request.
-func (c *connections) acquire(m *member, alone bool, now time.Time) *lease {
+// acquire takes a place of ch.m for a request.
+func (c *connections) acquire(ch choice, alone bool, now time.Time) *lease {
+	m := ch.m
 	m.inUse++
 	m.requests++
 	m.idleFor, m.used = now.Sub(m.used), now
@@ -172,8 +167,7 @@ func (c *connections) acquire(m *member, alone bool, now time.Time) *lease {
 	if n := c.opts.MaxRequests; n > 0 && m.requests >= n {
 		c.drain(m, upstream.ClosedMaxRequests)
 	}
-	if c.probe {
-		c.probe = false
+	if ch.probe {
 		return &m.leases[1]
 	}
 	return &m.leases[0]

@@ -202,12 +202,12 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 		p.conns.drain(m, upstream.ClosedDrain)
 	case !m.exclusive():
 		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
-			p.giveLocked(m, r, now)
+			p.giveLocked(choice{m: m}, r, now)
 		}
 		p.conns.expireShared(now) // an old connection may have waited for this one
 	case p.queue.n > 0 && !m.ep.barred:
 		m.fresh = true
-		p.giveLocked(m, r, now)
+		p.giveLocked(choice{m: m}, r, now)
 	default:
 		p.reuseLocked(m)
 	}
@@ -219,9 +219,9 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 	e := m.ep
 	switch e.probe = probeReady; {
 	case p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)):
-		p.conns.probeOn(e, now)
+		e.probe, e.probed = probeSent, now
 		m.fresh = m.exclusive()
-		p.giveLocked(m, r, now)
+		p.giveLocked(choice{m: m, probe: true}, r, now)
 		return
 	case m.exclusive():
 		e.idle.push(m) // even if max_idle is 0

@@ -101,21 +101,19 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	found := p.conns.load()
 	for again := false; ; again = true {
 		how := reused
-		l, err := p.takeLocked(ex, now)
-		if l != nil || err != nil {
-			p.mu.Unlock() // before counting: other requests wait for the lock
-			if !again {
-				p.stats.arrived(found)
-			}
+		l, w, err := p.takeLocked(ex, again, now)
+		p.mu.Unlock() // before counting: other requests wait for the lock
+		if !again {
+			p.stats.arrived(found)
+		}
+		switch {
+		case w != nil:
+			l, how, err = p.wait(w, ex)
+		case err == nil:
 			ex.Times.Acquired = now
-			if l != nil && l.m.exclusive() {
+			if l.m.exclusive() {
 				p.stats.idleAge.ObserveDuration(l.m.idleFor)
 			}
-		} else {
-			if !again {
-				p.stats.arrived(found)
-			}
-			l, how, err = p.waitLocked(ex, again) // unlocks
 		}
 		if err != nil {
 			ex.Times.Acquired = time.Time{}
@@ -141,27 +139,28 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	}
 }
 
-// takeLocked takes a free place. If no place is free, it returns neither a lease nor an error.
-func (p *Pool) takeLocked(ex *upstream.Exchange, now time.Time) (*lease, error) {
-	switch {
-	case p.closed:
-		return nil, errDraining
-	case p.queue.n > 0:
-		return nil, nil // waiting requests come first
+// takeLocked takes a free place. If no place is free, it puts ex into the queue. again says that ex
+// had a place on a stale connection.
+func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*lease, *waiter, error) {
+	if p.closed {
+		return nil, nil, errDraining
 	}
-	m := p.conns.pickAvoiding(ex.Avoid, ex.Alone, now)
-	if m == nil {
-		return nil, nil
+	var to choice
+	if p.queue.n == 0 { // otherwise waiting requests come first
+		to = p.conns.pick(ex.Avoid, ex.Alone, now)
 	}
-	l := p.conns.acquire(m, ex.Alone, now)
-	if e := p.conns.short; e != nil {
-		p.conns.short = nil
-		p.dialShortLocked(e, now)
+	if to.m == nil {
+		w, err := p.enqueueLocked(ex, again)
+		return nil, w, err
 	}
-	if !m.exclusive() {
+	l := p.conns.acquire(to, ex.Alone, now)
+	if to.short != nil {
+		p.dialShortLocked(to.short, now)
+	}
+	if !to.m.exclusive() {
 		p.growLocked(now)
 	}
-	return l, nil
+	return l, nil, nil
 }
 
 // release takes back a place of m that was in use for held.
@@ -212,7 +211,7 @@ func (p *Pool) reuseLocked(m *member) {
 			p.growLocked(now)
 			return
 		}
-		p.giveLocked(m, waitResult{}, now)
+		p.giveLocked(choice{m: m}, waitResult{}, now)
 		p.settleLocked(now)
 	default:
 		p.conns.keep(m)

@@ -7,24 +7,25 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// waitLocked puts ex into the queue and waits for a place. It unlocks p.mu. again says that ex had
-// a place on a stale connection.
-func (p *Pool) waitLocked(ex *upstream.Exchange, again bool) (*lease, acquireOutcome, error) {
+// enqueueLocked puts ex into the queue. again says that ex had a place on a stale connection.
+func (p *Pool) enqueueLocked(ex *upstream.Exchange, again bool) (*waiter, error) {
 	now := time.Now()
 	if !now.Before(ex.Deadline) {
-		p.mu.Unlock()
-		return nil, timedOut, upstream.ErrDeadlineNotSent
+		return nil, upstream.ErrDeadlineNotSent
 	}
 	w := p.waiters.Get().(*waiter)
-	defer p.waiters.Put(w)
 	w.begin(ex, again, &p.opts, now)
 	p.queue.push(w)
 	p.growLocked(now)
 	if w.queued {
 		w.arm(now)
 	}
-	p.mu.Unlock()
+	return w, nil
+}
 
+// wait waits for the place of ex, and releases w.
+func (p *Pool) wait(w *waiter, ex *upstream.Exchange) (*lease, acquireOutcome, error) {
+	defer p.waiters.Put(w)
 	r := p.await(w, ex.Context)
 	ex.Redials = w.redials
 	if r.lease == nil && r.err == nil {
@@ -86,25 +87,25 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 // waiters.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
-		m := p.conns.pickAvoiding(p.queue.head.avoid, p.queue.head.alone, now)
-		p.conns.short = nil // growLocked dials for the queue
-		if m == nil {
+		to := p.conns.pick(p.queue.head.avoid, p.queue.head.alone, now)
+		if to.m == nil {
 			break
 		}
-		p.giveLocked(m, waitResult{}, now)
+		p.giveLocked(to, waitResult{}, now) // growLocked dials for the queue, and so for to.short
 	}
 	p.growLocked(now)
 }
 
-// giveLocked gives a place of m to the first waiter, or to a later one if the first avoids m's
+// giveLocked gives a place of to.m to the first waiter, or to a later one if the first avoids its
 // endpoint.
-func (p *Pool) giveLocked(m *member, r waitResult, now time.Time) {
+func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
+	m := to.m
 	w := p.queue.head
 	if w.avoid == m.ep.name && p.conns.turns.beside(w.avoid) != nil {
 		w = p.queue.yield(m)
 	}
 	p.queue.remove(w)
-	r.lease = p.conns.acquire(m, w.alone, now)
+	r.lease = p.conns.acquire(to, w.alone, now)
 	w.ready <- r
 }
 
