@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"adbuffer/internal/admin"
-	"adbuffer/internal/pool"
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/reload"
 )
 
@@ -46,12 +46,12 @@ func change(current *reload.Version, ssp, endpoint string, c admin.Change) error
 	}
 	p, known := part.SSP.Pool(), true
 	switch {
-	case c.Weight != nil && (*c.Weight < 1 || *c.Weight > pool.MaxWeight):
-		return fmt.Errorf("weight %d must be from 1 to %d; drain or disable an endpoint that must get no requests", *c.Weight, pool.MaxWeight)
+	case c.Weight != nil && (*c.Weight < 1 || *c.Weight > balancer.MaxWeight):
+		return fmt.Errorf("weight %d must be from 1 to %d; drain or disable an endpoint that must get no requests", *c.Weight, balancer.MaxWeight)
 	case c.Weight != nil:
 		known = p.SetEndpointWeight(endpoint, *c.Weight)
 	default:
-		state, err := pool.ParseState(c.State)
+		state, err := balancer.ParseState(c.State)
 		if err != nil {
 			return err
 		}

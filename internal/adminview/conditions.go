@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
@@ -137,11 +138,11 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 func (h *histories) stateOf(s *ssp.SSP) []string {
 	all := []string{}
 	p, r := s.Pool().Snapshot(), s.Snapshot()
-	if p.State != pool.Enabled.String() {
+	if p.State != balancer.Enabled.String() {
 		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
 	}
 	for i := range p.Endpoints {
-		if e := &p.Endpoints[i]; e.EjectedSeconds > 0 || e.State != pool.Enabled.String() {
+		if e := &p.Endpoints[i]; e.EjectedSeconds > 0 || e.State != balancer.Enabled.String() {
 			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, cmp.Or(ejectedFor(e), unhealthyFor(e), e.State)))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -112,7 +113,7 @@ func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 func TestExplainedStateNamesOperatorsAndEjections(t *testing.T) {
 	versions := versionsOf(t, oneSSP(startSSP(t), "a"))
 	s := versions.Current().SSPs[0]
-	s.Pool().SetState(pool.Draining)
+	s.Pool().SetState(balancer.Draining)
 	if state := newHistories(zap.NewNop()).stateOf(s); len(state) != 1 || state[0] != "an operator has set it to draining; see adbuffer ssp enable" {
 		t.Errorf("the state is %q", state)
 	}

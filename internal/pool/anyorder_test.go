@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -178,7 +179,7 @@ func (a *anyOrder) load(d time.Duration) (failed int) {
 // change changes one thing.
 func (a *anyOrder) change() {
 	p, o := a.pool, a.pool.Options()
-	name, state := names[a.n(len(names))], State(a.n(3))
+	name, state := names[a.n(len(names))], balancer.State(a.n(3))
 	switch a.kinds[a.n(len(a.kinds))] {
 	case 0:
 		p.SetState(state)
@@ -228,10 +229,10 @@ func (a *anyOrder) run() {
 	a.mu.Unlock()
 	a.base.ConnVersion = p.Options().ConnVersion
 	p.SetOptions(a.base)
-	p.SetState(Enabled)
+	p.SetState(balancer.Enabled)
 	for _, e := range p.Snapshot().Endpoints {
-		if e.State != Enabled.String() && e.State != "ejected" && e.State != "unhealthy" {
-			p.SetEndpointState(e.Endpoint, Enabled)
+		if e.State != balancer.Enabled.String() && e.State != "ejected" && e.State != "unhealthy" {
+			p.SetEndpointState(e.Endpoint, balancer.Enabled)
 		}
 		p.SetEndpointWeight(e.Endpoint, 0)
 	}

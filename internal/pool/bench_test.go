@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/upstream"
 )
 
@@ -57,7 +58,7 @@ func startFor(b testing.TB, like nullConn, conns int) *Pool {
 	o.IdleTimeout = 0
 	o.Endpoints = nil
 	for _, a := range addresses(max(like.endpoints, 1)) {
-		o.Endpoints = append(o.Endpoints, EndpointOptions{Name: a.Host, Weight: 1})
+		o.Endpoints = append(o.Endpoints, balancer.Options{Name: a.Host, Weight: 1})
 	}
 	p := New(o, &like)
 	if err := p.Warm(context.Background()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -53,7 +54,7 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 				p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
 				stop := loaded(t, p)
 				pass(100 * msec)
-				for _, state := range []State{Draining, Disabled} {
+				for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
 					for _, name := range []string{"a:80", "c:80"} {
 						if !p.SetEndpointState(name, state) || p.SetEndpointState("no.such:80", state) {
 							t.Error("SetEndpointState reports the wrong endpoint as missing")
@@ -64,10 +65,10 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 						if n := servedBy(p, name) - before; n != 0 {
 							t.Errorf("%s got %d requests although it is %v", name, n, state)
 						}
-						if n := openTo(p, name); state == Disabled && n != 0 {
+						if n := openTo(p, name); state == balancer.Disabled && n != 0 {
 							t.Errorf("%s is disabled and has %d connections", name, n)
 						}
-						p.SetEndpointState(name, Enabled)
+						p.SetEndpointState(name, balancer.Enabled)
 						pass(200 * msec)
 						if n := servedBy(p, name) - before; n < 100 {
 							t.Errorf("%s got %d requests after it was enabled", name, n)
@@ -110,7 +111,7 @@ func TestWholeSSPByHand(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 20, msec, nil)
-		for _, state := range []State{Draining, Disabled} {
+		for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
 			held := acquire(t, p)
 			p.SetState(state)
 			if !p.Refusing() || p.Snapshot().State != state.String() {
@@ -120,20 +121,20 @@ func TestWholeSSPByHand(t *testing.T) {
 			finish(late, false)
 			finish(held, false)
 			pass(2 * sec)
-			if n := s.openCount(); state == Disabled && n > 1 || state == Draining && n == 0 {
+			if n := s.openCount(); state == balancer.Disabled && n > 1 || state == balancer.Draining && n == 0 {
 				t.Errorf("%v: %d connections are open", state, n)
 			}
-			p.SetState(Enabled)
+			p.SetState(balancer.Enabled)
 			if p.Refusing() {
 				t.Error("still refusing")
 			}
 			serve(t, p, 20, msec, nil)
 		}
-		p.SetEndpointState("a:80", Draining)
+		p.SetEndpointState("a:80", balancer.Draining)
 		if p.Refusing() {
 			t.Error("refuses although b is enabled")
 		}
-		p.SetEndpointState("b:80", Disabled)
+		p.SetEndpointState("b:80", balancer.Disabled)
 		if !p.Refusing() {
 			t.Error("does not refuse although no endpoint is enabled")
 		}
@@ -151,7 +152,7 @@ func TestDisabledSSPClosesItsIdleConnectionsAtOnce(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		fill(t, p, 3)
-		p.SetState(Disabled)
+		p.SetState(balancer.Disabled)
 		pass(0)
 		if n := s.openCount(); n != 0 {
 			t.Errorf("%d connections stay open", n)
@@ -168,7 +169,7 @@ func TestDisabledSSPKeepsNoConnection(t *testing.T) {
 			r := ask(t, p, 5*msec)
 			pass(5 * msec)
 			r.wantErr(upstream.Deadline, 5*msec)
-			p.SetState(Disabled)
+			p.SetState(balancer.Disabled)
 			pass(10 * msec)
 			if s.dialCount() != 1 || s.openCount() != 0 {
 				t.Errorf("%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
@@ -180,7 +181,7 @@ func TestDisabledSSPKeepsNoConnection(t *testing.T) {
 			s := newFakeSSP(t)
 			p := start(t, s, nil)
 			fill(t, p, 1)
-			p.duringCheck(func() { p.SetState(Disabled) })
+			p.duringCheck(func() { p.SetState(balancer.Disabled) })
 			if n := s.openCount(); n != 0 {
 				t.Errorf("%d connections stay open", n)
 			}
@@ -203,14 +204,14 @@ func TestDisabledSSPIsNotDialled(t *testing.T) {
 		if !p.Snapshot().Endpoints[1].Unreachable {
 			t.Fatal("b is reachable")
 		}
-		p.SetState(Disabled)
+		p.SetState(balancer.Disabled)
 		dials := s.dialCount()
 		pass(time.Minute)
 		if n := s.dialCount() - dials; n != 0 {
 			t.Errorf("%d dials in a minute", n)
 		}
 		s.set(nil)
-		p.SetState(Enabled)
+		p.SetState(balancer.Enabled)
 		if got := serve(t, p, 100, msec, nil); got["b:80"] < 40 {
 			t.Errorf("b got %d of 100 requests after the SSP was enabled", got["b:80"])
 		}
@@ -226,7 +227,7 @@ func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 		if got := stateOf(p, "b:80"); got != "ejected" {
 			t.Fatalf("b is %s", got)
 		}
-		p.SetEndpointState("a:80", Draining)
+		p.SetEndpointState("a:80", balancer.Draining)
 		if got := serve(t, p, 20, msec, nil); got["b:80"] != 20 || p.Refusing() {
 			t.Errorf("20 requests were shared %v", got)
 		}
@@ -239,7 +240,7 @@ func TestPoolInherits(t *testing.T) {
 		s := endpointsSSP(t, 3)
 		before := start(t, s, withWeights(1, 1, 1))
 		serve(t, before, 30, msec, nil)
-		before.SetEndpointState("a:80", Draining)
+		before.SetEndpointState("a:80", balancer.Draining)
 		before.SetEndpointWeight("b:80", 3)
 		served := servedBy(before, "b:80")
 
@@ -253,7 +254,7 @@ func TestPoolInherits(t *testing.T) {
 		if got := servedBy(after, "b:80"); got < served+300 {
 			t.Errorf("b's counter is %d, want %d as before", got, served)
 		}
-		before.SetState(Disabled)
+		before.SetState(balancer.Disabled)
 		after.Inherit(before)
 		if !after.Refusing() {
 			t.Error("the state of the SSP is lost")

@@ -122,7 +122,7 @@ func (p *Pool) checkNow(e *endpoint) (checkNow, bool) {
 	return checkNow{
 		version: p.opts.ConnVersion, maxAge: p.opts.MaxAge, lag: p.opts.Lag,
 		offerHTTP2: p.opts.Protocol == upstream.HTTP2 || p.opts.Protocol == upstream.Unknown && !p.demotion.on(time.Now()),
-	}, p.conns.endpoints.checked(e)
+	}, p.conns.endpoints.Checks(e.Endpoint)
 }
 
 // once makes one check: look-up, dial, request and response within the timeout. If the SSP has just
@@ -160,7 +160,7 @@ func (k *check) connect(ctx context.Context, now checkNow) error {
 	if err != nil {
 		return err
 	}
-	addrs := slices.DeleteFunc(slices.Clone(all), func(a upstream.Address) bool { return a.Name != k.endpoint.name && a.Name != "" })
+	addrs := slices.DeleteFunc(slices.Clone(all), func(a upstream.Address) bool { return a.Name != k.endpoint.Name && a.Name != "" })
 	if len(addrs) == 0 {
 		return errNoAddress
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/upstream"
 )
 
@@ -14,18 +15,17 @@ import (
 // Each member is in exactly one state: draining, in shared, in idle, checked by the janitor, or
 // exclusive and in use.
 type connections struct {
+	endpoints endpoints // its last field, the turns, changes with each request
+
 	// Each request changes these fields.
 
 	inUse  int // sum of the members' inUse; inUse <= places
 	places int // sum of the members' counted
-	turns  turns
-	kept   int         // idle connections, including connections that the janitor checks
-	probes []*endpoint // endpoints whose next request is a probe
+	kept   int // idle connections, including connections that the janitor checks
 	_      cpu.CacheLinePad
 
-	endpoints endpoints
-	checking  int // idle connections that the janitor has taken out to check them
-	benched   int // open connections to barred endpoints
+	checking int // idle connections that the janitor has taken out to check them
+	unusable int // open connections to barred endpoints
 
 	opts *Options // the pool's
 	// closeSoon closes a member's connection outside the lock, and then decrements closing.
@@ -45,43 +45,47 @@ type connections struct {
 }
 
 // serving returns how many connections take new requests.
-func (c *connections) serving() int { return len(c.members) - c.draining - c.benched }
+func (c *connections) serving() int { return len(c.members) - c.draining - c.unusable }
 
 // choice is the connection for a request, and why it was chosen.
 type choice struct {
-	m     *member   // nil: no place is free
-	probe bool      // the request is the probe of m's endpoint
-	short *endpoint // it was the turn of this endpoint, which had no free place; nil: of m's endpoint
+	m     *member // nil: no place is free
+	probe bool    // the request is the probe of m's endpoint
+	// passedOver is the endpoint whose turn it was, but which had no free place. nil: it was the turn
+	// of m's endpoint.
+	passedOver *endpoint
 }
 
 // pick chooses the connection for the next request. A retry or a hedge avoids the named endpoint: it
 // prefers the next active endpoint in turn that is another one, and then uses no turn. Otherwise
 // pick prefers the endpoint whose turn it is.
 func (c *connections) pick(avoid string, alone bool, now time.Time) choice {
-	if avoid != "" {
-		if e := c.turns.beside(avoid); e != nil {
-			if m := c.pickOf(e, alone, now); m != nil {
-				return choice{m: m}
-			}
+	s := &c.endpoints
+	d := s.Next(avoid)
+	if d.Beside != nil {
+		if m := c.pickOf(s.all[d.Beside.Index], alone, now); m != nil {
+			return choice{m: m}
 		}
 	}
-	if len(c.probes) > 0 {
-		if m := c.pickProbe(alone, now); m != nil {
+	if d.Probe != nil {
+		if m := c.pickOf(s.all[d.Probe.Index], alone, now); m != nil {
+			s.SetProbe(d.Probe, balancer.ProbeSent, now)
 			return choice{m: m, probe: true}
 		}
+		s.SetProbe(d.Probe, balancer.NoProbe, now) // its connection closed: the janitor begins again
 	}
-	at := c.turns.at
-	e := c.turns.next()
+	e := s.all[d.Turn.Index]
 	if m := c.pickOf(e, alone, now); m != nil {
+		s.UseTurn()
 		return choice{m: m}
 	}
-	if len(c.endpoints.all) > 1 {
+	if len(s.all) > 1 {
 		if m := c.pickOther(e, alone, now); m != nil {
-			return choice{m: m, short: e}
+			s.UseTurn()
+			return choice{m: m, passedOver: e}
 		}
 	}
-	c.turns.at = at // a request that waits uses no turn
-	return choice{}
+	return choice{} // a request that waits uses no turn
 }
 
 // pickOther picks a connection of another endpoint, for a request of e when e has no free place. It
@@ -91,11 +95,13 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	if c.kept == 0 && len(c.shared.list) == 0 {
 		return nil
 	}
-	active := c.endpoints.active
-	start := slices.Index(active, e)
+	all := c.endpoints.all
 	open := e.open
-	for i := 1; i < len(active); i++ {
-		other := active[(start+i)%len(active)]
+	for i := 1; i < len(all); i++ {
+		other := all[(e.Index+i)%len(all)]
+		if !other.Active() {
+			continue
+		}
 		if m := c.pickOf(other, alone, now); m != nil {
 			return m
 		}
@@ -104,8 +110,8 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	if open > 0 && c.mayOpen() > 0 {
 		return nil
 	}
-	for _, other := range c.endpoints.all {
-		if !other.active && !other.barred {
+	for _, other := range all {
+		if !other.Active() && !other.Barred() {
 			if m := c.pickOf(other, alone, now); m != nil {
 				return m
 			}
@@ -114,31 +120,32 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	return nil
 }
 
-// pickProbe returns a connection for a probe of the first endpoint that waits for one.
-func (c *connections) pickProbe(alone bool, now time.Time) *member {
-	e := c.probes[0]
-	c.probes = slices.Delete(c.probes, 0, 1)
-	if e.probe != probeReady {
-		return nil
+// pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
+// connections, then the most recently used idle connection.
+func (c *connections) pickOf(e *endpoint, alone bool, now time.Time) *member {
+	if m := leastInUse(e.shared, alone, now); m != nil {
+		return m
 	}
-	m := c.pickOf(e, alone, now)
-	if m == nil {
-		e.probe = noProbe // the probe's connection closed: the janitor begins again
-		return nil
-	}
-	e.probe, e.probed = probeSent, now
-	return m
+	return c.popIdle(e, now)
 }
 
 // add counts m, a new connection. m takes no requests until serve is called.
 func (c *connections) add(m *member, now time.Time) {
 	c.members[m] = struct{}{}
-	c.opened(m)
+	c.countOpen(m.ep, 1)
 	c.stats.openedBy[m.protocol].Add(1)
 	c.shared.replace = false
 	m.opened, m.used = now, now
 	m.setMaxAge(c.opts.MaxAge)
 	m.renew(c.opts, now)
+}
+
+// countOpen adds n to the connections of e that are not draining.
+func (c *connections) countOpen(e *endpoint, n int) {
+	e.open += n
+	if e.Barred() {
+		c.unusable += n
+	}
 }
 
 // serve lets m take requests.
@@ -221,7 +228,10 @@ func (c *connections) drain(m *member, why upstream.CloseReason) {
 	if !m.draining {
 		m.draining, m.why = true, why
 		c.draining++
-		c.notOpen(m)
+		c.countOpen(m.ep, -1)
+		if i := slices.Index(m.ep.shared, m); i >= 0 {
+			m.ep.shared = slices.Delete(m.ep.shared, i, i+1)
+		}
 		c.shared.remove(m)
 	}
 	c.recount(m)
@@ -254,6 +264,23 @@ func (c *connections) drainFree() {
 func (c *connections) drainShared(why upstream.CloseReason) {
 	for len(c.shared.list) > 0 {
 		c.drain(c.shared.list[0], why)
+	}
+}
+
+// drainEndpoint drains all connections of e. Exclusive connections in use close when they are
+// released.
+func (c *connections) drainEndpoint(e *endpoint) {
+	for m := range c.members {
+		if m.ep == e && !m.draining {
+			e.idle.remove(m)
+			c.drain(m, upstream.ClosedDrain)
+		}
+	}
+}
+
+func (c *connections) drainSharedOf(e *endpoint) {
+	for len(e.shared) > 0 {
+		c.drain(e.shared[0], upstream.ClosedDrain)
 	}
 }
 

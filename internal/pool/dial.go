@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
@@ -102,7 +103,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.conns.shared.replace = false
 		if to.endpoint != nil && !isLocal(err) {
-			p.failedDialLocked(to.endpoint, now)
+			p.applyLocked(to.endpoint, p.conns.endpoints.DialFailed(to.endpoint.Endpoint, now), now)
 		}
 	}
 	if e := cmp.Or(to.endpoint, want); e != nil {
@@ -191,21 +192,21 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	}
 	m.ep.dialError = nil
 	p.conns.serve(m)
-	if m.ep.open == 1 && m.ep.active {
+	if m.ep.open == 1 && m.ep.Active() {
 		p.drainInactiveLocked()
 	}
 	r := waitResult{dialed: true, took: took}
 	switch {
-	case m.ep.probe == probeDials:
+	case m.ep.Probe() == balancer.ProbeDials:
 		p.probeOnLocked(m, r, now)
-	case m.ep.barred && !m.exclusive():
+	case m.ep.Barred() && !m.exclusive():
 		p.conns.drain(m, upstream.ClosedDrain)
 	case !m.exclusive():
 		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
 			p.giveLocked(choice{m: m}, r, now)
 		}
 		p.conns.expireShared(now) // an old connection may have waited for this one
-	case p.queue.n > 0 && !m.ep.barred:
+	case p.queue.n > 0 && !m.ep.Barred():
 		m.fresh = true
 		p.giveLocked(choice{m: m}, r, now)
 	default:
@@ -216,17 +217,16 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 
 // probeOnLocked makes the next request on m the probe of its ejected endpoint.
 func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
-	e := m.ep
-	switch e.probe = probeReady; {
-	case p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)):
-		e.probe, e.probed = probeSent, now
+	if p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)) {
+		p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.ProbeSent, now)
 		m.fresh = m.exclusive()
 		p.giveLocked(choice{m: m, probe: true}, r, now)
 		return
-	case m.exclusive():
-		e.idle.push(m) // even if max_idle is 0
 	}
-	p.conns.probes = append(p.conns.probes, e)
+	if m.exclusive() {
+		m.ep.idle.push(m) // even if max_idle is 0
+	}
+	p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.ProbeReady, now)
 }
 
 // closedAtOnceLocked records that the SSP closed m before any use, and treats it like a failed
@@ -252,14 +252,14 @@ func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 // dialEndedLocked records that a dial to e ended, with or without a connection.
 func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 	p.reachLocked(e, now)
-	if e.probe != probeDials {
+	if e.Probe() != balancer.ProbeDials {
 		return
 	}
 	// The dial brought no connection for the probe.
 	if isLocal(err) {
-		e.probe, e.until = noProbe, p.governor.dialableAt(e, now)
+		p.conns.endpoints.ProbeLater(e.Endpoint, p.governor.dialableAt(e, now))
 	} else {
-		e.probeFailed(now)
+		p.conns.endpoints.ProbeFailed(e.Endpoint, now)
 	}
 	p.reviveLocked(now)
 }
@@ -267,13 +267,10 @@ func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 // reachLocked records whether e is reachable: a connection to it is open, or the last dial to one
 // of its addresses succeeded.
 func (p *Pool) reachLocked(e *endpoint, now time.Time) {
-	switch lost := e.open == 0 && p.governor.lost(e); {
-	case lost != e.unreachable:
-		if e.unreachable = lost; !lost {
-			e.returned = now
-		}
-		p.rebuildLocked(now)
-	case lost:
+	lost := e.open == 0 && p.governor.lost(e)
+	if p.conns.endpoints.SetUnreachable(e.Endpoint, lost, now).Turns {
+		p.applyTurnsLocked(now)
+	} else if lost {
 		p.reviveLocked(now)
 	}
 }

@@ -57,7 +57,7 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	}
 	trials := 0 // addresses on trial that may be dialled now
 	for _, e := range g.endpoints.all {
-		if e.barred {
+		if e.Barred() {
 			continue
 		}
 		for _, s := range g.statesOf(e) {
@@ -308,7 +308,7 @@ func (g *governor) useful(a upstream.Address) {
 // did not fail.
 func (g *governor) untried() bool {
 	return g.lookup.short > 0 || g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
-		return !e.barred && len(e.addrs) > 0 && !g.lost(e)
+		return !e.Barred() && len(e.addrs) > 0 && !g.lost(e)
 	})
 }
 

@@ -7,17 +7,10 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// removeLocked drains the connections of e, which a reload removed. Requests on them complete.
-// Dials under way bring connections that drain at once.
-func (p *Pool) removeLocked(e *endpoint) {
-	p.conns.drainEndpoint(e)
-	e.gone, e.barred, e.active, e.probe, e.addrs = true, true, false, noProbe, nil
-}
-
 // addedLocked opens a first connection to each endpoint that a reload added, if the SSP has any
 // connections. The next look-up brings the other addresses.
-func (p *Pool) addedLocked(added, gone []*endpoint, now time.Time) {
-	if len(added)+len(gone) == 0 {
+func (p *Pool) addedLocked(added, removed []*endpoint, now time.Time) {
+	if len(added)+len(removed) == 0 {
 		return
 	}
 	p.governor.forget()
@@ -25,7 +18,7 @@ func (p *Pool) addedLocked(added, gone []*endpoint, now time.Time) {
 		return
 	}
 	for i, e := range added {
-		if e.active && i < maxNewAddresses {
+		if e.Active() && i < maxNewAddresses {
 			p.dialForLocked(e, now)
 		}
 	}

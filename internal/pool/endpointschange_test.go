@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -15,7 +16,7 @@ func change(p *Pool, s *fakeSSP, to ...string) {
 	o.Endpoints = nil
 	var addrs []upstream.Address
 	for _, name := range to {
-		o.Endpoints = append(o.Endpoints, EndpointOptions{Name: name, Weight: 1})
+		o.Endpoints = append(o.Endpoints, balancer.Options{Name: name, Weight: 1})
 		a := addresses(len(names))[slices.Index(names[:], name)]
 		a.Name = name
 		addrs = append(addrs, a)
@@ -118,7 +119,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := endpointsSSP(t, 3)
 		p := start(t, s, withWeights(1, 1, 1))
-		p.SetEndpointState(names[1], Draining)
+		p.SetEndpointState(names[1], balancer.Draining)
 		p.SetEndpointWeight(names[0], 5)
 		serve(t, p, 60, msec, func(e string) bool { return e == names[2] })
 		if stateOf(p, names[2]) != "ejected" {
@@ -139,7 +140,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 			t.Errorf("endpoints that were removed and came back are %s and %s", stateOf(p, names[1]), stateOf(p, names[2]))
 		}
 		change(p, s, names[1])
-		p.SetEndpointState(names[1], Disabled)
+		p.SetEndpointState(names[1], balancer.Disabled)
 		if !p.Refusing() {
 			t.Error("the pool takes requests, and its only endpoint is disabled")
 		}

@@ -3,6 +3,7 @@ package pool
 import (
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
@@ -42,20 +43,6 @@ type EndpointSnapshot struct {
 	stats *endpointStats
 }
 
-// state returns the first state that applies, with the name used in the metrics.
-func (e *endpoint) state() string {
-	switch {
-	case !e.enabled():
-		return e.byHand.state.String()
-	case e.ejected:
-		return "ejected"
-	case e.checks.unhealthy:
-		return "unhealthy"
-	default:
-		return Enabled.String()
-	}
-}
-
 // unknown reports whether the look-up of e's addresses failed.
 func (e *endpoint) unknown() bool { return e.open == 0 && len(e.addrs) == 0 && e.dialError != nil }
 
@@ -65,20 +52,21 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 	now := time.Now()
 	for i, e := range s.all {
 		list[i] = EndpointSnapshot{
-			Endpoint: e.name, State: e.state(), Active: e.active && e.enabled(), Unreachable: e.unreachable || e.unknown(),
-			Weight: e.weight(), ConfiguredWeight: max(1, e.opts.Weight), Priority: e.opts.Priority,
+			Endpoint: e.Name, State: e.StateName(), Active: e.Active() && e.Enabled(), Unreachable: e.Unreachable() || e.unknown(),
+			Weight: e.Weight(), ConfiguredWeight: e.ConfiguredWeight(), Priority: e.Priority,
 			Dialing: e.dialing, Requests: make(map[string]uint64), Ejections: e.stats.ejections.Load(),
 			ChecksOK: e.stats.checksOK.Load(), ChecksFailed: e.stats.checksFailed.Load(),
 			P50Seconds: e.stats.duration.Quantile(0.5), P99Seconds: e.stats.duration.Quantile(0.99), stats: e.stats,
 		}
-		if e.ejected {
-			list[i].EjectedSeconds = max(0, e.until.Sub(now).Seconds())
+		list[i].EjectedSeconds = e.EjectedFor(now).Seconds()
+		if e.Enabled() { // if none is enabled, all have turns, and the pool refuses
+			list[i].Share = s.Share(e.Endpoint, 1)
 		}
 		if e.dialError != nil {
 			list[i].LastDialError = e.dialError.Error()
 		}
-		if e.checks.err != nil {
-			list[i].LastCheckError = e.checks.err.Error()
+		if err := e.CheckError(); err != nil {
+			list[i].LastCheckError = err.Error()
 		}
 		for o := range upstream.Outcomes {
 			if n := e.stats.outcomes[o].Load(); n > 0 {
@@ -89,11 +77,6 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 			list[i].DialErrors += e.stats.failed[k].Load()
 		}
 		at[e] = &list[i]
-	}
-	for _, e := range c.turns.order {
-		if e.enabled() { // if none is enabled, all have turns, and the pool refuses
-			at[e].Share += 1 / float64(len(c.turns.order))
-		}
 	}
 	for m := range c.members {
 		if e := at[m.ep]; e != nil { // otherwise a reload removed its endpoint
@@ -114,8 +97,6 @@ var (
 	descSSPState            = newDesc("ssp_state", "1 for the state that an operator has set for an SSP: enabled, draining or disabled.", "state")
 )
 
-var endpointStates = []string{Disabled.String(), Draining.String(), "ejected", "unhealthy", Enabled.String()}
-
 func (e *EndpointSnapshot) collect(to metrics.Sink) {
 	to = to.With(e.Endpoint)
 	for o := range upstream.Outcomes {
@@ -124,7 +105,7 @@ func (e *EndpointSnapshot) collect(to metrics.Sink) {
 		}
 	}
 	to.Gauge(descEndpointConnections, float64(e.Connections))
-	for _, s := range endpointStates {
+	for _, s := range balancer.States {
 		to.Bool(descEndpointState, e.State == s, s)
 	}
 	to.Counter(descEndpointEjections, e.Ejections)

@@ -42,7 +42,7 @@ func (s *endpointStats) dialFailed(err error) { s.failed[dialErrorKind(err)].Add
 func (s *endpoints) lookedUpFor(err error) *endpoint {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		for _, e := range s.all {
-			if host, _, err := net.SplitHostPort(e.name); err == nil && host == dns.Name {
+			if host, _, err := net.SplitHostPort(e.Name); err == nil && host == dns.Name {
 				return e
 			}
 		}

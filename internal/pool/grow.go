@@ -43,7 +43,7 @@ func (g *growth) tooFew() bool {
 
 // minIdle returns how many connections stay open without requests.
 func (g *growth) minIdle() int {
-	if !g.conns.endpoints.admitting() {
+	if !g.conns.endpoints.Admitting() {
 		return 0
 	}
 	return min(g.opts.MinIdle, g.conns.limit())

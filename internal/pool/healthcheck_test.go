@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -75,7 +76,7 @@ func longest(n int) time.Duration { return time.Duration(n) * 5500 * msec }
 
 func (l *eventLog) checkChanges() (all []string) {
 	for _, e := range l.all() {
-		if e.Check != NoCheckChange {
+		if e.Check != balancer.NoCheckChange {
 			all = append(all, fmt.Sprintf("%d %s %v", e.Check, e.Endpoint, e.Err))
 		}
 	}
@@ -204,7 +205,7 @@ func TestUnhealthyEndpointsServeIfAllAreOut(t *testing.T) {
 		if got := serve(t, p, 10, 10*msec, nil); got["c:80"] != 10 {
 			t.Fatalf("10 requests were shared %v", got)
 		}
-		p.SetEndpointState("c:80", Disabled)
+		p.SetEndpointState("c:80", balancer.Disabled)
 		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] < 45 || got["b:80"] < 45 {
 			t.Errorf("100 requests were shared %v", got)
 		}
@@ -220,19 +221,19 @@ func TestEndpointsOutOfUseAreNotChecked(t *testing.T) {
 			pass(time.Minute)
 			return len(s.checksOf("a:80")) - before, len(s.checksOf("b:80")) - beforeB
 		}
-		p.SetEndpointState("b:80", Draining)
+		p.SetEndpointState("b:80", balancer.Draining)
 		if a, b := checks(); a < 10 || b > 0 {
 			t.Errorf("with b draining: %d and %d checks", a, b)
 		}
 		if open := s.openTo("b:80"); len(open) > 0 {
 			t.Error("the connection for the checks of b stayed open")
 		}
-		p.SetState(Disabled)
+		p.SetState(balancer.Disabled)
 		if a, b := checks(); a+b > 0 {
 			t.Errorf("of a disabled SSP: %d and %d checks", a, b)
 		}
-		p.SetState(Enabled)
-		p.SetEndpointState("b:80", Enabled)
+		p.SetState(balancer.Enabled)
+		p.SetEndpointState("b:80", balancer.Enabled)
 		if a, b := checks(); a < 10 || b < 10 {
 			t.Errorf("enabled: %d and %d checks", a, b)
 		}

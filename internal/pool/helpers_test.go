@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/upstream"
 )
 
@@ -20,14 +21,14 @@ func testOptions() Options {
 		BackoffMin: 100 * time.Millisecond, BackoffMax: 5 * time.Second,
 		ConnectTimeout: 250 * time.Millisecond, TLSTimeout: 500 * time.Millisecond,
 		Protocol: upstream.HTTP1, PipelineDepth: 8, MaxStreams: 100,
-		Endpoints: []EndpointOptions{{Name: "ssp0.test:80", Weight: 1}},
+		Endpoints: []balancer.Options{{Name: "ssp0.test:80", Weight: 1}},
 		Ejection:  testEjection(),
 	}
 }
 
 // testEjection returns the default settings.
-func testEjection() EjectionOptions {
-	return EjectionOptions{
+func testEjection() balancer.Ejection {
+	return balancer.Ejection{
 		Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, BaseTime: 5 * time.Second, MaxTime: 5 * time.Minute,
 		Consecutive: 5, MaxEjected: 0.5,
 	}
@@ -127,7 +128,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 func wantConsistentEndpoints(t testing.TB, p *Pool) {
 	t.Helper()
 	c := &p.conns
-	open, shared, kept, benched := map[*endpoint]int{}, map[*endpoint]int{}, c.checking, 0
+	open, shared, kept, unusable := map[*endpoint]int{}, map[*endpoint]int{}, c.checking, 0
 	for m := range c.members {
 		if !m.draining {
 			open[m.ep]++
@@ -140,18 +141,18 @@ func wantConsistentEndpoints(t testing.TB, p *Pool) {
 		kept += len(e.idle.list)
 		for _, m := range e.idle.list {
 			if _, open := c.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() || m.ep != e {
-				t.Errorf("a member in the idle list of %s is not idle: %+v", e.name, m)
+				t.Errorf("a member in the idle list of %s is not idle: %+v", e.Name, m)
 			}
 		}
-		if e.barred {
-			benched += e.open
+		if e.Barred() {
+			unusable += e.open
 		}
 		if e.open != open[e] || len(e.shared) != shared[e] {
-			t.Errorf("%s has %d open and %d multiplexed connections, want %d and %d", e.name, e.open, len(e.shared), open[e], shared[e])
+			t.Errorf("%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open[e], shared[e])
 		}
 	}
-	if kept != c.kept || benched != c.benched {
-		t.Errorf("%d connections are idle and %d benched; the pool counts %d and %d", kept, benched, c.kept, c.benched)
+	if kept != c.kept || unusable != c.unusable {
+		t.Errorf("%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
 	}
 }
 

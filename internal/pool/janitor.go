@@ -40,7 +40,7 @@ func (p *Pool) sweep(now time.Time) {
 
 	p.mu.Lock()
 	p.learned.sweepEnded()
-	p.startSlowlyLocked(now)
+	p.conns.endpoints.ContinueSlowStart(now)
 	p.reviveLocked(now)
 	p.growLocked(now)
 	p.mu.Unlock()

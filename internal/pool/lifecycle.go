@@ -20,16 +20,17 @@ func New(opts Options, d Dialer) *Pool {
 		opts: &p.opts, stats: p.stats, closeSoon: p.closeSoon,
 		members: make(map[*member]struct{}), forecast: forecast{protocol: opts.Protocol},
 	}
-	p.conns.endpoints = newEndpoints(&opts, &p.conns.kept)
+	now := time.Now()
+	p.conns.endpoints.kept = &p.conns.kept
+	p.conns.endpoints.Init(now)
 	p.governor = newGovernor(&p.opts, &p.conns.endpoints)
-	p.made = time.Now()
 	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
 	p.checker = checker{pool: p, running: make(map[*endpoint]*check)}
 	p.growTimer = time.AfterFunc(time.Hour, p.growAgain)
 	p.growTimer.Stop()
 	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)
 	p.reviveTimer.Stop()
-	p.setEndpointOptionsLocked(p.made)
+	p.setEndpointOptionsLocked(now)
 	p.needs.note(p.stats.sums(time.Now()))
 	p.wg.Go(p.janitor)
 	return p

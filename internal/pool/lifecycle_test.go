@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -48,7 +49,7 @@ func TestWarmReturnsOnceTheSSPIsDrainedByHand(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
-		time.AfterFunc(sec, func() { p.SetState(Draining) })
+		time.AfterFunc(sec, func() { p.SetState(balancer.Draining) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 		defer cancel()
 		began := time.Now()

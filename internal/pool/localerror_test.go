@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/rates"
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -114,13 +114,13 @@ func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
 			o.Ejection.Consecutive, o.Ejection.BaseTime = 1, time.Minute
 		})
 		ejected := p.conns.endpoints.all[0]
-		p.attemptEnded(ejected, upstream.Failure, rates.Ours, time.Now())
+		p.eject(ejected, time.Now())
 		s.failLocally(time.Now().Add(70 * sec))
 		pass(75 * sec)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if ejected.probe != probeReady {
-			t.Errorf("5 s after this machine could dial again, the probe of the endpoint is in state %d, want %d", ejected.probe, probeReady)
+		if ejected.Probe() != balancer.ProbeReady {
+			t.Errorf("5 s after this machine could dial again, the probe of the endpoint is in state %d, want %d", ejected.Probe(), balancer.ProbeReady)
 		}
 		if n := s.dialCount(); n > 30 {
 			t.Errorf("%d dials", n)

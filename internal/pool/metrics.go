@@ -3,6 +3,7 @@ package pool
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
@@ -84,7 +85,7 @@ func (p *Pool) collect(to metrics.Sink) {
 	for _, e := range s.Endpoints {
 		e.collect(to)
 	}
-	for state := range State(len(stateNames)) {
+	for state := balancer.Enabled; state <= balancer.Disabled; state++ {
 		to.Bool(descSSPState, s.State == state.String(), state.String())
 	}
 	to.Counter(descDemotions, s.Demotions)

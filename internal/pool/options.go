@@ -3,6 +3,7 @@ package pool
 import (
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
@@ -40,12 +41,12 @@ type Options struct {
 
 	// Endpoints are the SSP's endpoints. SetOptions may add and remove some. The Dialer must know
 	// new endpoints before SetOptions is called.
-	Endpoints []EndpointOptions
-	Ejection  EjectionOptions
+	Endpoints []balancer.Options
+	Ejection  balancer.Ejection
 	// HealthCheck's results put endpoints out too.
 	HealthCheck HealthCheck
-	SlowStart   time.Duration // a returned endpoint gets its full share after this time
-	Events      func(Event)   // called for each event, in its own goroutine; may be nil
+	SlowStart   time.Duration        // a returned endpoint gets its full share after this time
+	Events      func(balancer.Event) // called for each event, in its own goroutine; may be nil
 
 	// ConnVersion counts the changes of the settings that apply only to new connections. When
 	// SetOptions raises it, the pool replaces open connections within renewal.
@@ -112,30 +113,21 @@ func (p *Pool) SetOptions(o Options) {
 
 // setEndpointOptionsLocked applies the settings of endpoints.
 func (p *Pool) setEndpointOptionsLocked(now time.Time) {
-	s, o := &p.conns.endpoints, p.opts.Ejection
-	added, gone := s.set(&p.opts, now.Sub(p.made))
-	for _, e := range gone {
-		p.removeLocked(e)
+	added, removed := p.conns.endpoints.set(&p.opts, now)
+	for _, e := range removed {
+		// Requests on the connections complete. Dials under way bring connections that drain at once.
+		p.conns.drainEndpoint(e)
+		e.addrs = nil
 	}
-	for _, e := range s.all {
-		e.health.window.SetLength(o.Window, now.Sub(p.made))
-		// An ejection survives a reload. A dry run's ejection survives if the new settings are a
-		// dry run too.
-		if ejects := o.Enabled && len(s.all) > 1; !ejects || e.ejected == o.DryRun {
-			e.end(now)
-		}
-		if p.opts.HealthCheck.Path == "" {
-			e.checks = checkResults{}
-		}
-		if e.probe == probeIsCheck { // a client's request may be the probe now
-			e.probe = noProbe
-		}
+	p.checker.set(p.opts.HealthCheck, p.conns.endpoints.all)
+	p.applyTurnsLocked(now)
+	p.addedLocked(added, removed, now)
+}
+
+// balancer returns the settings of the balancer.
+func (o *Options) balancer() balancer.Settings {
+	return balancer.Settings{
+		Endpoints: o.Endpoints, Ejection: o.Ejection, SlowStart: o.SlowStart,
+		Checked: o.HealthCheck.Path != "", Unhealthy: o.HealthCheck.Unhealthy, Healthy: o.HealthCheck.Healthy,
 	}
-	p.checker.set(p.opts.HealthCheck, s.all)
-	p.ejection.Store(nil)
-	if o.Enabled && len(s.all) > 1 {
-		p.ejection.Store(&o)
-	}
-	p.rebuildLocked(now)
-	p.addedLocked(added, gone, now)
 }

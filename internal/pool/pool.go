@@ -11,11 +11,11 @@ package pool
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/cpu"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/upstream"
 )
 
@@ -29,16 +29,8 @@ import (
 //	   ▼                                                     │
 //	growLocked ──▶ governor ──▶ dial ──▶ addLocked ──▶ connections
 //
-// Pool joins its parts. Each part is a type with its own state:
-//
-//   - connections (conns.go) holds the open connections; idle.go, shared.go, lifetime.go,
-//     forecast.go and probation.go hold their rules. pick chooses the connection of a request.
-//   - queue (queue.go, waiter.go) holds the requests that wait.
-//   - growth (grow.go) decides whether to dial.
-//   - governor (dialgovernor.go, address.go) decides when and where to dial.
-//   - checker (checker.go) runs the health checks.
-//   - demotion switches the pool to HTTP/1 for a while.
-//   - learnedIdle and needHistory observe the SSP and the load.
+// Pool joins its parts. mu lists them: each is a type with its own state. Which endpoint a request
+// should go to is decided by package balancer.
 type Pool struct {
 	dialer  Dialer
 	stats   *stats
@@ -48,14 +40,23 @@ type Pool struct {
 	cancel  context.CancelFunc // ends ctx
 	warm    chan struct{}      // closed once min_idle connections have been open
 	drained chan struct{}      // closed once the pool is closed and no place is in use
-	made    time.Time          // start of the endpoints' failure windows
+	_       cpu.CacheLinePad
 
-	refusing atomic.Bool                     // see Refusing
-	left     atomic.Uint64                   // see Left
-	ejection atomic.Pointer[EjectionOptions] // nil: no endpoint can be ejected
-	_        cpu.CacheLinePad
-
-	mu sync.Mutex // guards the fields below and their contents; never held during I/O
+	// mu is never held during I/O. It guards, with their contents:
+	//
+	//   - conns (conns.go): the open connections (member.go) and their places. idle.go, shared.go,
+	//     lifetime.go, forecast.go and probation.go hold their rules.
+	//   - conns.endpoints (endpoint.go): the endpoints and the Balancer, except its methods that are
+	//     safe for concurrent use; an endpoint's stats are atomic.
+	//   - queue (queue.go, waiter.go): the requests that wait. Their channels are free of mu.
+	//   - opts: the settings.
+	//   - growth (grow.go): whether to dial.
+	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
+	//   - checker (checker.go): which health checks run. Their connections are theirs.
+	//   - demotion: HTTP/1 instead of HTTP/2 for a while.
+	//   - learned, needs: what the pool has learned about idle limits and load.
+	//   - the timers and times below, and closed.
+	mu sync.Mutex
 
 	// Each request changes the first fields of conns. They are next to each other and apart from
 	// the other fields, so that another core fetches few cache lines: see BenchmarkCores.
@@ -124,7 +125,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		// The SSP may have closed an idle connection, or sent unsolicited bytes. A multiplexed
 		// connection detects this itself.
 		if !m.exclusive() || m.fresh || m.conn.Idle() {
-			ex.Endpoint, ex.Peer = m.ep.name, m.addr.AddrPort
+			ex.Endpoint, ex.Peer = m.ep.Name, m.addr.AddrPort
 			p.stats.acquired(how, ex.Times.Acquired.Sub(ex.Times.Queued))
 			return Place{l}, nil
 		}
@@ -133,7 +134,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		p.mu.Lock()
 		p.learned.foundClosed(m, now)
 		if l.probe { // the probe was not sent
-			m.ep.probe = noProbe
+			p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.NoProbe, now)
 		}
 		p.releaseLocked(m, unused)
 	}
@@ -154,8 +155,8 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 		return nil, w, err
 	}
 	l := p.conns.acquire(to, ex.Alone, now)
-	if to.short != nil {
-		p.dialShortLocked(to.short, now)
+	if to.passedOver != nil {
+		p.dialPassedOverLocked(to.passedOver, now)
 	}
 	if !to.m.exclusive() {
 		p.growLocked(now)
@@ -204,7 +205,7 @@ func (p *Pool) reuseLocked(m *member) {
 	switch {
 	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
-	case p.queue.n > 0 && !m.ep.barred:
+	case p.queue.n > 0 && !m.ep.Barred():
 		now := time.Now()
 		if why := m.expired(&p.opts, now); why != upstream.NotClosed {
 			p.conns.drain(m, why)
@@ -223,9 +224,7 @@ func (p *Pool) reuseLocked(m *member) {
 
 // unneededLocked reports whether a connection to e must close as soon as no place of it is in use.
 func (p *Pool) unneededLocked(e *endpoint) bool {
-	return p.closed || p.conns.surplus() > 0 || e.gone ||
-		e.barred && !e.probing() && (e.out() || e.byHand.state == Disabled) ||
-		p.queue.n == 0 && p.conns.endpoints.disabled(e)
+	return p.closed || p.conns.surplus() > 0 || e.Unneeded() || p.queue.n == 0 && p.conns.endpoints.disabled(e)
 }
 
 // changed records that m offers another number of places, or has closed.

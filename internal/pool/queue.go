@@ -106,7 +106,7 @@ func (q *queue) yield(m *member) *waiter {
 	}
 	w := q.head.next
 	for i := 0; i < maxYieldTo && w != nil; i, w = i+1, w.next {
-		if w.avoid != m.ep.name && (m.exclusive() || m.takes(w.alone)) {
+		if w.avoid != m.ep.Name && (m.exclusive() || m.takes(w.alone)) {
 			q.head.yields++
 			return w
 		}

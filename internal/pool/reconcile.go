@@ -58,7 +58,7 @@ func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.
 	}
 	known := func(a upstream.Address) bool { return slices.Contains(before, a) }
 	added := slices.DeleteFunc(slices.Clone(e.addrs), known)
-	if len(added) == 0 || e.barred {
+	if len(added) == 0 || e.Barred() {
 		return
 	}
 	// The next dials go to the new addresses.

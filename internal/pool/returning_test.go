@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -31,7 +32,7 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 })
 		serve(t, p, 50, msec, failsAtB)
-		p.SetEndpointState("a:80", Draining) // b is the only endpoint left, so it gets requests
+		p.SetEndpointState("a:80", balancer.Draining) // b is the only endpoint left, so it gets requests
 		before := acquire(t, p)
 		pass(6 * sec)
 		probe := acquire(t, p)
@@ -56,7 +57,7 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := startWithBEjected(t)
-		p.SetEndpointState("a:80", Disabled)
+		p.SetEndpointState("a:80", balancer.Disabled)
 		dials := 0
 		for i := range 30 { // several times as long as an ejection
 			serve(t, p, 100, 10*msec, failsAtB)
@@ -75,9 +76,9 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 
 // The failures before an ejection do not count after the endpoint's return.
 func TestReturnedEndpointIsNotEjectedForOldFailures(t *testing.T) {
-	for name, change := range map[string]func(*EjectionOptions){
-		"failure_ratio": func(o *EjectionOptions) { o.Consecutive, o.Window = 0, time.Minute },
-		"consecutive":   func(o *EjectionOptions) { o.FailureRatio = 2 },
+	for name, change := range map[string]func(*balancer.Ejection){
+		"failure_ratio": func(o *balancer.Ejection) { o.Consecutive, o.Window = 0, time.Minute },
+		"consecutive":   func(o *balancer.Ejection) { o.FailureRatio = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
@@ -103,9 +104,9 @@ func TestReturnedEndpointIsNotEjectedForOldFailures(t *testing.T) {
 
 // A reload that ends a dry run, or switches ejection off and on, allows an ejection at once.
 func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
-	for name, first := range map[string]func(*EjectionOptions){
-		"dry run": func(o *EjectionOptions) { o.DryRun = true },
-		"off":     func(*EjectionOptions) {},
+	for name, first := range map[string]func(*balancer.Ejection){
+		"dry run": func(o *balancer.Ejection) { o.DryRun = true },
+		"off":     func(*balancer.Ejection) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
@@ -195,18 +196,6 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 	})
 }
 
-// The share of max_ejected is rounded down, without a binary rounding error.
-func TestMostEjectedIsExact(t *testing.T) {
-	for n := 2; n <= 200; n++ {
-		for percent := 1; percent <= 100; percent++ {
-			o := EjectionOptions{MaxEjected: float64(percent) / 100}
-			if got, want := o.most(n), min(max(percent*n/100, 1), n-1); got != want {
-				t.Fatalf("%d %% of %d endpoints are %d, want %d", percent, n, got, want)
-			}
-		}
-	}
-}
-
 // A retry and a hedge go to another endpoint than the first attempt. The shares of the other
 // requests stay exact.
 func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
@@ -228,7 +217,7 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 			if shares["a:80"] != 30 {
 				t.Errorf("%v: the other requests were shared %v, want 30 to 10", protocol, shares)
 			}
-			p.SetEndpointState("b:80", Disabled)
+			p.SetEndpointState("b:80", balancer.Disabled)
 			if got := serveOne(t, p, "a:80"); got != "a:80" {
 				t.Errorf("%v: a request that avoids the only endpoint left went to %q", protocol, got)
 			}
@@ -297,7 +286,7 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 
 			last := askAvoiding(t, p, "a:80")
 			behind := askAvoiding(t, p, "")
-			p.SetEndpointState("b:80", Draining)
+			p.SetEndpointState("b:80", balancer.Draining)
 			queue[mostYields+1].do()
 			synctest.Wait()
 			last.wantEndpoint("a:80")

@@ -1,9 +1,9 @@
 package pool
 
 import (
-	"slices"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/upstream"
 )
 
@@ -12,37 +12,22 @@ import (
 // it gets a check instead. reviveLocked also continues slow_start. A timer and the janitor call it again when it is due.
 func (p *Pool) reviveLocked(now time.Time) {
 	s := &p.conns.endpoints
-	if p.closed || len(s.all) == 1 || s.byHand != Enabled {
+	if p.closed || len(s.all) == 1 || s.State() != balancer.Enabled {
 		return
 	}
-	var next time.Time
-	due := func(at time.Time) bool {
-		if !at.After(now) {
-			return true
-		}
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-		return false
+	probes, next := s.DueProbes(now)
+	for _, b := range probes {
+		p.probeLocked(s.all[b.Index], now)
 	}
 	for _, e := range s.all {
-		switch {
-		case !e.enabled():
-		case e.ejected:
-			if e.probe == probeSent && now.Sub(e.probed) > probeLimit {
-				e.probe = noProbe
-			}
-			switch {
-			case e.probe != noProbe || !due(e.until):
-			case p.checker.checkSoon(e):
-				e.probe, e.probed = probeIsCheck, now
-			default:
-				p.probeLocked(e, now)
-			}
-		case e.unreachable && !e.active:
-			if e.dialing == 0 && due(p.governor.dialableAt(e, now)) {
-				p.dialForLocked(e, now)
-			}
+		if !e.Enabled() || e.Ejected() || !e.Unreachable() || e.Active() || e.dialing > 0 {
+			continue
+		}
+		switch at := p.governor.dialableAt(e, now); {
+		case !at.After(now):
+			p.dialForLocked(e, now)
+		case next.IsZero() || at.Before(next):
+			next = at
 		}
 	}
 	if !next.IsZero() {
@@ -56,29 +41,15 @@ func (p *Pool) reviveAgain() {
 	p.reviveLocked(time.Now())
 }
 
-// startSlowlyLocked raises the shares of endpoints that returned.
-func (p *Pool) startSlowlyLocked(now time.Time) {
-	c := &p.conns
-	starting := func(e *endpoint) bool { return !e.returned.IsZero() }
-	if !slices.ContainsFunc(c.endpoints.all, starting) {
-		return
-	}
-	c.turns.set(c.endpoints.active, c.endpoints.weights(p.opts.SlowStart, now))
-	for _, e := range c.endpoints.all {
-		if e.started(p.opts.SlowStart, now) == 10 {
-			e.returned = time.Time{}
-		}
-	}
-}
-
-// probeLocked opens a connection to e for the probe, unless one is open.
+// probeLocked begins a probe of e: a health check or, on a connection to e, the next request.
 func (p *Pool) probeLocked(e *endpoint, now time.Time) {
-	if e.open > 0 {
-		p.probeAgainLocked(e)
-		return
-	}
-	if e.dialing == 0 && p.dialForLocked(e, now) {
-		e.probe, e.probed = probeDials, now
+	switch s := &p.conns.endpoints; {
+	case p.checker.checkSoon(e):
+		s.SetProbe(e.Endpoint, balancer.ProbeIsCheck, now)
+	case e.open > 0:
+		s.SetProbe(e.Endpoint, balancer.ProbeReady, now)
+	case e.dialing == 0 && p.dialForLocked(e, now):
+		s.SetProbe(e.Endpoint, balancer.ProbeDials, now)
 	}
 }
 
@@ -93,12 +64,12 @@ func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 	return true
 }
 
-// dialShortLocked starts a dial to e, which had no free place for a request, so that e gets its
+// dialPassedOverLocked starts a dial to e, which had no free place for a request, so that e gets its
 // share.
-func (p *Pool) dialShortLocked(e *endpoint, now time.Time) {
+func (p *Pool) dialPassedOverLocked(e *endpoint, now time.Time) {
 	c := &p.conns
 	multiplexed := c.next() > upstream.HTTP1
-	if e.dialing > 0 && (multiplexed || float64(e.open+e.dialing) >= c.shareOf(e, c.inUse)) {
+	if e.dialing > 0 && (multiplexed || float64(e.open+e.dialing) >= c.endpoints.Share(e.Endpoint, c.inUse)) {
 		return
 	}
 	if multiplexed && p.growth.sharedFull() && (e.open > 0 || c.shared.spare() == nil) {
@@ -108,15 +79,6 @@ func (p *Pool) dialShortLocked(e *endpoint, now time.Time) {
 		return
 	}
 	p.dialForLocked(e, now)
-}
-
-// shareOf returns e's share of n connections or places.
-func (c *connections) shareOf(e *endpoint, n int) float64 {
-	sum := 0
-	for _, a := range c.endpoints.active {
-		sum += a.weight()
-	}
-	return float64(n) * float64(e.weight()) / float64(max(sum, 1))
 }
 
 // makeRoomLocked closes an idle connection if max_conns are open, so that e can get one. It chooses
@@ -131,9 +93,9 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 	for _, other := range c.endpoints.all {
 		switch {
 		case other == e || len(other.idle.list) == 0:
-		case !other.active:
+		case !other.Active():
 			from = other
-		case from == nil && float64(other.open-1) >= c.shareOf(other, c.opts.MaxConns):
+		case from == nil && float64(other.open-1) >= c.endpoints.Share(other.Endpoint, c.opts.MaxConns):
 			from = other
 		}
 	}

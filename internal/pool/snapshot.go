@@ -94,7 +94,7 @@ func (p *Pool) Snapshot() Snapshot {
 	for i := range p.stats.openedBy {
 		s.Opened += p.stats.openedBy[i].Load()
 	}
-	s.Endpoints, s.State = p.conns.endpoints.snapshot(&p.conns), p.conns.endpoints.byHand.String()
+	s.Endpoints, s.State = p.conns.endpoints.snapshot(&p.conns), p.conns.endpoints.State().String()
 	for i := range s.Endpoints {
 		s.DialErrors += s.Endpoints[i].DialErrors
 	}

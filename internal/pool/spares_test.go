@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -94,7 +95,7 @@ func TestMaxEjectedHoldsWithinTheLastPriority(t *testing.T) {
 				o.MaxConns, o.MaxIdle, o.Endpoints = 64, 64, nil
 				for i := range s.addrs {
 					s.addrs[i].Name = fmt.Sprintf("e%d:80", i)
-					o.Endpoints = append(o.Endpoints, EndpointOptions{Name: s.addrs[i].Name, Priority: i / 10})
+					o.Endpoints = append(o.Endpoints, balancer.Options{Name: s.addrs[i].Name, Priority: i / 10})
 				}
 			})
 			serve(t, p, 300, 10*msec, func(e string) bool { return e != "e10:80" })
@@ -115,7 +116,7 @@ func TestMaxEjectedHoldsWithinTheLastPriority(t *testing.T) {
 // to the primaries again, ejected or not.
 func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 	for name, loseSpare := range map[string]func(p *Pool, s *fakeSSP){
-		"drained": func(p *Pool, _ *fakeSSP) { p.SetEndpointState("c:80", Draining) },
+		"drained": func(p *Pool, _ *fakeSSP) { p.SetEndpointState("c:80", balancer.Draining) },
 		"unreachable": func(p *Pool, s *fakeSSP) {
 			s.set(func(c dialCall) dialResult {
 				if c.addr.Name == "c:80" {
@@ -167,7 +168,7 @@ func TestFailureAsideIsReported(t *testing.T) {
 		if !ended(held[1], upstream.Failure) || ended(held[2], upstream.Success) {
 			t.Error("a late failure of an ejected endpoint was not reported as aside, or a success was")
 		}
-		p.SetEndpointState("b:80", Disabled)
+		p.SetEndpointState("b:80", balancer.Disabled)
 		if r := acquire(t, p); ended(r, upstream.Failure) {
 			t.Error("a failure of the only endpoint that serves was reported as aside")
 		}

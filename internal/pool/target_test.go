@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -57,27 +58,51 @@ func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 	}
 }
 
+// blackHole makes dials to IPv6 addresses lose to others, or fail.
+func (s *fakeSSP) blackHole() {
+	s.set(func(c dialCall) dialResult {
+		if c.addr.AddrPort.Addr().Is4() {
+			return dialResult{after: 5 * msec}
+		}
+		for i, o := range c.others {
+			if o.AddrPort.Addr().Is4() {
+				r := dialResult{after: 125 * msec, to: i + 1, lost: make([]error, len(c.others)+1)}
+				r.lost[0] = errSilent
+				return r
+			}
+		}
+		return dialResult{after: 250 * msec, err: errSilent}
+	})
+}
+
+// An address that loses is no failure of its endpoint.
+func TestAddressThatLosesEjectsNothing(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.addrs = dualStack(1)
+		s.blackHole()
+		p := start(t, s, func(o *Options) {
+			o.MaxRequests = 1
+			o.Endpoints = []balancer.Options{{Name: "a:80", Weight: 1}, {Name: "b:80", Weight: 1, Priority: 1}}
+			o.Ejection.Consecutive = 1
+		})
+		for i := range 2 {
+			askAfterLearning(t, p, i).do()
+		}
+		if e := p.Snapshot().Endpoints[0]; e.DialErrors != 1 || e.Ejections != 0 {
+			t.Errorf("%d dial errors, %d ejections, want 1 and 0", e.DialErrors, e.Ejections)
+		}
+	})
+}
+
 // An address that lost to another one is on trial: the other addresses get the dials. Each failed
-// attempt counts once, and the endpoint has no failure. The connection belongs to the address that
-// was reached.
+// attempt counts once. The connection belongs to the address that was reached.
 func TestAddressThatLosesIsOnTrial(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = dualStack(2)
 		dead := func(a upstream.Address) bool { return a.AddrPort.Addr().Is6() }
-		s.set(func(c dialCall) dialResult { // IPv6 is a black hole
-			if !dead(c.addr) {
-				return dialResult{after: 5 * msec}
-			}
-			for i, o := range c.others {
-				if !dead(o) {
-					r := dialResult{after: 125 * msec, to: i + 1, lost: make([]error, len(c.others)+1)}
-					r.lost[0] = errSilent
-					return r
-				}
-			}
-			return dialResult{after: 250 * msec, err: errSilent}
-		})
+		s.blackHole()
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
 		for i := range 1000 {
 			r := askAfterLearning(t, p, i)
@@ -102,9 +127,6 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 		e := p.conns.endpoints.all[0]
 		if n := e.stats.failed[dialTimeout].Load(); n != uint64(tries) {
 			t.Errorf("%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
-		}
-		if n := e.health.row.Length(); n != 0 {
-			t.Errorf("the endpoint has %d failures, want none", n)
 		}
 	})
 }

@@ -91,7 +91,7 @@ func (p *Pool) serveLocked(now time.Time) {
 		if to.m == nil {
 			break
 		}
-		p.giveLocked(to, waitResult{}, now) // growLocked dials for the queue, and so for to.short
+		p.giveLocked(to, waitResult{}, now) // growLocked dials for the queue, and so for to.passedOver
 	}
 	p.growLocked(now)
 }
@@ -101,7 +101,7 @@ func (p *Pool) serveLocked(now time.Time) {
 func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
 	m := to.m
 	w := p.queue.head
-	if w.avoid == m.ep.name && p.conns.turns.beside(w.avoid) != nil {
+	if w.avoid == m.ep.Name && p.conns.endpoints.HasOther(w.avoid) {
 		w = p.queue.yield(m)
 	}
 	p.queue.remove(w)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
@@ -131,7 +132,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		}
 		pl := pool.New(pool.Options{
 			SSP: b.name, MaxConns: cmp.Or(b.conns, 64), MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
-			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []pool.EndpointOptions{{Name: b.addr, Weight: 1}},
+			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []balancer.Options{{Name: b.addr, Weight: 1}},
 		}, connector{netip.MustParseAddrPort(b.addr), b.broken, b.most})
 		if b.removed {
 			pl.Close(context.Background())

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/pool"
@@ -39,7 +40,7 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	p := pool.New(pool.Options{
 		SSP: "ssp", MaxConns: 4, MaxHTTP2Conns: 1, MaxDials: 4, MaxPending: 10, PendingTimeout: time.Minute,
 		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Minute, Protocol: upstream.HTTP1,
-		Endpoints: []pool.EndpointOptions{{Name: endpoints.All[0].Name, Weight: 1}},
+		Endpoints: []balancer.Options{{Name: endpoints.All[0].Name, Weight: 1}},
 	}, d) // MaxIdle is 0: each request takes a new connection
 	defer p.Close(t.Context())
 	for i := range 50 {

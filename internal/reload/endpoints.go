@@ -3,21 +3,21 @@ package reload
 import (
 	"go.uber.org/zap"
 
-	"adbuffer/internal/pool"
+	"adbuffer/internal/balancer"
 )
 
 // endpointEvents returns a function that logs the events of an SSP's endpoints.
-func (v *Versions) endpointEvents(ssp string) func(pool.Event) {
-	return func(e pool.Event) {
+func (v *Versions) endpointEvents(ssp string) func(balancer.Event) {
+	return func(e balancer.Event) {
 		log := v.opts.Peers.With(zap.String("ssp", ssp), zap.String("endpoint", e.Endpoint))
 		switch e.Check {
-		case pool.ChecksFail:
+		case balancer.ChecksFail:
 			log.Warn("an endpoint fails its health checks and gets no requests; see health_check", zap.Error(e.Err))
 			return
-		case pool.ChecksFailIn:
+		case balancer.ChecksFailIn:
 			log.Warn("an endpoint fails its health checks, but gets requests, since no other endpoint may replace it; see ejection.max_ejected", zap.Error(e.Err))
 			return
-		case pool.ChecksPass:
+		case balancer.ChecksPass:
 			log.Info("an endpoint passes its health checks again and gets requests")
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
 	"adbuffer/internal/fleet"
@@ -34,7 +35,7 @@ type preparedSSP struct {
 	effect Effect             // the strongest of its changes; "" = nothing changes
 	dialer *dialer            // was's, or a new one for a new pool
 	pool   *pool.Pool         // the new pool if it replaces another one; see prewarm
-	events func(pool.Event)
+	events func(balancer.Event)
 	lag    *lag.Meter
 }
 

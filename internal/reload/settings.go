@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/httpheader"
@@ -44,14 +45,14 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
-		Ejection: pool.EjectionOptions(c.Ejection), SlowStart: c.SlowStart, Events: s.events, Lag: s.lag,
+		Ejection: balancer.Ejection(c.Ejection), SlowStart: c.SlowStart, Events: s.events, Lag: s.lag,
 	}
 	o.HealthCheck = pool.HealthCheck{
 		Path: c.HealthCheck.Path, Interval: c.HealthCheck.Interval, Timeout: c.HealthCheck.Timeout,
 		Unhealthy: c.HealthCheck.Unhealthy, Healthy: c.HealthCheck.Healthy, Scheme: c.Parsed.Scheme, Host: c.Host,
 	}
 	for i, e := range s.cfg.Parsed.All {
-		o.Endpoints = append(o.Endpoints, pool.EndpointOptions{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
+		o.Endpoints = append(o.Endpoints, balancer.Options{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
 	}
 	if s.encrypted() {
 		o.TLSTimeout = c.Timeouts.TLSHandshake

@@ -3,7 +3,7 @@ package route
 import (
 	"testing"
 
-	"adbuffer/internal/pool"
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/testsupport"
 )
 
@@ -13,13 +13,13 @@ func TestDisabledSSPIsNotAsked(t *testing.T) {
 	for _, tt := range []struct {
 		mode    Mode
 		want    string
-		becomes pool.State
+		becomes balancer.State
 	}{
-		{Single, "ssp_disabled of a", pool.Disabled},
-		{Split, "fill of b: 200 ad", pool.Disabled},
-		{Waterfall, "fill of b: 200 ad", pool.Draining},
-		{ParallelFirst, "fill of b: 200 ad", pool.Draining},
-		{ParallelAll, `merged: 200 {"results":[{"ssp":"a","error":"ssp_disabled"},{"ssp":"b","status":200,"ms":0,"body":"ad"}]}`, pool.Disabled},
+		{Single, "ssp_disabled of a", balancer.Disabled},
+		{Split, "fill of b: 200 ad", balancer.Disabled},
+		{Waterfall, "fill of b: 200 ad", balancer.Draining},
+		{ParallelFirst, "fill of b: 200 ad", balancer.Draining},
+		{ParallelAll, `merged: 200 {"results":[{"ssp":"a","error":"ssp_disabled"},{"ssp":"b","status":200,"ms":0,"body":"ad"}]}`, balancer.Disabled},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a, b := newFake(t, "a", fills(0, "other")), newFake(t, "b", fills(0, "ad"))
@@ -36,7 +36,7 @@ func TestDisabledSSPIsNotAsked(t *testing.T) {
 			}
 			a.wantRequests(0)
 
-			a.pool.SetState(pool.Enabled)
+			a.pool.SetState(balancer.Enabled)
 			r := get(t)
 			res := rt.Do(&r.Request, &rt.Targets[0], newProcess(t))
 			want(t, "result of the enabled SSP", ended(&res), "fill of a: 200 other")
@@ -48,8 +48,8 @@ func TestDisabledSSPIsNotAsked(t *testing.T) {
 func TestSplitWithAllSSPsDisabledEndsAsDisabled(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
-		a.pool.SetState(pool.Disabled)
-		b.pool.SetState(pool.Disabled)
+		a.pool.SetState(balancer.Disabled)
+		b.pool.SetState(balancer.Disabled)
 		rt := newRoute(Split, a, b)
 		r := get(t)
 		res := rt.Do(&r.Request, nil, newProcess(t))

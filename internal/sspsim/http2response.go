@@ -96,7 +96,7 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		r.body.cut(n / 2)
 	}
 	sent := r.body.len()
-	if !h.writeBodyLocked(p, f, st, r, half) {
+	if !h.queueBody(p, f, st, r, half) {
 		return
 	}
 	switch f.fault {
@@ -169,9 +169,10 @@ func (h *http2Conn) trailing(r *reply, st *stream) bool {
 	return r.trailers && r.hasBody && st.method != http.MethodHead
 }
 
-// writeBodyLocked queues the body and the end of the stream, unless a fault cuts the response. It
-// returns false if the stream or the connection ended first.
-func (h *http2Conn) writeBodyLocked(p *script, f *fate, st *stream, r *reply, cut bool) bool {
+// queueBody queues the body and the end of the stream, unless a fault cuts the response. It returns
+// false if the stream or the connection ended first. The caller holds mu. queueBody unlocks it while
+// it waits, and locks it again.
+func (h *http2Conn) queueBody(p *script, f *fate, st *stream, r *reply, cut bool) bool {
 	limit, drip := frameSize, f.fault == faultDrip
 	if drip {
 		limit = min(limit, p.Faults.Drip.Bytes)

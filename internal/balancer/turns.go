@@ -1,12 +1,12 @@
-package pool
+package balancer
 
 import "math/rand/v2"
 
-// turns is the order in which endpoints get requests: smooth weighted round robin. The pool
-// computes the order of a whole round in advance, so that the number of endpoints does not change
-// the cost of a request. Guarded by Pool.mu.
+// turns is the order in which endpoints get requests: smooth weighted round robin. The order
+// of a whole round is computed in advance, so that the number of endpoints does not change the cost
+// of a request.
 type turns struct {
-	order []*endpoint
+	order []*Endpoint
 	at    int // index in order of the next endpoint
 }
 
@@ -14,19 +14,20 @@ type turns struct {
 // a share is off by less than one turn.
 const maxTurns = 1024
 
-// next returns the endpoint of the next request.
-func (t *turns) next() *endpoint {
-	e := t.order[t.at]
+// next returns the endpoint whose turn it is.
+func (t *turns) next() *Endpoint { return t.order[t.at] }
+
+// use ends the turn.
+func (t *turns) use() {
 	if t.at++; t.at == len(t.order) {
 		t.at = 0
 	}
-	return e
 }
 
-// beside returns the next endpoint in turn that is not the named one, or nil. It uses no turn.
-func (t *turns) beside(name string) *endpoint {
+// beside returns the next endpoint in turn that is not the named one, or nil.
+func (t *turns) beside(name string) *Endpoint {
 	for i := range t.order {
-		if e := t.order[(t.at+i)%len(t.order)]; e.name != name {
+		if e := t.order[(t.at+i)%len(t.order)]; e.Name != name {
 			return e
 		}
 	}
@@ -35,13 +36,13 @@ func (t *turns) beside(name string) *endpoint {
 
 // set computes the order. weights are positive. The start is random: otherwise the first requests
 // of all adbuffers would go to the same endpoint.
-func (t *turns) set(endpoints []*endpoint, weights []int) {
+func (t *turns) set(endpoints []*Endpoint, weights []int) {
 	if len(endpoints) == 1 {
 		t.order, t.at = endpoints, 0
 		return
 	}
 	order := smooth(weights)
-	t.order = make([]*endpoint, len(order))
+	t.order = make([]*Endpoint, len(order))
 	for i, n := range order {
 		t.order[i] = endpoints[n]
 	}

@@ -1,0 +1,86 @@
+package balancer
+
+import "time"
+
+// checkResults holds the results of an endpoint's health checks.
+//
+//	passing ──Unhealthy failures in a row──▶ failing
+//	   ▲                                       │
+//	   └───────Healthy successes in a row──────┘
+//
+// An endpoint whose checks fail becomes unhealthy, if max_ejected allows that: it is out then.
+type checkResults struct {
+	failing   bool
+	unhealthy bool
+	inARow    int   // results that contradict failing
+	err       error // of the last check; nil if it succeeded
+}
+
+// record counts the result of a check, and reports whether failing changed.
+func (c *checkResults) record(err error, s *Settings) (changed bool) {
+	c.err = err
+	if failed := err != nil; failed == c.failing {
+		c.inARow = 0
+		return false
+	}
+	c.inARow++
+	enough := s.Unhealthy
+	if c.failing {
+		enough = s.Healthy
+	}
+	if c.inARow < enough {
+		return false
+	}
+	c.failing, c.inARow = !c.failing, 0
+	return true
+}
+
+// CheckChange is a change that health checks caused.
+type CheckChange uint8
+
+// The changes.
+const (
+	NoCheckChange CheckChange = iota
+	ChecksFail                // the endpoint is out
+	ChecksFailIn              // the endpoint fails its checks, and max_ejected keeps it in
+	ChecksPass                // the endpoint is no longer failing
+)
+
+// Checks reports whether health checks of e count: no operator or reload has taken it out of use.
+func (b *Balancer) Checks(e *Endpoint) bool {
+	return b.settings.Checked && b.state == Enabled && e.Enabled() && !e.removed
+}
+
+// CheckEnded records the result of a health check of e, for which Checks is true.
+func (b *Balancer) CheckEnded(e *Endpoint, err error, now time.Time) (change Change) {
+	if e.probe == ProbeIsCheck {
+		if err == nil {
+			change = b.returnEjected(e, now)
+		} else {
+			e.probeFailed(now)
+		}
+	}
+	changed := e.checks.record(err, &b.settings)
+	event := Event{Endpoint: e.Name, Err: err}
+	switch {
+	case e.checks.failing && !e.checks.unhealthy && (e.ejected || b.mayGoOut(e)):
+		event.Check = ChecksFail
+		e.checks.unhealthy = true
+		e.endEjection(now) // from now on the checks decide
+		change = b.rebuild(now)
+		change.Drain = e.barred
+	case changed && e.checks.failing:
+		event.Check = ChecksFailIn
+	case changed:
+		event.Check = ChecksPass
+		if e.checks.unhealthy {
+			e.checks.unhealthy, e.returned = false, now
+			e.failures.clear()
+			change = b.rebuild(now)
+		}
+	default:
+		return change
+	}
+	change.Events = append(change.Events, event)
+	return change
+}
