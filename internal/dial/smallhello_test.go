@@ -84,6 +84,7 @@ func (m *middlebox) want(t *testing.T, large, small int32) {
 func reset(c *net.TCPConn) { c.SetLinger(0) } // closing sends a reset
 
 func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.T) {
+	testsupport.Long(t)
 	ca := newAuthority(t)
 	for name, lose := range map[string]func(*net.TCPConn){"reset": reset, "dropped": func(c *net.TCPConn) { waitForEnd(c) }} {
 		ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})

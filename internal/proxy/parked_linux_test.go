@@ -102,6 +102,7 @@ func (m *modeProxy) connectMany(n int, connect func(*modeProxy) net.Conn) (all [
 
 // Parked clients of any kind need no goroutine. Requests of all of them at once are all served.
 func TestParkedClientsNeedNoGoroutine(t *testing.T) {
+	testsupport.Long(t)
 	const n, most = 300, 40
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // mostParked is how many bytes of heap and stacks a parked client may hold, by its kind. The
@@ -21,6 +22,7 @@ import (
 var mostParked = map[string]int{"cleartext": 1536, "TLS": 4608, "HTTP/2": 6144}
 
 func TestParkedClientsHoldLittleMemory(t *testing.T) {
+	testsupport.Long(t)
 	const n = 400
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {

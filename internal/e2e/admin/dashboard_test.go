@@ -68,7 +68,7 @@ var (
 
 // queriesOf returns every expression of dashboard and rules. For an alert it returns the compared
 // value, with five seconds ago in place of yesterday.
-func queriesOf(t *testing.T, p promQL) map[string]string {
+func queriesOf(t *testing.T, p *prometheusServer) map[string]string {
 	t.Helper()
 	all := dashboardQueries(t)
 	recorded, alerts := p.rules()
@@ -149,7 +149,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
 	withTLS := e2e.Start(t, e2e.NewAuthority(t).TLSSection("")+e2e.Single(e2e.Healthy(t).URL()))
-	p := promQL{t, startPrometheus(t, ab, beside(t, withTLS)).url}
+	p := startPrometheus(t, ab, beside(t, withTLS))
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
 		return len(got) == 9

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"testing"
@@ -40,18 +39,12 @@ func (p *prometheusServer) traces(name string) (all []string) {
 	p.t.Helper()
 	now := time.Now()
 	q := url.Values{"query": {name}, "start": {now.Add(-time.Hour).Format(time.RFC3339)}, "end": {now.Add(time.Hour).Format(time.RFC3339)}}
-	_, body := p.get("/api/v1/query_exemplars?" + q.Encode())
 	var res struct {
-		Status string `json:"status"`
-		Data   []struct {
-			Exemplars []struct {
-				Labels map[string]string `json:"labels"`
-			} `json:"exemplars"`
-		} `json:"data"`
+		Data []struct {
+			Exemplars []struct{ Labels map[string]string }
+		}
 	}
-	if err := json.Unmarshal(body, &res); err != nil || res.Status != "success" {
-		p.t.Fatalf("%s: %v %s", name, err, body)
-	}
+	p.read("/api/v1/query_exemplars?"+q.Encode(), &res)
 	for _, series := range res.Data {
 		for _, e := range series.Exemplars {
 			all = append(all, e.Labels["trace_id"])

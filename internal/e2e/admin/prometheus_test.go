@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -103,28 +104,51 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// query returns the value of a PromQL expression that has one series. ok is false if it has none or
+// read decodes the response to a GET.
+func (p *prometheusServer) read(path string, v any) {
+	p.t.Helper()
+	status, body := p.get(path)
+	if err := json.Unmarshal(body, v); err != nil || status != http.StatusOK {
+		p.t.Fatalf("%s: %d, %v: %s", path, status, err, body)
+	}
+}
+
+// sample is one series of a result.
+type sample struct {
+	labels map[string]string
+	value  float64
+}
+
+// all returns the current values of an expression without NaN, which is the quantile of no
+// observations.
+func (p *prometheusServer) all(expr string) (samples []sample) {
+	p.t.Helper()
+	var v struct {
+		Data struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	p.read("/api/v1/query?query="+url.QueryEscape(expr), &v)
+	for _, r := range v.Data.Result {
+		if n, err := strconv.ParseFloat(r.Value[1].(string), 64); err == nil && !math.IsNaN(n) {
+			samples = append(samples, sample{r.Metric, n})
+		}
+	}
+	return samples
+}
+
+// query returns the value of an expression that has one series. ok is false if it has none or
 // several.
 func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	p.t.Helper()
-	_, body := p.get("/api/v1/query?query=" + url.QueryEscape(expr))
-	var res struct {
-		Status string `json:"status"`
-		Data   struct {
-			Result []struct {
-				Value [2]any `json:"value"`
-			} `json:"result"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(body, &res); err != nil || res.Status != "success" {
-		p.t.Fatalf("%s: %v %s", expr, err, body)
-	}
-	if len(res.Data.Result) != 1 {
+	all := p.all(expr)
+	if len(all) != 1 {
 		return 0, false
 	}
-	text, _ := res.Data.Result[0].Value[1].(string)
-	value, err := strconv.ParseFloat(text, 64)
-	return value, err == nil
+	return all[0].value, true
 }
 
 // await repeats the query until the result is one series with this value.
@@ -141,4 +165,37 @@ func (p *prometheusServer) await(expr string, want float64) {
 		got, ok = p.query(expr)
 		return ok && got == want
 	})
+}
+
+// rules returns the expressions of all rules by their names. Prometheus must have evaluated each of
+// them without an error.
+func (p *prometheusServer) rules() (recorded, alerts map[string]string) {
+	p.t.Helper()
+	recorded, alerts = map[string]string{}, map[string]string{}
+	testsupport.Eventually(p.t, "every rule was evaluated", func() bool {
+		var v struct {
+			Data struct {
+				Groups []struct {
+					Rules []struct{ Name, Query, Type, Health, LastError string }
+				}
+			}
+		}
+		p.read("/api/v1/rules", &v)
+		for _, g := range v.Data.Groups {
+			for _, r := range g.Rules {
+				switch {
+				case r.Health == "unknown":
+					return false
+				case r.Health != "ok":
+					p.t.Fatalf("%s: %s", r.Name, r.LastError)
+				case r.Type == "recording":
+					recorded[r.Name] = r.Query
+				default:
+					alerts[r.Name] = r.Query
+				}
+			}
+		}
+		return len(alerts) > 0
+	})
+	return recorded, alerts
 }

@@ -61,20 +61,6 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	want("gone", 1, "connection refused")
 }
 
-func TestHealthWithWrongUsageExitsWith2(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"--url", "http://127.0.0.1:1/", "--config", "x.yaml"},
-		{"--url", "127.0.0.1:9090"},
-		{"--timeout", "0s"},
-		{"now"},
-	} {
-		if _, stderr, code := e2e.Run(t, nil, append([]string{"health"}, args...)...); code != 2 || stderr == "" {
-			t.Errorf("%q: exit status %d, want 2: %s", args, code, stderr)
-		}
-	}
-}
-
 // The health command connects to this machine's own admin address, which certificates rarely name.
 // So it does not verify the certificate.
 func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {

@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"bytes"
 	"net/http"
 	"os/exec"
 	"regexp"
@@ -55,22 +54,5 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	defer ended.Stop()
 	if err := sim.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, out)
-	}
-}
-
-func TestSimReportsErrorsInABehaviour(t *testing.T) {
-	t.Parallel()
-	for behaviour, want := range map[string]string{
-		`{"latncy":{}}`:                 "latency", // the keys that exist
-		`{"latency":{"constant":80}}`:   "80ms",    // the unit is missing
-		`{"answer":{"kind":"picture"}}`: "answer.kind",
-		`latency`:                       "JSON",
-	} {
-		var out bytes.Buffer
-		sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--behaviour", behaviour)
-		sim.Stderr = &out
-		if err := sim.Run(); err == nil || sim.ProcessState.ExitCode() != 2 || !strings.Contains(out.String(), want) {
-			t.Errorf("%s: exit status %d, want 2 and %q: %s", behaviour, sim.ProcessState.ExitCode(), want, &out)
-		}
 	}
 }

@@ -125,20 +125,6 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	}
 }
 
-func TestWrongSocketsOfSystemdAreErrors(t *testing.T) {
-	t.Parallel()
-	for names, says := range map[string]string{
-		"admin": `no socket is named "traffic", for server.listen; set FileDescriptorName=traffic`, "traffic:traffic": `two sockets are named "traffic"`,
-		"traffic:web": `the socket "web" is named neither`, "a:b:c": "3 sockets were passed (a, b, c)",
-	} {
-		m := newManager(t, e2e.Single("http://127.0.0.1:1/"), names)
-		out, err := m.command().CombinedOutput()
-		if err == nil || !strings.Contains(string(out), says) {
-			t.Errorf("%s: %v\n%s\nwant %q", names, err, out, says)
-		}
-	}
-}
-
 // A socket from systemd replaces the configured admin address, also for the check whether access
 // needs a token.
 func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {

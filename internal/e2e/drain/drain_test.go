@@ -1,9 +1,6 @@
 package drain
 
 import (
-	"os"
-	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -148,40 +145,4 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	if all.Of("ssp/openx 200") != all.Total() {
 		t.Error("some requests did not get the SSP's response")
 	}
-}
-
-func TestAUnixSocketIsServedWithItsMode(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	path := filepath.Join(t.TempDir(), "ad.sock")
-	ab := e2e.Start(t, "server: {socket_mode: \"0620\"}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path)
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode()&os.ModeSocket == 0 || info.Mode().Perm() != 0o620 {
-		t.Errorf("mode %v, want a socket of 0620", info.Mode())
-	}
-	// A peer on a Unix socket is always trusted.
-	ab.Get("/fillbuffer", "X-Forwarded-For: 203.0.113.77").WantFill("openx")
-	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.77"}) {
-		t.Errorf("the SSP received %q", got)
-	}
-	// A second process finds the socket in use, and does not change it.
-	file := e2e.WriteConfig(t, e2e.Single(s.URL()))
-	_, stderr, code := e2e.Run(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN=unix:"+path), "serve", "--config", file)
-	if code != 1 {
-		t.Errorf("exit status %d, want 1: %s", code, stderr)
-	}
-	ab.Get("/fillbuffer").WantFill("openx")
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the socket was left behind")
-	}
-	// The socket file of a killed process is replaced.
-	killed := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path)
-	killed.Signal(syscall.SIGKILL)
-	killed.WantExit(-1)
-	e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN=unix:"+path).Get("/fillbuffer").WantFill("openx")
 }

@@ -2,8 +2,6 @@ package limits
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,31 +182,4 @@ func TestReloadChangesAFleetsLimitAndScopeInPlace(t *testing.T) {
 	reload(strings.Replace(own, "expected_replicas: 4", "expected_replicas: 5", 1))
 	ab.AwaitMetric(0, "adbuffer_config_last_reload_successful")
 	ab.AwaitMetric(600, "adbuffer_qps_share", "ssp=openx") // a stall may end the lease for a moment
-}
-
-func TestCheckPrintsTheFleetWithoutItsPassword(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	config, password := filepath.Join(dir, "adbuffer.yaml"), filepath.Join(dir, "password")
-	for file, text := range map[string]string{
-		password: "not-to-be-printed\n",
-		config: fmt.Sprintf(`
-fleet: {redis: {address: "127.0.0.1:6379", username: ads, password_file: %q}, expected_replicas: 3}
-ssps: [{name: openx, endpoints: ["http://127.0.0.1:9000/bid"], qps: {limit: 100, scope: fleet}}]
-routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
-`, password),
-	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, log, code := e2e.Run(t, nil, "check", "--config", config)
-	for _, want := range []string{"scope: fleet", "expected_replicas: 3", `address: "127.0.0.1:6379"`, `username: "ads"`} {
-		if !strings.Contains(out, want) {
-			t.Errorf("check does not print %q", want)
-		}
-	}
-	if code != 0 || strings.Contains(out+log, "not-to-be-printed") {
-		t.Errorf("exit status %d: %s%s", code, out, log)
-	}
 }

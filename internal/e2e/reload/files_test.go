@@ -144,31 +144,3 @@ func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	}
 	ab.Get("/fillbuffer").WantFill("openx")
 }
-
-func TestATokenThatIsReplacedIsNoticed(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "token")
-	set := func(token string) {
-		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set("first-first-first")
-	ab := e2e.StartReloadable(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0", "ADBUFFER_ADMIN_TOKEN_FILE="+file)
-	asked := func(token string) int {
-		status, _ := ab.SendAdmin("GET", "/pools", "", "Authorization", "Bearer "+token)
-		return status
-	}
-	if a, b := asked("first-first-first"), asked("second-second-second"); a != 200 || b != 403 {
-		t.Errorf("the tokens get %d and %d", a, b)
-	}
-	set("second-second-second")
-	testsupport.Eventually(t, "the new token gives access", func() bool { return asked("second-second-second") == 200 })
-	if status := asked("first-first-first"); status != 403 {
-		t.Errorf("the old token gets %d", status)
-	}
-	ab.WantChange("admin.token_file", "", "", "in place")
-	if strings.Contains(ab.Log.String(), "second-second") {
-		t.Error("the log has the token")
-	}
-}

@@ -1,12 +1,10 @@
 package tls
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/e2e"
 )
@@ -138,37 +136,4 @@ func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	}
 	kept.Close()
 	c.Close()
-}
-
-// The error for a Unix socket in a missing folder, or in a folder of another user, names the
-// folder.
-func TestErrorsOfUnixSocketsNameThePath(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "adbuffer.yaml")
-	if err := os.WriteFile(file, []byte(e2e.Single("http://127.0.0.1:1/")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	long := filepath.Join(dir, strings.Repeat("x", 103-len(dir)))
-	if err := os.Mkdir(long, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for listen, says := range map[string][]string{
-		"unix:" + dir + "/none/ad.sock": {"server.listen", "the folder " + dir + "/none does not exist"},
-		"unix:" + file:                  {"server.listen", "the path is a file that is not a socket"},
-		"unix:" + file + "/ad.sock":     {"server.listen", file + " is not a folder"},
-		"unix:/proc/ad.sock":            {"server.listen", "/proc"},
-		"unix:" + long + "/a":           {"server.listen", "too long"},
-	} {
-		began := time.Now()
-		_, stderr, code := e2e.Run(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN="+listen), "serve", "--config", file)
-		if code != 1 {
-			t.Errorf("%s: exit status %d after %v", listen, code, time.Since(began))
-		}
-		for _, w := range says {
-			if !strings.Contains(stderr, w) {
-				t.Errorf("%s: %s\ndoes not contain %q", listen, stderr, w)
-			}
-		}
-	}
 }

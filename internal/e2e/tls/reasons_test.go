@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -209,15 +208,5 @@ func TestThePROXYHeaderComesBeforeTLSAndHTTP2(t *testing.T) {
 		if got := e2e.IdentityFields(e2e.LastRequest(t, s)); len(got) != 1 || got[0] != "X-Forwarded-For: 203.0.113.7" {
 			t.Errorf("the SSP received %q", got)
 		}
-	}
-}
-
-func TestViaHasTheHTTPVersionOfAClientOverHTTP2(t *testing.T) {
-	t.Parallel()
-	e, s := e2e.NewAuthority(t), e2e.Healthy(t)
-	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
-	res := ask(t, e.HTTP2Client(t), "GET", "https://"+ab.TrafficAddr+"/fillbuffer", "", nil)
-	if want := []string{strings.Replace(ab.Via(), "1.1", "2.0", 1)}; res.source != "ssp/openx" || !slices.Equal(e2e.LastRequest(t, s).Values("Via"), want) {
-		t.Errorf("from %s, the SSP received %q, want %q", res.source, e2e.LastRequest(t, s).Values("Via"), want)
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // A real nginx forwards on every route that its template makes.
 func TestProgramsForwardOnEachRoute(t *testing.T) {
+	testsupport.Needs(t, "nginx-light", "/usr/sbin/nginx")
 	r := newRig(t)
 	cert, err := r.Certificate("test", "localhost", "127.0.0.1")
 	if err != nil {
