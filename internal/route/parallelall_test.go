@@ -2,10 +2,7 @@ package route
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
@@ -22,68 +19,6 @@ func all(ssps []*fakeSSP, secondary ...bool) *Route {
 		rt.Targets = append(rt.Targets, Target{SSP: s.SSP, Secondary: i < len(secondary) && secondary[i]})
 	}
 	return rt.ready()
-}
-
-func TestEnvelopeHoldsEveryResponseInTheRoutesOrder(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		fakes := []*fakeSSP{
-			newFake(t, "a", reply{after: 12 * ms, status: 200, fields: jsonType, body: `{"id": 1, "seatbid":[]}`}),
-			newFake(t, "b", reply{after: 9 * ms, status: 204}),
-			newFake(t, "c", silent, func(o *ssp.Options) { o.RequestTimeout = 150 * ms }),
-			newFake(t, "d", reply{after: 90*ms + 999*time.Microsecond, status: 503, fields: "content-type: text/plain\r\n", body: "\"tired\"\n"}),
-			newFake(t, "e", reply{after: ms, status: 200, fields: jsonType + "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08"}),
-			newFake(t, "f", fails(ms, upstream.ConnLost)),
-		}
-		r := get(t)
-		res := all(fakes).Do(&r.Request, nil, newProcess(t))
-		if took := time.Since(r.Received); took != 150*ms {
-			t.Errorf("took %v, want 150ms", took)
-		}
-		want(t, "result", ended(&res), `merged: 200 {"results":[`+
-			`{"ssp":"a","status":200,"ms":12,"content_type":"application/json","body":{"id": 1, "seatbid":[]}},`+
-			`{"ssp":"b","status":204,"ms":9},`+
-			`{"ssp":"c","error":"deadline","ms":150},`+
-			`{"ssp":"d","status":503,"ms":90,"content_type":"text/plain","body":"\"tired\"\n"},`+
-			`{"ssp":"e","status":200,"ms":1,"content_type":"application/json","body_base64":"H4sI"},`+
-			`{"ssp":"f","error":"conn_lost","ms":1}]}`)
-		want(t, "legs", legsOf(&res), "a fill 12ms, b no_bid 9ms, c deadline 150ms, d server_error 90.999ms, e fill 1ms, f conn_lost 1ms")
-		res.Release()
-		wantEmpty(t, r.Budget)
-	})
-}
-
-func TestSecondariesAreNotWaitedFor(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		a, b := newFake(t, "a", fills(20*ms, "x")), newFake(t, "b", fills(50*ms, "y"))
-		early, late := newFake(t, "early", fills(30*ms, "z")), newFake(t, "late", fills(60*ms, "!"))
-		r := get(t)
-		p := newProcess(t)
-		res := all([]*fakeSSP{late, a, early, b}, true, false, true, false).Do(&r.Request, nil, p)
-		if took := time.Since(r.Received); took != 50*ms {
-			t.Errorf("took %v, want 50ms", took)
-		}
-		want(t, "result", ended(&res), `merged: 200 {"results":[{"ssp":"late","error":"not_waited"},`+
-			`{"ssp":"a","status":200,"ms":20,"body":"x"},{"ssp":"early","status":200,"ms":30,"body":"z"},{"ssp":"b","status":200,"ms":50,"body":"y"}]}`)
-		want(t, "legs", legsOf(&res), "late cancelled 50ms, a fill 20ms, early fill 30ms, b fill 50ms")
-		synctest.Wait()
-		late.wantCounted(map[upstream.Outcome]int{upstream.Cancelled: 1})
-		early.wantCounted(map[upstream.Outcome]int{upstream.Fill: 1})
-		res.Release()
-		wantEmpty(t, r.Budget)
-	})
-}
-
-// With one primary SSP the caller runs its leg. Responses of secondary SSPs that arrive during this
-// leg are in the envelope.
-func TestSecondariesBesideOnePrimary(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		a := newFake(t, "a", fills(20*ms, "x"))
-		early, late := newFake(t, "early", responses(10*ms, 204)), newFake(t, "late", silent)
-		r := get(t)
-		res := all([]*fakeSSP{a, late, early}, false, true, true).Do(&r.Request, nil, newProcess(t))
-		defer res.Release()
-		want(t, "result", ended(&res), `merged: 200 {"results":[{"ssp":"a","status":200,"ms":20,"body":"x"},{"ssp":"late","error":"not_waited"},{"ssp":"early","status":204,"ms":10}]}`)
-	})
 }
 
 func TestLegsAskForUncompressedResponses(t *testing.T) {
@@ -152,28 +87,6 @@ func TestParallelModesRefuseHEAD(t *testing.T) {
 	}
 }
 
-func TestEntriesOfLegsOverTheLimit(t *testing.T) {
-	for limit, expect := range map[int]string{
-		// The request itself counts as one. The legs are counted in order; the caller's leg is the
-		// last.
-		1: `merged: 200 {"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0},{"ssp":"c","error":"overloaded","ms":0}]}`,
-		3: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"overloaded","ms":0}]}`,
-		4: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","status":200,"ms":1,"body":"x"}]}`,
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			fakes := []*fakeSSP{newFake(t, "a", fills(ms, "x")), newFake(t, "b", fills(ms, "x")), newFake(t, "c", fills(ms, "x"))}
-			r := get(t)
-			p := newProcess(t)
-			p.InFlight.SetLimit(limit)
-			p.InFlight.Acquire()
-			res := all(fakes).Do(&r.Request, nil, p)
-			want(t, "result", ended(&res), expect)
-			res.Release()
-			p.InFlight.Release()
-		})
-	}
-}
-
 func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		body := strings.Repeat(`"`, 500) // twice as large in the envelope
@@ -216,35 +129,6 @@ func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 		}
 		res.Release()
 		wantEmpty(t, r.Budget)
-	})
-}
-
-func TestNoEnvelopeForAClosedClientConnection(t *testing.T) {
-	for i := range 2 { // on the caller's goroutine, and on another
-		testsupport.Bubble(t, func(t *testing.T) {
-			fakes := []*fakeSSP{newFake(t, "a", fills(ms, "x")), newFake(t, "b", fills(2*ms, "x"))}
-			fakes[i].reply = fails(ms, upstream.ClientGone)
-			r := get(t)
-			res := all(fakes).Do(&r.Request, nil, newProcess(t))
-			want(t, "result", ended(&res), "client_gone")
-			res.Release()
-			wantEmpty(t, r.Budget)
-		})
-	}
-}
-
-func TestPrimariesThatPanicAreInternal(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		fakes := []*fakeSSP{newFake(t, "a", reply{panics: true}), newFake(t, "b", fills(ms, "x")), newFake(t, "c", reply{panics: true})}
-		var n atomic.Int64
-		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { n.Add(1) }}
-		r := get(t)
-		res := all(fakes).Do(&r.Request, nil, p)
-		defer res.Release()
-		want(t, "result", ended(&res), `merged: 200 {"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"internal","ms":0}]}`)
-		if n.Load() != 2 || p.InFlight.Now() != 0 {
-			t.Errorf("%d panics reported, %d in flight", n.Load(), p.InFlight.Now())
-		}
 	})
 }
 
