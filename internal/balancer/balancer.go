@@ -279,20 +279,14 @@ func (b *Balancer) ContinueSlowStart(now time.Time) {
 // Memory is what the Balancer of a new pool inherits.
 type Memory struct {
 	state     State
-	endpoints map[string]memory
-}
-
-type memory struct {
-	byHand   byHand
-	ejection ejection
-	checks   checkResults
+	endpoints map[string]condition
 }
 
 // Memory returns what another Balancer can inherit.
 func (b *Balancer) Memory() Memory {
-	m := Memory{state: b.state, endpoints: make(map[string]memory)}
+	m := Memory{state: b.state, endpoints: make(map[string]condition)}
 	for _, e := range b.all {
-		m.endpoints[e.Name] = memory{e.byHand, e.ejection, e.checks}
+		m.endpoints[e.Name] = e.condition
 	}
 	return m
 }

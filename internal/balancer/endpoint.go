@@ -47,6 +47,13 @@ type Options struct {
 	Priority int    // ≥ 0; the working endpoints with the lowest priority get the requests
 }
 
+// condition is what the Balancer of a new pool inherits of an endpoint.
+type condition struct {
+	byHand byHand
+	checks checkResults
+	ejection
+}
+
 // Endpoint is one of the SSP's endpoints. Its owner's mutex guards it, except Name, Aside, and the
 // counts of Balancer.Ended.
 type Endpoint struct {
@@ -55,9 +62,7 @@ type Endpoint struct {
 
 	failures failures
 	aside    atomic.Bool // it is out, and other endpoints serve
-	byHand   byHand
-	checks   checkResults
-	ejection
+	condition
 
 	unreachable bool
 	removed     bool // a reload removed the endpoint; its last connections drain

@@ -41,7 +41,7 @@ type connections struct {
 
 	forecast  forecast
 	probation probation
-	high      highWater
+	highest   float64 // saturation since the janitor's last round
 }
 
 // serving returns how many connections take new requests.
@@ -170,7 +170,7 @@ func (c *connections) acquire(ch choice, alone bool, now time.Time) *lease {
 		m.alone = true
 		c.recount(m)
 	}
-	c.high.note(now, c.load())
+	c.noteSaturation()
 	if n := c.opts.MaxRequests; n > 0 && m.requests >= n {
 		c.drain(m, upstream.ClosedMaxRequests)
 	}

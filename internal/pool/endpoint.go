@@ -77,20 +77,16 @@ func (s *endpoints) byCrowding() []*endpoint {
 	if len(s.all) == 1 {
 		return s.all
 	}
-	list := slices.DeleteFunc(slices.Clone(s.all), func(e *endpoint) bool { return e.Barred() && !e.Active() })
-	slices.SortStableFunc(list, func(a, b *endpoint) int {
-		switch {
-		case a.Active() && b.Active():
-			return cmp.Compare(a.crowding(), b.crowding())
-		case a.Active():
-			return -1
-		case b.Active():
-			return 1
-		default:
-			return 0
+	var active, others []*endpoint
+	for _, e := range s.all {
+		if e.Active() {
+			active = append(active, e)
+		} else if !e.Barred() {
+			others = append(others, e)
 		}
-	})
-	return list
+	}
+	slices.SortStableFunc(active, func(a, b *endpoint) int { return cmp.Compare(a.crowding(), b.crowding()) })
+	return append(active, others...)
 }
 
 // crowding returns the number of connections of e, including the next one, divided by its weight.

@@ -29,7 +29,7 @@ func (p *Pool) janitor() {
 
 func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
-	p.conns.high.note(now, p.conns.load())
+	p.conns.noteSaturation()
 	p.conns.expireIdle(now)
 	p.conns.expireShared(now)
 	p.mu.Unlock()

@@ -39,6 +39,7 @@ type sums struct {
 	at              time.Time
 	arrivals, holds uint64
 	held            float64 // seconds
+	highest         float64 // saturation of the second before
 }
 
 // sums reads the counters. It reads holds first: so a place released in between adds a little too
@@ -77,6 +78,7 @@ func (h *needHistory) note(now sums) (window time.Duration, rate float64, hold t
 func (p *Pool) updateNeed(now time.Time) {
 	s := p.stats.sums(now)
 	p.mu.Lock()
+	s.highest, p.conns.highest = p.conns.highest, p.conns.load().saturation()
 	window, rate, hold := p.needs.note(s)
 	protocol, perConn := p.conns.next(), p.conns.perConn()
 	p.mu.Unlock()
@@ -92,6 +94,16 @@ func (p *Pool) updateNeed(now time.Time) {
 	p.mu.Lock()
 	p.needs.last = need
 	p.mu.Unlock()
+}
+
+// highest returns the highest saturation of the last 60 seconds, without the current one.
+func (h *needHistory) highest(now time.Time) (highest float64) {
+	for i := range h.ring {
+		if s := &h.ring[i]; now.Sub(s.at) < needWindow*time.Second {
+			highest = max(highest, s.highest)
+		}
+	}
+	return highest
 }
 
 // current returns the need of the janitor's last round, compared with the places that are possible

@@ -1,7 +1,5 @@
 package pool
 
-import "time"
-
 // load says how many places of a pool are in use.
 type load struct {
 	inUse    int // places in use
@@ -27,34 +25,5 @@ func (c *connections) load() load {
 	return l
 }
 
-// highWater remembers the highest saturation of each of the last 60 seconds. Guarded by Pool.mu.
-type highWater struct {
-	second [60]struct {
-		at         int64 // Unix time in seconds
-		saturation float64
-	}
-}
-
-func (h *highWater) note(now time.Time, l load) {
-	if l.possible <= 0 {
-		return
-	}
-	at := now.Unix()
-	s, saturation := &h.second[at%60], l.saturation()
-	if s.at != at {
-		s.at, s.saturation = at, saturation
-	} else if saturation > s.saturation {
-		s.saturation = saturation
-	}
-}
-
-// max returns the highest saturation of the last 60 seconds, or current if that is higher.
-func (h *highWater) max(now time.Time, current float64) float64 {
-	highest := current
-	for i := range h.second {
-		if now.Unix()-h.second[i].at < 60 && h.second[i].saturation > highest {
-			highest = h.second[i].saturation
-		}
-	}
-	return highest
-}
+// noteSaturation updates the highest saturation of this second.
+func (c *connections) noteSaturation() { c.highest = max(c.highest, c.load().saturation()) }

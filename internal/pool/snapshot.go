@@ -82,7 +82,7 @@ func (p *Pool) Snapshot() Snapshot {
 		SSP: p.opts.SSP, Protocol: p.conns.forecast.protocol, ProtocolName: p.conns.forecast.protocol.String(),
 		Dialing: p.governor.dialing, DialsLimit: p.opts.MaxDials, ConnectionsLimit: p.opts.MaxConns,
 		PlacesInUse: load.inUse, PlacesLimit: load.possible,
-		Saturation: load.saturation(), SaturationMax: p.conns.high.max(now, load.saturation()),
+		Saturation: load.saturation(), SaturationMax: max(load.saturation(), p.conns.highest, p.needs.highest(now)),
 		Pending: p.queue.pending, WaitingForDials: p.queue.n - p.queue.pending, PendingLimit: p.opts.MaxPending,
 		Warm:     p.Ready(),
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
