@@ -162,12 +162,8 @@ func (b *Balancer) mayGoOut(e *Endpoint) bool {
 	return out < b.settings.Ejection.most(same)
 }
 
-// Admitting reports whether the operator lets the SSP take requests.
-func (b *Balancer) Admitting() bool {
-	return b.state == Enabled && slices.ContainsFunc(b.all, (*Endpoint).Enabled)
-}
-
-// Refusing is the opposite of Admitting. It is safe for concurrent use.
+// Refusing reports whether an operator drained or disabled the SSP or all its endpoints. It is safe
+// for concurrent use.
 func (b *Balancer) Refusing() bool { return b.refusing.Load() }
 
 // Left counts how often an endpoint went out while another one served. It is safe for concurrent use.
@@ -241,7 +237,7 @@ func (b *Balancer) rebuild(now time.Time) Change {
 	if left {
 		b.left.Add(1)
 	}
-	b.refusing.Store(!b.Admitting())
+	b.refusing.Store(b.state != Enabled || !slices.ContainsFunc(b.all, (*Endpoint).Enabled))
 	b.setTurns(now)
 	return Change{Turns: true}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"adbuffer/internal/lag"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -277,7 +277,7 @@ func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, ba
 // pauseAfter returns the pause after this many failures, ±20 %.
 func pauseAfter(failures int) time.Duration {
 	pause := min(lookupPause<<min(failures-1, 5), maxLookupPause)
-	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+	return rates.Jitter(pause, 0.2)
 }
 
 func (r *resolver) mergedLocked() (all []upstream.Address) {

@@ -2,11 +2,12 @@ package fleet
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
+
+	"adbuffer/internal/rates"
 )
 
 const (
@@ -58,7 +59,7 @@ func (f *Fleet) run(ctx context.Context) {
 		if l.backoff > 0 {
 			wait = l.backoff
 		}
-		timer.Reset(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
+		timer.Reset(rates.Jitter(wait, 0.1))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/lag"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -91,7 +92,7 @@ func (k *check) run(ctx context.Context) {
 		case <-k.soon:
 		case <-timer.C:
 		}
-		timer.Reset(jitter(k.opts.Interval, 0.1))
+		timer.Reset(rates.Jitter(k.opts.Interval, 0.1))
 		now, ok := k.pool.checkNow(k.endpoint)
 		if !ok {
 			k.close()

@@ -82,8 +82,8 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opts.Lag.Stop()
-	p.governor.over(to, want, offerHTTP2)
-	p.lostLocked(to, lost, now)
+	p.governor.ended(to, want, offerHTTP2)
+	p.lostRaceLocked(to, lost, now)
 	failed := false
 	switch {
 	case err == nil:
@@ -163,9 +163,9 @@ func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	return d, err
 }
 
-// lostLocked records the addresses of a dial that failed or were slow while another one was
+// lostRaceLocked records the addresses of a dial that failed or were slow while another one was
 // reached. They do not count as failures of the endpoint.
-func (p *Pool) lostLocked(to target, lost []error, now time.Time) {
+func (p *Pool) lostRaceLocked(to target, lost []error, now time.Time) {
 	for i, err := range lost {
 		if err != nil && !errors.Is(err, lag.ErrTooMuch) {
 			to.endpoint.stats.dialFailed(err)
@@ -267,10 +267,10 @@ func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 // reachLocked records whether e is reachable: a connection to it is open, or the last dial to one
 // of its addresses succeeded.
 func (p *Pool) reachLocked(e *endpoint, now time.Time) {
-	lost := e.open == 0 && p.governor.lost(e)
-	if p.conns.endpoints.SetUnreachable(e.Endpoint, lost, now).Turns {
+	unreachable := e.open == 0 && p.governor.allFailed(e)
+	if p.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {
 		p.applyTurnsLocked(now)
-	} else if lost {
+	} else if unreachable {
 		p.reviveLocked(now)
 	}
 }

@@ -21,7 +21,7 @@ import (
 type governor struct {
 	opts *Options // the pool's
 
-	// Dials under way, from begin to over.
+	// Dials under way, from begin to ended.
 	dialing   int // dialing <= opts.MaxDials, unless SetOptions lowered MaxDials
 	offering  int // dials that may become HTTP/2
 	onTrial   int // dials to an address on trial
@@ -42,18 +42,18 @@ func newGovernor(o *Options, s *endpoints) governor {
 
 // pause says when the next dial may start if it may not start now.
 type pause struct {
-	until time.Time // zero if dials under way decide it
-	alive bool      // requests may wait for the next dial to an address that pauses; see mayServeSoon
+	until   time.Time // zero if dials under way decide it
+	mayWait bool      // requests may wait for the next dial to an address that pauses; see mayServeSoon
 }
 
 // ready reports whether a dial may start now, and if not, how long the pause is. Before the first
 // look-up a dial may always start.
 func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	if l := &g.lookup; !l.healthy(now) && l.pausedUntil().After(now) {
-		return false, pause{until: l.pausedUntil(), alive: l.mayServeSoon()}
+		return false, pause{until: l.pausedUntil(), mayWait: l.mayServeSoon()}
 	}
 	if len(g.known) == 0 {
-		return g.lookup.failures+g.lookup.short == 0 || g.undecided == 0, pause{}
+		return g.lookup.failures+g.lookup.localFailures == 0 || g.undecided == 0, pause{}
 	}
 	trials := 0 // addresses on trial that may be dialled now
 	for _, e := range g.endpoints.all {
@@ -64,7 +64,7 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 			if s.healthy(now) {
 				return true, pause{}
 			}
-			p.alive = p.alive || s.mayServeSoon()
+			p.mayWait = p.mayWait || s.mayServeSoon()
 			switch until := s.pausedUntil(); {
 			case s.dialing > 0:
 			case !until.After(now):
@@ -111,8 +111,8 @@ func (g *governor) dialableAt(e *endpoint, now time.Time) time.Time {
 	return first
 }
 
-// lost reports whether the last dial to each address of e failed, or its name has no address.
-func (g *governor) lost(e *endpoint) bool {
+// allFailed reports whether the last dial to each address of e failed, or its name has no address.
+func (g *governor) allFailed(e *endpoint) bool {
 	for _, s := range g.statesOf(e) {
 		if s == nil || s.failures == 0 {
 			return false
@@ -139,13 +139,13 @@ func (g *governor) lookedUp(addrs []upstream.Address, err error, failures int, n
 	g.undecided--
 	switch {
 	case isLocal(err):
-		g.lookup.ranShort(now)
+		g.lookup.failedLocally(now)
 		return
 	case err != nil:
 		g.lookup.failed(failures, false, now, g.opts)
 		return
 	}
-	g.lookup.failures, g.lookup.short = 0, 0
+	g.lookup.failures, g.lookup.localFailures = 0, 0
 	g.share(addrs, now)
 	if len(g.states) <= len(addrs) {
 		return
@@ -239,8 +239,8 @@ func (g *governor) stateOf(a upstream.Address) *addressState {
 	return s
 }
 
-// over removes a dial from the counts. A dial that picked no address passes the zero target.
-func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
+// ended removes a dial from the counts. A dial that picked no address passes the zero target.
+func (g *governor) ended(t target, want *endpoint, offeredHTTP2 bool) {
 	g.dialing--
 	if offeredHTTP2 {
 		g.offering--
@@ -260,8 +260,8 @@ func (g *governor) over(t target, want *endpoint, offeredHTTP2 bool) {
 // connected records that a dial brought a connection that the SSP did not close at once.
 func (g *governor) connected(t target, now time.Time) {
 	s := g.stateOf(t.addr)
-	s.failures, s.short, s.doubted = 0, 0, false
-	s.space(now, g.opts) // the new connection may still prove useless
+	s.failures, s.localFailures, s.retriedAtOnce = 0, 0, false
+	s.space(now, g.opts) // the SSP may still process no request on the new connection
 }
 
 // failed records that a dial brought no such connection. again says that a request waits, and outlasts
@@ -270,7 +270,7 @@ func (g *governor) failed(t target, err error, again bool, now time.Time) {
 	switch {
 	case t.endpoint == nil: // the dial picked no address
 	case isLocal(err):
-		g.stateOf(t.addr).ranShort(now)
+		g.stateOf(t.addr).failedLocally(now)
 	default:
 		g.stateOf(t.addr).failed(t.failures, again && !upstream.IsTimeout(err), now, g.opts)
 	}
@@ -287,38 +287,38 @@ func (g *governor) failedWith(err error) {
 	}
 }
 
-// useless records that a connection to a ended before the SSP processed a request on it. After
-// several useless connections in a row the governor spaces dials to a. Each space is twice as long,
+// endedUnprocessed records that a connection to a ended before the SSP processed a request on it. After
+// several such connections in a row the governor spaces dials to a. Each space is twice as long,
 // until the SSP processes a request. Such an SSP is alive, so requests may wait for the next dial.
-func (g *governor) useless(a upstream.Address, now time.Time) {
+func (g *governor) endedUnprocessed(a upstream.Address, now time.Time) {
 	if s := g.states[a]; s != nil {
-		s.useless++
+		s.unprocessed++
 		s.space(now, g.opts)
 	}
 }
 
-// useful records that the SSP processed a request on a connection to a.
-func (g *governor) useful(a upstream.Address) {
+// processed records that the SSP processed a request on a connection to a.
+func (g *governor) processed(a upstream.Address) {
 	if s := g.states[a]; s != nil {
-		s.useless, s.spaced = 0, time.Time{}
+		s.unprocessed, s.spaced = 0, time.Time{}
 	}
 }
 
-// untried reports whether the governor knows an address that may get requests and whose last dial
+// hasWorkingAddress reports whether the governor knows an address that may get requests and whose last dial
 // did not fail.
-func (g *governor) untried() bool {
-	return g.lookup.short > 0 || g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
-		return !e.Barred() && len(e.addrs) > 0 && !g.lost(e)
+func (g *governor) hasWorkingAddress() bool {
+	return g.lookup.localFailures > 0 || g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
+		return !e.Barred() && len(e.addrs) > 0 && !g.allFailed(e)
 	})
 }
 
 // failing reports whether the last look-up, or the last dial to an address, failed.
 func (g *governor) failing() bool {
-	if g.lookup.failures+g.lookup.short > 0 {
+	if g.lookup.failures+g.lookup.localFailures > 0 {
 		return true
 	}
 	for _, s := range g.states {
-		if s.failures+s.short > 0 {
+		if s.failures+s.localFailures > 0 {
 			return true
 		}
 	}

@@ -43,7 +43,7 @@ func (g *growth) tooFew() bool {
 
 // minIdle returns how many connections stay open without requests.
 func (g *growth) minIdle() int {
-	if !g.conns.endpoints.Admitting() {
+	if g.conns.endpoints.Refusing() {
 		return 0
 	}
 	return min(g.opts.MinIdle, g.conns.limit())
@@ -120,7 +120,7 @@ func (p *Pool) growLocked(now time.Time) {
 // wait.
 func (p *Pool) pauseLocked(pause pause, now time.Time) {
 	p.growth.paused = p.governor.dialing == 0
-	if p.growth.hopeless() && !pause.alive {
+	if p.growth.hopeless() && !pause.mayWait {
 		p.queue.fail(func(w *waiter) error {
 			switch {
 			case w.resent: // the next connection serves it
@@ -155,7 +155,7 @@ func (p *Pool) growAgain() {
 // dialFailedLocked fails waiters after a failed dial, unless some address has not failed. A waiter
 // that may outlast further failed dials waits for the next dial instead.
 func (p *Pool) dialFailedLocked(now time.Time) {
-	if !p.growth.hopeless() || p.governor.untried() {
+	if !p.growth.hopeless() || p.governor.hasWorkingAddress() {
 		return
 	}
 	p.queue.fail(func(w *waiter) error {

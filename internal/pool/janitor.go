@@ -89,7 +89,7 @@ func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	case m.draining: // drained during the check
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
-		p.endedLocked(m, now)
+		p.drainClosedLocked(m, now)
 	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 	default:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -33,7 +34,7 @@ func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
 func (m *member) setMaxAge(maxAge time.Duration) {
 	m.retireAt = time.Time{}
 	if maxAge > 0 {
-		m.retireAt = m.opened.Add(jitter(maxAge, 0.1))
+		m.retireAt = m.opened.Add(rates.Jitter(maxAge, 0.1))
 	}
 }
 

@@ -48,7 +48,7 @@ func TestLocalErrorsBlameNoAddressAndNoEndpoint(t *testing.T) {
 		if n := s.dialCount(); n > 60 {
 			t.Errorf("%d dials in 10 s", n)
 		}
-		pass(2 * mostShort)
+		pass(2 * maxLocalPause)
 		for range 2 {
 			r := acquire(t, p)
 			defer r.do()
@@ -100,7 +100,7 @@ func TestLookUpsThatFailLocallyBackOffNoFurther(t *testing.T) {
 		s.mu.Lock()
 		s.lookup = nil
 		s.mu.Unlock()
-		pass(2 * mostShort)
+		pass(2 * maxLocalPause)
 		acquire(t, p).do()
 	})
 }

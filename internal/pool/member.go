@@ -89,7 +89,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	if err == nil {
 		if !m.exclusive() && !m.worked.Load() {
 			m.worked.Store(true)
-			m.pool.useful(m)
+			m.pool.responded(m)
 		}
 		return nil
 	}

@@ -182,7 +182,7 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 	switch {
 	case m.conn.CloseReason() != upstream.NotClosed:
 		now := time.Now()
-		p.endedLocked(m, now)
+		p.drainClosedLocked(m, now)
 		p.growLocked(now)
 	case m.draining:
 		p.conns.drain(m, m.why)
@@ -242,29 +242,29 @@ func (p *Pool) changed(m *member) {
 		if m.inUse == 0 && !m.draining {
 			p.learned.closed(m, now.Sub(m.used))
 		}
-		p.endedLocked(m, now)
+		p.drainClosedLocked(m, now)
 	}
 	p.serveLocked(now)
 }
 
-// endedLocked drains m, whose connection accepts no more requests.
-func (p *Pool) endedLocked(m *member, now time.Time) {
+// drainClosedLocked drains m, whose connection accepts no more requests.
+func (p *Pool) drainClosedLocked(m *member, now time.Time) {
 	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin
 	p.conns.drain(m, m.conn.CloseReason())
 	if m.ep.open == 0 {
 		p.reachLocked(m.ep, now)
 	}
 	if atOnce { // otherwise the pool would dial again and again without a pause
-		p.governor.useless(m.addr, now)
+		p.governor.endedUnprocessed(m.addr, now)
 		p.closedAtOnceLocked(m, now)
 	}
 }
 
-// useful records that the first exchange on m got a response.
-func (p *Pool) useful(m *member) {
+// responded records that the first exchange on m got a response.
+func (p *Pool) responded(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.governor.useful(m.addr)
+	p.governor.processed(m.addr)
 	p.growLocked(time.Now())
 }
 
@@ -287,6 +287,6 @@ func (p *Pool) failed(m *member, e *upstream.Error) {
 		m.avoidUntil = now.Add(avoidRefusing)
 	}
 	if e.Progress == upstream.NotProcessed && !m.exclusive() && p.conns.probation.refused(m) {
-		p.governor.useless(m.addr, now)
+		p.governor.endedUnprocessed(m.addr, now)
 	}
 }

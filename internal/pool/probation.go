@@ -36,7 +36,7 @@ func (pr *probation) earn(m *member) {
 
 // refused records that the SSP did not process a request on m. It reports whether m ended before
 // the SSP processed any request on it.
-func (pr *probation) refused(m *member) (useless bool) {
+func (pr *probation) refused(m *member) (unprocessed bool) {
 	if m.refused++; m.conn.CloseReason() == upstream.NotClosed {
 		return false // the SSP refused one request, and the connection stays open
 	}
