@@ -72,46 +72,93 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 	})
 }
 
-func TestFirstAttemptWinsIfItIsFaster(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(20*msec, response(200, "first attempt responds")), never()}}
-		c := learnt(t, p, nil)
-		if res := c.get().want(upstream.Fill); res.body != "first attempt responds" || res.took != 20*msec {
-			t.Errorf("%q after %v", res.body, res.took)
-		}
-		c.wantSent(p, 2)
-		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
-		if n := p.busy.Load(); n != 0 {
-			t.Errorf("%d exchanges are still under way: the second was not cancelled", n)
-		}
-		c.wantIdle()
-	})
-}
-
-func TestRequestInTimeIsNotHedged(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(10*msec, fill())}}
-		c := learnt(t, p, nil)
-		for range 50 {
-			c.get().want(upstream.Fill)
-		}
-		c.wantSent(p, 50)
-		c.wantRetries(nil)
-	})
-}
-
-func TestAtMostOneHedge(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{never()}}
-		c := learnt(t, p, nil)
-		res := c.get().want(upstream.Deadline)
-		if res.took != 295*msec {
-			t.Errorf("took %v, want 295ms", res.took)
-		}
-		c.wantSent(p, 2)
-		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
-		c.wantIdle()
-	})
+func TestResultOfTwoAttempts(t *testing.T) {
+	first := response(200, "of the first")
+	hedge := func(status int) step { return response(status, "of the hedge") }
+	served := func(ex *upstream.Exchange) error {
+		ex.Served = fifthsPerToken
+		return fail(stale)(ex)
+	}
+	one := map[retryKind]uint64{retryHedge: 1}
+	for _, tt := range []struct {
+		name     string
+		steps    []step
+		noBudget bool          // no token is left
+		cancel   time.Duration // the call is cancelled; 0 = never
+		want     upstream.Outcome
+		body     string
+		took     time.Duration
+		late     bool // took is after the attempt became late
+		sent     int
+		retries  map[retryKind]uint64
+		won      uint64
+	}{
+		{name: "in time", steps: []step{after(10*msec, first)}, want: upstream.Fill, body: "of the first", took: 10 * msec, sent: 1},
+		{name: "the first is faster", steps: []step{after(20*msec, first), never()}, want: upstream.Fill, body: "of the first", took: 20 * msec, sent: 2, retries: one},
+		{name: "at most one hedge", steps: []step{never()}, want: upstream.Deadline, took: 295 * msec, sent: 2, retries: one},
+		{name: "cancelled", steps: []step{never()}, cancel: 30 * msec, want: upstream.Cancelled, took: 30 * msec, sent: 2, retries: one},
+		// A failed hedge must not replace the first attempt's response.
+		{name: "the hedge gets 400", steps: []step{after(50*msec, first), hedge(400)}, want: upstream.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
+		{name: "the hedge gets 429", steps: []step{after(50*msec, first), hedge(429)}, want: upstream.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
+		{name: "the hedge gets 503", steps: []step{after(50*msec, first), hedge(503)}, want: upstream.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
+		{
+			name: "the first fails, the hedge fills", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, hedge(200))},
+			want: upstream.Fill, body: "of the hedge", took: 50 * msec, late: true, sent: 2, retries: one, won: 1,
+		},
+		{
+			name: "the first fails, the hedge gets 404", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, hedge(404))},
+			want: upstream.ClientError, body: "of the hedge", took: 50 * msec, late: true, sent: 2, retries: one, won: 1,
+		},
+		// If both fail, the first attempt decides outcome and retry. A late retry is not hedged again.
+		{name: "both fail", steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}, want: upstream.ConnLost, took: 20 * msec, sent: 2, retries: one},
+		{
+			name: "both fail, and the first may be sent again", steps: []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, first)},
+			want: upstream.Fill, body: "of the first", took: 120 * msec, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1},
+		},
+		// A failure before the request is late is retried as without hedging. The retry may be hedged.
+		{
+			name: "the retry is hedged", steps: []step{fail(stale), never(), hedge(200)},
+			want: upstream.Fill, body: "of the hedge", late: true, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1}, won: 1,
+		},
+		// The responses that a stale connection has carried pay for the retry. Once, the retry of a request
+		// that may be hedged always used the budget. It failed with conn_lost after a restart of an SSP with
+		// more connections than the budget has tokens.
+		{
+			name: "the connection pays for the retry", steps: []step{served, first}, noBudget: true,
+			want: upstream.Fill, body: "of the first", sent: 2, retries: map[retryKind]uint64{retryStale: 1},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				p := &fakePool{steps: tt.steps}
+				c := learnt(t, p, nil)
+				if tt.late {
+					tt.took += c.ssp.lateAfter.get()
+				}
+				for tt.noBudget && c.ssp.budget.spend() {
+				}
+				ex := upstream.AcquireExchange()
+				if tt.cancel > 0 {
+					ctx, cancel := context.WithCancel(t.Context())
+					time.AfterFunc(tt.cancel, cancel)
+					ex.Context = ctx
+				}
+				if res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want); res.body != tt.body || res.took != tt.took {
+					t.Errorf("%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
+				}
+				ex.Release()
+				c.wantSent(p, tt.sent)
+				c.wantRetries(tt.retries)
+				if won := c.ssp.stats.hedgesWon.Load(); won != tt.won {
+					t.Errorf("%d hedges are counted as won, want %d", won, tt.won)
+				}
+				if n := p.busy.Load(); n != 0 {
+					t.Errorf("%d exchanges are still under way", n)
+				}
+				c.wantIdle()
+			})
+		})
+	}
 }
 
 func TestRequestsThatAreNeverHedged(t *testing.T) {
@@ -186,85 +233,6 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	}
 }
 
-// A failed hedge must not replace the first attempt's response.
-func TestErrorResponseToTheHedgeDoesNotWin(t *testing.T) {
-	for _, status := range []int{400, 429, 503} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(50*msec, response(200, "first attempt responds")), response(status, "hedge responds")}}
-			c := learnt(t, p, nil)
-			if res := c.get().want(upstream.Fill); res.body != "first attempt responds" {
-				t.Errorf("got %q", res.body)
-			}
-			if won := c.ssp.stats.hedgesWon.Load(); won != 0 {
-				t.Errorf("%d hedges are counted as won", won)
-			}
-			c.wantIdle()
-		})
-	}
-}
-
-func TestHedgeWinsIfTheFirstAttemptFails(t *testing.T) {
-	for _, status := range []int{200, 404} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, response(status, "hedge responds"))}}
-			c := learnt(t, p, nil)
-			if res := c.get(); res.err != nil || res.status != status || res.body != "hedge responds" {
-				t.Errorf("%v %d %q", res.err, res.status, res.body)
-			}
-			c.wantSent(p, 2)
-			c.wantIdle()
-		})
-	}
-}
-
-func TestIfBothFailTheFirstAttemptDecidesOutcomeAndRetry(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}}
-		c := learnt(t, p, nil)
-		c.get().want(upstream.ConnLost)
-		c.wantSent(p, 2)
-		c.wantIdle()
-
-		p.steps, p.acquired, p.sent = []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, fill())}, 0, nil
-		c.ssp.stats.sent.Store(0)
-		c.get().want(upstream.Fill)
-		c.wantSent(p, 3) // the retry is late too, and is not hedged again
-		c.wantRetries(map[retryKind]uint64{retryHedge: 2, retryStale: 1})
-		c.wantIdle()
-	})
-}
-
-// A failure before the request is late is retried as without hedging. The retry may then be hedged.
-func TestRetryMayBeHedged(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{fail(stale), never(), fill()}}
-		c := learnt(t, p, nil)
-		c.get().want(upstream.Fill)
-		c.wantSent(p, 3)
-		c.wantRetries(map[retryKind]uint64{retryHedge: 1, retryStale: 1})
-		c.wantIdle()
-	})
-}
-
-// The responses that a stale connection has carried pay for the retry, also if the leg may be
-// hedged. Once, the retry of such a leg always used the budget. It failed with conn_lost after a
-// restart of an SSP with more connections than the budget has tokens.
-func TestStaleConnectionOfALegThatMayBeHedgedPaysForTheRetry(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
-			ex.Served = fifthsPerToken
-			return fail(stale)(ex)
-		}, fill()}}
-		c := learnt(t, p, nil)
-		for c.ssp.budget.spend() {
-		}
-		c.get().want(upstream.Fill)
-		c.wantSent(p, 2)
-		c.wantRetries(map[retryKind]uint64{retryStale: 1})
-		c.wantIdle()
-	})
-}
-
 // The latency of a cancelled attempt is unknown. Once, legs that lost in parallel-first were the
 // first observations, and adbuffer then hedged every attempt that lasted longer than they had.
 func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
@@ -281,23 +249,6 @@ func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 		if late := c.ssp.lateAfter.get(); late != 0 {
 			t.Errorf("an attempt is late after %v, but the SSP has never responded", late)
 		}
-	})
-}
-
-func TestCancelledHedgedLegEndsAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{never()}}
-		c := learnt(t, p, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(30*msec, cancel)
-		ex := upstream.AcquireExchange()
-		defer ex.Release()
-		ex.Context = ctx
-		if res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled); res.took != 30*msec {
-			t.Errorf("took %v, want 30ms", res.took)
-		}
-		c.wantSent(p, 2)
-		c.wantIdle()
 	})
 }
 

@@ -44,16 +44,6 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 		t.Errorf("%v, %v", problems, err)
 	}
 	wantMetrics(t, reg, `
-# HELP adbuffer_breaker_shed_ratio Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.
-# TYPE adbuffer_breaker_shed_ratio gauge
-adbuffer_breaker_shed_ratio{ssp="backup"} 0
-adbuffer_breaker_shed_ratio{ssp="openx"} 0
-# HELP adbuffer_breaker_shed_total Requests to an SSP that its breaker shed, or with dry_run true would have shed.
-# TYPE adbuffer_breaker_shed_total counter
-adbuffer_breaker_shed_total{dry_run="false",ssp="backup"} 0
-adbuffer_breaker_shed_total{dry_run="false",ssp="openx"} 0
-adbuffer_breaker_shed_total{dry_run="true",ssp="backup"} 0
-adbuffer_breaker_shed_total{dry_run="true",ssp="openx"} 0
 # HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, or the current adaptive limit. 0 for no limit.
 # TYPE adbuffer_concurrency_limit gauge
 adbuffer_concurrency_limit{ssp="backup"} 7
@@ -62,27 +52,7 @@ adbuffer_concurrency_limit{ssp="openx"} 0
 # TYPE adbuffer_qps_limit gauge
 adbuffer_qps_limit{ssp="backup"} 2.5
 adbuffer_qps_limit{ssp="openx"} 0
-# HELP adbuffer_qps_limited_total Requests to an SSP over qps.limit: refused, or only counted in a dry run.
-# TYPE adbuffer_qps_limited_total counter
-adbuffer_qps_limited_total{ssp="backup"} 0
-adbuffer_qps_limited_total{ssp="openx"} 0
-# HELP adbuffer_retries_total Requests sent to an SSP again, by why that was safe.
-# TYPE adbuffer_retries_total counter
-adbuffer_retries_total{kind="hedge",ssp="backup"} 0
-adbuffer_retries_total{kind="hedge",ssp="openx"} 0
-adbuffer_retries_total{kind="not_processed",ssp="backup"} 0
-adbuffer_retries_total{kind="not_processed",ssp="openx"} 0
-adbuffer_retries_total{kind="not_sent",ssp="backup"} 0
-adbuffer_retries_total{kind="not_sent",ssp="openx"} 0
-adbuffer_retries_total{kind="stale",ssp="backup"} 0
-adbuffer_retries_total{kind="stale",ssp="openx"} 0
-# HELP adbuffer_ssp_retry_after_responses_total Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few clients got one in the last 10 s, or too few of the last second's responses were 429, see retry_after_share.
-# TYPE adbuffer_ssp_retry_after_responses_total counter
-adbuffer_ssp_retry_after_responses_total{effect="ignored",ssp="backup"} 0
-adbuffer_ssp_retry_after_responses_total{effect="ignored",ssp="openx"} 0
-adbuffer_ssp_retry_after_responses_total{effect="paused",ssp="backup"} 0
-adbuffer_ssp_retry_after_responses_total{effect="paused",ssp="openx"} 0
-`, "adbuffer_breaker_shed_ratio", "adbuffer_breaker_shed_total", "adbuffer_concurrency_limit", "adbuffer_qps_limit", "adbuffer_qps_limited_total", "adbuffer_retries_total", "adbuffer_ssp_retry_after_responses_total")
+`, "adbuffer_concurrency_limit", "adbuffer_qps_limit")
 }
 
 func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {

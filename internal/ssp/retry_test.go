@@ -283,27 +283,56 @@ func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 	}
 }
 
-// A retry that finds every address in back-off ends the request with the first attempt's error,
-// which has more information.
-func TestRetryWhileEveryAddressBacksOffKeepsTheFirstError(t *testing.T) {
-	for _, first := range []upstream.Error{
-		{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"},
-		{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "no TCP connection"},
+// A request that gets no place is retried only after a failed dial. If its retry gets no place, it ends
+// with the first attempt's error. So it does if every address is in back-off: that says less.
+func TestRequestsThatGetNoPlace(t *testing.T) {
+	full := upstream.Error{Outcome: upstream.PendingFull, Detail: "full"}
+	draining := upstream.Error{Outcome: upstream.Draining, Detail: "a reload has replaced the pool"}
+	untrusted := upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"}
+	backsOff := func(o upstream.Outcome) upstream.Error {
+		return upstream.Error{Outcome: o, Progress: upstream.NotSent, Detail: "every address backs off", Err: &refused}
+	}
+	for _, tt := range []struct {
+		name    string
+		errs    []upstream.Error // of the first acquisitions; a zero error is none
+		steps   []step
+		want    upstream.Outcome
+		detail  string
+		asked   int // acquisitions
+		retries uint64
+	}{
+		{name: "queue full", errs: []upstream.Error{full}, want: upstream.PendingFull, detail: "full", asked: 1},
+		{name: "waited too long", errs: []upstream.Error{{Outcome: upstream.PendingTimeout}}, want: upstream.PendingTimeout, asked: 1},
+		{name: "deadline", errs: []upstream.Error{*upstream.ErrDeadlineNotSent}, want: upstream.Deadline, asked: 1},
+		{name: "draining", errs: []upstream.Error{draining}, want: upstream.Draining, asked: 1},
+		{name: "every address backs off", errs: []upstream.Error{backsOff(upstream.ConnectFailed)}, want: upstream.ConnectFailed, asked: 1},
+		{name: "its dial failed", errs: []upstream.Error{refused}, want: upstream.Fill, asked: 2, retries: 1},
+		{name: "both dials failed", errs: []upstream.Error{refused, refused}, want: upstream.ConnectFailed, asked: 2},
+		{name: "a retry finds the queue full", errs: []upstream.Error{{}, full}, steps: []step{fail(stale)}, want: upstream.ConnLost, detail: "scripted", asked: 2},
+		{name: "a retry finds the pool draining", errs: []upstream.Error{{}, draining}, steps: []step{fail(stale)}, want: upstream.ConnLost, detail: "scripted", asked: 2},
+		{name: "TLS failed, then connections back off", errs: []upstream.Error{untrusted, backsOff(upstream.ConnectFailed)}, want: upstream.TLSFailed, detail: "no trusted authority", asked: 2},
+		{name: "TLS failed, then TLS backs off", errs: []upstream.Error{untrusted, backsOff(upstream.TLSFailed)}, want: upstream.TLSFailed, detail: "no trusted authority", asked: 2},
+		{name: "refused, then TLS backs off", errs: []upstream.Error{refused, backsOff(upstream.TLSFailed)}, want: upstream.ConnectFailed, detail: "connection refused", asked: 2},
+		{name: "refused, then connections back off", errs: []upstream.Error{refused, backsOff(upstream.ConnectFailed)}, want: upstream.ConnectFailed, detail: "connection refused", asked: 2},
 	} {
-		other := upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "another address"}
-		for _, outcome := range []upstream.Outcome{upstream.ConnectFailed, upstream.TLSFailed} {
-			p := &fakePool{acquire: func(n int, _ *upstream.Exchange) error {
-				if n == 0 {
-					return &first
+		t.Run(tt.name, func(t *testing.T) {
+			p := &fakePool{steps: tt.steps, acquire: func(n int, _ *upstream.Exchange) error {
+				if n < len(tt.errs) && tt.errs[n].Outcome != 0 {
+					return &tt.errs[n]
 				}
-				return &upstream.Error{Outcome: outcome, Progress: upstream.NotSent, Detail: "every address backs off", Err: &other}
+				return nil
 			}}
 			c := newClient(t, p, nil)
-			c.get().want(first.Outcome).wantDetail(first.Detail)
-			if p.acquired != 2 {
-				t.Errorf("%d places were acquired, want 2", p.acquired)
+			res := c.do(c.request(upstream.GET)).want(tt.want)
+			if tt.detail != "" {
+				res.wantDetail(tt.detail)
 			}
-		}
+			if p.acquired != tt.asked {
+				t.Errorf("%d places were asked for, want %d", p.acquired, tt.asked)
+			}
+			c.wantRetries(map[retryKind]uint64{retryNotSent: tt.retries})
+			c.wantIdle()
+		})
 	}
 }
 
@@ -380,63 +409,6 @@ func TestCancelledLegIsNotRetried(t *testing.T) {
 	ex.Context = ctx
 	c.doOn(ex, c.request(upstream.GET), 0).want(upstream.ConnLost)
 	c.wantSent(p, 1)
-}
-
-func TestFailedWaitForAPlaceIsNotRetried(t *testing.T) {
-	lastDial := refused
-	for _, c := range []struct {
-		name     string
-		err      upstream.Error
-		acquired int
-	}{
-		{"queue full", upstream.Error{Outcome: upstream.PendingFull}, 1},
-		{"waited too long", upstream.Error{Outcome: upstream.PendingTimeout}, 1},
-		{"deadline", *upstream.ErrDeadlineNotSent, 1},
-		{"draining", upstream.Error{Outcome: upstream.Draining}, 1},
-		{"its dial failed", lastDial, 2},
-		{"every address backs off", upstream.Error{Outcome: upstream.ConnectFailed, Detail: "every address backs off", Err: &lastDial}, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := &fakePool{acquire: func(int, *upstream.Exchange) error { return &c.err }}
-			cl := newClient(t, p, nil)
-			cl.get().want(c.err.Outcome)
-			if p.acquired != c.acquired {
-				t.Errorf("%d places were acquired, want %d", p.acquired, c.acquired)
-			}
-			cl.wantRetries(nil) // none of the retries was sent
-			cl.wantIdle()
-		})
-	}
-}
-
-func TestFailedDialIsRetriedOnAnotherConnection(t *testing.T) {
-	p := &fakePool{acquire: func(n int, _ *upstream.Exchange) error {
-		if n == 0 {
-			return &refused
-		}
-		return nil
-	}}
-	c := newClient(t, p, nil)
-	c.do(c.request(upstream.POST)).want(upstream.Fill)
-	c.wantRetries(map[retryKind]uint64{retryNotSent: 1})
-}
-
-// If the pool has no room for a retry, the request ends with the first attempt's error.
-func TestRetryWithoutAPlaceKeepsTheFirstError(t *testing.T) {
-	for _, o := range []upstream.Outcome{
-		upstream.PendingFull,
-		upstream.Draining, // a reload has replaced the pool
-	} {
-		p := &fakePool{steps: []step{fail(stale)}, acquire: func(n int, _ *upstream.Exchange) error {
-			if n > 0 {
-				return &upstream.Error{Outcome: o}
-			}
-			return nil
-		}}
-		c := newClient(t, p, nil)
-		c.get().want(upstream.ConnLost).wantDetail("scripted")
-		c.wantRetries(nil)
-	}
 }
 
 // The pool uses Queued as the current time, so an attempt must not acquire a place in the past.
