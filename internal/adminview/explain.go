@@ -53,7 +53,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		x.Client = e.Client.String()
 	}
 	if e.Refusal != nil {
-		x.Refused = &refused{e.Refusal.Outcome.String(), e.Refusal.Status, e.Refusal.Detail}
+		x.Refused = &refused{e.Refusal.Outcome.String(), e.Refusal.StatusCode(), e.Refusal.Detail}
 	}
 	if e.Route != nil {
 		c := &current.Config.Routes[e.Route.Index]

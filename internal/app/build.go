@@ -151,12 +151,13 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	c := v.Config
 	s := &c.Server
 	return proxy.Options{
-		MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From,
-		MaxBufferedBytes: int64(c.MaxBufferedBytes().Value), MaxBufferedBytesFrom: c.MaxBufferedBytes().From,
-		MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads, MaxStreams: s.MaxStreams, H2C: s.H2C,
-		ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
-		TLS:            tlsOf(a.certificates.server, http1server.NextProtos()...),
-		MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
+		Options: http1server.Options{
+			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From, MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
+			MaxStreams: s.MaxStreams, H2C: s.H2C, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
+			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
+			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...),
+		},
+		MaxBufferedBytesFrom: c.MaxBufferedBytes().From, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,

@@ -30,6 +30,9 @@ const maxStreamWindow = 1 << 20
 // must exceed max_header_bytes, which is the bound that refuses requests.
 func maxHeaderList(maxHeaderBytes int) int { return 2*maxHeaderBytes + 8<<10 }
 
+// maxUnread is how many bytes of responses the client of an HTTP/2 connection may leave unread.
+func (o *Options) maxUnread() int { return int(max(o.MaxBufferedBytes/16, 1<<20)) }
+
 // serveHTTP2 serves a connection on which the client chose HTTP/2, until it ends or is
 // idle.
 func (s *Server) serveHTTP2(nc net.Conn) error {
@@ -88,7 +91,7 @@ func (c *Conn) beginHTTP2() *http2server.Conn {
 		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
 			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
-			MaxUnread: o.MaxUnread,
+			MaxUnread: o.maxUnread(),
 		})
 		c.isHTTP2.Store(true)
 		c.requested.Store(true) // a GOAWAY states which of its requests are served

@@ -83,7 +83,7 @@ func (o *Options) tooManyStreams() *Refusal {
 
 // tooMuchUnread refuses a stream of a client that does not read its responses.
 func (o *Options) tooMuchUnread(bytes int) *Refusal {
-	return overloaded("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", bytes, o.MaxUnread)
+	return overloaded("the client has not read %d bytes of responses on its connection, which may hold %d: a sixteenth of server.max_buffered_bytes, at least 1 MiB", bytes, o.maxUnread())
 }
 
 func overloaded(format string, args ...any) *Refusal {

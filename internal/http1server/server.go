@@ -46,12 +46,13 @@ type Request interface {
 // Options are the limits of clients' connections. Reload can change all but MaxHeaderBytes and TLS.
 type Options struct {
 	MaxConnections int
-	// MaxConnectionsFrom names the setting of MaxConnections for error texts; "" is the setting alone.
+	// MaxConnectionsFrom names the setting of MaxConnections for error texts. If the machine allows less
+	// than the setting, it says why. "" is the setting alone.
 	MaxConnectionsFrom string
 	MaxHeaderBytes     int // it is the size of the buffers
 	MaxBodyBytes       int
-	MaxStreams         int // of an HTTP/2 connection
-	MaxUnread          int // bytes of responses that the client of an HTTP/2 connection may leave unread
+	MaxStreams         int   // of an HTTP/2 connection
+	MaxBufferedBytes   int64 // of bodies; an HTTP/2 connection may hold a part of it
 	H2C                bool
 	ReadTimeout        time.Duration
 	WriteTimeout       time.Duration
@@ -150,7 +151,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// BeginDrain begins a drain: connections linger when they are closed. They are still accepted.
+// BeginDrain begins a drain: the Handler closes each connection with its next response, so that clients
+// connect elsewhere, and closed connections linger. Connections are still accepted. Over HTTP/2 a GOAWAY
+// follows the response.
 func (s *Server) BeginDrain() { s.draining.Store(true) }
 
 // Draining reports whether a drain has begun.

@@ -1,17 +1,13 @@
 package proxy
 
-import (
-	"adbuffer/internal/http1server"
-	"adbuffer/internal/route"
-)
+import "adbuffer/internal/route"
 
 // configVersion is the result of one Reload: options, routes, and the counters of these routes. It
 // never changes. A request takes the current one when its head has been read, and uses it to its
 // end. So it never sees the options of one configuration with the routes of another.
 type configVersion struct {
-	opts        Options
-	connections http1server.Options // made from opts
-	table       *route.Table
+	opts  Options
+	table *route.Table
 	// routes are the counters by Route.Index. The last one counts requests that match no
 	// route.
 	routes []*routeStats
@@ -27,7 +23,7 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 			kept[rs.name] = rs
 		}
 	}
-	v := &configVersion{opts: opts, connections: opts.ofConnections(), table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	v := &configVersion{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
 	for i := range v.routes {
 		name := noRoute
 		if i < len(table.Routes) {
@@ -67,9 +63,8 @@ func (p *Proxy) Reload(opts Options, table *route.Table) {
 	defer p.reloading.Unlock()
 	old := p.config.Load()
 	opts.MaxHeaderBytes = old.opts.MaxHeaderBytes
-	v := newConfigVersion(opts, table, old)
-	p.config.Store(v)
-	p.server.Reload(v.connections)
+	p.config.Store(newConfigVersion(opts, table, old))
+	p.Server.Reload(opts.Options)
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)
 	p.budget.SetLimit(opts.MaxBufferedBytes)

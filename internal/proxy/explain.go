@@ -21,15 +21,8 @@ type Explanation struct {
 	Budget     time.Duration
 	BudgetFrom string
 	// Refusal is the response if no SSP would get the request, else nil.
-	Refusal  *Refusal
+	Refusal  *http1server.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
-}
-
-// Refusal is adbuffer's own response.
-type Refusal struct {
-	Outcome upstream.Outcome
-	Status  int
-	Detail  string
 }
 
 // ExplainedRequest is the request that an SSP would get.
@@ -46,9 +39,9 @@ type ExplainedRequest struct {
 // hostOf returns the host of one endpoint of an SSP.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
 	e := new(Explanation)
-	err := p.server.WithMessage(message, peer, func(c *http1server.Conn) { p.explain(e, c, hostOf) })
+	err := p.WithMessage(message, peer, func(c *http1server.Conn) { p.explain(e, c, hostOf) })
 	if err != nil {
-		e.Refusal = &Refusal{Outcome: upstream.BadRequest, Status: statusBadRequest, Detail: "the message is no complete request: " + err.Error()}
+		e.Refusal = http1server.Malformed("the message is no complete request: " + err.Error())
 	}
 	return e
 }
@@ -67,7 +60,7 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 		}
 	}
 	if f != nil {
-		e.Refusal = &Refusal{Outcome: f.Outcome, Status: f.StatusCode(), Detail: f.Detail}
+		e.Refusal = f
 		return
 	}
 	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil

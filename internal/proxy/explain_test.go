@@ -83,7 +83,7 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 		refused[e.Refusal.Outcome.String()]++
 		var own struct{ Error, Detail string }
 		json.Unmarshal([]byte(body), &own)
-		if res.StatusCode != e.Refusal.Status || res.Header.Get("X-Adbuffer-Source") != "proxy/"+e.Refusal.Outcome.String() || body != "" && own.Detail != e.Refusal.Detail+"; see the runbook, entry "+e.Refusal.Outcome.String() {
+		if res.StatusCode != e.Refusal.StatusCode() || res.Header.Get("X-Adbuffer-Source") != "proxy/"+e.Refusal.Outcome.String() || body != "" && own.Detail != e.Refusal.Detail+"; see the runbook, entry "+e.Refusal.Outcome.String() {
 			t.Errorf("%q: explained as %+v, and responded to with %d %s", message, *e.Refusal, res.StatusCode, body)
 		}
 	}

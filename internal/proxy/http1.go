@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"sync"
 
@@ -104,19 +103,6 @@ func (p handler) Refused(peer netip.Addr, f *refusal) *http1server.Response {
 	return &w.Response
 }
 
-// Serve accepts clients' connections from l until Drain. It returns nil after Drain, or the error
-// of l. A connection with the methods NetConn and ReadHeader begins with a PROXY header, which its
-// own goroutine reads.
-func (p *Proxy) Serve(l net.Listener) error { return p.server.Serve(l) }
-
-// FreeFile closes the client connection that has been idle for longest, if err says that the process
-// or the machine has too many files open. It reports whether it closed one.
-func (p *Proxy) FreeFile(err error) bool { return p.server.FreeFile(err) }
-
-// BeginDrain adds Connection: close to each response from now on, so that clients connect
-// elsewhere. Connections are still accepted. Over HTTP/2 a GOAWAY follows the response.
-func (p *Proxy) BeginDrain() { p.server.BeginDrain() }
-
 // Drain waits until each request in progress has its response, or ctx ends, and closes all
 // connections. It returns how many requests it cut. The caller has closed its listeners; Drain
 // closes the ones that Serve still uses.
@@ -125,9 +111,9 @@ func (p *Proxy) BeginDrain() { p.server.BeginDrain() }
 // connections. Over HTTP/1.1, only the responses since BeginDrain have announced that. A request
 // that has arrived before the close gets its response.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
-	if !p.server.Drain(ctx, func() bool { return p.streams.Load() == 0 }) {
+	if !p.Server.Drain(ctx, func() bool { return p.streams.Load() == 0 }) {
 		cut = p.InProgress()
-		p.server.Cut()
+		p.Cut()
 	}
 	return cut
 }

@@ -53,5 +53,5 @@ func (p *Proxy) collect(to metrics.Sink) {
 	_, _, dropped = p.unread.now()
 	to.Counter(descUnread, dropped)
 	to.Counter(descPanics, p.panics.Load())
-	p.server.Collect(to)
+	p.Collect(to)
 }

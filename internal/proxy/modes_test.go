@@ -22,6 +22,7 @@ import (
 
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/http1"
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/pool"
@@ -150,8 +151,11 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		rt.Targets = append(rt.Targets, route.Target{SSP: ssp.New(o, pl), Weight: 1})
 	}
 	o := proxy.Options{
-		MaxConnections: 100, MaxInFlight: 100, MaxStreams: 250, MaxUploads: 1000, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, ErrorDetail: true, AbortOnClose: true,
+		Options: http1server.Options{
+			MaxConnections: 100, MaxStreams: 250, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+			MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, AbortOnClose: true,
+		},
+		MaxInFlight: 100, MaxUploads: 1000, ErrorDetail: true,
 		Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute, Header: "X-Adbuffer-Timeout-Ms"},
 		Access:   logs.AccessOptions{Enabled: true, Sample: 1}, RequestIDField: "X-Request-Id",
 	}

@@ -45,7 +45,7 @@ func (r *request) writeNoAd(w *response, source []byte) {
 // writeHealth is readiness on the traffic port.
 func (p *Proxy) writeHealth(w *response) {
 	status, text := statusOK, "ready\n"
-	if p.server.Draining() || !p.ready() {
+	if p.Draining() || !p.ready() {
 		status, text = statusUnavailable, "not ready\n"
 	}
 	w.begin(status, "text/plain; charset=utf-8", nil)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -26,8 +27,11 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})
 	core, logged := observer.New(zap.ErrorLevel)
 	p := New(Options{
-		MaxConnections: 10, MaxInFlight: 10, MaxStreams: 250, MaxBufferedBytes: 1000, MaxHeaderBytes: 1024, MaxBodyBytes: 100,
-		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute, ErrorDetail: true,
+		Options: http1server.Options{
+			MaxConnections: 10, MaxStreams: 250, MaxBufferedBytes: 1000, MaxHeaderBytes: 1024, MaxBodyBytes: 100,
+			ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		},
+		MaxInFlight: 10, ErrorDetail: true,
 		Deadline: DeadlineOptions{Default: time.Minute, Max: time.Minute},
 	}, table, zap.New(core), nil, func() bool { return true })
 	l := testsupport.Listen(t)

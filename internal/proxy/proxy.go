@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -21,52 +20,30 @@ import (
 // Options are the settings of the traffic side; config/adbuffer.yaml explains each of them. Reload
 // can change all but MaxHeaderBytes and TLS while requests run.
 type Options struct {
-	MaxConnections int
-	// MaxConnectionsFrom and MaxBufferedBytesFrom name the settings of these limits for error texts. If
-	// the machine allows less than a setting, they say why. "" is the setting alone.
-	MaxConnectionsFrom, MaxBufferedBytesFrom string
+	http1server.Options // of clients' connections
 
-	MaxInFlight      int
-	MaxUploads       int
-	MaxStreams       int // of an HTTP/2 connection
-	H2C              bool
-	MaxBufferedBytes int64
-	ReadTimeout      time.Duration
-	WriteTimeout     time.Duration
-	IdleTimeout      time.Duration
-	MaxHeaderBytes   int // needs a restart: it is the size of the server's buffers
-	MaxBodyBytes     int
-	ReduceIdleMemory bool
-	AbortOnClose     bool // a client that closes its connection, or only its sending half, cancels its request
-	TrustedProxies   []netip.Prefix
-	HealthPath       string // "" = none
-	ErrorDetail      bool
-	Via              string      // the name of this process in Via, which detects loops
-	ProxyStatus      bool        // add Proxy-Status to responses
-	ServerTiming     bool        // add Server-Timing to responses
-	RequestIDField   string      // of requests and responses; "" = none
-	TLS              *tls.Config // towards clients, with NextProtos; nil = cleartext; needs a restart
+	MaxBufferedBytesFrom string // names the setting of MaxBufferedBytes, like MaxConnectionsFrom
+	MaxInFlight          int
+	MaxUploads           int
+	TrustedProxies       []netip.Prefix
+	HealthPath           string // "" = none
+	ErrorDetail          bool
+	Via                  string // the name of this process in Via, which detects loops
+	ProxyStatus          bool   // add Proxy-Status to responses
+	ServerTiming         bool   // add Server-Timing to responses
+	RequestIDField       string // of requests and responses; "" = none
 
 	Deadline DeadlineOptions
 	Access   logs.AccessOptions
 	Tracer   *tracing.Tracer // nil = no tracing
 }
 
-// ofConnections returns the options of clients' connections.
-func (o *Options) ofConnections() http1server.Options {
-	return http1server.Options{
-		MaxConnections: o.MaxConnections, MaxConnectionsFrom: o.MaxConnectionsFrom, MaxHeaderBytes: o.MaxHeaderBytes, MaxBodyBytes: o.MaxBodyBytes, MaxStreams: o.MaxStreams,
-		MaxUnread: int(max(o.MaxBufferedBytes/16, 1<<20)), H2C: o.H2C, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, IdleTimeout: o.IdleTimeout,
-		ReduceIdleMemory: o.ReduceIdleMemory, AbortOnClose: o.AbortOnClose, TLS: o.TLS,
-	}
-}
-
-// Proxy serves requests. Make one with New, run it with Serve, end it with
-// Drain.
+// Proxy serves requests. Make one with New, run it with Serve, end it with Drain.
 type Proxy struct {
+	*http1server.Server // of clients' connections
+
 	log      *zap.Logger
 	requests *logs.RequestLog
-	server   *http1server.Server
 	inFlight ssp.InFlight
 	process  route.Process
 	uploads  slowClients // requests whose body is still arriving: server.max_uploads
@@ -90,7 +67,7 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	p.uploads = slowClients{budget: p.budget, drop: source.stopUpload, limit: opts.MaxUploads}
 	p.unread = slowClients{budget: p.budget, drop: source.dropUnread}
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.server = http1server.New(handler{p}, p.current().connections, logger)
+	p.Server = http1server.New(handler{p}, opts.Options, logger)
 	return p
 }
 

@@ -51,7 +51,7 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		case errors.Is(err, http1server.ErrTrailers):
 			return http1server.Malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return r.connections.NotReadInTime()
+			return r.opts.NotReadInTime()
 		default:
 			return http1server.Malformed("the body is malformed or ended early")
 		}

@@ -196,7 +196,7 @@ const panicDetail = "adbuffer failed; see its log"
 // done ends the handling of a request, also of one that panicked.
 func (p *Proxy) done(w *response, r *request, panicked any) {
 	p.uploads.end(&r.upload, true)
-	if p.server.Draining() { // checked last, for requests that were in flight when the drain began
+	if p.Draining() { // checked last, for requests that were in flight when the drain began
 		w.Close = true
 	}
 	if panicked != nil {

@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/http1server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
@@ -140,8 +141,11 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 	so := ssp.Options{Name: "a", Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{}), MaxBufferedBytes: 1 << 24}
 	rt := &route.Route{Name: "r", Match: route.Match{Path: "/fill"}, Mode: route.Single, Targets: []route.Target{{SSP: ssp.New(so, s.pool), Weight: 1}}}
 	o := proxy.Options{
-		MaxConnections: 1000, MaxInFlight: 1000, MaxStreams: 250, MaxUploads: 1000, MaxBufferedBytes: 1 << 24, ReadTimeout: simRead, WriteTimeout: simWrite, IdleTimeout: simIdle,
-		MaxHeaderBytes: 2048, MaxBodyBytes: 1 << 18, ErrorDetail: true, AbortOnClose: true, Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute},
+		Options: http1server.Options{
+			MaxConnections: 1000, MaxStreams: 250, MaxBufferedBytes: 1 << 24, ReadTimeout: simRead, WriteTimeout: simWrite, IdleTimeout: simIdle,
+			MaxHeaderBytes: 2048, MaxBodyBytes: 1 << 18, AbortOnClose: true,
+		},
+		MaxInFlight: 1000, MaxUploads: 1000, ErrorDetail: true, Deadline: proxy.DeadlineOptions{Default: 30 * time.Second, Max: time.Minute},
 	}
 	if change != nil {
 		change(&o)

@@ -25,7 +25,7 @@ func (p *Proxy) Snapshot() Snapshot {
 	s := Snapshot{
 		Outcomes: make(map[string]uint64), NoAds: make(map[string]uint64),
 		InFlight: p.inFlight.Now(), InFlightLimit: p.inFlight.Limit(),
-		Clients: int64(p.server.Open()), ClientsLimit: v.opts.MaxConnections,
+		Clients: int64(p.Open()), ClientsLimit: v.opts.MaxConnections,
 		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
 	}
 	s.Uploads, s.UploadsLimit, _ = p.uploads.now()

@@ -83,7 +83,7 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	s.response.head = string(method) == "HEAD"
 	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {
-		return r.connections.HeadTooLarge()
+		return r.opts.HeadTooLarge()
 	}
 	if err := r.fields.Take(header, b.Lines); err != nil {
 		return http1server.MalformedFields(err)
@@ -123,7 +123,7 @@ func (s *stream) TimedOut() *http2server.Response {
 	if s.proxy.uploads.end(&s.request.upload, false) {
 		return s.refuse(s.proxy.uploadDropped())
 	}
-	return s.refuse(s.request.connections.NotReadInTime())
+	return s.refuse(s.request.opts.NotReadInTime())
 }
 
 func (s *stream) Serve() *http2server.Response {
@@ -182,7 +182,7 @@ func (s *stream) neverServed(r *request) {
 // respond returns the response with its Content-Length.
 func (s *stream) respond() *http2server.Response {
 	w := &s.response
-	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.server.Draining()}
+	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining()}
 	length, stated := len(w.Body), w.Status != statusNoContent && w.Status != statusNotModified
 	if w.head {
 		s.message.Body, s.message.Trailers = nil, nil
