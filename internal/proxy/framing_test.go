@@ -344,4 +344,9 @@ func TestClientThatExpectsA100IsRefusedWithoutOne(t *testing.T) {
 		c.wants(status)
 		c.wantEnd()
 	}
+	m = newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxBufferedBytes = 1000 }, echoes("a"))
+	c := m.dialRaw() // its body has no room
+	c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2000\r\n\r\n")
+	c.wants(503)
+	c.wantEnd()
 }
