@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -62,7 +63,7 @@ func TestEveryConfigurationPassesCheck(t *testing.T) {
 			check(t, layOut(t, o, a.spec), a.container)
 			checked++
 		}
-		for _, j := range o.jobs {
+		for _, j := range of[*batchv1.Job](o) {
 			spec := &j.Spec.Template.Spec
 			check(t, layOut(t, o, spec), &spec.Containers[0])
 			checked++
@@ -78,7 +79,7 @@ func TestCheckHookFailsForAFault(t *testing.T) {
 	v := values(t, "testdata/values-default.yaml")
 	v["config"] = map[string]any{"ssp_defaults": map[string]any{"pool": map[string]any{"max_con": 7}}}
 	o := mustDecode(t, mustRenderChart(t, v))
-	spec := &o.jobs[0].Spec.Template.Spec
+	spec := &of[*batchv1.Job](o)[0].Spec.Template.Spec
 	p := layOut(t, o, spec)
 	out, status := command(t, p.env(t, &spec.Containers[0]), p.args(&spec.Containers[0])...)
 	if status != 1 || !strings.Contains(out, "ssp_defaults.pool.max_con") {
@@ -170,9 +171,9 @@ func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 var shutdownTimeout = regexp.MustCompile(`worker_shutdown_timeout (\d+)s;`)
 
 // applicationStop is the time that an example's application may take after preStop.
-func applicationStop(t *testing.T, o *objects, a *adbufferPod) time.Duration {
+func applicationStop(t *testing.T, o objects, a *adbufferPod) time.Duration {
 	t.Helper()
-	for _, c := range o.configMaps {
+	for _, c := range of[*corev1.ConfigMap](o) {
 		if m := shutdownTimeout.FindStringSubmatch(c.Data["nginx.conf"]); m != nil && a.sidecar {
 			n, err := strconv.ParseInt(m[1], 10, 64)
 			must(t, err)

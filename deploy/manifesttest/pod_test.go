@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -30,7 +31,7 @@ type pod struct {
 // layOut makes the directories of the volumes that the containers mount, as the kubelet does. The
 // files of a ConfigMap or Secret are behind a symlink, and its swap changes all of them at once. An
 // emptyDir is writable for the pod's group.
-func layOut(t *testing.T, o *objects, spec *corev1.PodSpec) *pod {
+func layOut(t *testing.T, o objects, spec *corev1.PodSpec) *pod {
 	t.Helper()
 	root, err := os.MkdirTemp("", "pod") // short: a unix socket's path has 107 bytes
 	if err != nil {
@@ -179,9 +180,9 @@ func as(spec *corev1.PodSpec, c *corev1.Container) *syscall.Credential {
 }
 
 // adbuffers returns adbuffer's container of each pod, by the pod's name.
-func (o *objects) adbuffers() map[string]*adbufferPod {
+func (o objects) adbuffers() map[string]*adbufferPod {
 	all := map[string]*adbufferPod{}
-	for _, d := range o.deployments {
+	for _, d := range of[*appsv1.Deployment](o) {
 		spec := &d.Spec.Template.Spec
 		for i := range spec.Containers {
 			if spec.Containers[i].Name == "adbuffer" {
@@ -203,8 +204,8 @@ type adbufferPod struct {
 	sidecar   bool
 }
 
-func (o *objects) configMap(name string) *corev1.ConfigMap {
-	for _, c := range o.configMaps {
+func (o objects) configMap(name string) *corev1.ConfigMap {
+	for _, c := range of[*corev1.ConfigMap](o) {
 		if c.Name == name {
 			return c
 		}

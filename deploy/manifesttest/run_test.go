@@ -34,7 +34,7 @@ type running struct {
 	admin     string // URL
 }
 
-func run(t *testing.T, o *objects, a *adbufferPod, env ...string) *running {
+func run(t *testing.T, o objects, a *adbufferPod, env ...string) *running {
 	t.Helper()
 	near, far := simulate(t, testsupport.FreeAddr(t)), simulate(t, testsupport.FreeAddr(t)) // a test starts one again
 	p := layOut(t, o, a.spec)
@@ -71,7 +71,7 @@ func simulate(t *testing.T, listen string) *simulated {
 	return s
 }
 
-func the(t *testing.T, o *objects, name string) *adbufferPod {
+func the(t *testing.T, o objects, name string) *adbufferPod {
 	t.Helper()
 	a := o.adbuffers()[name]
 	if a == nil {

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -67,14 +71,14 @@ func TestManifestsFitAdbuffersOwnRules(t *testing.T) {
 				t.Errorf("%s: adbuffer may write to its root file system", name)
 			}
 		}
-		for _, h := range o.autoscalers {
+		for _, h := range of[*autoscalingv2.HorizontalPodAutoscaler](o) {
 			for _, m := range h.Spec.Metrics {
 				if m.Pods != nil && m.Pods.Metric.Name != adapterMetric {
 					t.Errorf("%s: the adapter's rules give no metric %s", name, m.Pods.Metric.Name)
 				}
 			}
 		}
-		for _, m := range o.podMonitors {
+		for _, m := range of[*monitoringv1.PodMonitor](o) {
 			for _, e := range m.Spec.PodMetricsEndpoints {
 				job := ""
 				for _, l := range e.RelabelConfigs {
@@ -86,14 +90,14 @@ func TestManifestsFitAdbuffersOwnRules(t *testing.T) {
 					t.Errorf("%s: path %s, job %q, where the alerts expect adbuffer", name, e.Path, job)
 				}
 			}
-			for _, d := range o.deployments { // otherwise the pods belong to another release
+			for _, d := range of[*appsv1.Deployment](o) { // otherwise the pods belong to another release
 				if !selects(&m.Spec.Selector, d.Spec.Template.Labels) {
 					t.Errorf("%s: PodMonitor %s does not select the pods of %s", name, m.Name, d.Name)
 				}
 			}
 		}
-		for _, j := range o.jobs {
-			for _, s := range o.services {
+		for _, j := range of[*batchv1.Job](o) {
+			for _, s := range of[*corev1.Service](o) {
 				if selects(&metav1.LabelSelector{MatchLabels: s.Spec.Selector}, j.Spec.Template.Labels) {
 					t.Errorf("%s: Service %s selects the pods of Job %s", name, s.Name, j.Name)
 				}

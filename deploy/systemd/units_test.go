@@ -86,9 +86,8 @@ func install(t *testing.T) (dir string) {
 }
 
 // verify returns systemd's messages about units.
-func verify(t *testing.T, dir string) string {
-	t.Helper()
-	cmd := exec.Command(testsupport.Needs(t, "systemd", "systemd-analyze"), "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
+func verify(analyze, dir string) string {
+	cmd := exec.Command(analyze, "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":", "SYSTEMD_LOG_LEVEL=warning")
 	out, err := cmd.CombinedOutput()
@@ -99,8 +98,8 @@ func verify(t *testing.T, dir string) string {
 }
 
 func TestSystemdFindsNoFaultInTheUnits(t *testing.T) {
-	dir := install(t)
-	if out := verify(t, dir); out != "" {
+	analyze := testsupport.Needs(t, "systemd", "systemd-analyze") // before install, which builds the binary
+	if out := verify(analyze, install(t)); out != "" {
 		t.Errorf("systemd-analyze verify:\n%s", out)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -134,8 +133,6 @@ func (r *rawClient) wantOpen() {
 		r.t.Fatalf("%q is not the response to this request", body)
 	}
 }
-
-func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 
 // h2Client is one HTTP/2 connection. The test reads and writes its frames.
 type h2Client struct {
