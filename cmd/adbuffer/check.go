@@ -17,15 +17,6 @@ import (
 	"adbuffer/internal/sizing"
 )
 
-// checkResult is what check --json prints.
-type checkResult struct {
-	Valid    bool               `json:"valid"`
-	Hash     string             `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
-	Faults   config.Errors      `json:"faults"`
-	Warnings []config.Warning   `json:"warnings"`
-	Against  *reload.Difference `json:"against,omitempty"` // what a reload would change; with --against
-}
-
 // checkFlags are the flags of check.
 type checkFlags struct {
 	file                  string
@@ -47,9 +38,9 @@ Possible secrets are printed as (hidden): every value in the query of an endpoin
 values of headers.set except for a few harmless fields, and the values of routes'
 conditions with names such as token or key. --show-secrets prints them.
 
-With --against it compares the file, with the variables of this shell, with the
-configuration of a running adbuffer. It prints the changes, and how a reload would apply
-them:
+With --against it sends the file to a running adbuffer, which validates it with its own
+variables and files and compares it with the configuration in force. Nothing changes. check
+prints the changes, and how a reload would apply them:
 
   in place                      from the next request on; pools, sockets, counters stay
   new connections               in place, and open connections are replaced soon
@@ -58,11 +49,12 @@ them:
   needs a restart               a reload would be refused, and change nothing
 
 The exit status is 0 if a reload would apply the file or there is no difference, 1 if
-there are errors, a restart is needed, or the running adbuffer does not respond. Files
-that the configuration names are compared by name, not by content.
+there are errors, a restart is needed, or the running adbuffer does not respond. Another
+secret, and another content of a certificate or token file, is a change too; no secret is
+shown. Relative paths in the file are those of the running adbuffer.
 
 Warnings about "this machine" are about the machine, cgroup and ulimits of check itself:
-its open files, memory and addresses. Those of the service may be others.
+its open files, memory and addresses. With --against, they are about the service's.
 
 With --rps, --p50 and --p99, as in plan, or with --against and the load of its last
 minute, check warns of endpoints with a higher priority number that could not carry the
@@ -99,63 +91,102 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
-	cfg, warnings, err := config.Load(path, config.OSEnv())
-	var compared *reload.Difference
-	if err == nil && client != nil {
-		if compared, err = reload.Against(ctx, client, cfg); err != nil {
-			return failed(fmt.Errorf("--against: %w", err))
-		}
-	}
-	if err == nil {
-		groups, err := f.groupWarnings(ctx, cfg, client)
-		if err != nil {
-			return err
-		}
-		warnings = append(warnings, groups...)
-	}
-	if f.asJSON {
-		return printCheckJSON(stdout, cfg, warnings, compared, err)
+	var cfg *config.Config
+	var res *reload.Check
+	if client != nil {
+		res, err = dryRun(ctx, client, path)
+	} else {
+		cfg, res, err = checkHere(path)
 	}
 	if err != nil {
 		return failed(err)
 	}
-	if !f.quiet && compared == nil {
-		effective := cfg.YAML()
-		if f.reveal {
-			effective = cfg.YAMLWithSecrets()
+	if res.Valid {
+		more, err := f.groupWarnings(path, cfg)
+		if err != nil {
+			return err
 		}
-		fmt.Fprint(stdout, string(effective))
+		res.Warnings = append(res.Warnings, more...)
 	}
-	for _, w := range warnings {
-		fmt.Fprintf(stdout, "# warning: %v\n", w)
+	if f.asJSON {
+		err = printJSON(stdout, res)
+	} else {
+		err = f.print(stdout, path, cfg, res)
 	}
-	fmt.Fprintf(stdout, "# %s is valid (SSPs: %d, routes: %d, warnings: %d)\n", path, len(cfg.SSPs), len(cfg.Routes), len(warnings))
-	if compared != nil {
-		compared.Write(stdout, path, app.Version, f.quiet)
+	if err == nil && (!res.Valid || res.Against != nil && res.Against.Verdict == reload.NeedsRestart) {
+		err = errSaid
 	}
-	return refused(compared)
+	return failed(err)
 }
 
-// groupWarnings warns of endpoints that could not carry the load without the other endpoints.
-// Without a load there are no warnings.
-func (f *checkFlags) groupWarnings(ctx context.Context, cfg *config.Config, client *admin.Client) ([]config.Warning, error) {
-	given := f.load.Rate != 0 || f.load.P50 != 0 || f.load.P99 != 0
-	switch name := f.load.SSP; {
-	case given && name != "" && !slices.ContainsFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == name }):
-		return nil, fmt.Errorf("--ssp %s: the file has no such SSP", name)
-	case given:
-		return sizing.GroupWarningsFor(cfg, f.load)
-	case name != "" || f.load.Replicas != 1:
-		return nil, errors.New("--ssp and --replicas are for the load of --rps, --p50 and --p99")
+// dryRun returns what the running adbuffer says about the file at path.
+func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Check, error) {
+	text, err := config.Read(path)
+	if err != nil {
+		return nil, err
 	}
-	if client == nil {
+	res, err := reload.Against(ctx, client, text)
+	if err != nil {
+		return nil, fmt.Errorf("--against: %w", err)
+	}
+	return res, nil
+}
+
+// checkHere validates the file at path with the variables and files of this machine.
+func checkHere(path string) (*config.Config, *reload.Check, error) {
+	cfg, warnings, err := config.Load(path, config.OSEnv())
+	if faults := (config.Errors)(nil); err != nil && !errors.As(err, &faults) {
+		return nil, nil, err
+	}
+	return cfg, reload.NewCheck(cfg, warnings, err), nil
+}
+
+// print writes the effective configuration, or with --against the changes, and the result. cfg is nil
+// with --against.
+func (f *checkFlags) print(stdout *os.File, path string, cfg *config.Config, res *reload.Check) error {
+	if !res.Valid {
+		return res.Faults
+	}
+	counts := ""
+	if cfg != nil {
+		counts = fmt.Sprintf("SSPs: %d, routes: %d, ", len(cfg.SSPs), len(cfg.Routes))
+	}
+	switch {
+	case f.quiet || cfg == nil:
+	case f.reveal:
+		fmt.Fprint(stdout, string(cfg.YAMLWithSecrets()))
+	default:
+		fmt.Fprint(stdout, string(cfg.YAML()))
+	}
+	for _, w := range res.Warnings {
+		fmt.Fprintf(stdout, "# warning: %v\n", w)
+	}
+	fmt.Fprintf(stdout, "# %s is valid (%swarnings: %d)\n", path, counts, len(res.Warnings))
+	if res.Against != nil {
+		res.Against.Write(stdout, path, app.Version, f.quiet)
+	}
+	return nil
+}
+
+// groupWarnings warns of endpoints that could not carry the load of the flags without the other
+// endpoints. Without a load there are no warnings. With --against, cfg is nil.
+func (f *checkFlags) groupWarnings(path string, cfg *config.Config) (list []config.Warning, err error) {
+	name := f.load.SSP
+	if f.load.Rate == 0 && f.load.P50 == 0 && f.load.P99 == 0 {
+		if name != "" || f.load.Replicas != 1 {
+			return nil, errors.New("--ssp and --replicas are for the load of --rps, --p50 and --p99")
+		}
 		return nil, nil
 	}
-	all, err := sizing.Observe(ctx, client, 0)
-	if err != nil {
-		return nil, failed(fmt.Errorf("--against: %w", err))
+	if cfg == nil {
+		if cfg, _, err = config.Load(path, config.OSEnv()); err != nil {
+			return nil, failed(err)
+		}
 	}
-	return sizing.GroupWarnings(cfg, all), nil
+	if name != "" && !slices.ContainsFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == name }) {
+		return nil, fmt.Errorf("--ssp %s: the file has no such SSP", name)
+	}
+	return sizing.GroupWarningsFor(cfg, f.load)
 }
 
 // client returns the client for --against, nil without it. It refuses flags that do
@@ -177,33 +208,5 @@ func (f *checkFlags) client() (*admin.Client, error) {
 	return client, failed(err)
 }
 
-func printCheckJSON(stdout *os.File, cfg *config.Config, warnings []config.Warning, compared *reload.Difference, err error) error {
-	res := checkResult{Valid: err == nil, Faults: config.Errors{}, Warnings: warnings, Against: compared}
-	if res.Warnings == nil {
-		res.Warnings = []config.Warning{}
-	}
-	if err != nil && !errors.As(err, &res.Faults) {
-		return failed(err)
-	}
-	if cfg != nil {
-		res.Hash = cfg.Hash()
-	}
-	if err := printJSON(stdout, res); err != nil {
-		return failed(err)
-	}
-	if err != nil {
-		return errSaid
-	}
-	return refused(compared)
-}
-
 // errSaid fails a command that has printed its error already.
 var errSaid = failed(errors.New(""))
-
-// refused fails the command if a reload would be refused. d may be nil.
-func refused(d *reload.Difference) error {
-	if d != nil && d.Verdict == reload.NeedsRestart {
-		return errSaid
-	}
-	return nil
-}

@@ -52,6 +52,8 @@ type Options struct {
 	MaxRequestBytes func() int64
 	// Reload reads the configuration again.
 	Reload Reload
+	// DryRun says what a reload would do.
+	DryRun DryRun
 	Log    *zap.Logger
 }
 
@@ -157,7 +159,7 @@ func (s *Server) guarded() http.Handler {
 	if s.opts.Explain != nil {
 		mux.HandleFunc("POST /explain", s.explain)
 	}
-	if s.opts.Reload != nil {
+	if s.opts.DryRun != nil {
 		mux.HandleFunc("POST /reload", s.reload)
 	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -5,20 +5,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"adbuffer/internal/configfile"
 )
 
 const (
-	clientTimeout = 15 * time.Second
 	maxReplyBytes = 64 << 20
 	maxTokenBytes = 4096
 	maxLineBytes  = 1 << 20
@@ -169,51 +166,4 @@ func (c *Client) open(ctx context.Context, method, path string, content io.Reade
 		return nil, fmt.Errorf("%s: %w", c.base+path, err)
 	}
 	return nil, &StatusError{URL: c.base + path, Status: res.StatusCode, Body: strings.TrimSpace(string(body))}
-}
-
-// Running is the configuration that an adbuffer has in force.
-type Running struct {
-	Version string // of the adbuffer
-	Hash    string // of the configuration, secrets included
-	YAML    []byte // secrets are hidden
-}
-
-// Running returns the configuration in force.
-func (c *Client) Running(ctx context.Context) (*Running, error) {
-	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
-	defer cancel()
-	for range 10 {
-		before, err := c.service(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if before.YAML, err = c.Get(ctx, "/config"); err != nil {
-			return nil, err
-		}
-		after, err := c.service(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if before.Hash == after.Hash { // the hash belongs to the YAML
-			return before, nil
-		}
-	}
-	return nil, fmt.Errorf("%s: the configuration changed ten times while it was read", c.base)
-}
-
-func (c *Client) service(ctx context.Context) (*Running, error) {
-	body, err := c.Get(ctx, "/pools")
-	if err != nil {
-		return nil, err
-	}
-	var v struct {
-		Service struct {
-			Version string `json:"version"`
-			Hash    string `json:"config_hash"`
-		} `json:"service"`
-	}
-	if err := json.Unmarshal(body, &v); err != nil || v.Service.Hash == "" {
-		return nil, fmt.Errorf("%s/pools does not name a configuration: is it the admin listener of an adbuffer?", c.base)
-	}
-	return &Running{Version: v.Service.Version, Hash: v.Service.Hash}, nil
 }

@@ -1,20 +1,55 @@
 package admin
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 )
 
 // Reload reads the configuration again and applies it. It returns the status of the
 // response and a value for its JSON body: what changed, or the errors.
 type Reload func() (status int, report any)
 
-// reload refuses a body: a client that sends a configuration must not think that adbuffer
-// used it. The file of --config is read.
+// DryRun returns the status and the value for JSON that say what a reload of document would do. It
+// changes nothing.
+type DryRun func(document []byte) (status int, report any)
+
+// maxDocument is more than any valid configuration has, so that the report names that limit.
+const maxDocument = 2 << 20 // bytes
+
+// reload takes a body only for a dry run: a client that sends a configuration must not think that
+// adbuffer used it. The file of --config is read.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		text(w, http.StatusBadRequest, "send no body: the file of --config is read again, on the machine of the process")
+	query, dryRun, err := r.URL.Query(), false, error(nil)
+	if query.Has("dry_run") {
+		dryRun, err = strconv.ParseBool(query.Get("dry_run"))
+	}
+	switch {
+	case err != nil:
+		text(w, http.StatusBadRequest, fmt.Sprintf("dry_run=%.80q must be 1 or 0", query.Get("dry_run")))
+	case dryRun:
+		s.dryRun(w, r)
+	case s.opts.Reload == nil:
+		text(w, http.StatusNotFound, "this adbuffer has no configuration file to read again")
+	case r.ContentLength != 0:
+		text(w, http.StatusBadRequest, "send no body: the file of --config is read again, on the machine of the process; dry_run=1 says what a configuration would change")
+	default:
+		status, report := s.opts.Reload()
+		writeStatusJSON(w, status, report)
+	}
+}
+
+func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
+	document, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a configuration must not be longer than %d bytes", maxDocument))
+		return
+	} else if err != nil {
+		text(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
-	status, report := s.opts.Reload()
+	status, report := s.opts.DryRun(document)
 	writeStatusJSON(w, status, report)
 }

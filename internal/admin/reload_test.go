@@ -9,6 +9,7 @@ import (
 
 func reloading(asked *int) func(*Options) {
 	return func(o *Options) {
+		o.DryRun = func(document []byte) (int, any) { return http.StatusOK, map[string]int{"bytes": len(document)} }
 		o.Reload = func() (int, any) {
 			*asked++
 			return http.StatusUnprocessableEntity, map[string]string{"result": "refused"}
@@ -55,6 +56,21 @@ func TestAReloadTakesNoConfigurationFromTheClient(t *testing.T) {
 	c := newConsole(t, loopback, reloading(&asked))
 	if body := c.want(400, "POST", "/reload", "ssps: []\n"); !strings.Contains(body, "--config") || asked != 0 {
 		t.Errorf("asked %d times: %s", asked, body)
+	}
+}
+
+func TestADryRunIsGuardedAndBounded(t *testing.T) {
+	asked := 0
+	c := newConsole(t, loopback, reloading(&asked))
+	if body := c.want(200, "POST", "/reload?dry_run=1", "ssps: []"); !strings.Contains(body, `"bytes": 8`) {
+		t.Error(body)
+	}
+	c.want(413, "POST", "/reload?dry_run=1", strings.Repeat("x", maxDocument+1))
+	c.want(400, "POST", "/reload?dry_run=", "")
+	c.want(403, "POST", "/reload?dry_run=1", "ssps: []", "Origin", "https://evil.example")
+	newConsole(t, beyond, reloading(&asked)).want(403, "POST", "/reload?dry_run=1", "ssps: []")
+	if asked != 0 {
+		t.Errorf("it was asked to reload %d times", asked)
 	}
 }
 

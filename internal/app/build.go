@@ -1,6 +1,7 @@
 package app
 
 import (
+	"net/http"
 	"runtime"
 	"slices"
 	"time"
@@ -100,6 +101,22 @@ func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
 		res.Warnings = a.groupWarnings(cfg)
 	}
 	return res, err
+}
+
+// dryRun says what a reload of document would do, with the variables of this process.
+func (a *App) dryRun(document []byte) (status int, report any) {
+	cfg, warnings, err := config.Parse(document, config.OSEnv())
+	var d *reload.Difference
+	if err == nil {
+		d, err = a.versions.DryRun(cfg)
+		warnings = append(warnings, a.groupWarnings(cfg)...)
+	}
+	check := reload.NewCheck(cfg, warnings, err)
+	check.Against = d
+	if err != nil || d.Verdict == reload.NeedsRestart {
+		return http.StatusUnprocessableEntity, check
+	}
+	return http.StatusOK, check
 }
 
 // groupWarnings warns of endpoints that could not carry the last minute's load without the other

@@ -35,7 +35,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 		eachField(reflect.ValueOf(section).Elem(), func(field reflect.Value) {
 			old := reflect.ValueOf(field.Interface())
 			change(field)
-			changes := reload.Compare(base, next)
+			changes := config.Compare(base, next)
 			if len(changes) != 1 {
 				t.Fatalf("one field changed, and the changes are %v", changes)
 			}
@@ -43,7 +43,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 			reached := !reflect.DeepEqual(a.proxyOptions(&reload.Version{Config: base}), a.proxyOptions(&reload.Version{Config: next})) ||
 				path == "server.via" || path == "server.request_id.to_ssp" || // SSPs use them too
 				path == "server.tls.min_version" || path == "server.tls.groups" // package listen applies them: see TestTheTLSPolicyOfAReloadHoldsForNewHandshakes
-			if changes[0].Effect == reload.InPlace && reached == readWhenUsed[path] {
+			if changes[0].Effect == config.InPlace && reached == readWhenUsed[path] {
 				t.Errorf("%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])
 			}
 			field.Set(old)

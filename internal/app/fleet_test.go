@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
@@ -35,7 +34,7 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	v.wantMetric(`qps_fleet_connected{ssp="a"}`, "1")
 	v.wantMetric(`qps_limited_total{ssp="a"}`, "0")
 	s.ssps[0] = at("a", a, "qps: {limit: 50, scope: fleet}")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.InPlace {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.InPlace {
 		t.Errorf("the reload says %+v", r)
 	}
 	v.want("/x", "a")

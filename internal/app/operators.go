@@ -39,7 +39,7 @@ func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
 		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: a.metrics(),
-		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.reload,
+		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.reload, DryRun: a.dryRun,
 		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
 		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
 		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
-	"adbuffer/internal/reload"
+	"adbuffer/internal/config"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/upstream"
 )
@@ -73,7 +73,7 @@ func TestAnotherPathAtTheSameHostNeedsNoNewPool(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	s.ssps[0] = strings.Replace(s.ssps[0], "/bid", "/other?v=3", 1)
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.InPlace {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.InPlace {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.want("/x", "a")
@@ -96,7 +96,7 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 			}
 			was := v.app.versions.Current().Parts[0].SSP.Pool()
 			s.ssps[0] = at("a", a, speak, "max_response_bytes: 5000", "breaker: {enabled: false}")
-			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
+			if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.NewConnections {
 				t.Errorf("the reload says %v", r.Changes)
 			}
 			v.await("the response is still too large", func() bool { return v.get("/x").status == 200 })
@@ -120,7 +120,7 @@ func TestAnSSPsShareOfTheBufferIsReloadedInPlace(t *testing.T) {
 	v.reload(s)
 	v.wantMetric(limit, "1.5e+06")
 	s.ssps[0] = at("a", a, "max_buffered_bytes: 5000000")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.InPlace {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.InPlace {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.wantMetric(limit, "5e+06")
@@ -139,7 +139,7 @@ func TestMaxResponseFieldsHoldsForNewConnections(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	s.ssps[0] = at("a", a, "max_response_fields: 50", "breaker: {enabled: false}")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewConnections {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.NewConnections {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.await("the response still has too many fields", func() bool { return v.get("/x").status == 200 })
@@ -158,7 +158,7 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 		<-g.arrived
 	}
 	s.ssps[0] = at("a", b, "max_in_flight: 10", "pool: {min_idle: 2}")
-	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != reload.NewPool {
+	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.NewPool {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.want("/x", "a")

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 )
 
@@ -116,7 +115,7 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 		var paths []string
 		for _, ch := range v.reload(s).Changes {
 			paths = append(paths, ch.Path)
-			if ch.Effect != reload.NewPool {
+			if ch.Effect != config.NewPool {
 				t.Errorf("%v, want a new pool", ch)
 			}
 		}

@@ -97,7 +97,7 @@ func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
 
 func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
 	docs := keyDocs(t)
-	visitKeys(reflect.TypeFor[document](), "", func(path string, k key) {
+	visitKeys(reflect.TypeFor[document](), "", "", func(path string, k key) {
 		if strings.HasPrefix(path, "ssp_defaults.") {
 			return // the keys of an SSP, documented there
 		}
@@ -110,6 +110,31 @@ func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
 		}
 		if want := statedDefault(path, k); !strings.HasSuffix(doc, " "+want) && doc != want {
 			t.Errorf("the comment of %s ends in\n  ...%s\nwant\n  %s", path, doc[max(0, len(doc)-50):], want)
+		}
+	})
+}
+
+// The words with which comments of config/adbuffer.yaml state the effect of a change.
+var statedEffects = map[string]Effect{"needs a restart": Restart, "takes a new pool": NewPool, "replaces open connections": NewConnections}
+
+// A comment states the effect of a change unless it applies in place. The comment of a section
+// applies to all its keys.
+func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
+	docs := keyDocs(t)
+	stated := func(path string) Effect {
+		for p := path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
+			for words, effect := range statedEffects {
+				if strings.Contains(docs[p], words) {
+					return effect
+				}
+			}
+		}
+		return InPlace
+	}
+	visitKeys(reflect.TypeFor[Config](), "", "", func(path string, k key) {
+		list := strings.Contains(strings.TrimPrefix(path, "ssps[]"), "[]") // a list changes as a whole
+		if want := stated(path); !isSection(k.typ) && !list && path != "ssps" && k.effect != want {
+			t.Errorf("the comment says that a change of %s is %q, and it is %q", path, want, k.effect)
 		}
 	})
 }

@@ -17,15 +17,17 @@ import (
 
 // YAML writes every key with its current value. ssp_defaults are merged into each SSP, variables
 // are applied, and possible secrets are replaced by Hidden.
-func (c *Config) YAML() []byte { return c.hide().YAMLWithSecrets() }
+func (c *Config) YAML() []byte { return c.encode(true) }
 
 // YAMLWithSecrets is YAML with secrets, but without the content of files. Do not log or
 // show it unless an operator asks for it. Parse turns it into an equal Config.
-func (c *Config) YAMLWithSecrets() []byte {
+func (c *Config) YAMLWithSecrets() []byte { return c.encode(false) }
+
+func (c *Config) encode(hide bool) []byte {
 	var buf bytes.Buffer
 	encoder := yaml.NewEncoder(&buf)
 	encoder.SetIndent(2)
-	err := encoder.Encode(nodeOf(reflect.ValueOf(c).Elem()))
+	err := encoder.Encode(nodeOf(reflect.ValueOf(c).Elem(), hide))
 	if err == nil {
 		err = encoder.Close()
 	}
@@ -42,25 +44,41 @@ func (c *Config) Hash() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// nodeOf returns v as a node that Parse could read.
-func nodeOf(v reflect.Value) *yaml.Node {
+// keyNode returns the value of a section's key as a node, nil for a key that is absent. If hide is
+// true, the key's tag hide applies.
+func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
+	value := section.FieldByIndex(k.index)
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return nil
+		}
+		value = value.Elem()
+	}
+	node := nodeOf(value, hide)
+	if hider := hiders[k.tag.Get("hide")]; hide && hider != nil {
+		name := section.FieldByName("Name")
+		if !name.IsValid() {
+			name = reflect.ValueOf("")
+		}
+		node.Value = hider(name.String(), node.Value)
+	}
+	return node
+}
+
+// nodeOf returns v as a node that Parse could read, unless possible secrets are hidden.
+func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 	switch t := v.Type(); {
 	case t == reflect.TypeFor[Endpoint]() && v.Interface() == Endpoint{URL: v.FieldByName("URL").String(), Weight: 1}:
-		return quoted(v.FieldByName("URL").String())
+		return keyNode(v, keysOf(t)[0], hide)
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
 		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[Field]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {
-			value := v.FieldByIndex(k.index)
-			if value.Kind() == reflect.Pointer {
-				if value.IsNil() {
-					continue
-				}
-				value = value.Elem()
+			if value := keyNode(v, k, hide); value != nil {
+				node.Content = append(node.Content, scalar("!!str", k.name), value)
 			}
-			node.Content = append(node.Content, scalar("!!str", k.name), nodeOf(value))
 		}
 		return node
 	case isList(t):
@@ -69,7 +87,7 @@ func nodeOf(v reflect.Value) *yaml.Node {
 			node.Style = yaml.FlowStyle
 		}
 		for i := range v.Len() {
-			node.Content = append(node.Content, nodeOf(v.Index(i)))
+			node.Content = append(node.Content, nodeOf(v.Index(i), hide))
 		}
 		return node
 	case t == durationType:

@@ -18,6 +18,21 @@ const Hidden = "(hidden)"
 //
 // Tokens, passwords and keys in files are never shown. Paths and hosts always are.
 
+// hiders are the values of the tag hide. A hider gets the section's key name ("" = it has none) and
+// the value, and returns the value as it is shown.
+var hiders = map[string]func(name, value string) string{
+	"url":       func(_, value string) string { return HideURL(value) },
+	"field":     HideField,
+	"condition": hideCondition,
+}
+
+func hideCondition(name, value string) string {
+	if value != "" && NamesSecret(name) {
+		return Hidden
+	}
+	return value
+}
+
 // HideURL returns a URL with its query values, user, password and fragment hidden. Any
 // text with "://" counts as a URL.
 func HideURL(u string) string {
@@ -81,47 +96,11 @@ func NamesSecret(name string) bool {
 	})
 }
 
-// hide returns a copy of c with possible secrets hidden.
-func (c *Config) hide() *Config {
-	h := *c
-	h.Tracing.Endpoint = HideURL(h.Tracing.Endpoint)
-	h.SSPs = slices.Clone(c.SSPs)
-	for i := range h.SSPs {
-		s := &h.SSPs[i]
-		s.Endpoints = slices.Clone(s.Endpoints)
-		for j := range s.Endpoints {
-			s.Endpoints[j].URL = HideURL(s.Endpoints[j].URL)
-		}
-		s.Headers.Set = slices.Clone(s.Headers.Set)
-		for j := range s.Headers.Set {
-			f := &s.Headers.Set[j]
-			f.Value = HideField(f.Name, f.Value)
-		}
-	}
-	h.Routes = slices.Clone(c.Routes)
-	for i := range h.Routes {
-		m := &h.Routes[i].Match
-		m.Query, m.Header = hideConditions(m.Query), hideConditions(m.Header)
-	}
-	return &h
-}
-
 // ShownURLs returns the URLs of the endpoints as they may be shown.
 func (s *SSP) ShownURLs() []string {
 	hidden := make([]string, len(s.Endpoints))
 	for i, e := range s.Endpoints {
 		hidden[i] = HideURL(e.URL)
-	}
-	return hidden
-}
-
-func hideConditions(conditions []Condition) []Condition {
-	hidden := slices.Clone(conditions)
-	for i := range hidden {
-		if c := &hidden[i]; c.Value != nil && *c.Value != "" && NamesSecret(c.Name) {
-			value := Hidden
-			c.Value = &value
-		}
 	}
 	return hidden
 }

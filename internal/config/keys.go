@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"reflect"
 	"strings"
@@ -12,10 +13,11 @@ import (
 
 // key is one YAML key of a section: one field of its struct type.
 type key struct {
-	name  string
-	index []int // for reflect.Value.FieldByIndex
-	typ   reflect.Type
-	tag   reflect.StructTag
+	name   string
+	index  []int // for reflect.Value.FieldByIndex
+	typ    reflect.Type
+	tag    reflect.StructTag
+	effect Effect // of its tag reload, or of the inlined struct's; "" = that of the section
 }
 
 var (
@@ -37,7 +39,8 @@ func keysOf(t reflect.Type) []key {
 		if field.Anonymous || name == "-" {
 			continue
 		}
-		keys = append(keys, key{name, field.Index, field.Type, field.Tag})
+		effect := cmp.Or(field.Tag.Get("reload"), t.Field(field.Index[0]).Tag.Get("reload"))
+		keys = append(keys, key{name, field.Index, field.Type, field.Tag, Effect(effect)})
 	}
 	keyCache.Store(t, keys)
 	return keys
@@ -78,16 +81,17 @@ func shortKey(t reflect.Type) string {
 }
 
 // visitKeys calls visit with every key at and below section type t and its path, in which "[]"
-// replaces the index of a list.
-func visitKeys(t reflect.Type, path string, visit func(path string, k key)) {
+// replaces the index of a list. A key without an effect gets around, that of the section.
+func visitKeys(t reflect.Type, path string, around Effect, visit func(path string, k key)) {
 	for _, k := range keysOf(t) {
 		p, below := join(path, k.name), k.typ
+		k.effect = cmp.Or(k.effect, around)
 		visit(p, k)
 		if isList(below) {
 			p, below = p+"[]", below.Elem()
 		}
 		if isSection(below) {
-			visitKeys(below, p, visit)
+			visitKeys(below, p, k.effect, visit)
 		}
 	}
 }

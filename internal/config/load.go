@@ -14,16 +14,26 @@ import (
 // paths in the file are relative to the working directory. The error is Errors
 // unless the file cannot be read.
 func Load(path string, env Env) (*Config, []Warning, error) {
+	data, err := Read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Parse(data, env)
+}
+
+// Read returns the content of the file at path. Of a file that is too large it returns only as much as
+// makes Parse refuse it.
+func Read(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("config: %w", err)
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("config: %w", err)
+		return nil, fmt.Errorf("config: %w", err)
 	}
-	return Parse(data, env)
+	return data, nil
 }
 
 // Parse is Load for a file's content. The error is Errors.

@@ -50,7 +50,7 @@ func notAbove(a, b reflect.Value) bool {
 }
 
 // written returns a value as YAML writes it.
-func written(v reflect.Value) string { return nodeOf(v).Value }
+func written(v reflect.Value) string { return nodeOf(v, false).Value }
 
 func (r *report) checkText(text string, k key, path string) {
 	words, rule := wordsOf(k), k.tag.Get("empty")

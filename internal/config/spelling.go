@@ -39,7 +39,7 @@ func unknownKey(t reflect.Type, path, name string) string {
 // more than one.
 func onlyPath(t reflect.Type, path, name string) string {
 	found, count := "", 0
-	visitKeys(t, path, func(p string, k key) {
+	visitKeys(t, path, "", func(p string, k key) {
 		if k.name == name {
 			found = p
 			count++

@@ -14,6 +14,8 @@
 //   - words: all values that a text may have.
 //   - form: the form of a text that is not empty, or of a list's elements; see forms.
 //   - unique: the key in which the elements of a list differ, in any case; "." is the element itself.
+//   - reload: the Effect of a change. A key without it has that of the section around it.
+//   - hide: how a possible secret in the value is hidden; see hiders.
 package config
 
 //go:generate go test . -run TestSchema -update
@@ -29,14 +31,14 @@ import (
 // merged into each SSP, every range and reference is checked. It never changes after Load;
 // a reload makes a new one.
 type Config struct {
-	Server   Server   `yaml:"server"`
-	Admin    Admin    `yaml:"admin"`
-	Log      Log      `yaml:"log"`
-	Tracing  Tracing  `yaml:"tracing"`
-	Fleet    Fleet    `yaml:"fleet"`
-	Deadline Deadline `yaml:"deadline"`
-	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`     // at least one; names are unique
-	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name"` // at least one; the first match wins
+	Server   Server   `yaml:"server" reload:"in place"`
+	Admin    Admin    `yaml:"admin" reload:"in place"`
+	Log      Log      `yaml:"log" reload:"in place"`
+	Tracing  Tracing  `yaml:"tracing" reload:"in place"`
+	Fleet    Fleet    `yaml:"fleet" reload:"restart"`
+	Deadline Deadline `yaml:"deadline" reload:"in place"`
+	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
+	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
 
 	Machine Machine `yaml:"-"` // that read the configuration
 }
@@ -49,11 +51,11 @@ type document struct {
 
 // Server is the listener for applications and edge nodes.
 type Server struct {
-	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener"` // host:port, or unix:/path
-	SocketMode       FileMode       `yaml:"socket_mode" default:"0660"`                                                                      // of the unix socket only
-	ReusePort        bool           `yaml:"reuse_port"`                                                                                      // of both listeners: handed to the next process
-	TLS              ServerTLS      `yaml:"tls"`
-	ProxyProtocol    bool           `yaml:"proxy_protocol"` // of TrustedProxies and of unix peers: required
+	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener" reload:"restart"` // host:port, or unix:/path
+	SocketMode       FileMode       `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // of the unix socket only
+	ReusePort        bool           `yaml:"reuse_port" reload:"restart"`                                                                                      // of both listeners: handed to the next process
+	TLS              ServerTLS      `yaml:"tls" reload:"restart"`
+	ProxyProtocol    bool           `yaml:"proxy_protocol" reload:"restart"` // of TrustedProxies and of unix peers: required
 	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
 	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
 	MaxUploads       int            `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
@@ -63,7 +65,7 @@ type Server struct {
 	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
 	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
 	IdleTimeout      time.Duration  `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
-	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576"`
+	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
 	MaxBodyBytes     int            `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
 	ReduceIdleMemory bool           `yaml:"reduce_idle_memory"`
 	AbortOnClose     bool           `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
@@ -89,7 +91,7 @@ type ServerTLS struct {
 	CertFile     string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
 	KeyFile      string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
 	ClientCAFile string `yaml:"client_ca_file"`             // PEM; "" = clients need no certificate
-	TLSPolicy    `yaml:",inline"`
+	TLSPolicy    `yaml:",inline" reload:"in place"`
 }
 
 // AdminTLS is the certificate of the admin listener. For client certificates see
@@ -97,7 +99,7 @@ type ServerTLS struct {
 type AdminTLS struct {
 	CertFile  string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
 	KeyFile   string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
-	TLSPolicy `yaml:",inline"`
+	TLSPolicy `yaml:",inline" reload:"in place"`
 }
 
 // TLSPolicy says which TLS handshakes are allowed.
@@ -114,10 +116,10 @@ type Drain struct {
 
 // Admin is the operators' listener.
 type Admin struct {
-	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set, for example 127.0.0.1:9090" form:"admin listener"` // host:port
-	TokenFile     string        `yaml:"token_file"`                                                                                            // "" = no token
-	TLS           AdminTLS      `yaml:"tls"`
-	ClientCAFile  string        `yaml:"client_ca_file"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
+	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set, for example 127.0.0.1:9090" form:"admin listener" reload:"restart"` // host:port
+	TokenFile     string        `yaml:"token_file"`                                                                                                             // "" = no token
+	TLS           AdminTLS      `yaml:"tls" reload:"restart"`
+	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
 	// FlightRecorder is how much of Go's execution trace GET /debug/trace has at once. 0: it
@@ -132,7 +134,7 @@ type Admin struct {
 // Log says which lines adbuffer writes to standard error.
 type Log struct {
 	Level  LogLevel  `yaml:"level" default:"info" words:"debug info warn error"`
-	Format LogFormat `yaml:"format" default:"json" words:"json console"`
+	Format LogFormat `yaml:"format" default:"json" words:"json console" reload:"restart"`
 	Access AccessLog `yaml:"access"`
 }
 
@@ -147,7 +149,7 @@ type AccessLog struct {
 
 // Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
-	Endpoint     string  `yaml:"endpoint" form:"URL of a receiver"`                  // http or https URL of an OTLP receiver; "" = no tracing
+	Endpoint     string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"`       // http or https URL of an OTLP receiver; "" = no tracing
 	Sample       float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of the requests about which no trusted peer decides
 	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
 }
@@ -193,9 +195,9 @@ type Deadline struct {
 
 // SSP is one upstream ad server.
 type SSP struct {
-	Name      string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name"` // [a-z0-9_-]+
-	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required" empty:"must have at least one URL"`
-	Settings  `yaml:",inline"`
+	Name      string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name" reload:"new pool"` // [a-z0-9_-]+
+	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required" empty:"must have at least one URL" reload:"new pool"`
+	Settings  `yaml:",inline" reload:"in place"`
 
 	Parsed upstream.Endpoints `yaml:"-"` // the URLs of Endpoints; validation sets it
 }
@@ -203,25 +205,25 @@ type SSP struct {
 // Endpoint is where an SSP receives requests. In YAML it is the URL alone, or a mapping. The URLs of an
 // SSP share scheme, path and query.
 type Endpoint struct {
-	URL      string `yaml:"url" jsonschema:"required"`             // http or https
+	URL      string `yaml:"url" jsonschema:"required" hide:"url"`  // http or https
 	Weight   int    `yaml:"weight" default:"1" min:"1" max:"1000"` // its share is its weight in the sum
 	Priority int    `yaml:"priority" min:"0" max:"100"`            // the lowest that works gets the requests
 }
 
 // Settings are the keys of ssp_defaults and of each SSP.
 type Settings struct {
-	Protocol               Protocol      `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c"`
+	Protocol               Protocol      `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
 	MaxInFlight            int           `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
 	Pool                   Pool          `yaml:"pool"`
 	Timeouts               Timeouts      `yaml:"timeouts"`
-	TLS                    SSPTLS        `yaml:"tls"`
+	TLS                    SSPTLS        `yaml:"tls" reload:"new pool"`
 	Headers                Headers       `yaml:"headers"`
 	Host                   string        `yaml:"host" form:"host and port"` // "" = the endpoint's
 	Identity               Identity      `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
-	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824"`
-	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576"`
-	MaxResponseFields      int           `yaml:"max_response_fields" default:"256" min:"1" max:"65536"` // of header and trailers together
-	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`        // of requests and responses held at once; see BufferedBytesLimit
+	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
+	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
+	MaxResponseFields      int           `yaml:"max_response_fields" default:"256" min:"1" max:"65536" reload:"new connections"` // of header and trailers together
+	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`                                 // of requests and responses held at once; see BufferedBytesLimit
 	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool          `yaml:"rewrite_tmax"`
 	GzipRequest            GzipRequest   `yaml:"gzip_request"`
@@ -233,7 +235,7 @@ type Settings struct {
 	Ejection               Ejection      `yaml:"ejection"`
 	HealthCheck            HealthCheck   `yaml:"health_check"`
 	SlowStart              time.Duration `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
-	SourceAddresses        []netip.Addr  `yaml:"source_addresses" unique:"."`                     // to connect from, in turn; none = the system chooses
+	SourceAddresses        []netip.Addr  `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
 	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
 	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
 }
@@ -252,10 +254,10 @@ type Pool struct {
 	PendingTimeout     time.Duration   `yaml:"pending_timeout" default:"50ms" min:"1ms" max:"10m"`
 	MaxDials           int             `yaml:"max_dials" default:"16" min:"1" max:"65536"` // at once
 	DialBackoff        Backoff         `yaml:"dial_backoff"`
-	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"16384"`       // HTTP/2; the peer may allow fewer
-	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024"`                // http1-pipelined
-	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"` // http1-pipelined
-	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m"`                     // 0 = an abandoned exchange closes its connection
+	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"16384" reload:"new connections"` // HTTP/2; the peer may allow fewer
+	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024" reload:"new connections"`          // http1-pipelined
+	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"`                    // http1-pipelined
+	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m" reload:"new connections"`               // 0 = an abandoned exchange closes its connection
 }
 
 // Backoff is the wait after failed dials to one address. It doubles from Min to Max.
@@ -297,7 +299,7 @@ type Headers struct {
 // Field is a header field that adbuffer writes.
 type Field struct {
 	Name  string `yaml:"name" jsonschema:"required" empty:"must be set" form:"set field"`
-	Value string `yaml:"value" form:"field value"`
+	Value string `yaml:"value" form:"field value" hide:"field"`
 }
 
 // GzipRequest compresses request bodies.
@@ -396,7 +398,7 @@ type Match struct {
 // Condition is a condition on a query parameter or a header field.
 type Condition struct {
 	Name  string  `yaml:"name" jsonschema:"required" empty:"must be set"`
-	Value *string `yaml:"value,omitempty"` // nil = present with any value
+	Value *string `yaml:"value,omitempty" hide:"condition"` // nil = present with any value
 }
 
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.

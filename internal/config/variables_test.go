@@ -111,7 +111,7 @@ func TestErrorOfAVariableNamesIt(t *testing.T) {
 
 func TestNoTwoKeysShareAVariable(t *testing.T) {
 	paths := map[string]string{}
-	visitKeys(reflect.TypeFor[document](), "", func(path string, k key) {
+	visitKeys(reflect.TypeFor[document](), "", "", func(path string, k key) {
 		if isSection(k.typ) || isList(k.typ) {
 			return
 		}

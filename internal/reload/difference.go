@@ -2,25 +2,48 @@ package reload
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
 )
 
-// Difference is the effect that a reload of a file would have on a running adbuffer.
+// Check is the result of a dry run. The admin listener responds with it, and check --json prints it.
+type Check struct {
+	Valid    bool             `json:"valid"`
+	Hash     string           `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
+	Faults   config.Errors    `json:"faults"`
+	Warnings []config.Warning `json:"warnings"`
+	Against  *Difference      `json:"against,omitempty"` // nil if the configuration has errors, or is compared with none
+}
+
+// NewCheck returns the result for cfg. It is without errors if err is nil. An error that is not
+// config.Errors is an error of the whole configuration.
+func NewCheck(cfg *config.Config, warnings []config.Warning, err error) *Check {
+	c := &Check{Valid: err == nil, Faults: config.Errors{}, Warnings: append([]config.Warning{}, warnings...)}
+	if err != nil && !errors.As(err, &c.Faults) {
+		c.Faults = config.Errors{{Rule: err.Error()}}
+	}
+	if err == nil {
+		c.Hash = cfg.Hash()
+	}
+	return c
+}
+
+// Difference is the effect that a reload of a configuration would have on a running adbuffer.
 type Difference struct {
-	URL     string   `json:"url"`
-	Version string   `json:"version"` // of the running adbuffer
-	Hash    string   `json:"hash"`    // of the configuration in force
-	Verdict Verdict  `json:"verdict"`
-	Changes []Change `json:"changes"`
-	// HiddenDiffers: all values that the admin listener shows are equal, but a value that it hides
-	// differs. It belongs to a header field, or to a parameter of an endpoint.
-	HiddenDiffers bool `json:"hidden_value_differs"`
+	URL     string          `json:"url"`     // of the admin listener; only a client knows it
+	Version string          `json:"version"` // of the running adbuffer
+	Hash    string          `json:"hash"`    // of the configuration in force
+	Verdict Verdict         `json:"verdict"`
+	Changes []config.Change `json:"changes"`
 }
 
 // Verdict is the result that a reload would have.
@@ -33,27 +56,55 @@ const (
 	NeedsRestart Verdict = "restart"
 )
 
-// Against compares cfg with the configuration in force at a running adbuffer.
-func Against(ctx context.Context, c *admin.Client, cfg *config.Config) (*Difference, error) {
-	now, err := c.Running(ctx)
+// DryRun returns what Replace(cfg) would do, with the content of the files that cfg names. It changes
+// nothing and opens no connection. Its errors are those of Replace, except that a change which needs
+// a restart is a verdict.
+func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
+	v.reloading.Lock()
+	defer v.reloading.Unlock()
+	if v.closed || v.serving.Err() != nil {
+		return nil, ErrStopping
+	}
+	was := v.Current()
+	d := &Difference{Version: v.opts.AppVersion, Hash: was.Hash, Verdict: Unchanged}
+	p, err := v.prepare(was, cfg, config.Compare(was.Config, cfg))
 	if err != nil {
 		return nil, err
 	}
-	changes, err := compareYAML(now.YAML, cfg.YAMLWithSecrets())
-	if err != nil {
-		return nil, fmt.Errorf("%s/config: %w", c.URL(), err)
-	}
-	d := &Difference{URL: c.URL(), Version: now.Version, Hash: now.Hash, Changes: changes, Verdict: Applies}
+	p.drop()
+	d.Changes = append([]config.Change{}, p.changes...)
 	switch {
 	case len(d.needRestart()) > 0:
 		d.Verdict = NeedsRestart
-	case len(changes) == 0 && now.Hash == cfg.Hash():
-		d.Verdict = Unchanged
-	case len(changes) == 0:
-		d.HiddenDiffers = true
+	case len(d.Changes) > 0:
+		d.Verdict = Applies
 	}
 	return d, nil
 }
+
+// Against sends the text of a configuration to a running adbuffer, for a dry run there.
+func Against(ctx context.Context, c *admin.Client, text []byte) (*Check, error) {
+	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
+	defer cancel()
+	body, err := c.Post(ctx, "/reload?dry_run=1", text)
+	if e, ok := errors.AsType[*admin.StatusError](err); ok && e.Status == http.StatusUnprocessableEntity {
+		body, err = []byte(e.Body), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	res := new(Check)
+	if err := json.Unmarshal(body, res); err != nil || res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) {
+		return nil, fmt.Errorf("%s/reload does not respond to a dry run: is it the admin listener of an adbuffer?", c.URL())
+	}
+	if res.Against != nil {
+		res.Against.URL = c.URL()
+	}
+	return res, nil
+}
+
+// dryRunTimeout is longer than a reload in progress, for which a dry run waits.
+const dryRunTimeout = 15 * time.Second
 
 // Write prints the verdict on the file and, unless quiet, a table of the changes before it. own is
 // the version of this binary.
@@ -75,8 +126,6 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 		fmt.Fprintf(w, "# %s has the same configuration as %s: a reload would change nothing\n", d.URL, file)
 	case d.Verdict == NeedsRestart:
 		fmt.Fprintf(w, "# a restart is needed for %s; a reload would be refused and change nothing\n", strings.Join(d.needRestart(), ", "))
-	case d.HiddenDiffers:
-		fmt.Fprintln(w, "# a hidden value differs (of a header field, or of a parameter of an endpoint): a reload would apply it")
 	default:
 		fmt.Fprintf(w, "# a reload would apply %s\n", d.counts())
 	}
@@ -85,7 +134,7 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 // needRestart are the settings that a reload cannot change.
 func (d *Difference) needRestart() (paths []string) {
 	for _, ch := range d.Changes {
-		if ch.Effect == Restart {
+		if ch.Effect == config.Restart {
 			paths = append(paths, ch.Path)
 		}
 	}
@@ -113,15 +162,15 @@ func (d *Difference) counts() string {
 	return changes + ": " + strings.Join(order, ", ")
 }
 
-func effectText(ch *Change) string {
+func effectText(ch *config.Change) string {
 	switch {
-	case ch.Effect == Restart:
+	case ch.Effect == config.Restart:
 		return "needs a restart"
-	case ch.Effect == NewPool && strings.HasSuffix(ch.Path, "]"):
+	case ch.Effect == config.NewPool && strings.HasSuffix(ch.Path, "]"):
 		return "added, with a pool of its own"
-	case ch.Effect == PoolDrains:
+	case ch.Effect == config.PoolDrains:
 		return "removed, its pool drains"
-	case ch.Effect == NewPool:
+	case ch.Effect == config.NewPool:
 		return "new pool, the old one drains"
 	default:
 		return string(ch.Effect)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"adbuffer/internal/config"
 )
 
 func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
@@ -29,17 +31,17 @@ func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
 func TestTheVerdictCountsTheEffectsOfAReload(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	d := Difference{URL: "http://admin", Version: "v1", Verdict: Applies, Changes: []Change{
-		{Path: "ssps[a].pool.max_conns", Old: "1", New: "2", Effect: InPlace},
-		{Path: "ssps[b]", New: "[http://b]", Effect: NewPool},
-		{Path: "ssps[a].tls.ca_file", New: "ca.pem", Effect: NewPool},
-		{Path: "ssps[a].max_in_flight", Old: "1", New: "2", Effect: InPlace},
+	d := Difference{URL: "http://admin", Version: "v1", Verdict: Applies, Changes: []config.Change{
+		{Path: "ssps[a].pool.max_conns", Old: "1", New: "2", Effect: config.InPlace},
+		{Path: "ssps[b]", New: "[http://b]", Effect: config.NewPool},
+		{Path: "ssps[a].tls.ca_file", New: "ca.pem", Effect: config.NewPool},
+		{Path: "ssps[a].max_in_flight", Old: "1", New: "2", Effect: config.InPlace},
 	}}
 	d.Write(&b, "new.yaml", "v1", true)
 	if want := "# a reload would apply 4 changes: 2 in place, 1 added, with a pool of its own, 1 new pool, the old one drains\n"; b.String() != want {
 		t.Errorf("it says %q, want %q", b.String(), want)
 	}
-	d.Changes = append(d.Changes, Change{Path: "admin.listen", Old: "1", New: "2", Effect: Restart})
+	d.Changes = append(d.Changes, config.Change{Path: "admin.listen", Old: "1", New: "2", Effect: config.Restart})
 	d.Verdict = NeedsRestart
 	b.Reset()
 	d.Write(&b, "new.yaml", "v1", true)

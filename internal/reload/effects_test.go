@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,36 +21,45 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestEverySettingHasAnEffectAndEveryEffectASetting(t *testing.T) {
-	all := leavesOf(t, edited(t, "s3cret", "s3cret"))
-	used := map[string]bool{}
-	for _, l := range all {
-		path := anyMember(l.path)
-		if _, ok := listedEffect(path); !ok {
-			t.Errorf("%s has no effect in the table", path)
-		}
-		for p := path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
-			used[p] = true
-		}
-	}
-	for path := range effects {
-		if !used[path] {
-			t.Errorf("%s is no setting", path)
-		}
-	}
-	if e := effectOf("ssps[openx].unheard_of"); e != Restart {
-		t.Errorf("a setting without a row has the effect %q", e)
-	}
-}
-
-func leavesOf(t *testing.T, cfg *config.Config) []leaf {
+// pathsOf lists the settings of cfg.
+func pathsOf(t *testing.T, cfg *config.Config) (paths []string) {
 	t.Helper()
-	all, err := flatten(cfg.YAMLWithSecrets())
-	if err != nil {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(cfg.YAMLWithSecrets(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	return all.list
+	var visit func(section *yaml.Node, path string)
+	visit = func(section *yaml.Node, path string) {
+		for i := 0; i < len(section.Content); i += 2 {
+			key, value := section.Content[i].Value, section.Content[i+1]
+			at := strings.TrimPrefix(path+"."+key, ".")
+			switch {
+			case value.Kind == yaml.MappingNode:
+				visit(value, at)
+			case at == "ssps" || at == "routes":
+				for _, member := range value.Content {
+					visit(member, at+"["+fieldOf(member, "name").Value+"]")
+				}
+			default:
+				paths = append(paths, at)
+			}
+		}
+	}
+	visit(doc.Content[0], "")
+	return paths
 }
+
+func fieldOf(node *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// anyMember takes the name out of a path: ssps[].host for ssps[openx].host.
+func anyMember(path string) string { return regexp.MustCompile(`\[.*\]`).ReplaceAllString(path, "[]") }
 
 // everything is a configuration that uses every file and every section.
 func everything(t *testing.T, dir string) (*config.Config, *sspsim.SSP) {
@@ -109,7 +117,7 @@ func changed(t *testing.T, cfg *config.Config, dir, path string) *config.Config 
 		}
 		next, _, err := config.Parse(b, nil)
 		if err == nil {
-			if changes := Compare(cfg, next); len(changes) == 1 && changes[0].Path == path {
+			if changes := config.Compare(cfg, next); len(changes) == 1 && changes[0].Path == path {
 				return next
 			}
 		}
@@ -170,23 +178,22 @@ func others(node *yaml.Node, dir, path string) (texts []string) {
 	return []string{"other"}
 }
 
-// A reload follows the table, setting by setting.
-func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
+// A reload follows the tags, setting by setting.
+func TestAReloadHasTheEffectsOfTheTags(t *testing.T) {
 	testsupport.Long(t)
 	dir := t.TempDir()
 	base, _ := everything(t, dir)
 	v := versionsOf(t, base)
-	for _, l := range leavesOf(t, base) {
-		path := l.path
-		if strings.HasSuffix(path, "]") || strings.HasSuffix(path, "].name") || path == "routes" || strings.HasPrefix(path, "ssps[b]") || strings.HasPrefix(path, "ssps[c]") {
+	for _, path := range pathsOf(t, base) {
+		if strings.HasSuffix(path, "].name") || strings.HasPrefix(path, "ssps[b]") || strings.HasPrefix(path, "ssps[c]") {
 			continue // the path itself would change, or it was seen at ssps[a]
 		}
 		next := changed(t, base, dir, path)
 		if next == nil {
 			continue
 		}
-		effect := effectOf(path)
-		if effect == NewPool && reflect.DeepEqual(dialOptions(&base.SSPs[0]), dialOptions(&next.SSPs[0])) {
+		effect := config.Compare(base, next)[0].Effect
+		if effect == config.NewPool && reflect.DeepEqual(dialOptions(&base.SSPs[0]), dialOptions(&next.SSPs[0])) {
 			t.Errorf("%s: %s, but dials have the same settings", path, effect)
 		}
 		if strings.HasPrefix(path, "routes[r].") && tableOf(t, base) == tableOf(t, next) {
@@ -196,26 +203,26 @@ func TestAReloadHasTheEffectsOfTheTable(t *testing.T) {
 		conns, options := *was.dialer.conns.Load(), was.SSP.Pool().Options()
 		_, err := v.Replace(next)
 		var faults config.Errors
-		if refused := errors.As(err, &faults) && len(faults) == 1 && faults[0].Path == path; refused != (effect == Restart) {
+		if refused := errors.As(err, &faults) && len(faults) == 1 && faults[0].Path == path; refused != (effect == config.Restart) {
 			t.Errorf("%s: %s, and the reload says %v", path, effect, err)
 		}
 		if err != nil {
 			continue
 		}
 		is := v.Current().Part("a")
-		if replaced := is.SSP.Pool() != was.SSP.Pool(); replaced != (effect == NewPool) {
+		if replaced := is.SSP.Pool() != was.SSP.Pool(); replaced != (effect == config.NewPool) {
 			t.Errorf("%s: %s, but a new pool: %v", path, effect, replaced)
 		}
-		if effect != NewPool {
-			if renewed := is.SSP.Pool().Options().ConnVersion != options.ConnVersion; renewed != (effect == NewConnections) {
+		if effect != config.NewPool {
+			if renewed := is.SSP.Pool().Options().ConnVersion != options.ConnVersion; renewed != (effect == config.NewConnections) {
 				t.Errorf("%s: %s, but new connections: %v", path, effect, renewed)
 			}
-			if kept := !reflect.DeepEqual(conns, *is.dialer.conns.Load()); kept != (effect == NewConnections) {
+			if kept := !reflect.DeepEqual(conns, *is.dialer.conns.Load()); kept != (effect == config.NewConnections) {
 				t.Errorf("%s: %s, but connections keep the setting: %v", path, effect, kept)
 			}
 		}
 		// qps.scope has no effect while qps.limit is 0.
-		if effect == InPlace && path != "ssps[a].qps.scope" && strings.HasPrefix(path, "ssps[a].") && settingsOf(t, v, was.Config) == settingsOf(t, v, is.Config) {
+		if effect == config.InPlace && path != "ssps[a].qps.scope" && strings.HasPrefix(path, "ssps[a].") && settingsOf(t, v, was.Config) == settingsOf(t, v, is.Config) {
 			t.Errorf("%s: %s, but neither the SSP nor its pool has another setting", path, effect)
 		}
 		if _, err := v.Replace(base); err != nil {
@@ -295,57 +302,4 @@ func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
 	policy := *o.Policy
 	o.Policy = nil
 	return fmt.Sprintf("%+v %+v %+v", o, policy, s.poolOptions())
-}
-
-// statedEffects are the effects that comments of config/adbuffer.yaml state.
-var statedEffects = map[string]Effect{"needs a restart": Restart, "takes a new pool": NewPool, "replaces open connections": NewConnections}
-
-// A comment states the effect of a change unless it applies in place. The comment of a section
-// applies to all its keys.
-func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
-	data, err := os.ReadFile("../../config/adbuffer.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(string(data), "\n")
-	var stated []string
-	var visit func(node *yaml.Node, path string, effect Effect)
-	visit = func(node *yaml.Node, path string, around Effect) {
-		for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
-			name, value := node.Content[i], node.Content[i+1]
-			p, effect := strings.TrimPrefix(path+"."+name.Value, "."), around
-			for words, e := range statedEffects {
-				if strings.Contains(commentAbove(lines, name.Line), words) {
-					effect = e
-				}
-			}
-			switch {
-			case value.Kind == yaml.MappingNode:
-				visit(value, p, effect)
-			case p == "ssps" || p == "routes":
-				visit(value.Content[0], p+"[]", effect)
-			case effectOf(p) != effect:
-				t.Errorf("the comment says that a change of %s is %q, and it is %q", p, effect, effectOf(p))
-			}
-			stated = append(stated, p)
-		}
-	}
-	visit(doc.Content[0], "", InPlace)
-	if !slices.Contains(stated, "ssps[].pool.dial_backoff.max") {
-		t.Errorf("only the effects of %v were checked", stated)
-	}
-}
-
-var comment = regexp.MustCompile(`^\s*# ?`)
-
-// commentAbove joins the comment lines that end right above line (from 1).
-func commentAbove(lines []string, line int) (text string) {
-	for i := line - 2; i >= 0 && comment.MatchString(lines[i]); i-- {
-		text = comment.ReplaceAllString(lines[i], "") + " " + text
-	}
-	return text
 }

@@ -22,7 +22,7 @@ type prepared struct {
 	cfg     *config.Config
 	hash    string
 	common  common
-	changes []Change
+	changes []config.Change
 	ssps    []preparedSSP
 	tracer  *tracing.Tracer
 }
@@ -32,7 +32,7 @@ type preparedSSP struct {
 	cfg    *config.SSP
 	files  configfile.Content // of the TLS files
 	was    *Part              // the part in force; nil for a new SSP
-	effect Effect             // the strongest of its changes; "" = nothing changes
+	effect config.Effect      // the strongest of its changes; "" = nothing changes
 	dialer *dialer            // was's, or a new one for a new pool
 	pool   *pool.Pool         // the new pool if it replaces another one; see prewarm
 	events func(balancer.Event)
@@ -46,7 +46,7 @@ func (s *preparedSSP) encrypted() bool { return s.cfg.Parsed.Scheme == "https" }
 
 // prepare prepares the version of cfg that follows was. Its error is config.Errors with all errors;
 // in that case nothing has changed.
-func (v *Versions) prepare(was *Version, cfg *config.Config, changes []Change) (*prepared, error) {
+func (v *Versions) prepare(was *Version, cfg *config.Config, changes []config.Change) (*prepared, error) {
 	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
 	effects := effectsBySSP(changes)
 	var faults config.Errors
@@ -81,7 +81,7 @@ func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
 		p.changes = append(p.changes, c)
 		s.effect = stronger(s.effect, c.Effect)
 	}
-	if s.was != nil && s.effect != NewPool {
+	if s.was != nil && s.effect != config.NewPool {
 		s.dialer = s.was.dialer
 		return nil
 	}
@@ -136,7 +136,7 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 		s.dialer.set(s.cfg)
 		s.dialer.dial.SetEndpoints(s.cfg.Parsed)
 		po.ConnVersion = p.Options().ConnVersion
-		if s.effect == NewConnections {
+		if s.effect == config.NewConnections {
 			po.ConnVersion++
 		}
 		p.SetOptions(po)
@@ -151,14 +151,14 @@ func tlsFiles(c *config.SSP) map[string]string {
 }
 
 // contentChanges are the TLS files that keep their names and have another content.
-func (s *preparedSSP) contentChanges() (changes []Change) {
+func (s *preparedSSP) contentChanges() (changes []config.Change) {
 	if s.was == nil || !s.encrypted() {
 		return nil
 	}
 	was, is := tlsFiles(s.was.Config), tlsFiles(s.cfg)
 	for _, key := range slices.Sorted(maps.Keys(is)) {
 		if file := is[key]; file != "" && was[key] == file && s.was.files[file] != s.files[file] {
-			changes = append(changes, contentChange("ssps["+s.cfg.Name+"].tls."+key, file, NewPool))
+			changes = append(changes, config.ContentChange("ssps["+s.cfg.Name+"].tls."+key, file, config.NewPool))
 		}
 	}
 	return changes

@@ -20,7 +20,7 @@ const (
 type Report struct {
 	Result   string           `json:"result"`
 	Hash     string           `json:"hash,omitempty"` // of the new configuration in force; empty if the old one is
-	Changes  []Change         `json:"changes"`
+	Changes  []config.Change  `json:"changes"`
 	Faults   config.Errors    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
 	// Error is the reason why the file could not be read or applied, if that is not an error of its
@@ -46,7 +46,7 @@ func (r *Report) stopping() { r.Result, r.Error = draining, ErrStopping.Error() 
 
 // response is the report with [] in place of JSON's null for an empty list.
 func (r Report) response() (status int, body any) {
-	r.Changes = append([]Change{}, r.Changes...)
+	r.Changes = append([]config.Change{}, r.Changes...)
 	r.Faults = append(config.Errors{}, r.Faults...)
 	r.Warnings = append([]config.Warning{}, r.Warnings...)
 	switch r.Result {

@@ -1,3 +1,6 @@
+// Package reload replaces the configuration of a running service. It reads the file again, lists
+// the changes and builds the next config version. It then drains the parts of the old version that
+// the next one does not use.
 package reload
 
 import (
@@ -8,8 +11,8 @@ import (
 
 // Result is the result of a reload.
 type Result struct {
-	Hash    string   // of the configuration in force
-	Changes []Change // none if nothing changed
+	Hash    string          // of the configuration in force
+	Changes []config.Change // none if nothing changed
 	// Warnings are about the present load. Warnings about the configuration alone are not among
 	// them.
 	Warnings []config.Warning

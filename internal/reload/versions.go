@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -117,7 +118,7 @@ func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
 }
 
 func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, error) {
-	changes := Compare(was.Config, cfg)
+	changes := config.Compare(was.Config, cfg)
 	if faults := restartErrors(changes); len(faults) > 0 {
 		return nil, faults
 	}
@@ -125,11 +126,11 @@ func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, e
 }
 
 // restartErrors returns the errors for changes that need a restart.
-func restartErrors(changes []Change) (faults config.Errors) {
+func restartErrors(changes []config.Change) (faults config.Errors) {
 	for _, c := range changes {
-		if c.Effect == Restart {
+		if c.Effect == config.Restart {
 			faults = append(faults, config.Error{
-				Path: c.Path, Value: orNone(c.New), Rule: "is " + orNone(c.Old) + " in the running process and cannot change there: restart it",
+				Path: c.Path, Value: cmp.Or(c.New, "none"), Rule: "is " + cmp.Or(c.Old, "none") + " in the running process and cannot change there: restart it",
 			})
 		}
 	}

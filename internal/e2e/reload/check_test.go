@@ -97,9 +97,9 @@ func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
 	ab := e2e.Start(t, config("s3cret1", "s3cret1", "0"))
 	for _, c := range []struct{ key, header, limit, want string }{
 		{"s3cret1", "s3cret1", "0", "a reload would change nothing"},
-		{"s3cret1", "s3cret2", "0", "a hidden value differs"},
-		{"s3cret2", "s3cret1", "0", "a hidden value differs"},
-		{"s3cret2", "s3cret2", "7", "a reload would apply 1 change: 1 in place"},
+		{"s3cret1", "s3cret2", "0", "ssps[openx].headers.set"},
+		{"s3cret2", "s3cret1", "0", "ssps[openx].endpoints"},
+		{"s3cret2", "s3cret2", "7", "a reload would apply 3 changes: 3 in place"},
 	} {
 		for _, form := range []string{"--quiet=false", "--json"} {
 			stdout, stderr, code := checkAgainst(ab, config(c.key, c.header, c.limit), form)
@@ -109,9 +109,55 @@ func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
 			if form != "--json" && !strings.Contains(stdout, c.want) {
 				t.Errorf("%v: the output lacks %q: %s", c, c.want, stdout)
 			}
-			if hidden := strings.Contains(stdout, `"hidden_value_differs": true`); form == "--json" && hidden != strings.Contains(c.want, "hidden") {
-				t.Errorf("%v: --json says that a hidden value differs: %v", c, hidden)
+			if changed := c.key+c.header != "s3cret1s3cret1"; changed != strings.Contains(stdout, "but another secret") {
+				t.Errorf("%v %s: a secret has changed: %v: %s", c, form, changed, stdout)
 			}
+		}
+	}
+}
+
+// Before, the file's text was compared with what the admin listener shows: neither another content of a
+// file nor which secret had changed was seen, and variables were those of the shell.
+func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("s3cret-of-the-operators")
+	config := "admin: {token_file: " + token + "}\n" + e2e.Single(e2e.Healthy(t).URL())
+	ab := e2e.StartReloadable(t, config)
+	ab.Write("ssps: []") // from now on, no reload uses the other content
+	if status, res := ab.Post(); status != 422 {
+		t.Fatalf("%d %+v", status, res)
+	}
+	write("s3cret-of-other-operators")
+	hash := ab.Scrape().Series["adbuffer_config_info"]
+	for i, c := range []struct {
+		text string
+		env  []string // of the shell
+		code int
+		want []string
+	}{
+		{config, []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:1"}, 0, []string{"admin.token_file", "with another content", "in place"}},
+		{strings.Replace(config, token, token+"x", 1), nil, 1, []string{"line 1", "admin.token_file", "no such file"}},
+		{strings.Replace(config, "ssps: [openx]", "ssps: [openks]", 1), nil, 1, []string{"line ", "routes[0].ssps[0].name: openks", "did you mean openx?"}},
+		{"#" + strings.Repeat("x", 1<<20), nil, 1, []string{"must not be larger than 1048576 bytes"}},
+	} {
+		file := e2e.WriteConfig(t, c.text)
+		stdout, stderr, code := e2e.Run(t, c.env, "check", "--config", file, "--against", "http://"+ab.AdminAddr)
+		if code != c.code || !hasLineWith(stdout+stderr, c.want) || strings.Contains(stdout+stderr, "s3cret") {
+			t.Errorf("%d: exit status %d, want %d and %q: %s%s", i, code, c.code, c.want, stdout, stderr)
+		}
+	}
+	if now := ab.Scrape().Series["adbuffer_config_info"]; fmt.Sprint(now) != fmt.Sprint(hash) {
+		t.Errorf("dry runs made %v of %v", now, hash)
+	}
+	for target, want := range map[string]int{"/reload?dry_run=yes": 400, "/reload?dry_run=0": 400, "/reload?dry_run=1": 422} {
+		if status, body := ab.SendAdmin("POST", target, "ssps: []"); status != want {
+			t.Errorf("%s: %d, want %d: %s", target, status, want, body)
 		}
 	}
 }
