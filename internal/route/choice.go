@@ -22,8 +22,8 @@ const control = "ssp"
 // not choose. It also returns the query, without the control parameter if that was a choice.
 // fromPath is the name from Find. The query's other bytes stay unchanged, in order. If the
 // parameter was cut from the middle, the result is in *scratch, which grows as needed.
-func (r *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
-	if !r.ClientChoice {
+func (rt *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
+	if !rt.ClientChoice {
 		return nil, f.Query, nil
 	}
 	fromQuery, query, err := cutControl(f.Query, scratch)
@@ -47,7 +47,7 @@ func (r *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[]
 	if chosen == nil {
 		return nil, f.Query, nil
 	}
-	if t = r.target(chosen); t == nil {
+	if t = rt.target(chosen); t == nil {
 		return nil, nil, ErrUnknownSSP
 	}
 	return t, query, nil

@@ -31,25 +31,25 @@ type Condition struct {
 
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
 // this client did, Find also returns the chosen name.
-func (t *Table) Find(f *httpheader.RequestFields) (r *Route, name []byte) {
+func (t *Table) Find(f *httpheader.RequestFields) (rt *Route, name []byte) {
 	if hasDotDot(f.Path) {
 		return nil, nil
 	}
 	var params foundParams
-	for _, r := range t.Routes {
-		if len(r.Match.Query) > 0 {
+	for _, rt := range t.Routes {
+		if len(rt.Match.Query) > 0 {
 			params.find(f.Query, t.params)
 		}
-		if name, ok := r.matches(f, &params); ok {
-			return r, name
+		if name, ok := rt.matches(f, &params); ok {
+			return rt, name
 		}
 	}
 	return nil, nil
 }
 
-func (r *Route) matches(f *httpheader.RequestFields, params *foundParams) (name []byte, ok bool) {
-	m := &r.Match
-	if name, ok = m.matchPath(f.Path, r.ClientChoice); !ok || !m.matchHost(f.Host()) {
+func (rt *Route) matches(f *httpheader.RequestFields, params *foundParams) (name []byte, ok bool) {
+	m := &rt.Match
+	if name, ok = m.matchPath(f.Path, rt.ClientChoice); !ok || !m.matchHost(f.Host()) {
 		return nil, false
 	}
 	for i := range m.Query {

@@ -17,64 +17,44 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// When the response is written, the request's memory belongs to the next request.
+// When the response is written, the request's memory belongs to the next request. A request that ends
+// with its client, like a stream over HTTP/2, has a context. Then too, its copy is held only until its
+// legs have ended, whether its client stays or leaves.
 func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
-		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
-				rt := newRoute(ParallelFirst, loser, winner)
-				if mode == ParallelAll {
-					rt = all([]*fakeSSP{loser, winner}, true, false)
-				}
-				r := newClient(t, upstream.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
-				budget, p := r.Budget, newProcess(t)
-				res := rt.Do(&r.Request, nil, p)
-				if res.Outcome != upstream.Fill && res.Outcome != upstream.Merged {
-					t.Fatalf("result: %s", ended(&res))
-				}
-				res.Release()
-				r.poison()
-				if p.InFlight.Now() != 1 || budget.Used() < 400 {
-					t.Fatalf("%d legs in flight with %d bytes: the loser does not outlive its request", p.InFlight.Now(), budget.Used())
-				}
-				time.Sleep(2 * time.Second)
-				wantEmpty(t, budget)
-				if loser.torn > 0 {
-					t.Error("the loser's request changed while it ran")
-				}
-			})
-		})
-	}
-}
-
-// A request that ends with its client, like a stream over HTTP/2, holds nothing after its legs,
-// whether its client stays or leaves.
-func TestRequestWithAContextReleasesItsCopy(t *testing.T) {
-	for _, leaves := range []bool{false, true} {
-		for _, mode := range []Mode{ParallelFirst, ParallelAll} {
-			t.Run(fmt.Sprint(mode, leaves), func(t *testing.T) {
+		for _, client := range []string{"without a context", "stays", "leaves"} {
+			t.Run(fmt.Sprint(mode, client), func(t *testing.T) {
 				testsupport.Bubble(t, func(t *testing.T) {
 					loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
 					rt := newRoute(ParallelFirst, loser, winner)
 					if mode == ParallelAll {
 						rt = all([]*fakeSSP{loser, winner}, true, false)
 					}
-					r := newClient(t, upstream.POST, "a=1", "body")
-					budget := r.Budget
+					r := newClient(t, upstream.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
+					budget, p := r.Budget, newProcess(t)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					r.Context = ctx
-					if leaves {
+					switch client {
+					case "stays":
+						r.Context = ctx
+					case "leaves":
+						r.Context = ctx
 						time.AfterFunc(5*ms, cancel)
 					}
-					res := rt.Do(&r.Request, nil, newProcess(t))
-					if got := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged; got == leaves {
-						t.Errorf("result: %s", ended(&res))
+					res := rt.Do(&r.Request, nil, p)
+					if won := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged; won == (client == "leaves") {
+						t.Fatalf("result: %s", ended(&res))
 					}
 					res.Release()
+					r.poison()
+					if client != "leaves" && (p.InFlight.Now() != 1 || budget.Used() < 400) {
+						t.Fatalf("%d legs in flight with %d bytes: the loser does not outlive its request", p.InFlight.Now(), budget.Used())
+					}
 					time.Sleep(2 * time.Second)
 					wantEmpty(t, budget)
+					if loser.torn > 0 {
+						t.Error("the loser's request changed while it ran")
+					}
 				})
 			})
 		}

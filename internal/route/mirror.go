@@ -91,7 +91,7 @@ func (c *mirrored) main() {
 	ex := upstream.AcquireExchange()
 	outcome, _ := m.SSP.Do(&c.request, ex, 0)
 	if outcome != upstream.Deadline || m.SSP.HadUsualTime(ex) {
-		m.Stats.silence.ended(outcome)
+		m.Stats.silence.observe(outcome)
 	}
 	ex.Release()
 	c.release()

@@ -26,6 +26,18 @@ func mirroring(main, copied *fakeSSP, share float64, budget int64) *Route {
 	return rt
 }
 
+// sendMany sends n requests to rt, each followed by a pause. Each must get the ad of a.
+func sendMany(t *testing.T, rt *Route, p *Process, n int, pause time.Duration) {
+	t.Helper()
+	for range n {
+		r := get(t)
+		res := rt.Do(&r.Request, nil, p)
+		want(t, "result", ended(&res), "fill of a: 200 ad")
+		res.Release()
+		time.Sleep(pause)
+	}
+}
+
 // The mirror's SSP gets the same requests. Requests do not wait for it, and never get its response.
 func TestMirrorGetsCopies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -67,10 +79,7 @@ func TestMirrorThatPanicsIsInternal(t *testing.T) {
 		rt := mirroring(a, b, 1, 1<<20)
 		var panics atomic.Int64
 		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { panics.Add(1) }}
-		r := get(t)
-		res := rt.Do(&r.Request, nil, p)
-		want(t, "result", ended(&res), "fill of a: 200 ad")
-		res.Release()
+		sendMany(t, rt, p, 1, 0)
 		synctest.Wait()
 		if n := rt.Mirror.Stats.outcomes[upstream.Internal].Load(); n != 1 || panics.Load() != 1 || rt.Mirror.Stats.inFlight.Load() != 0 {
 			t.Errorf("%d are counted as internal, %d panics reported, %d in flight", n, panics.Load(), rt.Mirror.Stats.inFlight.Load())
@@ -85,12 +94,7 @@ func TestBlackHoledMirrorIsDropped(t *testing.T) {
 		rt := mirroring(a, b, 1, 1<<20)
 		p := newProcess(t)
 		p.InFlight.SetLimit(40)
-		for range 100 {
-			r := get(t)
-			res := rt.Do(&r.Request, nil, p)
-			want(t, "result", ended(&res), "fill of a: 200 ad")
-			res.Release()
-		}
+		sendMany(t, rt, p, 100, 0)
 		if n := rt.Mirror.Stats.inFlight.Load(); n != 10 {
 			t.Errorf("%d mirrored requests are in flight, want a quarter of 40", n)
 		}
@@ -109,10 +113,7 @@ func TestEachOutcomeThatACopyCanHaveHasASeries(t *testing.T) {
 	for _, o := range []upstream.Outcome{upstream.ConnLost, upstream.BadResponse, upstream.ResponseTooLarge, upstream.TooLarge, upstream.Internal} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			rt := mirroring(newFake(t, "a", fills(0, "ad")), newFake(t, "b", fails(0, o)), 1, 1<<20)
-			r := get(t)
-			res := rt.Do(&r.Request, nil, newProcess(t))
-			res.Release()
-			time.Sleep(time.Second)
+			sendMany(t, rt, newProcess(t), 1, time.Second)
 			c := NewMirrorCollector(func() *Table { return NewTable([]*Route{rt}) })
 			want := fmt.Sprintf(`adbuffer_mirrored_total{outcome="%v",route=%q,ssp="b"} 1`, o, rt.Name)
 			if text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "adbuffer_mirrored_total"); err != nil || !strings.Contains(string(text), want) {
@@ -127,11 +128,7 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
 		rt := mirroring(a, b, 1, 10)
-		r := get(t)
-		res := rt.Do(&r.Request, nil, newProcess(t))
-		want(t, "result", ended(&res), "fill of a: 200 ad")
-		res.Release()
-		time.Sleep(time.Second)
+		sendMany(t, rt, newProcess(t), 1, time.Second)
 		b.wantRequests(0)
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(NewMirrorCollector(func() *Table { return NewTable([]*Route{rt}) }))
@@ -169,14 +166,7 @@ func TestSilentMirrorGetsProbesOnly(t *testing.T) {
 				a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", c.reply)
 				rt := mirroring(a, b, 1, 1<<20)
 				p := newProcess(t)
-				mirror := func(requests int) {
-					for range requests {
-						r := get(t)
-						res := rt.Do(&r.Request, nil, p)
-						res.Release()
-						time.Sleep(10 * ms)
-					}
-				}
+				mirror := func(requests int) { sendMany(t, rt, p, requests, 10*ms) }
 				mirror(100)
 				time.Sleep(time.Second)
 				before, dropped := len(b.requests()), rt.Mirror.Stats.dropped.Load()
@@ -260,13 +250,7 @@ func TestMirrorThatSometimesFailsGetsAllCopies(t *testing.T) {
 			return fails(0, upstream.ConnLost)
 		}
 		rt := mirroring(a, b, 1, 1<<20)
-		p := newProcess(t)
-		for range 100 {
-			r := get(t)
-			res := rt.Do(&r.Request, nil, p)
-			res.Release()
-			time.Sleep(10 * ms)
-		}
+		sendMany(t, rt, newProcess(t), 100, 10*ms)
 		b.wantRequests(100)
 	})
 }
@@ -275,12 +259,7 @@ func TestMirrorsShareIsRandom(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", fills(0, "ad"))
 		rt := mirroring(a, b, 0.25, 1<<20)
-		for range 1000 {
-			r := get(t)
-			res := rt.Do(&r.Request, nil, newProcess(t))
-			res.Release()
-			time.Sleep(ms)
-		}
+		sendMany(t, rt, newProcess(t), 1000, ms)
 		// 250 are expected, the standard deviation is 14.
 		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n < 180 || n > 320 {
 			t.Errorf("%d of 1000 requests were mirrored", n)

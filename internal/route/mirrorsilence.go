@@ -34,9 +34,9 @@ func (s *silence) drops(now time.Time, inFlight int64) bool {
 	return !s.next.CompareAndSwap(next, &after)
 }
 
-// ended notes how a copy ended. The caller leaves out deadlines that were shorter than the SSP's usual
+// observe notes how a copy ended. The caller leaves out deadlines that were shorter than the SSP's usual
 // time: the client stated them.
-func (s *silence) ended(o upstream.Outcome) {
+func (s *silence) observe(o upstream.Outcome) {
 	switch o.Row().Contact {
 	case upstream.Responded:
 		if s.inARow.Load() != 0 {

@@ -113,9 +113,9 @@ func (l *leg) envelopeEntry() entry {
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()
 	default:
-		a := &l.ex.Response
-		e.status, e.took = a.Status, l.took()
-		e.describe(a.Fields, a.Body)
+		response := &l.ex.Response
+		e.status, e.took = response.Status, l.took()
+		e.describe(response.Fields, response.Body)
 	}
 	return e
 }

@@ -105,11 +105,11 @@ func (res *Result) normalizeNoBid() {
 	if res.Outcome != upstream.NoBid {
 		return
 	}
-	a := &res.Exchange.Response
-	if a.Status != 204 {
+	response := &res.Exchange.Response
+	if response.Status != 204 {
 		// Its fields describe the document.
-		a.Status, a.Fields = 204, a.Fields[:0]
+		response.Status, response.Fields = 204, response.Fields[:0]
 	}
 	res.Exchange.ReleaseBody()
-	a.ContentLength = -1
+	response.ContentLength = -1
 }

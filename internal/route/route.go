@@ -73,14 +73,14 @@ type Table struct {
 // NewTable returns a table of routes, and sets their Index.
 func NewTable(routes []*Route) *Table {
 	t := &Table{Routes: routes}
-	for i, r := range routes {
-		r.Index = i
-		t.indexParams(r.Match.Query)
-		switch r.Mode {
+	for i, rt := range routes {
+		rt.Index = i
+		t.indexParams(rt.Match.Query)
+		switch rt.Mode {
 		case Split:
-			r.prepareSplit()
+			rt.prepareSplit()
 		case ParallelAll:
-			r.prepareParallelAll()
+			rt.prepareParallelAll()
 		}
 	}
 	return t
@@ -100,10 +100,10 @@ func (t *Table) indexParams(conditions []Condition) {
 }
 
 // target returns the target whose SSP has the name, or nil.
-func (r *Route) target(name []byte) *Target {
-	for i := range r.Targets {
-		if r.Targets[i].SSP.Name() == string(name) {
-			return &r.Targets[i]
+func (rt *Route) target(name []byte) *Target {
+	for i := range rt.Targets {
+		if rt.Targets[i].SSP.Name() == string(name) {
+			return &rt.Targets[i]
 		}
 	}
 	return nil
