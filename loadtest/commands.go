@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"adbuffer/loadtest/internal/chaos"
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 	"adbuffer/loadtest/internal/tests"
 )
 
@@ -37,8 +37,8 @@ type loadTest struct {
 	tests.Command
 	example string
 	flags   func(*cobra.Command)
-	check   func(*cobra.Command) error                                  // nil: no check
-	run     func(context.Context, *engine.Env) (*results.Report, error) // nil: engine.Run runs the test of Make
+	check   func(*cobra.Command) error                                 // nil: no check
+	run     func(context.Context, *stage.Env) (*results.Report, error) // nil: stage.Run runs the test of Make
 }
 
 // commands returns the load tests in the order in which the command all runs them. It omits story,
@@ -49,7 +49,7 @@ func (s *suite) commands() (out []loadTest) {
 	}
 	return append(out,
 		loadTest{Command: tests.Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
-			Make: func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Soak(ctx, e, s.soak) },
+			Make: func(ctx context.Context, e *stage.Env) (*stage.Test, error) { return tests.Soak(ctx, e, s.soak) },
 			Long: "Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,\n" +
 				"and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.\n" +
 				"Each response must carry its request's number, and nginx's log each number exactly once;\n" +
@@ -72,9 +72,9 @@ func (s *suite) commands() (out []loadTest) {
 				"is 1 if a promise was broken."},
 			example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
 			flags:   s.chaosFlags, check: s.checkChaos,
-			run: func(ctx context.Context, e *engine.Env) (*results.Report, error) { return chaos.Run(ctx, e, s.chaos) }},
+			run: func(ctx context.Context, e *stage.Env) (*results.Report, error) { return chaos.Run(ctx, e, s.chaos) }},
 		loadTest{Command: tests.Command{Name: "peers", Short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
-			Make: func(ctx context.Context, e *engine.Env) (*engine.Test, error) { return tests.Peers(ctx, e, s.peers) },
+			Make: func(ctx context.Context, e *stage.Env) (*stage.Test, error) { return tests.Peers(ctx, e, s.peers) },
 			Long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
 request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
 fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
@@ -87,7 +87,7 @@ broken.`},
 }
 
 // report runs the test.
-func (t loadTest) report(ctx context.Context, e *engine.Env) (*results.Report, error) {
+func (t loadTest) report(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	if t.run != nil {
 		return t.run(ctx, e)
 	}
@@ -95,7 +95,7 @@ func (t loadTest) report(ctx context.Context, e *engine.Env) (*results.Report, e
 	if err != nil {
 		return nil, err
 	}
-	return engine.Run(ctx, e, test)
+	return stage.Run(ctx, e, test)
 }
 
 func (s *suite) chaosFlags(c *cobra.Command) {
@@ -158,7 +158,7 @@ func (t loadTest) cobra(s *suite) *cobra.Command {
 					return err
 				}
 			}
-			return s.with(cmd.Context(), func(e *engine.Env) error { return s.one(cmd.Context(), e, t) })
+			return s.with(cmd.Context(), func(e *stage.Env) error { return s.one(cmd.Context(), e, t) })
 		}}
 	s.add(cmd, 1)
 	if t.flags != nil {
@@ -168,7 +168,7 @@ func (t loadTest) cobra(s *suite) *cobra.Command {
 }
 
 // with runs fn with an environment.
-func (s *suite) with(ctx context.Context, fn func(*engine.Env) error) error {
+func (s *suite) with(ctx context.Context, fn func(*stage.Env) error) error {
 	if s.scale <= 0 || s.scale > 100 {
 		return fmt.Errorf("--scale %v: must be above 0 and at most 100", s.scale)
 	}
@@ -177,10 +177,10 @@ func (s *suite) with(ctx context.Context, fn func(*engine.Env) error) error {
 		return failure{err}
 	}
 	defer r.Close()
-	e := &engine.Env{Rig: r, Adbuffer: s.adbuffer, Scale: s.scale, Say: func(format string, args ...any) {
+	e := &stage.Env{Rig: r, Adbuffer: s.adbuffer, Scale: s.scale, Say: func(format string, args ...any) {
 		fmt.Fprintf(s.stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 	}}
-	e.ProxyCores, e.LoadCores = engine.Cores()
+	e.ProxyCores, e.LoadCores = stage.Cores()
 	if err := e.Build(ctx); err != nil {
 		return failure{err}
 	}
@@ -194,7 +194,7 @@ func (s *suite) with(ctx context.Context, fn func(*engine.Env) error) error {
 var errBroken = errors.New("a promise was broken; see BROKEN above")
 
 // one runs a test, prints its report and saves it.
-func (s *suite) one(ctx context.Context, e *engine.Env, t loadTest) error {
+func (s *suite) one(ctx context.Context, e *stage.Env, t loadTest) error {
 	r, err := t.report(ctx, e)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ promise was broken.`,
 			if s.out == "" {
 				return errors.New("--out: the report needs a folder")
 			}
-			return s.with(cmd.Context(), func(e *engine.Env) error { return s.everything(cmd.Context(), e) })
+			return s.with(cmd.Context(), func(e *stage.Env) error { return s.everything(cmd.Context(), e) })
 		}}
 	s.add(cmd, 0.1)
 	s.peersFlags(cmd)
@@ -240,7 +240,7 @@ promise was broken.`,
 	return cmd
 }
 
-func (s *suite) everything(ctx context.Context, e *engine.Env) error {
+func (s *suite) everything(ctx context.Context, e *stage.Env) error {
 	var errs []error
 	for _, t := range s.commands() {
 		if t.Name == tests.Story.Name {

@@ -12,9 +12,9 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // patience bounds what a test waits for.
@@ -72,7 +72,7 @@ expect: {echo: true}
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	var o engine.Outcome
+	var o stage.Outcome
 	if err := json.Unmarshal([]byte(out), &o); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 }
 
 func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
-	code, _, errs := command(t, t.Context(), "run", "internal/engine/testdata/everything-wrong.yaml")
+	code, _, errs := command(t, t.Context(), "run", "internal/stage/testdata/everything-wrong.yaml")
 	if code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}

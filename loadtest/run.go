@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
@@ -35,7 +35,7 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
   go run ./loadtest run loadtest/scenarios/running-server.yaml --json > out.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := engine.ReadFile(args[0])
+			s, err := stage.ReadFile(args[0])
 			if err != nil {
 				return failure{err}
 			}
@@ -45,8 +45,8 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 				return failure{err}
 			}
 			defer r.Close()
-			e := &engine.Env{Rig: r, Adbuffer: adbuffer, Scale: 1, Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
-			out, err := engine.RunScenario(cmd.Context(), e, s, allowRemote, bar.show)
+			e := &stage.Env{Rig: r, Adbuffer: adbuffer, Scale: 1, Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
+			out, err := stage.RunScenario(cmd.Context(), e, s, allowRemote, bar.show)
 			bar.end()
 			if out != nil && asJSON {
 				e := json.NewEncoder(stdout)

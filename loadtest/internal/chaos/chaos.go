@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // Options of a run.
@@ -50,7 +50,7 @@ const LeastLength = 20 * time.Second
 
 // run is one run of chaos.
 type run struct {
-	env       *engine.Env
+	env       *stage.Env
 	options   Options
 	began     time.Time
 	log       *requestLog
@@ -81,7 +81,7 @@ type run struct {
 }
 
 // Run runs chaos and returns its report.
-func Run(ctx context.Context, e *engine.Env, o Options) (*results.Report, error) {
+func Run(ctx context.Context, e *stage.Env, o Options) (*results.Report, error) {
 	if o.For == 0 {
 		o.For = e.Time(fullLength, time.Minute)
 	}
@@ -171,7 +171,7 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 	for ctx.Err() == nil {
 		if err := r.whileRunning(func() error { return use(ctx, st, rnd) }); err != nil && ctx.Err() == nil {
 			r.newConnectionEnded(st, nil, "%v", err)
-			engine.Sleep(ctx, time.Second)
+			stage.Sleep(ctx, time.Second)
 		}
 		r.think(ctx, rnd)
 	}
@@ -182,7 +182,7 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 func (r *run) pauses(ctx context.Context) error {
 	n := min(max(3, int(r.options.For/(20*time.Second))), 30)
 	for i := 1; i <= n; i++ {
-		engine.Sleep(ctx, time.Until(r.began.Add(r.options.For*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
+		stage.Sleep(ctx, time.Until(r.began.Add(r.options.For*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
 		if err := r.pause(ctx); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (r *run) pause(ctx context.Context) error {
 		r.resumed.Store(time.Now().UnixNano())
 		r.gate.Unlock()
 	}()
-	engine.Sleep(ctx, settleTime)
+	stage.Sleep(ctx, settleTime)
 	for _, st := range r.instances {
 		if ctx.Err() != nil {
 			break
@@ -219,7 +219,7 @@ func (r *run) watch(ctx context.Context) {
 	const sayEvery = 10
 	var before uint64
 	for n := 1; ; n++ {
-		engine.Sleep(ctx, time.Second)
+		stage.Sleep(ctx, time.Second)
 		if ctx.Err() != nil {
 			return
 		}
@@ -262,7 +262,7 @@ func (r *run) whileRunning(fn func() error) error {
 
 // think is a client's pause between two requests.
 func (r *run) think(ctx context.Context, rnd *rand.Rand) {
-	engine.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
+	stage.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
 }
 
 // fail stops the run because of an error that breaks no promise of adbuffer.

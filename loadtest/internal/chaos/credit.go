@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // creditStream is a request of a client that returns credit frame by frame.
@@ -107,7 +107,7 @@ func (r *run) useCredit(ctx context.Context, st *instance, rnd *rand.Rand) error
 		}
 	}
 	for wait := rnd.IntN(100); wait > 0 && !r.pausing.Load() && ctx.Err() == nil; wait-- {
-		engine.Sleep(ctx, 100*time.Millisecond)
+		stage.Sleep(ctx, 100*time.Millisecond)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // group is the state of the SSP with two primaries and a spare.
@@ -47,14 +47,14 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		m := groupBehaviours[rnd.IntN(len(groupBehaviours))]
 		if !r.selects(m.name) || r.pausing.Load() {
-			engine.Sleep(ctx, 10*time.Millisecond)
+			stage.Sleep(ctx, 10*time.Millisecond)
 			continue
 		}
 		began := time.Now()
 		set(m)
 		r.group.since.Store(began.UnixNano())
 		for !r.pausing.Load() && ctx.Err() == nil && time.Since(began) < 2*takeover {
-			engine.Sleep(ctx, 100*time.Millisecond)
+			stage.Sleep(ctx, 100*time.Millisecond)
 		}
 		r.group.since.Store(0)
 		if time.Since(began) > takeover {
@@ -62,7 +62,7 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 		}
 		set(namedBehaviour{name: "healthy", behaviour: healthy})
 		for repaired := time.Now(); ctx.Err() == nil && time.Since(repaired) < takeover/2; {
-			engine.Sleep(ctx, 100*time.Millisecond)
+			stage.Sleep(ctx, 100*time.Millisecond)
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // instance is an address at which an adbuffer serves clients. adbuffer reloads its configuration
@@ -93,7 +93,7 @@ func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, er
 
 // config returns an instance's configuration. rnd chooses the settings that reloads change.
 func (r *run) config(st *instance, rnd *rand.Rand) string {
-	c := engine.Config{Deadline: r.defaultDeadline().String()}
+	c := stage.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
 		c.Cert = r.cert
 	}
@@ -138,7 +138,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	const every = 3 * time.Second
 	for n := 1; ; n++ {
-		engine.Sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
+		stage.Sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
 		if ctx.Err() != nil {
 			return
 		}
@@ -232,7 +232,7 @@ func (r *run) starve(ctx context.Context, st *instance) error {
 	}
 	r.behavioursSeen.add(0, noDescriptors)
 	st.starving.Store(time.Now().UnixNano())
-	engine.Sleep(ctx, length)
+	stage.Sleep(ctx, length)
 	// New connections had to wait for adbuffer.
 	st.stalls.sum.Add(int64(length))
 	return restore()

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
-	r := &run{env: &engine.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
+	r := &run{env: &stage.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{name: name})
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // sample is the resources that a process holds, by quantity. Memory is in bytes.
@@ -176,7 +176,7 @@ func thirds(samples []sample, quantity int) (second, last float64) {
 		third := i * 3 / len(samples)
 		parts[third] = append(parts[third], s[quantity])
 	}
-	return engine.Median(parts[1]), engine.Median(parts[2])
+	return stage.Median(parts[1]), stage.Median(parts[2])
 }
 
 // compare judges the samples of an instance, and adds its rows to the table.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // ssp is a simulated SSP. It runs in this process.
@@ -22,7 +22,7 @@ type ssp struct {
 	name       string
 	healthy    bool // always
 	apart      bool
-	config     engine.SSP
+	config     stage.SSP
 	behaviours []namedBehaviour // the behaviours that it may have
 	current    atomic.Value     // the name of its behaviour
 }
@@ -93,7 +93,7 @@ func (r *run) startSSPs() error {
 			return err
 		}
 		r.ssps = append(r.ssps, s)
-		s.config = engine.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}
+		s.config = stage.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}
 		for range k.endpoints - 1 {
 			other, err := sspsim.Start(options)
 			if err != nil {
@@ -137,6 +137,6 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 		if !s.healthy && rnd.IntN(8) == 0 {
 			s.CloseConnections()
 		}
-		engine.Sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
+		stage.Sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // The machine may make requests wait. watchStalls measures how late a ticking clock is, and how long
@@ -60,7 +60,7 @@ func (s *stalls) total() time.Duration {
 func (r *run) watchStalls(ctx context.Context) {
 	own, last := load.ReadWaits(os.Getpid()), time.Now()
 	for ctx.Err() == nil {
-		engine.Sleep(ctx, stallTick)
+		stage.Sleep(ctx, stallTick)
 		before, was := own, last
 		own, last = load.ReadWaits(os.Getpid()), time.Now()
 		frozen := max(0, last.Sub(was)-2*stallTick)

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // attack is the attack of one hostile client or one hostile SSP.
@@ -69,11 +69,11 @@ func (a *attack) serve() (url string, err error) {
 }
 
 // run attacks until the context ends.
-func (a *attack) run(ctx context.Context, t *engine.Stage) {
+func (a *attack) run(ctx context.Context, t *stage.Stage) {
 	var workers sync.WaitGroup
 	for range a.workers {
 		workers.Go(func() {
-			for ; ctx.Err() == nil; engine.Sleep(ctx, 100*time.Millisecond) {
+			for ; ctx.Err() == nil; stage.Sleep(ctx, 100*time.Millisecond) {
 				a.once(ctx, t)
 			}
 		})
@@ -82,7 +82,7 @@ func (a *attack) run(ctx context.Context, t *engine.Stage) {
 }
 
 // once attacks on one connection, which closes when the context ends.
-func (a *attack) once(ctx context.Context, t *engine.Stage) {
+func (a *attack) once(ctx context.Context, t *stage.Stage) {
 	dial := new(net.Dialer).DialContext
 	if t.TLS {
 		// An attacker does not check adbuffer's certificate.
@@ -100,11 +100,11 @@ func (a *attack) once(ctx context.Context, t *engine.Stage) {
 // during starts the attack when adbuffer has completed n requests of the other clients. It stops the
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
 // would rightly pause the SSP, and the pause would outlast the step.
-func (a *attack) during(n float64, length time.Duration) func(context.Context, *engine.Stage) (func() error, error) {
-	return engine.Beside(func(ctx context.Context, s *engine.Stage) error {
+func (a *attack) during(n float64, length time.Duration) func(context.Context, *stage.Stage) (func() error, error) {
+	return stage.Beside(func(ctx context.Context, s *stage.Stage) error {
 		const ended = "adbuffer_requests_total"
 		before, err := s.Adbuffer.Metric(ended)
-		for ; err == nil && ctx.Err() == nil; engine.Sleep(ctx, 20*time.Millisecond) {
+		for ; err == nil && ctx.Err() == nil; stage.Sleep(ctx, 20*time.Millisecond) {
 			var now float64
 			if now, err = s.Adbuffer.Metric(ended); now >= before+n {
 				attacking, end := context.WithTimeout(ctx, length)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // PeersOptions of a comparison.
@@ -56,8 +56,8 @@ func PeerNames() (out []string) {
 // comparison collects the trials of a comparison.
 type comparison struct {
 	PeersOptions
-	e       *engine.Env
-	test    *engine.Test
+	e       *stage.Env
+	test    *stage.Test
 	body    []byte                // of every response
 	up      map[string]*rig.Route // by protocol
 	cert    rig.Certificate       // towards clients
@@ -66,10 +66,10 @@ type comparison struct {
 }
 
 // Peers compares adbuffer with other programs, towards upstreams and towards clients.
-func Peers(ctx context.Context, e *engine.Env, o PeersOptions) (*engine.Test, error) {
+func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*stage.Test, error) {
 	c := &comparison{PeersOptions: o, e: e, body: load.ConstantBody(1000), length: e.Time(10*time.Second, 2*time.Second)}
-	c.request = engine.Presets()["ad"]
-	c.test = &engine.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
+	c.request = stage.Presets()["ad"]
+	c.test = &stage.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
 		Needs: []string{"wrk"}, Rounds: o.Rounds, Interleave: true, Promises: peerPromises(o.Conns),
 		Notes: []string{"Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a GET of about 800 bytes, the response 1 KB of JSON.",
 			"CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. Ratios are medians of the rounds' ratios.",
@@ -128,7 +128,7 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 	if err != nil {
 		return err
 	}
-	add := func(protocol, name, group, base string, steps ...engine.Step) {
+	add := func(protocol, name, group, base string, steps ...stage.Step) {
 		if t, ok := servers[protocol]; ok {
 			t.Name, t.Cells, t.Group, t.Base, t.Steps = p.name+" "+name, []any{p.name}, group, base, steps
 			if t.Last = group == "idle"; !t.Last {
@@ -142,21 +142,21 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 	}
 	for _, protocol := range p.upstreams {
 		group := strings.Replace(protocol, "pipelined", "h1", 1)
-		steps := []engine.Step{{Load: c.sound(engine.WRK(c.request, c.Conns, c.length))}}
-		at := func(rate float64) engine.Driver {
-			return c.sound(engine.Calmly(engine.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false))
+		steps := []stage.Step{{Load: c.sound(stage.WRK(c.request, c.Conns, c.length))}}
+		at := func(rate float64) stage.Driver {
+			return c.sound(stage.Calmly(stage.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false))
 		}
 		if c.Rate > 0 {
-			steps = append(steps, engine.Step{Name: "fixed", Load: at(c.Rate)})
+			steps = append(steps, stage.Step{Name: "fixed", Load: at(c.Rate)})
 		}
 		if p.fast && protocol == "h1" && c.Rate > 0 {
-			steps = append(steps, engine.Step{Name: "fast", Load: unlessVoid(at(fastRate))})
+			steps = append(steps, stage.Step{Name: "fast", Load: unlessVoid(at(fastRate))})
 		}
 		add(protocol, protocol, group, "haproxy "+group, steps...)
 	}
 	for _, w := range c.clientWays() {
 		if p.clients {
-			add(w.protocol, w.name, w.name, "haproxy "+w.name, engine.Step{Load: c.sound(w.load)})
+			add(w.protocol, w.name, w.name, "haproxy "+w.name, stage.Step{Load: c.sound(w.load)})
 		}
 	}
 	for _, kind := range []string{"cleartext", "TLS", "HTTP/2"} {
@@ -165,7 +165,7 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 			protocol = "h1"
 		}
 		if c.Idle > 0 {
-			add(protocol, "idle "+kind, "idle", "haproxy idle "+kind, engine.Step{Load: c.idle(kind)})
+			add(protocol, "idle "+kind, "idle", "haproxy idle "+kind, stage.Step{Load: c.idle(kind)})
 		}
 	}
 	return nil
@@ -177,8 +177,8 @@ var adbufferAs = map[string][2]string{"h1": {"http1", "max_conns: 1024"}, "clien
 
 // servers starts a program. It returns a trial with only the server set for each protocol. The server
 // of "clients" has TLS towards clients.
-func (c *comparison) servers(ctx context.Context, p peer) (map[string]engine.Trial, error) {
-	out := map[string]engine.Trial{}
+func (c *comparison) servers(ctx context.Context, p peer) (map[string]stage.Trial, error) {
+	out := map[string]stage.Trial{}
 	var routes []*rig.Route
 	protocols := slices.Clone(p.upstreams)
 	if p.clients {
@@ -198,13 +198,13 @@ func (c *comparison) servers(ctx context.Context, p peer) (map[string]engine.Tri
 		}
 		if p.name == "adbuffer" {
 			as := adbufferAs[protocol]
-			out[protocol] = engine.Trial{Server: engine.Server{OneCore: true, Shared: new(engine.Shared), Config: engine.Config{Deadline: "2s", Cert: clients}},
-				SSPs: []*engine.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
+			out[protocol] = stage.Trial{Server: stage.Server{OneCore: true, Shared: new(stage.Shared), Config: stage.Config{Deadline: "2s", Cert: clients}},
+				SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
 			continue
 		}
 		route := &rig.Route{Name: protocol, Upstreams: []string{url}, CAFile: caFile, HTTP2: protocol == "h2tls", TLS: clients}
 		routes = append(routes, route)
-		out[protocol] = engine.Trial{Server: engine.Server{Program: p.name, Route: route}}
+		out[protocol] = stage.Trial{Server: stage.Server{Program: p.name, Route: route}}
 	}
 	if len(routes) == 0 {
 		return out, nil

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 	body := load.ConstantBody(1000)
 	check := func(addr string, encrypted bool) error {
-		return forwards(t.Context(), &engine.Stage{Addr: addr, TLS: encrypted}, engine.Presets()["ad"], body)
+		return forwards(t.Context(), &stage.Stage{Addr: addr, TLS: encrypted}, stage.Presets()["ad"], body)
 	}
 	up, err := load.StartConstant("127.0.0.1:0", body)
 	if err != nil {
@@ -63,19 +63,19 @@ func TestRequestsThatFailVoidARowOrOneMeasurement(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer up.Close()
-	c := &comparison{request: engine.Presets()["ad"], body: body}
-	failing := c.sound(func(context.Context, *engine.Stage) (*engine.Sample, error) {
-		return &engine.Sample{Values: engine.Values{"failed": 3, "answered": 97}}, nil
+	c := &comparison{request: stage.Presets()["ad"], body: body}
+	failing := c.sound(func(context.Context, *stage.Stage) (*stage.Sample, error) {
+		return &stage.Sample{Values: stage.Values{"failed": 3, "answered": 97}}, nil
 	})
-	stage := &engine.Stage{Addr: up.Addr()}
-	if s, err := failing(t.Context(), stage); err != nil || s.Void == "" {
+	at := &stage.Stage{Addr: up.Addr()}
+	if s, err := failing(t.Context(), at); err != nil || s.Void == "" {
 		t.Errorf("%+v, %v: want a void row", s, err)
 	}
-	if s, err := unlessVoid(failing)(t.Context(), stage); err != nil || s.Void != "" || s.Values != nil || len(s.Doubts) != 1 {
+	if s, err := unlessVoid(failing)(t.Context(), at); err != nil || s.Void != "" || s.Values != nil || len(s.Doubts) != 1 {
 		t.Errorf("%+v, %v: want no values, and a doubt", s, err)
 	}
-	hanging := c.sound(func(context.Context, *engine.Stage) (*engine.Sample, error) { return nil, errors.New("signal: killed") })
-	if s, err := hanging(t.Context(), stage); err != nil || s.Void != "signal: killed" {
+	hanging := c.sound(func(context.Context, *stage.Stage) (*stage.Sample, error) { return nil, errors.New("signal: killed") })
+	if s, err := hanging(t.Context(), at); err != nil || s.Void != "signal: killed" {
 		t.Errorf("%+v, %v: want a void row", s, err)
 	}
 }

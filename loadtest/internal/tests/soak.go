@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // perConnection is nginx's keepalive_requests.
@@ -51,24 +51,24 @@ const (
 
 // Soak sends n requests each way to a real nginx that closes connections all the time, and accounts
 // for each request. If n is 0, it sends a million times the scale.
-func Soak(ctx context.Context, e *engine.Env, n int) (*engine.Test, error) {
+func Soak(ctx context.Context, e *stage.Env, n int) (*stage.Test, error) {
 	if n == 0 {
 		n = e.Count(1_000_000, 2*perConnection)
 	}
 	count := results.Number(float64(n))
-	t := &engine.Test{Kind: "soak", Title: "Every request accounted for", Needs: []string{"nginx"},
+	t := &stage.Test{Kind: "soak", Title: "Every request accounted for", Needs: []string{"nginx"},
 		Question: "Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
 		Notes: []string{"adbuffer, nginx and the generator share all cores; what is measured is that nothing is lost, mixed up or repeated, not speed.",
 			"adbuffer sends a request again if nginx closed its connection before it processed the request."},
-		Tables: []engine.Table{{Title: fmt.Sprintf("%s requests each way, a quarter of them POSTs, to nginx with keepalive_requests %d", count, perConnection), Heads: []string{"way"},
-			Columns: []engine.Column{{Head: "answered with their number", Value: "answered"}, {Head: "failed", Value: "failed"}, {Head: "reached nginx once", Value: "once"}, {Head: "more often", Value: "twice"}, {Head: "never", Value: "never"},
+		Tables: []stage.Table{{Title: fmt.Sprintf("%s requests each way, a quarter of them POSTs, to nginx with keepalive_requests %d", count, perConnection), Heads: []string{"way"},
+			Columns: []stage.Column{{Head: "answered with their number", Value: "answered"}, {Head: "failed", Value: "failed"}, {Head: "reached nginx once", Value: "once"}, {Head: "more often", Value: "twice"}, {Head: "never", Value: "never"},
 				{Head: "connections", Value: "nginx.connections"}, {Head: "sent again", Value: "again"}, {Head: "requests/s", Value: "rate"}, {Head: "p99 ms", Value: "p99"}, {Head: "adbuffer memory", Value: "rss", As: "MiB"}}}},
-		Charts:   []engine.Chart{{Title: "Requests a second, all of them checked", Y: "requests/s", Series: []engine.Series{{Name: "requests/s", Value: "rate"}}}},
-		Promises: []engine.Promise{{Each: true, Text: "every request gets its own response, and reaches the SSP exactly once", If: "violations = 0", Words: "{account}"}},
+		Charts:   []stage.Chart{{Title: "Requests a second, all of them checked", Y: "requests/s", Series: []stage.Series{{Name: "requests/s", Value: "rate"}}}},
+		Promises: []stage.Promise{{Each: true, Text: "every request gets its own response, and reaches the SSP exactly once", If: "violations = 0", Words: "{account}"}},
 	}
 	for _, w := range ways {
 		conns := min(w.conns, max(1, n/(4*perConnection)))
-		ssp := &engine.SSP{Name: "nginx", Protocol: w.protocol, Pool: w.pool + fmt.Sprintf("max_conns: %[1]d, max_http2_conns: %[1]d, max_pending: 4096, pending_timeout: 20s", conns)}
+		ssp := &stage.SSP{Name: "nginx", Protocol: w.protocol, Pool: w.pool + fmt.Sprintf("max_conns: %[1]d, max_http2_conns: %[1]d, max_pending: 4096, pending_timeout: 20s", conns)}
 		log := filepath.Join(e.Rig.Dir, "soak-"+w.id+".log")
 		route := &rig.Route{Name: w.id, Serve: fmt.Sprintf(soakServe, log)}
 		scheme := "http://"
@@ -83,12 +83,12 @@ func Soak(ctx context.Context, e *engine.Env, n int) (*engine.Test, error) {
 			return nil, err
 		}
 		ssp.URLs = []string{scheme + route.Addr + "/bid"}
-		plan := engine.ClosedLoop(w.clients, n, 12*time.Hour,
+		plan := stage.ClosedLoop(w.clients, n, 12*time.Hour,
 			load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
 			load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true, Body: sspsim.Size{P50: 1300, P95: 3000}})
 		plan.Echo, plan.EchoBody = true, true
-		t.Trials = append(t.Trials, engine.Trial{Name: w.name, SSPs: []*engine.SSP{ssp}, Server: engine.Server{Anywhere: true, Config: engine.Config{Deadline: "30s"}},
-			Steps: []engine.Step{{Load: func(ctx context.Context, s *engine.Stage) (*engine.Sample, error) {
+		t.Trials = append(t.Trials, stage.Trial{Name: w.name, SSPs: []*stage.SSP{ssp}, Server: stage.Server{Anywhere: true, Config: stage.Config{Deadline: "30s"}},
+			Steps: []stage.Step{{Load: func(ctx context.Context, s *stage.Stage) (*stage.Sample, error) {
 				e.Say("soak: %s requests over %s", count, w.name)
 				return w.soak(ctx, s, plan, n, route, log)
 			}}}})
@@ -97,9 +97,9 @@ func Soak(ctx context.Context, e *engine.Env, n int) (*engine.Test, error) {
 }
 
 // soak sends the requests, and compares the counts of the generator, adbuffer and nginx.
-func (w way) soak(ctx context.Context, s *engine.Stage, plan load.Plan, n int, nginx *rig.Route, log string) (*engine.Sample, error) {
+func (w way) soak(ctx context.Context, s *stage.Stage, plan load.Plan, n int, nginx *rig.Route, log string) (*stage.Sample, error) {
 	done, printed := 0, 0
-	sample, err := engine.Watched(plan, func(p load.Progress) {
+	sample, err := stage.Watched(plan, func(p load.Progress) {
 		done += int(p.Answered)
 		if tenth := done * 10 / n; tenth > printed && tenth < 10 {
 			printed = tenth
@@ -143,7 +143,7 @@ func (w way) soak(ctx context.Context, s *engine.Stage, plan load.Plan, n int, n
 }
 
 // violations returns why the requests are not all accounted for.
-func (a account) violations(w way, n int, v engine.Values, failures string) (out []string) {
+func (a account) violations(w way, n int, v stage.Values, failures string) (out []string) {
 	check := func(broken bool, format string, args ...any) {
 		if broken {
 			out = append(out, fmt.Sprintf(format, args...))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/loadtest/internal/engine"
+	"adbuffer/loadtest/internal/stage"
 )
 
 func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
@@ -34,10 +34,10 @@ func TestThreeHundredTimesAreNotOnce(t *testing.T) {
 func TestEachViolationIsReported(t *testing.T) {
 	type books struct {
 		account
-		engine.Values
+		stage.Values
 	}
 	good := func() *books {
-		return &books{account{once: 4000, connections: 5, longest: 1000}, engine.Values{"answered": 4000, "opened": 5, "speaking": 5}}
+		return &books{account{once: 4000, connections: 5, longest: 1000}, stage.Values{"answered": 4000, "opened": 5, "speaking": 5}}
 	}
 	check := func(b *books) []string { return b.violations(ways[0], 4000, b.Values, "1 of 4000 failed (cut: 1)") }
 	if got := check(good()); len(got) > 0 {

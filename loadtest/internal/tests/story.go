@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // The story needs 8 places at first and 20 at last, and has a pool of 17.
@@ -33,19 +33,19 @@ const (
 // story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer with the
 // rules of deploy/prometheus. It must alert before adbuffer refuses the first request. The advised
 // size must end the waiting.
-func story(e *engine.Env) *engine.Test {
+func story(e *stage.Env) *stage.Test {
 	s := &storyRun{states: &results.Table{}}
-	t := &engine.Test{Kind: "story", Title: "A pool that gets too small, and the alerts", Needs: []string{"prometheus"},
+	t := &stage.Test{Kind: "story", Title: "A pool that gets too small, and the alerts", Needs: []string{"prometheus"},
 		Question: "Does an alert fire before the first request is refused, and does the advised size end the waiting?",
 		Notes: []string{fmt.Sprintf("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places busy at first and %.0f at last. "+
 			"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())},
-		Tables: []engine.Table{{Title: "Every quarter of a minute: hold and load of the last minute, saturation and waiting requests of the moment", Heads: []string{"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections"}, Live: s.states}},
-		Promises: []engine.Promise{
+		Tables: []stage.Table{{Title: "Every quarter of a minute: hold and load of the last minute, saturation and waiting requests of the moment", Heads: []string{"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections"}, Live: s.states}},
+		Promises: []stage.Promise{
 			{Text: "an alert fires before the first request is refused", If: "large.lead > 0", Words: "{large.alert}"},
 			{Text: "with the advised size no request is refused", If: "large.failed = 0", Words: fmt.Sprintf("With %d connections {small.failures}; with {large.advised} {large.failures}.", storyPool)},
 			{Text: "with the advised size at most 3 % of the requests wait", If: fmt.Sprintf("large.waited <= %v", storyMayWait), Words: "{large.waited|%} waited."}},
-		Trials: []engine.Trial{{Name: "story", SSPs: []*engine.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}}, Server: engine.Server{Anywhere: true, Config: engine.Config{Deadline: "1s"}},
-			Steps: []engine.Step{{Name: "small", Before: s.startPrometheus, Load: s.tooSmall}, {Name: "large", Before: s.resize, Load: s.largeEnough}}}},
+		Trials: []stage.Trial{{Name: "story", SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}}, Server: stage.Server{Anywhere: true, Config: stage.Config{Deadline: "1s"}},
+			Steps: []stage.Step{{Name: "small", Before: s.startPrometheus, Load: s.tooSmall}, {Name: "large", Before: s.resize, Load: s.largeEnough}}}},
 	}
 	s.test = t
 	return t
@@ -61,9 +61,9 @@ type storyRun struct {
 	prom    string // host:port
 	last    poolState
 	states  *results.Table
-	test    *engine.Test // gets the events as notes
-	looked  int          // quarters of a minute
-	advised int          // the size that the pool was set to
+	test    *stage.Test // gets the events as notes
+	looked  int         // quarters of a minute
+	advised int         // the size that the pool was set to
 
 	alerts           []string // in the order in which they fired
 	alerted, refused time.Time
@@ -83,7 +83,7 @@ type poolState struct {
 	}
 }
 
-func (s *storyRun) startPrometheus(ctx context.Context, st *engine.Stage) (func() error, error) {
+func (s *storyRun) startPrometheus(ctx context.Context, st *stage.Stage) (func() error, error) {
 	root, err := rig.ModuleRoot(ctx)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
 }
 
 // tooSmall loads the pool while the SSP slows down.
-func (s *storyRun) tooSmall(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
+func (s *storyRun) tooSmall(ctx context.Context, st *stage.Stage) (*stage.Sample, error) {
 	s.note(st, fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
 	return s.load(ctx, st, 0, storyCalm+storyRamp+storyMinute, func(since time.Duration) error {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
@@ -118,7 +118,7 @@ func (s *storyRun) tooSmall(ctx context.Context, st *engine.Stage) (*engine.Samp
 }
 
 // resize sets the pool's max_conns to the advised size in the running process.
-func (s *storyRun) resize(ctx context.Context, st *engine.Stage) (func() error, error) {
+func (s *storyRun) resize(ctx context.Context, st *stage.Stage) (func() error, error) {
 	advised := s.last.Need.Advised
 	s.advised = advised
 	if advised <= storyPool || s.refused.IsZero() {
@@ -133,7 +133,7 @@ func (s *storyRun) resize(ctx context.Context, st *engine.Stage) (func() error, 
 	if err := errors.Join(os.WriteFile(st.Adbuffer.File, []byte(changed), 0o600), st.Adbuffer.Signal(syscall.SIGHUP)); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); engine.Sleep(ctx, 50*time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); stage.Sleep(ctx, 50*time.Millisecond) {
 		if err := s.readPool(st); err != nil || s.last.Limit == advised {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func (s *storyRun) resize(ctx context.Context, st *engine.Stage) (func() error, 
 }
 
 // largeEnough loads the pool of the advised size, and measures which share of the requests waited.
-func (s *storyRun) largeEnough(ctx context.Context, st *engine.Stage) (*engine.Sample, error) {
+func (s *storyRun) largeEnough(ctx context.Context, st *stage.Stage) (*stage.Sample, error) {
 	var waited, lent float64
 	count := func() (float64, float64, error) {
 		w, err := st.Adbuffer.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`)
@@ -169,12 +169,12 @@ func (s *storyRun) largeEnough(ctx context.Context, st *engine.Stage) (*engine.S
 }
 
 // load sends requests. It calls do and look once a second.
-func (s *storyRun) load(ctx context.Context, st *engine.Stage, warm, length time.Duration, do func(since time.Duration) error) (*engine.Sample, error) {
-	plan := engine.OpenLoop(256, storyRate, warm, length, engine.Get("/fillbuffer"))
+func (s *storyRun) load(ctx context.Context, st *stage.Stage, warm, length time.Duration, do func(since time.Duration) error) (*stage.Sample, error) {
+	plan := stage.OpenLoop(256, storyRate, warm, length, stage.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
 	var err error
-	sample, loadErr := engine.Watched(plan, func(p load.Progress) {
+	sample, loadErr := stage.Watched(plan, func(p load.Progress) {
 		if err == nil {
 			err = errors.Join(do(time.Since(began)), s.look(st, p))
 		}
@@ -183,7 +183,7 @@ func (s *storyRun) load(ctx context.Context, st *engine.Stage, warm, length time
 }
 
 // look notes the state of the pool, new alerts, and the first refused request.
-func (s *storyRun) look(st *engine.Stage, p load.Progress) error {
+func (s *storyRun) look(st *stage.Stage, p load.Progress) error {
 	var alerts struct {
 		Data struct {
 			Alerts []struct {
@@ -217,7 +217,7 @@ func (s *storyRun) look(st *engine.Stage, p load.Progress) error {
 }
 
 // note adds an event to the story. Without an event it adds the current state of the pool.
-func (s *storyRun) note(st *engine.Stage, event string) {
+func (s *storyRun) note(st *stage.Stage, event string) {
 	d, p := time.Since(s.began).Round(time.Second), s.last
 	at := fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 	if event == "" {
@@ -229,7 +229,7 @@ func (s *storyRun) note(st *engine.Stage, event string) {
 }
 
 // readPool reads the state of the pool.
-func (s *storyRun) readPool(st *engine.Stage) error {
+func (s *storyRun) readPool(st *stage.Stage) error {
 	var pools struct{ Pools []poolState }
 	err := rig.GetJSON("http://"+st.Adbuffer.Admin+"/pools", &pools)
 	if err == nil {

@@ -1,4 +1,4 @@
-// Package tests has the load tests as data for package engine. A test lists its trials, its tables and
+// Package tests has the load tests as data for package stage. A test lists its trials, its tables and
 // charts, and the promises that must hold.
 package tests
 
@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/engine"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // Command is a load test and its texts on the command line.
 type Command struct {
 	Name, Short, Long string
-	Make              func(context.Context, *engine.Env) (*engine.Test, error)
+	Make              func(context.Context, *stage.Env) (*stage.Test, error)
 }
 
 // simple makes a test that needs only its environment.
-func simple(test func(*engine.Env) *engine.Test) func(context.Context, *engine.Env) (*engine.Test, error) {
-	return func(_ context.Context, e *engine.Env) (*engine.Test, error) { return test(e), nil }
+func simple(test func(*stage.Env) *stage.Test) func(context.Context, *stage.Env) (*stage.Test, error) {
+	return func(_ context.Context, e *stage.Env) (*stage.Test, error) { return test(e), nil }
 }
 
 // Commands are the tests without flags of their own, in the order in which the command all runs them.
@@ -62,7 +62,7 @@ func healthyBehaviour() sspsim.Behaviour {
 }
 
 // small is a request of few bytes.
-var small = engine.Get("/fillbuffer?pub=1")
+var small = stage.Get("/fillbuffer?pub=1")
 
 // poisson makes the arrivals of a plan random, and checks that each response belongs to its request.
 func poisson(p load.Plan, statuses ...int) load.Plan {
@@ -72,14 +72,14 @@ func poisson(p load.Plan, statuses ...int) load.Plan {
 
 // pages sends page requests at a rate. Each must get the status 200.
 func pages(rate float64, warm, length time.Duration, path string) load.Plan {
-	p := engine.OpenLoop(64, rate, warm, length, engine.Page("page", path))
+	p := stage.OpenLoop(64, rate, warm, length, stage.Page("page", path))
 	p.Statuses = []int{200}
 	return p
 }
 
 // set gives the SSP of an index a behaviour. At the end of the step it gives it another one, if any.
-func set(index int, b sspsim.Behaviour, later *sspsim.Behaviour) func(context.Context, *engine.Stage) (func() error, error) {
-	return func(_ context.Context, s *engine.Stage) (func() error, error) {
+func set(index int, b sspsim.Behaviour, later *sspsim.Behaviour) func(context.Context, *stage.Stage) (func() error, error) {
+	return func(_ context.Context, s *stage.Stage) (func() error, error) {
 		if err := s.SSPs[index].Set(b); err != nil || later == nil {
 			return nil, err
 		}
@@ -88,6 +88,6 @@ func set(index int, b sspsim.Behaviour, later *sspsim.Behaviour) func(context.Co
 }
 
 // fresh closes the connections of the first SSP.
-func fresh(_ context.Context, s *engine.Stage) (func() error, error) {
+func fresh(_ context.Context, s *stage.Stage) (func() error, error) {
 	return nil, s.SSPs[0].CloseConnections()
 }

@@ -1,4 +1,4 @@
-package engine
+package stage
 
 import (
 	"adbuffer/loadtest/internal/load"

@@ -1,6 +1,6 @@
-// Package engine executes load tests and load scenarios. It starts their processes, sends their load,
+// Package stage executes load tests and load scenarios. It starts their processes, sends their load,
 // checks their promises, and builds their reports.
-package engine
+package stage
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package engine
+package stage
 
 import (
 	"errors"
@@ -57,7 +57,7 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "is empty",
-		"- a":                                "is no engine.Scenario",
+		"- a":                                "is no stage.Scenario",
 		"ssps: [~]":                          "ssps[0].name: is missing",
 		"a: [":                               "did not find expected node content",
 		"name: x\nname: y":                   "already defined",
