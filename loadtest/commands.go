@@ -27,9 +27,10 @@ type suite struct {
 	out      string
 	json     bool
 
-	soak  int // requests
-	chaos chaos.Options
-	peers tests.PeersOptions
+	soak   int // requests
+	chaos  chaos.Options
+	peers  tests.PeersOptions
+	readme string // file whose marked part becomes the tables of peers; "" is none
 }
 
 // loadTest is a load test and its own flags.
@@ -37,8 +38,7 @@ type loadTest struct {
 	tests.Command
 	example string
 	flags   func(*cobra.Command)
-	check   func(*cobra.Command) error                                 // nil: no check
-	run     func(context.Context, *stage.Env) (*results.Report, error) // nil: stage.Run runs the test of Make
+	check   func(*cobra.Command) error // nil: no check
 }
 
 // commands returns the load tests in the order in which the command all runs them. It omits story,
@@ -48,62 +48,75 @@ func (s *suite) commands() (out []loadTest) {
 		out = append(out, loadTest{Command: t})
 	}
 	return append(out,
-		loadTest{Command: tests.Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
-			Make: func(ctx context.Context, e *stage.Env) (*stage.Test, error) { return tests.Soak(ctx, e, s.soak) },
-			Long: "Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,\n" +
-				"and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.\n" +
-				"Each response must carry its request's number, and nginx's log each number exactly once;\n" +
-				"the exit status is 1 if one does not. It needs nginx."},
-			example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
-			flags: func(c *cobra.Command) {
-				c.Flags().IntVar(&s.soak, "requests", 0, "requests each way; default: a million times --scale")
-			},
-			check: func(c *cobra.Command) error {
-				if s.soak < 0 || c.Flags().Changed("requests") && s.soak == 0 {
-					return errors.New("--requests: must be at least 1")
-				}
-				return nil
+		loadTest{Command: tests.Command{Name: "soak",
+			Short: "A million requests each way to a real nginx, every one accounted for",
+			Long: `Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
+and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
+Each response must carry its request's number, and nginx's log each number exactly once;
+the exit status is 1 if one does not. It needs nginx.`,
+			Run: func(ctx context.Context, e *stage.Env) (*results.Report,
+				error) {
+				return tests.Soak(ctx, e, s.soak)
 			}},
-		loadTest{Command: tests.Command{Name: "chaos", Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
-			Long: "Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose\n" +
-				"behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request\n" +
-				"carries a number that its response must echo, and SSPs count the POSTs that they process.\n" +
-				"Now and then all clients pause, and what adbuffer still holds is measured. The exit status\n" +
-				"is 1 if a promise was broken."},
+			example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
+			flags:   s.soakFlags, check: s.checkSoak},
+		loadTest{Command: tests.Command{Name: "chaos",
+			Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
+			Long: `Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
+behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request
+carries a number that its response must echo, and SSPs count the POSTs that they process.
+Now and then all clients pause, and what adbuffer still holds is measured. The exit status
+is 1 if a promise was broken.`,
+			Run: func(ctx context.Context, e *stage.Env) (*results.Report,
+				error) {
+				return chaos.Run(ctx, e, s.chaos)
+			}},
 			example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
-			flags:   s.chaosFlags, check: s.checkChaos,
-			run: func(ctx context.Context, e *stage.Env) (*results.Report, error) { return chaos.Run(ctx, e, s.chaos) }},
-		loadTest{Command: tests.Command{Name: "peers", Short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
-			Make: func(ctx context.Context, e *stage.Env) (*stage.Test, error) { return tests.Peers(ctx, e, s.peers) },
+			flags:   s.chaosFlags, check: s.checkChaos},
+		loadTest{Command: tests.Command{Name: "peers",
+			Short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
 			Long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
 request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
 fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
 of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
 with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
-broken.`},
-			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
-			flags:   s.peersFlags, check: s.checkPeers},
+broken. --readme writes the table of a README: medians of the rounds, with the least and the most.`,
+			Run: s.comparePeers},
+			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
+				"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
+			flags: s.peersFlags, check: s.checkPeers},
 		loadTest{Command: tests.Story})
 }
 
-// report runs the test.
-func (t loadTest) report(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	if t.run != nil {
-		return t.run(ctx, e)
+func (s *suite) soakFlags(c *cobra.Command) {
+	c.Flags().IntVar(&s.soak, "requests", 0, "requests each way; default: a million times --scale")
+}
+
+func (s *suite) checkSoak(c *cobra.Command) error {
+	if s.soak < 0 || c.Flags().Changed("requests") && s.soak == 0 {
+		return errors.New("--requests: must be at least 1")
 	}
-	test, err := t.Make(ctx, e)
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+// comparePeers compares the peers, and writes the table of a README if one is named.
+func (s *suite) comparePeers(ctx context.Context, e *stage.Env) (*results.Report, error) {
+	r, err := tests.Peers(ctx, e, s.peers)
+	if err == nil && s.readme != "" {
+		err = results.WriteMeasured([]*results.Report{r}, s.readme)
 	}
-	return stage.Run(ctx, e, test)
+	return r, err
 }
 
 func (s *suite) chaosFlags(c *cobra.Command) {
-	s.chaos = chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience, Think: chaos.DefaultThink}
+	s.chaos = chaos.Options{Allowance: chaos.DefaultAllowance, Patience: chaos.DefaultPatience,
+		Think: chaos.DefaultThink}
 	c.Flags().DurationVar(&s.chaos.For, "for", 0, "how long; default: 20 minutes times --scale")
 	c.Flags().Uint64Var(&s.chaos.Seed, "seed", 0, "of all that is drawn; default: drawn and printed")
-	c.Flags().DurationVar(&s.chaos.Allowance, "allowance", s.chaos.Allowance, "how much later than its deadline a response may come")
-	c.Flags().DurationVar(&s.chaos.Patience, "patience", s.chaos.Patience, "how long a healthy SSP may take to respond; a slow machine needs more")
+	c.Flags().DurationVar(&s.chaos.Allowance, "allowance", s.chaos.Allowance,
+		"how much later than its deadline a response may come")
+	c.Flags().DurationVar(&s.chaos.Patience, "patience", s.chaos.Patience,
+		"how long a healthy SSP may take to respond; a slow machine needs more")
 	c.Flags().StringVar(&s.chaos.Only, "only", "", "only the attacks and the SSPs' behaviours with this `text` in their names")
 	c.Flags().DurationVar(&s.chaos.Think, "think", s.chaos.Think, "a client's mean pause between two requests")
 }
@@ -120,12 +133,15 @@ func (s *suite) checkChaos(c *cobra.Command) error {
 
 func (s *suite) peersFlags(c *cobra.Command) {
 	o := &s.peers
-	c.Flags().StringSliceVar(&o.Only, "only", nil, "programs to measure; default: all of "+strings.Join(tests.PeerNames(), ","))
-	c.Flags().StringSliceVar(&o.Require, "require", nil, "programs that must be installed; others are listed as missing")
+	c.Flags().StringSliceVar(&o.Only, "only", nil,
+		"programs to measure; default: all of "+strings.Join(tests.PeerNames(), ","))
+	c.Flags().StringSliceVar(&o.Require, "require", nil,
+		"programs that must be installed; others are listed as missing")
 	c.Flags().IntVar(&o.Conns, "conns", 64, "connections to each proxy")
 	c.Flags().Float64Var(&o.Rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
 	c.Flags().IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
 	c.Flags().IntVar(&o.Idle, "idle", 10000, "idle clients; 0 leaves them out")
+	c.Flags().StringVar(&s.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
 }
 
 func (s *suite) checkPeers(*cobra.Command) error {
@@ -195,7 +211,7 @@ var errBroken = errors.New("a promise was broken; see BROKEN above")
 
 // one runs a test, prints its report and saves it.
 func (s *suite) one(ctx context.Context, e *stage.Env, t loadTest) error {
-	r, err := t.report(ctx, e)
+	r, err := t.Run(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -203,10 +219,10 @@ func (s *suite) one(ctx context.Context, e *stage.Env, t loadTest) error {
 	if s.json {
 		err = r.JSON(s.stdout)
 	} else {
-		err = r.Markdown(s.stdout)
+		_, err = fmt.Fprint(s.stdout, r.Markdown())
 	}
 	if err == nil && s.out != "" {
-		_, err = r.Save(s.out)
+		err = r.Save(s.out)
 	}
 	if err == nil && !r.Held() {
 		err = errBroken
@@ -217,7 +233,7 @@ func (s *suite) one(ctx context.Context, e *stage.Env, t loadTest) error {
 func newAll(s *suite) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
 		Long: `Runs the five field reports, sick, cold, churn, burst, endpoints, fairness, soak, chaos and
-peers, and writes report.html and report.md beside the results. A test that fails is named at
+peers, and writes report.md beside the results. A test that fails is named at
 the end and does not keep the others from running. The exit status is 1 if one failed or a
 promise was broken.`,
 		Example: `  go run ./loadtest all --scale 0.1 --require nginx,haproxy,caddy,fastify`,
@@ -255,9 +271,9 @@ func (s *suite) everything(ctx context.Context, e *stage.Env) error {
 			break
 		}
 	}
-	html, md, err := results.Write(s.out, s.out)
+	file, err := results.Write(s.out, s.out)
 	if err == nil {
-		e.Say("wrote %s and %s", html, md)
+		e.Say("wrote %s", file)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -265,24 +281,15 @@ func (s *suite) everything(ctx context.Context, e *stage.Env) error {
 func newReport(stdout *os.File) *cobra.Command {
 	var in, out string
 	var readmes []string
-	cmd := &cobra.Command{Use: "report", Short: "An HTML page with charts and a Markdown table", Args: cobra.NoArgs,
-		Long: `Turns the results of a folder into report.html, one file that needs no network, and
-report.md. With --readme it also writes the tables of peers between the markers of Markdown
-files.`,
+	cmd := &cobra.Command{Use: "report", Short: "The results of a folder as Markdown", Args: cobra.NoArgs,
+		Long: `Turns the results of a folder into report.md. With --readme it also writes the tables of
+peers between the markers of Markdown files.`,
 		RunE: func(*cobra.Command, []string) error {
 			if out == "" {
 				out = in
 			}
-			html, md, err := results.Write(in, out)
-			if err != nil {
+			if err := writeReport(stdout, in, out, readmes); err != nil {
 				return failure{err}
-			}
-			fmt.Fprintf(stdout, "%s\n%s\n", html, md)
-			for _, file := range readmes {
-				if err := results.WriteMeasured(in, file); err != nil {
-					return failure{err}
-				}
-				fmt.Fprintln(stdout, file)
 			}
 			return nil
 		}}
@@ -290,4 +297,25 @@ files.`,
 	cmd.Flags().StringVar(&out, "out", "", "`folder` for the report; default: that of the results")
 	cmd.Flags().StringSliceVar(&readmes, "readme", nil, "Markdown `files` whose marked part becomes the tables of peers")
 	return cmd
+}
+
+// writeReport writes report.md of the results in a folder, and the tables of peers into other files. It
+// prints their names.
+func writeReport(stdout *os.File, in, out string, readmes []string) error {
+	file, err := results.Write(in, out)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, file)
+	reports, err := results.LoadAll(in)
+	if err != nil {
+		return err
+	}
+	for _, readme := range readmes {
+		if err := results.WriteMeasured(reports, readme); err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, readme)
+	}
+	return nil
 }

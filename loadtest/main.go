@@ -67,7 +67,7 @@ sick, cold, churn, burst, endpoints, fairness, soak and chaos report which promi
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
   go run ./loadtest keepalive                            one field report
   go run ./loadtest all --scale 0.1 --out loadtest/results
-  go run ./loadtest report --results loadtest/results    an HTML page and a Markdown table`,
+  go run ./loadtest report --results loadtest/results    a Markdown page of them`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

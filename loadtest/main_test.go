@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/scenario"
 )
 
 // patience bounds what a test waits for.
@@ -72,11 +72,12 @@ expect: {echo: true}
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	var o stage.Outcome
+	var o scenario.Outcome
 	if err := json.Unmarshal([]byte(out), &o); err != nil {
 		t.Fatal(err)
 	}
-	if o.Load.Whole.Answered != 100 || o.SSPs["a"].Requests != 100 || o.SSPs["a"].Connections != o.Load.Connections.TCP || o.Proxy.RSS == 0 {
+	if o.Load.Whole.Answered != 100 || o.SSPs["a"].Requests != 100 ||
+		o.SSPs["a"].Connections != o.Load.Connections.TCP || o.Proxy.RSS == 0 {
 		t.Errorf("answered %d, SSP %+v, proxy %+v", o.Load.Whole.Answered, o.SSPs["a"], o.Proxy)
 	}
 }
@@ -100,7 +101,8 @@ changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	for _, want := range []string{"error: status 503 ssp/a:", "NOT TO BE TRUSTED:", "of the requests failed, more than 1 %", "under test:", "SSP a: 1 TCP handshakes, 1 TLS handshakes"} {
+	for _, want := range []string{"error: status 503 ssp/a:", "NOT TO BE TRUSTED:",
+		"of the requests failed, more than 1 %", "under test:", "SSP a: 1 TCP handshakes, 1 TLS handshakes"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
@@ -108,7 +110,7 @@ changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 }
 
 func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
-	code, _, errs := command(t, t.Context(), "run", "internal/stage/testdata/everything-wrong.yaml")
+	code, _, errs := command(t, t.Context(), "run", "internal/scenario/testdata/everything-wrong.yaml")
 	if code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
@@ -126,7 +128,8 @@ func TestTargetThatRefusesEndsWithTheReasonAndStatusOne(t *testing.T) {
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	code, _, errs := command(t, t.Context(), "run", writeScenario(t, "target: {url: 'http://"+addr+"'}\nload: {phases: [{for: 1h, rate: 1/s}]}"))
+	code, _, errs := command(t, t.Context(), "run",
+		writeScenario(t, "target: {url: 'http://"+addr+"'}\nload: {phases: [{for: 1h, rate: 1/s}]}"))
 	if code != exitFailed || !strings.Contains(errs, addr+" refuses connections") {
 		t.Errorf("exit %d, %q", code, errs)
 	}
@@ -134,7 +137,8 @@ func TestTargetThatRefusesEndsWithTheReasonAndStatusOne(t *testing.T) {
 
 func TestRemoteTargetIsRefusedWithoutLeave(t *testing.T) {
 	for _, host := range []string{"192.0.2.1:80", "ads.example", "[2001:db8::1]:80"} {
-		code, _, errs := command(t, t.Context(), "run", writeScenario(t, "target: {url: 'http://"+host+"'}\nload: {phases: [{for: 1s, rate: 1/s}]}"))
+		code, _, errs := command(t, t.Context(), "run",
+			writeScenario(t, "target: {url: 'http://"+host+"'}\nload: {phases: [{for: 1s, rate: 1/s}]}"))
 		if code != exitFailed || !strings.Contains(errs, "--allow-remote") {
 			t.Errorf("%s: exit %d, %q", host, code, errs)
 		}
@@ -153,14 +157,16 @@ func TestInterruptStillPrintsResults(t *testing.T) {
 		s.AwaitCounters(patience, func(c sspsim.Counters) bool { return c.Responded >= 50 })
 		cancel()
 	}()
-	code, out, errs := command(t, ctx, "run", writeScenario(t, "target: {url: 'http://"+s.Addr()+"'}\nload: {phases: [{for: 1h, rate: 200/s}]}"))
+	code, out, errs := command(t, ctx, "run", writeScenario(t,
+		"target: {url: 'http://"+s.Addr()+"'}\nload: {phases: [{for: 1h, rate: 200/s}]}"))
 	if code != exitOK || !strings.Contains(out, "NOT TO BE TRUSTED: the run was interrupted") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }
 
 func TestWrongUseHasAStatusOfItsOwn(t *testing.T) {
-	for _, args := range [][]string{{"run"}, {"nosuch"}, {"keepalive", "--scale", "0"}, {"peers", "--only", "apache"}, {"peers", "--rounds", "0"}, {"all", "--out", ""}, {"soak", "--requests", "0"}} {
+	for _, args := range [][]string{{"run"}, {"nosuch"}, {"keepalive", "--scale", "0"}, {"peers", "--only", "apache"},
+		{"peers", "--rounds", "0"}, {"all", "--out", ""}, {"soak", "--requests", "0"}} {
 		if code, _, errs := command(t, t.Context(), args...); code != exitUsage || errs == "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
@@ -188,7 +194,7 @@ func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
 		}
 	}
 	code, out, errs = command(t, t.Context(), "report", "--results", dir)
-	if code != exitOK || !strings.Contains(out, "report.html") {
+	if code != exitOK || !strings.Contains(out, "report.md") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }
@@ -208,7 +214,8 @@ func TestSoakAccountsForEveryRequest(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	for i, row := range r.Tables[0].Rows {
-		if c := row.Cells; !r.Verdicts[i].Held || c[1] != "4 000" || c[2] != "0" || c[3] != "4 000" || c[4] != "0" || c[5] != "0" {
+		if c := row.Cells; !r.Verdicts[i].Held || c[1] != "4 000" || c[2] != "0" || c[3] != "4 000" || c[4] != "0" ||
+			c[5] != "0" {
 			t.Errorf("%+v, %v", r.Verdicts[i], c)
 		}
 	}
@@ -221,7 +228,8 @@ func TestSoakAccountsForEveryRequest(t *testing.T) {
 // excuses. "go run ./loadtest chaos --for 30m" runs longer, with more traffic.
 func TestChaosHoldsEveryPromise(t *testing.T) {
 	testsupport.Long(t)
-	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "800ms", "--patience", "20s", "--json")
+	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "800ms", "--patience", "20s",
+		"--json")
 	if code != exitOK {
 		t.Fatalf("exit %d\n%s\n%s", code, errs, out)
 	}
@@ -244,7 +252,8 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 
 // Every command is there and has a description.
 func TestEveryCommandIsThere(t *testing.T) {
-	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst", "endpoints", "fairness",
+	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst",
+		"endpoints", "fairness",
 		"soak", "chaos", "story", "peers", "all", "report"}
 	root := newRoot(os.Stdout, os.Stderr)
 	for _, name := range want {

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/scenario"
 	"adbuffer/loadtest/internal/stage"
 )
 
@@ -35,7 +36,7 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
   go run ./loadtest run loadtest/scenarios/running-server.yaml --json > out.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := stage.ReadFile(args[0])
+			s, err := scenario.ReadFile(args[0])
 			if err != nil {
 				return failure{err}
 			}
@@ -45,8 +46,9 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 				return failure{err}
 			}
 			defer r.Close()
-			e := &stage.Env{Rig: r, Adbuffer: adbuffer, Scale: 1, Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
-			out, err := stage.RunScenario(cmd.Context(), e, s, allowRemote, bar.show)
+			e := &stage.Env{Rig: r, Adbuffer: adbuffer, Scale: 1,
+				Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
+			out, err := scenario.Run(cmd.Context(), e, s, allowRemote, bar.show)
 			bar.end()
 			if out != nil && asJSON {
 				e := json.NewEncoder(stdout)
@@ -62,7 +64,8 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
-	cmd.Flags().BoolVar(&allowRemote, "allow-remote", false, "load a server that is not on this machine; only with its owner's leave")
+	cmd.Flags().BoolVar(&allowRemote, "allow-remote", false,
+		"load a server that is not on this machine; only with its owner's leave")
 	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
 	return cmd
 }

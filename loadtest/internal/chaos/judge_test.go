@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
 )
 
@@ -370,10 +371,10 @@ func TestGrowthIsSeen(t *testing.T) {
 		growing = append(growing, sample{goroutines: 40 + float64(8*i), heap: 3 << 20})
 	}
 	r := quiet("a")
-	rep := r.changes()
-	r.compare(&instance{name: "steady", samples: steady}, &rep)
+	table := new(results.Table)
+	r.compare(&instance{name: "steady", samples: steady}, table)
 	wantBroken(t, r, promises)
-	r.compare(&instance{name: "growing", samples: growing}, &rep)
+	r.compare(&instance{name: "growing", samples: growing}, table)
 	wantBroken(t, r, flat)
 }
 

@@ -11,14 +11,15 @@ import (
 // report fills the tables of the report, and its verdict on each promise.
 func (r *run) report(rep *results.Report) {
 	keys, counts, sum := r.tally.all()
-	responses := results.Table{Title: fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.For, r.options.Seed), Columns: []string{"response", "requests"}}
+	responses := rep.Table(fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.For, r.options.Seed), "response", "requests")
 	for _, key := range keys {
 		responses.Add(nil, key, counts[key])
 	}
-	grown := results.Table{Title: "what each process holds while clients pause, medians of the second and the last third, and the most while clients send",
-		Columns: []string{"adbuffer", "quantity", "second third", "last third", "most, busy"}}
+	r.changes(rep.Table("what happened meanwhile", "event", "times"))
+	grown := rep.Table("what each process holds while clients pause, medians of the second and the last third, and the most while clients send",
+		"adbuffer", "quantity", "second third", "last third", "most, busy")
 	for _, st := range r.instances {
-		r.compare(st, &grown)
+		r.compare(st, grown)
 	}
 	for _, s := range r.ssps {
 		if c := s.Counters(); c.BadRequests > 0 {
@@ -42,7 +43,6 @@ func (r *run) report(rep *results.Report) {
 		}
 		rep.Verdicts = append(rep.Verdicts, v)
 	}
-	rep.Tables = []results.Table{responses, r.changes(), grown}
 	rep.Notes = []string{
 		fmt.Sprintf("The machine stood still for %v; with waits for a core it took %v from requests. Responses: %v.", r.frozen.Round(time.Millisecond), r.taken(), &r.overrun),
 		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
@@ -51,9 +51,8 @@ func (r *run) report(rep *results.Report) {
 	}
 }
 
-// changes returns the table of the changes during the traffic.
-func (r *run) changes() results.Table {
-	t := results.Table{Title: "what happened meanwhile", Columns: []string{"event", "times"}}
+// changes adds the changes during the traffic to a table.
+func (r *run) changes(t *results.Table) {
 	for _, st := range r.instances {
 		t.Add(nil, st.name+": reloads", st.reloads)
 		t.Add(nil, st.name+": hand-overs", st.handovers)
@@ -67,7 +66,6 @@ func (r *run) changes() results.Table {
 			t.Add(nil, each.party+key, counts[key])
 		}
 	}
-	return t
 }
 
 // judgeHealthy breaks a promise if too few requests to healthy SSPs succeeded.

@@ -1,6 +1,11 @@
 package load
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
@@ -36,6 +41,27 @@ func (s Summary) FailedShare() float64 {
 		return float64(s.Failed) / float64(n)
 	}
 	return 0
+}
+
+// Kinds returns the kinds of errors with their numbers.
+func (s Summary) Kinds() string {
+	if s.Failed == 0 {
+		return "none"
+	}
+	var kinds []string
+	for kind, n := range s.Errors {
+		kinds = append(kinds, fmt.Sprintf("%s: %d", strings.TrimPrefix(strings.Replace(kind, "proxy/", "", 1), "status "), n))
+	}
+	slices.Sort(kinds)
+	return cmp.Or(strings.Join(kinds, ", "), "of unknown kind") // load tools name no kinds
+}
+
+// Failures says how many requests failed, and how.
+func (s Summary) Failures() string {
+	if s.Failed == 0 {
+		return "none failed"
+	}
+	return fmt.Sprintf("%d of %d failed (%s)", s.Failed, s.Answered+s.Failed, s.Kinds())
 }
 
 // summarize returns a summary of the recorded phases and one of each phase. An early end of the run

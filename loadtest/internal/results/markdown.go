@@ -1,13 +1,15 @@
 package results
 
 import (
-	_ "embed"
+	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"unicode/utf8"
 )
 
@@ -40,21 +42,81 @@ func thousands(n int64) string {
 // MiB formats a number of bytes.
 func MiB(bytes int64) string { return Number(float64(bytes)/(1<<20)) + " MiB" }
 
-//go:embed assets/report.md
-var markdownText string
+// Percent formats a share.
+func Percent(share float64) string {
+	if math.IsNaN(share) {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f %%", 100*share)
+}
 
-// markdown has the templates report, all and measured.
-var markdown = template.Must(template.New("").Funcs(template.FuncMap{"number": Number}).Parse(markdownText))
+// Ratio formats a quotient with three decimals.
+func Ratio(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return fmt.Sprintf("%.3f", v)
+}
 
-// Markdown writes the report, for files and for terminals.
-func (r *Report) Markdown(w io.Writer) error { return markdown.ExecuteTemplate(w, "report", r) }
+// Markdown returns the report, for files and for terminals.
+func (r *Report) Markdown() string {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "## %s\n\n%s\n\n", r.Title, r.Question)
+	for _, v := range r.Verdicts {
+		fmt.Fprintf(b, "- **%s**: %s. %s\n", v.outcome(), v.Promise, v.Words)
+	}
+	if len(r.Verdicts) > 0 {
+		b.WriteByte('\n')
+	}
+	var doubts []string
+	for _, t := range r.Tables {
+		b.WriteString(t.Markdown())
+		for _, row := range t.Rows {
+			for _, d := range row.Doubts {
+				if d = fmt.Sprintf("  - %s: %s\n", row.Cells[0], d); !slices.Contains(doubts, d) {
+					doubts = append(doubts, d)
+				}
+			}
+		}
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(b, "- %s\n", note)
+	}
+	for _, program := range r.Missing {
+		fmt.Fprintf(b, "- missing: %s\n", program)
+	}
+	if len(doubts) > 0 {
+		b.WriteString("- **not to be trusted** (†):\n" + strings.Join(doubts, ""))
+	}
+	fmt.Fprintf(b, "- %s, %v, scale %s, %.0f s; %s\n\n", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Machine,
+		Number(r.Scale), r.Seconds, r.versions())
+	return b.String()
+}
+
+// outcome returns HELD or BROKEN, with a mark if it is doubted.
+func (v Verdict) outcome() string {
+	switch {
+	case v.Held:
+		return "HELD"
+	case v.Doubted:
+		return "BROKEN †"
+	}
+	return "BROKEN"
+}
+
+func (r *Report) versions() string {
+	var out []string
+	for _, program := range slices.Sorted(maps.Keys(r.Versions)) {
+		out = append(out, r.Versions[program])
+	}
+	return strings.Join(out, "; ")
+}
 
 // Markdown returns the table. Its columns are aligned, so that terminals show it well.
-func (t Table) Markdown() string {
-	b := &strings.Builder{}
-	rows := [][]string{append([]string(nil), t.Columns...)}
+func (t *Table) Markdown() string {
+	rows := [][]string{slices.Clone(t.Columns)}
 	for _, r := range t.Rows {
-		cells := append([]string(nil), r.Cells...)
+		cells := append(slices.Clone(r.Cells), make([]string, max(0, len(t.Columns)-len(r.Cells)))...)
 		if len(r.Doubts) > 0 {
 			cells[0] += " †"
 		}
@@ -65,18 +127,18 @@ func (t Table) Markdown() string {
 	}
 	width := make([]int, len(t.Columns))
 	for _, r := range rows {
-		for i := range min(len(r), len(width)) {
+		for i := range r {
 			r[i] = strings.ReplaceAll(r[i], "|", `\|`)
 			width[i] = max(width[i], utf8.RuneCountInString(r[i]))
 		}
 	}
+	b := &strings.Builder{}
 	if t.Title != "" {
 		fmt.Fprintf(b, "**%s**\n\n", t.Title)
 	}
 	for n, r := range rows {
-		r = append(r, make([]string, max(0, len(width)-len(r)))...)
 		fmt.Fprintf(b, "| %-*s", width[0], r[0])
-		for i := 1; i < len(width); i++ {
+		for i := 1; i < len(r); i++ {
 			fmt.Fprintf(b, " | %*s", width[i], r[i])
 		}
 		b.WriteString(" |\n")
@@ -91,4 +153,68 @@ func (t Table) Markdown() string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+// Write turns the results in a folder into report.md in another, and returns its path.
+func Write(from, to string) (string, error) {
+	if from == "" || to == "" {
+		return "", errors.New("a report needs a folder")
+	}
+	reports, err := LoadAll(from)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return "", err
+	}
+	text := "# Load tests of adbuffer\n\nRows marked † cannot be trusted; the list below their table says why. Rows " +
+		"marked (theirs) are\n" +
+		"figures of field reports, measured on other machines.\n\n"
+	for _, r := range reports {
+		text += r.Markdown()
+	}
+	file := filepath.Join(to, "report.md")
+	return file, os.WriteFile(file, []byte(text), 0o644)
+}
+
+// The lines of a README between which the measurements stand.
+const (
+	measuredBegin = "<!-- measured by: go run ./loadtest peers -->"
+	measuredEnd   = "<!-- end of what was measured -->"
+)
+
+// WriteMeasured puts the summaries of reports between the markers of a Markdown file.
+func WriteMeasured(reports []*Report, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), measuredBegin+"\n")
+	_, after, ended := strings.Cut(rest, measuredEnd)
+	if !found || !ended {
+		return fmt.Errorf("%s: needs the lines %q and %q", file, measuredBegin, measuredEnd)
+	}
+	measured := ""
+	for _, r := range reports {
+		measured += r.summary()
+	}
+	if measured == "" {
+		return fmt.Errorf("%s: there are no results of peers to write; run it with --out first", file)
+	}
+	return os.WriteFile(file, []byte(before+measuredBegin+"\n\n"+measured+measuredEnd+after), 0o644)
+}
+
+// summary returns the tables that a README shows, and how they were measured. It returns "" if there are
+// none.
+func (r *Report) summary() (text string) {
+	for _, t := range r.Tables {
+		if t.Summary {
+			text += t.Markdown()
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s%s, scale %s, %v; %s.\n\n", text, r.Started.UTC().Format("2006-01-02"), Number(r.Scale),
+		r.Machine, r.versions())
 }

@@ -1,9 +1,8 @@
-// Package results holds the results of a load test: tables, charts and verdicts, with the machine and
-// the versions of the programs.
+// Package results holds the results of a load test: tables and verdicts, with the machine and the
+// versions of the programs.
 package results
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,11 +25,9 @@ type Report struct {
 	Machine  Machine           `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Verdicts []Verdict         `json:"verdicts"`
-	Tables   []Table           `json:"tables"`
-	Charts   []Chart           `json:"charts"`
+	Tables   []*Table          `json:"tables"`
 	Notes    []string          `json:"notes"`
 	Missing  []string          `json:"missing"` // programs that are not installed
-	Doubts   []string          `json:"doubts"`  // reasons not to trust figures, each with its row
 }
 
 // Verdict is whether a promise held.
@@ -57,6 +55,13 @@ type Row struct {
 	Doubts []string `json:"doubts"`
 }
 
+// Table adds an empty table to the report.
+func (r *Report) Table(title string, columns ...string) *Table {
+	t := &Table{Title: title, Columns: columns}
+	r.Tables = append(r.Tables, t)
+	return t
+}
+
 // Add appends a measured row.
 func (t *Table) Add(doubts []string, cells ...any) {
 	t.Rows = append(t.Rows, Row{Cells: texts(cells), Doubts: doubts})
@@ -70,60 +75,49 @@ func (t *Table) AddTheirs(cells ...any) {
 func texts(cells []any) []string {
 	out := make([]string, len(cells))
 	for i, c := range cells {
-		switch v := c.(type) {
-		case float64:
-			out[i] = Number(v)
-		default:
-			out[i] = fmt.Sprint(v)
-		}
+		out[i] = fmt.Sprint(figure(c))
 	}
 	return out
 }
 
-// Chart is a chart of the HTML report.
-type Chart struct {
-	Title  string   `json:"title"`
-	Kind   string   `json:"kind"` // bar | line
-	X      string   `json:"x"`    // titles of the axes, with units
-	Y      string   `json:"y"`
-	LogX   bool     `json:"log_x"`
-	LogY   bool     `json:"log_y"`
-	Labels []string `json:"labels"` // of bars
-	Series []Series `json:"series"`
-}
-
-// Series is one colour of a chart. It has values for the chart's labels, or points.
-type Series struct {
-	Name   string    `json:"name"`
-	Values []float64 `json:"values,omitempty"`
-	Points []Point   `json:"points,omitempty"`
-	Dashed bool      `json:"dashed,omitempty"` // expected, not measured
-}
-
-// Point is a point of a line.
-type Point struct {
-	X float64 `json:"x"`
-	Y float64 `json:"y"`
-}
-
-// Mark returns a label of a chart, with a mark if there are doubts.
-func Mark(label string, doubts []string) string {
-	if len(doubts) > 0 {
-		return label + " †"
+// figure returns a measured value, which is a float64 or a uint64, as the text of a number. It returns
+// other values as they are.
+func figure(v any) any {
+	switch v := v.(type) {
+	case float64:
+		return Number(v)
+	case uint64:
+		return Number(float64(v))
 	}
-	return label
+	return v
 }
 
-// Doubt notes reasons not to trust a row.
-func (r *Report) Doubt(row string, doubts []string) {
-	for _, d := range doubts {
-		r.Doubts = append(r.Doubts, row+": "+d)
+// Promise adds the verdict on a promise. The figures are a format with its arguments, of which %v shows
+// measured values as in tables. If there are doubts about its figures, a promise that did not hold counts as
+// doubted and not as broken.
+func (r *Report) Promise(text string, held bool, doubts []string, figures string, args ...any) {
+	for i := range args {
+		args[i] = figure(args[i])
 	}
+	r.Verdicts = append(r.Verdicts, Verdict{Promise: text, Held: held, Doubted: !held && len(doubts) > 0,
+		Words: fmt.Sprintf(figures, args...)})
 }
 
 // Held reports whether all promises held. It ignores doubted verdicts.
 func (r *Report) Held() bool {
 	return !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return !v.Held && !v.Doubted })
+}
+
+// Note adds a note.
+func (r *Report) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Misses notes that a program is not installed.
+func (r *Report) Misses(reason string) {
+	if !slices.Contains(r.Missing, reason) {
+		r.Missing = append(r.Missing, reason)
+	}
 }
 
 // JSON writes the report in the format of Save.
@@ -134,20 +128,20 @@ func (r *Report) JSON(w io.Writer) error {
 }
 
 // Save writes r to DIR/KIND.json.
-func (r *Report) Save(dir string) (string, error) {
-	var b bytes.Buffer
-	if err := r.JSON(&b); err != nil {
-		return "", err
-	}
+func (r *Report) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return err
 	}
-	path := filepath.Join(dir, r.Kind+".json")
-	return path, os.WriteFile(path, b.Bytes(), 0o644)
+	var b strings.Builder
+	if err := r.JSON(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, r.Kind+".json"), []byte(b.String()), 0o644)
 }
 
 // order is the order of reports by kind. Other kinds follow by name.
-var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7, "cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "chaos": 13}
+var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7,
+	"cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "chaos": 13}
 
 // LoadAll reads every report in a folder.
 func LoadAll(dir string) ([]*Report, error) {

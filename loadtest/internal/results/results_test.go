@@ -1,37 +1,51 @@
 package results
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.123: "0.12", 9.999: "10.00", 12.34: "12.3", 123.4: "123", 12345.6: "12 346", 1234567: "1 234 567", -1234: "-1 234"} {
+	for v, want := range map[float64]string{0: "0", 0.123: "0.12", 9.999: "10.00", 12.34: "12.3", 123.4: "123",
+		12345.6: "12 346", 1234567: "1 234 567", -1234: "-1 234"} {
 		if got := Number(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}
+	}
+	if got := Number(math.NaN()) + Percent(math.NaN()) + Ratio(math.NaN()) + Percent(0.5) + Ratio(2); got != "–––50.00 %2.000" {
+		t.Errorf("%q", got)
 	}
 }
 
 func TestReportsComeBackInTheOrderTheyAreShown(t *testing.T) {
 	dir := t.TempDir()
+	if _, err := Write(dir, dir); err == nil || !strings.Contains(err.Error(), "run a load test with --out") {
+		t.Errorf("a folder without results: %v", err)
+	}
 	for _, kind := range []string{"sick", "zebra", "keepalive", "peers"} {
-		if _, err := (&Report{Kind: kind}).Save(dir); err != nil {
+		if err := (&Report{Kind: kind, Title: "Of " + kind}).Save(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := LoadAll(dir)
+	file, err := Write(dir, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kinds []string
-	for _, r := range got {
-		kinds = append(kinds, r.Kind)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if s := strings.Join(kinds, " "); s != "peers keepalive sick zebra" {
-		t.Errorf("order %q", s)
+	at := 0
+	for _, kind := range []string{"peers", "keepalive", "sick", "zebra"} {
+		i := strings.Index(string(text), "## Of "+kind)
+		if i < at {
+			t.Errorf("%s is not behind the others in:\n%s", kind, text)
+		}
+		at = i
 	}
 	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -42,12 +56,79 @@ func TestReportsComeBackInTheOrderTheyAreShown(t *testing.T) {
 }
 
 func TestBrokenPromiseThatRestsOnDoubtsBreaksNothing(t *testing.T) {
-	r := Report{Verdicts: []Verdict{{Held: true}, {Held: false, Doubted: true}}}
-	if !r.Held() {
-		t.Error("a verdict that cannot be trusted counts")
+	r := new(Report)
+	r.Promise("one", true, nil, "%v of %d", 1234.0, 7)
+	r.Promise("two", false, []string{"the generator was late"}, "")
+	if !r.Held() || r.Verdicts[0].Words != "1 234 of 7" {
+		t.Errorf("%+v", r.Verdicts)
 	}
-	r.Verdicts = append(r.Verdicts, Verdict{Held: false})
+	r.Promise("three", false, nil, "")
 	if r.Held() {
 		t.Error("a broken promise does not count")
+	}
+	text := r.Markdown()
+	for _, want := range []string{"- **HELD**: one. 1 234 of 7", "- **BROKEN †**: two.", "- **BROKEN**: three."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+}
+
+func TestMarkdownMarksWhatCannotBeTrusted(t *testing.T) {
+	r := &Report{Kind: "pools", Title: "Pools", Started: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+		Versions: map[string]string{"b": "b 2", "a": "a 1"}}
+	r.Note("a %s", "note")
+	r.Misses("envoy")
+	r.Misses("envoy")
+	table := r.Table("figures", "what", "requests/s")
+	table.AddTheirs("a | pipe", 300)
+	table.Add([]string{"the generator was saturated"}, "ours", 12345.6)
+	text := r.Markdown()
+	for _, want := range []string{"| a \\| pipe (theirs) ", "| ours † ", "12 346",
+		"- a note\n- missing: envoy\n- **not", "  - ours: the generator was saturated", "2026-11-21 09:00 UTC",
+		"; a 1; b 2\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+}
+
+func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
+	r := &Report{Kind: "peers", Versions: map[string]string{"haproxy": "haproxy 2.6"}}
+	table := r.Table("ratios", "proxy")
+	table.Summary = true
+	table.Add(nil, "adbuffer")
+	r.Table("all", "proxy")
+	file := filepath.Join(t.TempDir(), "README.md")
+	before, after := "# A\n\n"+measuredBegin+"\n", measuredEnd+"\nmore\n"
+	if err := os.WriteFile(file, []byte(before+"old\n"+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time over the first
+		if err := WriteMeasured([]*Report{r}, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{before, after, "**ratios**", "adbuffer", "haproxy 2.6"} {
+		if strings.Count(string(got), want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, got)
+		}
+	}
+	if strings.Contains(string(got), "old") || strings.Contains(string(got), "**all**") {
+		t.Errorf("more than the summary:\n%s", got)
+	}
+	if err := WriteMeasured([]*Report{{Kind: "sick"}}, file); err == nil || !strings.Contains(err.Error(),
+		"no results of peers") {
+		t.Errorf("without peers: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("# none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteMeasured([]*Report{r}, file); err == nil || !strings.Contains(err.Error(), measuredBegin) {
+		t.Errorf("without markers: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ type Config struct {
 	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.
 	Text  string
-	Cores string // used if Server.Anywhere is set
+	Cores string // used if Setup.Anywhere is set
 }
 
 //go:embed adbuffer.yaml
@@ -36,7 +36,7 @@ func (c Config) YAML() (string, error) {
 	if text == "" {
 		text = configYAML
 	}
-	t, err := c.parse(text)
+	t, err := c.Parse(text)
 	if err != nil {
 		return "", err
 	}
@@ -45,15 +45,17 @@ func (c Config) YAML() (string, error) {
 	return b.String(), err
 }
 
-func (c Config) parse(text string) (*template.Template, error) {
+// Parse parses the text of a configuration, whose functions know the SSPs of c.
+func (c Config) Parse(text string) (*template.Template, error) {
 	find := func(get func(*SSP) string) func(string) (string, error) {
 		return func(name string) (string, error) {
-			if ssp := named(c.SSPs, name); ssp != nil {
+			if ssp := Named(c.SSPs, name); ssp != nil {
 				return get(ssp), nil
 			}
 			return "", fmt.Errorf("adbuffer.config: no SSP %q", name)
 		}
 	}
 	return template.New("adbuffer.config").Option("missingkey=error").
-		Funcs(template.FuncMap{"url": find(func(s *SSP) string { return s.URLs[0] }), "ca": find(func(s *SSP) string { return s.CAFile })}).Parse(text)
+		Funcs(template.FuncMap{"url": find(func(s *SSP) string { return s.URLs[0] }),
+			"ca": find(func(s *SSP) string { return s.CAFile })}).Parse(text)
 }

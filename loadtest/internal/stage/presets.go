@@ -24,7 +24,8 @@ var Presets = sync.OnceValue(func() map[string]load.Template {
 	return presets
 })
 
-func fillPreset(r *load.Template) {
+// FillPreset sets what a request omits to the values of its preset.
+func FillPreset(r *load.Template) {
 	p, known := Presets()[r.Preset]
 	if !known {
 		p = load.Template{Name: r.Path, Method: "GET"}

@@ -12,11 +12,10 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 )
 
-// SSP is an SSP of a trial: its part of adbuffer's configuration and its simulation.
+// SSP is an SSP of a measurement: its part of adbuffer's configuration and its simulation.
 type SSP struct {
 	Name     string   `yaml:"name"`
 	Protocol string   `yaml:"-"` // protocol of adbuffer towards it; "" is auto
@@ -39,18 +38,33 @@ type SSP struct {
 // IsSpare reports whether the endpoint of an index is the spare.
 func (s *SSP) IsSpare(i int) bool { return s.Spare && i == len(s.URLs)-1 }
 
-// named returns the SSP with this name, or nil.
-func named(ssps []*SSP, name string) *SSP {
+// Named returns the SSP with this name, or nil.
+func Named(ssps []*SSP, name string) *SSP {
 	if i := slices.IndexFunc(ssps, func(s *SSP) bool { return s.Name == name }); i >= 0 {
 		return ssps[i]
 	}
 	return nil
 }
 
-// Stage is a trial with its running processes.
+// Setup describes the SSPs of a measurement and the server in front of them.
+type Setup struct {
+	SSPs []*SSP
+	// Program is a program of package rig, "direct" for an SSP, or "" for adbuffer.
+	Program string
+	Route   *rig.Route // route of Program; Start starts it unless it runs
+	Config  Config     // configuration of adbuffer
+	OneCore bool       // adbuffer may use one thread at a time
+	// Anywhere lets the server run on cores other than Env.ProxyCores.
+	Anywhere bool
+	// URL is a running server. CAFile and PID, which may be empty, belong to it.
+	URL, CAFile string
+	PID         int
+	Direct      string // name of the SSP for "direct"; "" is the first
+}
+
+// Stage is a setup with its running processes.
 type Stage struct {
 	*Env
-	Trial     *Trial
 	Addr      string // host:port of the loaded server
 	Host      string // value of the Host field
 	Authority []byte // CA of the server's certificate in PEM
@@ -61,6 +75,14 @@ type Stage struct {
 	stops     []func()
 }
 
+// URL returns the scheme, host and port of the loaded server.
+func (s *Stage) URL() string {
+	if s.TLS {
+		return "https://" + s.Addr
+	}
+	return "http://" + s.Addr
+}
+
 // Stop stops the processes that Start has started.
 func (s *Stage) Stop() {
 	for i := len(s.stops) - 1; i >= 0; i-- {
@@ -69,56 +91,52 @@ func (s *Stage) Stop() {
 	s.stops = nil
 }
 
-// Start starts the processes of a trial. The error is rig.ErrMissing if a program is not installed.
-func (e *Env) Start(ctx context.Context, t *Trial) (_ *Stage, err error) {
-	s := &Stage{Env: e, Trial: t}
+// Start starts the processes of a setup. The error is rig.ErrMissing if a program is not installed.
+func (e *Env) Start(ctx context.Context, t Setup) (_ *Stage, err error) {
+	s := &Stage{Env: e}
 	defer func() {
 		if err != nil {
 			s.Stop()
 		}
 	}()
-	if t.Tool != "" {
-		if _, err := rig.Find(t.Tool); err != nil {
-			return nil, err
-		}
-	}
 	for _, ssp := range t.SSPs {
-		if err := s.startSSP(ssp); err != nil {
+		if err := s.startSSP(ssp, t.Anywhere); err != nil {
 			return nil, err
 		}
 	}
-	switch t.Server.Program {
+	switch t.Program {
 	case "":
-		if t.Server.URL != "" {
-			s.PID = t.Server.PID
-			return s, s.loadURL(t.Server.URL, t.Server.CAFile)
+		if t.URL != "" {
+			s.PID = t.PID
+			return s, s.loadURL(t.URL, t.CAFile)
 		}
-		err = s.startAdbuffer(ctx)
+		err = s.startAdbuffer(ctx, t)
 	case "direct":
 		ssp := t.SSPs[0]
-		if t.Server.SSP != "" {
-			ssp = named(t.SSPs, t.Server.SSP)
+		if t.Direct != "" {
+			ssp = Named(t.SSPs, t.Direct)
 		}
 		sim := ssp.sims[0]
 		s.PID = sim.PID
 		err = s.loadURL(sim.URL, sim.CAFile)
 	default:
-		err = s.startProgram(ctx)
+		err = s.startProgram(ctx, t)
 	}
 	return s, err
 }
 
-func (s *Stage) startSSP(ssp *SSP) error {
-	if len(ssp.URLs) > 0 && len(ssp.sims) == 0 {
-		return nil // another trial simulates it
+// startSSP simulates an SSP, unless it has URLs.
+func (s *Stage) startSSP(ssp *SSP, anywhere bool) error {
+	if len(ssp.URLs) > 0 {
+		return nil
 	}
-	ssp.URLs, ssp.sims = nil, nil
 	cores := ssp.Cores
-	if cores == "" && !s.Trial.Server.Anywhere {
+	if cores == "" && !anywhere {
 		cores = s.LoadCores
 	}
 	for i := range max(1, ssp.Endpoints) {
-		sim, err := s.Rig.StartSSP(rig.SSPOptions{Name: fmt.Sprintf("%s-%d", ssp.Name, i), Protocol: ssp.Speaks, Behaviour: ssp.Behaviour, Seed: ssp.Seed + uint64(i), Cores: cores})
+		sim, err := s.Rig.StartSSP(rig.SSPOptions{Name: fmt.Sprintf("%s-%d", ssp.Name, i), Protocol: ssp.Speaks,
+			Behaviour: ssp.Behaviour, Seed: ssp.Seed + uint64(i), Cores: cores})
 		if err != nil {
 			return err
 		}
@@ -128,6 +146,9 @@ func (s *Stage) startSSP(ssp *SSP) error {
 	}
 	return nil
 }
+
+// Sim returns the simulation of the first endpoint of the SSP, after Start.
+func (s *SSP) Sim() *rig.SSP { return s.sims[0] }
 
 // loadURL sets the server to load.
 func (s *Stage) loadURL(text, caFile string) error {
@@ -147,10 +168,9 @@ func (s *Stage) loadURL(text, caFile string) error {
 	return nil
 }
 
-func (s *Stage) startAdbuffer(ctx context.Context) error {
-	server := s.Trial.Server
-	c := server.Config
-	c.SSPs = s.Trial.SSPs
+func (s *Stage) startAdbuffer(ctx context.Context, t Setup) error {
+	c := t.Config
+	c.SSPs = t.SSPs
 	if c.TLS && c.Cert == nil {
 		cert, err := s.Rig.Certificate("adbuffer", "127.0.0.1")
 		if err != nil {
@@ -163,30 +183,22 @@ func (s *Stage) startAdbuffer(ctx context.Context) error {
 		return err
 	}
 	cores := s.ProxyCores
-	if server.Anywhere {
+	if t.Anywhere {
 		cores = c.Cores
 	}
 	var env []string
-	if server.OneCore {
+	if t.OneCore {
 		env = []string{"GOMAXPROCS=1"}
 	}
-	shared := server.Shared
-	if shared == nil {
-		shared = new(Shared)
+	file, err := s.Rig.Write("adbuffer-*.yaml", text)
+	if err != nil {
+		return err
 	}
-	if shared.process == nil {
-		file, err := s.Rig.Write("adbuffer-*.yaml", text)
-		if err != nil {
-			return err
-		}
-		if shared.process, err = s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, file, cores, env...); err != nil {
-			return err
-		}
-		if server.Shared == nil {
-			s.stops = append(s.stops, shared.process.Stop)
-		}
+	a, err := s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, file, cores, env...)
+	if err != nil {
+		return err
 	}
-	a := shared.process
+	s.stops = append(s.stops, a.Stop)
 	s.Adbuffer, s.Addr, s.Host, s.PID = a, a.Addr, a.Addr, a.PID
 	if c.Cert != nil {
 		s.TLS, s.Authority = true, c.Cert.Authority
@@ -194,21 +206,21 @@ func (s *Stage) startAdbuffer(ctx context.Context) error {
 	return nil
 }
 
-// startProgram starts the program of the trial, unless it runs already.
-func (s *Stage) startProgram(ctx context.Context) error {
-	route := s.Trial.Server.Route
+// startProgram starts the program of the setup, unless it runs already.
+func (s *Stage) startProgram(ctx context.Context, t Setup) error {
+	route := t.Route
 	if route.Process == nil {
-		if len(s.Trial.SSPs) > 0 {
-			ssp := s.Trial.SSPs[0]
-			route.CAFile, route.Upstreams, route.Spare = ssp.CAFile, nil, ssp.Spare
+		if len(t.SSPs) > 0 {
+			ssp := t.SSPs[0]
+			route.CAFile, route.Spare = ssp.CAFile, ssp.Spare
 			for _, u := range ssp.URLs {
 				route.Upstreams = append(route.Upstreams, strings.TrimSuffix(u, "/bid"))
 			}
 		}
-		if err := s.Rig.StartProgram(ctx, s.Trial.Server.Program, s.ProxyCores, "", route); err != nil {
+		if err := s.Rig.StartProgram(ctx, t.Program, s.ProxyCores, "", route); err != nil {
 			return err
 		}
-		s.stops = append(s.stops, func() { route.Process.Stop(); route.Process = nil })
+		s.stops = append(s.stops, route.Process.Stop)
 	}
 	s.Addr, s.Host, s.PID = route.Addr, route.Addr, route.Process.PID
 	if route.TLS != nil {
@@ -240,15 +252,4 @@ func (s *Stage) books() (b books, err error) {
 		b.ssp.OpenConnections += c.OpenConnections
 	}
 	return b, nil
-}
-
-// noteVersion adds the version of a program, if it is one, to the report.
-func noteVersion(r *results.Report, program string) {
-	name := program
-	if runtime := map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}[program]; runtime != "" {
-		name = runtime
-	}
-	if path, err := rig.Find(name); err == nil && r.Versions[program] == "" {
-		r.Versions[program] = results.Version(name, path)
-	}
 }

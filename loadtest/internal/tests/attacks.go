@@ -43,19 +43,27 @@ const (
 
 var (
 	// claimBody claims the longest body that adbuffer takes, and sends one byte.
-	claimBody = send("POST /fillbuffer/fair1 HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 262144\r\n\r\n{")
+	claimBody = send("POST /fillbuffer/fair1 HTTP/1.1\r\nHost: a\r\nContent-Type: " +
+		"application/json\r\nContent-Length: 262144\r\n\r\n{")
 	// askTheLiar keeps a connection of the lying SSP in use for a round.
-	askTheLiar = send(fmt.Sprintf("GET /fillbuffer/%s HTTP/1.1\r\nHost: a\r\nX-Adbuffer-Timeout-Ms: %d\r\nConnection: close\r\n\r\n", attackersSSP, liarDeadline.Milliseconds()))
+	askTheLiar = send(fmt.Sprintf("GET /fillbuffer/%s HTTP/1.1\r\nHost: a\r\nX-Adbuffer-Timeout-Ms: "+
+		"%d\r\nConnection: close\r\n\r\n", attackersSSP, liarDeadline.Milliseconds()))
 	// beGreedy provokes one 429.
-	beGreedy = send(fmt.Sprintf("GET /fillbuffer/%s?%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", attackersSSP, greedy))
+	beGreedy = send(fmt.Sprintf("GET /fillbuffer/%s?%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", attackersSSP,
+		greedy))
 )
 
 var attacks = []*attack{
-	{name: "1 024 clients claim a body and are silent", cost: "1 024 connections, 120 bytes each", workers: 1024, do: claimBody},
-	{name: "an SSP claims a length and is silent", cost: "256 connections, 60 bytes each", ssp: lieWith("Content-Length: 1048576\r\n\r\n"), workers: 256, do: askTheLiar},
-	{name: "an SSP claims a chunk and is silent", cost: "256 connections, 60 bytes each", ssp: lieWith("Transfer-Encoding: chunked\r\n\r\n100000\r\n"), workers: 256, do: askTheLiar},
-	{name: "500 streams without their bodies", cost: "2 TLS connections, 30 bytes a stream", encrypted: true, workers: 2, do: openStreams},
-	{name: "a client provokes 429 with Retry-After", cost: "30 requests a second", ssp: refuseTheGreedy, shared: true, workers: 3, do: beGreedy},
+	{name: "1 024 clients claim a body and are silent", cost: "1 024 connections, 120 bytes each", workers: 1024,
+		do: claimBody},
+	{name: "an SSP claims a length and is silent", cost: "256 connections, 60 bytes each",
+		ssp: lieWith("Content-Length: 1048576\r\n\r\n"), workers: 256, do: askTheLiar},
+	{name: "an SSP claims a chunk and is silent", cost: "256 connections, 60 bytes each",
+		ssp: lieWith("Transfer-Encoding: chunked\r\n\r\n100000\r\n"), workers: 256, do: askTheLiar},
+	{name: "500 streams without their bodies", cost: "2 TLS connections, 30 bytes a stream", encrypted: true,
+		workers: 2, do: openStreams},
+	{name: "a client provokes 429 with Retry-After", cost: "30 requests a second", ssp: refuseTheGreedy, shared: true,
+		workers: 3, do: beGreedy},
 }
 
 // serve serves the attacker's SSP until the process ends, and returns its URL.
@@ -97,24 +105,22 @@ func (a *attack) once(ctx context.Context, t *stage.Stage) {
 	a.do(c)
 }
 
-// during starts the attack when adbuffer has completed n requests of the other clients. It stops the
+// after starts the attack when adbuffer has completed n requests of the other clients. It stops the
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
-// would rightly pause the SSP, and the pause would outlast the step.
-func (a *attack) during(n float64, length time.Duration) func(context.Context, *stage.Stage) (func() error, error) {
-	return stage.Beside(func(ctx context.Context, s *stage.Stage) error {
-		const ended = "adbuffer_requests_total"
-		before, err := s.Adbuffer.Metric(ended)
-		for ; err == nil && ctx.Err() == nil; stage.Sleep(ctx, 20*time.Millisecond) {
-			var now float64
-			if now, err = s.Adbuffer.Metric(ended); now >= before+n {
-				attacking, end := context.WithTimeout(ctx, length)
-				defer end()
-				a.run(attacking, s)
-				return err
-			}
+// would rightly pause the SSP, and the pause would outlast the round.
+func (a *attack) after(ctx context.Context, s *stage.Stage, n float64, length time.Duration) error {
+	const ended = "adbuffer_requests_total"
+	before, err := s.Adbuffer.Metric(ended)
+	for ; err == nil && ctx.Err() == nil; stage.Sleep(ctx, 20*time.Millisecond) {
+		var now float64
+		if now, err = s.Adbuffer.Metric(ended); now >= before+n {
+			attacking, end := context.WithTimeout(ctx, length)
+			defer end()
+			a.run(attacking, s)
+			return err
 		}
-		return errors.Join(err, errors.New("the attack did not begin: the other clients ended too few requests"))
-	})
+	}
+	return errors.Join(err, errors.New("the attack did not begin: the other clients ended too few requests"))
 }
 
 // send returns an attack that sends a text and reads until adbuffer closes the connection.

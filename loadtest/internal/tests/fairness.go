@@ -8,71 +8,145 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
+)
+
+const (
+	fairRate    = 400.0                  // requests a second of the other clients
+	fairInForce = time.Second            // from an attack's start to the measurement
+	fairWarmUp  = 300 * time.Millisecond // of the other clients, before the attack starts
+	fairWarm    = fairRate / 10          // requests of the other clients, after which it starts
 )
 
 // fairness attacks adbuffer as one client or one SSP can, and measures the requests of the other
 // clients. Calm and attacked rounds take turns often enough for stable medians. No round is repeated
 // because of its result, since that would select the good rounds.
-func fairness(_ context.Context, e *stage.Env) (*stage.Test, error) {
-	const (
-		rate    = 400.0                  // requests a second of the other clients
-		inForce = time.Second            // from an attack's start to the measurement
-		warmUp  = 300 * time.Millisecond // of the other clients, before it starts
-		warm    = rate / 10              // requests of the other clients, after which it starts
-	)
-	measured := e.Time(10*time.Second, 2*time.Second)
+func fairness(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	rounds := 5
 	if e.Scale < 0.5 {
 		rounds = 3
 	}
-	t := &stage.Test{Kind: "fairness", Title: "One client or one SSP attacks", Question: "Does anything that one client or one SSP sends hurt other clients?", Rounds: rounds,
-		Notes: []string{"Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A verdict whose p99 rose by less than that is doubted."},
-		Tables: []stage.Table{{Title: fmt.Sprintf("%.0f requests/s of other clients to other SSPs of %v; medians of %d rounds, calm and attacked in turn", rate, healthyLatency, rounds), Heads: []string{"attack", "what the attacker spends"},
-			Columns: []stage.Column{{Head: "answered, calm", Value: "calm.answered / calm.offered", As: "%"}, {Head: "answered, attacked", Value: "attacked.answered / attacked.offered", As: "%"}, {Head: "p99 ms calm", Value: "calm.p99"}, {Head: "attacked", Value: "attacked.p99"},
-				{Head: "ratio", Value: "attacked.p99 / calm.p99", As: "x"}, {Head: "noise of calm p99", Value: "calm.noise", As: "%"}, {Head: "adbuffer CPU µs/request calm", Value: "calm.cpu_us"}, {Head: "attacked", Value: "attacked.cpu_us"}, {Head: "adbuffer memory", Value: "attacked.rss", As: "MiB"}}}},
-		Promises: []stage.Promise{
-			{Each: true, Text: "at least 99.9 % of the other clients' requests succeed", If: "attacked.answered / attacked.offered >= 0.999", Words: "{attacked.answered / attacked.offered|%} of the other requests succeeded, {calm.answered / calm.offered|%} when calm ({attacked.failures} in the last round)."},
-			{Each: true, Doubtful: true, Text: "the other clients' p99 stays within 10 %", If: "attacked.p99 / calm.p99 <= 1.10", Noise: "calm.noise", Words: "p99 went from {calm.p99} to {attacked.p99} ms, with {calm.noise|%} of noise."}},
-	}
+	r := e.Report("fairness", "One client or one SSP attacks",
+		"Does anything that one client or one SSP sends hurt other clients?")
+	r.Note("Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A " +
+		"verdict whose p99 rose by less than that is doubted.")
+	t := r.Table(fmt.Sprintf("%.0f requests/s of other clients to other SSPs of %v; medians of %d rounds, calm and "+
+		"attacked in turn", fairRate, healthyLatency, rounds),
+		"attack", "what the attacker spends", "answered, calm", "answered, attacked", "p99 ms calm", "attacked",
+		"ratio", "noise of calm p99",
+		"adbuffer CPU µs/request calm", "attacked", "adbuffer memory")
 	for _, a := range attacks {
-		templates := []load.Template{stage.Bid("fair1", "/fillbuffer/fair1"), stage.Bid("fair2", "/fillbuffer/fair2"), stage.Page("page", "/fillbuffer/fair1")}
-		ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()}, {Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
-		if a.ssp != nil {
-			url, err := a.serve()
-			if err != nil {
-				return nil, err
-			}
-			ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
+		row, err := attackInTurn(ctx, e, a, rounds)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.name, err)
 		}
-		if a.shared {
-			templates = append(templates, stage.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
-		}
-		drive := stage.Generate(poisson(stage.OpenLoop(128, rate, warmUp+inForce, measured, templates...), 200, 204), true)
-		t.Trials = append(t.Trials, stage.Trial{Name: a.name, Cells: []any{a.name, a.cost}, SSPs: ssps,
-			// A single client was reported to have filled this limit alone.
-			Server: stage.Server{Config: stage.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}},
-			Steps:  []stage.Step{{Name: "calm", Before: rest, Load: drive}, {Name: "attacked", Load: drive, Before: a.during(warm, warmUp+inForce+measured)}},
-			Derive: func(s *stage.Sample) { s.Values["calm.noise"] = s.Values["calm.p99"] }})
+		t.Add(row.doubts(), a.name, a.cost, results.Percent(succeeded(row.calm)),
+			results.Percent(succeeded(row.attacked)), medianOf(row.calm, p99), medianOf(row.attacked, p99),
+			results.Ratio(row.ratio()), results.Percent(row.noise()), medianOf(row.calm, cpuUs), medianOf(row.attacked,
+				cpuUs), results.MiB(mostMemory(row.attacked)))
+		judgeFairness(r, a.name, row)
 	}
-	return t, nil
+	return r, nil
 }
 
-// rest waits for a bounded time until the requests of the last attack have ended. Otherwise they would
-// add to the requests of the next round, and fill max_in_flight.
-func rest(ctx context.Context, s *stage.Stage) (func() error, error) {
+// fairRow has the rounds of one attack.
+type fairRow struct{ calm, attacked []*stage.Figures }
+
+func (f fairRow) ratio() float64   { return medianOf(f.attacked, p99) / medianOf(f.calm, p99) }
+func (f fairRow) doubts() []string { return doubtsOf(slices.Concat(f.calm, f.attacked)...) }
+
+// noise returns by how much p99 differs between calm rounds, as a share of their median.
+func (f fairRow) noise() float64 {
+	low, high := p99(f.calm[0]), p99(f.calm[0])
+	for _, round := range f.calm {
+		low, high = min(low, p99(round)), max(high, p99(round))
+	}
+	return (high - low) / medianOf(f.calm, p99)
+}
+
+// succeeded returns the share of the requests that succeeded.
+func succeeded(rounds []*stage.Figures) float64 {
+	return share(sumOf(rounds, answered), sumOf(rounds, offered))
+}
+
+func judgeFairness(r *results.Report, attack string, row fairRow) {
+	r.Promise(attack+": at least 99.9 % of the other clients' requests succeed", succeeded(row.attacked) >= 0.999, nil,
+		"%s of the other requests succeeded, %s when calm (%s in the last round).",
+		results.Percent(succeeded(row.attacked)), results.Percent(succeeded(row.calm)),
+		row.attacked[len(row.attacked)-1].Failures())
+	doubts := row.doubts()
+	if row.ratio()-1 < row.noise() {
+		doubts = append(doubts, "the calm rounds differ by more than the rise")
+	}
+	r.Promise(attack+": the other clients' p99 stays within 10 %", row.ratio() <= 1.10, doubts,
+		"p99 went from %v to %v ms, with %s of noise.", medianOf(row.calm, p99), medianOf(row.attacked, p99),
+		results.Percent(row.noise()))
+}
+
+// attackInTurn measures calm and attacked rounds in turn.
+func attackInTurn(ctx context.Context, e *stage.Env, a *attack, rounds int) (row fairRow, err error) {
+	templates := []load.Template{stage.Bid("fair1", "/fillbuffer/fair1"), stage.Bid("fair2", "/fillbuffer/fair2"),
+		stage.Page("page", "/fillbuffer/fair1")}
+	ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
+		{Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
+	if a.ssp != nil {
+		url, err := a.serve()
+		if err != nil {
+			return row, err
+		}
+		ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
+	}
+	if a.shared {
+		templates = append(templates, stage.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
+	}
+	// A single client was reported to have filled this limit alone.
+	s, err := e.Start(ctx, stage.Setup{SSPs: ssps,
+		Config: stage.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}})
+	if err != nil {
+		return row, err
+	}
+	defer s.Stop()
+	measured := e.Time(10*time.Second, 2*time.Second)
+	loaded := stage.Generate(poisson(stage.OpenLoop(128, fairRate, fairWarmUp+fairInForce, measured, templates...), 200,
+		204), true)
+	for n := range rounds {
+		e.Say("fairness: %s, round %d of %d", a.name, n+1, rounds)
+		if err := awaitRest(ctx, s); err != nil {
+			return row, err
+		}
+		calm, err := s.Measure(ctx, loaded)
+		if err != nil {
+			return row, err
+		}
+		attacked, err := beside(ctx, s, loaded, func(ctx context.Context) error {
+			return a.after(ctx, s, fairWarm, fairWarmUp+fairInForce+measured)
+		})
+		if err != nil {
+			return row, err
+		}
+		row.calm, row.attacked = append(row.calm, calm), append(row.attacked, attacked)
+	}
+	return row, nil
+}
+
+// awaitRest waits for a bounded time until the requests of the last attack have ended. Otherwise they
+// would add to the requests of the next round, and fill max_in_flight.
+func awaitRest(ctx context.Context, s *stage.Stage) error {
 	busy := []string{"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_pool_places_in_use"}
-	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end) && ctx.Err() == nil; stage.Sleep(ctx, 50*time.Millisecond) {
-		var failed error
-		if !slices.ContainsFunc(busy, func(name string) bool {
+	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end) &&
+		ctx.Err() == nil; stage.Sleep(ctx, 50*time.Millisecond) {
+		inUse := 0.0
+		for _, name := range busy {
 			v, err := s.Adbuffer.Metric(name)
 			if err != nil {
-				failed = err
+				return err
 			}
-			return v > 0
-		}) {
-			return nil, failed
+			inUse += v
+		}
+		if inUse == 0 {
+			return nil
 		}
 	}
-	return nil, ctx.Err()
+	return ctx.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 )
@@ -18,7 +19,7 @@ type PeersOptions struct {
 	Only    []string // programs to measure; none means all
 	Require []string // programs that must be installed
 	Conns   int      // client connections at saturation and at the fixed rate
-	Rate    float64  // requests a second that every program must reach
+	Rate    float64  // requests a second that every program must reach; 0 measures at saturation only
 	Rounds  int      // the result is their median
 	Idle    int      // idle clients
 }
@@ -53,28 +54,36 @@ func PeerNames() (out []string) {
 	return out
 }
 
-// comparison collects the trials of a comparison.
+// comparison has the rows of a comparison.
 type comparison struct {
 	PeersOptions
 	e       *stage.Env
-	test    *stage.Test
+	report  *results.Report
 	body    []byte                // of every response
 	up      map[string]*rig.Route // by protocol
 	cert    rig.Certificate       // towards clients
 	request load.Template
 	length  time.Duration
+	rows    []*peerRow
+	idle    []*idleRow
 }
 
 // Peers compares adbuffer with other programs, towards upstreams and towards clients.
-func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*stage.Test, error) {
-	c := &comparison{PeersOptions: o, e: e, body: load.ConstantBody(1000), length: e.Time(10*time.Second, 2*time.Second)}
-	c.request = stage.Presets()["ad"]
-	c.test = &stage.Test{Kind: "peers", Title: "adbuffer beside other proxies", Question: "How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
-		Needs: []string{"wrk"}, Rounds: o.Rounds, Interleave: true, Promises: peerPromises(o.Conns),
-		Notes: []string{"Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a GET of about 800 bytes, the response 1 KB of JSON.",
-			"CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. Ratios are medians of the rounds' ratios.",
-			fmt.Sprintf("Median of %d rounds. At saturation wrk sends over %d connections; at fixed rates latency counts from when each request was due.", o.Rounds, o.Conns),
-			"Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1."}}
+func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*results.Report, error) {
+	r := e.Report("peers", "adbuffer beside other proxies",
+		"How much does one core carry, and what does a request cost, in adbuffer and in other proxies?")
+	if err := stage.Needs(r, "wrk"); err != nil {
+		return nil, err
+	}
+	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
+		"GET of about 800 bytes, the response 1 KB of JSON.")
+	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
+		"Ratios are medians of the rounds' ratios.")
+	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
+		"fixed rates latency counts from when each request was due.", o.Rounds, o.Conns)
+	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
+	c := &comparison{PeersOptions: o, e: e, report: r, body: load.ConstantBody(1000),
+		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
 	if err := c.startUpstreams(ctx); err != nil {
 		return nil, err
 	}
@@ -86,17 +95,17 @@ func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*stage.Test, erro
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
 			continue
 		}
-		err := c.add(ctx, p)
-		switch {
-		case err == nil:
-		case errors.Is(err, rig.ErrMissing) && !slices.Contains(o.Require, p.name):
-			c.test.Missing = append(c.test.Missing, err.Error())
-		default:
+		if err := c.add(ctx, p); slices.Contains(o.Require, p.name) && err != nil || err != nil && !stage.Skips(r,
+			err) {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
+	if err := c.measure(ctx); err != nil {
+		return nil, err
+	}
 	c.show()
-	return c.test, nil
+	c.judge()
+	return r, nil
 }
 
 // startUpstreams starts the upstreams that all proxies share.
@@ -110,80 +119,90 @@ func (c *comparison) startUpstreams(ctx context.Context) error {
 		return err
 	}
 	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
-	h1, h2 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}, &rig.Route{Name: "up2", TLS: &cert, Serve: serve}
+	h1, h2 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}, &rig.Route{Name: "up2", TLS: &cert,
+		Serve: serve}
 	c.up = map[string]*rig.Route{"h1": {Addr: plain.Addr}, "h1tls": h1, "h2tls": h2}
 	err = c.e.Rig.StartProgram(ctx, "nginx", c.e.LoadCores, "", h1, h2)
 	if errors.Is(err, rig.ErrMissing) {
 		delete(c.up, "h1tls")
 		delete(c.up, "h2tls")
-		c.test.Missing = append(c.test.Missing, "nginx as an upstream with TLS: no rows over TLS")
+		c.report.Misses("nginx as an upstream with TLS: no rows over TLS")
 		return nil
 	}
 	return err
 }
 
-// add starts a program, and adds its trials.
+// add starts a program, and adds its rows.
 func (c *comparison) add(ctx context.Context, p peer) error {
-	servers, err := c.servers(ctx, p)
+	servers, err := c.start(ctx, p)
 	if err != nil {
 		return err
 	}
-	add := func(protocol, name, group, base string, steps ...stage.Step) {
-		if t, ok := servers[protocol]; ok {
-			t.Name, t.Cells, t.Group, t.Base, t.Steps = p.name+" "+name, []any{p.name}, group, base, steps
-			if t.Last = group == "idle"; !t.Last {
-				t.Derive = saturated
-			}
-			if strings.HasPrefix(name, "h2 ") {
-				t.Tool = "h2load"
-			}
-			c.test.Trials = append(c.test.Trials, t)
+	if err := stage.Needs(c.report, strings.TrimPrefix(p.name, "adbuffer")); err != nil {
+		return err
+	}
+	add := func(s *stage.Stage, way string, saturating stage.Load) *peerRow {
+		row := &peerRow{peer: p.name, way: way, stage: s, saturating: saturating}
+		if s != nil { // nil: there is no such upstream
+			c.rows = append(c.rows, row)
 		}
+		return row
+	}
+	at := func(rate float64) stage.Load {
+		return stage.Calmly(stage.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
-		group := strings.Replace(protocol, "pipelined", "h1", 1)
-		steps := []stage.Step{{Load: c.sound(stage.WRK(c.request, c.Conns, c.length))}}
-		at := func(rate float64) stage.Driver {
-			return c.sound(stage.Calmly(stage.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false))
-		}
+		row := add(servers[protocol], protocol, stage.WRK(c.request, c.Conns, c.length))
 		if c.Rate > 0 {
-			steps = append(steps, stage.Step{Name: "fixed", Load: at(c.Rate)})
+			row.fixed = at(c.Rate)
 		}
 		if p.fast && protocol == "h1" && c.Rate > 0 {
-			steps = append(steps, stage.Step{Name: "fast", Load: unlessVoid(at(fastRate))})
+			row.fast = at(fastRate)
 		}
-		add(protocol, protocol, group, "haproxy "+group, steps...)
 	}
 	for _, w := range c.clientWays() {
-		if p.clients {
-			add(w.protocol, w.name, w.name, "haproxy "+w.name, stage.Step{Load: c.sound(w.load)})
+		if !p.clients {
+			continue
 		}
+		if strings.HasPrefix(w.name, "h2 ") {
+			err := stage.Needs(c.report, "h2load")
+			if stage.Skips(c.report, err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		add(servers[w.protocol], w.name, w.load)
 	}
-	for _, kind := range []string{"cleartext", "TLS", "HTTP/2"} {
-		protocol := "clients"
+	for _, kind := range idleKinds {
+		s := servers["clients"]
 		if kind == "cleartext" {
-			protocol = "h1"
+			s = servers["h1"]
 		}
-		if c.Idle > 0 {
-			add(protocol, "idle "+kind, "idle", "haproxy idle "+kind, stage.Step{Load: c.idle(kind)})
+		if c.Idle > 0 && s != nil {
+			c.idle = append(c.idle, &idleRow{peer: p.name, kind: kind, stage: s})
 		}
 	}
 	return nil
 }
 
-// adbufferAs is adbuffer's protocol and pool for each protocol of the comparison.
-var adbufferAs = map[string][2]string{"h1": {"http1", "max_conns: 1024"}, "clients": {"http1", "max_conns: 1024"}, "pipelined": {"http1-pipelined", "max_conns: 2, pipeline_depth: 64"},
-	"h1tls": {"http1", "max_conns: 1024"}, "h2tls": {"http2", "max_conns: 2"}}
+// asAdbuffer is adbuffer's protocol and pool for each protocol of the comparison.
+var asAdbuffer = map[string][2]string{
+	"h1": {"http1", "max_conns: 1024"}, "clients": {"http1", "max_conns: 1024"},
+	"pipelined": {"http1-pipelined", "max_conns: 2, pipeline_depth: 64"},
+	"h1tls":     {"http1", "max_conns: 1024"}, "h2tls": {"http2", "max_conns: 2"},
+}
 
-// servers starts a program. It returns a trial with only the server set for each protocol. The server
-// of "clients" has TLS towards clients.
-func (c *comparison) servers(ctx context.Context, p peer) (map[string]stage.Trial, error) {
-	out := map[string]stage.Trial{}
-	var routes []*rig.Route
+// start starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has TLS
+// towards clients. The processes run until the end of the test.
+func (c *comparison) start(ctx context.Context, p peer) (map[string]*stage.Stage, error) {
 	protocols := slices.Clone(p.upstreams)
 	if p.clients {
 		protocols = append(protocols, "clients")
 	}
+	setups := map[string]stage.Setup{}
+	var routes []*rig.Route
 	for _, protocol := range protocols {
 		up := c.up[strings.NewReplacer("pipelined", "h1", "clients", "h1").Replace(protocol)]
 		if up == nil {
@@ -197,17 +216,58 @@ func (c *comparison) servers(ctx context.Context, p peer) (map[string]stage.Tria
 			clients = &c.cert
 		}
 		if p.name == "adbuffer" {
-			as := adbufferAs[protocol]
-			out[protocol] = stage.Trial{Server: stage.Server{OneCore: true, Shared: new(stage.Shared), Config: stage.Config{Deadline: "2s", Cert: clients}},
-				SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
+			as := asAdbuffer[protocol]
+			setups[protocol] = stage.Setup{OneCore: true, Config: stage.Config{Deadline: "2s", Cert: clients},
+				SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0],
+					Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
 			continue
 		}
-		route := &rig.Route{Name: protocol, Upstreams: []string{url}, CAFile: caFile, HTTP2: protocol == "h2tls", TLS: clients}
+		route := &rig.Route{Name: protocol, Upstreams: []string{url}, CAFile: caFile, HTTP2: protocol == "h2tls",
+			TLS: clients}
 		routes = append(routes, route)
-		out[protocol] = stage.Trial{Server: stage.Server{Program: p.name, Route: route}}
+		setups[protocol] = stage.Setup{Program: p.name, Route: route}
 	}
-	if len(routes) == 0 {
-		return out, nil
+	if len(routes) > 0 {
+		if err := c.e.Rig.StartProgram(ctx, p.name, c.e.ProxyCores, "", routes...); err != nil {
+			return nil, err
+		}
 	}
-	return out, c.e.Rig.StartProgram(ctx, p.name, c.e.ProxyCores, "", routes...)
+	out := map[string]*stage.Stage{}
+	for protocol, setup := range setups {
+		s, err := c.e.Start(ctx, setup)
+		if err != nil {
+			return nil, err
+		}
+		out[protocol] = s
+	}
+	return out, nil
+}
+
+// measure measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
+// The idle clients come once, at the end.
+func (c *comparison) measure(ctx context.Context) error {
+	for n := range c.Rounds {
+		for _, row := range c.rows {
+			if row.void != "" {
+				continue
+			}
+			c.e.Say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.Rounds)
+			if n == 0 {
+				if err := forwards(ctx, row.stage, c.request, c.body); err != nil {
+					row.void = "does not return the upstream's response: " + err.Error()
+					continue
+				}
+			}
+			if err := row.measure(ctx); err != nil {
+				return fmt.Errorf("%s %s: %w", row.peer, row.way, err)
+			}
+		}
+	}
+	for _, row := range c.idle {
+		c.e.Say("peers: %s idle %s", row.peer, row.kind)
+		if err := row.measure(ctx, c.request, c.Idle); err != nil {
+			return fmt.Errorf("%s idle %s: %w", row.peer, row.kind, err)
+		}
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
 )
 
@@ -56,26 +57,83 @@ func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 	}
 }
 
-func TestRequestsThatFailVoidARowOrOneMeasurement(t *testing.T) {
-	body := load.ConstantBody(1000)
-	up, err := load.StartConstant("127.0.0.1:0", body)
-	if err != nil {
-		t.Fatal(err)
+func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
+	figures := func(failed uint64) stage.Load {
+		return func(context.Context, *stage.Stage) (*stage.Figures, error) {
+			return &stage.Figures{Summary: load.Summary{Answered: 97, Failed: failed, Seconds: 1}}, nil
+		}
 	}
-	defer up.Close()
-	c := &comparison{request: stage.Presets()["ad"], body: body}
-	failing := c.sound(func(context.Context, *stage.Stage) (*stage.Sample, error) {
-		return &stage.Sample{Values: stage.Values{"failed": 3, "answered": 97}}, nil
-	})
-	at := &stage.Stage{Addr: up.Addr()}
-	if s, err := failing(t.Context(), at); err != nil || s.Void == "" {
-		t.Errorf("%+v, %v: want a void row", s, err)
+	hangs := func(context.Context, *stage.Stage) (*stage.Figures, error) { return nil, errors.New("signal: killed") }
+	good := figures(0)
+	for name, c := range map[string]struct {
+		row    peerRow
+		void   string
+		doubts int // beside that the row used no core
+	}{
+		"all is well": {peerRow{saturating: good, fixed: good, fast: good}, "", 0},
+		"saturation":  {peerRow{saturating: figures(3)}, "3 requests failed, 97 did not: of unknown kind", 0},
+		"a fixed rate": {peerRow{saturating: good, fixed: figures(1)},
+			"1 requests failed, 97 did not: of unknown kind", 0},
+		"the fast rate":     {peerRow{saturating: good, fixed: good, fast: figures(1)}, "", 1},
+		"a tool that hangs": {peerRow{saturating: hangs}, "signal: killed", 0},
+		"no request at all ": {peerRow{saturating: func(context.Context, *stage.Stage) (*stage.Figures,
+			error) {
+			return new(stage.Figures), nil
+		}}, "0 requests failed, 0 did not: none", 0},
+	} {
+		c.row.stage = new(stage.Stage)
+		err := c.row.measure(t.Context())
+		if err != nil || c.row.void != c.void {
+			t.Errorf("%s: void %q, %v", name, c.row.void, err)
+		}
+		if c.void == "" && len(c.row.allDoubts()) != 1+c.doubts {
+			t.Errorf("%s: doubts %q", name, c.row.allDoubts())
+		}
+		if table := (&comparison{report: new(results.Report), rows: []*peerRow{&c.row}}); c.void != "" {
+			table.table("void", "", false)
+			if row := table.report.Tables[0].Rows[0]; row.Cells[1] != "void" || len(row.Doubts) != 1 {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
 	}
-	if s, err := unlessVoid(failing)(t.Context(), at); err != nil || s.Void != "" || s.Values != nil || len(s.Doubts) != 1 {
-		t.Errorf("%+v, %v: want no values, and a doubt", s, err)
+}
+
+// rounds makes the rounds of a row with these costs. p99 and p99.9 are as many milliseconds.
+func rounds(peer, way string, costs ...float64) *peerRow {
+	r := &peerRow{peer: peer, way: way}
+	for _, cost := range costs {
+		f := &stage.Figures{CPUus: cost, Summary: load.Summary{Latency: load.Latency{P99: cost, P999: cost}}}
+		r.rounds = append(r.rounds, peerRound{saturated: f, fast: f})
 	}
-	hanging := c.sound(func(context.Context, *stage.Stage) (*stage.Sample, error) { return nil, errors.New("signal: killed") })
-	if s, err := hanging(t.Context(), at); err != nil || s.Void != "signal: killed" {
-		t.Errorf("%+v, %v: want a void row", s, err)
+	return r
+}
+
+func TestRowsAreComparedRoundByRound(t *testing.T) {
+	void := rounds("nginx", "h1", 1)
+	void.void = "3 of 9 requests failed"
+	c := &comparison{report: new(results.Report), PeersOptions: PeersOptions{Rounds: 3, Conns: 64},
+		rows: []*peerRow{void, rounds("adbuffer", "h1", 30, 40, 32), rounds("haproxy", "h1", 14, 25, 15),
+			rounds("adbuffer", "pipelined", 10, 20, 12)}}
+	c.summarize()
+	var got []string
+	for _, row := range c.report.Tables[1].Rows {
+		got = append(got, strings.Join(row.Cells[:2], " "))
+	}
+	// 30/14, 40/25, 32/15: the median of the rounds' ratios, the least and the most.
+	if want := []string{"adbuffer 2.13 (1.60–2.14)", "nginx –", "haproxy 1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if row := c.report.Tables[0].Rows[0].Cells; !c.report.Tables[0].Summary || row[1] != "32 (30–40)" ||
+		row[2] != "12 (10–20)" || row[3] != "–" {
+		t.Errorf("%q", row)
+	}
+	c.table("costs", "h1", false)
+	got = nil
+	for _, row := range c.report.Tables[2].Rows {
+		got = append(got, strings.Join(row.Cells[:2], " "))
+	}
+	if want := []string{"adbuffer pipelined 12 (10–20)", "haproxy h1 15 (14–25)", "adbuffer h1 32 (30–40)",
+		"nginx h1 void"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // clientWay is a way in which clients use connections.
 type clientWay struct {
 	name, protocol, title string
-	load                  stage.Driver
+	load                  stage.Load
 }
 
 func (c *comparison) clientWays() []clientWay {
@@ -34,97 +34,131 @@ func (c *comparison) clientWays() []clientWay {
 	}
 }
 
+// peerRow is a program with a way of connections, and what its rounds measured.
+type peerRow struct {
+	peer, way   string
+	stage       *stage.Stage
+	saturating  stage.Load
+	fixed, fast stage.Load // at fixed rates; nil is not measured
+
+	rounds []peerRound
+	void   string // why the row has no figures
+}
+
+// peerRound is one round of a row. Figures that were not measured are nil.
+type peerRound struct {
+	saturated, fixed, fast *stage.Figures
+	doubts                 []string // about fast, which has no figures
+}
+
 // minShare is the share of its core above which a proxy is saturated.
 const minShare = 0.85
 
-// saturated adds a doubt if a proxy used less than its core: other work took the core, or the load was
-// too small.
-func saturated(s *stage.Sample) {
-	if share := s.Values["cpu_s"] / s.Values["seconds"]; share < minShare {
-		s.Doubts = append(s.Doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
+// measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
+func (r *peerRow) measure(ctx context.Context) (err error) {
+	var round peerRound
+	if round.saturated, r.void, err = soundly(ctx, r.stage, r.saturating); err != nil || r.void != "" {
+		return err
 	}
+	if share := round.saturated.CPU / round.saturated.Seconds; share < minShare {
+		// Other work took the core, or the load was too small.
+		round.saturated.Doubts = append(round.saturated.Doubts,
+			fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
+	}
+	if r.fixed != nil {
+		if round.fixed, r.void, err = soundly(ctx, r.stage, r.fixed); err != nil || r.void != "" {
+			return err
+		}
+	}
+	if r.fast != nil {
+		fast, fault, err := soundly(ctx, r.stage, r.fast)
+		if err != nil {
+			return err
+		}
+		if fault == "" {
+			round.fast = fast
+		} else {
+			round.doubts = append(round.doubts, "fast: "+fault)
+		}
+	}
+	r.rounds = append(r.rounds, round)
+	return nil
 }
 
-// sound voids a row if requests fail, or if the proxy does not return exactly the upstream's response.
-func (c *comparison) sound(drive stage.Driver) stage.Driver {
-	checked := false
-	return func(ctx context.Context, s *stage.Stage) (*stage.Sample, error) {
-		if !checked {
-			if err := forwards(ctx, s, c.request, c.body); err != nil {
-				return &stage.Sample{Void: "does not return the upstream's response: " + err.Error()}, nil
-			}
-			checked = true
-		}
-		sample, err := drive(ctx, s)
-		if err != nil && ctx.Err() == nil {
-			return &stage.Sample{Void: err.Error()}, nil // a tool that hangs voids its row only
-		}
-		if err == nil && (sample.Values["failed"] > 0 || sample.Values["answered"] == 0) {
-			sample.Void = fmt.Sprintf("%.0f requests failed, %.0f did not: %s", sample.Values["failed"], sample.Values["answered"], sample.Texts["errors"])
-		}
-		return sample, err
+// soundly measures a load. It returns why the figures are void, if a request failed or a tool hung.
+func soundly(ctx context.Context, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string, err error) {
+	f, err = s.Measure(ctx, loaded)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, "", err
+	case err != nil:
+		return nil, err.Error(), nil
+	case f.Failed > 0 || f.Answered == 0:
+		return nil, fmt.Sprintf("%d requests failed, %d did not: %s", f.Failed, f.Answered, f.Kinds()), nil
 	}
-}
-
-// unlessVoid omits a measurement if its requests fail, and keeps the other measurements of its row.
-func unlessVoid(drive stage.Driver) stage.Driver {
-	return func(ctx context.Context, s *stage.Stage) (*stage.Sample, error) {
-		sample, err := drive(ctx, s)
-		if err == nil && sample.Void != "" {
-			return &stage.Sample{Doubts: []string{sample.Void}}, nil
-		}
-		return sample, err
-	}
+	return f, "", nil
 }
 
 // settled is how long a program has to free what it frees lazily, before the idle clients come
 // and after their requests.
 const settled = 5 * time.Second
 
-// idle measures the memory of idle clients. Each client has sent one request before.
-func (c *comparison) idle(kind string) stage.Driver {
-	return func(ctx context.Context, s *stage.Stage) (*stage.Sample, error) {
-		rss := func() (float64, error) {
-			u, err := load.ReadTree(s.PID)
-			return float64(u.RSS), err
-		}
-		order := rig.HoldOrder{URL: s.URL() + load.Fill(c.request.Path, 1), Headers: c.request.Headers, Connections: 50, HTTP2: kind == "HTTP/2"}
-		warm, err := s.Rig.Hold(order, s.LoadCores)
-		if err == nil {
-			warm.Stop()
-			stage.Sleep(ctx, settled)
-		}
-		before, err := rss()
-		if err != nil {
-			return nil, err
-		}
-		order.Connections = c.Idle
-		held, err := s.Rig.Hold(order, s.LoadCores)
-		if errors.Is(err, rig.ErrNotHeld) {
-			return &stage.Sample{Void: err.Error()}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		defer held.Stop()
+// idleKinds are the kinds of idle clients.
+var idleKinds = []string{"cleartext", "TLS", "HTTP/2"}
+
+// idleRow is the memory of a program before idle clients and with them.
+type idleRow struct {
+	peer, kind string
+	stage      *stage.Stage
+
+	before, with int64
+	perClient    float64 // KiB
+	void         string
+}
+
+// measure measures the memory of idle clients. Each client has sent one request before.
+func (r *idleRow) measure(ctx context.Context, request load.Template, clients int) error {
+	s := r.stage
+	order := rig.HoldOrder{URL: s.URL() + load.Fill(request.Path, 1), Headers: request.Headers, Connections: 50,
+		HTTP2: r.kind == "HTTP/2"}
+	if warm, err := s.Rig.Hold(order, s.LoadCores); err == nil {
+		warm.Stop()
 		stage.Sleep(ctx, settled)
-		after, err := rss()
-		return &stage.Sample{Values: stage.Values{"before.rss": before, "with.rss": after, "kib": (after - before) / 1024 / float64(c.Idle)}}, err
 	}
+	before, err := load.ReadTree(s.PID)
+	if err != nil {
+		return err
+	}
+	order.Connections = clients
+	held, err := s.Rig.Hold(order, s.LoadCores)
+	if errors.Is(err, rig.ErrNotHeld) {
+		r.void = err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Stop()
+	stage.Sleep(ctx, settled)
+	after, err := load.ReadTree(s.PID)
+	r.before, r.with, r.perClient = before.RSS, after.RSS, float64(after.RSS-before.RSS)/1024/float64(clients)
+	return errors.Join(err, ctx.Err())
 }
 
 // forwards returns an error if a stage does not return exactly the upstream's response.
 func forwards(ctx context.Context, s *stage.Stage, t load.Template, want []byte) error {
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	return rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers, func(resp *http.Response, body []byte) error {
-		switch {
-		case resp.StatusCode != 200:
-			return fmt.Errorf("status %d: %.100q", resp.StatusCode, body)
-		case !bytes.Equal(body, want):
-			return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
-		case resp.Header.Get("Content-Type") != "application/json":
-			return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
-		}
-		return nil
-	})
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	return rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers,
+		func(resp *http.Response, body []byte) error {
+			switch {
+			case resp.StatusCode != 200:
+				return fmt.Errorf("status %d: %.100q", resp.StatusCode, body)
+			case !bytes.Equal(body, want):
+				return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
+			case resp.Header.Get("Content-Type") != "application/json":
+				return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
+			}
+			return nil
+		})
 }

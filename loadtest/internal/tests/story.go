@@ -33,27 +33,55 @@ const (
 // story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer with the
 // rules of deploy/prometheus. It must alert before adbuffer refuses the first request. The advised
 // size must end the waiting.
-func story(e *stage.Env) *stage.Test {
-	s := &storyRun{states: &results.Table{}}
-	t := &stage.Test{Kind: "story", Title: "A pool that gets too small, and the alerts", Needs: []string{"prometheus"},
-		Question: "Does an alert fire before the first request is refused, and does the advised size end the waiting?",
-		Notes: []string{fmt.Sprintf("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places busy at first and %.0f at last. "+
-			"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())},
-		Tables: []stage.Table{{Title: "Every quarter of a minute: hold and load of the last minute, saturation and waiting requests of the moment", Heads: []string{"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections"}, Live: s.states}},
-		Promises: []stage.Promise{
-			{Text: "an alert fires before the first request is refused", If: "large.lead > 0", Words: "{large.alert}"},
-			{Text: "with the advised size no request is refused", If: "large.failed = 0", Words: fmt.Sprintf("With %d connections {small.failures}; with {large.advised} {large.failures}.", storyPool)},
-			{Text: "with the advised size at most 3 % of the requests wait", If: fmt.Sprintf("large.waited <= %v", storyMayWait), Words: "{large.waited|%} waited."}},
-		Trials: []stage.Trial{{Name: "story", SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}}, Server: stage.Server{Anywhere: true, Config: stage.Config{Deadline: "1s"}},
-			Steps: []stage.Step{{Name: "small", Before: s.startPrometheus, Load: s.tooSmall}, {Name: "large", Before: s.resize, Load: s.largeEnough}}}},
+func story(ctx context.Context, e *stage.Env) (*results.Report, error) {
+	r := e.Report("story", "A pool that gets too small, and the alerts",
+		"Does an alert fire before the first request is refused, and does the advised size end the waiting?")
+	if err := stage.Needs(r, "prometheus"); err != nil {
+		return nil, err
 	}
-	s.test = t
-	return t
+	r.Note("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places "+
+		"busy at first and %.0f at last. "+
+		"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())
+	s := &storyRun{report: r, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
+		"saturation and waiting requests of the moment",
+		"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections")}
+	st, err := e.Start(ctx, stage.Setup{SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast),
+		Pool: storyLimits(storyPool)}},
+		Anywhere: true, Config: stage.Config{Deadline: "1s"}})
+	if err != nil {
+		return nil, err
+	}
+	defer st.Stop()
+	if err := s.startPrometheus(ctx, st); err != nil {
+		return nil, err
+	}
+	if s.small, err = s.tooSmall(ctx, st); err != nil {
+		return nil, err
+	}
+	if err := s.resize(ctx, st); err != nil {
+		return nil, err
+	}
+	if s.large, s.waited, err = s.largeEnough(ctx, st); err != nil {
+		return nil, err
+	}
+	judgeStory(r, s)
+	return r, nil
 }
 
-func storyLimits(conns int) string {
-	return fmt.Sprintf("max_conns: %d, max_pending: 100, pending_timeout: 250ms", conns)
+func judgeStory(r *results.Report, s *storyRun) {
+	lead, alert := time.Duration(0), "No alert fired."
+	if len(s.alerts) > 0 {
+		lead = s.refused.Sub(s.alerted)
+		alert = fmt.Sprintf("%s fired %v before.", s.alerts[0], lead.Round(time.Second))
+	}
+	r.Promise("an alert fires before the first request is refused", lead > 0, nil, "%s", alert)
+	r.Promise("with the advised size no request is refused", s.large.Failed == 0, nil,
+		"With %v connections %s; with %v %s.", storyPool, s.small.Failures(), s.advised, s.large.Failures())
+	r.Promise("with the advised size at most 3 % of the requests wait", s.waited <= storyMayWait, nil, "%s waited.",
+		results.Percent(s.waited))
 }
+
+func storyLimits(conns int) string { return limits(conns, 100, "250ms") }
 
 // storyRun is the state of a run of the story.
 type storyRun struct {
@@ -61,12 +89,15 @@ type storyRun struct {
 	prom    string // host:port
 	last    poolState
 	states  *results.Table
-	test    *stage.Test // gets the events as notes
-	looked  int         // quarters of a minute
-	advised int         // the size that the pool was set to
+	report  *results.Report // gets the events as notes
+	looked  int             // quarters of a minute
+	advised int             // the size that the pool was set to
 
 	alerts           []string // in the order in which they fired
 	alerted, refused time.Time
+
+	small, large *stage.Figures // before and after the pool was resized
+	waited       float64        // share of the requests that waited in the large pool
 }
 
 // poolState is the part of /pools that the story reads.
@@ -83,10 +114,11 @@ type poolState struct {
 	}
 }
 
-func (s *storyRun) startPrometheus(ctx context.Context, st *stage.Stage) (func() error, error) {
+// startPrometheus starts Prometheus with the rules of deploy/prometheus.
+func (s *storyRun) startPrometheus(ctx context.Context, st *stage.Stage) error {
 	root, err := rig.ModuleRoot(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	file, err := st.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
 global: {scrape_interval: 5s, evaluation_interval: 5s}
@@ -94,23 +126,25 @@ rule_files: ["%s/*.rules.yml"]
 scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
 `, filepath.Join(root, "deploy/prometheus"), st.Adbuffer.Admin))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.prom, err = st.Rig.FreeAddr(); err != nil {
-		return nil, err
+		return err
 	}
 	p, err := st.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
-		"--storage.tsdb.path", filepath.Join(st.Rig.Dir, "prometheus"), "--web.listen-address", s.prom, "--log.level=error"}})
+		"--storage.tsdb.path", filepath.Join(st.Rig.Dir, "prometheus"), "--web.listen-address", s.prom,
+		"--log.level=error"}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.began = time.Now()
-	return nil, p.AwaitPort(ctx, s.prom, 30*time.Second)
+	return p.AwaitPort(ctx, s.prom, 30*time.Second)
 }
 
 // tooSmall loads the pool while the SSP slows down.
-func (s *storyRun) tooSmall(ctx context.Context, st *stage.Stage) (*stage.Sample, error) {
-	s.note(st, fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
+func (s *storyRun) tooSmall(ctx context.Context, st *stage.Stage) (*stage.Figures, error) {
+	s.note(st, fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
+		"down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
 	return s.load(ctx, st, 0, storyCalm+storyRamp+storyMinute, func(since time.Duration) error {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
 		return st.SSPs[0].Set(steady(storyFast + time.Duration(share*float64(storySlow-storyFast))))
@@ -118,68 +152,64 @@ func (s *storyRun) tooSmall(ctx context.Context, st *stage.Stage) (*stage.Sample
 }
 
 // resize sets the pool's max_conns to the advised size in the running process.
-func (s *storyRun) resize(ctx context.Context, st *stage.Stage) (func() error, error) {
+func (s *storyRun) resize(ctx context.Context, st *stage.Stage) error {
 	advised := s.last.Need.Advised
 	s.advised = advised
 	if advised <= storyPool || s.refused.IsZero() {
-		return nil, errors.New("no larger pool was advised, or no request was refused: the story shows nothing")
+		return errors.New("no larger pool was advised, or no request was refused: the story shows nothing")
 	}
 	s.note(st, fmt.Sprintf("the pool is set to the advised %d connections, in the running process", advised))
 	text, err := os.ReadFile(st.Adbuffer.File)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(advised), 1)
-	if err := errors.Join(os.WriteFile(st.Adbuffer.File, []byte(changed), 0o600), st.Adbuffer.Signal(syscall.SIGHUP)); err != nil {
-		return nil, err
+	if err := errors.Join(os.WriteFile(st.Adbuffer.File, []byte(changed), 0o600),
+		st.Adbuffer.Signal(syscall.SIGHUP)); err != nil {
+		return err
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); stage.Sleep(ctx, 50*time.Millisecond) {
 		if err := s.readPool(st); err != nil || s.last.Limit == advised {
-			return nil, err
+			return err
 		}
 	}
-	return nil, fmt.Errorf("the pool was not set to %d connections: %s", advised, st.Adbuffer.Log())
+	return fmt.Errorf("the pool was not set to %d connections: %s", advised, st.Adbuffer.Log())
 }
 
 // largeEnough loads the pool of the advised size, and measures which share of the requests waited.
-func (s *storyRun) largeEnough(ctx context.Context, st *stage.Stage) (*stage.Sample, error) {
+func (s *storyRun) largeEnough(ctx context.Context, st *stage.Stage) (f *stage.Figures, share float64, err error) {
 	var waited, lent float64
 	count := func() (float64, float64, error) {
 		w, err := st.Adbuffer.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`)
 		return w, float64(s.last.Lent), err
 	}
-	sample, err := s.load(ctx, st, storyWarmUp, storyAfter, func(since time.Duration) (err error) {
+	f, err = s.load(ctx, st, storyWarmUp, storyAfter, func(since time.Duration) (err error) {
 		if lent == 0 && since >= storyWarmUp {
 			waited, lent, err = count()
 		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	w, l, err := count()
-	sample.Values["waited"], sample.Values["advised"] = (w-waited)/max(1, l-lent), float64(s.advised)
-	sample.Values["lead"], sample.Texts["alert"] = 0, "No alert fired."
-	if len(s.alerts) > 0 {
-		lead := s.refused.Sub(s.alerted)
-		sample.Values["lead"], sample.Texts["alert"] = lead.Seconds(), fmt.Sprintf("%s fired %v before.", s.alerts[0], lead.Round(time.Second))
-	}
 	s.note(st, "the end")
-	return sample, err
+	return f, (w - waited) / max(1, l-lent), err
 }
 
 // load sends requests. It calls do and look once a second.
-func (s *storyRun) load(ctx context.Context, st *stage.Stage, warm, length time.Duration, do func(since time.Duration) error) (*stage.Sample, error) {
+func (s *storyRun) load(ctx context.Context, st *stage.Stage, warm, length time.Duration,
+	do func(since time.Duration) error) (*stage.Figures, error) {
 	plan := stage.OpenLoop(256, storyRate, warm, length, stage.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
 	var err error
-	sample, loadErr := stage.Watched(plan, func(p load.Progress) {
+	f, failed := st.Measure(ctx, stage.Watched(plan, func(p load.Progress) {
 		if err == nil {
 			err = errors.Join(do(time.Since(began)), s.look(st, p))
 		}
-	})(ctx, st)
-	return sample, errors.Join(loadErr, err)
+	}))
+	return f, errors.Join(failed, err)
 }
 
 // look notes the state of the pool, new alerts, and the first refused request.
@@ -223,9 +253,10 @@ func (s *storyRun) note(st *stage.Stage, event string) {
 	if event == "" {
 		s.states.Add(nil, at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
 	} else {
-		s.test.Notes = append(s.test.Notes, at+" "+event)
+		s.report.Notes = append(s.report.Notes, at+" "+event)
 	}
-	st.Say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
+	st.Say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d "+
+		"connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
 }
 
 // readPool reads the state of the pool.

@@ -1,4 +1,4 @@
-package stage
+package scenario
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // checker collects the mistakes in a parsed scenario.
@@ -69,14 +70,15 @@ func (c *checker) ssps(s *Scenario) {
 	names := map[string]bool{}
 	for i := range s.SSPs {
 		if s.SSPs[i] == nil {
-			s.SSPs[i] = new(SSP)
+			s.SSPs[i] = new(stage.SSP)
 		}
 		ssp := s.SSPs[i]
 		ssp.Speaks = cmp.Or(ssp.Speaks, sspsim.HTTP1)
 		path := fmt.Sprintf("ssps[%d]", i)
 		c.faultIf(ssp.Name == "", path+".name", "is missing")
 		c.once(names, path+".name", ssp.Name)
-		c.oneOf(path+".protocol", string(ssp.Speaks), string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto), string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
+		c.oneOf(path+".protocol", string(ssp.Speaks), string(sspsim.HTTP1), string(sspsim.H2C), string(sspsim.TLSAuto),
+			string(sspsim.TLSHTTP2), string(sspsim.TLSHTTP1), string(sspsim.TLSWithout))
 		c.behaviour(path+".behaviour", &ssp.Node, &ssp.Behaviour)
 	}
 }
@@ -122,15 +124,17 @@ func (c *checker) target(s *Scenario) {
 		case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 			c.fault("target.url", "%q: must be http://host:port or https://host:port", s.Target.URL)
 		case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
-			c.fault("target.url", "%q: has more than a scheme, a host and a port; paths are those of requests", s.Target.URL)
+			c.fault("target.url", "%q: has more than a scheme, a host and a port; paths are those of requests",
+				s.Target.URL)
 		}
 	} else if s.Target.PID != 0 {
 		c.fault("target.pid", "%d: only with target.url", s.Target.PID)
 	}
 	c.faultIf(s.Target.PID < 0, "target.pid", "%d: must be a process", s.Target.PID)
-	c.faultIf(s.Target.SSP != "" && named(s.SSPs, s.Target.SSP) == nil, "target.ssp", "%q: no SSP of this name", s.Target.SSP)
+	c.faultIf(s.Target.SSP != "" && stage.Named(s.SSPs, s.Target.SSP) == nil, "target.ssp", "%q: no SSP of this name",
+		s.Target.SSP)
 	if s.Adbuffer.Config != "" {
-		if _, err := (Config{}).parse(s.Adbuffer.Config); err != nil {
+		if _, err := (stage.Config{}).Parse(s.Adbuffer.Config); err != nil {
 			c.fault("adbuffer.config", "%v", err)
 		}
 	}
@@ -144,9 +148,12 @@ func (c *checker) load(s *Scenario) {
 	c.within("load.depth", l.Depth, 1, 10000)
 	c.within("load.connections", l.Connections, 1, 60000)
 	c.within("load.threads", l.Threads, 1, 64)
-	c.faultIf(l.Threads > l.Connections && l.Threads <= 64, "load.threads", "%d: must be at most load.connections (%d)", l.Threads, l.Connections)
-	c.faultIf(l.Timeout < time.Millisecond || l.Timeout > 10*time.Minute, "load.timeout", "%v: must be 1ms to 10m, with a unit", l.Timeout)
-	c.faultIf(l.Requests < 0 || l.Requests > 0 && l.Mode == "open", "load.requests", "%d: a number of requests ends closed loops only", l.Requests)
+	c.faultIf(l.Threads > l.Connections && l.Threads <= 64, "load.threads", "%d: must be at most load.connections (%d)",
+		l.Threads, l.Connections)
+	c.faultIf(l.Timeout < time.Millisecond || l.Timeout > 10*time.Minute, "load.timeout",
+		"%v: must be 1ms to 10m, with a unit", l.Timeout)
+	c.faultIf(l.Requests < 0 || l.Requests > 0 && l.Mode == "open", "load.requests",
+		"%d: a number of requests ends closed loops only", l.Requests)
 	c.faultIf(len(l.Phases) == 0, "load.phases", "there must be one at least")
 	names, recorded := map[string]bool{}, false
 	for i := range l.Phases {
@@ -161,7 +168,7 @@ func (c *checker) load(s *Scenario) {
 	}
 	c.faultIf(!recorded && len(l.Phases) > 0, "load.phases", "none is recorded")
 	https := strings.HasPrefix(s.Target.URL, "https:")
-	if ssp := named(s.SSPs, s.Target.SSP); ssp != nil {
+	if ssp := stage.Named(s.SSPs, s.Target.SSP); ssp != nil {
 		https = strings.HasPrefix(string(ssp.Speaks), "tls")
 	}
 	c.faultIf(l.Protocol == "http2" && !https, "load.protocol", "http2 needs a target with TLS")
@@ -169,7 +176,8 @@ func (c *checker) load(s *Scenario) {
 }
 
 func (c *checker) phase(path string, p *Phase, mode string) {
-	c.faultIf(p.For < time.Millisecond || p.For > 24*time.Hour, path+".for", "%v: must be 1ms to 24h, with a unit", p.For)
+	c.faultIf(p.For < time.Millisecond || p.For > 24*time.Hour, path+".for", "%v: must be 1ms to 24h, with a unit",
+		p.For)
 	rates := p.Rate != nil || p.From != nil || p.To != nil || p.Burst != (Burst{})
 	switch {
 	case mode == "closed" && rates:
@@ -181,24 +189,29 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 	case (p.From == nil) != (p.To == nil):
 		c.fault(path, "a ramp needs from and to")
 	}
-	c.faultIf(p.Burst.Requests < 0 || p.Burst.Requests > 1<<20, path+".burst.requests", "%d: must be 1 to 1048576", p.Burst.Requests)
+	c.faultIf(p.Burst.Requests < 0 || p.Burst.Requests > 1<<20, path+".burst.requests", "%d: must be 1 to 1048576",
+		p.Burst.Requests)
 	c.faultIf((p.Burst.Requests > 0) != (p.Burst.Every > 0), path+".burst", "needs every and requests")
-	c.faultIf(p.Burst.Every > 0 && p.Burst.Every < time.Millisecond, path+".burst.every", "%v: must be at least 1ms", p.Burst.Every)
+	c.faultIf(p.Burst.Every > 0 && p.Burst.Every < time.Millisecond, path+".burst.every", "%v: must be at least 1ms",
+		p.Burst.Every)
 }
 
 func (c *checker) request(path string, r *load.Template) {
-	if _, known := Presets()[r.Preset]; r.Preset != "" && !known {
+	if _, known := stage.Presets()[r.Preset]; r.Preset != "" && !known {
 		c.fault(path+".preset", "%q: must be one of ad, rtb, vast", r.Preset)
 		return
 	}
 	c.faultIf(r.Method != "GET" && r.Method != "POST", path+".method", "%q: must be GET or POST", r.Method)
-	c.faultIf(!strings.HasPrefix(r.Path, "/") || strings.ContainsAny(r.Path, " \r\n\t#"), path+".path", "%q: must start with / and hold no spaces, line ends or #", r.Path)
+	c.faultIf(!strings.HasPrefix(r.Path, "/") || strings.ContainsAny(r.Path, " \r\n\t#"), path+".path",
+		"%q: must start with / and hold no spaces, line ends or #", r.Path)
 	c.faultIf(r.Weight < 0 || r.Weight > 1e6, path+".weight", "%v: must be 0 to 1000000", r.Weight)
 	for i, f := range r.Headers {
 		at := fmt.Sprintf("%s.headers[%d]", path, i)
-		c.faultIf(f.Name == "" || strings.ContainsAny(f.Name, " :\r\n\t"), at+".name", "%q: must be a field name", f.Name)
+		c.faultIf(f.Name == "" || strings.ContainsAny(f.Name, " :\r\n\t"), at+".name", "%q: must be a field name",
+			f.Name)
 		c.faultIf(strings.ContainsAny(f.Value, "\r\n"), at+".value", "holds a line end")
-		c.faultIf(slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"}, strings.ToLower(f.Name)), at+".name", "%q is the generator's own", f.Name)
+		c.faultIf(slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"},
+			strings.ToLower(f.Name)), at+".name", "%q is the generator's own", f.Name)
 	}
 	for _, m := range r.Body.Mistakes(path + ".body") {
 		at, rule, _ := strings.Cut(m, ": ")
@@ -212,7 +225,7 @@ func (c *checker) request(path string, r *load.Template) {
 func (c *checker) change(s *Scenario, i int) {
 	ch := &s.Changes[i]
 	path := fmt.Sprintf("changes[%d]", i)
-	c.faultIf(named(s.SSPs, ch.SSP) == nil, path+".ssp", "%q: no SSP of this name", ch.SSP)
+	c.faultIf(stage.Named(s.SSPs, ch.SSP) == nil, path+".ssp", "%q: no SSP of this name", ch.SSP)
 	c.faultIf(ch.At < 0, path+".at", "%v: must not be negative", ch.At)
 	c.faultIf(ch.Behaviour.Kind == 0, path+".behaviour", "is missing")
 	var parsed sspsim.Behaviour

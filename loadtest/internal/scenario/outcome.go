@@ -1,4 +1,4 @@
-package stage
+package scenario
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/syntax"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // Outcome holds the measurements of a scenario.
@@ -34,9 +35,10 @@ type Usage struct {
 // errRemote refuses a target on another machine.
 var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
 
-// RunScenario executes s. If the error is not nil, the outcome is nil or holds the measurements until
+// Run executes s. If the error is not nil, the outcome is nil or holds the measurements until
 // the error.
-func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, progress func(load.Progress)) (*Outcome, error) {
+func Run(ctx context.Context, e *stage.Env, s *Scenario, allowRemote bool, progress func(load.Progress)) (*Outcome,
+	error) {
 	u, err := url.Parse(s.Target.URL)
 	if err != nil {
 		return nil, err
@@ -49,16 +51,18 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 			return nil, err
 		}
 	}
-	st, err := e.Start(ctx, s.trial())
+	st, err := e.Start(ctx, s.setup())
 	if err != nil {
 		return nil, err
 	}
 	defer st.Stop()
-	before, err := st.books()
-	if err != nil {
-		return nil, fmt.Errorf("target.pid: %w", err)
+	var before load.Usage
+	if st.PID != 0 {
+		if before, err = load.ReadTree(st.PID); err != nil {
+			return nil, fmt.Errorf("target.pid: %w", err)
+		}
 	}
-	stop := s.change(ctx, st)
+	stop := s.change(ctx)
 	result, err := st.Generate(ctx, s.Plan(), progress)
 	if err = errors.Join(err, stop()); result == nil {
 		return nil, err
@@ -66,10 +70,10 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 	out := &Outcome{Scenario: s.Name, Load: result}
 	// If the process has exited, the failed requests show it.
 	if after, readErr := load.ReadTree(st.PID); st.PID != 0 && readErr == nil {
-		out.Proxy = usage(st.PID, before.usage, after, result)
+		out.Proxy = usage(st.PID, before, after, result)
 	}
-	for _, ssp := range st.Trial.SSPs {
-		c, countErr := ssp.sims[0].Counters()
+	for _, ssp := range s.SSPs {
+		c, countErr := ssp.Sim().Counters()
 		if out.SSPs == nil {
 			out.SSPs = map[string]sspsim.Counters{}
 		}
@@ -78,10 +82,11 @@ func RunScenario(ctx context.Context, e *Env, s *Scenario, allowRemote bool, pro
 	return out, err
 }
 
-func (s *Scenario) trial() *Trial {
-	t := &Trial{Name: s.Name, SSPs: s.SSPs, Server: Server{URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true, Config: Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}}
+func (s *Scenario) setup() stage.Setup {
+	t := stage.Setup{SSPs: s.SSPs, URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true,
+		Config: stage.Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}
 	if s.Target.SSP != "" {
-		t.Server.Program, t.Server.SSP = "direct", s.Target.SSP
+		t.Program, t.Direct = "direct", s.Target.SSP
 	}
 	return t
 }
@@ -98,14 +103,15 @@ func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
 
 // change applies the changes of the scenario at their times, until stop is called. stop returns their
 // errors.
-func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
+func (s *Scenario) change(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	errs := make([]error, len(s.Changes))
 	for i, c := range s.Changes {
 		running.Go(func() {
-			if Sleep(ctx, c.At); ctx.Err() == nil {
-				errs[i] = named(s.SSPs, c.SSP).sims[0].Patch(c.JSON)
+			stage.Sleep(ctx, c.At)
+			if ctx.Err() == nil {
+				errs[i] = stage.Named(s.SSPs, c.SSP).Sim().Patch(c.JSON)
 			}
 		})
 	}
@@ -114,15 +120,6 @@ func (s *Scenario) change(ctx context.Context, st *Stage) (stop func() error) {
 		running.Wait()
 		return errors.Join(errs...)
 	}
-}
-
-// Build builds adbuffer, unless the user named an executable.
-func (e *Env) Build(ctx context.Context) (err error) {
-	if e.Adbuffer == "" {
-		e.Say("building adbuffer")
-		e.Adbuffer, err = e.Rig.Build(ctx)
-	}
-	return err
 }
 
 // tick is the interval between two reports of progress.

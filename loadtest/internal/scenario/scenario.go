@@ -1,6 +1,5 @@
-// Package stage executes load tests and load scenarios. It starts their processes, sends their load,
-// checks their promises, and builds their reports.
-package stage
+// Package scenario reads load scenarios and runs them.
+package scenario
 
 import (
 	"bytes"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/stage"
 )
 
 // Scenario is the content of a scenario file.
@@ -19,7 +19,7 @@ type Scenario struct {
 	Name     string          `yaml:"name"`
 	Target   Target          `yaml:"target"`
 	Adbuffer Adbuffer        `yaml:"adbuffer"`
-	SSPs     []*SSP          `yaml:"ssps"`
+	SSPs     []*stage.SSP    `yaml:"ssps"`
 	Load     Load            `yaml:"load"`
 	Requests []load.Template `yaml:"requests"`
 	Expect   Expect          `yaml:"expect"`
@@ -119,7 +119,8 @@ func ReadFile(name string) (*Scenario, error) {
 
 // parse parses a scenario. Its error is Faults with all mistakes.
 func parse(data []byte) (*Scenario, error) {
-	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: "http1", Depth: 16, Connections: 64, Threads: 1, Timeout: 5 * time.Second}}
+	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: "http1", Depth: 16,
+		Connections: 64, Threads: 1, Timeout: 5 * time.Second}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	err := dec.Decode(s)
@@ -137,7 +138,7 @@ func parse(data []byte) (*Scenario, error) {
 		s.Requests = []load.Template{{Preset: "ad"}}
 	}
 	for i := range s.Requests {
-		fillPreset(&s.Requests[i])
+		stage.FillPreset(&s.Requests[i])
 	}
 	c.scenario(s)
 	if len(c.faults) > 0 {

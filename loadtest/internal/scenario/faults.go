@@ -1,4 +1,4 @@
-package stage
+package scenario
 
 import (
 	"fmt"
@@ -37,5 +37,8 @@ func (f Faults) has(path string) bool {
 		rest, ok := strings.CutPrefix(a, b)
 		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	}
-	return slices.ContainsFunc(f, func(fault Fault) bool { return within(fault.Path, path) || within(path, fault.Path) })
+	return slices.ContainsFunc(f, func(fault Fault) bool {
+		return within(fault.Path, path) ||
+			within(path, fault.Path)
+	})
 }

@@ -1,4 +1,4 @@
-package stage
+package scenario
 
 import (
 	"errors"
@@ -40,13 +40,16 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 	if !p.Open || !p.Poisson || p.Protocol != load.KeepAlive || p.Connections != 128 || p.Timeout != 5*time.Second {
 		t.Errorf("plan %+v", p)
 	}
-	if len(p.Phases) != 3 || !p.Phases[0].Unrecorded || p.Phases[1].To != 1500 || p.Phases[2].From != 1500 || p.Phases[2].BurstSize != 50 {
+	if len(p.Phases) != 3 || !p.Phases[0].Unrecorded || p.Phases[1].To != 1500 || p.Phases[2].From != 1500 ||
+		p.Phases[2].BurstSize != 50 {
 		t.Errorf("phases %+v", p.Phases)
 	}
-	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 || p.Templates[1].Name != "video" || p.Templates[1].Method != "GET" {
+	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 ||
+		p.Templates[1].Name != "video" || p.Templates[1].Method != "GET" {
 		t.Errorf("requests %+v", p.Templates)
 	}
-	if b := s.SSPs[0].Behaviour; b.Latency.P99 != sspsim.Duration(250*time.Millisecond) || b.Response.NoBid.Share != 0.85 {
+	if b := s.SSPs[0].Behaviour; b.Latency.P99 != sspsim.Duration(250*time.Millisecond) ||
+		b.Response.NoBid.Share != 0.85 {
 		t.Errorf("behaviour %+v", b)
 	}
 	if got := string(s.Changes[0].JSON); got != `{"faults":{"stall":{"share":0.5}}}` {
@@ -57,7 +60,7 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "is empty",
-		"- a":                                "is no stage.Scenario",
+		"- a":                                "is no scenario.Scenario",
 		"ssps: [~]":                          "ssps[0].name: is missing",
 		"a: [":                               "did not find expected node content",
 		"name: x\nname: y":                   "already defined",

@@ -1,4 +1,4 @@
-package stage
+package scenario
 
 import (
 	_ "embed"
@@ -22,10 +22,12 @@ func (o *Outcome) Print(w io.Writer) error { return outcomeTemplate.Execute(w, o
 // Table returns the figures of all phases and classes as Markdown.
 func (o *Outcome) Table() string {
 	r := o.Load
-	t := results.Table{Title: o.Scenario, Columns: []string{"phase", "seconds", "offered", "answered", "failed", "answers/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}}
+	t := results.Table{Title: o.Scenario, Columns: []string{"phase", "seconds", "offered", "answered", "failed",
+		"answers/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}}
 	var row func(name string, s load.Summary)
 	row = func(name string, s load.Summary) {
-		t.Add(r.Doubts, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P90, s.Latency.P99, s.Latency.P999, s.Latency.Max)
+		t.Add(r.Doubts, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P90,
+			s.Latency.P99, s.Latency.P999, s.Latency.Max)
 		for _, class := range s.Classes {
 			row("  "+class.Name, class)
 		}

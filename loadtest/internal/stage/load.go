@@ -1,0 +1,204 @@
+package stage
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
+)
+
+// Figures are the measurements of one load.
+type Figures struct {
+	load.Summary                // of the load without its warm-up
+	Phases       []load.Summary // with the warm-up
+	Connections  uint64         // that the client opened
+	ClientCPU    float64        // seconds
+	TimeWait     uint64         // sockets in TIME_WAIT at the end
+	Doubts       []string       // reasons for not trusting the figures
+
+	// These are of the loaded server. They are 0 if its process is unknown.
+	CPU   float64 // seconds
+	CPUus float64 // microseconds of CPU time for each response, with the warm-up
+	RSS   int64
+	Files int
+
+	SSP             sspsim.Counters // what the SSPs counted during the load
+	SSPOpen, SSPAll uint64          // connections to SSPs at the end: open, and all since they were started
+}
+
+// Phase returns the figures of a phase.
+func (f *Figures) Phase(name string) load.Summary { return named(f.Phases, name) }
+
+// Class returns the figures of a class of requests.
+func (f *Figures) Class(name string) load.Summary { return named(f.Classes, name) }
+
+func named(all []load.Summary, name string) load.Summary {
+	if i := slices.IndexFunc(all, func(s load.Summary) bool { return s.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return load.Summary{}
+}
+
+// Load loads a stage.
+type Load func(context.Context, *Stage) (*Figures, error)
+
+// Measure loads the stage. It adds the resource use of the server and the counters of the SSPs.
+func (s *Stage) Measure(ctx context.Context, loaded Load) (*Figures, error) {
+	before, err := s.books()
+	if err != nil {
+		return nil, err
+	}
+	f, err := loaded(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // an interrupted test has no report
+	}
+	after, err := s.books()
+	if err != nil {
+		return nil, err
+	}
+	if s.PID != 0 {
+		f.CPU, f.RSS, f.Files = (after.usage.CPU - before.usage.CPU).Seconds(), after.usage.RSS, after.usage.Files
+		served := f.Answered
+		if len(f.Phases) > 0 {
+			served = 0
+			for _, p := range f.Phases {
+				served += p.Answered
+			}
+		}
+		f.CPUus = f.CPU * 1e6 / float64(max(served, 1))
+	}
+	f.SSP = sspsim.Counters{Connections: after.ssp.Connections - before.ssp.Connections,
+		Handshakes: after.ssp.Handshakes - before.ssp.Handshakes, Responded: after.ssp.Responded - before.ssp.Responded}
+	f.SSPOpen, f.SSPAll = uint64(after.ssp.OpenConnections), after.ssp.Connections
+	return f, nil
+}
+
+// Generate loads with the generator of package load. If failures are expected, failed requests cause
+// no doubt.
+func Generate(plan load.Plan, expected bool) Load { return generate(plan, expected, 1, nil) }
+
+// Calmly is Generate with up to three attempts, because another process may disturb the generator.
+// The result of the last attempt counts, with its doubts.
+func Calmly(plan load.Plan, expected bool) Load { return generate(plan, expected, 3, nil) }
+
+// Watched is Generate, which calls watch after each interval.
+func Watched(plan load.Plan, watch func(load.Progress)) Load { return generate(plan, false, 1, watch) }
+
+func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress)) Load {
+	return func(ctx context.Context, s *Stage) (*Figures, error) {
+		for {
+			r, err := s.Generate(ctx, plan, watch)
+			if err != nil {
+				return nil, err
+			}
+			doubts := slices.DeleteFunc(slices.Clone(r.Doubts), load.AboutFailures)
+			if tries--; tries > 0 && len(doubts) > 0 {
+				s.Say("again, since %s", doubts[0])
+				continue
+			}
+			if !expected {
+				doubts = r.Doubts
+			}
+			return &Figures{Summary: r.Whole, Phases: r.Phases, Connections: r.Connections.TCP,
+				ClientCPU: r.Generator.CPUSeconds, Doubts: doubts}, nil
+		}
+	}
+}
+
+// Generate executes a plan against the server of the stage.
+func (s *Stage) Generate(ctx context.Context, plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
+	plan.Addr, plan.Host = s.Addr, s.Host
+	if s.TLS {
+		plan.Encrypted, plan.Authority = true, append(plan.Authority, s.Authority...)
+	}
+	return s.Rig.Generate(ctx, plan, s.LoadCores, watch)
+}
+
+// AB loads path with ApacheBench.
+func AB(path string, n, conns int, flags ...string) Load {
+	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
+		return rig.AB(ctx, s.URL()+path, n, conns, s.LoadCores, flags...)
+	})
+}
+
+// WRK loads with wrk.
+func WRK(t load.Template, conns int, length time.Duration) Load {
+	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
+		return rig.WRK(ctx, s.Rig.Dir, s.URL(), t, conns, length, s.LoadCores)
+	})
+}
+
+// H2Load loads over HTTP/2 with h2load.
+func H2Load(t load.Template, conns, streams int, length time.Duration) Load {
+	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
+		return rig.H2Load(ctx, s.Rig.Dir, s.URL(), t, conns, streams, length, s.LoadCores)
+	})
+}
+
+// Sequence sends n GETs of path one after the other from one curl or Node process. close opens a
+// connection for each request.
+func Sequence(program, path string, n int, close bool) Load {
+	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
+		if program == "curl" {
+			return rig.Curl(ctx, s.URL()+path, n, close)
+		}
+		return rig.Node(ctx, s.URL()+path, n, close)
+	})
+}
+
+// tool loads with a load tool.
+func tool(run func(context.Context, *Stage) (rig.Load, error)) Load {
+	return func(ctx context.Context, s *Stage) (*Figures, error) {
+		l, err := run(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return &Figures{Summary: l.Summary, Connections: uint64(l.Handshakes), TimeWait: uint64(load.TimeWait()),
+			Doubts: l.Doubts()}, nil
+	}
+}
+
+// ClosedLoop returns a plan in which each of conns connections sends its next request after a
+// response. The run ends after n requests, or after length if n is 0.
+func ClosedLoop(conns, n int, length time.Duration, templates ...load.Template) load.Plan {
+	if n > 0 && length == 0 {
+		length = 5 * time.Minute
+	}
+	return load.Plan{Protocol: load.KeepAlive, Connections: conns, Requests: n, Timeout: 30 * time.Second,
+		Phases: []load.Phase{{Name: "load", Duration: length}}, Templates: templates}
+}
+
+// OpenLoop returns a plan with a steady rate.
+func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...load.Template) load.Plan {
+	phases := []load.Phase{{Name: "load", Duration: length, From: rate, To: rate}}
+	if warm > 0 {
+		phases = append([]load.Phase{{Name: "warm-up", Duration: warm, From: rate, To: rate, Unrecorded: true}},
+			phases...)
+	}
+	return load.Plan{Protocol: load.KeepAlive, Open: true, Connections: conns, Timeout: 5 * time.Second, Phases: phases,
+		Templates: templates}
+}
+
+// Get returns a small GET of path.
+func Get(path string) load.Template { return load.Template{Name: path, Method: "GET", Path: path} }
+
+// preset returns a preset with another name and path.
+func preset(preset, name, path string) load.Template {
+	t := Presets()[preset]
+	t.Name, t.Path = name, path
+	return t
+}
+
+// Bid returns OpenRTB bid requests to path.
+func Bid(name, path string) load.Template { return preset("rtb", name, path+"?cb="+load.Number) }
+
+// Page returns GETs to path such as those of a web page.
+func Page(name, path string) load.Template {
+	return preset("ad", name, path+"?cb="+load.Number+"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250")
+}

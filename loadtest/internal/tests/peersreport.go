@@ -1,0 +1,258 @@
+package tests
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/stage"
+)
+
+// peerFigure is a figure of a round. It is NaN if it was not measured.
+type peerFigure func(peerRound) float64
+
+// of makes a figure of one load of a round.
+func of(load func(peerRound) *stage.Figures, figure func(*stage.Figures) float64) peerFigure {
+	return func(r peerRound) float64 {
+		if f := load(r); f != nil {
+			return figure(f)
+		}
+		return math.NaN()
+	}
+}
+
+func saturated(r peerRound) *stage.Figures { return r.saturated }
+func atFixed(r peerRound) *stage.Figures   { return r.fixed }
+func atFast(r peerRound) *stage.Figures    { return r.fast }
+
+func p50(f *stage.Figures) float64  { return f.Latency.P50 }
+func p999(f *stage.Figures) float64 { return f.Latency.P999 }
+
+// row returns the row of a program and a way, if it was measured and is not void.
+func (c *comparison) row(peer, way string) *peerRow {
+	i := slices.IndexFunc(c.rows, func(r *peerRow) bool {
+		return r.peer == peer && r.way == way && r.void == "" && len(r.rounds) > 0
+	})
+	if i < 0 {
+		return nil
+	}
+	return c.rows[i]
+}
+
+// values returns a figure of each round of a row, which may be nil.
+func (r *peerRow) values(figure peerFigure) (out []float64) {
+	if r == nil {
+		return nil
+	}
+	for _, round := range r.rounds {
+		if v := figure(round); !math.IsNaN(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// ratios compares two rows round by round, because the speed of the machine differs between rounds.
+func ratios(r, base *peerRow, figure peerFigure) (out []float64) {
+	if r == nil || base == nil {
+		return nil
+	}
+	for i := range min(len(r.rounds), len(base.rounds)) {
+		if v := figure(r.rounds[i]) / figure(base.rounds[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// spread returns the median of the rounds, and the least and the most if they differ.
+func spread(rounds []float64) string {
+	median := results.Number(stage.Median(rounds))
+	if len(rounds) < 2 || slices.Min(rounds) == slices.Max(rounds) {
+		return median
+	}
+	return fmt.Sprintf("%s (%s–%s)", median, results.Number(slices.Min(rounds)), results.Number(slices.Max(rounds)))
+}
+
+// allDoubts returns the doubts about the loads of a row.
+func (r *peerRow) allDoubts() (out []string) {
+	if r.void != "" {
+		return []string{"void: " + r.void}
+	}
+	add := func(of string, f *stage.Figures) {
+		if f == nil {
+			return
+		}
+		for _, d := range f.Doubts {
+			if d = of + d; !slices.Contains(out, d) {
+				out = append(out, d)
+			}
+		}
+	}
+	for _, round := range r.rounds {
+		add("", round.saturated)
+		add("fixed: ", round.fixed)
+		add("fast: ", round.fast)
+		out = append(out, round.doubts...)
+	}
+	return out
+}
+
+// show adds the tables.
+func (c *comparison) show() {
+	c.summarize()
+	for _, p := range [][2]string{{"h1", "HTTP/1.1 to the upstream"}, {"h2tls", "HTTP/2 over TLS to the upstream"},
+		{"h1tls", "HTTP/1.1 over TLS to the upstream"}} {
+		c.table(p[1], p[0], true)
+	}
+	for _, w := range c.clientWays() {
+		c.table("Clients: "+w.title, w.name, false)
+	}
+	if len(c.idle) > 0 {
+		t := c.report.Table(fmt.Sprintf("memory with %d idle clients", c.Idle), "proxy", "before", "with them",
+			"KiB a client")
+		for _, r := range c.idle {
+			if r.void != "" {
+				t.Add([]string{"void: " + r.void}, r.peer+" idle "+r.kind, "void")
+				continue
+			}
+			t.Add(nil, r.peer+" idle "+r.kind, results.MiB(r.before), results.MiB(r.with), r.perClient)
+		}
+	}
+}
+
+// table shows all rows of a way, the cheapest first. Pipelining is a row of the way h1.
+func (c *comparison) table(title, way string, upstream bool) {
+	heads := []string{"proxy", "CPU µs/request", "of HAProxy", "requests/s", "p50 ms", "p99 ms", "p99.9 ms",
+		"p99 of HAProxy", "p99.9 of HAProxy"}
+	if upstream {
+		heads = append(heads, fmt.Sprintf("at %.0f/s: CPU µs", c.Rate), "p50 ms", "p99 ms", "p99.9 ms")
+		if way == "h1" {
+			heads = append(heads, "at 15 000/s: p99 ms", "p99.9 ms")
+		}
+		heads = append(heads, "memory")
+	}
+	rows := slices.DeleteFunc(slices.Clone(c.rows), func(r *peerRow) bool {
+		return r.way != way && (way != "h1" || r.way != "pipelined")
+	})
+	if len(rows) == 0 {
+		return
+	}
+	cost := func(r *peerRow) float64 {
+		if r.void != "" || len(r.rounds) == 0 {
+			return math.Inf(1)
+		}
+		return stage.Median(r.values(of(saturated, cpuUs)))
+	}
+	slices.SortStableFunc(rows, func(a, b *peerRow) int { return cmp.Compare(cost(a), cost(b)) })
+	t := c.report.Table(title, heads...)
+	base := c.row("haproxy", way)
+	for _, r := range rows {
+		name := r.peer
+		if way == "h1" {
+			name += " " + r.way
+		}
+		if r.void != "" {
+			t.Add(r.allDoubts(), name, "void")
+			continue
+		}
+		median := func(figure peerFigure) float64 { return stage.Median(r.values(figure)) }
+		ratio := func(figure func(*stage.Figures) float64) float64 {
+			return stage.Median(ratios(r, base, of(saturated, figure)))
+		}
+		cells := []any{name, spread(r.values(of(saturated, cpuUs))), ratio(cpuUs),
+			median(of(saturated, func(f *stage.Figures) float64 { return f.Rate })),
+			median(of(saturated, p50)), median(of(saturated, p99)), median(of(saturated, p999)), ratio(p99),
+			ratio(p999)}
+		if upstream {
+			cells = append(cells, median(of(atFixed, cpuUs)), median(of(atFixed, p50)), median(of(atFixed, p99)),
+				median(of(atFixed, p999)))
+			if way == "h1" {
+				cells = append(cells, median(of(atFast, p99)), median(of(atFast, p999)))
+			}
+			memory := r.values(of(saturated, func(f *stage.Figures) float64 { return float64(f.RSS) }))
+			cells = append(cells, results.MiB(int64(slices.Max(memory))))
+		}
+		t.Add(r.allDoubts(), cells...)
+	}
+}
+
+// summarize adds the tables of the README: medians of the rounds, with the least and the most.
+func (c *comparison) summarize() {
+	costs := c.report.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
+		"rounds, least–most), and KiB of an idle client", c.Rounds),
+		"proxy", "HTTP/1.1", "pipelined", "HTTP/1.1 over TLS", "HTTP/2 over TLS", "idle, cleartext", "TLS", "HTTP/2")
+	relative := c.report.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
+		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.Rounds),
+		"proxy", "64 clients", "1 000 clients", "TLS", "HTTP/2, 64 × 1", "HTTP/2, 8 × 8", "new TLS connections",
+		"p99, saturated", "p99.9 at 15 000/s")
+	costs.Summary, relative.Summary = true, true
+	for _, peer := range PeerNames() {
+		if !slices.ContainsFunc(c.rows, func(r *peerRow) bool { return r.peer == peer }) {
+			continue
+		}
+		cells := []any{peer}
+		for _, way := range []string{"h1", "pipelined", "h1tls", "h2tls"} {
+			cells = append(cells, spread(c.row(peer, way).values(of(saturated, cpuUs))))
+		}
+		for _, kind := range idleKinds {
+			cells = append(cells, c.idleClient(peer, kind))
+		}
+		costs.Add(nil, cells...)
+		cells = []any{peer}
+		ratio := func(way string, figure peerFigure) {
+			cells = append(cells, spread(ratios(c.row(peer, way), c.row("haproxy", way), figure)))
+		}
+		for _, way := range []string{"h1", "1000 clients", "tls", "h2 64x1", "h2 8x8", "new tls"} {
+			ratio(way, of(saturated, cpuUs))
+		}
+		ratio("h1", of(saturated, p99))
+		ratio("h1", of(atFast, p999))
+		relative.Add(nil, cells...)
+	}
+}
+
+// idleClient returns the KiB of an idle client of a program, or NaN.
+func (c *comparison) idleClient(peer, kind string) float64 {
+	i := slices.IndexFunc(c.idle, func(r *idleRow) bool { return r.peer == peer && r.kind == kind && r.void == "" })
+	if i < 0 {
+		return math.NaN()
+	}
+	return c.idle[i].perClient
+}
+
+// judge compares adbuffer with HAProxy round by round. A promise without figures has no verdict.
+func (c *comparison) judge() {
+	type load = func(peerRound) *stage.Figures
+	for _, p := range []struct {
+		text, ours, theirs, unit string
+		load                     load
+		figure                   func(*stage.Figures) float64
+		limit                    float64
+	}{
+		{"over pipelined HTTP/1, a forwarded request costs less CPU than in HAProxy", "pipelined", "h1", "µs",
+			saturated, cpuUs, 1},
+		{"over HTTP/2 and TLS, a forwarded request costs at most 1.1 of HAProxy's CPU", "h2tls", "h2tls", "µs",
+			saturated, cpuUs, 1.1},
+		{fmt.Sprintf("p99 at saturation, over exclusive HTTP/1 with %d clients, is at most 1.5 of HAProxy's", c.Conns),
+			"h1", "h1", "ms", saturated, p99, 1.5},
+		{"p99.9 at 15 000 requests/s, over exclusive HTTP/1, is at most 1.3 of HAProxy's", "h1", "h1", "ms", atFast,
+			p999, 1.3},
+	} {
+		ours, theirs, figure := c.row("adbuffer", p.ours), c.row("haproxy", p.theirs), of(p.load, p.figure)
+		ratio := stage.Median(ratios(ours, theirs, figure))
+		if math.IsNaN(ratio) {
+			continue
+		}
+		var figures []*stage.Figures
+		for _, round := range slices.Concat(ours.rounds, theirs.rounds) {
+			if f := p.load(round); f != nil {
+				figures = append(figures, f)
+			}
+		}
+		c.report.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
+			stage.Median(ours.values(figure)), p.unit, stage.Median(theirs.values(figure)), p.unit, ratio)
+	}
+}

@@ -1,0 +1,201 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/stage"
+)
+
+// figures returns the figures of n requests, of which some failed, with p99 in milliseconds.
+func figures(n, failed uint64, p99 float64) *stage.Figures {
+	return &stage.Figures{Summary: load.Summary{Offered: n, Answered: n - failed, Failed: failed,
+		Latency: load.Latency{P99: p99}}}
+}
+
+// classes are requests of these names, each with its own failures and the same p99.
+func classes(p99 float64, failed map[string]uint64, names ...string) *stage.Figures {
+	f := figures(0, 0, p99)
+	for _, name := range names {
+		s := figures(1000, failed[name], p99).Summary
+		s.Name = name
+		f.Classes, f.Phases = append(f.Classes, s), append(f.Phases, s)
+	}
+	return f
+}
+
+// Each promise holds on good figures and breaks on bad ones. A promise that other work of the machine can
+// break is doubted if there are doubts about its figures.
+func TestEachPromiseHoldsAndBreaks(t *testing.T) {
+	type judge = func(*results.Report)
+	handshakes := func(n uint64) []*stage.Figures {
+		return []*stage.Figures{{SSP: sspsim.Counters{Connections: 1}}, {SSP: sspsim.Counters{Connections: n}}}
+	}
+	overflowed := func(full, other uint64) *stage.Figures {
+		return &stage.Figures{Summary: load.Summary{Failed: full + other,
+			Errors: map[string]uint64{pendingFull: full, load.Reset: other}}}
+	}
+	seven := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"}
+	ofSick := func(p99 float64, failed map[string]uint64, doubts ...string) judge {
+		row := sickRow{"hangs", []*stage.Figures{classes(50, nil, seven...)},
+			[]*stage.Figures{classes(p99, failed, seven...)}}
+		row.sick[0].Doubts = doubts
+		return func(r *results.Report) { judgeSick(r, []sickRow{{"is well", row.healthy, row.healthy}, row}) }
+	}
+	start := func(connections, answered uint64) judge {
+		return func(r *results.Report) {
+			judgeCold(r, "http2", 4, &stage.Figures{SSPAll: connections, Summary: load.Summary{Answered: answered}})
+		}
+	}
+	lost := func(method string, n uint64) judge {
+		return func(r *results.Report) {
+			judgeChurn(r, []*stage.Figures{classes(1, nil, "GET", "POST"),
+				classes(1, map[string]uint64{method: n}, "GET", "POST")})
+		}
+	}
+	doubted := func(f *stage.Figures) *stage.Figures {
+		f.Doubts = []string{"the generator was late"}
+		return f
+	}
+	rise := func(failed uint64) *stage.Figures {
+		return classes(1, map[string]uint64{"rise": failed}, "rise", "peak")
+	}
+	fair := func(r *results.Report, f *stage.Figures, calm ...float64) {
+		row := fairRow{attacked: []*stage.Figures{f}}
+		for _, ms := range calm {
+			row.calm = append(row.calm, figures(1000, 0, ms))
+		}
+		judgeFairness(r, "silent", row)
+	}
+	storyOf := func(alerted time.Duration, failed uint64, waited float64) judge {
+		now := time.Now()
+		return func(r *results.Report) {
+			judgeStory(r, &storyRun{alerts: []string{"PoolBusy"}, alerted: now.Add(alerted), refused: now,
+				small: figures(10, 1, 1), large: figures(10, failed, 1), waited: waited})
+		}
+	}
+	peers := func(pipelined, h2, h1 float64) judge {
+		return func(r *results.Report) {
+			c := &comparison{report: r, rows: []*peerRow{rounds("adbuffer", "h1", h1),
+				rounds("adbuffer", "pipelined", pipelined), rounds("adbuffer", "h2tls", h2),
+				rounds("haproxy", "h1", 10), rounds("haproxy", "h2tls", 10)}}
+			c.judge()
+		}
+	}
+	for _, c := range []struct {
+		name             string
+		holds, breaks    judge
+		broken, promises int // how many are broken, of how many
+		doubtful         judge
+	}{
+		{"keepalive", func(r *results.Report) { judgeKeepAlive(r, handshakes(1)) },
+			func(r *results.Report) { judgeKeepAlive(r, handshakes(2)) }, 1, 1, nil},
+		{"pipeline", func(r *results.Report) { judgePipeline(r, 100, 10, 11) },
+			func(r *results.Report) { judgePipeline(r, 100, 10, 10) }, 1, 1, nil},
+		{"pools", func(r *results.Report) { judgePools(r, poolShare{"a", 0.9, nil}) },
+			func(r *results.Report) { judgePools(r, poolShare{"a", 0.89, nil}) }, 1, 1,
+			func(r *results.Report) { judgePools(r, poolShare{"a", 0.89, []string{"late"}}) }},
+		{"overflow, too few", func(r *results.Report) { judgeOverflow(r, overflowed(100, 0)) },
+			func(r *results.Report) { judgeOverflow(r, overflowed(99, 0)) }, 1, 1, nil},
+		{"overflow, others", func(r *results.Report) { judgeOverflow(r, overflowed(100, 0)) },
+			func(r *results.Report) { judgeOverflow(r, overflowed(100, 1)) }, 1, 1, nil},
+		{"rules", func(r *results.Report) { judgeRules(r, ruleRows(0, 2, 1), true) },
+			func(r *results.Report) { judgeRules(r, ruleRows(1, 1, 1), true) }, 2, 2, nil},
+		{"adproxy", func(r *results.Report) { judgeAdProxy(r, map[string]float64{"adbuffer100": 2, "fastify100": 1}) },
+			func(r *results.Report) { judgeAdProxy(r, map[string]float64{"adbuffer100": 1, "fastify100": 1}) }, 1, 1,
+			nil},
+		{"sick, slower", ofSick(54, nil), ofSick(56, nil), 1, 1, ofSick(56, nil, "late")},
+		{"sick, a failed request", ofSick(54, map[string]uint64{"s8": 1000}), ofSick(50, map[string]uint64{"s3": 1}), 1,
+			1, nil},
+		{"cold, connections", start(4, 600), start(5, 600), 1, 1, nil},
+		{"cold, a lost request", start(4, 600), start(4, 599), 1, 1, nil},
+		{"churn, GET", lost("GET", 0), lost("GET", 1), 1, 2, nil},
+		{"churn, POST", lost("POST", 2), lost("POST", 3), 1, 2, nil},
+		{"burst", func(r *results.Report) { judgeBurst(r, "cold", rise(1)) },
+			func(r *results.Report) { judgeBurst(r, "cold", rise(2)) }, 1, 1,
+			func(r *results.Report) { judgeBurst(r, "cold", doubted(rise(2))) }},
+		{"ejection, share", func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 9, 1), back: 10}) },
+			func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 10, 1), back: 10}) }, 1, 1, nil},
+		{"ejection, back", func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 9, 1), back: 10}) },
+			func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 9, 1), back: never}) }, 1, 1, nil},
+		{"regions, taken", func(r *results.Report) { judgeRegion(r, "silent", 1, 11, figures(1, 0, 1)) },
+			func(r *results.Report) { judgeRegion(r, "silent", 1.1, 11, figures(1, 0, 1)) }, 1, 1,
+			func(r *results.Report) { judgeRegion(r, "silent", 1.1, 11, doubted(figures(1, 0, 1))) }},
+		{"regions, given", func(r *results.Report) { judgeRegion(r, "silent", 1, 11, figures(1, 0, 1)) },
+			func(r *results.Report) { judgeRegion(r, "silent", 1, never, figures(1, 0, 1)) }, 1, 1, nil},
+		{"spare, failing", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
+			func(r *results.Report) { judgeSpare(r, "hang", takeover{10.1, figures(1000, 10, 1), 5}) }, 1, 1,
+			func(r *results.Report) { judgeSpare(r, "hang", takeover{10.1, doubted(figures(1000, 10, 1)), 5}) }},
+		{"spare, carried", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
+			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 11, 1), 5}) }, 1, 1, nil},
+		{"spare, repaired", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
+			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5.1}) }, 1, 1, nil},
+		{"mirror, slower", func(r *results.Report) {
+			judgeMirror(r,
+				[]mirrorRound{{figures(9, 0, 100), figures(9, 0, 103)}})
+		},
+			func(r *results.Report) { judgeMirror(r, []mirrorRound{{figures(9, 0, 100), figures(9, 0, 104)}}) }, 1, 1,
+			func(r *results.Report) {
+				judgeMirror(r, []mirrorRound{{figures(9, 0, 100), doubted(figures(9, 0, 104))}})
+			}},
+		{"mirror, failed", func(r *results.Report) {
+			judgeMirror(r,
+				[]mirrorRound{{figures(9, 0, 100), figures(9, 0, 103)}})
+		},
+			func(r *results.Report) { judgeMirror(r, []mirrorRound{{figures(9, 1, 100), figures(9, 0, 100)}}) }, 1, 1,
+			nil},
+		{"fairness, success", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
+			func(r *results.Report) { fair(r, figures(1000, 2, 109), 100, 100) }, 1, 2, nil},
+		{"fairness, p99", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
+			func(r *results.Report) { fair(r, figures(1000, 1, 120), 100, 100, 105) }, 1, 2,
+			func(r *results.Report) { fair(r, figures(1000, 1, 120), 100, 105, 125) }},
+		{"story, alert", storyOf(-time.Second, 0, 0.03), storyOf(time.Second, 0, 0.03), 1, 3, nil},
+		{"story, refused", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 1, 0.03), 1, 3, nil},
+		{"story, waited", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 0, 0.04), 1, 3, nil},
+		{"peers, pipelined", peers(10, 11, 13), peers(11, 11, 13), 1, 4, nil},
+		{"peers, h2", peers(10, 11, 13), peers(10, 12, 13), 1, 4, nil},
+		{"peers, p99 and p99.9", peers(10, 11, 13), peers(10, 11, 16), 2, 4, nil},
+	} {
+		verdicts := func(judged judge) (held, broken, doubted int) {
+			r := new(results.Report)
+			judged(r)
+			for _, v := range r.Verdicts {
+				switch {
+				case v.Held:
+					held++
+				case v.Doubted:
+					doubted++
+				default:
+					broken++
+				}
+			}
+			return held, broken, doubted
+		}
+		if held, broken, doubted := verdicts(c.holds); held != c.promises || broken+doubted > 0 {
+			t.Errorf("%s: %d promises hold, %d are broken, %d doubted, want %d to hold", c.name, held, broken, doubted,
+				c.promises)
+		}
+		if held, broken, doubted := verdicts(c.breaks); broken != c.broken || doubted > 0 || held != c.promises-broken {
+			t.Errorf("%s: %d promises hold, %d are broken, %d doubted, want %d broken", c.name, held, broken, doubted,
+				c.broken)
+		}
+		if c.doubtful != nil {
+			if _, broken, doubted := verdicts(c.doubtful); broken > 0 || doubted != 1 {
+				t.Errorf("%s: %d promises are broken, %d doubted, want 1 doubted", c.name, broken, doubted)
+			}
+		}
+	}
+}
+
+// ruleRows are loads of ab with so many failed requests, and these rates with keep-alive and without.
+func ruleRows(failed uint64, on, off float64) []ruleRow {
+	row := func(keepAlive bool, rate float64) ruleRow {
+		f := figures(100, failed, 1)
+		f.Rate = rate
+		return ruleRow{"ab", ownResponse, keepAlive, f}
+	}
+	return []ruleRow{row(true, on), row(false, off)}
+}
