@@ -7,15 +7,13 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// onData handles a part of a body. RFC 9113, section 6.1.
-func (c *Conn) onData(f http2codec.Frame) *http2codec.Error {
+// onDataLocked handles a part of a body. RFC 9113, section 6.1.
+func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	p, ok := http2codec.Unpad(f)
 	if !ok {
 		return http2codec.ProtocolError("DATA with more padding than content")
 	}
 	last := f.Flags.Has(h2.FlagDataEndStream)
-	c.mu.Lock()
-	defer c.unlock()
 	// The window counts every DATA frame, even of abandoned exchanges. Otherwise each such frame
 	// would reduce the window for good.
 	c.received.Take(len(f.Payload))

@@ -8,11 +8,9 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// onWindowUpdate enlarges a send window. RFC 9113, section 6.9.
-func (c *Conn) onWindowUpdate(f http2codec.Frame) *http2codec.Error {
+// onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
+func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
-	c.mu.Lock()
-	defer c.unlock()
 	if f.ID == 0 {
 		switch c.sendWindow += n; {
 		case n == 0:

@@ -9,15 +9,13 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// onGoAway handles GOAWAY: the peer takes no more requests, and states the last stream that it will
-// respond to. The peer did not process later streams. Their requests may be sent again, unless the
-// peer has begun to respond to them. A peer may send GOAWAY twice: first with the largest number,
-// as an announcement, and then with the real one. RFC 9113, section 6.8.
-func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
+// onGoAwayLocked handles GOAWAY: the peer takes no more requests, and states the last stream that it
+// will respond to. The peer did not process later streams. Their requests may be sent again, unless
+// the peer has begun to respond to them. A peer may send GOAWAY twice: first with the largest
+// number, as an announcement, and then with the real one. RFC 9113, section 6.8.
+func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 	last := binary.BigEndian.Uint32(f.Payload) & http2codec.MaxStreamID
 	code := h2.ErrCode(binary.BigEndian.Uint32(f.Payload[4:]))
-	c.mu.Lock()
-	defer c.unlock()
 	err := errNotProcessed
 	if code != h2.ErrCodeNo {
 		c.demote, c.refuses = classify(code)
@@ -41,10 +39,8 @@ func (c *Conn) onGoAway(f http2codec.Frame) *http2codec.Error {
 	return c.flood.Spend(1 + len(c.streams.slots)/slotsPerFrame)
 }
 
-// onReset handles RST_STREAM. RFC 9113, section 6.4.
-func (c *Conn) onReset(f http2codec.Frame) *http2codec.Error {
-	c.mu.Lock()
-	defer c.unlock()
+// onResetLocked handles RST_STREAM. RFC 9113, section 6.4.
+func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.onClosedStreamLocked(f)

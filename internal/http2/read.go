@@ -138,42 +138,44 @@ func (c *Conn) handle(f http2codec.Frame) error {
 }
 
 func (c *Conn) dispatch(f http2codec.Frame) *http2codec.Error {
-	switch f.Kind {
-	case h2.FrameHeaders:
-		return c.onHeaders(f)
-	case h2.FrameData:
-		return c.onData(f)
-	case h2.FrameWindowUpdate:
-		return c.onWindowUpdate(f)
-	case h2.FrameRSTStream:
-		return c.onReset(f)
-	case h2.FrameSettings:
-		return c.onSettings(f)
-	case h2.FramePing:
-		return c.onPing(f)
-	case h2.FrameGoAway:
-		return c.onGoAway(f)
-	case h2.FrameContinuation:
-		return c.onContinuation(f)
-	case h2.FramePriority:
-		return c.onPriority(f)
-	case h2.FramePushPromise:
-		return http2codec.ProtocolError("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0")
-	default: // RFC 9113, section 5.5
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.flood.Idle()
-	}
-}
-
-// onPriority checks a PRIORITY frame, which is deprecated. RFC 9113, section 6.3.
-func (c *Conn) onPriority(f http2codec.Frame) *http2codec.Error {
-	if len(f.Payload) != 5 {
-		return http2codec.FrameSizeError("PRIORITY of a wrong size")
+	var last bool
+	if f.Kind == h2.FrameHeaders || f.Kind == h2.FrameContinuation {
+		block, whole, err := c.in.fragments.Take(f)
+		if err != nil || !whole {
+			return err
+		}
+		// Callers need mu while the block is decoded.
+		c.in.block.Reset()
+		if err := c.in.decoder.Decode(block.Bytes, &c.in.block); err != nil {
+			return err
+		}
+		f.Kind, last = h2.FrameHeaders, block.Last
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.flood.Idle()
+	defer c.unlock()
+	switch f.Kind {
+	case h2.FrameHeaders:
+		return c.onBlockLocked(f, last)
+	case h2.FrameData:
+		return c.onDataLocked(f)
+	case h2.FrameWindowUpdate:
+		return c.onWindowUpdateLocked(f)
+	case h2.FrameRSTStream:
+		return c.onResetLocked(f)
+	case h2.FrameSettings:
+		return c.onSettingsLocked(f)
+	case h2.FramePing:
+		return c.onPingLocked(f)
+	case h2.FrameGoAway:
+		return c.onGoAwayLocked(f)
+	case h2.FramePushPromise:
+		return http2codec.ProtocolError("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0")
+	case h2.FramePriority: // deprecated: RFC 9113, section 6.3
+		if len(f.Payload) != 5 {
+			return http2codec.FrameSizeError("PRIORITY of a wrong size")
+		}
+	}
+	return c.flood.Idle() // of an unknown type: RFC 9113, section 5.5
 }
 
 // onClosedStreamLocked handles a frame for a stream that is not open. A frame for a stream that was

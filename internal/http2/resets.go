@@ -119,10 +119,8 @@ func (c *Conn) resetPingTimeout() {
 	c.unlockAndWrite(nil, nil)
 }
 
-// onPing acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
-func (c *Conn) onPing(f http2codec.Frame) *http2codec.Error {
-	c.mu.Lock()
-	defer c.unlock()
+// onPingLocked acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
+func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	if !f.Flags.Has(h2.FlagPingAck) {
 		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
 		return c.flood.Idle()

@@ -10,37 +10,10 @@ import (
 // maxInterim is how many 1xx responses may precede the final one.
 const maxInterim = 16
 
-func (c *Conn) onHeaders(f http2codec.Frame) *http2codec.Error {
-	p, _, err := http2codec.HeadersPayload(f)
-	switch {
-	case err != nil:
-		return err
-	case f.Flags.Has(h2.FlagHeadersEndHeaders):
-		return c.onBlock(f, p, f.Flags.Has(h2.FlagHeadersEndStream))
-	}
-	c.in.fragments.Begin(f, p)
-	return nil
-}
-
-func (c *Conn) onContinuation(f http2codec.Frame) *http2codec.Error {
-	block, last, whole, err := c.in.fragments.Continue(f)
-	if !whole || err != nil {
-		return err
-	}
-	f.Kind = h2.FrameHeaders
-	return c.onBlock(f, block, last)
-}
-
-// onBlock handles a complete header block: the header of a final or 1xx response, or trailers. last
-// reports END_STREAM.
-func (c *Conn) onBlock(f http2codec.Frame, p []byte, last bool) *http2codec.Error {
+// onBlockLocked handles the decoded header block of stream f.ID: the header of a final or 1xx
+// response, or trailers. last reports END_STREAM.
+func (c *Conn) onBlockLocked(f http2codec.Frame, last bool) *http2codec.Error {
 	b := &c.in.block
-	b.Reset()
-	if err := c.in.decoder.Decode(p, b); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.unlock()
 	c.resets.onResponse()
 	s := c.streams.get(f.ID)
 	if s == nil {

@@ -47,11 +47,9 @@ func (c *Conn) appendPreface(b []byte) []byte {
 	return http2codec.AppendWindowUpdate(b, 0, connWindow-http2codec.InitialWindow)
 }
 
-// onSettings applies the peer's settings and acknowledges them.
-func (c *Conn) onSettings(f http2codec.Frame) *http2codec.Error {
+// onSettingsLocked applies the peer's settings and acknowledges them.
+func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 	if f.Flags.Has(h2.FlagSettingsAck) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		return c.flood.Idle()
 	}
 	s, err := http2codec.ParseSettings(f.Payload)
@@ -61,8 +59,6 @@ func (c *Conn) onSettings(f http2codec.Frame) *http2codec.Error {
 	case s.Value[h2.SettingEnablePush] != 0:
 		return http2codec.ProtocolError("SETTINGS_ENABLE_PUSH from a server")
 	}
-	c.mu.Lock()
-	defer c.unlock()
 	if !c.in.gotSettings {
 		c.in.gotSettings = true
 		c.peer.maxStreams = http2codec.NoLimit

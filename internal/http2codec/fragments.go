@@ -1,6 +1,10 @@
 package http2codec
 
-import h2 "golang.org/x/net/http2"
+import (
+	"encoding/binary"
+
+	h2 "golang.org/x/net/http2"
+)
 
 // Fragments collects a header block that arrives in more than one frame: HEADERS, then CONTINUATION
 // frames until one has END_HEADERS. RFC 9113, section 6.10.
@@ -17,9 +21,36 @@ type Fragments struct {
 // not enough.
 const MaxContinuations = 64
 
-// HeadersPayload returns the part of a block in a HEADERS frame, without padding and priority. RFC
-// 9113, section 6.2. dependency is the stream on which its stream depends, 0 for none.
-func HeadersPayload(f Frame) (block []byte, dependency uint32, err *Error) {
+// HeaderBlock is a complete header block. Its bytes are valid until the next frame.
+type HeaderBlock struct {
+	Bytes []byte
+	Last  bool // HEADERS had END_STREAM
+	// DependsOn is the stream on which the block's stream depends, 0 for none. It is also 0 for a
+	// block of several frames.
+	DependsOn uint32
+}
+
+// Take takes a HEADERS or CONTINUATION frame. whole reports whether it completes a block.
+func (p *Fragments) Take(f Frame) (block HeaderBlock, whole bool, err *Error) {
+	if f.Kind == h2.FrameContinuation {
+		return p.continued(f)
+	}
+	payload, dependsOn, err := headersPayload(f)
+	if err != nil {
+		return HeaderBlock{}, false, err
+	}
+	last := f.Flags.Has(h2.FlagHeadersEndStream)
+	if f.Flags.Has(h2.FlagHeadersEndHeaders) {
+		return HeaderBlock{payload, last, dependsOn}, true, nil
+	}
+	p.ID, p.last, p.frames = f.ID, last, 0
+	p.block = append(p.block[:0], payload...)
+	return HeaderBlock{}, false, nil
+}
+
+// headersPayload returns the part of a block in a HEADERS frame, without padding and priority. RFC
+// 9113, section 6.2. dependsOn is the stream on which its stream depends, 0 for none.
+func headersPayload(f Frame) (block []byte, dependsOn uint32, err *Error) {
 	p, ok := Unpad(f)
 	if !ok {
 		return nil, 0, ProtocolError("HEADERS with more padding than content")
@@ -28,37 +59,30 @@ func HeadersPayload(f Frame) (block []byte, dependency uint32, err *Error) {
 		if len(p) < 5 {
 			return nil, 0, FrameSizeError("HEADERS of a wrong size")
 		}
-		dependency = uint32(p[0]&0x7f)<<24 | uint32(p[1])<<16 | uint32(p[2])<<8 | uint32(p[3])
+		dependsOn = binary.BigEndian.Uint32(p) & MaxStreamID
 		p = p[5:]
 	}
-	return p, dependency, nil
+	return p, dependsOn, nil
 }
 
-// Begin takes the first part of a block, from the HEADERS frame f.
-func (p *Fragments) Begin(f Frame, block []byte) {
-	p.ID, p.last, p.frames = f.ID, f.Flags.Has(h2.FlagHeadersEndStream), 0
-	p.block = append(p.block[:0], block...)
-}
-
-// Continue takes a CONTINUATION frame. whole says that the block is complete; it is valid until the
-// next frame. last says that its HEADERS had END_STREAM.
-func (p *Fragments) Continue(f Frame) (block []byte, last, whole bool, err *Error) {
+func (p *Fragments) continued(f Frame) (block HeaderBlock, whole bool, err *Error) {
 	if p.ID == 0 {
-		return nil, false, false, ProtocolError("CONTINUATION without HEADERS")
+		return HeaderBlock{}, false, ProtocolError("CONTINUATION without HEADERS")
 	}
 	p.frames++
 	if p.frames > MaxContinuations || len(p.block)+len(f.Payload) > p.Limit {
-		return nil, false, false, FloodError("a header block that does not end")
+		return HeaderBlock{}, false, FloodError("a header block that does not end")
 	}
 	p.block = append(p.block, f.Payload...)
 	if !f.Flags.Has(h2.FlagContinuationEndHeaders) {
-		return nil, false, false, nil
+		return HeaderBlock{}, false, nil
 	}
-	p.ID, block = 0, p.block
+	p.ID = 0
+	block = HeaderBlock{Bytes: p.block, Last: p.last}
 	if cap(p.block) > 2*MaxFrameSize {
 		p.block = nil
 	}
-	return block, p.last, true, nil
+	return block, true, nil
 }
 
 // Between returns an error for a frame that is not allowed within a header block.

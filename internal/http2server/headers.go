@@ -8,33 +8,23 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
+// onHeadersLocked handles HEADERS and CONTINUATION.
 func (c *Conn) onHeadersLocked(f http2codec.Frame) *http2codec.Error {
-	p, dependency, err := http2codec.HeadersPayload(f)
-	switch {
-	case err != nil:
-		return err
-	case f.ID&1 == 0:
+	if f.ID&1 == 0 {
 		return http2codec.ProtocolError("HEADERS on a stream that a client cannot open")
-	case !f.Flags.Has(h2.FlagHeadersEndHeaders):
-		c.in.fragments.Begin(f, p)
-		return nil
 	}
-	return c.onBlockLocked(f.ID, p, f.Flags.Has(h2.FlagHeadersEndStream), dependency == f.ID)
-}
-
-func (c *Conn) onContinuationLocked(f http2codec.Frame) *http2codec.Error {
-	block, last, whole, err := c.in.fragments.Continue(f)
-	if !whole || err != nil {
+	block, whole, err := c.in.fragments.Take(f)
+	if err != nil || !whole {
 		return err
 	}
-	return c.onBlockLocked(f.ID, block, last, false)
+	return c.onBlockLocked(f.ID, block)
 }
 
 // onBlockLocked handles a whole header block: a request's header or trailer.
-func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2codec.Error {
-	b := &c.in.block
+func (c *Conn) onBlockLocked(id uint32, block http2codec.HeaderBlock) *http2codec.Error {
+	b, last := &c.in.block, block.Last
 	b.Reset()
-	if err := c.in.decoder.Decode(p, b); err != nil {
+	if err := c.in.decoder.Decode(block.Bytes, b); err != nil {
 		return err
 	}
 	if s := c.streams.get(id); s != nil {
@@ -56,7 +46,7 @@ func (c *Conn) onBlockLocked(id uint32, p []byte, last, onItself bool) *http2cod
 	case c.held > c.opts.MaxUnread/4*3:
 		c.owner.TooMuchUnread(c.held)
 		return c.refuseLocked(id, last)
-	case onItself:
+	case block.DependsOn == id:
 		b.Malformed = "a stream that depends on itself"
 	}
 	if b.Malformed != "" {

@@ -305,10 +305,8 @@ func (c *Conn) handleFrameLocked(f http2codec.Frame) *http2codec.Error {
 		return err
 	}
 	switch f.Kind {
-	case h2.FrameHeaders:
+	case h2.FrameHeaders, h2.FrameContinuation:
 		return c.onHeadersLocked(f)
-	case h2.FrameContinuation:
-		return c.onContinuationLocked(f)
 	case h2.FrameData:
 		return c.onDataLocked(f)
 	case h2.FrameWindowUpdate:
