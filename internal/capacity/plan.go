@@ -82,8 +82,8 @@ type PlanResult struct {
 
 	TotalLoad            float64 // places in use on average, equal to the SSP's requests in flight
 	TotalPlaces          int     // HTTP/1 connections that the SSP must accept
-	TotalHTTP2Conns      int     // the same over HTTP/2, at least
-	TotalHTTP2GrownConns int     // the same over HTTP/2, with HTTP2GrownConns
+	TotalHTTP2Conns      int     // HTTP/2 connections that the SSP must accept, at least
+	TotalHTTP2GrownConns int     // HTTP/2 connections that the SSP must accept, with HTTP2GrownConns
 	TotalSlowFullRate    float64 // requests per second that fill all pools when W is SlowHold
 
 	// Warnings are the limits of the system that the plan exceeds. Each names the need, the limit

@@ -28,9 +28,9 @@ type ending uint8
 const (
 	noEnding     ending = iota
 	closes              // whole, with Connection: close
-	closesHalf          // the same, with an incomplete body
+	closesHalf          // with Connection: close and an incomplete body
 	http10              // whole, of HTTP/1.0
-	http10Closes        // the same, with Connection: close
+	http10Closes        // whole, of HTTP/1.0, with Connection: close
 	untilClose_         // without a length, and incomplete
 	odd                 // whole, with a bare LF
 	halfHead
@@ -38,7 +38,7 @@ const (
 	malformed
 	overBudget  // complete, but over the exchange's budget: the connection continues
 	unsolicited // one more response follows the last complete one
-	ahead       // the same, in one segment: waiting requests are not written yet
+	ahead       // like unsolicited, in one segment: waiting requests are not written yet
 	endingKinds
 )
 

@@ -145,8 +145,8 @@ func knownName(name string) nameID {
 	return unknownName
 }
 
-// is reports whether name, which is as long as want, reads as want, a name of lower-case letters
-// and '-'.
+// is reports whether name equals want, without regard to case, and to '_' for '-'. want is in lower
+// case, and as long as name.
 func is(name []byte, want string) bool {
 	for i := range name {
 		if i >= len(want) || folded[name[i]] != want[i] {

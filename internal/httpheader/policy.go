@@ -77,7 +77,7 @@ const (
 	copyLine
 	copyIfPassed
 	shortenAddrs     // copy with shorter addresses
-	shortenForwarded // the same for the syntax of RFC 7239
+	shortenForwarded // copy with shorter addresses, in the syntax of RFC 7239
 )
 
 // The rows of Policy.actions.

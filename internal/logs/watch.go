@@ -14,7 +14,7 @@ import (
 type Filter struct {
 	ID      string
 	SSP     string        // of the request, or of one of its legs
-	Outcome string        // the same
+	Outcome string        // of the same request or leg
 	Slow    time.Duration // took longer
 }
 

@@ -15,8 +15,8 @@ import (
 type Dialed struct {
 	Conn     upstream.Conn
 	TCP, TLS time.Duration // TLS is 0 on cleartext
-	// At is the index of the address of Conn or of the error. 0 is addr, 1 is the first of others.
-	// Lost holds the errors of the other attempts by the same index, or nil.
+	// At says which address Conn leads to, or the error of Dial is about: 0 is addr, 1 is the first of
+	// others. Lost holds the errors of the other addresses by that index, or is nil.
 	At   int
 	Lost []error
 }

@@ -19,7 +19,8 @@ type end struct {
 	took    time.Duration
 }
 
-// ended counts and reports a request that has its response. The arguments are as in report.
+// ended counts and reports a request that has its response, w. res and ex are nil if the request was
+// not forwarded.
 func (p *Proxy) ended(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	rs := r.stats(r.route)
 	rs.outcomes[e.outcome].Add(1)

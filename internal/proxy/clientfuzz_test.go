@@ -127,7 +127,7 @@ func byNetHTTP(in []byte, forwarded []refRequest) error {
 		}
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
-			return nil // the same for blanks before a chunk's extensions
+			return nil // net/http refuses blanks before a chunk's extensions
 		}
 		if req.URL.Path != "/fill" || !slices.Contains([]string{"GET", "HEAD", "POST"}, req.Method) {
 			continue

@@ -71,7 +71,7 @@ func tlsStatusError(err error) string {
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
 var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
 
-// addProxyStatus adds the field of RFC 9209. res and ex are as in report.
+// addProxyStatus adds the field of RFC 9209. res and ex are nil if the request was not forwarded.
 func (r *request) addProxyStatus(w *response, e *end, res *route.Result, ex *upstream.Exchange) {
 	var err *upstream.Error
 	ssp := ""

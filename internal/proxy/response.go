@@ -92,7 +92,7 @@ func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 }
 
 // finish adds the fields about the request to its response, and counts and reports the request. res
-// and ex are as in report.
+// and ex are nil if the request was not forwarded.
 func (p *Proxy) finish(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
 	if r.opts.ProxyStatus {
 		r.addProxyStatus(w, e, res, ex)

@@ -8,7 +8,7 @@ import (
 
 const (
 	z95 = 1.645 // standard normal quantile of 0.95
-	z99 = 2.326 // the same for 0.99
+	z99 = 2.326 // standard normal quantile of 0.99
 )
 
 // maxLatency bounds every latency that can be set or drawn.

@@ -56,7 +56,7 @@ type requestReader struct {
 	maxBody int
 
 	head, body []byte // of the current request
-	trailer    []byte // the same; before the trailer, a line between chunks
+	trailer    []byte // of the current request; before the trailer arrives, a line between chunks
 }
 
 // line appends the next line to dst. dst must not grow beyond limit bytes.
