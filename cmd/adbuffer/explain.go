@@ -126,7 +126,8 @@ func (f *explainFlags) message(target string) ([]byte, error) {
 	body := []byte(f.data)
 	if name, ok := strings.CutPrefix(f.data, "@"); ok {
 		var err error
-		if body, err = os.ReadFile(name); err != nil {
+		body, err = os.ReadFile(name)
+		if err != nil {
 			return nil, fmt.Errorf("--data: %w", err)
 		}
 	}

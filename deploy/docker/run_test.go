@@ -100,7 +100,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if err = healthy(); err == nil {
+		err = healthy()
+		if err == nil {
 			break
 		}
 		if time.Now().After(end) {

@@ -74,7 +74,8 @@ func decode(text string) (all objects, err error) {
 // hasContent reports whether a document holds more than comments.
 func hasContent(doc string) bool {
 	for line := range strings.Lines(doc) {
-		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {
+		line = strings.TrimSpace(line)
+		if line != "" && line != "---" && !strings.HasPrefix(line, "#") {
 			return true
 		}
 	}

@@ -35,7 +35,8 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	n := 1
 	if v := q.Get("n"); v != "" {
 		var err error
-		if n, err = strconv.Atoi(v); err != nil || n < 1 || n > maxCapture {
+		n, err = strconv.Atoi(v)
+		if err != nil || n < 1 || n > maxCapture {
 			text(w, http.StatusBadRequest, fmt.Sprintf("n must be from 1 to %d", maxCapture))
 			return
 		}

@@ -22,7 +22,8 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	peer := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if v := r.URL.Query().Get("client"); v != "" {
 		var err error
-		if peer, err = netip.ParseAddr(v); err != nil {
+		peer, err = netip.ParseAddr(v)
+		if err != nil {
 			text(w, http.StatusBadRequest, fmt.Sprintf("client=%.80q is no IP address", v))
 			return
 		}

@@ -105,7 +105,8 @@ func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
 	}
 	if v := q.Get("slow"); v != "" {
 		var err error
-		if f.Slow, err = time.ParseDuration(v); err != nil || f.Slow < 0 {
+		f.Slow, err = time.ParseDuration(v)
+		if err != nil || f.Slow < 0 {
 			return f, errors.New("slow must be a duration, for example 100ms")
 		}
 	}

@@ -29,7 +29,7 @@ type captured struct {
 	Pending  float64      `json:"pending_ms"`              // until the request acquired a place
 	First    float64      `json:"first_byte_ms,omitempty"` // after that
 	Request  *capturedMsg `json:"request,omitempty"`       // missing if nothing was sent, or the request was hedged
-	Response *capturedMsg `json:"answer,omitempty"`        // missing if no response came
+	Response *capturedMsg `json:"response,omitempty"`      // missing if no response came
 
 	times upstream.Times
 	peer  netip.AddrPort

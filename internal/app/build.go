@@ -36,11 +36,12 @@ func (a *App) build(cfg *config.Config) error {
 		return err
 	}
 	var err error
-	if a.versions, err = reload.New(cfg, reload.Options{
+	a.versions, err = reload.New(cfg, reload.Options{
 		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: lag.New(runtime.Gosched),
 		FreeFile:   func(err error) bool { return a.state.Load() != starting && a.proxy.FreeFile(err) }, // the proxy is made later
 		InProgress: func() int { return a.proxy.InProgress() }, Apply: a.apply, Applied: a.applied,
-	}); err != nil {
+	})
+	if err != nil {
 		a.leaveFleet()
 		return err
 	}

@@ -24,7 +24,8 @@ func (a *App) startFleet(c *config.Fleet) error {
 	}
 	o := fleetOptions(c)
 	var err error
-	if o.Redis.TLS, err = redisTLS(&c.Redis); err != nil {
+	o.Redis.TLS, err = redisTLS(&c.Redis)
+	if err != nil {
 		return fmt.Errorf("fleet.redis.tls: %w", err)
 	}
 	o.Log = a.peers.Logger()

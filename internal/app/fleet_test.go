@@ -161,7 +161,8 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 		t.Error("a certificate of the previous authority is accepted")
 	}
 	redis.TLS.InsecureSkipVerify = true
-	if files, err = redisTLS(&redis); err != nil {
+	files, err = redisTLS(&redis)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := handshake(servers[0]); err != nil {

@@ -58,20 +58,21 @@ func (c *certificates) reload() {
 
 func (a *App) loadCertificates(cfg *config.Config) (err error) {
 	if t := &cfg.Server.TLS; t.CertFile != "" {
-		if a.certificates.server, err = listen.LoadCertificates(listen.Files{
-			Name: "server", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.ClientCAFile}, ClientAuth: tls.RequireAndVerifyClientCert, Policy: t.TLSPolicy.Policy(),
-		}, a.log); err != nil {
+		a.certificates.server, err = listen.LoadCertificates(listen.Files{
+			Name: "server", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.ClientCAFile},
+			ClientAuth: tls.RequireAndVerifyClientCert, Policy: t.TLSPolicy.Policy(),
+		}, a.log)
+		if err != nil {
 			return err
 		}
 	}
 	if t := &cfg.Admin.TLS; t.CertFile != "" {
-		if a.certificates.admin, err = listen.LoadCertificates(listen.Files{
-			Name: "admin", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, ClientAuth: tls.VerifyClientCertIfGiven, Policy: t.TLSPolicy.Policy(),
-		}, a.log); err != nil {
-			return err
-		}
+		a.certificates.admin, err = listen.LoadCertificates(listen.Files{
+			Name: "admin", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile},
+			ClientAuth: tls.VerifyClientCertIfGiven, Policy: t.TLSPolicy.Policy(),
+		}, a.log)
 	}
-	return nil
+	return err
 }
 
 // setPolicies applies the policies of a reload.

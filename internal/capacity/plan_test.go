@@ -185,7 +185,8 @@ func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
 	wantWarning(t, r, fmt.Sprintf("ephemeral ports: %d are needed from one source address to one address of the SSP, 28232 exist", r.PortsPerAddress))
 
 	in.SSPAddresses = 2
-	if r = mustPlan(t, in); len(r.Warnings) != 0 {
+	r = mustPlan(t, in)
+	if len(r.Warnings) != 0 {
 		t.Errorf("two addresses of the SSP have twice the ports: %q", r.Warnings)
 	}
 }

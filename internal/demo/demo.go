@@ -54,7 +54,8 @@ func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 			d.Close()
 		}
 	}()
-	if d.dir, err = os.MkdirTemp("", "adbuffer-demo-"); err != nil {
+	d.dir, err = os.MkdirTemp("", "adbuffer-demo-")
+	if err != nil {
 		return d, err
 	}
 	for _, s := range demoSSPs {
@@ -88,7 +89,8 @@ func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 		return d, err
 	}
 	d.log = sink
-	if d.App, err = app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink)); err != nil {
+	d.App, err = app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink))
+	if err != nil {
 		return d, err
 	}
 	fmt.Fprintf(out, "The admin page: http://%v/\n\nadbuffer %s listens on http://%v, with four simulated SSPs:\n%s\n",

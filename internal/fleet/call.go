@@ -56,7 +56,8 @@ func (f *Fleet) complete(a *leaseCall, result any, err error) error {
 	own := err != nil && !ofKey(err)
 	if err == nil {
 		var r leaseReply
-		if r, err = parseLeaseReply(result, a); err == nil {
+		r, err = parseLeaseReply(result, a)
+		if err == nil {
 			b.apply(a, r, b.Since(time.Now()))
 			b.keyFailing = false
 			return nil

@@ -45,7 +45,8 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 		return nil, err
 	}
 	if r.TLS != nil {
-		if c, err = r.encrypt(ctx, c); err != nil {
+		c, err = r.encrypt(ctx, c)
+		if err != nil {
 			return nil, fmt.Errorf("TLS: %w", err)
 		}
 	}
@@ -127,7 +128,8 @@ func (s *session) pipeline(ctx context.Context, commands []command) (replies []a
 			return err
 		}
 		for i := range commands {
-			if replies[i], errs[i] = s.Receive(); s.Err() != nil {
+			replies[i], errs[i] = s.Receive()
+			if s.Err() != nil {
 				return s.Err()
 			}
 		}

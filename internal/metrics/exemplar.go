@@ -53,12 +53,9 @@ func (h *Histogram) Exemplars() []*Exemplar {
 	return slices.Clone(h.exemplars.last)
 }
 
-// exportedValue returns the exemplar's value in the exported unit.
-func (l *layout) exportedValue(e *Exemplar) float64 { return l.export(float64(e.Value)) }
-
-func (e *Exemplar) proto(l *layout) *dto.Exemplar {
+func (e *Exemplar) message(l *layout) *dto.Exemplar {
 	return &dto.Exemplar{
 		Label: []*dto.LabelPair{{Name: new("trace_id"), Value: new(hex.EncodeToString(e.TraceID[:]))}},
-		Value: new(l.exportedValue(e)), Timestamp: timestamppb.New(e.At),
+		Value: new(l.export(float64(e.Value))), Timestamp: timestamppb.New(e.At),
 	}
 }

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"math/bits"
-	"slices"
 	"time"
 )
 
@@ -89,23 +88,17 @@ func (h *Histogram) Sum() float64 {
 // Counts holds the observations of a histogram up to some moment.
 type Counts []uint64
 
-// Counts returns the observations so far.
-func (h *Histogram) Counts() Counts { return h.appendCounts(nil) }
-
-// appendCounts appends the observations so far to c. It reads stripe by stripe, in the order of the
-// memory: a scrape reads some 50,000 buckets for each core.
-func (h *Histogram) appendCounts(c Counts) Counts {
-	at, n := len(c), len(h.fine)+1
-	c = slices.Grow(c, n)[:at+n]
-	sum := c[at:]
-	clear(sum)
+// Counts returns the observations so far. It reads stripe by stripe, in the order of the memory: a
+// scrape reads some 50,000 buckets for each core.
+func (h *Histogram) Counts() Counts {
+	sum := make(Counts, len(h.fine)+1)
 	for own := range h.stripes.all() {
 		counts := own[firstCount:][:len(sum)]
 		for i := range counts {
 			sum[i] += counts[i].Load()
 		}
 	}
-	return c
+	return sum
 }
 
 // Sub returns the observations after the reading of before.
@@ -132,7 +125,8 @@ func (h *Histogram) QuantileOf(q float64, counts Counts) float64 {
 		return 0
 	}
 	for i, b := range h.fine {
-		if n += counts[i]; float64(n) >= q*float64(total) {
+		n += counts[i]
+		if float64(n) >= q*float64(total) {
 			return min(h.export(float64(b)), h.exported[len(h.exported)-1])
 		}
 	}

@@ -15,19 +15,16 @@ import (
 
 const ms = time.Millisecond
 
-var testDesc = prometheus.NewDesc("wait_seconds", "Time.", []string{"ssp"}, nil)
-
-// one collects a single histogram.
-type one struct{ h *Histogram }
-
-func (c one) Describe(ch chan<- *prometheus.Desc) { ch <- testDesc }
-func (c one) Collect(ch chan<- prometheus.Metric) { ch <- c.h.Metric(testDesc, "openx") }
+var (
+	waitDescs Descs
+	descOne   = waitDescs.New("wait_seconds", "Time.", "ssp")
+)
 
 // wantText compares the exported series of h, behind their HELP and TYPE, with want.
 func wantText(t *testing.T, h *Histogram, want string) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(one{h})
+	r.MustRegister(NewSource(waitDescs, func(to Sink) { to.Histogram(descOne, h, "openx") }))
 	const head = "# HELP wait_seconds Time.\n# TYPE wait_seconds histogram\n"
 	if err := testutil.GatherAndCompare(r, strings.NewReader(head+want)); err != nil {
 		t.Error(err)

@@ -20,8 +20,6 @@ type layout struct {
 	starts   [65]uint16 // index: number of bits of a value; the first fine bucket that the value may be in
 	whole    []int      // the last fine bucket of each exported bucket
 	native   *native    // nil if the histogram has no native form
-	// The exported bounds as values of the label le: in Prometheus' text format, and in OpenMetrics.
-	les, openMetricsLes []string
 }
 
 type layoutKey struct {
@@ -80,10 +78,6 @@ func newLayout(key layoutKey, bounds []int64) *layout {
 	if l.native != nil {
 		l.native.whole = l.indexes(l.native.bounds)
 	}
-	for _, b := range l.exported {
-		l.les = append(l.les, string(appendFloat(nil, b, false)))
-		l.openMetricsLes = append(l.openMetricsLes, string(appendFloat(nil, b, true)))
-	}
 	return l
 }
 
@@ -105,8 +99,9 @@ func (l *layout) export(v float64) float64 {
 	return v * l.scale
 }
 
-// appendCumulative appends the number of values up to each exported bound, and the total number.
-func (l *layout) appendCumulative(all []uint64, c Counts) []uint64 {
+// cumulative returns the number of values up to each exported bound, and the total number.
+func (l *layout) cumulative(c Counts) []uint64 {
+	all := make([]uint64, 0, len(l.bounds)+1)
 	n, next := uint64(0), 0
 	for _, last := range l.whole {
 		for _, count := range c[next : last+1] {

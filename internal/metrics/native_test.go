@@ -11,15 +11,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-func written(t *testing.T, m prometheus.Metric) *dto.Histogram {
-	t.Helper()
-	var out dto.Metric
-	if err := m.Write(&out); err != nil {
-		t.Fatal(err)
-	}
-	return out.Histogram
-}
-
 // The expected result is client_golang's own native histogram, with the same schema and threshold.
 func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 	for name, bounds := range map[string][]time.Duration{"requests": bounds, "waits": {ms / 10, ms / 4, ms, 20 * ms, time.Second}} {
@@ -38,7 +29,11 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 		for range 20000 {
 			observe(time.Duration(math.Exp(rand.Float64() * math.Log(highest))))
 		}
-		got, want := written(t, h.Metric(testDesc, "openx")), written(t, peer)
+		var written dto.Metric
+		if err := peer.Write(&written); err != nil {
+			t.Fatal(err)
+		}
+		got, want := h.message(), written.Histogram
 		if got.GetSchema() != want.GetSchema() || got.GetZeroThreshold() != want.GetZeroThreshold() || got.GetZeroCount() != want.GetZeroCount() || got.GetSampleCount() != want.GetSampleCount() {
 			t.Errorf("%s: schema %v, threshold %v, %v below it of %v; want %v, %v, %v, %v", name, got.GetSchema(), got.GetZeroThreshold(), got.GetZeroCount(), got.GetSampleCount(),
 				want.GetSchema(), want.GetZeroThreshold(), want.GetZeroCount(), want.GetSampleCount())
@@ -69,14 +64,14 @@ func populations(h *dto.Histogram) (all [][2]int64) {
 func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 	h := Durations(ms, time.Second)
 	h.ObserveDuration(time.Hour)
-	if got := populations(written(t, h.Metric(testDesc, "openx"))); !slices.Equal(got, [][2]int64{{beside, 1}}) { // 2^(8/4) s
+	if got := populations(h.message()); !slices.Equal(got, [][2]int64{{beside, 1}}) { // 2^(8/4) s
 		t.Errorf("buckets %v, want one observation in bucket %d", got, beside)
 	}
 }
 
 // Only durations have a native histogram, and each fine bucket is within one bucket of each kind.
 func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
-	if h := written(t, NewHistogram(1, 1, 2).Metric(testDesc, "openx")); h.Schema != nil {
+	if h := NewHistogram(1, 1, 2).message(); h.Schema != nil {
 		t.Error("sizes have a native histogram")
 	}
 	h := DurationsInParts(4, bounds...)
@@ -102,7 +97,7 @@ func TestExemplarsAreOneForEachBucketAndTheLast(t *testing.T) {
 	for i, d := range []time.Duration{ms / 2, ms, 5 * ms, time.Second, -time.Second, 2 * time.Second} {
 		h.ObserveTraced(d, [16]byte{0: 0xab, 15: byte(i)}, at)
 	}
-	b := written(t, h.Metric(testDesc, "openx"))
+	b := h.message()
 	if got := b.GetSampleCount(); got != 7 {
 		t.Errorf("%d observations, want 7", got)
 	}

@@ -64,7 +64,8 @@ func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, 
 // groupWarnings compares the capacity of each group except the best with the connections that the
 // plan expects. s is cfg.SSPs[i]. The error is that of capacity.Plan.
 func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning, err error) {
-	if p.result, err = capacity.Plan(p.in); err != nil {
+	p.result, err = capacity.Plan(p.in)
+	if err != nil {
 		return nil, err
 	}
 	groups := make(map[int]int) // endpoints by priority

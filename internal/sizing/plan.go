@@ -55,7 +55,8 @@ func FromNumbers(in Input) (Plan, error) {
 		p.in.Streams = defaultDepth
 	}
 	var err error
-	if p.result, err = capacity.Plan(p.in); err != nil {
+	p.result, err = capacity.Plan(p.in)
+	if err != nil {
 		return nil, asFlags(err)
 	}
 	return Plan{p}, nil
@@ -76,7 +77,8 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 		}
 		p := o.planned(&in)
 		var err error
-		if p.result, err = capacity.Plan(p.in); err != nil {
+		p.result, err = capacity.Plan(p.in)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", o.name, asFlags(err))
 		}
 		plan = append(plan, p)

@@ -52,7 +52,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err == nil && req.Header.Get("Content-Encoding") == "gzip" {
 		var z *gzip.Reader
-		if z, err = gzip.NewReader(bytes.NewReader(body)); err == nil {
+		z, err = gzip.NewReader(bytes.NewReader(body))
+		if err == nil {
 			body, err = io.ReadAll(z)
 		}
 	}

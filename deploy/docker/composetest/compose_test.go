@@ -86,7 +86,8 @@ func binary(t *testing.T) string {
 		cmd.Dir = "../../.."
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		var out []byte
-		if out, built.err = cmd.CombinedOutput(); built.err != nil {
+		out, built.err = cmd.CombinedOutput()
+		if built.err != nil {
 			t.Logf("%s", out)
 		}
 	})

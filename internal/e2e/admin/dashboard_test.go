@@ -183,7 +183,8 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	why := map[string]string{}
 	for end := time.Now().Add(testsupport.Patience); len(left) > 0 && time.Now().Before(end); time.Sleep(time.Second) {
 		for name, expr := range left {
-			if why[name] = wrongWith(expr, atRest[name], p.all(expr), labelled); why[name] == "" {
+			why[name] = wrongWith(expr, atRest[name], p.all(expr), labelled)
+			if why[name] == "" {
 				delete(left, name)
 			}
 		}
@@ -199,7 +200,8 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 		for end := time.Now().Add(testsupport.Patience); ; time.Sleep(time.Second) { // on a slow machine the traffic may pause for a while
 			var stderr string
 			var code int
-			if out, stderr, code = e2e.Run(t, nil, "plan", "--from", from, "--ssp", "tight"); code != 0 {
+			out, stderr, code = e2e.Run(t, nil, "plan", "--from", from, "--ssp", "tight")
+			if code != 0 {
 				t.Fatalf("plan --from %s: exit status %d: %s", from, code, stderr)
 			}
 			if strings.Contains(out, "max_conns: ") && strings.Contains(out, "# now 4, which is too few") {

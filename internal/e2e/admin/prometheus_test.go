@@ -98,7 +98,8 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 		return 0, nil
 	}
 	defer res.Body.Close()
-	if body, err = io.ReadAll(res.Body); err != nil {
+	body, err = io.ReadAll(res.Body)
+	if err != nil {
 		return 0, nil
 	}
 	return res.StatusCode, body
