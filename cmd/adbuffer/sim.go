@@ -20,13 +20,21 @@ func newSim(stdout *os.File) *cobra.Command {
 		Use:   "sim",
 		Short: "Run one simulated SSP, to try a configuration against",
 		Long: `Runs a simulated SSP until SIGTERM or Ctrl-C. It responds to every request with an
-OpenRTB bid, with the latency and faults of --behaviour. The behaviour is JSON. Absent keys
-mean a healthy SSP, and the error about an unknown key lists all keys. With --control, GET
-and PATCH /behaviour show and change it while it runs, and GET /counters shows its counts.`,
+OpenRTB bid, with the latency and faults of --behaviour. With --control, GET and PATCH /behaviour
+show and change the behaviour while it runs, and GET /counters shows its counts.
+` + behaviourKeys,
 		Example: `  adbuffer sim --listen 127.0.0.1:9000
+
+  # a slow SSP without a bid for one request in five
   adbuffer sim --behaviour '{"latency":{"p50":"40ms","p99":"150ms"},"answer":{"no_bid":{"share":0.2}}}'
-  adbuffer sim --protocol h2c --control 127.0.0.1:9001
-  curl -X PATCH -d '{"latency":{"p50":"200ms","p99":"800ms"}}' http://127.0.0.1:9001/behaviour`,
+
+  # every tenth response is a 503 with Retry-After; connections close after 100 requests
+  adbuffer sim --behaviour '{"faults":{"status":{"every":10,"retry_after":"2s"}},"connections":{"max_requests":100,"announce":true}}'
+
+  # HTTP/2 with eight streams a connection; it slows down while it runs, and then refuses dials
+  adbuffer sim --protocol h2c --behaviour '{"connections":{"max_streams":8}}' --control 127.0.0.1:9001
+  curl -X PATCH -d '{"latency":{"p50":"200ms","p99":"800ms"}}' http://127.0.0.1:9001/behaviour
+  curl -X PATCH -d '{"faults":{"refuse":true}}' http://127.0.0.1:9001/behaviour`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Behaviour.UnmarshalJSON([]byte(behaviour)); err != nil {
@@ -42,6 +50,46 @@ and PATCH /behaviour show and change it while it runs, and GET /counters shows i
 	cmd.Flags().StringVar(&behaviour, "behaviour", "{}", "its behaviour, in JSON")
 	return cmd
 }
+
+// behaviourKeys is the reference of --behaviour. A test compares it with the keys.
+const behaviourKeys = `
+The behaviour is JSON. Absent keys mean a healthy SSP. "How often" is {"share": 0.2} for a fifth of
+the requests, or {"every": 10} for every tenth one. Durations are strings such as "80ms".
+
+latency
+  constant                    the time until a response
+  p50, p99, max               or a distribution, from its median and its 99th percentile
+  slow, slow_share            a second latency, for this share of the requests
+answer
+  no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
+  kind, content_type          "openrtb", "vast" or "raw"; another Content-Type
+  size                        bytes: constant, or p50, p95 and max
+  echo                        the response has the ids of its request
+  headers                     further fields: [{"name": "X-A", "value": "1"}]
+  cookies, interim            how often there are two Set-Cookie fields; a 103 first
+  chunked, trailers, http10, read_to_eof
+                              how often a response has this form
+connections
+  max_requests, idle_timeout  close a connection after so many requests, or when idle for so long
+  announce                    with Connection: close, or GOAWAY
+  max_streams                 of HTTP/2; -1 allows none
+  http1_only                  how often a connection of --protocol tls gets HTTP/1.1
+  pipeline_overlap            pipelined requests wait at the same time
+faults
+  refuse, black_hole          true: dials are refused, or get no response
+  hang                        how often a connection is accepted and never read
+  stall, reset, cut_head, cut_body
+                              how often there is no response, a TCP reset, or a part of a response
+  status                      how often, and code, retry_after, retry_after_date
+  drip                        how often the body comes slowly, in bytes with a pause
+  oversized_head, oversized_body
+                              how often, and how many bytes
+  refuse_stream               HTTP/2: how often a stream gets REFUSED_STREAM
+  reset_stream                HTTP/2: how often, its code, and after_head
+  goaway                      HTTP/2: how often, its code, and exclude for the request itself
+  leftover, unsolicited       how often there are bytes behind a response; after a delay
+  malformed                   how often a response violates HTTP, in one of these kinds
+`
 
 func runSim(ctx context.Context, o sspsim.Options, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)

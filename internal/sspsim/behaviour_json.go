@@ -70,10 +70,13 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 func invalidJSON(err error) error {
 	mistake := strings.TrimPrefix(err.Error(), "json: ")
 	if key, unknown := strings.CutPrefix(mistake, "unknown field "); unknown {
-		mistake = fmt.Sprintf("unknown key %s; the keys are %s", key, strings.Join(keys(reflect.TypeFor[Behaviour]()), ", "))
+		mistake = fmt.Sprintf("unknown key %s; the keys are %s", key, strings.Join(Keys(), ", "))
 	}
 	return &InvalidError{Mistakes: []string{mistake}}
 }
+
+// Keys returns the JSON keys of a Behaviour, of all levels, sorted.
+func Keys() []string { return keys(reflect.TypeFor[Behaviour]()) }
 
 // keys returns the JSON keys of a struct and of all structs in it, sorted.
 func keys(t reflect.Type) (all []string) {

@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -239,75 +238,4 @@ func (r *rawClient) wantOpen204(status int) {
 	if resp, _ := r.response("GET"); resp.StatusCode != status {
 		r.t.Fatalf("status %d, want %d again", resp.StatusCode, status)
 	}
-}
-
-func TestResponseShapes(t *testing.T) {
-	const size = 40000
-	big := Response{Size: Size{Constant: size}}
-	with := func(change func(*Response)) Behaviour {
-		a := big
-		change(&a)
-		return Behaviour{Response: a}
-	}
-	body := func(t *testing.T, c *rawClient) *http.Response {
-		t.Helper()
-		c.get("me")
-		resp, body := c.response("GET")
-		if len(body) != size || !json.Valid([]byte(body)) || !strings.Contains(body, `"me"`) {
-			t.Fatalf("body of %d bytes: %.80q", len(body), body)
-		}
-		return resp
-	}
-	t.Run("chunked", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Response) { a.Chunked = Always })))
-		if resp := body(t, c); len(resp.TransferEncoding) != 1 || resp.ContentLength != -1 || len(resp.Trailer) != 0 {
-			t.Errorf("not chunked: %+v", resp)
-		}
-		body(t, c)
-		c.send("GET / HTTP/1.0\r\n\r\n")
-		if resp, body := c.response("GET"); resp.ContentLength != size || len(body) != size {
-			t.Errorf("chunks to an HTTP/1.0 request: %+v", resp)
-		}
-	})
-	t.Run("trailers", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Response) { a.Trailers = Always })))
-		if resp := body(t, c); resp.Trailer.Get("X-Sim-Trailer") != "done" {
-			t.Errorf("trailer %v", resp.Trailer)
-		}
-		body(t, c)
-	})
-	t.Run("read to EOF", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Response) { a.ReadToEOF = Always })))
-		if resp := body(t, c); resp.ContentLength != -1 || len(resp.TransferEncoding) != 0 {
-			t.Errorf("framed: %+v", resp)
-		}
-		c.wantEnd()
-	})
-	t.Run("HTTP/1.0", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Response) { a.HTTP10 = Always })))
-		if resp := body(t, c); resp.Proto != "HTTP/1.0" {
-			t.Errorf("protocol %s", resp.Proto)
-		}
-		c.wantEnd()
-	})
-	t.Run("103 first", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Response) { a.Interim = Always })))
-		c.get("me")
-		if resp, _ := c.response("GET"); resp.StatusCode != 103 {
-			t.Errorf("status %d", resp.StatusCode)
-		}
-		if resp, body := c.response("GET"); resp.StatusCode != 200 || len(body) != size {
-			t.Errorf("status %d", resp.StatusCode)
-		}
-	})
-	t.Run("fields", func(t *testing.T) {
-		c := dial(t, startWith(t, with(func(a *Response) {
-			a.Cookies, a.ContentType = Always, "text/x-ad"
-			a.Headers = []Field{{"Alt-Svc", "h3=\":443\""}, {"x-Odd", "1"}, {"x-Odd", "2"}}
-		})))
-		h := body(t, c).Header
-		if len(h["Set-Cookie"]) != 2 || h.Get("Alt-Svc") == "" || len(h["X-Odd"]) != 2 || h.Get("Content-Type") != "text/x-ad" {
-			t.Errorf("header %v", h)
-		}
-	})
 }

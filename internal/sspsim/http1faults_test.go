@@ -49,22 +49,6 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 	}
 }
 
-func TestDripSendsTheBodyInPieces(t *testing.T) {
-	const pause, pieces = 5 * time.Millisecond, 20
-	s := startWith(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 100}},
-		Faults: Faults{Drip: Drip{Chance: Always, Bytes: 100 / pieces, Pause: Duration(pause)}}})
-	c := dial(t, s)
-	begin := time.Now()
-	c.get("x")
-	if _, body := c.response("GET"); len(body) != 100 {
-		t.Errorf("body of %d bytes", len(body))
-	}
-	if took := time.Since(begin); took < (pieces-1)*pause {
-		t.Errorf("took %v, want at least %v", took, (pieces-1)*pause)
-	}
-	s.wantFault(t, "drip")
-}
-
 func TestEveryNthRequestFailsAcrossConnections(t *testing.T) {
 	s := startWith(t, withFaults(Faults{Status: Status{Chance: Every(3)}}))
 	a, b := dial(t, s), dial(t, s)

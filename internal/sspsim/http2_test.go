@@ -1,16 +1,13 @@
 package sspsim
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,41 +48,6 @@ func netHTTPClient(t testing.TB, s *SSP) *http.Client {
 	}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, Timeout: patience}
-}
-
-func TestHTTP2ServesManyStreamsAtOnceToAnotherImplementation(t *testing.T) {
-	for _, protocol := range []Protocol{H2C, TLSAuto, TLSHTTP2} {
-		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{
-			Latency:  Lognormal(2*time.Millisecond, 20*time.Millisecond),
-			Response: Response{Size: Size{P50: 2000, P95: 80_000, Max: 200_000}, Trailers: Every(3), Cookies: Every(2), NoBid: Every(10)},
-		}})
-		client := netHTTPClient(t, s)
-		var wg sync.WaitGroup
-		for w := range 30 {
-			wg.Go(func() {
-				for i := range 8 {
-					id := fmt.Sprintf("w%d-%d.", w, i)
-					body := fmt.Sprintf(`{"id":"%s","pad":"%s"}`, id, strings.Repeat("y", w*3000))
-					resp, err := client.Post(s.URL(), "application/json", strings.NewReader(body))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got, err := io.ReadAll(resp.Body)
-					resp.Body.Close()
-					if err != nil || resp.StatusCode == 200 && !bytes.Contains(got, []byte(`"`+id+`"`)) {
-						t.Errorf("%s: %d, %v, %.60q", id, resp.StatusCode, err, got)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		n := s.Counters()
-		if n.Connections != 1 || n.HTTP2Connections != 1 || n.Responded != 240 || n.ByStatus[204] != 24 || n.BadRequests != 0 || n.MaxInFlight < 2 {
-			t.Errorf("%s: counters %+v", protocol, n)
-		}
-		client.CloseIdleConnections()
-	}
 }
 
 func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {

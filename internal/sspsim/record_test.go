@@ -35,27 +35,6 @@ func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
 	}
 }
 
-func TestRecorderKeepsTheLastRequestsOnly(t *testing.T) {
-	s := start(t, Options{Record: 3})
-	c := dial(t, s)
-	for i := range 8 {
-		c.get(fmt.Sprint(i))
-		c.response("GET")
-	}
-	var targets []string
-	for _, q := range s.Requests() {
-		targets = append(targets, strings.TrimPrefix(q.Target, "/bid?cb="))
-	}
-	if fmt.Sprint(targets) != "[5 6 7]" {
-		t.Errorf("kept %v, want the last three", targets)
-	}
-	off := start(t, Options{})
-	dial(t, off).wantOpen()
-	if len(off.Requests()) != 0 {
-		t.Error("requests recorded without Record")
-	}
-}
-
 func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP1, H2C} {
 		release := make(chan struct{})

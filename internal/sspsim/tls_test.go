@@ -2,8 +2,6 @@ package sspsim
 
 import (
 	"crypto/tls"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -93,61 +91,5 @@ func TestHTTP1OnlyMixesTheProtocolsOfOneAddress(t *testing.T) {
 	// A session of one protocol can be resumed with the other.
 	if n := s.Counters(); n.Handshakes != 4 || n.Resumed != 3 || n.HTTP2Connections != 2 {
 		t.Errorf("counters %+v", n)
-	}
-}
-
-func TestClientCertificateIsRequiredFromTheSameCA(t *testing.T) {
-	s := start(t, Options{Protocol: TLSAuto, RequireClientCert: true, Record: 1})
-	ca := s.CA()
-	foreign, err := NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, issuer := range []*CA{nil, foreign} {
-		cfg := &tls.Config{RootCAs: s.CA().Pool()}
-		if issuer != nil {
-			cert, err := issuer.ClientCert("someone")
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg.Certificates = []tls.Certificate{cert}
-		}
-		c, err := tls.Dial("tcp", s.Addr(), cfg)
-		if err == nil { // with TLS 1.3, the client learns of the refusal at its first read
-			_, err = c.Read(make([]byte, 1))
-			c.Close()
-		}
-		if err == nil {
-			t.Error("handshake without a good client certificate")
-		}
-	}
-	dir := t.TempDir()
-	cert, err := ca.ClientCert("adbuffer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	caFile, certFile, keyFile := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	if err := ca.WriteFile(caFile); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteKeyPair(cert, certFile, keyFile); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(keyFile); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("key file: %v, %v", info, err)
-	}
-	if pem, err := os.ReadFile(caFile); err != nil || string(pem) != string(s.CA().PEM()) {
-		t.Errorf("CA file: %v", err)
-	}
-	fromFile, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dialTLS(t, s, &tls.Config{Certificates: []tls.Certificate{fromFile}}).wantOpen()
-	if name := s.Requests()[0].TLS.PeerCertificates[0].Subject.CommonName; name != "adbuffer" {
-		t.Errorf("client certificate of %q", name)
-	}
-	if plain := start(t, Options{}); plain.CA().PEM() != nil || plain.CA() != nil || plain.tls != nil {
-		t.Error("a CA without TLS")
 	}
 }
