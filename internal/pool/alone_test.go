@@ -37,7 +37,6 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		behind := ask(t, p, time.Second)
-		synctest.Wait()
 		behind.wantWaits() // the pool puts no request behind the request that must be alone
 		place.Release()
 		synctest.Wait()
@@ -58,7 +57,6 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		}()
 		synctest.Wait()
 		later := ask(t, p, time.Second)
-		synctest.Wait()
 		later.wantWaits()
 		select {
 		case <-alone:
@@ -70,7 +68,6 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		synctest.Wait()
 		later.wantWaits()
 		r.place.Release()
 		synctest.Wait()

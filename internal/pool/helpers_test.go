@@ -202,7 +202,7 @@ func askOnce(t testing.TB, p *Pool, deadline time.Duration) *request {
 	return r
 }
 
-// start runs the request in a goroutine of its own.
+// start runs the request in a goroutine of its own, until it has its place or waits.
 func (r *request) start(p *Pool) {
 	go func() {
 		place, err := p.Acquire(r.ex)
@@ -210,6 +210,7 @@ func (r *request) start(p *Pool) {
 		defer r.mu.Unlock()
 		r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
 	}()
+	synctest.Wait()
 }
 
 func (r *request) ended() bool {
@@ -221,6 +222,7 @@ func (r *request) ended() bool {
 // wantConn checks that the request got a place on connection n after took.
 func (r *request) wantConn(n int, took time.Duration) {
 	r.t.Helper()
+	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -236,6 +238,7 @@ func (r *request) wantConn(n int, took time.Duration) {
 // wantErr checks that the request got an error after took.
 func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Error {
 	r.t.Helper()
+	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var e *upstream.Error
@@ -254,6 +257,7 @@ func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Erro
 
 func (r *request) wantWaits() {
 	r.t.Helper()
+	synctest.Wait()
 	if r.ended() {
 		r.t.Fatalf("the request does not wait: %v", r.err)
 	}

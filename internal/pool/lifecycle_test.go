@@ -94,7 +94,6 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 				go func() { done <- a.do() }()
 				go func() { done <- b.do() }()
 				waits := ask(t, p, sec)
-				synctest.Wait()
 				began := time.Now()
 				cut := p.Close(t.Context())
 				if took := time.Since(began); cut != 0 || took != 200*msec {
@@ -105,10 +104,8 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 						t.Errorf("an exchange under way got %v", err)
 					}
 				}
-				synctest.Wait()
 				waits.wantErr(upstream.Draining, 0)
 				late := ask(t, p, sec)
-				synctest.Wait()
 				late.wantErr(upstream.Draining, 0)
 				if s.openCount() != 0 || s.dialCount() != 2 {
 					t.Errorf("%d connections open, %d dials", s.openCount(), s.dialCount())
@@ -165,13 +162,11 @@ func TestCloseCancelsDials(t *testing.T) {
 		s.set(func(dialCall) dialResult { return dialResult{after: 700 * msec} })
 		p := start(t, s, func(o *Options) { o.MinIdle = 2 })
 		r := ask(t, p, sec)
-		synctest.Wait()
 		began := time.Now()
 		p.Close(t.Context())
 		if took := time.Since(began); took != 0 {
 			t.Errorf("Close took %v", took)
 		}
-		synctest.Wait()
 		r.wantErr(upstream.Draining, 0)
 		for kind := range p.conns.endpoints.all[0].stats.failed {
 			if n := p.conns.endpoints.all[0].stats.failed[kind].Load(); n != 0 {
@@ -191,10 +186,8 @@ func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
 		s.set(func(dialCall) dialResult { <-through; return dialResult{} })
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
-		synctest.Wait()
 		closed := make(chan struct{})
 		go func() { p.Close(t.Context()); close(closed) }()
-		synctest.Wait()
 		r.wantErr(upstream.Draining, 0)
 		// The dialer notices the end of its context too late.
 		s.mu.Lock()

@@ -60,7 +60,6 @@ func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
 		held := acquire(t, p)
 		pass(1200 * msec)
 		r := ask(t, p, sec)
-		synctest.Wait()
 		held.do()
 		pass(20 * msec)
 		r.wantConn(1, 10*msec)

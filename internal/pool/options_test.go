@@ -118,7 +118,6 @@ func TestLoweredMaxPendingRefusesTheLastRequests(t *testing.T) {
 		var all []*request
 		for range 5 {
 			all = append(all, ask(t, p, sec))
-			synctest.Wait()
 		}
 		changeOptions(p, func(o *Options) { o.MaxPending = 2 })
 		synctest.Wait()
@@ -138,7 +137,6 @@ func TestNewTimeoutsApplyToLaterRequests(t *testing.T) {
 		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		before := ask(t, p, sec)
-		synctest.Wait()
 		changeOptions(p, func(o *Options) { o.PendingTimeout = 20 * msec })
 		after := ask(t, p, sec)
 		pass(100 * msec)

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/testsupport"
@@ -15,20 +14,15 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		first := ask(t, p, sec)
-		synctest.Wait()
 		second := ask(t, p, sec)
-		synctest.Wait()
 		// first finds unsolicited bytes on the connection.
 		s.conn(0).unsolicited = true
 		held.do()
-		synctest.Wait()
 		first.wantWaits()
 		pass(10 * time.Millisecond)
-		synctest.Wait()
 		first.wantConn(1, 10*time.Millisecond)
 		second.wantWaits()
 		first.do()
-		synctest.Wait()
 		second.wantConn(1, 10*time.Millisecond)
 		second.do()
 		if n := p.stats.stale.Load(); n != 1 {
@@ -90,9 +84,7 @@ func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		r := ask(t, p, sec)
-		synctest.Wait()
 		held.place.Release()
-		synctest.Wait()
 		r.wantConn(0, 0)
 		r.place.Release()
 		acquire(t, p).do()

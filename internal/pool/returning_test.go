@@ -245,11 +245,9 @@ func TestSecondAttemptsThatWaitPreferAnotherEndpoint(t *testing.T) {
 			p, at := fullPool(t, protocol)
 			second, behind := askAvoiding(t, p, "a:80"), askAvoiding(t, p, "")
 			at["a:80"].do()
-			synctest.Wait()
 			second.wantWaits()
 			behind.wantEndpoint("a:80")
 			at["b:80"].do()
-			synctest.Wait()
 			second.wantEndpoint("b:80")
 		})
 	}
@@ -264,7 +262,6 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 			p, at := fullPool(t, protocol)
 			alone := askAvoiding(t, p, "a:80")
 			at["a:80"].do()
-			synctest.Wait()
 			alone.wantEndpoint("a:80")
 
 			queue := []*request{askAvoiding(t, p, "a:80")}
@@ -273,12 +270,10 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 			}
 			alone.do()
 			for _, served := range queue[1 : mostYields+1] {
-				synctest.Wait()
 				queue[0].wantWaits()
 				served.wantEndpoint("a:80")
 				served.do()
 			}
-			synctest.Wait()
 			queue[0].wantEndpoint("a:80")
 			queue[mostYields+1].wantWaits()
 			queue[0].do()
@@ -288,7 +283,6 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 			behind := askAvoiding(t, p, "")
 			p.SetEndpointState("b:80", balancer.Draining)
 			queue[mostYields+1].do()
-			synctest.Wait()
 			last.wantEndpoint("a:80")
 			behind.wantWaits()
 		})
@@ -319,13 +313,13 @@ func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*requ
 func askAvoiding(t testing.TB, p *Pool, name string) *request {
 	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: name}}
 	r.start(p)
-	synctest.Wait()
 	return r
 }
 
 // wantEndpoint checks that the request got a place at an endpoint.
 func (r *request) wantEndpoint(name string) {
 	r.t.Helper()
+	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over || r.err != nil || r.ex.Endpoint != name {

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/testsupport"
@@ -129,7 +128,6 @@ func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
 			all = append(all, acquire(t, p)) // at arrival 0, 1, 2, 3 of 4 places are in use
 		}
 		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
-		synctest.Wait()
 		over.wantErr(upstream.PendingFull, 0)
 		h := p.stats.atArrival
 		if h.Count() != 5 || h.Sum() != 0+0.25+0.5+0.75+1 {

@@ -157,7 +157,6 @@ func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 		var all []*request
 		for range 7 {
 			all = append(all, ask(t, p, sec))
-			synctest.Wait()
 		}
 		pass(10 * msec)
 		// The pool expected 100 streams and got one: it dials three more connections, and two

@@ -21,12 +21,10 @@ func TestRequestsAreServedInOrderOfArrival(t *testing.T) {
 		var order []*request
 		for range 5 {
 			order = append(order, ask(t, p, sec))
-			synctest.Wait()
 			pass(time.Millisecond)
 		}
 		first.do()
 		for i, r := range order {
-			synctest.Wait()
 			r.wantConn(0, time.Duration(len(order)-i)*time.Millisecond)
 			for _, later := range order[i+1:] {
 				later.wantWaits()
@@ -70,10 +68,8 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 		var waiting []*request
 		for range 3 {
 			waiting = append(waiting, ask(t, p, sec))
-			synctest.Wait()
 		}
 		over := ask(t, p, sec)
-		synctest.Wait()
 		e := over.wantErr(upstream.PendingFull, 0)
 		want := "2 of 2 places in use on 2 of 2 connections, 3 of 3 requests waiting in the queue; see pool.max_conns and pool.max_pending"
 		if e.Detail != want {
@@ -84,7 +80,6 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 		}
 		a.do()
 		b.do()
-		synctest.Wait()
 		waiting[0].wantConn(a.conn().n, 0)
 		waiting[0].do()
 		waiting[1].do()
@@ -106,7 +101,6 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 			a := acquire(t, p)
 			b := ask(t, p, sec)
 			pass(50 * msec)
-			synctest.Wait()
 			want := "no place was free within 50ms; see " + settings + " and pool.pending_timeout"
 			if e := b.wantErr(upstream.PendingTimeout, 50*msec); e.Detail != want {
 				t.Errorf("the error says\n%s\nwant\n%s", e.Detail, want)
@@ -150,10 +144,8 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 			t.Errorf("%d wait for a place and %d for dials, want 0 and 40", snap.Pending, snap.WaitingForDials)
 		}
 		over := ask(t, p, sec)
-		synctest.Wait()
 		over.wantErr(upstream.PendingFull, 0)
 		pass(100 * time.Millisecond) // ten rounds of four dials
-		synctest.Wait()
 		seen := map[*fakeConn]bool{}
 		for _, r := range all {
 			if r.err != nil || !r.ended() {
@@ -165,7 +157,6 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 			t.Errorf("%d connections, want 40", len(seen))
 		}
 		over = ask(t, p, sec)
-		synctest.Wait()
 		over.wantErr(upstream.PendingFull, 0)
 		for _, r := range all {
 			r.do()
@@ -183,7 +174,6 @@ func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
 		pass(400 * time.Millisecond)
 		r := ask(t, p, sec)
 		pass(20 * time.Millisecond)
-		synctest.Wait()
 		r.wantConn(1, 15*time.Millisecond) // the old connection is closed before the next is dialled
 		r.do()
 	})
@@ -254,7 +244,6 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 		s := newFakeSSP(t)
 		p := start(t, s, nil)
 		r := ask(t, p, 0)
-		synctest.Wait()
 		r.wantErr(upstream.Deadline, 0)
 		if n := s.dialCount(); n != 0 {
 			t.Errorf("%d dials, want none", n)
@@ -289,7 +278,6 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 		p := start(t, s, nil)
 		short, long := ask(t, p, 300*time.Millisecond), ask(t, p, 5*sec)
 		pass(sec)
-		synctest.Wait()
 		short.wantErr(upstream.Deadline, 300*time.Millisecond)
 		e := long.wantErr(upstream.ConnectFailed, 770*time.Millisecond)
 		if !strings.Contains(e.Detail, "timeouts.connect") {
@@ -306,7 +294,6 @@ func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 		p := start(t, s, nil)
 		r := ask(t, p, 5*sec)
 		pass(2 * 760 * time.Millisecond)
-		synctest.Wait()
 		if n := p.Snapshot().Dialing; n != 0 {
 			t.Errorf("%d dials are under way after twice connect + tls_handshake, want none", n)
 		}
@@ -330,13 +317,11 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		var all []*request
 		for range 4 {
 			all = append(all, ask(t, p, sec))
-			synctest.Wait()
 		}
 		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 4 {
 			t.Fatalf("%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
 		}
 		pass(40 * time.Millisecond) // another dial follows the first failure
-		synctest.Wait()
 		all[0].wantWaits()
 		for _, r := range all[1:] {
 			if e := r.wantErr(upstream.PendingFull, 40*time.Millisecond); e.Err != errRefused {
@@ -347,7 +332,6 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 			t.Errorf("%d are pending, want 1", n)
 		}
 		pass(60 * time.Millisecond)
-		synctest.Wait()
 		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 ms for the dials, 50 ms for the place
 		held.do()
 	})
@@ -377,11 +361,9 @@ func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := askWith(t, p, sec, ctx)
-		synctest.Wait()
 		stays := ask(t, p, sec)
 		pass(10 * time.Millisecond)
 		cancel()
-		synctest.Wait()
 		leaves.wantErr(upstream.Cancelled, 10*time.Millisecond)
 		if n := p.Snapshot().Pending; n != 0 {
 			t.Errorf("%d are pending, want none: the dial serves the request that stays", n)
@@ -447,7 +429,6 @@ func TestDialServesTheNextRequestIfAPlaceIsReleasedFirst(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns, o.PendingTimeout = 2, 50*msec })
 		held := acquire(t, p)
 		first := ask(t, p, sec) // its dial takes 100 ms
-		synctest.Wait()
 		second := ask(t, p, sec)
 		pass(10 * msec)
 		held.do()
@@ -465,18 +446,14 @@ func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 		held := acquire(t, p)
 		ctx, cancel := context.WithCancel(t.Context())
 		lost, next := askWith(t, p, sec, ctx), (*request)(nil)
-		synctest.Wait()
 		next = ask(t, p, sec)
-		synctest.Wait()
 		pass(time.Millisecond)
 		cancel()
-		synctest.Wait()
 		lost.wantErr(upstream.Cancelled, time.Millisecond)
 		if n := p.Snapshot().Pending; n != 1 {
 			t.Errorf("%d are pending, want 1", n)
 		}
 		held.do()
-		synctest.Wait()
 		next.wantConn(0, time.Millisecond)
 		next.do()
 	})
