@@ -10,7 +10,7 @@ import (
 func testEjection() Ejection {
 	return Ejection{
 		Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5,
-		BaseTime: 5 * time.Second, MaxTime: 20 * time.Second, Consecutive: 5, MaxEjected: 0.5,
+		BaseTime: 5 * time.Second, MaxTime: 5 * time.Minute, Consecutive: 5, MaxEjected: 0.5,
 	}
 }
 

@@ -159,42 +159,6 @@ func TestProbeOfAnEjectedEndpointIsACheck(t *testing.T) {
 	})
 }
 
-// The checks of all endpoints fail. Without a spare, max_ejected keeps half of them in, and requests
-// are sent. The log says it once.
-func TestFailingChecksRespectMaxEjected(t *testing.T) {
-	for name, c := range map[string]struct {
-		priorities []int
-		sick       []string
-		out        int
-	}{
-		"one priority":            {[]int{0, 0, 0, 0}, names, 2},
-		"a spare that works":      {[]int{0, 0, 0, 1}, names[:3], 3},
-		"a spare that fails too":  {[]int{0, 0, 1}, names[:3], 2},
-		"only the spare fails":    {[]int{0, 0, 1}, names[2:3], 1},
-		"the only endpoint fails": {[]int{0}, names[:1], 0},
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s, log := newCheckedSSP(t, len(c.priorities)), new(eventLog)
-			s.setSick(c.sick...)
-			p := start(t, s.fakeSSP, withChecks(func(o *Options) { withPriorities(c.priorities...)(o); o.Events = log.add }))
-			pass(time.Minute)
-			out := 0
-			for _, e := range p.Snapshot().Endpoints {
-				if e.State == "unhealthy" {
-					out++
-				}
-			}
-			if out != c.out {
-				t.Errorf("%s: %d endpoints are unhealthy, want %d", name, out, c.out)
-			}
-			if got := log.checkChanges(); len(got) != len(c.sick) {
-				t.Errorf("%s: events: %v", name, got)
-			}
-			serve(t, p, 20, 10*msec, nil)
-		})
-	}
-}
-
 // When the spare cannot serve any more, requests are sent to primaries although they are unhealthy.
 func TestUnhealthyEndpointsServeIfAllAreOut(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {

@@ -74,69 +74,6 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 	})
 }
 
-// The failures before an ejection do not count after the endpoint's return.
-func TestReturnedEndpointIsNotEjectedForOldFailures(t *testing.T) {
-	for name, change := range map[string]func(*balancer.Ejection){
-		"failure_ratio": func(o *balancer.Ejection) { o.Consecutive, o.Window = 0, time.Minute },
-		"consecutive":   func(o *balancer.Ejection) { o.FailureRatio = 2 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := endpointsSSP(t, 2)
-				p := start(t, s, func(o *Options) { withWeights(1, 1)(o); change(&o.Ejection) })
-				serve(t, p, 100, msec, failsAtB)
-				if got := stateOf(p, "b:80"); got != "ejected" {
-					t.Fatalf("b is %s", got)
-				}
-				for range 1000 { // until the probe
-					if stateOf(p, "b:80") == "ejected" {
-						serve(t, p, 1, 10*msec, nil)
-					}
-				}
-				serve(t, p, 4, 10*msec, failsAtB)
-				if got := stateOf(p, "b:80"); got != "enabled" {
-					t.Errorf("b is %s after two failures", got)
-				}
-			})
-		})
-	}
-}
-
-// A reload that ends a dry run, or switches ejection off and on, allows an ejection at once.
-func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
-	for name, first := range map[string]func(*balancer.Ejection){
-		"dry run": func(o *balancer.Ejection) { o.DryRun = true },
-		"off":     func(*balancer.Ejection) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := endpointsSSP(t, 2)
-				p := start(t, s, func(o *Options) {
-					withWeights(1, 1)(o)
-					o.Ejection.BaseTime = time.Minute
-					first(&o.Ejection)
-				})
-				serve(t, p, 100, msec, failsAtB)
-				if n := p.Snapshot().Endpoints[1].Ejections; n != 1 {
-					t.Fatalf("%d ejections were counted, want 1", n)
-				}
-				o := p.Options()
-				o.Ejection.Enabled = false
-				p.SetOptions(o)
-				o.Ejection.Enabled, o.Ejection.DryRun = true, false
-				p.SetOptions(o)
-				if got := stateOf(p, "b:80"); got != "enabled" {
-					t.Fatalf("b is %s after ejection was off", got)
-				}
-				serve(t, p, 100, msec, failsAtB)
-				if got := stateOf(p, "b:80"); got != "ejected" {
-					t.Errorf("b is %s, although it fails again", got)
-				}
-			})
-		})
-	}
-}
-
 // A new pool takes over the ejections of the pool that it replaces. One request probes each ejected
 // endpoint at once, because the new settings may have repaired it.
 func TestPoolInheritsEjections(t *testing.T) {
