@@ -19,6 +19,7 @@
 package config
 
 //go:generate go test . -run TestSchema -update
+//go:generate go test ../e2e/deploy -run OperatorsRelyOn -update
 
 import (
 	"net/netip"
