@@ -2,10 +2,9 @@ package configfile
 
 import (
 	"context"
-	"os"
+	"maps"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Keeper keeps the content of TLS files, so that a running process can use renewed ones. Invalid
@@ -15,13 +14,13 @@ type Keeper struct {
 	current atomic.Pointer[Material] // never nil
 	good    atomic.Bool
 
-	mu   sync.Mutex // guards seen; held while files are read
-	seen stamps     // of the files when they were last read
+	mu   sync.Mutex       // guards seen; held while files are read
+	seen map[string]stamp // of the files when they were last read
 }
 
 // Keep reads the files, which must be valid.
 func Keep(files TLSFiles) (*Keeper, error) {
-	k := &Keeper{files: files, seen: files.stamps()}
+	k := &Keeper{files: files, seen: stampsOf(files.names())}
 	m, err := files.Load()
 	if err != nil {
 		return nil, err
@@ -46,7 +45,7 @@ func (k *Keeper) Reload() (changed bool, err error) {
 }
 
 func (k *Keeper) reloadLocked() (changed bool, err error) {
-	k.seen = k.files.stamps() // taken first, so that the next look finds a change made meanwhile
+	k.seen = stampsOf(k.files.names()) // taken first, so that the next look finds a change made meanwhile
 	m, err := k.files.Load()
 	k.good.Store(err == nil)
 	if err != nil || m.Digest == k.Current().Digest {
@@ -64,52 +63,19 @@ func (k *Keeper) Check() (changed bool, err error) {
 		return false, nil
 	}
 	defer k.mu.Unlock()
-	if k.files.stamps() == k.seen {
+	if maps.Equal(stampsOf(k.files.names()), k.seen) {
 		return false, nil
 	}
 	return k.reloadLocked()
 }
 
-// WatchEvery is the time between two looks of Watch.
-const WatchEvery = time.Second
-
-// Watch calls loaded after each attempt to load files that changed, until ctx ends. It loads a
-// change when two looks in a row find the same content, since a certificate and its key are written
-// separately. Watch polls, since network file systems and mounts of single files raise no events.
+// Watch calls loaded after each attempt to load files that changed, until ctx ends.
 func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)) {
-	tick := time.NewTicker(WatchEvery)
-	defer tick.Stop()
-	var before stamps
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := k.files.stamps()
-		settled := now == before
-		before = now
-		if !settled {
-			continue
-		}
+	poll(ctx, k.files.names, func() {
 		if changed, err := k.Check(); changed || err != nil {
 			loaded(changed, err)
 		}
-	}
+	})
 }
 
-// stamps are the file system's records of TLSFiles; comparable.
-type stamps [3]struct {
-	id       FileID
-	size     int64
-	modified int64 // nanoseconds since 1970; 0 = the file is missing
-}
-
-func (f TLSFiles) stamps() (s stamps) {
-	for i, name := range []string{f.Cert, f.Key, f.CA} {
-		if info, err := os.Stat(name); err == nil {
-			s[i].id, s[i].size, s[i].modified = FileIDOf(info), info.Size(), info.ModTime().UnixNano()
-		}
-	}
-	return s
-}
+func (f TLSFiles) names() []string { return []string{f.Cert, f.Key, f.CA} }

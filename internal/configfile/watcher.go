@@ -2,57 +2,33 @@ package configfile
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"path/filepath"
+	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
-// Options say when a Watcher reads files.
-type Options struct {
-	// Settle is how long the files must be quiet after an event before the Watcher looks:
-	// an editor or a kubelet changes a file in several steps. If the events do not
-	// stop, it looks after ten times Settle.
-	Settle time.Duration
-	// Every is how often the Watcher looks without an event: a network file system
-	// raises none for changes by other machines.
-	Every time.Duration
-	// Warn is called with errors that prevent events. The look at Every still finds changes.
-	Warn func(error)
-}
+// WatchEvery is the time between two looks at the file system's records of watched files.
+const WatchEvery = time.Second
 
-// Watcher watches the directories that the paths of files lead through. So it notices a file that
-// is created later or replaced by a rename. It also notices a changed symbolic link in the path,
-// such as Kubernetes' ..data.
+// readEvery is the number of polls after which the watched files are read in any case: a record may
+// stay the same although the content changes. Files that change without end are read after twice as
+// many polls.
+const readEvery = 10
+
+// Watcher watches files that may be replaced, or reached through symbolic links, such as Kubernetes'
+// volumes. It polls, since network file systems and mounts of single files raise no events.
 type Watcher struct {
-	opts  Options
-	open  func() (*fsnotify.Watcher, error)
-	moved chan struct{} // Watch was called; capacity 1
-
 	mu    sync.Mutex // guards files
 	files []string
-}
-
-// New returns a Watcher of no files. Run runs it.
-func New(o Options) *Watcher {
-	return &Watcher{opts: o, open: fsnotify.NewWatcher, moved: make(chan struct{}, 1)}
 }
 
 // Watch replaces the files that are watched. It may be called at any time.
 func (w *Watcher) Watch(files []string) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.files = slices.Clone(files)
-	w.mu.Unlock()
-	select {
-	case w.moved <- struct{}{}:
-	default:
-	}
 }
 
 func (w *Watcher) watched() []string {
@@ -64,122 +40,46 @@ func (w *Watcher) watched() []string {
 // Run calls look once at first, and then when the files may have changed, until ctx ends.
 // look must find out whether they did; see Look.
 func (w *Watcher) Run(ctx context.Context, look func()) {
-	events, err := w.open()
-	if err != nil {
-		w.opts.Warn(fmt.Errorf("changed files are noticed every %v only: %w", w.opts.Every, err))
-		events = &fsnotify.Watcher{} // its channels are nil and never ready
-	} else {
-		defer events.Close()
-	}
-	a := &alarm{events: events, add: events.Add, works: err == nil, warn: w.opts.Warn}
-	tick := time.NewTicker(w.opts.Every)
+	look()
+	poll(ctx, w.watched, look)
+}
+
+// poll calls look when the records of files have changed, until ctx ends. An editor or a kubelet
+// changes files in several steps, so poll waits until two records in a row are the same.
+func poll(ctx context.Context, files func() []string, look func()) {
+	tick := time.NewTicker(WatchEvery)
 	defer tick.Stop()
-	var settled, latest <-chan time.Time // nil without an event
-	for {
-		// Changes from now on raise events; look finds earlier changes.
-		settled, latest = nil, nil
-		a.set(w.watched())
-		look()
-		for waiting := true; waiting; {
-			select {
-			case <-ctx.Done():
-				return
-			case e := <-events.Events:
-				if !a.concerns(e.Name) {
-					continue
-				}
-			case err := <-events.Errors: // events were lost
-				w.opts.Warn(err)
-			case <-settled:
-				waiting = false
-			case <-latest:
-				waiting = false
-			case <-w.moved:
-				waiting = false
-			case <-tick.C:
-				waiting = false
-			}
-			if waiting {
-				settled = time.After(w.opts.Settle)
-				if latest == nil {
-					latest = time.After(10 * w.opts.Settle)
-				}
-			}
+	var before, looked map[string]stamp
+	for polls := 1; ; polls++ { // since the last look
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := stampsOf(files())
+		settled := maps.Equal(now, before)
+		before = now
+		if settled && (polls >= readEvery || !maps.Equal(now, looked)) || polls >= 2*readEvery {
+			polls, looked = 0, now
+			look()
 		}
 	}
 }
 
-// maxTraces bounds the traces of paths that change meanwhile. A later change of a watched directory
-// raises an event, which leads to the next look.
-const maxTraces = 10
-
-// alarm watches the directories that the paths of files lead through.
-type alarm struct {
-	events *fsnotify.Watcher
-	add    func(dir string) error // watches a directory; no effect if it is watched already
-	works  bool                   // inotify works
-	warn   func(error)
-
-	paths     map[string]bool // paths whose events matter
-	dirs      map[string]bool // directories that are watched
-	unwatched map[string]bool // directories that cannot be watched; a warning was given
+// stamp is the file system's record of a file.
+type stamp struct {
+	id       FileID
+	size     int64
+	modified int64 // nanoseconds since 1970; 0 = the file is missing
 }
 
-// concerns reports whether an event at path may change a file's content.
-func (a *alarm) concerns(path string) bool { return a.paths[filepath.Clean(path)] }
-
-// set watches the directories of files. A path may change after its trace and before its
-// directories are watched. This raises no event, so set repeats the trace until it changes nothing.
-func (a *alarm) set(files []string) {
-	if !a.works {
-		return
-	}
-	var dirs map[string]bool
-	var unwatched map[string]error
-	old := a.dirs
-	for range maxTraces {
-		dirs, unwatched = a.trace(files), make(map[string]error)
-		removed := false
-		for dir := range dirs {
-			if err := a.add(dir); err != nil {
-				unwatched[dir] = err
-				removed = removed || errors.Is(err, fs.ErrNotExist)
-			}
-		}
-		a.leave(old, dirs)
-		if old = dirs; !removed && maps.Equal(dirs, a.trace(files)) {
-			break
+func stampsOf(files []string) map[string]stamp {
+	all := make(map[string]stamp, len(files))
+	for _, name := range files {
+		all[name] = stamp{}
+		if info, err := os.Stat(name); err == nil {
+			all[name] = stamp{FileIDOf(info), info.Size(), info.ModTime().UnixNano()}
 		}
 	}
-	known := a.unwatched
-	a.dirs, a.unwatched = dirs, make(map[string]bool)
-	for dir, err := range unwatched {
-		if a.unwatched[dir] = true; !known[dir] {
-			a.warn(fmt.Errorf("changes in %s are not noticed at once: %w", dir, err))
-		}
-	}
-}
-
-// trace returns the directories that the paths of files lead through, and replaces a.paths.
-func (a *alarm) trace(files []string) map[string]bool {
-	a.paths = make(map[string]bool)
-	dirs := make(map[string]bool)
-	for _, f := range files {
-		for _, dir := range trace(f, a.paths) {
-			dirs[dir] = true
-		}
-	}
-	for dir := range dirs {
-		a.paths[dir] = true // the directory itself may be removed or renamed
-	}
-	return dirs
-}
-
-// leave stops watching the directories of old that are not in dirs.
-func (a *alarm) leave(old, dirs map[string]bool) {
-	for dir := range old {
-		if !dirs[dir] {
-			a.events.Remove(dir) //nolint:errcheck // the directory may be gone
-		}
-	}
+	return all
 }

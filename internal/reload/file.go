@@ -8,19 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
-)
-
-const (
-	// settle is longer than the time between the steps of an editor or a kubelet.
-	settle = 250 * time.Millisecond
-	// pollEvery bounds how late a change without an event is noticed.
-	pollEvery = 10 * time.Second
 )
 
 // The reasons for a reload, as the log names them.
@@ -44,7 +36,7 @@ type File struct {
 	// Set by Start, before a reload can begin.
 	service service
 	log     *zap.Logger
-	watch   *configfile.Watcher
+	watch   configfile.Watcher
 
 	mu   sync.Mutex // guards next; never held while a file is read
 	next *reading   // waits to begin; nil = no reading waits
@@ -74,10 +66,6 @@ func (f *File) Names(cfg *config.Config) { f.content = f.contentOf(cfg) }
 // Start sets the service, which was made from cfg. Call it before Run, and before the service runs.
 func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
 	f.service, f.log = s, log
-	f.watch = configfile.New(configfile.Options{
-		Settle: settle, Every: pollEvery,
-		Warn: func(err error) { log.Warn("watching the configuration", zap.Error(err)) },
-	})
 	f.follow(cfg, f.content)
 }
 
