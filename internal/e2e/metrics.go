@@ -38,12 +38,7 @@ type Scrape struct {
 func (ab *Process) Scrape() *Scrape {
 	ab.T.Helper()
 	_, text := ab.AskAdmin("/metrics")
-	return ParseMetrics(ab.T, text)
-}
-
-func ParseMetrics(t testing.TB, text string) *Scrape {
-	t.Helper()
-	m := &Scrape{t: t, Series: map[string][]series{}, Types: map[string]string{}}
+	m := &Scrape{t: ab.T, Series: map[string][]series{}, Types: map[string]string{}}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if typed, ok := strings.CutPrefix(line, "# TYPE "); ok {
@@ -56,7 +51,7 @@ func ParseMetrics(t testing.TB, text string) *Scrape {
 		space := strings.LastIndexByte(line, ' ')
 		value, err := strconv.ParseFloat(line[space+1:], 64)
 		if err != nil {
-			t.Fatalf("/metrics: %q: %v", line, err)
+			ab.T.Fatalf("/metrics: %q: %v", line, err)
 		}
 		name, labels := line[:space], ""
 		if i := strings.IndexByte(name, '{'); i >= 0 {

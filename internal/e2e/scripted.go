@@ -7,32 +7,22 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
 // StartScripted runs an SSP that responds to every request with the same bytes, and returns
-// its URL.
-func StartScripted(t testing.TB, raw string) string {
-	t.Helper()
-	url, _ := StartScriptedUntil(t, raw)
-	return url
-}
-
-// StartScriptedUntil is StartScripted with a function that closes the SSP's
-// connections, so that no request waits for it any longer.
-func StartScriptedUntil(t testing.TB, raw string) (url string, hangUp func()) {
+// its URL. Its connections close at the end of the test.
+func StartScripted(t testing.TB, raw string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	over := make(chan struct{})
-	hangUp = sync.OnceFunc(func() {
-		close(over)
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		close(ended)
 		l.Close()
 	})
-	t.Cleanup(hangUp)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -40,7 +30,7 @@ func StartScriptedUntil(t testing.TB, raw string) (url string, hangUp func()) {
 				return
 			}
 			go func() {
-				<-over
+				<-ended
 				c.Close()
 			}()
 			go func() {
@@ -51,7 +41,7 @@ func StartScriptedUntil(t testing.TB, raw string) (url string, hangUp func()) {
 			}()
 		}
 	}()
-	return "http://" + l.Addr().String() + "/bid", hangUp
+	return "http://" + l.Addr().String() + "/bid"
 }
 
 // ReadRequest reads one request with a Content-Length, or without a body.
