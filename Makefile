@@ -1,5 +1,5 @@
-# What a developer types. `make test` installs what the tests need (Debian
-# packages, where they are missing) and runs all of them.
+# Commands for developers. `make test` installs missing Debian packages that tests need, and runs all
+# tests.
 
 GO         ?= go
 DOCKER     ?= docker
@@ -35,7 +35,7 @@ demo: ## see it work
 picture: ## the picture of the admin page in README.md: three minutes of the demo
 	ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage ./internal/e2e/admin
 
-test: deps ## everything, with the race detector; what the race detector would distort; on 64-bit ARM
+test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM
 	scripts/gotest ./... -race -shuffle=on -timeout 14m -p $(AT_ONCE)
 	scripts/test-without-race
 	scripts/test-arm64
@@ -56,10 +56,10 @@ lint: ## vet (for 64-bit ARM and macOS too), gofmt, golangci-lint and functions 
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
-bench-once: ## every benchmark once, so that none rots
+bench-once: ## every benchmark once, to see that it still works
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
-bench-cores: ## what more cores cost acquire and release, counters and the in-flight limit
+bench-cores: ## how more cores slow acquire and release, counters and the in-flight limit
 	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/pool ./internal/metrics ./internal/ssp
 
 compare: ## benchmarks of this tree against main: make compare PKG=./internal/http2
@@ -73,7 +73,7 @@ loadtest: ## all reports and promises, scaled down to about fifteen minutes, and
 	npm ci --no-audit --no-fund --prefix loadtest/peers/fastify
 	ENVOY=$$(scripts/envoy) && export ENVOY && $(GO) run ./loadtest all --scale $${SCALE:-0.1} --require nginx,haproxy,caddy,fastify --out loadtest/results
 
-story: ## a pool that gets too small, and what says so: seven minutes
+story: ## a pool becomes too small: what the metrics, the alerts and the page show, in seven minutes
 	$(GO) run ./loadtest story --out loadtest/results
 
 clean:
