@@ -34,39 +34,30 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 	}
 }
 
-func TestModesThatTheSchemeExcludesAreRefused(t *testing.T) {
+func TestOptionsThatAreRefused(t *testing.T) {
 	for _, tt := range []struct {
-		url  string
-		mode Mode
-		ok   bool
+		url          string
+		mode         Mode
+		connect, tls time.Duration
+		ok           bool
 	}{
-		{"http://a.example", HTTP2, false}, {"https://a.example", H2C, false},
-		{"http://a.example", "h3", false}, {"https://a.example", "", false},
-		{"https://a.example", HTTP2, true}, {"http://a.example", H2C, true},
+		{"http://a.example", HTTP2, 1, 1, false}, {"https://a.example", H2C, 1, 1, false},
+		{"http://a.example", "h3", 1, 1, false}, {"https://a.example", "", 1, 1, false},
+		{"https://a.example", HTTP2, 1, 1, true}, {"http://a.example", H2C, 1, 1, true},
+		{"", Auto, 1, 1, false}, {"https://a.example", Auto, 0, 1, false}, {"https://a.example", Auto, 1, 0, false},
 	} {
-		ends, err := upstream.ParseEndpoints([]string{tt.url})
-		must(t, err)
-		d, err := New(Options{Endpoints: ends, Mode: tt.mode, ConnectTimeout: 1, TLSTimeout: 1})
+		ends := upstream.Endpoints{Scheme: "https"}
+		if tt.url != "" {
+			var err error
+			ends, err = upstream.ParseEndpoints([]string{tt.url})
+			must(t, err)
+		}
+		d, err := New(Options{Endpoints: ends, Mode: tt.mode, ConnectTimeout: tt.connect, TLSTimeout: tt.tls})
 		if (err == nil) != tt.ok {
-			t.Errorf("%s with %q: %v", tt.url, tt.mode, err)
+			t.Errorf("%+v: %v", tt, err)
 		}
 		if err == nil {
 			d.Close()
-		}
-	}
-}
-
-func TestOptionsWithoutLimitsAreRefused(t *testing.T) {
-	ends, err := upstream.ParseEndpoints([]string{"https://a.example"})
-	must(t, err)
-	for _, o := range []Options{
-		{Mode: Auto, ConnectTimeout: 1, TLSTimeout: 1},
-		{Endpoints: ends, Mode: Auto, TLSTimeout: 1},
-		{Endpoints: ends, Mode: Auto, ConnectTimeout: 1},
-	} {
-		if d, err := New(o); err == nil {
-			d.Close()
-			t.Errorf("%+v is accepted", o)
 		}
 	}
 }

@@ -117,63 +117,6 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 	}
 }
 
-func TestTLSBelow12IsRefused(t *testing.T) {
-	ca := newAuthority(t)
-	p := listenTLS(t, &tls.Config{
-		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
-	})
-	e := dialError(t, newDialer(t, p.https(t, ca, "ssp.test")), p.addr("ssp.test"), upstream.TLSFailed)
-	if kind(e) != "tls" || !strings.Contains(e.Error(), "version") {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
-}
-
-// blackHole accepts and never responds. began gets a value for each handshake that has begun, and
-// closed gets one for each connection that the dialer has closed.
-func blackHole(t *testing.T) (p *peer, began, closed chan struct{}) {
-	t.Helper()
-	began, closed = make(chan struct{}, 2), make(chan struct{}, 2) // for both attempts of a dial
-	p = listen(t, func(c *net.TCPConn) {
-		_, _ = c.Read(make([]byte, 1))
-		began <- struct{}{}
-		waitForEnd(c)
-		closed <- struct{}{}
-	})
-	return p, began, closed
-}
-
-func TestAStalledHandshakeEndsAtItsTimeout(t *testing.T) {
-	p, _, closed := blackHole(t)
-	o := p.https(t, nil, "ssp.test")
-	o.TLSTimeout = 30 * time.Millisecond // the connect timeout is a minute
-	d := newDialer(t, o)
-	e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), "30ms", "timeouts.tls_handshake")
-	if kind(e) != "timeout" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
-	<-closed
-	<-closed // the second attempt, with a small ClientHello
-}
-
-func TestCancellingTheContextClosesAHalfOpenConnection(t *testing.T) {
-	p, began, closed := blackHole(t)
-	d := newDialer(t, p.https(t, nil, "ssp.test"))
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-began
-		cancel()
-	}()
-	r, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	e := checkError(t, err, upstream.TLSFailed, "cancelled")
-	if !errors.Is(e, context.Canceled) || kind(e) == "timeout" || r.Conn != nil {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
-	if r.TCP <= 0 || r.TLS <= 0 {
-		t.Errorf("a dial that failed during TLS took %v and %v", r.TCP, r.TLS)
-	}
-	<-closed
-}
-
 // deadlineNow is a context whose deadline passes when it is cancelled.
 type deadlineNow struct{ context.Context }
 
@@ -184,60 +127,78 @@ func (d deadlineNow) Err() error {
 	return context.DeadlineExceeded
 }
 
-func TestTheContextsDeadlineEndsAHandshake(t *testing.T) {
-	p, began, closed := blackHole(t)
-	d := newDialer(t, p.https(t, nil, "ssp.test"))
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-began
-		cancel()
-	}()
-	_, err := d.Dial(deadlineNow{ctx}, true, p.addr("ssp.test"))
-	if e := checkError(t, err, upstream.TLSFailed, "timeouts.connect and timeouts.tls_handshake"); kind(e) != "timeout" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
-	<-closed
-}
-
-func TestAHandshakeThatFailsClosesTheConnection(t *testing.T) {
+// A handshake that fails is counted by its kind, names the address, and closes the connection.
+func TestHandshakesThatFail(t *testing.T) {
 	ca := newAuthority(t)
-	for _, mode := range []Mode{HTTP1, HTTP2} {
-		closed := make(chan struct{}, 1)
-		p := listen(t, func(c *net.TCPConn) {
-			// In mode HTTP1 the dialer does not trust the authority. In mode HTTP2 it misses ALPN.
-			_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}}).Handshake()
-			waitForEnd(c)
-			closed <- struct{}{}
+	serve := func(cfg *tls.Config) func(*net.TCPConn) {
+		cfg.Certificates = []tls.Certificate{ca.valid(t, "ssp.test")}
+		return func(c *net.TCPConn) { _ = tls.Server(c, cfg).Handshake() }
+	}
+	readOneByte := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) } // the handshake has begun
+	silent := func(*net.TCPConn) {}
+	for _, tt := range []struct {
+		name   string
+		peer   func(*net.TCPConn)
+		change func(*Options)
+		// end returns the context of the dial, which its function ends after peer; nil = it does not end.
+		end    func(context.Context) (context.Context, context.CancelFunc)
+		kind   string
+		detail string
+		cause  error // that the error wraps, if not nil
+		conns  int   // with the second attempt, which has a small ClientHello
+	}{
+		{name: "TLS 1.1", peer: serve(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), kind: "tls", conns: 1},
+		{name: "an untrusted authority", peer: serve(new(tls.Config)), change: func(o *Options) { o.TLS.CAFile = "" }, kind: "tls", detail: "tls.ca_file", conns: 1},
+		{name: "no ALPN", peer: serve(new(tls.Config)), change: func(o *Options) { o.Mode = HTTP2 }, kind: "alpn", detail: "see protocol", conns: 1},
+		{name: "no TLS", peer: func(c *net.TCPConn) {
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
+		}, kind: "tls", conns: 1},
+		{name: "a reset", peer: func(c *net.TCPConn) { readOneByte(c); reset(c); c.Close() }, kind: "reset", conns: 2},
+		{
+			name: "silence", peer: silent, change: func(o *Options) { o.TLSTimeout = 30 * time.Millisecond }, // the connect timeout is a minute
+			kind: "timeout", detail: "no TLS handshake within 30ms; see timeouts.tls_handshake", conns: 2,
+		},
+		{name: "cancelled", peer: readOneByte, end: context.WithCancel, kind: "tls", detail: "cancelled", cause: context.Canceled, conns: 1},
+		{name: "the dial's deadline", peer: readOneByte, end: func(parent context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(parent)
+			return deadlineNow{ctx}, cancel
+		}, kind: "timeout", detail: "timeouts.connect and timeouts.tls_handshake", conns: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, end := t.Context(), func() {}
+			if tt.end != nil {
+				ctx, end = tt.end(ctx)
+			}
+			closed := make(chan struct{}, 2)
+			p := listen(t, func(c *net.TCPConn) {
+				tt.peer(c)
+				end()
+				waitForEnd(c)
+				closed <- struct{}{}
+			})
+			o := p.https(t, ca, "ssp.test")
+			if tt.change != nil {
+				tt.change(&o)
+			}
+			d := newDialer(t, o)
+			r, err := d.Dial(ctx, true, p.addr("ssp.test"))
+			e := checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
+			if tt.cause != nil && !errors.Is(err, tt.cause) {
+				t.Errorf("%v does not wrap %v", err, tt.cause)
+			}
+			if kind(e) != tt.kind || strings.Contains(e.Error(), "Bad Request") {
+				t.Errorf("%v is counted as %s, want %s", e, kind(e), tt.kind)
+			}
+			if r.Conn != nil || r.Socket != nil || r.TCP <= 0 || r.TLS <= 0 {
+				t.Errorf("a dial that failed during TLS returned %+v", r)
+			}
+			if n := d.Stats().HandshakesFailed; n != uint64(tt.conns) {
+				t.Errorf("%d failed handshakes are counted, want %d", n, tt.conns)
+			}
+			for range tt.conns {
+				<-closed
+			}
 		})
-		o := p.https(t, ca, "ssp.test")
-		o.Mode = mode
-		if mode == HTTP1 {
-			o.TLS.CAFile = ""
-		}
-		dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed)
-		<-closed
-	}
-}
-
-func TestAConnectionResetDuringTheHandshakeIsAReset(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) {
-		_, _ = c.Read(make([]byte, 1))
-		_ = c.SetLinger(0) // closing sends a reset
-	})
-	e := dialError(t, newDialer(t, p.https(t, nil, "ssp.test")), p.addr("ssp.test"), upstream.TLSFailed)
-	if kind(e) != "reset" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
-}
-
-func TestAPeerThatSpeaksNoTLSIsATLSFault(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) {
-		_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
-		waitForEnd(c)
-	})
-	e := dialError(t, newDialer(t, p.https(t, nil, "ssp.test")), p.addr("ssp.test"), upstream.TLSFailed)
-	if kind(e) != "tls" || strings.Contains(e.Error(), "Bad Request") {
-		t.Errorf("%v is counted as %s", e, kind(e))
 	}
 }
 
