@@ -41,13 +41,9 @@ func Main(m *testing.M, known ...goleak.Option) {
 	if !chosen {
 		flag.Set("test.parallel", parallel)
 	}
-	code := m.Run()
+	code := testsupport.Run(m, known...)
 	if dir, err := binaryDir(); err == nil {
 		os.RemoveAll(dir)
-	}
-	if err := testsupport.Leaks(known...); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
 	}
 	os.Exit(code)
 }

@@ -11,13 +11,16 @@ import (
 
 // Main is TestMain of a package. It also fails if goroutines are left when all tests have ended,
 // unless known excepts them.
-func Main(m *testing.M, known ...goleak.Option) {
+func Main(m *testing.M, known ...goleak.Option) { os.Exit(Run(m, known...)) }
+
+// Run is Main without its end: it returns the exit status.
+func Run(m *testing.M, known ...goleak.Option) int {
 	code := m.Run()
 	if err := Leaks(known...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		return 1
 	}
-	os.Exit(code)
+	return code
 }
 
 // Leaks returns an error that shows the goroutines that are left, unless known excepts them. It

@@ -7,7 +7,6 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // three runs adbuffer with the SSPs a, b and c on one route with this mode.
@@ -129,35 +128,6 @@ func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) 
 	// The abandoned connection is closed after its linger.
 	ab.AwaitMetric(0, "adbuffer_pool_places_in_use", "ssp=c")
 	ab.AwaitMetric(1, "adbuffer_pool_connections_closed_total", "ssp=c", "reason=timeout")
-}
-
-func TestParallelFirstResetsTheStreamsItAbandons(t *testing.T) {
-	t.Parallel()
-	b := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(testsupport.Patience)}})
-	a := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - {name: a, endpoints: [%q]}
-  - {name: b, endpoints: [%q], protocol: h2c}
-routes:
-  - {name: default, match: {path: /fillbuffer}, mode: parallel-first, ssps: [a, b]}
-  - {name: warm, match: {path: /warm}, ssps: [b]}
-`, a.URL(), b.URL()))
-	warm := ab.Dial()
-	warm.Send(e2e.Request("GET", "/warm", ""))
-	e2e.AwaitInFlight(t, b, 1)
-	warm.Close()
-	e2e.AwaitCounters(t, b, "the first stream is reset", func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 })
-	b.ResetCounters()
-	conn := ab.Dial()
-	conn.Send(e2e.Request("GET", "/fillbuffer", ""))
-	e2e.AwaitInFlight(t, b, 1)
-	a.Open()
-	conn.Read("GET").WantFill("a")
-	e2e.AwaitCounters(t, b, "the stream is reset", func(n sspsim.Counters) bool { return n.ResetsSeen == 1 && n.InFlight == 0 })
-	if n := b.Counters().OpenConnections; n != 1 {
-		t.Errorf("%d connections are open, want only the kept one", n)
-	}
 }
 
 func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {

@@ -1,12 +1,10 @@
 package forwarding
 
 import (
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/url"
 	"testing"
-	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
@@ -16,50 +14,6 @@ const (
 	traceID     = "4bf92f3577b34da6a3ce929d0e0e4736"
 	traceParent = "00-" + traceID + "-00f067aa0ba902b7-01"
 )
-
-func TestSpansSayWhereARequestsTimeWent(t *testing.T) {
-	t.Parallel()
-	ssp := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 10, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}})
-	r := e2e.StartOTLPReceiver(t)
-	ab := e2e.Start(t, e2e.Single(ssp.URL(), e2e.Trust(t, ssp)), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=0")
-	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1") // this request dials
-	ab.Get("/fillbuffer", "traceparent: "+traceParent)                         // this request does not
-	ab.Get("/fillbuffer")                                                      // this request is not sampled
-	ab.WantMetric(12, "adbuffer_trace_spans_total", "state=made")
-	ab.AwaitSpans()
-	for name, want := range map[string]int{"GET default": 2, "ssp openx": 2, "attempt": 2, "pending": 2, "dial": 1, "tls": 1, "first_byte": 2} {
-		spans := r.Named(name)
-		if len(spans) != want {
-			t.Errorf("%d spans %s, want %d", len(spans), name, want)
-		}
-		for _, s := range spans {
-			if hex.EncodeToString(s.TraceId) != traceID {
-				t.Errorf("%s is of trace %x, not of the client's", name, s.TraceId)
-			}
-			if s.EndTimeUnixNano < s.StartTimeUnixNano {
-				t.Errorf("%s ends before it begins", name)
-			}
-		}
-	}
-	for _, s := range r.Named("first_byte") {
-		if took := time.Duration(s.EndTimeUnixNano - s.StartTimeUnixNano); took < 20*time.Millisecond {
-			t.Errorf("the first byte arrived after %v, from an SSP that takes 20ms", took)
-		}
-	}
-	all := ssp.Requests()
-	if len(all) != 3 || all[0].Get("Tracestate") != "vendor=1" || all[2].Get("Traceparent") != "" {
-		t.Fatalf("the SSP got %+v", all)
-	}
-	ours := make(map[string]bool)
-	for _, s := range r.Named("attempt") {
-		ours[e2e.TraceParent(s)] = true
-	}
-	if len(ours) != 2 || !ours[all[0].Get("Traceparent")] || !ours[all[1].Get("Traceparent")] {
-		t.Errorf("the SSP got %s and %s, but adbuffer's attempts are %v", all[0].Get("Traceparent"), all[1].Get("Traceparent"), ours)
-	}
-	ab.WantMetric(2, "adbuffer_trace_requests_total", "decision=parent")
-	ab.WantMetric(0, "adbuffer_trace_requests_total", "decision=share")
-}
 
 // A waterfall with a retry has one span for the request, one below it for each tier, and one below
 // that for each attempt.

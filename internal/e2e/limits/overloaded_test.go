@@ -33,22 +33,6 @@ func TestMaxInFlightIsEnforcedWithOverloaded(t *testing.T) {
 	c.Get("/fillbuffer").WantFill("openx")
 }
 
-func TestAnSSPsMaxInFlightIsEnforcedWithOverloadedThatNamesIt(t *testing.T) {
-	t.Parallel()
-	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "max_in_flight: 1"))
-	busy := ab.Dial()
-	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
-	e2e.AwaitInFlight(t, s.SSP, 1)
-	c := ab.Dial()
-	ab.WantRefusal("a second", e2e.Refusal{Status: 503, Reason: "overloaded", SSP: "openx", Names: []string{"1 of 1", "max_in_flight"}},
-		func() *e2e.Response { return c.Get("/fillbuffer") })
-	s.Open()
-	busy.Read("GET").WantFill("openx")
-	c.Get("/fillbuffer").WantFill("openx")
-	e2e.WantRequests(t, s.SSP, 2)
-}
-
 func TestConnectionsAboveTheLimitGet503(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
