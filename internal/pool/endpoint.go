@@ -97,12 +97,13 @@ func (e *endpoint) crowding() float64 {
 // applyLocked applies a change of e, which the balancer decided. If e is nil, the change concerns the
 // whole SSP.
 func (p *Pool) applyLocked(e *endpoint, c balancer.Change, now time.Time) {
+	report := p.opts.Events // the goroutines read no settings
 	for _, event := range c.Events {
 		if event.Ejected {
 			e.stats.ejections.Add(1)
 		}
-		if p.opts.Events != nil && !p.closed {
-			p.wg.Go(func() { p.opts.Events(event) })
+		if report != nil && !p.closed {
+			p.wg.Go(func() { report(event) })
 		}
 	}
 	if c.Turns {
@@ -191,11 +192,11 @@ func (p *Pool) SetState(s balancer.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.applyLocked(nil, p.conns.endpoints.SetState(s, now), now)
-	p.drainByStateLocked()
+	p.drainByStateLocked(now)
 }
 
 // drainByStateLocked drains the connections that the operator's states allow no more.
-func (p *Pool) drainByStateLocked() {
+func (p *Pool) drainByStateLocked(now time.Time) {
 	for _, e := range p.conns.endpoints.all {
 		switch e.HandState() {
 		case balancer.Disabled:
@@ -207,6 +208,7 @@ func (p *Pool) drainByStateLocked() {
 	if p.conns.endpoints.State() == balancer.Disabled {
 		p.conns.drainFree()
 	}
+	p.serveLocked(now)
 }
 
 // EndpointNames returns the names of all endpoints, in the order of the settings.
@@ -244,7 +246,7 @@ func (p *Pool) changeEndpoint(name string, change func(*balancer.Endpoint, time.
 		return false
 	}
 	p.applyLocked(e, change(e.Endpoint, now), now)
-	p.drainByStateLocked()
+	p.drainByStateLocked(now)
 	return true
 }
 
@@ -268,5 +270,5 @@ func (p *Pool) Inherit(before *Pool) {
 		}
 	}
 	p.applyLocked(nil, p.conns.endpoints.Inherit(memory, now), now)
-	p.drainByStateLocked()
+	p.drainByStateLocked(now)
 }

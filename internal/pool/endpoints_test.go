@@ -248,6 +248,21 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 	}
 }
 
+// The goroutine that reports an event reads no settings. The race detector sees it.
+func TestSettingsChangeWhileAnEventIsReported(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		var log eventLog
+		p := start(t, endpointsSSP(t, 2), func(o *Options) { withWeights(1, 1)(o); o.Events = log.add })
+		for range 20 {
+			finish(acquire(t, p), true)
+			p.SetOptions(p.Options())
+		}
+		if n := len(log.ejections()); n != 1 {
+			t.Errorf("%d ejections, want 1", n)
+		}
+	})
+}
+
 // A client whose requests fail, with most of the load, ejects no endpoint for the others.
 func TestFailuresOfOneClientEjectNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
