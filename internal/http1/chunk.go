@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bufio"
-	"bytes"
 
 	"adbuffer/internal/syntax"
 )
@@ -13,30 +12,17 @@ import (
 // maxChunkLine bounds the line of a chunk's size and extensions.
 const maxChunkLine = 256
 
-// maxChunkSize prevents an overflow on every architecture. It is larger than any configurable
-// limit.
-const maxChunkSize = 1 << 30
-
 func (r *responseReader) readChunkSize(br *bufio.Reader) error {
 	line, n, err := r.line(br, min(maxChunkLine, r.maxHead), errChunk, errChunk)
 	if n == 0 || err != nil {
 		return err
 	}
-	size, digits := 0, 0
-	for _, c := range line {
-		d := syntax.HexDigit(c)
-		if d < 0 {
-			break
-		}
-		size = size<<4 | d
-		digits++
-		if size > maxChunkSize {
-			return errBodyTooLarge
-		}
-	}
-	rest := bytes.TrimLeft(line[digits:], " \t")
-	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits || !syntax.IsValue(rest) {
+	size, ok := syntax.ParseChunkSize(line)
+	switch {
+	case !ok:
 		return errChunk
+	case size == syntax.MaxChunkSize: // larger than any configurable limit
+		return errBodyTooLarge
 	}
 	br.Discard(n)
 	if size == 0 {

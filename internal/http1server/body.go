@@ -1,6 +1,7 @@
 package http1server
 
 import (
+	"bytes"
 	"errors"
 	"io"
 
@@ -16,31 +17,21 @@ type Body struct {
 	chunked bool
 	left    int64 // bytes of the body or of the current chunk that have not arrived yet
 
-	chunk   chunkState
+	next    chunkPart
 	limit   int64 // most bytes of data; a chunk that exceeds it is refused when its size has arrived
 	data    int64 // bytes of data that chunks have announced
-	line    int   // bytes of the chunk's size line, or of all trailer fields
 	excess  int   // bytes of size lines above fairLine and fairShare; see maxExcess
-	trailer int   // most bytes of trailer fields
+	trailer int   // most bytes of trailer fields that may still come
 }
 
-// chunkState is the kind of the next byte of a chunked body. RFC 9112, section 7.1.
-type chunkState uint8
+// chunkPart is the next part of a chunked body. RFC 9112, section 7.1.
+type chunkPart uint8
 
 const (
-	firstDigit chunkState = iota
-	digit
-	blank     // after the size; an extension must follow
-	extension // up to its CR
-	sizeLF
+	chunkSize chunkPart = iota
 	chunkData
-	dataCR
-	dataLF
-	trailerLine // the first byte of a trailer field, or the CR of the empty line
-	trailerName
-	trailerValue
-	trailerLF
-	lastLF
+	chunkEnd // the line end behind the data
+	trailerLine
 	bodyEnd
 )
 
@@ -54,11 +45,10 @@ var (
 
 // Bounds of bytes that are not data.
 const (
-	maxChunkLine   = 256      // a size with its extensions
-	maxExcess      = 16 << 10 // bound of body.excess
-	fairLine       = 16       // bytes of a size line that never count as excess
-	fairShare      = 2        // further such bytes for each byte of data
-	maxChunkDigits = 15       // digits of a size, so that it cannot overflow
+	maxChunkLine = 256      // a size with its extensions and line end
+	maxExcess    = 16 << 10 // bound of Body.excess
+	fairLine     = 16       // bytes of a size line that never count as excess
+	fairShare    = 2        // further such bytes for each byte of data
 )
 
 // Body returns the body that the current head announces, or nil. It belongs to r, whose fields are f.
@@ -95,7 +85,7 @@ func (b *Body) Discard(most int) {
 
 func (b *Body) ended() bool {
 	if b.chunked {
-		return b.chunk == bodyEnd
+		return b.next == bodyEnd
 	}
 	return b.left == 0
 }
@@ -139,136 +129,113 @@ func (b *Body) readRaw(p []byte) (int, error) {
 
 func (b *Body) readChunked(p []byte) (n int, err error) {
 	c := b.conn
-	for n < len(p) && b.chunk != bodyEnd {
-		if b.chunk == chunkData {
-			if n > 0 && c.early.empty() {
-				return n, nil // the next bytes may not have arrived
-			}
+	for n < len(p) && b.next != bodyEnd {
+		if n > 0 && c.early.empty() {
+			return n, nil // the next bytes may not have arrived
+		}
+		if b.next == chunkData {
 			m, err := b.readRaw(p[n:min(int64(len(p)), int64(n)+b.left)])
 			n += m
 			b.left -= int64(m)
 			if b.left == 0 {
-				b.chunk = dataCR
+				b.next = chunkEnd
 			}
 			if err != nil {
 				return n, err
 			}
 			continue
 		}
-		if c.early.empty() {
-			if n > 0 {
-				return n, nil
-			}
-			if err := c.early.fill(c.server, c.read); err != nil || c.early.empty() {
-				if errors.Is(err, io.EOF) {
-					err = io.ErrUnexpectedEOF
-				}
-				return 0, err
+		if !c.early.empty() {
+			c.deadlines.enter(inBody)
+		}
+		line := c.early.line()
+		switch {
+		case line != nil:
+			err = b.takeLine(line)
+			c.early.skip(c.server, len(line))
+		case c.early.len() >= b.longestLine():
+			err = b.tooLong()
+		case n > 0:
+			return n, nil // as above
+		default:
+			err = c.early.fill(c.server, c.read)
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
 			}
 		}
-		c.deadlines.enter(inBody)
-		if err := b.frame(c.early.next(c.server)); err != nil {
+		if err != nil {
 			return n, err
 		}
 	}
-	if b.chunk == bodyEnd {
+	if b.next == bodyEnd {
 		err = io.EOF
 	}
 	return n, err
 }
 
-// frame handles a byte that is not data.
-func (b *Body) frame(c byte) error {
-	ok := true
-	switch b.chunk {
-	case firstDigit, digit:
-		d := syntax.HexDigit(c)
-		switch {
-		case d >= 0:
-			b.left = b.left<<4 | int64(d)
-			b.chunk = digit
-			ok = b.line < maxChunkDigits
-		case b.chunk == firstDigit:
-			ok = false
-		default:
-			ok = b.endSize(c)
-		}
-	case blank, extension:
-		ok = b.endSize(c)
-	case sizeLF:
-		if c != '\n' {
-			return errChunk
-		}
-		return b.beginChunk()
-	case dataCR:
-		ok, b.chunk = c == '\r', dataLF
-	case dataLF:
-		if c != '\n' {
-			return errChunk
-		}
-		b.chunk, b.line = firstDigit, 0
-		return nil
-	case trailerLine, trailerName:
-		switch {
-		case c == '\r' && b.chunk == trailerLine:
-			b.chunk = lastLF
-		case c == ':' && b.chunk == trailerName:
-			b.chunk = trailerValue
-		default:
-			ok, b.chunk = syntax.IsTokenByte(c), trailerName
-		}
-	case trailerValue:
-		if c == '\r' {
-			b.chunk = trailerLF
-		} else {
-			ok = syntax.IsValueByte(c)
-		}
-	case trailerLF:
-		ok, b.chunk = c == '\n', trailerLine
-	case lastLF:
-		ok, b.chunk = c == '\n', bodyEnd
+// longestLine returns how long the next line may be, with its line end.
+func (b *Body) longestLine() int {
+	switch b.next {
+	case chunkSize:
+		return maxChunkLine
+	case chunkEnd:
+		return len("\r\n")
 	}
-	b.line++
-	switch {
-	case !ok, b.chunk < trailerLine && b.line > maxChunkLine:
-		return errChunk
-	case b.chunk >= trailerLine && b.line > b.trailer:
+	return b.trailer
+}
+
+func (b *Body) tooLong() error {
+	if b.next == trailerLine {
 		return ErrTrailers
+	}
+	return errChunk
+}
+
+// takeLine takes a line that is not data.
+func (b *Body) takeLine(line []byte) error {
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	switch {
+	case !ok:
+		return errChunk
+	case len(line) > b.longestLine():
+		return b.tooLong()
+	case b.next == chunkSize:
+		return b.beginChunk(text)
+	case len(text) == 0 && b.next == trailerLine:
+		b.next = bodyEnd
+	case len(text) == 0:
+		b.next = chunkSize
+	case b.next == chunkEnd:
+		return errChunk
+	default:
+		b.trailer -= len(line)
+		name, value, found := bytes.Cut(text, []byte{':'})
+		if !found || !syntax.IsToken(name) || !syntax.IsValue(value) {
+			return errChunk
+		}
 	}
 	return nil
 }
 
-// endSize handles a byte after the digits of a chunk's size.
-func (b *Body) endSize(c byte) bool {
-	switch {
-	case c == '\r' && b.chunk != blank:
-		b.chunk = sizeLF
-	case b.chunk == extension:
-		return syntax.IsValueByte(c)
-	case c == ';':
-		b.chunk = extension
-	case c == ' ' || c == '\t':
-		b.chunk = blank
-	default:
-		return false
+// beginChunk takes a size line. A client may send extensions and tiny chunks, but they must not be
+// most of its bytes.
+func (b *Body) beginChunk(line []byte) error {
+	size, ok := syntax.ParseChunkSize(line)
+	if !ok || size == syntax.MaxChunkSize {
+		return errChunk
 	}
-	return true
-}
-
-// beginChunk is called at the end of a size line. A client may send extensions and tiny chunks, but
-// they must not be most of its bytes.
-func (b *Body) beginChunk() error {
-	b.excess = max(0, b.excess+b.line-fairLine-fairShare*int(min(b.left, maxExcess)))
+	b.left = int64(size)
+	b.excess = max(0, b.excess+len(line)+len("\r")-fairLine-fairShare*min(size, maxExcess))
 	b.data += b.left
 	switch {
 	case b.excess > maxExcess:
 		return errChunk
 	case b.data > b.limit:
 		return ErrBodyLimit
-	case b.left == 0:
-		b.chunk, b.line = trailerLine, 0
+	case size == 0:
+		b.next = trailerLine
 	default:
-		b.chunk = chunkData
+		b.next = chunkData
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package http1server
 
+import "bytes"
+
 // early holds bytes that a client sent after the current message head or chunk: the beginning of a
 // body, or further requests. It has a buffer only while it is not empty.
 type early struct {
@@ -22,34 +24,49 @@ func (e *early) take(server *Server, p []byte) int {
 		return 0
 	}
 	n := copy(p, (*e.buf)[e.r:e.w])
+	e.skip(server, n)
+	return n
+}
+
+// line returns the first line with its LF, or nil if its end has not arrived. It stays until skip.
+func (e *early) line() []byte {
+	if e.buf == nil {
+		return nil
+	}
+	b := (*e.buf)[e.r:e.w]
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 {
+		return nil
+	}
+	return b[:i+1]
+}
+
+// skip removes n bytes.
+func (e *early) skip(server *Server, n int) {
 	e.r += n
 	if e.r == e.w {
 		e.release(server)
 	}
-	return n
 }
 
-// next removes and returns a byte. early must not be empty.
-func (e *early) next(server *Server) byte {
-	c := (*e.buf)[e.r]
-	e.r++
-	if e.r == e.w {
+// fill reads further bytes with read. There must be room for them.
+func (e *early) fill(server *Server, read func([]byte) (int, error)) error {
+	if e.buf == nil {
+		e.buf = server.getBuffer()
+	}
+	e.r, e.w = 0, copy(*e.buf, (*e.buf)[e.r:e.w])
+	n, err := read((*e.buf)[e.w:])
+	e.w += max(n, 0)
+	if e.w == 0 {
 		e.release(server)
 	}
-	return c
+	if n > 0 {
+		err = nil
+	}
+	return err
 }
 
-// fill reads bytes with read. early must be empty.
-func (e *early) fill(server *Server, read func([]byte) (int, error)) error {
-	buf := server.getBuffer()
-	n, err := read(*buf)
-	if n <= 0 {
-		server.putBuffer(buf)
-		return err
-	}
-	e.buf, e.r, e.w = buf, 0, n
-	return nil
-}
+func (e *early) len() int { return e.w - e.r }
 
 func (e *early) empty() bool { return e.buf == nil }
 
