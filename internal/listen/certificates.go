@@ -105,15 +105,15 @@ func (c *Certificates) SetPolicy(p handshake.Policy) {
 // The error names file and reason; it has been logged.
 func (c *Certificates) Reload() error {
 	changed, err := c.keeper.Reload()
-	c.noted(changed, err)
+	c.useLoaded(changed, err)
 	return err
 }
 
 // Watch reloads the files when they change, until ctx ends.
-func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.noted) }
+func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.useLoaded) }
 
-// noted uses the certificates that were loaded, and logs the result.
-func (c *Certificates) noted(changed bool, err error) {
+// useLoaded uses the certificates that were loaded, and logs the result.
+func (c *Certificates) useLoaded(changed bool, err error) {
 	switch {
 	case err != nil:
 		c.log.Error("the certificates stay as they are: their files are not valid", zap.String("listener", c.files.Name), zap.Error(err))

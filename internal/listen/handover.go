@@ -77,12 +77,12 @@ func (h *handover) run(ended chan struct{}) {
 		if err != nil {
 			return
 		}
-		h.attend(c)
+		h.serveNext(c)
 	}
 }
 
-// attend sends the sockets to the next process, and waits until that process ends.
-func (h *handover) attend(c *net.UnixConn) {
+// serveNext sends the sockets to the next process, and waits until that process ends.
+func (h *handover) serveNext(c *net.UnixConn) {
 	defer c.Close()
 	if err := h.send(c); err != nil {
 		h.log.Warn("the sockets could not be handed over", zap.Error(err))
@@ -94,7 +94,7 @@ func (h *handover) attend(c *net.UnixConn) {
 		if err != nil {
 			b[0] = 0
 		}
-		h.succeeded(b[0])
+		h.setNextServes(b[0])
 		if err != nil {
 			return
 		}
@@ -141,8 +141,8 @@ func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
 	return errors.Join(controlErr, err)
 }
 
-// succeeded stores which sockets the next process serves, or 0 when that process has ended.
-func (h *handover) succeeded(serves byte) {
+// setNextServes stores which sockets the next process serves, or 0 when that process has ended.
+func (h *handover) setNextServes(serves byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was := h.serves

@@ -150,13 +150,13 @@ func bindTCP(o Options) (*Listener, error) {
 	}
 	l, err := c.Listen(context.Background(), o.Network, o.Address)
 	if err != nil {
-		return nil, explain(err, o)
+		return nil, withAdvice(err, o)
 	}
 	return &Listener{options: o, socket: l.(socket), addr: l.Addr()}, nil
 }
 
-// explain adds the usual cause of a failed bind to the error.
-func explain(err error, o Options) error {
+// withAdvice adds the usual cause of a failed bind to the error.
+func withAdvice(err error, o Options) error {
 	var advice string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && o.ReusePort:

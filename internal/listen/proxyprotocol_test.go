@@ -127,36 +127,33 @@ func counted(c *proxyCounts) [4]uint64 {
 	return [4]uint64{c.ok.Load(), c.missing.Load(), c.malformed.Load(), c.timeout.Load()}
 }
 
-func TestAPeerThatSendsNothingIsClosedAfterTheTimeout(t *testing.T) {
-	c, peer, l := proxiedPair(t, "tcp", 10*time.Millisecond)
-	_, err := peer.Write([]byte("PROXY TCP4 203.0.113.7 "))
-	must(t, err)
-	if _, err := c.ReadHeader(); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "server.read_timeout") {
-		t.Errorf("got %v", err)
-	}
-	if l.headers.timeout.Load() != 1 {
-		t.Errorf("counted as %v", counted(&l.headers))
-	}
-	// A client that closes at once only checked whether the port is open.
-	c, peer, l = proxiedPair(t, "tcp", patience)
-	must(t, peer.Close())
-	if _, err := c.ReadHeader(); !errors.Is(err, io.EOF) || counted(&l.headers) != [4]uint64{} {
-		t.Errorf("got %v, counted as %v", err, counted(&l.headers))
-	}
-}
-
-// A reset, and a drain that closes the connection, say nothing about the header.
-func TestAConnectionThatEndsWithoutAHeaderIsNotCountedAsMalformed(t *testing.T) {
-	c, peer, l := proxiedPair(t, "tcp", patience)
-	must(t, peer.(*net.TCPConn).SetLinger(0))
-	must(t, peer.Close())
-	if _, err := c.ReadHeader(); !errors.Is(err, syscall.ECONNRESET) || counted(&l.headers) != [4]uint64{} {
-		t.Errorf("a reset: got %v, counted as %v", err, counted(&l.headers))
-	}
-	c, _, l = proxiedPair(t, "tcp", patience)
-	must(t, c.NetConn().Close())
-	if _, err := c.ReadHeader(); !errors.Is(err, net.ErrClosed) || counted(&l.headers) != [4]uint64{} {
-		t.Errorf("a drain: got %v, counted as %v", err, counted(&l.headers))
+// A client that closes at once only checked whether the port is open. A reset, and a drain that closes
+// the connection, say nothing about the header either.
+func TestAConnectionThatEndsWithoutAHeader(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		timeout  time.Duration
+		end      func(c *Proxied, peer *net.TCPConn)
+		want     error
+		timeouts uint64
+	}{
+		{"the timeout", 10 * time.Millisecond, func(_ *Proxied, peer *net.TCPConn) {
+			_, err := peer.Write([]byte("PROXY TCP4 203.0.113.7 "))
+			must(t, err)
+		}, os.ErrDeadlineExceeded, 1},
+		{"closed", patience, func(_ *Proxied, peer *net.TCPConn) { must(t, peer.Close()) }, io.EOF, 0},
+		{"reset", patience, func(_ *Proxied, peer *net.TCPConn) { must(t, peer.SetLinger(0)); must(t, peer.Close()) }, syscall.ECONNRESET, 0},
+		{"a drain", patience, func(c *Proxied, _ *net.TCPConn) { must(t, c.NetConn().Close()) }, net.ErrClosed, 0},
+	} {
+		c, peer, l := proxiedPair(t, "tcp", tt.timeout)
+		tt.end(c, peer.(*net.TCPConn))
+		_, err := c.ReadHeader()
+		if !errors.Is(err, tt.want) || counted(&l.headers) != [4]uint64{3: tt.timeouts} {
+			t.Errorf("%s: got %v, counted as %v", tt.name, err, counted(&l.headers))
+		}
+		if tt.timeouts > 0 && !strings.Contains(err.Error(), "server.read_timeout") {
+			t.Errorf("%v does not name the setting", err)
+		}
 	}
 }
 

@@ -159,7 +159,7 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 			meeting = u
 			continue
 		}
-		if err := keep(given, s, l, wanted); err != nil {
+		if err := takeWanted(given, s, l, wanted); err != nil {
 			return given, err
 		}
 	}
@@ -169,9 +169,9 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 	return given, nil
 }
 
-// keep puts l into given if it is one of the wanted sockets, and closes it otherwise. The previous
+// takeWanted puts l into given if it is one of the wanted sockets, and closes it otherwise. The previous
 // process may have its admin listener at another address.
-func keep(given map[string]*Listener, s handedSocket, l socket, wanted []Options) error {
+func takeWanted(given map[string]*Listener, s handedSocket, l socket, wanted []Options) error {
 	for _, o := range wanted {
 		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
 			continue

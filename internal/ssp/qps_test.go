@@ -209,17 +209,6 @@ func TestRetryOverTheQPSLimitKeepsTheFirstError(t *testing.T) {
 	}
 }
 
-func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
-	p := &fakePool{}
-	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Burst: 2, DryRun: true} })
-	for range 5 {
-		c.get().want(upstream.Fill)
-	}
-	if n := c.ssp.qps.limited.Load(); n != 3 {
-		t.Errorf("%d were counted, want 3", n)
-	}
-}
-
 // fleetOf returns the bucket of a fleet of one replica without Redis. It may send limit divided by
 // expected per second.
 func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
@@ -252,15 +241,18 @@ func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
 	})
 }
 
-func TestDryRunOfTheFleetsLimitOnlyCounts(t *testing.T) {
-	p := &fakePool{}
-	b := fleetOf(t, 0.001, 1, 1)
-	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Fleet: b, DryRun: true} })
-	for range 5 {
-		c.get().want(upstream.Fill)
-	}
-	if n := c.ssp.qps.limited.Load(); n != 5 {
-		t.Errorf("%d were counted, want 5", n)
+func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
+	for over, o := range map[uint64]QPSOptions{
+		3: {Limit: 0.001, Burst: 2, DryRun: true},
+		5: {Limit: 0.001, Fleet: fleetOf(t, 0.001, 1, 1), DryRun: true}, // the fleet has no token at first
+	} {
+		c := newClient(t, &fakePool{}, func(all *Options) { all.QPS = o })
+		for range 5 {
+			c.get().want(upstream.Fill)
+		}
+		if n := c.ssp.qps.limited.Load(); n != over {
+			t.Errorf("%+v: %d were counted, want %d", o, n, over)
+		}
 	}
 }
 
