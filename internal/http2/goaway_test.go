@@ -105,6 +105,9 @@ func TestGoAwayCodeDemotesOrRefusesHTTP2(t *testing.T) {
 			p.net.Close()
 			w.progress, w.detail = upstream.MaybeProcessed, ""
 			wait(t, done[ids[0]]).wantError(t, w)
+			if p.conn.CloseReason() != upstream.ClosedGoaway {
+				t.Errorf("reason %v: the first one stays", p.conn.CloseReason())
+			}
 		})
 	}
 }
