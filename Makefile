@@ -33,7 +33,7 @@ demo: ## see it work
 	$(GO) run ./cmd/adbuffer demo
 
 picture: ## the picture of the admin page in README.md: three minutes of the demo
-	ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage ./internal/e2e/admin
+	cd internal/e2e/browser && ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage .
 
 test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM
 	scripts/gotest ./... -race -shuffle=on -timeout 14m -p $(AT_ONCE)

@@ -1,4 +1,4 @@
-package admin
+package browser
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/chromiumtest"
 )
 
 // browser is a headless Chromium with a profile of its own, on the admin page.
@@ -32,7 +31,7 @@ type browser struct {
 // openPage starts Chromium, which scripts/install chromium must have installed.
 func openPage(t *testing.T, url string) *browser {
 	t.Helper()
-	ctx := chromiumtest.Start(t)
+	ctx := startChromium(t)
 	b := &browser{t: t, ctx: ctx, problems: make(chan string, 100)}
 	chromedp.ListenTarget(ctx, func(event any) {
 		switch e := event.(type) {

@@ -1,4 +1,4 @@
-package forwarding
+package browser
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/chromiumtest"
 )
 
 // A browser sends bodies of 0 bytes to 1 MiB at once over HTTP/2, and gets each one back. Then it
@@ -35,11 +34,12 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 			w.Write(append([]byte("echo"), body...))
 		}
 	}))
-	ssp.Config.Protocols = unencryptedHTTP2()
+	ssp.Config.Protocols = new(http.Protocols)
+	ssp.Config.Protocols.SetUnencryptedHTTP2(true)
 	ssp.Start()
 	t.Cleanup(ssp.Close)
 	e := e2e.NewAuthority(t)
-	ab := e2e.Start(t, e.ServerSection(", "+largeBodies)+
+	ab := e2e.Start(t, e.ServerSection(", max_body_bytes: 2097152, max_in_flight: 4000, max_buffered_bytes: 1073741824")+
 		e2e.Single(ssp.URL+"/", "protocol: h2c\n    max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824"),
 		"ADBUFFER_DEADLINE_DEFAULT=10m", "ADBUFFER_DEADLINE_MAX=10m")
 	const script = `(async () => {
@@ -59,7 +59,7 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
   const protocols = new Set(performance.getEntries().filter(e => e.nextHopProtocol).map(e => e.nextHopProtocol));
   return [wrong, await echo(5), ...ends, ...protocols].join(";");
 })()`
-	ctx := chromiumtest.Start(t, chromedp.IgnoreCertErrors)
+	ctx := startChromium(t, chromedp.IgnoreCertErrors)
 	var got string
 	err := chromedp.Run(ctx, chromedp.Navigate("https://"+ab.TrafficAddr+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
 		return p.WithAwaitPromise(true)

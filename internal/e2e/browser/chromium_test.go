@@ -1,5 +1,4 @@
-// Package chromiumtest runs a real Chromium for tests.
-package chromiumtest
+package browser
 
 import (
 	"context"
@@ -11,10 +10,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Start runs Debian's chromium for the length of the test, at most four minutes. It is headless, has
+// startChromium runs Debian's chromium for the length of the test, at most four minutes. It is headless, has
 // a fresh profile, and makes no network requests of its own. Pass the context to chromedp.Run.
-// Start adds options to those that every test needs.
-func Start(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
+// It adds options to those that every test needs.
+func startChromium(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := testsupport.Needs(t, "chromium", "chromium")
 	all := append([]chromedp.ExecAllocatorOption{
