@@ -38,7 +38,8 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			try(t, func() []string {
-				s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{Latency: bimodal}, Seed: 3})
+				s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{Latency: bimodal},
+					Seed: 3})
 				p := at(s.Addr(), 125, 4*time.Second)
 				p.Protocol, p.Depth, p.Connections, p.Timeout = c.protocol, c.depth, 200, testsupport.Patience
 				if c.protocol == HTTP2 {
@@ -51,10 +52,13 @@ func TestLatencyOfAKnownSSPIsMeasuredWithinFivePercent(t *testing.T) {
 				if r.Whole.Answered != 500 || r.Whole.Failed != 0 {
 					t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 				}
-				if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes || c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
-					t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections, s.Counters().Handshakes)
+				if n := r.Connections; n.TCP != s.Counters().Connections || n.TLS != s.Counters().Handshakes ||
+					c.protocol != Close && n.Reused+n.TCP < 500 || n.Reused >= 500 {
+					t.Errorf("%+v, the SSP saw %d connections and %d handshakes", n, s.Counters().Connections,
+						s.Counters().Handshakes)
 				}
-				return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)), within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
+				return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)),
+					within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
 			})
 		})
 	}
@@ -72,7 +76,8 @@ func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 		var mu sync.Mutex
 		held := map[uint64]bool{} // connections whose last burst was delayed
 		s := startSSP(t, sspsim.Options{
-			Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast), Connections: sspsim.Connections{PipelineOverlap: true}},
+			Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast),
+				Connections: sspsim.Connections{PipelineOverlap: true}},
 			OnRequest: func(q *sspsim.Request) {
 				_, number, _ := strings.Cut(q.Target, "cb=")
 				n, err := strconv.Atoi(number)
@@ -93,9 +98,11 @@ func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
 		r := run(t, p)
 		late := stop()
 		if r.Whole.Answered != bursts*size || r.Connections.TCP != conns || r.Connections.Reused != bursts*size-conns {
-			t.Fatalf("%d responses, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered, r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
+			t.Fatalf("%d responses, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered,
+				r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
 		}
-		return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)), within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
+		return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)),
+			within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
 	})
 }
 
@@ -192,7 +199,8 @@ func TestResponsesToOtherRequestsAreFound(t *testing.T) {
 
 func findsWrongResponses(t *testing.T, ssp sspsim.Protocol, protocol Protocol, look func(*Plan)) {
 	// A raw body starts with the number. Some bodies are in chunks.
-	response := sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000}, Chunked: sspsim.Every(3)}
+	response := sspsim.Response{Echo: true, Kind: sspsim.Raw, Size: sspsim.Size{Constant: 40000},
+		Chunked: sspsim.Every(3)}
 	s := startSSP(t, sspsim.Options{Protocol: ssp, Behaviour: sspsim.Behaviour{Response: response}})
 	p := closedPlan(s.Addr(), 200, 4)
 	p.Protocol = protocol
@@ -231,7 +239,8 @@ func TestClassesAreCountedApart(t *testing.T) {
 		{Name: "bid", Method: "POST", Path: "/b", JSON: true, Body: sspsim.Size{P50: 1300, P95: 3000}, Weight: 3},
 	}
 	r := run(t, p)
-	if len(r.Whole.Classes) != 2 || r.Whole.Classes[0].Answered+r.Whole.Classes[1].Answered != 400 || r.Whole.Classes[1].Answered < 250 {
+	if len(r.Whole.Classes) != 2 || r.Whole.Classes[0].Answered+r.Whole.Classes[1].Answered != 400 ||
+		r.Whole.Classes[1].Answered < 250 {
 		t.Errorf("classes %+v", r.Whole.Classes)
 	}
 	if c := s.Counters(); c.Requests != 400 || c.BadRequests != 0 || c.RequestBodyBytes == 0 {

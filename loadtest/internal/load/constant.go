@@ -30,7 +30,8 @@ func StartConstant(addr string, body []byte) (*Constant, error) {
 		return nil, err
 	}
 	s := &Constant{listener: ln, ended: make(chan struct{})}
-	s.server = &fasthttp.Server{Name: "constant", NoDefaultDate: true, MaxRequestBodySize: 1 << 20, ReadBufferSize: 16 << 10, CloseOnShutdown: true,
+	s.server = &fasthttp.Server{Name: "constant", NoDefaultDate: true, MaxRequestBodySize: 1 << 20,
+		ReadBufferSize: 16 << 10, CloseOnShutdown: true,
 		DisableHeaderNamesNormalizing: true, DisablePreParseMultipartForm: true, Concurrency: 1 << 17,
 		Handler: func(ctx *fasthttp.RequestCtx) {
 			ctx.Response.Header.SetContentType("application/json")

@@ -62,7 +62,8 @@ func TestPipelinedRequestsInPiecesGetTheirResponsesAndCloseIsKept(t *testing.T) 
 	}
 	defer c.Close()
 	const n = 50
-	text := strings.Repeat("POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", n-1) + "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+	text := strings.Repeat("POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
+		n-1) + "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 	go func() {
 		for len(text) > 0 {
 			k := min(37, len(text))

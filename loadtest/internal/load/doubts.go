@@ -41,14 +41,17 @@ func doubts(plan *Plan, r *Result) (out []string) {
 			slack = 4 / math.Sqrt(due)
 		}
 		sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered))
-		doubtIf(due >= 100 && !r.Interrupted && sent < due*(minKept-slack), "the rate was not kept: %.0f of %.0f requests were sent", sent, due)
+		doubtIf(due >= 100 && !r.Interrupted && sent < due*(minKept-slack),
+			"the rate was not kept: %.0f of %.0f requests were sent", sent, due)
 		lag := time.Duration(r.Generator.LagP99 * float64(time.Millisecond))
 		limit := max(maxLag, time.Duration(r.Whole.Latency.P50*maxLagToWait*float64(time.Millisecond)))
-		doubtIf(lag > limit, "the generator was late: it saw 1 %% of the due requests more than %v after their time", lag.Round(10*time.Microsecond))
+		doubtIf(lag > limit, "the generator was late: it saw 1 %% of the due requests more than %v after their time",
+			lag.Round(10*time.Microsecond))
 	}
 	thread := r.Generator.Busiest > maxBusy
 	doubtIf(thread, "the generator was saturated: its busiest thread ran %.0f %% of the time", r.Generator.Busiest*100)
-	doubtIf(!thread && r.Generator.Core > maxBusy, "the generator's cores were saturated: busy %.0f %% of the time", r.Generator.Core*100)
+	doubtIf(!thread && r.Generator.Core > maxBusy, "the generator's cores were saturated: busy %.0f %% of the time",
+		r.Generator.Core*100)
 	return out
 }
 

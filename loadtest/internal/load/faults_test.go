@@ -17,9 +17,12 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 		kind string
 	}{
 		{"reset", sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Every(4)}}, Reset},
-		{"cut body", sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 4000}}, Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
-		{"status", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(4)}}}, "status 503"},
-		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4), Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, badResponse},
+		{"cut body", sspsim.Behaviour{Response: sspsim.Response{Size: sspsim.Size{Constant: 4000}},
+			Faults: sspsim.Faults{CutBody: sspsim.Every(4)}}, Cut},
+		{"status", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(4)}}},
+			"status 503"},
+		{"not HTTP", sspsim.Behaviour{Faults: sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Every(4),
+			Kinds: []sspsim.Malformation{sspsim.BadStatusLine}}}}, badResponse},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := startSSP(t, sspsim.Options{Behaviour: c.b})
@@ -87,7 +90,8 @@ func TestRateThatCannotBeKeptIsDoubted(t *testing.T) {
 }
 
 func TestConnectionsClosedBetweenRequestsAreOpenedAgainWithoutError(t *testing.T) {
-	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 10, Announce: true}}})
+	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 10,
+		Announce: true}}})
 	r := run(t, closedPlan(s.Addr(), 100, 1))
 	if r.Whole.Answered != 100 || r.Connections.TCP != 10 {
 		t.Errorf("%d responses on %d connections, want 100 on 10", r.Whole.Answered, r.Connections.TCP)

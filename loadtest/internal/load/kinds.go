@@ -38,7 +38,8 @@ func (e *kindError) Unwrap() error { return e.error }
 func dialError(addr string, err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return &kindError{Refused, fmt.Errorf("%s refuses connections (%w): start the server, or correct target.url", addr, unix.ECONNREFUSED)}
+		return &kindError{Refused, fmt.Errorf("%s refuses connections (%w): start the server, or correct target.url",
+			addr, unix.ECONNREFUSED)}
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return &kindError{noPort, err}
 	case errors.Is(err, unix.ETIMEDOUT):

@@ -4,9 +4,8 @@
 // time, even if earlier responses are outstanding, as the users of a service do. Latency counts
 // from that time.
 //
-// The generator must cost less than the server that it measures. Event loops, one for each thread,
-// send cleartext HTTP/1, because they need the least CPU time. Goroutines send TLS and HTTP/2,
-// because the libraries for both block. Both follow the same plan and use the same recorder.
+// The generator must cost less than the server that it measures. Goroutines send and read, HTTP/1 with
+// fasthttp's parser and HTTP/2 with x/net.
 package load
 
 import (
@@ -48,7 +47,7 @@ type Plan struct {
 	Poisson bool // random arrivals of an open loop
 
 	Connections int
-	Threads     int // number of event loops, which share the connections and the rate
+	Threads     int // threads that may run at the same time
 	Timeout     time.Duration
 	Phases      []Phase // a closed loop uses only the durations
 	// Requests ends a closed loop after this many requests; 0 is no limit.
@@ -130,8 +129,8 @@ func (p *Plan) expects(status int) bool {
 }
 
 // isResponse reports whether a is the response to request n. Its status is an expected one.
-func (p *Plan) isResponse(a *Response, n uint64) bool {
-	return (!p.Echo || isNumber(a.Echo, n)) && (!p.EchoBody || isNumber(a.Start[:], n))
+func (p *Plan) isResponse(a response, n uint64) bool {
+	return (!p.Echo || isNumber(a.echo, n)) && (!p.EchoBody || isNumber(a.body[:min(len(a.body), numberDigits)], n))
 }
 
 func (p *Plan) length() time.Duration {

@@ -33,14 +33,16 @@ func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
 // means a request without a body. more are further fields.
 func (h *RawHTTP2) Open(id uint32, method, path string, length int, more ...[2]string) {
 	h.block.Reset()
-	fields := append([][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}}, more...)
+	fields := append([][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}},
+		more...)
 	if length >= 0 {
 		fields = append(fields, [2]string{"content-length", strconv.Itoa(length)})
 	}
 	for _, f := range fields {
 		_ = h.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}
-	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: h.block.Bytes(), EndHeaders: true, EndStream: length < 0})
+	_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: h.block.Bytes(), EndHeaders: true,
+		EndStream: length < 0})
 }
 
 // Flush sends the buffered bytes.

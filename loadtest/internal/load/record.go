@@ -68,8 +68,9 @@ type Tick struct {
 }
 
 func newRecorder(plan *Plan, report func(Progress)) *recorder {
-	return &recorder{plan: plan, report: report, cells: make([]cell, len(plan.Phases)*len(plan.Templates)), nextTick: plan.Tick,
-		tick: NewHistogram(), lag: NewHistogram()}
+	return &recorder{plan: plan, report: report, cells: make([]cell, len(plan.Phases)*len(plan.Templates)),
+		nextTick: plan.Tick,
+		tick:     NewHistogram(), lag: NewHistogram()}
 }
 
 func (r *recorder) cell(phase, class int) *cell {
@@ -96,20 +97,28 @@ func (r *recorder) Sent(phase, class int) {
 	r.cell(phase, class).offered++
 }
 
+// response has the parts of a response that count. Its slices are valid until the next one.
+type response struct {
+	status int
+	source []byte // X-Adbuffer-Source
+	echo   []byte // X-Echo-Cb, which simulated SSPs can send
+	body   []byte
+}
+
 // Received counts the response to the request with this number. at is its time since the first
 // phase.
-func (r *recorder) Received(phase, class int, number uint64, a *Response, latency, at time.Duration) {
+func (r *recorder) Received(phase, class int, number uint64, a response, latency, at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended++
 	r.last = max(r.last, at)
 	switch {
-	case !r.plan.expects(a.Status):
-		r.badStatus(phase, class, a.Status, a.Source, latency)
+	case !r.plan.expects(a.status):
+		r.badStatus(phase, class, a.status, a.source, latency)
 	case !r.plan.isResponse(a, number):
 		r.failed(phase, class, wrongResponse, latency)
 	default:
-		r.succeeded(phase, class, a.Status, a.Body, latency)
+		r.succeeded(phase, class, a.status, int64(len(a.body)), latency)
 	}
 }
 

@@ -31,7 +31,8 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 			}
 		}
 	}
-	whole, each := r.summarize([]Phase{{Name: "warm-up", Duration: time.Second, Unrecorded: true}, {Name: "load", Duration: 2 * time.Second}})
+	whole, each := r.summarize([]Phase{{Name: "warm-up", Duration: time.Second, Unrecorded: true},
+		{Name: "load", Duration: 2 * time.Second}})
 	if whole.Offered != 200 || whole.Answered != 196 || whole.Failed != 4 || whole.Rate != 98 || whole.Body != 1960 {
 		t.Errorf("whole %+v", whole)
 	}
@@ -41,7 +42,8 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 	if whole.Latency.P50 < 9.9 || whole.Latency.P50 > 10.1 || whole.Latency.P99 < 299 || whole.Latency.P99 > 301 {
 		t.Errorf("latency %+v", whole.Latency)
 	}
-	if len(whole.Classes) != 2 || whole.Classes[1].Offered != 100 || each[0].Answered != 200 || each[0].Latency.Max < 119000 {
+	if len(whole.Classes) != 2 || whole.Classes[1].Offered != 100 || each[0].Answered != 200 ||
+		each[0].Latency.Max < 119000 {
 		t.Errorf("classes %+v, warm-up %+v", whole.Classes, each[0])
 	}
 	if got := whole.FailedShare(); got != 0.02 {
@@ -56,7 +58,8 @@ func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
 	first := r.roll(time.Second)
 	r.succeeded(0, 0, 200, 0, 2*ms10)
 	second := r.roll(2 * time.Second)
-	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 || second.Max > 21 {
+	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 ||
+		second.Max > 21 {
 		t.Errorf("%+v, %+v", first, second)
 	}
 	if len(r.timeline) != 2 {
@@ -85,13 +88,14 @@ func TestProgressCountsTheRequestsThatWait(t *testing.T) {
 	for range 4 {
 		r.Sent(0, 0)
 	}
-	r.Received(0, 0, 1, &Response{Status: 200}, ms10, 900*time.Millisecond)
+	r.Received(0, 0, 1, response{status: 200}, ms10, 900*time.Millisecond)
 	r.Failed(0, 0, TimedOut, time.Second)
 	r.Unsolicited(0)
 	for _, now := range []time.Duration{999, 1000, 1001, 2100} {
 		r.Tick(now * time.Millisecond)
 	}
-	if len(got) != 2 || got[0].Waiting != 3 || got[0].Answered != 1 || got[0].Errors != 2 || got[1].Errors != 0 || r.last != 900*time.Millisecond {
+	if len(got) != 2 || got[0].Waiting != 3 || got[0].Answered != 1 || got[0].Errors != 2 || got[1].Errors != 0 ||
+		r.last != 900*time.Millisecond {
 		t.Errorf("%+v, the last response at %v", got, r.last)
 	}
 }

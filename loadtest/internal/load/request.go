@@ -154,7 +154,8 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 		b.WriteString("Connection: close\r\n")
 	}
 	if t.Method == "POST" {
-		if t.JSON && !slices.ContainsFunc(t.Headers, func(f Field) bool { return strings.EqualFold(f.Name, "content-type") }) {
+		if t.JSON && !slices.ContainsFunc(t.Headers,
+			func(f Field) bool { return strings.EqualFold(f.Name, "content-type") }) {
 			b.WriteString("Content-Type: application/json\r\n")
 		}
 		b.WriteString("Content-Length: " + strconv.Itoa(len(onWire)) + "\r\n")

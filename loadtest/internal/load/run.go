@@ -1,11 +1,9 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -16,14 +14,6 @@ type Counts struct {
 	Resumed    uint64 `json:"tls_resumed"` // TLS handshakes that resumed a session
 	Reused     uint64 `json:"reused"`      // requests that were not the first on their connection
 	ClosedIdle uint64 `json:"closed_idle"` // idle connections that the server closed
-}
-
-func (c *Counts) add(o Counts) {
-	c.TCP += o.TCP
-	c.TLS += o.TLS
-	c.Resumed += o.Resumed
-	c.Reused += o.Reused
-	c.ClosedIdle += o.ClosedIdle
 }
 
 // Result holds the measurements of a run.
@@ -54,52 +44,11 @@ func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error)
 		return nil, err
 	}
 	rec := newRecorder(&plan, report)
-	if plan.tls != nil {
-		return runWorkers(ctx, &plan, rec)
-	}
-	return runLoops(ctx, &plan, rec)
-}
-
-func runLoops(ctx context.Context, plan *Plan, rec *recorder) (*Result, error) {
-	var loops []*loop
-	for part := range plan.Threads {
-		l, err := newLoop(plan, part, rec)
-		if err != nil {
-			return nil, err
-		}
-		defer l.close()
-		loops = append(loops, l)
-	}
-	r := new(Result)
-	err := together(ctx, loops, (*loop).connect)
-	if err == nil && ctx.Err() == nil {
-		g := newGauge()
-		err = together(ctx, loops, (*loop).run)
-		r.Started, r.Generator = g.began, g.result()
-		r.Generator.Busiest = slices.MaxFunc(loops, func(a, b *loop) int { return cmp.Compare(a.busy, b.busy) }).busy
-	}
-	for _, l := range loops {
-		r.Connections.add(l.counts)
-	}
+	g := newGenerator(&plan, rec)
+	err := g.run(ctx)
+	r := &Result{Started: g.base, Connections: g.counts, Generator: g.cost.result()}
 	r.finish(ctx, rec)
 	return r, err
-}
-
-// together calls do for each loop on a goroutine of its own. The first error cancels the context
-// of the others.
-func together(ctx context.Context, loops []*loop, do func(*loop, context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var running sync.WaitGroup
-	for _, l := range loops {
-		running.Go(func() {
-			if err := do(l, ctx); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	running.Wait()
-	return cause(ctx)
 }
 
 // cause returns the error that cancelled ctx. It is nil if the run was interrupted from outside.
@@ -108,15 +57,6 @@ func cause(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-func runWorkers(ctx context.Context, plan *Plan, rec *recorder) (*Result, error) {
-	w := newWorkers(plan, rec)
-	g := newGauge()
-	err := w.run(ctx)
-	r := &Result{Started: w.base, Connections: w.counts, Generator: g.result()}
-	r.finish(ctx, rec)
-	return r, err
 }
 
 // finish adds the summaries of the recorder to the result.

@@ -31,8 +31,6 @@ func (p Phase) Requests() float64 {
 // schedule yields arrivals in order of time.
 type schedule struct {
 	phases []Phase
-	part   int // 0 <= part < parts
-	parts  int
 	random *rand.Rand // nil: evenly spaced
 
 	index    int           // index of the phase
@@ -43,11 +41,11 @@ type schedule struct {
 	burst    int           // remaining requests of that burst
 }
 
-// newSchedule returns one part of the arrivals of the plan.
-func newSchedule(p *Plan, part, parts int) *schedule {
-	s := &schedule{phases: p.Phases, part: part, parts: parts, index: -1}
+// newSchedule returns the arrivals of the plan.
+func newSchedule(p *Plan) *schedule {
+	s := &schedule{phases: p.Phases, index: -1}
 	if p.Poisson {
-		s.random = rand.New(rand.NewPCG(p.Seed, uint64(part)))
+		s.random = rand.New(rand.NewPCG(p.Seed, 0))
 	}
 	s.enter(0)
 	return s
@@ -61,7 +59,7 @@ func (s *schedule) Next() (a arrival, ok bool) {
 			a = arrival{s.start + s.burstAt, int32(s.index)}
 			if s.burst--; s.burst == 0 {
 				s.burstAt += p.BurstEvery
-				s.burst = share(p.BurstSize, s.part, s.parts)
+				s.burst = p.BurstSize
 			}
 			return a, true
 		}
@@ -84,7 +82,7 @@ func (s *schedule) enter(index int) {
 		return
 	}
 	s.expected, s.burstAt = 0, 0
-	s.burst = share(s.phases[index].BurstSize, s.part, s.parts)
+	s.burst = s.phases[index].BurstSize
 	if s.phases[index].BurstEvery == 0 {
 		s.burst = 0
 	}
@@ -92,9 +90,7 @@ func (s *schedule) enter(index int) {
 		s.step()
 		return
 	}
-	// The arrivals of the parts alternate.
-	s.expected = float64(s.part) / float64(s.parts)
-	s.next = s.phases[index].when(s.expected * float64(s.parts))
+	s.next = s.phases[index].when(0)
 }
 
 // step computes the time of the next arrival: the moment until which the phase expects a given
@@ -106,7 +102,7 @@ func (s *schedule) step() {
 		gap = s.random.ExpFloat64()
 	}
 	s.expected += gap
-	s.next = s.phases[s.index].when(s.expected * float64(s.parts))
+	s.next = s.phases[s.index].when(s.expected)
 }
 
 // when returns the time until which the phase expects n requests, since its start. If it never

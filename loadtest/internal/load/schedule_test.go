@@ -6,10 +6,8 @@ import (
 	"time"
 )
 
-func all(p Plan) []arrival { return partOf(p, 0, 1) }
-
-func partOf(p Plan, part, parts int) []arrival {
-	s := newSchedule(&p, part, parts)
+func all(p Plan) []arrival {
+	s := newSchedule(&p)
 	var out []arrival
 	for {
 		a, ok := s.Next()
@@ -67,18 +65,6 @@ func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
 	}
 }
 
-func TestPartsAddUpToTheWhole(t *testing.T) {
-	phases := []Phase{{Duration: time.Second, From: 100, To: 300, BurstEvery: 300 * time.Millisecond, BurstSize: 10}, {Duration: time.Second, From: 50, To: 50}}
-	whole := all(Plan{Phases: phases})
-	var parts int
-	for i := range 3 {
-		parts += len(partOf(Plan{Phases: phases}, i, 3))
-	}
-	if d := parts - len(whole); d < -3 || d > 3 {
-		t.Errorf("the parts have %d arrivals, the whole %d", parts, len(whole))
-	}
-}
-
 func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 	phase := Phase{Duration: time.Second, From: 10, To: 10, BurstEvery: 250 * time.Millisecond, BurstSize: 50}
 	got := all(Plan{Phases: []Phase{phase}})
@@ -101,7 +87,8 @@ func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 
 func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
-		got := all(Plan{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}}, Poisson: poisson})
+		got := all(Plan{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}},
+			Poisson: poisson})
 		if len(got) == 0 {
 			t.Error("no arrivals behind the pause")
 		}
@@ -119,11 +106,13 @@ func FuzzArrivalsStayInTheirPhaseAndInOrder(f *testing.F) {
 	f.Add(1e-7, 1e-6, int64(1), int64(1), 1, true)
 	f.Fuzz(func(t *testing.T, from, to float64, duration, every int64, burst int, poisson bool) {
 		sane := func(r float64) bool { return r >= 0 && r <= 1e6 }
-		if !sane(from) || !sane(to) || duration <= 0 || duration > 1e9 || every < 0 || burst < 0 || burst > 100 || (every > 0 && every < 1e6) {
+		if !sane(from) || !sane(to) || duration <= 0 || duration > 1e9 || every < 0 || burst < 0 || burst > 100 ||
+			(every > 0 && every < 1e6) {
 			return
 		}
-		p := Phase{Duration: time.Duration(duration), From: from, To: to, BurstEvery: time.Duration(every), BurstSize: burst}
-		s := newSchedule(&Plan{Phases: []Phase{p}, Poisson: poisson}, 0, 1)
+		p := Phase{Duration: time.Duration(duration), From: from, To: to, BurstEvery: time.Duration(every),
+			BurstSize: burst}
+		s := newSchedule(&Plan{Phases: []Phase{p}, Poisson: poisson})
 		last := time.Duration(0)
 		for n := 0; ; n++ {
 			a, ok := s.Next()

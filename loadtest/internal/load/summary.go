@@ -50,7 +50,8 @@ func (s Summary) Kinds() string {
 	}
 	var kinds []string
 	for kind, n := range s.Errors {
-		kinds = append(kinds, fmt.Sprintf("%s: %d", strings.TrimPrefix(strings.Replace(kind, "proxy/", "", 1), "status "), n))
+		kinds = append(kinds, fmt.Sprintf("%s: %d", strings.TrimPrefix(strings.Replace(kind, "proxy/", "", 1),
+			"status "), n))
 	}
 	slices.Sort(kinds)
 	return cmp.Or(strings.Join(kinds, ", "), "of unknown kind") // load tools name no kinds
@@ -129,5 +130,6 @@ func LatencyOf(h *hdrhistogram.Histogram) Latency {
 		return Latency{}
 	}
 	return Latency{Mean: round(h.Mean()/1e6, 4), P50: ms(h.ValueAtQuantile(50)), P90: ms(h.ValueAtQuantile(90)),
-		P95: ms(h.ValueAtQuantile(95)), P99: ms(h.ValueAtQuantile(99)), P999: ms(h.ValueAtQuantile(99.9)), Max: ms(h.Max())}
+		P95: ms(h.ValueAtQuantile(95)), P99: ms(h.ValueAtQuantile(99)), P999: ms(h.ValueAtQuantile(99.9)),
+		Max: ms(h.Max())}
 }

@@ -25,9 +25,6 @@ func sleep(d time.Duration) {
 	_ = unix.Nanosleep(&t, nil)
 }
 
-// threadCPU returns the CPU time of the calling thread.
-func threadCPU() time.Duration { return cpu(unix.RUSAGE_THREAD) }
-
 // processCPU returns the CPU time of the process.
 func processCPU() time.Duration { return cpu(unix.RUSAGE_SELF) }
 

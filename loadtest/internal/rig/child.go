@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -156,6 +157,7 @@ type generated struct {
 func generate(ctx context.Context, o generatorOrder, reply func(any) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	runtime.GOMAXPROCS(max(1, o.Plan.Threads) + 1) // one more makes requests due
 	var report func(load.Progress)
 	if o.Watch {
 		report = func(p load.Progress) {

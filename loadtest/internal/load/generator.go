@@ -1,0 +1,257 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// generator sends the requests of a run. Each connection of HTTP/1 and each stream of HTTP/2 has a
+// goroutine that takes due requests.
+type generator struct {
+	plan   *Plan
+	rec    *recorder
+	base   time.Time     // start of the first phase
+	cost   gauge         // of the generator since then
+	due    chan arrival  // of an open loop
+	left   atomic.Int64  // requests that a closed loop may still send; negative is no limit
+	number atomic.Uint64 // of the last request
+	stop   context.Context
+	fatal  func(error) // records an error and cancels stop
+
+	mu       sync.Mutex // guards the fields below
+	requests *Set
+	counts   Counts
+}
+
+// arrival is a request that is due, since the start of the first phase.
+type arrival struct {
+	due   time.Duration
+	phase int32
+}
+
+// maxBacklog bounds the requests that wait for a connection.
+const maxBacklog = 1 << 20
+
+// client is a connection, or a stream of one.
+type client interface {
+	// connect opens the connection, if there is none.
+	connect() error
+	// run sends requests until there are no more, and returns after their responses.
+	run()
+	close()
+}
+
+func newGenerator(plan *Plan, rec *recorder) *generator {
+	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog),
+		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
+	g.left.Store(-1)
+	if plan.Requests > 0 {
+		g.left.Store(int64(plan.Requests))
+	}
+	return g
+}
+
+// clients returns the clients of the plan.
+func (g *generator) clients() (out []client) {
+	for range g.plan.Connections {
+		if g.plan.Protocol != HTTP2 {
+			out = append(out, newHTTP1(g))
+			continue
+		}
+		shared := &http2Conn{g: g}
+		for range g.plan.Depth {
+			out = append(out, &http2Stream{conn: shared})
+		}
+	}
+	return out
+}
+
+// run connects, sends the requests of all phases, and waits for outstanding responses.
+func (g *generator) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	g.stop, g.fatal = ctx, func(err error) { cancel(err) }
+	clients := g.clients()
+	defer func() {
+		for _, c := range clients {
+			c.close()
+		}
+	}()
+	if g.plan.Protocol != Close {
+		g.connect(clients)
+		if err := cause(ctx); err != nil {
+			return err
+		}
+	}
+	g.base, g.cost = time.Now(), newGauge()
+	var running, ticking sync.WaitGroup
+	for _, c := range clients {
+		running.Go(c.run)
+	}
+	ended := make(chan struct{})
+	ticking.Go(func() { g.tick(ended) })
+	if g.plan.Open {
+		g.pace()
+		close(g.due)
+	}
+	running.Wait()
+	close(ended)
+	ticking.Wait()
+	return cause(ctx)
+}
+
+// connect opens the connections of all clients.
+func (g *generator) connect(clients []client) {
+	var dials sync.WaitGroup
+	limit := make(chan struct{}, 64) // bounds the handshakes at a time; listeners queue more
+	for _, c := range clients {
+		limit <- struct{}{}
+		dials.Go(func() {
+			defer func() { <-limit }()
+			if err := c.connect(); err != nil {
+				g.fatal(err)
+			}
+		})
+	}
+	dials.Wait()
+}
+
+func (g *generator) now() time.Duration { return time.Since(g.base) }
+
+// pace makes each arrival due at its time.
+func (g *generator) pace() {
+	s := newSchedule(g.plan)
+	unlock := preciseTimers()
+	defer unlock()
+	for {
+		a, ok := s.Next()
+		if !ok || g.stop.Err() != nil {
+			return
+		}
+		for wait := a.due - g.now(); wait > 0 && g.stop.Err() == nil; wait = a.due - g.now() {
+			sleep(min(wait, 100*time.Millisecond)) // a signal may end it early
+		}
+		g.rec.Due(g.now() - a.due)
+		select {
+		case g.due <- a:
+		default:
+			g.unsent(a, dropped)
+		}
+	}
+}
+
+// next returns the next request to send. ok is false if there is none. next calls flush before it waits.
+func (g *generator) next(flush func()) (a arrival, ok bool) {
+	if g.stop.Err() != nil {
+		return a, false
+	}
+	if !g.plan.Open {
+		now := g.now()
+		ok = now < g.plan.length() && (g.plan.Requests == 0 || g.left.Add(-1) >= 0)
+		return arrival{now, int32(g.plan.phaseAt(now))}, ok
+	}
+	select {
+	case a, ok = <-g.due:
+		return a, ok
+	default:
+		flush()
+	}
+	select {
+	case a, ok = <-g.due:
+		return a, ok
+	case <-g.stop.Done():
+		return a, false
+	}
+}
+
+// choose chooses the request of an arrival and counts it. It returns nil if the request has waited for
+// longer than the timeout.
+func (g *generator) choose(a arrival) (r *Request, number uint64) {
+	if g.now()-a.due > g.plan.Timeout {
+		g.unsent(a, noConnection)
+		return nil, 0
+	}
+	return g.sent(a), g.number.Add(1)
+}
+
+func (g *generator) sent(a arrival) *Request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.requests.Next()
+	g.rec.Sent(int(a.phase), r.Class)
+	return r
+}
+
+// unsent counts a request that was not sent.
+func (g *generator) unsent(a arrival, kind string) { g.failed(a, g.sent(a).Class, kind) }
+
+// failed counts a request without a response. After the end of the run it neither succeeded nor failed.
+func (g *generator) failed(a arrival, class int, kind string) {
+	if g.stop.Err() == nil {
+		g.rec.Failed(int(a.phase), class, kind, g.now()-a.due)
+	}
+}
+
+// connectFailed counts a request whose connection could not be opened. A target that refuses connections
+// ends the run.
+func (g *generator) connectFailed(a arrival, class int, err error) {
+	if kindOf(err) == Refused {
+		g.fatal(err)
+	}
+	g.failed(a, class, kindOf(err))
+	if !g.plan.Open {
+		time.Sleep(10 * time.Millisecond) // the loop would try again at once
+	}
+}
+
+func (g *generator) tick(ended <-chan struct{}) {
+	t := time.NewTicker(g.plan.Tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-t.C:
+			g.rec.Tick(g.now())
+		}
+	}
+}
+
+// dial opens a connection, with TLS if the plan has it.
+func (g *generator) dial() (net.Conn, error) {
+	deadline := time.Now().Add(g.plan.Timeout)
+	d := net.Dialer{Deadline: deadline}
+	raw, err := d.DialContext(g.stop, "tcp", g.plan.Addr)
+	if err != nil {
+		return nil, dialError(g.plan.Addr, err)
+	}
+	if g.plan.tls == nil {
+		g.count(func(c *Counts) { c.TCP++ })
+		return raw, nil
+	}
+	conn := tls.Client(raw, g.plan.tls)
+	_ = conn.SetDeadline(deadline)
+	if err := conn.HandshakeContext(g.stop); err != nil {
+		raw.Close()
+		return nil, &kindError{noConnect, err}
+	}
+	_ = conn.SetDeadline(time.Time{})
+	g.count(func(c *Counts) {
+		c.TCP++
+		c.TLS++
+		if conn.ConnectionState().DidResume {
+			c.Resumed++
+		}
+	})
+	return conn, nil
+}
+
+func (g *generator) count(add func(*Counts)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	add(&g.counts)
+}
