@@ -123,19 +123,6 @@ func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
 	}
 }
 
-func TestHTTP2AbandonedStreamsFreeTheirGoroutines(t *testing.T) {
-	s := startH2C(t, Behaviour{Latency: Constant(time.Hour / 10), Connections: Connections{MaxStreams: 100}})
-	h := dialH2C(t, s)
-	for id := uint32(1); id < 400; id += 2 {
-		h.get(id)
-		h.must(h.framer.WriteRSTStream(id, http2.ErrCodeCancel))
-	}
-	s.await(t, "all resets", func(c Counters) bool { return c.ResetsSeen == 200 && c.InFlight == 0 })
-	if n := s.Counters(); n.Requests != 200 || n.Responded != 0 || n.BadRequests != 0 {
-		t.Errorf("counters %+v", n)
-	}
-}
-
 func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 	for _, announce := range []bool{false, true} {
 		s := startH2C(t, Behaviour{Latency: Constant(20 * time.Millisecond), Connections: Connections{MaxRequests: 2, Announce: announce}})

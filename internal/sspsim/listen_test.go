@@ -68,13 +68,13 @@ func TestBlackHoleLetsNoDialFinish(t *testing.T) {
 }
 
 func TestStartNamesEveryBadOption(t *testing.T) {
-	_, err := Start(Options{Protocol: "spdy", Record: -1, Control: "0.0.0.0:0", MaxRequestBody: -5, MaxConnections: -1,
+	_, err := Start(Options{Protocol: "spdy", Record: -1, Control: "0.0.0.0:0", MaxRequestBody: -5,
 		Behaviour: Behaviour{Faults: Faults{Reset: Share(2)}}})
 	var invalid *InvalidError
-	if !errors.As(err, &invalid) || len(invalid.Mistakes) != 6 {
+	if !errors.As(err, &invalid) || len(invalid.Mistakes) != 5 {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{`Protocol: "spdy"`, "Record: -1", "Control: ", "MaxRequestBody: -5", "MaxConnections: -1", "Behaviour.faults.reset.share: 2"} {
+	for _, want := range []string{`Protocol: "spdy"`, "Record: -1", "Control: ", "MaxRequestBody: -5", "Behaviour.faults.reset.share: 2"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -89,17 +89,6 @@ func TestStartNamesEveryBadOption(t *testing.T) {
 			t.Errorf("started with Addr %q, Control %q", o.Addr, o.Control)
 		}
 	}
-}
-
-func TestMaxConnectionsClosesTheOneTooMany(t *testing.T) {
-	s := start(t, Options{MaxConnections: 2})
-	a, b := dial(t, s), dial(t, s)
-	a.wantOpen()
-	b.wantOpen()
-	dial(t, s).wantEnd()
-	a.c.Close()
-	s.await(t, "a free place", func(c Counters) bool { return c.OpenConnections == 1 })
-	dial(t, s).wantOpen()
 }
 
 func TestCloseConnectionsCutsOpenOnesAndTakesNewOnes(t *testing.T) {

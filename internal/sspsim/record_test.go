@@ -106,25 +106,3 @@ func TestOnUnprocessedSeesWhatTheCounterCounts(t *testing.T) {
 		}
 	}
 }
-
-func TestCountersFollowTheTraffic(t *testing.T) {
-	release := make(chan struct{})
-	s := start(t, Options{OnRequest: func(*Request) { <-release }})
-	conns := []*rawClient{dial(t, s), dial(t, s), dial(t, s)}
-	for _, c := range conns {
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789")
-	}
-	s.await(t, "three in flight", func(c Counters) bool { return c.InFlight == 3 })
-	close(release)
-	for _, c := range conns {
-		_, body := c.response("POST")
-		if got := uint64(len(body)); got*3 != s.Counters().ResponseBodyBytes && s.Counters().Responded == 3 {
-			t.Errorf("counted %d body bytes out, want %d", s.Counters().ResponseBodyBytes, got*3)
-		}
-		c.c.Close()
-	}
-	s.await(t, "the end", func(c Counters) bool { return c.OpenConnections == 0 && c.InFlight == 0 })
-	if n := s.Counters(); n.MaxInFlight != 3 || n.Connections != 3 || n.RequestBodyBytes != 30 || n.Responded != 3 {
-		t.Errorf("counters %+v", n)
-	}
-}

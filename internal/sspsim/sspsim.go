@@ -30,8 +30,11 @@ const (
 	TLSHTTP1    Protocol = "tls-http1"   // TLS; ALPN offers HTTP/1.1 only
 	TLSWithout  Protocol = "tls-no-alpn" // TLS; ALPN is ignored, the protocol is HTTP/1
 	defaultAddr          = "127.0.0.1:0"
-	defaultMax           = 65536
 )
+
+// maxConnections bounds the connections that are open at once. The SSP closes further ones directly
+// after accept.
+const maxConnections = 65536
 
 // Options are fixed for the lifetime of an SSP. The zero value is a healthy cleartext HTTP/1 SSP on
 // a free port of 127.0.0.1.
@@ -61,9 +64,6 @@ type Options struct {
 	OnUnprocessed func(target string)
 	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
 	MaxRequestBody int
-	// MaxConnections is how many connections may be open at once. The SSP closes further ones
-	// directly after accept. 0 is 65536.
-	MaxConnections int
 }
 
 // SSP is a running simulated SSP. Its methods are safe for concurrent use.
@@ -100,7 +100,6 @@ func Start(o Options) (*SSP, error) {
 	setDefault(&o.Addr, defaultAddr)
 	setDefault(&o.Protocol, HTTP1)
 	setDefault(&o.MaxRequestBody, 1<<20)
-	setDefault(&o.MaxConnections, defaultMax)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -137,7 +136,6 @@ func (o *Options) validate() error {
 	}
 	within(&e, "Record", o.Record, 0, 1<<20)
 	within(&e, "MaxRequestBody", o.MaxRequestBody, 1, maxBodyBytes)
-	within(&e, "MaxConnections", o.MaxConnections, 1, 1<<20)
 	if o.Control != "" && !isLoopbackAddr(o.Control) {
 		e.add("Control", "%q is not a loopback host:port; any client that reaches it can change the SSP", o.Control)
 	}
@@ -286,7 +284,7 @@ func (s *SSP) serve(ln net.Listener) {
 func (s *SSP) track(tcp *net.TCPConn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= s.opts.MaxConnections {
+	if s.closed || len(s.conns) >= maxConnections {
 		return nil
 	}
 	s.lastID++
