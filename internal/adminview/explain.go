@@ -76,13 +76,14 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 	return x
 }
 
-// adviceOf returns the advice on the pool's size if the pool is too small for its load.
+// adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
 func adviceOf(s *ssp.SSP) []string {
 	p, o := s.Pool().Snapshot(), s.Pool().Options()
+	all := sizing.OwnSize(&p)
 	if advice := sizing.Advice(&p, &o); strings.HasPrefix(advice, "Set ") {
-		return []string{advice}
+		all = append(all, advice)
 	}
-	return nil
+	return all
 }
 
 // sentMessage shows the request that an SSP would get.

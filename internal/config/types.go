@@ -246,8 +246,9 @@ type Settings struct {
 type Pool struct {
 	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`                         // open + dialling
 	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536" at_most:"max_conns"` // of MaxConns; an absent key is never above it
-	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536" at_most:"max_conns max_idle"`           // kept warm
-	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`                    // an absent key is MaxConns; 0 = a connection per request
+	Auto               PoolAuto        `yaml:"auto"`
+	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536" at_most:"max_conns max_idle"` // kept warm
+	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`          // an absent key is MaxConns; 0 = a connection per request
 	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
 	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"1ms" max:"168h"`        // ±10 % jitter
 	MaxRequestsPerConn int             `yaml:"max_requests_per_conn" min:"0" max:"1000000000"`    // 0 = no limit
@@ -259,6 +260,13 @@ type Pool struct {
 	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024" reload:"new connections"`          // http1-pipelined
 	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"`                    // http1-pipelined
 	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m" reload:"new connections"`               // 0 = an abandoned exchange closes its connection
+}
+
+// PoolAuto lets a pool decide how many of its max_conns it uses.
+type PoolAuto struct {
+	Enabled  bool `yaml:"enabled"`
+	DryRun   bool `yaml:"dry_run"`                                    // decide, count and show, and change nothing
+	MinConns int  `yaml:"min_conns" default:"16" min:"1" max:"65536"` // the pool never allows itself fewer
 }
 
 // Backoff is the wait after failed dials to one address. It doubles from Min to Max.

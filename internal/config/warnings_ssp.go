@@ -29,6 +29,9 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	if n := pool.MaxHTTP2Conns; pool.MinIdle > n && (ssp.Protocol == ProtocolHTTP2 || ssp.Protocol == ProtocolH2C) {
 		w.add(join(poolPath, "min_idle"), "%d is above max_http2_conns, %d, and never reached", pool.MinIdle, n)
 	}
+	if n := pool.MaxConns; pool.Auto.Enabled && pool.Auto.MinConns > n && ssp.Protocol == ProtocolHTTP1 {
+		w.add(join(poolPath, "auto.min_conns"), "%d is not below max_conns, %d, so the pool never sizes itself", pool.Auto.MinConns, n)
+	}
 	if ssp.speaksHTTP2() {
 		if places := pool.MaxHTTP2Conns * pool.MaxStreamsPerConn; places < pool.MaxConns {
 			w.add(join(poolPath, "max_http2_conns"), "%d connections of %d streams are %d places over HTTP/2, fewer than max_conns, %d, over HTTP/1",

@@ -32,12 +32,14 @@ type connections struct {
 	closeSoon func(*member)
 	stats     *stats
 
-	// len(members) + closing + governor.dialing <= opts.MaxConns, unless SetOptions lowered
-	// MaxConns.
+	// len(members) + closing + governor.dialing <= maxConns(), unless that was lowered.
 	members  map[*member]struct{}
 	draining int // members that take no more requests
 	closing  int // removed connections whose Close has not returned
 	shared   sharedList
+
+	sized      int // how many connections the pool allows itself; 0 = max_conns
+	closeAbove int // the size to which it went back; 0 = max_conns
 
 	forecast  forecast
 	probation probation

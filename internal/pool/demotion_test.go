@@ -1,10 +1,11 @@
 package pool
 
 import (
-	"adbuffer/internal/testsupport"
-	"adbuffer/internal/upstream"
 	"testing"
 	"testing/synctest"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 // violate makes exchanges fail with e.

@@ -253,6 +253,7 @@ func (p *Pool) changeEndpoint(name string, change func(*balancer.Endpoint, time.
 // Inherit takes over the operator's changes from the pool before. For endpoints that exist in both
 // pools it also takes over the counters, the ejections and the results of health checks.
 func (p *Pool) Inherit(before *Pool) {
+	p.auto.inherit(&before.auto)
 	before.mu.Lock()
 	memory := before.conns.endpoints.Memory()
 	stats := make(map[string]*endpointStats)

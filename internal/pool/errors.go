@@ -40,6 +40,9 @@ func (f *queueFull) error() error {
 
 // placeSettings names the settings that limit the number of places.
 func (c *connections) placeSettings() string {
+	if c.maxConns() < c.configured() {
+		return "pool.auto" // the pool has chosen a smaller size than the settings allow
+	}
 	switch c.next() {
 	case upstream.HTTP2:
 		return "pool.max_http2_conns, pool.max_streams_per_conn"

@@ -46,26 +46,35 @@ func (c *connections) limit() int {
 	if c.next() == upstream.HTTP2 {
 		return c.sharedLimit()
 	}
-	return c.opts.MaxConns
+	return c.maxConns()
 }
 
 // sharedLimit returns how many multiplexed connections may take requests.
 func (c *connections) sharedLimit() int {
 	if c.opts.Protocol == upstream.HTTP1Pipelined {
-		return c.opts.MaxConns
+		return c.maxConns()
 	}
-	return min(c.opts.MaxHTTP2Conns, c.opts.MaxConns)
+	return min(c.opts.MaxHTTP2Conns, c.maxConns())
 }
 
-// surplus returns how many serving connections exceed max_conns. Only SetOptions can make it
-// positive.
-func (c *connections) surplus() int { return c.serving() - c.opts.MaxConns }
+// surplus returns how many serving connections exceed max_conns, or the size to which the pool went
+// back. A pool that sized itself down keeps its connections until they end.
+func (c *connections) surplus() int {
+	most := c.opts.MaxConns
+	if c.closeAbove > 0 {
+		most = min(most, c.closeAbove)
+	}
+	return c.serving() - most
+}
 
 // mayOpen returns how many more connections may be opened.
-func (c *connections) mayOpen() int {
-	n := c.opts.MaxConns - len(c.members)
+func (c *connections) mayOpen() int { return c.room(c.maxConns()) }
+
+// room returns how many more connections may be opened if at most `most` may be open.
+func (c *connections) room(most int) int {
+	n := most - len(c.members)
 	if c.next() == upstream.HTTP2 {
-		n = min(n, c.sharedLimit()-len(c.shared.list))
+		n = min(n, min(c.opts.MaxHTTP2Conns, most)-len(c.shared.list))
 	}
 	return max(0, n)
 }

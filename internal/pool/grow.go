@@ -51,7 +51,12 @@ func (g *growth) minIdle() int {
 
 // mayDial reports whether max_dials and max_conns allow another dial.
 func (g *growth) mayDial() bool {
-	return g.governor.dialing < g.opts.MaxDials && len(g.conns.members)+g.conns.closing+g.governor.dialing < g.opts.MaxConns
+	return g.governor.dialing < g.opts.MaxDials && len(g.conns.members)+g.conns.closing+g.governor.dialing < g.conns.maxConns()
+}
+
+// atLimit reports whether no dial may start because of max_conns, or of the size that the pool chose.
+func (g *growth) atLimit() bool {
+	return len(g.conns.members)+g.conns.closing+g.governor.dialing >= g.conns.maxConns() || g.conns.next() > upstream.HTTP1 && g.sharedFull()
 }
 
 // mayTry reports whether a dial may go to an address on trial although another address is healthy.

@@ -32,6 +32,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.reviveTimer.Stop()
 	p.setEndpointOptionsLocked(now)
 	p.needs.note(p.stats.sums(time.Now()))
+	p.Tick(now, false) // so that a pool that sizes itself begins with its least size
 	p.wg.Go(p.janitor)
 	return p
 }

@@ -1,11 +1,12 @@
 package pool
 
 import (
-	"adbuffer/internal/testsupport"
-	"adbuffer/internal/upstream"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {

@@ -87,6 +87,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	m := pl.m
 	err := m.conn.Do(ex)
 	if err == nil {
+		m.pool.stats.successes.Inc()
 		if !m.exclusive() && !m.worked.Load() {
 			m.worked.Store(true)
 			m.pool.responded(m)

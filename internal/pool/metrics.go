@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/balancer"
@@ -52,6 +54,10 @@ var (
 	descAdvisedPlaces    = desc("advised_places", "Advised number of places: with so many, 3 % of the last minute's requests wait for one. Compare it with adbuffer_pool_places_limit, for any protocol. 0 without requests.")
 	descHeadroom         = desc("headroom_ratio", "Share of the possible places that the load of the last minute leaves free, 1 without requests, negative if the load exceeds them.")
 	descLearnedIdle      = desc("learned_idle_seconds", "Idle time after which the SSP closes connections, as learned from its closes, in seconds; pool.idle_timeout belongs below it. 0 while unknown.")
+	descAutoLimit        = desc("auto_limit", "Places that a pool which sizes itself allows itself now (pool.auto).")
+	descAutoNeed         = desc("auto_need", "Places that the load of the last seconds needs, by Erlang C, in a pool which sizes itself (pool.auto).")
+	descAutoDecisions    = desc("auto_decisions_total", "Decisions of a pool about its own size (pool.auto), by kind.", "decision")
+	descFullIn           = desc("full_in_seconds", "Seconds until the pool is full if its load grows on as in the last 15 minutes, +Inf if that is not expected within 30 minutes.")
 	descWarm             = desc("warm", "1 once min_idle connections have been open, 0 before.")
 )
 
@@ -79,6 +85,18 @@ func (p *Pool) collect(to metrics.Sink) {
 	to.Gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
 	to.Gauge(descHeadroom, s.Need.HeadroomRatio)
 	to.Gauge(descLearnedIdle, s.LearnedIdleSeconds)
+	fullIn := math.Inf(1)
+	if s.FullInSeconds != nil {
+		fullIn = *s.FullInSeconds
+	}
+	to.Gauge(descFullIn, fullIn)
+	if s.Auto != nil {
+		to.Gauge(descAutoLimit, float64(s.Auto.Limit))
+		to.Gauge(descAutoNeed, float64(s.Auto.Need))
+		for kind, n := range s.Auto.Counts {
+			to.Counter(descAutoDecisions, n, kind)
+		}
+	}
 	for r := upstream.NotClosed + 1; r < upstream.CloseReasons; r++ {
 		to.Counter(descClosed, p.stats.closedBy[r].Load(), r.String())
 	}

@@ -13,8 +13,9 @@ import (
 type Options struct {
 	SSP string // for messages and metrics
 
-	MaxConns      int           // ≥ 1; connections open, being dialled, or being closed
-	MaxHTTP2Conns int           // ≥ 1; part of MaxConns
+	MaxConns      int // ≥ 1; connections open, being dialled, or being closed
+	MaxHTTP2Conns int // ≥ 1; part of MaxConns
+	Auto          AutoSize
 	MinIdle       int           // connections that stay open without requests
 	MaxIdle       int           // 0 = a new connection for each request, if connections are exclusive
 	IdleTimeout   time.Duration // 0 = no limit

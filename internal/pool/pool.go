@@ -34,6 +34,7 @@ import (
 type Pool struct {
 	dialer  Dialer
 	stats   *stats
+	auto    autosize           // has its own lock
 	waiters sync.Pool          // of *waiter
 	wg      sync.WaitGroup     // the janitor, dials, and closes
 	ctx     context.Context    // ends with Close; dials stop then

@@ -86,7 +86,7 @@ func (p *Pool) dialPassedOverLocked(e *endpoint, now time.Time) {
 // connection at a time.
 func (p *Pool) makeRoomLocked(e *endpoint) {
 	c := &p.conns
-	if c.closing > 0 || c.kept == 0 || len(c.members)+p.governor.dialing < c.opts.MaxConns {
+	if c.closing > 0 || c.kept == 0 || len(c.members)+p.governor.dialing < c.maxConns() {
 		return
 	}
 	var from *endpoint
@@ -95,7 +95,7 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 		case other == e || len(other.idle.list) == 0:
 		case !other.Active():
 			from = other
-		case from == nil && float64(other.open-1) >= c.endpoints.Share(other.Endpoint, c.opts.MaxConns):
+		case from == nil && float64(other.open-1) >= c.endpoints.Share(other.Endpoint, c.maxConns()):
 			from = other
 		}
 	}

@@ -15,11 +15,11 @@ func (l load) saturation() float64 {
 }
 
 // load returns the places in use, and the places that the pool could offer at once: the places of
-// open connections, plus perConn for each connection that may still be opened. A draining connection
+// open connections, plus perConn for each connection that max_conns still allows. A draining connection
 // counts only its places in use.
 func (c *connections) load() load {
 	l := load{inUse: c.inUse, possible: c.places}
-	if n := c.mayOpen(); n > 0 {
+	if n := c.room(c.opts.MaxConns); n > 0 {
 		l.possible += n * c.perConn()
 	}
 	return l

@@ -78,9 +78,11 @@ type stats struct {
 	openedBy [upstream.Protocols]atomic.Uint64
 	closedBy [upstream.CloseReasons]atomic.Uint64
 
-	arrivals  *metrics.Counter
-	stale     atomic.Uint64
-	demotions atomic.Uint64
+	arrivals   *metrics.Counter
+	successes  *metrics.Counter
+	limitWaits atomic.Uint64 // requests that found no place, and might not dial because of the limit
+	stale      atomic.Uint64
+	demotions  atomic.Uint64
 }
 
 const ms = time.Millisecond
@@ -93,6 +95,7 @@ func newStats() *stats {
 		atArrival:       metrics.NewHistogram(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
 		requestsPerConn: metrics.NewHistogram(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
 		arrivals:        metrics.NewCounter(),
+		successes:       metrics.NewCounter(),
 		dns:             dialHistogram(),
 		tcp:             dialHistogram(),
 		tls:             dialHistogram(),

@@ -47,6 +47,7 @@ func (s *preparedSSP) poolOptions() pool.Options {
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
 		Ejection: balancer.Ejection(c.Ejection), SlowStart: c.SlowStart, Events: s.events, Lag: s.lag,
 	}
+	o.Auto = pool.AutoSize(c.Pool.Auto)
 	o.HealthCheck = pool.HealthCheck{
 		Path: c.HealthCheck.Path, Interval: c.HealthCheck.Interval, Timeout: c.HealthCheck.Timeout,
 		Unhealthy: c.HealthCheck.Unhealthy, Healthy: c.HealthCheck.Healthy, Scheme: c.Parsed.Scheme, Host: c.Host,

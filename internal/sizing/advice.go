@@ -33,6 +33,30 @@ func Advice(s *pool.Snapshot, o *pool.Options) string {
 		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }
 
+// OwnSize describes what a pool has decided about its size, and when it will be full. It is empty if
+// there is nothing to say.
+func OwnSize(s *pool.Snapshot) (all []string) {
+	if a := s.Auto; a != nil {
+		text := fmt.Sprintf("The pool sizes itself (pool.auto): %s now, and its load needs %d.", count(a.Limit, "place"), a.Need)
+		if a.DryRun {
+			text = fmt.Sprintf("A dry run of pool.auto would allow %s, and the load needs %d.", count(a.Limit, "place"), a.Need)
+		}
+		if len(a.Decisions) > 0 {
+			d := &a.Decisions[0]
+			text += fmt.Sprintf(" Its last decision: %v at %s, from %d to %d, when %.1f %% of the requests waited.",
+				d.Kind, d.At.UTC().Format(time.RFC3339), d.From, d.To, 100*d.Waiting)
+		}
+		if a.HoldSeconds > 0 {
+			text += fmt.Sprintf(" A growth brought no more responses in time, so the pool stays for %s.", millis(a.HoldSeconds))
+		}
+		all = append(all, text)
+	}
+	if s.FullInSeconds != nil {
+		all = append(all, fmt.Sprintf("The load grows steadily, and the pool is full in %.0f minutes: raise pool.max_conns (HTTP/2: pool.max_http2_conns).", *s.FullInSeconds/60))
+	}
+	return all
+}
+
 // sizeSetting returns the setting that bounds the connections of a pool that uses pr.
 func sizeSetting(pr upstream.Protocol, o *pool.Options) (name string, value int) {
 	if pr == upstream.HTTP2 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/sizer"
 	"adbuffer/internal/upstream"
 )
 
@@ -34,6 +35,21 @@ func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 	wantText(t, Advice(s, o), "Set pool.max_http2_conns to 7, now 4.")
 	o.MaxConns = 3 // max_conns then bounds the HTTP/2 connections
 	wantText(t, Advice(s, o), "Set pool.max_conns to 7, now 3.")
+}
+
+func TestOwnSizeNamesTheLastDecision(t *testing.T) {
+	s, _ := loaded(0.15, 176)
+	if got := OwnSize(s); got != nil {
+		t.Errorf("a pool of the configured size: %q", got)
+	}
+	full := 480.0
+	s.FullInSeconds = &full
+	s.Auto = &pool.AutoSnapshot{Limit: 96, Need: 90, HoldSeconds: 20, Decisions: []sizer.Decision{{Kind: sizer.Reverted, From: 120, To: 96, Waiting: 0.051}}}
+	got := OwnSize(s)
+	wantText(t, got[0], "96 places now, and its load needs 90", "reverted at ", "from 120 to 96", "5.1 % of the requests waited", "stays for 20 s")
+	wantText(t, got[1], "full in 8 minutes", "pool.max_conns")
+	s.Auto.DryRun = true
+	wantText(t, OwnSize(s)[0], "dry run", "would allow 96 places")
 }
 
 func TestAdviceForAPoolThatFitsSaysWhenItIsFull(t *testing.T) {

@@ -21,11 +21,13 @@ type Observation struct {
 	rate           float64       // requests per second, of all instances
 	hold           time.Duration // mean
 	instances      int
-	conns          int // max_conns
-	http2Conns     int // max_http2_conns; 0 = unknown
-	streams        int // 0 = unknown
-	depth          int // pipeline_depth; 0 = unknown
-	sources        int // source_addresses; 0 = none, or unknown
+	conns          int           // max_conns
+	own            int           // the places of a pool that sizes itself; 0 = it does not
+	fullIn         time.Duration // 0 = not expected
+	http2Conns     int           // max_http2_conns; 0 = unknown
+	streams        int           // 0 = unknown
+	depth          int           // pipeline_depth; 0 = unknown
+	sources        int           // source_addresses; 0 = none, or unknown
 }
 
 // errNeither is the error about a server that is unknown to Observe.
@@ -43,6 +45,11 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 				Rate float64 `json:"arrivals_per_second"`
 				Hold float64 `json:"hold_seconds"`
 			} `json:"need"`
+			Auto struct {
+				DryRun bool `json:"dry_run"`
+				Limit  int  `json:"limit"`
+			} `json:"auto"`
+			FullIn float64 `json:"full_in_seconds"`
 			Limits struct {
 				MaxConns      int `json:"max_conns"`
 				MaxHTTP2Conns int `json:"max_http2_conns"`
@@ -64,7 +71,11 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 	}
 	var all []Observation
 	for _, p := range v.Pools {
+		if p.Auto.DryRun {
+			p.Auto.Limit = 0
+		}
 		all = append(all, Observation{
+			own: p.Auto.Limit, fullIn: seconds(p.FullIn),
 			name: p.SSP, protocol: p.Protocol, rate: p.Need.Rate, hold: seconds(p.Need.Hold), instances: 1,
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})

@@ -97,6 +97,9 @@ func printYAML(w io.Writer, plan Plan) {
 		case p.now > 0:
 			note = fmt.Sprintf("   # now %d, which is enough", p.now)
 		}
+		if p.own > 0 {
+			note += fmt.Sprintf("; pool.auto uses %s of it", count(p.own, "place"))
+		}
 		fmt.Fprintf(w, "  - name: %s\n    pool:\n      %s: %d%s\n", p.name, name, min(n, maxConfigConns), note)
 		switch {
 		case p.http2():

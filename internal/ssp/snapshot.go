@@ -46,6 +46,14 @@ type Snapshot struct {
 // Latency returns the times of all requests since start.
 func (s *SSP) Latency() *metrics.Histogram { return s.stats.duration }
 
+// HoldsBack reports whether something other than the pool keeps requests from the SSP: the breaker, a
+// pause that the SSP asked for, the adaptive limit, or an operator.
+func (s *SSP) HoldsBack(at time.Time) bool {
+	now := s.since(at)
+	limit := s.inFlight.Limit()
+	return s.breaker.shedRatio(now) > 0 || s.backoff.left(now) > 0 || s.opts.Adaptive.Enabled && limit > 0 && s.inFlight.Now() >= limit || s.Refusing()
+}
+
 // Snapshot returns the current state of the SSP.
 func (s *SSP) Snapshot() Snapshot {
 	now := s.since(time.Now())

@@ -91,6 +91,7 @@ var promisedMetrics = []struct {
 	{"retries_total", "counter", map[string][]string{"ssp": {"a", "b"}, "kind": {"not_sent", "not_processed", "stale", "hedge"}}},
 	{"ssp_retry_after_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "effect": {"paused", "ignored"}}},
 	{"pool_advised_connections", "gauge", bySSP},
+	{"pool_full_in_seconds", "gauge", bySSP},
 	{"pool_headroom_ratio", "gauge", bySSP},
 	{"pool_learned_idle_seconds", "gauge", bySSP},
 	{"pool_warm", "gauge", bySSP},

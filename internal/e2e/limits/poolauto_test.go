@@ -1,0 +1,73 @@
+package limits
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// A pool of one place grows for 40 clients. What it decides is in the metrics, the log, /pools and explain.
+// A reload keeps it.
+func TestPoolSizesItself(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)})
+	config := func(more string) string {
+		return fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%q], protocol: http1, pool: {max_conns: 200, auto: {enabled: true, min_conns: 1}%s}}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
+`, s.URL(), more)
+	}
+	ab := e2e.StartReloadable(t, config(""))
+	clients := ab.StartTraffic(40, time.Millisecond, "/fillbuffer?")
+	defer clients.Stop()
+	ab.AwaitMetricAbove(24, "adbuffer_pool_auto_limit", "ssp=a")
+	m := ab.Scrape()
+	if n := m.Value("adbuffer_pool_auto_decisions_total", "ssp=a", "decision=grown"); n < 1 {
+		t.Errorf("%v growths", n)
+	}
+	if n := m.Value("adbuffer_pool_auto_need", "ssp=a"); n < 20 || n > 100 {
+		t.Errorf("the need is %v", n)
+	}
+	if n := m.Value("adbuffer_pool_connections_limit", "ssp=a"); n != 200 {
+		t.Errorf("the limit of connections is %v", n)
+	}
+	_, pools := ab.AskAdmin("/pools")
+	for _, want := range []string{`"kind": "grown"`, "The pool sizes itself (pool.auto)"} {
+		if !strings.Contains(pools, want) {
+			t.Errorf("/pools lacks %q", want)
+		}
+	}
+	testsupport.Eventually(t, "the log has the decision", func() bool { return strings.Contains(ab.Log.String(), "pool sized itself") })
+	before := ab.Metric("adbuffer_pool_auto_limit", "ssp=a")
+	ab.Take(config(", max_idle: 150"))
+	if n := ab.Metric("adbuffer_pool_auto_limit", "ssp=a"); n < before/2 {
+		t.Errorf("a reload made the limit %v, from %v", n, before)
+	}
+}
+
+// The dry run decides, and changes nothing.
+func TestDryRunOfAPoolThatSizesItself(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{})
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%q], protocol: http1, pool: {max_conns: 8, auto: {enabled: true, dry_run: true, min_conns: 1}}}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
+`, s.URL()))
+	ab.AwaitMetric(8, "adbuffer_pool_auto_limit", "ssp=a")
+	ab.Concurrently(8, func(w *e2e.Worker) error {
+		for range 20 {
+			ab.Get("/fillbuffer?a=b").WantStatus("a request in a dry run", 200)
+		}
+		return nil
+	})
+	if _, pools := ab.AskAdmin("/pools"); !strings.Contains(pools, "A dry run of pool.auto would allow 8 places") {
+		t.Errorf("/pools has no dry run: %s", testsupport.Tail(pools, 2000))
+	}
+}

@@ -1,0 +1,122 @@
+package pool
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/sizer"
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// driveTicking sends requests, and ticks as the app does. It returns the decisions by kind.
+func driveTicking(t *testing.T, p *Pool, every, length time.Duration, heldBack bool) (kinds [sizer.Kinds]int) {
+	t.Helper()
+	end := time.Now().Add(length)
+	go func() {
+		for time.Now().Before(end) {
+			if d, ok := p.Tick(time.Now(), heldBack); ok {
+				kinds[d.Kind]++
+			}
+			time.Sleep(sizer.Interval)
+		}
+	}()
+	drive(t, p, every, length)
+	time.Sleep(sec)
+	synctest.Wait()
+	return kinds
+}
+
+func TestPoolSizesItself(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		change      func(o *Options)
+		heldBack    bool
+		least, most int // connections allowed after 10 s with 50 places in use
+		grown       bool
+	}{
+		{name: "enabled", least: 50, most: 80, grown: true},
+		{name: "max_conns is the ceiling", change: func(o *Options) { o.MaxConns = 30 }, least: 30, most: 30, grown: true},
+		{name: "a breaker holds requests back", heldBack: true, least: 8, most: 8},
+		{name: "dry run", change: func(o *Options) { o.Auto.DryRun = true }, least: 300, most: 300},
+		{name: "not enabled", change: func(o *Options) { o.Auto.Enabled = false }, least: 300, most: 300},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := newFakeSSP(t)
+				s.do = holding(100 * msec)
+				p := start(t, s, func(o *Options) {
+					o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 300, 300, 1000, 16
+					o.Auto = AutoSize{Enabled: true, MinConns: 8}
+					if c.change != nil {
+						c.change(o)
+					}
+				})
+				kinds := driveTicking(t, p, 2*msec, 10*sec, c.heldBack)
+				snap := p.Snapshot()
+				if n := p.conns.maxConns(); n < c.least || n > c.most {
+					t.Errorf("%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
+				}
+				if grown := kinds[sizer.Grown] > 0; grown != c.grown {
+					t.Errorf("decisions %v", kinds)
+				}
+				if c.grown && (snap.Auto == nil || snap.Auto.Counts["grown"] != uint64(kinds[sizer.Grown]) || len(snap.Auto.Decisions) == 0) {
+					t.Errorf("the snapshot has %+v", snap.Auto)
+				}
+			})
+		})
+	}
+}
+
+// A pool that stops sizing itself has its configured size at once, and its history is new after that.
+func TestPoolThatStopsSizingItself(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.Auto = 100, AutoSize{Enabled: true, MinConns: 4} })
+		limit := func() string { return fmt.Sprint(p.conns.maxConns()) }
+		p.Tick(time.Now(), false)
+		got := limit()
+		o := p.Options()
+		o.Auto.Enabled = false
+		p.SetOptions(o)
+		p.Tick(time.Now(), false)
+		got += " " + limit()
+		o.Auto.Enabled, o.MaxConns = true, 3
+		p.SetOptions(o)
+		p.Tick(time.Now(), false)
+		if got += " " + limit(); got != "4 100 3" {
+			t.Errorf("the limits were %s, want 4 100 3", got)
+		}
+	})
+}
+
+// After a growth that did not help, connections above the limit close as soon as they are free.
+func TestRevertedGrowthClosesConnections(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 })
+		var all []Place
+		for range 20 {
+			ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
+			place, err := p.Acquire(ex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, place)
+		}
+		p.resize(12, 12, time.Now())
+		for _, place := range all {
+			place.Release()
+		}
+		synctest.Wait()
+		snap := p.Snapshot()
+		if n := snap.Idle[upstream.HTTP1] + snap.Active[upstream.HTTP1]; n != 12 {
+			t.Errorf("%d connections are open, want 12", n)
+		}
+		p.resize(15, 0, time.Now())
+		if p.conns.surplus() > 0 || p.conns.maxConns() != 15 {
+			t.Errorf("surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
+		}
+	})
+}

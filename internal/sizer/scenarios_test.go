@@ -1,0 +1,339 @@
+//go:build !race
+
+package sizer
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 11)) }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// figure is what a scenario measures. pass bounds it for the sizer.
+type figure struct {
+	name        string
+	least, most float64
+	percent     bool
+}
+
+// scenario is a load, an SSP, and what is measured.
+type scenario struct {
+	name    string
+	traffic func() traffic
+	oracle  func(t float64) int
+	figures []figure
+	measure func(s *scenario, w *world) []float64
+	once    sync.Once
+	fixed   float64 // the goodput of the best fixed size
+}
+
+func constant(v float64) func(float64) float64 { return func(float64) float64 { return v } }
+
+func step(at, before, after float64) func(float64) float64 {
+	return func(t float64) float64 {
+		if t < at {
+			return before
+		}
+		return after
+	}
+}
+
+func ramp(from, to, before, after float64) func(float64) float64 {
+	return func(t float64) float64 {
+		return before + (after-before)*min(max((t-from)/(to-from), 0), 1)
+	}
+}
+
+// meanHold returns the mean hold of a service that takes factor times as usual, up to the deadline.
+func meanHold(factor float64) float64 {
+	rng := newRand(1)
+	sum := 0.0
+	const n = 20_000
+	for range n {
+		sum += min(deadline, factor*math.Exp(serviceMu+serviceSigma*rng.NormFloat64()))
+	}
+	return sum / n
+}
+
+// sum adds a figure of the seconds from one time to another.
+func (w *world) sum(from, to float64, f func(*second) int) (n float64) {
+	for i := int(from); i < min(int(to), len(w.seconds)); i++ {
+		n += float64(f(&w.seconds[i]))
+	}
+	return n
+}
+
+func (w *world) waitingShare(from, to float64) float64 {
+	return w.sum(from, to, func(s *second) int { return s.waits }) / max(1, w.sum(from, to, func(s *second) int { return s.arrivals }))
+}
+
+func (w *world) goodput(from, to float64) float64 {
+	return w.sum(from, to, func(s *second) int { return s.good }) / (to - from)
+}
+
+func (w *world) peak(from, to float64) float64 {
+	most := 0
+	for i := int(from); i < min(int(to), len(w.seconds)); i++ {
+		most = max(most, w.seconds[i].limit)
+	}
+	return float64(most)
+}
+
+// inBand returns after how many seconds from `from` on the limit stays within a tenth of want.
+func (w *world) inBand(from, to float64, want int) float64 {
+	last := from
+	for i := int(from); i < min(int(to), len(w.seconds)); i++ {
+		if d := math.Abs(float64(w.seconds[i].limit)/float64(want) - 1); d > 0.1 {
+			last = float64(i + 1)
+		}
+	}
+	if last >= to-1 {
+		return math.Inf(1)
+	}
+	return last - from
+}
+
+func (w *world) changes() (n float64) {
+	for i := 1; i < len(w.seconds); i++ {
+		if w.seconds[i].limit != w.seconds[i-1].limit {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) waitQuantile(q float64) float64 {
+	var all []float64
+	for i := range w.seconds {
+		all = append(all, w.seconds[i].wait...)
+	}
+	slices.Sort(all)
+	return all[int(q*float64(len(all)-1))]
+}
+
+// best returns the goodput that the best fixed size has after the third minute.
+func (s *scenario) best(w *world) float64 {
+	s.once.Do(func() { s.fixed = bestFixed(s.traffic(), 1, 180, w.length) })
+	return s.fixed
+}
+
+// sharing is an SSP that shares its capacity among more requests than it can serve at once.
+func sharing(capacity func(t float64) float64) func(t float64, n int) float64 {
+	return func(t float64, n int) float64 { return min(1, capacity(t)/float64(max(1, n))) }
+}
+
+// bestFixed returns the highest goodput that a fixed size reaches.
+func bestFixed(t traffic, seed uint64, from, to float64) float64 {
+	best := 0.0
+	for n := 20; n <= 400; n = n*5/4 + 1 {
+		fixedTraffic := t
+		fixedTraffic.start = n
+		w := newWorld(fixedTraffic, seed, fixed(n))
+		w.run()
+		best = max(best, w.goodput(from, to))
+	}
+	return best
+}
+
+var scenarios = []*scenario{
+	{
+		name: "a. 500 to 2 000/s at once",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 500, 2000), most: 2000, length: 240, start: places(500, serviceMean, 1), max: 2000}
+		},
+		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		figures: []figure{{name: "seconds until in band", most: 10}, {name: "then waiting", most: 0.04, percent: true}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.inBand(120, 240, s.oracle(130)), w.waitingShare(180, 240)}
+		},
+	},
+	{
+		name: "b. batches, z about 4",
+		traffic: func() traffic {
+			return traffic{rate: constant(1000), most: 1000, batch: 3, length: 240, start: places(1000, serviceMean, 1), max: 2000}
+		},
+		oracle:  func(float64) int { return places(1000, serviceMean, 4) },
+		figures: []figure{{name: "waiting", most: 0.04, percent: true}, {name: "N / oracle", most: 1.17}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.waitingShare(120, 240), float64(w.limit) / float64(s.oracle(0))}
+		},
+	},
+	{
+		name: "c1. the SSP's capacity halves",
+		traffic: func() traffic {
+			return traffic{rate: constant(1000), most: 1000, speed: sharing(step(120, 130, 65)), length: 420, start: places(1000, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return int(step(120, float64(places(1000, serviceMean, 1)), 65)(t)) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / before", most: 1.6}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / w.peak(110, 120)}
+		},
+	},
+	{
+		name: "c2. load grows to 1.5 times the capacity, at once",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 700, 1600), most: 1600, speed: sharing(constant(100)), length: 420, start: places(700, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return int(step(120, float64(places(700, serviceMean, 1)), 100)(t)) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.96, percent: true}, {name: "peak / capacity", most: 1.6}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / 100}
+		},
+	},
+	{
+		name: "c4. load grows to 1.5 times the capacity, slowly",
+		traffic: func() traffic {
+			return traffic{rate: ramp(120, 300, 700, 1600), most: 1600, speed: sharing(constant(100)), length: 600, start: places(700, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return min(places(ramp(120, 300, 700, 1600)(t), serviceMean, 1), 100) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.96, percent: true}, {name: "peak / capacity", most: 1.85}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.goodput(180, 600) / s.best(w), w.peak(120, 600) / 100}
+		},
+	},
+	{
+		name: "c5. soft saturation: hold × (1 + n/100)",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 300, 500), most: 500, speed: func(_ float64, n int) float64 { return 1 / (1 + float64(n)/100) }, length: 420, start: 60, max: 1000}
+		},
+		oracle:  func(t float64) int { return int(step(120, 60, 110)(t)) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.85, percent: true}},
+		measure: func(s *scenario, w *world) []float64 { return []float64{w.goodput(180, 420) / s.best(w)} },
+	},
+	holdScenario("d. hold 80 to 125 ms from then on", 125.0/80),
+	holdScenario("e. hold 80 to 200 ms from then on", 200.0/80),
+	{
+		name: "f. 0.2 requests/s for two hours",
+		traffic: func() traffic {
+			return traffic{rate: constant(0.2), most: 0.2, length: 7200, start: 16, max: 256}
+		},
+		oracle:  func(float64) int { return 16 },
+		figures: []figure{{name: "changes an hour", most: 2}},
+		measure: func(_ *scenario, w *world) []float64 { return []float64{w.changes() / 2} },
+	},
+	{
+		name: "f. hold with 30 % of noise, an hour",
+		traffic: func() traffic {
+			noise := make([]float64, 3601)
+			rng := newRand(3)
+			for i := range noise {
+				noise[i] = 0.7 + 0.6*rng.Float64()
+			}
+			return traffic{rate: constant(300), most: 300, service: func(t float64) float64 { return noise[int(t)] }, length: 3600, start: places(300, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(float64) int { return places(300, serviceMean, 1) },
+		figures: []figure{{name: "changes an hour", most: 2}},
+		measure: func(_ *scenario, w *world) []float64 { return []float64{w.changes()} },
+	},
+	{
+		name: "g. 0 to 8 000/s in a minute",
+		traffic: func() traffic {
+			return traffic{rate: ramp(10, 70, 1, 8000), most: 8000, length: 130, start: 16, max: 2000}
+		},
+		oracle:  func(t float64) int { return max(16, places(ramp(10, 70, 1, 8000)(t), serviceMean, 1)) },
+		figures: []figure{{name: "p99 wait, ms", most: 20}, {name: "refused", most: 0.003, percent: true}},
+		measure: func(_ *scenario, w *world) []float64 {
+			return []float64{1000 * w.waitQuantile(0.99), w.sum(0, 130, func(s *second) int { return s.refused }) / w.sum(0, 130, func(s *second) int { return s.arrivals })}
+		},
+	},
+	{
+		name: "h. all requests hang for five minutes",
+		traffic: func() traffic {
+			hangs := func(t float64) float64 { return map[bool]float64{true: 1}[t >= 120 && t < 420] }
+			return traffic{rate: constant(500), most: 500, hangs: hangs, length: 420 + 1200, start: places(500, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(float64) int { return places(500, serviceMean, 1) },
+		figures: []figure{{name: "N after / before", most: 1.1}},
+		measure: func(_ *scenario, w *world) []float64 { return []float64{float64(w.limit) / w.peak(110, 120)} },
+	},
+	{
+		name: "h. half of the requests hang for five minutes",
+		traffic: func() traffic {
+			hangs := func(t float64) float64 { return map[bool]float64{true: 0.5}[t >= 120 && t < 420] }
+			return traffic{rate: constant(500), most: 500, hangs: hangs, length: 420, start: places(500, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return int(step(120, float64(places(500, serviceMean, 1)), 130)(t)) },
+		figures: []figure{{name: "goodput of the load", least: 0.4, percent: true}},
+		measure: func(_ *scenario, w *world) []float64 { return []float64{w.goodput(130, 420) / 500} },
+	},
+	{
+		name: "i. HTTP/2 streams 250 to 10",
+		traffic: func() traffic {
+			return traffic{rate: constant(1000), most: 1000, limit: func(t float64) int { return int(step(120, 250, 10)(t)) }, length: 240, start: places(1000, serviceMean, 1), max: 2000}
+		},
+		oracle:  func(float64) int { return places(1000, serviceMean, 1) },
+		figures: []figure{{name: "waiting", most: 0.03, percent: true}, {name: "connections", most: 14}},
+		measure: func(_ *scenario, w *world) []float64 { return []float64{w.waitingShare(150, 240), float64(w.conns())} },
+	},
+	{
+		name: "j. refused clients try three times",
+		traffic: func() traffic {
+			return traffic{rate: constant(1000), most: 1000, again: 3, length: 180, start: 64, max: 1000}
+		},
+		oracle:  func(float64) int { return places(1000, serviceMean, 1) },
+		figures: []figure{{name: "N / need", most: 1.5}},
+		measure: func(s *scenario, w *world) []float64 { return []float64{float64(w.limit) / float64(s.oracle(0))} },
+	},
+	{
+		name: "refused dials for a minute, then slow ones",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 500, 1000), most: 1000, dials: func(t float64) float64 { return 0.03 + 0.3*map[bool]float64{true: 1}[t >= 120 && t < 180] }, length: 300, start: places(500, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return places(step(120, 500, 1000)(t), serviceMean, 1) },
+		figures: []figure{{name: "seconds until in band", most: 60}, {name: "then waiting", most: 0.04, percent: true}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.inBand(120, 300, s.oracle(130)), w.waitingShare(240, 300)}
+		},
+	},
+}
+
+func holdScenario(name string, factor float64) *scenario {
+	after := meanHold(factor)
+	return &scenario{
+		name: name,
+		traffic: func() traffic {
+			return traffic{rate: constant(500), most: 500, service: step(120, 1, factor), length: 240, start: places(500, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return places(500, step(120, serviceMean, after)(t), 1) },
+		figures: []figure{{name: "seconds until in band", most: 60}},
+		measure: func(s *scenario, w *world) []float64 { return []float64{w.inBand(120, 240, s.oracle(130))} },
+	}
+}
+
+// run simulates the scenario with a controller.
+func (s *scenario) run(c controller, t *traffic, seed uint64) ([]float64, *world) {
+	w := newWorld(*t, seed, c)
+	w.run()
+	return s.measure(s, w), w
+}
+
+func (f *figure) text(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "never"
+	case f.percent:
+		return fmt.Sprintf("%.1f %%", 100*v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// pass describes the bounds.
+func (f *figure) pass() string {
+	if f.most > 0 {
+		return "≤ " + f.text(f.most)
+	}
+	return "≥ " + f.text(f.least)
+}
+
+func (f *figure) held(v float64) bool {
+	if f.most > 0 {
+		return v <= f.most
+	}
+	return v >= f.least
+}
