@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
@@ -199,17 +200,29 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 			c.ssps = append(c.ssps, at("e", secure, "tls: {ca_file: \""+s.ca+"\"}"))
 			cfg := c.load(t)
 			write(t, s.ca, []byte("nonsense"))
+			if _, err := v.app.versions.DryRun(cfg); err == nil {
+				t.Error("a dry run accepted a configuration with a broken file")
+			}
 			if _, err := v.app.Reload(cfg); err == nil {
 				t.Error("a configuration with a broken file was accepted")
 			}
 		case 19:
 			c.log = "format: console"
-			if _, err := v.app.Reload(c.load(t)); err == nil {
+			cfg := c.load(t)
+			if d, err := v.app.versions.DryRun(cfg); err != nil || d.Verdict != reload.NeedsRestart {
+				t.Errorf("the dry run of a configuration that needs a restart says %+v, %v", d, err)
+			}
+			if _, err := v.app.Reload(cfg); err == nil {
 				t.Error("a configuration that needs a restart was accepted")
 			}
 		default:
-			if _, err := v.app.Reload(s.load(c)); err != nil {
-				t.Errorf("reload %d: %v", n, err)
+			cfg := s.load(c)
+			dry, errDry := v.app.versions.DryRun(cfg)
+			res, err := v.app.Reload(cfg)
+			if err != nil || errDry != nil {
+				t.Errorf("reload %d: %v; the dry run: %v", n, err, errDry)
+			} else if !slices.Equal(res.Changes, dry.Changes) {
+				t.Errorf("reload %d changes %v, and the dry run said %v", n, res.Changes, dry.Changes)
 			}
 		}
 		for mark := sent.Load() + 10; sent.Load() < mark && failed.Load() == 0; {
