@@ -73,10 +73,10 @@ func (b *Balancer) Set(s Settings, now time.Time) (removed []*Endpoint) {
 		e := before[o.Name]
 		delete(before, o.Name)
 		if e == nil {
-			e = &Endpoint{}
+			e = &Endpoint{Options: Options{Name: o.Name}} // the pool reads the name of an endpoint without its lock
 			e.failures.window.Init(s.Ejection.Window, age)
 		}
-		e.Options, e.Index = o, i
+		e.Options.Weight, e.Priority, e.Index = o.Weight, o.Priority, i
 		b.all = append(b.all, e)
 		e.failures.window.SetLength(s.Ejection.Window, age)
 		// An ejection survives a reload. A dry run's ejection survives if the new settings are a
