@@ -113,7 +113,7 @@ func pipeline(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	// The SSP processes pipelined requests at the same time, as a server with workers does.
 	behaviour.Connections.PipelineOverlap = true
 	pool := limits(conns, n, "30s")
-	var atOnce []*stage.Figures // direct, from a pool, and pipelined
+	var crowds []*stage.Figures // direct, from a pool, and pipelined
 	for _, path := range []struct{ name, program, protocol, pool string }{
 		{"direct", "direct", "", ""},
 		{fmt.Sprintf("adbuffer, pool of %d", conns), "", "http1", pool},
@@ -144,11 +144,11 @@ func pipeline(ctx context.Context, e *stage.Env) (*results.Report, error) {
 			t.Add(f.Doubts, way.name, path.name, f.Seconds, f.Rate, f.ClientCPU, f.Connections, f.SSP.Connections,
 				f.Latency.P99)
 			if plan.Connections == n {
-				atOnce = append(atOnce, f)
+				crowds = append(crowds, f)
 			}
 		}
 	}
-	judgePipeline(r, conns, atOnce[1].Rate, atOnce[2].Rate)
+	judgePipeline(r, conns, crowds[1].Rate, crowds[2].Rate)
 	return r, nil
 }
 

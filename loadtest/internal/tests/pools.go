@@ -36,8 +36,8 @@ func pools(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	sizes := []int{100, 200, 500, 1000, 2000}
 	latencies := []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second}
 	if e.Scale < 0.5 {
-		sizes, latencies = []int{100, 500, 2000}, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond,
-			time.Second}
+		sizes = []int{100, 500, 2000}
+		latencies = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	}
 	r := e.Report("pools", "Pools, their size, and the SSP's latency",
 		"How many places must a pool have, and what happens without one?")

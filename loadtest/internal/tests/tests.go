@@ -112,7 +112,6 @@ func cpuUs(f *stage.Figures) float64 { return f.CPUus }
 
 func offered(f *stage.Figures) uint64  { return f.Offered }
 func answered(f *stage.Figures) uint64 { return f.Answered }
-func failed(f *stage.Figures) uint64   { return f.Failed }
 
 // mostMemory returns the largest memory of the loaded server.
 func mostMemory(rounds []*stage.Figures) (most int64) {
