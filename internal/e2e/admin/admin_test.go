@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
@@ -111,4 +112,26 @@ func TestTheLogLevelCanBeChangedAtRunTime(t *testing.T) {
 	ab.SendAdmin("PUT", "/log/level", `{"level":"info"}`)
 	ab.Get("/fillbuffer?n=third")
 	testsupport.Eventually(t, "requests are logged again", func() bool { return lines() == before+1 })
+}
+
+func TestTheIdleTimeoutToSetIsLearnedAndLogged(t *testing.T) {
+	t.Parallel()
+	ssp := e2e.Healthy(t)
+	ab := e2e.Start(t, e2e.Single(ssp.URL()))
+	for range 6 { // idle for a while, then closed by the SSP
+		ab.Get("/fillbuffer")
+		time.Sleep(300 * time.Millisecond)
+		ssp.CloseConnections()
+		ab.Get("/fillbuffer")
+	}
+	testsupport.Eventually(t, "the log names the setting", func() bool {
+		line, ok := ab.Log.Line("the SSP closes idle connections sooner than adbuffer does; set pool.idle_timeout")
+		return ok && line["ssp"] == "openx" && line["now"] == "55s"
+	})
+	if learned := ab.Metric("adbuffer_pool_learned_idle_seconds", "ssp=openx"); learned < 0.05 || learned > 5 {
+		t.Errorf("learned %v s for connections that were closed after about 0.3 s", learned)
+	}
+	if _, body := ab.AskAdmin("/pools"); !strings.Contains(body, "Set pool.idle_timeout to ") {
+		t.Error("/pools does not name the setting")
+	}
 }
