@@ -117,7 +117,8 @@ func New(opts Options) (*Dialer, error) {
 	d.SetTimeouts(opts.ConnectTimeout, opts.TLSTimeout)
 	if encrypted {
 		var err error
-		if d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats); err != nil {
+		d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -205,7 +206,8 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 	conn, state, err := d.handshake(ctx, sock, addr, offer, r.small)
 	r.TLS = time.Since(began)
 	r.received = sock.HasReceived()
-	if r.completed = err == nil; r.completed {
+	r.completed = err == nil
+	if r.completed {
 		if !r.small && d.tls.small != nil {
 			d.hellos.learn(addr.AddrPort, takesLarge)
 		}

@@ -211,7 +211,8 @@ func (r *resolver) lookUp(n *name) {
 	var ips []netip.Addr
 	var bad error
 	if err == nil {
-		if ips, bad = r.usable(found, perName); len(ips) == 0 {
+		ips, bad = r.usable(found, perName)
+		if len(ips) == 0 {
 			err = cmp.Or(bad, errNoAddress)
 		}
 	}

@@ -52,7 +52,8 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 	switch {
 	case o.CertFile != "" && o.KeyFile != "":
 		var err error
-		if c.cert, err = newClientCert(o.CertFile, o.KeyFile, warn, stats); err != nil {
+		c.cert, err = newClientCert(o.CertFile, o.KeyFile, warn, stats)
+		if err != nil {
 			return nil, err
 		}
 	case o.CertFile != "":

@@ -54,7 +54,8 @@ func (m *Meter) Start() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.users++; m.users == 1 {
+	m.users++
+	if m.users == 1 {
 		m.ended = make(chan struct{})
 		m.base.Store(int64(time.Since(m.epoch)+interval) - m.sum.Load())
 		go m.run(m.ended)
@@ -68,7 +69,8 @@ func (m *Meter) Stop() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.users--; m.users == 0 {
+	m.users--
+	if m.users == 0 {
 		m.tickLocked()
 		m.base.Store(notDue)
 		close(m.ended)

@@ -55,7 +55,8 @@ func assign(files []*os.File, options ...Options) (given map[string]*Listener, e
 	for i, f := range files {
 		at := i
 		if byName {
-			if at = optionOf(f.Name()); at < 0 {
+			at = optionOf(f.Name())
+			if at < 0 {
 				return given, fmt.Errorf("the socket %q is named neither %q nor %q; set FileDescriptorName= in its .socket unit", f.Name(), options[0].Name, options[1].Name)
 			}
 		}

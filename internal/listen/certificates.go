@@ -136,9 +136,10 @@ func (c *Certificates) renew() *loaded {
 	if m.Authorities != nil {
 		l.config.ClientCAs, l.config.ClientAuth = m.Authorities, c.files.ClientAuth
 	}
+	l.at = time.Now()
 	if before != nil && before.material == m {
 		l.at = before.at
-	} else if l.at = time.Now(); l.at.After(l.expiry()) {
+	} else if l.at.After(l.expiry()) {
 		c.log.Warn("the certificate has expired", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expired", l.expiry()))
 	}
 	c.current.Store(l)

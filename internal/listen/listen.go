@@ -61,11 +61,13 @@ func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	}
 	s := &Sockets{Passed: given != nil}
 	if given == nil && traffic.ReusePort {
-		if s.handover, given, err = takeOver(log, traffic, admin); err != nil {
+		s.handover, given, err = takeOver(log, traffic, admin)
+		if err != nil {
 			log.Warn("the process that listens there did not respond; this one binds beside it, and connections may be lost when that one stops", zap.Error(err))
 		}
 	}
-	if s.Traffic, err = open(traffic, given, log); err == nil {
+	s.Traffic, err = open(traffic, given, log)
+	if err == nil {
 		s.Admin, err = open(admin, given, log)
 	}
 	if err != nil {

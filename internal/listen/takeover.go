@@ -44,7 +44,8 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 	var last error
 	for by := time.Now().Add(takeOverWithin); time.Now().Before(by); time.Sleep(takeOverAgain) {
 		var err error
-		if h.meeting, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
+		h.meeting, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+		if err == nil {
 			return h, nil, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
@@ -55,7 +56,8 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 			log.Info("taking over from the process that listens", zap.Int("sockets", len(given)))
 			return h, given, nil
 		}
-		if last = err; !errors.Is(err, errEnding) && !errors.Is(err, syscall.ECONNREFUSED) {
+		last = err
+		if !errors.Is(err, errEnding) && !errors.Is(err, syscall.ECONNREFUSED) {
 			break
 		}
 	}
@@ -135,7 +137,8 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 		for _, f := range files {
 			f.Close()
 		}
-		if h.meeting = meeting; err != nil {
+		h.meeting = meeting
+		if err != nil {
 			closeAll(given)
 			if meeting != nil {
 				meeting.Close()

@@ -47,7 +47,8 @@ func (rt *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[
 	if chosen == nil {
 		return nil, f.Query, nil
 	}
-	if t = rt.target(chosen); t == nil {
+	t = rt.target(chosen)
+	if t == nil {
 		return nil, nil, ErrUnknownSSP
 	}
 	return t, query, nil

@@ -49,7 +49,8 @@ func (t *Table) Find(f *httpheader.RequestFields) (rt *Route, name []byte) {
 
 func (rt *Route) matches(f *httpheader.RequestFields, params *foundParams) (name []byte, ok bool) {
 	m := &rt.Match
-	if name, ok = m.matchPath(f.Path, rt.ClientChoice); !ok || !m.matchHost(f.Host()) {
+	name, ok = m.matchPath(f.Path, rt.ClientChoice)
+	if !ok || !m.matchHost(f.Host()) {
 		return nil, false
 	}
 	for i := range m.Query {

@@ -26,7 +26,8 @@ func (rt *Route) pick() *Target {
 // since a route has only a few SSPs.
 func atWeight(targets []Target, n int) *Target {
 	for i := range targets {
-		if n -= targets[i].Weight; n < 0 {
+		n -= targets[i].Weight
+		if n < 0 {
 			return &targets[i]
 		}
 	}

@@ -16,7 +16,8 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	for i := range rt.Targets {
 		now := r.Received
 		if i > 0 {
-			if now = time.Now(); !now.Before(r.Deadline) {
+			now = time.Now()
+			if !now.Before(r.Deadline) {
 				break
 			}
 			if r.Gone != nil && r.Gone() {
@@ -32,7 +33,8 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 			continue
 		}
 		best.Release()
-		if best = tier; isFinal(tier.Outcome) {
+		best = tier
+		if isFinal(tier.Outcome) {
 			break
 		}
 	}

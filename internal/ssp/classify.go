@@ -132,7 +132,8 @@ func isWide(body []byte) bool {
 func hasBid(body []byte) bool {
 	for value := range valuesOf(openRTBBid, body) {
 		if array, ok := bytes.CutPrefix(value, []byte("[")); ok {
-			if array = trimBlanks(array); len(array) > 0 && array[0] != ']' {
+			array = trimBlanks(array)
+			if len(array) > 0 && array[0] != ']' {
 				return true
 			}
 		}
