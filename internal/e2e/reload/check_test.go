@@ -1,14 +1,18 @@
 package reload
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
 )
 
 // checkAgainst compares a configuration with the running ab, in ab's environment.
@@ -195,4 +199,52 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 			t.Errorf("%v: exit status %d, want %d and %q: %s", c.args, code, c.code, c.want, stderr)
 		}
 	}
+}
+
+func TestCheckAgainstAnAdminListenerWithTLS(t *testing.T) {
+	t.Parallel()
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	issue := func(name string, make func() (tls.Certificate, error)) {
+		cert, err := make()
+		if err == nil {
+			err = sspsim.WriteKeyPair(cert, file(name+".pem"), file(name+".key"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	issue("server", func() (tls.Certificate, error) { return ca.ServerCert("127.0.0.1", "::1", "localhost") })
+	issue("ops", func() (tls.Certificate, error) { return ca.ClientCert("ops") })
+	if err := ca.WriteFile(file("ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}, client_ca_file: %q}\n", file("server.pem"), file("server.key"), file("ca.pem")) + e2e.Single(e2e.Healthy(t).URL())
+	own := e2e.WriteConfig(t, config)
+	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0"), "serve", "--config", own)
+	_, port, err := net.SplitHostPort(ab.AdminAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--ca-file", file("ca.pem"), "--cert-file", file("ops.pem"), "--key-file", file("ops.key")}, 0, "a reload would change nothing"},
+		{[]string{"--insecure", "--cert-file", file("ops.pem"), "--key-file", file("ops.key")}, 0, "a reload would change nothing"},
+		{[]string{"--ca-file", file("ca.pem")}, 1, "--cert-file"},
+		{nil, 1, "certificate"},
+	} {
+		stdout, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", own, "--against", "https://127.0.0.1:" + port}, c.args...)...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("%v: exit status %d, want %d and %q: %s%s", c.args, code, c.code, c.want, stdout, stderr)
+		}
+	}
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(0)
 }
