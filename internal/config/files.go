@@ -105,7 +105,7 @@ func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
 		return
 	}
 	for _, err := range joined.Unwrap() {
-		switch e := err.(*configfile.Error); e.Key {
+		switch e, _ := errors.AsType[*configfile.Error](err); e.Key {
 		case "ca_file":
 			r.add(caPath, e.File, e.Rule)
 		case "key_file":

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 	ssp.Parsed = all
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // ParseEndpoints joins them
 		for _, err := range several.Unwrap() {
-			e := err.(*upstream.EndpointError)
+			e, _ := errors.AsType[*upstream.EndpointError](err)
 			rule := e.Rule
 			if e.SameAs >= 0 {
 				rule = "must differ from " + at(path, e.SameAs)

@@ -119,12 +119,12 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 		table.Flush()
 	}
 	if d.Version != own {
-		fmt.Fprintf(w, "# %s runs version %s, and this is %s: settings that only one of them knows are among the changes\n", d.URL, d.Version, own)
+		fmt.Fprintf(w, "# %s runs version %s, and this is %s: the former has checked the file\n", d.URL, d.Version, own)
 	}
-	switch {
-	case d.Verdict == Unchanged:
+	switch d.Verdict {
+	case Unchanged:
 		fmt.Fprintf(w, "# %s has the same configuration as %s: a reload would change nothing\n", d.URL, file)
-	case d.Verdict == NeedsRestart:
+	case NeedsRestart:
 		fmt.Fprintf(w, "# a restart is needed for %s; a reload would be refused and change nothing\n", strings.Join(d.needRestart(), ", "))
 	default:
 		fmt.Fprintf(w, "# a reload would apply %s\n", d.counts())
