@@ -119,9 +119,9 @@ func TestSizerInAllScenarios(t *testing.T) {
 	})
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "scenario\tfigure\tsizer\tof all courses\tfixed\tgradient\tAIMD\toracle\tmust be") //nolint:errcheck // a strings.Builder
-	fmt.Fprint(w, strings.Join(rows, ""))                                                              //nolint:errcheck // a strings.Builder
-	w.Flush()                                                                                          //nolint:errcheck // a strings.Builder
+	fmt.Fprintln(w, "scenario\tfigure\tsizer\tof all courses\tfixed\tgradient\tAIMD\toracle\tmust be")
+	fmt.Fprint(w, strings.Join(rows, ""))
+	w.Flush()
 	t.Logf("%d courses of each scenario\n%s", *seeds, &text)
 }
 
