@@ -49,6 +49,12 @@ type connections struct {
 // serving returns how many connections take new requests.
 func (c *connections) serving() int { return len(c.members) - c.draining - c.unusable }
 
+// wish is what a request wants of its connection; see upstream.Exchange.
+type wish struct {
+	avoid         string
+	alone, resent bool
+}
+
 // choice is the connection for a request, and why it was chosen.
 type choice struct {
 	m     *member // nil: no place is free
@@ -61,28 +67,28 @@ type choice struct {
 // pick chooses the connection for the next request. A retry or a hedge avoids the named endpoint: it
 // prefers the next active endpoint in turn that is another one, and then uses no turn. Otherwise
 // pick prefers the endpoint whose turn it is.
-func (c *connections) pick(avoid string, alone bool, now time.Time) choice {
+func (c *connections) pick(w wish, now time.Time) choice {
 	s := &c.endpoints
-	d := s.Next(avoid)
+	d := s.Next(w.avoid)
 	if d.Beside != nil {
-		if m := c.pickOf(s.all[d.Beside.Index], alone, now); m != nil {
+		if m := c.pickOf(s.all[d.Beside.Index], w, now); m != nil {
 			return choice{m: m}
 		}
 	}
 	if d.Probe != nil {
-		if m := c.pickOf(s.all[d.Probe.Index], alone, now); m != nil {
+		if m := c.pickOf(s.all[d.Probe.Index], w, now); m != nil {
 			s.SetProbe(d.Probe, balancer.ProbeSent, now)
 			return choice{m: m, probe: true}
 		}
 		s.SetProbe(d.Probe, balancer.NoProbe, now) // its connection closed: the janitor begins again
 	}
 	e := s.all[d.Turn.Index]
-	if m := c.pickOf(e, alone, now); m != nil {
+	if m := c.pickOf(e, w, now); m != nil {
 		s.UseTurn()
 		return choice{m: m}
 	}
 	if len(s.all) > 1 {
-		if m := c.pickOther(e, alone, now); m != nil {
+		if m := c.pickOther(e, w, now); m != nil {
 			s.UseTurn()
 			return choice{m: m, passedOver: e}
 		}
@@ -93,7 +99,7 @@ func (c *connections) pick(avoid string, alone bool, now time.Time) choice {
 // pickOther picks a connection of another endpoint, for a request of e when e has no free place. It
 // tries the active endpoints after e first. Endpoints of another priority serve only if the active
 // ones have no connection yet, or if the pool may open no more connections.
-func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member {
+func (c *connections) pickOther(e *endpoint, w wish, now time.Time) *member {
 	if c.kept == 0 && len(c.shared.list) == 0 {
 		return nil
 	}
@@ -104,7 +110,7 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 		if !other.Active() {
 			continue
 		}
-		if m := c.pickOf(other, alone, now); m != nil {
+		if m := c.pickOf(other, w, now); m != nil {
 			return m
 		}
 		open += other.open
@@ -114,7 +120,7 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 	}
 	for _, other := range all {
 		if !other.Active() && !other.Barred() {
-			if m := c.pickOf(other, alone, now); m != nil {
+			if m := c.pickOf(other, w, now); m != nil {
 				return m
 			}
 		}
@@ -124,8 +130,8 @@ func (c *connections) pickOther(e *endpoint, alone bool, now time.Time) *member 
 
 // pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
 // connections, then the most recently used idle connection.
-func (c *connections) pickOf(e *endpoint, alone bool, now time.Time) *member {
-	if m := leastInUse(e.shared, alone, now); m != nil {
+func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
+	if m := leastInUse(e.shared, w, now); m != nil {
 		return m
 	}
 	return c.popIdle(e, now)

@@ -149,7 +149,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 	}
 	var to choice
 	if p.queue.n == 0 { // otherwise waiting requests come first
-		to = p.conns.pick(ex.Avoid, ex.Alone, now)
+		to = p.conns.pick(wish{ex.Avoid, ex.Alone, ex.Resent}, now)
 	}
 	if to.m == nil {
 		w, err := p.enqueueLocked(ex, again)

@@ -16,6 +16,16 @@ type sharedList struct {
 	replace bool
 }
 
+// better reports whether m suits the request better than other. A request that an SSP did not process
+// goes to the connection that has carried the fewest: it is the last one that the SSP closes because of
+// their number. Otherwise such a request may meet one close after the other.
+func (w wish) better(m, other *member) bool {
+	if w.resent && m.requests != other.requests {
+		return m.requests < other.requests
+	}
+	return m.inUse < other.inUse
+}
+
 // leastInUse returns the connection with the fewest requests if it has a place for the request, or
 // nil. A connection that has just refused a request is only used if no other has a place. A request
 // that must be alone on a pipelined connection needs an empty one. While it waits, the requests
@@ -23,24 +33,24 @@ type sharedList struct {
 //
 // It scans the list, which has max_http2_conns connections, four by default. There may be max_conns
 // pipelined connections; the first idle one ends the scan.
-func leastInUse(list []*member, alone bool, now time.Time) *member {
+func leastInUse(list []*member, w wish, now time.Time) *member {
 	var best, refusing *member
 	for _, m := range list {
 		of := &best
 		if !m.avoidUntil.IsZero() && now.Before(m.avoidUntil) {
 			of = &refusing
 		}
-		if m.inUse < m.places && (*of == nil || m.inUse < (*of).inUse) {
+		if m.inUse < m.places && (*of == nil || w.better(m, *of)) {
 			*of = m
 		}
-		if best != nil && best.inUse == 0 {
+		if best != nil && best.inUse == 0 && !w.resent {
 			break
 		}
 	}
 	if best == nil {
 		best = refusing
 	}
-	if best != nil && !best.takes(alone) {
+	if best != nil && !best.takes(w.alone) {
 		return nil
 	}
 	return best

@@ -365,3 +365,16 @@ func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
 		}
 	})
 }
+
+// An SSP that closes each connection after so many requests made a request meet one close after the
+// other, until retry.max was used up.
+func TestARequestThatWasNotProcessedGoesToTheConnectionThatHasCarriedTheFewest(t *testing.T) {
+	old, fresh, full := &member{inUse: 0, places: 10, requests: 900}, &member{inUse: 5, places: 10, requests: 50}, &member{inUse: 10, places: 10, requests: 10}
+	list := []*member{old, full, fresh}
+	if got := leastInUse(list, wish{}, time.Now()); got != old {
+		t.Errorf("a new request goes to the connection of %d requests", got.requests)
+	}
+	if got := leastInUse(list, wish{resent: true}, time.Now()); got != fresh {
+		t.Errorf("the request goes to the connection of %d requests", got.requests)
+	}
+}

@@ -90,7 +90,8 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 // waiters.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
-		to := p.conns.pick(p.queue.head.avoid, p.queue.head.alone, now)
+		w := p.queue.head
+		to := p.conns.pick(wish{w.avoid, w.alone, w.resent}, now)
 		if to.m == nil {
 			break
 		}
