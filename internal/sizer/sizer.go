@@ -259,7 +259,7 @@ func (s *Sizer) grow(now time.Time, r rates, d *Decision) bool {
 		return false
 	}
 	if now.Before(s.holdTill) {
-		if s.heldTill == s.holdTill {
+		if s.heldTill.Equal(s.holdTill) {
 			return false // one decision for each hold
 		}
 		d.Kind, d.Hold, s.heldTill = Held, s.holdTill.Sub(now), s.holdTill
