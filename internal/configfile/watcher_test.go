@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,15 +21,17 @@ func TestMain(m *testing.M) { testsupport.Main(m) }
 type watching struct {
 	Watcher
 	t    *testing.T
-	file string
-	last Content
+	file atomic.Pointer[string]
+	last atomic.Pointer[Content]
 }
 
 func watch(t *testing.T, file string) *watching {
 	t.Helper()
-	w := &watching{t: t, file: file}
+	w := &watching{t: t}
+	w.file.Store(&file)
+	w.last.Store(new(Content))
 	w.Watch([]string{file})
-	go w.Run(t.Context(), func() { w.last = Look([]string{w.file}) })
+	go w.Run(t.Context(), func() { w.last.Store(new(Look([]string{*w.file.Load()}))) })
 	time.Sleep(3*WatchEvery + WatchEvery/2)
 	synctest.Wait()
 	return w
@@ -38,12 +41,12 @@ func watch(t *testing.T, file string) *watching {
 // the last one seen.
 func (w *watching) wantSeen(what string, within time.Duration) {
 	w.t.Helper()
-	now := Look([]string{w.file})
-	if maps.Equal(w.last, now) {
+	now := Look([]string{*w.file.Load()})
+	if maps.Equal(*w.last.Load(), now) {
 		w.t.Fatalf("%s: the content is still %v", what, now)
 	}
 	time.Sleep(within)
-	if synctest.Wait(); !maps.Equal(w.last, now) {
+	if synctest.Wait(); !maps.Equal(*w.last.Load(), now) {
 		w.t.Errorf("%s: not seen within %v", what, within)
 	}
 }
@@ -166,7 +169,7 @@ func TestOtherFilesMayBeWatchedLater(t *testing.T) {
 		write(t, b, "1")
 		w := watch(t, a)
 		w.Watch([]string{b})
-		w.file = b
+		w.file.Store(new(b))
 		write(t, b, "2")
 		w.wantSeen("the file that is watched now is written", 2*WatchEvery)
 	})
@@ -201,7 +204,7 @@ func TestAFileThatChangesWithoutEndIsRead(t *testing.T) {
 			write(t, file, strings.Repeat("x", i+1))
 			time.Sleep(WatchEvery)
 		}
-		if synctest.Wait(); strings.Contains(w.last[file], "no such file") {
+		if synctest.Wait(); strings.Contains((*w.last.Load())[file], "no such file") {
 			t.Error("it was never read")
 		}
 	})

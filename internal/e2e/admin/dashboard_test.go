@@ -58,8 +58,8 @@ func dashboardQueries(t *testing.T) map[string]string {
 
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
-	// These metrics change only with the configuration, the binary or the machines.
-	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$`)
+	// These metrics change only with the configuration, the binary or the machines, or after 15 minutes.
+	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^adbuffer_pool_full_in_seconds$|^up$`)
 	// The right side of an alert's comparison: all text from the first comparison on.
 	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
 	inSelector = regexp.MustCompile(`\{[^}]*\}`)
