@@ -37,6 +37,7 @@ type retries struct {
 	limited int // counted by retry.max: failed dials, and requests that were not sent
 	unsent  int // attempts on connections that took no more requests
 	resends int // sent again after the SSP refused it or closed the connection; see mayResend
+	closed  int // sent again after the SSP closed a connection that had served well; see mostClosed
 
 	resent    bool // the SSP provably did not process the last attempt
 	overHTTP1 bool // the next attempt must use HTTP/1
@@ -66,6 +67,10 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		n.resent = true
 		n.unsent++
 		return retryNotProcessed, pace(ex, c.start, n.unsent)
+	case e.Progress == upstream.NotProcessed && ex.Served >= fifthsPerToken && n.closed < mostClosed:
+		n.resent = true
+		n.closed++
+		return retryNotProcessed, true
 	case e.Progress == upstream.NotProcessed:
 		n.resent = true
 		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.resends == 0)
@@ -86,6 +91,12 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		return 0, false
 	}
 }
+
+// mostClosed is how often a request goes again because the SSP closed a connection that had served five
+// requests for each one that it did not process. Many SSPs close a connection after a thousand requests,
+// and connections that were opened together end together. Such closes are no sign of overload, so
+// retry.max and the budget do not count them.
+const mostClosed = 3
 
 // resendPause is the pause before a request is sent again for the second time. It doubles each time.
 const resendPause = 10 * time.Millisecond

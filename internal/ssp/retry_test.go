@@ -164,6 +164,17 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 	}
 }
 
+// An SSP that closes each connection after a thousand requests is not overloaded. A request that met
+// three closes in a row ended as conn_lost.
+func TestClosesOfConnectionsThatServedWellDoNotCount(t *testing.T) {
+	for served, sent := range map[int]int{fifthsPerToken - 1: 3, fifthsPerToken: 3 + mostClosed} {
+		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = served; return &notProcessed }}}
+		c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
+		c.do(c.request(upstream.POST)).want(upstream.ConnLost)
+		c.wantSent(p, sent)
+	}
+}
+
 // The first retry of a refused request is free, and the budget pays for each further one.
 func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed)}}

@@ -124,8 +124,9 @@ type Exchange struct {
 	// Reused says that the connection carried a request before this one.
 	Reused bool
 	// Served is the number of responses per request on a reused HTTP/1 connection: the carried
-	// responses, divided by the requests on it, including this one. Package ssp pays retries of
-	// stale connections with them.
+	// responses, divided by the requests on it, including this one. Over HTTP/2 it is known after a
+	// GOAWAY without an error: the requests that the SSP has processed, divided by the others.
+	// Package ssp pays retries with them.
 	Served int
 	// Protocol is the connection's protocol.
 	Protocol Protocol
