@@ -143,7 +143,7 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		figure         int
 		worse          float64
 		measure        func(w *world) float64 // nil: the scenario's figure
-		courses        int                    // at least; the worst one counts
+		courses        int                    // the worst one counts
 	}{
 		{"the verdict", "c2.", func(r *rules) { r.growth, r.uselessReleases, r.verdictTime = 1e6, math.MaxUint64, math.MaxInt64 }, 1, 1.5, nil, 1},
 		{"the bound by the need", "b.", func(r *rules) { r.unbound = true }, 1, 1.1, nil, 1},
@@ -158,7 +158,7 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		s := scenarios[slices.IndexFunc(scenarios, func(s *scenario) bool { return strings.HasPrefix(s.name, c.scenario) })]
 		measured := func(r rules) float64 {
 			var all []float64
-			for seed := range uint64(max(c.courses, *seeds)) {
+			for seed := range uint64(c.courses) {
 				tr := s.traffic()
 				figures, w := s.run(newSizer(&tr, seed+100, r), &tr, seed+100)
 				if c.measure != nil {
