@@ -67,7 +67,7 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		n.resent = true
 		n.unsent++
 		return retryNotProcessed, pace(ex, c.start, n.unsent)
-	case e.Progress == upstream.NotProcessed && ex.Served >= fifthsPerToken && n.closed < mostClosed:
+	case e.Progress == upstream.NotProcessed && ex.Served >= fifthsPerToken && ex.Carried >= wornOut && n.closed < mostClosed:
 		n.resent = true
 		n.closed++
 		return retryNotProcessed, true
@@ -92,11 +92,15 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 	}
 }
 
-// mostClosed is how often a request goes again because the SSP closed a connection that had served five
-// requests for each one that it did not process. Many SSPs close a connection after a thousand requests,
-// and connections that were opened together end together. Such closes are no sign of overload, so
-// retry.max and the budget do not count them.
-const mostClosed = 3
+// mostClosed is how often a request goes again because the SSP closed a pipelined connection that had
+// served five requests for each one that it did not process, and wornOut in all. Many SSPs close a
+// connection after a thousand requests, and connections that were opened together end together. Such
+// closes are no sign of overload, so retry.max and the budget do not count them. A GOAWAY counts: with it
+// an SSP may refuse.
+const (
+	mostClosed = 3
+	wornOut    = 100
+)
 
 // resendPause is the pause before a request is sent again for the second time. It doubles each time.
 const resendPause = 10 * time.Millisecond

@@ -167,8 +167,14 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 // An SSP that closes each connection after a thousand requests is not overloaded. A request that met
 // three closes in a row ended as conn_lost.
 func TestClosesOfConnectionsThatServedWellDoNotCount(t *testing.T) {
-	for served, sent := range map[int]int{fifthsPerToken - 1: 3, fifthsPerToken: 3 + mostClosed} {
-		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = served; return &notProcessed }}}
+	for _, c := range []struct{ served, carried, sent int }{
+		{fifthsPerToken - 1, wornOut, 3}, {fifthsPerToken, wornOut - 1, 3}, {fifthsPerToken, wornOut, 3 + mostClosed},
+	} {
+		served, carried, sent := c.served, c.carried, c.sent
+		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
+			ex.Served, ex.Carried = served, carried
+			return &notProcessed
+		}}}
 		c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
 		c.do(c.request(upstream.POST)).want(upstream.ConnLost)
 		c.wantSent(p, sent)
