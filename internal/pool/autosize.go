@@ -13,7 +13,8 @@ import (
 type AutoSize struct {
 	Enabled bool
 	DryRun  bool // decisions are counted and shown, and change nothing
-	// MinConns is the least number of connections, ≥ 1; over HTTP/2 and pipelined it counts places.
+	// MinConns is the least size, ≥ 1, in places. There are at least MinIdle connections too, and one for
+	// each endpoint.
 	MinConns int
 }
 
@@ -42,6 +43,8 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 		Frozen: heldBack || p.conns.allEjected(),
 	}
 	demand := p.conns.inUse + p.queue.n
+	// Each endpoint needs a connection to get its share, and min_idle stays in force.
+	least := max(p.opts.MinIdle, len(p.conns.endpoints.all))
 	auto, limits := p.opts.Auto, sizer.Limits{Min: p.opts.Auto.MinConns, Max: p.conns.configured() * perConn, DryRun: p.opts.Auto.DryRun}
 	p.mu.Unlock()
 	x.Releases, x.Held = p.stats.hold.Count(), time.Duration(p.stats.hold.Sum()*float64(time.Second))
@@ -79,10 +82,10 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 		a.counts[d.Kind]++
 	}
 	if auto.DryRun {
-		p.resize(0, 0, now)
+		p.resize(0, 0, now) // a reload may have begun the dry run
 		return d, ok
 	}
-	conns := (a.sizer.Limit() + perConn - 1) / perConn
+	conns := max((a.sizer.Limit()+perConn-1)/perConn, least)
 	closeAbove := 0
 	if ok && d.Kind == sizer.Reverted {
 		closeAbove = conns
@@ -126,7 +129,7 @@ func (p *Pool) resize(conns, closeAbove int, now time.Time) {
 	}
 }
 
-// allEjected reports whether no endpoint is without fault.
+// allEjected reports whether all endpoints are ejected.
 func (c *connections) allEjected() bool {
 	return !slices.ContainsFunc(c.endpoints.all, func(e *endpoint) bool { return !e.Ejected() })
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/sizer"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -117,6 +118,37 @@ func TestRevertedGrowthClosesConnections(t *testing.T) {
 		p.resize(15, 0, time.Now())
 		if p.conns.surplus() > 0 || p.conns.maxConns() != 15 {
 			t.Errorf("surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
+		}
+	})
+}
+
+// Each endpoint needs a connection, and min_idle stays in force, however small the pool makes itself.
+func TestPoolThatSizesItselfKeepsMinIdleAndAConnectionForEachEndpoint(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, c := range []struct{ minIdle, endpoints, want int }{{0, 1, 1}, {5, 1, 5}, {0, 3, 3}, {9, 3, 9}, {50, 1, 20}} {
+			p := start(t, newFakeSSP(t), func(o *Options) {
+				o.MaxConns, o.MaxIdle, o.MinIdle, o.Auto = 20, 20, c.minIdle, AutoSize{Enabled: true, MinConns: 1}
+				o.Endpoints = nil
+				for i := range c.endpoints {
+					o.Endpoints = append(o.Endpoints, balancer.Options{Name: fmt.Sprintf("ssp%d:80", i), Weight: 1})
+				}
+			})
+			if got := p.conns.maxConns(); got != c.want {
+				t.Errorf("min_idle %d and %d endpoints: %d connections, want %d", c.minIdle, c.endpoints, got, c.want)
+			}
+		}
+	})
+}
+
+// A request for which the last allowed dial is under way does not wait for the pool's size.
+func TestRequestThatWaitsForTheLastDialDoesNotWaitForTheLimit(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.PendingTimeout = 2, 2, 10, sec })
+		for i, want := range []uint64{0, 0, 1, 2} {
+			ask(t, p, 2*sec)
+			if n := p.stats.limitWaits.Load(); n != want {
+				t.Errorf("%d requests have waited for the limit after request %d, want %d", n, i+1, want)
+			}
 		}
 	})
 }

@@ -17,7 +17,7 @@ func (p *Pool) enqueueLocked(ex *upstream.Exchange, again bool) (*waiter, error)
 	w.begin(ex, again, &p.opts, now)
 	p.queue.push(w)
 	p.growLocked(now)
-	if p.growth.atLimit() {
+	if w.pending && p.growth.atLimit() {
 		p.stats.limitWaits.Add(1)
 	}
 	if w.queued {

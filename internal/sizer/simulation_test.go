@@ -146,7 +146,7 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		courses        int                    // the worst one counts
 	}{
 		{"the verdict", "c2.", func(r *rules) { r.growth, r.uselessReleases, r.verdictTime = 1e6, math.MaxUint64, math.MaxInt64 }, 1, 1.5, nil, 1},
-		{"the bound by the need", "b.", func(r *rules) { r.unbound = true }, 1, 1.1, nil, 1},
+		{"the bound by the need", "b.", func(r *rules) { r.mostOfNeed = 1000 }, 1, 1.1, nil, 1},
 		{"the last 300 ms of a shortage", "j.", func(r *rules) { r.recentTime = r.mostJudged }, 0, 1.1, nil, 4},
 		{"longer holds after each failure", "c1.", func(r *rules) { r.holdGrowth = 1 }, 0, 2, count(Reverted), 1},
 		{"free growth of small pools", "g.", func(r *rules) { r.freeBelow = 0 }, 0, 1.2, nil, 1},

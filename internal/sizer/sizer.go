@@ -64,15 +64,15 @@ type rules struct {
 	verdictTime time.Duration
 	// After a failed growth, nothing grows for firstHold, then for longer by holdGrowth each time.
 	firstHold, lastHold time.Duration
-	holdGrowth          time.Duration
+	holdGrowth          float64
 	// A pool shrinks to the largest need of shrinkMinutes if that is below shrinkBelow of the limit.
 	shrinkBelow float64
 	// worth is the power of the use that goodput must reach over several growths.
 	worth float64
 	// mostServed is the share of the arrivals that must have a response for a growth to be right.
 	mostServed float64
-	// unbound lets a pool grow beyond its need.
-	unbound bool
+	// mostOfNeed is how far a pool may grow, as a multiple of its need.
+	mostOfNeed float64
 }
 
 const shrinkMinutes = 15
@@ -81,7 +81,7 @@ var standard = rules{
 	waitingShare: 0.03, leastWaits: 10, leastJudged: 500 * time.Millisecond, mostJudged: 10 * time.Second, recentTime: 300 * time.Millisecond,
 	growth: 1.25, freeBelow: 64, rateTime: 2 * time.Second, holdTime: 10 * time.Second, bursts: 0.75, calmTime: 10 * time.Second,
 	settleTime: 200 * time.Millisecond, usefulReleases: 500, uselessReleases: 2000, leastVerdict: 300 * time.Millisecond, verdictTime: 10 * time.Second,
-	firstHold: 10 * time.Second, lastHold: 32 * time.Minute, holdGrowth: 2, shrinkBelow: 0.8, worth: 0.5, mostServed: 0.75,
+	firstHold: 10 * time.Second, lastHold: 32 * time.Minute, holdGrowth: 2, shrinkBelow: 0.8, worth: 0.5, mostServed: 0.75, mostOfNeed: 1,
 }
 
 // Sizer decides the limit of one pool. Its zero value is not usable: see [New]. It is not safe for
@@ -186,9 +186,9 @@ func (s *Sizer) SetLimits(l Limits) {
 
 // Tick takes the sample of this interval. It returns at most one decision.
 func (s *Sizer) Tick(now time.Time, x Sample) (d Decision, ok bool) {
-	last, any := s.recent.last()
+	last, begun := s.recent.last()
 	s.recent.add(now, x)
-	if !any {
+	if !begun {
 		s.changed, s.shortAt = now, now
 		return Decision{}, false
 	}
@@ -255,7 +255,8 @@ func ratesBetween(first, last *stamped, used float64) (r rates) {
 // grow raises the limit to the need, as far as the next verdict allows.
 func (s *Sizer) grow(now time.Time, r rates, d *Decision) bool {
 	s.computeNeed(now)
-	if s.need <= s.limit && !s.unbound || s.limit >= s.limits.Max {
+	most := min(int(s.mostOfNeed*float64(s.need)), s.limits.Max)
+	if most <= s.limit {
 		return false
 	}
 	if now.Before(s.holdTill) {
@@ -269,11 +270,7 @@ func (s *Sizer) grow(now time.Time, r rates, d *Decision) bool {
 	if s.anchor.places > 0 {
 		from = s.anchor.places
 	}
-	need := s.need
-	if s.unbound {
-		need = math.MaxInt
-	}
-	to := min(need, s.limits.Max, max(s.freeBelow, int(math.Ceil(s.growth*float64(from)))))
+	to := min(most, max(s.freeBelow, int(math.Ceil(s.growth*float64(from)))))
 	if to <= s.limit {
 		return false // the verdict comes first
 	}
@@ -315,7 +312,7 @@ func (s *Sizer) verdict(now time.Time, x Sample, d *Decision) bool {
 		d.Kind = Verified
 		*a = anchor{places: s.limit, used: used, goodput: goodput}
 	case releases >= s.uselessReleases || judged >= s.verdictTime:
-		s.hold = min(max(s.firstHold, s.holdGrowth*s.hold), s.lastHold)
+		s.hold = min(max(s.firstHold, time.Duration(s.holdGrowth*float64(s.hold))), s.lastHold)
 		d.Kind, d.Hold = Reverted, time.Duration(float64(s.hold)*(0.75+s.random()/2))
 		s.limit, s.holdTill, s.changed = to, now.Add(d.Hold), now
 		s.anchor = anchor{}

@@ -245,3 +245,34 @@ func TestFailuresOfEndpointsThatAreOutShedNothing(t *testing.T) {
 		}
 	})
 }
+
+// A pool that sizes itself neither grows nor shrinks while requests are held back before it.
+func TestWhatHoldsRequestsBackBeforeThePool(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		step step
+		set  func(o *Options)
+		want bool
+	}{
+		{"nothing", fill(), nil, false},
+		{"the breaker", response(500, ""), nil, true},
+		{"a breaker in its dry run", response(500, ""), func(o *Options) { o.Breaker.DryRun = true }, false},
+		{"a pause", response(429, "", "Retry-After: 10"), nil, true},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			k := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) {
+				o.Breaker = BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 10, FailureRatio: 0.5, MinProbe: 0.1}
+				o.RetryAfterMax, o.RetryAfterShare = time.Minute, 0
+				if c.set != nil {
+					c.set(o)
+				}
+			})
+			for range 20 {
+				k.get()
+			}
+			if got := k.ssp.HoldsBack(time.Now()); got != c.want {
+				t.Errorf("%s: held back %v", c.name, got)
+			}
+		})
+	}
+}

@@ -51,7 +51,8 @@ func (s *SSP) Latency() *metrics.Histogram { return s.stats.duration }
 func (s *SSP) HoldsBack(at time.Time) bool {
 	now := s.since(at)
 	limit := s.inFlight.Limit()
-	return s.breaker.shedRatio(now) > 0 || s.backoff.left(now) > 0 || s.opts.Adaptive.Enabled && limit > 0 && s.inFlight.Now() >= limit || s.Refusing()
+	sheds := !s.opts.Breaker.DryRun && s.breaker.shedRatio(now) > 0
+	return sheds || s.backoff.left(now) > 0 || s.opts.Adaptive.Enabled && limit > 0 && s.inFlight.Now() >= limit || s.Refusing()
 }
 
 // Snapshot returns the current state of the SSP.
