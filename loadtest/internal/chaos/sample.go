@@ -31,9 +31,8 @@ var mayGrow = [quantities]struct {
 	share, slack float64
 	mib          bool
 }{
-	rss: {"resident memory", 0.15, 8 << 20, true},
-	// Go keeps about 0.4 KiB of each goroutine that has ended, and an attack has 9 600 requests at once.
-	heap:       {"heap after a collection", 0.10, 5 << 20, true},
+	rss:        {"resident memory", 0.15, 8 << 20, true},
+	heap:       {"heap after a collection", 0.10, 2 << 20, true},
 	files:      {"descriptors", 0, 4, false},
 	goroutines: {"goroutines", 0.1, 15, false},
 	series:     {"series", 0, 0, false},
@@ -85,11 +84,9 @@ const (
 // These are what a process may hold under any attack. A connection may have more goroutines for less than
 // a second.
 const (
-	mostMemory = 400 << 20
-	// mostLive is the largest heap without garbage. Beside the messages, a connection that reads nothing
-	// may hold 80 KiB of frames, and its buffers.
-	mostLive       = maxBufferedBytes + maxConnections*100<<10
-	mostGoroutines = 10 // for each connection
+	mostMemory     = 400 << 20
+	mostLive       = 160 << 20 // of the heap, without garbage
+	mostGoroutines = 10        // for each connection
 )
 
 // observe judges what the process holds now.
