@@ -163,7 +163,7 @@ func (w *watched) Read(b []byte) (n int, err error) {
 // read reads the responses of a connection until it ends.
 func (c *http1) read(conn net.Conn) {
 	w := &watched{Conn: conn}
-	in := bufio.NewReaderSize(w, 64<<10)
+	in := bufio.NewReaderSize(w, maxHead)
 	var resp fasthttp.Response
 	for uses := 0; ; uses++ {
 		if _, err := in.Peek(1); err != nil {
@@ -175,7 +175,11 @@ func (c *http1) read(conn net.Conn) {
 			c.broke(conn, Closed, Closed)
 			return
 		}
-		if err := resp.Read(in); err != nil {
+		err := checkHeads(in)
+		if err == nil {
+			err = resp.Read(in)
+		}
+		if err != nil {
 			first, others := badResponse, Closed
 			if w.err != nil {
 				first, others = kindOf(w.err), kindOf(w.err)

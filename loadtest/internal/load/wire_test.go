@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 func TestRequestIsWhatNetHTTPReads(t *testing.T) {
@@ -113,23 +115,55 @@ func TestResponsesOfEveryFramingAreRead(t *testing.T) {
 
 func TestBrokenResponsesAreErrors(t *testing.T) {
 	for raw, kind := range map[string]string{
-		"HTTP/2 200 OK\r\n\r\n":                                             badResponse,
-		"HTTP/1.1 20x OK\r\n\r\n":                                           badResponse,
-		"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n":                     badResponse,
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n":      badResponse,
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n": badResponse,
-		"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello":                 Cut,
-		"HTTP/1.1 200 OK\r\nContent-Le":                                     Cut,
-		"":                                                                  Closed,
+		"HTTP/1.1 999 OK\r\nContent-Length: 1\r\n\r\na":                                                 badResponse,
+		"\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na":                                             badResponse,
+		"HTTP/2 200 OK\r\n\r\n":                                                                         badResponse,
+		"HTTP/1.1 20x OK\r\n\r\n":                                                                       badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n":                                                 badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na":                            badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na":                            badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n": badResponse,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n1\r\na\r\n0\r\n\r\n": badResponse,
+		"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n":                      badResponse,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\na":                                           badResponse,
+		"HTTP/1.1 200 OK\r\n: v\r\nContent-Length: 1\r\n\r\na":                                          badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\na":                                                badResponse,
+		"HTTP/1.1 200 OK\r\nA b: v\r\nContent-Length: 1\r\n\r\na":                                       badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nno field\r\n\r\na":                                     badResponse,
+		"HTTP/1.1 103 Early Hints\r\nA b: v\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na":       badResponse,
+		"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nA b: v\r\nContent-Length: 1\r\n\r\na":       badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nA: " + strings.Repeat("a", maxHead) + "\r\n\r\na":      badResponse,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n":                                  badResponse,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n":                             badResponse,
+		"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello":                                             Cut,
+		"HTTP/1.1 200 OK\r\nContent-Le":                                                                 Cut,
+		"":                                                                                              Closed,
 	} {
 		r := run(t, closedPlan(serveRaw(t, raw, 1), 3, 1))
 		if r.Whole.Answered != 0 || r.Whole.Errors[kind] != 3 {
-			t.Errorf("%q: %d responses, errors %v, want %q", raw, r.Whole.Answered, r.Whole.Errors, kind)
+			t.Errorf("%.120q: %d responses, errors %v, want %q", raw, r.Whole.Answered, r.Whole.Errors, kind)
 		}
 	}
 	// Bytes that belong to no request.
 	r := run(t, closedPlan(serveRaw(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK", 1000), 3, 1))
 	if r.Whole.Errors[unsolicited]+r.Whole.Errors[badResponse] == 0 {
 		t.Errorf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
+	}
+}
+
+// The heads of a response may come in pieces of any size.
+func TestHeadsAreCheckedInPieces(t *testing.T) {
+	const early = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+	for raw, refused := range map[string]bool{
+		early + "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n.": false,
+		early + "HTTP/1.1 200 OK\r\nA b: v\r\n\r\n":             true,
+	} {
+		in := bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(raw)), maxHead)
+		if err := checkHeads(in); (err != nil) != refused {
+			t.Errorf("%q: %v", raw, err)
+		}
+		if rest, _ := io.ReadAll(in); string(rest) != raw {
+			t.Errorf("%q: %q is left to read", raw, rest)
+		}
 	}
 }
