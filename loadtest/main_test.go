@@ -63,7 +63,7 @@ func TestRunLoadsASimulatedSSPAndPrintsJSON(t *testing.T) {
 	path := writeScenario(t, `
 name: direct
 target: {ssp: a}
-ssps: [{name: a, behaviour: {latency: {constant: 5ms}, answer: {echo: true}}}]
+ssps: [{name: a, behaviour: {latency: {constant: 5ms}, response: {echo: true}}}]
 load: {connections: 4, phases: [{for: 500ms, rate: 200/s}]}
 requests: [{preset: rtb}]
 expect: {echo: true}

@@ -26,7 +26,7 @@ show and change the behaviour while it runs, and GET /counters shows its counts.
 		Example: `  adbuffer sim --listen 127.0.0.1:9000
 
   # a slow SSP without a bid for one request in five
-  adbuffer sim --behaviour '{"latency":{"p50":"40ms","p99":"150ms"},"answer":{"no_bid":{"share":0.2}}}'
+  adbuffer sim --behaviour '{"latency":{"p50":"40ms","p99":"150ms"},"response":{"no_bid":{"share":0.2}}}'
 
   # every tenth response is a 503 with Retry-After; connections close after 100 requests
   adbuffer sim --behaviour '{"faults":{"status":{"every":10,"retry_after":"2s"}},"connections":{"max_requests":100,"announce":true}}'
@@ -60,7 +60,7 @@ latency
   constant                    the time until a response
   p50, p99, max               or a distribution, from its median and its 99th percentile
   slow, slow_share            a second latency, for this share of the requests
-answer
+response
   no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
   kind, content_type          "openrtb", "vast" or "raw"; another Content-Type
   size                        bytes: constant, or p50, p95 and max

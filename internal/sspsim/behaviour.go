@@ -15,7 +15,7 @@ import (
 // their zero value.
 type Behaviour struct {
 	Latency     Latency     `json:"latency"`
-	Response    Response    `json:"answer"`
+	Response    Response    `json:"response"`
 	Connections Connections `json:"connections"`
 	Faults      Faults      `json:"faults"`
 }
@@ -179,7 +179,7 @@ func (b Behaviour) Validate() error {
 
 func (b Behaviour) check(e *InvalidError, path string) {
 	b.Latency.check(e, path+"latency")
-	b.Response.check(e, path+"answer")
+	b.Response.check(e, path+"response")
 	within(e, path+"connections.max_requests", b.Connections.MaxRequests, 0, 1<<30)
 	within(e, path+"connections.idle_timeout", b.Connections.IdleTimeout, 0, Duration(time.Hour))
 	within(e, path+"connections.max_streams", b.Connections.MaxStreams, -1, maxOpenStreams)

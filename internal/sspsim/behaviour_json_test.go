@@ -95,17 +95,17 @@ func wantRefused(t *testing.T, text string, want ...string) {
 func TestValuesOutOfRangeAreReportedTogether(t *testing.T) {
 	wantRefused(t, `{
 		"latency": {"slow_share": 1.5},
-		"answer": {"kind": "gif", "no_bid_form": "shrug", "headers": [{"name": "a b"}, {"name": "Content-Length"}, {}]},
+		"response": {"kind": "gif", "no_bid_form": "shrug", "headers": [{"name": "a b"}, {"name": "Content-Length"}, {}]},
 		"connections": {"max_streams": -7},
 		"faults": {"reset": {"share": -1}, "goaway": {"code": "NOPE"}, "status": {"code": 99}, "malformed": {"kinds": ["rot13"]},
 			"hang": {"every": -1}, "oversized_body": {"bytes": 99999999999}, "drip": {"pause": "-1s"}}
 	}`,
 		`latency.slow_share: 1.5 is not within 0 to 1`,
-		`answer.no_bid_form: "shrug" is not one of`,
-		`answer.kind: "gif" is not one of`,
-		`answer.headers[0]: "a b": "" is not a header field`,
-		`answer.headers[1]: Content-Length is the simulator's own`,
-		`answer.headers[2]: "": "" is not a header field`,
+		`response.no_bid_form: "shrug" is not one of`,
+		`response.kind: "gif" is not one of`,
+		`response.headers[0]: "a b": "" is not a header field`,
+		`response.headers[1]: Content-Length is the simulator's own`,
+		`response.headers[2]: "": "" is not a header field`,
 		`connections.max_streams: -7 is not within -1 to 4096`,
 		`faults.hang.every: -1 is not within`,
 		`faults.reset.share: -1 is not within 0 to 1`,
@@ -119,17 +119,17 @@ func TestValuesOutOfRangeAreReportedTogether(t *testing.T) {
 
 func TestMalformedBehavioursAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"latency":{"constant":80}}`:             `80 is not a duration with a unit, such as "80ms"`,
-		`{"latency":{"p50":"80"}}`:                `"80" is not a duration with a unit`,
-		`{"latency":{"slow":{"p99":null}}}`:       `null is not a duration`,
-		`{"answer":{"size":{"constant":"big"}}}`:  `cannot unmarshal string`,
-		`{"answer":{"echo":1}}`:                   `cannot unmarshal number`,
-		`{"answer":{"headers":[7]}}`:              `cannot unmarshal number`,
-		`{"connections":{"max_requests":1.5}}`:    `cannot unmarshal number 1.5`,
-		`{"faults":{"stall":[]}}`:                 `cannot unmarshal array`,
-		`{"faults":{"reset":{"evry":2}}}`:         `unknown key "evry"; the keys are after_head, announce, answer, black_hole,`,
-		`{"fault":{}}`:                            `unknown key "fault"; the keys are after_head,`,
-		`{"latency":{"constant":"1s"},"fault":1}`: `unknown key "fault"`,
+		`{"latency":{"constant":80}}`:              `80 is not a duration with a unit, such as "80ms"`,
+		`{"latency":{"p50":"80"}}`:                 `"80" is not a duration with a unit`,
+		`{"latency":{"slow":{"p99":null}}}`:        `null is not a duration`,
+		`{"response":{"size":{"constant":"big"}}}`: `cannot unmarshal string`,
+		`{"response":{"echo":1}}`:                  `cannot unmarshal number`,
+		`{"response":{"headers":[7]}}`:             `cannot unmarshal number`,
+		`{"connections":{"max_requests":1.5}}`:     `cannot unmarshal number 1.5`,
+		`{"faults":{"stall":[]}}`:                  `cannot unmarshal array`,
+		`{"faults":{"reset":{"evry":2}}}`:          `unknown key "evry"; the keys are after_head, announce, black_hole,`,
+		`{"fault":{}}`:                             `unknown key "fault"; the keys are after_head,`,
+		`{"latency":{"constant":"1s"},"fault":1}`:  `unknown key "fault"`,
 		`[]`: `cannot unmarshal array`,
 	} {
 		wantRefused(t, text, want)
@@ -146,7 +146,7 @@ func TestMalformedBehavioursAreRefused(t *testing.T) {
 // value.
 func TestJSONOverABehaviour(t *testing.T) {
 	b := fullBehaviour()
-	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[{"name":"B"}]},"faults":{"status":{"code":404}}}`)); err != nil {
+	if err := b.UnmarshalJSON([]byte(`{"response":{"headers":[{"name":"B"}]},"faults":{"status":{"code":404}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	want := fullBehaviour()
@@ -154,7 +154,7 @@ func TestJSONOverABehaviour(t *testing.T) {
 	if !reflect.DeepEqual(b, want) {
 		t.Errorf("got  %+v\nwant %+v", b, want)
 	}
-	if err := b.UnmarshalJSON([]byte(`{"answer":{"headers":[]}}`)); err != nil || len(b.Response.Headers) != 0 || len(b.Faults.Malformed.Kinds) != 2 {
+	if err := b.UnmarshalJSON([]byte(`{"response":{"headers":[]}}`)); err != nil || len(b.Response.Headers) != 0 || len(b.Faults.Malformed.Kinds) != 2 {
 		t.Errorf("%v, %+v", err, b)
 	}
 }
@@ -170,11 +170,11 @@ func TestDistributionsAreCheckedForSense(t *testing.T) {
 		{Behaviour{Latency: Latency{Distribution: Distribution{P50: 2, P99: 3, Max: 1}}}, "latency.max: 1ns is below p50"},
 		{Behaviour{Latency: Constant(time.Hour)}, "latency.constant: 1h0m0s is not within"},
 		{Behaviour{Latency: Latency{Slow: Distribution{Constant: 1}}}, "latency.slow: is never drawn"},
-		{Behaviour{Response: Response{Size: Size{Constant: 1, P50: 1, P95: 1}}}, "answer.size: constant 1 stands alone"},
-		{Behaviour{Response: Response{Size: Size{P95: 5}}}, "answer.size: p50 0 and p95 5 are set together"},
-		{Behaviour{Response: Response{Size: Size{P50: 5, P95: 4}}}, "answer.size.p95: 4 is below p50 5"},
-		{Behaviour{Response: Response{Size: Size{P50: 5, P95: 6, Max: 4}}}, "answer.size.max: 4 is below p50 5"},
-		{Behaviour{Response: Response{ContentType: "a\r\nb"}}, "answer.content_type: "},
+		{Behaviour{Response: Response{Size: Size{Constant: 1, P50: 1, P95: 1}}}, "response.size: constant 1 stands alone"},
+		{Behaviour{Response: Response{Size: Size{P95: 5}}}, "response.size: p50 0 and p95 5 are set together"},
+		{Behaviour{Response: Response{Size: Size{P50: 5, P95: 4}}}, "response.size.p95: 4 is below p50 5"},
+		{Behaviour{Response: Response{Size: Size{P50: 5, P95: 6, Max: 4}}}, "response.size.max: 4 is below p50 5"},
+		{Behaviour{Response: Response{ContentType: "a\r\nb"}}, "response.content_type: "},
 	} {
 		if err := v.b.Validate(); err == nil || !strings.HasPrefix(err.Error(), v.want) || strings.Contains(err.Error(), "; ") {
 			t.Errorf("got %v, want %s", err, v.want)

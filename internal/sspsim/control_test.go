@@ -54,7 +54,7 @@ func TestControlShowsReplacesAndPatchesTheBehaviour(t *testing.T) {
 	if got := s.Behaviour(); got.Latency != want.Latency || !got.Response.Echo || got.Faults.Status != want.Faults.Status {
 		t.Errorf("after PATCH: %+v", got)
 	}
-	if status, _ = s.controlCall(t, "PUT", "/behaviour", `{"answer":{"no_bid":{"every":1}}}`); status != 200 {
+	if status, _ = s.controlCall(t, "PUT", "/behaviour", `{"response":{"no_bid":{"every":1}}}`); status != 200 {
 		t.Fatalf("PUT: %d", status)
 	}
 	if got := s.Behaviour(); got.Latency != (Latency{}) || got.Response.Echo || got.Response.NoBid != Always || got.Faults.Status.Every != 0 {

@@ -13,7 +13,7 @@ type Counters struct {
 	HandshakeErrors  uint64 `json:"handshake_errors"`  // TLS handshakes that failed
 
 	Requests    uint64 `json:"requests"`      // requests that were read whole, to be processed
-	Responded   uint64 `json:"answered"`      // requests whose response was written whole
+	Responded   uint64 `json:"responded"`     // requests whose response was written whole
 	InFlight    int64  `json:"in_flight"`     // requests that are being processed now
 	MaxInFlight int64  `json:"max_in_flight"` // the largest InFlight
 	// Unprocessed requests are provably not processed and not among Requests: refused streams and

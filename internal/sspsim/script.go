@@ -48,9 +48,10 @@ var eventPaths = [events]string{
 	faultRefuseStream: "faults.refuse_stream", faultResetStream: "faults.reset_stream", faultGoAway: "faults.goaway",
 	faultStatus: "faults.status", faultDrip: "faults.drip", faultUnsolicited: "faults.unsolicited", faultLeftover: "faults.leftover",
 	faultOversizedHead: "faults.oversized_head", faultOversizedBody: "faults.oversized_body", faultMalformed: "faults.malformed",
-	traitHTTP10: "answer.http10", traitToEOF: "answer.read_to_eof", traitChunked: "answer.chunked", traitTrailers: "answer.trailers",
-	traitInterim: "answer.interim", traitCookies: "answer.cookies", traitNoBid: "answer.no_bid",
-	faultHang: "faults.hang", http1Only: "connections.http1_only",
+	traitHTTP10: "response.http10", traitToEOF: "response.read_to_eof", traitChunked: "response.chunked",
+	traitTrailers: "response.trailers", traitInterim: "response.interim", traitCookies: "response.cookies",
+	traitNoBid: "response.no_bid",
+	faultHang:  "faults.hang", http1Only: "connections.http1_only",
 }
 
 // chances returns the Chance of each event.

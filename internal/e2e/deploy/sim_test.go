@@ -16,7 +16,7 @@ import (
 func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	out := new(testsupport.LogBuffer)
-	sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--behaviour", `{"answer":{"no_bid":{"every":1}}}`)
+	sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--behaviour", `{"response":{"no_bid":{"every":1}}}`)
 	sim.Stdout, sim.Stderr = out, out
 	if err := sim.Start(); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(urls[0]))
 	ab.Get("/fillbuffer").WantStatus("no bid, as --behaviour says", 204)
 
-	req, err := http.NewRequest("PATCH", urls[1]+"/behaviour", strings.NewReader(`{"answer":{"no_bid":{"every":0}}}`))
+	req, err := http.NewRequest("PATCH", urls[1]+"/behaviour", strings.NewReader(`{"response":{"no_bid":{"every":0}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

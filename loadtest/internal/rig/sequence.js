@@ -14,10 +14,10 @@ function next(n) {
     if (agent) agent.destroy();
     return;
   }
-  const request = http.get(`${url}&n=${n}`, { agent }, (answer) => {
-    if (answer.statusCode >= 200 && answer.statusCode < 300) answered++;
-    answer.resume();
-    answer.on('end', () => next(n + 1));
+  const request = http.get(`${url}&n=${n}`, { agent }, (response) => {
+    if (response.statusCode >= 200 && response.statusCode < 300) answered++;
+    response.resume();
+    response.on('end', () => next(n + 1));
   });
   request.on('socket', (s) => {
     if (!sockets.has(s)) { sockets.add(s); handshakes++; }
