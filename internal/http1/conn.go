@@ -132,7 +132,7 @@ func (c *Conn) Idle() bool {
 
 // Do implements upstream.Conn. The caller's goroutine writes and reads.
 func (c *Conn) Do(ex *upstream.Exchange) error {
-	ex.Protocol, ex.Reused, ex.Served, ex.Carried = upstream.HTTP1, c.served > 0, c.served, 0
+	ex.Protocol, ex.Reused, ex.Served = upstream.HTTP1, c.served > 0, c.served
 	c.net.SetDeadline(ex.Deadline)
 	var err error
 	switch ctx := ex.Context.(type) {

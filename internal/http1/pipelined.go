@@ -221,8 +221,7 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	if ahead >= p.opts.Depth {
 		panic("BUG: more exchanges than places")
 	}
-	ex.Carried = p.entered - ahead
-	ex.Served = ex.Carried / (ahead + 1)
+	ex.Served = (p.entered - ahead) / (ahead + 1)
 	p.entered++
 	if p.out == nil {
 		p.out = buffers.Get().(*[]byte)

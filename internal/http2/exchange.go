@@ -59,7 +59,7 @@ func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	// Set before any error: the number of retries after a close of a reused connection depends on
 	// it.
-	ex.Reused = c.streams.next > 1
+	ex.Reused, ex.Served = c.streams.next > 1, 0
 	switch {
 	case c.closed:
 		return nil, errClosed

@@ -27,16 +27,33 @@ func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 		return c.flood.Idle()
 	}
 	c.lastProcessed = last
+	served := 0
+	if code == h2.ErrCodeNo {
+		served = c.servedLocked(last)
+	}
 	for i := range c.streams.slots {
 		switch s := c.streams.slots[i].stream; {
 		case s == nil || s.id <= last:
 		case s.responding():
 			c.failLocked(s, errContradicted)
 		default:
+			s.ex.Served = served
 			c.failLocked(s, err)
 		}
 	}
 	return c.flood.Spend(1 + len(c.streams.slots)/slotsPerFrame)
+}
+
+// servedLocked returns how many requests up to stream last there were for each later one; see
+// upstream.Exchange.
+func (c *Conn) servedLocked(last uint32) int {
+	later := 0
+	for i := range c.streams.slots {
+		if s := c.streams.slots[i].stream; s != nil && s.id > last {
+			later++
+		}
+	}
+	return int(last+1) / 2 / max(1, later)
 }
 
 // onResetLocked handles RST_STREAM. RFC 9113, section 6.4.

@@ -34,7 +34,11 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	ids, done := p.startMany(6)
 	p.do(p.fr.WriteGoAway(ids[2], h2.ErrCodeNo, nil))
 	for _, id := range ids[3:] {
-		wait(t, done[id]).wantError(t, notProcessed)
+		r := wait(t, done[id])
+		r.wantError(t, notProcessed)
+		if r.served != 1 {
+			t.Errorf("%d requests were processed for each later one, want 1", r.served)
+		}
 	}
 	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway || p.conn.Idle() {
 		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())

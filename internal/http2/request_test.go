@@ -19,6 +19,7 @@ type result struct {
 	body     string
 	times    upstream.Times
 	reused   bool
+	served   int
 	deadline time.Time
 	held     int64 // bytes of the budget that the exchange holds after Do
 }
@@ -56,7 +57,7 @@ func (r request) do(conn upstream.Conn) result {
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(timeout)
 	err := conn.Do(ex)
-	res := result{err: err, times: ex.Times, reused: ex.Reused, deadline: ex.Deadline}
+	res := result{err: err, times: ex.Times, reused: ex.Reused, served: ex.Served, deadline: ex.Deadline}
 	if r.budget != nil {
 		res.held = r.budget.Used()
 	}

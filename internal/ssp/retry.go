@@ -37,7 +37,7 @@ type retries struct {
 	limited int // counted by retry.max: failed dials, and requests that were not sent
 	unsent  int // attempts on connections that took no more requests
 	resends int // sent again after the SSP refused it or closed the connection; see mayResend
-	closed  int // sent again after the SSP closed a connection that had served well; see mostClosed
+	closed  int // see mostClosed
 
 	resent    bool // the SSP provably did not process the last attempt
 	overHTTP1 bool // the next attempt must use HTTP/1
@@ -67,13 +67,13 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		n.resent = true
 		n.unsent++
 		return retryNotProcessed, pace(ex, c.start, n.unsent)
-	case e.Progress == upstream.NotProcessed && ex.Served >= fifthsPerToken && ex.Carried >= wornOut && n.closed < mostClosed:
+	case e.Progress == upstream.NotProcessed && ex.Protocol == upstream.HTTP1Pipelined && ex.Served >= fifthsPerToken && n.closed < mostClosed:
 		n.resent = true
 		n.closed++
 		return retryNotProcessed, true
 	case e.Progress == upstream.NotProcessed:
 		n.resent = true
-		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.resends == 0)
+		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.
@@ -92,22 +92,17 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 	}
 }
 
-// mostClosed is how often a request goes again because the SSP closed a pipelined connection that had
-// served five requests for each one that it did not process, and wornOut in all. Many SSPs close a
-// connection after a thousand requests, and connections that were opened together end together. Such
-// closes are no sign of overload, so retry.max and the budget do not count them. A GOAWAY counts: with it
-// an SSP may refuse.
-const (
-	mostClosed = 3
-	wornOut    = 100
-)
+// mostClosed is how often a request goes again, uncounted, because the SSP closed a pipelined connection
+// that had served well. Many SSPs close a connection after a thousand requests, and connections that were
+// opened together end together. A GOAWAY counts: with it an SSP may refuse.
+const mostClosed = 3
 
 // resendPause is the pause before a request is sent again for the second time. It doubles each time.
 const resendPause = 10 * time.Millisecond
 
 // mayResend decides whether a request that was sent and provably not processed, or may be repeated,
 // is sent again: at most retry.max + 1 times, after pauses that grow. The budget pays, unless the
-// retry is free. An SSP that refuses requests is overloaded, and must not get each of them again and
+// retry is free: the first one, or one that the responses of its connection have earned. An SSP that refuses requests is overloaded, and must not get each of them again and
 // again. mayResend waits for the pause, at most until the exchange ends.
 func (s *SSP) mayResend(ex *upstream.Exchange, n *retries, why retryKind, free bool) bool {
 	if n.resends > s.opts.RetryMax || !free && !s.pay(why) {

@@ -165,19 +165,26 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 }
 
 // An SSP that closes each connection after a thousand requests is not overloaded. A request that met
-// three closes in a row ended as conn_lost.
-func TestClosesOfConnectionsThatServedWellDoNotCount(t *testing.T) {
-	for _, c := range []struct{ served, carried, sent int }{
-		{fifthsPerToken - 1, wornOut, 3}, {fifthsPerToken, wornOut - 1, 3}, {fifthsPerToken, wornOut, 3 + mostClosed},
+// three closes in a row ended as conn_lost, and the budget was too small for all.
+func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
+	for _, c := range []struct {
+		protocol     upstream.Protocol
+		served, sent int
+	}{
+		{upstream.HTTP2, fifthsPerToken - 1, 2}, {upstream.HTTP2, fifthsPerToken, 3},
+		{upstream.HTTP1Pipelined, fifthsPerToken - 1, 2}, {upstream.HTTP1Pipelined, fifthsPerToken, 3 + mostClosed},
 	} {
-		served, carried, sent := c.served, c.carried, c.sent
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
-			ex.Served, ex.Carried = served, carried
+			ex.Protocol, ex.Served = c.protocol, c.served
 			return &notProcessed
 		}}}
-		c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
-		c.do(c.request(upstream.POST)).want(upstream.ConnLost)
-		c.wantSent(p, sent)
+		k := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
+		for k.ssp.budget.spend() {
+		}
+		k.do(k.request(upstream.POST)).want(upstream.ConnLost)
+		if n := len(p.requests()); n != c.sent {
+			t.Errorf("%v, %d responses for each request: sent %d times, want %d", c.protocol, c.served, n, c.sent)
+		}
 	}
 }
 

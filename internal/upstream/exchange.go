@@ -124,11 +124,10 @@ type Exchange struct {
 	// Reused says that the connection carried a request before this one.
 	Reused bool
 	// Served is the number of responses per request on a reused HTTP/1 connection: the carried
-	// responses, divided by the requests on it, including this one. Package ssp pays retries of
-	// stale connections with them.
+	// responses, divided by the requests on it, including this one. Over HTTP/2 it is known after a
+	// GOAWAY without an error: the requests up to the last one that the SSP processes, divided by the
+	// later ones. Package ssp pays retries with them.
 	Served int
-	// Carried is the number of responses that a pipelined connection has carried.
-	Carried int
 	// Protocol is the connection's protocol.
 	Protocol Protocol
 	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
@@ -176,7 +175,7 @@ func (ex *Exchange) Release() {
 	ex.Request = Request{}
 	ex.Deadline, ex.UsualTimeout, ex.Context, ex.Budget, ex.Share = time.Time{}, 0, nil, nil, nil
 	ex.Times = Times{}
-	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Carried, ex.Protocol = false, 0, false, false, 0, 0, Unknown
+	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
 	ex.Avoid, ex.Endpoint, ex.Peer, ex.Attempts = "", "", netip.AddrPort{}, 0
 	r := &ex.Response
 	for _, b := range [...]*[]byte{&ex.Block, &r.Body, &r.Fields, &r.Trailers} {
@@ -206,7 +205,7 @@ func (ex *Exchange) TakeResponse(from *Exchange) {
 
 // TakeTimes copies the times of from to ex, and what from knows about its connection.
 func (ex *Exchange) TakeTimes(from *Exchange) {
-	ex.Times, ex.Reused, ex.Served, ex.Carried, ex.Protocol = from.Times, from.Reused, from.Served, from.Carried, from.Protocol
+	ex.Times, ex.Reused, ex.Served, ex.Protocol = from.Times, from.Reused, from.Served, from.Protocol
 	ex.Endpoint, ex.Peer = from.Endpoint, from.Peer
 }
 
