@@ -50,6 +50,10 @@ func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
 		text(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
+	if len(document) == 0 {
+		text(w, http.StatusBadRequest, "send the configuration as the body: dry_run=1 does not read the file of --config")
+		return
+	}
 	status, report := s.opts.DryRun(document)
 	writeStatusJSON(w, status, report)
 }

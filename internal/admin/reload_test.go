@@ -67,6 +67,9 @@ func TestADryRunIsGuardedAndBounded(t *testing.T) {
 	}
 	c.want(413, "POST", "/reload?dry_run=1", strings.Repeat("x", maxDocument+1))
 	c.want(400, "POST", "/reload?dry_run=", "")
+	if body := c.want(400, "POST", "/reload?dry_run=1", ""); !strings.Contains(body, "send the configuration as the body") {
+		t.Error(body)
+	}
 	c.want(403, "POST", "/reload?dry_run=1", "ssps: []", "Origin", "https://evil.example")
 	newConsole(t, beyond, reloading(&asked)).want(403, "POST", "/reload?dry_run=1", "ssps: []")
 	if asked != 0 {

@@ -1,0 +1,26 @@
+//go:build !race
+
+package app
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// client_golang's own collectors make 1,200 allocations whatever the number of SSPs. An SSP has 420
+// lines and makes 13.
+func TestAScrapeAllocatesLittleForEachSSP(t *testing.T) {
+	one, many := newOf(t, 1).metrics(), newOf(t, 51).metrics()
+	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0", protobuf} {
+		allocations := func(h http.Handler) float64 {
+			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			r.Header.Set("Accept", accept)
+			r.Header.Set("Accept-Encoding", "gzip")
+			return testing.AllocsPerRun(10, func() { h.ServeHTTP(discard{http.Header{}}, r) })
+		}
+		if n := (allocations(many) - allocations(one)) / 50; n > 20 {
+			t.Errorf("%s: %v allocations for each SSP", accept, n)
+		}
+	}
+}
