@@ -58,7 +58,7 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 			}
 			moved := strings.NewReplacer(elsewhere...)
 			awaits := strings.NewReplacer(
-				"sleep 1.5\n", "until grep --quiet 'configuration reloaded' output; do sleep 0.2; done\n",
+				"sleep 3\n", "until grep --quiet 'configuration reloaded' output; do sleep 0.2; done\n",
 				"sleep 2\n", "until grep --quiet 'another process has taken over' output; do sleep 0.2; done\n",
 			)
 			for _, name := range []string{"minimal.yaml", "sidecar.yaml", "edge.yaml"} {
