@@ -130,6 +130,22 @@ func TestSchemaAndValuesNameTheSame(t *testing.T) {
 	compare("", schema, c.Values)
 }
 
+func TestNotesNameTheNextSteps(t *testing.T) {
+	for file, want := range map[string][]string{
+		"testdata/values-default.yaml":  {"http://ads-adbuffer.edge.svc/fillbuffer", "respond 403", "up to 12 replicas", `WARNING: the SSP "openx"`},
+		"testdata/values-full.yaml":     {"http://ads-ads-proxy.edge.svc:8080/fillbuffer", "secret ads-admin"},
+		"testdata/values-cpu-only.yaml": {"none, as it is empty"},
+		"testdata/values-sidecar.yaml":  {"ConfigMap ads-adbuffer"},
+	} {
+		text := notes(t, values(t, file))
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: no %q in\n%s", file, w, text)
+			}
+		}
+	}
+}
+
 func TestAnApplicationMustAskForTheSidecarMode(t *testing.T) {
 	_, err := render(loadApplication(t), map[string]any{"adbuffer": map[string]any{"mode": "edge"}})
 	if err == nil || !strings.Contains(err.Error(), "set mode: sidecar for the adbuffer subchart") {

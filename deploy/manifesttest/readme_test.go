@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chartutil"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -100,5 +101,17 @@ func TestAnOverlayOfOnesOwnFollowsThePage(t *testing.T) {
 	if a.container.Image != "adbuffer:v1.0.0" {
 		t.Errorf("image %s", a.container.Image)
 	}
+	check(t, layOut(t, o, a.spec), a.container)
+}
+
+func TestTheChartsPageShowsValuesThatInstall(t *testing.T) {
+	made := heredoc.FindStringSubmatch(page(t, chartDir+"/README.md"))
+	if made == nil || made[1] != "ads.yaml" {
+		t.Fatalf("the page makes %v", made)
+	}
+	v, err := chartutil.ReadValues([]byte(made[2]))
+	must(t, err)
+	o := mustDecode(t, mustRenderChart(t, v))
+	a := the(t, o, "ads-adbuffer")
 	check(t, layOut(t, o, a.spec), a.container)
 }

@@ -135,3 +135,21 @@ func render(c *chart.Chart, v map[string]any) (string, error) {
 	}
 	return b.String(), nil
 }
+
+// notes returns the text that Helm prints after an installation.
+func notes(t *testing.T, v map[string]any) string {
+	t.Helper()
+	c, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "ads", Namespace: "edge"}, chartutil.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Engine{Strict: true}.Render(c, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files["adbuffer/templates/NOTES.txt"]
+}
