@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"io"
 	"math/rand/v2"
+	"os/exec"
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -118,6 +120,33 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 	members := append(gzipped(t, `{"id":"1",`), gzipped(t, `"seatbid":[]}`)...)
 	if got := classifyCoded(NoBidOpenRTB, members, "gzip"); got != upstream.NoBid {
 		t.Errorf("two members of gzip: %v, want no_bid", got)
+	}
+}
+
+// Node's encoder is the C library that servers use.
+func TestNoBidsCompressedByNode(t *testing.T) {
+	out, err := exec.Command(testsupport.Needs(t, "nodejs", "node"), "-e", `
+for (const text of process.argv.slice(1)) for (const level of [0, 1, 6, 9])
+  console.log(require("zlib").gzipSync(text, {level}).toString("base64"));`, noBidJSON, bidJSON).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(out))
+	if len(lines) != 8 {
+		t.Fatalf("node printed %s", out)
+	}
+	for i, line := range lines {
+		body, err := base64.StdEncoding.DecodeString(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := upstream.NoBid
+		if i >= len(lines)/2 {
+			want = upstream.Fill
+		}
+		if got := classifyCoded(NoBidOpenRTB, body, "gzip"); got != want {
+			t.Errorf("%s: %v, want %v", line, got, want)
+		}
 	}
 }
 
