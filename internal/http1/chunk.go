@@ -21,7 +21,7 @@ func (r *responseReader) readChunkSize(br *bufio.Reader) error {
 	switch {
 	case !ok:
 		return errChunk
-	case size == syntax.MaxChunkSize: // larger than any configurable limit
+	case size > syntax.MaxChunkSize:
 		return errBodyTooLarge
 	}
 	br.Discard(n)

@@ -221,7 +221,7 @@ func (b *Body) takeLine(line []byte) error {
 // most of its bytes.
 func (b *Body) beginChunk(line []byte) error {
 	size, ok := syntax.ParseChunkSize(line)
-	if !ok || size == syntax.MaxChunkSize {
+	if !ok {
 		return errChunk
 	}
 	b.left = int64(size)
@@ -230,7 +230,7 @@ func (b *Body) beginChunk(line []byte) error {
 	switch {
 	case b.excess > maxExcess:
 		return errChunk
-	case b.data > b.limit:
+	case size > syntax.MaxChunkSize || b.data > b.limit:
 		return ErrBodyLimit
 	case size == 0:
 		b.next = trailerLine

@@ -248,13 +248,13 @@ func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 	}
 }
 
-// Read with 64 bits, these sizes are one byte.
-func TestChunkSizesBeyond64BitsAreRefused(t *testing.T) {
+// A chunk of any size over the limit is 413. Read with 64 bits, the last three sizes are one byte.
+func TestChunksOverTheLimitAre413(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, echoes("a"))
-	for _, size := range []string{"10000000000000001", "f0000000000000001", "100000000000000000000000000000001"} {
+	for _, size := range []string{"40001", "40000000", "40000001", "7fffffff", "fffffffffffffff", "10000000000000001", "f0000000000000001", "100000000000000000000000000000001"} {
 		c := m.dialRaw()
 		c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+size+"\r\nx\r\n0\r\n\r\n"+getFill)
-		c.wants(400)
+		c.wants(413)
 		c.wantEnd()
 	}
 }

@@ -2,7 +2,8 @@ package syntax
 
 import "bytes"
 
-// MaxChunkSize is the largest result of ParseChunkSize. A larger size gives the same.
+// MaxChunkSize is the largest body that a configuration allows. For a larger size, ParseChunkSize returns
+// MaxChunkSize + 1.
 const MaxChunkSize = 1 << 30
 
 // ParseChunkSize reads a line of the chunked transfer coding, without its line end: a size in plain
@@ -10,7 +11,7 @@ const MaxChunkSize = 1 << 30
 func ParseChunkSize(line []byte) (size int, ok bool) {
 	digits := 0
 	for digits < len(line) && HexDigit(line[digits]) >= 0 {
-		size = min(size<<4|HexDigit(line[digits]), MaxChunkSize)
+		size = min(size<<4|HexDigit(line[digits]), MaxChunkSize+1)
 		digits++
 	}
 	rest := bytes.TrimLeft(line[digits:], " \t")
