@@ -5,8 +5,9 @@ import "bytes"
 // early holds bytes that a client sent after the current message head or chunk: the beginning of a
 // body, or further requests. It has a buffer only while it is not empty.
 type early struct {
-	buf  *[]byte
-	r, w int // (*buf)[r:w] are the bytes
+	buf      *[]byte
+	r, w     int // (*buf)[r:w] are the bytes
+	searched int // the first so many of them contain no LF
 }
 
 // keep copies b, which has at most max_header_bytes. early must be empty.
@@ -34,16 +35,18 @@ func (e *early) line() []byte {
 		return nil
 	}
 	b := (*e.buf)[e.r:e.w]
-	i := bytes.IndexByte(b, '\n')
+	i := bytes.IndexByte(b[e.searched:], '\n')
 	if i < 0 {
+		e.searched = len(b)
 		return nil
 	}
-	return b[:i+1]
+	return b[:e.searched+i+1]
 }
 
 // skip removes n bytes.
 func (e *early) skip(server *Server, n int) {
 	e.r += n
+	e.searched = 0
 	if e.r == e.w {
 		e.release(server)
 	}
@@ -54,7 +57,9 @@ func (e *early) fill(server *Server, read func([]byte) (int, error)) error {
 	if e.buf == nil {
 		e.buf = server.getBuffer()
 	}
-	e.r, e.w = 0, copy(*e.buf, (*e.buf)[e.r:e.w])
+	if e.r > 0 {
+		e.r, e.w = 0, copy(*e.buf, (*e.buf)[e.r:e.w])
+	}
 	n, err := read((*e.buf)[e.w:])
 	e.w += max(n, 0)
 	if e.w == 0 {
