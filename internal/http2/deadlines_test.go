@@ -38,6 +38,29 @@ func TestEachExchangeEndsAtItsOwnDeadline(t *testing.T) {
 	wait(t, last).wantBody(t, "in time")
 }
 
+// Nearly all exchanges end before their deadlines. So the timer is set for the first, and not again for
+// those that end later.
+func TestTimerIsNotSetForEachExchange(t *testing.T) {
+	p := connect(t, testOptions())
+	timerAt := func() time.Time {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return p.conn.deadlines.at
+	}
+	var first time.Time
+	for i := range 6 {
+		done := p.start(get("/"))
+		p.respond(p.request().StreamID, "ok")
+		wait(t, done).wantBody(t, "ok")
+		if i == 0 {
+			first = timerAt()
+		}
+	}
+	if at := timerAt(); first.IsZero() || !at.Equal(first) {
+		t.Errorf("the timer was set from %v to %v for exchanges that end later", first, at)
+	}
+}
+
 // gated is a connection whose reads begin only when the gate opens. It simulates a reader's
 // goroutine that the scheduler delays.
 type gated struct {
