@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,23 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 				t.Errorf("%s: %+v", name, row)
 			}
 		}
+	}
+}
+
+// A dead proxy must not look like a row without figures.
+func TestProxyThatDiesEndsTheComparison(t *testing.T) {
+	proxy := exec.Command("sleep", "60")
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	row := peerRow{stage: &stage.Stage{PID: proxy.Process.Pid},
+		saturating: func(context.Context, *stage.Stage) (*stage.Figures, error) {
+			_ = proxy.Process.Kill()
+			_ = proxy.Wait()
+			return nil, errors.New("wrk: connection refused")
+		}}
+	if err := row.measure(t.Context()); err == nil {
+		t.Errorf("void %q, no error", row.void)
 	}
 }
 

@@ -85,18 +85,24 @@ func (r *peerRow) measure(ctx context.Context) (err error) {
 	return nil
 }
 
-// soundly measures a load. It returns why the figures are void, if a request failed or a tool hung.
+// soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. The error
+// is not nil if the proxy has died.
 func soundly(ctx context.Context, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string, err error) {
-	f, err = s.Measure(ctx, loaded)
+	f, err = s.Measure(ctx, func(ctx context.Context, s *stage.Stage) (*stage.Figures, error) {
+		f, err := loaded(ctx, s)
+		if err != nil && ctx.Err() == nil {
+			fault = err.Error()
+			return new(stage.Figures), nil
+		}
+		return f, err
+	})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, "", err
 	case err != nil:
-		return nil, err.Error(), nil
-	case f.Failed > 0 || f.Answered == 0:
-		return nil, fmt.Sprintf("%d requests failed, %d did not: %s", f.Failed, f.Answered, f.Kinds()), nil
+		return nil, "", err
+	case fault == "" && (f.Failed > 0 || f.Answered == 0):
+		fault = fmt.Sprintf("%d requests failed, %d did not: %s", f.Failed, f.Answered, f.Kinds())
 	}
-	return f, "", nil
+	return f, fault, nil
 }
 
 // settled is how long a program has to free what it frees lazily, before the idle clients come

@@ -127,12 +127,16 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"regions, given", func(r *results.Report) { judgeRegion(r, "silent", 1, 11, figures(1, 0, 1)) },
 			func(r *results.Report) { judgeRegion(r, "silent", 1, never, figures(1, 0, 1)) }, 1, 1, nil},
 		{"spare, failing", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
-			func(r *results.Report) { judgeSpare(r, "hang", takeover{10.1, figures(1000, 10, 1), 5}) }, 1, 1,
-			func(r *results.Report) { judgeSpare(r, "hang", takeover{10.1, doubted(figures(1000, 10, 1)), 5}) }},
+			func(r *results.Report) {
+				judgeSpare(r, "hang", takeover{10.1, doubted(figures(1000, 11, 1)), 5}) // doubts explain the share only
+			}, 1, 1, nil},
 		{"spare, carried", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
-			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 11, 1), 5}) }, 1, 1, nil},
+			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 11, 1), 5}) }, 1, 1,
+			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, doubted(figures(1000, 11, 1)), 5}) }},
 		{"spare, repaired", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
-			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5.1}) }, 1, 1, nil},
+			func(r *results.Report) {
+				judgeSpare(r, "hang", takeover{10, doubted(figures(1000, 10, 1)), 5.1})
+			}, 1, 1, nil},
 		{"mirror, slower", func(r *results.Report) {
 			judgeMirror(r,
 				[]mirrorRound{{figures(9, 0, 100), figures(9, 0, 103)}})
@@ -145,8 +149,12 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			judgeMirror(r,
 				[]mirrorRound{{figures(9, 0, 100), figures(9, 0, 103)}})
 		},
-			func(r *results.Report) { judgeMirror(r, []mirrorRound{{figures(9, 1, 100), figures(9, 0, 100)}}) }, 1, 1,
-			nil},
+			func(r *results.Report) {
+				judgeMirror(r, []mirrorRound{{doubted(figures(9, 0, 100)), figures(9, 1, 100)}})
+			}, 1, 1,
+			func(r *results.Report) {
+				judgeMirror(r, []mirrorRound{{figures(9, 0, 100), doubted(figures(9, 1, 100))}})
+			}},
 		{"fairness, success", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
 			func(r *results.Report) { fair(r, figures(1000, 2, 109), 100, 100) }, 1, 2, nil},
 		{"fairness, p99", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
