@@ -49,7 +49,7 @@ func doubts(plan *Plan, r *Result) (out []string) {
 			lag.Round(10*time.Microsecond))
 	}
 	thread := r.Generator.Busiest > maxBusy
-	doubtIf(thread, "the generator was saturated: its busiest thread ran %.0f %% of the time", r.Generator.Busiest*100)
+	doubtIf(thread, "the generator was saturated: its threads ran %.0f %% of the time", r.Generator.Busiest*100)
 	doubtIf(!thread && r.Generator.Core > maxBusy, "the generator's cores were saturated: busy %.0f %% of the time",
 		r.Generator.Core*100)
 	return out

@@ -1,6 +1,12 @@
 package load
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +18,56 @@ import (
 
 // The cleaner of fasthttp's worker pool sleeps for up to 10 s after the close of its server.
 func TestMain(m *testing.M) {
+	if os.Getenv(upstreamEnv) != "" {
+		serveUpstream()
+		return
+	}
 	testsupport.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// upstreamEnv makes the test's executable a constant upstream.
+const upstreamEnv = "LOADTEST_UPSTREAM"
+
+func serveUpstream() {
+	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
+	s.Close()
+}
+
+// startUpstream starts a constant upstream in a process of its own, so that this process has the cost of the
+// generator alone.
+func startUpstream(t testing.TB) (addr string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr = append(os.Environ(), upstreamEnv+"=1"), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
 }
 
 func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {

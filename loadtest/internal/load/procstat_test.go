@@ -3,6 +3,7 @@ package load
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -80,5 +81,14 @@ func TestBusyShareIsOfTheCoresAskedFor(t *testing.T) {
 	}
 	if len(readCores()) == 0 {
 		t.Error("this machine has no cores")
+	}
+}
+
+// A machine may have more cores than the generator has threads.
+func TestGeneratorIsSaturatedWhenAllItsThreadsRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	g := gauge{began: time.Now().Add(-time.Second), cpu: processCPU() - 990*time.Millisecond}
+	if r := g.result(); r.Busiest <= maxBusy {
+		t.Errorf("busy %.2f of the time, want more than %.2f", r.Busiest, maxBusy)
 	}
 }

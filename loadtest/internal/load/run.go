@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -32,7 +33,7 @@ type Result struct {
 // Generator holds the cost of the load generator.
 type Generator struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
-	Busiest    float64 `json:"busiest_thread"` // share of time that the busiest thread ran
+	Busiest    float64 `json:"busiest_thread"` // share of the time of its threads that the generator ran
 	Core       float64 `json:"core_busy"`      // share of time that its cores were busy with any process
 	LagP99     float64 `json:"lag_p99_ms"`     // delay of due requests in the generator; open loops only
 }
@@ -90,11 +91,12 @@ type gauge struct {
 
 func newGauge() gauge { return gauge{time.Now(), processCPU(), readCores()} }
 
-// result takes Busiest from all cores that the process may use, because goroutines move among
-// threads.
+// result compares the CPU time with that of all threads that may run at the same time, because goroutines
+// move among threads.
 func (g gauge) result() Generator {
 	used, allowed := (processCPU() - g.cpu).Seconds(), allowedCores()
-	return Generator{CPUSeconds: used, Busiest: used / time.Since(g.began).Seconds() / float64(max(len(allowed), 1)),
+	threads := max(1, min(len(allowed), runtime.GOMAXPROCS(0)))
+	return Generator{CPUSeconds: used, Busiest: used / time.Since(g.began).Seconds() / float64(threads),
 		Core: readCores().BusySince(g.cores, allowed)}
 }
 
