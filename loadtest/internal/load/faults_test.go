@@ -158,3 +158,23 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A client that waits for a due request must get it at once. A client that was busy is the server's fault.
+func TestIdleClientsThatGetRequestsLateAreALag(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		p := at("127.0.0.1:1", 1, time.Second)
+		g := newGenerator(&p, newRecorder(&p, nil))
+		g.base, g.stop = time.Now().Add(-time.Second), t.Context()
+		late := arrival{lag: time.Millisecond} // due a second ago
+		if !idle {
+			g.due <- late
+		}
+		if _, ok := g.next(func() { g.due <- late }); !ok {
+			t.Fatal("no request")
+		}
+		lag := time.Duration(g.rec.lag.Max())
+		if idle && lag < time.Second || !idle && lag > 2*time.Millisecond {
+			t.Errorf("client idle %v: lag %v", idle, lag)
+		}
+	}
+}

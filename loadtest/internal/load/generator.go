@@ -31,6 +31,7 @@ type generator struct {
 type arrival struct {
 	due   time.Duration
 	phase int32
+	lag   time.Duration // from due until pace saw it
 }
 
 // maxBacklog bounds the requests that wait for a connection.
@@ -135,10 +136,12 @@ func (g *generator) pace() {
 		for wait := a.due - g.now(); wait > 0 && g.stop.Err() == nil; wait = a.due - g.now() {
 			sleep(min(wait, 100*time.Millisecond)) // a signal may end it early
 		}
-		g.rec.Due(g.now() - a.due)
+		a.lag = g.now() - a.due
+		g.rec.Due()
 		select {
 		case g.due <- a:
 		default:
+			g.rec.Seen(a.lag)
 			g.unsent(a, dropped)
 		}
 	}
@@ -152,16 +155,22 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 	if !g.plan.Open {
 		now := g.now()
 		ok = now < g.plan.length() && (g.plan.Requests == 0 || g.left.Add(-1) >= 0)
-		return arrival{now, int32(g.plan.phaseAt(now))}, ok
+		return arrival{due: now, phase: int32(g.plan.phaseAt(now))}, ok
 	}
 	select {
 	case a, ok = <-g.due:
+		if ok { // it may have waited for a client, which is the server's fault
+			g.rec.Seen(a.lag)
+		}
 		return a, ok
 	default:
 		flush()
 	}
 	select {
 	case a, ok = <-g.due:
+		if ok { // this client was idle
+			g.rec.Seen(g.now() - a.due)
+		}
 		return a, ok
 	case <-g.stop.Done():
 		return a, false

@@ -81,11 +81,17 @@ func (r *recorder) cell(phase, class int) *cell {
 	return c
 }
 
-// Due counts a request of an open loop. lag is the delay after its planned time.
-func (r *recorder) Due(lag time.Duration) {
+// Due counts a request that is due.
+func (r *recorder) Due() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due++
+}
+
+// Seen records how late the generator saw a due request.
+func (r *recorder) Seen(lag time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	_ = r.lag.RecordValue(int64(max(lag, 0))) // a lag above two minutes is not recorded
 }
 

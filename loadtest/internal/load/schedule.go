@@ -56,7 +56,7 @@ func (s *schedule) Next() (a arrival, ok bool) {
 	for s.index < len(s.phases) {
 		p := &s.phases[s.index]
 		if s.burst > 0 && s.burstAt <= s.next && s.burstAt < p.Duration {
-			a = arrival{s.start + s.burstAt, int32(s.index)}
+			a = arrival{due: s.start + s.burstAt, phase: int32(s.index)}
 			if s.burst--; s.burst == 0 {
 				s.burstAt += p.BurstEvery
 				s.burst = p.BurstSize
@@ -64,7 +64,7 @@ func (s *schedule) Next() (a arrival, ok bool) {
 			return a, true
 		}
 		if s.next < p.Duration {
-			a = arrival{s.start + s.next, int32(s.index)}
+			a = arrival{due: s.start + s.next, phase: int32(s.index)}
 			s.step()
 			return a, true
 		}
