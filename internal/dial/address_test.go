@@ -1,12 +1,13 @@
 package dial
 
 import (
-	"adbuffer/internal/upstream"
 	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"slices"
 	"testing"
+
+	"adbuffer/internal/upstream"
 )
 
 func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {

@@ -3,9 +3,10 @@
 package dial
 
 import (
-	"adbuffer/internal/upstream"
 	"context"
 	"testing"
+
+	"adbuffer/internal/upstream"
 )
 
 func TestAddressesThatAreKnownCostNoAllocation(t *testing.T) {

@@ -1,8 +1,6 @@
 package dial
 
 import (
-	"adbuffer/internal/testsupport"
-	"adbuffer/internal/upstream"
 	"context"
 	"net"
 	"net/netip"
@@ -11,6 +9,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 // names responds to look-ups.

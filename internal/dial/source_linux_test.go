@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"adbuffer/internal/upstream"
 	"context"
 	"io"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/upstream"
 
 	"golang.org/x/sys/unix"
 )

@@ -1,12 +1,13 @@
 package logs
 
 import (
-	"adbuffer/internal/testsupport"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/testsupport"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"

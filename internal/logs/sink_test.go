@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"adbuffer/internal/testsupport"
 	"bytes"
 	"errors"
 	"strings"
@@ -9,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // gate is a writer that takes nothing until it is opened.

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"adbuffer/internal/syntax"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"adbuffer/internal/syntax"
 )
 
 // seal builds the envelope of entries, like parallel-all.

@@ -1,8 +1,9 @@
 package route
 
 import (
-	"adbuffer/internal/testsupport"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -83,7 +83,9 @@ func TestReloadsLeaveNoFileOpen(t *testing.T) {
 		}
 		return len(files)
 	}
-	settled := func() bool { return ab.Metric("adbuffer_pools_draining") == 0 && ab.Metric("adbuffer_client_connections") <= 1 }
+	settled := func() bool {
+		return ab.Metric("adbuffer_pools_draining") == 0 && ab.Metric("adbuffer_client_connections") <= 1
+	}
 	reload(second)
 	reload(first)
 	testsupport.Eventually(t, "the first pools have drained", settled)

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"adbuffer/internal/sspsim"
 	"bufio"
 	"bytes"
 	"encoding/json"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"adbuffer/internal/sspsim"
 )
 
 func TestRequestIsWhatNetHTTPReads(t *testing.T) {
