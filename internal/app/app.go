@@ -19,6 +19,7 @@ import (
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 )
@@ -35,6 +36,7 @@ type App struct {
 	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil = no Redis is configured
+	otlp     *otlpmetrics.Sender
 	state    atomic.Int32
 	started  time.Time
 	via      string           // the name of this process in Via; unique to the process
@@ -146,6 +148,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	a.background.Go(func() { a.returnIdleMemory(a.alive) })
 	a.background.Go(func() { a.sizePools(a.alive) })
 	a.watchCertificates(a.alive)
+	a.sendMetrics(a.versions.Current().Config)
 
 	var err error
 	select {
@@ -203,6 +206,7 @@ func await(d time.Duration, sooner context.Context) {
 // closePools closes the pools of all config versions, and leaves the fleet.
 func (a *App) closePools(ctx context.Context) {
 	a.die()
+	a.background.Go(a.sendLastMetrics)
 	a.versions.Close(ctx)
 	a.background.Wait()
 	a.leaveFleet()

@@ -19,6 +19,7 @@ import (
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
@@ -59,6 +60,7 @@ func (a *App) build(cfg *config.Config) error {
 // register registers all metrics.
 func (a *App) register() error {
 	a.registry = metrics.NewRegistry()
+	a.otlp = a.newMetricsSender()
 	var certificates []*listen.Certificates
 	a.certificates.each(func(c *listen.Certificates) { certificates = append(certificates, c) })
 	all := []prometheus.Collector{
@@ -70,6 +72,7 @@ func (a *App) register() error {
 		fleet.NewCollector(func() *fleet.Fleet { return a.fleet }),
 		a.versions.Metrics(),
 		a.proxy.Metrics(),
+		metrics.NewSource(otlpmetrics.Descs, a.otlp.Collect),
 		listen.NewCertificatesCollector(certificates),
 		newBuildInfo(),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -152,6 +155,7 @@ func (a *App) applied(next *reload.Version) {
 		a.level.SetLevel(logLevels[level])
 	}
 	a.recordFlight(next.Config.Admin.FlightRecorder)
+	a.sendMetrics(next.Config)
 }
 
 // recordFlight makes the flight recorder keep the last age of Go's execution trace; 0 stops it.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
@@ -59,11 +60,13 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 	for name, fields := range map[string][2]string{
 		"text": {"text/plain;version=0.0.4", ""}, "text, gzip": {"text/plain;version=0.0.4", "gzip"},
 		"OpenMetrics, gzip": {"application/openmetrics-text;version=1.0.0", "gzip"}, "protobuf, gzip": {protobuf, "gzip"},
-		"client_golang, text, gzip": {"text/plain;version=0.0.4", "gzip"},
+		"client_golang, text, gzip": {"text/plain;version=0.0.4", "gzip"}, "OTLP": {},
 	} {
 		h := a.metrics()
 		if strings.HasPrefix(name, "client_golang") {
 			h = promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{})
+		} else if name == "OTLP" {
+			h = exports(b, a)
 		}
 		b.Run(name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
@@ -79,13 +82,28 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 	}
 }
 
+// exports returns a handler that exports the metrics over OTLP, once for each request.
+func exports(b *testing.B, a *App) http.Handler {
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+	}))
+	b.Cleanup(receiver.Close)
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		s := a.newMetricsSender()
+		if err := s.Apply(otlpmetrics.Settings{Endpoint: receiver.URL, Interval: time.Hour}); err != nil {
+			b.Error(err)
+		}
+		s.Close(b.Context()) // this is an export
+	})
+}
+
 // BenchmarkWaitDuringScrapes measures how long requests wait for their core while 50 SSPs are scraped,
 // on a machine with one. A goroutine in place of requests sleeps for 50 µs at a time, and the metrics
 // are the CPU time that others take meanwhile: the longest, and that of all but 1 % of its sleeps.
 func BenchmarkWaitDuringScrapes(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	a := newOf(b, 50)
-	for name, h := range map[string]http.Handler{"own": a.metrics(), "client_golang": promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{})} {
+	for name, h := range map[string]http.Handler{"own": a.metrics(), "client_golang": promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{}), "OTLP": exports(b, a)} {
 		b.Run(name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 			r.Header.Set("Accept-Encoding", "gzip")

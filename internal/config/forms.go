@@ -17,23 +17,24 @@ type form func(text string) (rule string)
 
 // forms are the forms that the tag form names.
 var forms = map[string]form{
-	"admin listener":    addressForm("127.0.0.1:8080", true, false),
-	"deadline field":    fieldAnd(fieldRule, httpheader.CheckDeadline),
-	"exact path":        exactPathRule,
-	"field value":       must(isTrimmed, "not hold control characters, nor begin or end with a space"),
-	"forwarded field":   forwardedFieldRule,
-	"host":              must(syntax.IsHost, "be a host name without a port"),
-	"host and port":     must(isAuthority, "be a host name or address, with a port or without"),
-	"host pattern":      must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
-	"listener":          addressForm("127.0.0.1:8080", true, true),
-	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
-	"passed field":      fieldAnd(forwardedFieldRule, httpheader.CheckPass),
-	"path":              pathRule,
-	"prefix of keys":    must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
-	"Redis":             addressForm("redis.internal:6379", false, true),
-	"request id field":  fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
-	"set field":         fieldAnd(forwardedFieldRule, checkSet),
-	"URL of a receiver": receiverRule,
+	"admin listener":            addressForm("127.0.0.1:8080", true, false),
+	"deadline field":            fieldAnd(fieldRule, httpheader.CheckDeadline),
+	"exact path":                exactPathRule,
+	"field value":               must(isTrimmed, "not hold control characters, nor begin or end with a space"),
+	"forwarded field":           forwardedFieldRule,
+	"host":                      must(syntax.IsHost, "be a host name without a port"),
+	"host and port":             must(isAuthority, "be a host name or address, with a port or without"),
+	"host pattern":              must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
+	"listener":                  addressForm("127.0.0.1:8080", true, true),
+	"name":                      must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
+	"passed field":              fieldAnd(forwardedFieldRule, httpheader.CheckPass),
+	"path":                      pathRule,
+	"prefix of keys":            must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
+	"Redis":                     addressForm("redis.internal:6379", false, true),
+	"request id field":          fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
+	"set field":                 fieldAnd(forwardedFieldRule, checkSet),
+	"URL of a receiver":         receiverRule,
+	"URL of a metrics receiver": metricsReceiverRule,
 }
 
 // must is the form of the texts that valid accepts.
@@ -94,6 +95,17 @@ func isAuthority(s string) bool {
 func isHostPattern(s string) bool {
 	s = strings.TrimPrefix(s, "*.")
 	return isAuthority(s) && strings.LastIndexByte(s, ':') <= strings.LastIndexByte(s, ']')
+}
+
+// metricsReceiverRule refuses a query too, since the exporter does not send it.
+func metricsReceiverRule(text string) string {
+	if rule := receiverRule(text); rule != "" {
+		return strings.ReplaceAll(rule, "/v1/traces", "/v1/metrics")
+	}
+	if strings.Contains(text, "?") {
+		return "must not have a query; OTEL_EXPORTER_OTLP_METRICS_HEADERS sends a key in a header field"
+	}
+	return ""
 }
 
 func receiverRule(text string) string {

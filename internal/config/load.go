@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -55,13 +56,14 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 		match := &cfg.Routes[i].Match
 		match.Host = strings.ToLower(match.Host)
 	}
+	otlpWarnings := r.otlpVariables(&cfg.Metrics.OTLP, env)
 	validate(doc, r)
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
 	m := thisMachine()
 	cfg.Machine = m.Machine
-	return cfg, append(vars.unknown(), warnings(cfg, m)...), nil
+	return cfg, slices.Concat(vars.unknown(), otlpWarnings, warnings(cfg, m)), nil
 }
 
 // complete fills in the defaults of all keys that settings lacks.

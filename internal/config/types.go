@@ -36,6 +36,7 @@ type Config struct {
 	Admin    Admin    `yaml:"admin" reload:"in place"`
 	Log      Log      `yaml:"log" reload:"in place"`
 	Tracing  Tracing  `yaml:"tracing" reload:"in place"`
+	Metrics  Metrics  `yaml:"metrics" reload:"in place"`
 	Fleet    Fleet    `yaml:"fleet" reload:"restart"`
 	Deadline Deadline `yaml:"deadline" reload:"in place"`
 	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
@@ -153,6 +154,17 @@ type Tracing struct {
 	Endpoint     string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"`       // http or https URL of an OTLP receiver; "" = no tracing
 	Sample       float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of the requests about which no trusted peer decides
 	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
+}
+
+// Metrics says where adbuffer sends its metrics, beside /metrics.
+type Metrics struct {
+	OTLP OTLPMetrics `yaml:"otlp"`
+}
+
+// OTLPMetrics is a receiver of metrics.
+type OTLPMetrics struct {
+	Endpoint string        `yaml:"endpoint" form:"URL of a metrics receiver" hide:"url"` // http or https URL of an OTLP receiver; "" = none; see otlpVariables
+	Interval time.Duration `yaml:"interval" default:"15s" min:"1s" max:"1h"`
 }
 
 // Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *

@@ -15,7 +15,7 @@ type Env map[string]string
 func OSEnv() Env {
 	env := Env{}
 	for _, v := range os.Environ() {
-		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, variablePrefix) {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, variablePrefix) || slices.Contains(otlpVariables, name) {
 			env[name] = value
 		}
 	}

@@ -123,8 +123,9 @@ func metrics(t *testing.T) (lines []string) {
 	t.Helper()
 	redis, listener := testsupport.StartRedis(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, listener.ServerSection(", proxy_protocol: true")+fmt.Sprintf(`
-tracing: {endpoint: "http://%s/v1/traces"}
-fleet: {redis: {address: %q}, expected_replicas: 1}
+tracing: {endpoint: "http://%[1]s/v1/traces"}
+metrics: {otlp: {endpoint: "http://%[1]s"}}
+fleet: {redis: {address: %[2]q}, expected_replicas: 1}
 ssps:
   - name: openx
     endpoints: [%[3]q]
