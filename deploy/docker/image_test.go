@@ -18,7 +18,7 @@ import (
 
 // maxImageBytes bounds the uncompressed image, which each node stores. Registries send it
 // compressed, at about a third of the size.
-const maxImageBytes = 25_000_000
+const maxImageBytes = 28_000_000
 
 // imageConfig holds the settings of the Dockerfile for running the image.
 type imageConfig struct {
