@@ -79,7 +79,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 // adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
 func adviceOf(s *ssp.SSP) []string {
 	p, o := s.Pool().Snapshot(), s.Pool().Options()
-	all := sizing.OwnSize(&p)
+	all := sizing.OwnSize(&p, &o)
 	if advice := sizing.Advice(&p, &o); strings.HasPrefix(advice, "Set ") {
 		all = append(all, advice)
 	}

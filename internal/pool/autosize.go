@@ -152,12 +152,15 @@ func (c *connections) configured() int {
 
 // AutoSnapshot is what a pool has decided about its size.
 type AutoSnapshot struct {
-	DryRun      bool              `json:"dry_run"`
-	Limit       int               `json:"limit"` // places
-	Need        int               `json:"need"`  // places that the load needs
-	HoldSeconds float64           `json:"hold_seconds"`
-	Counts      map[string]uint64 `json:"counts"`    // decisions since start, by kind
-	Decisions   []sizer.Decision  `json:"decisions"` // the last ten, the newest first
+	DryRun bool `json:"dry_run"`
+	Limit  int  `json:"limit"` // places
+	Need   int  `json:"need"`  // places that the load needs
+	// IdleTimeoutSeconds is after how long idle connections close, in a dry run what it would be. 0 =
+	// never.
+	IdleTimeoutSeconds float64           `json:"idle_timeout_seconds"`
+	HoldSeconds        float64           `json:"hold_seconds"`
+	Counts             map[string]uint64 `json:"counts"`    // decisions since start, by kind
+	Decisions          []sizer.Decision  `json:"decisions"` // the last ten, the newest first
 }
 
 // snapshot returns nil if the pool has its configured size. fullIn is in seconds, and nil if the pool is

@@ -38,6 +38,7 @@ type connections struct {
 	closing  int // removed connections whose Close has not returned
 	shared   sharedList
 
+	idleRule   idleRule
 	sized      int // how many connections the pool allows itself; 0 = max_conns
 	closeAbove int // the size to which it went back; 0 = max_conns
 
@@ -53,6 +54,7 @@ func (c *connections) serving() int { return len(c.members) - c.draining - c.unu
 type wish struct {
 	avoid         string
 	alone, resent bool
+	once          bool // must not meet a connection that the SSP has closed
 }
 
 // choice is the connection for a request, and why it was chosen.
@@ -131,6 +133,18 @@ func (c *connections) pickOther(e *endpoint, w wish, now time.Time) *member {
 // pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
 // connections, then the most recently used idle connection.
 func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
+	m := c.freeOf(e, w, now)
+	if m != nil && m == e.canary {
+		c.endCanary(m)
+		if w.once {
+			c.drain(m, upstream.ClosedIdle)
+			return c.freeOf(e, w, now)
+		}
+	}
+	return m
+}
+
+func (c *connections) freeOf(e *endpoint, w wish, now time.Time) *member {
 	if m := leastInUse(e.shared, w, now); m != nil {
 		return m
 	}
@@ -234,6 +248,9 @@ func (c *connections) recount(m *member) {
 // not change the reason. m must not be in idle.
 func (c *connections) drain(m *member, why upstream.CloseReason) {
 	if !m.draining {
+		if m == m.ep.canary {
+			c.endCanary(m)
+		}
 		m.draining, m.why = true, why
 		c.draining++
 		c.countOpen(m.ep, -1)

@@ -17,6 +17,7 @@ type endpoint struct {
 	stats *endpointStats
 
 	idle    idleList
+	canary  *member   // the idle connection that stays longest; nil if there is none
 	shared  []*member // multiplexed connections that take requests
 	open    int       // connections that are not draining
 	dialing int       // dials under way to one of its addresses
@@ -251,7 +252,8 @@ func (p *Pool) changeEndpoint(name string, change func(*balancer.Endpoint, time.
 }
 
 // Inherit takes over the operator's changes from the pool before. For endpoints that exist in both
-// pools it also takes over the counters, the ejections and the results of health checks.
+// pools it also takes over the counters, the ejections and the results of health checks. A pool that sizes
+// itself also takes over its size, its decisions and the learned idle limit.
 func (p *Pool) Inherit(before *Pool) {
 	p.auto.inherit(&before.auto)
 	before.mu.Lock()
@@ -260,7 +262,9 @@ func (p *Pool) Inherit(before *Pool) {
 	for _, e := range before.conns.endpoints.all {
 		stats[e.Name] = e.stats
 	}
+	learned := before.learned
 	before.mu.Unlock()
+	learned.swept = nil // its array belongs to the pool before
 
 	now := time.Now()
 	p.mu.Lock()
@@ -269,6 +273,9 @@ func (p *Pool) Inherit(before *Pool) {
 		if s := stats[e.Name]; s != nil {
 			e.stats = s
 		}
+	}
+	if p.opts.Auto.Enabled {
+		p.learned = learned
 	}
 	p.applyLocked(nil, p.conns.endpoints.Inherit(memory, now), now)
 	p.drainByStateLocked(now)

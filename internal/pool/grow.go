@@ -38,7 +38,7 @@ func (g *growth) sharedFull() bool {
 // tooFew reports whether min_idle needs more connections than the open ones and the dials under
 // way.
 func (g *growth) tooFew() bool {
-	return g.conns.serving()+g.governor.dialing < g.minIdle()
+	return g.conns.serving()-g.conns.idleRule.canaries+g.governor.dialing < g.minIdle()
 }
 
 // minIdle returns how many connections stay open without requests.

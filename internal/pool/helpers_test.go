@@ -91,6 +91,18 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	if aging != p.conns.shared.aging {
 		t.Errorf("%d multiplexed connections are aging; the pool counts %d", aging, p.conns.shared.aging)
 	}
+	canaries := 0
+	for _, e := range p.conns.endpoints.all {
+		if e.canary != nil {
+			canaries++
+			if _, open := p.conns.members[e.canary]; !open || e.canary.inUse > 0 {
+				t.Errorf("a canary is closed or in use: %+v", e.canary)
+			}
+		}
+	}
+	if canaries != p.conns.idleRule.canaries {
+		t.Errorf("%d endpoints have a canary; the pool counts %d", canaries, p.conns.idleRule.canaries)
+	}
 	var opened, closed uint64
 	for i := range p.stats.openedBy {
 		opened += p.stats.openedBy[i].Load()

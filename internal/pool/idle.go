@@ -59,9 +59,13 @@ func (l *idleList) endCheck(batch []*member, at, dropped int) {
 }
 
 // keep makes m, which is exclusive and not in use, idle. If max_idle connections are idle already,
-// it closes m.
+// it closes m, or a canary.
 func (c *connections) keep(m *member) {
-	if c.kept >= c.opts.MaxIdle {
+	switch {
+	case c.kept < c.opts.MaxIdle:
+	case c.idleRule.canaries > 0 && c.kept > 0:
+		c.drainIdle(1)
+	default:
 		c.drain(m, upstream.ClosedIdle)
 		return
 	}
@@ -93,7 +97,7 @@ func (c *connections) popIdle(e *endpoint, now time.Time) *member {
 		l.list[n-1] = nil
 		l.list = l.list[:n-1]
 		*l.kept--
-		why := m.expired(c.opts, now)
+		why := c.expired(m, now)
 		if why == upstream.NotClosed {
 			return m
 		}

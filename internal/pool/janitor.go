@@ -90,6 +90,9 @@ func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
 		p.drainClosedLocked(m, now)
+	case p.conns.outlasted(m, now):
+		p.learned.outlasted(p.conns.idleRule.canaryTimeout())
+		p.conns.drain(m, upstream.ClosedIdle)
 	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 	default:

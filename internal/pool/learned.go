@@ -21,9 +21,12 @@ type learnedIdle struct {
 	ages  [learnedAges]time.Duration // the latest ages, in a ring
 	n     int                        // total number of ages recorded
 	limit time.Duration              // learned; 0 while the SSP has closed too few connections
+	// advised is an idle_timeout below limit; 0 = none.
+	advised time.Duration
 
-	swept []time.Duration // of the sweep under way; at most learnedAges
-	early time.Time       // when an age of 0 was last recorded
+	swept  []time.Duration // of the sweep under way; at most learnedAges
+	longer int             // canaries that outlasted the limit, since an idle connection was closed
+	early  time.Time       // when an age of 0 was last recorded
 }
 
 const (
@@ -95,17 +98,40 @@ func (l *learnedIdle) sweepEnded() {
 	l.swept = l.swept[:0]
 }
 
+// outlasted records that a canary stayed open for longer than the limit.
+func (l *learnedIdle) outlasted(idle time.Duration) {
+	if l.longer++; l.longer < canariesNeeded {
+		return
+	}
+	l.longer = 0
+	for i, age := range l.ages[:min(l.n, learnedAges)] {
+		if age > 0 { // 0 has another reason
+			l.ages[i] = max(age, idle)
+		}
+	}
+	l.learn()
+}
+
 func (l *learnedIdle) note(ages ...time.Duration) {
 	for _, age := range ages {
+		if age > 0 {
+			l.longer = 0
+		}
 		l.ages[l.n%learnedAges] = age
 		l.n++
 	}
+	l.learn()
+}
+
+// learn computes the limit from the ages.
+func (l *learnedIdle) learn() {
 	if l.n < learnedLeast {
 		return
 	}
 	sorted := slices.Clone(l.ages[:min(l.n, learnedAges)])
 	slices.Sort(sorted)
 	l.limit = sorted[int(learnedQuantile*float64(len(sorted)))]
+	l.advised = IdleTimeoutBelow(l.limit)
 }
 
 // knownAge returns the minimum age at which the SSP can have closed a connection whose FIN was

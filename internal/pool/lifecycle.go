@@ -19,6 +19,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.conns = connections{
 		opts: &p.opts, stats: p.stats, closeSoon: p.closeSoon,
 		members: make(map[*member]struct{}), forecast: forecast{protocol: opts.Protocol},
+		idleRule: idleRule{opts: &p.opts, learned: &p.learned},
 	}
 	now := time.Now()
 	p.conns.endpoints.kept = &p.conns.kept

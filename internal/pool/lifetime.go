@@ -18,11 +18,15 @@ const renewal = 5 * time.Second
 const replaceWithin = time.Minute
 
 // expired returns why m should take no more requests, or NotClosed.
-func (m *member) expired(o *Options, now time.Time) upstream.CloseReason {
+func (c *connections) expired(m *member, now time.Time) upstream.CloseReason {
+	timeout := c.idleRule.timeout()
+	if m == m.ep.canary {
+		timeout = max(timeout, c.idleRule.canaryTimeout())
+	}
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
 		return upstream.ClosedMaxAge
-	case o.IdleTimeout > 0 && m.inUse == 0 && now.Sub(m.used) >= o.IdleTimeout:
+	case timeout > 0 && m.inUse == 0 && now.Sub(m.used) >= timeout:
 		return upstream.ClosedIdle
 	default:
 		return upstream.NotClosed
@@ -45,17 +49,18 @@ func (m *member) renew(o *Options, now time.Time) {
 	}
 }
 
-// expireIdle drains the idle connections that are too old or were idle for too long. The list is
-// not ordered by age, so it checks all of them.
+// expireIdle drains the idle connections that are too old or were idle for too long, except canaries: the
+// check after this ends their time. The list is not ordered by age, so it checks all of them.
 func (c *connections) expireIdle(now time.Time) {
 	for _, e := range c.endpoints.all {
 		e.idle.list = slices.DeleteFunc(e.idle.list, func(m *member) bool {
-			why := m.expired(c.opts, now)
-			if why != upstream.NotClosed {
-				c.kept--
-				c.drain(m, why)
+			why := c.expired(m, now)
+			if why == upstream.NotClosed || why == upstream.ClosedIdle && c.staysAsCanary(m, now) {
+				return false
 			}
-			return why != upstream.NotClosed
+			c.kept--
+			c.drain(m, why)
+			return true
 		})
 	}
 }
@@ -72,8 +77,12 @@ func (c *connections) expireShared(now time.Time) {
 	}
 	for i := len(c.shared.list) - 1; i >= 0; i-- {
 		m := c.shared.list[i]
-		switch why := m.expired(c.opts, now); {
+		switch why := c.expired(m, now); {
 		case why == upstream.NotClosed:
+		case why == upstream.ClosedIdle && c.outlasted(m, now): // it reports a close by the SSP itself
+			c.idleRule.learned.outlasted(c.idleRule.canaryTimeout())
+			c.drain(m, why)
+		case why == upstream.ClosedIdle && c.staysAsCanary(m, now):
 		case m.inUse > 0 && !c.shared.roomy(m) && now.Sub(m.retireAt) < replaceWithin:
 			if !m.aging {
 				m.aging = true

@@ -55,7 +55,8 @@ type Pool struct {
 	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
 	//   - checker (checker.go): which health checks run. Their connections are theirs.
 	//   - demotion: HTTP/1 instead of HTTP/2 for a while.
-	//   - learned, needs: what the pool has learned about idle limits and load.
+	//   - learned, needs: what the pool has learned about idle limits and load. conns.idleRule (canary.go)
+	//     applies the idle limit.
 	//   - the timers and times below, and closed.
 	mu sync.Mutex
 
@@ -149,7 +150,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 	}
 	var to choice
 	if p.queue.n == 0 { // otherwise waiting requests come first
-		to = p.conns.pick(wish{ex.Avoid, ex.Alone, ex.Resent}, now)
+		to = p.conns.pick(wish{ex.Avoid, ex.Alone, ex.Resent, !ex.Request.Method.Idempotent()}, now)
 	}
 	if to.m == nil {
 		w, err := p.enqueueLocked(ex, again)
@@ -208,7 +209,7 @@ func (p *Pool) reuseLocked(m *member) {
 		p.conns.drain(m, upstream.ClosedDrain)
 	case p.queue.n > 0 && !m.ep.Barred():
 		now := time.Now()
-		if why := m.expired(&p.opts, now); why != upstream.NotClosed {
+		if why := p.conns.expired(m, now); why != upstream.NotClosed {
 			p.conns.drain(m, why)
 			p.growLocked(now)
 			return

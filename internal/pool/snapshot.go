@@ -107,6 +107,9 @@ func (p *Pool) Snapshot() Snapshot {
 	}
 	s.Stale = p.stats.stale.Load()
 	s.Auto, s.FullInSeconds = auto, fullIn
+	if auto != nil {
+		auto.IdleTimeoutSeconds = p.conns.idleRule.learnedTimeout().Seconds()
+	}
 	s.Need, s.LearnedIdleSeconds = p.needs.current(load), p.learned.limit.Seconds()
 	for m := range p.conns.members {
 		switch {

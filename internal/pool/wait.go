@@ -91,7 +91,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
 		w := p.queue.head
-		to := p.conns.pick(wish{w.avoid, w.alone, w.resent}, now)
+		to := p.conns.pick(wish{w.avoid, w.alone, w.resent, true}, now) // no canary: the place may go to another waiter
 		if to.m == nil {
 			break
 		}

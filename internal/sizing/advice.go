@@ -33,9 +33,9 @@ func Advice(s *pool.Snapshot, o *pool.Options) string {
 		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }
 
-// OwnSize describes what a pool has decided about its size, and when it will be full. It is empty if
-// there is nothing to say.
-func OwnSize(s *pool.Snapshot) (all []string) {
+// OwnSize describes what a pool has decided about its size and its idle connections, and when it will be
+// full. It is empty if there is nothing to say.
+func OwnSize(s *pool.Snapshot, o *pool.Options) (all []string) {
 	if a := s.Auto; a != nil {
 		text := fmt.Sprintf("The pool sizes itself (pool.auto): %s now, and its load needs %d.", count(a.Limit, "place"), a.Need)
 		if a.DryRun {
@@ -50,6 +50,14 @@ func OwnSize(s *pool.Snapshot) (all []string) {
 			text += fmt.Sprintf(" A growth brought no more responses in time, so the pool stays for %s.", millis(a.HoldSeconds))
 		}
 		all = append(all, text)
+		if after := a.IdleTimeoutSeconds; after != o.IdleTimeout.Seconds() {
+			closes := "closes"
+			if a.DryRun {
+				closes = "would close"
+			}
+			all = append(all, fmt.Sprintf("pool.auto %s idle connections after %s instead of %v: the SSP closes them after about %s idle.",
+				closes, millis(after), o.IdleTimeout, millis(s.LearnedIdleSeconds)))
+		}
 	}
 	if s.FullInSeconds != nil {
 		all = append(all, fmt.Sprintf("The load grows steadily, and the pool is full in %.0f minutes: raise pool.max_conns (HTTP/2: pool.max_http2_conns).", *s.FullInSeconds/60))
@@ -68,16 +76,11 @@ func sizeSetting(pr upstream.Protocol, o *pool.Options) (name string, value int)
 	return "pool.max_conns", o.MaxConns
 }
 
-// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP: 5 % and at least a
-// second below the SSP's, rounded. It is 0 while the SSP's limit is unknown, and if idle_timeout is
-// low enough.
+// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP. It is 0 while the SSP's
+// limit is unknown, and if the timeout in force is low enough.
 func IdleTimeout(s *pool.Snapshot, o *pool.Options) time.Duration {
-	learned := time.Duration(s.LearnedIdleSeconds * float64(time.Second))
-	advised := min(learned*19/20, learned-time.Second).Truncate(time.Second)
-	if advised < time.Second { // the SSP closes within two seconds
-		advised = max(learned/2, 10*time.Millisecond).Truncate(10 * time.Millisecond)
-	}
-	if learned == 0 || o.IdleTimeout > 0 && o.IdleTimeout <= advised {
+	advised := pool.IdleTimeoutBelow(time.Duration(s.LearnedIdleSeconds * float64(time.Second)))
+	if o.Auto.Enabled && !o.Auto.DryRun || o.IdleTimeout > 0 && o.IdleTimeout <= advised {
 		return 0
 	}
 	return advised

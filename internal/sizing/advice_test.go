@@ -38,18 +38,35 @@ func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 }
 
 func TestOwnSizeNamesTheLastDecision(t *testing.T) {
-	s, _ := loaded(0.15, 176)
-	if got := OwnSize(s); got != nil {
+	s, o := loaded(0.15, 176)
+	if got := OwnSize(s, o); got != nil {
 		t.Errorf("a pool of the configured size: %q", got)
 	}
 	full := 480.0
 	s.FullInSeconds = &full
 	s.Auto = &pool.AutoSnapshot{Limit: 96, Need: 90, HoldSeconds: 20, Decisions: []sizer.Decision{{Kind: sizer.Reverted, From: 120, To: 96, Waiting: 0.051}}}
-	got := OwnSize(s)
+	got := OwnSize(s, o)
 	wantText(t, got[0], "96 places now, and its load needs 90", "reverted at ", "from 120 to 96", "5.1 % of the requests waited", "stays for 20 s")
 	wantText(t, got[1], "full in 8 minutes", "pool.max_conns")
 	s.Auto.DryRun = true
-	wantText(t, OwnSize(s)[0], "dry run", "would allow 96 places")
+	wantText(t, OwnSize(s, o)[0], "dry run", "would allow 96 places")
+}
+
+func TestOwnSizeSaysWhenIdleConnectionsClose(t *testing.T) {
+	s, o := loaded(0.15, 176)
+	s.Auto, s.LearnedIdleSeconds, o.IdleTimeout = &pool.AutoSnapshot{IdleTimeoutSeconds: 55}, 60, 55*time.Second
+	if got := OwnSize(s, o); len(got) != 1 {
+		t.Errorf("with the configured timeout: %q", got)
+	}
+	s.Auto.IdleTimeoutSeconds, s.LearnedIdleSeconds = 18, 19
+	wantText(t, OwnSize(s, o)[1], "pool.auto closes idle connections after 18 s instead of 55s", "after about 19 s idle")
+	o.Auto.Enabled = true
+	if got := IdleTimeout(s, o); got != 0 {
+		t.Errorf("advises %v, which is in force", got)
+	}
+	s.Auto.DryRun, o.Auto.DryRun = true, true
+	wantText(t, OwnSize(s, o)[1], "would close idle connections after 18 s")
+	wantText(t, IdleAdvice(s, o), "Set pool.idle_timeout to 18s")
 }
 
 func TestAdviceForAPoolThatFitsSaysWhenItIsFull(t *testing.T) {

@@ -1,0 +1,297 @@
+package pool
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// sizesItself is for pools that learn when idle connections must close.
+func sizesItself(o *Options) {
+	o.MaxConns, o.MaxIdle, o.Auto = 16, 16, AutoSize{Enabled: true, MinConns: 16}
+}
+
+// closing makes the SSP close each connection that was idle for limit, until the test ends.
+func closing(t *testing.T, p *Pool, s *fakeSSP, limit *time.Duration) {
+	t.Helper()
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * msec):
+			}
+			var late []*fakeConn
+			p.mu.Lock()
+			for m := range p.conns.members {
+				if m.inUse == 0 && time.Since(m.used) >= *limit {
+					late = append(late, m.conn.(*fakeConn))
+				}
+			}
+			p.mu.Unlock()
+			for _, c := range late {
+				if c.CloseReason() != upstream.NotClosed {
+					continue
+				}
+				c.closeItself(upstream.ClosedByPeer)
+				if c.protocol != upstream.HTTP1 {
+					c.owner.Changed()
+				}
+			}
+		}
+	}()
+}
+
+func (p *Pool) idleTimeout() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns.idleRule.timeout()
+}
+
+// The pool closes idle connections before the SSP does. Its canaries find out that the SSP keeps them for
+// longer, a quarter at a time, up to idle_timeout. Without pool.auto, and in a dry run, nothing changes.
+func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		change   func(*Options)
+		protocol upstream.Protocol
+		least    time.Duration // the timeout that is learned from a limit of 20 s
+		most     time.Duration
+		applied  bool
+	}{
+		{"enabled", nil, upstream.HTTP1, 17 * sec, 19 * sec, true},
+		{"over HTTP/2", func(o *Options) { o.Protocol = upstream.Unknown }, upstream.HTTP2, 17 * sec, 19 * sec, true},
+		{"dry run", func(o *Options) { o.Auto.DryRun = true }, upstream.HTTP1, 55 * sec, 55 * sec, false},
+		{"not enabled", func(o *Options) { o.Auto = AutoSize{} }, upstream.HTTP1, 55 * sec, 55 * sec, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := newFakeSSP(t)
+				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: c.protocol} })
+				p := start(t, s, func(o *Options) {
+					sizesItself(o)
+					if c.change != nil {
+						c.change(o)
+					}
+				})
+				limit := 20 * sec
+				closing(t, p, s, &limit)
+				for range 5 {
+					fill(t, p, 2)
+					pass(30 * sec)
+				}
+				if got := p.idleTimeout(); got < c.least || got > c.most {
+					t.Fatalf("idle connections close after %v, want %v to %v", got, c.least, c.most)
+				}
+				snap := p.Snapshot()
+				if a := snap.Auto; a != nil && (a.IdleTimeoutSeconds < 17 || a.IdleTimeoutSeconds > 19) {
+					t.Errorf("the snapshot says %v s", a.IdleTimeoutSeconds)
+				}
+				if !c.applied {
+					return
+				}
+				found := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway)
+				fill(t, p, 4)
+				pass(19 * sec)
+				if n := s.openCount(); n != 1 {
+					t.Errorf("%d connections are open after 19 s, want the canary", n)
+				}
+				pass(3 * sec)
+				if n := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway) - found; n != 1 {
+					t.Errorf("the SSP closed %d connections, want the canary", n)
+				}
+				limit = 10 * time.Minute
+				for _, want := range []struct{ least, most time.Duration }{{21 * sec, 24 * sec}, {27 * sec, 30 * sec}, {34 * sec, 38 * sec}} {
+					for range canariesNeeded {
+						fill(t, p, 3)
+						pass(50 * sec)
+					}
+					if got := p.idleTimeout(); got < want.least || got > want.most {
+						t.Errorf("after %d canaries idle connections close after %v, want %v to %v", canariesNeeded, got, want.least, want.most)
+					}
+				}
+				for range 5 * canariesNeeded {
+					fill(t, p, 3)
+					pass(60 * sec)
+				}
+				if got := p.idleTimeout(); got < 51*sec || got > 55*sec {
+					t.Errorf("in the end idle connections close after %v, want nearly idle_timeout, 55 s", got)
+				}
+			})
+		})
+	}
+}
+
+// learnedAfter returns a pool that has learned that the SSP closes idle connections after 20 s.
+func learnedAfter(t *testing.T, s *fakeSSP, change func(*Options)) *Pool {
+	t.Helper()
+	p := start(t, s, func(o *Options) {
+		sizesItself(o)
+		if change != nil {
+			change(o)
+		}
+	})
+	p.mu.Lock()
+	p.learned.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
+	p.mu.Unlock()
+	return p
+}
+
+// sendAs sends a request with the method, and returns which connection carried it.
+func sendAs(t *testing.T, p *Pool, method upstream.Method) (conn int) {
+	t.Helper()
+	ex := &upstream.Exchange{Request: upstream.Request{Method: method}, Deadline: time.Now().Add(sec)}
+	place, err := p.Acquire(ex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn = place.m.conn.(*fakeConn).n
+	if err := place.Do(ex); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return conn
+}
+
+func TestACanaryCarriesNoPOST(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		for method, want := range map[upstream.Method]int{upstream.GET: 0, upstream.POST: 1} {
+			t.Run(protocol.String()+" "+method.String(), func(t *testing.T) {
+				testsupport.Bubble(t, func(t *testing.T) {
+					s := newFakeSSP(t)
+					s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
+					p := learnedAfter(t, s, func(o *Options) { o.Protocol = upstream.Unknown })
+					sendAs(t, p, upstream.POST)
+					pass(18 * sec)
+					if conn := sendAs(t, p, upstream.POST); conn != 0 {
+						t.Fatalf("a POST after 18 s used connection %d", conn)
+					}
+					pass(21 * sec)
+					if n := s.openCount(); n != 1 {
+						t.Fatalf("%d connections are open, want the canary", n)
+					}
+					if conn := sendAs(t, p, method); conn != want {
+						t.Errorf("a %v used connection %d, want %d", method, conn, want)
+					}
+					pass(10 * sec)
+					if n := s.openCount(); n != 1 {
+						t.Errorf("%d connections are open after the request, want 1", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A canary takes no place from other connections. It closes if a POST needs its place at max_conns, or if
+// max_idle allows only a connection that was just used. min_idle connections are open beside it.
+func TestACanaryTakesNoPlace(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		maxConns, minIdle, use int
+		open, oldest           int // connections that are open then, and the first of them
+	}{
+		{"idle", 4, 0, 0, 1, 0},
+		{"max_idle", 4, 0, 2, 2, 1},
+		{"min_idle", 4, 1, 0, 2, 0},
+		{"min_idle needs all connections", 3, 3, 0, 3, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			testsupport.Bubble(t, func(t *testing.T) {
+				s := newFakeSSP(t)
+				p := learnedAfter(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MinIdle = c.maxConns, 3, c.minIdle })
+				fill(t, p, 3)
+				var held []*request
+				for range c.use {
+					held = append(held, acquire(t, p))
+				}
+				pass(21 * sec)
+				o := p.Options()
+				o.MaxIdle = max(2, c.minIdle)
+				p.SetOptions(o)
+				useAll(held)
+				synctest.Wait()
+				if n := s.openCount(); n != c.open {
+					t.Errorf("%d connections are open, want %d", n, c.open)
+				}
+				for i := range c.oldest {
+					if s.conn(i).CloseReason() == upstream.NotClosed {
+						t.Errorf("connection %d is open", i)
+					}
+				}
+			})
+		})
+	}
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := learnedAfter(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 1, 1 })
+		sendAs(t, p, upstream.POST)
+		pass(21 * sec)
+		if n := s.openCount(); n != 1 {
+			t.Fatalf("%d connections are open, want the canary", n)
+		}
+		if conn := sendAs(t, p, upstream.POST); conn != 1 {
+			t.Errorf("the POST used connection %d", conn)
+		}
+	})
+}
+
+// A canary that the SSP closed shows its limit, and what was outlasted before counts no more.
+func TestAClosedCanaryKeepsTheLimit(t *testing.T) {
+	var l learnedIdle
+	l.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
+	for range 3 {
+		for range canariesNeeded - 1 {
+			l.outlasted(25 * sec)
+		}
+		l.note(21 * sec)
+	}
+	if l.limit != 20*sec {
+		t.Errorf("the limit is %v", l.limit)
+	}
+	l.note(0) // a close after a response says nothing about idle connections
+	for range canariesNeeded {
+		l.outlasted(25 * sec)
+	}
+	if l.limit != 0 { // one of nine closes was none of an idle connection
+		t.Errorf("the limit is %v", l.limit)
+	}
+}
+
+func TestPoolThatStopsSizingItselfHasNoCanary(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := learnedAfter(t, s, nil)
+		fill(t, p, 2)
+		pass(20 * sec)
+		o := p.Options()
+		o.Auto.Enabled = false
+		p.SetOptions(o)
+		pass(34 * sec)
+		if n := s.openCount(); n != 1 {
+			t.Errorf("%d connections are open before idle_timeout, want the one that was a canary", n)
+		}
+		pass(3 * sec)
+		if n := s.openCount(); n != 0 {
+			t.Errorf("%d connections are open after idle_timeout", n)
+		}
+	})
+}
+
+func TestPoolThatSizesItselfInheritsTheIdleLimit(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, enabled := range []bool{true, false} {
+			before := learnedAfter(t, newFakeSSP(t), nil)
+			p := start(t, newFakeSSP(t), func(o *Options) { o.Auto = AutoSize{Enabled: enabled, MinConns: 1} })
+			p.Inherit(before)
+			if got := p.Snapshot().LearnedIdleSeconds == 20; got != enabled {
+				t.Errorf("enabled %v: it has the limit: %v", enabled, got)
+			}
+		}
+	})
+}
