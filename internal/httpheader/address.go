@@ -91,6 +91,15 @@ func parseIPv6(b []byte) (addr netip.Addr, ok bool) {
 	return addr.Unmap(), err == nil
 }
 
+// ParseAddress parses one address without a port. It returns a mapped IPv4 address as IPv4. It refuses
+// zones.
+func ParseAddress(b []byte) (addr netip.Addr, ok bool) {
+	if bytes.IndexByte(b, ':') < 0 {
+		return parseIPv4(b)
+	}
+	return parseIPv6(b)
+}
+
 // Shorten returns a with its last bits cleared: /24 or /56 remain, which identify a network but not
 // a person.
 func Shorten(a netip.Addr) netip.Addr {

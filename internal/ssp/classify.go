@@ -2,8 +2,9 @@ package ssp
 
 import (
 	"bytes"
-	"iter"
+	"sync"
 
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
@@ -73,49 +74,57 @@ func (n NoBidBody) filled(res *upstream.Response) (bool, noBidReason) {
 
 var identity = []byte("identity")
 
-var (
-	vastAd     = []byte("<Ad")
-	openRTBBid = []byte(`"bid"`)
-	// lowerEscape begins the escapes of a to o.
-	lowerEscape = []byte(`\u006`)
-)
+var vastAd = []byte("<Ad")
 
-// search reports whether body holds an ad, like hasAd, and also returns the reason if it holds none.
+// search reports whether body holds an ad, and the reason if it holds none. If a search is not conclusive,
+// it returns true.
 func (n NoBidBody) search(body []byte) (bool, noBidReason) {
-	switch {
-	case n.hasAd(body):
+	if len(body) > maxScan {
 		return true, nbrNone
-	case n == NoBidOpenRTB:
-		return false, noBidReasonOf(body)
-	}
-	return false, nbrNone
-}
-
-// hasAd reports whether body holds an ad. If a search is not conclusive, it returns true.
-func (n NoBidBody) hasAd(body []byte) bool {
-	if len(body) > maxScan || isWide(body) {
-		return true
 	}
 	switch n {
 	case NoBidVAST:
-		for {
-			i := bytes.Index(body, vastAd)
-			if i < 0 {
-				return false
-			}
-			body = body[i+len(vastAd):]
-			// <AdSystem> or <AdTitle> occurs only within an <Ad>, but a malformed document must not
-			// count as an ad.
-			if len(body) > 0 && (body[0] == '>' || body[0] == '/' || body[0] <= ' ') {
-				return true
-			}
-		}
+		return hasVASTAd(body), nbrNone
 	case NoBidOpenRTB:
 		return hasBid(body)
 	default:
-		return true
+		return true, nbrNone
 	}
 }
+
+// hasVASTAd reports whether a VAST document holds an ad.
+func hasVASTAd(body []byte) bool {
+	if isWide(body) {
+		return true
+	}
+	for {
+		i := bytes.Index(body, vastAd)
+		if i < 0 {
+			return false
+		}
+		body = body[i+len(vastAd):]
+		// <AdSystem> or <AdTitle> occurs only within an <Ad>, but a malformed document must not
+		// count as an ad.
+		if len(body) > 0 && (body[0] == '>' || body[0] == '/' || body[0] <= ' ') {
+			return true
+		}
+	}
+}
+
+// hasBid reports whether a BidResponse holds a bid, and the reason if it holds none. An unreadable one may
+// hold bids for a lenient client.
+func hasBid(body []byte) (bool, noBidReason) {
+	f := bidResponses.Get().(*openrtb.Facts)
+	defer bidResponses.Put(f)
+	r := openrtb.ReadBidResponse(body, f)
+	if r.HasBid || r.Reason != openrtb.Readable {
+		return true, nbrNone
+	}
+	return false, noBidReasonOf(r.NBR)
+}
+
+// bidResponses is memory for reading BidResponses.
+var bidResponses = sync.Pool{New: func() any { return new(openrtb.Facts) }}
 
 // isWide reports whether body is UTF-16 or UTF-32, which XML allows. Such a body has a byte order
 // mark, or a zero byte beside its first character.
@@ -126,37 +135,3 @@ func isWide(body []byte) bool {
 	a, b := body[0], body[1]
 	return a == 0 || b == 0 || a == 0xfe && b == 0xff || a == 0xff && b == 0xfe
 }
-
-// hasBid searches for a "bid" key whose value is an array that is not empty. It finds every such
-// key that a parser finds. If the key may be spelled with escapes (\u0062 is b), it returns true.
-func hasBid(body []byte) bool {
-	for value := range valuesOf(openRTBBid, body) {
-		if array, ok := bytes.CutPrefix(value, []byte("[")); ok {
-			array = trimBlanks(array)
-			if len(array) > 0 && array[0] != ']' {
-				return true
-			}
-		}
-	}
-	return bytes.Contains(body, lowerEscape)
-}
-
-// valuesOf yields the rest of a JSON document from each value of a key on. key has its quotes.
-func valuesOf(key, document []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for {
-			i := bytes.Index(document, key)
-			if i < 0 {
-				return
-			}
-			escaped := i > 0 && document[i-1] == '\\' // the quote is within a string
-			document = document[i+len(key):]
-			value, ok := bytes.CutPrefix(trimBlanks(document), []byte(":"))
-			if ok && !escaped && !yield(trimBlanks(value)) {
-				return
-			}
-		}
-	}
-}
-
-func trimBlanks(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }

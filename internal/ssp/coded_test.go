@@ -166,7 +166,8 @@ func FuzzCoded(f *testing.F) {
 		}
 		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
 			coded := gzipped(t, string(body))
-			want := by.hasAd(body) || len(coded) > maxCodedScan
+			want, _ := by.search(body)
+			want = want || len(coded) > maxCodedScan
 			if got, _ := by.searchCoded(gzip, coded); got != want {
 				t.Fatalf("%q: %v, want %v", body, got, want)
 			}

@@ -3,18 +3,22 @@
 package ssp
 
 import (
-	"bytes"
 	"runtime"
+	"strings"
 	"testing"
 
 	"adbuffer/internal/testsupport"
 )
 
 // A search in a compressed body costs no more than a search in a plain one. The most expensive
-// plain body is a list of keys "bid" without a value.
+// plain body is a list of seats without bids.
 func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
-	plain := bytes.Repeat([]byte(`"bid"`), maxScan/len(`"bid"`))
-	budget := testsupport.Shortest(func() { NoBidOpenRTB.hasAd(plain) })
+	const seat = `,{"bid":[]}`
+	plain := []byte(`{"seatbid":[{}` + strings.Repeat(seat, (maxScan-20)/len(seat)) + `]}`)
+	if ad, _ := NoBidOpenRTB.search(plain); ad {
+		t.Fatal("an ad")
+	}
+	budget := testsupport.Shortest(func() { NoBidOpenRTB.search(plain) })
 	t.Logf("plain: %v", budget)
 	for name, body := range hostileBodies(t) {
 		look := func() { NoBidOpenRTB.searchCoded([]byte("gzip"), body) }

@@ -64,7 +64,7 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 		{`{"nbr":99999999999999999999}`, "", "vendor"},
 		{`{"nbr":-1}`, "", "none"},
 		{`{"nbr":"2"}`, "", "none"},
-		{`{"nbr":`, "", "none"},
+		{`{"nbr":2.5}`, "", "other"},
 		{`{"ext":{"nbr":null},"nbr":8}`, "", "8"},
 		{`{"id":"\"nbr\":3"}`, "", "none"},
 		{`{"seatbid":[]}`, "", "none"},

@@ -20,7 +20,7 @@ const (
 	nbrOther     = noBidReason(maxNBR + 2) // another number
 	nbrNone      = noBidReason(maxNBR + 3) // no number, or no document
 	noBidReasons = maxNBR + 4
-	maxNBRDigits = 9
+	maxReason    = 1e9 // adbuffer reads no larger number
 )
 
 var noBidReasonNames = func() (names [noBidReasons]string) {
@@ -34,26 +34,19 @@ var noBidReasonNames = func() (names [noBidReasons]string) {
 // noBids counts no-bids by their reason.
 type noBids [noBidReasons]atomic.Uint64
 
-var openRTBReason = []byte(`"nbr"`)
-
-// noBidReasonOf returns the reason in an OpenRTB document. It takes the first key nbr whose value
-// is a number.
-func noBidReasonOf(body []byte) noBidReason {
-	for value := range valuesOf(openRTBReason, body) {
-		n, digits := 0, 0
-		for digits < len(value) && digits < maxNBRDigits && syntax.IsDigit(value[digits]) {
-			n = 10*n + int(value[digits]-'0')
-			digits++
-		}
-		switch {
-		case digits == 0:
-			continue
-		case n >= firstVendorNBR:
-			return nbrVendor
-		case n > maxNBR:
-			return nbrOther
-		}
-		return noBidReason(n)
+// noBidReasonOf returns the reason for the value of nbr, nil if there is none.
+func noBidReasonOf(nbr []byte) noBidReason {
+	if len(nbr) == 0 || !syntax.IsDigit(nbr[0]) {
+		return nbrNone
 	}
-	return nbrNone
+	n, ok := syntax.ParseNumber(nbr, maxReason)
+	switch {
+	case !ok:
+		return nbrOther
+	case n >= firstVendorNBR:
+		return nbrVendor
+	case n > maxNBR:
+		return nbrOther
+	}
+	return noBidReason(n)
 }

@@ -1,0 +1,47 @@
+package openrtb
+
+// BidResponse is what ReadBidResponse found. Its values are JSON, nil if they are absent.
+type BidResponse struct {
+	// Reason says why the response is unreadable. Then all else is zero.
+	Reason Reason
+	// HasBid says that a seat has a bid.
+	HasBid bool
+	// SeatBid, ID, Cur and NBR are the values of the root's members.
+	SeatBid, ID, Cur, NBR []byte
+}
+
+// bidResponses reads BidResponses of OpenRTB 2, and of OpenRTB 3, whose root is openrtb.response. Names
+// have any case: some SSPs write seatBid.
+var bidResponses = func() (r struct {
+	paths                 Paths
+	bids                  [2]Test
+	seatbid, id, cur, nbr [2]Member
+}) {
+	r.paths.AnyCase = true
+	for i, root := range []Path{nil, {"openrtb", "response"}} {
+		below := func(names ...string) Path { return append(append(Path{}, root...), names...) }
+		r.bids[i] = r.paths.Condition(&Condition{Path: below("seatbid", AnyElement, "bid", AnyElement), Op: Exists})
+		r.seatbid[i] = r.paths.Member(below("seatbid"))
+		r.id[i], r.cur[i], r.nbr[i] = r.paths.Member(below("id")), r.paths.Member(below("cur")), r.paths.Member(below("nbr"))
+	}
+	return r
+}()
+
+// ReadBidResponse reads an SSP's response. f is its memory.
+func ReadBidResponse(body []byte, f *Facts) BidResponse {
+	p := &bidResponses
+	p.paths.Scan(body, f)
+	if f.Reason != Readable {
+		return BidResponse{Reason: f.Reason}
+	}
+	value := func(of [2]Member) []byte {
+		if v := f.Value(of[0], body); v != nil {
+			return v
+		}
+		return f.Value(of[1], body)
+	}
+	return BidResponse{
+		HasBid:  f.Holds(p.bids[0]) || f.Holds(p.bids[1]),
+		SeatBid: value(p.seatbid), ID: value(p.id), Cur: value(p.cur), NBR: value(p.nbr),
+	}
+}

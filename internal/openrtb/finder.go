@@ -1,0 +1,39 @@
+package openrtb
+
+import "sync"
+
+// Finder finds one member of bodies. Any number of goroutines may use it.
+type Finder struct {
+	paths Paths
+	node  *node
+	facts sync.Pool // of *Facts
+}
+
+// NewFinder returns a Finder for path, which has no "*".
+func NewFinder(path Path) *Finder {
+	f := &Finder{facts: sync.Pool{New: func() any { return new(Facts) }}}
+	f.paths.Member(path)
+	f.node = f.paths.node(path)
+	return f
+}
+
+// Find returns the first such member's value, body[start:end], without blanks around it. start is end if
+// it finds none. It reads no further than to the comma or brace after the value: what follows need not be
+// JSON, and may hold the member again.
+func (f *Finder) Find(body []byte) (start, end int) {
+	facts := f.facts.Get().(*Facts)
+	facts.reset(&f.paths)
+	s := scanner{body: body, facts: facts, only: f.node}
+	s.document(&f.paths.root)
+	f.facts.Put(facts)
+	return s.found.start, s.found.end
+}
+
+// AppendText appends the content of a string without its escapes, or any other value as it is. Equal
+// strings in different spellings have equal texts.
+func AppendText(b, value []byte) []byte {
+	if len(value) < 2 || value[0] != '"' {
+		return append(b, value...)
+	}
+	return appendUnescaped(b, value[1:len(value)-1])
+}

@@ -1,0 +1,196 @@
+package openrtb
+
+import (
+	"slices"
+
+	"adbuffer/internal/syntax"
+)
+
+// Paths are all paths, conditions and members that are read from one kind of body, compiled for one pass.
+// Add to it first; then it does not change, and any number of goroutines may use it. The zero value has no
+// path.
+type Paths struct {
+	// AnyCase ignores the case of ASCII letters in names.
+	AnyCase bool
+
+	root    node
+	nodes   int32 // below root
+	facts   int32
+	members int32
+}
+
+// node is one name of a path.
+type node struct {
+	id       int32
+	anyCase  bool // of the children's names
+	children []child
+	byName   map[string]*node // of children, if they are many
+	element  *node            // the name "*"
+
+	exists *Test // the fact that a body has such a member; nil if no condition needs it
+	values *values
+	member *Member // nil = its value is not read
+
+	removals  []int32 // of an Edit: those that remove it
+	shortened bool    // of an Edit
+}
+
+// child is a node with its name. A comparison of length and first byte excludes most others.
+type child struct {
+	name  string
+	first byte
+	*node
+}
+
+// manyChildren is from how many children on a map finds one faster than a comparison with each.
+const manyChildren = 17
+
+// values are the facts that follow from a value.
+type values struct {
+	strings, numbers map[string][]int32
+	booleans         [2][]int32 // false, true
+}
+
+// Op is what a Condition demands.
+type Op uint8
+
+// The operators. A path with "*" leads to any number of members. In and Exists demand that one of them
+// fits, NotIn and Missing that none does.
+const (
+	In      Op = iota // a member equals one of Values
+	NotIn             // no member does
+	Exists            // there is a member, which may be null
+	Missing           // there is none
+)
+
+// Condition is a condition on the members of a body.
+type Condition struct {
+	Path   Path
+	Op     Op
+	Values []Value // of In and NotIn
+}
+
+// Test is a compiled Condition: whether Facts.Holds depends on one fact about the body.
+type Test struct {
+	fact int32
+	want bool
+}
+
+// Member is a member whose value is read. Its path has no "*".
+type Member struct{ index int32 }
+
+// Add makes p a configured path: a body is unreadable if an object has such a member twice.
+func (p *Paths) Add(path Path) { p.node(path) }
+
+// node returns the node of path.
+func (p *Paths) node(path Path) *node {
+	n := &p.root
+	for _, name := range path {
+		n = p.below(n, name)
+	}
+	return n
+}
+
+// below returns the node of a name below n.
+func (p *Paths) below(n *node, name string) *node {
+	n.anyCase = p.AnyCase
+	next := n.element
+	if name != AnyElement {
+		next = n.child([]byte(name))
+	}
+	if next == nil {
+		next = &node{id: p.nodes}
+		p.nodes++
+		n.add(name, next)
+	}
+	return next
+}
+
+func (n *node) add(name string, next *node) {
+	if name == AnyElement {
+		n.element = next
+		return
+	}
+	n.children = append(n.children, child{name, name[0], next})
+	if len(n.children) < manyChildren {
+		return
+	}
+	n.byName = make(map[string]*node)
+	for _, c := range n.children {
+		n.byName[c.name] = c.node
+	}
+}
+
+// child returns the child of this name, or nil.
+func (n *node) child(name []byte) *node {
+	switch {
+	case n.byName != nil:
+		return n.byName[string(name)]
+	case len(name) == 0:
+		return nil
+	case n.anyCase:
+		return n.childInAnyCase(name)
+	}
+	for i := range n.children {
+		c := &n.children[i]
+		if c.first == name[0] && c.name == string(name) {
+			return c.node
+		}
+	}
+	return nil
+}
+
+func (n *node) childInAnyCase(name []byte) *node {
+	for i := range n.children {
+		if syntax.EqualFold(name, n.children[i].name) {
+			return n.children[i].node
+		}
+	}
+	return nil
+}
+
+// Condition compiles c. Equal conditions share their fact.
+func (p *Paths) Condition(c *Condition) Test {
+	n := p.node(c.Path)
+	if c.Op == Exists || c.Op == Missing {
+		if n.exists == nil {
+			n.exists = &Test{fact: p.newFact()}
+		}
+		return Test{fact: n.exists.fact, want: c.Op == Exists}
+	}
+	if n.values == nil {
+		n.values = &values{strings: make(map[string][]int32), numbers: make(map[string][]int32)}
+	}
+	t := Test{fact: p.newFact(), want: c.Op == In}
+	for _, v := range c.Values {
+		switch v.kind {
+		case stringValue:
+			n.values.strings[v.text] = append(n.values.strings[v.text], t.fact)
+		case numberValue:
+			n.values.numbers[v.text] = append(n.values.numbers[v.text], t.fact)
+		case falseValue:
+			n.values.booleans[0] = append(n.values.booleans[0], t.fact)
+		case trueValue:
+			n.values.booleans[1] = append(n.values.booleans[1], t.fact)
+		}
+	}
+	return t
+}
+
+func (p *Paths) newFact() int32 {
+	p.facts++
+	return p.facts - 1
+}
+
+// Member makes the value of path readable with Facts.Value. path has no "*".
+func (p *Paths) Member(path Path) Member {
+	if slices.Contains(path, AnyElement) {
+		panic("BUG: several members may have the path " + path.String())
+	}
+	n := p.node(path)
+	if n.member == nil {
+		n.member = &Member{index: p.members}
+		p.members++
+	}
+	return *n.member
+}

@@ -1,0 +1,276 @@
+package openrtb
+
+import "bytes"
+
+// Scan examines body in one pass, and sets f.
+func (p *Paths) Scan(body []byte, f *Facts) {
+	f.reset(p)
+	s := scanner{body: body, facts: f}
+	s.document(&p.root)
+	f.Reason = s.reason
+}
+
+// Refuse sets f for a body that is unreadable for another reason than its bytes.
+func (p *Paths) Refuse(why Reason, f *Facts) {
+	f.reset(p)
+	f.Reason = why
+}
+
+// scanner examines one body. Its methods return the offset after what they examined, or -1 at an error,
+// for which they have set reason.
+type scanner struct {
+	body   []byte
+	facts  *Facts
+	reason Reason
+	only   *node  // the search ends at the first such member; nil for a pass over the body
+	found  span   // of its value
+	editor editor // its edit is nil if the body is not edited
+}
+
+func (s *scanner) fail(why Reason) int {
+	if s.reason == Readable {
+		s.reason = why
+	}
+	return -1
+}
+
+// document examines the whole body.
+func (s *scanner) document(root *node) {
+	i := skipBlanks(s.body, 0)
+	if at(s.body, i) != '{' {
+		s.notObject(i)
+		return
+	}
+	i = s.object(i, 1, root)
+	if i >= 0 && skipBlanks(s.body, i) != len(s.body) {
+		s.reason = Syntax
+	}
+}
+
+// notObject sets the reason for a body that does not begin as an object does.
+func (s *scanner) notObject(i int) {
+	if i == len(s.body) {
+		s.reason = NotObject
+		return
+	}
+	switch end := s.skip(i, 0); {
+	case end < 0: // reason is set
+	case skipBlanks(s.body, end) == len(s.body):
+		s.reason = NotObject
+	default:
+		s.reason = Syntax
+	}
+}
+
+// object examines the object at s.body[i], whose members n's children name.
+func (s *scanner) object(i, depth int, n *node) int {
+	if depth > MaxDepth {
+		return s.fail(Depth)
+	}
+	b, serial := s.body, s.facts.nextSerial()
+	i++
+	kept, gap := i, -1 // the end of the last member that editor keeps, and the first one that it removes after that
+	i = skipBlanks(b, i)
+	if at(b, i) == '}' {
+		return i + 1
+	}
+	for {
+		key := i
+		if at(b, i) != '"' {
+			return s.fail(Syntax)
+		}
+		i = skipPlain(b, i+1)
+		var child *node
+		if at(b, i) == '"' {
+			child = n.child(b[key+1 : i])
+			i++
+		} else if i = skipEscapes(b, i); i >= 0 {
+			child = n.child(s.facts.content(b[key:i]))
+		} else {
+			return s.fail(Syntax)
+		}
+		if i = skipBlanks(b, i); at(b, i) != ':' {
+			return s.fail(Syntax)
+		}
+		value := skipBlanks(b, i+1)
+		removed := false
+		if child == nil {
+			i = s.skip(value, depth)
+		} else {
+			if s.facts.seen[child.id] == serial && s.only == nil {
+				return s.fail(Twice)
+			}
+			s.facts.seen[child.id] = serial
+			removed = s.editor.edit != nil && s.editor.removes(child, s.facts)
+			i = s.value(value, depth, child, removed)
+		}
+		if i < 0 {
+			return -1
+		}
+		end := i
+		if child != nil && child.shortened && s.editor.edit != nil {
+			removed = !s.editor.shorten(b, value, end, s.facts)
+		}
+		i = skipBlanks(b, i)
+		c := at(b, i)
+		if c != ',' && c != '}' {
+			return s.fail(Syntax)
+		}
+		if child != nil && child == s.only {
+			s.found = span{value, end}
+			return -1
+		}
+		if removed && gap < 0 {
+			gap = key
+		}
+		if c == '}' {
+			if removed {
+				s.editor.cutLast(b, kept, gap, end)
+			}
+			return i + 1
+		}
+		i = skipBlanks(b, i+1)
+		if removed {
+			s.editor.cut(b, key, i)
+		} else {
+			kept, gap = end, -1
+		}
+	}
+}
+
+// value examines the value at s.body[i], in a container of this depth. If it is removed, its members do
+// not matter.
+func (s *scanner) value(i, depth int, n *node, removed bool) int {
+	var end int
+	switch c := at(s.body, i); {
+	case removed:
+		end = s.skip(i, depth)
+	case c == '{' && len(n.children) > 0:
+		end = s.object(i, depth+1, n)
+	case c == '[' && n.element != nil:
+		end = s.array(i, depth+1, n.element)
+	default:
+		end = s.skip(i, depth)
+	}
+	if end < 0 {
+		return -1
+	}
+	f := s.facts
+	if n.exists != nil {
+		f.set(n.exists.fact)
+	}
+	if n.values != nil {
+		f.observe(n, s.body[i:end])
+	}
+	if n.member != nil {
+		f.members[n.member.index] = span{i, end}
+	}
+	return end
+}
+
+// array examines the array at s.body[i], whose elements are at n.
+func (s *scanner) array(i, depth int, n *node) int {
+	if depth > MaxDepth {
+		return s.fail(Depth)
+	}
+	i = skipBlanks(s.body, i+1)
+	if at(s.body, i) == ']' {
+		return i + 1
+	}
+	for {
+		if i = s.value(i, depth, n, false); i < 0 {
+			return -1
+		}
+		i = skipBlanks(s.body, i)
+		switch at(s.body, i) {
+		case ']':
+			return i + 1
+		case ',':
+			i = skipBlanks(s.body, i+1)
+		default:
+			return s.fail(Syntax)
+		}
+	}
+}
+
+// skip examines the value at s.body[i], in a container of this depth, without its members.
+func (s *scanner) skip(i, depth int) int {
+	b := s.body
+	var objects uint64 // the open containers, the innermost in the lowest bit: 1 for an object
+	outer := depth
+	for {
+		// b[i] starts a value.
+		switch c := at(b, i); c {
+		case '"':
+			i = skipString(b, i)
+		case '{', '[':
+			if depth == MaxDepth {
+				return s.fail(Depth)
+			}
+			depth++
+			objects <<= 1
+			i = skipBlanks(b, i+1)
+			if c == '{' {
+				objects |= 1
+				if at(b, i) != '}' {
+					if i = skipKey(b, i); i < 0 {
+						return s.fail(Syntax)
+					}
+					continue
+				}
+			} else if at(b, i) != ']' {
+				continue
+			}
+			i++
+			depth--
+			objects >>= 1
+		default:
+			i = skipScalar(b, i)
+		}
+		if i < 0 {
+			return s.fail(Syntax)
+		}
+		// Close the containers that end here.
+		for {
+			if depth == outer {
+				return i
+			}
+			i = skipBlanks(b, i)
+			c := at(b, i)
+			if c == ',' {
+				i = skipBlanks(b, i+1)
+				if objects&1 != 0 {
+					if i = skipKey(b, i); i < 0 {
+						return s.fail(Syntax)
+					}
+				}
+				break
+			}
+			if c != ']'+byte(objects&1)*('}'-']') {
+				return s.fail(Syntax)
+			}
+			i++
+			depth--
+			objects >>= 1
+		}
+	}
+}
+
+// skipKey returns the offset of the value behind the key that starts at b[i], or -1.
+func skipKey(b []byte, i int) int {
+	i = skipString(b, i)
+	if i < 0 {
+		return -1
+	}
+	if i = skipBlanks(b, i); at(b, i) != ':' {
+		return -1
+	}
+	return skipBlanks(b, i+1)
+}
+
+func (f *Facts) nextSerial() uint32 {
+	f.serial++
+	return f.serial
+}
+
+func hasEscape(s []byte) bool { return bytes.IndexByte(s, '\\') >= 0 }

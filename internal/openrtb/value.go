@@ -1,0 +1,118 @@
+package openrtb
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+)
+
+// Value is a JSON string, number or boolean that conditions compare with.
+type Value struct {
+	kind kind
+	// text is the content of a string, or the canonical form of a number.
+	text string
+}
+
+type kind uint8
+
+const (
+	stringValue kind = iota
+	numberValue
+	trueValue
+	falseValue
+)
+
+// ErrValue is the error of ParseValue.
+var ErrValue = errors.New("must be text, a number or a boolean")
+
+// ParseValue parses the JSON text of a string, number or boolean. A number may have up to maxNumber bytes.
+func ParseValue(text []byte) (Value, error) {
+	switch {
+	case !json.Valid(text):
+		return Value{}, ErrValue
+	case string(text) == "true":
+		return Value{kind: trueValue}, nil
+	case string(text) == "false":
+		return Value{kind: falseValue}, nil
+	case text[0] == '"':
+		var s string
+		if json.Unmarshal(text, &s) != nil {
+			return Value{}, ErrValue
+		}
+		return Value{text: s}, nil
+	}
+	if c := text[0]; c != '-' && (c < '0' || c > '9') {
+		return Value{}, ErrValue
+	}
+	number, ok := appendCanonical(nil, text)
+	if !ok {
+		return Value{}, ErrValue
+	}
+	return Value{kind: numberValue, text: string(number)}, nil
+}
+
+// maxNumber is how long a number may be, and maxExponent its exponent, in order to equal any Value.
+const (
+	maxNumber   = 64
+	maxExponent = 1e6
+)
+
+// appendCanonical appends the canonical form of a JSON number: sign, digits without zeros at either end,
+// and the power of ten of the last digit. Equal numbers have equal forms. ok is false for a number beyond
+// the bounds, which equals no Value.
+func appendCanonical(b, number []byte) (canonical []byte, ok bool) {
+	if len(number) > maxNumber {
+		return b, false
+	}
+	start, exponent, fraction := len(b), 0, false
+	if number[0] == '-' {
+		b, number = append(b, '-'), number[1:]
+	}
+	digits := len(b)
+	for i, c := range number {
+		if c|0x20 == 'e' {
+			e, ok := parseExponent(number[i+1:])
+			if !ok {
+				return b, false
+			}
+			exponent += e
+			break
+		}
+		if c == '.' {
+			fraction = true
+			continue
+		}
+		if c != '0' || len(b) > digits {
+			b = append(b, c)
+		}
+		if fraction {
+			exponent--
+		}
+	}
+	for len(b) > digits && b[len(b)-1] == '0' {
+		b = b[:len(b)-1]
+		exponent++
+	}
+	if len(b) == digits {
+		return append(b[:start], '0'), true
+	}
+	return strconv.AppendInt(append(b, 'e'), int64(exponent), 10), true
+}
+
+// parseExponent parses an exponent with its sign. ok is false if it is beyond maxExponent.
+func parseExponent(b []byte) (e int, ok bool) {
+	negative := b[0] == '-'
+	if negative || b[0] == '+' {
+		b = b[1:]
+	}
+	for _, c := range b {
+		e = 10*e + int(c-'0')
+		if e > maxExponent {
+			return 0, false
+		}
+	}
+	if negative {
+		e = -e
+	}
+	return e, true
+}
