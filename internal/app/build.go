@@ -75,6 +75,7 @@ func (a *App) register() error {
 		metrics.NewSource(otlpmetrics.Descs, a.otlp.Collect),
 		listen.NewCertificatesCollector(certificates),
 		newBuildInfo(),
+		metrics.NewSource(memoryDescs, a.collectMemory),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "adbuffer_log_suppressed_total",
 			Help: "Log lines that adbuffer did not write because clients, SSPs or local processes caused too many with the same message in one second.",

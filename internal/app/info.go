@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/metrics"
 )
 
 // Version is the release, set by the linker (-X adbuffer/internal/app.Version).
@@ -33,4 +35,16 @@ func newBuildInfo() prometheus.Collector {
 		Name: "adbuffer_build_info", Help: "1, with the version, the commit and the Go version of the binary.",
 		ConstLabels: prometheus.Labels{"version": Version, "revision": Commit, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
+}
+
+var (
+	memoryDescs     metrics.Descs
+	descMemoryLimit = memoryDescs.New("adbuffer_memory_limit_bytes", "Memory that the process may take: the smallest limit of the machine, the cgroup and ulimit -v. Compare it with process_resident_memory_bytes.")
+)
+
+// collectMemory exports the limit of the memory, if it is known.
+func (a *App) collectMemory(to metrics.Sink) {
+	if limit := a.versions.Current().Config.Machine.Memory; limit > 0 {
+		to.Gauge(descMemoryLimit, float64(limit))
+	}
 }

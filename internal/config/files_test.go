@@ -1,13 +1,16 @@
 package config
 
 import (
+	"crypto"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"adbuffer/internal/testsupport"
 )
@@ -117,5 +120,44 @@ func TestFilesAreAllThatAConfigNames(t *testing.T) {
 	want := []string{file("admin-ca"), file("ca"), file("cert"), file("key"), file("ssp-cert"), file("ssp-key"), file("token")}
 	if got := cfg.Files(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestCertificatesThatEndSoonWarn(t *testing.T) {
+	key := testsupport.Certificate().PrivateKey.(crypto.Signer)
+	for _, row := range []struct {
+		left time.Duration
+		want string // in each warning; "" = there is none
+	}{
+		{15 * 24 * time.Hour, ""},
+		{13 * 24 * time.Hour, " expires at "},
+		{-time.Hour, " expired at "},
+	} {
+		dir := t.TempDir()
+		cert, keyFile := filepath.Join(dir, "c.pem"), filepath.Join(dir, "c.key")
+		testsupport.WriteCertificate(t, testsupport.CertificateUntil(time.Now().Add(row.left), key), cert, keyFile)
+		files := fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", cert, keyFile)
+		_, found, err := Parse(fmt.Appendf(nil, `
+server: {%[1]s}
+admin: {%[1]s}
+ssps: [{name: a, endpoints: ["https://ssp.example/bid"], %[1]s}]
+routes: [{name: r, match: {path: /}, ssps: [a]}]
+`, files), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var warned []string
+		for _, w := range found {
+			if strings.Contains(w.Text, cert) && strings.Contains(w.Text, row.want) {
+				warned = append(warned, w.Path)
+			}
+		}
+		want := []string{"server.tls.cert_file", "admin.tls.cert_file", "ssps[0].tls.cert_file"}
+		if row.want == "" {
+			want = nil
+		}
+		if !slices.Equal(warned, want) {
+			t.Errorf("%v left: warnings about %v, want %v: %v", row.left, warned, want, found)
+		}
 	}
 }

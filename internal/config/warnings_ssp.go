@@ -65,6 +65,9 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	case ssp.Parsed.Scheme == "https" && t.InsecureSkipVerify:
 		w.add(join(path, "tls.insecure_skip_verify"), "a machine between adbuffer and the SSP can read and change requests and responses")
 	}
+	if ssp.Parsed.Scheme == "https" {
+		w.certificate(join(path, "tls.cert_file"), ssp.TLS.CertFile, ssp.TLS.KeyFile, "SSPs that ask for it")
+	}
 	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
 		w.add(join(path, "hedge.enabled"), "hedged requests are sent although retry.max is 0")
 	}

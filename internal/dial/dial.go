@@ -140,6 +140,21 @@ func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	return d.resolver.addresses(ctx)
 }
 
+// FailedLookups returns the names whose last look-up failed, nil for none. A name that has not been used
+// since is left out after a minute. names is how many names of endpoints are looked up, and not IP
+// addresses.
+func (d *Dialer) FailedLookups() (failed []FailedLookup, names int) {
+	return d.resolver.failed(time.Now())
+}
+
+// ClientCertExpiry returns when the client certificate in use expires, the zero time if there is none.
+func (d *Dialer) ClientCertExpiry() time.Time {
+	if d.tls == nil || d.tls.cert == nil {
+		return time.Time{}
+	}
+	return d.tls.cert.keeper.Current().Certificate.Leaf.NotAfter
+}
+
 // SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay the same.
 func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
 	if e.Scheme != d.opts.Endpoints.Scheme {

@@ -80,6 +80,7 @@ type name struct {
 	due       time.Time    // time of the next look-up
 	lookingUp bool         // a look-up is under way
 	failures  int          // failed look-ups since the last good result
+	failing   time.Time    // when the first of them ended; zero without
 	err       error        // of the last look-up
 }
 
@@ -224,10 +225,12 @@ func (r *resolver) lookUp(n *name) {
 	r.mu.Lock()
 	n.lookingUp, n.err = false, err
 	if err != nil {
-		n.failures++
+		if n.failures++; n.failures == 1 {
+			n.failing = time.Now()
+		}
 		n.due = time.Now().Add(pauseAfter(n.failures))
 	} else {
-		n.failures, n.since = 0, time.Now()
+		n.failures, n.failing, n.since = 0, time.Time{}, time.Now()
 		n.due = n.since.Add(resultKept)
 		n.ips = ips
 		if addrs := r.mergedLocked(); !slices.Equal(addrs, r.addrs) {
@@ -288,6 +291,37 @@ func (r *resolver) mergedLocked() (all []upstream.Address) {
 		}
 	}
 	return all
+}
+
+// FailedLookup is a name whose last look-up failed.
+type FailedLookup struct {
+	Host  string
+	Since time.Time // when its first look-up after the last good result failed
+	Err   error     // of the last look-up
+	Kept  bool      // addresses of the last good result stay in use
+}
+
+// failureKnown is how long after its due time a look-up may begin. After that the name is not in use,
+// and whether its look-up would fail is unknown.
+const failureKnown = 30 * time.Second
+
+// failed returns the names whose last look-up failed, in the order of the endpoints, and how many names
+// are looked up.
+func (r *resolver) failed(now time.Time) (all []FailedLookup, names int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var seen []string
+	for _, e := range r.ends {
+		n := r.names[e.Host]
+		if n.literal || slices.Contains(seen, e.Host) {
+			continue
+		}
+		seen = append(seen, e.Host)
+		if n.failures > 0 && (n.lookingUp || now.Sub(n.due) < failureKnown) {
+			all = append(all, FailedLookup{Host: n.host, Since: n.failing, Err: n.err, Kept: len(n.ips) > 0})
+		}
+	}
+	return all, len(seen)
 }
 
 // errLocked returns the error of a name that failed.

@@ -363,3 +363,42 @@ func TestTheSystemsResolverIsTheDefault(t *testing.T) {
 		}
 	}
 }
+
+func TestANameWhoseLookupFailsIsNamedWhileItIsUsed(t *testing.T) {
+	resolve(t, func(t *testing.T, n *names, d *Dialer) {
+		use := func(lasts time.Duration) {
+			for range int(lasts / time.Second) {
+				_, _ = d.Addresses(t.Context())
+				time.Sleep(time.Second)
+			}
+		}
+		want := func(what string, since time.Time, hosts ...string) {
+			t.Helper()
+			failed, names := d.FailedLookups()
+			var got []string
+			for _, f := range failed {
+				if got = append(got, f.Host); f.Since != since || f.Err == nil || f.Kept != (f.Host == "a.example") {
+					t.Errorf("%s: %+v, want since %v", what, f, since)
+				}
+			}
+			if !slices.Equal(got, hosts) || names != 2 {
+				t.Errorf("%s: %v of %d names fail, want %v of 2", what, got, names, hosts)
+			}
+		}
+		n.set("a.example", "192.0.2.1", 0)
+		n.set("b.example", "192.0.2.2", 0)
+		use(time.Second)
+		want("at the start", time.Time{})
+		n.set("a.example", "!no such host", 0)
+		use(resultKept)
+		began := time.Now().Add(-time.Second)
+		want("after the first failure", began, "a.example")
+		use(time.Hour)
+		want("after an hour", began, "a.example")
+		time.Sleep(2 * time.Minute)
+		want("unused", time.Time{})
+		n.set("a.example", "192.0.2.1", 0)
+		use(2 * time.Second)
+		want("after the recovery", time.Time{})
+	}, "http://a.example", "http://a.example:81", "http://b.example", "http://192.0.2.9")
+}

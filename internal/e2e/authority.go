@@ -94,6 +94,12 @@ func (a *Authority) ServerSection(settings string) string { return a.section("",
 // TLSSection is ServerSection for settings of server.tls.
 func (a *Authority) TLSSection(settings string) string { return a.section(settings, "") }
 
+// SSPSection is the section tls of an SSP, for which the listener's certificate is the client
+// certificate.
+func (a *Authority) SSPSection() string {
+	return fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", a.File("cert.pem"), a.File("key.pem"))
+}
+
 func (a *Authority) section(ofTLS, ofServer string) string {
 	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}%s}\n", a.File("cert.pem"), a.File("key.pem"), ofTLS, ofServer)
 }

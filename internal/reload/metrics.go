@@ -30,10 +30,12 @@ var (
 	descsOfTLS     = handshake.NewDescs(&descs, "adbuffer_tls", "an SSP", "ssp")
 	descHellos     = descs.New("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the handshake then succeeded (good) or not (failed).", "ssp", "result")
 	descLookups    = descs.New("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
+	descNoLookups  = descs.New("adbuffer_dns_failing_names", "Names of an SSP's endpoints whose last look-up failed. Where an earlier one succeeded, its addresses stay in use.", "ssp")
 	descAddrs      = descs.New("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
 	descSent       = descs.New("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
 	descReceived   = descs.New("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
 	descCipher     = descs.New("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
+	descCertEnd    = descs.New("adbuffer_ssp_client_certificate_expiry_timestamp_seconds", "When the client certificate for an SSP (tls.cert_file) expires, in seconds since 1970.", "ssp")
 	descCerts      = descs.New("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; otherwise the previous version stays in use.", "ssp", "result")
 )
 
@@ -60,6 +62,12 @@ func (v *Versions) collect(to metrics.Sink) {
 func (d *dialer) collect(to metrics.Sink) {
 	to.Histogram(descHeadWait, d.headWait)
 	collectDials(to, d.dial.Stats())
+	if failed, names := d.dial.FailedLookups(); names > 0 {
+		to.Gauge(descNoLookups, float64(len(failed)))
+	}
+	if end := d.dial.ClientCertExpiry(); !end.IsZero() {
+		to.Gauge(descCertEnd, float64(end.Unix()))
+	}
 }
 
 // collectDials sends the counts of an SSP's dialer.

@@ -1,14 +1,19 @@
 package reload
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
+	"go.uber.org/zap"
 
+	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/testsupport"
 )
 
 func TestEveryCountOfADialerIsExported(t *testing.T) {
@@ -46,5 +51,38 @@ adbuffer_tls_small_hello_retries_total{result="failed",ssp="openx"} 20
 adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19`
 	if got := strings.Join(samples, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// An SSP whose endpoints are IP addresses has no look-ups that could fail, and one without tls.cert_file has
+// no certificate that could end.
+func TestNamesAndCertificatesAreExportedWhereTheyExist(t *testing.T) {
+	cert, key := filepath.Join(t.TempDir(), "c.pem"), filepath.Join(t.TempDir(), "c.key")
+	own := testsupport.Certificate()
+	testsupport.WriteCertificate(t, own, cert, key)
+	for _, row := range []struct{ ssp, names, expiry string }{
+		{`endpoints: ["http://127.0.0.1:9/"]`, "", ""},
+		{fmt.Sprintf(`endpoints: ["https://ssp.example/", "https://ssp.example:8443/", "https://127.0.0.1:9/"], tls: {cert_file: %q, key_file: %q}`, cert, key),
+			`adbuffer_dns_failing_names{ssp="a"} 0`, fmt.Sprintf(`adbuffer_ssp_client_certificate_expiry_timestamp_seconds{ssp="a"} %v`, float64(own.Leaf.NotAfter.Unix()))},
+	} {
+		cfg, _, err := config.Parse([]byte("ssps: [{name: a, "+row.ssp+"}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := newDialer(&cfg.SSPs[0], &Options{Peers: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.dial.Close()
+		source := metrics.NewSource(descs, func(to metrics.Sink) { d.collect(to.With("a")) })
+		for name, want := range map[string]string{"adbuffer_dns_failing_names": row.names, "adbuffer_ssp_client_certificate_expiry_timestamp_seconds": row.expiry} {
+			text, err := testutil.CollectAndFormat(source, expfmt.TypeTextPlain, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, got, _ := strings.Cut(string(text), "gauge\n"); strings.TrimSpace(got) != want {
+				t.Errorf("%s: %q, want %q", row.ssp, got, want)
+			}
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/dial"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -76,3 +77,9 @@ func commonOf(cfg *config.Config, via string) common {
 
 // Host returns the Host field of requests to the SSP's first endpoint.
 func (p *Part) Host() string { return p.Config.Parsed.All[0].Authority }
+
+// FailedLookups returns the names of the SSP's endpoints whose last look-up failed.
+func (p *Part) FailedLookups() []dial.FailedLookup {
+	failed, _ := p.dialer.dial.FailedLookups()
+	return failed
+}

@@ -17,7 +17,7 @@ import (
 )
 
 // Certificate returns a certificate for names, which may be IP addresses, with a new key. It is its
-// own authority, and valid for a day, for servers and clients. It panics if it fails, so that it
+// own authority, and valid for 30 days, for servers and clients. It panics if it fails, so that it
 // can be made once for a package.
 func Certificate(names ...string) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -29,8 +29,13 @@ func Certificate(names ...string) tls.Certificate {
 
 // CertificateFor is Certificate with this key.
 func CertificateFor(key crypto.Signer, names ...string) tls.Certificate {
+	return CertificateUntil(time.Now().Add(30*24*time.Hour), key, names...)
+}
+
+// CertificateUntil is CertificateFor, valid up to end.
+func CertificateUntil(end time.Time, key crypto.Signer, names ...string) tls.Certificate {
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-30 * 24 * time.Hour), NotAfter: end, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for i, name := range names {

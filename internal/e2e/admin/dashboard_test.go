@@ -58,8 +58,10 @@ func dashboardQueries(t *testing.T) map[string]string {
 
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
-	// These metrics change only with the configuration, the binary or the machines, or after 15 minutes.
-	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^adbuffer_pool_full_in_seconds$|^up$`)
+	// These metrics change only with the configuration, the binary or the machines, after 15 minutes, or with
+	// the resolver and the log's reader.
+	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^adbuffer_pool_full_in_seconds$|^up$` +
+		`|^adbuffer_ssp_client_certificate_|^adbuffer_dns_failing_names$|^adbuffer_log_dropped_total$|^adbuffer_memory_limit_bytes$`)
 	// The right side of an alert's comparison: all text from the first comparison on.
 	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
 	inSelector = regexp.MustCompile(`\{[^}]*\}`)
@@ -148,7 +150,8 @@ func beside(t *testing.T, other *e2e.Process) (setting string) {
 func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
-	withTLS := e2e.Start(t, e2e.NewAuthority(t).TLSSection("")+e2e.Single(e2e.Healthy(t).URL()))
+	files := e2e.NewAuthority(t)
+	withTLS := e2e.Start(t, files.TLSSection("")+e2e.Single("https://localhost:9/", files.SSPSection()))
 	p := startPrometheus(t, ab, beside(t, withTLS))
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")

@@ -128,6 +128,7 @@ var promisedMetrics = []struct {
 	{"client_sent_bytes_total", "counter", nil},
 	{"client_received_bytes_total", "counter", nil},
 	{"log_dropped_total", "counter", nil},
+	{"memory_limit_bytes", "gauge", nil},
 }
 
 var (

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -47,6 +49,53 @@ func TestRulesAreValid(t *testing.T) {
 func TestRulesFireAsTheirTestsSay(t *testing.T) {
 	t.Parallel()
 	promtool(t, append([]string{"test", "rules"}, files(t, "*_test.yaml")...)...)
+}
+
+// Each alert has a test in which it does not fire before the fault has lasted, fires then, and does not
+// fire once the fault is over.
+func TestEachAlertIsTestedBeforeDuringAndAfterItsFault(t *testing.T) {
+	t.Parallel()
+	read := func(file string, v any) {
+		b, err := os.ReadFile(filepath.Join(rulesDir, file))
+		if err == nil {
+			err = yaml.Unmarshal(b, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	phases := map[string]string{} // by alert: - and + for each evaluation without and with the alert
+	for _, file := range files(t, "rules*_test.yaml") {
+		var tests struct {
+			Tests []struct {
+				Evaluations []struct {
+					Alert    string `yaml:"alertname"`
+					Expected []any  `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		read(file, &tests)
+		for _, one := range tests.Tests {
+			for _, e := range one.Evaluations {
+				phases[e.Alert] += map[bool]string{false: "-", true: "+"}[len(e.Expected) > 0]
+			}
+		}
+	}
+	var rules struct {
+		Groups []struct{ Rules []struct{ Alert string } }
+	}
+	read("alerts.rules.yml", &rules)
+	n := 0
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			if n++; !strings.Contains(strings.ReplaceAll(phases[r.Alert], "++", "+"), "-+-") {
+				t.Errorf("the tests of %s are %q, want one before, during and after", r.Alert, phases[r.Alert])
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("%d alerts", n)
+	}
 }
 
 func TestTheShareOfFailuresCountsTheOutcomesThatBlameTheSSP(t *testing.T) {

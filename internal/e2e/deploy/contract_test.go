@@ -134,8 +134,9 @@ ssps:
     adaptive: {enabled: true}
     hedge: {enabled: true}
   - {name: copy, endpoints: [%[3]q]}
+  - {name: named, endpoints: ["https://localhost:9/"], %[4]s}
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}}]
-`, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL()))
+`, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL(), listener.SSPSection()))
 	m := ab.Scrape()
 	for name, typ := range m.Types {
 		if !strings.HasPrefix(name, "adbuffer_") {
