@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"adbuffer/internal/http2codec"
 	"adbuffer/internal/testsupport"
 )
 
@@ -157,32 +156,39 @@ func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T
 }
 
 // A client lost its connection after a hundred responses that were dropped because other clients took the
-// memory for unread responses.
-func TestResponsesThatAreDroppedEarlyDoNotCountAgainstTheClient(t *testing.T) {
-	for _, waits := range []time.Duration{0, dropAfter} {
+// memory for unread responses. A client whose machine stands still for a moment does not lose it either.
+func TestOnlyAClientThatGoesOnNotReadingLosesItsConnection(t *testing.T) {
+	for _, test := range []struct {
+		waits  time.Duration
+		rounds int
+		closed bool
+	}{{0, 8, false}, {dropAfter, 1, false}, {dropAfter, 3, true}} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			opts := wireOptions
 			opts.MaxStreams, opts.MaxUnread = 200, 16<<20
 			w := newWire(t, newGated, opts)
 			w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-			const drops = 2 * http2codec.FloodBudget / violationCost
-			for id := uint32(1); id < 2*drops; id += 2 {
-				w.headers(id, true, get...)
-			}
-			w.send()
-			for id := uint32(1); id < 2*drops; id += 2 {
-				w.owner().requests[id].respond <- &Response{Status: 200, Body: []byte("an ad")}
-			}
-			synctest.Wait()
-			time.Sleep(waits)
-			for id := uint32(1); id < 2*drops; id += 2 {
-				w.conn.DropUnread(id)
+			for next := uint32(1); next < uint32(2*opts.MaxStreams*test.rounds); {
+				first := next
+				for ; next < first+uint32(2*opts.MaxStreams); next += 2 {
+					w.headers(next, true, get...)
+				}
+				w.send()
+				for id := first; id < next && w.owner().requests[id] != nil; id += 2 {
+					w.owner().requests[id].respond <- &Response{Status: 200, Body: []byte("an ad")}
+				}
+				synctest.Wait()
+				time.Sleep(test.waits)
+				for id := first; id < next; id += 2 {
+					w.conn.DropUnread(id)
+				}
+				synctest.Wait()
 			}
 			w.conn.mu.Lock()
 			closed := w.conn.closed
 			w.conn.mu.Unlock()
-			if closed != (waits >= dropAfter) {
-				t.Errorf("responses dropped after %v: the connection is closed: %v", waits, closed)
+			if closed != test.closed {
+				t.Errorf("%d times all responses dropped after %v: the connection is closed: %v", test.rounds, test.waits, closed)
 			}
 			w.hangUp()
 		})

@@ -145,8 +145,8 @@ func (c *Conn) stalledLocked(s *Stream) {
 func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) == 0 }
 
 // DropUnread resets stream id if its response waits for the client. If it has waited for dropAfter, it
-// counts as a violation, so a client that never reads loses its connection too. Before that, other
-// clients are the cause.
+// costs the connection dropCost, so a client that never reads loses its connection too. Before that,
+// other clients are the cause.
 //
 // A response that is in the buffer can only be dropped with its connection. A client that reads
 // slowly has dropAfter to read it.
@@ -159,7 +159,7 @@ func (c *Conn) DropUnread(id uint32) {
 		waited := write - time.Until(s.sendBy)
 		c.rejectLocked(s, h2.ErrCodeEnhanceYourCalm, rule)
 		if waited >= dropAfter {
-			if err := c.flood.Spend(violationCost); err != nil {
+			if err := c.flood.Spend(c.dropCost()); err != nil {
 				c.violatedLocked(err)
 			}
 		}
@@ -186,6 +186,12 @@ func (c *Conn) DropUnread(id uint32) {
 // write may wait before the responses in the buffer are dropped. They do not count as unread meanwhile,
 // so it must be short.
 const dropAfter = 250 * time.Millisecond
+
+// dropCost is the cost of a dropped response. All streams at once cost half of what is allowed: a client
+// whose machine stands still for a moment keeps its connection.
+func (c *Conn) dropCost() int {
+	return min(max(http2codec.FloodBudget/2/c.opts.MaxStreams, 1), violationCost)
+}
 
 // WriteWaits is called when a write has to wait for the client. The responses in the buffer count as
 // unread from then on.
