@@ -38,7 +38,7 @@ func run(t *testing.T, o objects, a *adbufferPod, env ...string) *running {
 	t.Helper()
 	near, far := simulate(t, testsupport.FreeAddr(t)), simulate(t, testsupport.FreeAddr(t)) // a test starts one again
 	p := layOut(t, o, a.spec)
-	all := append(p.env(t, a.container), "ADBUFFER_SSPS_0_ENDPOINTS_0_URL="+near.url, "ADBUFFER_SSPS_0_ENDPOINTS_1_URL="+far.url, "ADBUFFER_SSPS_1_ENDPOINTS_0="+near.url, "ADBUFFER_ADMIN_LISTEN=:0")
+	all := append(p.env(t, a.container), "ADBUFFER_SSPS_OPENX_ENDPOINTS_0_URL="+near.url, "ADBUFFER_SSPS_OPENX_ENDPOINTS_1_URL="+far.url, "ADBUFFER_SSPS_BACKUP_ENDPOINTS_0="+near.url, "ADBUFFER_ADMIN_LISTEN=:0")
 	r := &running{near: near, far: far, pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
 	r.traffic = r.await(listens)
 	_, port, err := net.SplitHostPort(r.await(admins))
@@ -104,7 +104,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	t.Parallel()
 	o := mustDecode(t, renderOverlay(t, overlaysDir+"/edge"))
 	a := the(t, o, "adbuffer")
-	r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s", "ADBUFFER_ROUTES_0_SSPS_0_TIMEOUT=2s")
+	r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s", "ADBUFFER_ROUTES_DEFAULT_SSPS_OPENX_TIMEOUT=2s")
 	wantAd(t, "", "http://"+r.traffic+"/fillbuffer?pub=1")
 
 	// The token is for the operators' pages. Prometheus and the kubelet need none.

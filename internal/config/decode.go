@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -17,9 +18,10 @@ const maxItems = 1000
 // duplicates and lines.
 //
 // Every scalar has a variable, which replaces the file's value. Its name is the path in upper case,
-// joined by underscores, with list elements by their index from 0, such as
-// ADBUFFER_SSPS_0_POOL_MAX_CONNS. Variables change list elements of the file and add none. An empty
-// variable is ignored, and so is one that names no setting.
+// joined by underscores, such as ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS. A list element goes by its name,
+// with underscores for all but letters and digits. An element without a name goes by its index from 0.
+// Variables change list elements of the file and add none. An empty variable is ignored, and so is
+// one that names no setting. A scalar may also hold ${NAME}; see Env.Expand.
 type decoder struct {
 	*report
 	*variables
@@ -33,7 +35,7 @@ func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any,
 		node = nil
 	}
 	if node != nil {
-		d.marks[path] = mark{line: node.Line}
+		d.marks[path] = markOf(node)
 	}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -55,10 +57,10 @@ func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any,
 func (d decoder) shortSection(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	short := shortKey(t)
 	if node != nil && node.Kind == yaml.ScalarNode {
-		node = &yaml.Node{Kind: yaml.MappingNode, Line: node.Line, Content: []*yaml.Node{scalar("!!str", short), node}}
+		node = &yaml.Node{Kind: yaml.MappingNode, Line: node.Line, Column: node.Column, Content: []*yaml.Node{scalar("!!str", short), node}}
 	}
 	value, ok := d.section(node, t, path)
-	if name, text := d.of(path); text != "" && ok {
+	if name, text := d.variable(path); text != "" && ok {
 		d.marks[path] = mark{env: name, text: text}
 		d.marks[join(path, short)] = d.marks[path]
 		value.(map[string]any)[short] = text
@@ -79,30 +81,61 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 		d.addLater(path, "", "must be a single value, not a "+kindOf(node))
 		return nil, false
 	}
-	if name, text := d.of(path); text != "" {
+	if name, text := d.variable(path); text != "" {
 		d.marks[path] = mark{env: name, text: text}
 		value, err := parseScalar(text, t)
-		if err != nil {
-			d.add(path, text, err.Error())
-		}
-		return value, err == nil
+		return d.checked(value, err, path, text)
 	}
 	if node == nil {
 		return nil, false
 	}
 	inQuotes := node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
-	d.marks[path] = mark{line: node.Line, text: node.Value, quoted: inQuotes && t.Kind() != reflect.String && !isText(t)}
+	here := markOf(node)
+	here.text = node.Value
+	if strings.Contains(node.Value, "${") {
+		d.marks[path] = here
+		return d.expanded(node, t, path, inQuotes)
+	}
+	here.quoted = inQuotes && t.Kind() != reflect.String && !isText(t)
+	d.marks[path] = here
 	var value any
 	if err := node.Decode(&value); err != nil {
 		d.addLater(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
 		return nil, false
 	}
 	value, err := fit(value, t)
-	if err != nil {
-		d.add(path, node.Value, err.Error())
-	}
-	return value, err == nil
+	return d.checked(value, err, path, node.Value)
 }
+
+// expanded decodes a scalar with ${NAME}. Errors show the text as written, since the variable may
+// hold a secret. Without quotes, an empty text is an absent key.
+func (d decoder) expanded(node *yaml.Node, t reflect.Type, path string, inQuotes bool) (any, bool) {
+	text, err := d.env.Expand(node.Value)
+	if err == nil && text == "" && !inQuotes {
+		return nil, false
+	}
+	var value any
+	if err == nil {
+		value, err = parseScalar(text, t)
+	}
+	return d.checked(value, err, path, node.Value)
+}
+
+// checked reports err, if there is one, as the error of a scalar.
+func (d decoder) checked(value any, err error, path, text string) (any, bool) {
+	if err == nil {
+		return value, true
+	}
+	rule := err.Error()
+	if errors.Is(err, errNotInt) && isSize(path) {
+		rule += " of bytes, for example 262144"
+	}
+	d.add(path, text, rule)
+	return nil, false
+}
+
+// isSize reports whether the value at path is a number of bytes.
+func isSize(path string) bool { return strings.HasSuffix(path, "_bytes") }
 
 // list keeps an element without a value as nil, so that the paths of later elements stay correct.
 func (d decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
@@ -119,9 +152,10 @@ func (d decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) 
 	}
 	list := make([]any, len(node.Content))
 	for i, element := range node.Content {
+		d.name(at(path, i), element, t.Elem())
 		value, ok := d.value(element, t.Elem(), at(path, i))
 		if !ok && !d.bad[at(path, i)] {
-			d.addAt(mark{line: element.Line}, at(path, i), "", "must not be empty")
+			d.addAt(markOf(element), at(path, i), "", "must not be empty")
 		}
 		list[i] = value
 	}
@@ -156,7 +190,7 @@ func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, sectio
 	if name.ShortTag() == "!!merge" {
 		return
 	}
-	here := mark{line: name.Line}
+	here := markOf(name)
 	if name.Kind != yaml.ScalarNode {
 		d.addAt(here, join(path, "?"), "", "a key must be a word, not a "+kindOf(name))
 		return
@@ -201,7 +235,7 @@ func (d decoder) merged(node *yaml.Node, t reflect.Type, path string, section ma
 		for j := len(sources) - 1; j >= 0; j-- {
 			source := resolve(sources[j])
 			if source.Kind != yaml.MappingNode {
-				d.addAt(mark{line: source.Line}, join(path, "<<"), "", "must merge mappings, not a "+kindOf(source))
+				d.addAt(markOf(source), join(path, "<<"), "", "must merge mappings, not a "+kindOf(source))
 				continue
 			}
 			value, _ := d.section(source, t, path)

@@ -85,11 +85,14 @@ func completeLists(tree map[string]any) {
 	})
 }
 
+// maxConnsLimit is the highest max_conns.
+const maxConnsLimit = 65536
+
 // derived returns the defaults that depend on another key of the SSP.
 func derived(ssp map[string]any) map[string]any {
 	pool := merge(defaults(reflect.TypeFor[Pool]()), section(ssp, "pool"))
 	maxConns, ok := pool["max_conns"].(int)
-	if !ok {
+	if !ok || maxConns < 1 || maxConns > maxConnsLimit { // its error is reported, and must not cause others
 		return nil
 	}
 	fromMaxConns := map[string]any{"max_idle": maxConns}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Error is one error of a configuration.
@@ -14,21 +16,25 @@ type Error struct {
 	Path  string `json:"path,omitempty"`  // "ssps[0].pool.max_conns"; empty for the whole file
 	Value string `json:"value,omitempty"` // as it was written, cut short if long; empty if there is none
 	Rule  string `json:"rule"`            // the rule that the value breaks
-	Line  int    `json:"line,omitempty"`  // from 1; 0 = the error is not on a line
-	Env   string `json:"env,omitempty"`   // the variable that set the value; empty = no variable
+	// File is the file as its reader named it; empty if the configuration was not read from a file.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`   // from 1; 0 = the error is not on a line
+	Column int    `json:"column,omitempty"` // in characters from 1; 0 = Line is 0
+	Env    string `json:"env,omitempty"`    // the variable that set the value; empty = no variable
 }
 
-// String is one line: place, path, value and rule.
+// String is one line: place, path, value and rule. The place is file:line:column, to which editors
+// jump, or the variable.
 func (f Error) String() string {
-	var parts []string
-	if f.Line > 0 {
-		parts = append(parts, "line "+strconv.Itoa(f.Line))
+	place := f.Env
+	switch {
+	case f.Env != "":
+	case f.File != "":
+		place = fmt.Sprintf("%s:%d:%d", f.File, max(1, f.Line), max(1, f.Column))
+	case f.Line > 0:
+		place = fmt.Sprintf("line %d, column %d", f.Line, f.Column)
 	}
-	for _, part := range []string{f.Env, f.Path, f.Value, f.Rule} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
+	parts := slices.DeleteFunc([]string{place, f.Path, f.Value, f.Rule}, func(part string) bool { return part == "" })
 	return strings.Join(parts, ": ")
 }
 
@@ -43,6 +49,15 @@ func (f Errors) Error() string {
 		lines[i] = e.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// In returns the errors as those of a file.
+func (f Errors) In(file string) Errors {
+	f = slices.Clone(f)
+	for i := range f {
+		f[i].File = file
+	}
+	return f
 }
 
 // maxErrors bounds the message of a hostile file.
@@ -108,13 +123,16 @@ func isURLPath(path string) bool {
 
 // mark is the place where a value was written.
 type mark struct {
-	line int    // of the file; 0 if env is set
-	env  string // the variable that set it
-	text string // of a scalar, as written
+	line, column int    // of the file; 0 if env is set
+	env          string // the variable that set it
+	text         string // of a scalar, as written
 	// quoted is true for a scalar in quotes that must not have quotes. The message shows
 	// the quotes.
 	quoted bool
 }
+
+// markOf is the mark of a section, a list or a key.
+func markOf(node *yaml.Node) mark { return mark{line: node.Line, column: node.Column} }
 
 // report collects errors and knows where each value came from.
 type report struct {
@@ -159,7 +177,7 @@ func (r *report) addAt(m mark, path, value, rule string) {
 	if r.full() {
 		m, path, value, rule = mark{}, "", "", fmt.Sprintf("there are more than %d errors; these are the first", maxErrors)
 	}
-	r.errs[Error{Path: path, Value: value, Rule: rule, Line: m.line, Env: m.env}] = struct{}{}
+	r.errs[Error{Path: path, Value: value, Rule: rule, Line: m.line, Column: m.column, Env: m.env}] = struct{}{}
 	r.bad[path] = true
 }
 
@@ -219,7 +237,7 @@ func (r *report) err() error {
 		list = append(list, f)
 	}
 	slices.SortFunc(list, func(a, b Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rule, b.Rule))
 	})
 	return list
 }

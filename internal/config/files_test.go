@@ -39,24 +39,24 @@ func TestTLSFilesAreRead(t *testing.T) {
 	notPEM := writeFile(t, dir, "not.pem", "nothing")
 
 	vars := map[string]string{
-		"ADBUFFER_SSPS_0_TLS_CA_FILE":   cert,
-		"ADBUFFER_SSPS_0_TLS_CERT_FILE": cert,
-		"ADBUFFER_SSPS_0_TLS_KEY_FILE":  key,
+		"ADBUFFER_SSPS_OPENX_TLS_CA_FILE":   cert,
+		"ADBUFFER_SSPS_OPENX_TLS_CERT_FILE": cert,
+		"ADBUFFER_SSPS_OPENX_TLS_KEY_FILE":  key,
 	}
 	cfg := mustParseEnv(t, twoSSPs, vars)
 	if got, want := cfg.SSPs[0].TLS.ClientTLS, (ClientTLS{CAFile: cert, CertFile: cert, KeyFile: key}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 
-	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = otherKey
+	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = otherKey
 	wantError(t, vars, cert, "does not go with key_file "+otherKey+": tls: private key does not match public key")
-	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = notPEM
+	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = notPEM
 	wantError(t, vars, cert, "does not go with key_file")
-	vars["ADBUFFER_SSPS_0_TLS_KEY_FILE"] = key
-	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = notPEM
+	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = key
+	vars["ADBUFFER_SSPS_OPENX_TLS_CA_FILE"] = notPEM
 	wantError(t, vars, notPEM, "must hold a certificate in PEM")
-	vars["ADBUFFER_SSPS_0_TLS_CA_FILE"] = writeFile(t, dir, "large", strings.Repeat("x", 1<<20+1))
-	wantError(t, vars, vars["ADBUFFER_SSPS_0_TLS_CA_FILE"], "must not be larger than 1048576 bytes")
+	vars["ADBUFFER_SSPS_OPENX_TLS_CA_FILE"] = writeFile(t, dir, "large", strings.Repeat("x", 1<<20+1))
+	wantError(t, vars, vars["ADBUFFER_SSPS_OPENX_TLS_CA_FILE"], "must not be larger than 1048576 bytes")
 }
 
 func TestTokenFileMustHoldOneUsableLine(t *testing.T) {
@@ -103,7 +103,7 @@ func TestLoadNamesTheReasonIfAFileCannotBeRead(t *testing.T) {
 func TestFileSizeIsBounded(t *testing.T) {
 	text := twoSSPs + "#" + strings.Repeat("x", maxFileBytes)
 	file := writeFile(t, t.TempDir(), "large.yaml", text)
-	if _, _, err := Load(file, nil); err == nil || err.Error() != "the file must not be larger than 1048576 bytes" {
+	if _, _, err := Load(file, nil); err == nil || err.Error() != file+":1:1: the file must not be larger than 1048576 bytes" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -80,7 +80,7 @@ func (w *warner) inForce(cfg *Config) {
 			l.Value, cfg.Server.MaxConnections, l.why, cfg.upstreamConns(), m.spareFiles())
 	}
 	if l := m.maxBufferedBytes(cfg); l.why != "" {
-		w.add("server.max_buffered_bytes", "%d are in force on this machine, not %d: %s; give it more memory or lower this",
+		w.add("server.max_buffered_bytes", "%d bytes are in force on this machine, not %d: %s; give it more memory or lower this",
 			l.Value, cfg.Server.MaxBufferedBytes, l.why)
 	}
 }

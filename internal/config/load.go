@@ -19,7 +19,11 @@ func Load(path string, env Env) (*Config, []Warning, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return Parse(data, env)
+	cfg, warnings, err := Parse(data, env)
+	if list, ok := err.(Errors); ok { //nolint:errorlint // Parse wraps nothing
+		err = list.In(path)
+	}
+	return cfg, warnings, err
 }
 
 // Read returns the content of the file at path. Of a file that is too large it returns only as much as
@@ -44,7 +48,7 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	if !ok {
 		return nil, nil, r.err()
 	}
-	vars := &variables{env: env, settings: map[string]string{}}
+	vars := newVariables(env)
 	tree, _ := decoder{r, vars}.value(root, documentType, "")
 	settings, ok := tree.(map[string]any)
 	if !ok && r.bad[""] {
@@ -63,7 +67,7 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	}
 	m := thisMachine()
 	cfg.Machine = m.Machine
-	return cfg, slices.Concat(vars.unknown(), otlpWarnings, warnings(cfg, m)), nil
+	return cfg, slices.Concat(vars.unknown(), otlpWarnings, sharedWarnings(warnings(cfg, m), cfg, r)), nil
 }
 
 // complete fills in the defaults of all keys that settings lacks.

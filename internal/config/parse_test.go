@@ -30,9 +30,9 @@ server:
 		`{"path":"admin.listen","value":"x","rule":"must be host:port, for example \"127.0.0.1:8080\"","env":"ADBUFFER_ADMIN_LISTEN"}`,
 		`{"path":"routes","rule":"must have at least one route"}`,
 		`{"path":"ssps","rule":"must have at least one SSP"}`,
-		"{\"path\":\"deadline.header\",\"value\":\"\\\"a b\\\"\",\"rule\":\"must be a header field name: letters, digits and !#$%\\u0026'*+-.^_`|~\",\"line\":2}",
-		`{"path":"server.max_connections","value":"0","rule":"must be from 1 to 10000000","line":4}`,
-		`{"path":"server.lisen","rule":"unknown key; did you mean listen?","line":5}`,
+		"{\"path\":\"deadline.header\",\"value\":\"\\\"a b\\\"\",\"rule\":\"must be a header field name: letters, digits and !#$%\\u0026'*+-.^_`|~\",\"line\":2,\"column\":20}",
+		`{"path":"server.max_connections","value":"0","rule":"must be from 1 to 10000000","line":4,"column":20}`,
+		`{"path":"server.lisen","rule":"unknown key; did you mean listen?","line":5,"column":3}`,
 	}, ",") + `]`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -47,7 +47,7 @@ func TestLongValuesAndKeysAreCutInMessages(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	cut := `"` + strings.Repeat("é", maxShown/2) + `"...`
-	if errs[1].Value != cut || errs[0].Path != "server."+cut {
+	if errs[0].Value != cut || errs[1].Path != "server."+cut {
 		t.Errorf("got\n%v", err)
 	}
 }
@@ -56,7 +56,7 @@ func TestListsAreBoundedBeforeTheirElementsAreRead(t *testing.T) {
 	text := "ssps:\n- &s {name: a, endpoints: [\"http://127.0.0.1:9000/\"]}\n" + strings.Repeat("- *s\n", maxItems) +
 		"routes: [{name: r, match: {path: /}, ssps: [a]}]\n"
 	_, _, err := Parse([]byte(text), nil)
-	const want = "line 2: ssps: must not have more than 1000 elements; it has 1001"
+	const want = "line 2, column 1: ssps: must not have more than 1000 elements; it has 1001"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -76,7 +76,7 @@ func TestErrorsAreBounded(t *testing.T) {
 
 func TestIPv4MappedRangesAreRefused(t *testing.T) {
 	_, _, err := Parse([]byte(`server: {trusted_proxies: ["::ffff:10.0.0.0/104"]}`+twoSSPs), nil)
-	const want = "line 1: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, because adbuffer compares such peers as IPv4"
+	const want = "line 1, column 28: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, because adbuffer compares such peers as IPv4"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

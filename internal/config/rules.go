@@ -36,7 +36,11 @@ func (r *report) checkValue(v reflect.Value, k key, path string) {
 	case v.CanInt() && !isText(t) || v.CanFloat():
 		low, high := reflect.ValueOf(defaultValue(k.tag.Get("min"), t, k.name)), reflect.ValueOf(defaultValue(k.tag.Get("max"), t, k.name))
 		if !notAbove(low, v) || !notAbove(v, high) { // NaN too
-			r.add(path, written(v), "must be from "+written(low)+" to "+written(high))
+			rule := "must be from " + written(low) + " to " + written(high)
+			if isSize(path) {
+				rule += " bytes"
+			}
+			r.add(path, written(v), rule)
 		}
 	}
 }
@@ -130,7 +134,7 @@ func (r *report) checkSiblings(v reflect.Value, k key, path string) {
 		p := join(parent(path), other)
 		bounds = append(bounds, p)
 		if bound := sibling(v, other); !notAbove(value, bound) {
-			r.add(path, written(value), "must not be above "+p+", "+written(bound), bounds...)
+			r.add(path, written(value), "must not be above "+r.origin(p)+", "+written(bound), bounds...)
 		}
 	}
 }

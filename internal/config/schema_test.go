@@ -15,10 +15,13 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-var update = flag.Bool("update", false, "rewrite config/adbuffer.schema.json and testdata/*.txt")
+var update = flag.Bool("update", false, "rewrite both adbuffer.schema.json and testdata/*.txt")
 
 // durationPattern is the grammar of time.ParseDuration without signs, which no key allows.
-const durationPattern = `^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
+const durationPattern = `^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+|.*\$\{.*)$`
+
+// referencePattern is what a text must have in place of a value of another type: ${NAME}.
+const referencePattern = `\$\{`
 
 // schema describes the file that an operator writes. Types and names come from
 // the struct types, ranges and defaults from their tags, descriptions from the
@@ -76,9 +79,11 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 		}
 		if !isList(below) {
 			property.Enum = words
+			orReference(property)
 		} else {
 			p, below = p+"[]", below.Elem()
 			property.Items.Enum = words
+			orReference(property.Items)
 		}
 		if shortKey(below) != "" {
 			property.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, property.Items}}
@@ -87,6 +92,18 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 			p = strings.TrimPrefix(strings.Replace(p, "ssp_defaults", "ssps[]", 1), ".")
 			describe(root, root.Definitions[below.Name()], below, p, docs)
 		}
+	}
+}
+
+// orReference lets a number, a boolean or a word also be a text with a reference to a variable.
+func orReference(s *jsonschema.Schema) {
+	switch {
+	case len(s.Enum) > 0:
+		s.AnyOf = []*jsonschema.Schema{{Enum: s.Enum}, {Pattern: referencePattern}}
+		s.Enum = nil
+	case s.Type == "integer" || s.Type == "number" || s.Type == "boolean":
+		s.Extras = map[string]any{"type": []string{s.Type, "string"}}
+		s.Type, s.Pattern = "", referencePattern
 	}
 }
 
@@ -112,18 +129,19 @@ func TestSchemaFileIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, '\n')
-	file := filepath.Join(configDir, "adbuffer.schema.json")
-	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
+	for _, file := range []string{filepath.Join(configDir, "adbuffer.schema.json"), "adbuffer.schema.json"} { // the second is in the binary
+		if *update {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Error("config/adbuffer.schema.json differs from the types and comments; run go generate ./internal/config")
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s differs from the types and comments; run go generate ./internal/config", file)
+		}
 	}
 }
 
@@ -142,6 +160,10 @@ func TestSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 			}
 		}
 	})
+	references := strings.NewReplacer("max_conns: 64", "max_conns: \"${CONNS}\", idle_timeout: \"${IDLE:-5s}\"", "mode: split", "mode: \"${MODE}\"").Replace(twoSSPs)
+	if err := schemaAccepts(s, []byte(references)); err != nil {
+		t.Error(err)
+	}
 	for _, name := range []string{
 		"invalid-unknown-key", "invalid-unknown-key-in-wrong-place", "invalid-list-for-section", "invalid-mapping-for-list",
 		"invalid-value-for-section", "invalid-mapping-for-value", "invalid-value-for-list", "invalid-timeout-without-unit",

@@ -41,35 +41,40 @@ func (c schemaChecker) check(s *jsonschema.Schema, value any, path string) error
 	if len(s.Enum) > 0 && !slices.Contains(s.Enum, value) {
 		return fmt.Errorf("%s: %v is none of %v", path, value, s.Enum)
 	}
+	types, _ := s.Extras["type"].([]string)
+	if s.Type != "" {
+		types = append(types, s.Type)
+	}
+	is := func(name string) bool { return slices.Contains(types, name) }
 	var typed bool
 	switch v := value.(type) {
 	case map[string]any:
-		if typed = s.Type == "object"; typed {
+		if typed = is("object"); typed {
 			return c.checkObject(s, v, path)
 		}
 	case []any:
-		typed = s.Type == "array"
+		typed = is("array")
 		for i := 0; typed && i < len(v); i++ {
 			if err := c.check(s.Items, v[i], at(path, i)); err != nil {
 				return err
 			}
 		}
 	case string:
-		typed = s.Type == "string"
+		typed = is("string")
 		if s.Pattern != "" && !regexp.MustCompile(s.Pattern).MatchString(v) {
 			return fmt.Errorf("%s: %q does not match %s", path, v, s.Pattern)
 		}
 	case bool:
-		typed = s.Type == "boolean"
+		typed = is("boolean")
 	case int:
-		typed = s.Type == "integer" || s.Type == "number"
+		typed = is("integer") || is("number")
 		return c.checkNumber(s, typed, float64(v), path)
 	case float64:
-		typed = s.Type == "number"
+		typed = is("number")
 		return c.checkNumber(s, typed, v, path)
 	}
-	if !typed && s.Type != "" {
-		return fmt.Errorf("%s: %T is no %s", path, value, s.Type)
+	if !typed && len(types) > 0 {
+		return fmt.Errorf("%s: %T is no %s", path, value, types)
 	}
 	return nil
 }
@@ -78,7 +83,7 @@ func (c schemaChecker) checkNumber(s *jsonschema.Schema, typed bool, v float64, 
 	low, errLow := s.Minimum.Float64()
 	high, errHigh := s.Maximum.Float64()
 	if !typed || errLow != nil || errHigh != nil || v < low || v > high {
-		return fmt.Errorf("%s: %v is no %s from %s to %s", path, v, s.Type, s.Minimum, s.Maximum)
+		return fmt.Errorf("%s: %v is no number from %s to %s", path, v, s.Minimum, s.Maximum)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 			if e.SameAs >= 0 {
 				rule = "must differ from " + at(path, e.SameAs)
 			}
-			r.add(at(path, e.At), ssp.Endpoints[e.At].URL, rule)
+			r.add(at(path, e.At), ssp.Endpoints[e.At].URL, rule, join(at(path, e.At), "url"))
 		}
 	}
 	return all.Scheme

@@ -1,47 +1,160 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Env holds variables by their names. A nil Env has none.
 type Env map[string]string
 
-// OSEnv returns the variables of this process that may be settings.
+// OSEnv returns the variables of this process.
 func OSEnv() Env {
 	env := Env{}
 	for _, v := range os.Environ() {
-		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, variablePrefix) || slices.Contains(otlpVariables, name) {
-			env[name] = value
-		}
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
 	}
 	return env
 }
 
-const variablePrefix = "ADBUFFER_"
+// reference matches ${NAME} and ${NAME:-default}, with all dollar signs before it. Without a closing
+// brace it matches the beginning.
+var reference = regexp.MustCompile(`\$+\{([^}]*)(\}?)`)
 
-var variableReplacer = strings.NewReplacer(".", "_", "[", "_", "]", "")
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// variableOf is the name of the variable for the scalar at path.
-func variableOf(path string) string {
-	return variablePrefix + strings.ToUpper(variableReplacer.Replace(path))
+// Expand replaces ${NAME} by the value of the variable, and ${NAME:-default} by the default if the
+// variable is not set or empty. $${ stands for ${ itself. All other dollar signs stay. The error says
+// which variable is not set, or that a reference has another form. It shows no value.
+func (e Env) Expand(text string) (string, error) {
+	var failed error
+	expanded := reference.ReplaceAllStringFunc(text, func(match string) string {
+		dollars := strings.Index(match, "{")
+		rest := match[dollars:]
+		escaped := strings.Repeat("$", dollars/2)
+		if dollars%2 == 0 {
+			return escaped + rest
+		}
+		value, err := e.lookUp(strings.TrimPrefix(rest, "{"))
+		if failed == nil {
+			failed = err
+		}
+		return escaped + value
+	})
+	if failed != nil {
+		return "", failed
+	}
+	return expanded, nil
 }
+
+// lookUp returns the value of what stands behind ${.
+func (e Env) lookUp(text string) (string, error) {
+	text, closed := strings.CutSuffix(text, "}")
+	name, byDefault, hasDefault := strings.Cut(text, ":-")
+	value, set := e[name]
+	switch {
+	case !closed || !variableName.MatchString(name):
+		return "", fmt.Errorf("must refer to variables as ${NAME} or ${NAME:-default}; write $${ for the characters ${")
+	case hasDefault && value == "":
+		return byDefault, nil
+	case !set:
+		return "", fmt.Errorf("the variable %s is not set; set it, give a default with ${%s:-default}, or write $${ for the characters ${", shown(name), shown(name))
+	}
+	return value, nil
+}
+
+const variablePrefix = "ADBUFFER"
 
 // variables looks up the variables of settings.
 type variables struct {
 	env      Env
 	settings map[string]string // the paths that were looked up, by the names of their variables
+	elements map[string]string // the names of list elements, as their variables have them, by path
+	byIndex  map[string]string // names of variables, by the names that they would have with indices
 }
 
-// of returns the variable for the scalar at path. It is not set if the text is "".
-func (v *variables) of(path string) (name, text string) {
-	name = variableOf(path)
+func newVariables(env Env) *variables {
+	return &variables{env: env, settings: map[string]string{}, elements: map[string]string{}, byIndex: map[string]string{}}
+}
+
+// of returns the variable for the scalar at path. It is not set if the text is "". other is another
+// path with the same variable, "" for none.
+func (v *variables) of(path string) (name, text, other string) {
+	name = v.nameOf(path, v.elements)
+	if other = v.settings[name]; other == path {
+		other = ""
+	}
 	v.settings[name] = path
-	return name, v.env[name]
+	if indexed := v.nameOf(path, nil); indexed != name {
+		v.byIndex[indexed] = name
+	}
+	return name, v.env[name], other
+}
+
+// nameOf is the name of the variable for the value at path: the path in upper case, with underscores,
+// and with elements in place of indices.
+func (v *variables) nameOf(path string, elements map[string]string) string {
+	if path == "" {
+		return variablePrefix
+	}
+	above := parent(path)
+	last := elements[path]
+	if last == "" {
+		last = strings.ToUpper(strings.Trim(path[len(above):], ".[]"))
+	}
+	return v.nameOf(above, elements) + "_" + last
+}
+
+// variable is of, and reports a variable that would set two values.
+func (d decoder) variable(path string) (name, text string) {
+	name, text, other := d.of(path)
+	if other != "" && text != "" {
+		d.addAt(mark{env: name}, path, "", "sets "+other+" too; give one of them another name")
+	}
+	return name, text
+}
+
+var noWord = regexp.MustCompile(`[^A-Z0-9]`)
+
+// name notes the name of the list element at path, if it has type t and elements of that type have
+// names that differ.
+func (d decoder) name(path string, element *yaml.Node, t reflect.Type) {
+	switch t {
+	case reflect.TypeFor[SSP](), reflect.TypeFor[Route](), reflect.TypeFor[RouteSSP](), reflect.TypeFor[Field]():
+		written, _ := d.env.Expand(nameIn(element)) // its error is reported where the name is decoded
+		d.elements[path] = noWord.ReplaceAllString(strings.ToUpper(written), "_")
+	}
+}
+
+// nameIn returns the name that a list element has or merges, or "".
+func nameIn(node *yaml.Node) (name string) {
+	node = resolve(node)
+	switch node.Kind {
+	case yaml.ScalarNode:
+		return node.Value
+	case yaml.SequenceNode: // of a merge key
+		for _, source := range slices.Backward(node.Content) {
+			name = nameIn(source)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			switch key := node.Content[i]; {
+			case key.Value == "name":
+				return nameIn(node.Content[i+1])
+			case key.ShortTag() == "!!merge":
+				name = nameIn(node.Content[i+1])
+			}
+		}
+	}
+	return name
 }
 
 // ofKubernetes matches the variables that Kubernetes adds for a service, such as one with the name
@@ -52,11 +165,13 @@ var ofKubernetes = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_[0-9]+_(TCP|U
 // since an element of a list that the file lacks is no setting either.
 func (v *variables) unknown() (list []Warning) {
 	for _, name := range slices.Sorted(maps.Keys(v.env)) {
-		if v.settings[name] != "" || v.env[name] == "" || !isOfSection(name) || ofKubernetes.MatchString(name) {
+		if v.settings[name] != "" || v.env[name] == "" || !v.isOfSection(name) || ofKubernetes.MatchString(name) {
 			continue
 		}
 		text := "this variable is no setting of this configuration, and is ignored"
-		if best := closest(name, maps.Keys(v.settings)); best != "" && editDistance(name, best) <= 3 { // most names share long parts
+		if byName := v.byIndex[name]; byName != "" {
+			text += "; an element with a name goes by it: write " + byName
+		} else if best := closest(name, maps.Keys(v.settings)); best != "" && editDistance(name, best) <= 3 { // most names share long parts
 			text += "; did you mean " + best + "?"
 		}
 		list = append(list, Warning{name, text})
@@ -64,6 +179,6 @@ func (v *variables) unknown() (list []Warning) {
 	return list
 }
 
-func isOfSection(name string) bool {
-	return slices.ContainsFunc(keysOf(documentType), func(k key) bool { return strings.HasPrefix(name, variableOf(k.name)+"_") })
+func (v *variables) isOfSection(name string) bool {
+	return slices.ContainsFunc(keysOf(documentType), func(k key) bool { return strings.HasPrefix(name, v.nameOf(k.name, nil)+"_") })
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,44 @@ func warnings(cfg *Config, m machine) []Warning {
 	return w.list
 }
 
+// sharedWarnings returns the warnings with one for each fault of several SSPs. A fault of ssp_defaults
+// is named there.
+func sharedWarnings(all []Warning, cfg *Config, r *report) (list []Warning) {
+	type fault struct{ setting, text string }
+	first := map[fault]int{}       // indices of list
+	others := map[fault][]string{} // names of the further SSPs
+	for _, w := range all {
+		element, setting, _ := strings.Cut(w.Path, "].")
+		number, ofSSP := strings.CutPrefix(element, "ssps[")
+		f := fault{setting, w.Text}
+		i, err := strconv.Atoi(number)
+		if !ofSSP || err != nil || setting == "" {
+			list = append(list, w)
+		} else if _, known := first[f]; known {
+			others[f] = append(others[f], cfg.SSPs[i].Name)
+		} else {
+			first[f] = len(list)
+			list = append(list, Warning{r.origin(w.Path), w.Text})
+		}
+	}
+	for f, names := range others {
+		w := &list[first[f]]
+		if strings.HasPrefix(w.Path, "ssps[") {
+			w.Text += "; the same for " + namesOf(names)
+		}
+	}
+	return list
+}
+
+// namesOf lists at most maxNames names.
+func namesOf(names []string) string {
+	const maxNames = 5
+	if len(names) > maxNames {
+		return fmt.Sprintf("%s and %d other SSPs", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	}
+	return strings.Join(names, ", ")
+}
+
 type warner struct {
 	machine machine
 	list    []Warning
@@ -68,7 +107,7 @@ func (w *warner) server(cfg *Config) {
 		response = max(response, cfg.SSPs[i].MaxResponseBytes)
 	}
 	if need, limit := cfg.Server.MaxBodyBytes+response, w.machine.maxBufferedBytes(cfg).Value; need > limit {
-		w.add("server.max_buffered_bytes", "%d is less than one request and its response may hold, %d; adbuffer would refuse the largest as overloaded",
+		w.add("server.max_buffered_bytes", "%d bytes is less than one request and its response may hold, %d bytes; adbuffer would refuse the largest as overloaded",
 			limit, need)
 	}
 	for i, prefix := range cfg.Server.TrustedProxies {

@@ -47,11 +47,11 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	}
 	switch limit := ssp.BufferedBytesLimit(w.machine.maxBufferedBytes(cfg).Value); {
 	case limit < ssp.MaxResponseBytes:
-		w.add(join(path, "max_buffered_bytes"), "%d is in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
+		w.add(join(path, "max_buffered_bytes"), "%d bytes are in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
 	case limit-limit/4 < cfg.Server.MaxBodyBytes:
-		w.add(join(path, "max_buffered_bytes"), "%d is in force, and three quarters of it are less than server.max_body_bytes, %d; the largest request would be refused as overloaded", limit, cfg.Server.MaxBodyBytes)
+		w.add(join(path, "max_buffered_bytes"), "%d bytes are in force, and three quarters of them are less than server.max_body_bytes, %d; the largest request would be refused as overloaded", limit, cfg.Server.MaxBodyBytes)
 	case limit > w.machine.maxBufferedBytes(cfg).Value:
-		w.add(join(path, "max_buffered_bytes"), "%d is above server.max_buffered_bytes, %d, and never reached", limit, w.machine.maxBufferedBytes(cfg).Value)
+		w.add(join(path, "max_buffered_bytes"), "%d bytes are above server.max_buffered_bytes, %d, and never reached", limit, w.machine.maxBufferedBytes(cfg).Value)
 	}
 	w.aboveMax(join(path, "timeouts.request"), ssp.Timeouts.Request, deadline)
 	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {

@@ -26,13 +26,13 @@ func TestWarnings(t *testing.T) {
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
 			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), also for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for 128 other files; raise ulimit -n or lower them"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
-			"server.max_buffered_bytes: 1000000 is less than one request and its response may hold, 1310720; adbuffer would refuse the largest as overloaded",
-			"ssps[0].max_buffered_bytes: 250000 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
-		"an SSP's largest response does not fit": {withSSP("max_buffered_bytes: 1048575"), []string{"ssps[0].max_buffered_bytes: 1048575 is in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
-		"an SSP's largest request does not fit":  {"server: {max_body_bytes: 1000000}\n" + withSSP("max_buffered_bytes: 1333332"), []string{"ssps[0].max_buffered_bytes: 1333332 is in force, and three quarters of it are less than server.max_body_bytes, 1000000; the largest request would be refused as overloaded"}},
+			"server.max_buffered_bytes: 1000000 bytes is less than one request and its response may hold, 1310720 bytes; adbuffer would refuse the largest as overloaded",
+			"ssps[0].max_buffered_bytes: 250000 bytes are in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
+		"an SSP's largest response does not fit": {withSSP("max_buffered_bytes: 1048575"), []string{"ssps[0].max_buffered_bytes: 1048575 bytes are in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
+		"an SSP's largest request does not fit":  {"server: {max_body_bytes: 1000000}\n" + withSSP("max_buffered_bytes: 1333332"), []string{"ssps[0].max_buffered_bytes: 1333332 bytes are in force, and three quarters of them are less than server.max_body_bytes, 1000000; the largest request would be refused as overloaded"}},
 		"an SSP's largest request just fits":     {"server: {max_body_bytes: 1000000}\n" + withSSP("max_buffered_bytes: 1333333"), nil},
 		"an SSP's largest response just fits":    {withSSP("max_buffered_bytes: 1048576"), nil},
-		"an SSP may hold more than all together": {withSSP("max_buffered_bytes: 268435457"), []string{"ssps[0].max_buffered_bytes: 268435457 is above server.max_buffered_bytes, 268435456, and never reached"}},
+		"an SSP may hold more than all together": {withSSP("max_buffered_bytes: 268435457"), []string{"ssps[0].max_buffered_bytes: 268435457 bytes are above server.max_buffered_bytes, 268435456, and never reached"}},
 		"the default is too short": {"deadline: {default: 9ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), []string{
 			"deadline.default: 9ms is below reserve + min_budget, 10ms; requests without a deadline of their own are never sent"}},
 		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},
@@ -173,5 +173,38 @@ func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
 	cfg.Server.MaxConnections = 10_000_000
 	if got := warnings(cfg, machine{}); len(got) != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// Fifty SSPs gave fifty equal warnings.
+func TestAFaultOfSeveralSSPsIsOneWarning(t *testing.T) {
+	list := func(keys string, names ...string) string {
+		var all []string
+		for _, name := range names {
+			all = append(all, "{name: "+name+", endpoints: [\"http://127.0.0.1:9000/\"]"+keys+"}")
+		}
+		return "ssps: [" + strings.Join(all, ", ") + "]\nroutes: [{name: r, match: {path: /}, mode: split, ssps: [" + strings.Join(names, ", ") + "]}]\n"
+	}
+	const tooOld = "pool.max_age: 10s is below idle_timeout, 55s, which then has no effect"
+	for text, want := range map[string]string{
+		list("", "a", "b"):                                               "",
+		list(", pool: {max_age: 10s}", "a"):                              "ssps[0]." + tooOld,
+		list(", pool: {max_age: 10s}", "a", "b", "c"):                    "ssps[0]." + tooOld + "; the same for b, c",
+		list(", pool: {max_age: 10s}", strings.Split("abcdefgh", "")...): "ssps[0]." + tooOld + "; the same for b, c, d, e, f and 2 other SSPs",
+		"ssp_defaults: {pool: {max_age: 10s}}\n" + list("", "a", "b"):    "ssp_defaults." + tooOld,
+	} {
+		_, warnings, err := Parse([]byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range warnings {
+			if w.Path != "server.max_connections" { // depends on this machine
+				got = append(got, w.String())
+			}
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("got  %v\nwant %s", got, want)
+		}
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -31,14 +29,14 @@ func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 	case errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0:
 		return nil, true
 	case err != nil:
-		r.syntax(err)
+		r.syntax(data, err)
 		return nil, false
 	}
 	if err := decoder.Decode(&second); err == nil {
-		r.addAt(mark{line: second.Line}, "", "", "a file must hold one YAML document, not several")
+		r.addAt(markOf(&second), "", "", "a file must hold one YAML document, not several")
 		return nil, false
 	} else if !errors.Is(err, io.EOF) {
-		r.syntax(err)
+		r.syntax(data, err)
 		return nil, false
 	}
 	size := expansion{sizes: map[*yaml.Node]int{}}
@@ -47,24 +45,6 @@ func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 		return nil, false
 	}
 	return doc.Content[0], true
-}
-
-// syntax reports an error of the YAML parser, whose text may start with a line.
-func (r *report) syntax(err error) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	var m mark
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, message, ok := strings.Cut(rest, ": "); ok {
-			if line, err := strconv.Atoi(number); err == nil {
-				m.line, text = line, message
-			}
-		}
-	}
-	// YAML takes an unquoted value that begins with * for an anchor's name.
-	if strings.HasPrefix(text, "unknown anchor ") {
-		text = "a value that begins with * needs quotes, or an anchor of that name"
-	}
-	r.addAt(m, "", "", "not YAML: "+strings.ReplaceAll(text, "\n", " "))
 }
 
 func kindOf(node *yaml.Node) string {

@@ -45,7 +45,7 @@ routes:
   - {name: default, match: {path: "/fillbuffer"}, ssps: [openx, dead, untrusted], client_choice: true}
 `, s.Addr(), version, token)
 	}
-	ab := e2e.StartReloadable(t, config("1"), "ADBUFFER_SSPS_1_HEADERS_SET_0_VALUE=s3cret-variable")
+	ab := e2e.StartReloadable(t, config("1"), "ADBUFFER_SSPS_OPENX_HEADERS_SET_X_PARTNER_VALUE=s3cret-variable")
 	outputs := map[string]string{}
 	run := func(args ...string) {
 		stdout, stderr, _ := e2e.Run(t, ab.Cmd.Env, args...)

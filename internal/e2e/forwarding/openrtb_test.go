@@ -15,9 +15,9 @@ import (
 func serveDocumented(t testing.TB, s *sspsim.SSP, path string) *e2e.Process {
 	t.Helper()
 	ab := e2e.Launch(t, append(e2e.Patient(),
-		"ADBUFFER_SSPS_0_ENDPOINTS_0=http://"+s.Addr()+path,
-		"ADBUFFER_ROUTES_0_SSPS_0_TIMEOUT=10s", // 120ms is little for a slow machine
-		"ADBUFFER_SSPS_0_TIMEOUTS_CONNECT=10s",
+		"ADBUFFER_SSPS_OPENX_ENDPOINTS_0=http://"+s.Addr()+path,
+		"ADBUFFER_ROUTES_VIDEO_SSPS_OPENX_TIMEOUT=10s", // 120ms is little for a slow machine
+		"ADBUFFER_SSPS_OPENX_TIMEOUTS_CONNECT=10s",
 	), "serve", "--config", "../../../config/adbuffer.yaml")
 	ab.AwaitReady()
 	return ab

@@ -121,7 +121,7 @@ func TestVariablesHoldAfterAReloadToo(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
 	file := e2e.WriteConfig(t, e2e.WithMaxConns(url, 10))
-	ab := &e2e.Reloadable{Process: e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_CONFIG="+file, "ADBUFFER_SSPS_0_MAX_IN_FLIGHT=7"), "serve"), File: file}
+	ab := &e2e.Reloadable{Process: e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_CONFIG="+file, "ADBUFFER_SSPS_OPENX_MAX_IN_FLIGHT=7"), "serve"), File: file}
 	ab.AwaitReady()
 	ab.Write(e2e.Single(url, "max_in_flight: 50", "pool: {max_conns: 20}"))
 	ab.AwaitLimit(20)

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxSearched bounds the bytes that are parsed to find a mistyped line.
+const maxSearched = 4 << 20
+
+// parserError is the form of the YAML parser's errors. Some have no line.
+var parserError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
+
+// syntax reports an error of the YAML parser, at the line that was mistyped. The parser often names
+// the first line of the section around it.
+func (r *report) syntax(data []byte, err error) {
+	text := err.Error()
+	match := parserError.FindStringSubmatch(text)
+	rule := strings.ReplaceAll(text[len(match[0]):], "\n", " ")
+	// YAML takes an unquoted value that begins with * for an anchor's name.
+	if strings.HasPrefix(rule, "unknown anchor ") {
+		rule = "a value that begins with * needs quotes, or an anchor of that name"
+	}
+	m := mark{column: 1}
+	m.line, _ = strconv.Atoi(match[1])
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if line := mistyped(data, lines); line > 0 {
+		m.line, rule = explain(lines, line, rule)
+		m.column = 1 + len(indent(lines[m.line-1]))
+	}
+	r.addAt(m, "", "", "not YAML: "+rule)
+}
+
+// mistyped returns the number of the line behind the longest beginning of data that is YAML. It
+// returns 0 if the search would take too long.
+func mistyped(data []byte, lines [][]byte) int {
+	ends := make([]int, len(lines)+1) // of the first n lines
+	for i, line := range lines {
+		ends[i+1] = ends[i] + len(line)
+	}
+	left := maxSearched
+	isYAML := func(n int) bool {
+		left -= ends[n] + 1
+		var doc yaml.Node
+		return yaml.Unmarshal(data[:ends[n]], &doc) == nil
+	}
+	// good lines are YAML, and bad ones are not. A beginning that ends within a list or a text of several
+	// lines is not YAML either, so each longer one is tried.
+	good, bad := 0, len(lines)
+	for bad-good > 1 && left > 0 {
+		if n := (good + bad) / 2; isYAML(n) {
+			good = n
+		} else {
+			bad = n
+		}
+	}
+	for n := bad; n < len(lines) && n < bad+100 && left > 0; n++ {
+		if isYAML(n) {
+			good, bad = n, n+1
+		}
+	}
+	if bad-good > 1 {
+		return 0
+	}
+	return good + 1
+}
+
+var (
+	noSpaceAfterDash  = regexp.MustCompile(`^-[^\s-]`)
+	noSpaceAfterColon = regexp.MustCompile(`^[\w-]+:\S`)
+	isKey             = regexp.MustCompile(`^(- +)*("[^"]*"|'[^']*'|[^\s"'#:]+):(\s|$)`)
+	twoColons         = regexp.MustCompile(`^(- +)*[\w-]+: +[^"'#{[]*: `)
+	inQuotes          = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+	bareReference     = regexp.MustCompile(`[{[].*\$\{`)
+)
+
+// explain returns the line that was mistyped, if the parser stops at this one with this rule, and the
+// rule in an operator's words.
+func explain(lines [][]byte, line int, rule string) (mistyped int, words string) {
+	here, before := bytes.TrimSpace(lines[line-1]), line-1
+	for before > 0 && isBlank(lines[before-1]) {
+		before--
+	}
+	if bytes.ContainsRune(indent(lines[line-1]), '\t') {
+		return line, "a tab in the indentation; write spaces"
+	}
+	if bareReference.Match(inQuotes.ReplaceAll(here, nil)) {
+		return line, "a value with ${ needs quotes within {} and []"
+	}
+	if twoColons.Match(here) {
+		return line, "a value with a colon and a space needs quotes"
+	}
+	if before == 0 || !strings.Contains(rule, "did not find expected key") && !strings.Contains(rule, "did not find expected '-'") && !strings.Contains(rule, "mapping values are not allowed") {
+		return line, rule
+	}
+	previous := bytes.TrimSpace(lines[before-1])
+	switch {
+	case noSpaceAfterDash.Match(previous):
+		return before, "a space is missing behind the -"
+	case noSpaceAfterColon.Match(previous):
+		return before, "a space is missing behind the colon"
+	case !isKey.Match(previous) && !bytes.HasPrefix(previous, []byte("- ")) && isKey.Match(here) && len(indent(lines[line-1])) == len(indent(lines[before-1])):
+		return before, "a colon is missing behind the key"
+	case bytes.Count(here, []byte(`"`))%2 == 1 || bytes.Count(here, []byte("'"))%2 == 1:
+		return line, "a closing quote is missing"
+	case fitsNone(lines[:before], len(indent(lines[line-1]))):
+		return line, fmt.Sprintf("its indentation, %d, fits no line above", len(indent(lines[line-1])))
+	}
+	return line, rule
+}
+
+// fitsNone reports whether no line begins at this column, from 0. A line of a list begins before and
+// behind its dash.
+func fitsNone(lines [][]byte, column int) bool {
+	for _, line := range lines {
+		n := len(indent(line))
+		if n == column || bytes.HasPrefix(line[n:], []byte("-")) && n+1+len(indent(line[n+1:])) == column {
+			return false
+		}
+	}
+	return true
+}
+
+func indent(line []byte) []byte { return line[:len(line)-len(bytes.TrimLeft(line, " \t"))] }
+
+func isBlank(line []byte) bool {
+	text := bytes.TrimSpace(line)
+	return len(text) == 0 || text[0] == '#'
+}
