@@ -1,18 +1,58 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"adbuffer/internal/admin"
 )
 
+const (
+	// adminVariable names the admin listener where the flag is absent.
+	adminVariable = "ADBUFFER_ADMIN"
+	adminFlag     = "admin"
+)
+
+// flagAliases are earlier names of --admin. They still work, and no help shows them.
+func flagAliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "against", "from", "url":
+		return adminFlag
+	}
+	return pflag.NormalizedName(name)
+}
+
 // addAdminFlags adds the flags that say how a command reaches an admin listener.
-func addAdminFlags(cmd *cobra.Command, at *admin.ClientOptions, name, url, help string) {
+func addAdminFlags(cmd *cobra.Command, at *admin.ClientOptions, help string) {
 	fl := cmd.PersistentFlags()
-	fl.StringVar(&at.URL, name, url, help)
+	fl.StringVar(&at.URL, adminFlag, "", help)
 	fl.StringVar(&at.TokenFile, "token-file", "", "file with the token of that listener")
 	fl.StringVar(&at.CAFile, "ca-file", "", "authority of that listener's certificate, PEM (default: the system's)")
 	fl.StringVar(&at.CertFile, "cert-file", "", "client certificate for that listener, PEM")
 	fl.StringVar(&at.KeyFile, "key-file", "", "key of the client certificate, PEM")
 	fl.BoolVar(&at.Insecure, "insecure", false, "accept any certificate of that listener; for tests only")
+}
+
+// ofRunning is the help of --admin for a command that always needs a running adbuffer.
+const ofRunning = "URL of the admin listener (default: $" + adminVariable + ", or http://" + defaultAdmin + ")"
+
+// runningClient returns a client of the running adbuffer that the flag or the variable names, or else
+// of the one on this machine.
+func runningClient(at *admin.ClientOptions) (*admin.Client, error) {
+	at.URL = cmp.Or(at.URL, os.Getenv(adminVariable), "http://"+defaultAdmin)
+	return newClient(at)
+}
+
+// newClient is admin.NewClient, with an error that names the flag.
+func newClient(at *admin.ClientOptions) (*admin.Client, error) {
+	client, err := admin.NewClient(*at)
+	if errors.Is(err, admin.ErrURL) {
+		return nil, fmt.Errorf("--%s %w", adminFlag, err)
+	}
+	return client, failed(err)
 }

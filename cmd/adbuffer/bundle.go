@@ -63,7 +63,7 @@ file has any part, otherwise 1, and there is no file.`,
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout %v is not above 0", timeout)
 			}
-			client, err := admin.NewClient(at)
+			client, err := runningClient(&at)
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ file has any part, otherwise 1, and there is no file.`,
 	fl.IntVar(&seconds, "seconds", 5, "length of the CPU profile")
 	fl.DurationVar(&timeout, "timeout", 15*time.Second, "for each part, beside the time of its capture, profile or trace")
 	fl.StringArrayVar(&capture, "capture", nil, "SSP whose next exchanges are captured, for 5 s at most; needs admin.capture")
-	addAdminFlags(cmd, &at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
+	addAdminFlags(cmd, &at, ofRunning)
 	return cmd
 }
 

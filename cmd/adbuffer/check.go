@@ -19,26 +19,26 @@ import (
 
 // checkFlags are the flags of check.
 type checkFlags struct {
-	file                  string
-	against               admin.ClientOptions
-	load                  sizing.Input // the load that the endpoints of each priority must carry
-	asJSON, quiet, reveal bool
+	file                             string
+	against                          admin.ClientOptions
+	load                             sizing.Input // the load that the endpoints of each priority must carry
+	asJSON, quiet, effective, reveal bool
 }
 
 func newCheck(stdout *os.File) *cobra.Command {
 	f := checkFlags{load: sizing.Input{PlanInput: capacity.DefaultPlanInput()}}
 	cmd := &cobra.Command{
-		Use:   "check --config FILE",
+		Use:   "check [FILE]",
 		Short: "Validate a configuration, and print the effective one or its changes",
-		Long: `Validates a configuration and prints the effective one: defaults filled in,
-ssp_defaults merged, variables applied. Reports all errors at once, each with its path.
-The exit status is 0 for a valid configuration, 1 otherwise.
+		Long: `Validates a configuration. Reports all errors at once, each as file:line:column, path,
+value and rule. The exit status is 0 for a valid configuration, 1 otherwise.
 
-Possible secrets are printed as (hidden): every value in the query of an endpoint, the
-values of headers.set except for a few harmless fields, and the values of routes'
-conditions with names such as token or key. --show-secrets prints them.
+With --effective it prints the effective configuration: defaults filled in, ssp_defaults
+merged, variables applied. Possible secrets are printed as (hidden): every value in the
+query of an endpoint, the values of headers.set except for a few harmless fields, and the
+values of routes' conditions with names such as token or key. --show-secrets prints them.
 
-With --against it sends the file to a running adbuffer, which validates it with its own
+With --admin, or with $` + adminVariable + ` and without --effective, it sends the file to a running adbuffer, which validates it with its own
 variables and files and compares it with the configuration in force. Nothing changes. check
 prints the changes, and how a reload would apply them:
 
@@ -54,31 +54,40 @@ secret, and another content of a certificate or token file, is a change too; no 
 shown. Relative paths in the file are those of the running adbuffer.
 
 Warnings about "this machine" are about the machine, cgroup and ulimits of check itself:
-its open files, memory and addresses. With --against, they are about the service's.
+its open files, memory and addresses. With --admin, they are about the service's.
 
-With --rps, --p50 and --p99, as in plan, or with --against and the load of its last
+With --rps, --p50 and --p99, as in plan, or with --admin and the load of its last
 minute, check warns of endpoints with a higher priority number that could not carry the
 load if all endpoints with lower numbers failed.`,
-		Example: `  adbuffer check --config config/adbuffer.yaml
-  adbuffer check --config config/adbuffer.yaml --quiet
-  adbuffer check --config config/adbuffer.yaml --json
-  adbuffer check --config new.yaml --against http://127.0.0.1:9090
-  adbuffer check --config new.yaml --against http://10.0.0.5:9090 --token-file token
-  adbuffer check --config new.yaml --against http://127.0.0.1:9090 --json | jq .against.changes`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), stdout) },
+		Example: `  adbuffer check config/adbuffer.yaml
+  adbuffer check config/adbuffer.yaml --effective
+  adbuffer check config/adbuffer.yaml --json
+  adbuffer check new.yaml --admin http://127.0.0.1:9090
+  adbuffer check new.yaml --admin http://10.0.0.5:9090 --token-file token
+  adbuffer check new.yaml --admin http://127.0.0.1:9090 --json | jq .against.changes`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if f.file != "" {
+					return fmt.Errorf("%s and --config %s name two files; give one", args[0], f.file)
+				}
+				f.file = args[0]
+			}
+			return f.run(cmd.Context(), stdout)
+		},
 	}
 	addConfigFlag(cmd, &f.file)
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print errors, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only warnings and the result")
-	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "print possible secrets too, but no content of files")
+	cmd.Flags().BoolVar(&f.effective, "effective", false, "print the effective configuration")
+	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "as --effective, with possible secrets, but no content of files")
 	f.load.Replicas = 1
 	cmd.Flags().Float64Var(&f.load.Rate, "rps", 0, "as in plan: requests per second to an SSP at peak, of all replicas together")
 	cmd.Flags().DurationVar(&f.load.P50, "p50", 0, "as in plan: median of the SSP's latency")
 	cmd.Flags().DurationVar(&f.load.P99, "p99", 0, "as in plan: 99th percentile of the SSP's latency")
 	cmd.Flags().IntVar(&f.load.Replicas, "replicas", 1, "as in plan: processes that share the rate")
 	cmd.Flags().StringVar(&f.load.SSP, "ssp", "", "the SSP of --rps (default: each)")
-	addAdminFlags(cmd, &f.against, "against", "", "compare with a running adbuffer: URL of its admin listener")
+	addAdminFlags(cmd, &f.against, "compare with a running adbuffer: URL of its admin listener (default: $"+adminVariable+")")
 	return cmd
 }
 
@@ -127,8 +136,9 @@ func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Che
 	}
 	res, err := reload.Against(ctx, client, text)
 	if err != nil {
-		return nil, fmt.Errorf("--against: %w", err)
+		return nil, fmt.Errorf("--%s: %w", adminFlag, err)
 	}
+	res.Faults = res.Faults.In(path)
 	return res, nil
 }
 
@@ -141,8 +151,8 @@ func checkHere(path string) (*config.Config, *reload.Check, error) {
 	return cfg, reload.NewCheck(cfg, warnings, err), nil
 }
 
-// print writes the effective configuration, or with --against the changes, and the result. cfg is nil
-// with --against.
+// print writes what the flags ask for, and the result. cfg is nil if a running adbuffer checked the
+// file.
 func (f *checkFlags) print(stdout *os.File, path string, cfg *config.Config, res *reload.Check) error {
 	if !res.Valid {
 		return res.Faults
@@ -152,10 +162,9 @@ func (f *checkFlags) print(stdout *os.File, path string, cfg *config.Config, res
 		counts = fmt.Sprintf("SSPs: %d, routes: %d, ", len(cfg.SSPs), len(cfg.Routes))
 	}
 	switch {
-	case f.quiet || cfg == nil:
 	case f.reveal:
 		fmt.Fprint(stdout, string(cfg.YAMLWithSecrets()))
-	default:
+	case f.effective:
 		fmt.Fprint(stdout, string(cfg.YAML()))
 	}
 	for _, w := range res.Warnings {
@@ -169,7 +178,7 @@ func (f *checkFlags) print(stdout *os.File, path string, cfg *config.Config, res
 }
 
 // groupWarnings warns of endpoints that could not carry the load of the flags without the other
-// endpoints. Without a load there are no warnings. With --against, cfg is nil.
+// endpoints. Without a load there are no warnings. cfg is nil if a running adbuffer checked the file.
 func (f *checkFlags) groupWarnings(path string, cfg *config.Config) (list []config.Warning, err error) {
 	name := f.load.SSP
 	if f.load.Rate == 0 && f.load.P50 == 0 && f.load.P99 == 0 {
@@ -189,23 +198,23 @@ func (f *checkFlags) groupWarnings(path string, cfg *config.Config) (list []conf
 	return sizing.GroupWarningsFor(cfg, f.load)
 }
 
-// client returns the client for --against, nil without it. It refuses flags that do
-// not go together.
+// client returns the client of the running adbuffer to compare with, nil for none. It refuses flags
+// that do not go together.
 func (f *checkFlags) client() (*admin.Client, error) {
-	against := f.against.URL != ""
+	prints := f.effective || f.reveal
+	if prints && (f.asJSON || f.quiet || f.against.URL != "") {
+		return nil, errors.New("--effective and --show-secrets print the effective configuration, which --admin, --json and --quiet do not")
+	}
+	if f.against.URL == "" && !prints {
+		f.against.URL = os.Getenv(adminVariable)
+	}
 	switch {
-	case f.reveal && (f.asJSON || f.quiet || against):
-		return nil, errors.New("--show-secrets is for the effective configuration, which --against, --json and --quiet do not print")
-	case !against && f.against != (admin.ClientOptions{}):
-		return nil, errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --against")
-	case !against:
-		return nil, nil
+	case f.against.URL != "":
+		return newClient(&f.against)
+	case f.against != (admin.ClientOptions{}):
+		return nil, errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --admin")
 	}
-	client, err := admin.NewClient(f.against)
-	if errors.Is(err, admin.ErrURL) {
-		return nil, fmt.Errorf("--against %w", err)
-	}
-	return client, failed(err)
+	return nil, nil
 }
 
 // errSaid fails a command that has printed its error already.

@@ -61,7 +61,7 @@ Secrets are shown as (hidden).`,
 	fl.StringVar(&f.data, "data", "", "body, or @file")
 	fl.StringVar(&f.client, "client", "127.0.0.1", "IP address that the request comes from")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
-	addAdminFlags(cmd, &f.at, "admin", "", "URL of a running adbuffer's admin listener")
+	addAdminFlags(cmd, &f.at, "URL of a running adbuffer's admin listener (default: $"+adminVariable+")")
 	return cmd
 }
 
@@ -73,6 +73,9 @@ func (f *explainFlags) run(ctx context.Context, w io.Writer, target string) erro
 	message, err := f.message(target)
 	if err != nil {
 		return err
+	}
+	if f.file == "" && f.at.URL == "" {
+		f.at.URL = os.Getenv(adminVariable)
 	}
 	var x *adminview.Explained
 	switch {
@@ -107,7 +110,7 @@ func (f *explainFlags) byFile(message []byte, peer netip.Addr) (*adminview.Expla
 }
 
 func (f *explainFlags) byAdmin(ctx context.Context, message []byte) (*adminview.Explained, error) {
-	client, err := admin.NewClient(f.at)
+	client, err := newClient(&f.at)
 	if err != nil {
 		return nil, err
 	}

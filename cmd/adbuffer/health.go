@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"adbuffer/internal/config"
 	"adbuffer/internal/syntax"
 )
 
@@ -31,23 +32,27 @@ func newHealth(stdout *os.File) *cobra.Command {
 		timeout    time.Duration
 	)
 	cmd := &cobra.Command{
-		Use:   "health [--url URL | --config FILE]",
+		Use:   "health [--admin URL | --config FILE]",
 		Short: "Ask a running adbuffer whether it is ready",
-		Long: `Requests /readyz from the adbuffer on this machine, at admin.listen of the configuration
-(` + defaultAdmin + ` without a configuration). The exit status is
-0 if it is ready and 1 if not, with the reason. For health checks of images without a
-shell, and for exec probes.
+		Long: `Requests /readyz from the adbuffer that --admin or $` + adminVariable + ` names, or else from the
+one on this machine, at admin.listen of the configuration (` + defaultAdmin + ` without a
+configuration). A URL with a path is requested as it is. The exit status is 0 if it is
+ready and 1 if not, with the reason. For health checks of images without a shell, and for
+exec probes.
 
 It reads only admin.listen and admin.tls of the configuration, variables included. So a
 file with errors, which a running service refuses, does not make the service look dead.`,
 		Example: `  adbuffer health                                           with the file that ADBUFFER_CONFIG names
   adbuffer health --config /etc/adbuffer/adbuffer.yaml
-  adbuffer health --url http://127.0.0.1:9090/healthz       is it alive?
-  adbuffer health --url https://10.0.0.7:9090/readyz --timeout 5s`,
+  adbuffer health --admin http://127.0.0.1:9090/healthz     is it alive?
+  adbuffer health --admin https://10.0.0.7:9090 --timeout 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout is %v, but must be above 0", timeout)
+			}
+			if file == "" {
+				from = cmp.Or(from, os.Getenv(adminVariable))
 			}
 			target, err := healthTarget(from, cmp.Or(file, os.Getenv(configVariable)))
 			if err != nil {
@@ -63,9 +68,9 @@ file with errors, which a running service refuses, does not make the service loo
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from, "url", "", "URL to request (default: /readyz at admin.listen)")
+	cmd.Flags().StringVar(&from, adminFlag, "", "URL to request, with /readyz if it has no path (default: $"+adminVariable+", or admin.listen)")
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with admin.listen (default: $"+configVariable+")")
-	cmd.MarkFlagsMutuallyExclusive("url", "config")
+	cmd.MarkFlagsMutuallyExclusive(adminFlag, "config")
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "timeout of the whole command; keep it below the prober's timeout")
 	return cmd
 }
@@ -84,14 +89,17 @@ func healthTarget(from, file string) (health, error) {
 	if from != "" {
 		u, err := url.Parse(from)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return health{}, fmt.Errorf("--url %q is no http or https URL", from)
+			return health{}, fmt.Errorf("--%s %q is no http or https URL", adminFlag, from)
 		}
-		return health{from, syntax.IsLoopbackHost(u.Hostname())}, nil
+		if u.Path == "" {
+			u.Path = "/readyz"
+		}
+		return health{u.String(), syntax.IsLoopbackHost(u.Hostname())}, nil
 	}
 	admin := readAdmin(file)
 	host, port, err := net.SplitHostPort(admin.Listen)
 	if err != nil || port == "0" {
-		return health{}, fmt.Errorf("admin.listen %q has no port to request; name the URL with --url", admin.Listen)
+		return health{}, fmt.Errorf("admin.listen %q has no port to request; name the URL with --admin", admin.Listen)
 	}
 	switch ip := net.ParseIP(host); {
 	case host == "":
@@ -125,9 +133,11 @@ func readAdmin(file string) adminAddress {
 	if text, err := os.ReadFile(file); err == nil {
 		yaml.Unmarshal(text, &doc) //nolint:errcheck // absent keys have defaults
 	}
-	a := doc.Admin
-	a.Listen = cmp.Or(os.Getenv("ADBUFFER_ADMIN_LISTEN"), a.Listen, defaultAdmin)
-	a.TLS.CertFile = cmp.Or(os.Getenv("ADBUFFER_ADMIN_TLS_CERT_FILE"), a.TLS.CertFile)
+	a, env := doc.Admin, config.OSEnv()
+	listen, _ := env.Expand(a.Listen) // "" after an error
+	cert, _ := env.Expand(a.TLS.CertFile)
+	a.Listen = cmp.Or(os.Getenv("ADBUFFER_ADMIN_LISTEN"), listen, defaultAdmin)
+	a.TLS.CertFile = cmp.Or(os.Getenv("ADBUFFER_ADMIN_TLS_CERT_FILE"), cert)
 	return a
 }
 

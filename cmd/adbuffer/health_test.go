@@ -41,8 +41,8 @@ func TestHealthReadsTheAddressFromTheConfiguration(t *testing.T) {
 		t.Errorf("no file: %v, %v", got, err)
 	}
 	for _, listen := range []string{"127.0.0.1:0", "9090"} {
-		if got, err := healthTarget("", writeFile(t, "admin: {listen: '"+listen+"'}")); err == nil || !strings.Contains(err.Error(), "--url") {
-			t.Errorf("admin.listen %s: %v, %v; want an error that names --url", listen, got, err)
+		if got, err := healthTarget("", writeFile(t, "admin: {listen: '"+listen+"'}")); err == nil || !strings.Contains(err.Error(), "--admin") {
+			t.Errorf("admin.listen %s: %v, %v; want an error that names --admin", listen, got, err)
 		}
 	}
 }

@@ -32,19 +32,19 @@ func newPlan(stdout *os.File) *cobra.Command {
 	f.in.Replicas = 1
 	f.waiting = share(f.in.WaitingShare)
 	cmd := &cobra.Command{
-		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --from URL}",
+		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --admin URL}",
 		Short: "Size pools from rate and latency",
 		Long: `Says how many connections to an SSP each replica needs. Little's law gives the places
 in use on average (L = rate × time a place is held). Exact Erlang C gives the number of
 places with which at most --waiting of the requests wait. The mean latency is that of a
 lognormal distribution with the SSP's p50 and p99; it is above the median.
 
-With --from it reads rates and hold times of every SSP from a running adbuffer's admin
+With --admin it reads rates and hold times of every SSP from a running adbuffer's admin
 listener, or from a Prometheus that scrapes adbuffer: the mean over all instances.`,
 		Example: `  adbuffer plan --rps 20000 --p50 80ms --p99 250ms --replicas 12
   adbuffer plan --rps 5000 --p50 40ms --p99 180ms --protocol http2 --waiting 1% --json
-  adbuffer plan --from http://127.0.0.1:9090
-  adbuffer plan --from http://prometheus:9090 --over 24h`,
+  adbuffer plan --admin http://127.0.0.1:9090
+  adbuffer plan --admin http://prometheus:9090 --over 24h`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.in.WaitingShare = float64(f.waiting)
@@ -63,20 +63,20 @@ listener, or from a Prometheus that scrapes adbuffer: the mean over all instance
 	fl.Float64Var(&f.in.Rate, "rps", 0, "requests per second to the SSP at peak, of all replicas together")
 	fl.DurationVar(&f.in.P50, "p50", 0, "median of the SSP's latency")
 	fl.DurationVar(&f.in.P99, "p99", 0, "99th percentile of the SSP's latency")
-	fl.IntVar(&f.in.Replicas, "replicas", 1, "processes that share the rate; with --from, replicas like the observed one")
+	fl.IntVar(&f.in.Replicas, "replicas", 1, "processes that share the rate; with --admin, replicas like the observed one")
 	fl.StringVar(&f.in.Protocol, "protocol", "auto", "auto, http1, http1-pipelined, http2 or h2c")
 	fl.IntVar(&f.in.Streams, "streams", f.in.Streams, "requests at once on a connection, for HTTP/2 and pipelining")
 	fl.Var(&f.waiting, "waiting", "share of the requests that may wait for a place")
 	fl.DurationVar(&f.in.SlowHold, "slow", 0, "mean latency on a bad day (default: 2.5 × p50, or twice the mean if that is more)")
-	fl.StringVar(&f.in.SSP, "ssp", "", "the SSP's name in the YAML; with --from, only this one")
+	fl.StringVar(&f.in.SSP, "ssp", "", "the SSP's name in the YAML; with --admin, only this one")
 	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "limit of one process (ulimit -Hn)")
 	fl.IntVar(&f.in.PortsPerAddress, "ports", f.in.PortsPerAddress, "ephemeral ports of one source address")
 	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "addresses that all replicas leave from (NAT); 0: each has its own")
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses of the SSP")
 	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
-	addAdminFlags(cmd, &f.from, "from", "", "URL of an admin listener or of a Prometheus to read rates and hold times from")
-	fl.DurationVar(&f.over, "over", 0, "with --from a Prometheus: plan for the highest 5-minute rate and hold time within this duration (default: the last 5 minutes)")
+	addAdminFlags(cmd, &f.from, "URL of an admin listener or of a Prometheus to read rates and hold times from (default: $"+adminVariable+")")
+	fl.DurationVar(&f.over, "over", 0, "with --admin a Prometheus: plan for the highest 5-minute rate and hold time within this duration (default: the last 5 minutes)")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	return cmd
 }
@@ -91,17 +91,20 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	given := cmd.Flags().Changed
 	f.in.ProtocolGiven, f.in.StreamsGiven = given("protocol"), given("streams")
 	numbers := []string{"rps", "p50", "p99"}
+	if f.from.URL == "" && !slices.ContainsFunc(numbers, given) {
+		f.from.URL = os.Getenv(adminVariable)
+	}
 	if f.from.URL != "" {
 		for _, name := range numbers {
 			if given(name) {
-				return nil, fmt.Errorf("--%s cannot be given with --from, which reads it", name)
+				return nil, fmt.Errorf("--%s cannot be given with --admin, which reads it", name)
 			}
 		}
 		plan, err := f.observe(cmd.Context())
 		return plan, failed(err)
 	}
 	if f.over != 0 || f.from != (admin.ClientOptions{}) {
-		return nil, errors.New("--over, --token-file, --ca-file, --cert-file, --key-file and --insecure are for --from")
+		return nil, errors.New("--over, --token-file, --ca-file, --cert-file, --key-file and --insecure are for --admin")
 	}
 	var missing []string
 	for _, name := range numbers {
@@ -110,7 +113,7 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s missing; or name a running adbuffer with --from", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%s missing; or name a running adbuffer with --admin", strings.Join(missing, ", "))
 	}
 	return sizing.FromNumbers(f.in)
 }
@@ -124,10 +127,8 @@ func (f *planFlags) observe(ctx context.Context) (sizing.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	f.from.URL = strings.TrimSuffix(f.from.URL, "/pools")
-	client, err := admin.NewClient(f.from)
-	if errors.Is(err, admin.ErrURL) {
-		return nil, fmt.Errorf("--from %w", err)
-	} else if err != nil {
+	client, err := newClient(&f.from)
+	if err != nil {
 		return nil, err
 	}
 	observed, err := sizing.Observe(ctx, client, f.over)

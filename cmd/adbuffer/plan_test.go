@@ -143,10 +143,10 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"--rps 100 --p50 1ms --p99 2ms --streams 0 --ports 70000", "--streams 0: must be|--ports 70000: must be"},
 		{"--rps 100 --p50 1ms --p99 2ms --slow -5ms", "--slow -5ms: must be above 0"},
 		{"--rps 100 --p50 1ms", "--p99 missing"},
-		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --from"},
+		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --admin"},
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
-		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --from"},
-		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--insecure are for --from"},
+		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --admin"},
+		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--insecure are for --admin"},
 		{"--from http://127.0.0.1:9 --over -1h", "--over -1h0m0s must not be negative"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
@@ -250,4 +250,40 @@ func TestPlanFromAnUnknownServerIsAnError(t *testing.T) {
 	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "none"); code != exitFailed || !strings.Contains(log, `there is no SSP "none"`) {
 		t.Errorf("exit status %d: %s", code, log)
 	}
+}
+
+func TestAVariableNamesTheAdminListener(t *testing.T) {
+	t.Setenv("ADBUFFER_ADMIN", poolsOf(t, ""))
+	if out := plan(t); !strings.Contains(out, "openx") {
+		t.Errorf("plan without flags:\n%s", out)
+	}
+	if out := plan(t, "--rps", "10", "--p50", "80ms", "--p99", "250ms"); strings.Contains(out, "openx") {
+		t.Errorf("plan of numbers asks the running adbuffer:\n%s", out)
+	}
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	file := writeFile(t, `ssps: [{name: a, endpoints: ["http://192.0.2.1/"]}]
+routes: [{name: r, match: {path: "/*"}, ssps: [a]}]`)
+	for _, c := range []struct {
+		args []string
+		code int
+		asks bool
+	}{
+		{[]string{"check", file}, exitFailed, true},
+		{[]string{"check", file, "--effective"}, exitOK, false},
+		{[]string{"explain", "/x"}, exitFailed, true},
+		{[]string{"explain", "--config", file, "/x"}, exitOK, false},
+		{[]string{"health"}, exitFailed, true},
+		{[]string{"tail"}, exitFailed, true},
+		{[]string{"ssp", "list"}, exitFailed, true},
+		{[]string{"reload"}, exitFailed, true},
+	} {
+		t.Setenv("ADBUFFER_ADMIN", other.URL)
+		_, log, code := runHere(t, c.args...)
+		if code != c.code || strings.Contains(log, other.URL) != c.asks {
+			t.Errorf("%v: exit status %d, want %d: %s", c.args, code, c.code, log)
+		}
+	}
+	t.Setenv("ADBUFFER_ADMIN", "http://127.0.0.1:1")
+	plan(t, "--admin", poolsOf(t, "")) // the flag comes first
 }

@@ -5,7 +5,16 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"adbuffer/internal/app"
 )
+
+// exitCodes is the end of each command's help.
+const exitCodes = `
+Exit status: 0 for success; 1 if the command's work failed, such as errors in a
+configuration, a listener that cannot be opened, requests that were cut, no response of a
+running adbuffer; 2 for wrong usage.
+`
 
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
@@ -14,18 +23,21 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 		Long: `adbuffer takes ad requests on /fillbuffer and forwards them to SSPs over
 keep-alive connections, which it pools per SSP, within a deadline.`,
 		Example: `  adbuffer demo                                  see it work, without any set-up
-  adbuffer check --config config/adbuffer.yaml   validate a configuration
+  adbuffer check config/adbuffer.yaml            validate a configuration
   adbuffer serve --config config/adbuffer.yaml   run the service
-  adbuffer check --config new.yaml --against http://127.0.0.1:9090   what a reload would change
+  adbuffer check new.yaml --admin http://127.0.0.1:9090   what a reload would change
   adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   how a request would be handled
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version:       app.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newVersion(stdout))
+	root.SetVersionTemplate(versionLine())
+	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
+	root.SetGlobalNormalizationFunc(flagAliases)
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newSchema(stdout), newMan(stdout), newVersion(stdout))
 	return root
 }
 

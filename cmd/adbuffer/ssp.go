@@ -51,7 +51,7 @@ get its share. Changes survive a reload and end with the process.`,
 	fl := cmd.PersistentFlags()
 	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
-	addAdminFlags(cmd, &f.at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
+	addAdminFlags(cmd, &f.at, ofRunning)
 	cmd.AddCommand(&cobra.Command{
 		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
@@ -81,7 +81,7 @@ get its share. Changes survive a reload and end with the process.`,
 }
 
 func (f *sspFlags) list(ctx context.Context, w io.Writer, args []string) error {
-	client, err := admin.NewClient(f.at)
+	client, err := runningClient(&f.at)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (f *sspFlags) list(ctx context.Context, w io.Writer, args []string) error {
 }
 
 func (f *sspFlags) change(ctx context.Context, w io.Writer, ssp, what string, c admin.Change) error {
-	client, err := admin.NewClient(f.at)
+	client, err := runningClient(&f.at)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ is a line of JSON with the fields of the access log.`,
   adbuffer tail --id 0198c0de-0000-7000-8000-000000000001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := admin.NewClient(at)
+			client, err := runningClient(&at)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ is a line of JSON with the fields of the access log.`,
 	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, or with a leg that has it; for example deadline")
 	fl.StringVar(&id, "id", "", "only the request with this id")
 	fl.DurationVar(&slow, "slow", 0, "only requests that took longer")
-	addAdminFlags(cmd, &at, "admin", "http://"+defaultAdmin, "URL of the admin listener")
+	addAdminFlags(cmd, &at, ofRunning)
 	return cmd
 }
 

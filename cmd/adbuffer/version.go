@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -24,14 +25,14 @@ func newVersion(stdout *os.File) *cobra.Command {
 					"version": app.Version, "commit": app.Commit, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 				}))
 			}
-			commit := app.Commit
-			if commit == "" {
-				commit = "unknown"
-			}
-			fmt.Fprintf(stdout, "adbuffer %s (commit %s, %s, %s/%s)\n", app.Version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return nil
+			_, err := fmt.Fprint(stdout, versionLine())
+			return failed(err)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	return cmd
+}
+
+func versionLine() string {
+	return fmt.Sprintf("adbuffer %s (commit %s, %s, %s/%s)\n", app.Version, cmp.Or(app.Commit, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -40,6 +40,9 @@ func check(t *testing.T, p *pod, c *corev1.Container) effective {
 	if args[0] == "serve" {
 		args[0] = "check"
 	}
+	if !slices.Contains(args, "--quiet") {
+		args = append(args, "--effective")
+	}
 	out, status := command(t, p.env(t, c), args...)
 	if status != 0 {
 		t.Fatalf("adbuffer %s: exit status %d:\n%s", strings.Join(args, " "), status, out)

@@ -72,7 +72,7 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, recent map[string]uint64) (
 		}
 	}
 	if full, timeout := recent[upstream.PendingFull.String()], recent[upstream.PendingTimeout.String()]; full+timeout > 0 {
-		add(noPlace, "", "%d ended as pending_full and %d as pending_timeout in the last seconds; adbuffer plan --from says which size the pool needs", full, timeout)
+		add(noPlace, "", "%d ended as pending_full and %d as pending_timeout in the last seconds; adbuffer plan --admin says which size the pool needs", full, timeout)
 	}
 	if s.BackoffSeconds > 0 {
 		add(paused, "", "%.1f s are left; see retry_after_max and retry_after_share", s.BackoffSeconds)

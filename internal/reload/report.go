@@ -28,6 +28,17 @@ type Report struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Err returns why no configuration was applied, or nil. It is config.Errors if the file has errors.
+func (r *Report) Err() error {
+	switch {
+	case r.Result == applied || r.Result == unchanged:
+		return nil
+	case len(r.Faults) > 0:
+		return r.Faults
+	}
+	return errors.New(r.Error)
+}
+
 func (r *Report) done(res *Result, warnings []config.Warning) {
 	r.Result, r.Hash, r.Changes, r.Warnings = applied, res.Hash, res.Changes, warnings
 	if len(res.Changes) == 0 {

@@ -146,8 +146,8 @@ func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T)
 		want []string
 	}{
 		{config, []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:1"}, 0, []string{"admin.token_file", "with another content", "in place"}},
-		{strings.Replace(config, token, token+"x", 1), nil, 1, []string{"line 1", "admin.token_file", "no such file"}},
-		{strings.Replace(config, "ssps: [openx]", "ssps: [openks]", 1), nil, 1, []string{"line ", "routes[0].ssps[0].name: openks", "did you mean openx?"}},
+		{strings.Replace(config, token, token+"x", 1), nil, 1, []string{".yaml:1:21: admin.token_file: ", "no such file"}},
+		{strings.Replace(config, "ssps: [openx]", "ssps: [openks]", 1), nil, 1, []string{".yaml:", "routes[0].ssps[0].name: openks", "did you mean openx?"}},
 		{"#" + strings.Repeat("x", 1<<20), nil, 1, []string{"must not be larger than 1048576 bytes"}},
 	} {
 		file := e2e.WriteConfig(t, c.text)
@@ -192,7 +192,7 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 		{[]string{"--against", "https://" + ab.AdminAddr, "--cert-file", token}, 1, "--cert-file"},
 		{[]string{"--against", "127.0.0.1:9090"}, 2, "must be the URL"},
 		{[]string{"--against", "unix:/run/admin.sock"}, 2, "must be the URL"},
-		{[]string{"--insecure"}, 2, "--against"},
+		{[]string{"--insecure"}, 2, "--admin"},
 	} {
 		_, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", file}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.want) {

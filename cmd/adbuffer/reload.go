@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"adbuffer/internal/admin"
+	"adbuffer/internal/reload"
+)
+
+// reloadTimeout is longer than a reload takes that waits for another one.
+const reloadTimeout = time.Minute
+
+func newReload(stdout *os.File) *cobra.Command {
+	var at admin.ClientOptions
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Make a running adbuffer read its configuration again",
+		Long: `Makes a running adbuffer read its configuration file again, and prints what changed. The
+exit status is 1 if the file has errors or a change needs a restart; then nothing changes.
+adbuffer check --admin says beforehand what a file would change.`,
+		Example: "  adbuffer reload\n  adbuffer reload --admin https://10.0.0.7:9090 --token-file token --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := runningClient(&at)
+			if err != nil {
+				return err
+			}
+			return failed(askReload(cmd.Context(), client, stdout, asJSON))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	addAdminFlags(cmd, &at, ofRunning)
+	return cmd
+}
+
+func askReload(ctx context.Context, client *admin.Client, stdout io.Writer, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	body, err := client.Post(ctx, "/reload", nil)
+	if e, ok := errors.AsType[*admin.StatusError](err); ok && (e.Status == http.StatusUnprocessableEntity || e.Status == http.StatusServiceUnavailable) {
+		body, err = []byte(e.Body), nil
+	}
+	if err != nil {
+		return err
+	}
+	var report reload.Report
+	if err := json.Unmarshal(body, &report); err != nil || report.Result == "" {
+		return fmt.Errorf("%s/reload does not respond as an adbuffer does", client.URL())
+	}
+	refused := report.Err()
+	if asJSON {
+		if err := printJSON(stdout, report); err != nil || refused == nil {
+			return err
+		}
+		return errSaid
+	}
+	if refused != nil {
+		return fmt.Errorf("%s, nothing changed:\n%w", client.URL(), refused)
+	}
+	for _, w := range report.Warnings {
+		fmt.Fprintf(stdout, "# warning: %v\n", w)
+	}
+	for _, c := range report.Changes {
+		fmt.Fprintln(stdout, c)
+	}
+	_, err = fmt.Fprintf(stdout, "# %s: configuration %s, changes: %d\n", client.URL(), report.Result, len(report.Changes))
+	return err
+}
