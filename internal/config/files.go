@@ -42,7 +42,8 @@ func appendFiles(files []string, v reflect.Value) []string {
 // readToken reads a bearer token, without the newline at its end.
 func readToken(name, path string, r *report) Secret {
 	data, err := configfile.Read(name, maxTokenBytes)
-	token, rule := strings.TrimRight(string(data), "\r\n"), ""
+	token := strings.TrimRight(string(data), "\r\n")
+	var rule string
 	switch e, _ := errors.AsType[*configfile.Error](err); {
 	case e != nil:
 		rule = e.Rule
