@@ -40,7 +40,9 @@ in force. No SSP gets a request. The same code reads the request as for real req
 
 With --config it uses a configuration file, with --admin the current configuration of a
 running adbuffer. The lines "now" say why a running adbuffer may refuse or delay the request
-at this moment: breaker, pauses, endpoints that cannot be reached, a full pool.
+at this moment: breaker, pauses, endpoints that cannot be reached, names that cannot be looked
+up and since when, a full pool. The lines "spare" say why an endpoint of a later priority gets
+no requests, the lines "machine" which settings this machine lowers.
 URL is the URL of the request, or only its path and query.
 Secrets are shown as (hidden).`,
 		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'

@@ -9,8 +9,10 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/balancer"
+	"adbuffer/internal/dial"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -23,6 +25,7 @@ const (
 	unreachable
 	noPlace
 	paused
+	unresolved
 )
 
 // conditionMessages are the lines of the log when a condition begins and ends.
@@ -30,6 +33,7 @@ var conditionMessages = [...]struct{ began, ended string }{
 	shedding:    {"the breaker sheds requests because the SSP fails; see breaker", "the breaker sheds no more requests"},
 	unreachable: {"no connection to an endpoint can be opened", "connections to an endpoint can be opened again"},
 	noPlace:     {"requests found no place on a connection", "requests find places again"},
+	unresolved:  {"the name of an endpoint cannot be looked up", "the name of an endpoint can be looked up again"},
 	paused:      {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
 }
 
@@ -58,7 +62,7 @@ func (c condition) String() string {
 }
 
 // conditionsOf returns the conditions of an SSP. recent counts its outcomes of the last looks.
-func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, recent map[string]uint64) (all []condition) {
+func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup, recent map[string]uint64) (all []condition) {
 	add := func(kind conditionKind, endpoint, format string, args ...any) {
 		all = append(all, condition{conditionID{kind, endpoint}, fmt.Sprintf(format, args...)})
 	}
@@ -70,6 +74,13 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, recent map[string]uint64) (
 		if e := &p.Endpoints[i]; e.Connections == 0 && e.LastDialError != "" {
 			add(unreachable, e.Endpoint, "%s", logs.Cut(e.LastDialError))
 		}
+	}
+	for _, l := range lookups {
+		text := "since %s: %s"
+		if l.Kept {
+			text += "; the addresses of its last good look-up stay in use"
+		}
+		add(unresolved, l.Host, text, l.Since.UTC().Format(time.RFC3339), logs.Cut(l.Err.Error()))
 	}
 	if full, timeout := recent[upstream.PendingFull.String()], recent[upstream.PendingTimeout.String()]; full+timeout > 0 {
 		add(noPlace, "", "%d ended as pending_full and %d as pending_timeout in the last seconds; adbuffer plan --admin says which size the pool needs", full, timeout)
@@ -135,8 +146,8 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 }
 
 // stateOf says why requests to an SSP may be refused or delayed now, for explain.
-func (h *histories) stateOf(s *ssp.SSP) []string {
-	all := []string{}
+func (h *histories) stateOf(part *reload.Part) []string {
+	s, all := part.SSP, []string{}
 	p, r := s.Pool().Snapshot(), s.Snapshot()
 	if p.State != balancer.Enabled.String() {
 		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
@@ -149,7 +160,7 @@ func (h *histories) stateOf(s *ssp.SSP) []string {
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
 		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
 	}
-	for _, c := range conditionsOf(&p, &r, h.recent(s.Name(), r.Outcomes)) {
+	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), h.recent(s.Name(), r.Outcomes)) {
 		all = append(all, c.String())
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
@@ -22,6 +23,7 @@ type Explained struct {
 	BudgetMs   float64        `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
 	BudgetFrom string         `json:"budget_from,omitempty"` // the field or setting that it follows from
 	Refused    *refused       `json:"refused,omitempty"`     // adbuffer would respond by itself
+	Machine    []string       `json:"machine"`               // settings that this machine lowers, and why
 	SSPs       []explainedSSP `json:"ssps"`                  // in the route's order
 }
 
@@ -42,13 +44,15 @@ type explainedSSP struct {
 	Limits    []string     `json:"limits"`
 	// Now says why a running adbuffer may refuse or delay the request at this moment.
 	Now []string `json:"now"`
+	// Spares says of each endpoint of a later priority why it gets no requests.
+	Spares []string `json:"spares,omitempty"`
 }
 
 // Explain says how p, whose version is current, would handle message: one HTTP/1.1 request from a
 // client at peer.
 func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
-	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, SSPs: []explainedSSP{}}
+	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, Machine: lowered(current.Config), SSPs: []explainedSSP{}}
 	if e.Client.IsValid() {
 		x.Client = e.Client.String()
 	}
@@ -64,7 +68,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		part := current.Part(q.Target.SSP.Name())
 		s := explainedSSP{
 			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
-			Now: append(v.history.stateOf(part.SSP), adviceOf(part.SSP)...),
+			Now: append(v.history.stateOf(part), adviceOf(part.SSP)...), Spares: sparesOf(part.SSP),
 		}
 		if q.Err != nil {
 			s.Error = q.Err.Error()
@@ -82,6 +86,50 @@ func adviceOf(s *ssp.SSP) []string {
 	all := sizing.OwnSize(&p, &o)
 	if advice := sizing.Advice(&p, &o); strings.HasPrefix(advice, "Set ") {
 		all = append(all, advice)
+	}
+	return all
+}
+
+// sparesOf says why endpoints of a later priority get no requests.
+func sparesOf(s *ssp.SSP) (all []string) {
+	p := s.Pool().Snapshot()
+	for i := range p.Endpoints {
+		spare := &p.Endpoints[i]
+		if spare.Active || spare.State != balancer.Enabled.String() {
+			continue // it gets requests, or "now" says why it does not
+		}
+		serving, of, priority := 0, 0, 0
+		for j := range p.Endpoints {
+			if e := &p.Endpoints[j]; e.Active {
+				priority = e.Priority
+			}
+		}
+		for j := range p.Endpoints {
+			e := &p.Endpoints[j]
+			if e.Priority != priority {
+				continue
+			}
+			if of++; e.Active {
+				serving++
+			}
+		}
+		if spare.Priority > priority && serving > 0 {
+			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d serves; now %d of %d do", spare.Endpoint, spare.Priority, priority, serving, of))
+		}
+	}
+	return all
+}
+
+// lowered lists the settings that are not in force as they are, since this machine allows less.
+func lowered(c *config.Config) []string {
+	all := []string{}
+	for _, l := range []struct {
+		limit   config.Limit
+		setting int
+	}{{c.MaxConnections(), c.Server.MaxConnections}, {c.MaxBufferedBytes(), c.Server.MaxBufferedBytes}} {
+		if l.limit.Value < l.setting {
+			all = append(all, fmt.Sprintf("%d are in force: %s", l.limit.Value, l.limit.From))
+		}
 	}
 	return all
 }
@@ -170,6 +218,9 @@ func (x *Explained) String() string {
 	if x.Refused != nil {
 		line("response", "%d %s: %s; no SSP is asked", x.Refused.Status, x.Refused.Outcome, x.Refused.Detail)
 	}
+	for _, l := range x.Machine {
+		line("machine", "%s", l)
+	}
 	for i := range x.SSPs {
 		s := &x.SSPs[i]
 		b.WriteByte('\n')
@@ -187,6 +238,9 @@ func (x *Explained) String() string {
 		line("limits", "%s", strings.Join(s.Limits, ", "))
 		for _, now := range s.Now {
 			line("now", "%s", now)
+		}
+		for _, spare := range s.Spares {
+			line("spare", "%s", spare)
 		}
 		if s.Request == nil {
 			line("request", "none: %s", s.Error)

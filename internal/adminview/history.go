@@ -1,7 +1,6 @@
 package adminview
 
 import (
-	"context"
 	"math"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
 )
@@ -66,25 +66,13 @@ func newHistories(log *zap.Logger) *histories {
 	return &histories{log: log, bySSP: make(map[string]*history), advised: make(map[string]time.Duration)}
 }
 
-// run looks at the SSPs every historyStep, until ctx ends.
-func (h *histories) run(ctx context.Context, ssps func() []*ssp.SSP) {
-	tick := time.NewTicker(historyStep)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			h.look(now, ssps())
-		}
-	}
-}
-
-func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
+// look is called every historyStep.
+func (h *histories) look(now time.Time, parts []*reload.Part) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	present := make(map[string]bool, len(ssps))
-	for _, s := range ssps {
+	present := make(map[string]bool, len(parts))
+	for _, p := range parts {
+		s := p.SSP
 		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
 		present[s.Name()] = true
 		one := h.historyLocked(s.Name())
@@ -99,7 +87,7 @@ func (h *histories) look(now time.Time, ssps []*ssp.SSP) {
 		one.mark(s.Latency().Counts())
 		h.adviseLocked(s.Name(), &snap, &opts)
 		state := s.Snapshot()
-		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, one.recent(state.Outcomes)))
+		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), one.recent(state.Outcomes)))
 		one.outcomes = append(one.outcomes[max(0, len(one.outcomes)-recentLooks+1):], state.Outcomes)
 	}
 	for name := range h.bySSP {

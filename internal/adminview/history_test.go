@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/pool"
-	"adbuffer/internal/ssp"
+	"adbuffer/internal/reload"
 	"adbuffer/internal/upstream"
 )
 
@@ -30,7 +30,7 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	versions := versionsOf(t, oneSSP(ssp, "a"))
 	h, now := newHistories(zap.NewNop()), time.Now()
 	look := func() {
-		h.look(now, versions.Current().SSPs)
+		h.look(now, versions.Current().Parts)
 		now = now.Add(historyStep)
 	}
 	acquire := func() {
@@ -102,7 +102,7 @@ func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 	}
 	look := func(d time.Duration) {
 		for range d / historyStep {
-			h.look(now, versions.Current().SSPs)
+			h.look(now, versions.Current().Parts)
 			now = now.Add(historyStep)
 		}
 	}
@@ -128,22 +128,22 @@ func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 // Before, the counts of the new SSP were compared with those of the old one, and the difference was
 // below zero.
 func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T) {
-	first, again := versionsOf(t, oneSSP(startSSP(t), "a")).Current().SSPs[0], versionsOf(t, oneSSP(startSSP(t), "a")).Current().SSPs[0]
+	first, again := versionsOf(t, oneSSP(startSSP(t), "a")).Current().Parts[0], versionsOf(t, oneSSP(startSSP(t), "a")).Current().Parts[0]
 	h, now := newHistories(zap.NewNop()), time.Now()
 	for range 1000 {
-		first.Latency().ObserveDuration(time.Second)
+		first.SSP.Latency().ObserveDuration(time.Second)
 	}
 	for range 60 * time.Second / historyStep {
-		h.look(now, []*ssp.SSP{first})
+		h.look(now, []*reload.Part{first})
 		now = now.Add(historyStep)
 	}
-	again.Latency().ObserveDuration(20 * time.Millisecond)
+	again.SSP.Latency().ObserveDuration(20 * time.Millisecond)
 	want := lastMinute{Requests: 1, P50Seconds: 0.02, P99Seconds: 0.02}
-	if got := h.lastMinute(again); got != want {
+	if got := h.lastMinute(again.SSP); got != want {
 		t.Errorf("before the next look: %+v", got)
 	}
-	h.look(now, []*ssp.SSP{again})
-	if got := h.lastMinute(again); got != want {
+	h.look(now, []*reload.Part{again})
+	if got := h.lastMinute(again.SSP); got != want {
 		t.Errorf("after the next look: %+v", got)
 	}
 }

@@ -87,7 +87,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
-		Now:    append(v.history.stateOf(p.SSP), sizing.OwnSize(&snap, &o)...),
+		Now:    append(v.history.stateOf(p), sizing.OwnSize(&snap, &o)...),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 	}
 }

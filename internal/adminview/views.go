@@ -4,11 +4,12 @@ package adminview
 
 import (
 	"context"
+	"time"
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
-	"adbuffer/internal/ssp"
 )
 
 // Views are the views of the admin listener. Make them with New.
@@ -25,9 +26,21 @@ func New(versions *reload.Versions, log *zap.Logger) *Views {
 	return &Views{versions: versions, history: newHistories(log)}
 }
 
-// Watch records the history of all SSPs until ctx ends.
-func (v *Views) Watch(ctx context.Context) {
-	v.history.run(ctx, func() []*ssp.SSP { return v.versions.Current().SSPs })
+// Watch records the history of all SSPs until ctx ends. It logs when an SSP's requests begin to fail, and
+// when limits are reached.
+func (v *Views) Watch(ctx context.Context, limits func() []proxy.LimitState) {
+	tick := time.NewTicker(historyStep)
+	defer tick.Stop()
+	var reached limitLog
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			v.history.look(now, v.versions.Current().Parts)
+			reached.look(v.history.log, now, limits())
+		}
+	}
 }
 
 // History is what GET /history shows.

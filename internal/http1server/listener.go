@@ -63,6 +63,7 @@ func (s *Server) dropIdle() bool {
 // connection once the client has had time to read the response: closing it with unread
 // bytes would reset it.
 func (s *Server) refuseConnection(c net.Conn) {
+	s.connectionsRefused.Add(1)
 	w := s.handler.Refused(peerOf(c), s.tooManyConnections())
 	if s.tls != nil {
 		c.Close()
@@ -83,6 +84,24 @@ func (s *Server) refuseConnection(c net.Conn) {
 		c.Write(w.last()) //nolint:errcheck // the client is refused either way
 		discardUnread(c, s.options().MaxHeaderBytes)
 	}()
+}
+
+// Connections are the clients' connections at one moment, and their limit.
+type Connections struct {
+	Open, Limit int64
+	From        string // names the setting, and says why the limit is lower if it is
+	// Refused and Closed count connections since start: those that were refused at the limit, and those
+	// that were closed for new ones, also for lack of files.
+	Refused, Closed uint64
+}
+
+// Connections returns the state of the clients' connections.
+func (s *Server) Connections() Connections {
+	o, dropped := s.options(), &s.clients.unfinished
+	return Connections{
+		Open: int64(s.Open()), Limit: int64(o.MaxConnections), From: o.connectionsFrom(), Refused: s.connectionsRefused.Load(),
+		Closed: s.idleDropped.Load() + dropped.handshakes.Load() + dropped.heads.Load(),
+	}
 }
 
 const refuseWithin = 200 * time.Millisecond

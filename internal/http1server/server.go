@@ -80,9 +80,11 @@ type Server struct {
 	open        atomic.Int64
 	refused     atomic.Int64  // connections that are being refused now
 	idleDropped atomic.Uint64 // idle connections that were closed to make room
-	clients     clients
-	watch       watch
-	listeners   listeners
+	// connectionsRefused are all connections that were refused at max_connections.
+	connectionsRefused atomic.Uint64
+	clients            clients
+	watch              watch
+	listeners          listeners
 }
 
 // New returns a Server whose requests h handles.

@@ -20,10 +20,16 @@ type Sink struct {
 	spare   []byte     // the memory of what was written last
 	writing bool       // a goroutine writes
 	dropped uint64
+
+	lost func(lines uint64) []byte
+	// Only the goroutine that writes uses these.
+	told uint64 // of dropped, those that a written line of lost counts
+	cut  bool   // the last line was written in part
 }
 
-// NewSink returns a Sink that writes to w.
-func NewSink(w io.Writer) *Sink { return &Sink{to: w} }
+// NewSink returns a Sink that writes to w. Once w takes lines again after it took none, the first one is
+// that of lost, which says how many lines are missing; nil for none.
+func NewSink(w io.Writer, lost func(lines uint64) []byte) *Sink { return &Sink{to: w, lost: lost} }
 
 // Write takes a line. It never waits and never fails.
 func (s *Sink) Write(line []byte) (int, error) {
@@ -52,18 +58,41 @@ func (s *Sink) write() {
 			return
 		}
 		s.held, s.spare = s.spare[:0], nil
+		dropped := s.dropped
 		s.mu.Unlock()
 
-		n, err := s.to.Write(lines)
+		n := s.writeAfterLoss(lines, dropped)
 		s.mu.Lock()
-		if err != nil {
-			s.dropped += uint64(bytes.Count(lines[min(n, len(lines)):], []byte{'\n'}))
-		}
+		s.dropped += uint64(bytes.Count(lines[n:], []byte{'\n'}))
 		if cap(lines) <= 64<<10 {
 			s.spare = lines
 		}
 		s.mu.Unlock()
 	}
+}
+
+// writeAfterLoss writes lines, and before them what tells of earlier lines that were dropped. It returns how
+// many bytes of lines were written.
+func (s *Sink) writeAfterLoss(lines []byte, dropped uint64) (n int) {
+	var before []byte
+	if s.cut {
+		before = []byte{'\n'}
+	}
+	if dropped > s.told && s.lost != nil {
+		before = append(before, s.lost(dropped-s.told)...)
+	}
+	if len(before) > 0 {
+		n, err := s.to.Write(before)
+		s.cut = s.cut && n == 0 || n > 0 && before[n-1] != '\n'
+		if err != nil {
+			return 0
+		}
+		s.told = dropped
+	}
+	n, _ = s.to.Write(lines)
+	n = max(0, min(n, len(lines)))
+	s.cut = n > 0 && lines[n-1] != '\n'
+	return n
 }
 
 // syncWithin bounds Sync if the writer takes no more.

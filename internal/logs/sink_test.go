@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,7 @@ var line = []byte(strings.Repeat("x", 99) + "\n")
 func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
-		s := NewSink(g)
+		s := NewSink(g, nil)
 		const lines = 100_000
 		start := time.Now()
 		for range lines {
@@ -64,13 +65,54 @@ func TestLinesOfAWriterThatFailsAreCounted(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{}), err: errors.New("no space left")}
 		close(g.open)
-		s := NewSink(g)
+		s := NewSink(g, nil)
 		for range 7 {
 			s.Write(line)
 		}
 		s.Sync()
 		if n := s.Dropped(); n != 7 {
 			t.Errorf("%d lines count as dropped, want 7", n)
+		}
+	})
+}
+
+// disk is a writer that takes only so many bytes.
+type disk struct {
+	free int
+	text bytes.Buffer
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	n := min(len(p), d.free)
+	d.free -= n
+	d.text.Write(p[:n])
+	if n < len(p) {
+		return n, errors.New("no space left")
+	}
+	return n, nil
+}
+
+// After a full disk the log says how many lines are missing, once. The line that was cut ends there.
+func TestTheLogSaysHowManyLinesItLost(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		d := &disk{free: 150}
+		s := NewSink(d, func(lines uint64) []byte { return fmt.Appendf(nil, "lost %d\n", lines) })
+		write := func(text string) {
+			s.Write([]byte(text))
+			synctest.Wait()
+		}
+		write(string(line))
+		for range 7 { // 50 bytes of the first one are written
+			write(string(line))
+		}
+		d.free = 1 // for the end of the line that was cut
+		write("not written either\n")
+		d.free = 1000
+		write("a\n")
+		write("b\n")
+		want := string(line) + string(line[:50]) + "\nlost 8\na\nb\n"
+		if got := d.text.String(); got != want || s.Dropped() != 8 {
+			t.Errorf("%d lines dropped, and the file has\n%s\nwant\n%s", s.Dropped(), got, want)
 		}
 	})
 }

@@ -23,6 +23,7 @@ var (
 	descBuffered    = descs.New("adbuffer_buffered_bytes", "Bytes of request and response bodies held.")
 	descBufferedMax = descs.New("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes, or less if it is more than a quarter of the memory).")
 	descUnread      = descs.New("adbuffer_client_responses_dropped_total", "Responses that were cut because clients did not read them: unread responses held half of server.max_buffered_bytes or of an SSP's max_buffered_bytes, and these waited for the longest time.")
+	descRefused     = descs.New("adbuffer_limit_refused_total", "Connections, requests and legs that a limit of the service refused, by the limit's setting below server. Those that one SSP's limit refused are not counted here.", "limit")
 	descPanics      = descs.New("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
 )
 
@@ -52,6 +53,9 @@ func (p *Proxy) collect(to metrics.Sink) {
 	to.Gauge(descBufferedMax, float64(p.budget.Limit()))
 	_, _, dropped = p.unread.now()
 	to.Counter(descUnread, dropped)
+	to.Counter(descRefused, p.Connections().Refused, "max_connections")
+	to.Counter(descRefused, p.inFlight.Refused(), "max_in_flight")
+	to.Counter(descRefused, p.budget.Refused(), "max_buffered_bytes")
 	to.Counter(descPanics, p.panics.Load())
 	p.Collect(to)
 }

@@ -5,8 +5,9 @@ import "sync/atomic"
 // InFlight counts requests in flight, under a limit. It is safe for concurrent use. The zero value
 // has no limit.
 type InFlight struct {
-	n     atomic.Int64
-	limit atomic.Int64 // 0 = none
+	n       atomic.Int64
+	limit   atomic.Int64 // 0 = none
+	refused atomic.Uint64
 }
 
 // SetLimit changes the limit; 0 means none. Requests in flight stay, so the count may exceed a
@@ -19,6 +20,7 @@ func (f *InFlight) Acquire() bool {
 	for {
 		n := f.n.Load()
 		if l := f.limit.Load(); l > 0 && n >= l {
+			f.refused.Add(1)
 			return false
 		}
 		if f.n.CompareAndSwap(n, n+1) {
@@ -36,6 +38,9 @@ func (f *InFlight) Release() {
 
 // Now returns the number of requests in flight.
 func (f *InFlight) Now() int { return int(f.n.Load()) }
+
+// Refused returns how often Acquire returned false.
+func (f *InFlight) Refused() uint64 { return f.refused.Load() }
 
 // Limit returns the limit, 0 for none.
 func (f *InFlight) Limit() int { return int(f.limit.Load()) }

@@ -6,9 +6,10 @@ import "sync/atomic"
 // responses. Each SSP's share covers its responses, and the requests that it has not ended. It is
 // safe for concurrent use. The zero Budget allows nothing, a nil *Budget everything.
 type Budget struct {
-	limit atomic.Int64
-	used  atomic.Int64
-	from  atomic.Pointer[string] // see From
+	limit   atomic.Int64
+	used    atomic.Int64
+	refused atomic.Uint64
+	from    atomic.Pointer[string] // see From
 }
 
 // NewBudget returns a Budget of limit bytes.
@@ -53,6 +54,7 @@ func (b *Budget) reserve(n int64, forRequest bool) bool {
 			limit -= limit / 4
 		}
 		if used+n > limit {
+			b.refused.Add(1)
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -70,6 +72,9 @@ func (b *Budget) Release(n int64) {
 
 // Used returns the bytes that are held. They exceed the limit only after the limit was lowered.
 func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Refused returns how often bytes did not fit.
+func (b *Budget) Refused() uint64 { return b.refused.Load() }
 
 // Limit returns the bytes that may be held.
 func (b *Budget) Limit() int64 { return b.limit.Load() }

@@ -129,6 +129,7 @@ var promisedMetrics = []struct {
 	{"client_received_bytes_total", "counter", nil},
 	{"log_dropped_total", "counter", nil},
 	{"memory_limit_bytes", "gauge", nil},
+	{"limit_refused_total", "counter", map[string][]string{"limit": {"max_buffered_bytes", "max_connections", "max_in_flight"}}},
 }
 
 var (

@@ -26,6 +26,12 @@ func TestMaxInFlightIsEnforcedWithOverloaded(t *testing.T) {
 	c := ab.Dial()
 	ab.WantRefusal("a third", e2e.Refusal{Status: 503, Reason: "overloaded", Route: "default", Names: []string{"2 of 2", "server.max_in_flight"}},
 		func() *e2e.Response { return c.Get("/fillbuffer") })
+	ab.WantMetric(1, "adbuffer_limit_refused_total", "limit=max_in_flight")
+	// The log names the setting without the access log.
+	testsupport.Eventually(t, "the log names server.max_in_flight", func() bool {
+		line, ok := ab.Log.Line("a limit of the service was reached")
+		return ok && line["see"] == "server.max_in_flight" && line["times"] == 1.0 && line["pid"] == float64(ab.Cmd.Process.Pid)
+	})
 	s.Open()
 	for _, b := range busy {
 		b.Read("GET").WantFill("openx")
