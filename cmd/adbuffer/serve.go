@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"adbuffer/internal/app"
 	"adbuffer/internal/config"
@@ -56,6 +59,7 @@ as another server.listen, is an error too: see adbuffer check --admin.`,
 				return failed(err)
 			}
 			defer log.Sync()
+			limitMemory(log)
 			reload.LogWarnings(log, warnings)
 			reloads.Names(cfg)
 			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink), app.WithReload(reloads.Post))
@@ -71,6 +75,18 @@ as another server.listen, is an error too: see adbuffer check --admin.`,
 	}
 	addConfigFlag(cmd, &file)
 	return cmd
+}
+
+// limitMemory makes Go collect garbage more often before the heap reaches the cgroup's limit: it sets
+// GOMEMLIMIT to nine tenths of that, unless the environment sets it.
+func limitMemory(log *zap.Logger) {
+	limit, err := memlimit.Set()
+	switch {
+	case err != nil: // no cgroup, as on a developer's machine
+		log.Debug("GOMEMLIMIT is not set", zap.Error(err))
+	case limit < math.MaxInt64:
+		log.Info("GOMEMLIMIT in force", zap.Int64("bytes", limit))
+	}
 }
 
 func addConfigFlag(cmd *cobra.Command, file *string) {

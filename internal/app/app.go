@@ -16,6 +16,7 @@ import (
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
+	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
@@ -36,6 +37,7 @@ type App struct {
 	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil = no Redis is configured
+	lag      *lag.Meter
 	otlp     *otlpmetrics.Sender
 	state    atomic.Int32
 	started  time.Time
@@ -139,6 +141,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 		defer close(a.accepting)
 		failed <- a.proxy.Serve(a.sockets.Traffic)
 	}()
+	defer a.lag.Watch()()
 	a.sockets.Serving(a.admin.StandBy)
 	a.logStart()
 	a.recordFlight(a.versions.Current().Config.Admin.FlightRecorder)

@@ -36,9 +36,10 @@ func (a *App) build(cfg *config.Config) error {
 	if err := a.startFleet(&cfg.Fleet); err != nil {
 		return err
 	}
+	a.lag = lag.New(runtime.Gosched)
 	var err error
 	a.versions, err = reload.New(cfg, reload.Options{
-		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: lag.New(runtime.Gosched),
+		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: a.lag,
 		FreeFile:   func(err error) bool { return a.state.Load() != starting && a.proxy.FreeFile(err) }, // the proxy is made later
 		InProgress: func() int { return a.proxy.InProgress() }, Apply: a.apply, Applied: a.applied,
 	})
@@ -75,6 +76,7 @@ func (a *App) register() error {
 		metrics.NewSource(otlpmetrics.Descs, a.otlp.Collect),
 		listen.NewCertificatesCollector(certificates),
 		newBuildInfo(),
+		newCPUMetrics(),
 		metrics.NewSource(memoryDescs, a.collectMemory),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "adbuffer_log_suppressed_total",

@@ -6,11 +6,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"adbuffer/internal/cgroup"
 )
 
 // machine holds the facts about this machine and this process that the warnings need.
@@ -18,6 +21,9 @@ type machine struct {
 	Machine
 	hostname string       // "" = unknown
 	addrs    []netip.Addr // of its interfaces
+	procs    int          // GOMAXPROCS
+	cpus     float64      // that a parent of the process's cgroup allows
+	cpusFrom string       // that parent; "" = none has a limit
 }
 
 func thisMachine() machine {
@@ -27,6 +33,8 @@ func thisMachine() machine {
 		m.OpenFiles = int(files)
 	}
 	m.readMemory()
+	m.procs = runtime.GOMAXPROCS(0)
+	m.cpus, m.cpusFrom = cgroup.Own(os.DirFS("/")).ParentCPUs()
 	m.hostname, _ = os.Hostname()
 	addrs, _ := net.InterfaceAddrs()
 	for _, a := range addrs {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -34,8 +35,6 @@ const (
 func warnings(cfg *Config, m machine) []Warning {
 	w := &warner{machine: m}
 	w.server(cfg)
-	w.certificate("server.tls.cert_file", cfg.Server.TLS.CertFile, cfg.Server.TLS.KeyFile, "clients")
-	w.certificate("admin.tls.cert_file", cfg.Admin.TLS.CertFile, cfg.Admin.TLS.KeyFile, "its clients")
 	w.fleet(cfg)
 	for i := range cfg.SSPs {
 		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
@@ -102,6 +101,10 @@ func (w *warner) aboveMax(path string, limit time.Duration, d *Deadline) {
 
 func (w *warner) server(cfg *Config) {
 	w.inForce(cfg)
+	if m := &w.machine; m.cpusFrom != "" && float64(m.procs) > math.Ceil(m.cpus) {
+		w.add("server.overload", "the cgroup %s allows %v CPUs, and GOMAXPROCS is %d: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to %v",
+			m.cpusFrom, m.cpus, m.procs, math.Ceil(m.cpus))
+	}
 	response := 0
 	for i := range cfg.SSPs {
 		response = max(response, cfg.SSPs[i].MaxResponseBytes)

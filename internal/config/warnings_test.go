@@ -168,6 +168,27 @@ func TestShortTokenWarns(t *testing.T) {
 	}
 }
 
+func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
+	for _, c := range []struct {
+		procs int
+		cpus  float64
+		warns bool
+	}{{4, 1.5, true}, {3, 2, true}, {2, 1.5, false}, {2, 2, false}} {
+		got := warnings(mustParse(t, twoSSPs), machine{procs: c.procs, cpus: c.cpus, cpusFrom: "/sys/fs/cgroup/pod"})
+		if len(got) > 0 != c.warns {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	got := warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"})
+	want := "server.overload: the cgroup /sys/fs/cgroup/pod allows 1.5 CPUs, and GOMAXPROCS is 4: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to 2"
+	if len(got) != 1 || got[0].String() != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if got := warnings(mustParse(t, twoSSPs), machine{procs: 4}); len(got) != 0 {
+		t.Errorf("without a limit: %v", got)
+	}
+}
+
 func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.MaxConnections = 10_000_000

@@ -14,12 +14,16 @@ const (
 	// interval is the pause between two ticks. A tick takes about 1 µs, and the wake-up of a process that
 	// is otherwise idle.
 	interval = 10 * time.Millisecond
+	// calmInterval is the pause while the meter only watches, and the last calmAfter ticks were not late.
+	// A wake-up of an idle process takes 10 to 90 µs, so a watch takes a thousandth of a core at most.
+	calmInterval = 100 * time.Millisecond
+	calmAfter    = 10
 	// tolerance is how late a tick may be without lag, since timers are not exact.
 	tolerance = 2 * time.Millisecond
 )
 
-// Meter measures the lag while it is in use, see Start. At other times it has no goroutine. A nil
-// Meter measures nothing: its lag is 0. The methods are safe for concurrent use.
+// Meter measures the lag while it is in use, see Start, or watches, see Watch. At other times it has no
+// goroutine. A nil Meter measures nothing: its lag is 0. The methods are safe for concurrent use.
 //
 // A goroutine wakes for each tick, yields to the scheduler, and looks how late it is. A goroutine
 // that a timer wakes runs ahead of others; after a yield it stands behind all that are ready.
@@ -32,9 +36,11 @@ type Meter struct {
 	sum  atomic.Int64 // the lag until the last tick
 	base atomic.Int64 // when the next tick is due, minus sum; notDue if the meter is not in use
 
-	mu    sync.Mutex // held by each change of the other fields
-	users int
-	ended chan struct{} // closed when the meter is no longer in use; nil then
+	mu       sync.Mutex // held by each change of the other fields
+	users    int
+	watching bool
+	intime   int           // ticks in a row that were not late
+	ended    chan struct{} // closed to end the goroutine; nil if there is none
 }
 
 const notDue = math.MaxInt64
@@ -56,9 +62,8 @@ func (m *Meter) Start() {
 	defer m.mu.Unlock()
 	m.users++
 	if m.users == 1 {
-		m.ended = make(chan struct{})
-		m.base.Store(int64(time.Since(m.epoch)+interval) - m.sum.Load())
-		go m.run(m.ended)
+		m.endLocked() // its tick may be due late
+		m.beginLocked()
 	}
 }
 
@@ -70,16 +75,49 @@ func (m *Meter) Stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.users--
-	if m.users == 0 {
-		m.tickLocked()
-		m.base.Store(notDue)
-		close(m.ended)
-		m.ended = nil
+	if m.users == 0 && !m.watching {
+		m.endLocked()
 	}
 }
 
+// Watch measures the lag in the background until the function that it returns is called. A lag of up to
+// 100 ms may stay unseen, unless the process lags again and again.
+func (m *Meter) Watch() (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watching = true
+	if m.users == 0 {
+		m.beginLocked()
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.watching = false
+		if m.users == 0 {
+			m.endLocked()
+		}
+	}
+}
+
+func (m *Meter) beginLocked() {
+	m.ended, m.intime = make(chan struct{}), 0
+	m.base.Store(int64(time.Since(m.epoch)+interval) - m.sum.Load())
+	go m.run(m.ended)
+}
+
+func (m *Meter) endLocked() {
+	if m.ended == nil {
+		return
+	}
+	m.tickLocked()
+	m.base.Store(notDue)
+	close(m.ended)
+	m.ended = nil
+}
+
 func (m *Meter) run(ended chan struct{}) {
-	timer := time.NewTimer(interval)
+	next := interval
+	timer := time.NewTimer(next)
 	defer timer.Stop()
 	for {
 		select {
@@ -90,21 +128,28 @@ func (m *Meter) run(ended chan struct{}) {
 		m.yield()
 		m.mu.Lock()
 		if m.ended == ended {
-			m.tickLocked()
+			next = m.tickLocked()
 		}
 		m.mu.Unlock()
-		timer.Reset(interval)
+		timer.Reset(next)
 	}
 }
 
-// tickLocked adds the current lag to sum.
-func (m *Meter) tickLocked() {
+// tickLocked adds the current lag to sum, and returns the pause until the next tick.
+func (m *Meter) tickLocked() (next time.Duration) {
 	now, sum := int64(time.Since(m.epoch)), m.sum.Load()
+	m.intime++
 	if late := now - m.base.Load() - sum; late > int64(tolerance) {
 		sum += late
 		m.sum.Store(sum)
+		m.intime = 0
 	}
-	m.base.Store(now + int64(interval) - sum)
+	next = interval
+	if m.users == 0 && m.intime >= calmAfter {
+		next = calmInterval
+	}
+	m.base.Store(now + int64(next) - sum)
+	return next
 }
 
 // Lag returns the lag since New. It never falls. now is the current time.

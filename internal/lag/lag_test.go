@@ -170,3 +170,46 @@ func TestBusyGoroutinesAreLag(t *testing.T) {
 		return s.Lag(now) > 500*msec && s.Ran(now) < s.Lag(now)
 	})
 }
+
+// A watch ticks each 100 ms while nothing is late, and each 10 ms after a late tick and for a user.
+func TestAWatchTicksRarelyUntilItLags(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newStarved()
+		ticks := 0
+		yield := s.yield
+		s.yield = func() { ticks++; yield() }
+		during := func(d time.Duration) int {
+			before := ticks
+			time.Sleep(d)
+			synctest.Wait()
+			return ticks - before
+		}
+		stop := s.Watch()
+		during(time.Second)
+		if n := during(10 * time.Second); n != 100 {
+			t.Errorf("%d ticks in 10 s without lag, want 100", n)
+		}
+		span := s.Begin(time.Now())
+		s.starve(600 * msec)
+		if n := during(700 * msec); n < 5 || n > 12 {
+			t.Errorf("%d ticks around 600 ms of lag", n)
+		}
+		if lag := span.Lag(time.Now()); lag < 500*msec || lag > 600*msec {
+			t.Errorf("the lag is %v, want 500 to 600 ms", lag)
+		}
+		during(time.Second)
+		s.Start()
+		if n := during(time.Second); n != 100 {
+			t.Errorf("%d ticks in a second for a user, want 100", n)
+		}
+		s.Stop()
+		during(time.Second)
+		if n := during(time.Second); n != 10 {
+			t.Errorf("%d ticks in a second after the user, want 10", n)
+		}
+		stop()
+		if n := during(time.Hour); n != 0 {
+			t.Errorf("%d ticks after the watch", n)
+		}
+	})
+}

@@ -54,12 +54,17 @@ func (s Sink) With(values ...string) Sink {
 
 // Counter writes a counter with the values of its other labels.
 func (s Sink) Counter(d *Desc, v uint64, labels ...string) {
+	s.FloatCounter(d, float64(v), labels...)
+}
+
+// FloatCounter is Counter for a count of seconds.
+func (s Sink) FloatCounter(d *Desc, v float64, labels ...string) {
 	c := new(struct {
 		series
 		counter dto.Counter
 		value   float64
 	})
-	c.value = float64(v)
+	c.value = v
 	c.counter.Value, c.metric.Counter = &c.value, &c.counter
 	s.put(d, dto.MetricType_COUNTER, c.label(d, s.first, labels))
 }

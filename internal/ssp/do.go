@@ -37,7 +37,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		ex.Times.Queued = start
 	}
 	ex.Deadline = s.deadline(r, start, timeout)
-	ex.UsualTimeout = s.usualTimeout()
+	ex.UsualTimeout, ex.Span = s.usualTimeout(), s.opts.Lag.Begin(start)
 	ex.Budget, ex.Share = r.Budget, s.buffered
 	if err := s.admit(r, s.since(start)); err != nil {
 		ex.Times.Done = time.Now()

@@ -106,7 +106,7 @@ func (h *hedge) stop() {
 // exchange returns a new exchange with the limits of the caller's.
 func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
 	ex := upstream.AcquireExchange()
-	ex.Deadline, ex.UsualTimeout, ex.Budget, ex.Share = h.caller.Deadline, h.caller.UsualTimeout, h.caller.Budget, h.caller.Share
+	ex.Deadline, ex.UsualTimeout, ex.Span, ex.Budget, ex.Share = h.caller.Deadline, h.caller.UsualTimeout, h.caller.Span, h.caller.Budget, h.caller.Share
 	ex.Context, ex.Avoid = ctx, h.caller.Avoid
 	return ex
 }

@@ -20,13 +20,13 @@ func (s *SSP) learn(ex *upstream.Exchange, c *call, o upstream.Outcome, err *ups
 	}
 	responded := o.HasResponse() && o.Row().Blame == upstream.BlameNone && !c.paused
 	if s.opts.Adaptive.Enabled && (responded || o == upstream.Deadline && v == upstream.Failure) {
-		s.adaptive.observe(now, c.client, t.Done.Sub(t.Acquired))
+		s.adaptive.observe(now, c.client, t.Done.Sub(t.Acquired)-ex.Span.Lag(t.Done))
 	}
 }
 
 // resultOf returns the result of a request for the SSP, or of an attempt for its endpoint. A
 // response that paused the SSP is Neutral, because the pause is the consequence. So is a timeout if
-// the client's deadline was too short to blame the SSP.
+// the SSP did not have enough time to be blamed.
 func (s *SSP) resultOf(ex *upstream.Exchange, c *call, o upstream.Outcome, err *upstream.Error) upstream.Result {
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	switch {
@@ -41,9 +41,11 @@ func (s *SSP) resultOf(ex *upstream.Exchange, c *call, o upstream.Outcome, err *
 
 // hadEnoughTime reports whether the SSP had its usual time, so that a timeout is its failure. The
 // wait for a place is included: the pool of a slow SSP is full, and the breaker must see that. A
-// twentieth may be missing for the time before the call began.
+// twentieth may be missing for the time before the call began, and a quarter for lag. A busy adbuffer
+// always lags a little, and must still see that an SSP hangs.
 func (s *SSP) hadEnoughTime(ex *upstream.Exchange, start time.Time) bool {
-	return ex.Deadline.Sub(start) >= s.usualTimeout()
+	had, usual := ex.Deadline.Sub(start), s.usualTimeout()
+	return had >= usual && had-ex.Span.Lag(ex.Times.Done) >= usual-usual/4
 }
 
 func (s *SSP) usualTimeout() time.Duration { return s.blameAfter - s.blameAfter/20 }

@@ -5,6 +5,7 @@ import (
 
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/lag"
 )
 
 // Options are the settings of an SSP. config/adbuffer.yaml explains each of them.
@@ -41,6 +42,9 @@ type Options struct {
 	RewriteTmax     bool
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody
+	// Lag measures the time in which adbuffer did not run, which counts against no SSP. nil = it measures
+	// nothing.
+	Lag *lag.Meter
 	// PipelineAll lets POST share a pipelined connection with other requests.
 	PipelineAll bool
 }

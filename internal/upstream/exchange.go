@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"adbuffer/internal/lag"
 )
 
 // Method is a request method that adbuffer forwards.
@@ -95,6 +97,8 @@ type Exchange struct {
 	// UsualTimeout is how long the SSP usually has for a response, from Times.Acquired on. If an
 	// exchange is abandoned earlier, its response is not overdue yet. 0 = it is overdue at once.
 	UsualTimeout time.Duration
+	// Span began with the call of package ssp, with all its attempts.
+	Span lag.Span
 	// Alone says that no other exchange may be outstanding before or after this one on a pipelined
 	// connection. The pool ensures it. The field has no effect on other connections.
 	Alone bool
@@ -173,7 +177,7 @@ func (ex *Exchange) Release() {
 	default:
 	}
 	ex.Request = Request{}
-	ex.Deadline, ex.UsualTimeout, ex.Context, ex.Budget, ex.Share = time.Time{}, 0, nil, nil, nil
+	ex.Deadline, ex.UsualTimeout, ex.Span, ex.Context, ex.Budget, ex.Share = time.Time{}, 0, lag.Span{}, nil, nil, nil
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
 	ex.Avoid, ex.Endpoint, ex.Peer, ex.Attempts = "", "", netip.AddrPort{}, 0

@@ -1,0 +1,64 @@
+package ssp
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/lag"
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// starving returns a meter for an SSP in a bubble, and a function that starves the process for a time.
+func starving(t *testing.T) (*lag.Meter, func(time.Duration)) {
+	var until atomic.Int64
+	m := lag.New(func() { time.Sleep(time.Until(time.Unix(0, until.Load()))) })
+	m.Start()
+	t.Cleanup(func() {
+		m.Stop()
+		time.Sleep(time.Minute) // its goroutine may still starve
+	})
+	return m, func(d time.Duration) { until.Store(time.Now().Add(d).UnixNano()) }
+}
+
+// The SSP never responds. If this process did not run for much of the time, that may be the reason; if
+// it was only busy, the SSP is to blame. Before, each such timeout counted against the SSP.
+func TestATimeoutUnderLagIsNotTheSSPsFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		lag  time.Duration
+		want upstream.Result
+	}{
+		"none":                  {0, upstream.Failure},
+		"a little":              {60 * msec, upstream.Failure},
+		"much":                  {150 * msec, upstream.Neutral},
+		"to the end and beyond": {time.Second, upstream.Neutral},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			m, starve := starving(t)
+			p := &fakePool{steps: []step{never()}}
+			s := newClient(t, p, func(o *Options) { o.Lag = m })
+			starve(c.lag)
+			s.get().want(upstream.Deadline)
+			if got := p.ended[0]; got != c.want {
+				t.Errorf("lag %s: the result for the endpoint is %v, want %v", name, got, c.want)
+			}
+			if _, failures := s.ssp.breaker.Tally(); failures > 0 != (c.want == upstream.Failure) {
+				t.Errorf("lag %s: %d failures for the breaker, and the result is %v", name, failures, c.want)
+			}
+		})
+	}
+}
+
+// The limit that adaptive finds follows the time that the SSP took, and not the wait for CPU.
+func TestLagIsNoLatencyOfTheSSP(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		m, starve := starving(t)
+		c := newClient(t, &fakePool{steps: []step{after(200*msec, fill())}}, func(o *Options) { o.Lag, o.Adaptive.Enabled = m, true })
+		starve(110 * msec)
+		c.get().want(upstream.Fill)
+		if _, latency := c.ssp.adaptive.latencies.Take(0); time.Duration(latency) < 95*msec || time.Duration(latency) > 105*msec {
+			t.Errorf("the latency is %v, want about 100 ms", time.Duration(latency))
+		}
+	})
+}
