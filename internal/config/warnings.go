@@ -35,6 +35,8 @@ const (
 func warnings(cfg *Config, m machine) []Warning {
 	w := &warner{machine: m}
 	w.server(cfg)
+	w.certificate("server.tls.cert_file", cfg.Server.TLS.CertFile, cfg.Server.TLS.KeyFile, "clients")
+	w.certificate("admin.tls.cert_file", cfg.Admin.TLS.CertFile, cfg.Admin.TLS.KeyFile, "its clients")
 	w.fleet(cfg)
 	for i := range cfg.SSPs {
 		w.ssp(cfg, &cfg.SSPs[i], at("ssps", i))
