@@ -19,7 +19,7 @@ AT_ONCE     = $(shell expr $$(nproc) + 1)
 # detector, which would compile these libraries a second time.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
-.PHONY: all story picture build image demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
+.PHONY: all story picture build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
 
 all: build
 
@@ -28,6 +28,14 @@ build: ## the binary, in bin/
 
 image: ## the container image
 	$(DOCKER) build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --tag adbuffer:$(VERSION) .
+
+release: ## binaries, packages, image, bills of materials and sums, in dist/: make release VERSION=0.1.0
+	@test -z "$$(git status --porcelain)" || { echo "make release: commit your changes first: a release is made of a commit" >&2; exit 1; }
+	cd deploy/release && $(GO) run . -version "$(VERSION)" -commit "$(COMMIT)" -time "$$(git log -1 --format=%ct)"
+	@ls -l dist
+
+release-test: ## makes a release twice, compares, and tries it under systemd, in an emulator and as an image
+	scripts/release-test "$(VERSION)"
 
 demo: ## see it work
 	$(GO) run ./cmd/adbuffer demo

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// insideVariable marks the test binary that runs inside the container.
+const insideVariable = "ADBUFFER_TEST_INSIDE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(insideVariable) != "" {
+		os.Exit(inside())
+	}
+	os.Exit(m.Run())
+}
+
+// boot makes a copy of this machine's file system that goes with its memory, and boots systemd there.
+// Only the unit that runs this test binary starts.
+const boot = `set -eu
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/changes" "$1/work" "$1/root"
+mount -t overlay overlay -o lowerdir=/,upperdir="$1/changes",workdir="$1/work" "$1/root"
+mkdir -p "$1/root/etc/systemd/system-preset"
+printf 'disable *\n' >"$1/root/etc/systemd/system-preset/00-inside.preset"
+printf '%s' "$3" >"$1/root/etc/systemd/system/inside.service"
+[ -e /run/systemd/system ] || keep=--keep-unit # no systemd runs here that could make a unit for it
+exec systemd-nspawn --register=no --quiet ${keep-} --directory="$1/root" --private-network --bind="$2:/share" \
+	--boot systemd.unit=inside.service systemd.firstboot=off systemd.show_status=no
+`
+
+// The container ends with the exit status of the test binary.
+const insideUnit = `
+[Unit]
+Requires=basic.target
+After=basic.target
+SuccessAction=exit
+FailureAction=exit-force
+JobTimeoutSec=240
+JobTimeoutAction=exit-force
+[Service]
+Type=oneshot
+Environment=` + insideVariable + `=1
+WorkingDirectory=/share
+ExecStart=/share/test
+StandardOutput=file:/share/output
+StandardError=inherit
+TimeoutStartSec=240
+`
+
+// The packages are installed, upgraded under requests, removed and purged under a systemd that runs;
+// inside_test.go does it. ADBUFFER_RELEASE is a folder with a release to test, in place of packages that
+// the test makes. Then the .rpm is tested too.
+func TestThePackagesWorkUnderASystemdThatRuns(t *testing.T) {
+	share := t.TempDir()
+	if err := os.Chmod(share, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"0.1.0", "0.1.1"} {
+		if dist := os.Getenv("ADBUFFER_RELEASE"); dist == "" || version != "0.1.0" {
+			copyFiles(t, packagesOf(t, version), share)
+		} else {
+			copyFiles(t, dist, share)
+		}
+	}
+	if os.Getenv("ADBUFFER_RELEASE") == "" {
+		for _, f := range glob(t, share+"/*.rpm") {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	copyFile(t, os.Args[0], share+"/test")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	args := []string{"unshare", "--mount", "sh", "-c", boot, "boot", t.TempDir(), share, insideUnit}
+	if os.Geteuid() != 0 {
+		args = append([]string{"sudo", "-n"}, args...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // takes the container with it
+	cmd.WaitDelay = 10 * time.Second
+	console, err := cmd.CombinedOutput()
+	output, _ := os.ReadFile(share + "/output")
+	if err != nil || !strings.Contains(string(output), insideDone) {
+		t.Errorf("%v; scripts/install systemd-container\n%s\nthe console:\n%s", err, output, console)
+	}
+	t.Logf("%s", output)
+}
+
+// packagesOf makes the packages of a version for this machine, and returns their folder.
+func packagesOf(t *testing.T, version string) string {
+	t.Helper()
+	r := &release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1_750_000_000, 0)}
+	if err := r.build(t.Context(), runtime.GOARCH, r.binary(runtime.GOARCH)); err != nil {
+		t.Fatal(err)
+	}
+	stage := t.TempDir()
+	manual, err := r.manual(t.Context(), stage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := glob(t, manual+"/man/adbuffer*.1.gz")
+	if len(pages) < 10 {
+		t.Errorf("man pages %v, want one for each command", pages)
+	}
+	if err := r.packages(stage, runtime.GOARCH, manual); err != nil {
+		t.Fatal(err)
+	}
+	return r.out
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// copyFiles copies the packages for this machine, and the binary.
+func copyFiles(t *testing.T, from, to string) {
+	t.Helper()
+	rpm := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	for _, pattern := range []string{"/*_" + runtime.GOARCH, "/*_" + runtime.GOARCH + ".deb", "/*." + rpm + ".rpm"} {
+		for _, file := range glob(t, from+pattern) {
+			copyFile(t, file, filepath.Join(to, filepath.Base(file)))
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if closing := out.Close(); err != nil || closing != nil {
+		t.Fatal(fmt.Errorf("%w, %w", err, closing))
+	}
+}

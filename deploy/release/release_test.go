@@ -1,0 +1,271 @@
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	containers "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+const commit = "0123456789abcdef0123456789abcdef01234567"
+
+// small is a release of a small Go program, with three pages in place of man pages and completions.
+// So packing takes no minute. The test of a booted system has the real program.
+func small(t *testing.T) (r *release, manual string) {
+	t.Helper()
+	r = &release{root: "../..", out: t.TempDir(), version: "1.2.3-rc.1", commit: commit, time: time.Unix(1_750_000_000, 0).UTC()}
+	program, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual = t.TempDir()
+	pages := map[string]string{"bash": "bash", "zsh": "zsh", "fish": "fish", "man/adbuffer.1.gz": "a page"}
+	for _, arch := range architectures {
+		pages[r.binary(arch)] = string(program)
+	}
+	for name, text := range pages {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(manual, name)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r, manual
+}
+
+// program is a Go program that uses a module.
+var program = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "adbuffer-release-test-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source := "package main\n\nimport \"github.com/Masterminds/semver/v3\"\n\nfunc main() { println(semver.MustParse(\"1.2.3\").String()) }\n"
+	if err := os.WriteFile(dir+"/main.go", []byte(source), 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/program", dir+"/main.go").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return os.ReadFile(dir + "/program")
+})
+
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// Two releases of a commit are equal: neither the folder, nor the time, nor the modes of files, nor the
+// name of the machine is inside.
+func TestTwoReleasesOfACommitAreEqual(t *testing.T) {
+	sums := func() string {
+		r, manual := small(t)
+		if err := r.pack(t.TempDir(), manual); err != nil {
+			t.Fatal(err)
+		}
+		list, err := os.ReadFile(r.file("SHA256SUMS"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+		check.Dir = r.out
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return string(list)
+	}
+	t.Setenv("TZ", "Asia/Tokyo")
+	first := sums()
+	t.Setenv("TZ", "UTC")
+	time.Sleep(1100 * time.Millisecond) // file systems and archives know seconds
+	if second := sums(); first != second {
+		t.Errorf("first:\n%ssecond:\n%s", first, second)
+	}
+	var names []string
+	for line := range strings.Lines(first) {
+		names = append(names, strings.Fields(line)[1])
+	}
+	want := []string{
+		"adbuffer-1.2.3~rc.1-1.aarch64.rpm", "adbuffer-1.2.3~rc.1-1.x86_64.rpm",
+		"adbuffer_1.2.3-rc.1_linux_amd64", "adbuffer_1.2.3-rc.1_linux_amd64.cdx.json", "adbuffer_1.2.3-rc.1_linux_arm64", "adbuffer_1.2.3-rc.1_linux_arm64.cdx.json",
+		"adbuffer_1.2.3-rc.1_oci.tar", "adbuffer_1.2.3~rc.1-1_amd64.deb", "adbuffer_1.2.3~rc.1-1_arm64.deb",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the release has %q, want %q", names, want)
+	}
+}
+
+func TestAVersionIsThreeNumbers(t *testing.T) {
+	for _, version := range []string{"", "v1.2.3", "1.2", "latest"} {
+		r := release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1, 0)}
+		if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "write for example 0.1.0") {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
+
+func TestTheDebianPackageHasItsFiles(t *testing.T) {
+	r, manual := small(t)
+	if err := r.packages(t.TempDir(), "arm64", manual); err != nil {
+		t.Fatal(err)
+	}
+	file := r.file("adbuffer_1.2.3~rc.1-1_arm64.deb")
+	found := make(map[string]string) // mode and owner by path
+	for line := range strings.Lines(run(t, "dpkg-deb", "--contents", file)) {
+		if f := strings.Fields(line); f[0][0] != 'd' {
+			found[strings.TrimPrefix(f[5], ".")] = f[0] + " " + f[1]
+		}
+	}
+	for path, want := range map[string]string{
+		"/usr/bin/adbuffer": "-rwxr-xr-x root/root", "/etc/adbuffer/adbuffer.yaml": "-rw-r--r-- root/root",
+		"/usr/lib/systemd/system/adbuffer.service": "-rw-r--r-- root/root", "/usr/lib/systemd/system/adbuffer.socket": "-rw-r--r-- root/root",
+		"/usr/lib/systemd/system/adbuffer-admin.socket": "-rw-r--r-- root/root", "/usr/lib/systemd/system/adbuffer.service.d/sockets.conf": "-rw-r--r-- root/root",
+		"/usr/lib/sysusers.d/adbuffer.conf": "-rw-r--r-- root/root", "/usr/share/man/man1/adbuffer.1.gz": "-rw-r--r-- root/root",
+		"/usr/share/bash-completion/completions/adbuffer": "-rw-r--r-- root/root", "/usr/share/zsh/vendor-completions/_adbuffer": "-rw-r--r-- root/root",
+		"/usr/share/fish/vendor_completions.d/adbuffer.fish": "-rw-r--r-- root/root",
+		"/usr/share/doc/adbuffer/CHANGELOG.md":               "-rw-r--r-- root/root", "/usr/share/doc/adbuffer/examples/adbuffer.yaml": "-rw-r--r-- root/root",
+	} {
+		if found[path] != want {
+			t.Errorf("%s: %q, want %q", path, found[path], want)
+		}
+	}
+	control := run(t, "dpkg-deb", "--field", file)
+	for _, want := range []string{"Package: adbuffer\n", "Version: 1.2.3~rc.1-1\n", "Architecture: arm64\n", "Depends: systemd, ca-certificates\n"} {
+		if !strings.Contains(control, want) {
+			t.Errorf("%q is missing:\n%s", want, control)
+		}
+	}
+	if conffiles := run(t, "dpkg-deb", "--info", file, "conffiles"); conffiles != "/etc/adbuffer/adbuffer.yaml\n" {
+		t.Errorf("conffiles %q", conffiles)
+	}
+}
+
+// The image has the files and the settings of the Dockerfile, for both processors.
+func TestTheImageIsThatOfTheDockerfile(t *testing.T) {
+	r, _ := small(t)
+	if err := r.image(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	run(t, "tar", "-xf", r.file("adbuffer_1.2.3-rc.1_oci.tar"), "-C", dir)
+	outer, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := outer.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3-rc.1" {
+		t.Fatalf("%v: %+v", err, manifest)
+	}
+	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
+	if err == nil {
+		err = validate.Index(index)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err = index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms []string
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, m.Platform.String())
+		image, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files := filesOf(t, image); !maps.Equal(files, map[string]int64{"adbuffer": 0o755, "etc": 0o755, "etc/ssl": 0o755, "etc/ssl/certs": 0o755, "etc/ssl/certs/ca-certificates.crt": 0o644, "tmp": 0o1777}) {
+			t.Errorf("%s has %v", m.Platform, files)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &config.Config
+		for _, line := range []string{
+			"USER " + c.User, "ENV " + strings.Join(c.Env, " "), `ENTRYPOINT ["` + strings.Join(c.Entrypoint, " ") + `"]`, `CMD ["` + strings.Join(c.Cmd, " ") + `"]`, "STOPSIGNAL " + c.StopSignal, "EXPOSE 8080 9090",
+			fmt.Sprintf(`HEALTHCHECK --interval=%v --timeout=%v --start-period=%v --retries=%d CMD ["/adbuffer", "health"]`, c.Healthcheck.Interval, c.Healthcheck.Timeout, c.Healthcheck.StartPeriod, c.Healthcheck.Retries),
+		} {
+			if !strings.Contains(string(dockerfile), "\n"+line+"\n") {
+				t.Errorf("the image has %q, the Dockerfile not", line)
+			}
+		}
+		if config.Architecture != m.Platform.Architecture || c.Labels["org.opencontainers.image.revision"] != commit {
+			t.Errorf("%s has the configuration %+v", m.Platform, config)
+		}
+	}
+	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
+		t.Errorf("the image is for %v", platforms)
+	}
+}
+
+// filesOf returns the modes of an image's files.
+func filesOf(t *testing.T, image containers.Image) map[string]int64 {
+	t.Helper()
+	content := mutate.Extract(image)
+	defer content.Close()
+	found := make(map[string]int64)
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[h.Name] = h.Mode
+	}
+}
+
+func TestTheBillOfMaterialsNamesTheModules(t *testing.T) {
+	r, _ := small(t)
+	if err := r.billOfMaterials("amd64"); err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(r.binary("amd64") + ".cdx.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var bom cyclonedx.BOM
+	if err := cyclonedx.NewBOMDecoder(in, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	if c := bom.Metadata.Component; c.PackageURL != "pkg:golang/adbuffer@1.2.3-rc.1" || c.Type != cyclonedx.ComponentTypeApplication {
+		t.Errorf("it is about %+v", c)
+	}
+	var names []string
+	for _, c := range *bom.Components {
+		names = append(names, c.Name)
+		if c.Name != "std" && (c.Hashes == nil || len((*c.Hashes)[0].Value) != 64) {
+			t.Errorf("%s has the hashes %v", c.Name, c.Hashes)
+		}
+	}
+	if !slices.Equal(names, []string{"std", "github.com/Masterminds/semver/v3"}) {
+		t.Errorf("it names %v", names)
+	}
+}
