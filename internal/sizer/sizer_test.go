@@ -110,6 +110,27 @@ func TestNothingChangesWhileRequestsAreHeldBack(t *testing.T) {
 	}
 }
 
+// A verdict cannot be made while requests are held back, so the growth that waits for it is taken back.
+func TestAGrowthWithoutAVerdictIsTakenBackWhenRequestsAreHeldBack(t *testing.T) {
+	c := newCourse(Limits{Min: 16, Max: 1000}, 100)
+	c.rate = 2000
+	grown := c.until(t, 2*time.Second)
+	if grown.Kind != Grown || grown.To != 125 {
+		t.Fatalf("the first decision is %+v", grown)
+	}
+	c.x.Frozen = true
+	if d, ok := c.tick(); !ok || d.Kind != Reverted || d.From != 125 || d.To != 100 || c.Limit() != 100 {
+		t.Errorf("when requests are held back: %+v, %v", d, ok)
+	}
+	if d, ok := c.tick(); ok {
+		t.Errorf("a second decision: %+v", d)
+	}
+	c.x.Frozen = false
+	if d := c.until(t, 2*time.Second); d.Kind != Grown {
+		t.Errorf("after it: %+v", d)
+	}
+}
+
 func TestLimitShrinksToTheNeedOfFifteenMinutes(t *testing.T) {
 	c := newCourse(Limits{Min: 16, Max: 1000}, 400)
 	d := c.until(t, 20*time.Minute)

@@ -38,10 +38,15 @@ type traffic struct {
 	limit   func(t float64) int // the SSP's limit of streams, where it changes
 	again   int                 // how often a client sends a failed request again
 	dials   func(t float64) float64
-	frozen  func(t float64) bool
-	length  float64
-	start   int // places at the beginning
-	max     int // max_conns
+	refuses func(t float64) bool // dials fail, and the pool pauses
+	// endpoints is how many the SSP has; the first one is lost at some times: its connections close.
+	endpoints int
+	lost      func(t float64) bool
+	depth     int // of pipelined connections; 0 means that there are none
+	beside    func() beside
+	length    float64
+	start     int // places at the beginning
+	max       int // max_conns
 }
 
 // request is one in the pool.
@@ -53,6 +58,9 @@ type request struct {
 	tries   int
 	waited  bool
 	arrived float64
+	second  bool     // a hedge
+	twin    *request // the other attempt, if there are two
+	pipe    *pipe    // its connection, if that is pipelined
 }
 
 const (
@@ -124,6 +132,11 @@ type world struct {
 	nextArrival          float64
 	nextTick             float64
 	others               int // requests of other replicas at the same SSP
+	parts                beside
+	pipes                []*pipe
+	isLost               bool    // an endpoint
+	draining             int     // connections that close when they are released
+	paused, pause        float64 // no dial begins before; the length of the last pause
 
 	sample  Sample
 	holds   []float64 // of the last tick, for controllers that measure latency
@@ -140,6 +153,9 @@ type second struct {
 func newWorld(t traffic, seed uint64, c controller) *world {
 	w := &world{traffic: t, nextTick: tick, rng: rand.New(rand.NewPCG(seed, 7)), controller: c, limit: t.start}
 	w.nextArrival = w.drawArrival()
+	if t.beside != nil {
+		w.parts = t.beside()
+	}
 	return w
 }
 
@@ -233,6 +249,9 @@ func (w *world) until(end float64) {
 		if len(w.retries) > 0 {
 			consider(w.retries[0], 5)
 		}
+		if w.parts.hedge != nil {
+			consider(max(w.now, w.parts.hedge.next()), 7)
+		}
 		if next >= end {
 			w.advance(end)
 			return
@@ -264,13 +283,16 @@ func (w *world) until(end float64) {
 			w.arrive(tries)
 		case 6:
 			w.expire(w.pending.pop())
+		case 7:
+			w.parts.hedge.begin(w)
 		}
 	}
 }
 
 func (w *world) decide() {
 	w.sample.InUse = w.busy + w.dialling*w.perConn()
-	w.sample.Frozen = w.frozen != nil && w.frozen(w.now)
+	w.sample.Frozen = w.parts.holdsBack(w)
+	w.loseEndpoint()
 	w.limit = w.controller.decide(w, w.sample)
 	w.holds = w.holds[:0]
 	w.second().limit = w.limit
@@ -283,7 +305,7 @@ func (w *world) perConn() int {
 	if w.traffic.limit != nil {
 		return w.traffic.limit(w.now)
 	}
-	return max(1, w.streams)
+	return max(1, w.streams, w.depth)
 }
 
 // places returns how many places are open.
@@ -294,15 +316,44 @@ func (w *world) conns() int { return (w.limit + w.perConn() - 1) / w.perConn() }
 
 func (w *world) closeSurplus() {
 	for w.open > w.conns() && w.busy <= (w.open-1)*w.perConn() {
-		w.open--
+		w.closeOne()
 	}
 }
 
+func (w *world) closeOne() {
+	if w.depth > 0 {
+		w.closePipe(nil)
+		return
+	}
+	w.open--
+}
+
+// loseEndpoint closes the connections to the endpoint that is lost now. Some are in use, and close later.
+func (w *world) loseEndpoint() {
+	was := w.isLost
+	w.isLost = w.lost != nil && w.lost(w.now)
+	if was || !w.isLost {
+		return
+	}
+	n := w.open / w.endpoints
+	idle := min(n, w.open-w.busy)
+	w.open -= idle
+	w.draining = n - idle
+}
+
 func (w *world) arrive(tries int) {
+	w.second().arrivals++
+	if w.parts.refuses(w) {
+		w.second().refused++
+		return
+	}
+	w.need(&request{by: w.now + deadline, tries: tries, arrived: w.now})
+}
+
+// need gives r a place, or lets it wait.
+func (w *world) need(r *request) {
 	s := w.second()
-	s.arrivals++
 	w.sample.Arrivals++
-	r := &request{by: w.now + deadline, tries: tries, arrived: w.now}
 	if w.busy >= w.places() && w.open+w.dialling >= w.conns() {
 		r.waited = true
 		s.waits++
@@ -314,8 +365,12 @@ func (w *world) arrive(tries int) {
 			return
 		}
 		w.pending.push(r)
+	} else if w.busy >= w.places() && w.waiting >= (w.conns()-w.open)*w.perConn() { // more than dials will serve
+		w.pending.push(r)
 	}
-	w.deadlines.push(r)
+	if !r.second { // otherwise it ends with the first attempt
+		w.deadlines.push(r)
+	}
 	w.queue.push(r)
 	w.waiting++
 	w.serve()
@@ -337,11 +392,23 @@ func (w *world) serve() {
 		w.busy++
 		w.inService++
 		r.state, r.began, r.finish = serving, w.now, w.virtual+w.drawService()
+		if w.depth > 0 { // its response comes after those of the requests before it
+			r.pipe = w.pipeFor()
+			r.pipe.inUse++
+			r.finish = max(r.finish, r.pipe.last)
+			r.pipe.last = r.finish
+		}
+		if w.parts.hedge != nil {
+			w.parts.hedge.sent(r)
+		}
 		s := w.second()
 		s.wait = append(s.wait, w.now-r.arrived)
 		heap.Push(&w.serving, r)
 	}
 	most := dialsMost
+	if w.now < w.paused {
+		most = 0 // the next tick tries again
+	}
 	for w.dialling*w.perConn() < w.waiting && w.open+w.dialling < w.conns() && w.dialling < most {
 		w.dialling++
 		took := dialTime
@@ -361,7 +428,16 @@ func (w *world) serve() {
 
 func (w *world) dialled() {
 	w.dialling--
+	if w.refuses != nil && w.refuses(w.now) {
+		w.pause = min(max(0.1, 2*w.pause), 5)
+		w.paused = w.now + w.pause
+		return
+	}
+	w.pause = 0
 	w.open++
+	if w.depth > 0 {
+		w.pipes = append(w.pipes, &pipe{})
+	}
 	w.second().opened++
 	w.closeSurplus()
 	w.serve()
@@ -376,17 +452,50 @@ func (w *world) finish(r *request, responded bool) {
 	w.sample.Releases++
 	w.sample.Held += time.Duration(held * float64(time.Second))
 	w.holds = append(w.holds, held)
+	w.parts.ended(w, held, !responded)
+	if p := r.pipe; p != nil {
+		p.inUse--
+		if !responded { // a request behind it would wait for its response
+			w.closePipe(p)
+		}
+	}
+	if w.draining > 0 {
+		w.draining--
+		w.open--
+	}
+	t := r.twin
+	goesOn := t != nil && t.state != over
 	if responded {
 		w.sample.Successes++
 		w.second().good++
+		if goesOn {
+			w.cancel(t)
+		}
 	} else {
-		if w.streams == 0 && w.traffic.limit == nil {
+		if w.streams == 0 && w.depth == 0 && w.traffic.limit == nil {
 			w.open-- // HTTP/1: the connection is of no more use
 		}
-		w.retry(r)
+		if !goesOn {
+			w.retry(r)
+		}
 	}
 	w.closeSurplus()
 	w.serve()
+}
+
+// cancel ends an attempt whose twin has a response. Its connection is of no more use.
+func (w *world) cancel(r *request) {
+	was := r.state
+	r.state = over
+	if was == waiting {
+		w.waiting--
+		return
+	}
+	w.busy--
+	w.inService--
+	w.open--
+	w.sample.Releases++
+	w.sample.Held += time.Duration((w.now - r.began) * float64(time.Second))
 }
 
 // expire ends a request at its deadline.
@@ -395,9 +504,15 @@ func (w *world) expire(r *request) {
 	case waiting:
 		r.state = over
 		w.waiting--
-		w.second().refused++
-		w.retry(r)
+		if !r.second {
+			w.second().refused++
+			w.retry(r)
+		}
 	case serving:
+		if t := r.twin; t != nil && t.state != over {
+			r.twin = nil
+			w.cancel(t)
+		}
 		w.finish(r, false)
 	}
 }
