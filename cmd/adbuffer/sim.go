@@ -60,6 +60,7 @@ latency
   constant                    the time until a response
   p50, p99, max               or a distribution, from its median and its 99th percentile
   slow, slow_share            a second latency, for this share of the requests
+  capacity                    of more requests at once, each takes longer
 response
   no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
   kind, content_type          "openrtb", "vast" or "raw"; another Content-Type

@@ -17,7 +17,7 @@ func fullBehaviour() Behaviour {
 	one := Chance{Share: 0.25, Every: 3}
 	return Behaviour{
 		Latency: Latency{Distribution: Distribution{P50: Duration(80 * time.Millisecond), P99: Duration(250 * time.Millisecond), Max: Duration(time.Second)},
-			Slow: Distribution{Constant: Duration(2 * time.Second)}, SlowShare: 0.01},
+			Slow: Distribution{Constant: Duration(2 * time.Second)}, SlowShare: 0.01, Capacity: 100},
 		Response: Response{NoBid: one, NoBidForm: NoBidDocument, Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
 			ContentType: "text/xml", Echo: true, Headers: []Field{{"Alt-Svc", "clear"}, {"X", ""}},
 			HTTP10: one, ReadToEOF: one, Chunked: one, Trailers: one, Interim: one, Cookies: one},
@@ -94,13 +94,14 @@ func wantRefused(t *testing.T, text string, want ...string) {
 
 func TestValuesOutOfRangeAreReportedTogether(t *testing.T) {
 	wantRefused(t, `{
-		"latency": {"slow_share": 1.5},
+		"latency": {"slow_share": 1.5, "capacity": -1},
 		"response": {"kind": "gif", "no_bid_form": "shrug", "headers": [{"name": "a b"}, {"name": "Content-Length"}, {}]},
 		"connections": {"max_streams": -7},
 		"faults": {"reset": {"share": -1}, "goaway": {"code": "NOPE"}, "status": {"code": 99}, "malformed": {"kinds": ["rot13"]},
 			"hang": {"every": -1}, "oversized_body": {"bytes": 99999999999}, "drip": {"pause": "-1s"}}
 	}`,
 		`latency.slow_share: 1.5 is not within 0 to 1`,
+		`latency.capacity: -1 is not within 0 to`,
 		`response.no_bid_form: "shrug" is not one of`,
 		`response.kind: "gif" is not one of`,
 		`response.headers[0]: "a b": "" is not a header field`,

@@ -30,6 +30,17 @@ type Latency struct {
 	Distribution
 	Slow      Distribution `json:"slow"`
 	SlowShare float64      `json:"slow_share"`
+	// Capacity is how many requests the SSP serves at this speed at once. Of more requests, each takes
+	// longer, by their number when it began divided by Capacity. 0 is no bound.
+	Capacity int `json:"capacity"`
+}
+
+// slowed returns how long a request takes that begins as one of inFlight.
+func (l *Latency) slowed(d time.Duration, inFlight int64) time.Duration {
+	if l.Capacity == 0 || inFlight <= int64(l.Capacity) {
+		return d
+	}
+	return min(d*time.Duration(inFlight)/time.Duration(l.Capacity), time.Duration(maxLatency))
 }
 
 // Constant returns the latency d, without variation.
@@ -70,6 +81,7 @@ func (l Latency) check(e *InvalidError, path string) {
 	l.Distribution.check(e, path)
 	l.Slow.check(e, path+".slow")
 	within(e, path+".slow_share", l.SlowShare, 0, 1)
+	within(e, path+".capacity", l.Capacity, 0, 1<<20)
 	if l.SlowShare == 0 && l.Slow != (Distribution{}) {
 		e.add(path+".slow", "is never drawn while slow_share is 0")
 	}

@@ -81,3 +81,38 @@ func TestLatencyPassesBeforeTheResponse(t *testing.T) {
 		}
 	}
 }
+
+func TestRequestsBeyondTheCapacityTakeLonger(t *testing.T) {
+	l := Latency{Capacity: 10}
+	for inFlight, want := range map[int64]time.Duration{1: time.Second, 10: time.Second, 25: 2500 * time.Millisecond} {
+		if got := l.slowed(time.Second, inFlight); got != want {
+			t.Errorf("%d requests: %v, want %v", inFlight, got, want)
+		}
+	}
+	for _, protocol := range []Protocol{HTTP1, H2C} {
+		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{Latency: Constant(10 * time.Minute)}})
+		var h *h2Client
+		if protocol == H2C {
+			h = dialH2C(t, s)
+		}
+		for i := range uint32(3) {
+			if h != nil {
+				h.get(2*i + 1)
+			} else {
+				dial(t, s).get("stays")
+			}
+		}
+		s.await(t, "three requests are in flight", func(c Counters) bool { return c.InFlight == 3 })
+		s.mustSet(t, Behaviour{Latency: Latency{Distribution: Distribution{Constant: Duration(30 * time.Millisecond)}, Capacity: 2}})
+		began := time.Now()
+		if h != nil {
+			h.get(7)
+			h.response(7)
+		} else {
+			dial(t, s).wantOpen()
+		}
+		if took := time.Since(began); took < 60*time.Millisecond {
+			t.Errorf("%v: a fourth request for a capacity of two took %v, want twice its latency", protocol, took)
+		}
+	}
+}

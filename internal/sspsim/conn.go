@@ -170,15 +170,17 @@ func (c *conn) poke() {
 	}
 }
 
-// begin counts a request as in flight; end stops counting it.
-func (c *conn) begin(bodyBytes int) {
+// begin counts a request as in flight, and returns how many are. end stops counting it.
+func (c *conn) begin(bodyBytes int) (inFlight int64) {
 	c.busy.Add(1)
 	c.ssp.count(func(c *Counters) {
 		c.Requests++
 		c.RequestBodyBytes += uint64(bodyBytes)
 		c.InFlight++
 		c.MaxInFlight = max(c.MaxInFlight, c.InFlight)
+		inFlight = c.InFlight
 	})
+	return inFlight
 }
 
 func (c *conn) end(p *script, f *fate) {

@@ -101,7 +101,7 @@ func (h *http1Conn) respond() bool {
 	p := s.plan.Load()
 	h.served++
 	f := p.draw(h.rng, false)
-	h.begin(len(q.body))
+	f.delay = p.Latency.slowed(f.delay, h.begin(len(q.body)))
 	defer h.end(p, &f)
 	if s.watching() {
 		h.flush()

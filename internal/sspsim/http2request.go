@@ -196,7 +196,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 		}
 	}
 	st.whole = true
-	h.begin(len(st.body))
+	f.delay = p.Latency.slowed(f.delay, h.begin(len(st.body)))
 	if f.delay == 0 && f.fault == noFault && !s.watching() && h.respondNow(p, &f, st) {
 		return nil
 	}
