@@ -3,22 +3,28 @@ package adminview
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
+	"adbuffer/internal/logs"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
 )
 
 // Explained says how adbuffer would handle a request, with secrets hidden. No SSP got the request.
 type Explained struct {
-	ID         string         `json:"id,omitempty"`
-	Client     string         `json:"client,omitempty"` // after the route's privacy
-	Route      string         `json:"route,omitempty"`
-	Why        []string       `json:"why"` // why the route is this one
+	ID     string   `json:"id,omitempty"`
+	Client string   `json:"client,omitempty"` // after the route's privacy
+	Route  string   `json:"route,omitempty"`
+	Why    []string `json:"why"` // why the route is this one
+	// Passed are routes before it that match but for their conditions on the body.
+	Passed     []passedRoute  `json:"passed,omitempty"`
 	Mode       string         `json:"mode,omitempty"`
 	BudgetMs   float64        `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
 	BudgetFrom string         `json:"budget_from,omitempty"` // the field or setting that it follows from
@@ -39,8 +45,9 @@ type explainedSSP struct {
 	Weight    int          `json:"weight,omitempty"`
 	TimeoutMs float64      `json:"timeout_ms,omitempty"`
 	Secondary bool         `json:"secondary,omitempty"`
-	Request   *capturedMsg `json:"request,omitempty"` // at its first endpoint
-	Error     string       `json:"error,omitempty"`   // why there is no request
+	Request   *capturedMsg `json:"request,omitempty"`  // at its first endpoint
+	Error     string       `json:"error,omitempty"`    // why there is no request
+	Filtered  []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
 	Limits    []string     `json:"limits"`
 	// Now says why a running adbuffer may refuse or delay the request at this moment.
 	Now []string `json:"now"`
@@ -63,6 +70,9 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		c := &current.Config.Routes[e.Route.Index]
 		x.Route, x.Mode, x.Why = c.Name, string(c.Mode), why(current.Config, e)
 	}
+	for _, rt := range e.Passed {
+		x.Passed = append(x.Passed, passedRoute{Route: rt.Name, Failed: failed(current.Config.Routes[rt.Index].Match.OpenRTB, e)})
+	}
 	for i := range e.Requests {
 		q := &e.Requests[i]
 		part := current.Part(q.Target.SSP.Name())
@@ -70,14 +80,88 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
 			Now: append(v.history.stateOf(part), adviceOf(part.SSP)...), Spares: sparesOf(part.SSP),
 		}
-		if q.Err != nil {
+		switch {
+		case q.Filtered:
+			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config.Name), e)
+			s.Error = upstream.Filtered.String()
+		case q.Err != nil:
 			s.Error = q.Err.Error()
-		} else {
+		default:
 			s.Request = sentMessage(q)
 		}
 		x.SSPs = append(x.SSPs, s)
 	}
 	return x
+}
+
+// passedRoute is a route whose conditions on the body do not hold.
+type passedRoute struct {
+	Route  string   `json:"route"`
+	Failed []string `json:"failed"` // with the values that they saw
+}
+
+// whenOf returns the conditions of an SSP in a route.
+func whenOf(c *config.Route, ssp string) []config.BodyCondition {
+	i := slices.IndexFunc(c.SSPs, func(leg config.RouteSSP) bool { return leg.Name == ssp })
+	return c.SSPs[i].When
+}
+
+// failed describes the conditions that do not hold, with the values that they see.
+func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []string) {
+	if e.Unreadable != openrtb.Readable {
+		return []string{fmt.Sprintf("the body matches no condition, since %s (%v)", e.Unreadable.Text(), e.Unreadable)}
+	}
+	for i, c := range reload.BodyConditions(conditions) {
+		if seen := c.Explain(e.Body); !seen.Holds {
+			all = append(all, bodyCondition(&conditions[i])+", but "+sees(c.Path.String(), &seen))
+		}
+	}
+	return all
+}
+
+// sees describes the values that a condition sees.
+func sees(path string, seen *openrtb.Seen) string {
+	if len(seen.Values) == 0 {
+		return "it is missing"
+	}
+	var values []string
+	for _, v := range seen.Values {
+		text := logs.Visible(v[:min(len(v), maxSeenValue)])
+		if len(v) > maxSeenValue {
+			text += "..."
+		}
+		if config.NamesSecret(path) {
+			text = config.Hidden
+		}
+		values = append(values, text)
+	}
+	if seen.More {
+		values = append(values, "...")
+	}
+	return "it is " + strings.Join(values, ", ")
+}
+
+// maxSeenValue bounds how many bytes of a value an explanation shows.
+const maxSeenValue = 80
+
+// bodyCondition describes a condition on the body.
+func bodyCondition(c *config.BodyCondition) string {
+	values := func(list []config.JSONValue) string {
+		shown := make([]string, len(list))
+		for i, v := range list {
+			shown[i] = v.Shown(c.Path)
+		}
+		return strings.Join(shown, ", ")
+	}
+	switch {
+	case c.In != nil:
+		return c.Path + " must be in [" + values(c.In) + "]"
+	case c.NotIn != nil:
+		return c.Path + " must not be in [" + values(c.NotIn) + "]"
+	case *c.Exists:
+		return c.Path + " must exist"
+	}
+	return c.Path + " must not exist"
 }
 
 // adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
@@ -152,6 +236,12 @@ func why(cfg *config.Config, e *proxy.Explanation) []string {
 	}
 	all = append(all, conditions("query", c.Match.Query)...)
 	all = append(all, conditions("header", c.Match.Header)...)
+	for i := range c.Match.OpenRTB {
+		all = append(all, "body: "+bodyCondition(&c.Match.OpenRTB[i]))
+	}
+	if c.Match.Holdback > 0 {
+		all = append(all, fmt.Sprintf("a share of %v of such requests goes on to the next route (holdback)", c.Match.Holdback))
+	}
 	if e.Chosen != nil {
 		all = append(all, "the client chose "+e.Chosen.SSP.Name())
 	}
@@ -206,6 +296,12 @@ func (x *Explained) String() string {
 			line("", "%s", w)
 		}
 	}
+	for _, p := range x.Passed {
+		line("passed", "%s", p.Route)
+		for _, f := range p.Failed {
+			line("", "%s", f)
+		}
+	}
 	if x.Client != "" {
 		line("client", "%s", x.Client)
 	}
@@ -241,6 +337,9 @@ func (x *Explained) String() string {
 		}
 		for _, spare := range s.Spares {
 			line("spare", "%s", spare)
+		}
+		for _, f := range s.Filtered {
+			line("filtered", "%s", f)
 		}
 		if s.Request == nil {
 			line("request", "none: %s", s.Error)

@@ -49,10 +49,10 @@ func TestCompareNamesEachChangeWithItsEffect(t *testing.T) {
 		{"9002/bid", "9003/bid", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9003/bid] (new pool)"},
 		{"9002/bid", "9002/bid?v=3", "ssps[rubicon].endpoints: [https://127.0.0.1:9002/bid] -> [https://127.0.0.1:9002/bid?v=(hidden)] (in place)"},
 		{"rubicon", "magnite", "ssps[magnite]: none -> [https://127.0.0.1:9002/bid] (new pool); ssps[rubicon]: [https://127.0.0.1:9002/bid] -> none (pool drains); " +
-			"routes[video].ssps: [{name: rubicon, weight: 0, timeout: 0s, secondary: false}] -> [{name: magnite, weight: 0, timeout: 0s, secondary: false}] (in place)"},
+			"routes[video].ssps: [{name: rubicon, weight: 0, timeout: 0s, secondary: false, when: []}] -> [{name: magnite, weight: 0, timeout: 0s, secondary: false, when: []}] (in place)"},
 		{"{path: /video}", "{path: /video, host: a.example}", `routes[video].match.host: none -> a.example (in place)`},
-		{"name: video", "name: vast", "routes[vast]: none -> {path: /video, host: , query: [], header: []} (in place); " +
-			"routes[video]: {path: /video, host: , query: [], header: []} -> none (in place); routes: video, default -> vast, default (in place)"},
+		{"name: video", "name: vast", "routes[vast]: none -> {path: /video, host: , query: [], header: [], openrtb: [], holdback: 0} (in place); " +
+			"routes[video]: {path: /video, host: , query: [], header: [], openrtb: [], holdback: 0} -> none (in place); routes: video, default -> vast, default (in place)"},
 	} {
 		var got []string
 		for _, change := range Compare(edited(t, "{level: info}", "{level: info}"), edited(t, c.old, c.next)) {

@@ -98,6 +98,10 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 	}
 	here.quoted = inQuotes && t.Kind() != reflect.String && !isText(t)
 	d.marks[path] = here
+	if t == jsonValueType {
+		value, err := jsonValueOf(node)
+		return d.checked(value, err, path, node.Value)
+	}
 	var value any
 	if err := node.Decode(&value); err != nil {
 		d.addLater(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
@@ -115,7 +119,11 @@ func (d decoder) expanded(node *yaml.Node, t reflect.Type, path string, inQuotes
 		return nil, false
 	}
 	var value any
-	if err == nil {
+	switch {
+	case err != nil:
+	case t == jsonValueType && inQuotes:
+		value = jsonText(text)
+	default:
 		value, err = parseScalar(text, t)
 	}
 	return d.checked(value, err, path, node.Value)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestSSPDefaultsAreMergedDeeplyUnderEachSSP(t *testing.T) {
@@ -93,7 +94,7 @@ routes:
 		{{Name: "a"}, {Name: "b", Timeout: 50 * time.Millisecond}},
 	}
 	for i := range want {
-		if diff := cmp.Diff(want[i], cfg.Routes[i].SSPs); diff != "" {
+		if diff := cmp.Diff(want[i], cfg.Routes[i].SSPs, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("routes[%d] (-want +got):\n%s", i, diff)
 		}
 	}

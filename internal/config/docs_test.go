@@ -157,6 +157,8 @@ func statedDefault(path string, k key) string {
 	}
 	text := k.tag.Get("default")
 	switch {
+	case k.typ.Kind() == reflect.Pointer:
+		return "Default: not asked."
 	case isList(k.typ):
 		var elements []string
 		for _, element := range strings.Fields(text) {

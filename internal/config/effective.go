@@ -2,12 +2,14 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding"
 	"encoding/hex"
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -48,6 +50,9 @@ func (c *Config) Hash() string {
 // true, the key's tag hide applies.
 func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 	value := section.FieldByIndex(k.index)
+	if isList(k.typ) && value.IsNil() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty") {
+		return nil
+	}
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
 			return nil
@@ -56,13 +61,22 @@ func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 	}
 	node := nodeOf(value, hide)
 	if hider := hiders[k.tag.Get("hide")]; hide && hider != nil {
-		name := section.FieldByName("Name")
-		if !name.IsValid() {
-			name = reflect.ValueOf("")
+		name := cmp.Or(fieldText(section, "Name"), fieldText(section, "Path"))
+		node.Value = hider(name, node.Value)
+		for _, element := range node.Content {
+			element.Value = hider(name, element.Value)
 		}
-		node.Value = hider(name.String(), node.Value)
 	}
 	return node
+}
+
+// fieldText returns the text of a section's field, "" if it has none.
+func fieldText(section reflect.Value, field string) string {
+	f := section.FieldByName(field)
+	if !f.IsValid() {
+		return ""
+	}
+	return f.String()
 }
 
 // nodeOf returns v as a node that Parse could read, unless possible secrets are hidden.
@@ -72,7 +86,7 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 		return keyNode(v, keysOf(t)[0], hide)
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[Field]() {
+		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Field]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {
@@ -92,6 +106,8 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 		return node
 	case t == durationType:
 		return scalar("!!str", formatDuration(time.Duration(v.Int())))
+	case t == jsonValueType:
+		return v.Interface().(JSONValue).node()
 	case isText(t):
 		text, err := v.Interface().(encoding.TextMarshaler).MarshalText()
 		if err != nil {

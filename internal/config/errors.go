@@ -96,7 +96,7 @@ func shownAt(path, text string) string {
 			text = name + ":" + Hidden
 		}
 	}
-	if strings.HasSuffix(path, ".value") && strings.Contains(path, ".match.") {
+	if strings.Contains(path, ".in[") || strings.Contains(path, ".not_in[") || strings.HasSuffix(path, ".value") && strings.Contains(path, ".match.") {
 		return "" // it may be a secret
 	}
 	if end := strings.LastIndexByte(text, '@'); end >= 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/syntax"
 )
 
@@ -27,6 +28,7 @@ var forms = map[string]form{
 	"host pattern":              must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
 	"listener":                  addressForm("127.0.0.1:8080", true, true),
 	"name":                      must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
+	"OpenRTB path":              openRTBPathRule,
 	"passed field":              fieldAnd(forwardedFieldRule, httpheader.CheckPass),
 	"path":                      pathRule,
 	"prefix of keys":            must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
@@ -137,6 +139,14 @@ func pathRule(path string) string {
 		return `may have * only as "/*" at its end`
 	case slices.Contains(parts, ".") || slices.Contains(parts, ".."):
 		return "must not hold . or .. as a part; such requests are refused"
+	}
+	return ""
+}
+
+// openRTBPathRule is the form of a path to members of a body.
+func openRTBPathRule(path string) string {
+	if _, err := openrtb.ParsePath(path); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -21,10 +21,11 @@ type key struct {
 }
 
 var (
-	keyCache     sync.Map // reflect.Type to []key
-	documentType = reflect.TypeFor[document]()
-	durationType = reflect.TypeFor[time.Duration]()
-	fromText     = reflect.TypeFor[encoding.TextUnmarshaler]()
+	keyCache      sync.Map // reflect.Type to []key
+	documentType  = reflect.TypeFor[document]()
+	durationType  = reflect.TypeFor[time.Duration]()
+	jsonValueType = reflect.TypeFor[JSONValue]()
+	fromText      = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
 // keysOf lists the keys of section type t in the order of its fields. Keys of
@@ -57,7 +58,7 @@ func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromTe
 
 // isWord reports whether t is a type of enums.go.
 func isWord(t reflect.Type) bool {
-	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]()
+	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]() && t != jsonValueType
 }
 
 // wordsOf lists the words that a value of k, or of its list, may have. It returns nil if k takes any

@@ -25,6 +25,8 @@ var (
 func parseScalar(text string, t reflect.Type) (any, error) {
 	switch {
 	case t == durationType || isText(t):
+	case t == jsonValueType:
+		return jsonValueOfText(text), nil
 	case t.Kind() == reflect.Int:
 		n, err := strconv.Atoi(text)
 		if err != nil {

@@ -38,6 +38,9 @@ func schema(t *testing.T) *jsonschema.Schema {
 			if t == durationType {
 				return &jsonschema.Schema{Type: "string", Pattern: durationPattern}
 			}
+			if t == jsonValueType {
+				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
+			}
 			if isText(t) {
 				return &jsonschema.Schema{Type: "string"}
 			}

@@ -80,6 +80,9 @@ func (c schemaChecker) check(s *jsonschema.Schema, value any, path string) error
 }
 
 func (c schemaChecker) checkNumber(s *jsonschema.Schema, typed bool, v float64, path string) error {
+	if len(s.AnyOf) > 0 || typed && s.Minimum == "" && s.Maximum == "" {
+		return nil // a value of a condition
+	}
 	low, errLow := s.Minimum.Float64()
 	high, errHigh := s.Maximum.Float64()
 	if !typed || errLow != nil || errHigh != nil || v < low || v > high {

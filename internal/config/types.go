@@ -414,6 +414,17 @@ type Match struct {
 	Host   string      `yaml:"host" form:"host pattern"`                                                         // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
 	Query  []Condition `yaml:"query"`                                                                            // raw bytes, no decoding
 	Header []Condition `yaml:"header"`                                                                           // names match in any case
+
+	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // on the body
+	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // this share of the requests goes on to the next route
+}
+
+// BodyCondition is a condition on members of an OpenRTB body. Exactly one of In, NotIn and Exists is set.
+type BodyCondition struct {
+	Path   string      `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
+	In     []JSONValue `yaml:"in,omitempty" hide:"condition"`
+	NotIn  []JSONValue `yaml:"not_in,omitempty" hide:"condition"`
+	Exists *bool       `yaml:"exists,omitempty"`
 }
 
 // Condition is a condition on a query parameter or a header field.
@@ -428,4 +439,6 @@ type RouteSSP struct {
 	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, where an absent key is 1; 0 = only by client_choice
 	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
 	Secondary bool          `yaml:"secondary"`                    // parallel-all only: not waited for
+
+	When []BodyCondition `yaml:"when"` // otherwise the SSP is not asked
 }

@@ -23,6 +23,7 @@ func checkRoutes(cfg *Config, r *report) {
 		if health := cfg.Server.HealthPath; health != "" && route.Match.Path == health {
 			r.add(join(path, "match.path"), health, "must differ from server.health_path, which comes first", "server.health_path")
 		}
+		checkConditions(route.Match.OpenRTB, join(path, "match.openrtb"), r)
 		checkRouteSSPs(route, known, path, r)
 		checkMirror(route, known, join(path, "mirror.ssp"), r)
 	}
@@ -67,6 +68,7 @@ func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report)
 		if leg.Secondary && route.Mode != ModeParallelAll {
 			r.add(join(p, "secondary"), leg.Secondary, "is for mode parallel-all only", mode)
 		}
+		checkConditions(leg.When, join(p, "when"), r)
 		weights += max(0, leg.Weight)
 		if !leg.Secondary {
 			primaries++
@@ -96,6 +98,31 @@ func checkMatch(m *Match, path string, r *report) {
 			r.add(p, c.Name, "is what match.host matches")
 		} else if rule := tokenRule(c.Name); rule != "" {
 			r.add(p, c.Name, rule)
+		}
+	}
+}
+
+// checkConditions checks conditions on a body.
+func checkConditions(all []BodyCondition, path string, r *report) {
+	for i, c := range all {
+		p, set := at(path, i), 0
+		for _, list := range []struct {
+			name   string
+			values []JSONValue
+		}{{"in", c.In}, {"not_in", c.NotIn}} {
+			if list.values == nil {
+				continue
+			}
+			set++
+			if len(list.values) == 0 {
+				r.add(join(p, list.name), nil, "must have at least one value")
+			}
+		}
+		if c.Exists != nil {
+			set++
+		}
+		if set != 1 {
+			r.add(p, nil, "must have exactly one of in, not_in and exists", join(p, "in"), join(p, "not_in"), join(p, "exists"))
 		}
 	}
 }

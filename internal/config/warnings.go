@@ -183,7 +183,7 @@ func (m *Match) covers(other *Match) bool {
 	if m.Path != other.Path && (!isPrefix || !strings.HasPrefix(other.Path, prefix)) {
 		return false
 	}
-	if m.Host != "" && m.Host != other.Host {
+	if m.Host != "" && m.Host != other.Host || len(m.OpenRTB) > 0 || m.Holdback > 0 {
 		return false
 	}
 	return coverAll(m.Query, other.Query, false) && coverAll(m.Header, other.Header, true)

@@ -84,6 +84,9 @@ func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 // the value of Host, which may be empty. It is nil if an HTTP/1.0 request has neither.
 func (f *RequestFields) Host() []byte { return f.host }
 
+// ContentType returns the value of the first Content-Type, or nil.
+func (f *RequestFields) ContentType() []byte { return f.contentType }
+
 // ContentEncoding returns the value of the first Content-Encoding, or nil.
 func (f *RequestFields) ContentEncoding() []byte { return f.contentEncoding }
 

@@ -57,7 +57,7 @@ func records() []*Record {
 				{SSP: "c", Outcome: upstream.Cancelled, Took: 60_001 * us},
 			},
 		},
-		{ID: "edge-4", Route: "none", Client: "203.0.113.9", Status: 503, Outcome: upstream.Overloaded, Source: "proxy/overloaded", Reason: Failure, Error: "see server.max_connections"},
+		{ID: "edge-4", Route: "none", Client: "203.0.113.9", Status: 503, Unreadable: "twice", Outcome: upstream.Overloaded, Source: "proxy/overloaded", Reason: Failure, Error: "see server.max_connections"},
 		{Method: "GET", Path: "/fillbuffer", Route: "default", Outcome: upstream.ClientGone, SSP: "openx", Exchange: none, Total: 7000 * us, Reason: Slow},
 	}
 }

@@ -35,7 +35,9 @@ type Record struct {
 	BytesOut int // of the response's body
 	Total    time.Duration
 	Error    string
-	Legs     []Leg // where several SSPs could be asked
+	// Unreadable is why no condition on OpenRTB matched the body, empty if they could.
+	Unreadable string
+	Legs       []Leg // where several SSPs could be asked
 }
 
 // Leg is one SSP's part in a request.
@@ -94,7 +96,7 @@ func Cut(s string) string {
 // Fields returns the fields of r in their order. Their names and units are a contract, which
 // deploy/logs/README.md lists. An event that did not happen has no field.
 func (r *Record) Fields() []zap.Field {
-	f := make(fields, 0, 26)
+	f := make(fields, 0, 27)
 	f.text("id", r.ID)
 	f.text("method", r.Method)
 	f.text("path", r.Path)
@@ -108,6 +110,7 @@ func (r *Record) Fields() []zap.Field {
 	}
 	f = append(f, zap.Int("bytes_in", r.BytesIn), zap.Int("bytes_out", r.BytesOut), zap.Float64("total_ms", milliseconds(r.Total)))
 	f.text("logged_for", r.Reason.String())
+	f.text("openrtb_unreadable", r.Unreadable)
 	f.text("error", r.Error)
 	if r.Legs != nil {
 		f = append(f, zap.Array("legs", legs(r.Legs)))

@@ -30,6 +30,7 @@ type node struct {
 	exists *Test // the fact that a body has such a member; nil if no condition needs it
 	values *values
 	member *Member // nil = its value is not read
+	visit  func(value []byte)
 
 	removals  []int32 // of an Edit: those that remove it
 	shortened bool    // of an Edit

@@ -165,6 +165,9 @@ func (s *scanner) value(i, depth int, n *node, removed bool) int {
 	if n.member != nil {
 		f.members[n.member.index] = span{i, end}
 	}
+	if n.visit != nil {
+		n.visit(s.body[i:end])
+	}
 	return end
 }
 

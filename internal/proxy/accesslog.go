@@ -40,6 +40,9 @@ func (p *Proxy) report(w *response, r *request, e *end, res *route.Result, ex *u
 		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
 	}
+	if facts := r.search.Facts(); facts != nil {
+		rec.Unreadable = facts.Reason.String()
+	}
 	rec.Source = string(w.source)
 	if !w.head {
 		rec.BytesOut = len(w.Body)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http1server"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
@@ -17,6 +18,11 @@ type Explanation struct {
 	// Route is nil if none matches. Chosen is the client's choice of an SSP, nil for none.
 	Route  *route.Route
 	Chosen *route.Target
+	// Passed are the routes before Route that match but for their conditions on the body, and Unreadable is why
+	// the body matches none. Body is set if a condition depends on it.
+	Passed     []*route.Route
+	Unreadable openrtb.Reason
+	Body       []byte
 	// Budget is the time that SSPs would have, and BudgetFrom its source.
 	Budget     time.Duration
 	BudgetFrom string
@@ -31,6 +37,8 @@ type ExplainedRequest struct {
 	Query   []byte // the client's part of the request target
 	Request upstream.Request
 	Err     *upstream.Error // the reason why Request is empty, or nil
+	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
+	Filtered bool
 }
 
 // Explain predicts the handling of message, an HTTP/1.1 request of a client at peer. It runs the
@@ -51,7 +59,11 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 	defer x.Release()
 	r := x.request
 	defer p.release(r)
+	r.search.Explaining = true
 	f := x.untilFirstAttempt()
+	if facts := r.search.Facts(); facts != nil {
+		e.Passed, e.Unreadable, e.Body = r.table.Passed(&r.fields, r.route), facts.Reason, bytes.Clone(r.body)
+	}
 	e.ID, e.Route, e.Chosen = string(r.requestID()), r.route, r.target
 	if r.ssp.Identity != nil {
 		e.Client = r.identity.Client()
@@ -67,16 +79,26 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 	targets := r.route.Targets
 	if r.target != nil {
 		targets = []route.Target{*r.target}
-	} else if r.route.Mode == route.Single {
-		targets = targets[:1]
 	}
+	asked := false
 	for i := range targets {
 		t := &targets[i]
+		if asked && r.target == nil && r.route.Mode == route.Single {
+			break
+		}
 		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
 			continue // it is never drawn
 		}
+		if !t.Asks(&r.ssp) {
+			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true})
+			continue
+		}
+		asked = true
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()))
 		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
+	}
+	if !asked {
+		e.Refusal = &refusal{Outcome: upstream.Filtered, Detail: "the conditions of no SSP on the body hold; the response is the route's no_ad"}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/upstream"
 )
 
@@ -24,6 +25,7 @@ var (
 	descBufferedMax = descs.New("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes, or less if it is more than a quarter of the memory).")
 	descUnread      = descs.New("adbuffer_client_responses_dropped_total", "Responses that were cut because clients did not read them: unread responses held half of server.max_buffered_bytes or of an SSP's max_buffered_bytes, and these waited for the longest time.")
 	descRefused     = descs.New("adbuffer_limit_refused_total", "Connections, requests and legs that a limit of the service refused, by the limit's setting below server. Those that one SSP's limit refused are not counted here.", "limit")
+	descUnreadable  = descs.New("adbuffer_openrtb_unreadable_total", "Bodies that matched no condition on OpenRTB because they could not be read unambiguously, by reason.", "reason")
 	descPanics      = descs.New("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
 )
 
@@ -56,6 +58,9 @@ func (p *Proxy) collect(to metrics.Sink) {
 	to.Counter(descRefused, p.Connections().Refused, "max_connections")
 	to.Counter(descRefused, p.inFlight.Refused(), "max_in_flight")
 	to.Counter(descRefused, p.budget.Refused(), "max_buffered_bytes")
+	for why := openrtb.Syntax; why < openrtb.Reasons; why++ {
+		to.Counter(descUnreadable, p.unreadable[why].Load(), why.String())
+	}
 	to.Counter(descPanics, p.panics.Load())
 	p.Collect(to)
 }

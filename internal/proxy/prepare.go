@@ -5,15 +5,19 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
 
-// findRoute finds the route and the client's choice of an SSP. It needs only the message head: a
-// request that is refused here needs no body.
+// findRoute finds the route and the client's choice of an SSP. It needs only the message head, unless a
+// route has conditions on the body: a request that is refused here needs no body.
 func (r *request) findRoute() *refusal {
 	var fromPath []byte
-	r.route, fromPath = r.table.Find(&r.fields)
+	r.route, fromPath = r.table.Find(&r.fields, &r.search)
+	if r.search.NeedsBody {
+		return nil
+	}
 	if r.route == nil {
 		return &refusal{Outcome: upstream.NoRoute, Detail: "no route matches; see routes[].match"}
 	}
@@ -39,6 +43,9 @@ func (r *request) findRoute() *refusal {
 // legs. The body has been read.
 func (p *Proxy) prepare(r *request) *refusal {
 	r.started = time.Now() // the request is read whole: its clock starts
+	if f := p.examine(r); f != nil {
+		return f
+	}
 	trusted := r.peerTrusted()
 	if r.opts.RequestIDField != "" {
 		r.fields.SetRequestID(trusted, r.started)
@@ -46,8 +53,24 @@ func (p *Proxy) prepare(r *request) *refusal {
 	r.identity.Resolve(&r.fields, r.Peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget, r.ssp.Held = r.started, p.budget, int64(r.room)
-	r.ssp.Gone, r.ssp.Context = r.Gone, r.Left
+	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Left, r.search.Facts()
 	return r.setDeadline()
+}
+
+// examine examines the body if conditions depend on it, and finds the route that the message head alone
+// did not decide.
+func (p *Proxy) examine(r *request) *refusal {
+	if !r.search.NeedsBody && !r.route.Filters() {
+		return nil
+	}
+	r.table.Examine(&r.fields, r.body, &r.search)
+	if why := r.search.Facts().Reason; why != openrtb.Readable {
+		p.unreadable[why].Add(1)
+	}
+	if r.route == nil {
+		return r.findRoute()
+	}
+	return nil
 }
 
 // peerTrusted reports whether the client's identity fields and request id are trusted. Those of a

@@ -9,6 +9,7 @@ import (
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
@@ -52,6 +53,8 @@ type Proxy struct {
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
+	unreadable [openrtb.Reasons]atomic.Uint64 // bodies that conditions could not read
+
 	config    atomic.Pointer[configVersion]
 	reloading sync.Mutex   // held by Reload
 	streams   atomic.Int64 // handlers of HTTP/2 that run
@@ -77,7 +80,8 @@ type request struct {
 	fields         httpheader.RequestFields
 	identity       httpheader.Identity
 	ssp            ssp.Request
-	route          *route.Route
+	route          *route.Route // nil while search goes on
+	search         route.Search
 	method         []byte        // unchanged; nil if the request line could not be read
 	rawTarget      []byte        // the same
 	target         *route.Target // the client's choice, or nil
@@ -111,6 +115,7 @@ func (p *Proxy) release(r *request) {
 	r.method, r.rawTarget = nil, nil
 	r.ssp, r.route, r.target, r.Client, r.configVersion = ssp.Request{}, nil, nil, http1server.Client{}, nil
 	r.identity = httpheader.Identity{}
+	r.search.Reset()
 	requests.Put(r)
 }
 

@@ -40,7 +40,7 @@ func TestEachOutcomeHasTheDocumentedErrorType(t *testing.T) {
 	documented := documentedErrors(t)
 	for o := range upstream.Outcomes {
 		types := documented[o.String()]
-		if o.HasResponse() || o == upstream.Merged || o == upstream.ClientGone || o == upstream.Cancelled {
+		if o.HasResponse() || o == upstream.Merged || o == upstream.Filtered || o == upstream.ClientGone || o == upstream.Cancelled {
 			if len(types) > 0 || statusError(o, nil) != "" {
 				t.Errorf("%v has the error type %q, documented %v", o, statusError(o, nil), types)
 			}

@@ -136,9 +136,9 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 }
 
 // writeError writes adbuffer's own response for a request that no SSP responded to. It returns false
-// if the route's response for no ad replaces that.
+// if the route's response for no ad replaces that. It is also the response if no SSP is asked.
 func (r *request) writeError(w *response, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
-	if r.route != nil && r.route.NoAdOnError && status >= statusInternal {
+	if o == upstream.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
 		r.writeNoAd(w, []byte("proxy/"+o.String()))
 		return false
 	}

@@ -151,7 +151,7 @@ var another = map[string]string{
 	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]",
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
-	"routes[].match.header": "[{name: X-Other}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
+	"routes[].match.header": "[{name: X-Other}]", "routes[].match.openrtb": "[{path: x, in: [1]}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
 	"routes[].on_error": "no_ad", "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip",
 }
 
@@ -243,6 +243,7 @@ func tableOf(t *testing.T, cfg *config.Config) (text string) {
 	for _, r := range newTable(cfg, ssps, nil).Routes {
 		for _, leg := range r.Targets {
 			text += fmt.Sprintf("%s %d %v %v, ", names[leg.SSP], leg.Weight, leg.Timeout, leg.Secondary)
+			text += fmt.Sprintf("%v, ", leg.When)
 		}
 		if m := r.Mirror; m != nil {
 			text += fmt.Sprintf("mirror %s %v, ", names[m.SSP], m.Share)
@@ -268,6 +269,9 @@ routes: [{name: r, match: {path: /*}, `+route+"}]\n"))
 		{"mode: split, ssps: [a, b]", "mode: split, ssps: [a, {name: b, weight: 2}]"},
 		{"mode: waterfall, ssps: [a, b]", "mode: waterfall, ssps: [{name: a, timeout: 1s}, b]"},
 		{"mode: parallel-all, ssps: [a, b]", "mode: parallel-all, ssps: [a, {name: b, secondary: true}]"},
+		{"ssps: [a, b]", "ssps: [{name: a, when: [{path: x, exists: true}]}, b]"},
+		{"ssps: [{name: a, when: [{path: x, exists: true}]}, b]", "ssps: [{name: a, when: [{path: x, exists: false}]}, b]"},
+		{"ssps: [{name: a, when: [{path: x, in: [1]}]}, b]", "ssps: [{name: a, when: [{path: x, not_in: [1]}]}, b]"},
 	} {
 		if table(c[0]) == table(c[1]) {
 			t.Errorf("%s has no effect", c[1])

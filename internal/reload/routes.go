@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -25,10 +26,11 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			Match: route.Match{
 				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
 				Query: conditions(c.Match.Query), Header: conditions(c.Match.Header),
+				OpenRTB: BodyConditions(c.Match.OpenRTB), Holdback: c.Match.Holdback,
 			},
 		}
 		for _, t := range c.SSPs {
-			r.Targets = append(r.Targets, route.Target{SSP: ssps[t.Name], Weight: t.Weight, Timeout: t.Timeout, Secondary: t.Secondary})
+			r.Targets = append(r.Targets, route.Target{SSP: ssps[t.Name], Weight: t.Weight, Timeout: t.Timeout, Secondary: t.Secondary, When: BodyConditions(t.When)})
 		}
 		if m := c.Mirror; m.SSP != "" {
 			r.Mirror = &route.Mirror{SSP: ssps[m.SSP], Share: m.Share, Budget: new(upstream.Budget), Stats: mirrorStats(was, c.Name, m.SSP)}
@@ -54,6 +56,38 @@ func conditions(cs []config.Condition) []route.Condition {
 	all := make([]route.Condition, len(cs))
 	for i, c := range cs {
 		all[i] = route.Condition{Name: c.Name, Value: c.Value}
+	}
+	return all
+}
+
+// BodyConditions returns conditions on bodies, which validation has checked.
+func BodyConditions(cs []config.BodyCondition) []openrtb.Condition {
+	all := make([]openrtb.Condition, len(cs))
+	for i, c := range cs {
+		o := openrtb.Condition{Path: openrtb.MustParsePath(c.Path)}
+		switch {
+		case c.In != nil:
+			o.Op, o.Values = openrtb.In, bodyValues(c.In)
+		case c.NotIn != nil:
+			o.Op, o.Values = openrtb.NotIn, bodyValues(c.NotIn)
+		case *c.Exists:
+			o.Op = openrtb.Exists
+		default:
+			o.Op = openrtb.Missing
+		}
+		all[i] = o
+	}
+	return all
+}
+
+func bodyValues(list []config.JSONValue) []openrtb.Value {
+	all := make([]openrtb.Value, len(list))
+	for i, text := range list {
+		v, err := openrtb.ParseValue([]byte(text))
+		if err != nil {
+			panic("BUG: a value of a valid configuration: " + err.Error())
+		}
+		all[i] = v
 	}
 	return all
 }

@@ -16,7 +16,7 @@ func choose(t *testing.T, mayChoose bool, target string, lines ...string) (strin
 	rt := newRoute(Waterfall, newFake(t, "a", silent), newFake(t, "b", silent))
 	rt.Match.Path, rt.ClientChoice = "/fill", mayChoose
 	l := lookup(t, "h", target, lines...)
-	found, fromPath := NewTable([]*Route{rt}).Find(l)
+	found, fromPath := NewTable([]*Route{rt}).Find(l, new(Search))
 	if found == nil {
 		return "no route", nil
 	}

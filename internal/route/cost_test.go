@@ -102,7 +102,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 			}
 			f.Path, f.Query = []byte(path), []byte(query)
 			find := func() {
-				if r, name := table.Find(&f); r != nil {
+				if r, name := table.Find(&f, new(Search)); r != nil {
 					r.Choose(&f, name, &scratch)
 				}
 			}

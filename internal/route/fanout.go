@@ -67,6 +67,7 @@ var fanouts = sync.Pool{New: func() any {
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
 	f := fanouts.Get().(*fanout)
 	f.process, f.request = p, *r
+	f.request.Facts = nil // they belong to the caller
 	if abandon && !f.memory.take(&f.request) {
 		f.request = ssp.Request{}
 		fanouts.Put(f)
@@ -195,6 +196,25 @@ func (l *leg) acquire() bool {
 		Detail: fmt.Sprintf("%d of %d requests and legs are in flight; see server.max_in_flight", f.Now(), f.Limit()),
 	})
 	return false
+}
+
+// filter ends the legs of the SSPs that are not asked. It returns how many legs remain.
+func (f *fanout) filter(r *ssp.Request) (asked int) {
+	for i := range f.legs {
+		l := &f.legs[i]
+		if l.target.Asks(r) {
+			asked++
+			continue
+		}
+		l.refuse(errFiltered)
+		l.received = true
+	}
+	return asked
+}
+
+// nothingToAsk is the result if filter leaves no leg.
+func (f *fanout) nothingToAsk() Result {
+	return Result{Outcome: upstream.Filtered, Err: errFiltered, legs: f.legLog()}
 }
 
 // refuse ends l before its request was sent.

@@ -36,18 +36,24 @@ func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool)
 // The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, with any
 // outcomes of its legs. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had
 // no bid. Otherwise it is the outcome of the first SSP in the route that responded, or else of the
-// first SSP in the route. All modes: ClientGone after a leg found that the client has closed, and
+// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, ClientGone after a leg found that the client has closed, and
 // Overloaded if the mode needs more than the budget has.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {
 		rt.Mirror.send(r, p)
 	}
+	var legs *legLog // of SSPs that are not asked
 	if chosen != nil {
-		return sendTo(r, chosen, r.Received)
+		if !chosen.Asks(r) {
+			chosen.filtered(&legs)
+			chosen = nil
+		}
+		return sendToOne(r, chosen, legs)
 	}
 	switch rt.Mode {
 	case Split:
-		return sendTo(r, rt.pick(), r.Received)
+		t := rt.pick(r, &legs)
+		return sendToOne(r, t, legs)
 	case Waterfall:
 		return rt.waterfall(r)
 	case ParallelFirst:
@@ -55,7 +61,8 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	case ParallelAll:
 		return rt.parallelAll(r, p)
 	default:
-		return sendTo(r, &rt.Targets[0], r.Received)
+		t := rt.first(r, &legs)
+		return sendToOne(r, t, legs)
 	}
 }
 

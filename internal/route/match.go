@@ -2,9 +2,11 @@ package route
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"strings"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/syntax"
 )
 
@@ -18,6 +20,10 @@ type Match struct {
 	Host   string
 	Query  []Condition
 	Header []Condition
+	// OpenRTB are conditions on the body.
+	OpenRTB []openrtb.Condition
+	// Holdback is the share, from 0 to 1, of the requests that match and go on to the next route.
+	Holdback float64
 }
 
 // Condition requires a query parameter or a header field: with Value, or with any value if Value is
@@ -30,21 +36,37 @@ type Condition struct {
 }
 
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
-// this client did, Find also returns the chosen name.
-func (t *Table) Find(f *httpheader.RequestFields) (rt *Route, name []byte) {
+// this client did, Find also returns the chosen name. If it must examine the body, it returns nil, and
+// s.NeedsBody is true.
+func (t *Table) Find(f *httpheader.RequestFields, s *Search) (rt *Route, name []byte) {
+	s.NeedsBody = false
 	if hasDotDot(f.Path) {
 		return nil, nil
 	}
 	var params foundParams
-	for _, rt := range t.Routes {
+	for ; s.next < len(t.Routes); s.next++ {
+		rt := t.Routes[s.next]
 		if len(rt.Match.Query) > 0 {
 			params.find(f.Query, t.params)
 		}
-		if name, ok := rt.matches(f, &params); ok {
+		name, ok := rt.matches(f, &params)
+		if !ok {
+			continue
+		}
+		if len(rt.conditions) > 0 && !s.examined {
+			s.NeedsBody = true
+			return nil, nil
+		}
+		if s.facts.HoldAll(rt.conditions) && !rt.holdsBack(s) {
 			return rt, name
 		}
 	}
 	return nil, nil
+}
+
+// holdsBack draws whether a request that matches goes on to the next route.
+func (rt *Route) holdsBack(s *Search) bool {
+	return rt.Match.Holdback > 0 && !s.Explaining && rand.Float64() < rt.Match.Holdback
 }
 
 func (rt *Route) matches(f *httpheader.RequestFields, params *foundParams) (name []byte, ok bool) {

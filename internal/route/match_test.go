@@ -42,12 +42,12 @@ func TestMatchOnPath(t *testing.T) {
 	} {
 		table := NewTable([]*Route{{Match: Match{Path: tt.path}}})
 		for _, p := range tt.yes {
-			if r, name := table.Find(lookup(t, "h", p)); r == nil || name != nil {
+			if r, name := table.Find(lookup(t, "h", p), new(Search)); r == nil || name != nil {
 				t.Errorf("%s: %q does not match (%q)", tt.path, p, name)
 			}
 		}
 		for _, p := range tt.no {
-			if r, _ := table.Find(lookup(t, "h", p)); r != nil {
+			if r, _ := table.Find(lookup(t, "h", p), new(Search)); r != nil {
 				t.Errorf("%s: %q matches", tt.path, p)
 			}
 		}
@@ -72,7 +72,7 @@ func TestPathNamesTheSSPWhereClientsMayChoose(t *testing.T) {
 		{"/a/", "/a//openx", "openx"},
 	} {
 		table := NewTable([]*Route{{Match: Match{Path: tt.path}, ClientChoice: true}})
-		r, name := table.Find(lookup(t, "h", tt.request))
+		r, name := table.Find(lookup(t, "h", tt.request), new(Search))
 		got := string(name)
 		if r == nil {
 			got = "-"
@@ -100,12 +100,12 @@ func TestMatchOnHost(t *testing.T) {
 	} {
 		table := NewTable([]*Route{{Match: Match{Path: "/", Host: tt.host}}})
 		for _, h := range tt.yes {
-			if r, _ := table.Find(lookup(t, h, "/")); r == nil {
+			if r, _ := table.Find(lookup(t, h, "/"), new(Search)); r == nil {
 				t.Errorf("%s: %q does not match", tt.host, h)
 			}
 		}
 		for _, h := range tt.no {
-			if r, _ := table.Find(lookup(t, h, "/")); r != nil {
+			if r, _ := table.Find(lookup(t, h, "/"), new(Search)); r != nil {
 				t.Errorf("%s: %q matches", tt.host, h)
 			}
 		}
@@ -134,12 +134,12 @@ func TestMatchOnQuery(t *testing.T) {
 	} {
 		table := NewTable([]*Route{{Match: Match{Path: "/", Query: tt.conditions}}})
 		for _, q := range tt.yes {
-			if r, _ := table.Find(lookup(t, "h", "/?"+q)); r == nil {
+			if r, _ := table.Find(lookup(t, "h", "/?"+q), new(Search)); r == nil {
 				t.Errorf("%s: %q does not match", tt.name, q)
 			}
 		}
 		for _, q := range tt.no {
-			if r, _ := table.Find(lookup(t, "h", "/?"+q)); r != nil {
+			if r, _ := table.Find(lookup(t, "h", "/?"+q), new(Search)); r != nil {
 				t.Errorf("%s: %q matches", tt.name, q)
 			}
 		}
@@ -162,12 +162,12 @@ func TestMatchOnHeader(t *testing.T) {
 	} {
 		table := NewTable([]*Route{{Match: Match{Path: "/", Header: tt.conditions}}})
 		for _, lines := range tt.yes {
-			if r, _ := table.Find(lookup(t, "h", "/", lines...)); r == nil {
+			if r, _ := table.Find(lookup(t, "h", "/", lines...), new(Search)); r == nil {
 				t.Errorf("%s: %q does not match", tt.name, lines)
 			}
 		}
 		for _, lines := range tt.no {
-			if r, _ := table.Find(lookup(t, "h", "/", lines...)); r != nil {
+			if r, _ := table.Find(lookup(t, "h", "/", lines...), new(Search)); r != nil {
 				t.Errorf("%s: %q matches", tt.name, lines)
 			}
 		}
@@ -200,7 +200,7 @@ func TestFirstRouteThatMatchesInFullWins(t *testing.T) {
 		{"a.example", "/other", nil, ""},
 	} {
 		got := ""
-		if r, _ := table.Find(lookup(t, tt.host, tt.target, tt.lines...)); r != nil {
+		if r, _ := table.Find(lookup(t, tt.host, tt.target, tt.lines...), new(Search)); r != nil {
 			got = r.Name
 		}
 		want(t, tt.host+tt.target, got, tt.route)
@@ -264,7 +264,7 @@ func FuzzConditionsOnAQuery(f *testing.F) {
 					break
 				}
 			}
-			if got, _ := table.Find(lookup(t, "a", "/?"+query)); got != first {
+			if got, _ := table.Find(lookup(t, "a", "/?"+query), new(Search)); got != first {
 				t.Fatalf("%q: the route is %v, want %v", query, got, first)
 			}
 		}

@@ -56,7 +56,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	}
 	c := mirroredPool.Get().(*mirrored)
 	c.mirror, c.process, c.request = m, p, *r
-	c.request.Budget, c.request.Held, c.request.Gone, c.request.Context = m.Budget, 0, nil, nil
+	c.request.Budget, c.request.Held, c.request.Gone, c.request.Context, c.request.Facts = m.Budget, 0, nil, nil, nil
 	if !c.memory.take(&c.request) {
 		c.release()
 		m.drop()

@@ -6,7 +6,8 @@ import (
 )
 
 // parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
-// with the responses of all SSPs. Secondaries that still run are abandoned.
+// with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is asked, it
+// waits for the secondaries.
 //
 // The caller runs one primary's leg itself, which saves a goroutine. That delays nothing: the
 // response must wait for that leg anyway.
@@ -17,22 +18,30 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	}
 	defer f.detach()
 	f.request.Plain = true
+	if f.filter(r) == 0 {
+		return f.nothingToAsk()
+	}
+	callerLeg, secondaries := f.callerLeg(rt)
 	missing := 0
 	for i := range f.legs {
-		if i != rt.callerLeg {
-			f.start(&f.legs[i])
+		l := &f.legs[i]
+		if l.received {
+			continue // it is not asked
 		}
-		if !rt.Targets[i].Secondary {
+		if i != callerLeg {
+			f.start(l)
+		}
+		if l.target.Secondary == secondaries {
 			missing++
 		}
 	}
-	gone := f.runCallerLeg(&f.legs[rt.callerLeg])
+	gone := f.runCallerLeg(&f.legs[callerLeg])
 	missing--
 	for missing > 0 || len(f.ended) > 0 {
 		l := <-f.ended
 		l.received = true
 		gone = gone || l.outcome == upstream.ClientGone
-		if !l.target.Secondary {
+		if l.target.Secondary == secondaries {
 			missing--
 		}
 	}
@@ -40,6 +49,20 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 		return Result{Outcome: upstream.ClientGone, Err: upstream.ErrClientGone, legs: f.legLog()}
 	}
 	return f.envelope(r.Budget)
+}
+
+// callerLeg returns the leg that the caller runs. secondaries says that no primary is asked.
+func (f *fanout) callerLeg(rt *Route) (leg int, secondaries bool) {
+	if !f.legs[rt.callerLeg].received {
+		return rt.callerLeg, false
+	}
+	leg = -1
+	for i := range f.legs {
+		if l := &f.legs[i]; !l.received && (leg < 0 || !l.target.Secondary || f.legs[leg].target.Secondary) {
+			leg = i
+		}
+	}
+	return leg, f.legs[leg].target.Secondary
 }
 
 // runCallerLeg runs l on the caller's goroutine, and reports whether the client has closed.
@@ -108,7 +131,7 @@ func (l *leg) envelopeEntry() entry {
 	switch {
 	case !l.received:
 		e.err, e.noTime = "not_waited", true
-	case l.outcome == upstream.SSPDisabled: // its request was not sent
+	case l.outcome == upstream.SSPDisabled, l.outcome == upstream.Filtered: // its request was not sent
 		e.err, e.noTime = l.outcome.String(), true
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()

@@ -2,6 +2,7 @@ package route
 
 import (
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
 )
 
 // parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
@@ -13,19 +14,26 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 		return Result{Outcome: err.Outcome, Err: err}
 	}
 	defer f.detach()
-	for i := range f.legs {
-		f.start(&f.legs[i])
+	asked := f.filter(r)
+	if asked == 0 {
+		return f.nothingToAsk()
 	}
-	for range f.legs {
+	for i := range f.legs {
+		if l := &f.legs[i]; !l.received {
+			f.start(l)
+		}
+	}
+	for range asked {
 		l := <-f.ended
 		l.received = true
 		if isFinal(l.outcome) {
 			return f.result(l)
 		}
 	}
-	best := &f.legs[0]
+	var best *leg
 	for i := range f.legs {
-		if l := &f.legs[i]; rank(l.outcome) > rank(best.outcome) {
+		l := &f.legs[i]
+		if l.outcome != upstream.Filtered && (best == nil || rank(l.outcome) > rank(best.outcome)) {
 			best = l
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/ssp"
 )
 
@@ -36,6 +37,10 @@ type Target struct {
 	Weight    int           // of Split
 	Timeout   time.Duration // of Waterfall, 0 = only the deadline applies
 	Secondary bool          // of ParallelAll: not waited for
+	// When are conditions on the body. If they do not hold, the SSP is not asked.
+	When []openrtb.Condition
+
+	when []openrtb.Test
 }
 
 // Route is one route. It does not change after NewTable.
@@ -57,6 +62,9 @@ type Route struct {
 	// Index is the route's place in its table.
 	Index int
 
+	conditions []openrtb.Test // Match.OpenRTB
+	filters    bool           // a target has conditions
+
 	weights     int             // sum of the targets', for Split
 	draw        func(n int) int // a random number from 0 to n-1, for Split
 	callerLeg   int             // the target whose leg the caller runs, for ParallelAll
@@ -67,7 +75,8 @@ type Route struct {
 type Table struct {
 	Routes []*Route
 
-	params []string // names of query parameters in conditions
+	params []string      // names of query parameters in conditions
+	paths  openrtb.Paths // of all conditions on bodies
 }
 
 // NewTable returns a table of routes, and sets their Index.
@@ -76,6 +85,12 @@ func NewTable(routes []*Route) *Table {
 	for i, rt := range routes {
 		rt.Index = i
 		t.indexParams(rt.Match.Query)
+		rt.conditions = t.compile(rt.Match.OpenRTB)
+		for i := range rt.Targets {
+			target := &rt.Targets[i]
+			target.when = t.compile(target.When)
+			rt.filters = rt.filters || len(target.when) > 0
+		}
 		switch rt.Mode {
 		case Split:
 			rt.prepareSplit()
@@ -85,6 +100,18 @@ func NewTable(routes []*Route) *Table {
 	}
 	return t
 }
+
+// compile adds conditions on bodies to the table.
+func (t *Table) compile(conditions []openrtb.Condition) []openrtb.Test {
+	tests := make([]openrtb.Test, len(conditions))
+	for i := range conditions {
+		tests[i] = t.paths.Condition(&conditions[i])
+	}
+	return tests
+}
+
+// Filters reports whether it depends on the body which SSPs are asked. Then Examine must come before Do.
+func (rt *Route) Filters() bool { return rt.filters }
 
 // indexParams adds the names of the conditions' parameters to params.
 func (t *Table) indexParams(conditions []Condition) {

@@ -1,19 +1,34 @@
 package route
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"adbuffer/internal/ssp"
+)
 
 // pick draws a target by weight: with weight n and sum s its probability is n/s. If its SSP is
-// disabled, the draw is repeated among the others. If all are disabled, it returns the first draw.
-func (rt *Route) pick() *Target {
+// disabled, or its conditions do not hold, the draw is repeated among the others. If all others are
+// disabled, it returns one of them, and nil if the conditions of none hold.
+func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	drawn := atWeight(rt.Targets, rt.draw(rt.weights))
-	if !drawn.SSP.Refusing() {
+	if !drawn.Asks(r) {
+		drawn.filtered(legs)
+		drawn = nil
+	} else if !drawn.SSP.Refusing() {
 		return drawn
 	}
 	var enabled []Target
 	sum := 0
-	for _, t := range rt.Targets {
-		if t.Weight > 0 && !t.SSP.Refusing() {
-			enabled, sum = append(enabled, t), sum+t.Weight
+	for i := range rt.Targets {
+		t := &rt.Targets[i]
+		if t.Weight == 0 || !t.Asks(r) {
+			continue
+		}
+		if drawn == nil {
+			drawn = t
+		}
+		if !t.SSP.Refusing() {
+			enabled, sum = append(enabled, *t), sum+t.Weight
 		}
 	}
 	if sum == 0 {

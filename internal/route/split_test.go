@@ -27,7 +27,7 @@ func TestSplitDrawsByWeight(t *testing.T) {
 				}
 				return n
 			}
-			target := rt.pick()
+			target := rt.pick(nil, new(*legLog))
 			for i := range rt.Targets {
 				if target == &rt.Targets[i] {
 					drawn[i]++
@@ -73,7 +73,7 @@ func TestSplitIsRandom(t *testing.T) {
 	rt.ready()
 	drawn := map[string]int{}
 	for range 1000 {
-		drawn[rt.pick().SSP.Name()]++
+		drawn[rt.pick(nil, new(*legLog)).SSP.Name()]++
 	}
 	if drawn["a"] == 0 || drawn["c"] == 0 || drawn["b"] > 0 {
 		t.Errorf("drawn: %v", drawn)

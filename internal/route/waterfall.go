@@ -13,9 +13,15 @@ import (
 func (rt *Route) waterfall(r *ssp.Request) Result {
 	legs := newLegLog()
 	var best Result
+	asked := false
 	for i := range rt.Targets {
+		t := &rt.Targets[i]
+		if !t.Asks(r) {
+			t.filtered(&legs)
+			continue
+		}
 		now := r.Received
-		if i > 0 {
+		if asked {
 			now = time.Now()
 			if !now.Before(r.Deadline) {
 				break
@@ -26,17 +32,21 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 				break
 			}
 		}
-		tier := sendTo(r, &rt.Targets[i], now)
+		tier := sendTo(r, t, now)
 		legs.add(tier.SSP, tier.Outcome, tier.Exchange.Times.Done.Sub(now), tier.Exchange)
-		if i > 0 && !isFinal(tier.Outcome) && rank(tier.Outcome) <= rank(best.Outcome) {
+		if asked && !isFinal(tier.Outcome) && rank(tier.Outcome) <= rank(best.Outcome) {
 			tier.Release()
 			continue
 		}
+		asked = true
 		best.Release()
 		best = tier
 		if isFinal(tier.Outcome) {
 			break
 		}
+	}
+	if !asked {
+		return sendToOne(r, nil, legs)
 	}
 	best.legs = legs
 	best.normalizeNoBid()

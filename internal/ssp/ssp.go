@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
@@ -100,6 +101,8 @@ type Request struct {
 	Held int64
 	// Trace is nil for a request that is not traced.
 	Trace *tracing.Request
+	// Facts are what the route's conditions need to know of Body; nil if it has none.
+	Facts *openrtb.Facts
 	// Plain asks for a response without content coding, whatever the client accepts.
 	Plain bool
 }

@@ -27,6 +27,7 @@ const (
 	QPSLimit         // over the SSP's queries per second
 	SSPBackoff       // the SSP asked for a pause (Retry-After)
 	SSPDisabled      // an operator has drained or disabled the SSP
+	Filtered         // the SSP is not asked, since its conditions on the body do not hold
 	Overloaded       // over a limit on requests or bytes in flight
 	Draining         // adbuffer stops
 	LocalError       // no connection could be opened because adbuffer's machine has no file, port or memory for it
@@ -143,6 +144,7 @@ var rows = [Outcomes]Row{
 	QPSLimit:         {"qps_limit", 503, "http_request_denied", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
 	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
 	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
+	Filtered:         {"filtered", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Counted, NotCounted}, // the route's no-ad
 	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted},
 	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted},
 	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
