@@ -28,6 +28,7 @@ type Explained struct {
 	Mode       string         `json:"mode,omitempty"`
 	BudgetMs   float64        `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
 	BudgetFrom string         `json:"budget_from,omitempty"` // the field or setting that it follows from
+	Fairness   string         `json:"fairness,omitempty"`    // whose share of the places it uses if it waits
 	Refused    *refused       `json:"refused,omitempty"`     // adbuffer would respond by itself
 	Machine    []string       `json:"machine"`               // settings that this machine lowers, and why
 	SSPs       []explainedSSP `json:"ssps"`                  // in the route's order
@@ -62,6 +63,9 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, Machine: lowered(current.Config), SSPs: []explainedSSP{}}
 	if e.Client.IsValid() {
 		x.Client = e.Client.String()
+	}
+	if key := current.Config.Server.Fairness.Key; key != "" && e.Refusal == nil {
+		x.Fairness = fairness(key, x.Client, e.FairValue)
 	}
 	if e.Refusal != nil {
 		x.Refused = &refused{e.Refusal.Outcome.String(), e.Refusal.StatusCode(), e.Refusal.Detail}
@@ -162,6 +166,22 @@ func bodyCondition(c *config.BodyCondition) string {
 		return c.Path + " must exist"
 	}
 	return c.Path + " must not exist"
+}
+
+// fairness says whose share of the places a request uses.
+func fairness(key, client, value string) string {
+	_, name, _ := strings.Cut(key, ":")
+	switch {
+	case key == "client_ip":
+		value = client
+	case value == "":
+		value = "none, like all requests without it"
+	case config.NamesSecret(name):
+		value = config.Hidden
+	default:
+		value = logs.Visible([]byte(value[:min(len(value), maxSeenValue)]))
+	}
+	return key + ": " + value
 }
 
 // adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
@@ -310,6 +330,9 @@ func (x *Explained) String() string {
 	}
 	if x.BudgetFrom != "" {
 		line("deadline", "%v ms from %s, less deadline.reserve", x.BudgetMs, x.BudgetFrom)
+	}
+	if x.Fairness != "" {
+		line("fairness", "%s", x.Fairness)
 	}
 	if x.Refused != nil {
 		line("response", "%d %s: %s; no SSP is asked", x.Refused.Status, x.Refused.Outcome, x.Refused.Detail)

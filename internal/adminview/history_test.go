@@ -39,7 +39,7 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		place.Release()
+		place.Release(new(upstream.Exchange))
 	}
 	look()
 	acquire()

@@ -189,7 +189,8 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
 			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
-		Access: logs.AccessOptions(c.Log.Access),
-		Tracer: v.Tracer,
+		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
+		Access:   logs.AccessOptions(c.Log.Access),
+		Tracer:   v.Tracer,
 	}
 }

@@ -21,6 +21,7 @@ var forms = map[string]form{
 	"admin listener":            addressForm("127.0.0.1:8080", true, false),
 	"deadline field":            fieldAnd(fieldRule, httpheader.CheckDeadline),
 	"exact path":                exactPathRule,
+	"fairness key":              fairnessRule,
 	"field value":               must(isTrimmed, "not hold control characters, nor begin or end with a space"),
 	"forwarded field":           forwardedFieldRule,
 	"host":                      must(syntax.IsHost, "be a host name without a port"),
@@ -37,6 +38,26 @@ var forms = map[string]form{
 	"set field":                 fieldAnd(forwardedFieldRule, checkSet),
 	"URL of a receiver":         receiverRule,
 	"URL of a metrics receiver": metricsReceiverRule,
+}
+
+// fairnessRule is the form of server.fairness.key.
+func fairnessRule(key string) string {
+	from, name, _ := strings.Cut(key, ":")
+	switch {
+	case key == "client_ip":
+		return ""
+	case from == "header":
+		return tokenRule(name)
+	case from == "query" && name != "" && isGraphic(name) && !strings.ContainsAny(name, "&=#"):
+		return ""
+	case from == "query":
+		return "must name a query parameter as it is in a URL, for example query:pub"
+	case from == "openrtb" && strings.HasPrefix(name, "/") && !slices.ContainsFunc(strings.Split(name[1:], "/"), func(s string) bool { return s == "" || s == "*" }) && isGraphic(name):
+		return ""
+	case from == "openrtb":
+		return "must name a member by the names on the way to it, for example openrtb:/site/publisher/id"
+	}
+	return "must be client_ip, header:NAME, query:NAME or openrtb:/path"
 }
 
 // must is the form of the texts that valid accepts.

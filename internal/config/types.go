@@ -78,7 +78,13 @@ type Server struct {
 	RequestID        RequestID      `yaml:"request_id"`
 	ProxyStatus      bool           `yaml:"proxy_status"`  // of responses; RFC 9209
 	ServerTiming     bool           `yaml:"server_timing"` // of responses
+	Fairness         Fairness       `yaml:"fairness"`
 	Drain            Drain          `yaml:"drain"`
+}
+
+// Fairness says whose requests share an SSP's places while requests wait for them.
+type Fairness struct {
+	Key string `yaml:"key" form:"fairness key"` // client_ip, header:NAME, query:NAME or openrtb:/path; "" = no sharing
 }
 
 // RequestID identifies a request in responses, logs, captures and spans.

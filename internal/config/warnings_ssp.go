@@ -18,6 +18,9 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and not as pending_timeout",
 			formatDuration(pool.PendingTimeout), formatDuration(deadline.Default))
 	}
+	if pool.MaxPending == 0 && cfg.Server.Fairness.Key != "" {
+		w.add(join(poolPath, "max_pending"), "0 leaves no queue in which server.fairness.key could share the places")
+	}
 	if pool.IdleTimeout >= commonServerIdle {
 		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; requests on stale connections will cost retries",
 			formatDuration(pool.IdleTimeout), formatDuration(commonServerIdle))

@@ -50,6 +50,7 @@ func TestWarnings(t *testing.T) {
 		"admin on an address":      {"admin: {listen: \"192.0.2.1:9090\"}\n" + ssp + route, []string{adminWarning("192.0.2.1:9090")}},
 		"admin on localhost":       {"admin: {listen: \"localhost:9090\"}\n" + ssp + route, nil},
 		"admin on IPv6 loopback":   {"admin: {listen: \"[::1]:9090\"}\n" + ssp + route, nil},
+		"no queue to share":        {"server: {fairness: {key: client_ip}}\n" + withSSP("pool: {max_pending: 0}"), []string{"ssps[0].pool.max_pending: 0 leaves no queue in which server.fairness.key could share the places"}},
 		"waits beyond the default": {withSSP("pool: {pending_timeout: 300ms}"), []string{"ssps[0].pool.pending_timeout: 300ms is not below deadline.default, 300ms; most waits will end as deadline and not as pending_timeout"}},
 		"no queue, no such wait":   {withSSP("pool: {pending_timeout: 300ms, max_pending: 0}"), nil},
 		"idle longer than servers": {withSSP("pool: {idle_timeout: 60s}"), []string{"ssps[0].pool.idle_timeout: 1m is not below the 1m after which common servers close idle connections; requests on stale connections will cost retries"}},

@@ -70,8 +70,8 @@ func reset(ex *upstream.Exchange) {
 
 type countingOwner struct{ freed atomic.Int64 }
 
-func (o *countingOwner) Freed(time.Duration) { o.freed.Add(1) }
-func (o *countingOwner) Changed()            {}
+func (o *countingOwner) Freed(time.Duration, upstream.Payer) { o.freed.Add(1) }
+func (o *countingOwner) Changed()                            {}
 
 // cpuTime is the CPU time of this process. On a busy machine it is more reliable than elapsed time.
 func cpuTime(b *testing.B) time.Duration {

@@ -185,10 +185,10 @@ func (c *Conn) completeExchange(ex *upstream.Exchange, r upstream.CloseReason) {
 			ex.Times.Done = time.Now()
 		}
 	}
-	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired))
+	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
 }
 
-func (c *Conn) release(r upstream.CloseReason, held time.Duration) {
+func (c *Conn) release(r upstream.CloseReason, held time.Duration, by upstream.Payer) {
 	if c.br != nil {
 		c.opts.releaseReader(c.br)
 		c.br = nil
@@ -197,7 +197,7 @@ func (c *Conn) release(r upstream.CloseReason, held time.Duration) {
 	if r != upstream.NotClosed {
 		c.Close(r)
 	}
-	c.owner.Freed(held)
+	c.owner.Freed(held, by)
 }
 
 // abandon releases the caller. A goroutine reads the response to its end, for at most opts.Linger
@@ -208,7 +208,7 @@ func (c *Conn) abandon(ex *upstream.Exchange) {
 		c.completeExchange(ex, upstream.ClosedTimeout)
 		return
 	}
-	acquired := ex.Times.Acquired
+	acquired, by := ex.Times.Acquired, ex.Payer
 	c.response.discard = true
 	go func() {
 		c.net.SetDeadline(time.Now().Add(c.opts.Linger))
@@ -218,6 +218,6 @@ func (c *Conn) abandon(ex *upstream.Exchange) {
 		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
 			reason = upstream.ClosedError
 		}
-		c.release(reason, time.Since(acquired))
+		c.release(reason, time.Since(acquired), by)
 	}()
 }

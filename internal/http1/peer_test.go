@@ -129,7 +129,13 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{event: make(chan struct{}, 1<<16)} }
 
-func (r *recorder) Freed(held time.Duration) {
+// testPayer pays for the place of each exchange, also of one that is abandoned.
+const testPayer = 7
+
+func (r *recorder) Freed(held time.Duration, by upstream.Payer) {
+	if by != testPayer {
+		panic("another payer pays for the place")
+	}
 	if held < 0 || held > time.Hour {
 		panic("a place was in use for " + held.String())
 	}
@@ -261,7 +267,7 @@ func newExchange(tb testing.TB) *upstream.Exchange {
 	}
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(patience)
-	ex.UsualTimeout = patience
+	ex.UsualTimeout, ex.Payer = patience, testPayer
 	return ex
 }
 

@@ -81,6 +81,7 @@ type entry struct {
 	acquired   time.Time
 	deadline   time.Time     // or the time of abandoning, if that was earlier
 	usual      time.Duration // the exchange's UsualTimeout
+	by         upstream.Payer
 }
 
 // NewPipelined returns a connection on c, which is sock or a TLS connection on it. Its goroutine
@@ -154,7 +155,7 @@ func (p *Pipelined) Do(ex *upstream.Exchange) error {
 	duty, err := p.enter(ex)
 	if err != nil {
 		ex.Times.Done = time.Now()
-		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired))
+		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
 		return err
 	}
 	if duty != writeNothing {
@@ -236,7 +237,7 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	if start == 0 {
 		p.first = size
 	}
-	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline, usual: ex.UsualTimeout})
+	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline, usual: ex.UsualTimeout, by: ex.Payer})
 	if p.latest.Before(ex.Deadline) {
 		p.latest = ex.Deadline
 	}

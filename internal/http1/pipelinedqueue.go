@@ -21,7 +21,7 @@ func (r *reader) abandon(e *entry, err error) {
 // gets err.
 func (r *reader) releaseEntry(e *entry, err error) {
 	r.outstanding.Add(-1)
-	r.owner.Freed(max(0, r.now.Sub(e.acquired)))
+	r.owner.Freed(max(0, r.now.Sub(e.acquired)), e.by)
 	if e.ex != nil {
 		e.ex.Times.Done = r.now
 		e.ex.Complete(err)

@@ -106,7 +106,7 @@ type place struct {
 	freed *atomic.Int64
 }
 
-func (p *place) Freed(held time.Duration) {
+func (p *place) Freed(held time.Duration, _ upstream.Payer) {
 	if held < 0 || p.inUse.Add(-1) < 0 {
 		panic("a place was freed that was not in use")
 	}

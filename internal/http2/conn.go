@@ -66,7 +66,7 @@ type Conn struct {
 	// Work for unlock.
 	mustCloseSocket bool
 	changed         bool
-	freed           []time.Duration
+	freed           []freedPlace
 }
 
 var _ upstream.Conn = (*Conn)(nil)
@@ -239,8 +239,8 @@ func (c *Conn) unlock() {
 	if hangUp {
 		c.socket.Close()
 	}
-	for _, held := range freed {
-		c.owner.Freed(held)
+	for _, f := range freed {
+		c.owner.Freed(f.held, f.by)
 	}
 	if changed {
 		c.owner.Changed()

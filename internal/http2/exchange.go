@@ -50,7 +50,7 @@ func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
-	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired))
+	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
 	return err
 }
 
@@ -142,9 +142,9 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 // abandonLocked abandons the exchange of s with ErrDeadline or ErrCancelled. Frames that arrive for
 // it later are dropped. Its place is freed here, or by resets later.
 func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
-	acquired := s.ex.Times.Acquired
+	p := place{s.ex.Times.Acquired, s.ex.Payer}
 	c.resetLocked(s, h2.ErrCodeCancel, why)
-	if !c.resets.add(c, acquired) {
-		c.freed = append(c.freed, time.Since(acquired))
+	if !c.resets.add(c, p) {
+		c.freed = append(c.freed, p.freed(time.Now()))
 	}
 }

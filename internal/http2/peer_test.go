@@ -39,17 +39,20 @@ type owner struct {
 	freed   atomic.Int64
 	changes atomic.Int64
 	changed chan struct{}
-	frees   chan time.Duration
+	frees   chan freedPlace
 }
 
 func newOwner() *owner {
-	return &owner{changed: make(chan struct{}, 1024), frees: make(chan time.Duration, 1<<16)}
+	return &owner{changed: make(chan struct{}, 1024), frees: make(chan freedPlace, 1<<16)}
 }
 
-func (o *owner) Freed(held time.Duration) {
+// testPayer pays for the place of each request.
+const testPayer = 7
+
+func (o *owner) Freed(held time.Duration, by upstream.Payer) {
 	o.freed.Add(1)
 	select {
-	case o.frees <- held:
+	case o.frees <- freedPlace{held, by}:
 	default:
 	}
 }
@@ -71,14 +74,14 @@ func (o *owner) awaitChange(t testing.TB) {
 	}
 }
 
-func (o *owner) awaitFreed(t testing.TB) (held time.Duration) {
+func (o *owner) awaitFreed(t testing.TB) (f freedPlace) {
 	t.Helper()
 	select {
-	case held = <-o.frees:
+	case f = <-o.frees:
 	case <-time.After(patience):
 		t.Fatal("no place was freed")
 	}
-	return held
+	return f
 }
 
 // testOptions are generous limits.

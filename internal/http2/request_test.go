@@ -53,7 +53,7 @@ func (r request) do(conn upstream.Conn) result {
 		Method: r.method, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(r.target),
 		Fields: []byte(r.fields), Body: []byte(r.body),
 	}
-	ex.Context, ex.Budget = r.ctx, r.budget
+	ex.Context, ex.Budget, ex.Payer = r.ctx, r.budget, testPayer
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(timeout)
 	err := conn.Do(ex)

@@ -17,8 +17,8 @@ import (
 // detects an SSP that hangs. One PING is outstanding at a time; later places wait for the next.
 // Guarded by Conn.mu.
 type resets struct {
-	pinged   []time.Time // acquisition times of the places that wait for the outstanding PING
-	unpinged []time.Time // acquisition times of the places that wait for the next PING
+	pinged   []place // wait for the outstanding PING
+	unpinged []place // wait for the next PING
 	// responded says that the peer has sent HEADERS or DATA since the last PING. noPings says that
 	// it had sent none when it acknowledged that PING. Then adbuffer sends no more PINGs, and frees
 	// places at once, until the peer responds to a request. gRPC servers close connections on which
@@ -28,24 +28,38 @@ type resets struct {
 	timer              *time.Timer
 }
 
+// place is the place of an abandoned exchange.
+type place struct {
+	acquired time.Time
+	by       upstream.Payer
+}
+
+// freedPlace has the arguments of upstream.Owner.Freed.
+type freedPlace struct {
+	held time.Duration
+	by   upstream.Payer
+}
+
+func (p place) freed(now time.Time) freedPlace { return freedPlace{now.Sub(p.acquired), p.by} }
+
 // resetPing is the content of these PINGs. It distinguishes their acknowledgements from all others.
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
 // pending returns how many places wait.
 func (r *resets) pending() int { return len(r.pinged) + len(r.unpinged) }
 
-// add keeps the place of an abandoned exchange whose RST_STREAM is in the buffer. acquired is when
-// the place was acquired. kept is false if the place is free now.
-func (r *resets) add(c *Conn, acquired time.Time) (kept bool) {
+// add keeps p, the place of an abandoned exchange whose RST_STREAM is in the buffer. kept is false if
+// the place is free now.
+func (r *resets) add(c *Conn, p place) (kept bool) {
 	switch {
 	case c.closed:
 		return false
 	case len(r.pinged) > 0:
-		r.unpinged = append(r.unpinged, acquired)
+		r.unpinged = append(r.unpinged, p)
 	case r.noPings:
 		return false
 	default:
-		r.pinged = append(r.pinged, acquired)
+		r.pinged = append(r.pinged, p)
 		r.ping(c)
 	}
 	return true
@@ -84,10 +98,10 @@ func (r *resets) acked(c *Conn) {
 func (r *resets) onResponse() { r.responded, r.noPings = true, false }
 
 // free makes unlock free the places of list.
-func (r *resets) free(c *Conn, list *[]time.Time) {
+func (r *resets) free(c *Conn, list *[]place) {
 	now := time.Now()
-	for _, acquired := range *list {
-		c.freed = append(c.freed, now.Sub(acquired))
+	for _, p := range *list {
+		c.freed = append(c.freed, p.freed(now))
 	}
 	*list = (*list)[:0]
 }

@@ -48,8 +48,8 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 	get("/").do(p.conn).wantError(t, notProcessed) // the only place is in use
 	p.owner.awaitFreed(t)                          // the place of the abandoned exchange
 	p.do(p.fr.WritePing(true, data))
-	if held := p.owner.awaitFreed(t); held <= 0 || held > time.Hour {
-		t.Errorf("the place was held for %v", held)
+	if f := p.owner.awaitFreed(t); f.held <= 0 || f.held > time.Hour || f.by != testPayer {
+		t.Errorf("the place was held for %v, and %d pays for it", f.held, f.by)
 	}
 	p.afterwards()
 }

@@ -136,6 +136,9 @@ func (id *Identity) Client() netip.Addr { return id.outgoing(id.client) }
 // Group returns the group of clients that the client belongs to.
 func (id *Identity) Group() rates.Group { return rates.GroupOf(id.client) }
 
+// Hash returns a hash of the client's address.
+func (id *Identity) Hash() uint64 { return rates.Hash(id.client) }
+
 // outgoing returns addr as it may be sent.
 func (id *Identity) outgoing(addr netip.Addr) netip.Addr {
 	if id.truncate {

@@ -28,7 +28,16 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 
 // Two requests alternate on one connection: each waits for the other.
 func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		waitWithoutAllocations(t, fair)
+	}
+}
+
+func waitWithoutAllocations(t *testing.T, fair bool) {
 	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
+	o := p.Options()
+	o.Fair = fair
+	p.SetOptions(o)
 	held, err := p.Acquire(newExchange())
 	if err != nil {
 		t.Fatal(err)
@@ -54,12 +63,12 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 			p.mu.Unlock()
 			runtime.Gosched()
 		}
-		held.Release()
+		held.Release(new(upstream.Exchange))
 		held = <-got
 	}); n >= 1 { // a garbage collection may empty the pool of waiters
 		t.Errorf("%v allocations a wait, want none", n)
 	}
-	held.Release()
+	held.Release(new(upstream.Exchange))
 	if n := p.stats.acquire[waited].Count(); n < 1000 {
 		t.Errorf("%d requests waited, want all", n)
 	}

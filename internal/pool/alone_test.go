@@ -38,7 +38,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		}
 		behind := ask(t, p, time.Second)
 		behind.wantWaits() // the pool puts no request behind the request that must be alone
-		place.Release()
+		place.Release(new(upstream.Exchange))
 		synctest.Wait()
 		if !behind.ended() || behind.err != nil {
 			t.Fatalf("the waiting request was not served: %v", behind.err)
@@ -63,18 +63,18 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 			t.Fatal("the request got a place although another exchange was outstanding")
 		default:
 		}
-		behind.place.Release()
+		behind.place.Release(behind.ex)
 		r := <-alone
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
 		later.wantWaits()
-		r.place.Release()
+		r.place.Release(new(upstream.Exchange))
 		synctest.Wait()
 		if !later.ended() || later.err != nil {
 			t.Fatalf("the waiting request was not served: %v", later.err)
 		}
-		later.place.Release()
+		later.place.Release(later.ex)
 	})
 }
 
@@ -86,8 +86,8 @@ func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the request got no place, but an HTTP/2 stream is always alone: %v", err)
 		}
-		place.Release()
-		first.place.Release()
+		place.Release(new(upstream.Exchange))
+		first.place.Release(first.ex)
 	})
 }
 
@@ -117,8 +117,8 @@ func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 		}
 		pass(10 * msec)
 		for range 6 {
-			(<-places).Release()
+			(<-places).Release(new(upstream.Exchange))
 		}
-		(<-places).Release()
+		(<-places).Release(new(upstream.Exchange))
 	})
 }

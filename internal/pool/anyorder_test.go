@@ -147,7 +147,7 @@ func (a *anyOrder) request() bool {
 		return false
 	}
 	if a.n(50) == 0 {
-		place.Release()
+		place.Release(ex)
 		return true
 	}
 	err = place.Do(ex)

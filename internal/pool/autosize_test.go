@@ -108,7 +108,7 @@ func TestRevertedGrowthClosesConnections(t *testing.T) {
 		}
 		p.resize(12, 12, time.Now())
 		for _, place := range all {
-			place.Release()
+			place.Release(new(upstream.Exchange))
 		}
 		synctest.Wait()
 		snap := p.Snapshot()

@@ -27,7 +27,7 @@ func (c *nullConn) Do(ex *upstream.Exchange) error {
 	if c.yield {
 		runtime.Gosched()
 	}
-	c.owner.Freed(time.Millisecond)
+	c.owner.Freed(time.Millisecond, ex.Payer)
 	return nil
 }
 func (c *nullConn) Protocol() upstream.Protocol       { return c.protocol }
@@ -138,7 +138,7 @@ func BenchmarkRefuse(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer held.Release()
+	defer held.Release(new(upstream.Exchange))
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		ex := newExchange()

@@ -227,5 +227,5 @@ func (k *check) close() {
 // noOwner is the owner of a check's connection, which is in no pool.
 type noOwner struct{}
 
-func (noOwner) Freed(time.Duration) {}
-func (noOwner) Changed()            {}
+func (noOwner) Freed(time.Duration, upstream.Payer) {}
+func (noOwner) Changed()                            {}

@@ -202,7 +202,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	case m.ep.Barred() && !m.exclusive():
 		p.conns.drain(m, upstream.ClosedDrain)
 	case !m.exclusive():
-		for p.queue.n > 0 && m.takes(p.queue.head.alone) {
+		for p.queue.n > 0 && m.takes(p.queue.first().alone) {
 			p.giveLocked(choice{m: m}, r, now)
 		}
 		p.conns.expireShared(now) // an old connection may have waited for this one
@@ -217,7 +217,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 
 // probeOnLocked makes the next request on m the probe of its ejected endpoint.
 func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
-	if p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.head.alone)) {
+	if p.queue.n > 0 && (m.exclusive() || m.takes(p.queue.first().alone)) {
 		p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.ProbeSent, now)
 		m.fresh = m.exclusive()
 		p.giveLocked(choice{m: m, probe: true}, r, now)

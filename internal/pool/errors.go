@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"time"
 
 	"adbuffer/internal/upstream"
@@ -8,6 +9,7 @@ import (
 
 var (
 	errDraining  = &upstream.Error{Outcome: upstream.Draining, Progress: upstream.NotSent, RetryAfter: time.Second, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
+	errNoKey     = errors.New("the key of a request that must wait is not known yet") // Acquire handles it
 	errCancelled = &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.NotSent}
 	errNoAddress = upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "the look-up found no address")
 	// errNotNow ends a dial that found every address paused just before its start. It fails no
@@ -27,13 +29,18 @@ type queueFull struct {
 	conns, connsLimit, pending, maximum int
 
 	settings string // of the number of places
+	fair     bool   // the request left the longest fair queue
 	cause    error  // why the pool opens no connection; nil if nothing prevents it
 }
 
 func (f *queueFull) error() error {
+	why, fairness := "", ""
+	if f.fair {
+		why, fairness = ", and no other key had more requests there", ", server.fairness.key"
+	}
 	e := upstream.Errorf(upstream.PendingFull, upstream.NotSent,
-		"%d of %d places in use on %d of %d connections, %d of %d requests waiting in the queue; see %s and pool.max_pending",
-		f.load.inUse, f.load.possible, f.conns, f.connsLimit, f.pending, f.maximum, f.settings)
+		"%d of %d places in use on %d of %d connections, %d of %d requests waiting in the queue%s; see %s%s and pool.max_pending",
+		f.load.inUse, f.load.possible, f.conns, f.connsLimit, f.pending, f.maximum, why, f.settings, fairness)
 	e.Err = f.cause
 	return e
 }

@@ -273,7 +273,7 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 		err = errFakeLost
 	}
 	c.ssp.mu.Unlock()
-	c.owner.Freed(time.Since(ex.Times.Acquired))
+	c.owner.Freed(time.Since(ex.Times.Acquired), ex.Payer)
 	return err
 }
 

@@ -119,6 +119,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	if q := &p.queue; p.opts.MaxPending >= 0 && q.pending > p.opts.MaxPending {
 		t.Errorf("%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
 	}
+	wantConsistentFairQueues(t, &p.queue)
 	waits := uint64(0)
 	for _, h := range p.stats.acquire {
 		waits += h.Count()
@@ -133,6 +134,18 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	}
 	if s.maxDials > p.opts.MaxDials {
 		t.Errorf("%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
+	}
+}
+
+// wantConsistentFairQueues checks that requests wait in fair queues if some never had a place.
+func wantConsistentFairQueues(t testing.TB, q *queue) {
+	t.Helper()
+	if q.fair == nil {
+		return
+	}
+	fair := q.tail != nil && !q.tail.front
+	if first := q.fair.First(); fair != (first != nil) || fair && (!first.Value.queued || first.Value.front) {
+		t.Errorf("fair queueing should choose a request: %v; it chooses %+v", fair, first)
 	}
 }
 

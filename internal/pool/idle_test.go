@@ -131,7 +131,7 @@ func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 		if n := s.dialCount(); n != 1 {
 			t.Errorf("%d dials, want 1", n)
 		}
-		r.place.Release()
+		r.place.Release(r.ex)
 	})
 }
 

@@ -32,6 +32,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)
 	p.reviveTimer.Stop()
 	p.setEndpointOptionsLocked(now)
+	p.queue.setFair(opts.Fair, now)
 	p.needs.note(p.stats.sums(time.Now()))
 	p.Tick(now, false) // so that a pool that sizes itself begins with its least size
 	p.wg.Go(p.janitor)

@@ -73,7 +73,7 @@ func (m *member) takes(alone bool) bool {
 }
 
 // Freed implements upstream.Owner.
-func (m *member) Freed(held time.Duration) { m.pool.release(m, max(held, 0)) }
+func (m *member) Freed(held time.Duration, by upstream.Payer) { m.pool.release(m, max(held, 0), by) }
 
 // Changed implements upstream.Owner.
 func (m *member) Changed() { m.pool.changed(m) }
@@ -100,9 +100,9 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	return err
 }
 
-// Release releases an unused place.
-func (pl Place) Release() {
-	pl.m.pool.release(pl.m, unused)
+// Release releases the place of ex unused.
+func (pl Place) Release(ex *upstream.Exchange) {
+	pl.m.pool.release(pl.m, unused, ex.Payer)
 	if pl.probe {
 		pl.m.pool.probeEnded(pl.m, upstream.Neutral)
 	}

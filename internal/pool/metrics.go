@@ -58,6 +58,8 @@ var (
 	descAutoNeed         = desc("auto_need", "Places that the load of the last seconds needs, by Erlang C, in a pool which sizes itself (pool.auto).")
 	descAutoDecisions    = desc("auto_decisions_total", "Decisions of a pool about its own size (pool.auto), by kind.", "decision")
 	descFullIn           = desc("full_in_seconds", "Seconds until the pool is full if its load grows on as in the last 15 minutes, +Inf if that is not expected within 30 minutes.")
+	descFairEvicted      = newDesc("fairness_evicted_total", "Requests that left a full queue so that a request of another key may wait (server.fairness.key).")
+	descFairQueues       = newDesc("fairness_active_queues", "Fair queues in which requests wait, of 64 (server.fairness.key).")
 	descWarm             = desc("warm", "1 once min_idle connections have been open, 0 before.")
 )
 
@@ -108,6 +110,8 @@ func (p *Pool) collect(to metrics.Sink) {
 	}
 	to.Counter(descDemotions, s.Demotions)
 	to.Counter(descStale, p.stats.stale.Load())
+	to.Counter(descFairEvicted, p.stats.fairEvicted.Load())
+	to.Gauge(descFairQueues, float64(s.FairQueues))
 	for o, name := range acquireOutcomeNames {
 		to.Histogram(descAcquire, p.stats.acquire[o], name)
 	}

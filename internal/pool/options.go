@@ -24,6 +24,8 @@ type Options struct {
 
 	MaxPending     int // waiting requests beyond those that dials will serve; 0 = none, -1 = no limit
 	PendingTimeout time.Duration
+	// Fair gives each Exchange.FairKey its share of the places while requests wait.
+	Fair bool
 
 	MaxDials   int // ≥ 1
 	BackoffMin time.Duration
@@ -108,6 +110,7 @@ func (p *Pool) SetOptions(o Options) {
 		m.renew(&o, now)
 	}
 	p.setEndpointOptionsLocked(now)
+	p.queue.setFair(o.Fair, now)
 	p.conns.trim()
 	p.serveLocked(now)
 }

@@ -84,9 +84,9 @@ func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
 		held := acquire(t, p)
 		r := ask(t, p, sec)
-		held.place.Release()
+		held.place.Release(held.ex)
 		r.wantConn(0, 0)
-		r.place.Release()
+		r.place.Release(r.ex)
 		acquire(t, p).do()
 		if n := p.stats.hold.Count(); n != 1 {
 			t.Errorf("%d holds were observed, want 1: an unused place has no hold", n)
@@ -105,13 +105,13 @@ func TestPlaceReleasedTwicePanics(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newFakeSSP(t), nil)
 		r := acquire(t, p)
-		r.place.Release()
+		r.place.Release(r.ex)
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		r.place.Release()
+		r.place.Release(r.ex)
 	})
 }
 

@@ -4,12 +4,13 @@
 // One pool serves one SSP on all cores. It knows no protocol: connections offer places
 // (upstream.Conn), and each request acquires one. The pool prefers the idle connection that was
 // used last, and the multiplexed connection with the fewest requests. If no place is free, the
-// request waits in a bounded queue, first in, first out. Meanwhile the pool dials, within max_conns
-// and the governor's limits.
+// request waits in a bounded queue: first in, first out, or with server.fairness.key by its key
+// (package fairqueue). Meanwhile the pool dials, within max_conns and the governor's limits.
 package pool
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -49,7 +50,8 @@ type Pool struct {
 	//     lifetime.go, forecast.go and probation.go hold their rules.
 	//   - conns.endpoints (endpoint.go): the endpoints and the Balancer, except its methods that are
 	//     safe for concurrent use; an endpoint's stats are atomic.
-	//   - queue (queue.go, waiter.go): the requests that wait. Their channels are free of mu.
+	//   - queue (queue.go, fairness.go, waiter.go): the requests that wait. Their channels are free of
+	//     mu.
 	//   - opts: the settings.
 	//   - growth (grow.go): whether to dial.
 	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
@@ -91,7 +93,7 @@ type Pool struct {
 // ex.Redials by the failed dials that the request outlasted.
 //
 // Acquire sets ex.Times.Queued if it is zero; a caller that has just read the clock may set it
-// before, to the same effect. It sets Acquired, Endpoint and Peer, and DNS, TCP and TLS if the
+// before, to the same effect. It sets Acquired, Payer, Endpoint and Peer, and DNS, TCP and TLS if the
 // request waited for a dial.
 func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	now := ex.Times.Queued
@@ -100,11 +102,18 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		ex.Times.Queued = now
 	}
 	ex.Times.DNS, ex.Times.TCP, ex.Times.TLS = 0, 0, 0
+	ex.Payer = 0
 	p.mu.Lock()
 	found := p.conns.load()
 	for again := false; ; again = true {
 		how := reused
 		l, w, err := p.takeLocked(ex, again, now)
+		if errors.Is(err, errNoKey) {
+			p.mu.Unlock()
+			ex.FairKey = ex.Keyer.FairKey() | 1<<63 // not 0
+			p.mu.Lock()
+			l, w, err = p.takeLocked(ex, again, now)
+		}
 		p.mu.Unlock() // before counting: other requests wait for the lock
 		if !again {
 			p.stats.arrived(found)
@@ -138,6 +147,8 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		if l.probe { // the probe was not sent
 			p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.NoProbe, now)
 		}
+		p.queue.repay(ex.Payer, unused)
+		ex.Payer = 0
 		p.releaseLocked(m, unused)
 	}
 }
@@ -153,6 +164,9 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 		to = p.conns.pick(wish{ex.Avoid, ex.Alone, ex.Resent, !ex.Request.Method.Idempotent()}, now)
 	}
 	if to.m == nil {
+		if p.queue.fair != nil && ex.FairKey == 0 && ex.Keyer != nil {
+			return nil, nil, errNoKey
+		}
 		w, err := p.enqueueLocked(ex, again)
 		return nil, w, err
 	}
@@ -166,13 +180,14 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 	return l, nil, nil
 }
 
-// release takes back a place of m that was in use for held.
-func (p *Pool) release(m *member, held time.Duration) {
+// release takes back a place of m that was in use for held, and for which by pays.
+func (p *Pool) release(m *member, held time.Duration, by upstream.Payer) {
 	if held != unused {
 		p.stats.hold.ObserveDuration(held)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.queue.repay(by, held)
 	p.releaseLocked(m, held)
 }
 

@@ -1,8 +1,12 @@
 package pool
 
-import "time"
+import (
+	"time"
 
-// queue holds the requests that wait, first in, first out. Guarded by Pool.mu.
+	"adbuffer/internal/fairqueue"
+)
+
+// queue holds the requests that wait, first in, first out, unless fair decides. Guarded by Pool.mu.
 //
 // Dials are expected to serve the requests at the front. The other requests are pending: they wait
 // for a place to be released, and max_pending and pending_timeout bound them.
@@ -16,10 +20,12 @@ type queue struct {
 	n            int
 	pending      int // requests that are pending; at most n
 	alone        int // requests that must be alone on a pipelined connection; at most n
+	// fair has the requests that never had a place; nil without server.fairness.key. See fairness.go.
+	fair *fairqueue.Queues[*waiter]
 }
 
 // push adds w: at the back, or at the front if it had a place before.
-func (q *queue) push(w *waiter) {
+func (q *queue) push(w *waiter, now time.Time) {
 	at := q.behind(w)
 	w.queued, w.next = true, at
 	if at == nil {
@@ -41,6 +47,7 @@ func (q *queue) push(w *waiter) {
 		}
 	}
 	q.count(w, 1)
+	q.pushFair(w, now)
 }
 
 // maxFront is how many requests behind compares with a new one, to order them by deadline. It bounds
@@ -81,6 +88,9 @@ func (q *queue) remove(w *waiter) {
 	}
 	w.prev, w.next, w.queued = nil, nil, false
 	q.count(w, -1)
+	if q.fair != nil {
+		q.fair.Remove(&w.fair)
+	}
 }
 
 func (q *queue) count(w *waiter, n int) {
@@ -98,20 +108,20 @@ const (
 	maxYieldTo = 16
 )
 
-// yield returns the waiter that gets a place of m, whose endpoint the first waiter avoids. It is the
-// next waiter near the front that does not avoid the endpoint, or else the first.
-func (q *queue) yield(m *member) *waiter {
-	if q.head.yields == mostYields {
-		return q.head
+// yield returns the waiter that gets a place of m, whose endpoint first avoids. It is the next waiter
+// near the front that does not avoid the endpoint, or else first.
+func (q *queue) yield(first *waiter, m *member) *waiter {
+	if first.yields == mostYields {
+		return first
 	}
-	w := q.head.next
-	for i := 0; i < maxYieldTo && w != nil; i, w = i+1, w.next {
-		if w.avoid != m.ep.Name && (m.exclusive() || m.takes(w.alone)) {
-			q.head.yields++
+	w := q.head
+	for i := 0; i <= maxYieldTo && w != nil; i, w = i+1, w.next {
+		if w != first && w.avoid != m.ep.Name && (m.exclusive() || m.takes(w.alone)) {
+			first.yields++
 			return w
 		}
 	}
-	return q.head
+	return first
 }
 
 // expect makes all requests pending except the first n, which dials will serve.
@@ -133,13 +143,17 @@ func (q *queue) expect(n int, now time.Time) {
 	}
 }
 
-// popOverflow removes and returns the last request if more than most are pending, else nil; most -1
-// is no limit. Resent requests stay: they are few, and were admitted before.
+// popOverflow removes and returns the last request, or the one that fair chooses, if more than most
+// are pending, else nil; most -1 is no limit. Resent requests stay: they are few, and were admitted
+// before.
 func (q *queue) popOverflow(most int) *waiter {
-	if most < 0 || q.pending <= most || q.tail.resent {
+	if most < 0 || q.pending <= most {
 		return nil
 	}
-	w := q.tail
+	w := q.worst()
+	if w.resent {
+		return nil
+	}
 	q.remove(w)
 	return w
 }

@@ -170,7 +170,7 @@ func serveOne(t *testing.T, p *Pool, avoid string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place.Release()
+	place.Release(ex)
 	return ex.Endpoint
 }
 

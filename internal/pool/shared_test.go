@@ -50,14 +50,14 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 		busy := all[0].conn()
 		for _, r := range all {
 			if r.conn() == busy {
-				r.place.Release()
+				r.place.Release(r.ex)
 			}
 		}
 		for range 3 {
 			if r := acquire(t, p); r.conn() != busy {
 				t.Errorf("the request got connection %d, want %d, which is idle", r.conn().n, busy.n)
 			} else {
-				r.place.Release()
+				r.place.Release(r.ex)
 			}
 		}
 		for _, r := range all {

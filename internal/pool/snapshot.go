@@ -44,6 +44,9 @@ type Snapshot struct {
 	PendingLimit    int  `json:"pending_limit"`    // -1 = none
 	Warm            bool `json:"warm"`             // min_idle connections have been open
 
+	// FairQueues is in how many of the 64 fair queues requests wait; 0 without server.fairness.key.
+	FairQueues int `json:"fair_queues"`
+
 	Arrivals    uint64  `json:"arrivals"`     // requests that needed a place since start
 	HoldSeconds float64 `json:"hold_seconds"` // sum over Holds
 	Holds       uint64  `json:"holds"`        // places released since start
@@ -91,7 +94,7 @@ func (p *Pool) Snapshot() Snapshot {
 		PlacesInUse: load.inUse, PlacesLimit: load.possible,
 		Saturation: load.saturation(), SaturationMax: max(load.saturation(), p.conns.highest, p.needs.highest(now)),
 		Pending: p.queue.pending, WaitingForDials: p.queue.n - p.queue.pending, PendingLimit: p.opts.MaxPending,
-		Warm:     p.Ready(),
+		Warm: p.Ready(), FairQueues: p.queue.active(),
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
 		Demoted: p.demotion.on(now), Demotions: p.stats.demotions.Load(),
 	}

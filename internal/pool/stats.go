@@ -83,6 +83,8 @@ type stats struct {
 	limitWaits atomic.Uint64 // requests that found no place, and might not dial because of the limit
 	stale      atomic.Uint64
 	demotions  atomic.Uint64
+	// fairEvicted counts the requests that left a full queue to make room for another key's.
+	fairEvicted atomic.Uint64
 }
 
 const ms = time.Millisecond

@@ -40,6 +40,10 @@ func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
 			}
 			return upstream.HTTP1
 		}, change: func(o *Options) { o.Protocol = upstream.Unknown }},
+		"fair": {
+			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 },
+			change:   func(o *Options) { o.Fair = true },
+		},
 		"failing": {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }, mayFail: true},
 		"unlimited queue": {
 			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 },
@@ -155,7 +159,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 	for range 320 {
 		clients.Go(func() {
 			for range 25 {
-				ex := &upstream.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec)}
+				ex := &upstream.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec), FairKey: rand.Uint64N(20)}
 				cancel := context.CancelFunc(func() {})
 				if rand.IntN(8) == 0 {
 					ex.Context, cancel = context.WithTimeout(t.Context(), time.Duration(rand.IntN(5000))*time.Microsecond)
@@ -175,7 +179,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 				case rand.IntN(50) == 0:
 					given.Add(1)
 					back.Add(1)
-					place.Release()
+					place.Release(ex)
 				default:
 					given.Add(1)
 					place.Do(ex)
@@ -217,6 +221,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 		o.MaxIdle = rand.IntN(o.MaxConns + 1)
 		o.MaxPending = rand.IntN(40) - 1
 		o.MaxAge = time.Duration(rand.IntN(50)) * msec
+		o.Fair = !o.Fair
 		p.SetOptions(o)
 		time.Sleep(msec)
 	}

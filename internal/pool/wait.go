@@ -15,7 +15,7 @@ func (p *Pool) enqueueLocked(ex *upstream.Exchange, again bool) (*waiter, error)
 	}
 	w := p.waiters.Get().(*waiter)
 	w.begin(ex, again, &p.opts, now)
-	p.queue.push(w)
+	p.queue.push(w, now)
 	p.growLocked(now)
 	if w.pending && p.growth.atLimit() {
 		p.stats.limitWaits.Add(1)
@@ -37,7 +37,7 @@ func (p *Pool) wait(w *waiter, ex *upstream.Exchange) (*lease, acquireOutcome, e
 	if r.err != nil {
 		return nil, timedOut, r.err
 	}
-	ex.Times.Acquired = time.Now()
+	ex.Times.Acquired, ex.Payer = time.Now(), r.by
 	if !r.dialed {
 		return r.lease, waited, nil
 	}
@@ -90,7 +90,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 // waiters.
 func (p *Pool) serveLocked(now time.Time) {
 	for p.queue.n > 0 {
-		w := p.queue.head
+		w := p.queue.first()
 		to := p.conns.pick(wish{w.avoid, w.alone, w.resent, true}, now) // no canary: the place may go to another waiter
 		if to.m == nil {
 			break
@@ -104,20 +104,30 @@ func (p *Pool) serveLocked(now time.Time) {
 // endpoint.
 func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
 	m := to.m
-	w := p.queue.head
+	w := p.queue.first()
 	if w.avoid == m.ep.Name && p.conns.endpoints.HasOther(w.avoid) {
-		w = p.queue.yield(m)
+		w = p.queue.yield(w, m)
 	}
 	p.queue.remove(w)
-	r.lease = p.conns.acquire(to, w.alone, now)
+	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queue.pay(w)
 	w.ready <- r
 }
 
 // settleLocked updates which requests dials will serve. If too many other requests wait, it refuses
-// the newest ones.
+// the newest ones, or those that fair queueing chooses.
 func (p *Pool) settleLocked(now time.Time) {
-	p.queue.expect(p.growth.willServe(), now)
-	for w := p.queue.popOverflow(p.opts.MaxPending); w != nil; w = p.queue.popOverflow(p.opts.MaxPending) {
+	served := p.growth.willServe()
+	p.queue.expect(served, now)
+	for {
+		newest := p.queue.tail
+		w := p.queue.popOverflow(p.opts.MaxPending)
+		if w == nil {
+			return
+		}
+		if w != newest {
+			p.stats.fairEvicted.Add(1)
+			p.queue.expect(served, now) // a dial was expected to serve w
+		}
 		w.ready <- waitResult{full: p.fullLocked()}
 	}
 }
@@ -125,7 +135,7 @@ func (p *Pool) settleLocked(now time.Time) {
 func (p *Pool) fullLocked() queueFull {
 	f := queueFull{
 		load: p.conns.load(), conns: len(p.conns.members) + p.governor.dialing, connsLimit: p.conns.limit(),
-		pending: p.queue.pending, maximum: p.opts.MaxPending, settings: p.conns.placeSettings(),
+		pending: p.queue.pending, maximum: p.opts.MaxPending, settings: p.conns.placeSettings(), fair: p.queue.fair != nil,
 	}
 	f.cause = p.pauseCauseLocked()
 	return f

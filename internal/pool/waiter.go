@@ -3,6 +3,7 @@ package pool
 import (
 	"time"
 
+	"adbuffer/internal/fairqueue"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
@@ -24,6 +25,8 @@ type waiter struct {
 	redials    int    // see upstream.Exchange
 	avoid      string // see upstream.Exchange
 	yields     int    // places that went to requests behind it; see queue.yield
+	key        uint64 // Exchange.FairKey
+	fair       fairqueue.Item[*waiter]
 
 	// timer fires when the waiter should check whether its time has passed. It may fire too early,
 	// but never too late.
@@ -38,6 +41,7 @@ type waiter struct {
 // waitResult is the result of a wait. If it holds neither a place nor an error, full says why.
 type waitResult struct {
 	lease  *lease
+	by     upstream.Payer // of the lease
 	err    error
 	full   queueFull
 	dialed bool // the pool just opened the connection
@@ -47,14 +51,16 @@ type waitResult struct {
 func newWaiter() *waiter {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return &waiter{ready: make(chan waitResult, 1), timer: t}
+	w := &waiter{ready: make(chan waitResult, 1), timer: t}
+	w.fair.Value = w
+	return w
 }
 
 // begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
 func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
 	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
 	w.alone, w.resent, w.redials = ex.Alone, ex.Resent, ex.Redials
-	w.avoid, w.yields = ex.Avoid, 0
+	w.avoid, w.yields, w.key = ex.Avoid, 0, ex.FairKey
 	w.front = again || ex.Resent
 	w.dialLeft, w.pendingLeft = o.waitForDial(), o.PendingTimeout
 	if w.resent {

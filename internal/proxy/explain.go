@@ -26,6 +26,8 @@ type Explanation struct {
 	// Budget is the time that SSPs would have, and BudgetFrom its source.
 	Budget     time.Duration
 	BudgetFrom string
+	// FairValue is the request's value of server.fairness.key; empty if it has none.
+	FairValue string
 	// Refusal is the response if no SSP would get the request, else nil.
 	Refusal  *http1server.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
@@ -74,6 +76,9 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 	if f != nil {
 		e.Refusal = f
 		return
+	}
+	if k := r.ssp.Fairness; k != nil {
+		e.FairValue = string(k.Value(&r.ssp))
 	}
 	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil
 	targets := r.route.Targets

@@ -54,6 +54,7 @@ func (p *Proxy) prepare(r *request) *refusal {
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
 	r.ssp.Received, r.ssp.Budget, r.ssp.Held = r.started, p.budget, int64(r.room)
 	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Left, r.search.Facts()
+	r.ssp.Fairness = r.opts.Fairness
 	return r.setDeadline()
 }
 

@@ -35,6 +35,7 @@ type Options struct {
 	RequestIDField       string // of requests and responses; "" = none
 
 	Deadline DeadlineOptions
+	Fairness *ssp.FairnessKey // nil = none
 	Access   logs.AccessOptions
 	Tracer   *tracing.Tracer // nil = no tracing
 }

@@ -83,7 +83,7 @@ func (c *simSSPConn) Do(ex *upstream.Exchange) error {
 	}
 	ex.Response.Status, ex.Response.ContentLength = 200, len(body)
 	ex.Response.Body = append(ex.Response.Body, body...)
-	c.owner.Freed(time.Since(ex.Times.Acquired))
+	c.owner.Freed(time.Since(ex.Times.Acquired), ex.Payer)
 	return nil
 }
 

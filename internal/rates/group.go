@@ -32,7 +32,10 @@ var seed = rand.Uint64()
 // GroupOf returns the group of a client's address. All addresses of an IPv6 /48 are in one group: a
 // /48 is the most that a site usually gets, and one client may use all its addresses. The zero Addr,
 // an unknown address, has a group too.
-func GroupOf(client netip.Addr) Group {
+func GroupOf(client netip.Addr) Group { return Group(Hash(client) % ClientGroups) }
+
+// Hash returns a hash of a client's address. It is the same for all addresses of an IPv6 /48.
+func Hash(client netip.Addr) uint64 {
 	a := client.As16()
 	n := binary.BigEndian.Uint64(a[:8]) >> 16
 	if n == 0 { // IPv4 has its address in the last bytes
@@ -42,7 +45,7 @@ func GroupOf(client netip.Addr) Group {
 	n ^= seed
 	n = (n ^ n>>33) * 0xff51afd7ed558ccd
 	n = (n ^ n>>33) * 0xc4ceb9fe1a85ec53
-	return Group((n ^ n>>33) % ClientGroups)
+	return n ^ n>>33
 }
 
 // Groups is a set of groups.

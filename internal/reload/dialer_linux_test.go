@@ -53,7 +53,7 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 		if !ex.Peer.Addr().Is4() {
 			t.Errorf("request %d: the connection leads to %v", i, ex.Peer)
 		}
-		place.Release()
+		place.Release(ex)
 		ex.Release()
 	}
 	// One attempt beside an IPv4 one, and one alone as a trial. Then the address is in back-off.

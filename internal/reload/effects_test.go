@@ -145,7 +145,7 @@ func nodeAt(node *yaml.Node, path string) *yaml.Node {
 var another = map[string]string{
 	"server.tls.min_version": `"1.3"`, "admin.tls.min_version": `"1.3"`, "ssps[].tls.min_version": `"1.3"`,
 	"server.tls.groups": "[x25519]", "admin.tls.groups": "[x25519]", "ssps[].tls.groups": "[x25519]",
-	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.health_path": "/other",
+	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.fairness.key": "client_ip", "server.health_path": "/other",
 	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces", "metrics.otlp.endpoint": "http://127.0.0.1:4318/v1/metrics",
 	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].health_check.path": "/health", "ssps[].protocol": "http1",
 	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]",
@@ -305,5 +305,5 @@ func settingsOf(t *testing.T, v *Versions, c *config.SSP) string {
 	o := s.sspOptions(v.Current().common, nil)
 	policy := *o.Policy
 	o.Policy = nil
-	return fmt.Sprintf("%+v %+v %+v", o, policy, s.poolOptions())
+	return fmt.Sprintf("%+v %+v %+v", o, policy, s.poolOptions(v.Current().common))
 }

@@ -117,7 +117,7 @@ func (p *prepared) build(f *fleet.Fleet) *Version {
 
 func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 	next := &Part{Config: s.cfg, dialer: s.dialer, files: s.files}
-	o, po := s.sspOptions(common, f), s.poolOptions()
+	o, po := s.sspOptions(common, f), s.poolOptions(common)
 	switch {
 	case s.was == nil:
 		next.SSP = ssp.New(o, pool.New(po, s.dialer))

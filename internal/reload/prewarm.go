@@ -26,7 +26,7 @@ func (p *prepared) prewarm(ctx context.Context) {
 		if !s.replaces() {
 			continue
 		}
-		o := s.poolOptions()
+		o := s.poolOptions(p.common)
 		// This stays within max_idle: the pool would close further connections at once.
 		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
 		o.HealthCheck.Paused = true // the old pool still checks

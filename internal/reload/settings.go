@@ -35,13 +35,13 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	return o
 }
 
-func (s *preparedSSP) poolOptions() pool.Options {
+func (s *preparedSSP) poolOptions(common common) pool.Options {
 	c := s.cfg
 	o := pool.Options{
 		SSP:      c.Name,
 		MaxConns: c.Pool.MaxConns, MaxHTTP2Conns: c.Pool.MaxHTTP2Conns, MinIdle: c.Pool.MinIdle, MaxIdle: c.Pool.MaxIdle,
 		IdleTimeout: c.Pool.IdleTimeout, MaxAge: c.Pool.MaxAge, MaxRequests: c.Pool.MaxRequestsPerConn,
-		MaxPending: c.Pool.MaxPending, PendingTimeout: c.Pool.PendingTimeout,
+		MaxPending: c.Pool.MaxPending, PendingTimeout: c.Pool.PendingTimeout, Fair: common.fair,
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,

@@ -65,10 +65,11 @@ type common struct {
 	// maxBufferedBytes is config.Config.MaxBufferedBytes.
 	maxBufferedBytes int
 	requestID        config.RequestID
+	fair             bool // server.fairness.key is set
 }
 
 func commonOf(cfg *config.Config, via string) common {
-	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.MaxBufferedBytes().Value, requestID: cfg.Server.RequestID}
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.MaxBufferedBytes().Value, requestID: cfg.Server.RequestID, fair: cfg.Server.Fairness.Key != ""}
 	if cfg.Server.Via {
 		c.via = via
 	}

@@ -154,7 +154,7 @@ func (c *fakeConn) CloseReason() upstream.CloseReason {
 
 // Do reads the request at its start and at its end, to check that it has not changed.
 func (c *fakeConn) Do(ex *upstream.Exchange) error {
-	defer c.owner.Freed(0)
+	defer c.owner.Freed(0, ex.Payer)
 	f := c.ssp
 	r := f.note(ex)
 	before := ""

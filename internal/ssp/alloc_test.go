@@ -105,7 +105,7 @@ func (c *oneConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Addre
 func (c *oneConn) Do(ex *upstream.Exchange) error {
 	ex.Response.Status = 204
 	ex.Times.Done = ex.Times.Acquired
-	c.owner.Freed(0)
+	c.owner.Freed(0, ex.Payer)
 	return nil
 }
 

@@ -28,7 +28,7 @@ func (p *quietPool) Do(ex *upstream.Exchange) error {
 	return nil
 }
 
-func (p *quietPool) Release() {}
+func (p *quietPool) Release(*upstream.Exchange) {}
 
 func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
 

@@ -196,6 +196,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
 	before := c.retries.require(ex, s.opts.RetryMax)
+	ex.Keyer = r.keyer()
 	place, err := s.lender.Acquire(ex)
 	redials := before - ex.Redials
 	c.retries.limited += redials
@@ -203,11 +204,11 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	case err != nil:
 		return err
 	case c.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
-		place.Release()
+		place.Release(ex)
 		return errOnlyHTTP2
 	}
 	if err := s.prepare(r, ex, c, why); err != nil {
-		place.Release()
+		place.Release(ex)
 		return err
 	}
 	s.write(r, ex, c, place)

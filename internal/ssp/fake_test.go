@@ -89,7 +89,7 @@ func (pl *fakePlace) Host() string { return pl.pool.host }
 
 func (pl *fakePlace) Protocol() upstream.Protocol { return pl.pool.protocol }
 
-func (pl *fakePlace) Release() {
+func (pl *fakePlace) Release(*upstream.Exchange) {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.returned++

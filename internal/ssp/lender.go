@@ -18,10 +18,10 @@ type lender interface {
 }
 
 // place is one place on a connection. Exactly one of Do and Release must be
-// called, once.
+// called, once, with the exchange that acquired it.
 type place interface {
 	Do(ex *upstream.Exchange) error
-	Release()
+	Release(ex *upstream.Exchange)
 	Protocol() upstream.Protocol
 	Host() string
 	// Ended records, after Do, how the attempt ended and its result for the endpoint. client is the

@@ -103,6 +103,8 @@ type Request struct {
 	Trace *tracing.Request
 	// Facts are what the route's conditions need to know of Body; nil if it has none.
 	Facts *openrtb.Facts
+	// Fairness is nil without server.fairness.key.
+	Fairness *FairnessKey
 	// Plain asks for a response without content coding, whatever the client accepts.
 	Plain bool
 }

@@ -84,6 +84,15 @@ type Times struct {
 	DNS, TCP, TLS time.Duration
 }
 
+// Keyer tells the fairness key of a request.
+type Keyer interface {
+	// FairKey returns a hash of the key. It may read the whole request.
+	FairKey() uint64
+}
+
+// Payer is the fair queue that pays for the place of an exchange; 0 = none. See package fairqueue.
+type Payer uint8
+
 // Exchange is one attempt: a request, its deadline, and memory for the response.
 //
 // The caller owns it from AcquireExchange to Release. A connection reads and writes it only during
@@ -111,6 +120,9 @@ type Exchange struct {
 	// Avoid is the endpoint of an earlier attempt, or "". The pool prefers a place at another active
 	// endpoint, also for a request that waits.
 	Avoid string
+	// Keyer tells whose share of the places the request uses while requests wait for them; nil = fair
+	// queueing knows no key of it. Acquire uses it.
+	Keyer Keyer
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
 	Context context.Context
@@ -138,6 +150,10 @@ type Exchange struct {
 	// configuration, and its IP address.
 	Endpoint string
 	Peer     netip.AddrPort
+	// FairKey is what Keyer has told, 0 as long as no request waited. Payer pays for the place: the
+	// connection returns it with the place. Acquire writes both.
+	FairKey uint64
+	Payer   Payer
 	// Attempts is how often the request was sent to the SSP. Package ssp writes it.
 	Attempts int
 
@@ -180,6 +196,7 @@ func (ex *Exchange) Release() {
 	ex.Deadline, ex.UsualTimeout, ex.Span, ex.Context, ex.Budget, ex.Share = time.Time{}, 0, lag.Span{}, nil, nil, nil
 	ex.Times = Times{}
 	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
+	ex.Keyer, ex.FairKey, ex.Payer = nil, 0, 0
 	ex.Avoid, ex.Endpoint, ex.Peer, ex.Attempts = "", "", netip.AddrPort{}, 0
 	r := &ex.Response
 	for _, b := range [...]*[]byte{&ex.Block, &r.Body, &r.Fields, &r.Trailers} {

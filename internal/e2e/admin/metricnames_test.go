@@ -93,6 +93,8 @@ var promisedMetrics = []struct {
 	{"ssp_retry_after_responses_total", "counter", map[string][]string{"ssp": {"a", "b"}, "effect": {"paused", "ignored"}}},
 	{"pool_advised_connections", "gauge", bySSP},
 	{"pool_full_in_seconds", "gauge", bySSP},
+	{"fairness_evicted_total", "counter", bySSP},
+	{"fairness_active_queues", "gauge", bySSP},
 	{"pool_headroom_ratio", "gauge", bySSP},
 	{"pool_learned_idle_seconds", "gauge", bySSP},
 	{"pool_warm", "gauge", bySSP},

@@ -1,0 +1,267 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
+)
+
+// Hashes of keys whose requests have no queue in common; see package fairqueue.
+const (
+	noisy = 0x0123456789abcdef
+	quiet = 1
+)
+
+// askAs starts a request of a key.
+func askAs(t testing.TB, p *Pool, key uint64, deadline time.Duration) *request {
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline), FairKey: key}}
+	r.start(p)
+	return r
+}
+
+// oneFairPlace returns a pool with one place, which a request of no waiting key holds.
+func oneFairPlace(t testing.TB, change func(*Options)) (*Pool, *request) {
+	p := start(t, newFakeSSP(t), func(o *Options) {
+		o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec
+		if change != nil {
+			change(o)
+		}
+	})
+	return p, acquire(t, p)
+}
+
+// A key that fills its eight queues waits behind itself.
+func TestPlacesGoToQueuesInTurn(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, func(o *Options) { o.MaxPending = 100 })
+		var all []*request
+		for range 32 {
+			all = append(all, askAs(t, p, noisy, sec))
+		}
+		other := askAs(t, p, quiet, sec)
+		if n := p.Snapshot().FairQueues; n != 9 {
+			t.Errorf("requests wait in %d queues, want 8 of a key and one of another", n)
+		}
+		held.do()
+		synctest.Wait()
+		turns := 0
+		for ; !other.ended(); turns++ {
+			r := all[slices.IndexFunc(all, (*request).ended)]
+			r.do()
+			all = slices.DeleteFunc(all, func(other *request) bool { return other == r })
+			synctest.Wait()
+		}
+		if turns > 8 {
+			t.Errorf("%d requests came before the other key's, want at most 8", turns)
+		}
+		useAll(append(all, other))
+		if n := p.Snapshot().FairQueues; n != 0 {
+			t.Errorf("requests wait in %d queues, want none", n)
+		}
+	})
+}
+
+// A newcomer takes the place of the newest request of the key that has most in the queue. A newcomer of that key
+// is refused itself.
+func TestFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, func(o *Options) { o.MaxPending = 16 })
+		var all []*request
+		for range 16 { // two in each of its queues
+			all = append(all, askAs(t, p, noisy, sec))
+			pass(msec)
+		}
+		if e := askAs(t, p, noisy, sec).wantErr(upstream.PendingFull, 0); !strings.Contains(e.Detail, "16 of 16 requests waiting in the queue, and no other key had more requests there; see pool.max_conns, server.fairness.key and pool.max_pending") {
+			t.Errorf("the error is %q", e.Detail)
+		}
+		other := askAs(t, p, quiet, sec)
+		other.wantWaits()
+		all[15].wantErr(upstream.PendingFull, msec)
+		if n := p.stats.fairEvicted.Load(); n != 1 {
+			t.Errorf("%d requests were evicted, want 1", n)
+		}
+		for _, r := range all[:15] {
+			r.wantWaits()
+		}
+		held.do()
+		useAll(append(all[:15], other))
+	})
+}
+
+// The first request has its place on a stale connection, so it comes before the others again. A request that was
+// not processed does too.
+func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, nil)
+		waits := askAs(t, p, quiet, sec)
+		resent := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Resent: true, FairKey: quiet}}
+		resent.start(p)
+		held.do()
+		resent.wantConn(0, 0)
+		if resent.ex.Payer == 0 {
+			t.Error("the place of a request that is sent again costs its key nothing")
+		}
+		waits.wantWaits()
+		resent.do()
+		waits.wantConn(0, 0)
+		waits.place.Release(waits.ex) // costs nothing
+	})
+}
+
+func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, func(o *Options) { o.PendingTimeout = 30 * msec })
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy}}
+		gone.start(p)
+		late, short := askAs(t, p, quiet, sec), askAs(t, p, noisy+1, 10*msec)
+		cancel()
+		gone.wantErr(upstream.Cancelled, 0)
+		pass(50 * msec)
+		short.wantErr(upstream.Deadline, 10*msec)
+		late.wantErr(upstream.PendingTimeout, 30*msec)
+		if n := p.Snapshot().FairQueues; n != 0 {
+			t.Errorf("requests wait in %d queues, want none", n)
+		}
+		held.do()
+	})
+}
+
+// A full queue may refuse a request that dials were expected to serve. Then they serve another one.
+func TestFullQueueRefusesARequestThatWaitsForADial(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 16, 1, true, sec })
+		var all []*request
+		for range 16 { // two in each queue of the key, each with its dial
+			all = append(all, askAs(t, p, noisy, sec))
+		}
+		pending, other := askAs(t, p, quiet, sec), askAs(t, p, quiet, sec)
+		all[15].wantErr(upstream.PendingFull, 0)
+		if s := p.Snapshot(); s.Pending != 1 || s.WaitingForDials != 16 {
+			t.Errorf("%d requests are pending and %d wait for dials, want 1 and 16", s.Pending, s.WaitingForDials)
+		}
+		useAll(append(all[:15], pending, other))
+	})
+}
+
+// One key's requests hold their place ten times as long. It gets a place as often as another key's ten.
+func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		s.do = func(c *fakeConn, ex *upstream.Exchange) error {
+			time.Sleep(ex.UsualTimeout)
+			return nil
+		}
+		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 4, 200, true, 100*sec })
+		ends := time.Now().Add(10 * sec)
+		served := map[uint64]int{}
+		for range 60 {
+			for key, takes := range map[uint64]time.Duration{noisy: 100 * msec, quiet: 10 * msec} {
+				go func() {
+					for time.Now().Before(ends) {
+						ex := &upstream.Exchange{Deadline: time.Now().Add(100 * sec), FairKey: key, UsualTimeout: takes}
+						place, err := p.Acquire(ex)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						place.Do(ex)
+						p.mu.Lock()
+						served[key]++
+						p.mu.Unlock()
+					}
+				}()
+			}
+		}
+		time.Sleep(time.Until(ends) + 20*sec)
+		synctest.Wait()
+		// 40 s of places are 200 slow requests and 2000 fast ones.
+		if slow, fast := served[noisy], served[quiet]; slow < 150 || fast < 1500 {
+			t.Errorf("%d slow and %d fast requests were served", slow, fast)
+		}
+	})
+}
+
+// A reload turns fair queueing on and off while requests wait.
+func TestFairnessChangesWhileRequestsWait(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, func(o *Options) { o.Fair = false })
+		all := []*request{askAs(t, p, noisy, sec), askAs(t, p, noisy, sec), askAs(t, p, quiet, sec)}
+		o := p.Options()
+		for range 2 {
+			for _, queues := range []int{3, 0} {
+				o.Fair = queues > 0
+				p.SetOptions(o)
+				if n := p.Snapshot().FairQueues; n != queues {
+					t.Errorf("requests wait in %d queues, want %d", n, queues)
+				}
+			}
+		}
+		o.Fair = true
+		p.SetOptions(o)
+		held.do()
+		synctest.Wait()
+		o.Fair = false // while a place is lent
+		p.SetOptions(o)
+		useAll(all)
+	})
+}
+
+type countingKeyer int
+
+func (k *countingKeyer) FairKey() uint64 {
+	*k++
+	return 0
+}
+
+// The key may cost a scan of the body, so only requests that wait need one.
+func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, nil)
+		held.do()
+		keyer := new(countingKeyer)
+		askWithKey := func() *request {
+			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Keyer: keyer}}
+			r.start(p)
+			return r
+		}
+		first := askWithKey()
+		if *keyer != 0 {
+			t.Error("a request that found a place told its key")
+		}
+		second := askWithKey()
+		first.do()
+		synctest.Wait()
+		if *keyer != 1 || second.ex.FairKey == 0 || second.ex.Payer == 0 {
+			t.Errorf("a request that waited told its key %d times: %x; queue %d pays", *keyer, second.ex.FairKey, second.ex.Payer)
+		}
+		second.do()
+	})
+}
+
+// The first queue of a key pays for each place, as long as places that were not used cost nothing.
+func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		p := start(t, s, func(o *Options) { o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec })
+		var payers []upstream.Payer
+		for n := range 3 {
+			held := acquire(t, p)
+			s.conn(n).unsolicited = true // the request that waits finds its connection closed, and waits again
+			r := askAs(t, p, noisy, sec)
+			held.do()
+			pass(10 * msec)
+			payers = append(payers, r.ex.Payer)
+			r.place.Release(r.ex)
+		}
+		if payers[0] == 0 || payers[1] != payers[0] || payers[2] != payers[0] {
+			t.Errorf("the queues %v pay, want one", payers)
+		}
+	})
+}
