@@ -120,6 +120,8 @@ type NoAd string
 const (
 	NoAdEmpty NoAd = "empty" // 204
 	NoAdVAST  NoAd = "vast"  // 200 with an empty VAST document
+
+	NoAdOpenRTB NoAd = "openrtb" // 200 with a BidResponse without bids
 )
 
 // Privacy says how the client's address is changed before it is forwarded.

@@ -35,6 +35,7 @@ var forms = map[string]form{
 	"prefix of keys":            must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
 	"Redis":                     addressForm("redis.internal:6379", false, true),
 	"request id field":          fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
+	"status":                    must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
 	"set field":                 fieldAnd(forwardedFieldRule, checkSet),
 	"URL of a receiver":         receiverRule,
 	"URL of a metrics receiver": metricsReceiverRule,
@@ -162,6 +163,15 @@ func pathRule(path string) string {
 		return "must not hold . or .. as a part; such requests are refused"
 	}
 	return ""
+}
+
+// isMaskedStatus reports whether s is a class of statuses or a status that on_error may replace.
+func isMaskedStatus(s string) bool {
+	if s == "4xx" || s == "5xx" {
+		return true
+	}
+	status, ok := syntax.ParseStatus([]byte(s))
+	return ok && status >= 400
 }
 
 // openRTBPathRule is the form of a path to members of a body.

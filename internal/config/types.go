@@ -402,10 +402,12 @@ type Route struct {
 	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"` // at least one, none twice, each a name of Config.SSPs
 	ClientChoice bool       `yaml:"client_choice"`
 	OnError      OnError    `yaml:"on_error" default:"status" words:"status no_ad"`
-	NoAd         NoAd       `yaml:"no_ad" default:"empty" words:"empty vast"`
-	VASTVersion  string     `yaml:"vast_version" default:"4.2" words:"2.0 3.0 4.0 4.1 4.2 4.3"` // of NoAd vast
-	Privacy      Privacy    `yaml:"privacy" default:"none" words:"none truncate_ip"`
-	Mirror       Mirror     `yaml:"mirror"`
+	NoAd         NoAd       `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`
+
+	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces
+	VASTVersion   string   `yaml:"vast_version" default:"4.2" words:"2.0 3.0 4.0 4.1 4.2 4.3"` // of NoAd vast
+	Privacy       Privacy  `yaml:"privacy" default:"none" words:"none truncate_ip"`
+	Mirror        Mirror   `yaml:"mirror"`
 }
 
 // Mirror sends copies of a route's requests to another SSP. Clients do not see its responses.

@@ -25,9 +25,15 @@ func checkRoutes(cfg *Config, r *report) {
 		}
 		checkConditions(route.Match.OpenRTB, join(path, "match.openrtb"), r)
 		checkRouteSSPs(route, known, path, r)
+		if status := join(path, "on_error_status"); route.OnError != OnErrorNoAd && !slices.Equal(route.OnErrorStatus, defaultMasked) {
+			r.add(status, nil, "needs on_error: no_ad beside it", join(path, "on_error"))
+		}
 		checkMirror(route, known, join(path, "mirror.ssp"), r)
 	}
 }
+
+// defaultMasked is the default of on_error_status.
+var defaultMasked = []string{"4xx", "5xx"}
 
 func checkMirror(route *Route, known map[string]bool, path string, r *report) {
 	name := route.Mirror.SSP

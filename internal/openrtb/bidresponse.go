@@ -27,6 +27,33 @@ var bidResponses = func() (r struct {
 	return r
 }()
 
+// BidRequest is what ReadBidRequest found. Its values are JSON, nil if they are absent.
+type BidRequest struct {
+	// Reason says why the request is unreadable. Then all else is nil.
+	Reason Reason
+	// ID, Cur and Imp are the values of the root's members. ID is nil if it is no string.
+	ID, Cur, Imp []byte
+}
+
+var bidRequests = func() (r struct {
+	paths        Paths
+	id, cur, imp Member
+}) {
+	r.id, r.cur, r.imp = r.paths.Member(Path{"id"}), r.paths.Member(Path{"cur"}), r.paths.Member(Path{"imp"})
+	return r
+}()
+
+// ReadBidRequest reads a BidRequest of OpenRTB 2. f is its memory.
+func ReadBidRequest(body []byte, f *Facts) BidRequest {
+	p := &bidRequests
+	p.paths.Scan(body, f)
+	r := BidRequest{Reason: f.Reason, ID: f.Value(p.id, body), Cur: f.Value(p.cur, body), Imp: f.Value(p.imp, body)}
+	if len(r.ID) > 0 && r.ID[0] != '"' {
+		r.ID = nil
+	}
+	return r
+}
+
 // ReadBidResponse reads an SSP's response. f is its memory.
 func ReadBidResponse(body []byte, f *Facts) BidResponse {
 	p := &bidResponses

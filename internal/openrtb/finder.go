@@ -1,17 +1,14 @@
 package openrtb
 
-import "sync"
-
 // Finder finds one member of bodies. Any number of goroutines may use it.
 type Finder struct {
 	paths Paths
 	node  *node
-	facts sync.Pool // of *Facts
 }
 
 // NewFinder returns a Finder for path, which has no "*".
 func NewFinder(path Path) *Finder {
-	f := &Finder{facts: sync.Pool{New: func() any { return new(Facts) }}}
+	f := new(Finder)
 	f.paths.Member(path)
 	f.node = f.paths.node(path)
 	return f
@@ -21,11 +18,11 @@ func NewFinder(path Path) *Finder {
 // it finds none. It reads no further than to the comma or brace after the value: what follows need not be
 // JSON, and may hold the member again.
 func (f *Finder) Find(body []byte) (start, end int) {
-	facts := f.facts.Get().(*Facts)
+	facts := AcquireFacts()
+	defer facts.Release()
 	facts.reset(&f.paths)
 	s := scanner{body: body, facts: facts, only: f.node}
 	s.document(&f.paths.root)
-	f.facts.Put(facts)
 	return s.found.start, s.found.end
 }
 

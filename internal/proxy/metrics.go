@@ -16,6 +16,7 @@ var (
 	descRequests    = descs.New("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", "route", "outcome")
 	descDuration    = descs.New("adbuffer_request_duration_seconds", "Time from the arrival of the whole request until its response was ready, in seconds.", "route")
 	descNoAd        = descs.New("adbuffer_no_ad_total", "Responses without an ad, by origin: the SSP's no-bid (ssp), or an error, also one that on_error replaced (proxy).", "route", "origin")
+	descMasked      = descs.New("adbuffer_masked_total", "Error responses of SSPs that on_error replaced by the route's no_ad (on_error_status).", "route")
 	descInFlight    = descs.New("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.")
 	descInFlightMax = descs.New("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).")
 	descUploads     = descs.New("adbuffer_uploads", "Requests whose body is still arriving.")
@@ -44,6 +45,7 @@ func (p *Proxy) collect(to metrics.Sink) {
 		for o, name := range originNames {
 			to.Counter(descNoAd, rs.noAds[o].Load(), rs.name, name)
 		}
+		to.Counter(descMasked, rs.masked.Load(), rs.name)
 	}
 	to.Gauge(descInFlight, float64(p.inFlight.Now()))
 	to.Gauge(descInFlightMax, float64(p.inFlight.Limit()))

@@ -326,7 +326,9 @@ func TestNoFillIsNoAd(t *testing.T) {
 		if body != "" || m.series("adbuffer_requests_total", "no_bid") != 1 || m.series("adbuffer_no_ad_total", "ssp") != 1 {
 			t.Errorf("mode %d: body %q, and not counted as the SSP's no_bid", mode, body)
 		}
-		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) { rt.NoAdOnError = true }, respondsWith("a", 500), respondsWith("b", 404))
+		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) {
+			rt.NoAdOnError, rt.Masked = true, route.NewStatuses("4xx", "5xx")
+		}, respondsWith("a", 500), respondsWith("b", 404))
 		res, _ = m.do("GET", "/fill")
 		m.want(res, 204, "ssp/a")
 		if m.series("adbuffer_requests_total", "server_error") != 1 || m.series("adbuffer_no_ad_total", "proxy") != 1 {

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"encoding/json"
+	"strconv"
 
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
@@ -31,15 +33,39 @@ func (v *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id
 	w.Body = append(text, '\n')
 }
 
-// writeNoAd writes the route's response for no ad, in place of a response from source.
-func (r *request) writeNoAd(w *response, source []byte) {
+// writeNoAd writes the route's response for no ad, in place of a response from source that ended with o.
+func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome) {
 	r.noAd(byProxy)
-	if r.route.NoAd != route.NoAdVAST {
+	var document []byte
+	if r.route.NoAd == route.NoAdOpenRTB {
+		document = r.noBid(o.Row().NBR)
+	}
+	switch {
+	case document != nil:
+		w.begin(statusOK, "application/json", source)
+		w.Body = document
+		return
+	case r.route.NoAd != route.NoAdVAST:
 		w.begin(statusNoContent, "", source)
 		return
 	}
 	w.begin(statusOK, "application/xml; charset=utf-8", source)
 	w.Body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
+}
+
+// noBid returns a BidResponse without bids, or nil if the request has no id that can be read.
+func (r *request) noBid(nbr int) []byte {
+	if route.UnreadableHeader(&r.fields) != openrtb.Readable {
+		return nil
+	}
+	f := openrtb.AcquireFacts()
+	defer f.Release()
+	id := openrtb.ReadBidRequest(r.body, f).ID
+	if id == nil {
+		return nil
+	}
+	b := append(append([]byte(`{"id":`), id...), `,"nbr":`...)
+	return append(strconv.AppendInt(b, int64(nbr), 10), "}\n"...)
 }
 
 // writeHealth is readiness on the traffic port.

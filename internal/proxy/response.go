@@ -111,8 +111,9 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 		}
 		return
 	}
-	if r.route.NoAdOnError && res.Status() >= statusBadRequest {
-		r.writeNoAd(w, res.SSP.SourceBytes())
+	if r.route.NoAdOnError && r.route.Masked.Has(res.Status()) {
+		r.stats(r.route).masked.Add(1)
+		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome)
 		return
 	}
 	if res.Outcome == upstream.NoBid {
@@ -139,7 +140,7 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 // if the route's response for no ad replaces that. It is also the response if no SSP is asked.
 func (r *request) writeError(w *response, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
 	if o == upstream.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
-		r.writeNoAd(w, []byte("proxy/"+o.String()))
+		r.writeNoAd(w, []byte("proxy/"+o.String()), o)
 		return false
 	}
 	r.writeOwn(w, o, status, r.requestID(), sspName, detail)

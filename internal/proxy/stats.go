@@ -27,6 +27,7 @@ type routeStats struct {
 	outcomes [upstream.Outcomes]atomic.Uint64
 	duration *metrics.Histogram
 	noAds    [origins]atomic.Uint64
+	masked   atomic.Uint64 // errors of SSPs that on_error replaced
 }
 
 // noRoute is the value of the label `route` if no route matched.

@@ -93,7 +93,7 @@ ssps:
   - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50, adaptive: {enabled: true}}
   - {name: b, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
   - {name: c, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
-routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ssp: b}}]
+routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ssp: b}, on_error: no_ad}]
 `)), ssp
 }
 
@@ -152,7 +152,7 @@ var another = map[string]string{
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
 	"routes[].match.header": "[{name: X-Other}]", "routes[].match.openrtb": "[{path: x, in: [1]}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
-	"routes[].on_error": "no_ad", "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip",
+	"routes[].on_error": "status", "routes[].on_error_status": `["503"]`, "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip",
 }
 
 // others returns values that may be valid in place of the node's.
@@ -245,6 +245,7 @@ func tableOf(t *testing.T, cfg *config.Config) (text string) {
 			text += fmt.Sprintf("%s %d %v %v, ", names[leg.SSP], leg.Weight, leg.Timeout, leg.Secondary)
 			text += fmt.Sprintf("%v, ", leg.When)
 		}
+		text += fmt.Sprintf("masked %v, ", r.Masked)
 		if m := r.Mirror; m != nil {
 			text += fmt.Sprintf("mirror %s %v, ", names[m.SSP], m.Share)
 		}

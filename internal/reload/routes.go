@@ -21,7 +21,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 		c := &routes[i]
 		r := &route.Route{
 			Name: c.Name, Mode: modes[c.Mode], ClientChoice: c.ClientChoice,
-			NoAdOnError: c.OnError == config.OnErrorNoAd, NoAd: noAds[c.NoAd], VASTVersion: c.VASTVersion,
+			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: route.NewStatuses(c.OnErrorStatus...), NoAd: noAds[c.NoAd], VASTVersion: c.VASTVersion,
 			TruncateIP: c.Privacy == config.PrivacyTruncateIP,
 			Match: route.Match{
 				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
@@ -98,5 +98,5 @@ var (
 		config.ModeSingle: route.Single, config.ModeSplit: route.Split, config.ModeWaterfall: route.Waterfall,
 		config.ModeParallelFirst: route.ParallelFirst, config.ModeParallelAll: route.ParallelAll,
 	}
-	noAds = map[config.NoAd]route.NoAd{config.NoAdEmpty: route.NoAdEmpty, config.NoAdVAST: route.NoAdVAST}
+	noAds = map[config.NoAd]route.NoAd{config.NoAdEmpty: route.NoAdEmpty, config.NoAdVAST: route.NoAdVAST, config.NoAdOpenRTB: route.NoAdOpenRTB}
 )

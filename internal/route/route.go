@@ -29,6 +29,8 @@ const (
 	NoAdEmpty NoAd = iota
 	// NoAdVAST is 200 with an empty VAST document.
 	NoAdVAST
+	// NoAdOpenRTB is 200 with a BidResponse without bids, or 204 for a request without an id.
+	NoAdOpenRTB
 )
 
 // Target is an SSP's part in a route.
@@ -52,8 +54,9 @@ type Route struct {
 	// ParallelAll one is not Secondary.
 	Targets      []Target
 	ClientChoice bool
-	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses from status 400 on, by NoAd.
+	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses with a status of Masked, by NoAd.
 	NoAdOnError bool
+	Masked      Statuses
 	NoAd        NoAd
 	VASTVersion string
 	TruncateIP  bool

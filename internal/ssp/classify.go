@@ -2,7 +2,6 @@ package ssp
 
 import (
 	"bytes"
-	"sync"
 
 	"adbuffer/internal/openrtb"
 	"adbuffer/internal/syntax"
@@ -114,17 +113,14 @@ func hasVASTAd(body []byte) bool {
 // hasBid reports whether a BidResponse holds a bid, and the reason if it holds none. An unreadable one may
 // hold bids for a lenient client.
 func hasBid(body []byte) (bool, noBidReason) {
-	f := bidResponses.Get().(*openrtb.Facts)
-	defer bidResponses.Put(f)
+	f := openrtb.AcquireFacts()
+	defer f.Release()
 	r := openrtb.ReadBidResponse(body, f)
 	if r.HasBid || r.Reason != openrtb.Readable {
 		return true, nbrNone
 	}
 	return false, noBidReasonOf(r.NBR)
 }
-
-// bidResponses is memory for reading BidResponses.
-var bidResponses = sync.Pool{New: func() any { return new(openrtb.Facts) }}
 
 // isWide reports whether body is UTF-16 or UTF-32, which XML allows. Such a body has a byte order
 // mark, or a zero byte beside its first character.

@@ -64,6 +64,11 @@ type Row struct {
 	// Mirror says how adbuffer_mirrored_total counts a copy, and Endpoint how
 	// adbuffer_endpoint_requests_total counts an attempt.
 	Mirror, Endpoint Counter
+	// NBR is the reason in adbuffer's own no-ad in OpenRTB, or NoNBR. 0 to 17 are those of OpenRTB 3.0, "List:
+	// No-Bid Reason Codes"; from 500 on they are adbuffer's.
+	NBR int
+	// NonBid is the statuscode in seatnonbid if an SSP gave no bid: IAB's "Seat Non Bid" extension.
+	NonBid int
 }
 
 // The values of Row.Status and Row.Cause that are neither a status nor an error type. ByError means
@@ -73,6 +78,9 @@ const (
 	NoCause = "none"
 	ByError = "by error"
 )
+
+// NoNBR is the Row.NBR of an outcome that is no reason for a no-ad.
+const NoNBR = -1
 
 // Blame says who caused an outcome that is no success. An outcome with BlameSSP or BlameAdbuffer is a
 // failure for logs and traces.
@@ -126,44 +134,44 @@ const (
 
 // rows has one row for each outcome. The columns are the fields of Row.
 var rows = [Outcomes]Row{
-	Fill:        {"fill", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted},
-	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted},
-	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted},
-	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted},
-	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted},
+	Fill:        {"fill", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 102},
+	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 100},
+	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, 1, 102},
+	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted, 1, 102},
+	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted, 1, 102},
 
-	BadRequest:       {"bad_request", 400, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
-	MethodNotAllowed: {"method_not_allowed", 405, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
-	NoRoute:          {"no_route", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
-	UnknownSSP:       {"unknown_ssp", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
-	Loop:             {"loop", 508, "proxy_loop_detected", BlameAdbuffer, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
-	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, Counted, Counted},
-	PendingFull:      {"pending_full", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
-	PendingTimeout:   {"pending_timeout", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, Silent, Dropped, NotCounted},
-	BreakerOpen:      {"breaker_open", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
-	QPSLimit:         {"qps_limit", 503, "http_request_denied", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
-	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
-	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted},
-	Filtered:         {"filtered", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Counted, NotCounted}, // the route's no-ad
-	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted},
-	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted},
-	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted},
-	ConnectFailed:    {"connect_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted},
-	TLSFailed:        {"tls_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted},
-	ConnLost:         {"conn_lost", 502, "connection_terminated", BlameSSP, Failure, RetryAllowed, Silent, Counted, Counted},
-	BadResponse:      {"bad_response", 502, "http_protocol_error", BlameSSP, Failure, RetryAllowed, Responded, Counted, Counted}, // useless
+	BadRequest:       {"bad_request", 400, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
+	MethodNotAllowed: {"method_not_allowed", 405, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
+	NoRoute:          {"no_route", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
+	UnknownSSP:       {"unknown_ssp", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
+	Loop:             {"loop", 508, "proxy_loop_detected", BlameAdbuffer, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
+	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, Counted, Counted, 1, 100},
+	PendingFull:      {"pending_full", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 500, 203},
+	PendingTimeout:   {"pending_timeout", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, Silent, Dropped, NotCounted, 15, 101},
+	BreakerOpen:      {"breaker_open", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203},
+	QPSLimit:         {"qps_limit", 503, "http_request_denied", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 500, 203},
+	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203},
+	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203},
+	Filtered:         {"filtered", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Counted, NotCounted, 501, 203}, // the route's no-ad
+	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted, 500, 203},
+	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted, 1, 100},
+	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 1, 100},
+	ConnectFailed:    {"connect_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted, 1, 103},
+	TLSFailed:        {"tls_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted, 1, 103},
+	ConnLost:         {"conn_lost", 502, "connection_terminated", BlameSSP, Failure, RetryAllowed, Silent, Counted, Counted, 1, 103},
+	BadResponse:      {"bad_response", 502, "http_protocol_error", BlameSSP, Failure, RetryAllowed, Responded, Counted, Counted, 1, 102}, // useless
 
 	// Its result is a Success. Shedding requests would not make the response smaller, and might hide
 	// from operators which limit to set.
-	ResponseTooLarge: {"response_too_large", 502, "http_response_body_size", BlameSSP, Success, RetryNever, Responded, Counted, Counted},
+	ResponseTooLarge: {"response_too_large", 502, "http_response_body_size", BlameSSP, Success, RetryNever, Responded, Counted, Counted, 1, 102},
 	// Its result is a Failure if the SSP got the request and had enough time: see package ssp.
-	Deadline: {"deadline", 504, ByError, BlameSSP, Neutral, RetryPrevented, Silent, Counted, Counted},
-	Internal: {"internal", 500, "proxy_internal_error", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, Counted},
-	Merged:   {"merged", 200, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, NotCounted},
+	Deadline: {"deadline", 504, ByError, BlameSSP, Neutral, RetryPrevented, Silent, Counted, Counted, 15, 101},
+	Internal: {"internal", 500, "proxy_internal_error", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, Counted, 1, 100},
+	Merged:   {"merged", 200, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, NotCounted, NoNBR, 100},
 
 	// No client receives these statuses.
-	ClientGone: {"client_gone", 503, NoCause, BlameClient, Neutral, RetryNever, NoContact, NotCounted, Counted},
-	Cancelled:  {"cancelled", 503, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, Counted},
+	ClientGone: {"client_gone", 503, NoCause, BlameClient, Neutral, RetryNever, NoContact, NotCounted, Counted, 1, 100},
+	Cancelled:  {"cancelled", 503, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, Counted, 1, 101},
 }
 
 // Row returns the outcome's row, which no caller may change.

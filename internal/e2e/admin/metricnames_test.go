@@ -55,6 +55,7 @@ var promisedMetrics = []struct {
 	{"ssp_first_byte_seconds", "histogram", bySSP},
 	{"ssp_buffered_bytes", "gauge", bySSP},
 	{"ssp_buffered_bytes_limit", "gauge", bySSP},
+	{"masked_total", "counter", map[string][]string{"route": {"default"}}},
 	{"openrtb_unreadable_total", "counter", map[string][]string{"reason": {"syntax", "not_object", "depth", "twice", "encoding", "media_type"}}},
 	{"no_ad_total", "counter", map[string][]string{"route": {"default"}, "origin": {"proxy", "ssp"}}},
 	{"pool_connections", "gauge", map[string][]string{"ssp": {"a", "b"}, "protocol": {"http1", "http1-pipelined", "http2"}, "state": {"idle", "active", "draining"}}},
