@@ -29,6 +29,7 @@ type suite struct {
 
 	soak   int // requests
 	chaos  chaos.Options
+	sizing tests.SizingOptions
 	peers  tests.PeersOptions
 	readme string // file whose marked part becomes the tables of peers; "" is none
 }
@@ -41,8 +42,8 @@ type loadTest struct {
 	check   func(*cobra.Command) error // nil: no check
 }
 
-// commands returns the load tests in the order in which the command all runs them. It omits story,
-// which takes seven minutes at any scale.
+// commands returns the load tests in the order in which the command all runs them. It omits story and
+// sizing, which take minutes at any scale.
 func (s *suite) commands() (out []loadTest) {
 	for _, t := range tests.Commands {
 		out = append(out, loadTest{Command: t})
@@ -85,7 +86,34 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
 				"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
 			flags: s.peersFlags, check: s.checkPeers},
-		loadTest{Command: tests.Story})
+		loadTest{Command: tests.Story},
+		loadTest{Command: tests.Command{Name: sizingName,
+			Short: "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
+			Long: `Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
+is full, one that becomes slower, a flash and an outage. Envoy with adaptive concurrency gets the
+same at the same time, and the simulation of internal/sizer too. One table has their figures.
+Envoy is taken from $ENVOY or $PATH. --low adds a low load, in which no limit may change. --scale
+has no effect. The exit status is 1 if a promise was broken.`,
+			Run: func(ctx context.Context, e *stage.Env) (*results.Report, error) {
+				return tests.Sizing(ctx, e, s.sizing)
+			}},
+			example: "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h",
+			flags:   s.sizingFlags, check: s.checkSizing})
+}
+
+const sizingName = "sizing"
+
+func (s *suite) sizingFlags(c *cobra.Command) {
+	c.Flags().IntVar(&s.sizing.Courses, "courses", 20, "courses of the simulation, of which the median counts")
+	c.Flags().StringVar(&s.sizing.Only, "only", "", "only the courses with this `text` in their names")
+	c.Flags().DurationVar(&s.sizing.Low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
+}
+
+func (s *suite) checkSizing(*cobra.Command) error {
+	if s.sizing.Courses < 1 || s.sizing.Low < 0 {
+		return errors.New("--courses must be at least 1, --low at least 0")
+	}
+	return nil
 }
 
 func (s *suite) soakFlags(c *cobra.Command) {
@@ -259,7 +287,7 @@ promise was broken.`,
 func (s *suite) everything(ctx context.Context, e *stage.Env) error {
 	var errs []error
 	for _, t := range s.commands() {
-		if t.Name == tests.Story.Name {
+		if t.Name == tests.Story.Name || t.Name == sizingName {
 			continue
 		}
 		if err := s.one(ctx, e, t); err != nil {

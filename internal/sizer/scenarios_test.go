@@ -86,10 +86,13 @@ func (w *world) peak(from, to float64) float64 {
 }
 
 // inBand returns after how many seconds from `from` on the limit stays within a tenth of want.
-func (w *world) inBand(from, to float64, want int) float64 {
+func (w *world) inBand(from, to float64, want int) float64 { return w.settled(from, to, want, 0.1) }
+
+// settled is inBand with a band of its own.
+func (w *world) settled(from, to float64, want int, band float64) float64 {
 	last := from
 	for i := int(from); i < min(int(to), len(w.seconds)); i++ {
-		if d := math.Abs(float64(w.seconds[i].limit)/float64(want) - 1); d > 0.1 {
+		if d := math.Abs(float64(w.seconds[i].limit)/float64(want) - 1); d > band {
 			last = float64(i + 1)
 		}
 	}

@@ -28,9 +28,11 @@ type Route struct {
 	Eject     bool          // eject an upstream for some seconds after a 5xx
 	Spare     bool          // the last upstream gets requests only if no other one works
 	Timeout   time.Duration // of a response; 0 is the program's own
+	Adaptive  bool          // limit the requests at once by their latency; only Envoy does
 	Serve     string        // directives of the server block of nginx
 
 	Addr    string // host:port, set by StartProgram
+	Admin   string // host:port of the admin listener, set by StartProgram if Adaptive
 	Process *Process
 }
 
@@ -81,6 +83,11 @@ func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes
 	for _, route := range routes {
 		if route.Addr, err = r.FreeAddr(); err != nil {
 			return err
+		}
+		if route.Adaptive {
+			if route.Admin, err = r.FreeAddr(); err != nil {
+				return err
+			}
 		}
 	}
 	groups := [][]*Route{routes}

@@ -46,7 +46,7 @@ func TestProgramsForwardOnEachRoute(t *testing.T) {
 // What every template says of a route with everything.
 func TestEachTemplateHasEveryRoute(t *testing.T) {
 	cert := &Certificate{CA: "/ca.pem", Cert: "/cert.pem", Key: "/cert.pem.key"}
-	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Eject: true, Addr: "127.0.0.1:7003"},
+	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Eject: true, Adaptive: true, Addr: "127.0.0.1:7003"},
 		{Name: "two", Upstreams: []string{"http://127.0.0.1:7004"}, Addr: "127.0.0.1:7005"}}
 	for name, p := range programs {
 		if !p.config {
@@ -56,7 +56,7 @@ func TestEachTemplateHasEveryRoute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := fill(string(text), map[string]any{"Name": name, "Dir": "/dir", "HTTP": "", "Routes": routes})
+		got, err := fill(string(text), map[string]any{"Name": name, "Dir": "/dir", "HTTP": "", "Routes": routes, "Admin": "127.0.0.1:7006"})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -67,6 +67,9 @@ func TestEachTemplateHasEveryRoute(t *testing.T) {
 		}
 		if !strings.Contains(got, "/cert.pem") || name != "haproxy" && !strings.Contains(got, "/cert.pem.key") {
 			t.Errorf("%s: no certificate in:\n%s", name, got)
+		}
+		if name == "envoy" && (!strings.Contains(got, "port_value: 7006") || strings.Count(got, "gradient_controller_config") != 1) {
+			t.Errorf("one route limits by latency, and there is an admin listener, but not in:\n%s", got)
 		}
 		if name != "nginx" && !strings.Contains(got, "/upstream.pem") {
 			t.Errorf("%s trusts any upstream:\n%s", name, got)

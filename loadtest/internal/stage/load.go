@@ -88,7 +88,9 @@ func Generate(plan load.Plan, expected bool) Load { return generate(plan, expect
 func Calmly(plan load.Plan, expected bool) Load { return generate(plan, expected, 3, nil) }
 
 // Watched is Generate, which calls watch after each interval.
-func Watched(plan load.Plan, watch func(load.Progress)) Load { return generate(plan, false, 1, watch) }
+func Watched(plan load.Plan, expected bool, watch func(load.Progress)) Load {
+	return generate(plan, expected, 1, watch)
+}
 
 func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress)) Load {
 	return func(ctx context.Context, s *Stage) (*Figures, error) {

@@ -77,6 +77,9 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 				small: figures(10, 1, 1), large: figures(10, failed, 1), waited: waited})
 		}
 	}
+	sized := func(b bound, v float64, doubts ...string) judge {
+		return func(r *results.Report) { judgeSizing(r, "N", b, v, doubts) }
+	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
 			c := &comparison{report: r, rows: []*peerRow{rounds("adbuffer", "h1", h1),
@@ -163,6 +166,10 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"story, alert", storyOf(-time.Second, 0, 0.03), storyOf(time.Second, 0, 0.03), 1, 3, nil},
 		{"story, refused", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 1, 0.03), 1, 3, nil},
 		{"story, waited", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 0, 0.04), 1, 3, nil},
+		{"sizing, at most", sized(bound{limit: 10}, 10), sized(bound{limit: 10}, never), 1, 1, sized(bound{limit: 10}, 11, "late")},
+		{"sizing, at least", sized(bound{limit: 0.8, min: true}, 0.8), sized(bound{limit: 0.8, min: true}, 0.79), 1, 1, nil},
+		{"sizing, low load", func(r *results.Report) { judgeLowLoad(r, "low", 0, nil) },
+			func(r *results.Report) { judgeLowLoad(r, "low", 1, nil) }, 1, 1, nil},
 		{"peers, pipelined", peers(10, 11, 13), peers(11, 11, 13), 1, 4, nil},
 		{"peers, h2", peers(10, 11, 13), peers(10, 12, 13), 1, 4, nil},
 		{"peers, p99 and p99.9", peers(10, 11, 13), peers(10, 11, 16), 2, 4, nil},

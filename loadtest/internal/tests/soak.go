@@ -122,7 +122,7 @@ func (w way) soak(ctx context.Context, e *stage.Env, n int) (out soaked, err err
 			Body: sspsim.Size{P50: 1300, P95: 3000}})
 	plan.Echo, plan.EchoBody = true, true
 	done, printed := 0, 0
-	out.Figures, err = s.Measure(ctx, stage.Watched(plan, func(p load.Progress) {
+	out.Figures, err = s.Measure(ctx, stage.Watched(plan, false, func(p load.Progress) {
 		done += int(p.Answered)
 		if tenth := done * 10 / n; tenth > printed && tenth < 10 {
 			printed = tenth

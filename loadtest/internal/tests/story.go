@@ -204,7 +204,7 @@ func (s *storyRun) load(ctx context.Context, st *stage.Stage, warm, length time.
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
 	var err error
-	f, failed := st.Measure(ctx, stage.Watched(plan, func(p load.Progress) {
+	f, failed := st.Measure(ctx, stage.Watched(plan, false, func(p load.Progress) {
 		if err == nil {
 			err = errors.Join(do(time.Since(began)), s.look(st, p))
 		}

@@ -1,0 +1,337 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"adbuffer/internal/capacity"
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
+)
+
+// SizingOptions are the flags of the test sizing.
+type SizingOptions struct {
+	Courses int           // of the simulation; its figures are their medians
+	Low     time.Duration // how long the low load lasts; 0 leaves it out
+	Only    string        // only the courses whose names have this text
+}
+
+const (
+	sizingTimeout  = 300 * time.Millisecond
+	sizingCapacity = 100 // requests at once, where the SSP has a capacity
+	lowRate        = 2.0 // requests per second
+)
+
+// sizingLatency is lognormal, and sizingHold its mean in seconds.
+var (
+	sizingLatency = sspsim.Lognormal(80*time.Millisecond, 250*time.Millisecond)
+	sizingHold    = 0.08 * math.Exp(math.Pow(math.Log(250.0/80)/2.326, 2)/2)
+)
+
+// bound is what a figure must be: at most, or at least if min is set.
+type bound struct {
+	limit   float64
+	min     bool
+	percent bool
+}
+
+func (b bound) held(v float64) bool { return b.min && v >= b.limit || !b.min && v <= b.limit }
+
+func (b bound) text(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case v >= never:
+		return "never"
+	case b.percent:
+		return results.Percent(v)
+	}
+	return results.Number(v)
+}
+
+// String says what the figure must be.
+func (b bound) String() string {
+	if b.min {
+		return "≥ " + b.text(b.limit)
+	}
+	return "≤ " + b.text(b.limit)
+}
+
+// trace is a load, and an SSP that changes. TestSizerOnLiveTraces in internal/sizer simulates the same.
+type trace struct {
+	name    string
+	phases  []load.Phase
+	ssp     sspsim.Behaviour
+	changes []change
+	breaker bool // adbuffer has one
+	figures []sizingFigure
+}
+
+// change is another behaviour of the SSP from a second on.
+type change struct {
+	second int
+	ssp    sspsim.Behaviour
+}
+
+// sizingFigure is a figure of a trace.
+type sizingFigure struct {
+	name string
+	bound
+	of func(c *course) float64
+}
+
+// course is what happened at one proxy.
+type course struct {
+	*stage.Figures
+	limits    []float64 // places, or Envoy's limit, at the end of each second
+	decisions float64   // of adbuffer
+}
+
+// settled returns after how many seconds from a second on the limit stays within 15 % of want.
+func (c *course) settled(from int, want float64) float64 {
+	last := from
+	for i := from; i < len(c.limits); i++ {
+		if math.Abs(c.limits[i]/want-1) > 0.15 {
+			last = i + 1
+		}
+	}
+	if last >= len(c.limits)-1 {
+		return never
+	}
+	return float64(last - from)
+}
+
+// peak returns the highest limit of some seconds.
+func (c *course) peak(from, to int) float64 {
+	to = min(to, len(c.limits))
+	if from >= to {
+		return math.NaN()
+	}
+	return slices.Max(c.limits[from:to])
+}
+
+func failedIn(phase string) func(*course) float64 {
+	return func(c *course) float64 { return c.Phase(phase).FailedShare() }
+}
+
+// placesFor returns the places that a load needs.
+func placesFor(rate, hold float64) float64 {
+	return float64(capacity.Places(rate, time.Duration(hold*float64(time.Second)), capacity.DefaultWaitingShare))
+}
+
+func at(name string, seconds int, from, to float64) load.Phase {
+	return load.Phase{Name: name, Duration: time.Duration(seconds) * time.Second, From: from, To: to}
+}
+
+func sizingTraces() []trace {
+	usual := sspsim.Behaviour{Latency: sizingLatency}
+	full, slow, hangs := usual, usual, usual
+	full.Latency.Capacity = sizingCapacity
+	slow.Latency = sspsim.Lognormal(80*time.Millisecond*3/2, 250*time.Millisecond*3/2)
+	hangs.Faults.Stall = sspsim.Always
+	slowHold := 1.42 * sizingHold // the deadline cuts the longest
+	return []trace{
+		{"step: 500 to 2 000/s", []load.Phase{at("before", 15, 500, 500), at("step", 10, 2000, 2000), at("then", 10, 2000, 2000)}, usual, nil, false,
+			[]sizingFigure{
+				{"seconds until in band", bound{limit: 10}, func(c *course) float64 { return c.settled(15, placesFor(2000, sizingHold)) }},
+				{"then failed", bound{limit: 0.03, percent: true}, failedIn("then")},
+			}},
+		{"full: 700 to 1 600/s, and a capacity for 1 100/s", []load.Phase{at("before", 15, 700, 700), at("rise", 10, 1600, 1600), at("then", 30, 1600, 1600)}, full, nil, false,
+			[]sizingFigure{
+				{"goodput of the capacity", bound{limit: 0.8, min: true, percent: true}, func(c *course) float64 {
+					return float64(c.Phase("then").Answered) / 30 / (sizingCapacity / sizingHold)
+				}},
+				{"peak / capacity", bound{limit: 1.85}, func(c *course) float64 { return c.peak(15, 55) / sizingCapacity }},
+			}},
+		{"slower: hold × 1.5 for ever", []load.Phase{at("before", 15, 500, 500), at("slower", 30, 500, 500), at("then", 15, 500, 500)}, usual, []change{{15, slow}}, false,
+			[]sizingFigure{
+				{"seconds until in band", bound{limit: 30}, func(c *course) float64 { return c.settled(15, placesFor(500, slowHold)) }},
+				{"N / need", bound{limit: 1.3}, func(c *course) float64 { return c.peak(59, 60) / placesFor(500, slowHold) }},
+			}},
+		{"flash: 0 to 4 000/s in 30 s", []load.Phase{at("rise", 30, 1, 4000), at("then", 5, 4000, 4000)}, usual, nil, false,
+			[]sizingFigure{
+				{"failed", bound{limit: 0.02, percent: true}, func(c *course) float64 { return c.FailedShare() }},
+				{"N / need", bound{limit: 1.3}, func(c *course) float64 { return c.peak(34, 35) / placesFor(4000, sizingHold) }},
+			}},
+		{"outage: all hang for 10 s, with a breaker", []load.Phase{at("before", 15, 500, 500), at("hang", 10, 500, 500), at("after", 10, 500, 500), at("then", 10, 500, 500)}, usual,
+			[]change{{15, hangs}, {25, usual}}, true,
+			[]sizingFigure{
+				{"N after / before", bound{limit: 1.3}, func(c *course) float64 { return c.peak(44, 45) / c.peak(14, 15) }},
+				{"then failed", bound{limit: 0.03, percent: true}, failedIn("then")},
+			}},
+	}
+}
+
+// Sizing loads pools that size themselves, beside Envoy's adaptive concurrency and the simulation.
+func Sizing(ctx context.Context, e *stage.Env, o SizingOptions) (*results.Report, error) {
+	r := e.Report("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency",
+		"Does pool.auto find the size that a load needs, and does it stay small where more places do not help?")
+	r.Note("Poisson arrivals of GETs, a deadline of %v, and an SSP with a lognormal latency (median 80 ms, p99 250 ms). adbuffer has pool.auto between 16 "+
+		"and 2,000 places, and a breaker only in the outage; its N is adbuffer_pool_auto_limit. Envoy's N is its concurrency_limit, at most 1,000; it refuses what exceeds it. "+
+		"Both run at the same time on one core, each with its own SSP and clients. The need follows Erlang C.", sizingTimeout)
+	simulated, err := simulate(ctx, e, r, o.Courses)
+	if err != nil {
+		return nil, err
+	}
+	programs := []string{"", "envoy"}
+	if err := stage.Needs(r, "envoy"); stage.Skips(r, err) {
+		programs = programs[:1]
+	} else if err != nil {
+		return nil, err
+	}
+	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", o.Courses),
+		"course", "figure", "simulated", "adbuffer", "Envoy, adaptive concurrency", "must be")
+	for _, tr := range sizingTraces() {
+		if !strings.Contains(tr.name, o.Only) {
+			continue
+		}
+		courses, err := tr.runAll(ctx, e, programs)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", tr.name, err)
+		}
+		tr.show(r, t, simulated, courses)
+	}
+	if o.Low > 0 {
+		err = lowLoad(ctx, e, r, o.Low)
+	}
+	return r, err
+}
+
+// show adds the rows of the trace, and judges those of adbuffer.
+func (tr *trace) show(r *results.Report, t *results.Table, simulated map[string]float64, courses []*course) {
+	for i := range tr.figures {
+		f := &tr.figures[i]
+		shown := []string{"–", "–"}
+		for j, c := range courses {
+			shown[j] = f.text(f.of(c))
+		}
+		t.Add(courses[0].Doubts, tr.name, f.name, f.text(valueOr(simulated, tr.name+": "+f.name)), shown[0], shown[1], f.bound)
+		judgeSizing(r, tr.name+": "+f.name, f.bound, f.of(courses[0]), courses[0].Doubts)
+	}
+}
+
+func valueOr(simulated map[string]float64, name string) float64 {
+	v, ok := simulated[name]
+	if !ok {
+		return math.NaN()
+	}
+	return v
+}
+
+func judgeSizing(r *results.Report, name string, b bound, v float64, doubts []string) {
+	r.Promise(fmt.Sprintf("%s is %v", name, b), b.held(v), doubts, "%v.", b.text(v))
+}
+
+// runAll runs the trace at the programs at the same time.
+func (tr *trace) runAll(ctx context.Context, e *stage.Env, programs []string) ([]*course, error) {
+	e.Say("sizing: %s", tr.name)
+	courses, errs := make([]*course, len(programs)), make([]error, len(programs))
+	var running sync.WaitGroup
+	for i, program := range programs {
+		running.Go(func() { courses[i], errs[i] = tr.run(ctx, e, program) })
+	}
+	running.Wait()
+	return courses, errors.Join(errs...)
+}
+
+func (tr *trace) run(ctx context.Context, e *stage.Env, program string) (*course, error) {
+	route := &rig.Route{Name: "sizing", Adaptive: true, Timeout: sizingTimeout}
+	s, err := e.Start(ctx, stage.Setup{Program: program, Route: route, Config: stage.Config{Deadline: sizingTimeout.String()},
+		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: tr.ssp, Pool: "max_conns: 2000, auto: {enabled: true}",
+			More: []string{fmt.Sprintf("breaker: {enabled: %v}", tr.breaker)}}}})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Stop()
+	plan := load.Plan{Protocol: load.KeepAlive, Open: true, Poisson: true, Connections: 1500, Timeout: time.Second, Phases: tr.phases,
+		Templates: []load.Template{small}, Statuses: []int{200}, Seed: 1}
+	c := &course{}
+	var failed error
+	c.Figures, err = s.Measure(ctx, stage.Watched(plan, true, func(load.Progress) {
+		limit, err := limitOf(s, route)
+		c.limits = append(c.limits, limit)
+		for _, change := range tr.changes {
+			if change.second == len(c.limits) {
+				err = errors.Join(err, s.SSPs[0].Set(change.ssp))
+			}
+		}
+		failed = errors.Join(failed, err)
+	}))
+	if err = errors.Join(err, failed); err != nil {
+		return nil, err
+	}
+	if s.Adbuffer != nil {
+		c.decisions, err = s.Adbuffer.Metric("adbuffer_pool_auto_decisions_total")
+	}
+	return c, err
+}
+
+// limitOf returns the limit in force of the proxy of a stage.
+func limitOf(s *stage.Stage, envoy *rig.Route) (float64, error) {
+	if s.Adbuffer != nil {
+		return s.Adbuffer.Metric("adbuffer_pool_auto_limit")
+	}
+	var stats struct{ Stats []struct{ Value float64 } }
+	err := rig.GetJSON("http://"+envoy.Admin+"/stats?format=json&filter=gradient_controller.concurrency_limit", &stats)
+	if err == nil && len(stats.Stats) != 1 {
+		err = fmt.Errorf("%d concurrency limits of Envoy, want 1", len(stats.Stats))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return stats.Stats[0].Value, nil
+}
+
+// lowLoad sends a few requests for a long time. No limit may change.
+func lowLoad(ctx context.Context, e *stage.Env, r *results.Report, length time.Duration) error {
+	low := trace{name: fmt.Sprintf("%v requests/s for %v", lowRate, length), ssp: sspsim.Behaviour{Latency: sizingLatency},
+		phases: []load.Phase{{Name: "low", Duration: length, From: lowRate, To: lowRate}}}
+	courses, err := low.runAll(ctx, e, []string{""})
+	if err != nil {
+		return err
+	}
+	c := courses[0]
+	r.Table("A low load", "load", "requests", "decisions", "N").Add(c.Doubts, low.name, c.Offered, c.decisions, c.peak(0, len(c.limits)))
+	judgeLowLoad(r, low.name, c.decisions, c.Doubts)
+	return nil
+}
+
+func judgeLowLoad(r *results.Report, name string, decisions float64, doubts []string) {
+	r.Promise(name+": the limit does not change", decisions == 0, doubts, "%v decisions.", decisions)
+}
+
+// simulate runs the simulation of the traces, and returns its medians by the names of trace and figure.
+func simulate(ctx context.Context, e *stage.Env, r *results.Report, courses int) (map[string]float64, error) {
+	root, err := rig.ModuleRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.Say("sizing: simulating %d courses", courses)
+	file := filepath.Join(e.Rig.Dir, "simulated.json")
+	cmd := exec.CommandContext(ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
+		"-args", "-seeds", fmt.Sprint(courses), "-figures", file)
+	cmd.Dir = root
+	out, failed := cmd.CombinedOutput()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("the simulation: %w\n%s", errors.Join(failed, err), out)
+	}
+	if failed != nil {
+		r.Note("The simulation broke a bound of its own:\n%s", out)
+	}
+	simulated := make(map[string]float64)
+	return simulated, json.Unmarshal(text, &simulated)
+}
