@@ -88,7 +88,7 @@ func (s *storm) wantOneVersion(what, hash string, names []string) {
 var (
 	poolSeries = regexp.MustCompile(`(?m)^adbuffer_pool_warm\{ssp="(\w+)"\}`)
 	sspSeries  = regexp.MustCompile(`(?m)^adbuffer_qps_limit\{ssp="(\w+)"\}`)
-	dialSeries = regexp.MustCompile(`(?m)^adbuffer_dns_lookups_total\{result="good",ssp="(\w+)"\}`)
+	dialSeries = regexp.MustCompile(`(?m)^adbuffer_ssp_sent_bytes_total\{ssp="(\w+)"\}`)
 	hashSeries = regexp.MustCompile(`(?m)^adbuffer_config_info\{hash="(\w+)"\}`)
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// An SSP has 420 lines: one message for each series, and what promhttp makes of it.
+// An SSP has 215 lines: one message for each series, and what promhttp makes of it.
 func TestAScrapeAllocatesLittleForEachSSP(t *testing.T) {
 	one, many := newOf(t, 1).metrics(), newOf(t, 51).metrics()
 	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0", protobuf} {

@@ -116,7 +116,13 @@ func (e *Endpoint) Unneeded() bool {
 func (e *Endpoint) HandState() State { return e.byHand.state }
 
 // States are the names of an endpoint's states, as StateName returns them.
-var States = []string{Disabled.String(), Draining.String(), "ejected", "unhealthy", Enabled.String()}
+var States = []string{Disabled.String(), Draining.String(), Ejected, Unhealthy, Enabled.String()}
+
+// The states of StateName that no operator sets.
+const (
+	Ejected   = "ejected"
+	Unhealthy = "unhealthy"
+)
 
 // StateName returns the first state that applies, with the name used in the metrics.
 func (e *Endpoint) StateName() string {
@@ -124,9 +130,9 @@ func (e *Endpoint) StateName() string {
 	case !e.Enabled():
 		return e.byHand.state.String()
 	case e.ejected:
-		return "ejected"
+		return Ejected
 	case e.checks.unhealthy:
-		return "unhealthy"
+		return Unhealthy
 	default:
 		return Enabled.String()
 	}

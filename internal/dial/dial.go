@@ -129,6 +129,9 @@ func New(opts Options) (*Dialer, error) {
 // Protocol returns the protocol of all connections, or Unknown if ALPN decides.
 func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
 
+// Encrypted reports whether connections are TLS.
+func (d *Dialer) Encrypted() bool { return d.tls != nil }
+
 // Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
 // calls return the same slice while the addresses stay the same.
 //

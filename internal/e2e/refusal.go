@@ -48,7 +48,7 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 		ab.T.Errorf("%s: no Date", what)
 	}
 	const name = "adbuffer_requests_total"
-	if n := after.Value(name, labels...) - before.Value(name, labels...); n != 1 {
+	if n := after.Sum(name, labels...) - before.Sum(name, labels...); n != 1 {
 		ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
 	}
 	if n := after.Sum(name) - before.Sum(name); n != 1 {
@@ -57,7 +57,7 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 	if want.SSP != "" {
 		const name = "adbuffer_ssp_requests_total"
 		labels := []string{"ssp=" + want.SSP, "outcome=" + want.Reason}
-		if n := after.Value(name, labels...) - before.Value(name, labels...); n != 1 {
+		if n := after.Sum(name, labels...) - before.Sum(name, labels...); n != 1 {
 			ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
 		}
 	}

@@ -30,9 +30,11 @@ func (s *Server) Collect(to metrics.Sink) {
 	to.Counter(descUnfinished, s.clients.unfinished.heads.Load(), "head")
 	to.Counter(descSent, s.traffic.Sent())
 	to.Counter(descReceived, s.traffic.Received())
-	to.Counter(descHandshakes, s.handshakes.full.Load(), "false")
-	to.Counter(descHandshakes, s.handshakes.resumed.Load(), "true")
-	descsOfTLS.Series(to, s.handshakes.counts.Load())
-	to.Gauge(descShaking, float64(s.handshakes.now.Load()))
+	if s.tls != nil {
+		to.Counter(descHandshakes, s.handshakes.full.Load(), "false")
+		to.Counter(descHandshakes, s.handshakes.resumed.Load(), "true")
+		descsOfTLS.Series(to, s.handshakes.counts.Load())
+		to.Gauge(descShaking, float64(s.handshakes.now.Load()))
+	}
 	to.Counter(descHTTP2Errors, s.http2Errors.Load())
 }

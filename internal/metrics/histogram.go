@@ -41,6 +41,14 @@ func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
 	return newHistogram(layoutOf(layoutKey{scale: 1e-9, parts: parts, native: true}, ns))
 }
 
+// RequestDurations returns a histogram of durations with buckets around the usual deadlines of ad
+// requests: bidders get 80 to 1000 ms, and most respond within 250 ms. Each bucket is a series for each
+// SSP, so there are few. Quantiles of the page and native histograms use finer ones.
+func RequestDurations() *Histogram {
+	const ms = time.Millisecond
+	return DurationsInParts(8, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 300*ms, 500*ms, 1000*ms)
+}
+
 // Observe counts v. A negative v counts as zero.
 func (h *Histogram) Observe(v int64) {
 	own := h.stripes.own()

@@ -58,7 +58,7 @@ func newLayout(key layoutKey, bounds []int64) *layout {
 		l.exported = append(l.exported, l.export(float64(b)))
 	}
 	if key.native {
-		l.native = newNative(bounds[0], bounds[len(bounds)-1])
+		l.native = newNative(min(bounds[0], nativeFrom), max(bounds[len(bounds)-1], nativeTo))
 		l.fine = append(l.fine, l.native.bounds...)
 	}
 	slices.Sort(l.fine)

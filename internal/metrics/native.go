@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -23,6 +24,13 @@ type native struct {
 	bounds []int64 // in nanoseconds, rounded down: values are whole nanoseconds
 	whole  []int   // the last fine bucket of each native bucket
 }
+
+// The native buckets of every histogram reach at least from nativeFrom to nativeTo, in nanoseconds: few
+// exported buckets lie below and above an SSP's usual durations.
+const (
+	nativeFrom = int64(100 * time.Microsecond)
+	nativeTo   = int64(5 * time.Second)
+)
 
 func newNative(lowest, highest int64) *native {
 	number := func(ns int64) float64 { return math.Log2(float64(ns)*1e-9) * perDoubling }

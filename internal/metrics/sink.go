@@ -69,6 +69,14 @@ func (s Sink) FloatCounter(d *Desc, v float64, labels ...string) {
 	s.put(d, dto.MetricType_COUNTER, c.label(d, s.first, labels))
 }
 
+// CounterIf is Counter for an event that happens only if possible. A count of 0 that cannot change is no
+// series. A count that an earlier configuration has left stays.
+func (s Sink) CounterIf(possible bool, d *Desc, v uint64, labels ...string) {
+	if possible || v > 0 {
+		s.Counter(d, v, labels...)
+	}
+}
+
 // Gauge writes a gauge with the values of its other labels.
 func (s Sink) Gauge(d *Desc, v float64, labels ...string) {
 	g := new(struct {
@@ -95,6 +103,13 @@ func (s Sink) Histogram(d *Desc, h *Histogram, labels ...string) {
 	m := new(series)
 	m.metric.Histogram = h.message()
 	s.put(d, dto.MetricType_HISTOGRAM, m.label(d, s.first, labels))
+}
+
+// HistogramIf is Histogram under the conditions of CounterIf.
+func (s Sink) HistogramIf(possible bool, d *Desc, h *Histogram, labels ...string) {
+	if possible || h.Count() > 0 {
+		s.Histogram(d, h, labels...)
+	}
 }
 
 // series is a message with room for its labels: one allocation instead of nine.

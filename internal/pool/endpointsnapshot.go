@@ -97,7 +97,7 @@ var (
 	descSSPState            = newDesc("ssp_state", "1 for the state that an operator has set for an SSP: enabled, draining or disabled.", "state")
 )
 
-func (e *EndpointSnapshot) collect(to metrics.Sink) {
+func (e *EndpointSnapshot) collect(to metrics.Sink, o *Options) {
 	to = to.With(e.Endpoint)
 	for o := range upstream.Outcomes {
 		if o.Row().Endpoint == upstream.Counted {
@@ -105,14 +105,24 @@ func (e *EndpointSnapshot) collect(to metrics.Sink) {
 		}
 	}
 	to.Gauge(descEndpointConnections, float64(e.Connections))
+	checked, ejects := o.HealthCheck.Path != "", o.Ejection.Enabled
 	for _, s := range balancer.States {
-		to.Bool(descEndpointState, e.State == s, s)
+		if (s != balancer.Unhealthy || checked) && (s != balancer.Ejected || ejects) || e.State == s {
+			to.Bool(descEndpointState, e.State == s, s)
+		}
 	}
-	to.Counter(descEndpointEjections, e.Ejections)
-	to.Counter(descEndpointChecks, e.ChecksOK, "ok")
-	to.Counter(descEndpointChecks, e.ChecksFailed, "failed")
+	to.CounterIf(ejects, descEndpointEjections, e.Ejections)
+	to.CounterIf(checked, descEndpointChecks, e.ChecksOK, "ok")
+	to.CounterIf(checked, descEndpointChecks, e.ChecksFailed, "failed")
 	to.Histogram(descEndpointDuration, e.stats.duration)
 	for k, kind := range dialErrorNames {
-		to.Counter(descDialErrors, e.stats.failed[k].Load(), kind)
+		possible := true
+		switch dialError(k) {
+		case dialDNS:
+			possible = isName(e.Endpoint)
+		case dialTLS, dialALPN:
+			possible = o.encrypted()
+		}
+		to.CounterIf(possible, descDialErrors, e.stats.failed[k].Load(), kind)
 	}
 }

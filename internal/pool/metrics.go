@@ -2,6 +2,7 @@ package pool
 
 import (
 	"math"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -66,11 +67,16 @@ var (
 func (p *Pool) collect(to metrics.Sink) {
 	s := p.Snapshot()
 	to = to.With(s.SSP)
+	o := p.Options()
 	for pr := upstream.HTTP1; pr < upstream.Protocols; pr++ {
+		opened := p.stats.openedBy[pr].Load()
+		if !o.speaks(pr) && opened == 0 {
+			continue
+		}
 		to.Gauge(descConnections, float64(s.Idle[pr]), pr.String(), "idle")
 		to.Gauge(descConnections, float64(s.Active[pr]), pr.String(), "active")
 		to.Gauge(descConnections, float64(s.Draining[pr]), pr.String(), "draining")
-		to.Counter(descOpened, p.stats.openedBy[pr].Load(), pr.String())
+		to.Counter(descOpened, opened, pr.String())
 	}
 	// The protocol of a dial is unknown until the dial ends.
 	to.Gauge(descConnections, float64(s.Dialing), upstream.Unknown.String(), "dialing")
@@ -100,15 +106,17 @@ func (p *Pool) collect(to metrics.Sink) {
 		}
 	}
 	for r := upstream.NotClosed + 1; r < upstream.CloseReasons; r++ {
-		to.Counter(descClosed, p.stats.closedBy[r].Load(), r.String())
+		to.CounterIf(o.closesFor(r), descClosed, p.stats.closedBy[r].Load(), r.String())
 	}
+	named := false
 	for _, e := range s.Endpoints {
-		e.collect(to)
+		e.collect(to, &o)
+		named = named || isName(e.Endpoint)
 	}
 	for state := balancer.Enabled; state <= balancer.Disabled; state++ {
 		to.Bool(descSSPState, s.State == state.String(), state.String())
 	}
-	to.Counter(descDemotions, s.Demotions)
+	to.CounterIf(o.Protocol == upstream.Unknown, descDemotions, s.Demotions)
 	to.Counter(descStale, p.stats.stale.Load())
 	to.Counter(descFairEvicted, p.stats.fairEvicted.Load())
 	to.Gauge(descFairQueues, float64(s.FairQueues))
@@ -119,7 +127,36 @@ func (p *Pool) collect(to metrics.Sink) {
 	to.Histogram(descHold, p.stats.hold)
 	to.Histogram(descPerConnection, p.stats.requestsPerConn)
 	to.Histogram(descIdleAge, p.stats.idleAge)
-	to.Histogram(descDial, p.stats.dns, "dns")
+	if named {
+		to.Histogram(descDial, p.stats.dns, "dns")
+	}
 	to.Histogram(descDial, p.stats.tcp, "tcp")
-	to.Histogram(descDial, p.stats.tls, "tls")
+	to.HistogramIf(o.encrypted(), descDial, p.stats.tls, "tls")
+}
+
+// speaks reports whether a connection may have this protocol.
+func (o *Options) speaks(pr upstream.Protocol) bool {
+	return o.Protocol == pr || o.Protocol == upstream.Unknown && pr != upstream.HTTP1Pipelined
+}
+
+// encrypted reports whether connections are TLS.
+func (o *Options) encrypted() bool { return o.TLSTimeout > 0 }
+
+// closesFor reports whether a connection may be closed for this reason.
+func (o *Options) closesFor(r upstream.CloseReason) bool {
+	switch r {
+	case upstream.ClosedMaxRequests:
+		return o.MaxRequests > 0
+	case upstream.ClosedGoaway:
+		return o.speaks(upstream.HTTP2)
+	case upstream.ClosedUnsolicited, upstream.ClosedLeftover:
+		return o.Protocol != upstream.HTTP2
+	}
+	return true
+}
+
+// isName reports whether the endpoint's host is looked up.
+func isName(endpoint string) bool {
+	_, err := netip.ParseAddrPort(endpoint)
+	return err != nil
 }

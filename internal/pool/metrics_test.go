@@ -103,7 +103,7 @@ func TestMetricsFollowNamingRules(t *testing.T) {
 
 // An SSP has a fixed number of series, which bounds the cost of a scrape.
 func TestSeriesAreBoundedPerSSP(t *testing.T) {
-	perSSP := 244 + 29 // of the pool, plus those of one endpoint
+	perSSP := 117 + 21 // of the pool, plus those of one endpoint
 	for o := range upstream.Outcomes {
 		if o.Row().Endpoint == upstream.Counted {
 			perSSP++
@@ -113,7 +113,7 @@ func TestSeriesAreBoundedPerSSP(t *testing.T) {
 		s := newFakeSSP(t)
 		s.speakHTTP2()
 		p := start(t, s, auto)
-		q := start(t, newFakeSSP(t), func(o *Options) { o.SSP = "other" })
+		q := start(t, newFakeSSP(t), func(o *Options) { auto(o); o.SSP = "other" })
 		before := countSeries(t, registry(t, p, q))
 		fill(t, p, 200)
 		fill(t, q, 4)

@@ -93,9 +93,9 @@ func newStats() *stats {
 	s := &stats{
 		hold: requestHistogram(),
 		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
-		idleAge:         metrics.Durations(10*ms, 100*ms, 500*ms, 1*time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second, 30*time.Second, 60*time.Second, 120*time.Second),
-		atArrival:       metrics.NewHistogram(1e-3, 0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 999, 1000),
-		requestsPerConn: metrics.NewHistogram(1, 1, 2, 5, 10, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1000000),
+		idleAge:         metrics.Durations(4*time.Second, 8*time.Second, 60*time.Second),
+		atArrival:       metrics.NewHistogram(1e-3, 500, 800, 999),
+		requestsPerConn: metrics.NewHistogram(1, 10, 100, 1000),
 		arrivals:        metrics.NewCounter(),
 		successes:       metrics.NewCounter(),
 		dns:             dialHistogram(),
@@ -103,19 +103,18 @@ func newStats() *stats {
 		tls:             dialHistogram(),
 	}
 	for i := range s.acquire {
-		s.acquire[i] = metrics.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
+		s.acquire[i] = metrics.Durations(ms/10, 5*ms, 50*ms, 500*ms)
 	}
 	return s
 }
 
-// requestHistogram has buckets up to the longest usual deadline of an ad request. They are narrow
-// where a few milliseconds decide about a bid.
+// requestHistogram has buckets up to the longest usual deadline of an ad request.
 func requestHistogram() *metrics.Histogram {
-	return metrics.Durations(ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 300*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
+	return metrics.Durations(20*ms, 100*ms, 200*ms, 500*ms)
 }
 
 func dialHistogram() *metrics.Histogram {
-	return metrics.Durations(ms/10, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms, 2500*ms)
+	return metrics.Durations(5*ms, 50*ms, 500*ms)
 }
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }

@@ -38,8 +38,12 @@ func (p *Proxy) Metrics() prometheus.Collector {
 func (p *Proxy) collect(to metrics.Sink) {
 	v := p.current()
 	for _, rs := range v.routes {
+		ends := upstream.Routed
+		if rs.name == noRoute {
+			ends = upstream.Unrouted
+		}
 		for o := range upstream.Outcomes {
-			to.Counter(descRequests, rs.outcomes[o].Load(), rs.name, o.String())
+			to.CounterIf(o.Row().Ends&ends != 0, descRequests, rs.outcomes[o].Load(), rs.name, o.String())
 		}
 		to.Histogram(descDuration, rs.duration, rs.name)
 		for o, name := range originNames {

@@ -10,13 +10,14 @@ import (
 	"adbuffer/internal/handshake"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/tracing"
+	"adbuffer/internal/upstream"
 )
 
 const ms = time.Millisecond
 
 // newHeadWait has buckets from negligible waits up to a usual deadline.
 func newHeadWait() *metrics.Histogram {
-	return metrics.Durations(ms/10, ms/4, ms/2, ms, 2*ms, 5*ms, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 500*ms, 1000*ms)
+	return metrics.Durations(ms/10, 5*ms, 50*ms, 500*ms)
 }
 
 var (
@@ -60,31 +61,42 @@ func (v *Versions) collect(to metrics.Sink) {
 }
 
 func (d *dialer) collect(to metrics.Sink) {
-	to.Histogram(descHeadWait, d.headWait)
-	collectDials(to, d.dial.Stats())
-	if failed, names := d.dial.FailedLookups(); names > 0 {
+	to.HistogramIf(d.dial.Protocol() == upstream.HTTP1Pipelined, descHeadWait, d.headWait)
+	failed, names := d.dial.FailedLookups()
+	end := d.dial.ClientCertExpiry()
+	collectDials(to, d.dial.Stats(), possible{names: names > 0, tls: d.dial.Encrypted(), certificate: !end.IsZero()})
+	if names > 0 {
 		to.Gauge(descNoLookups, float64(len(failed)))
 	}
-	if end := d.dial.ClientCertExpiry(); !end.IsZero() {
+	if !end.IsZero() {
 		to.Gauge(descCertEnd, float64(end.Unix()))
 	}
 }
 
+// possible says what can happen on a dial with the SSP's settings.
+type possible struct {
+	names       bool // names of endpoints are looked up
+	tls         bool
+	certificate bool // there is a client certificate
+}
+
 // collectDials sends the counts of an SSP's dialer.
-func collectDials(to metrics.Sink, s dial.Stats) {
+func collectDials(to metrics.Sink, s dial.Stats, may possible) {
 	to.Counter(descSent, s.BytesSent)
 	to.Counter(descReceived, s.BytesReceived)
-	to.Counter(descHandshakes, s.HandshakesFull, "full")
-	to.Counter(descHandshakes, s.HandshakesResumed, "resumed")
-	to.Counter(descHandshakes, s.HandshakesFailed, "failed")
-	to.Counter(descHellos, s.SmallHellosGood, "good")
-	to.Counter(descHellos, s.SmallHellosFailed, "failed")
-	descsOfTLS.Series(to, s.Handshakes)
-	to.Counter(descLookups, s.Lookups-min(s.LookupsFailed, s.Lookups), "good")
-	to.Counter(descLookups, s.LookupsFailed, "failed")
-	to.Counter(descAddrs, s.AddrsRefused, "forbidden")
-	to.Counter(descAddrs, s.AddrsBeyond, "too_many")
-	to.Counter(descCipher, s.HTTP2Refused)
-	to.Counter(descCerts, s.CertsReloaded, "good")
-	to.Counter(descCerts, s.CertsBroken, "failed")
+	if may.tls { // a dialer's TLS never changes
+		to.Counter(descHandshakes, s.HandshakesFull, "full")
+		to.Counter(descHandshakes, s.HandshakesResumed, "resumed")
+		to.Counter(descHandshakes, s.HandshakesFailed, "failed")
+		to.Counter(descHellos, s.SmallHellosGood, "good")
+		to.Counter(descHellos, s.SmallHellosFailed, "failed")
+		descsOfTLS.Series(to, s.Handshakes)
+		to.Counter(descCipher, s.HTTP2Refused)
+	}
+	to.CounterIf(may.names, descLookups, s.Lookups-min(s.LookupsFailed, s.Lookups), "good")
+	to.CounterIf(may.names, descLookups, s.LookupsFailed, "failed")
+	to.CounterIf(may.names, descAddrs, s.AddrsRefused, "forbidden")
+	to.CounterIf(may.names, descAddrs, s.AddrsBeyond, "too_many")
+	to.CounterIf(may.certificate, descCerts, s.CertsReloaded, "good")
+	to.CounterIf(may.certificate, descCerts, s.CertsBroken, "failed")
 }

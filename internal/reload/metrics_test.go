@@ -21,7 +21,9 @@ func TestEveryCountOfADialerIsExported(t *testing.T) {
 		Lookups: 10, LookupsFailed: 3, AddrsRefused: 11, AddrsBeyond: 12, HandshakesFull: 13, HandshakesResumed: 14,
 		HandshakesFailed: 15, HTTP2Refused: 16, CertsReloaded: 17, CertsBroken: 18, SmallHellosGood: 19, SmallHellosFailed: 20,
 	}
-	counts := metrics.NewSource(descs, func(to metrics.Sink) { collectDials(to.With("openx"), stats) })
+	counts := metrics.NewSource(descs, func(to metrics.Sink) {
+		collectDials(to.With("openx"), stats, possible{names: true, tls: true, certificate: true})
+	})
 	problems, err := testutil.CollectAndLint(counts)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)

@@ -256,8 +256,7 @@ func (f *fakeSSP) counted(o upstream.Outcome) int {
 			}
 		}
 	}
-	f.t.Fatalf("no series for outcome %v", o)
-	return 0
+	return 0 // there is no series of an outcome that cannot be
 }
 
 // wantCounted checks that all of the SSP's requests ended as o.

@@ -51,13 +51,14 @@ func (s *SSP) collect(to metrics.Sink) {
 	to = to.With(s.Name())
 	now := s.since(time.Now())
 	for o := range upstream.Outcomes {
-		to.Counter(descRequests, s.stats.outcomes[o].Load(), o.String())
+		to.CounterIf(s.mayEnd(o), descRequests, s.stats.outcomes[o].Load(), o.String())
 	}
 	for k, kind := range retryKindNames {
-		to.Counter(descRetries, s.stats.retries[k].Load(), kind)
-		to.Counter(descRetriesRefused, s.stats.overBudget[k].Load(), kind)
+		possible := s.mayRepeat(retryKind(k))
+		to.CounterIf(possible, descRetries, s.stats.retries[k].Load(), kind)
+		to.CounterIf(possible, descRetriesRefused, s.stats.overBudget[k].Load(), kind)
 	}
-	to.Counter(descHedgesWon, s.stats.hedgesWon.Load())
+	to.CounterIf(s.opts.Hedge.Enabled, descHedgesWon, s.stats.hedgesWon.Load())
 	s.stats.codes.each(func(code string, n uint64) { to.Counter(descResponses, n, code) })
 	if s.opts.NoBidBody == NoBidOpenRTB {
 		for i, nbr := range noBidReasonNames {
@@ -69,9 +70,10 @@ func (s *SSP) collect(to metrics.Sink) {
 	to.Histogram(descDuration, s.stats.duration)
 	to.Histogram(descFirstByte, s.stats.firstByte)
 	to.Gauge(descShedRatio, s.breaker.shedRatio(now))
-	to.Counter(descShed, s.breaker.shed.Load(), "false")
-	to.Counter(descShed, s.breaker.wouldShed.Load(), "true")
-	to.Counter(descQPSLimited, s.qps.limited.Load())
+	breaker := &s.opts.Breaker
+	to.CounterIf(breaker.Enabled && !breaker.DryRun, descShed, s.breaker.shed.Load(), "false")
+	to.CounterIf(breaker.Enabled && breaker.DryRun, descShed, s.breaker.wouldShed.Load(), "true")
+	to.CounterIf(s.opts.QPS.Limit > 0, descQPSLimited, s.qps.limited.Load())
 	to.Gauge(descQPSLimit, s.opts.QPS.Limit)
 	to.Gauge(descInFlight, float64(s.inFlight.Now()))
 	to.Gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
@@ -80,4 +82,30 @@ func (s *SSP) collect(to metrics.Sink) {
 	to.Gauge(descBuffered, float64(s.buffered.Used()))
 	to.Gauge(descBufferedLimit, float64(s.buffered.Limit()))
 	to.Gauge(descBackoff, s.backoff.left(now).Seconds())
+}
+
+// mayEnd reports whether a request to the SSP can end so with its settings.
+func (s *SSP) mayEnd(o upstream.Outcome) bool {
+	switch o {
+	case upstream.BreakerOpen:
+		return s.opts.Breaker.Enabled && !s.opts.Breaker.DryRun
+	case upstream.QPSLimit:
+		return s.opts.QPS.Limit > 0 && !s.opts.QPS.DryRun
+	case upstream.SSPBackoff:
+		return s.opts.RetryAfterMax > 0
+	case upstream.TLSFailed:
+		return s.opts.Scheme == "https"
+	}
+	return o.Row().Ends&upstream.AtSSP != 0
+}
+
+// mayRepeat reports whether a request can be sent again for this reason with the SSP's settings.
+func (s *SSP) mayRepeat(k retryKind) bool {
+	switch k {
+	case retryHedge:
+		return s.opts.Hedge.Enabled
+	case retryStale:
+		return s.opts.RetryStale != StaleNever
+	}
+	return true
 }

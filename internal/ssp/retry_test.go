@@ -120,13 +120,9 @@ func TestStaleConnectionsUseTheBudgetAndAreTriedOnceMoreThanRetryMax(t *testing.
 	wantMetrics(t, registry(t, c.ssp), `
 # HELP adbuffer_retries_refused_total Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.
 # TYPE adbuffer_retries_refused_total counter
-adbuffer_retries_refused_total{kind="hedge",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="not_processed",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="not_sent",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
-# HELP adbuffer_hedges_won_total Requests whose response came from their hedge. Compare adbuffer_retries_total of kind hedge.
-# TYPE adbuffer_hedges_won_total counter
-adbuffer_hedges_won_total{ssp="openx"} 0
 `, "adbuffer_retries_refused_total", "adbuffer_hedges_won_total")
 
 	// The connection's own responses pay for the retry, if there were enough of them.

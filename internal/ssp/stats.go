@@ -28,20 +28,14 @@ type stats struct {
 }
 
 func newStats() *stats {
-	s := &stats{duration: latency(4), firstByte: latency(1), requestBytes: sizes(), responseBytes: sizes()}
+	s := &stats{duration: metrics.RequestDurations(), firstByte: metrics.Durations(50*ms, 100*ms, 200*ms, 500*ms), requestBytes: sizes(), responseBytes: sizes()}
 	s.codes.init()
 	return s
 }
 
-// latency has buckets around the usual deadlines of ad requests: bidders get 80 to 1000 ms, and
-// most respond within 250 ms. parts is how many steps a quantile has within a bucket.
-func latency(parts int) *metrics.Histogram {
-	return metrics.DurationsInParts(parts, ms, 2*ms, 5*ms, 10*ms, 20*ms, 35*ms, 50*ms, 75*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms)
-}
-
-// sizes has buckets from a tracking pixel up to the largest body that the default settings allow.
+// sizes has buckets around a bid request and an ad.
 func sizes() *metrics.Histogram {
-	return metrics.NewHistogram(1, 0, 256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 64<<10, 256<<10, 1<<20)
+	return metrics.NewHistogram(1, 1<<10, 8<<10, 64<<10)
 }
 
 // record counts a call that began at start. trace is nil for a request that is not traced.

@@ -69,6 +69,8 @@ type Row struct {
 	NBR int
 	// NonBid is the statuscode in seatnonbid if an SSP gave no bid: IAB's "Seat Non Bid" extension.
 	NonBid int
+	// Ends says which requests end so. For others, metrics have no series unless it happens.
+	Ends Ends
 }
 
 // The values of Row.Status and Row.Cause that are neither a status nor an error type. ByError means
@@ -132,46 +134,58 @@ const (
 	NotCounted                    // it cannot occur there
 )
 
+// Ends is a set of kinds of requests.
+type Ends uint8
+
+const (
+	Unrouted Ends = 1 << iota // requests of clients before a route is found
+	Routed                    // requests of clients to a route
+	AtSSP                     // requests to an SSP
+
+	forwarded = Routed | AtSSP
+	anywhere  = Unrouted | forwarded
+)
+
 // rows has one row for each outcome. The columns are the fields of Row.
 var rows = [Outcomes]Row{
-	Fill:        {"fill", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 102},
-	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 100},
-	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, 1, 102},
-	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted, 1, 102},
-	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted, 1, 102},
+	Fill:        {"fill", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 102, forwarded},
+	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 100, forwarded},
+	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
+	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
+	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 
-	BadRequest:       {"bad_request", 400, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
-	MethodNotAllowed: {"method_not_allowed", 405, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
-	NoRoute:          {"no_route", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
-	UnknownSSP:       {"unknown_ssp", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
-	Loop:             {"loop", 508, "proxy_loop_detected", BlameAdbuffer, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100},
-	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, Counted, Counted, 1, 100},
-	PendingFull:      {"pending_full", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 500, 203},
-	PendingTimeout:   {"pending_timeout", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, Silent, Dropped, NotCounted, 15, 101},
-	BreakerOpen:      {"breaker_open", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203},
-	QPSLimit:         {"qps_limit", 503, "http_request_denied", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 500, 203},
-	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203},
-	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203},
-	Filtered:         {"filtered", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Counted, NotCounted, 501, 203}, // the route's no-ad
-	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted, 500, 203},
-	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted, 1, 100},
-	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 1, 100},
-	ConnectFailed:    {"connect_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted, 1, 103},
-	TLSFailed:        {"tls_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted, 1, 103},
-	ConnLost:         {"conn_lost", 502, "connection_terminated", BlameSSP, Failure, RetryAllowed, Silent, Counted, Counted, 1, 103},
-	BadResponse:      {"bad_response", 502, "http_protocol_error", BlameSSP, Failure, RetryAllowed, Responded, Counted, Counted, 1, 102}, // useless
+	BadRequest:       {"bad_request", 400, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Unrouted | Routed},
+	MethodNotAllowed: {"method_not_allowed", 405, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Unrouted | Routed},
+	NoRoute:          {"no_route", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Unrouted},
+	UnknownSSP:       {"unknown_ssp", 404, "destination_not_found", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Routed},
+	Loop:             {"loop", 508, "proxy_loop_detected", BlameAdbuffer, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Unrouted},
+	TooLarge:         {"too_large", 413, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, Counted, Counted, 1, 100, anywhere},
+	PendingFull:      {"pending_full", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 500, 203, forwarded},
+	PendingTimeout:   {"pending_timeout", 503, "connection_limit_reached", BlameAdbuffer, Neutral, RetryPrevented, Silent, Dropped, NotCounted, 15, 101, forwarded},
+	BreakerOpen:      {"breaker_open", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203, forwarded},
+	QPSLimit:         {"qps_limit", 503, "http_request_denied", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 500, 203, forwarded},
+	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203, forwarded},
+	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203, forwarded},
+	Filtered:         {"filtered", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Counted, NotCounted, 501, 203, forwarded}, // the route's no-ad
+	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted, 500, 203, anywhere},
+	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted, 1, 100, anywhere},
+	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 1, 100, forwarded},
+	ConnectFailed:    {"connect_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted, 1, 103, forwarded},
+	TLSFailed:        {"tls_failed", 502, ByError, BlameSSP, Failure, RetryAllowed, Silent, Counted, NotCounted, 1, 103, forwarded},
+	ConnLost:         {"conn_lost", 502, "connection_terminated", BlameSSP, Failure, RetryAllowed, Silent, Counted, Counted, 1, 103, forwarded},
+	BadResponse:      {"bad_response", 502, "http_protocol_error", BlameSSP, Failure, RetryAllowed, Responded, Counted, Counted, 1, 102, forwarded}, // useless
 
 	// Its result is a Success. Shedding requests would not make the response smaller, and might hide
 	// from operators which limit to set.
-	ResponseTooLarge: {"response_too_large", 502, "http_response_body_size", BlameSSP, Success, RetryNever, Responded, Counted, Counted, 1, 102},
+	ResponseTooLarge: {"response_too_large", 502, "http_response_body_size", BlameSSP, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 	// Its result is a Failure if the SSP got the request and had enough time: see package ssp.
-	Deadline: {"deadline", 504, ByError, BlameSSP, Neutral, RetryPrevented, Silent, Counted, Counted, 15, 101},
-	Internal: {"internal", 500, "proxy_internal_error", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, Counted, 1, 100},
-	Merged:   {"merged", 200, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, NotCounted, NoNBR, 100},
+	Deadline: {"deadline", 504, ByError, BlameSSP, Neutral, RetryPrevented, Silent, Counted, Counted, 15, 101, forwarded},
+	Internal: {"internal", 500, "proxy_internal_error", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, Counted, 1, 100, anywhere},
+	Merged:   {"merged", 200, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, NotCounted, NoNBR, 100, Routed},
 
 	// No client receives these statuses.
-	ClientGone: {"client_gone", 503, NoCause, BlameClient, Neutral, RetryNever, NoContact, NotCounted, Counted, 1, 100},
-	Cancelled:  {"cancelled", 503, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, Counted, 1, 101},
+	ClientGone: {"client_gone", 503, NoCause, BlameClient, Neutral, RetryNever, NoContact, NotCounted, Counted, 1, 100, forwarded},
+	Cancelled:  {"cancelled", 503, NoCause, BlameNone, Neutral, RetryNever, NoContact, NotCounted, Counted, 1, 101, AtSSP},
 }
 
 // Row returns the outcome's row, which no caller may change.

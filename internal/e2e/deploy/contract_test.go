@@ -134,7 +134,8 @@ ssps:
     adaptive: {enabled: true}
     hedge: {enabled: true}
   - {name: copy, endpoints: [%[3]q]}
-  - {name: named, endpoints: ["https://localhost:9/"], %[4]s}
+  - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}}
+  - {name: pipelined, endpoints: [%[3]q], protocol: http1-pipelined}
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}}]
 `, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL(), listener.SSPSection()))
 	m := ab.Scrape()
@@ -154,7 +155,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp
 			lines = append(lines, fmt.Sprintf("metric %s %s{%s}", typ, name, strings.Join(labels, ",")))
 		}
 	}
-	for _, outcome := range m.All("adbuffer_requests_total", "route=default") {
+	for _, outcome := range append(m.All("adbuffer_requests_total"), m.All("adbuffer_ssp_requests_total")...) {
 		_, word, _ := strings.Cut(outcome.Labels, `outcome="`)
 		word, _, _ = strings.Cut(word, `"`)
 		lines = append(lines, "outcome "+word)

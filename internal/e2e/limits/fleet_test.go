@@ -139,7 +139,7 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	for _, ab := range all {
 		m := ab.Scrape()
 		for o := range upstream.Outcomes {
-			if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o.String()); n > 0 && o != upstream.Fill && o != upstream.QPSLimit {
+			if n := m.Sum("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o.String()); n > 0 && o != upstream.Fill && o != upstream.QPSLimit {
 				t.Errorf("%v requests ended as %s", n, o)
 			}
 		}

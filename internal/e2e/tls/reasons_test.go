@@ -174,11 +174,7 @@ func errorOf(body string) string {
 // outcome returns how many requests on all routes ended with an outcome.
 func outcome(ab *e2e.Process, outcome string) (n float64) {
 	ab.T.Helper()
-	m := ab.Scrape()
-	for _, route := range []string{"default", "all", "none"} {
-		n += m.Value("adbuffer_requests_total", "route="+route, "outcome="+outcome)
-	}
-	return n
+	return ab.Scrape().Sum("adbuffer_requests_total", "outcome="+outcome)
 }
 
 // A load balancer in front passes TLS through, and sends the client's address in a PROXY header.
