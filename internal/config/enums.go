@@ -124,6 +124,9 @@ const (
 	NoAdOpenRTB NoAd = "openrtb" // 200 with a BidResponse without bids
 )
 
+// MergeOpenRTB is one BidResponse of all responses.
+const MergeOpenRTB = "openrtb"
+
 // Privacy says how the client's address is changed before it is forwarded.
 type Privacy string
 

@@ -28,6 +28,7 @@ var forms = map[string]form{
 	"host and port":             must(isAuthority, "be a host name or address, with a port or without"),
 	"host pattern":              must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
 	"listener":                  addressForm("127.0.0.1:8080", true, true),
+	"merge":                     must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
 	"name":                      must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
 	"OpenRTB path":              openRTBPathRule,
 	"passed field":              fieldAnd(forwardedFieldRule, httpheader.CheckPass),

@@ -404,6 +404,7 @@ type Route struct {
 	OnError      OnError    `yaml:"on_error" default:"status" words:"status no_ad"`
 	NoAd         NoAd       `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`
 
+	Merge         string   `yaml:"merge" form:"merge"`                                         // parallel-all only; "" = the envelope
 	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces
 	VASTVersion   string   `yaml:"vast_version" default:"4.2" words:"2.0 3.0 4.0 4.1 4.2 4.3"` // of NoAd vast
 	Privacy       Privacy  `yaml:"privacy" default:"none" words:"none truncate_ip"`

@@ -25,6 +25,9 @@ func checkRoutes(cfg *Config, r *report) {
 		}
 		checkConditions(route.Match.OpenRTB, join(path, "match.openrtb"), r)
 		checkRouteSSPs(route, known, path, r)
+		if route.Merge != "" && route.Mode != ModeParallelAll {
+			r.add(join(path, "merge"), route.Merge, "is for mode parallel-all only", join(path, "mode"))
+		}
 		if status := join(path, "on_error_status"); route.OnError != OnErrorNoAd && !slices.Equal(route.OnErrorStatus, defaultMasked) {
 			r.add(status, nil, "needs on_error: no_ad beside it", join(path, "on_error"))
 		}

@@ -6,24 +6,25 @@ type BidResponse struct {
 	Reason Reason
 	// HasBid says that a seat has a bid.
 	HasBid bool
-	// SeatBid, ID, Cur and NBR are the values of the root's members.
+	// SeatBid, ID and Cur are the values of members of OpenRTB 2, and NBR also that of OpenRTB 3.
 	SeatBid, ID, Cur, NBR []byte
 }
 
 // bidResponses reads BidResponses of OpenRTB 2, and of OpenRTB 3, whose root is openrtb.response. Names
 // have any case: some SSPs write seatBid.
 var bidResponses = func() (r struct {
-	paths                 Paths
-	bids                  [2]Test
-	seatbid, id, cur, nbr [2]Member
+	paths            Paths
+	bids             [2]Test
+	nbr              [2]Member
+	seatbid, id, cur Member
 }) {
 	r.paths.AnyCase = true
 	for i, root := range []Path{nil, {"openrtb", "response"}} {
 		below := func(names ...string) Path { return append(append(Path{}, root...), names...) }
 		r.bids[i] = r.paths.Condition(&Condition{Path: below("seatbid", AnyElement, "bid", AnyElement), Op: Exists})
-		r.seatbid[i] = r.paths.Member(below("seatbid"))
-		r.id[i], r.cur[i], r.nbr[i] = r.paths.Member(below("id")), r.paths.Member(below("cur")), r.paths.Member(below("nbr"))
+		r.nbr[i] = r.paths.Member(below("nbr"))
 	}
+	r.seatbid, r.id, r.cur = r.paths.Member(Path{"seatbid"}), r.paths.Member(Path{"id"}), r.paths.Member(Path{"cur"})
 	return r
 }()
 
@@ -61,14 +62,12 @@ func ReadBidResponse(body []byte, f *Facts) BidResponse {
 	if f.Reason != Readable {
 		return BidResponse{Reason: f.Reason}
 	}
-	value := func(of [2]Member) []byte {
-		if v := f.Value(of[0], body); v != nil {
-			return v
-		}
-		return f.Value(of[1], body)
-	}
-	return BidResponse{
+	r := BidResponse{
 		HasBid:  f.Holds(p.bids[0]) || f.Holds(p.bids[1]),
-		SeatBid: value(p.seatbid), ID: value(p.id), Cur: value(p.cur), NBR: value(p.nbr),
+		SeatBid: f.Value(p.seatbid, body), ID: f.Value(p.id, body), Cur: f.Value(p.cur, body), NBR: f.Value(p.nbr[0], body),
 	}
+	if r.NBR == nil {
+		r.NBR = f.Value(p.nbr[1], body)
+	}
+	return r
 }

@@ -35,7 +35,11 @@ func (v *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id
 
 // writeNoAd writes the route's response for no ad, in place of a response from source that ended with o.
 func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome) {
-	r.noAd(byProxy)
+	if o == upstream.NoBid {
+		r.noAd(bySSP)
+	} else {
+		r.noAd(byProxy)
+	}
 	var document []byte
 	if r.route.NoAd == route.NoAdOpenRTB {
 		document = r.noBid(o.Row().NBR)
@@ -64,8 +68,11 @@ func (r *request) noBid(nbr int) []byte {
 	if id == nil {
 		return nil
 	}
-	b := append(append([]byte(`{"id":`), id...), `,"nbr":`...)
-	return append(strconv.AppendInt(b, int64(nbr), 10), "}\n"...)
+	b := append([]byte(`{"id":`), id...)
+	if nbr != upstream.NoNBR {
+		b = strconv.AppendInt(append(b, `,"nbr":`...), int64(nbr), 10)
+	}
+	return append(b, "}\n"...)
 }
 
 // writeHealth is readiness on the traffic port.

@@ -55,6 +55,11 @@ func (p *Proxy) prepare(r *request) *refusal {
 	r.ssp.Received, r.ssp.Budget, r.ssp.Held = r.started, p.budget, int64(r.room)
 	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Left, r.search.Facts()
 	r.ssp.Fairness = r.opts.Fairness
+	if r.route.MergeOpenRTB && r.target == nil {
+		if why := route.CheckMerge(&r.ssp); why != "" {
+			return &refusal{Outcome: upstream.BadRequest, Detail: why}
+		}
+	}
 	return r.setDeadline()
 }
 

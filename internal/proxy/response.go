@@ -111,6 +111,10 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 		}
 		return
 	}
+	if res.NoAd {
+		r.writeNoAd(w, []byte("proxy/"+res.Outcome.String()), res.NoAdFor)
+		return
+	}
 	if r.route.NoAdOnError && r.route.Masked.Has(res.Status()) {
 		r.stats(r.route).masked.Add(1)
 		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome)

@@ -22,7 +22,8 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 		r := &route.Route{
 			Name: c.Name, Mode: modes[c.Mode], ClientChoice: c.ClientChoice,
 			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: route.NewStatuses(c.OnErrorStatus...), NoAd: noAds[c.NoAd], VASTVersion: c.VASTVersion,
-			TruncateIP: c.Privacy == config.PrivacyTruncateIP,
+			MergeOpenRTB: c.Merge == config.MergeOpenRTB,
+			TruncateIP:   c.Privacy == config.PrivacyTruncateIP,
 			Match: route.Match{
 				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
 				Query: conditions(c.Match.Query), Header: conditions(c.Match.Header),

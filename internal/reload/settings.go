@@ -25,7 +25,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
 		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
-		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody],
+		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody], MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {

@@ -48,6 +48,9 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	if gone {
 		return Result{Outcome: upstream.ClientGone, Err: upstream.ErrClientGone, legs: f.legLog()}
 	}
+	if rt.MergeOpenRTB {
+		return f.merged(r)
+	}
 	return f.envelope(r.Budget)
 }
 

@@ -17,6 +17,9 @@ type Result struct {
 	SSP *ssp.SSP
 	// Outcome is the request's outcome.
 	Outcome upstream.Outcome
+	// NoAd says that the response is the route's for no ad, as after NoAdFor: a merged response without a bid.
+	NoAd    bool
+	NoAdFor upstream.Outcome
 	// Err is the reason for no response, nil if there is one.
 	Err *upstream.Error
 

@@ -59,8 +59,11 @@ type Route struct {
 	Masked      Statuses
 	NoAd        NoAd
 	VASTVersion string
-	TruncateIP  bool
-	Mirror      *Mirror // nil = none
+	// MergeOpenRTB makes one BidResponse of the responses of ParallelAll. CheckMerge must have accepted the
+	// request.
+	MergeOpenRTB bool
+	TruncateIP   bool
+	Mirror       *Mirror // nil = none
 
 	// Index is the route's place in its table.
 	Index int

@@ -1,12 +1,7 @@
 package ssp
 
 import (
-	"bytes"
-	"io"
-	"sync"
-
-	"github.com/klauspost/compress/gzip"
-
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/syntax"
 )
 
@@ -25,34 +20,11 @@ func (n NoBidBody) searchCoded(coding, body []byte) (bool, noBidReason) {
 	if len(body) > maxCodedScan || !syntax.EqualFold(coding, "gzip") && !syntax.EqualFold(coding, "x-gzip") {
 		return true, nbrNone
 	}
-	g := gunzippers.Get().(*gunzipper)
-	defer gunzippers.Put(g)
-	document, whole := g.decode(body)
+	g := openrtb.AcquireGunzipper()
+	defer g.Release()
+	document, whole := g.Decode(body, maxScan)
 	if !whole {
 		return true, nbrNone
 	}
 	return n.search(document)
-}
-
-// gunzipper decodes bodies. It is reused.
-type gunzipper struct {
-	coded   bytes.Reader
-	reader  gzip.Reader
-	limited io.LimitedReader // reader, up to one byte more than the search limit
-	decoded bytes.Buffer
-}
-
-var gunzippers = sync.Pool{New: func() any { return new(gunzipper) }}
-
-// decode returns the decoded body until the next call. whole reports that decode found no error.
-func (g *gunzipper) decode(body []byte) (document []byte, whole bool) {
-	g.coded.Reset(body)
-	defer g.coded.Reset(nil)
-	if g.reader.Reset(&g.coded) != nil {
-		return nil, false
-	}
-	g.limited = io.LimitedReader{R: &g.reader, N: maxScan + 1}
-	g.decoded.Reset()
-	_, err := g.decoded.ReadFrom(&g.limited)
-	return g.decoded.Bytes(), err == nil
 }

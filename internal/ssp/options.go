@@ -42,6 +42,8 @@ type Options struct {
 	RewriteTmax     bool
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody
+	// MaxResponseBytes bounds a body that is decoded.
+	MaxResponseBytes int
 	// Lag measures the time in which adbuffer did not run, which counts against no SSP. nil = it measures
 	// nothing.
 	Lag *lag.Meter

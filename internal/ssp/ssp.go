@@ -67,6 +67,9 @@ func (s *SSP) Pool() *pool.Pool { return s.pool }
 // MaxInFlight returns max_in_flight, 0 for none. The adaptive limit may be lower, see Snapshot.
 func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 
+// MaxResponseBytes returns max_response_bytes.
+func (s *SSP) MaxResponseBytes() int { return s.opts.MaxResponseBytes }
+
 // Refusing reports whether an operator has drained or disabled the SSP, or all its
 // endpoints. Its requests end as ssp_disabled then.
 func (s *SSP) Refusing() bool { return s.lender.Refusing() }
