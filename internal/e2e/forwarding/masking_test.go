@@ -106,7 +106,7 @@ routes:
 	if err := json.Unmarshal([]byte(a.Body), &merged); err != nil {
 		t.Fatalf("%v: %s", err, a.Body)
 	}
-	if got := fmt.Sprint(merged.ID, len(merged.Seatbid), merged.Ext.Seatnonbid); got != "r-12[{none [{i 100}]} {refuses [{i 103}]} {filters [{i 203}]}]" || a.Header("Content-Type") != "application/json" {
+	if got := fmt.Sprint(merged.ID, len(merged.Seatbid), merged.Ext.Seatnonbid); got != "r-12 [{none [{i 100}]} {refuses [{i 103}]} {filters [{i 203}]}]" || a.Header("Content-Type") != "application/json" {
 		t.Errorf("%v %s: %s", a.Fields, a.Body, got)
 	}
 	if a := ab.Post("/none", body).WantStatus("no bid", 200).WantSource("proxy/merged"); a.Body != `{"id":"r-1"}`+"\n" {
