@@ -194,12 +194,13 @@ func TestACanaryTakesNoPlace(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
 		maxConns, minIdle, use int
-		open, oldest           int // connections that are open then, and the first of them
+		open                   int  // connections that are open then
+		renewed                bool // none of them is one of the first
 	}{
-		{"idle", 4, 0, 0, 1, 0},
-		{"max_idle", 4, 0, 2, 2, 1},
-		{"min_idle", 4, 1, 0, 2, 0},
-		{"min_idle needs all connections", 3, 3, 0, 3, 3},
+		{"idle", 4, 0, 0, 1, false},
+		{"max_idle", 4, 0, 2, 2, false},
+		{"min_idle", 4, 1, 0, 2, false},
+		{"min_idle needs all connections", 3, 3, 0, 3, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
@@ -214,14 +215,19 @@ func TestACanaryTakesNoPlace(t *testing.T) {
 				o := p.Options()
 				o.MaxIdle = max(2, c.minIdle)
 				p.SetOptions(o)
+				used := make(map[*fakeConn]bool)
+				for _, r := range held {
+					used[r.place.m.conn.(*fakeConn)] = true
+				}
 				useAll(held)
 				synctest.Wait()
 				if n := s.openCount(); n != c.open {
 					t.Errorf("%d connections are open, want %d", n, c.open)
 				}
-				for i := range c.oldest {
-					if s.conn(i).CloseReason() == upstream.NotClosed {
-						t.Errorf("connection %d is open", i)
+				for i := range 3 {
+					open := s.conn(i).CloseReason() == upstream.NotClosed
+					if c.use > 0 && open != used[s.conn(i)] || c.renewed && open {
+						t.Errorf("connection %d: used %v, open %v", i, used[s.conn(i)], open)
 					}
 				}
 			})
