@@ -30,6 +30,10 @@ type history struct {
 	Saturation []float64 `json:"saturation"` // 0 to 1, now
 	HoldMillis []float64 `json:"hold_ms"`    // mean time that a place was held; 0 if no place was released
 	Waiting    []int     `json:"waiting"`    // now
+	// AutoLimit and AutoNeed are the places that a pool which sizes itself allows, and those that its load
+	// needs. They are absent while it has its configured size, and shorter if that was so before.
+	AutoLimit []int `json:"auto_limit,omitempty"`
+	AutoNeed  []int `json:"auto_need,omitempty"`
 
 	pool   *pool.Pool     // the pool that the points describe
 	before *pool.Snapshot // of the last look; nil before the first look at this pool
@@ -115,6 +119,11 @@ func (h *history) note(now time.Time, s *pool.Snapshot) {
 		h.Saturation = push(h.Saturation, round(s.Saturation))
 		h.HoldMillis = push(h.HoldMillis, round(hold))
 		h.Waiting = push(h.Waiting, s.Pending)
+		if a := s.Auto; a != nil {
+			h.AutoLimit, h.AutoNeed = push(h.AutoLimit, a.Limit), push(h.AutoNeed, a.Need)
+		} else {
+			h.AutoLimit, h.AutoNeed = nil, nil
+		}
 	}
 	h.before, h.at = s, now
 }
@@ -196,7 +205,8 @@ func (h *histories) view() any {
 	defer h.mu.Unlock()
 	all := make(map[string]history, len(h.bySSP))
 	for name, one := range h.bySSP {
-		all[name] = history{Rate: clone(one.Rate), Saturation: clone(one.Saturation), HoldMillis: clone(one.HoldMillis), Waiting: clone(one.Waiting)}
+		all[name] = history{Rate: clone(one.Rate), Saturation: clone(one.Saturation), HoldMillis: clone(one.HoldMillis), Waiting: clone(one.Waiting),
+			AutoLimit: clone(one.AutoLimit), AutoNeed: clone(one.AutoNeed)}
 	}
 	return map[string]any{"step_seconds": historyStep.Seconds(), "ssps": all}
 }

@@ -1,6 +1,8 @@
 package adminview
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,28 @@ func TestHistoryIsRatesBetweenLooks(t *testing.T) {
 	h.note(now.Add(4*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100})
 	if h.Rate[0] != 150 || h.HoldMillis[0] != 50 || h.Saturation[0] != 0.25 || h.Waiting[0] != 3 || h.Rate[1] != 0 || h.HoldMillis[1] != 0 {
 		t.Errorf("history %+v", h)
+	}
+}
+
+func TestHistoryHasTheLimitOfAPoolThatSizesItself(t *testing.T) {
+	h, now := new(history), time.Now()
+	look := func(auto *pool.AutoSnapshot) (text string) {
+		now = now.Add(historyStep)
+		h.note(now, &pool.Snapshot{Auto: auto})
+		all := histories{bySSP: map[string]*history{"a": h}}
+		out, err := json.Marshal(all.view())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	look(nil)
+	look(&pool.AutoSnapshot{Limit: 16, Need: 10})
+	if got := look(&pool.AutoSnapshot{Limit: 40, Need: 38}); !strings.Contains(got, `"auto_limit":[16,40],"auto_need":[10,38]`) {
+		t.Errorf("the history is %s", got)
+	}
+	if got := look(nil); strings.Contains(got, "auto_") {
+		t.Errorf("the pool has its configured size, and its history is %s", got)
 	}
 }
 

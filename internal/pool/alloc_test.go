@@ -5,7 +5,9 @@ package pool
 import (
 	"runtime"
 	"testing"
+	"time"
 
+	"adbuffer/internal/sizer"
 	"adbuffer/internal/upstream"
 )
 
@@ -13,8 +15,15 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 	for name, c := range map[string]nullConn{
 		"exclusive":   {protocol: upstream.HTTP1, places: 1},
 		"multiplexed": {protocol: upstream.HTTP2, places: 100},
+		"autosized":   {protocol: upstream.HTTP1, places: 1},
 	} {
 		p := startFor(t, c, 4)
+		if name == "autosized" {
+			o := p.Options()
+			o.Auto = AutoSize{Enabled: true, MinConns: 4}
+			p.SetOptions(o)
+			p.learned.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
+		}
 		ex := newExchange()
 		if n := testing.AllocsPerRun(1000, func() {
 			if err := acquireAndRelease(p, ex); err != nil {
@@ -23,6 +32,16 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations, want none", name, n)
 		}
+	}
+}
+
+func TestTickAllocatesNothing(t *testing.T) {
+	p, now := startAutosized(t), time.Now()
+	if n := testing.AllocsPerRun(1000, func() {
+		now = now.Add(sizer.Interval)
+		p.Tick(now, false)
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
 	}
 }
 

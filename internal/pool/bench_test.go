@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/balancer"
+	"adbuffer/internal/sizer"
 	"adbuffer/internal/upstream"
 )
 
@@ -181,6 +182,35 @@ func BenchmarkEndpoints(b *testing.B) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// startAutosized returns a pool of 256 connections that sizes itself.
+func startAutosized(t testing.TB) *Pool {
+	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 256)
+	o := p.Options()
+	o.Auto = AutoSize{Enabled: true, MinConns: 16}
+	p.SetOptions(o)
+	return p
+}
+
+// One operation is a tick of 50 pools. There are ten in a second, which may take a thousandth of a core: 100
+// µs each.
+func BenchmarkTickOf50Pools(b *testing.B) {
+	var all []*Pool
+	for range 50 {
+		all = append(all, startAutosized(b))
+	}
+	now := time.Now()
+	for b.Loop() {
+		now = now.Add(sizer.Interval)
+		for _, p := range all {
+			for range 10 { // 100 a second for two seconds each, which need about 220 places
+				p.stats.arrivals.Inc()
+			}
+			p.stats.hold.ObserveDuration(2 * sec)
+			p.Tick(now, false)
 		}
 	}
 }
