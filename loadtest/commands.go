@@ -260,7 +260,7 @@ func (s *suite) one(ctx context.Context, e *stage.Env, t loadTest) error {
 
 func newAll(s *suite) *cobra.Command {
 	cmd := &cobra.Command{Use: "all", Short: "Everything, one after the other, and the report", Args: cobra.NoArgs,
-		Long: `Runs the five field reports, sick, cold, churn, burst, endpoints, fairness, soak, chaos and
+		Long: `Runs the five field reports, sick, cold, churn, burst, endpoints, fairness, overload, soak, chaos and
 peers, and writes report.md beside the results. A test that fails is named at
 the end and does not keep the others from running. The exit status is 1 if one failed or a
 promise was broken.`,

@@ -63,7 +63,8 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 		Long: `loadtest answers three questions with one command each: how much one core carries
 (peers), how big pools must be (pools), and whether adbuffer is better than other
 proxies (peers, and the field reports keepalive, pipeline, pools, rules, adproxy).
-sick, cold, churn, burst, endpoints, fairness, soak and chaos report which promises of adbuffer hold.`,
+sick, cold, churn, burst, endpoints, fairness, overload, soak and chaos report which promises of adbuffer
+hold.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
   go run ./loadtest keepalive                            one field report
   go run ./loadtest all --scale 0.1 --out loadtest/results

@@ -16,6 +16,7 @@ const (
 	Reset         = "reset"          // the peer reset the connection
 	Closed        = "closed"         // the peer closed before the response
 	Cut           = "cut"            // the peer closed within the response
+	Late          = "late"           // the response came after Plan.Deadline
 	TimedOut      = "timeout"        // no complete response in time
 	noConnection  = "no connection"  // no connection had a free place in time
 	noConnect     = "connect failed" // except refused

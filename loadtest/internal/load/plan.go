@@ -54,6 +54,8 @@ type Plan struct {
 	Requests int
 
 	Templates []Template
+	// Deadline makes later responses failures of the kind Late; 0 = none are late.
+	Deadline time.Duration
 	// Statuses are the statuses of successful responses; empty is 200 to 299.
 	Statuses []int
 	// Echo requires the request's number in the field X-Echo-Cb of its response. A response with

@@ -123,6 +123,8 @@ func (r *recorder) Received(phase, class int, number uint64, a response, latency
 		r.badStatus(phase, class, a.status, a.source, latency)
 	case !r.plan.isResponse(a, number):
 		r.failed(phase, class, wrongResponse, latency)
+	case r.plan.Deadline > 0 && latency > r.plan.Deadline:
+		r.failed(phase, class, Late, latency)
 	default:
 		r.succeeded(phase, class, a.status, int64(len(a.body)), latency)
 	}

@@ -80,6 +80,25 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	sized := func(b bound, v float64, doubts ...string) judge {
 		return func(r *results.Report) { judgeSizing(r, "N", b, v, doubts) }
 	}
+	swept := func(goodput float64, late uint64, critical uint32, doubts ...string) judge {
+		return func(r *results.Report) {
+			peak := classes(1, nil, "critical", "normal")
+			twice := classes(1, nil, "critical", "normal")
+			twice.Answered, twice.Errors, twice.Doubts = 1000-late, map[string]uint64{load.Late: late}, doubts
+			twice.Classes[0].Statuses = map[int]uint64{503: uint64(critical), 200: 1000}
+			judgeSweep(r, []sweepRow{{0.9, 100, peak}, {2, goodput, twice}})
+		}
+	}
+	coldly := func(dials, ejected float64, kind string) judge {
+		f := figures(100, 1, 1)
+		f.Errors = map[string]uint64{kind: 1}
+		return func(r *results.Report) { judgeColdCore(r, f, dials, ejected) }
+	}
+	noise := func(failed uint64, doubts ...string) judge {
+		f := classes(1, map[string]uint64{"noisy": 1000, "pub1": failed}, "noisy", "pub1", "pub2")
+		f.Doubts = doubts
+		return func(r *results.Report) { judgeNoisyKey(r, 10, f) }
+	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
 			c := &comparison{report: r, rows: []*peerRow{rounds("adbuffer", "h1", h1),
@@ -163,6 +182,17 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"fairness, p99", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
 			func(r *results.Report) { fair(r, figures(1000, 1, 120), 100, 100, 105) }, 1, 2,
 			func(r *results.Report) { fair(r, figures(1000, 1, 120), 100, 105, 125) }},
+		{"overload, goodput", swept(85, 0, 0), swept(84, 0, 0), 1, 5, swept(84, 0, 0, "late")},
+		{"overload, late", swept(85, 9, 9), swept(85, 10, 9), 1, 5, swept(85, 10, 9, "late")},
+		{"overload, critical", swept(85, 9, 9), swept(85, 9, 10), 1, 5, nil},
+		{"overload, neighbour", func(r *results.Report) { judgeNeighbour(r, figures(100, 0, 1)) },
+			func(r *results.Report) { judgeNeighbour(r, figures(100, 1, 1)) }, 1, 1, nil},
+		{"overload, dials", coldly(0, 0, "status 503 proxy/pending_timeout"), coldly(1, 0, load.Reset), 1, 1, nil},
+		{"overload, blame", coldly(0, 0, load.Reset), coldly(0, 0, "status 502 proxy/connect_failed"), 1, 1, nil},
+		{"overload, ejection", coldly(0, 0, load.Reset), coldly(0, 1, load.Reset), 1, 1, nil},
+		{"overload, a key", noise(9), noise(10), 1, 1, noise(10, "late")},
+		{"overload, keys", func(r *results.Report) { judgeManyKeys(r, 9, 1, 1<<20) },
+			func(r *results.Report) { judgeManyKeys(r, 9, 1, 1+1<<20) }, 1, 1, nil},
 		{"story, alert", storyOf(-time.Second, 0, 0.03), storyOf(time.Second, 0, 0.03), 1, 3, nil},
 		{"story, refused", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 1, 0.03), 1, 3, nil},
 		{"story, waited", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 0, 0.04), 1, 3, nil},

@@ -57,6 +57,11 @@ backup), and a mirror is a black hole: how soon do requests move, and what does 
 		`Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths
 that are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and
 attacked rounds take turns; the success and p99 of other clients are compared.`, fairness},
+	{"overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
+		`Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
+Envoy (overload manager) and HAProxy. Then a noisy neighbour takes a third of the core, 10 000 clients
+connect at once to a cold core, one key sends 10 and 100 times its share, and each of 100 000 requests
+has a key of its own.`, overload},
 }
 
 // Story takes seven minutes at any scale, so that the command all leaves it out.

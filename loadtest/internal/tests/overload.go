@@ -1,0 +1,345 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
+)
+
+// overload sends more than one core carries, then more of one key than its share.
+func overload(ctx context.Context, e *stage.Env) (*results.Report, error) {
+	r := e.Report("overload", "More requests than one core carries, and one key that sends too many",
+		"Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?")
+	for _, part := range []func(context.Context, *stage.Env, *results.Report) error{
+		sweep, neighbour, coldCore, noisyKey, manyKeys} {
+		if err := part(ctx, e, r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// The deadline of the clients of the sweep, and the share of their critical requests.
+const (
+	sweepDeadline = 200 * time.Millisecond
+	criticalShare = 0.1
+	maxOffered    = 40_000 // requests a second that the generator can send beside the upstream
+)
+
+var sweepFactors = []float64{0.5, 0.9, 1.2, 2, 4}
+
+// sweepRow is an offered load and what came of it.
+type sweepRow struct {
+	factor  float64 // of what the core carries
+	goodput float64 // responses a second within the deadline
+	*stage.Figures
+}
+
+// refused returns the share of a class that got a status of 500 and above.
+func refused(s load.Summary) float64 {
+	n := uint64(0)
+	for status, count := range s.Statuses {
+		if status >= 500 {
+			n += count
+		}
+	}
+	return share(n, max(s.Offered, 1))
+}
+
+// late returns the share of the served responses that came after the deadline.
+func (r *sweepRow) late() float64 {
+	late := r.Errors[load.Late]
+	return share(late, max(late+r.Answered, 1))
+}
+
+// sweep offers multiples of what one core carries. A request of adbuffer goes to four SSPs, so that the
+// generator can send four times what the core carries.
+func sweep(ctx context.Context, e *stage.Env, r *results.Report) error {
+	up, err := constantUpstream(e)
+	if err != nil {
+		return err
+	}
+	t := r.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
+		"proxy", "load", "offered/s", "goodput/s", "of the peak", "served late", "critical refused", "normal refused",
+		"CPU µs/response")
+	for _, p := range []struct{ name, program string }{{"adbuffer", ""}, {"Envoy, overload manager", "envoy"},
+		{"HAProxy", "haproxy"}} {
+		err := stage.Needs(r, p.program)
+		if stage.Skips(r, err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		rows, err := sweepOne(ctx, e, p.name, p.program, up)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		peak := peakOf(rows)
+		for i := range rows {
+			row := &rows[i]
+			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/row.Seconds, row.goodput,
+				results.Percent(row.goodput/peak), results.Percent(row.late()),
+				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
+		}
+		if p.program == "" {
+			judgeSweep(r, rows)
+		}
+	}
+	return nil
+}
+
+func peakOf(rows []sweepRow) (peak float64) {
+	for _, row := range rows {
+		peak = max(peak, row.goodput)
+	}
+	return peak
+}
+
+func sweepOne(ctx context.Context, e *stage.Env, name, program string, up *rig.SSP) ([]sweepRow, error) {
+	setup := stage.Setup{Program: program, OneCore: true, Route: &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr},
+		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Routes: []string{
+		"{name: critical, match: {path: /critical}, mode: parallel-all, ssps: [s1, s2, s3, s4]}",
+		"{name: normal, match: {path: /normal}, mode: parallel-all, ssps: [s1, s2, s3, s4]}"}}}
+	if program == "" {
+		for i := range 4 {
+			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: fmt.Sprintf("s%d", i+1), URLs: []string{up.URL}, Protocol: "http1"})
+		}
+	}
+	s, err := e.Start(ctx, setup)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Stop()
+	critical, normal := stage.Page("critical", "/critical"), stage.Page("normal", "/normal")
+	critical.Weight, normal.Weight = criticalShare, 1-criticalShare
+	length := e.Time(20*time.Second, 2*time.Second)
+	carried, err := s.Measure(ctx, stage.Generate(stage.ClosedLoop(32, 0, length/2, critical, normal), true))
+	if err != nil {
+		return nil, err
+	}
+	var rows []sweepRow
+	for _, factor := range sweepFactors {
+		rate := factor * carried.Rate
+		if rate > maxOffered {
+			break
+		}
+		e.Say("overload: %s, %v × %.0f requests/s", name, factor, carried.Rate)
+		plan := stage.OpenLoop(1024, rate, length/4, length, critical, normal)
+		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, 5*sweepDeadline
+		f, err := s.Measure(ctx, stage.Generate(plan, true))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, sweepRow{factor, f.Rate, f})
+	}
+	return rows, nil
+}
+
+func judgeSweep(r *results.Report, rows []sweepRow) {
+	peak := peakOf(rows)
+	for i := range rows {
+		row := &rows[i]
+		if least := map[float64]float64{2: 0.85, 4: 0.75}[row.factor]; least > 0 {
+			r.Promise(fmt.Sprintf("at %v times what the core carries, goodput is at least %.0f %% of its peak", row.factor, least*100),
+				row.goodput >= least*peak, row.Doubts, "%v of %v responses/s in time.", row.goodput, peak)
+		}
+		r.Promise(fmt.Sprintf("at %v times, p99 of served requests stays below the deadline", row.factor), row.late() < 0.01,
+			row.Doubts, "%s were late.", results.Percent(row.late()))
+		r.Promise(fmt.Sprintf("at %v times, less than 1 %% of the critical requests are refused", row.factor),
+			refused(row.Class("critical")) < 0.01, row.Doubts, "%s were refused, of the normal ones %s.",
+			results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))))
+	}
+}
+
+// bursts takes a third of a core in bursts of 20 ms.
+const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
+
+// neighbour loads 70 % of a core, beside a process that takes a third of it in bursts, and scrapes.
+func neighbour(ctx context.Context, e *stage.Env, r *results.Report) error {
+	up, err := constantUpstream(e)
+	if err != nil {
+		return err
+	}
+	s, err := e.Start(ctx, beforeUpstream(up))
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	carried, err := s.Measure(ctx, stage.Generate(stage.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
+	if err != nil {
+		return err
+	}
+	noise, err := e.Rig.Start(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores})
+	if err != nil {
+		return err
+	}
+	defer noise.Stop()
+	e.Say("overload: a noisy neighbour")
+	plan := stage.OpenLoop(256, 0.7*carried.Rate*2/3, time.Second, e.Time(10*time.Minute, 3*time.Second), small)
+	plan.Poisson = true
+	f, err := beside(ctx, s, stage.Generate(plan, true), func(ctx context.Context) error {
+		for ; ctx.Err() == nil; stage.Sleep(ctx, 5*time.Second) {
+			if _, err := s.Adbuffer.Ask("/metrics"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
+		"offered", "refused", "failed otherwise", "p99 ms").
+		Add(f.Doubts, f.Offered, f.Statuses[503], f.Failed-min(f.Failed, f.Statuses[503]), f.Latency.P99)
+	judgeNeighbour(r, f)
+	return nil
+}
+
+func judgeNeighbour(r *results.Report, f *stage.Figures) {
+	r.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, nil, "%s of %v.", f.Failures(), f.Offered)
+}
+
+// coldClients connect at once.
+const coldClients = 10_000
+
+// coldCore lets many clients connect at once to an adbuffer on one core that has no connection yet.
+func coldCore(ctx context.Context, e *stage.Env, r *results.Report) error {
+	n := e.Count(coldClients, 500)
+	e.Say("overload: %d clients at once", n)
+	s, err := e.Start(ctx, stage.Setup{OneCore: true, Config: stage.Config{Deadline: "30s"},
+		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: steady(5 * time.Millisecond),
+			Pool: "max_pending: -1, pending_timeout: 30s"}}})
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	f, err := s.Measure(ctx, stage.Generate(stage.ClosedLoop(n, n, 0, small), true))
+	if err != nil {
+		return err
+	}
+	dials, err := s.Adbuffer.Metric("adbuffer_pool_dial_errors_total")
+	ejected, err2 := s.Adbuffer.Metric("adbuffer_endpoint_ejections_total")
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	r.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
+		Add(f.Doubts, f.Answered, f.Kinds(), f.Latency.P99, dials, ejected)
+	judgeColdCore(r, f, dials, ejected)
+	return nil
+}
+
+func judgeColdCore(r *results.Report, f *stage.Figures, dials, ejected float64) {
+	blamed := uint64(0)
+	for kind, n := range f.Errors {
+		if strings.Contains(kind, "connect_failed") || strings.Contains(kind, "breaker_open") {
+			blamed += n
+		}
+	}
+	r.Promise("clients that connect at once on a cold core make no dial fail, and no endpoint is blamed",
+		blamed == 0 && dials == 0 && ejected == 0, nil, "%v failed dials, %v ejections, %v requests blamed on the SSP.",
+		dials, ejected, blamed)
+}
+
+// Ten keys use 60 % of an SSP's places; another key sends a multiple of one of them.
+const (
+	keys     = 10
+	keyRate  = 20 // requests a second
+	keyPool  = "max_conns: 33, max_pending: 256, pending_timeout: 200ms"
+	keyTakes = 100 * time.Millisecond // so the SSP carries 330 requests a second
+)
+
+func keyedSSP() []*stage.SSP {
+	return []*stage.SSP{{Name: "ssp", Protocol: "http1", Pool: keyPool, Behaviour: steady(keyTakes),
+		More: []string{"breaker: {enabled: false}"}}}
+}
+
+// noisyKey measures what the other keys lose, with fair queueing and without.
+func noisyKey(ctx context.Context, e *stage.Env, r *results.Report) error {
+	t := r.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 330/s, and one noisy key", keys, keyRate),
+		"the noisy key sends", "server.fairness.key", "its requests served", "the other keys lost", "the worst one lost")
+	for _, times := range []float64{10, 100} {
+		for _, key := range []string{"", "query:pub"} {
+			e.Say("overload: a key sends %v times its share, key %q", times, key)
+			templates := []load.Template{{Name: "noisy", Method: "GET", Path: "/fillbuffer?pub=noisy", Weight: times}}
+			for i := range keys {
+				pub := fmt.Sprintf("pub%d", i)
+				templates = append(templates, load.Template{Name: pub, Method: "GET", Path: "/fillbuffer?pub=" + pub})
+			}
+			plan := stage.OpenLoop(2048, keyRate*(keys+times), 2*time.Second, e.Time(20*time.Second, 3*time.Second), templates...)
+			plan.Poisson = true
+			f, err := once(ctx, e, stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
+				Server: []string{fmt.Sprintf("fairness: {key: %q}", key)}}}, stage.Generate(plan, true))
+			if err != nil {
+				return err
+			}
+			lost, worst := lostByOthers(f)
+			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
+				results.Percent(lost), results.Percent(worst))
+			if key != "" {
+				judgeNoisyKey(r, times, f)
+			}
+		}
+	}
+	return nil
+}
+
+// lostByOthers returns which share of their requests the other keys lost together, and the worst of them.
+func lostByOthers(f *stage.Figures) (all, worst float64) {
+	var failed, offered uint64
+	for _, c := range f.Classes {
+		if c.Name != "noisy" {
+			failed, offered, worst = failed+c.Failed, offered+c.Offered, max(worst, share(c.Failed, max(c.Offered, 1)))
+		}
+	}
+	return share(failed, max(offered, 1)), worst
+}
+
+func judgeNoisyKey(r *results.Report, times float64, f *stage.Figures) {
+	_, worst := lostByOthers(f)
+	r.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01, f.Doubts,
+		"The worst of them lost %s.", results.Percent(worst))
+}
+
+// manyKeys sends a key with each request, more than the places carry.
+func manyKeys(ctx context.Context, e *stage.Env, r *results.Report) error {
+	s, err := e.Start(ctx, stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
+		Server: []string{`fairness: {key: "query:pub"}`}}})
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	heap := func(path string, n int) (float64, error) {
+		plan := stage.ClosedLoop(512, n, 0, stage.Get(path))
+		if _, err := s.Measure(ctx, stage.Generate(plan, true)); err != nil {
+			return 0, err
+		}
+		stage.Sleep(ctx, settled)
+		return s.Adbuffer.Metric("go_memstats_heap_alloc_bytes")
+	}
+	n := e.Count(100_000, 20_000)
+	e.Say("overload: %d keys", n)
+	before, err := heap("/fillbuffer?pub=one", n)
+	if err != nil {
+		return err
+	}
+	after, err := heap("/fillbuffer?pub="+load.Number, n)
+	if err != nil {
+		return err
+	}
+	r.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
+		Add(nil, results.MiB(int64(before)), results.MiB(int64(after)))
+	judgeManyKeys(r, n, before, after)
+	return nil
+}
+
+func judgeManyKeys(r *results.Report, n int, before, after float64) {
+	r.Promise(fmt.Sprintf("%d keys take less than 1 MiB", n), after-before < 1<<20, nil, "The heap grew by %v KiB.", int(after-before)/1024)
+}
