@@ -124,7 +124,7 @@ type Kind uint8
 const (
 	Grown    Kind = iota + 1 // requests waited: the limit is larger
 	Verified                 // goodput followed the growth
-	Reverted                 // goodput did not follow: the limit is as before, and stays for a while
+	Reverted                 // goodput did not follow, or cannot be judged now: the limit is as before
 	Shrunk                   // less was needed for 15 minutes
 	Held                     // requests wait, and an earlier growth did not help
 	Kinds
@@ -148,7 +148,7 @@ type Decision struct {
 	Waiting float64       `json:"waiting"` // share of the arrivals that waited for the limit
 	Used    float64       `json:"used"`    // mean places in use or being dialled
 	Goodput float64       `json:"goodput"` // responses before the deadline per second
-	Hold    time.Duration `json:"-"`       // how long nothing grows, after Reverted
+	Hold    time.Duration `json:"-"`       // how long nothing grows, after Reverted; 0 if goodput was not judged
 }
 
 // New returns a Sizer that begins with a limit. random returns numbers from 0 to 1.
