@@ -18,8 +18,8 @@ func TestAScrapeAllocatesLittleForEachSSP(t *testing.T) {
 			r.Header.Set("Accept-Encoding", "gzip")
 			return testing.AllocsPerRun(10, func() { h.ServeHTTP(discard{http.Header{}}, r) })
 		}
-		if n := (allocations(many) - allocations(one)) / 50; n > 900 {
-			t.Errorf("%s: %v allocations for each SSP, want at most 900", accept, n)
+		if n := (allocations(many) - allocations(one)) / 50; n > 560 {
+			t.Errorf("%s: %v allocations for each SSP, want at most 560", accept, n)
 		}
 	}
 }
