@@ -76,7 +76,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 func TestIdleTimeoutOfAPoolThatSizesItself(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{
-		Latency: sspsim.Constant(50 * time.Millisecond), Connections: sspsim.Connections{IdleTimeout: sspsim.Duration(3 * time.Second)},
+		Latency: sspsim.Constant(200 * time.Millisecond), Connections: sspsim.Connections{IdleTimeout: sspsim.Duration(3 * time.Second)},
 	})
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
@@ -89,8 +89,11 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 			return nil
 		})
 	}
-	use()
-	ab.AwaitMetricAbove(0, "adbuffer_pool_learned_idle_seconds", "ssp=a")
+	testsupport.Eventually(t, "the pool learns when the SSP closes connections", func() bool {
+		use()
+		time.Sleep(4500 * time.Millisecond)
+		return ab.Metric("adbuffer_pool_learned_idle_seconds", "ssp=a") > 0
+	})
 	testsupport.Eventually(t, "the pool closes connections before the SSP does", func() bool {
 		use()
 		time.Sleep(2 * time.Second)
