@@ -248,12 +248,12 @@ func judgeColdCore(r *results.Report, f *stage.Figures, dials, ejected float64) 
 		dials, ejected, blamed)
 }
 
-// Ten keys use 60 % of an SSP's places; another key sends a multiple of one of them.
+// Ten keys use 55 % of an SSP's places; another key sends a multiple of one of them.
 const (
 	keys     = 10
 	keyRate  = 20 // requests a second
-	keyPool  = "max_conns: 33, max_pending: 256, pending_timeout: 200ms"
-	keyTakes = 100 * time.Millisecond // so the SSP carries 330 requests a second
+	keyPool  = "max_conns: 36, max_pending: 256, pending_timeout: 200ms"
+	keyTakes = 100 * time.Millisecond // so the SSP carries 360 requests a second
 )
 
 func keyedSSP() []*stage.SSP {
@@ -263,7 +263,7 @@ func keyedSSP() []*stage.SSP {
 
 // noisyKey measures what the other keys lose, with fair queueing and without.
 func noisyKey(ctx context.Context, e *stage.Env, r *results.Report) error {
-	t := r.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 330/s, and one noisy key", keys, keyRate),
+	t := r.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
 		"the noisy key sends", "server.fairness.key", "its requests served", "the other keys lost", "the worst one lost")
 	for _, times := range []float64{10, 100} {
 		for _, key := range []string{"", "query:pub"} {
