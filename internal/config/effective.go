@@ -86,7 +86,7 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 		return keyNode(v, keysOf(t)[0], hide)
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Field]() {
+		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[Field]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {

@@ -245,6 +245,7 @@ type Settings struct {
 	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`                                 // of requests and responses held at once; see BufferedBytesLimit
 	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool          `yaml:"rewrite_tmax"`
+	Remove                 []Removal     `yaml:"remove"` // members of the body that the SSP does not get
 	GzipRequest            GzipRequest   `yaml:"gzip_request"`
 	QPS                    QPS           `yaml:"qps"`
 	Retry                  Retry         `yaml:"retry"`
@@ -426,6 +427,12 @@ type Match struct {
 
 	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // on the body
 	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // this share of the requests goes on to the next route
+}
+
+// Removal is a member of an OpenRTB body that an SSP does not get if all conditions hold.
+type Removal struct {
+	Path string          `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
+	When []BodyCondition `yaml:"when,omitempty"`
 }
 
 // BodyCondition is a condition on members of an OpenRTB body. Exactly one of In, NotIn and Exists is set.

@@ -22,6 +22,9 @@ func checkSSP(ssp *SSP, path string, r *report) {
 	scheme := checkEndpoints(ssp, join(path, "endpoints"), r)
 	checkProtocol(ssp.Protocol, scheme, path, r)
 	ssp.TLS.check(join(path, "tls"), r)
+	for i, removal := range ssp.Remove {
+		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
+	}
 	for i, a := range ssp.SourceAddresses {
 		if a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() || a.Is4In6() {
 			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")

@@ -1,6 +1,10 @@
 package httpheader
 
-import "adbuffer/internal/syntax"
+import (
+	"slices"
+
+	"adbuffer/internal/syntax"
+)
 
 // maxFields is how many fields a request may have.
 const maxFields = 128
@@ -34,6 +38,7 @@ type RequestFields struct {
 
 	contentLength int64 // -1: no such field
 	chunked       bool
+	decoded       bool // DropContentEncoding was called
 	hosts         int  // number of Host fields
 	vias          int  // number of Via fields
 	lists         bool // the request has an X-Forwarded-For
@@ -59,6 +64,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.Path, f.Query, f.raw = nil, nil, raw
 	f.fields = f.fields[:0]
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
+	f.decoded = false
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
 	f.lists, f.devices, f.trailers = false, false, false
 	f.timeout, f.ssp, f.clientID, f.timeouts, f.ssps, f.clientIDs = nil, nil, nil, 0, 0, 0
@@ -89,6 +95,22 @@ func (f *RequestFields) ContentType() []byte { return f.contentType }
 
 // ContentEncoding returns the value of the first Content-Encoding, or nil.
 func (f *RequestFields) ContentEncoding() []byte { return f.contentEncoding }
+
+// Codings returns the number of fields Content-Encoding.
+func (f *RequestFields) Codings() (n int) {
+	for i := range f.fields {
+		if syntax.EqualFold(f.fields[i].Name, "Content-Encoding") {
+			n++
+		}
+	}
+	return n
+}
+
+// DropContentEncoding removes all fields Content-Encoding, since the body has been decoded.
+func (f *RequestFields) DropContentEncoding() {
+	f.decoded, f.contentEncoding = true, nil
+	f.fields = slices.DeleteFunc(f.fields, func(field Field) bool { return syntax.EqualFold(field.Name, "Content-Encoding") })
+}
 
 // ContentLength returns the value of Content-Length, in bytes, or -1.
 func (f *RequestFields) ContentLength() int64 { return f.contentLength }
@@ -125,5 +147,8 @@ func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 		panic("BUG: a block that was scanned before is refused: " + err.Error())
 	}
 	f.id = from.id
+	if from.decoded {
+		f.DropContentEncoding()
+	}
 	return mem
 }

@@ -46,6 +46,9 @@ func (p *Proxy) prepare(r *request) *refusal {
 	if f := p.examine(r); f != nil {
 		return f
 	}
+	if f := p.editBody(r); f != nil {
+		return f
+	}
 	trusted := r.peerTrusted()
 	if r.opts.RequestIDField != "" {
 		r.fields.SetRequestID(trusted, r.started)

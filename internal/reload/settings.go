@@ -5,6 +5,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -25,7 +26,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
 		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
-		RewriteTmax: c.RewriteTmax, Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody], MaxResponseBytes: c.MaxResponseBytes,
+		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody], MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {
@@ -71,6 +72,18 @@ func (s *preparedSSP) poolOptions(common common) pool.Options {
 		}
 	}
 	return o
+}
+
+// removals returns nil if there are none.
+func removals(cs []config.Removal) *openrtb.Edit {
+	if len(cs) == 0 {
+		return nil
+	}
+	all := make([]openrtb.Removal, len(cs))
+	for i, c := range cs {
+		all[i] = openrtb.Removal{Path: openrtb.MustParsePath(c.Path), When: BodyConditions(c.When)}
+	}
+	return openrtb.NewEdit(all)
 }
 
 func nameValues(fields []config.Field) []httpheader.NameValue {

@@ -213,8 +213,9 @@ func (f *fanout) filter(r *ssp.Request) (asked int) {
 }
 
 // nothingToAsk is the result if filter leaves no leg.
-func (f *fanout) nothingToAsk() Result {
-	return Result{Outcome: upstream.Filtered, Err: errFiltered, legs: f.legLog()}
+func (f *fanout) nothingToAsk(r *ssp.Request) Result {
+	err := nothingToAsk(r)
+	return Result{Outcome: err.Outcome, Err: err, legs: f.legLog()}
 }
 
 // refuse ends l before its request was sent.

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -10,8 +11,23 @@ var errFiltered = &upstream.Error{
 	Detail: "no SSP is asked, since their conditions on the body do not hold; see routes[].ssps[].when",
 }
 
-// Asks reports whether t's conditions on the body hold.
-func (t *Target) Asks(r *ssp.Request) bool { return len(t.when) == 0 || r.Facts.HoldAll(t.when) }
+// Asks reports whether t's conditions on the body hold, and the members that its SSP must not get can be removed.
+func (t *Target) Asks(r *ssp.Request) bool {
+	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && mayGet(t.SSP, r)
+}
+
+// mayGet reports whether the members that s must not get can be removed from the body.
+func mayGet(s *ssp.SSP, r *ssp.Request) bool {
+	return r == nil || r.Unreadable == openrtb.Readable || s.Removes() == nil
+}
+
+// nothingToAsk is the error of a request for which no SSP is asked.
+func nothingToAsk(r *ssp.Request) *upstream.Error {
+	if r.Unreadable == openrtb.Readable {
+		return errFiltered
+	}
+	return upstream.Errorf(upstream.BadRequest, upstream.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
+}
 
 // filtered notes that t is not asked, in legs, which is nil before the first one.
 func (t *Target) filtered(legs **legLog) {
@@ -38,7 +54,8 @@ func (rt *Route) first(r *ssp.Request, legs **legLog) *Target {
 // not asked instead, or nil.
 func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 	if t == nil {
-		return Result{Outcome: upstream.Filtered, Err: errFiltered, legs: legs}
+		err := nothingToAsk(r)
+		return Result{Outcome: err.Outcome, Err: err, legs: legs}
 	}
 	res := sendTo(r, t, r.Received)
 	if legs != nil {

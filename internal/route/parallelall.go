@@ -19,7 +19,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	defer f.detach()
 	f.request.Plain = true
 	if f.filter(r) == 0 {
-		return f.nothingToAsk()
+		return f.nothingToAsk(r)
 	}
 	callerLeg, secondaries := f.callerLeg(rt)
 	missing := 0

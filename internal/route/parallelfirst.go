@@ -16,7 +16,7 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	defer f.detach()
 	asked := f.filter(r)
 	if asked == 0 {
-		return f.nothingToAsk()
+		return f.nothingToAsk(r)
 	}
 	for i := range f.legs {
 		if l := &f.legs[i]; !l.received {

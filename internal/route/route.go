@@ -70,6 +70,8 @@ type Route struct {
 
 	conditions []openrtb.Test // Match.OpenRTB
 	filters    bool           // a target has conditions
+	removes    bool           // an SSP does not get all members of the body
+	removed    openrtb.Paths  // of these members
 
 	weights     int             // sum of the targets', for Split
 	draw        func(n int) int // a random number from 0 to n-1, for Split
@@ -96,6 +98,10 @@ func NewTable(routes []*Route) *Table {
 			target := &rt.Targets[i]
 			target.when = t.compile(target.When)
 			rt.filters = rt.filters || len(target.when) > 0
+			rt.addRemoved(target.SSP)
+		}
+		if rt.Mirror != nil {
+			rt.addRemoved(rt.Mirror.SSP)
 		}
 		switch rt.Mode {
 		case Split:
@@ -115,6 +121,20 @@ func (t *Table) compile(conditions []openrtb.Condition) []openrtb.Test {
 	}
 	return tests
 }
+
+func (rt *Route) addRemoved(s *ssp.SSP) {
+	if edit := s.Removes(); edit != nil {
+		rt.removes = true
+		edit.AddPaths(&rt.removed)
+	}
+}
+
+// Removes reports whether an SSP of the route does not get all members of the body.
+func (rt *Route) Removes() bool { return rt.removes }
+
+// ScanRemoved examines a body for the members that the route's SSPs do not get. f.Reason says why they cannot be
+// removed.
+func (rt *Route) ScanRemoved(body []byte, f *openrtb.Facts) { rt.removed.Scan(body, f) }
 
 // Filters reports whether it depends on the body which SSPs are asked. Then Examine must come before Do.
 func (rt *Route) Filters() bool { return rt.filters }

@@ -1,12 +1,14 @@
 package ssp
 
 import (
+	"slices"
 	"strconv"
 
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/upstream"
 )
 
-// bodyCopy is a body that rewrite_tmax or gzip_request changes. It is at the start of the
+// bodyCopy is a body that rewrite_tmax, remove or gzip_request changes. It is at the start of the
 // exchange's Block, since all legs share the original body.
 type bodyCopy struct {
 	n        int // its length; 0 = Request.Body is sent unchanged
@@ -26,17 +28,16 @@ const (
 // call, and writes the remaining time into it for each attempt. A body that compression does not
 // shorten stays uncompressed.
 func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
+	if s.opts.Remove != nil && len(r.Body) > 0 {
+		return s.makeEditedBody(r, ex, c)
+	}
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
 	compress := s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
 	if !rewrite && (!compress || c.made) {
 		return nil
 	}
-	if c.reserved == 0 {
-		n := int64(len(r.Body) + maxTmaxDigits)
-		if err := upstream.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, gzip_request)"); err != nil {
-			return err
-		}
-		c.reserved = n
+	if err := s.reserveCopy(r, c, 1); err != nil {
+		return err
 	}
 	before, left, behind := r.Body, noNumber, []byte(nil)
 	if rewrite {
@@ -53,6 +54,59 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 		b = append(b, behind...)
 	}
 	ex.Block, c.n = b, len(b)
+	return nil
+}
+
+// reserveCopy reserves the bytes of so many copies of the body, once for a call.
+func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *upstream.Error {
+	if c.reserved > 0 {
+		return nil
+	}
+	n := int64(copies*len(r.Body) + maxTmaxDigits)
+	if err := upstream.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, gzip_request)"); err != nil {
+		return err
+	}
+	c.reserved = n
+	return nil
+}
+
+var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
+
+// makeEditedBody copies r's body into ex.Block without the members that s does not get, writes the remaining time
+// into it, and compresses it.
+func (s *SSP) makeEditedBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
+	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
+	if c.made && !rewrite {
+		return nil
+	}
+	compress := s.opts.Gzip.Enabled && len(r.Body) >= s.opts.Gzip.MinBytes
+	copies := 1
+	if compress {
+		copies = 2
+	}
+	if err := s.reserveCopy(r, c, copies); err != nil {
+		return err
+	}
+	f := openrtb.AcquireFacts()
+	defer f.Release()
+	b, changed := s.opts.Remove.Apply(ex.Block[:0], r.Body, f)
+	if f.Reason != openrtb.Readable {
+		return upstream.Errorf(upstream.Filtered, upstream.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
+	}
+	if !changed {
+		b = append(b, r.Body...)
+	}
+	if start, end := findTmax.Find(b); rewrite && start < end {
+		var digits [maxTmaxDigits]byte
+		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex), 10)...)
+	}
+	if compress {
+		plain := len(b)
+		if b, c.gzipped = appendGzip(b, plain, b[:plain:plain], noNumber, nil); c.gzipped {
+			b = b[:copy(b, b[plain:])]
+		}
+	}
+	ex.Block, c.n, c.made = b, len(b), true
 	return nil
 }
 

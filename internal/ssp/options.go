@@ -6,6 +6,7 @@ import (
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/lag"
+	"adbuffer/internal/openrtb"
 )
 
 // Options are the settings of an SSP. config/adbuffer.yaml explains each of them.
@@ -40,6 +41,7 @@ type Options struct {
 	RetryStale      RetryStale
 	Hedge           HedgeOptions
 	RewriteTmax     bool
+	Remove          *openrtb.Edit // of members of the body; nil = none
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody
 	// MaxResponseBytes bounds a body that is decoded.

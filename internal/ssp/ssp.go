@@ -67,6 +67,9 @@ func (s *SSP) Pool() *pool.Pool { return s.pool }
 // MaxInFlight returns max_in_flight, 0 for none. The adaptive limit may be lower, see Snapshot.
 func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 
+// Removes returns the members of bodies that the SSP does not get, or nil.
+func (s *SSP) Removes() *openrtb.Edit { return s.opts.Remove }
+
 // MaxResponseBytes returns max_response_bytes.
 func (s *SSP) MaxResponseBytes() int { return s.opts.MaxResponseBytes }
 
@@ -108,6 +111,8 @@ type Request struct {
 	Facts *openrtb.Facts
 	// Fairness is nil without server.fairness.key.
 	Fairness *FairnessKey
+	// Unreadable is why members cannot be removed from Body.
+	Unreadable openrtb.Reason
 	// Plain asks for a response without content coding, whatever the client accepts.
 	Plain bool
 }
