@@ -31,9 +31,10 @@ type Options struct {
 	Metrics http.Handler
 	// Ready returns nil if the service is ready, or else the reason for /readyz.
 	Ready func() error
-	// Pools and History return the JSON of /pools and /history, from which the page
-	// is drawn.
-	Pools, History func() any
+	// Overview returns the JSON of /overview, from which the page's tables are drawn. Pools and History
+	// return that of /pools and /history, of one SSP or of all for "".
+	Overview       func() any
+	Pools, History func(ssp string) any
 	// Config returns the effective configuration as YAML without secrets.
 	Config func() []byte
 	// Level is the log's level, which PUT /log/level changes.
@@ -130,9 +131,12 @@ func (s *Server) handler() http.Handler {
 func (s *Server) guarded() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", servePage)
-	for path, view := range map[string]func() any{"GET /pools": s.opts.Pools, "GET /history": s.opts.History} {
+	if s.opts.Overview != nil {
+		mux.HandleFunc("GET /overview", func(w http.ResponseWriter, _ *http.Request) { writeCompactJSON(w, s.opts.Overview()) })
+	}
+	for path, view := range map[string]func(string) any{"GET /pools": s.opts.Pools, "GET /history": s.opts.History} {
 		if view != nil {
-			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, view()) })
+			mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { writeJSON(w, view(r.FormValue("ssp"))) })
 		}
 	}
 	if s.opts.Config != nil {
@@ -180,6 +184,17 @@ func text(w http.ResponseWriter, status int, s string) {
 }
 
 func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }
+
+// writeCompactJSON is writeJSON without blanks, for what a page reads each second.
+func writeCompactJSON(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		text(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(append(b, '\n'))
+}
 
 func writeStatusJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.MarshalIndent(v, "", " ")

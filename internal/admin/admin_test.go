@@ -53,8 +53,8 @@ func newConsole(t *testing.T, l net.Listener, change func(*Options)) *console {
 	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "adbuffer_in_flight_requests"}))
 	o := Options{
 		Token: func() string { return token }, Metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), Ready: func() error { return nil }, Level: &c.level, Log: zap.New(core),
-		Pools:   func() any { return map[string]any{"pools": []string{"openx"}} },
-		History: func() any { return map[string]any{"step_seconds": 2} },
+		Pools:   func(string) any { return map[string]any{"pools": []string{"openx"}} },
+		History: func(string) any { return map[string]any{"step_seconds": 2} },
 		Config:  func() []byte { return []byte("admin: {}\n") },
 	}
 	if change != nil {

@@ -128,7 +128,7 @@ func TestRequestsThatHaveTakenLongestMakeRoom(t *testing.T) {
 	begun := make(chan struct{})
 	c := newConsole(t, loopback, func(o *Options) {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { text(w, http.StatusOK, "up 1") })
-		o.Pools = func() any { begun <- struct{}{}; <-t.Context().Done(); return nil }
+		o.Pools = func(string) any { begun <- struct{}{}; <-t.Context().Done(); return nil }
 	})
 	addr := c.listening()
 	var long []net.Conn

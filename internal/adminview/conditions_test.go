@@ -108,8 +108,8 @@ func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 	if len(state) != 1 || !strings.HasPrefix(state[0], "no connection to an endpoint can be opened, "+addr+": connect_failed: ") || !strings.Contains(state[0], "connection refused") {
 		t.Errorf("the state is %q", state)
 	}
-	h.look(time.Now(), current.Parts)
-	h.look(time.Now().Add(historyStep), current.Parts)
+	h.look(time.Now(), current.Parts, nil)
+	h.look(time.Now().Add(historyStep), current.Parts, nil)
 	if all := lines.All(); len(all) != 1 || all[0].Message != "no connection to an endpoint can be opened" ||
 		all[0].ContextMap()["ssp"] != "a" || all[0].ContextMap()["endpoint"] != addr || !strings.Contains(all[0].ContextMap()["why"].(string), "connection refused") {
 		t.Errorf("the log has %v", all)

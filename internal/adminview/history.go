@@ -1,14 +1,15 @@
 package adminview
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/metrics"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
@@ -18,10 +19,6 @@ import (
 const (
 	historyStep   = 2 * time.Second
 	historyPoints = 150
-	// Percentiles of the last minute cover the time since the oldest of minuteMarks marks. A mark
-	// is made every markEvery looks, so that time is 60 to 70 s.
-	minuteMarks = 7
-	markEvery   = 5
 )
 
 // history is the charts of one SSP, oldest point first.
@@ -39,10 +36,8 @@ type history struct {
 	before *pool.Snapshot // of the last look; nil before the first look at this pool
 	at     time.Time      // of the last look
 
-	latency *metrics.Histogram // the histogram that marks and outcomes describe
-	looks   int
-	marks   []metrics.Counts // of the latency, oldest first
-
+	minute     minute
+	trend      trend
 	outcomes   []map[string]uint64 // since start, at the last recentLooks looks, oldest first
 	conditions conditionLog
 }
@@ -50,47 +45,43 @@ type history struct {
 // recentLooks is how many looks count as recent.
 const recentLooks = 5
 
-// lastMinute is the latency of the requests of the last 60 to 70 s.
-type lastMinute struct {
-	Requests   uint64  `json:"requests"`
-	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
-	P99Seconds float64 `json:"p99_seconds"`
-}
-
 // histories keeps the history of all SSPs, and logs advice on idle_timeout.
 type histories struct {
 	log *zap.Logger
 
 	mu      sync.Mutex // guards the fields below
 	bySSP   map[string]*history
+	byRoute map[string]*minute
 	advised map[string]time.Duration // idle_timeout that was last logged
 }
 
 func newHistories(log *zap.Logger) *histories {
-	return &histories{log: log, bySSP: make(map[string]*history), advised: make(map[string]time.Duration)}
+	return &histories{log: log, bySSP: make(map[string]*history), byRoute: make(map[string]*minute), advised: make(map[string]time.Duration)}
 }
 
 // look is called every historyStep.
-func (h *histories) look(now time.Time, parts []*reload.Part) {
+func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.RouteCounts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lookAtRoutesLocked(routes)
 	present := make(map[string]bool, len(parts))
 	for _, p := range parts {
 		s := p.SSP
 		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
 		present[s.Name()] = true
 		one := h.historyLocked(s.Name())
-		if one.latency != s.Latency() { // two reloads removed the SSP and added it again, with new counters
-			*one = history{latency: s.Latency()}
+		if !one.minute.describes(s.Latency()) { // two reloads removed the SSP and added it again, with new counters
+			*one = history{}
 		}
 		if one.pool != s.Pool() { // a new pool counts from 0 and has no learned state
 			one.pool, one.before = s.Pool(), nil
 			delete(h.advised, s.Name())
 		}
 		one.note(now, &snap)
-		one.mark(s.Latency().Counts())
 		h.adviseLocked(s.Name(), &snap, &opts)
 		state := s.Snapshot()
+		one.minute.look(s.Latency(), state.Outcomes)
+		one.trend.look(snap.Saturation, state.Outcomes)
 		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), one.recent(state.Outcomes)))
 		one.outcomes = append(one.outcomes[max(0, len(one.outcomes)-recentLooks+1):], state.Outcomes)
 	}
@@ -128,31 +119,41 @@ func (h *history) note(now time.Time, s *pool.Snapshot) {
 	h.before, h.at = s, now
 }
 
-func (h *history) mark(c metrics.Counts) {
-	if h.looks%markEvery == 0 {
-		if len(h.marks) == minuteMarks {
-			h.marks = h.marks[1:]
+func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
+	present := make(map[string]bool, len(routes))
+	for i := range routes {
+		r := &routes[i]
+		present[r.Name] = true
+		if one := h.byRoute[r.Name]; one == nil || !one.describes(r.Latency) {
+			h.byRoute[r.Name] = new(minute)
 		}
-		h.marks = append(h.marks, c)
+		h.byRoute[r.Name].look(r.Latency, r.Outcomes)
 	}
-	h.looks++
+	maps.DeleteFunc(h.byRoute, func(name string, _ *minute) bool { return !present[name] })
 }
 
-// lastMinute returns the percentiles of the SSP's last minute, or since its start if that is more
-// recent.
-func (h *histories) lastMinute(s *ssp.SSP) lastMinute {
-	latency := s.Latency()
-	counts := latency.Counts()
+// lastMinute returns what the SSP's requests of the last minute came to, or since its start if that is
+// more recent. outcomes are since start.
+func (h *histories) lastMinute(s *ssp.SSP, outcomes map[string]uint64) lastMinute {
 	h.mu.Lock()
-	if one := h.bySSP[s.Name()]; one != nil && one.latency == latency && len(one.marks) == minuteMarks {
-		counts = counts.Sub(one.marks[0])
+	defer h.mu.Unlock()
+	return h.historyLocked(s.Name()).minute.last(s.Latency(), outcomes)
+}
+
+func (h *histories) trendOf(ssp string) trend {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.historyLocked(ssp).trend.view()
+}
+
+func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.byRoute[r.Name]
+	if one == nil {
+		one = new(minute)
 	}
-	h.mu.Unlock()
-	m := lastMinute{P50Seconds: latency.QuantileOf(0.5, counts), P99Seconds: latency.QuantileOf(0.99, counts)}
-	for _, n := range counts {
-		m.Requests += n
-	}
-	return m
+	return one.last(r.Latency, r.Outcomes)
 }
 
 // recent returns how many requests ended with each outcome since the oldest of the last looks. now
@@ -200,11 +201,14 @@ func (h *histories) adviseLocked(name string, s *pool.Snapshot, o *pool.Options)
 		zap.Float64("learned_idle_seconds", s.LearnedIdleSeconds))
 }
 
-func (h *histories) view() any {
+func (h *histories) view(only string) any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make(map[string]history, len(h.bySSP))
 	for name, one := range h.bySSP {
+		if only != "" && only != name {
+			continue
+		}
 		all[name] = history{Rate: clone(one.Rate), Saturation: clone(one.Saturation), HoldMillis: clone(one.HoldMillis), Waiting: clone(one.Waiting),
 			AutoLimit: clone(one.AutoLimit), AutoNeed: clone(one.AutoNeed)}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/pool"
 	"adbuffer/internal/reload"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -54,7 +55,7 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	versions := versionsOf(t, oneSSP(ssp, "a"))
 	h, now := newHistories(zap.NewNop()), time.Now()
 	look := func() {
-		h.look(now, versions.Current().Parts)
+		h.look(now, versions.Current().Parts, nil)
 		now = now.Add(historyStep)
 	}
 	acquire := func() {
@@ -126,25 +127,25 @@ func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 	}
 	look := func(d time.Duration) {
 		for range d / historyStep {
-			h.look(now, versions.Current().Parts)
+			h.look(now, versions.Current().Parts, nil)
 			now = now.Add(historyStep)
 		}
 	}
-	if got := h.lastMinute(s); got != (lastMinute{}) {
+	if got := ofLastMinute(h, s); got != (lastMinute{}) {
 		t.Errorf("before the first request: %+v", got)
 	}
 	observe(100, 20*time.Millisecond)
 	look(30 * time.Second)
 	observe(10, 200*time.Millisecond)
-	if got := h.lastMinute(s); got != (lastMinute{Requests: 110, P50Seconds: 0.02, P99Seconds: 0.2}) {
+	if got := ofLastMinute(h, s); got != (lastMinute{P50Seconds: 0.02, P99Seconds: 0.2}) {
 		t.Errorf("after half a minute: %+v", got)
 	}
 	look(34 * time.Second)
-	if got := h.lastMinute(s); got != (lastMinute{Requests: 10, P50Seconds: 0.2, P99Seconds: 0.2}) {
+	if got := ofLastMinute(h, s); got != (lastMinute{P50Seconds: 0.2, P99Seconds: 0.2}) {
 		t.Errorf("after a minute: %+v", got)
 	}
 	look(40 * time.Second)
-	if got := h.lastMinute(s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
+	if got := ofLastMinute(h, s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
 		t.Errorf("after a minute without requests: %+v", got)
 	}
 }
@@ -158,16 +159,23 @@ func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T)
 		first.SSP.Latency().ObserveDuration(time.Second)
 	}
 	for range 60 * time.Second / historyStep {
-		h.look(now, []*reload.Part{first})
+		h.look(now, []*reload.Part{first}, nil)
 		now = now.Add(historyStep)
 	}
 	again.SSP.Latency().ObserveDuration(20 * time.Millisecond)
-	want := lastMinute{Requests: 1, P50Seconds: 0.02, P99Seconds: 0.02}
-	if got := h.lastMinute(again.SSP); got != want {
+	want := lastMinute{P50Seconds: 0.02, P99Seconds: 0.02}
+	if got := ofLastMinute(h, again.SSP); got != want {
 		t.Errorf("before the next look: %+v", got)
 	}
-	h.look(now, []*reload.Part{again})
-	if got := h.lastMinute(again.SSP); got != want {
+	h.look(now, []*reload.Part{again}, nil)
+	if got := ofLastMinute(h, again.SSP); got != want {
 		t.Errorf("after the next look: %+v", got)
 	}
+}
+
+// ofLastMinute is lastMinute without the time that it covers.
+func ofLastMinute(h *histories, s *ssp.SSP) lastMinute {
+	m := h.lastMinute(s, s.Snapshot().Outcomes)
+	m.Seconds = 0
+	return m
 }

@@ -29,7 +29,7 @@ func oneSSP(s *sspsim.SSP, name string, settings ...string) string {
 	return "admin: {capture: true}\nssps: [{" + strings.Join(one, ", ") + "}]\nroutes: [{name: default, match: {path: /fillbuffer}, ssps: [" + name + "]}]\n"
 }
 
-func parse(t *testing.T, text string) *config.Config {
+func parse(t testing.TB, text string) *config.Config {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func parse(t *testing.T, text string) *config.Config {
 
 // versionsOf are versions that begin with a configuration. Their pools are closed at
 // the end of the test.
-func versionsOf(t *testing.T, text string) *reload.Versions {
+func versionsOf(t testing.TB, text string) *reload.Versions {
 	t.Helper()
 	v, err := reload.New(parse(t, text), reload.Options{
 		Log: zap.NewNop(), Peers: zap.NewNop(), InProgress: func() int { return 0 },

@@ -59,15 +59,16 @@ type limitsView struct {
 	MaxInFlight    int    `json:"max_in_flight"`
 }
 
-// Pools returns the response to GET /pools. The caller fills in totals, and service without
-// ConfigHash.
-func (v *Views) Pools(service Service, totals any) any {
-	var views []poolView
+// Pools returns the response to GET /pools: all SSPs, or the one named only. The caller fills in totals,
+// and service without ConfigHash.
+func (v *Views) Pools(service Service, totals any, only string) any {
+	views := []poolView{}
 	v.versions.Look(func(current *reload.Version) {
 		service.ConfigHash = current.Hash
-		views = make([]poolView, len(current.Parts))
-		for i, p := range current.Parts {
-			views[i] = v.viewOf(p)
+		for _, p := range current.Parts {
+			if only == "" || only == p.Config.Name {
+				views = append(views, v.viewOf(p))
+			}
 		}
 	})
 	return map[string]any{"service": service, "totals": totals, "pools": views}
@@ -78,6 +79,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	for i := range snap.Endpoints {
 		snap.Endpoints[i].LastDialError = logs.Cut(snap.Endpoints[i].LastDialError)
 	}
+	state := p.SSP.Snapshot()
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
 		Limits: limitsView{
@@ -86,7 +88,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
-		Requests: p.SSP.Snapshot(), LastMinute: v.history.lastMinute(p.SSP), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
+		Requests: state, LastMinute: v.history.lastMinute(p.SSP, state.Outcomes), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
 		Now:    append(v.history.stateOf(p), sizing.OwnSize(&snap, &o)...),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 	}

@@ -28,7 +28,7 @@ func New(versions *reload.Versions, log *zap.Logger) *Views {
 
 // Watch records the history of all SSPs until ctx ends. It logs when an SSP's requests begin to fail, and
 // when limits are reached.
-func (v *Views) Watch(ctx context.Context, limits func() []proxy.LimitState) {
+func (v *Views) Watch(ctx context.Context, p *proxy.Proxy) {
 	tick := time.NewTicker(historyStep)
 	defer tick.Stop()
 	var reached limitLog
@@ -37,14 +37,14 @@ func (v *Views) Watch(ctx context.Context, limits func() []proxy.LimitState) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			v.history.look(now, v.versions.Current().Parts)
-			reached.look(v.history.log, now, limits())
+			v.history.look(now, v.versions.Current().Parts, p.Routes())
+			reached.look(v.history.log, now, p.Limits())
 		}
 	}
 }
 
-// History is what GET /history shows.
-func (v *Views) History() any { return v.history.view() }
+// History is what GET /history shows: all SSPs, or the one named only.
+func (v *Views) History(only string) any { return v.history.view(only) }
 
 // Follow moves running captures to the SSPs of a new version.
 func (v *Views) Follow(version *reload.Version) { v.observers.follow(version) }

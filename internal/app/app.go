@@ -147,7 +147,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	a.recordFlight(a.versions.Current().Config.Admin.FlightRecorder)
 	defer a.recordFlight(0)
 	a.background.Go(func() { a.warm(ctx) })
-	a.background.Go(func() { a.views.Watch(a.alive, a.proxy.Limits) })
+	a.background.Go(func() { a.views.Watch(a.alive, a.proxy) })
 	a.background.Go(func() { a.returnIdleMemory(a.alive) })
 	a.background.Go(func() { a.sizePools(a.alive) })
 	a.watchCertificates(a.alive)

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -42,7 +44,7 @@ func (a *App) adminOptions() admin.Options {
 		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.reload, DryRun: a.dryRun,
 		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
 		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
-		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, History: a.views.History, Config: func() []byte { return current().YAML() },
+		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 
@@ -51,12 +53,34 @@ func (a *App) metrics() http.Handler {
 	return a.registry.Handler(func(f func()) { a.versions.Look(func(*reload.Version) { f() }) }, zap.NewStdLog(a.log))
 }
 
-func (a *App) pools() any {
+func (a *App) pools(only string) any { return a.views.Pools(a.service(), a.proxy.Snapshot(), only) }
+
+func (a *App) overview() any {
+	return a.views.Overview(a.service(), a.proxy.Routes(), a.notices(), a.proxy.Snapshot())
+}
+
+func (a *App) service() adminview.Service {
 	now := time.Now()
-	return a.views.Pools(adminview.Service{
+	return adminview.Service{
 		Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
 		Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), Via: a.via,
-	}, a.proxy.Snapshot())
+	}
+}
+
+// notices says what is wrong with the whole service now.
+func (a *App) notices() (all []string) {
+	if a.state.Load() == draining {
+		all = append(all, "adbuffer drains: it takes no new connections, and ends once its requests have ended.")
+	}
+	if f := a.versions.LastFailed(); f != nil {
+		text := f.Err.Error()
+		var faults config.Errors
+		if errors.As(f.Err, &faults) && len(faults) > 1 {
+			text = fmt.Sprintf("%s (+%d more)", faults[0], len(faults)-1)
+		}
+		all = append(all, fmt.Sprintf("The configuration in force differs from its file: the reload at %s was refused. %s", f.At.UTC().Format(time.RFC3339), text))
+	}
+	return all
 }
 
 // logInForce logs the limits that depend on the machine, if a reload changed them.

@@ -139,7 +139,7 @@ const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.Met
 func BenchmarkPoolsOf50SSPs(b *testing.B) {
 	a := newOf(b, 50)
 	for b.Loop() {
-		a.pools()
+		a.pools("")
 	}
 }
 

@@ -1,6 +1,9 @@
 package proxy
 
-import "adbuffer/internal/upstream"
+import (
+	"adbuffer/internal/metrics"
+	"adbuffer/internal/upstream"
+)
 
 // Snapshot is the traffic side at one moment, for the admin page. Counts are
 // since start.
@@ -41,4 +44,29 @@ func (p *Proxy) Snapshot() Snapshot {
 		}
 	}
 	return s
+}
+
+// RouteCounts are the counters of one route since start. The name "none" has the requests without a
+// route.
+type RouteCounts struct {
+	Name     string
+	Outcomes map[string]uint64 // outcomes that occurred, by name
+	Latency  *metrics.Histogram
+}
+
+// Routes returns the counters of all routes that had requests, in the configuration's order.
+func (p *Proxy) Routes() []RouteCounts {
+	var all []RouteCounts
+	for _, rs := range p.current().routes {
+		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Latency: rs.duration}
+		for o := range upstream.Outcomes {
+			if n := rs.outcomes[o].Load(); n > 0 {
+				r.Outcomes[o.String()] = n
+			}
+		}
+		if len(r.Outcomes) > 0 {
+			all = append(all, r)
+		}
+	}
+	return all
 }

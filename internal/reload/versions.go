@@ -36,9 +36,9 @@ type Options struct {
 
 // Versions holds the config version in force, and replaces it by the next one.
 type Versions struct {
-	opts      Options
-	current   atomic.Pointer[Version]
-	succeeded atomic.Bool // the last reload did
+	opts    Options
+	current atomic.Pointer[Version]
+	failed  atomic.Pointer[FailedReload] // the last reload; nil = it succeeded
 	// A change of versions holds swapLock for writing. Goroutines that read several parts of one
 	// version, such as a scrape, hold it for reading.
 	swapLock sync.RWMutex
@@ -67,7 +67,7 @@ func New(cfg *config.Config, opts Options) (*Versions, error) {
 	first := p.build(opts.Fleet)
 	first.Loaded = time.Now()
 	v.current.Store(first)
-	v.succeeded.Store(true)
+	v.failed.Store(nil)
 	return v, nil
 }
 
@@ -147,7 +147,7 @@ func (v *Versions) swap(p *prepared) *Version {
 	v.opts.Apply(next)
 	v.keepBuckets(next.Config)
 	v.current.Store(next)
-	v.succeeded.Store(true)
+	v.failed.Store(nil)
 	return next
 }
 
@@ -166,10 +166,19 @@ func (v *Versions) keepBuckets(cfg *config.Config) {
 	v.opts.Fleet.Keep(shared)
 }
 
+// FailedReload is a reload that changed nothing. The configuration differs from its file since then.
+type FailedReload struct {
+	At  time.Time
+	Err error // config.Errors if the file has errors
+}
+
+// LastFailed returns the last reload if it failed, or nil.
+func (v *Versions) LastFailed() *FailedReload { return v.failed.Load() }
+
 // Failed records that a configuration could not be read or applied. It logs each error and sets
 // config_last_reload_successful to 0.
 func (v *Versions) Failed(err error) {
-	v.succeeded.Store(false)
+	v.failed.Store(&FailedReload{time.Now(), err})
 	const message = "the configuration was not reloaded; the previous one stays in force"
 	var faults config.Errors
 	if !errors.As(err, &faults) {

@@ -83,7 +83,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 				t.Errorf("%s: %s responds with %d, want %d", row.name, path, status, row.open)
 			}
 		}
-		for _, path := range []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/"} {
+		for _, path := range []string{"/", "/overview", "/pools", "/history", "/config", "/log/level", "/debug/pprof/"} {
 			if status, body := askTLS(ab, row.config, path, "Authorization", "Bearer "+row.token); status != row.guarded {
 				t.Errorf("%s: %s responds with %d, want %d: %s", row.name, path, status, row.guarded, testsupport.Tail(body, 200))
 			}

@@ -3,6 +3,7 @@ package browser
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 		t.Errorf("an SSP that refuses connections is shown as %q", dead["now"])
 	}
 	testsupport.Eventually(t, "the log says so too", func() bool {
-		return strings.Contains(ab.Log.String(), `"msg":"no connection to an endpoint can be opened","ssp":"dead"`)
+		return regexp.MustCompile(`"msg":"no connection to an endpoint can be opened",.*"ssp":"dead"`).MatchString(ab.Log.String())
 	})
 	if dead["breaker"] != "Unreachable" {
 		t.Errorf("its state is %q", dead["breaker"])
@@ -72,7 +73,9 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 	choices <- true
 	br.click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`)
 	<-asked
-	testsupport.Eventually(t, "the card says disabled", func() bool { return strings.Contains(text(`[data-field="ssp-state"]`), "disabled") })
+	testsupport.Eventually(t, "the card says disabled", func() bool {
+		return strings.Contains(text(`article[data-ssp="openx"] [data-field="ssp-state"]`), "disabled")
+	})
 	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=disabled")
 	select {
 	case p := <-br.problems:

@@ -312,14 +312,14 @@ func (b *browser) wantAccessible() {
   return [...new Set(bad)];
 })()`
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{360, 1280} {
+		for _, width := range []int64{420, 1280} {
 			var bad []string
 			b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.EmulateViewport(width, 1000), chromedp.Evaluate("scrollTo(0, 0)", nil))
 			b.eval(audit, &bad)
 			for _, problem := range bad {
 				b.t.Errorf("%s, %d wide: %s", scheme, width, problem)
 			}
-			b.keepScreenshot(fmt.Sprintf("page-%s-%d.png", scheme, width))
+			b.keepScreenshot(fmt.Sprintf("%s-%s-%d.png", b.t.Name(), scheme, width))
 		}
 	}
 }

@@ -1,0 +1,142 @@
+package adminview
+
+import (
+	"slices"
+
+	"adbuffer/internal/metrics"
+	"adbuffer/internal/upstream"
+)
+
+// lastMinute is what requests of the last 60 to 70 s came to.
+type lastMinute struct {
+	Requests uint64 `json:"requests"`
+	// Seconds is the time that it covers.
+	Seconds    float64 `json:"seconds"`
+	Fills      uint64  `json:"fills"`
+	Failed     uint64  `json:"failed"`      // by the SSP or by adbuffer; cancelled requests are none
+	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
+	P99Seconds float64 `json:"p99_seconds"`
+
+	mostFailed string // the outcome of most failed requests; "" = none failed
+}
+
+// The last minute is the time since the oldest of minuteMarks marks. A mark is made every markEvery
+// looks, so that time is 60 to 70 s.
+const (
+	minuteMarks = 7
+	markEvery   = 5
+)
+
+// minute keeps the counters of the last minute.
+type minute struct {
+	latency *metrics.Histogram // that marks describe; nil before the first look
+	looks   int
+	marks   []mark // oldest first
+}
+
+type mark struct {
+	latency  metrics.Counts
+	outcomes map[string]uint64
+}
+
+// describes reports whether the marks are of this histogram, or of none.
+func (m *minute) describes(h *metrics.Histogram) bool { return m.latency == nil || m.latency == h }
+
+// look is called every historyStep. outcomes are since start.
+func (m *minute) look(h *metrics.Histogram, outcomes map[string]uint64) {
+	m.latency = h
+	if m.looks%markEvery == 0 {
+		m.marks = append(m.marks[max(0, len(m.marks)-minuteMarks+1):], mark{h.Counts(), outcomes})
+	}
+	m.looks++
+}
+
+// last returns what requests came to since the oldest mark. Before there are minuteMarks of them, it
+// is since start. outcomes are since start.
+func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64) lastMinute {
+	counts, before := h.Counts(), mark{}
+	l := lastMinute{Seconds: float64(m.looks) * historyStep.Seconds()}
+	if m.describes(h) && len(m.marks) == minuteMarks {
+		before = m.marks[0]
+		counts = counts.Sub(before.latency)
+		l.Seconds = float64((minuteMarks-1)*markEvery+(m.looks-1)%markEvery) * historyStep.Seconds()
+	}
+	recent := make(map[string]uint64, len(outcomes))
+	for name, n := range outcomes {
+		recent[name] = n - min(n, before.outcomes[name])
+	}
+	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, counts), h.QuantileOf(0.99, counts)
+	l.Requests, l.Fills, l.Failed, l.mostFailed = sumOf(recent), recent[upstream.Fill.String()], countFailed(recent), mostFailed(recent)
+	return l
+}
+
+// mostFailed names the outcome of most of the failed requests, "" if none failed.
+func mostFailed(outcomes map[string]uint64) string {
+	most := ""
+	for _, name := range failedOutcomes {
+		if outcomes[name] > outcomes[most] {
+			most = name
+		}
+	}
+	return most
+}
+
+func sumOf(outcomes map[string]uint64) (n uint64) {
+	for _, c := range outcomes {
+		n += c
+	}
+	return n
+}
+
+// failedOutcomes are the outcomes for which the SSP or adbuffer is to blame.
+var failedOutcomes = func() (all []string) {
+	for o := range upstream.Outcomes {
+		if blame := o.Row().Blame; blame == upstream.BlameSSP || blame == upstream.BlameAdbuffer {
+			all = append(all, o.String())
+		}
+	}
+	return all
+}()
+
+func countFailed(outcomes map[string]uint64) (n uint64) {
+	for _, name := range failedOutcomes {
+		n += outcomes[name]
+	}
+	return n
+}
+
+// The trend of an SSP covers ten minutes: trendPoints points, one every trendEvery looks.
+const (
+	trendPoints = 30
+	trendEvery  = 10
+)
+
+// trend is the small line of an SSP's row, in whole percent, oldest point first.
+type trend struct {
+	Saturation []int `json:"saturation"` // the highest of each point's time
+	Failed     []int `json:"failed"`     // share of the requests that ended then
+
+	looks    int
+	most     float64
+	outcomes map[string]uint64 // when the point began
+}
+
+// look is called every historyStep. outcomes are since start.
+func (t *trend) look(saturation float64, outcomes map[string]uint64) {
+	t.most = max(t.most, saturation)
+	if t.looks++; t.looks%trendEvery != 0 {
+		return
+	}
+	n := sumOf(outcomes) - sumOf(t.outcomes)
+	share := 0
+	if n > 0 {
+		share = int(100 * (countFailed(outcomes) - countFailed(t.outcomes)) / n)
+	}
+	t.Saturation = append(t.Saturation[max(0, len(t.Saturation)-trendPoints+1):], int(100*min(t.most, 1)))
+	t.Failed = append(t.Failed[max(0, len(t.Failed)-trendPoints+1):], share)
+	t.most, t.outcomes = saturation, outcomes
+}
+
+func (t *trend) view() trend {
+	return trend{Saturation: slices.Clone(t.Saturation), Failed: slices.Clone(t.Failed)}
+}
