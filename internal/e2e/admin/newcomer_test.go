@@ -25,7 +25,7 @@ func quickRules(t *testing.T) (dir string) {
 			t.Fatal(err)
 		}
 		b = regexp.MustCompile(`(?m)^(\s+for:).*$`).ReplaceAll(b, []byte("$1 1s"))
-		b = regexp.MustCompile(`avg_over_time\((\w+)\[5m\]\)`).ReplaceAll(b, []byte("avg_over_time($1[10s])"))
+		b = regexp.MustCompile(`avg_over_time\((\w+)\[[15]m\]\)`).ReplaceAll(b, []byte("avg_over_time($1[10s])"))
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
