@@ -34,7 +34,7 @@ func TestHistoryHasTheLimitOfAPoolThatSizesItself(t *testing.T) {
 		now = now.Add(historyStep)
 		h.note(now, &pool.Snapshot{Auto: auto})
 		all := histories{bySSP: map[string]*history{"a": h}}
-		out, err := json.Marshal(all.view())
+		out, err := json.Marshal(all.view(""))
 		if err != nil {
 			t.Fatal(err)
 		}
