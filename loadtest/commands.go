@@ -42,8 +42,8 @@ type loadTest struct {
 	check   func(*cobra.Command) error // nil: no check
 }
 
-// commands returns the load tests in the order in which the command all runs them. It omits story and
-// sizing, which take minutes at any scale.
+// commands returns the load tests in the order in which the command all runs them. It omits story,
+// sizing and incidents, which take minutes at any scale.
 func (s *suite) commands() (out []loadTest) {
 	for _, t := range tests.Commands {
 		out = append(out, loadTest{Command: t})
@@ -86,7 +86,7 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
 				"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
 			flags: s.peersFlags, check: s.checkPeers},
-		loadTest{Command: tests.Story},
+		loadTest{Command: tests.Story}, loadTest{Command: tests.Incidents},
 		loadTest{Command: tests.Command{Name: sizingName,
 			Short: "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
 			Long: `Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
@@ -287,7 +287,7 @@ promise was broken.`,
 func (s *suite) everything(ctx context.Context, e *stage.Env) error {
 	var errs []error
 	for _, t := range s.commands() {
-		if t.Name == tests.Story.Name || t.Name == sizingName {
+		if t.Name == tests.Story.Name || t.Name == sizingName || t.Name == tests.Incidents.Name {
 			continue
 		}
 		if err := s.one(ctx, e, t); err != nil {

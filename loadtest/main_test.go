@@ -254,7 +254,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 func TestEveryCommandIsThere(t *testing.T) {
 	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst",
 		"endpoints", "fairness", "overload",
-		"soak", "chaos", "story", "sizing", "peers", "all", "report"}
+		"soak", "chaos", "story", "incidents", "sizing", "peers", "all", "report"}
 	root := newRoot(os.Stdout, os.Stderr)
 	for _, name := range want {
 		cmd, _, err := root.Find([]string{name})

@@ -77,6 +77,14 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 				small: figures(10, 1, 1), large: figures(10, failed, 1), waited: waited})
 		}
 	}
+	// The log names it after 3 s, metrics after 4 s, an alert after alerted, and that ends after quiet.
+	told := func(alerted, quiet time.Duration, misleading ...string) judge {
+		end := time.Now()
+		s := &scene{incident: &incident{name: "a"}, ended: end, first: [incidentSources]time.Duration{3 * time.Second, 4 * time.Second, alerted, -1, -1},
+			misleading: misleading}
+		s.last[byLog], s.last[byAlert] = end.Add(-time.Second), end.Add(quiet)
+		return func(r *results.Report) { judgeIncidents(r, []*scene{s}) }
+	}
 	sized := func(b bound, v float64, doubts ...string) judge {
 		return func(r *results.Report) { judgeSizing(r, "N", b, v, doubts) }
 	}
@@ -196,6 +204,9 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"story, alert", storyOf(-time.Second, 0, 0.03), storyOf(time.Second, 0, 0.03), 1, 3, nil},
 		{"story, refused", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 1, 0.03), 1, 3, nil},
 		{"story, waited", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 0, 0.04), 1, 3, nil},
+		{"incidents, named", told(alertWithin, alertQuiet), told(alertWithin+1, alertQuiet), 1, 3, nil},
+		{"incidents, misleading", told(alertWithin, alertQuiet), told(alertWithin, alertQuiet, "AdbufferOther"), 1, 3, nil},
+		{"incidents, quiet", told(alertWithin, alertQuiet), told(alertWithin, alertQuiet+1), 1, 3, nil},
 		{"sizing, at most", sized(bound{limit: 10}, 10), sized(bound{limit: 10}, never), 1, 1, sized(bound{limit: 10}, 11, "late")},
 		{"sizing, at least", sized(bound{limit: 0.8, min: true}, 0.8), sized(bound{limit: 0.8, min: true}, 0.79), 1, 1, nil},
 		{"sizing, low load", func(r *results.Report) { judgeLowLoad(r, "low", 0, nil) },

@@ -70,6 +70,14 @@ var Story = Command{"story", "A pool that gets too small, and the alerts: seven 
 scrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request
 is refused, and the advised size, once set, must end the waiting.`, story}
 
+// Incidents takes seven minutes at any scale too.
+var Incidents = Command{"incidents", "Fifteen incidents, and what named them: seven minutes",
+	`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
+an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
+little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
+the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
+named the cause, and when they were quiet again. It needs Linux; two incidents need root.`, runIncidents}
+
 // once starts a setup, measures one load, and stops the setup.
 func once(ctx context.Context, e *stage.Env, t stage.Setup, loaded stage.Load) (*stage.Figures, error) {
 	s, err := e.Start(ctx, t)
