@@ -146,7 +146,7 @@ var incidents = []incident{
 			return before.Signal(syscall.SIGTERM)
 		},
 		log: "another process has taken over"},
-	{name: "overload", server: ", max_in_flight: 4", top: "deadline: {default: 1s}", begin: slows(500 * time.Millisecond), end: recovers,
+	{name: "overload", server: ", max_in_flight: 12", top: "deadline: {default: 1s}", begin: slows(800 * time.Millisecond), end: recovers,
 		log: `limit of the service was reached.*server\.max_in_flight`, metric: `rate(adbuffer_limit_refused_total{$i,limit="max_in_flight"}[15s]) > 0`,
 		alert: "AdbufferLimitReached", also: effects + "|AdbufferOverloaded"},
 }
