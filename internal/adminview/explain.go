@@ -2,16 +2,20 @@ package adminview
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
+	"adbuffer/internal/route"
 	"adbuffer/internal/sizing"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -24,14 +28,17 @@ type Explained struct {
 	Route  string   `json:"route,omitempty"`
 	Why    []string `json:"why"` // why the route is this one
 	// Passed are routes before it that match but for their conditions on the body.
-	Passed     []passedRoute  `json:"passed,omitempty"`
-	Mode       string         `json:"mode,omitempty"`
-	BudgetMs   float64        `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
-	BudgetFrom string         `json:"budget_from,omitempty"` // the field or setting that it follows from
-	Fairness   string         `json:"fairness,omitempty"`    // whose share of the places it uses if it waits
-	Refused    *refused       `json:"refused,omitempty"`     // adbuffer would respond by itself
-	Machine    []string       `json:"machine"`               // settings that this machine lowers, and why
-	SSPs       []explainedSSP `json:"ssps"`                  // in the route's order
+	Passed     []passedRoute `json:"passed,omitempty"`
+	Mode       string        `json:"mode,omitempty"`
+	BudgetMs   float64       `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
+	BudgetFrom string        `json:"budget_from,omitempty"` // the field or setting that it follows from
+	Fairness   string        `json:"fairness,omitempty"`    // whose share of the places it uses if it waits
+	Priority   string        `json:"priority,omitempty"`    // of the route
+	Refused    *refused      `json:"refused,omitempty"`     // adbuffer would respond by itself
+	Machine    []string      `json:"machine"`               // settings that this machine lowers, and why
+	// Now says why a running adbuffer may refuse the request at this moment, whatever the SSPs do.
+	Now  []string       `json:"now"`
+	SSPs []explainedSSP `json:"ssps"` // in the route's order
 }
 
 type refused struct {
@@ -60,7 +67,7 @@ type explainedSSP struct {
 // client at peer.
 func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
-	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, Machine: lowered(current.Config), SSPs: []explainedSSP{}}
+	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, Machine: lowered(current.Config), Now: []string{}, SSPs: []explainedSSP{}}
 	if e.Client.IsValid() {
 		x.Client = e.Client.String()
 	}
@@ -71,6 +78,8 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		x.Refused = &refused{e.Refusal.Outcome.String(), e.Refusal.StatusCode(), e.Refusal.Detail}
 	}
 	if e.Route != nil {
+		x.Priority = e.Route.Priority.String()
+		x.Now = append(x.Now, overloadOf(e.Route, p.Snapshot().Overload)...)
 		c := &current.Config.Routes[e.Route.Index]
 		x.Route, x.Mode, x.Why = c.Name, string(c.Mode), why(current.Config, e)
 	}
@@ -182,6 +191,20 @@ func fairness(key, client, value string) string {
 		value = logs.Visible([]byte(value[:min(len(value), maxSeenValue)]))
 	}
 	return key + ": " + value
+}
+
+// overloadOf says that adbuffer is overloaded, and which share of the route's requests it refuses.
+func overloadOf(rt *route.Route, s overload.State) []string {
+	if !s.Overloaded {
+		return nil
+	}
+	text := fmt.Sprintf("adbuffer is overloaded since %s: all requests wait %v ms for CPU, and server.overload.target is %v ms; ",
+		s.Since.UTC().Format(time.RFC3339), s.LagMs, s.TargetMs)
+	share := math.Ceil(100 * s.Refusing[rt.Priority.String()])
+	if s.DryRun {
+		return []string{text + fmt.Sprintf("without dry_run it would refuse %v %% of the requests with priority %v", share, rt.Priority)}
+	}
+	return []string{text + fmt.Sprintf("it refuses %v %% of the requests with priority %v", share, rt.Priority)}
 }
 
 // adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
@@ -333,6 +356,9 @@ func (x *Explained) String() string {
 	}
 	if x.Fairness != "" {
 		line("fairness", "%s", x.Fairness)
+	}
+	for _, now := range x.Now {
+		line("now", "%s", now)
 	}
 	if x.Refused != nil {
 		line("response", "%d %s: %s; no SSP is asked", x.Refused.Status, x.Refused.Outcome, x.Refused.Detail)

@@ -21,6 +21,7 @@ import (
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/otlpmetrics"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 )
@@ -37,8 +38,10 @@ type App struct {
 	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil = no Redis is configured
+	queue    *lag.Queue
 	lag      *lag.Meter
 	otlp     *otlpmetrics.Sender
+	overload *overload.Gate
 	state    atomic.Int32
 	started  time.Time
 	via      string           // the name of this process in Via; unique to the process
@@ -213,4 +216,5 @@ func (a *App) closePools(ctx context.Context) {
 	a.versions.Close(ctx)
 	a.background.Wait()
 	a.leaveFleet()
+	a.queue.Close()
 }

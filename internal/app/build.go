@@ -2,7 +2,6 @@ package app
 
 import (
 	"net/http"
-	"runtime"
 	"slices"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/otlpmetrics"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
@@ -36,7 +36,10 @@ func (a *App) build(cfg *config.Config) error {
 	if err := a.startFleet(&cfg.Fleet); err != nil {
 		return err
 	}
-	a.lag = lag.New(runtime.Gosched)
+	a.queue = lag.NewQueue()
+	a.overload, a.lag = new(overload.Gate), lag.New(a.queue.Pass)
+	a.overload.Configure(overload.Settings(cfg.Server.Overload))
+	a.lag.OnWindow(a.overload.Observe)
 	var err error
 	a.versions, err = reload.New(cfg, reload.Options{
 		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: a.lag,
@@ -45,6 +48,7 @@ func (a *App) build(cfg *config.Config) error {
 	})
 	if err != nil {
 		a.leaveFleet()
+		a.queue.Close()
 		return err
 	}
 	a.awaitFirstLease()
@@ -144,6 +148,7 @@ func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 
 // apply makes next the version that new requests use. It runs under the swap lock.
 func (a *App) apply(next *reload.Version) {
+	a.overload.Configure(overload.Settings(next.Config.Server.Overload))
 	a.proxy.Reload(a.proxyOptions(next), next.Table)
 	a.trustPeers(next.Config)
 	a.certificates.setPolicies(next.Config)
@@ -191,6 +196,6 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		},
 		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
 		Access:   logs.AccessOptions(c.Log.Access),
-		Tracer:   v.Tracer,
+		Tracer:   v.Tracer, Overload: a.overload,
 	}
 }

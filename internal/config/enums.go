@@ -113,6 +113,16 @@ type OnError string
 // OnErrorNoAd is the route's no-ad response, in place of the error's own status.
 const OnErrorNoAd OnError = "no_ad"
 
+// Priority says which requests are refused first while adbuffer is overloaded.
+type Priority string
+
+// The priorities.
+const (
+	PriorityCritical  Priority = "critical"
+	PriorityNormal    Priority = "normal"
+	PrioritySheddable Priority = "sheddable"
+)
+
 // NoAd is a route's no-ad response.
 type NoAd string
 

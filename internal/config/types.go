@@ -79,12 +79,20 @@ type Server struct {
 	ProxyStatus      bool           `yaml:"proxy_status"`  // of responses; RFC 9209
 	ServerTiming     bool           `yaml:"server_timing"` // of responses
 	Fairness         Fairness       `yaml:"fairness"`
+	Overload         Overload       `yaml:"overload"`
 	Drain            Drain          `yaml:"drain"`
 }
 
 // Fairness says whose requests share an SSP's places while requests wait for them.
 type Fairness struct {
 	Key string `yaml:"key" form:"fairness key"` // client_ip, header:NAME, query:NAME or openrtb:/path; "" = no sharing
+}
+
+// Overload says which requests are refused while adbuffer has too little CPU.
+type Overload struct {
+	Enabled bool          `yaml:"enabled" default:"true"`
+	DryRun  bool          `yaml:"dry_run"`                                  // only count
+	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // own lag up to which nothing is refused
 }
 
 // RequestID identifies a request in responses, logs, captures and spans.
@@ -401,6 +409,7 @@ type Route struct {
 	Match        Match      `yaml:"match" jsonschema:"required"`
 	Mode         Mode       `yaml:"mode" default:"single" words:"single split waterfall parallel-first parallel-all"`
 	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"` // at least one, none twice, each a name of Config.SSPs
+	Priority     Priority   `yaml:"priority" default:"normal" words:"critical normal sheddable"`
 	ClientChoice bool       `yaml:"client_choice"`
 	OnError      OnError    `yaml:"on_error" default:"status" words:"status no_ad"`
 	NoAd         NoAd       `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`

@@ -10,10 +10,12 @@ import (
 // setting is a key of the configuration, by its path, and a value.
 type setting struct{ path, value string }
 
-// patient are the settings of a process on a slow machine: timeouts are long.
+// patient are the settings of a process on a slow machine: timeouts are long, and too little CPU refuses
+// nothing.
 var patient = []setting{
 	{"server.listen", "127.0.0.1:0"},
 	{"server.drain.delay", "0s"},
+	{"server.overload.enabled", "false"},
 	{"server.read_timeout", "20s"},
 	{"server.write_timeout", "20s"},
 	{"admin.listen", "127.0.0.1:0"},

@@ -45,6 +45,7 @@ type Conn struct {
 	head       messageHead
 	body       Body
 	partlyRead bool // the last request was not read completely
+	pause      pause
 
 	// upgraded: the server gets the connection back as an HTTP/2 connection.
 	upgraded bool
@@ -59,6 +60,9 @@ type Client struct {
 	// Gone reports whether the client no longer wants the response. Left ends when it does not.
 	Gone func() bool
 	Left *upstream.Cancel
+	// Waited is how long the request waited because its connection was not read: see Response.Pause.
+	// It is 0 if the request came later.
+	Waited time.Duration
 }
 
 // newClient never waits for the client, because Accept calls it.
@@ -113,6 +117,7 @@ func peerOf(c net.Conn) netip.Addr {
 // long (p99 20 ms instead of 3 ms).
 func (c *Conn) Read(b []byte) (int, error) {
 	c.release()
+	c.awaitPause()
 	return c.readHead(b)
 }
 

@@ -81,6 +81,7 @@ func (d *deadlines) write(o *Options, http2 bool) time.Time {
 // waitRead and waitWrite are called before a Read or a Write waits, and return its
 // deadline; the zero time is none.
 func (c *Conn) waitRead() time.Time {
+	c.Waited = 0
 	by := c.readBy()
 	if c.unfinished != nil {
 		c.unfinished.reading.Store(true)

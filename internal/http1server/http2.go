@@ -115,8 +115,14 @@ func isPreface(line []byte) bool { return string(line) == "PRI * HTTP/2.0\r\n" }
 // http2Socket is the socket below HTTP/2: an io.ReadWriter.
 type http2Socket struct{ c *Conn }
 
-func (s http2Socket) Read(b []byte) (int, error)  { return s.c.read(b) }
+func (s http2Socket) Read(b []byte) (int, error) {
+	s.c.awaitPause()
+	return s.c.read(b)
+}
+
 func (s http2Socket) Write(b []byte) (int, error) { return s.c.Write(b) }
+
+func (c *Conn) Pause(d time.Duration) { c.pause.add(d) }
 
 func (c *Conn) Timeouts() (read, write time.Duration) {
 	o := c.server.options()

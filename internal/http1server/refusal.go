@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
@@ -17,6 +18,9 @@ type Refusal struct {
 	Allow   string // with MethodNotAllowed
 	Close   bool   // the framing is in doubt: the connection ends with this response
 	Reset   bool   // the stream is reset: there is no response
+	// RetryAfter is when another request may succeed, 0 if unknown.
+	RetryAfter time.Duration
+	Pause      time.Duration // see Response
 }
 
 // Statuses of refusals whose outcome has another one.

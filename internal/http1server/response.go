@@ -3,6 +3,7 @@ package http1server
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -14,6 +15,9 @@ type Response struct {
 	Body   []byte
 	Length int  // the Content-Length of a response to HEAD; -1 for the length of Body
 	Close  bool // the connection ends with this response
+	// Pause is how long the connection is not read after this response. Over HTTP/2 it is divided by the
+	// number of open streams, so that a client gets the same number of requests read over either.
+	Pause time.Duration
 }
 
 // handle is the fasthttp handler: requests of HTTP/1.
@@ -22,6 +26,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	r, w := s.handler.Handle(c)
 	c.responding = r
 	w.Close = !c.endRequest() || w.Close
+	c.pause.add(w.Pause)
 	w.writeTo(&ctx.Response)
 }
 

@@ -28,6 +28,8 @@ type Owner interface {
 	// the connection: see Options.MaxStreams and MaxUnread.
 	TooManyStreams()
 	TooMuchUnread(bytes int)
+	// Pause makes the next Read wait longer by d.
+	Pause(d time.Duration)
 	// Interrupt makes each Read that would wait fail. HangUp closes the socket.
 	Interrupt()
 	HangUp()
@@ -64,6 +66,8 @@ type Response struct {
 	Body     []byte
 	Trailers []byte // lines of HTTP/1
 	Drain    bool   // drain the connection
+	// Pause is how long a connection with one open stream is not read after this response.
+	Pause time.Duration
 }
 
 // Options are the limits of a connection.

@@ -15,6 +15,9 @@ func (c *Conn) respondLocked(s *Stream, r *Response) {
 	if r.Drain {
 		c.drainLocked()
 	}
+	if r.Pause > 0 {
+		c.owner.Pause(r.Pause / time.Duration(max(1, len(c.streams.open))))
+	}
 	s.status, s.fields, s.toSend, s.trailers = r.Status, r.Fields, r.Body, r.Trailers
 	s.held = r.holds()
 	c.held += s.held

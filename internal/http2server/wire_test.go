@@ -199,6 +199,7 @@ func (g *gated) Violated(rule string)                { g.violations = append(g.v
 func (*gated) Refused(string)                        {}
 func (*gated) TooManyStreams()                       {}
 func (*gated) TooMuchUnread(int)                     {}
+func (*gated) Pause(time.Duration)                   {}
 func (g *gated) Interrupt()                          { g.interrupt() }
 func (g *gated) HangUp()                             { g.interrupt() }
 

@@ -41,6 +41,7 @@ type Meter struct {
 	watching bool
 	intime   int           // ticks in a row that were not late
 	ended    chan struct{} // closed to end the goroutine; nil if there is none
+	window   window
 }
 
 const notDue = math.MaxInt64
@@ -101,6 +102,7 @@ func (m *Meter) Watch() (stop func()) {
 
 func (m *Meter) beginLocked() {
 	m.ended, m.intime = make(chan struct{}), 0
+	m.window.begin(time.Since(m.epoch))
 	m.base.Store(int64(time.Since(m.epoch)+interval) - m.sum.Load())
 	go m.run(m.ended)
 }
@@ -139,7 +141,9 @@ func (m *Meter) run(ended chan struct{}) {
 func (m *Meter) tickLocked() (next time.Duration) {
 	now, sum := int64(time.Since(m.epoch)), m.sum.Load()
 	m.intime++
-	if late := now - m.base.Load() - sum; late > int64(tolerance) {
+	late := now - m.base.Load() - sum
+	m.window.tick(time.Duration(now), time.Duration(max(0, late)))
+	if late > int64(tolerance) {
 		sum += late
 		m.sum.Store(sum)
 		m.intime = 0

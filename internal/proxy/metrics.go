@@ -8,6 +8,7 @@ import (
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/upstream"
 )
 
@@ -27,6 +28,9 @@ var (
 	descUnread      = descs.New("adbuffer_client_responses_dropped_total", "Responses that were cut because clients did not read them: unread responses held half of server.max_buffered_bytes or of an SSP's max_buffered_bytes, and these waited for the longest time.")
 	descRefused     = descs.New("adbuffer_limit_refused_total", "Connections, requests and legs that a limit of the service refused, by the limit's setting below server. Those that one SSP's limit refused are not counted here.", "limit")
 	descUnreadable  = descs.New("adbuffer_openrtb_unreadable_total", "Bodies that matched no condition on OpenRTB because they could not be read unambiguously, by reason.", "reason")
+	descShed        = descs.New("adbuffer_overload_refused_total", "Requests that got 503 or the response without an ad because adbuffer had too little CPU (server.overload), by the route's priority.", "priority")
+	descWouldShed   = descs.New("adbuffer_overload_dry_run_total", "Requests that would have been refused because adbuffer had too little CPU, without server.overload.dry_run, by the route's priority.", "priority")
+	descLag         = descs.New("adbuffer_overload_lag_seconds", "How long a goroutine that is ready waits for its turn: the least of the last 100 ms, in seconds. Above server.overload.target adbuffer is overloaded.")
 	descPanics      = descs.New("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
 )
 
@@ -68,5 +72,12 @@ func (p *Proxy) collect(to metrics.Sink) {
 		to.Counter(descUnreadable, p.unreadable[why].Load(), why.String())
 	}
 	to.Counter(descPanics, p.panics.Load())
+	shed := v.opts.Overload
+	for priority := range overload.Priorities {
+		refused, dry := shed.Count(priority)
+		to.Counter(descShed, refused, priority.String())
+		to.Counter(descWouldShed, dry, priority.String())
+	}
+	to.Gauge(descLag, shed.Lag().Seconds())
 	p.Collect(to)
 }

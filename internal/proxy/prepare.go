@@ -76,10 +76,13 @@ func (p *Proxy) examine(r *request) *refusal {
 	if why := r.search.Facts().Reason; why != openrtb.Readable {
 		p.unreadable[why].Add(1)
 	}
-	if r.route == nil {
-		return r.findRoute()
+	if r.route != nil {
+		return nil
 	}
-	return nil
+	if f := r.findRoute(); f != nil {
+		return f
+	}
+	return r.shed()
 }
 
 // peerTrusted reports whether the client's identity fields and request id are trusted. Those of a

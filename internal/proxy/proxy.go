@@ -10,6 +10,7 @@ import (
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/tracing"
@@ -29,10 +30,11 @@ type Options struct {
 	TrustedProxies       []netip.Prefix
 	HealthPath           string // "" = none
 	ErrorDetail          bool
-	Via                  string // the name of this process in Via, which detects loops
-	ProxyStatus          bool   // add Proxy-Status to responses
-	ServerTiming         bool   // add Server-Timing to responses
-	RequestIDField       string // of requests and responses; "" = none
+	Via                  string         // the name of this process in Via, which detects loops
+	ProxyStatus          bool           // add Proxy-Status to responses
+	ServerTiming         bool           // add Server-Timing to responses
+	RequestIDField       string         // of requests and responses; "" = none
+	Overload             *overload.Gate // nil refuses nothing
 
 	Deadline DeadlineOptions
 	Fairness *ssp.FairnessKey // nil = none
@@ -130,6 +132,9 @@ func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
 	}
 	if f == nil {
 		f = r.findRoute()
+	}
+	if f == nil && r.route != nil {
+		f = r.shed()
 	}
 	if f != nil {
 		p.refuse(w, r, f)

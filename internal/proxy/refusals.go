@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"adbuffer/internal/http1server"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/upstream"
 )
 
@@ -31,4 +32,19 @@ func bodyNotAllowed() *refusal {
 func (p *Proxy) uploadDropped() *refusal {
 	_, limit, _ := p.uploads.now()
 	return http1server.Late(fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads and server.max_buffered_bytes", limit))
+}
+
+// shed refuses a share of the requests while adbuffer is overloaded. It needs only the message head.
+func (r *request) shed() *refusal {
+	if r.search.Explaining {
+		return nil
+	}
+	if r.Waited > 0 && r.Gone() {
+		return &refusal{Outcome: upstream.ClientGone, Detail: fmt.Sprintf("its connection was not read for %v after a refusal; see server.overload", r.Waited)}
+	}
+	f := r.opts.Overload.Refuse(r.route.Priority)
+	if f == nil {
+		return nil
+	}
+	return &refusal{Outcome: upstream.Overloaded, Detail: f.Detail, RetryAfter: overload.RetryAfter, Pause: overload.Jitter(f.Pause)}
 }

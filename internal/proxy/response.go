@@ -186,7 +186,10 @@ func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 	if f.Allow != "" {
 		w.addField("Allow", []byte(f.Allow))
 	}
-	r.writeError(w, f.Outcome, f.StatusCode(), "", f.Detail)
+	w.Pause = f.Pause
+	if r.writeError(w, f.Outcome, f.StatusCode(), "", f.Detail) {
+		setRetryAfter(w, f.RetryAfter)
+	}
 	p.finish(w, r, &e, nil, nil)
 }
 

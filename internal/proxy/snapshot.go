@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/upstream"
 )
 
@@ -20,6 +21,7 @@ type Snapshot struct {
 	BufferedBytes      int64             `json:"buffered_bytes"`
 	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
 	Panics             uint64            `json:"panics"`
+	Overload           overload.State    `json:"overload"`
 }
 
 // Snapshot returns the traffic side as it is now.
@@ -30,6 +32,7 @@ func (p *Proxy) Snapshot() Snapshot {
 		InFlight: p.inFlight.Now(), InFlightLimit: p.inFlight.Limit(),
 		Clients: int64(p.Open()), ClientsLimit: v.opts.MaxConnections,
 		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
+		Overload: v.opts.Overload.State(),
 	}
 	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
 	for _, rs := range v.routes {

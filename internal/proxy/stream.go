@@ -182,7 +182,7 @@ func (s *stream) neverServed(r *request) {
 // respond returns the response with its Content-Length.
 func (s *stream) respond() *http2server.Response {
 	w := &s.response
-	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining()}
+	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining(), Pause: w.Pause}
 	length, stated := len(w.Body), w.Status != statusNoContent && w.Status != statusNotModified
 	if w.head {
 		s.message.Body, s.message.Trailers = nil, nil

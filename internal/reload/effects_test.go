@@ -152,7 +152,7 @@ var another = map[string]string{
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
 	"routes[].match.header": "[{name: X-Other}]", "routes[].match.openrtb": "[{path: x, in: [1]}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
-	"routes[].on_error": "status", "routes[].on_error_status": `["503"]`, "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip", "routes[].merge": "openrtb",
+	"routes[].on_error": "status", "routes[].on_error_status": `["503"]`, "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip", "routes[].merge": "openrtb", "routes[].priority": "critical",
 }
 
 // others returns values that may be valid in place of the node's.

@@ -5,6 +5,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -23,7 +24,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			Name: c.Name, Mode: modes[c.Mode], ClientChoice: c.ClientChoice,
 			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: route.NewStatuses(c.OnErrorStatus...), NoAd: noAds[c.NoAd], VASTVersion: c.VASTVersion,
 			MergeOpenRTB: c.Merge == config.MergeOpenRTB,
-			TruncateIP:   c.Privacy == config.PrivacyTruncateIP,
+			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
 			Match: route.Match{
 				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
 				Query: conditions(c.Match.Query), Header: conditions(c.Match.Header),
@@ -98,6 +99,9 @@ var (
 	modes = map[config.Mode]route.Mode{
 		config.ModeSingle: route.Single, config.ModeSplit: route.Split, config.ModeWaterfall: route.Waterfall,
 		config.ModeParallelFirst: route.ParallelFirst, config.ModeParallelAll: route.ParallelAll,
+	}
+	priorities = map[config.Priority]overload.Priority{
+		config.PriorityCritical: overload.Critical, config.PriorityNormal: overload.Normal, config.PrioritySheddable: overload.Sheddable,
 	}
 	noAds = map[config.NoAd]route.NoAd{config.NoAdEmpty: route.NoAdEmpty, config.NoAdVAST: route.NoAdVAST, config.NoAdOpenRTB: route.NoAdOpenRTB}
 )

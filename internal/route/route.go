@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/ssp"
 )
 
@@ -63,6 +64,7 @@ type Route struct {
 	// request.
 	MergeOpenRTB bool
 	TruncateIP   bool
+	Priority     overload.Priority
 	Mirror       *Mirror // nil = none
 
 	// Index is the route's place in its table.

@@ -13,7 +13,8 @@ import (
 type Search struct {
 	// NeedsBody says that the search stopped, and goes on after Examine.
 	NeedsBody bool
-	// Explaining says that no request goes on to the next route because of holdback.
+	// Explaining says that no request goes on to the next route because of holdback, and that none is refused
+	// because adbuffer is overloaded.
 	Explaining bool
 
 	facts    openrtb.Facts

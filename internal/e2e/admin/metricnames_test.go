@@ -121,6 +121,9 @@ var promisedMetrics = []struct {
 	{"qps_limited_total", "counter", bySSP},
 	{"concurrency_limit", "gauge", bySSP},
 	{"panics_total", "counter", nil},
+	{"overload_lag_seconds", "gauge", nil},
+	{"overload_refused_total", "counter", byPriority},
+	{"overload_dry_run_total", "counter", byPriority},
 	{"config_last_reload_successful", "gauge", nil},
 	{"config_last_reload_success_timestamp_seconds", "gauge", nil},
 	{"config_info", "gauge", nil},
@@ -143,6 +146,7 @@ var promisedMetrics = []struct {
 }
 
 var (
+	byPriority = map[string][]string{"priority": {"normal", "sheddable", "critical"}}
 	bySSP      = map[string][]string{"ssp": {"a", "b"}}
 	byEndpoint = map[string][]string{"ssp": {"a", "b"}, "endpoint": {anEndpoint}}
 )

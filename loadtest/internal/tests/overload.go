@@ -105,8 +105,8 @@ func peakOf(rows []sweepRow) (peak float64) {
 
 func sweepOne(ctx context.Context, e *stage.Env, name, program string, up *rig.SSP) ([]sweepRow, error) {
 	setup := stage.Setup{Program: program, OneCore: true, Route: &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr},
-		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Routes: []string{
-		"{name: critical, match: {path: /critical}, mode: parallel-all, ssps: [s1, s2, s3, s4]}",
+		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{refusing}, Routes: []string{
+		"{name: critical, priority: critical, match: {path: /critical}, mode: parallel-all, ssps: [s1, s2, s3, s4]}",
 		"{name: normal, match: {path: /normal}, mode: parallel-all, ssps: [s1, s2, s3, s4]}"}}}
 	if program == "" {
 		for i := range 4 {
@@ -159,6 +159,9 @@ func judgeSweep(r *results.Report, rows []sweepRow) {
 	}
 }
 
+// refusing is a setting of server: adbuffer refuses requests while it has too little CPU.
+const refusing = "overload: {enabled: true}"
+
 // bursts takes a third of a core in bursts of 20 ms.
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
 
@@ -168,7 +171,9 @@ func neighbour(ctx context.Context, e *stage.Env, r *results.Report) error {
 	if err != nil {
 		return err
 	}
-	s, err := e.Start(ctx, beforeUpstream(up))
+	setup := beforeUpstream(up)
+	setup.Config.Server = append(setup.Config.Server, refusing)
+	s, err := e.Start(ctx, setup)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,66 @@
+package lag
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// Queue is what a request waits in for CPU: the goroutines that are ready, and behind them the sockets
+// that are ready, in the order of the kernel.
+//
+// Go asks its poller for a part of these sockets when no goroutine is ready, or after 10 ms. So with
+// 1,000 busy clients, requests wait for 160 ms, while a goroutine that yields waits for 3 ms.
+type Queue struct {
+	r, w    *os.File // a pipe; nil if the process may open no more files
+	raw     syscall.RawConn
+	next    func(fd uintptr) (done bool) // step; stored once to save an allocation
+	written bool
+	byte    [1]byte
+}
+
+// NewQueue returns a queue. Close releases its two files.
+func NewQueue() *Queue {
+	q := new(Queue)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return q
+	}
+	if q.raw, err = r.SyscallConn(); err != nil {
+		r.Close()
+		w.Close()
+		return q
+	}
+	q.r, q.w, q.next = r, w, q.step
+	return q
+}
+
+// Pass waits until all goroutines and sockets that are ready now have had their turn. Calls must not
+// overlap.
+func (q *Queue) Pass() {
+	if q.raw != nil {
+		q.written = false
+		q.raw.Read(q.next) //nolint:errcheck // the pipe was closed
+	}
+	runtime.Gosched() // behind the sockets that Go took together with the pipe
+}
+
+// step makes the pipe readable when it is first called, and waits for the poller nevertheless. So the
+// pipe stands behind all sockets that were readable before it.
+func (q *Queue) step(fd uintptr) (done bool) {
+	if !q.written {
+		q.written = true
+		_, err := q.w.Write(q.byte[:])
+		return err != nil
+	}
+	_, err := syscall.Read(int(fd), q.byte[:])
+	return err != syscall.EAGAIN
+}
+
+// Close releases the files. From then on Pass returns at once.
+func (q *Queue) Close() {
+	if q.raw != nil {
+		q.r.Close()
+		q.w.Close()
+	}
+}

@@ -1,0 +1,108 @@
+package overload
+
+import (
+	"math"
+	"time"
+)
+
+// controller finds which share of the requests to refuse, so that the standing lag stays at its target.
+// The zero value refuses nothing.
+type controller struct {
+	sum      float64 // of the lags so far: the share that the overload needs
+	now      float64 // in proportion to the last lag: what a sudden overload needs beside it
+	arrivals [Priorities]float64
+	pause    time.Duration
+}
+
+// load is what a window has seen.
+type load struct {
+	arrived [Priorities]float64 // requests
+	refused float64             // of all priorities
+}
+
+// The rule is that of a PI controller. A queue sums up the requests that come beyond the capacity, and
+// the controller sums up the queue. Two sums alone swing for ever: the proportional part damps them.
+const (
+	// Shares for each target by which the lag exceeds its target, and for each window of 100 ms.
+	sumGain = 0.002
+	nowGain = 0.02
+	// free is the share below which nothing is refused: a collection of garbage, a scrape or a noisy
+	// neighbour makes the lag long too, but not for long. A lag of 13 targets is refused for at once.
+	free = 0.25
+	// mostExcess bounds how far a single window moves the sum.
+	mostExcess = 30
+	// sumShrinks is what a window without an excess leaves of the sum: CPU that is idle while requests
+	// are refused is lost.
+	sumShrinks = 0.9
+	// memory is how much of the arrivals before a window still counts after it.
+	memory = 0.7
+)
+
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = time.Second
+	// Refused requests are to be at most one part in refusedShare of the others. Refusing costs a
+	// third of forwarding, so it takes a tenth of the CPU then.
+	refusedShare = 4
+	pauseGrows   = 2
+	pauseShrinks = 0.9
+)
+
+// observe learns from a window: its lag in targets, its length, and its requests.
+func (c *controller) observe(lag float64, length time.Duration, l *load, dryRun bool) {
+	windows := min(length.Seconds()*10, 5)
+	excess := min(lag-1, mostExcess)
+	c.now = max(0, excess*nowGain)
+	if excess > 0 {
+		c.sum = min(c.sum+excess*sumGain*windows, 1+free)
+	} else {
+		c.sum *= math.Pow(sumShrinks, windows)
+	}
+	if dryRun { // nothing ends the overload, so the sum would rise for ever
+		c.sum = 0
+	}
+	for p, n := range l.arrived {
+		c.arrivals[p] = memory*c.arrivals[p] + n
+	}
+	c.movePause(l)
+}
+
+// movePause keeps the requests that are refused few. If clients send again at once, only a longer
+// pause does that.
+func (c *controller) movePause(l *load) {
+	passed := -l.refused
+	for _, n := range l.arrived {
+		passed += n
+	}
+	by := float64(pauseShrinks)
+	if l.refused*refusedShare > passed {
+		by = pauseGrows
+	}
+	c.pause = min(max(minPause, time.Duration(float64(c.pause)*by)), maxPause)
+}
+
+func (c *controller) pauseFor() time.Duration { return c.pause }
+
+// share returns the share of all requests that is to be refused.
+func (c *controller) share() float64 { return min(max(0, c.sum+c.now-free), 1) }
+
+// shares returns the share of the requests of each priority that is to be refused: of the next priority
+// only if all of the one before are refused. A sudden lag alone refuses nothing critical: that needs the
+// sum.
+func (c *controller) shares() (shares [Priorities]float64) {
+	all := 0.0
+	for _, n := range c.arrivals {
+		all += n
+	}
+	left, leftBySum := c.share()*all, (c.sum-free)*all
+	for _, p := range refusedInOrder {
+		if p == Critical {
+			left = min(left, leftBySum)
+		}
+		if n := c.arrivals[p]; n > 0 && left > 0 {
+			shares[p] = min(1, left/n)
+		}
+		left, leftBySum = left-c.arrivals[p], leftBySum-c.arrivals[p]
+	}
+	return shares
+}

@@ -1,0 +1,107 @@
+package overload
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	window = 100 * time.Millisecond
+	msec   = time.Millisecond
+)
+
+// overloaded returns a gate that refuses all requests but critical ones. The lag was 300 ms.
+func overloaded(t *testing.T, s Settings) *Gate {
+	t.Helper()
+	g := new(Gate)
+	g.Configure(s)
+	for range 10 {
+		g.Observe(300*msec, window)
+		for range 10 {
+			g.Refuse(Normal)
+			g.Refuse(Sheddable)
+		}
+	}
+	g.Observe(300*msec, window)
+	return g
+}
+
+var on = Settings{Enabled: true, Target: 5 * msec}
+
+func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
+	g := overloaded(t, on)
+	for p, want := range map[Priority]string{Normal: "priority normal", Sheddable: "priority sheddable"} {
+		r := g.Refuse(p)
+		if r == nil || r.Pause < minPause || !strings.Contains(r.Detail, want) || !strings.Contains(r.Detail, "wait 300ms") || !strings.Contains(r.Detail, "server.overload") {
+			t.Errorf("a %v request: %+v", p, r)
+		}
+	}
+	if r := g.Refuse(Critical); r != nil {
+		t.Errorf("a critical request: %+v", r)
+	}
+	s := g.State()
+	if !s.Overloaded || s.Since == nil || s.LagMs != 300 || s.TargetMs != 5 || s.Refusing["normal"] != 1 || s.PauseMs == 0 || s.Refused["normal"] == 0 {
+		t.Errorf("the state is %+v", s)
+	}
+	for range 100 {
+		g.Observe(0, window)
+	}
+	if r, s := g.Refuse(Normal), g.State(); r != nil || s.Overloaded || s.Since != nil || s.Refusing != nil {
+		t.Errorf("10 s later: %+v, %+v", r, s)
+	}
+}
+
+func TestAGateThatIsOffOrTriesRefusesNothing(t *testing.T) {
+	var none *Gate
+	for name, g := range map[string]*Gate{"none": none, "off": overloaded(t, Settings{Target: 5 * msec}), "not configured": new(Gate)} {
+		if r := g.Refuse(Sheddable); r != nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	g := overloaded(t, Settings{Enabled: true, DryRun: true, Target: 5 * msec})
+	if r := g.Refuse(Sheddable); r != nil {
+		t.Errorf("dry run: %+v", r)
+	}
+	refused, dry := g.Count(Sheddable)
+	if refused != 0 || dry == 0 {
+		t.Errorf("dry run: %d refused and %d counted", refused, dry)
+	}
+	if n, _ := g.Count(Normal); n != 0 || !g.State().DryRun {
+		t.Errorf("dry run: %d normal ones refused; the state is %+v", n, g.State())
+	}
+	g = overloaded(t, on)
+	g.Configure(Settings{Target: 5 * msec})
+	if r := g.Refuse(Sheddable); r != nil || g.State().Overloaded {
+		t.Errorf("switched off: %+v", r)
+	}
+}
+
+func TestALagUpToTheTargetIsNoOverload(t *testing.T) {
+	g := new(Gate)
+	g.Configure(on)
+	g.Observe(5*msec, window)
+	if g.State().Overloaded {
+		t.Error("a lag of the target is an overload")
+	}
+	g.Observe(5*msec+1, window)
+	if !g.State().Overloaded || g.Lag() != 5*msec+1 {
+		t.Errorf("a lag above the target is no overload: %+v", g.State())
+	}
+}
+
+func TestJitterStaysAroundTheMean(t *testing.T) {
+	for range 1000 {
+		if d := Jitter(100 * msec); d < 50*msec || d > 150*msec {
+			t.Fatal(d)
+		}
+	}
+}
+
+func BenchmarkRefuseWithoutOverload(b *testing.B) {
+	g := new(Gate)
+	g.Configure(on)
+	for b.Loop() {
+		g.Refuse(Normal)
+	}
+}

@@ -1,0 +1,164 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/overload"
+	"adbuffer/internal/proxy"
+	"adbuffer/internal/route"
+)
+
+// refusing returns a gate that refuses all normal requests, and pauses their connections for more than
+// 200 ms in the mean.
+func refusing() *overload.Gate {
+	g := new(overload.Gate)
+	g.Configure(overload.Settings{Enabled: true, Target: 5 * time.Millisecond})
+	for s := g.State(); s.PauseMs < 200 || s.Refusing["normal"] < 1; s = g.State() {
+		g.Observe(time.Second, 100*time.Millisecond)
+		for range 10 {
+			g.Refuse(overload.Normal)
+		}
+	}
+	return g
+}
+
+func TestAnOverloadedAdbufferRefusesByPriority(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		priority overload.Priority
+		noAd     bool
+		status   int
+		source   string
+	}{
+		{overload.Normal, false, 503, "proxy/overloaded"},
+		{overload.Normal, true, 204, "proxy/overloaded"},
+		{overload.Critical, false, 200, "ssp/a"},
+	} {
+		m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+			overTLS(o, rt)
+			o.Overload, rt.Priority, rt.NoAdOnError = refusing(), c.priority, c.noAd
+		}, bids("a", "{}"))
+		for _, http2 := range []bool{false, true} {
+			res, body := m.ask(m.client(http2), "POST", "/fill", "{}")
+			m.want(res, c.status, c.source)
+			if c.status != 503 {
+				continue
+			}
+			for _, want := range []string{"server.overload", "routes[].priority", "priority normal"} {
+				if !strings.Contains(body, want) {
+					t.Errorf("the body is %s, want %s in it", body, want)
+				}
+			}
+			if after := res.Header.Get("Retry-After"); after != "1" {
+				t.Errorf("Retry-After is %q, want 1", after)
+			}
+		}
+	}
+}
+
+// A refusal needs no byte of the body, over HTTP/1 if the client asks first.
+func TestAnOverloadedAdbufferRefusesBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+		overTLS(o, rt)
+		o.Overload = refusing()
+	}, bids("a", "{}"))
+	c := m.dialTLS("http/1.1")
+	fmt.Fprint(c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || res.StatusCode != 503 {
+		t.Errorf("over HTTP/1: %v, %v", res, err)
+	}
+	f := m.frames(t)
+	f.request(1, false, ":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/fill", "content-length", "1000")
+	if a := f.responseTo(1); a.status != "503" || a.source != "proxy/overloaded" {
+		t.Errorf("over HTTP/2: %+v", a)
+	}
+	if n := m.series("adbuffer_overload_refused_total", "normal"); n < 2 {
+		t.Errorf("%v requests are counted", n)
+	}
+}
+
+// After a refusal the connection stays, and its next request waits. The time of the wait counts for its
+// deadline. The next pause begins after the next refusal only.
+func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(t *testing.T, m *modeProxy) func(fields ...string) response{
+		"HTTP/1": func(t *testing.T, m *modeProxy) func(fields ...string) response {
+			c := m.dialTLS("http/1.1")
+			in := bufio.NewReader(c)
+			return func(fields ...string) response {
+				fmt.Fprintf(c, "GET /fill HTTP/1.1\r\nHost: a\r\n%s\r\n", strings.Join(append(fields, ""), "\r\n"))
+				res, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(res.Body)
+				return response{status: fmt.Sprint(res.StatusCode), source: res.Header.Get("X-Adbuffer-Source"), body: string(body)}
+			}
+		},
+		"HTTP/2": func(t *testing.T, m *modeProxy) func(fields ...string) response {
+			f, id := m.frames(t), uint32(1)
+			return func(fields ...string) response {
+				all := []string{":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/fill"}
+				for _, field := range fields {
+					name, value, _ := strings.Cut(field, ": ")
+					all = append(all, strings.ToLower(name), value)
+				}
+				f.request(id, true, all...)
+				id += 2
+				return f.responseTo(id - 2)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := refusing()
+			m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+				overTLS(o, rt)
+				o.Overload = g
+			}, bids("a", "{}"))
+			send := connect(t, m)
+			least := time.Duration(g.State().PauseMs/2) * time.Millisecond
+			began := time.Now()
+			if a := send(); a.status != "503" || a.source != "proxy/overloaded" {
+				t.Fatalf("the first request: %+v", a)
+			}
+			g.Configure(overload.Settings{})
+			a := send("X-Adbuffer-Timeout-Ms: 1")
+			if took := time.Since(began); took < least {
+				t.Errorf("the second request had its response after %v, want at least %v", took, least)
+			}
+			if a.status != "503" || a.source != "proxy/overloaded" || !strings.Contains(a.body, "its connection was not read for") {
+				t.Errorf("the second request, with a deadline of 1 ms: %+v", a)
+			}
+			if a := send("X-Adbuffer-Timeout-Ms: 60000"); a.status != "200" {
+				t.Errorf("the third request: %+v", a)
+			}
+		})
+	}
+}
+
+// Before its pause is over, the client has sent a request and closed the connection.
+func TestARequestOfAClientThatLeftDuringAPauseIsNotSent(t *testing.T) {
+	t.Parallel()
+	g := refusing()
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) { o.Overload = g }, bids("a", "{}"))
+	c := m.dial()
+	fmt.Fprint(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
+	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 503 {
+		t.Fatal(res, err)
+	}
+	g.Configure(overload.Settings{})
+	fmt.Fprint(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Close()
+	m.await(1, "adbuffer_requests_total", "client_gone")
+	if n := m.series("adbuffer_requests_total", "fill"); n != 0 {
+		t.Errorf("%v requests were sent", n)
+	}
+}
