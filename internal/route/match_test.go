@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/ssp"
 )
 
 // lookup is a request to match. target is a raw path with a query.
@@ -236,7 +237,7 @@ func FuzzConditionsOnAQuery(f *testing.F) {
 	for i := range conditions {
 		var routes []*Route
 		for _, c := range slices.Concat(conditions[i:], conditions[:i]) {
-			routes = append(routes, &Route{Match: Match{Path: "/", Query: []Condition{c}}, Targets: []Target{{}}})
+			routes = append(routes, &Route{Match: Match{Path: "/", Query: []Condition{c}}, Targets: []Target{{SSP: new(ssp.SSP)}}})
 		}
 		tables = append(tables, NewTable(routes))
 	}
