@@ -29,6 +29,7 @@ func (d *Demo) Tour(ctx context.Context) error {
 		{"waterfall: broken, then slow (100 ms), then beta", "GET /waterfall?pub=1"},
 		{"parallel-first: slow, beta and alpha at once; the first fill is the response", "GET /parallel-first?pub=1"},
 		{"parallel-all: every response in one document; adbuffer does not wait for slow", "GET /parallel-all?pub=1"},
+		{"merge: openrtb: one BidResponse; slow gets only requests for video, which is 203", "POST /auction"},
 		{"on_error: no_ad: an empty VAST document instead of broken's 503", "GET /vast?pub=1"},
 	} {
 		if err := d.show(ctx, client, step.title, step.target); err != nil {

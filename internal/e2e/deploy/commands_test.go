@@ -35,7 +35,7 @@ func TestTheDemoShowsEveryModeAndExits(t *testing.T) {
 	t.Parallel()
 	wants := []string{
 		"single", "split", "waterfall", "parallel-first", "parallel-all", "no_ad",
-		"ssp/alpha", "ssp/beta", "proxy/deadline", "proxy/merged", "ssp/broken", `"seatbid"`, "<VAST version=",
+		"ssp/alpha", "ssp/beta", "proxy/deadline", "proxy/merged", "ssp/broken", `"seatbid"`, "<VAST version=", `"seatnonbid":[{"seat":"broken"`,
 	}
 	// The demo's SSPs miss its deadline if the machine pauses. Then the demo runs again.
 	testsupport.Eventually(t, "the demo shows every mode", func() bool {
