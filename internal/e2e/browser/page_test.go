@@ -283,7 +283,7 @@ func (b *browser) wantDrawnCharts() {
 	b.t.Helper()
 	testsupport.Eventually(b.t, "all charts have a line and say so in words", func() bool {
 		var left int
-		b.eval(`[...document.querySelectorAll("svg[data-chart]")].filter(s => !s.children[1].getAttribute("d")?.includes("L") || !s.getAttribute("aria-label")?.includes(" in the last ")).length`, &left)
+		b.eval(`[...document.querySelectorAll("figure:not([hidden]) svg[data-chart]")].filter(s => !s.children[1].getAttribute("d")?.includes("L") || !s.getAttribute("aria-label")?.includes(" in the last ")).length`, &left)
 		return left == 0
 	})
 }
