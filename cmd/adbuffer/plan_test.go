@@ -287,3 +287,105 @@ routes: [{name: r, match: {path: "/*"}, ssps: [a]}]`)
 	t.Setenv("ADBUFFER_ADMIN", "http://127.0.0.1:1")
 	plan(t, "--admin", poolsOf(t, "")) // the flag comes first
 }
+
+// plan from a running adbuffer took the mean of the last minute. Peaks were refused by the pool that it
+// advised.
+func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/pools":
+			fmt.Fprint(w, `{"pools":[
+				{"ssp":"busy","protocol":"http1","places_limit":100,"saturation_max":0.5,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
+				{"ssp":"bursty","protocol":"http1","places_limit":100,"saturation_max":1,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
+				{"ssp":"calm","protocol":"http1","places_limit":100,"saturation_max":0.2,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}}]}`)
+		case "/history":
+			// For ten seconds 1 000 requests/s were held for 100 ms, and single points were higher.
+			fmt.Fprint(w, `{"step_seconds":2,"ssps":{
+				"busy":{"rate":[100,1000,1000,1000,1000,1000,100,3000],"hold_ms":[100,100,100,100,100,100,100,10]},
+				"calm":{"rate":[100,100,100,100,100],"hold_ms":[100,100,100,100,0]}}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer s.Close()
+	out := plan(t, "--admin", s.URL)
+	wantRow(t, out, "busy ", "1,000", "100ms", "50", "121", "100") // Erlang C of 100 places in use
+	wantRow(t, out, "bursty ", "100", "100ms", "100", "120")       // 1.2 × the places in use at once
+	wantRow(t, out, "calm ", "100", "100ms", "20", "24", "100")    // the last point has no hold
+	for _, want := range []string{"max_conns: 121   # now 100, which is too few", "max_conns: 120   # now", "max_conns: 100   # enough: the plan needs 24"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	const text = `# The pools of three SSPs.
+ssps:
+  - name: busy   # the largest
+    endpoints: ["http://127.0.0.1:9000/bid"]
+    pool:
+      # as measured
+      max_conns: 64   # not enough
+      min_idle: 60
+  - {name: "bursty", endpoints: ["http://127.0.0.1:9001/bid"]}
+  - name: calm
+    endpoints: ["http://127.0.0.1:9002/bid"]
+    pool: {max_conns: 110, min_idle: 100}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [busy, bursty, calm], client_choice: true}
+`
+	file := writeFile(t, text)
+	link := filepath.Join(t.TempDir(), "link.yaml")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	plan(t, "--admin", s.URL, "--write", link)
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(text, "max_conns: 64", "max_conns: 121", 1) // bursty has the default of 256
+	if string(got) != want {
+		t.Errorf("the file is\n%s\nwant\n%s", got, want)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link is gone: %v", err)
+	}
+}
+
+func TestPlanIsWrittenIntoAnyFormOfTheFile(t *testing.T) {
+	const routes = "\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
+	for text, want := range map[string]string{
+		"ssps: [{name: a, endpoints: [\"http://h/\"]}]":                                                   "ssps: [{name: a, pool: {max_conns: 176}, endpoints: [\"http://h/\"]}]",
+		"ssps:\n- endpoints: [\"http://h/\"]\n  name: 'a' # é\n":                                          "ssps:\n- endpoints: [\"http://h/\"]\n  name: 'a' # é\n  pool: {max_conns: 176}\n",
+		"ssps:\n- name: a\n  pool:\n  endpoints: [\"http://h/\"]":                                         "ssps:\n- name: a\n  pool: {max_conns: 176}\n  endpoints: [\"http://h/\"]",
+		"ssps:\n- name: a\n  pool: {}\n  endpoints: [\"http://h/\"]":                                      "ssps:\n- name: a\n  pool: {max_conns: 176}\n  endpoints: [\"http://h/\"]",
+		"ssps:\n- name: a\n  pool: {min_idle: 1}\n  endpoints: [\"http://h/\"]":                           "ssps:\n- name: a\n  pool: {max_conns: 176, min_idle: 1}\n  endpoints: [\"http://h/\"]",
+		"ssps:\n- name: a\n  pool:\n    min_idle: 1\n  endpoints: [\"http://h/\"]":                        "ssps:\n- name: a\n  pool:\n    max_conns: 176\n    min_idle: 1\n  endpoints: [\"http://h/\"]",
+		"ssps: [{name: \"a\", host: é.é, pool: {max_conns: \"${N:-9}\"}, endpoints: [\"http://h/\"]}]":    "",
+		"ssps: [{name: a, endpoints: [\"http://h/\"], pool: {max_conns: \"${N:-9}\"}}]":                   "ssps: [{name: a, endpoints: [\"http://h/\"], pool: {max_conns: 176}}]",
+		"ssps: [{name: a, endpoints: [\"http://h/\"], pool: {min_idle: 200}}]":                            "", // above max_conns
+		"ssp_defaults: {pool: &p {min_idle: 2}}\nssps: [{name: a, endpoints: [\"http://h/\"], pool: *p}]": "",
+		"ssps: [{name: b, endpoints: [\"http://h/\"]}]":                                                   "",
+	} {
+		file := writeFile(t, text+routes)
+		_, log, code := runHere(t, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12", "--ssp", "a", "--protocol", "http1", "--write", file)
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			if code != exitFailed || string(got) != text+routes || !strings.Contains(log, "nothing was written") {
+				t.Errorf("%s\nexit status %d: %s\n%s", text, code, log, got)
+			}
+		} else if code != exitOK || string(got) != want+routes {
+			t.Errorf("exit status %d: %s\n%s\nwant\n%s", code, log, got, want)
+		}
+	}
+	file := writeFile(t, "ssps: [{name: a, endpoints: [\"http://h/\"]}]"+routes)
+	t.Setenv("ADBUFFER_SSPS_A_POOL_MAX_CONNS", "9")
+	if _, log, code := runHere(t, "plan", "--rps", "1000", "--p50", "80ms", "--p99", "250ms", "--ssp", "a", "--write", file); code != exitFailed || !strings.Contains(log, "a variable sets it") {
+		t.Errorf("exit status %d: %s", code, log)
+	}
+	if _, log, code := runHere(t, "plan", "--rps", "1000", "--p50", "80ms", "--p99", "250ms", "--write", file); code != exitUsage || !strings.Contains(log, "--ssp") {
+		t.Errorf("exit status %d: %s", code, log)
+	}
+}

@@ -13,6 +13,7 @@ type PlanInput struct {
 	P50, P99 time.Duration // [p50, p99] quantiles of the time that a place is held
 	Replicas int           // [replicas] processes that share the rate evenly
 
+	Peak         int           // [peak] most places that were in use at once in one replica; 0 = unknown
 	WaitingShare float64       // [waiting-share] share of requests that may wait, between 0 and 1
 	SlowHold     time.Duration // [slow-hold] mean hold on a bad day; 0 = the longer of 2.5 × P50 and twice the mean
 	Streams      int           // [streams] requests at once on one HTTP/2 connection
@@ -38,6 +39,9 @@ const (
 // (TCP_TIMEWAIT_LEN).
 const timeWait = 60 * time.Second
 
+// peakHeadroom is the least ratio of a planned pool to the most places that were in use at once.
+const peakHeadroom = 1.2
+
 // ownFileDescriptors is a reserve for files other than connections: listeners, epoll, DNS sockets,
 // certificates, logs.
 const ownFileDescriptors = 64
@@ -61,7 +65,7 @@ type PlanResult struct {
 	MeanHold time.Duration // W
 	Load     float64       // L = Rate × MeanHold, places in use on average
 
-	Places       int           // N by exact Erlang C: pool.max_conns over HTTP/1
+	Places       int           // N by exact Erlang C, or more if the peak needs them: pool.max_conns over HTTP/1
 	Saturation   float64       // L/N, the expected mean of pool_saturation_ratio
 	WaitingShare float64       // share of requests that wait with N places, at most the allowed share
 	MeanWait     time.Duration // over all requests, including those that do not wait
@@ -107,7 +111,7 @@ func Plan(in PlanInput) (PlanResult, error) {
 	}
 	r.Load = Load(r.Rate, r.MeanHold)
 
-	r.Places = Places(r.Rate, r.MeanHold, in.WaitingShare)
+	r.Places = max(Places(r.Rate, r.MeanHold, in.WaitingShare), int(math.Ceil(peakHeadroom*float64(in.Peak))))
 	r.Saturation = r.Load / float64(r.Places)
 	r.WaitingShare = erlangC(r.Places, r.Load)
 	r.MeanWait, _ = meanWait(r.Rate, r.MeanHold, r.Places) // Places exceeds the load

@@ -56,6 +56,7 @@ func (in PlanInput) validate() error {
 	if in.SlowHold != 0 {
 		e.hold("slow-hold", in.SlowHold)
 	}
+	e.count("peak", in.Peak, 0, maxPlaces/2)
 	e.count("streams", in.Streams, 1, maxCount)
 	e.count("client-connections", in.ClientConns, 0, maxCount)
 	e.count("file-descriptors", in.FileDescriptors, 1, maxCount)

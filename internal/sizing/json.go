@@ -14,8 +14,9 @@ type plannedJSON struct {
 	RPS              float64  `json:"rps"`
 	HoldSeconds      float64  `json:"hold_seconds"`
 	Load             float64  `json:"load"`
-	Places           int      `json:"places"`      // exact Erlang C
-	RulePlaces       float64  `json:"rule_places"` // L + 2·√L
+	PeakInUse        int      `json:"peak_in_use,omitempty"` // most places in use at once; absent = unknown
+	Places           int      `json:"places"`                // exact Erlang C, or more for the peak
+	RulePlaces       float64  `json:"rule_places"`           // L + 2·√L
 	WaitingShare     float64  `json:"waiting_share"`
 	MeanWaitSeconds  float64  `json:"mean_wait_seconds"`
 	Saturation       float64  `json:"saturation"`
@@ -45,7 +46,7 @@ func (plan Plan) WriteJSON(w io.Writer) error {
 		p, r := &plan[i], &plan[i].result
 		name, n := p.setting()
 		all[i] = plannedJSON{
-			SSP: p.name, Protocol: p.protocol, Replicas: p.in.Replicas, RPS: r.Rate, HoldSeconds: r.MeanHold.Seconds(), Load: r.Load,
+			SSP: p.name, Protocol: p.protocol, Replicas: p.in.Replicas, RPS: r.Rate, HoldSeconds: r.MeanHold.Seconds(), Load: r.Load, PeakInUse: p.in.Peak,
 			Places: r.Places, RulePlaces: r.RulePlaces, WaitingShare: r.WaitingShare, MeanWaitSeconds: r.MeanWait.Seconds(), Saturation: r.Saturation,
 			FullRPS: r.FullRate, SlowHoldSeconds: r.SlowHold.Seconds(), SlowFullRPS: r.SlowFullRate, RuleSlowFullRPS: r.RuleSlowFullRate,
 			Streams: p.in.Streams, HTTP2Conns: r.HTTP2Conns, HTTP2GrownConns: r.HTTP2GrownConns, FileDescriptors: r.FileDescriptors, PortsPerAddress: r.PortsPerAddress,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,12 +29,13 @@ type Observation struct {
 	streams        int           // 0 = unknown
 	depth          int           // pipeline_depth; 0 = unknown
 	sources        int           // source_addresses; 0 = none, or unknown
+	peak           int           // most places in use at once, in one instance; 0 = unknown
 }
 
 // errNeither is the error about a server that is unknown to Observe.
 var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
 
-// Observe asks an admin listener for the load of the last minute, or a Prometheus that scrapes
+// Observe asks an admin listener for the highest load of the last minutes, or a Prometheus that scrapes
 // adbuffer for the highest load within over; 0 = the last 5 minutes. Only adbuffer has /pools, so
 // its path shows which kind of server responds.
 func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
@@ -50,6 +52,8 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 				Limit  int  `json:"limit"`
 			} `json:"auto"`
 			FullIn float64 `json:"full_in_seconds"`
+			Places int     `json:"places_limit"`
+			Peak   float64 `json:"saturation_max"`
 			Limits struct {
 				MaxConns      int `json:"max_conns"`
 				MaxHTTP2Conns int `json:"max_http2_conns"`
@@ -67,20 +71,71 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 		return nil, err
 	}
 	if over > 0 {
-		return nil, errors.New("--over needs a Prometheus: an admin listener knows the last minute only")
+		return nil, errors.New("--over needs a Prometheus: an admin listener knows the last minutes only")
+	}
+	charts, err := getCharts(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	var all []Observation
 	for _, p := range v.Pools {
 		if p.Auto.DryRun {
 			p.Auto.Limit = 0
 		}
+		rate, hold := charts.busiest(p.SSP)
+		if rate*hold <= p.Need.Rate*p.Need.Hold { // the charts are shorter than the window of Need, or absent
+			rate, hold = p.Need.Rate, p.Need.Hold
+		}
 		all = append(all, Observation{
-			own: p.Auto.Limit, fullIn: seconds(p.FullIn),
-			name: p.SSP, protocol: p.Protocol, rate: p.Need.Rate, hold: seconds(p.Need.Hold), instances: 1,
+			peak: int(math.Round(p.Peak * float64(p.Places))),
+			own:  p.Auto.Limit, fullIn: seconds(p.FullIn),
+			name: p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold), instances: 1,
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})
 	}
 	return all, nil
+}
+
+// charts are the response of /history: points of each SSP, every StepSeconds.
+type charts struct {
+	StepSeconds float64 `json:"step_seconds"`
+	SSPs        map[string]struct {
+		Rate []float64 `json:"rate"`    // requests per second
+		Hold []float64 `json:"hold_ms"` // mean; 0 if no place was released
+	} `json:"ssps"`
+}
+
+// busySeconds is the time over which the highest load is a mean.
+const busySeconds = 10
+
+// getCharts returns no charts if the listener has none.
+func getCharts(ctx context.Context, c *admin.Client) (all charts, err error) {
+	err = get(ctx, c, "/history", &all)
+	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
+		return charts{}, nil
+	}
+	return all, err
+}
+
+// busiest returns the rate and the mean hold, in seconds, of the time in which the SSP had the highest
+// load.
+func (c *charts) busiest(ssp string) (rate, hold float64) {
+	rates, holds := c.SSPs[ssp].Rate, c.SSPs[ssp].Hold
+	if c.StepSeconds <= 0 || len(rates) != len(holds) {
+		return 0, 0
+	}
+	n := max(1, int(busySeconds/c.StepSeconds))
+	for end := n; end <= len(rates); end++ {
+		var sum, load float64
+		for i := end - n; i < end; i++ {
+			sum += rates[i]
+			load += rates[i] * holds[i] / 1000
+		}
+		if load > rate*hold*float64(n) {
+			rate, hold = sum/float64(n), load/sum
+		}
+	}
+	return rate, hold
 }
 
 func get(ctx context.Context, c *admin.Client, path string, v any) error {
@@ -93,13 +148,15 @@ func get(ctx context.Context, c *admin.Client, path string, v any) error {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// observePrometheus asks for rates of all instances, and for their mean hold.
+// observePrometheus asks for the highest rate of all instances, the longest mean hold, and the most
+// places of an instance that were in use at once. Rates are over two minutes, so that they exist if
+// Prometheus scrapes once a minute.
 func observePrometheus(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
+	if over == 0 {
+		over = 5 * time.Minute
+	}
 	peak := func(q string) string {
-		if over == 0 {
-			return q
-		}
-		return fmt.Sprintf("max_over_time((%s)[%ds:1m])", q, max(60, int(over.Seconds())))
+		return fmt.Sprintf("max_over_time((%[1]s)[%[2]ds:1m]) or (%[1]s)", q, max(60, int(over.Seconds()))) // or: the SSP may be new
 	}
 	bySSP := make(map[string]*Observation)
 	for _, q := range []struct {
@@ -108,8 +165,9 @@ func observePrometheus(ctx context.Context, c *admin.Client, over time.Duration)
 	}{
 		{"max by (ssp) (adbuffer_pool_connections_limit)", func(o *Observation, v float64, _ map[string]string) { o.conns = int(v) }},
 		{"count by (ssp) (adbuffer_pool_connections_limit)", func(o *Observation, v float64, _ map[string]string) { o.instances = int(v) }},
-		{peak("sum by (ssp) (rate(adbuffer_pool_acquire_seconds_count[5m]))"), func(o *Observation, v float64, _ map[string]string) { o.rate = v }},
-		{peak("sum by (ssp) (rate(adbuffer_pool_hold_seconds_sum[5m])) / sum by (ssp) (rate(adbuffer_pool_hold_seconds_count[5m]))"),
+		{peak("max by (ssp) (adbuffer_pool_saturation_max_ratio * adbuffer_pool_places_limit)"), func(o *Observation, v float64, _ map[string]string) { o.peak = int(math.Round(v)) }},
+		{peak("sum by (ssp) (rate(adbuffer_pool_acquire_seconds_count[2m]))"), func(o *Observation, v float64, _ map[string]string) { o.rate = v }},
+		{peak("sum by (ssp) (rate(adbuffer_pool_hold_seconds_sum[2m])) / sum by (ssp) (rate(adbuffer_pool_hold_seconds_count[2m]))"),
 			func(o *Observation, v float64, _ map[string]string) { o.hold = seconds(v) }},
 		{"topk by (ssp) (1, sum by (ssp, protocol) (adbuffer_pool_connections_opened_total))",
 			func(o *Observation, _ float64, labels map[string]string) { o.protocol = labels["protocol"] }},

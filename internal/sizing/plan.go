@@ -31,6 +31,7 @@ type planned struct {
 	name     string
 	protocol string
 	now      int           // current max_conns or max_http2_conns; 0 = unknown
+	conns    int           // current max_conns; 0 = unknown
 	own      int           // places of a pool that sizes itself; 0 = it does not
 	fullIn   time.Duration // 0 = not expected
 	measured bool
@@ -99,7 +100,7 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 
 // planned returns the observed SSP, with the rate of all replicas.
 func (o *Observation) planned(in *Input) planned {
-	p := planned{name: o.name, protocol: o.protocol, now: o.conns, own: o.own, fullIn: o.fullIn, measured: true, in: in.PlanInput}
+	p := planned{name: o.name, protocol: o.protocol, now: o.conns, conns: o.conns, own: o.own, fullIn: o.fullIn, measured: true, in: in.PlanInput}
 	if in.ProtocolGiven {
 		p.protocol = in.Protocol
 	}
@@ -110,6 +111,7 @@ func (o *Observation) planned(in *Input) planned {
 	if p.http2() {
 		p.now = o.http2Conns
 	}
+	p.in.Peak = o.peak
 	p.in.LocalAddresses = max(p.in.LocalAddresses, o.sources)
 	switch {
 	case in.StreamsGiven:
@@ -119,6 +121,35 @@ func (o *Observation) planned(in *Input) planned {
 		p.in.Streams = cmp.Or(o.streams, in.Streams)
 	}
 	return p
+}
+
+// isEnough reports whether the pool has the size of the plan already. Then its size stays: the window
+// may have been a quiet one.
+func (p *planned) isEnough() bool {
+	_, n := p.setting()
+	return p.now >= n
+}
+
+// settings are the keys of the YAML's pool to set, in order.
+func (p *planned) settings() []setting {
+	name, n := p.setting()
+	all := []setting{{name, min(max(n, p.now), maxConfigConns)}}
+	switch {
+	case p.http2():
+		if n > cmp.Or(p.conns, defaultMaxConns) {
+			all = append(all, setting{"max_conns", min(n, maxConfigConns)})
+		}
+		all = append(all, setting{"max_streams_per_conn", p.in.Streams})
+	case p.pipelined():
+		all = append(all, setting{"pipeline_depth", p.in.Streams})
+	}
+	return all
+}
+
+// setting is a key of the YAML's pool and its value.
+type setting struct {
+	key   string
+	value int
 }
 
 // shared reports whether a connection carries several requests at once. If ALPN decides, it may be

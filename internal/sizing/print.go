@@ -69,7 +69,7 @@ func printOne(w io.Writer, p *planned) {
 
 func printMany(w io.Writer, plan Plan) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "ssp\tprotocol\treplicas\trequests/s\theld (W)\tin use (L)\tN, Erlang C\tL + 2·√L\tconnections\tnow\tfull at\tfull when slow\tSSP sees\n")
+	fmt.Fprintf(t, "ssp\tprotocol\treplicas\trequests/s\theld (W)\tin use (L)\tat once\tN\tL + 2·√L\tconnections\tnow\tfull at\tfull when slow\tSSP sees\n")
 	for i := range plan {
 		p, r := &plan[i], &plan[i].result
 		_, n := p.setting()
@@ -77,39 +77,39 @@ func printMany(w io.Writer, plan Plan) {
 		if p.now > 0 {
 			now = number(float64(p.now))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
-			number(r.Load), r.Places, r.RulePlaces, n, now, number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
+		atOnce := "?"
+		if p.in.Peak > 0 {
+			atOnce = number(float64(p.in.Peak))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
+			number(r.Load), atOnce, r.Places, r.RulePlaces, n, now, number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
 	}
 	t.Flush()
-	fmt.Fprintf(w, "\nPer replica, but for the last column; %s %% of the requests may wait. Rates and holds are as measured.\n", number(100*plan[0].in.WaitingShare))
+	fmt.Fprintf(w, "\nPer replica, but for the last column. Rates and holds are those of the busiest moment. N is what exact Erlang C gives if %s %% of\nthe requests may wait, and at least 1.2 × the places that were in use at once.\n", number(100*plan[0].in.WaitingShare))
 }
 
-// printYAML writes the settings to paste into a configuration.
+// printYAML writes the settings to paste into a configuration. It makes no pool smaller.
 func printYAML(w io.Writer, plan Plan) {
 	fmt.Fprintf(w, "\nssps:\n")
 	for i := range plan {
 		p := &plan[i]
-		name, n := p.setting()
+		_, n := p.setting()
 		note := ""
 		switch {
-		case p.now > 0 && n > p.now:
-			note = fmt.Sprintf("   # now %d, which is too few", p.now)
+		case p.now > 0 && p.isEnough():
+			note = fmt.Sprintf("   # enough: the plan needs %d", n)
 		case p.now > 0:
-			note = fmt.Sprintf("   # now %d, which is enough", p.now)
+			note = fmt.Sprintf("   # now %d, which is too few", p.now)
 		}
 		if p.own > 0 {
 			note += fmt.Sprintf("; pool.auto uses %s of it", count(p.own, "place"))
 		}
-		fmt.Fprintf(w, "  - name: %s\n    pool:\n      %s: %d%s\n", p.name, name, min(n, maxConfigConns), note)
-		switch {
-		case p.http2():
-			if n > defaultMaxConns {
-				fmt.Fprintf(w, "      max_conns: %d\n", min(n, maxConfigConns))
-			}
-			fmt.Fprintf(w, "      max_streams_per_conn: %d\n", p.in.Streams)
-		case p.pipelined():
-			fmt.Fprintf(w, "      pipeline_depth: %d\n", p.in.Streams)
-		case p.protocol == string(config.ProtocolAuto) && !p.measured:
+		fmt.Fprintf(w, "  - name: %s\n    pool:\n", p.name)
+		for _, s := range p.settings() {
+			fmt.Fprintf(w, "      %s: %d%s\n", s.key, s.value, note)
+			note = ""
+		}
+		if p.protocol == string(config.ProtocolAuto) && !p.measured {
 			fmt.Fprintf(w, "      max_http2_conns: %d   # should it negotiate HTTP/2, with max_streams_per_conn: %d\n", min(p.result.HTTP2GrownConns, n), p.in.Streams)
 		}
 	}
