@@ -65,7 +65,8 @@ load if all endpoints with lower numbers failed.`,
   adbuffer check new.yaml --admin http://127.0.0.1:9090
   adbuffer check new.yaml --admin http://10.0.0.5:9090 --token-file token
   adbuffer check new.yaml --admin http://127.0.0.1:9090 --json | jq .against.changes`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: yamlFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if f.file != "" {
@@ -88,6 +89,7 @@ load if all endpoints with lower numbers failed.`,
 	cmd.Flags().IntVar(&f.load.Replicas, "replicas", 1, "as in plan: processes that share the rate")
 	cmd.Flags().StringVar(&f.load.SSP, "ssp", "", "the SSP of --rps (default: each)")
 	addAdminFlags(cmd, &f.against, "compare with a running adbuffer: URL of its admin listener (default: $"+adminVariable+")")
+	completeFlag(cmd, "ssp", sspNames.of(&f.against))
 	return cmd
 }
 

@@ -89,6 +89,7 @@ A running adbuffer reads a changed file within two seconds.`,
 	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
 	addAdminFlags(cmd, &f.from, "URL of an admin listener or of a Prometheus to read rates and hold times from (default: $"+adminVariable+")")
+	completeFlag(cmd, "ssp", sspNames.of(&f.from))
 	fl.DurationVar(&f.over, "over", 0, "with --admin a Prometheus: plan for the highest rate and hold time within this duration (default: the last 5 minutes)")
 	fl.StringVar(&f.file, "write", "", "configuration file to set the planned values in; without --admin, --ssp names the SSP")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")

@@ -52,20 +52,21 @@ get its share. Changes survive a reload and end with the process.`,
 	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
 	addAdminFlags(cmd, &f.at, ofRunning)
+	completeFlag(cmd, "endpoint", endpoints.of(&f.at))
 	cmd.AddCommand(&cobra.Command{
-		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1),
+		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1), ValidArgsFunction: sspNames.of(&f.at).first,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
 	})
 	for verb, state := range map[string]string{"enable": "enabled", "drain": "draining", "disable": "disabled"} {
 		cmd.AddCommand(&cobra.Command{
-			Use: verb + " SSP", Short: "Make an SSP or an endpoint " + state, Args: cobra.ExactArgs(1),
+			Use: verb + " SSP", Short: "Make an SSP or an endpoint " + state, Args: cobra.ExactArgs(1), ValidArgsFunction: sspNames.of(&f.at).first,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return f.change(cmd.Context(), stdout, args[0], "state", admin.Change{State: state})
 			},
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "weight SSP N --endpoint HOST:PORT", Short: "Change the weight of an endpoint", Args: cobra.ExactArgs(2),
+		Use: "weight SSP N --endpoint HOST:PORT", Short: "Change the weight of an endpoint", Args: cobra.ExactArgs(2), ValidArgsFunction: sspNames.of(&f.at).first,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {

@@ -19,6 +19,7 @@ func newTail(stdout *os.File) *cobra.Command {
 	var (
 		at               admin.ClientOptions
 		ssp, outcome, id string
+		route            string
 		slow             time.Duration
 	)
 	cmd := &cobra.Command{
@@ -40,7 +41,7 @@ is a line of JSON with the fields of the access log.`,
 				return err
 			}
 			q := url.Values{}
-			for name, value := range map[string]string{"ssp": ssp, "outcome": outcome, "id": id} {
+			for name, value := range map[string]string{"ssp": ssp, "route": route, "outcome": outcome, "id": id} {
 				if value != "" {
 					q.Set(name, value)
 				}
@@ -57,10 +58,14 @@ is a line of JSON with the fields of the access log.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&ssp, "ssp", "", "only requests to this SSP")
+	fl.StringVar(&route, "route", "", "only requests of this route; none: of no route")
 	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, or with a leg that has it; for example deadline")
 	fl.StringVar(&id, "id", "", "only the request with this id")
 	fl.DurationVar(&slow, "slow", 0, "only requests that took longer")
 	addAdminFlags(cmd, &at, ofRunning)
+	completeFlag(cmd, "ssp", sspNames.of(&at))
+	completeFlag(cmd, "route", routeNames.of(&at))
+	completeFlag(cmd, "outcome", outcomeNames.of(&at))
 	return cmd
 }
 

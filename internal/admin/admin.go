@@ -45,6 +45,8 @@ type Options struct {
 	Trace Trace
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
+	// Routes returns the names of the routes in force. If it is nil, any name may be watched.
+	Routes func() []string
 	// Requests has the last failures, and reports requests as they end.
 	Requests *logs.RequestLog
 	// Explain says how a request would be handled.

@@ -87,7 +87,7 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 // filterOf reads the filter of a tail. A filter that no request can pass is an error, since its
 // reader would wait forever.
 func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
-	f := logs.Filter{ID: q.Get("id"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
+	f := logs.Filter{ID: q.Get("id"), Route: q.Get("route"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
 	if f.ID != "" && !httpheader.IsRequestID(f.ID) {
 		return f, errors.New("id must be the id of a request: 1 to 128 letters, digits, dots, underscores and hyphens")
 	}
@@ -101,6 +101,11 @@ func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
 		}
 		if !slices.Contains(known, f.SSP) {
 			return f, &UnknownError{"SSP", f.SSP, known}
+		}
+	}
+	if f.Route != "" && f.Route != logs.NoRoute && s.opts.Routes != nil {
+		if known := s.opts.Routes(); !slices.Contains(known, f.Route) {
+			return f, &UnknownError{"route", f.Route, known}
 		}
 	}
 	if v := q.Get("slow"); v != "" {

@@ -44,7 +44,7 @@ func (a *App) adminOptions() admin.Options {
 		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.reload, DryRun: a.dryRun,
 		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
 		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
-		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },
+		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Routes: func() []string { return routeNames(current()) }, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 
@@ -111,4 +111,11 @@ func (a *App) logStart() {
 			zap.Int("max_response_bytes", c.MaxResponseBytes), zap.Int("max_response_fields", c.MaxResponseFields),
 			zap.Int("max_buffered_bytes", c.BufferedBytesLimit(cfg.MaxBufferedBytes().Value)))
 	}
+}
+
+func routeNames(cfg *config.Config) (names []string) {
+	for i := range cfg.Routes {
+		names = append(names, cfg.Routes[i].Name)
+	}
+	return names
 }

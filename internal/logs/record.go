@@ -22,7 +22,7 @@ type Record struct {
 	ID     string    // empty for none
 	Method string
 	Path   string // without the query
-	Route  string // "none" if no route matched
+	Route  string // NoRoute if no route matched
 	Client string // its address, after the route's privacy; empty for a unix socket
 	// Status is the status that the client got, and 0 without a response: the client has left, or
 	// its stream was reset.

@@ -166,13 +166,13 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 }
 
 func TestFiltersLookAtLegsToo(t *testing.T) {
-	r := &Record{ID: "x", Outcome: upstream.Merged, Total: time.Second, Legs: []Leg{{SSP: "a", Outcome: upstream.Fill}, {SSP: "b", Outcome: upstream.Deadline}}}
+	r := &Record{ID: "x", Route: "all", Outcome: upstream.Merged, Total: time.Second, Legs: []Leg{{SSP: "a", Outcome: upstream.Fill}, {SSP: "b", Outcome: upstream.Deadline}}}
 	for _, c := range []struct {
 		f    Filter
 		want bool
 	}{
 		{Filter{}, true}, {Filter{SSP: "b"}, true}, {Filter{SSP: "c"}, false}, {Filter{Outcome: "deadline", SSP: "b"}, true}, {Filter{Outcome: "deadline", SSP: "a"}, false},
-		{Filter{Outcome: "merged"}, true}, {Filter{ID: "x"}, true}, {Filter{ID: "y"}, false}, {Filter{Slow: time.Second}, false}, {Filter{Slow: time.Second - 1}, true},
+		{Filter{Outcome: "merged"}, true}, {Filter{ID: "x"}, true}, {Filter{Route: "all"}, true}, {Filter{Route: "one"}, false}, {Filter{Route: "all", SSP: "c"}, false}, {Filter{ID: "y"}, false}, {Filter{Slow: time.Second}, false}, {Filter{Slow: time.Second - 1}, true},
 	} {
 		if got := c.f.takes(r); got != c.want {
 			t.Errorf("%+v: %v", c.f, got)

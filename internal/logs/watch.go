@@ -9,10 +9,14 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// NoRoute stands for the route of a request that no route matched. No route has this name.
+const NoRoute = "none"
+
 // Filter says which requests a watcher receives; all conditions must hold. The zero Filter takes
 // every request.
 type Filter struct {
 	ID      string
+	Route   string
 	SSP     string        // of the request, or of one of its legs
 	Outcome string        // of the same request or leg
 	Slow    time.Duration // took longer
@@ -20,7 +24,7 @@ type Filter struct {
 
 // takes reports whether r passes the filter.
 func (f *Filter) takes(r *Record) bool {
-	if f.ID != "" && r.ID != f.ID || f.Slow > 0 && r.Total <= f.Slow {
+	if f.ID != "" && r.ID != f.ID || f.Route != "" && r.Route != f.Route || f.Slow > 0 && r.Total <= f.Slow {
 		return false
 	}
 	return f.hits(r.SSP, r.Outcome) || slices.ContainsFunc(r.Legs, func(l Leg) bool { return f.hits(l.SSP, l.Outcome) })

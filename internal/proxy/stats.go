@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync/atomic"
 
+	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
@@ -28,7 +29,7 @@ type routeStats struct {
 }
 
 // noRoute is the value of the label `route` if no route matched.
-const noRoute = "none"
+const noRoute = logs.NoRoute
 
 func newRouteStats(name string) *routeStats {
 	return &routeStats{
