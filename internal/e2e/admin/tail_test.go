@@ -84,7 +84,7 @@ routes:
 	// A filter that no request can pass is refused.
 	for query, want := range map[string]string{
 		"route=nowhere": "there are default",
-		"slow=soon": "slow", "slow=-1s": "slow", "outcome=late": "no outcome", "ssp=opnx": "there are openx, gone", "id=a%20b": "id must be",
+		"slow=soon":     "slow", "slow=-1s": "slow", "outcome=late": "no outcome", "ssp=opnx": "there are openx, gone", "id=a%20b": "id must be",
 		"id=" + strings.Repeat("a", 10<<10): "id must be",
 	} {
 		if status, body := ab.AskAdmin("/tail?" + query); status != 400 || !strings.Contains(body, want) {
