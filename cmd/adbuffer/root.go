@@ -27,6 +27,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
   adbuffer serve --config config/adbuffer.yaml   run the service
   adbuffer check new.yaml --admin http://127.0.0.1:9090   what a reload would change
   adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   how a request would be handled
+  adbuffer probe https://rtb.openx.example/bid   what to configure for an SSP
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
 		Version:       app.Version,
 		SilenceUsage:  true,
@@ -37,7 +38,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	root.SetVersionTemplate(versionLine())
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetGlobalNormalizationFunc(flagAliases)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newSchema(stdout), newMan(stdout), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newSchema(stdout), newMan(stdout), newVersion(stdout))
 	return root
 }
 

@@ -48,7 +48,8 @@ func (plan Plan) Apply(text []byte, env config.Env) (edited []byte, old, next *c
 				continue
 			}
 			now, isSize := valueOf(&next.SSPs[at].Pool, s.key)
-			if now != s.value && !(isSize && plan[i].measured && now > s.value) {
+			isLarger := isSize && plan[i].measured && now > s.value
+			if now != s.value && !isLarger {
 				return nil, nil, nil, fmt.Errorf("pool.%s of %s stays %d: a variable sets it", s.key, plan[i].name, now)
 			}
 		}

@@ -1,0 +1,126 @@
+package probe
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"adbuffer/internal/openrtb"
+)
+
+// maxBody bounds how much of a response's body is read.
+const maxBody = 1 << 20
+
+// userAgent is that of all requests.
+const userAgent = "adbuffer-probe"
+
+// conn is an open connection.
+type conn struct {
+	net.Conn
+	p                  *prober
+	in                 *bufio.Reader
+	protocol           string // by ALPN; "" = none
+	connect, handshake time.Duration
+	closed             sync.Once
+	unwatch            func() bool
+}
+
+// open opens a connection. change may change its TLS. Close gives it back to the budget.
+func (p *prober) open(ctx context.Context, address string, change func(*tls.Config)) (*conn, error) {
+	if err := p.budget.acquire(ctx); err != nil {
+		return nil, err
+	}
+	c := &conn{p: p}
+	start := time.Now()
+	raw, err := p.dial(ctx, "tcp", address)
+	if err != nil {
+		p.budget.release()
+		return nil, err
+	}
+	c.Conn, c.connect = raw, time.Since(start)
+	c.unwatch = context.AfterFunc(ctx, func() { raw.Close() })
+	if p.target.Scheme == "https" {
+		config := &tls.Config{ServerName: p.target.Hostname(), NextProtos: []string{"h2", "http/1.1"}, RootCAs: p.Authorities, InsecureSkipVerify: p.Insecure}
+		if change != nil {
+			change(config)
+		}
+		secure := tls.Client(raw, config)
+		raw.SetDeadline(time.Now().Add(p.Timeout))
+		start = time.Now()
+		if err := secure.HandshakeContext(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.Conn, c.handshake, c.protocol = secure, time.Since(start), secure.ConnectionState().NegotiatedProtocol
+	}
+	c.in = bufio.NewReader(c.Conn)
+	return c, nil
+}
+
+// Close closes the connection once.
+func (c *conn) Close() error {
+	c.closed.Do(func() {
+		c.unwatch()
+		c.Conn.Close()
+		c.p.budget.release()
+	})
+	return nil
+}
+
+// closedAfter returns after which time the SSP closes the connection. It is 0 if the SSP does not close
+// it within limit, or sends something else.
+func (c *conn) closedAfter(limit time.Duration, in *bufio.Reader) time.Duration {
+	start := time.Now()
+	c.SetDeadline(start.Add(limit))
+	_, err := in.ReadByte()
+	if took := time.Since(start); err != nil && took < limit && !isTimeout(err) {
+		return took
+	}
+	return 0
+}
+
+func isTimeout(err error) bool {
+	e, ok := err.(net.Error) //nolint:errorlint // the connection's own error
+	return ok && e.Timeout()
+}
+
+// response is what one request got.
+type response struct {
+	status    int
+	coding    string // Content-Encoding
+	body      []byte // decoded
+	took      time.Duration
+	keepAlive time.Duration // of the field Keep-Alive
+	closes    bool          // the SSP closes the connection now
+}
+
+var vastAd = regexp.MustCompile(`<Ad[\s/>]`)
+
+// noBid returns the form of a response without a bid, "" for an ad and for anything else.
+func (r *response) noBid() NoBid {
+	text := string(r.body)
+	var facts openrtb.Facts
+	switch {
+	case r.status == http.StatusNoContent:
+		return NoContent
+	case r.status >= 300:
+		return ""
+	case len(strings.TrimSpace(text)) == 0:
+		return EmptyBody
+	case strings.Contains(text, "<VAST"):
+		if !vastAd.MatchString(text) {
+			return VAST
+		}
+		return ""
+	}
+	if found := openrtb.ReadBidResponse(r.body, &facts); found.Reason == openrtb.Readable && !found.HasBid {
+		return OpenRTB
+	}
+	return ""
+}

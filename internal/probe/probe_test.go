@@ -1,0 +1,223 @@
+package probe
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"adbuffer/internal/config"
+	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
+)
+
+// options are the command's defaults, with a timeout for slow machines.
+func options(url string, roots *x509.CertPool) Options {
+	return Options{URL: url, Conns: 4, Requests: 50, Timeout: testsupport.Patience, Authorities: roots}
+}
+
+func run(t *testing.T, o Options) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests > o.Requests || len(r.Addresses) == 0 || r.Addresses[0].Connect <= 0 {
+		t.Errorf("%+v", r)
+	}
+	// The YAML is a configuration, once a route uses it.
+	text := r.YAML()
+	_, _, err = config.Parse([]byte(text+"routes: [{name: r, match: {path: /}, ssps: ["+r.name()+"]}]\n"), nil)
+	if err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	return r
+}
+
+func wantYAML(t *testing.T, r *Report, want string) {
+	t.Helper()
+	if got := r.YAML(); got != strings.ReplaceAll(want, "URL", r.URL) {
+		t.Errorf("the YAML is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAProbeOfNginx(t *testing.T) {
+	t.Parallel()
+	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
+	ca, err := sspsim.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.ServerCert("127.0.0.1")
+	if err == nil {
+		err = sspsim.WriteKeyPair(cert, dir+"/cert.pem", dir+"/key.pem")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testsupport.StartNginx(t, dir, addr, fmt.Sprintf(`
+	access_log off;
+	keepalive_requests 8;
+	keepalive_timeout 2s;
+	http2_max_concurrent_streams 32;
+	gzip on; gzip_types application/json; gzip_min_length 1;
+	server {
+		listen %s ssl http2;
+		ssl_protocols TLSv1.2 TLSv1.3;
+		ssl_certificate cert.pem;
+		ssl_certificate_key key.pem;
+		location / { return 200 '{"id":"1","seatbid":[],"nbr":0,"text":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}'; }
+	}`, addr))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.PEM())
+	o := options("https://"+addr+"/bid?key=s3cret", roots)
+	o.Idle, o.Pipelining = testsupport.Patience, true
+	r := run(t, o)
+	if !slices.Equal(r.TLSVersions, []string{"1.2", "1.3"}) || r.ALPN != "h2" || r.Addresses[0].Handshake <= 0 {
+		t.Errorf("TLS %v, ALPN %s, %+v", r.TLSVersions, r.ALPN, r.Addresses)
+	}
+	if f := r.HTTP1; f == nil || f.Served != 8 || !f.Closed || f.IdleLimit < time.Second || f.First <= 0 || f.Median <= 0 {
+		t.Errorf("HTTP/1.1: %+v", f)
+	}
+	if f := r.HTTP2; f == nil || f.Served != 8 || !f.Closed || f.Streams != 32 || f.IdleLimit < time.Second {
+		t.Errorf("HTTP/2: %+v", f)
+	}
+	if r.Pipelines == nil || !*r.Pipelines || !r.GzipResponse || r.GzipRequest != nil || !slices.Equal(r.NoBids, []NoBid{OpenRTB}) || r.Fills != 0 || len(r.Errors) > 0 {
+		t.Errorf("%+v", r)
+	}
+	wants := []string{"max_requests_per_conn: 8\n", "max_streams_per_conn: 32\n", "no_bid_body: openrtb\n", "idle_timeout: "}
+	for _, want := range wants {
+		if !strings.Contains(r.YAML(), want) {
+			t.Errorf("no %q in\n%s", want, r.YAML())
+		}
+	}
+	var out strings.Builder
+	r.Write(&out, o.Idle)
+	report, _, _ := strings.Cut(out.String(), "ssps:") // only the YAML has the query
+	if strings.Contains(report, "s3cret") || !strings.Contains(report, "32 streams at once") || !strings.Contains(report, "a connection serves 8 requests") {
+		t.Errorf("%s", report)
+	}
+}
+
+func TestProbesOfSimulatedSSPs(t *testing.T) {
+	t.Parallel()
+	vast := sspsim.Response{NoBid: sspsim.Always, NoBidForm: sspsim.NoBidDocument, Kind: sspsim.VAST}
+	for name, c := range map[string]struct {
+		options sspsim.Options
+		body    string
+		want    func(*Report) bool
+		yaml    string
+	}{
+		"a healthy one in cleartext": {sspsim.Options{}, "", func(r *Report) bool {
+			return r.HTTP1 != nil && !r.HTTP1.Closed && r.HTTP2 == nil && r.Fills > 0 && len(r.NoBids) == 0 && r.Pipelines == nil && r.GzipRequest == nil
+		}, "ssps:\n  - name: 127-0-0-1\n    endpoints:\n      - URL\n"},
+		"h2c": {sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Connections: sspsim.Connections{MaxStreams: 9}}}, `{"id":"1"}`, func(r *Report) bool {
+			return r.HTTP1 == nil && r.HTTP2 != nil && r.HTTP2.Streams == 9
+		}, "ssps:\n  - name: 127-0-0-1\n    endpoints:\n      - URL\n    protocol: h2c\n    pool:\n      max_streams_per_conn: 9\n"},
+		"VAST without ads, one request a connection": {sspsim.Options{Behaviour: sspsim.Behaviour{Response: vast, Connections: sspsim.Connections{MaxRequests: 1, Announce: true}}}, `{"id":"1"}`, func(r *Report) bool {
+			return r.HTTP1.Served == 1 && r.HTTP1.Closed && slices.Equal(r.NoBids, []NoBid{VAST}) && r.GzipRequest != nil && *r.GzipRequest
+		}, "ssps:\n  - name: 127-0-0-1\n    endpoints:\n      - URL\n    pool:\n      max_requests_per_conn: 1\n    no_bid_body: vast\n"},
+		"no content": {sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}}}, "", func(r *Report) bool {
+			return reflect.DeepEqual(r.NoBids, []NoBid{NoContent}) && r.Fills == 0
+		}, ""},
+		"errors": {sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}}}, "", func(r *Report) bool {
+			return slices.Equal(r.Errors, []string{"a response: status 503"}) && r.Fills == 0
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := sspsim.Start(c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			o := options(s.URL(), nil)
+			if c.body != "" {
+				o.Body = []byte(c.body)
+			}
+			r := run(t, o)
+			if !c.want(r) {
+				t.Errorf("%+v, HTTP/1.1 %+v, HTTP/2 %+v", r, r.HTTP1, r.HTTP2)
+			}
+			if c.yaml != "" {
+				wantYAML(t, r, c.yaml)
+			}
+		})
+	}
+}
+
+// counted is a connection that a test counts until it is closed.
+type counted struct {
+	net.Conn
+	closed func()
+}
+
+func (c counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+func TestAProbeKeepsItsBounds(t *testing.T) {
+	t.Parallel()
+	for _, bound := range []struct{ conns, requests int }{{1, 1}, {1, 7}, {2, 50}} {
+		var requests, open, most atomic.Int64
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests.Add(1)
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		s.EnableHTTP2 = true
+		s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes of one version end at once
+		s.StartTLS()
+		o := options(s.URL, nil)
+		o.Insecure, o.Pipelining, o.Body, o.Idle = true, true, []byte("{}"), 20*time.Millisecond
+		o.Conns, o.Requests = bound.conns, bound.requests
+		o.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, address)
+			n := open.Add(1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			return counted{c, sync.OnceFunc(func() { open.Add(-1) })}, err
+		}
+		r, err := Run(t.Context(), o)
+		s.Close()
+		if err != nil || r.HTTP1 == nil || bound.requests > 1 && r.HTTP2 == nil {
+			t.Errorf("%+v: %v, %+v", bound, err, r)
+		}
+		if int(most.Load()) > bound.conns || int(requests.Load()) > bound.requests || open.Load() != 0 {
+			t.Errorf("%d connections at once, %d left open, and %d requests; want at most %+v", most.Load(), open.Load(), requests.Load(), bound)
+		}
+		if bound.conns > 1 && int(most.Load()) != bound.conns {
+			t.Errorf("%d connections at once: two wait until the SSP closes them", most.Load())
+		}
+	}
+}
+
+func TestAProbeOfNothingSaysWhy(t *testing.T) {
+	t.Parallel()
+	silent, err := sspsim.Start(sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for url, want := range map[string]string{
+		"http://127.0.0.1:1/":   "connection refused",
+		"ftp://127.0.0.1/":      "must be http or https",
+		"http://u:p@127.0.0.1/": "without a user",
+		silent.URL():            "responds to no request",
+	} {
+		if _, err := Run(t.Context(), options(url, nil)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+	}
+}
