@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"regexp"
@@ -14,8 +15,11 @@ import (
 	"adbuffer/internal/openrtb"
 )
 
-// maxBody bounds how much of a response's body is read.
-const maxBody = 1 << 20
+const (
+	maxBody = 1 << 20 // bytes of a response's body
+	// maxExchange bounds the bytes that one exchange reads: a body, its framing and its header.
+	maxExchange = maxBody + 256<<10
+)
 
 // userAgent is that of all requests.
 const userAgent = "adbuffer-probe"
@@ -27,6 +31,7 @@ type conn struct {
 	in                 *bufio.Reader
 	protocol           string // by ALPN; "" = none
 	connect, handshake time.Duration
+	left               int // bytes that may be read until the next exchange
 	closed             sync.Once
 	unwatch            func() bool
 }
@@ -59,8 +64,28 @@ func (p *prober) open(ctx context.Context, address string, change func(*tls.Conf
 		}
 		c.Conn, c.handshake, c.protocol = secure, time.Since(start), secure.ConnectionState().NegotiatedProtocol
 	}
-	c.in = bufio.NewReader(c.Conn)
+	c.in, c.left = bufio.NewReader(bounded{c}), maxExchange
 	return c, nil
+}
+
+// bounded reads from a connection at most what is left for the exchange.
+type bounded struct{ *conn }
+
+func (b bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("a response has more than %d bytes", maxExchange)
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// begin starts the time and the bytes of an exchange.
+func (c *conn) begin() time.Time {
+	now := time.Now()
+	c.left = maxExchange
+	c.SetDeadline(now.Add(c.p.Timeout))
+	return now
 }
 
 // Close closes the connection once.
@@ -77,6 +102,7 @@ func (c *conn) Close() error {
 // it within limit, or sends something else.
 func (c *conn) closedAfter(limit time.Duration, in *bufio.Reader) time.Duration {
 	start := time.Now()
+	c.left = maxExchange
 	c.SetDeadline(start.Add(limit))
 	_, err := in.ReadByte()
 	if took := time.Since(start); err != nil && took < limit && !isTimeout(err) {

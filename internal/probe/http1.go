@@ -22,8 +22,7 @@ func (p *prober) openHTTP1(ctx context.Context, address string) (http1Conn, erro
 
 // exchange sends a request and reads its response.
 func (c http1Conn) exchange(body []byte, isGzip bool) (*response, error) {
-	c.SetDeadline(time.Now().Add(c.p.Timeout))
-	start := time.Now()
+	start := c.begin()
 	req, err := c.send(body, isGzip)
 	if err != nil {
 		return nil, err
@@ -33,8 +32,7 @@ func (c http1Conn) exchange(body []byte, isGzip bool) (*response, error) {
 
 // pipeline sends n requests at once, and returns the responses that came.
 func (c http1Conn) pipeline(body []byte, n int) (all []*response, err error) {
-	c.SetDeadline(time.Now().Add(c.p.Timeout))
-	start := time.Now()
+	start := c.begin()
 	var req *http.Request
 	for range n {
 		if req, err = c.send(body, false); err != nil {

@@ -41,7 +41,7 @@ func (p *prober) openHTTP2(ctx context.Context, address string) (*http2Conn, err
 	h := &http2Conn{conn: c, framer: http2.NewFramer(c.Conn, c.in), next: 1}
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	h.framer.MaxHeaderListSize = 64 << 10
-	c.SetDeadline(time.Now().Add(p.Timeout))
+	c.begin()
 	_, err = c.Write([]byte(http2.ClientPreface))
 	if err == nil {
 		err = h.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
@@ -82,8 +82,7 @@ func (h *http2Conn) exchange(body []byte) (*response, error) {
 	if err := h.p.budget.take(); err != nil {
 		return nil, err
 	}
-	h.SetDeadline(time.Now().Add(h.p.Timeout))
-	start := time.Now()
+	start := h.begin()
 	id := h.next
 	h.next += 2
 	if err := h.send(id, body); err != nil {
@@ -187,7 +186,7 @@ func (h *http2Conn) take(f http2.Frame, id uint32, r *response) (done bool, err 
 // idleFor returns after which time the SSP closes the connection or sends GOAWAY; 0 if it does neither
 // within limit.
 func (h *http2Conn) idleFor(limit time.Duration) time.Duration {
-	start := time.Now()
+	start := h.begin()
 	h.SetDeadline(start.Add(limit))
 	for {
 		f, err := h.framer.ReadFrame()

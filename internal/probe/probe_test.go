@@ -203,6 +203,35 @@ func TestAProbeKeepsItsBounds(t *testing.T) {
 	}
 }
 
+// A header without end would take memory for as long as the request may take.
+func TestAProbeReadsABoundedResponse(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+				for line := []byte("X-A: " + strings.Repeat("a", 1000) + "\r\n"); err == nil; {
+					_, err = c.Write(line)
+				}
+			}()
+		}
+	}()
+	_, err = Run(t.Context(), options("http://"+listener.Addr().String()+"/", nil))
+	if err == nil || !strings.Contains(err.Error(), "a response has more than 1310720 bytes") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAProbeOfNothingSaysWhy(t *testing.T) {
 	t.Parallel()
 	silent, err := sspsim.Start(sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}})
