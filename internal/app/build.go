@@ -116,7 +116,8 @@ func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
 
 // dryRun says what a reload of document would do, with the variables of this process.
 func (a *App) dryRun(document []byte) (status int, report any) {
-	cfg, warnings, err := config.Parse(document, config.OSEnv())
+	env := config.OSEnv()
+	cfg, warnings, err := config.Parse(document, env)
 	var d *reload.Difference
 	if err == nil {
 		d, err = a.versions.DryRun(cfg)
@@ -124,6 +125,7 @@ func (a *App) dryRun(document []byte) (status int, report any) {
 	}
 	check := reload.NewCheck(cfg, warnings, err)
 	check.Against = d
+	check.Hide(env.Referenced(document))
 	if err != nil || d.Verdict == reload.NeedsRestart {
 		return http.StatusUnprocessableEntity, check
 	}

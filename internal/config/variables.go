@@ -55,6 +55,21 @@ func (e Env) Expand(text string) (string, error) {
 	return expanded, nil
 }
 
+// minHidden is the length from which the value of a variable may be a secret that is worth hiding.
+const minHidden = 6
+
+// Referenced returns the values of the variables to which a document refers, without short ones. Show
+// none of them to a client that chose the document.
+func (e Env) Referenced(document []byte) (values []string) {
+	for _, match := range reference.FindAllSubmatch(document, -1) {
+		name, _, _ := strings.Cut(string(match[1]), ":-")
+		if value := e[name]; len(value) >= minHidden {
+			values = append(values, value, strings.ToLower(value)) // hosts become lower case
+		}
+	}
+	return values
+}
+
 // lookUp returns the value of what stands behind ${.
 func (e Env) lookUp(text string) (string, error) {
 	text, closed := strings.CutSuffix(text, "}")

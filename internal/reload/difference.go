@@ -37,6 +37,31 @@ func NewCheck(cfg *config.Config, warnings []config.Warning, err error) *Check {
 	return c
 }
 
+// Hide replaces these values wherever the result shows them.
+func (c *Check) Hide(values []string) {
+	var pairs []string
+	for _, value := range values {
+		pairs = append(pairs, value, config.Hidden)
+	}
+	hidden := strings.NewReplacer(pairs...)
+	hide := func(texts ...*string) {
+		for _, text := range texts {
+			*text = hidden.Replace(*text)
+		}
+	}
+	for i := range c.Faults {
+		hide(&c.Faults[i].Path, &c.Faults[i].Value, &c.Faults[i].Rule)
+	}
+	for i := range c.Warnings {
+		hide(&c.Warnings[i].Path, &c.Warnings[i].Text)
+	}
+	if c.Against != nil {
+		for i := range c.Against.Changes {
+			hide(&c.Against.Changes[i].Path, &c.Against.Changes[i].Old, &c.Against.Changes[i].New)
+		}
+	}
+}
+
 // Difference is the effect that a reload of a configuration would have on a running adbuffer.
 type Difference struct {
 	URL     string          `json:"url"`     // of the admin listener; only a client knows it

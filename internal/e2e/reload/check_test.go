@@ -166,6 +166,25 @@ func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T)
 	}
 }
 
+// A client of the admin listener chooses the document, and must not read the service's variables with it.
+func TestADryRunShowsNoVariableOfTheService(t *testing.T) {
+	t.Parallel()
+	config := e2e.Single(e2e.Healthy(t).URL())
+	ab := e2e.Start(t, config, "CLOUD_KEY=S3cret-Key", "LIMIT=77")
+	for _, c := range []struct{ old, document, want string }{
+		{"path: /fillbuffer", `path: "/${CLOUD_KEY}"`, "/(hidden)"},
+		{"path: /fillbuffer", `path: /fillbuffer, host: "${CLOUD_KEY}"`, "(hidden)"},
+		{"name: default", `name: "${CLOUD_KEY}"`, "${CLOUD_KEY}"}, // an error
+		{"name: openx", "name: openx\n    max_in_flight: ${LIMIT}", "77"},
+	} {
+		document := strings.Replace(config, c.old, c.document, 1)
+		_, body := ab.SendAdmin("POST", "/reload?dry_run=1", document)
+		if document == config || strings.Contains(strings.ToLower(body), "s3cret") || !strings.Contains(body, c.want) {
+			t.Errorf("%s\n%s\nwant %q", document, body, c.want)
+		}
+	}
+}
+
 func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
