@@ -190,7 +190,8 @@ func (f *checkFlags) groupWarnings(path string, cfg *config.Config) (list []conf
 		return nil, nil
 	}
 	if cfg == nil {
-		if cfg, _, err = config.Load(path, config.OSEnv()); err != nil {
+		cfg, _, err = config.Load(path, config.OSEnv())
+		if err != nil {
 			return nil, failed(err)
 		}
 	}

@@ -183,7 +183,8 @@ func replaceFile(file string, text []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close()); err != nil {
+	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
+	if err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), file)

@@ -81,7 +81,8 @@ func readProbeFiles(o *probe.Options, body, ca string) error {
 	}
 	o.Authorities = m.Authorities
 	if body != "" {
-		if o.Body, err = configfile.Read(body, maxProbeBody); err != nil {
+		o.Body, err = configfile.Read(body, maxProbeBody)
+		if err != nil {
 			return fmt.Errorf("--body %w", err)
 		}
 	}

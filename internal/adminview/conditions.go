@@ -131,7 +131,8 @@ func (c *conditionLog) look(log *zap.Logger, now time.Time, all []condition) {
 		if slices.ContainsFunc(all, func(found condition) bool { return found.conditionID == id }) {
 			continue
 		}
-		if one.gone++; one.gone >= conditionEnds {
+		one.gone++
+		if one.gone >= conditionEnds {
 			delete(c.open, id)
 			id.line(log).Info(conditionMessages[id.kind].ended, zap.Duration("lasted", now.Sub(one.since)))
 		}

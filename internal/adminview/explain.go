@@ -236,7 +236,8 @@ func sparesOf(s *ssp.SSP) (all []string) {
 			if e.Priority != priority {
 				continue
 			}
-			if of++; e.Active {
+			of++
+			if e.Active {
 				serving++
 			}
 		}

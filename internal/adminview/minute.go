@@ -124,7 +124,8 @@ type trend struct {
 // look is called every historyStep. outcomes are since start.
 func (t *trend) look(saturation float64, outcomes map[string]uint64) {
 	t.most = max(t.most, saturation)
-	if t.looks++; t.looks%trendEvery != 0 {
+	t.looks++
+	if t.looks%trendEvery != 0 {
 		return
 	}
 	n := sumOf(outcomes) - sumOf(t.outcomes)

@@ -152,7 +152,8 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 			continue
 		}
 		out++
-		if why[text]++; why[text] == 1 {
+		why[text]++
+		if why[text] == 1 {
 			order = append(order, text)
 		}
 	}

@@ -154,7 +154,8 @@ func (b *Balancer) mayGoOut(e *Endpoint) bool {
 		case other.Priority != e.Priority && other.canServe():
 			return true
 		case other.Priority == e.Priority:
-			if same++; other.out() {
+			same++
+			if other.out() {
 				out++
 			}
 		}
@@ -198,7 +199,8 @@ func (b *Balancer) SetUnreachable(e *Endpoint, unreachable bool, now time.Time) 
 	if e.unreachable == unreachable {
 		return Change{}
 	}
-	if e.unreachable = unreachable; !unreachable {
+	e.unreachable = unreachable
+	if !unreachable {
 		e.returned = now
 	}
 	return b.rebuild(now)
@@ -248,7 +250,8 @@ func (b *Balancer) setTurns(now time.Time) {
 	var active []*Endpoint
 	var weights []int
 	for _, e := range b.all {
-		if e.turns = 0; e.active {
+		e.turns = 0
+		if e.active {
 			active = append(active, e)
 			weights = append(weights, max(1, e.Weight()*e.started(b.settings.SlowStart, now)))
 		}

@@ -19,7 +19,8 @@ func (t *turns) next() *Endpoint { return t.order[t.at] }
 
 // use ends the turn.
 func (t *turns) use() {
-	if t.at++; t.at == len(t.order) {
+	t.at++
+	if t.at == len(t.order) {
 		t.at = 0
 	}
 }
@@ -61,7 +62,8 @@ func smooth(weights []int) []int {
 	for i := range round {
 		best := 0
 		for n, w := range weights {
-			if current[n] += w; current[n] > current[best] {
+			current[n] += w
+			if current[n] > current[best] {
 				best = n
 			}
 		}
@@ -81,7 +83,8 @@ func reduced(weights []int) []int {
 	}
 	small := make([]int, len(weights))
 	for i, w := range weights {
-		if small[i] = w / divisor; sum/divisor > maxTurns {
+		small[i] = w / divisor
+		if sum/divisor > maxTurns {
 			small[i] = max(1, (w*maxTurns+sum/2)/sum)
 		}
 	}

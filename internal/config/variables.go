@@ -104,7 +104,8 @@ func newVariables(env Env) *variables {
 // path with the same variable, "" for none.
 func (v *variables) of(path string) (name, text, other string) {
 	name = v.nameOf(path, v.elements)
-	if other = v.settings[name]; other == path {
+	other = v.settings[name]
+	if other == path {
 		other = ""
 	}
 	v.settings[name] = path

@@ -56,7 +56,8 @@ func (f TLSFiles) Load() (*Material, error) {
 	if len(ca) > 0 {
 		m.AuthoritiesDigest = sha256.Sum256(ca)
 		var rule string
-		if m.Authorities, rule = authorities(ca); rule != "" {
+		m.Authorities, rule = authorities(ca)
+		if rule != "" {
 			fail("ca_file", f.CA, rule)
 		}
 	}
@@ -70,7 +71,8 @@ func authorities(data []byte) (pool *x509.CertPool, rule string) {
 	pool = x509.NewCertPool()
 	for n := 1; ; n++ {
 		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
+		block, data = pem.Decode(data)
+		if block == nil {
 			if n == 1 {
 				return nil, "must hold a certificate in PEM"
 			}

@@ -225,7 +225,8 @@ func (r *resolver) lookUp(n *name) {
 	r.mu.Lock()
 	n.lookingUp, n.err = false, err
 	if err != nil {
-		if n.failures++; n.failures == 1 {
+		n.failures++
+		if n.failures == 1 {
 			n.failing = time.Now()
 		}
 		n.due = time.Now().Add(pauseAfter(n.failures))

@@ -118,12 +118,14 @@ func (c *Client) TryRead(method string) (*Response, error) {
 	}
 	version, rest, _ := strings.Cut(line, " ")
 	code, _, _ := strings.Cut(rest, " ")
-	if a.Status, err = strconv.Atoi(code); err != nil || version != "HTTP/1.1" || len(code) != 3 {
+	a.Status, err = strconv.Atoi(code)
+	if err != nil || version != "HTTP/1.1" || len(code) != 3 {
 		return nil, fmt.Errorf("status line %q", line)
 	}
 	length := -1
 	for {
-		if line, err = c.line(); err != nil {
+		line, err = c.line()
+		if err != nil {
 			return nil, err
 		}
 		if line == "" {
@@ -140,7 +142,8 @@ func (c *Client) TryRead(method string) (*Response, error) {
 			if length >= 0 {
 				return nil, errors.New("two Content-Length")
 			}
-			if length, err = strconv.Atoi(value); err != nil {
+			length, err = strconv.Atoi(value)
+			if err != nil {
 				return nil, err
 			}
 		case "transfer-encoding":

@@ -12,7 +12,8 @@ import (
 func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
 	if f.ID == 0 {
-		switch c.sendWindow += n; {
+		c.sendWindow += n
+		switch {
 		case n == 0:
 			return http2codec.ProtocolError("WINDOW_UPDATE by 0")
 		case c.sendWindow > http2codec.MaxWindow:

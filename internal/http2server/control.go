@@ -75,7 +75,8 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
 	if f.ID == 0 {
-		switch c.window += n; {
+		c.window += n
+		switch {
 		case n == 0:
 			return http2codec.ProtocolError("WINDOW_UPDATE by 0")
 		case c.window > http2codec.MaxWindow:

@@ -26,7 +26,8 @@ func NewQueue() *Queue {
 	if err != nil {
 		return q
 	}
-	if q.raw, err = r.SyscallConn(); err != nil {
+	q.raw, err = r.SyscallConn()
+	if err != nil {
 		r.Close()
 		w.Close()
 		return q

@@ -70,7 +70,8 @@ func (s Span) Left(d time.Duration, now time.Time) time.Duration {
 	if s.Lag(now) == 0 {
 		return max(left, 0)
 	}
-	if left += interval; left <= tolerance {
+	left += interval
+	if left <= tolerance {
 		return 0
 	}
 	return max(left, interval) // while the process does not run, left does not fall

@@ -24,7 +24,8 @@ func (m *Meter) OnWindow(observe func(least, length time.Duration)) { m.window.o
 func (w *window) begin(now time.Duration) { w.began, w.ticks = now, 0 }
 
 func (w *window) tick(now, late time.Duration) {
-	if w.ticks++; w.ticks == 1 || late < w.least {
+	w.ticks++
+	if w.ticks == 1 || late < w.least {
 		w.least = late
 	}
 	if w.ticks < 2 || now-w.began < windowLength {

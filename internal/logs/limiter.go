@@ -58,7 +58,8 @@ func (l *Limiter) suppress(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
-	if l.unreported++; l.unreported == 1 {
+	l.unreported++
+	if l.unreported == 1 {
 		time.AfterFunc(time.Second, l.report)
 	}
 	if len(l.messages) < maxNamed && !slices.Contains(l.messages, message) {

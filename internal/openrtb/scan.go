@@ -89,7 +89,8 @@ func (s *scanner) object(i, depth int, n *node) int {
 		} else {
 			return s.fail(Syntax)
 		}
-		if i = skipBlanks(b, i); at(b, i) != ':' {
+		i = skipBlanks(b, i)
+		if at(b, i) != ':' {
 			return s.fail(Syntax)
 		}
 		value := skipBlanks(b, i+1)
@@ -181,7 +182,8 @@ func (s *scanner) array(i, depth int, n *node) int {
 		return i + 1
 	}
 	for {
-		if i = s.value(i, depth, n, false); i < 0 {
+		i = s.value(i, depth, n, false)
+		if i < 0 {
 			return -1
 		}
 		i = skipBlanks(s.body, i)
@@ -216,7 +218,8 @@ func (s *scanner) skip(i, depth int) int {
 			if c == '{' {
 				objects |= 1
 				if at(b, i) != '}' {
-					if i = skipKey(b, i); i < 0 {
+					i = skipKey(b, i)
+					if i < 0 {
 						return s.fail(Syntax)
 					}
 					continue
@@ -243,7 +246,8 @@ func (s *scanner) skip(i, depth int) int {
 			if c == ',' {
 				i = skipBlanks(b, i+1)
 				if objects&1 != 0 {
-					if i = skipKey(b, i); i < 0 {
+					i = skipKey(b, i)
+					if i < 0 {
 						return s.fail(Syntax)
 					}
 				}
@@ -265,7 +269,8 @@ func skipKey(b []byte, i int) int {
 	if i < 0 {
 		return -1
 	}
-	if i = skipBlanks(b, i); at(b, i) != ':' {
+	i = skipBlanks(b, i)
+	if at(b, i) != ':' {
 		return -1
 	}
 	return skipBlanks(b, i+1)

@@ -116,12 +116,14 @@ func skipNumber(b []byte, i int) int {
 		i++
 	}
 	start := i
-	if i = skipDigits(b, i); i < 0 || b[start] == '0' && i > start+1 {
+	i = skipDigits(b, i)
+	if i < 0 || b[start] == '0' && i > start+1 {
 		return -1
 	}
 	c := at(b, i)
 	if c == '.' {
-		if i = skipDigits(b, i+1); i < 0 {
+		i = skipDigits(b, i+1)
+		if i < 0 {
 			return -1
 		}
 		c = at(b, i)
@@ -191,7 +193,8 @@ func appendUnescaped(b, s []byte) []byte {
 				if at(s, i) == '\\' && at(s, i+1) == 'u' {
 					second = hex4(s, i+2)
 				}
-				if r = utf16.DecodeRune(r, second); r != utf8.RuneError {
+				r = utf16.DecodeRune(r, second)
+				if r != utf8.RuneError {
 					i += 6
 				}
 			}

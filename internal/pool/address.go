@@ -56,7 +56,8 @@ func (s *addressState) failed(failures int, again bool, now time.Time, o *Option
 	if s.retriedAtOnce && s.failures > 0 {
 		return
 	}
-	if s.failures++; s.failures > 1 {
+	s.failures++
+	if s.failures > 1 {
 		// ±20 %, so that several adbuffers do not dial at the same moments; at most BackoffMax.
 		s.until = now.Add(rates.Jitter(doubled(o.BackoffMin, s.failures-2, o.BackoffMax), 0.2))
 	}

@@ -53,7 +53,8 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.demand = max(a.demand, demand)
-	if a.second++; a.second >= int(time.Second/sizer.Interval) {
+	a.second++
+	if a.second >= int(time.Second/sizer.Interval) {
 		a.forecast.Add(a.demand)
 		a.second, a.demand = 0, 0
 	}

@@ -136,7 +136,8 @@ func (k *check) once(ctx context.Context, now checkNow) error {
 		err = k.exchange(ctx)
 		if k.requests > 1 && err != nil && closedMeanwhile(upstream.AsError(err)) {
 			k.close()
-			if err = k.connect(ctx, now); err == nil {
+			err = k.connect(ctx, now)
+			if err == nil {
 				err = k.exchange(ctx)
 			}
 		}

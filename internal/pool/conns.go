@@ -228,7 +228,8 @@ func (c *connections) release(m *member, held time.Duration) {
 func (c *connections) recount(m *member) {
 	m.places = 0
 	if !m.draining {
-		if m.places = m.conn.Places(); m.places > 0 {
+		m.places = m.conn.Places()
+		if m.places > 0 {
 			c.forecast.notePlaces(m.protocol, m.places)
 		}
 		if m.allowed > 0 {

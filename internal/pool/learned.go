@@ -100,7 +100,8 @@ func (l *learnedIdle) sweepEnded() {
 
 // outlasted records that a canary stayed open for longer than the limit.
 func (l *learnedIdle) outlasted(idle time.Duration) {
-	if l.longer++; l.longer < canariesNeeded {
+	l.longer++
+	if l.longer < canariesNeeded {
 		return
 	}
 	l.longer = 0

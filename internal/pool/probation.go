@@ -29,7 +29,8 @@ func (pr *probation) earn(m *member) {
 	if ended := m.requests - m.inUse; ended <= pr.places {
 		return
 	}
-	if m.allowed++; m.allowed >= m.conn.Places() && m.conn.Places() > 0 {
+	m.allowed++
+	if m.allowed >= m.conn.Places() && m.conn.Places() > 0 {
 		m.allowed, pr.places = 0, 0
 	}
 }
@@ -37,7 +38,8 @@ func (pr *probation) earn(m *member) {
 // refused records that the SSP did not process a request on m. It reports whether m ended before
 // the SSP processed any request on it.
 func (pr *probation) refused(m *member) (unprocessed bool) {
-	if m.refused++; m.conn.CloseReason() == upstream.NotClosed {
+	m.refused++
+	if m.conn.CloseReason() == upstream.NotClosed {
 		return false // the SSP refused one request, and the connection stays open
 	}
 	processed := m.requests - m.refused // includes requests that are still under way

@@ -35,7 +35,8 @@ func (c http1Conn) pipeline(body []byte, n int) (all []*response, err error) {
 	start := c.begin()
 	var req *http.Request
 	for range n {
-		if req, err = c.send(body, false); err != nil {
+		req, err = c.send(body, false)
+		if err != nil {
 			return nil, err
 		}
 	}

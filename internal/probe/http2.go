@@ -94,7 +94,8 @@ func (h *http2Conn) exchange(body []byte) (*response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if done, err = h.take(f, id, r); err != nil {
+		done, err = h.take(f, id, r)
+		if err != nil {
 			return nil, err
 		}
 	}

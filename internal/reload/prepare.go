@@ -61,7 +61,8 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []config.Ch
 	}
 	if cfg.Tracing != was.Config.Tracing {
 		var err error
-		if p.tracer, err = v.newTracer(&cfg.Tracing); err != nil {
+		p.tracer, err = v.newTracer(&cfg.Tracing)
+		if err != nil {
 			faults = append(faults, config.Error{Path: "tracing", Rule: err.Error()})
 		}
 	}

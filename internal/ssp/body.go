@@ -102,7 +102,8 @@ func (s *SSP) makeEditedBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *up
 	}
 	if compress {
 		plain := len(b)
-		if b, c.gzipped = appendGzip(b, plain, b[:plain:plain], noNumber, nil); c.gzipped {
+		b, c.gzipped = appendGzip(b, plain, b[:plain:plain], noNumber, nil)
+		if c.gzipped {
 			b = b[:copy(b, b[plain:])]
 		}
 	}

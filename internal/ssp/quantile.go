@@ -88,7 +88,8 @@ func (q *quantile) refreshLocked(now time.Duration) {
 	rank := uint32(math.Ceil(q.q * float64(n)))
 	var below uint32
 	for i, c := range both {
-		if below += c; below >= rank {
+		below += c
+		if below >= rank {
 			q.value.Store(int64(quantileBound(i)))
 			return
 		}

@@ -47,7 +47,8 @@ func openRTBID(body []byte) []byte {
 			depth++
 			atKey = depth == 1
 		case '[':
-			if depth++; depth == 1 {
+			depth++
+			if depth == 1 {
 				return nil // not an object
 			}
 		case '}', ']':

@@ -15,7 +15,8 @@ func (q *http1Request) parse() error {
 		return err
 	}
 	var err error
-	if q.fields, err = parseFields(q.fields, q.head[lineEnd+1:]); err != nil {
+	q.fields, err = parseFields(q.fields, q.head[lineEnd+1:])
+	if err != nil {
 		return err
 	}
 	return q.parseFraming()
@@ -96,7 +97,8 @@ func (q *http1Request) parseFraming() error {
 				return bad("two Content-Length fields")
 			}
 			var ok bool
-			if q.length, ok = parseLength(f.value); !ok {
+			q.length, ok = parseLength(f.value)
+			if !ok {
 				return bad("Content-Length %.40q is not a number of at most 15 digits", f.value)
 			}
 		case foldEqual(f.name, "transfer-encoding"):

@@ -83,7 +83,8 @@ func (r *requestReader) block(dst []byte, limit int, what string) ([]byte, error
 	for {
 		start := len(dst)
 		var err error
-		if dst, err = r.line(dst, limit, what); err != nil || len(dst)-start == len(crlf) {
+		dst, err = r.line(dst, limit, what)
+		if err != nil || len(dst)-start == len(crlf) {
 			return dst, err
 		}
 	}
@@ -93,7 +94,8 @@ func (r *requestReader) block(dst []byte, limit int, what string) ([]byte, error
 // io.EOF between two requests, io.ErrUnexpectedEOF within a message head.
 func (r *requestReader) readMessageHead(q *http1Request) error {
 	var err error
-	if r.head, err = r.block(r.head[:0], maxHeadBytes, "head"); err != nil {
+	r.head, err = r.block(r.head[:0], maxHeadBytes, "head")
+	if err != nil {
 		if errors.Is(err, io.EOF) && len(r.head) > 0 {
 			return io.ErrUnexpectedEOF
 		}
@@ -133,7 +135,8 @@ func (r *requestReader) readMore(n int) error {
 func (r *requestReader) readChunks(q *http1Request) error {
 	for {
 		var err error
-		if r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "chunk size"); err != nil {
+		r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "chunk size")
+		if err != nil {
 			return err
 		}
 		size, err := chunkSize(bytes.TrimSuffix(r.trailer, crlf))
@@ -149,7 +152,8 @@ func (r *requestReader) readChunks(q *http1Request) error {
 		if err := r.readMore(size); err != nil {
 			return err
 		}
-		if r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "end of chunk"); err != nil {
+		r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "end of chunk")
+		if err != nil {
 			return err
 		}
 		if len(r.trailer) > len(crlf) {
@@ -157,7 +161,8 @@ func (r *requestReader) readChunks(q *http1Request) error {
 		}
 	}
 	var err error
-	if r.trailer, err = r.block(r.trailer[:0], maxTrailerBytes, "trailer"); err != nil {
+	r.trailer, err = r.block(r.trailer[:0], maxTrailerBytes, "trailer")
+	if err != nil {
 		return err
 	}
 	q.trailer, err = parseFields(q.trailer, r.trailer)

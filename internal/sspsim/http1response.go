@@ -70,7 +70,8 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 		if f.fault == faultCutBody {
 			r.body.cut(n / 2)
 		}
-		if sent = r.body.len(); !h.writeBody(p, f, r, how) || sent < n {
+		sent = r.body.len()
+		if !h.writeBody(p, f, r, how) || sent < n {
 			return false
 		}
 	}

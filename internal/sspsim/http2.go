@@ -256,11 +256,13 @@ func (h *http2Conn) takeWindow(f *http2.WindowUpdateFrame) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f.StreamID == 0 {
-		if h.window += int64(f.Increment); h.window > 1<<31-1 {
+		h.window += int64(f.Increment)
+		if h.window > 1<<31-1 {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
 	} else if st := h.streams[f.StreamID]; st != nil {
-		if st.window += int64(f.Increment); st.window > 1<<31-1 {
+		st.window += int64(f.Increment)
+		if st.window > 1<<31-1 {
 			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 		}
 	} else if f.StreamID > h.lastID {

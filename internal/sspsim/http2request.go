@@ -120,7 +120,8 @@ func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 // takeData adds to a request's body and reopens the window.
 func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	n := int(f.Length) // padding counts too
-	if h.received += n; h.received > connWindow {
+	h.received += n
+	if h.received > connWindow {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
 	if f.StreamID > h.lastID {
@@ -139,7 +140,8 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	if st.whole {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
 	}
-	if st.received += n; st.received > streamWindow {
+	st.received += n
+	if st.received > streamWindow {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
 	}
 	if len(st.body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
@@ -188,7 +190,8 @@ func (h *http2Conn) endRequest(st *stream) error {
 	}
 	h.dispatched = max(h.dispatched, st.id)
 	if limit := p.Connections.MaxRequests; limit > 0 {
-		if h.served++; h.served == limit {
+		h.served++
+		if h.served == limit {
 			if p.Connections.Announce {
 				h.sayGoAway(http2.ErrCodeNo, h.dispatched)
 			}

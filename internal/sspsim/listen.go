@@ -55,7 +55,8 @@ func openGate(addr string, serve func(net.Listener)) (*gate, error) {
 		return nil, err
 	}
 	g := &gate{addr: ln.Addr().(*net.TCPAddr), serve: serve, state: gateRefusing}
-	if g.holder, err = holdPort(g.addr); err != nil {
+	g.holder, err = holdPort(g.addr)
+	if err != nil {
 		return nil, fmt.Errorf("holding port %d: %w", g.addr.Port, err)
 	}
 	return g, nil

@@ -111,7 +111,8 @@ func Start(o Options) (*SSP, error) {
 		}
 	}
 	var err error
-	if s.gate, err = openGate(o.Addr, s.serve); err != nil {
+	s.gate, err = openGate(o.Addr, s.serve)
+	if err != nil {
 		return nil, fmt.Errorf("sspsim: %w", err)
 	}
 	if err := s.Set(o.Behaviour); err != nil {
@@ -148,10 +149,12 @@ func (o *Options) validate() error {
 
 func (s *SSP) prepareTLS() error {
 	var err error
-	if s.ca, err = NewCA(); err != nil {
+	s.ca, err = NewCA()
+	if err != nil {
 		return err
 	}
-	if s.tls, err = s.newTLSConfig(); err != nil {
+	s.tls, err = s.newTLSConfig()
+	if err != nil {
 		return err
 	}
 	s.tlsHTTP1 = s.tls.Clone()

@@ -64,7 +64,8 @@ func unescape(b []byte) (r rune, n int) {
 		if r < 0 || at(b, 6) != '\\' || at(b, 7) != 'u' {
 			return 0, 0
 		}
-		if r = utf16.DecodeRune(r, hex4(b, 8)); r != '\uFFFD' {
+		r = utf16.DecodeRune(r, hex4(b, 8))
+		if r != '\uFFFD' {
 			return r, 12
 		}
 	}
@@ -117,7 +118,8 @@ func skipNumber(b []byte, i int) int {
 	plain := true // an integer without an exponent
 	if at(b, i) == '.' {
 		from := i + 1
-		if i = skipDigits(b, from); i < 0 {
+		i = skipDigits(b, from)
+		if i < 0 {
 			return -1
 		}
 		fraction, plain = i-from, false
@@ -129,7 +131,8 @@ func skipNumber(b []byte, i int) int {
 			i++
 		}
 		from := i
-		if i = skipDigits(b, i); i < 0 {
+		i = skipDigits(b, i)
+		if i < 0 {
 			return -1
 		}
 		for _, c := range b[from:i] {

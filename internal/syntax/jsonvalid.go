@@ -30,7 +30,8 @@ func ValidJSON(b []byte) bool {
 		opened := false
 		switch at(b, i) {
 		case '{', '[':
-			if depth++; depth > MaxJSONDepth {
+			depth++
+			if depth > MaxJSONDepth {
 				return false
 			}
 			objects &^= 1 << depth
@@ -78,10 +79,12 @@ func ValidJSON(b []byte) bool {
 		}
 		if objects>>depth&1 == 1 {
 			key := i
-			if i = skipString(b, i); i < 0 || !k.add(b[key+1:i-1]) {
+			i = skipString(b, i)
+			if i < 0 || !k.add(b[key+1:i-1]) {
 				return false
 			}
-			if i = skipBlanks(b, i); at(b, i) != ':' {
+			i = skipBlanks(b, i)
+			if at(b, i) != ':' {
 				return false
 			}
 			i = skipBlanks(b, i+1)

@@ -89,7 +89,8 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 func Elements(list []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for e := range bytes.SplitSeq(list, []byte{','}) {
-			if e = Trim(e); len(e) > 0 && !yield(e) {
+			e = Trim(e)
+			if len(e) > 0 && !yield(e) {
 				return
 			}
 		}

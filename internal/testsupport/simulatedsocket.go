@@ -192,7 +192,8 @@ func (s *SimulatedSocket) Recv(fd uintptr, p []byte, flags int) (int, syscall.Er
 		s.received += max(n, 0)
 	}
 	if s.looks > 0 && n < 0 {
-		if s.looks--; s.looks == 0 {
+		s.looks--
+		if s.looks == 0 {
 			s.arrive(s.behind)
 			s.time(func() {})
 		}

@@ -95,7 +95,8 @@ func (l *Leg) Attempt(kind string) *Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := &Attempt{leg: l, kind: kind, span: l.span}
-	if l.begun++; l.begun <= maxAttempts {
+	l.begun++
+	if l.begun <= maxAttempts {
 		a.span = newSpan(l.span.TraceID())
 	}
 	return a

@@ -171,7 +171,8 @@ func (r *run) read(c *http1Conn, m clientKind, a *request) (first time.Time, p *
 	if m.reading > 0 {
 		in = bufio.NewReaderSize(&pausing{in, m.reading}, 16<<10)
 	}
-	if p, err = readResponse(in, a.method); err != nil {
+	p, err = readResponse(in, a.method)
+	if err != nil {
 		err = &cutError{err}
 	}
 	return first, p, err

@@ -68,11 +68,13 @@ func (r *run) startInstances(ctx context.Context) error {
 	} {
 		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 		for _, addr := range []*string{&st.addr, &st.admin} {
-			if *addr, err = r.env.Rig.FreeAddr(); err != nil {
+			*addr, err = r.env.Rig.FreeAddr()
+			if err != nil {
 				return err
 			}
 		}
-		if st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0)))); err != nil {
+		st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0))))
+		if err != nil {
 			return err
 		}
 		a, err := r.startProcess(ctx, st)
@@ -188,7 +190,8 @@ func (r *run) handOver(ctx context.Context, st *instance) error {
 func (r *run) drain(st *instance, a *rig.Adbuffer) {
 	err := a.Signal(syscall.SIGTERM)
 	status, waited := a.Await(drainDelay + drainTimeout + 10*time.Second)
-	if err = errors.Join(err, waited); err != nil || status != 0 {
+	err = errors.Join(err, waited)
+	if err != nil || status != 0 {
 		r.broken.add(orderly, "%s: a process that drained: exit status %d, %v: %s", st.name, status, err, a.LastLog())
 		a.Stop()
 	}

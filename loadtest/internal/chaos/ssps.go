@@ -89,7 +89,8 @@ func (r *run) startSSPs() error {
 			options.Behaviour = *k.apart
 		}
 		var err error
-		if s.SSP, err = sspsim.Start(options); err != nil {
+		s.SSP, err = sspsim.Start(options)
+		if err != nil {
 			return err
 		}
 		r.ssps = append(r.ssps, s)

@@ -118,7 +118,8 @@ func (c *http1) launch(f flight) bool {
 	if c.conn == nil {
 		return false
 	}
-	if c.flights = append(c.flights, f); len(c.flights) == 1 {
+	c.flights = append(c.flights, f)
+	if len(c.flights) == 1 {
 		c.expectOldest()
 	}
 	return true
@@ -224,7 +225,8 @@ func (c *http1) broke(conn net.Conn, first, others string) {
 	conn.Close()
 	c.mu.Lock()
 	if c.conn == conn {
-		if c.conn = nil; len(c.flights) == 0 && first == Closed {
+		c.conn = nil
+		if len(c.flights) == 0 && first == Closed {
 			c.g.count(func(n *Counts) { n.ClosedIdle++ })
 		}
 	}

@@ -41,7 +41,8 @@ func (c *http2Conn) open() (*http2.ClientConn, error) {
 		raw.Close()
 		return nil, &kindError{noConnect, errors.New("the target negotiated " + strconv.Quote(proto) + ", not h2")}
 	}
-	if c.conn, err = c.transport.NewClientConn(raw); err != nil {
+	c.conn, err = c.transport.NewClientConn(raw)
+	if err != nil {
 		raw.Close()
 		return nil, err
 	}

@@ -97,7 +97,8 @@ func (s *Set) Next() *Request {
 	}
 	variants := s.variants[class]
 	i := s.next[class]
-	if s.next[class]++; s.next[class] == len(variants) {
+	s.next[class]++
+	if s.next[class] == len(variants) {
 		s.next[class] = 0
 	}
 	return &variants[i]

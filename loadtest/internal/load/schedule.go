@@ -57,7 +57,8 @@ func (s *schedule) Next() (a arrival, ok bool) {
 		p := &s.phases[s.index]
 		if s.burst > 0 && s.burstAt <= s.next && s.burstAt < p.Duration {
 			a = arrival{due: s.start + s.burstAt, phase: int32(s.index)}
-			if s.burst--; s.burst == 0 {
+			s.burst--
+			if s.burst == 0 {
 				s.burstAt += p.BurstEvery
 				s.burst = p.BurstSize
 			}

@@ -73,7 +73,8 @@ func (r *Report) Markdown() string {
 		b.WriteString(t.Markdown())
 		for _, row := range t.Rows {
 			for _, d := range row.Doubts {
-				if d = fmt.Sprintf("  - %s: %s\n", row.Cells[0], d); !slices.Contains(doubts, d) {
+				d = fmt.Sprintf("  - %s: %s\n", row.Cells[0], d)
+				if !slices.Contains(doubts, d) {
 					doubts = append(doubts, d)
 				}
 			}

@@ -47,7 +47,8 @@ func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
 			})
 			mu.Lock()
 			defer mu.Unlock()
-			if held = append(held, t); err == nil {
+			held = append(held, t)
+			if err == nil {
 				result.Open++
 			} else if result.Error == "" {
 				result.Error = err.Error()

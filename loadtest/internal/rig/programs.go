@@ -82,11 +82,13 @@ func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes
 		return err
 	}
 	for _, route := range routes {
-		if route.Addr, err = r.FreeAddr(); err != nil {
+		route.Addr, err = r.FreeAddr()
+		if err != nil {
 			return err
 		}
 		if route.Adaptive {
-			if route.Admin, err = r.FreeAddr(); err != nil {
+			route.Admin, err = r.FreeAddr()
+			if err != nil {
 				return err
 			}
 		}
@@ -121,7 +123,8 @@ func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cor
 		if err != nil {
 			return err
 		}
-		if data.File, err = r.Write(data.Name+"-*.yaml", config); err != nil {
+		data.File, err = r.Write(data.Name+"-*.yaml", config)
+		if err != nil {
 			return err
 		}
 		// Worker processes may run as another user and need access.

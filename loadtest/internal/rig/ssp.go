@@ -58,7 +58,8 @@ func (r *Rig) startSSP(role, name, cores string, order any) (*SSP, error) {
 	s := &SSP{Process: c.Process, Name: name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", control: a.Control}
 	if a.CA != "" {
 		s.URL = "https://" + a.Addr + "/bid"
-		if s.CAFile, err = r.Write("ca-"+file+"-*.pem", a.CA); err != nil {
+		s.CAFile, err = r.Write("ca-"+file+"-*.pem", a.CA)
+		if err != nil {
 			return nil, err
 		}
 	}

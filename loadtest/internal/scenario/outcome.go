@@ -58,13 +58,15 @@ func Run(ctx context.Context, e *stage.Env, s *Scenario, allowRemote bool, progr
 	defer st.Stop()
 	var before load.Usage
 	if st.PID != 0 {
-		if before, err = load.ReadTree(st.PID); err != nil {
+		before, err = load.ReadTree(st.PID)
+		if err != nil {
 			return nil, fmt.Errorf("target.pid: %w", err)
 		}
 	}
 	stop := s.change(ctx)
 	result, err := st.Generate(ctx, s.Plan(), progress)
-	if err = errors.Join(err, stop()); result == nil {
+	err = errors.Join(err, stop())
+	if result == nil {
 		return nil, err
 	}
 	out := &Outcome{Scenario: s.Name, Load: result}

@@ -100,7 +100,8 @@ func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress
 				return nil, err
 			}
 			doubts := slices.DeleteFunc(slices.Clone(r.Doubts), load.AboutFailures)
-			if tries--; tries > 0 && len(doubts) > 0 {
+			tries--
+			if tries > 0 && len(doubts) > 0 {
 				s.Say("again, since %s", doubts[0])
 				continue
 			}

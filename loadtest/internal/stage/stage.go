@@ -157,7 +157,8 @@ func (s *Stage) loadURL(text, caFile string) error {
 		return err
 	}
 	if caFile != "" {
-		if s.Authority, err = os.ReadFile(caFile); err != nil {
+		s.Authority, err = os.ReadFile(caFile)
+		if err != nil {
 			return err
 		}
 	}
@@ -237,7 +238,8 @@ type books struct {
 
 func (s *Stage) books() (b books, err error) {
 	if s.PID != 0 {
-		if b.usage, err = load.ReadTree(s.PID); err != nil {
+		b.usage, err = load.ReadTree(s.PID)
+		if err != nil {
 			return b, err
 		}
 	}

@@ -32,7 +32,8 @@ func readLog(r io.Reader, n int) (account, error) {
 		if !ok || err != nil {
 			return a, fmt.Errorf("nginx has logged %q", lines.Text())
 		}
-		if a.longest = max(a.longest, place); place == 1 {
+		a.longest = max(a.longest, place)
+		if place == 1 {
 			a.connections++
 		}
 		number, err := strconv.Atoi(id)
@@ -52,7 +53,8 @@ func readLog(r io.Reader, n int) (account, error) {
 		case 1:
 			a.once++
 		default:
-			if a.twice++; len(a.repeated) < maxExamples {
+			a.twice++
+			if len(a.repeated) < maxExamples {
 				a.repeated = append(a.repeated, number+1)
 			}
 		}

@@ -113,7 +113,8 @@ func (a *attack) after(ctx context.Context, s *stage.Stage, n float64, length ti
 	before, err := s.Adbuffer.Metric(ended)
 	for ; err == nil && ctx.Err() == nil; stage.Sleep(ctx, 20*time.Millisecond) {
 		var now float64
-		if now, err = s.Adbuffer.Metric(ended); now >= before+n {
+		now, err = s.Adbuffer.Metric(ended)
+		if now >= before+n {
 			attacking, end := context.WithTimeout(ctx, length)
 			defer end()
 			a.run(attacking, s)

@@ -121,10 +121,12 @@ func closeEarly(ctx context.Context, e *stage.Env, ssp *stage.SSP, plan load.Pla
 		return nil, 0, 0, err
 	}
 	defer s.Stop()
-	if f, err = s.Measure(ctx, stage.Calmly(plan, true)); err != nil {
+	f, err = s.Measure(ctx, stage.Calmly(plan, true))
+	if err != nil {
 		return nil, 0, 0, err
 	}
-	if retries, err = s.Adbuffer.Metric("adbuffer_retries_total", `kind="stale"`); err != nil {
+	retries, err = s.Adbuffer.Metric("adbuffer_retries_total", `kind="stale"`)
+	if err != nil {
 		return nil, 0, 0, err
 	}
 	stale, err = s.Adbuffer.Metric("adbuffer_pool_stale_connections_total")

@@ -84,22 +84,27 @@ func eject(ctx context.Context, e *stage.Env, setup stage.Setup) (out ejection, 
 	defer s.Stop()
 	plan := func(length time.Duration) load.Plan { return pages(pairRate, 0, length, "/fillbuffer") }
 	window := stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true)
-	if _, err = s.Measure(ctx, stage.Generate(plan(time.Second), false)); err != nil {
+	_, err = s.Measure(ctx, stage.Generate(plan(time.Second), false))
+	if err != nil {
 		return out, err
 	}
 	healthy := setup.SSPs[0].Behaviour
 	broken := healthy
 	broken.Faults.Status = sspsim.Status{Chance: sspsim.Always, Code: 500}
-	if err = s.SSPs[1].Set(broken); err != nil {
+	err = s.SSPs[1].Set(broken)
+	if err != nil {
 		return out, err
 	}
-	if out.first, err = s.Measure(ctx, window); err != nil {
+	out.first, err = s.Measure(ctx, window)
+	if err != nil {
 		return out, err
 	}
-	if out.next, err = s.Measure(ctx, window); err != nil {
+	out.next, err = s.Measure(ctx, window)
+	if err != nil {
 		return out, err
 	}
-	if err = s.SSPs[1].Set(healthy); err != nil {
+	err = s.SSPs[1].Set(healthy)
+	if err != nil {
 		return out, err
 	}
 	out.back, err = until(ctx, s, plan(time.Second), 30*time.Second,
@@ -209,7 +214,8 @@ func regionDeath(ctx context.Context, s *stage.Stage, dead, healthy sspsim.Behav
 			return never, never, err
 		}
 	}
-	if taken, err = untilLoaded(ctx, s.SSPs[1], 3*time.Second); err != nil {
+	taken, err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
+	if err != nil {
 		return taken, never, err
 	}
 	stage.Sleep(ctx, time.Until(began.Add(regionWorks)))
@@ -313,11 +319,13 @@ func failPrimaries(ctx context.Context, e *stage.Env, program string, broken ssp
 	plan := func(length time.Duration) load.Plan { return pages(spareRate, 0, length, "/fillbuffer") }
 	set := func(b sspsim.Behaviour) error { return errors.Join(s.SSPs[0].Set(b), s.SSPs[1].Set(b)) }
 	// A busy machine may have ejected a primary.
-	if _, err = until(ctx, s, plan(2*time.Second), 20*time.Second,
-		func(_ load.Summary, got []float64) bool { return got[2] == 0 }); err != nil {
+	_, err = until(ctx, s, plan(2*time.Second), 20*time.Second,
+		func(_ load.Summary, got []float64) bool { return got[2] == 0 })
+	if err != nil {
 		return out, err
 	}
-	if err = set(broken); err != nil {
+	err = set(broken)
+	if err != nil {
 		return out, err
 	}
 	// Only the spare can respond in time.
@@ -326,10 +334,12 @@ func failPrimaries(ctx context.Context, e *stage.Env, program string, broken ssp
 	if err != nil {
 		return out, err
 	}
-	if out.next, err = s.Measure(ctx, stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true)); err != nil {
+	out.next, err = s.Measure(ctx, stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true))
+	if err != nil {
 		return out, err
 	}
-	if err = set(healthy); err != nil {
+	err = set(healthy)
+	if err != nil {
 		return out, err
 	}
 	out.repaired, err = until(ctx, s, plan(slice), 30*time.Second,
@@ -379,10 +389,12 @@ func mirror(ctx context.Context, e *stage.Env, r *results.Report) error {
 	for n := range rounds {
 		e.Say("endpoints: black-holed mirror, round %d of %d", n+1, rounds)
 		var round mirrorRound
-		if round.plain, err = s.Measure(ctx, loaded("/plain")); err != nil {
+		round.plain, err = s.Measure(ctx, loaded("/plain"))
+		if err != nil {
 			return err
 		}
-		if round.mirrored, err = s.Measure(ctx, loaded("/mirrored")); err != nil {
+		round.mirrored, err = s.Measure(ctx, loaded("/mirrored"))
+		if err != nil {
 			return err
 		}
 		all = append(all, round)

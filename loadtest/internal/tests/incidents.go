@@ -169,7 +169,8 @@ func (s *scene) awaitLookup() error {
 	first, err := count()
 	for end := time.Now().Add(25 * time.Second); err == nil && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		var now string
-		if now, err = count(); now != first {
+		now, err = count()
+		if now != first {
 			time.Sleep(12 * time.Second)
 			return err
 		}

@@ -144,7 +144,8 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%s]}]}]
 	if err != nil {
 		return "", err
 	}
-	if addr, err = e.Rig.FreeAddr(); err != nil {
+	addr, err = e.Rig.FreeAddr()
+	if err != nil {
 		return "", err
 	}
 	p, err := e.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
@@ -181,7 +182,8 @@ func (s *scene) start() (err error) {
 		}
 	}
 	for _, addr := range []*string{&s.addr, &s.admin} {
-		if *addr, err = s.env.Rig.FreeAddr(); err != nil {
+		*addr, err = s.env.Rig.FreeAddr()
+		if err != nil {
 			return err
 		}
 	}
@@ -330,7 +332,8 @@ func (s *scene) look() {
 		if !named {
 			return
 		}
-		if s.last[source] = now; s.first[source] < 0 {
+		s.last[source] = now
+		if s.first[source] < 0 {
 			s.first[source] = now.Sub(s.began)
 		}
 	}

@@ -88,7 +88,8 @@ func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*results.Report, 
 		return nil, err
 	}
 	var err error
-	if c.cert, err = e.Rig.Certificate("peers", "localhost", "127.0.0.1"); err != nil {
+	c.cert, err = e.Rig.Certificate("peers", "localhost", "127.0.0.1")
+	if err != nil {
 		return nil, err
 	}
 	for _, p := range peers {

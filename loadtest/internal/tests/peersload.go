@@ -57,7 +57,8 @@ const minShare = 0.85
 // measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
 func (r *peerRow) measure(ctx context.Context) (err error) {
 	var round peerRound
-	if round.saturated, r.void, err = soundly(ctx, r.stage, r.saturating); err != nil || r.void != "" {
+	round.saturated, r.void, err = soundly(ctx, r.stage, r.saturating)
+	if err != nil || r.void != "" {
 		return err
 	}
 	if share := round.saturated.CPU / round.saturated.Seconds; share < minShare {
@@ -66,7 +67,8 @@ func (r *peerRow) measure(ctx context.Context) (err error) {
 			fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
 	}
 	if r.fixed != nil {
-		if round.fixed, r.void, err = soundly(ctx, r.stage, r.fixed); err != nil || r.void != "" {
+		round.fixed, r.void, err = soundly(ctx, r.stage, r.fixed)
+		if err != nil || r.void != "" {
 			return err
 		}
 	}

@@ -86,7 +86,8 @@ func (r *peerRow) allDoubts() (out []string) {
 			return
 		}
 		for _, d := range f.Doubts {
-			if d = of + d; !slices.Contains(out, d) {
+			d = of + d
+			if !slices.Contains(out, d) {
 				out = append(out, d)
 			}
 		}

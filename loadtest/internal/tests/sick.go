@@ -92,7 +92,8 @@ func sicken(ctx context.Context, e *stage.Env, ill sickness) (sickRow, error) {
 		ssps[sickSSPs-1].Speaks, ssps[sickSSPs-1].Protocol = ill.speaks, "http2"
 	}
 	behaviour := healthyBehaviour()
-	if behaviour.Faults = ill.faults; ill.latency > 0 {
+	behaviour.Faults = ill.faults
+	if ill.latency > 0 {
 		behaviour.Latency = sspsim.Constant(ill.latency)
 	}
 	s, err := e.Start(ctx, stage.Setup{SSPs: ssps, Config: stage.Config{Deadline: "150ms"}})

@@ -270,7 +270,8 @@ func (tr *trace) run(ctx context.Context, e *stage.Env, program string) (*course
 		}
 		failed = errors.Join(failed, err)
 	}))
-	if err = errors.Join(err, failed); err != nil {
+	err = errors.Join(err, failed)
+	if err != nil {
 		return nil, err
 	}
 	if s.Adbuffer != nil {

@@ -133,13 +133,16 @@ func (w way) soak(ctx context.Context, e *stage.Env, n int) (out soaked, err err
 		return out, err
 	}
 	const opened = "adbuffer_pool_connections_opened_total"
-	if out.opened, err = s.Adbuffer.Metric(opened); err != nil {
+	out.opened, err = s.Adbuffer.Metric(opened)
+	if err != nil {
 		return out, err
 	}
-	if out.speaking, err = s.Adbuffer.Metric(opened, fmt.Sprintf("protocol=%q", w.speaks)); err != nil {
+	out.speaking, err = s.Adbuffer.Metric(opened, fmt.Sprintf("protocol=%q", w.speaks))
+	if err != nil {
 		return out, err
 	}
-	if out.again, err = s.Adbuffer.Metric("adbuffer_retries_total"); err != nil {
+	out.again, err = s.Adbuffer.Metric("adbuffer_retries_total")
+	if err != nil {
 		return out, err
 	}
 	// nginx writes the rest of its log when it exits.

@@ -55,13 +55,15 @@ func story(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	if err := s.startPrometheus(ctx, st); err != nil {
 		return nil, err
 	}
-	if s.small, err = s.tooSmall(ctx, st); err != nil {
+	s.small, err = s.tooSmall(ctx, st)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.resize(ctx, st); err != nil {
 		return nil, err
 	}
-	if s.large, s.waited, err = s.largeEnough(ctx, st); err != nil {
+	s.large, s.waited, err = s.largeEnough(ctx, st)
+	if err != nil {
 		return nil, err
 	}
 	judgeStory(r, s)
@@ -128,7 +130,8 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
 	if err != nil {
 		return err
 	}
-	if s.prom, err = st.Rig.FreeAddr(); err != nil {
+	s.prom, err = st.Rig.FreeAddr()
+	if err != nil {
 		return err
 	}
 	p, err := st.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
@@ -230,7 +233,8 @@ func (s *storyRun) look(st *stage.Stage, p load.Progress) error {
 		if a.State != "firing" || slices.Contains(s.alerts, name) {
 			continue
 		}
-		if s.alerts = append(s.alerts, name); s.alerted.IsZero() {
+		s.alerts = append(s.alerts, name)
+		if s.alerted.IsZero() {
 			s.alerted = time.Now()
 		}
 		s.note(st, fmt.Sprintf("**%s fires**; the page says: %s", name, s.last.Advice))

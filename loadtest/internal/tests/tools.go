@@ -146,7 +146,8 @@ func adProxy(ctx context.Context, e *stage.Env) (*results.Report, error) {
 				setup, path := stage.Setup{Program: program, Route: &rig.Route{}}, small.Path
 				switch {
 				case program == "adbuffer":
-					if setup = beforeUpstream(up); kind == "constant" {
+					setup = beforeUpstream(up)
+					if kind == "constant" {
 						path = "/health"
 					}
 				case kind == "forwarded":
