@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/logs"
@@ -178,16 +179,26 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 func whyOut(e *pool.EndpointSnapshot) string {
 	switch {
 	case e.EjectedSeconds > 0 && e.LastDialError != "":
-		return "ejected: " + logs.Cut(e.LastDialError)
+		return "ejected: " + lastPart(e.LastDialError)
 	case e.EjectedSeconds > 0:
 		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests), "of its SSP")
 	case e.State == "unhealthy":
 		if e.LastCheckError == "" {
 			return "unhealthy"
 		}
-		return "unhealthy: " + logs.Cut(e.LastCheckError)
+		return "unhealthy: " + lastPart(e.LastCheckError)
 	case e.Connections == 0 && e.LastDialError != "":
-		return "unreachable: " + logs.Cut(e.LastDialError)
+		return "unreachable: " + lastPart(e.LastDialError)
 	}
 	return ""
+}
+
+// lastPart returns the cause at the end of an error, such as "connection refused". The parts before it
+// name the address and the operation, which the card shows.
+func lastPart(text string) string {
+	if _, fault, ok := strings.Cut(text, "x509: "); ok {
+		text, _, _ = strings.Cut(fault, ": ")
+		return logs.Cut(text)
+	}
+	return logs.Cut(strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]))
 }

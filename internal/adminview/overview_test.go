@@ -17,9 +17,9 @@ import (
 
 func TestTroublesOfAnSSP(t *testing.T) {
 	up := pool.EndpointSnapshot{Endpoint: "a:1", State: "enabled", Active: true}
-	ejected := pool.EndpointSnapshot{Endpoint: "b:1", State: "ejected", EjectedSeconds: 5, LastDialError: "connection refused"}
+	ejected := pool.EndpointSnapshot{Endpoint: "b:1", State: "ejected", EjectedSeconds: 5, LastDialError: "connect_failed: b (b:1): no TCP connection: connect: connection refused"}
 	failedResponses := pool.EndpointSnapshot{Endpoint: "b:1", State: "ejected", EjectedSeconds: 5, Requests: map[string]uint64{"fill": 9, "server_error": 5, "conn_lost": 1}}
-	unreachable := pool.EndpointSnapshot{Endpoint: "c:1", State: "enabled", LastDialError: "connection refused"}
+	unreachable := pool.EndpointSnapshot{Endpoint: "c:1", State: "enabled", LastDialError: "tls_failed: c:1: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time"}
 	sick := pool.EndpointSnapshot{Endpoint: "d:1", State: "unhealthy", LastCheckError: "503"}
 	drained := pool.EndpointSnapshot{Endpoint: "e:1", State: "draining"}
 	for _, test := range []struct {
@@ -34,8 +34,8 @@ func TestTroublesOfAnSSP(t *testing.T) {
 		{name: "healthy", urgency: calm, endpoints: []pool.EndpointSnapshot{up}},
 		{name: "one of three is ejected", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, ejected, up}, want: "1 of 3 endpoints ejected: connection refused"},
 		{name: "ejected for its responses", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, failedResponses}, want: "1 of 2 endpoints ejected: most of its failures are server_error"},
-		{name: "two causes", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, sick, unreachable}, want: "1 of 3 endpoints unhealthy: 503; 1 of 3 endpoints unreachable: connection refused"},
-		{name: "none is left", urgency: failing, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: connection refused"},
+		{name: "two causes", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, sick, unreachable}, want: "1 of 3 endpoints unhealthy: 503; 1 of 3 endpoints unreachable: certificate has expired or is not yet valid"},
+		{name: "none is left", urgency: failing, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: certificate has expired or is not yet valid"},
 		{name: "an operator drains one", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drained}},
 		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
 		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9, mostFailed: "deadline"}},
