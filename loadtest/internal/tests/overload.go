@@ -106,7 +106,7 @@ func peakOf(rows []sweepRow) (peak float64) {
 func sweepOne(ctx context.Context, e *stage.Env, name, program string, up *rig.SSP) ([]sweepRow, error) {
 	setup := stage.Setup{Program: program, OneCore: true, Route: &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr},
 		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{refusing}, Routes: []string{
-		"{name: critical, priority: critical, match: {path: /critical}, priority: critical, mode: parallel-all, ssps: [s1, s2, s3, s4]}",
+		"{name: critical, priority: critical, match: {path: /critical}, mode: parallel-all, ssps: [s1, s2, s3, s4]}",
 		"{name: normal, match: {path: /normal}, mode: parallel-all, ssps: [s1, s2, s3, s4]}"}}}
 	if program == "" {
 		for i := range 4 {
