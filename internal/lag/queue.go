@@ -3,6 +3,7 @@ package lag
 import (
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 )
 
@@ -15,6 +16,8 @@ type Queue struct {
 	r, w    *os.File // a pipe; nil if the process may open no more files
 	raw     syscall.RawConn
 	next    func(fd uintptr) (done bool) // step; stored once to save an allocation
+
+	mu      sync.Mutex // held by Pass; guards the fields below
 	written bool
 	byte    [1]byte
 }
@@ -36,12 +39,14 @@ func NewQueue() *Queue {
 	return q
 }
 
-// Pass waits until all goroutines and sockets that are ready now have had their turn. Calls must not
-// overlap.
+// Pass waits until all goroutines and sockets that are ready now have had their turn. Calls wait
+// for each other: a goroutine that ends may be in one while the next one begins.
 func (q *Queue) Pass() {
 	if q.raw != nil {
+		q.mu.Lock()
 		q.written = false
 		q.raw.Read(q.next) //nolint:errcheck // the pipe was closed
+		q.mu.Unlock()
 	}
 	runtime.Gosched() // behind the sockets that Go took together with the pipe
 }

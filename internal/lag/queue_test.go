@@ -3,6 +3,7 @@ package lag
 import (
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,4 +46,19 @@ func TestAPassStandsBehindAllReadySockets(t *testing.T) {
 	q.Close()
 	q.Pass()
 	new(Queue).Pass()
+}
+
+// A meter that begins again while its last goroutine waits has two of them for a moment.
+func TestPassesThatOverlapWaitForEachOther(t *testing.T) {
+	q := NewQueue()
+	defer q.Close()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				q.Pass()
+			}
+		})
+	}
+	all.Wait()
 }
