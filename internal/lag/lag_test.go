@@ -175,14 +175,14 @@ func TestBusyGoroutinesAreLag(t *testing.T) {
 func TestAWatchTicksRarelyUntilItLags(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newStarved()
-		ticks := 0
+		var ticks atomic.Int32
 		yield := s.yield
-		s.yield = func() { ticks++; yield() }
+		s.yield = func() { ticks.Add(1); yield() }
 		during := func(d time.Duration) int {
-			before := ticks
+			before := ticks.Load()
 			time.Sleep(d)
 			synctest.Wait()
-			return ticks - before
+			return int(ticks.Load() - before)
 		}
 		stop := s.Watch()
 		during(time.Second)

@@ -2,6 +2,8 @@ package lag
 
 import (
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +16,24 @@ import (
 func TestAWindowReportsTheStandingLag(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newStarved()
-		late := time.Duration(0) // of each tick
-		s.yield = func() { time.Sleep(late) }
+		var late atomic.Int64 // of each tick, in nanoseconds
+		s.yield = func() { time.Sleep(time.Duration(late.Load())) }
+		var mu sync.Mutex
 		var reports []time.Duration
 		s.OnWindow(func(least, length time.Duration) {
 			if length < windowLength {
 				t.Errorf("a window of %v", length)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			reports = append(reports, least)
 		})
 		during := func(lag, d time.Duration) []time.Duration {
-			late = lag
+			late.Store(int64(lag))
 			time.Sleep(d)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			was := reports
 			reports = nil
 			return was
