@@ -48,7 +48,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 		trustsLoopback(o, rt)
 		rt.TruncateIP = true
 	}, bids("a", `{"id":"1"}`), respondsWith("b", 503))
-	m.do("POST", "/fill?consent=secret", "X-Request-Id: one", "Content-Length: 3", "X-Forwarded-For: 203.0.113.9", "Cookie: secret", "", "abc")
+	m.do("POST", "/fill?consent=secret", "X-Request-Id: one", "Content-Length: 3", "X-Forwarded-For: 203.0.113.9", "Cookie: secret", "", "{ }")
 	line := m.line(t, "one")
 	wantFields(t, line, map[string]any{
 		"method": "POST", "path": "/fill", "route": "r", "client": "203.0.113.0", "status": int64(200), "outcome": "fill", "source": "ssp/a", "ssp": "a",

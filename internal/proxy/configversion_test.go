@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,12 +17,13 @@ import (
 // same returns the proxy's route for another table, which gives it a new number.
 func (m *modeProxy) same() *route.Route {
 	rt := *m.route
+	rt.Targets = slices.Clone(rt.Targets) // a new table writes into them
 	return &rt
 }
 
 // another returns the proxy's route under another name and path.
 func (m *modeProxy) another(name, path string) *route.Route {
-	return &route.Route{Name: name, Match: route.Match{Path: path}, Mode: m.route.Mode, Targets: m.route.Targets}
+	return &route.Route{Name: name, Match: route.Match{Path: path}, Mode: m.route.Mode, Targets: slices.Clone(m.route.Targets)}
 }
 
 // routesCounted returns the values of the label route.

@@ -17,14 +17,15 @@ import (
 
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/route"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 // A handler that panics fails only its own request; fasthttp alone would end the process. Here it
-// panics because its route has no SSP.
+// panics because its SSP was not made by New.
 func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
-	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{}}}})
+	table := route.NewTable([]*route.Route{{Name: "default", Match: route.Match{Path: "/fillbuffer"}, Targets: []route.Target{{SSP: new(ssp.SSP)}}}})
 	core, logged := observer.New(zap.ErrorLevel)
 	p := New(Options{
 		Options: http1server.Options{

@@ -134,3 +134,11 @@ func TestAcquiringFromAPoolAllocatesNothing(t *testing.T) {
 	}
 	ex.Release()
 }
+
+func TestCountingAResponseAllocatesNothing(t *testing.T) {
+	s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
+	r, a := &Request{Method: upstream.GET}, &upstream.Response{Status: 200, Body: []byte(`{"nbr":2}`)}
+	if n := testing.AllocsPerRun(100, func() { s.classify(r, a) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

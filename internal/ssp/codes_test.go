@@ -103,11 +103,3 @@ func TestReasonsHaveSeriesOnlyWhereTheyAreRead(t *testing.T) {
 		t.Error(noBidReasonNames)
 	}
 }
-
-func TestCountingAResponseAllocatesNothing(t *testing.T) {
-	s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
-	r, a := &Request{Method: upstream.GET}, &upstream.Response{Status: 200, Body: []byte(`{"nbr":2}`)}
-	if n := testing.AllocsPerRun(100, func() { s.classify(r, a) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
