@@ -155,7 +155,7 @@ func TestAdbuffersConfigurationFitsItsContainer(t *testing.T) {
 		}
 		// Under the container's limit, check warns if it is too low.
 		cmd := exec.Command("prlimit", "--nofile="+strconv.Itoa(nofile.Soft)+":"+strconv.Itoa(nofile.Hard), "--",
-			binary(t), "check", "--config", "../adbuffer/adbuffer.yaml")
+			binary(t), "check", "--effective", "--config", "../adbuffer/adbuffer.yaml")
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("adbuffer check: %v\n%s", err, out)
