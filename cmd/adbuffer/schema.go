@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/config"
+	"adbuffer/config"
 )
 
 func newSchema(stdout *os.File) *cobra.Command {
