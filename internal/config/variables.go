@@ -58,15 +58,26 @@ func (e Env) Expand(text string) (string, error) {
 // minHidden is the length from which the value of a variable may be a secret that is worth hiding.
 const minHidden = 6
 
-// Referenced returns the values of the variables to which a document refers, without short ones. Show
-// none of them to a client that chose the document.
+// Referenced returns the values of the variables to which a document refers, without short ones, the
+// longest first. Show none of them to a client that chose the document. Like Parse it looks for
+// references in decoded values: YAML can write a dollar sign as "\x24".
 func (e Env) Referenced(document []byte) (values []string) {
-	for _, match := range reference.FindAllSubmatch(document, -1) {
-		name, _, _ := strings.Cut(string(match[1]), ":-")
-		if value := e[name]; len(value) >= minHidden {
-			values = append(values, value, strings.ToLower(value)) // hosts become lower case
+	var look func(node *yaml.Node)
+	look = func(node *yaml.Node) {
+		for _, match := range reference.FindAllStringSubmatch(node.Value, -1) {
+			name, _, _ := strings.Cut(match[1], ":-")
+			if value := e[name]; len(value) >= minHidden {
+				values = append(values, value, strings.ToLower(value)) // hosts become lower case
+			}
+		}
+		for _, child := range node.Content {
+			look(child)
 		}
 	}
+	if root, ok := newReport().parseYAML(document); ok && root != nil {
+		look(root)
+	}
+	slices.SortStableFunc(values, func(a, b string) int { return len(b) - len(a) })
 	return values
 }
 

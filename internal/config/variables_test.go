@@ -285,6 +285,26 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	}
 }
 
+func TestReferencedVariablesAreFoundHoweverYAMLWritesThem(t *testing.T) {
+	env := Env{"KEY": "s3cret", "LONG_KEY": "s3cret-and-MORE", "SHORT": "abcde", "OTHER": "another"}
+	for document, want := range map[string][]string{
+		"a: ${KEY}":                         {"s3cret", "s3cret"},
+		`a: "$\x7bKEY}"`:                    {"s3cret", "s3cret"},
+		`a: "\u0024{K\x45Y}"`:               {"s3cret", "s3cret"},
+		"a: \"$\\\n  {KEY}\"":               {"s3cret", "s3cret"},
+		"a: [&k {b: '${KEY:-x}'}, *k]":      {"s3cret", "s3cret"},
+		"a: ${KEY}\nb: ${LONG_KEY}":         {"s3cret-and-MORE", "s3cret-and-more", "s3cret", "s3cret"}, // "s3cret" alone would leave "-and-MORE"
+		"a: ${SHORT} ${NONE}\n# ${OTHER}\n": nil,
+		"":                                  nil,
+		"a: [${KEY}":                        nil, // not YAML
+		"a: &a [*a]\nb: ${KEY}":             nil, // refused
+	} {
+		if got := env.Referenced([]byte(document)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", document, got, want)
+		}
+	}
+}
+
 // An error shows what the file says, not the value, which may be a secret in the wrong place.
 func TestAnErrorShowsTheReferenceAndNotItsValue(t *testing.T) {
 	_, _, err := Parse([]byte(strings.Replace(twoSSPs, "name: openx", `name: "${KEY}"`, 1)), Env{"KEY": "S3cret"})

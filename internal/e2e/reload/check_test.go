@@ -174,7 +174,8 @@ func TestADryRunShowsNoVariableOfTheService(t *testing.T) {
 	for _, c := range []struct{ old, document, want string }{
 		{"path: /fillbuffer", `path: "/${CLOUD_KEY}"`, "/(hidden)"},
 		{"path: /fillbuffer", `path: /fillbuffer, host: "${CLOUD_KEY}"`, "(hidden)"},
-		{"name: default", `name: "${CLOUD_KEY}"`, "${CLOUD_KEY}"}, // an error
+		{"path: /fillbuffer", `path: "/$\x7bCLOUD\u005fKEY}"`, "/(hidden)"}, // YAML's escapes
+		{"name: default", `name: "${CLOUD_KEY}"`, "${CLOUD_KEY}"},           // an error
 		{"name: openx", "name: openx\n    max_in_flight: ${LIMIT}", "77"},
 	} {
 		document := strings.Replace(config, c.old, c.document, 1)
