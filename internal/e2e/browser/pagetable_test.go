@@ -80,8 +80,15 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 	b.click(`#many th[data-column="name"] button`) // descending, then ascending
 	b.click(`#many th[data-column="name"] button`)
 	testsupport.Eventually(t, "the rows are sorted by name", func() bool { rows := b.rows(); return rows[0] == "ssp-01" && slices.IsSorted(rows) })
+	var says string
+	if b.eval(`document.getElementById("counted").innerText`, &says); strings.Contains(says, "worst") {
+		t.Errorf("the sorted table says %q", says)
+	}
 	b.click(`#many th[data-column="name"] button`)
-	testsupport.Eventually(t, "the worst is first again", func() bool { return b.rows()[0] == "ssp-50" })
+	testsupport.Eventually(t, "the worst is first again, and the table says so", func() bool {
+		b.eval(`document.getElementById("counted").innerText`, &says)
+		return b.rows()[0] == "ssp-50" && strings.Contains(says, "50 SSPs, the worst first")
+	})
 
 	b.run(chromedp.SendKeys("#filter", "SSP-1"))
 	testsupport.Eventually(t, "the filter leaves ten rows", func() bool {
