@@ -157,7 +157,7 @@ const anEndpoint = "(endpoint)"
 func TestEveryMetricExistsFromTheStartWithItsLabels(t *testing.T) {
 	t.Parallel()
 	files := e2e.NewAuthority(t)
-	const used = "health_check: {path: /health}, hedge: {enabled: true}, qps: {limit: 1000}, pool: {max_requests_per_conn: 1000}"
+	const used = "health_check: {path: /health, interval: 1h}, hedge: {enabled: true}, qps: {limit: 1000}, pool: {max_requests_per_conn: 1000}"
 	endpoint := "https://localhost:9/"
 	m := e2e.Start(t, files.TLSSection("")+fmt.Sprintf(`
 ssps:
