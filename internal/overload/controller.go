@@ -8,8 +8,8 @@ import (
 // controller finds which share of the requests to refuse, so that the standing lag stays at its target.
 // The zero value refuses nothing.
 type controller struct {
-	sum      float64 // of the lags so far: the share that the overload needs
-	now      float64 // in proportion to the last lag: what a sudden overload needs beside it
+	sum      float64 // the integral part of the share
+	now      float64 // its proportional part
 	arrivals [Priorities]float64
 	pause    time.Duration
 }
@@ -20,14 +20,16 @@ type load struct {
 	refused float64             // of all priorities
 }
 
-// The rule is that of a PI controller. A queue sums up the requests that come beyond the capacity, and
-// the controller sums up the queue. Two sums alone swing for ever: the proportional part damps them.
+// The rule is a PI controller. The integral part grows while the lag is above its target, so it finds the
+// share that a lasting overload needs. It still grows while the queue for CPU already shrinks, so alone it
+// would refuse too much, then too little, again and again. The proportional part follows the last lag up
+// and down at once, and so damps that.
 const (
 	// Shares for each target by which the lag exceeds its target, and for each window of 100 ms.
 	sumGain = 0.002
 	nowGain = 0.02
 	// free is the share below which nothing is refused: a collection of garbage, a scrape or a noisy
-	// neighbour makes the lag long too, but not for long. A lag of 13 targets is refused for at once.
+	// neighbour makes the lag long too, but not for long. Only a lag above 13 targets refuses at once.
 	free = 0.25
 	// mostExcess bounds how far a single window moves the sum.
 	mostExcess = 30
@@ -67,8 +69,8 @@ func (c *controller) observe(lag float64, length time.Duration, l *load, dryRun 
 	c.movePause(l)
 }
 
-// movePause keeps the requests that are refused few. If clients send again at once, only a longer
-// pause does that.
+// movePause makes the pause longer while too many requests are refused, and else shorter. Clients that
+// send again at once get fewer requests read during a longer pause.
 func (c *controller) movePause(l *load) {
 	passed := -l.refused
 	for _, n := range l.arrived {

@@ -75,7 +75,8 @@ type Refusal struct {
 	Pause time.Duration
 }
 
-// RetryAfter is what the client of a refused request is told. Retry-After has whole seconds.
+// RetryAfter is the value of the field Retry-After in the response to a refused request. The field has
+// whole seconds, so this is the shortest.
 const RetryAfter = time.Second
 
 // Configure sets the settings. Without Enabled all that was learned is forgotten.
