@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -264,4 +265,45 @@ func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 			t.Errorf("the queues %v pay, want one", payers)
 		}
 	})
+}
+
+// Requests of many keys wait, and reloads turn fair queueing on and off meanwhile.
+func TestManyKeysAndReloadsLeaveNoMemory(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, func(o *Options) { o.MaxPending = 64 })
+		key := uint64(0)
+		reloads := func(n int) uint64 {
+			for range n {
+				var all []*request
+				for range 100 { // more than may wait
+					key += 0x9e3779b97f4a7c15
+					all = append(all, askAs(t, p, key, sec))
+				}
+				o := p.Options()
+				o.Fair = !o.Fair
+				p.SetOptions(o)
+				pass(2 * sec)
+				for _, r := range all {
+					if r.err == nil {
+						t.Fatal("a request got a place that is in use")
+					}
+				}
+			}
+			return liveHeap()
+		}
+		before := reloads(20)
+		if after := reloads(200); after > before+100<<10 {
+			t.Errorf("the heap grew from %d to %d KiB", before>>10, after>>10)
+		}
+		held.do()
+	})
+}
+
+// liveHeap returns the bytes of the heap without garbage. The second collection empties sync.Pools.
+func liveHeap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
