@@ -98,29 +98,48 @@ func TestEachAlertIsTestedBeforeDuringAndAfterItsFault(t *testing.T) {
 	}
 }
 
-func TestTheShareOfFailuresCountsTheOutcomesThatBlameTheSSP(t *testing.T) {
-	t.Parallel()
+// outcomesOf returns the n-th list of outcomes of a recording rule, sorted.
+func outcomesOf(t *testing.T, rule string, n int) []string {
+	t.Helper()
 	rules, err := os.ReadFile(rulesDir + "/recording.rules.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rule, _ := strings.Cut(string(rules), "record: instance_ssp:adbuffer_ssp_failures:ratio5m\n")
-	var failed, got []string
+	_, text, _ := strings.Cut(string(rules), "record: "+rule+"\n")
+	list := strings.Split(regexp.MustCompile(`outcome=~"([a-z_|]+)"`).FindAllStringSubmatch(text, n+1)[n][1], "|")
+	slices.Sort(list)
+	return list
+}
+
+// outcomesThat returns the names of outcomes, sorted.
+func outcomesThat(is func(upstream.Outcome) bool) (names []string) {
 	for o := range upstream.Outcomes {
-		if o.Row().Blame == upstream.BlameSSP {
-			failed = append(failed, o.String())
-		}
-		if o.Row().Blame == upstream.BlameSSP || o.HasResponse() {
-			got = append(got, o.String())
+		if is(o) {
+			names = append(names, o.String())
 		}
 	}
-	lists := regexp.MustCompile(`outcome=~"([a-z_|]+)"`).FindAllStringSubmatch(rule, 2)
-	for i, want := range [][]string{failed, got} {
-		list := strings.Split(lists[i][1], "|")
-		slices.Sort(list)
-		slices.Sort(want)
-		if !slices.Equal(list, want) {
-			t.Errorf("list %d of the rule has %v, want %v", i, list, want)
+	slices.Sort(names)
+	return names
+}
+
+func TestRulesCountAllOutcomesOfTheirKind(t *testing.T) {
+	t.Parallel()
+	failed := func(o upstream.Outcome) bool { return o.Row().Blame == upstream.BlameSSP }
+	for _, window := range []string{"5m", "1m"} {
+		for _, row := range []struct {
+			rule string
+			list int
+			is   func(upstream.Outcome) bool
+		}{
+			{"instance_ssp:adbuffer_ssp_failures:ratio", 0, failed},
+			{"instance_ssp:adbuffer_ssp_failures:ratio", 1, func(o upstream.Outcome) bool { return failed(o) || o.HasResponse() }},
+			{"route:adbuffer_own_no_ad:ratio", 0, func(o upstream.Outcome) bool {
+				return o.Row().Ends&upstream.Routed != 0 && o.Row().Status >= 500 && o != upstream.ClientGone
+			}},
+		} {
+			if got, want := outcomesOf(t, row.rule+window, row.list), outcomesThat(row.is); !slices.Equal(got, want) {
+				t.Errorf("list %d of %s%s has %v, want %v", row.list, row.rule, window, got, want)
+			}
 		}
 	}
 }
