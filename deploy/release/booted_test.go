@@ -1,26 +1,19 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport/boottest"
 )
 
-// insideVariable marks the test binary that runs inside the container.
-const insideVariable = "ADBUFFER_TEST_INSIDE"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(insideVariable) != "" {
-		os.Exit(inside())
-	}
+	boottest.Inside(inside)
 	os.Exit(m.Run())
 }
 
@@ -31,30 +24,11 @@ mount -t tmpfs tmpfs "$1"
 mkdir "$1/changes" "$1/work" "$1/root"
 mount -t overlay overlay -o lowerdir=/,upperdir="$1/changes",workdir="$1/work" "$1/root"
 mkdir -p "$1/root/etc/systemd/system-preset"
-printf 'disable *\n' >"$1/root/etc/systemd/system-preset/00-inside.preset"
+printf '%s' "$4" >"$1/root/etc/systemd/system-preset/00-inside.preset"
 printf '%s' "$3" >"$1/root/etc/systemd/system/inside.service"
 [ -e /run/systemd/system ] || keep=--keep-unit # no systemd runs here that could make a unit for it
 exec systemd-nspawn --register=no --quiet ${keep-} --directory="$1/root" --private-network --bind="$2:/share" \
-	--boot systemd.unit=inside.service systemd.firstboot=off systemd.show_status=no
-`
-
-// The container ends with the exit status of the test binary.
-const insideUnit = `
-[Unit]
-Requires=basic.target
-After=basic.target
-SuccessAction=exit
-FailureAction=exit-force
-JobTimeoutSec=240
-JobTimeoutAction=exit-force
-[Service]
-Type=oneshot
-Environment=` + insideVariable + `=1
-WorkingDirectory=/share
-ExecStart=/share/test
-StandardOutput=file:/share/output
-StandardError=inherit
-TimeoutStartSec=240
+	--boot $5
 `
 
 // The packages are installed, upgraded under requests, removed and purged under a systemd that runs;
@@ -80,21 +54,7 @@ func TestThePackagesWorkUnderASystemdThatRuns(t *testing.T) {
 		}
 	}
 	copyFile(t, os.Args[0], share+"/test")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	args := []string{"unshare", "--mount", "sh", "-c", boot, "boot", t.TempDir(), share, insideUnit}
-	if os.Geteuid() != 0 {
-		args = append([]string{"sudo", "-n"}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // takes the container with it
-	cmd.WaitDelay = 10 * time.Second
-	console, err := cmd.CombinedOutput()
-	output, _ := os.ReadFile(share + "/output")
-	if err != nil || !strings.Contains(string(output), insideDone) {
-		t.Errorf("%v; scripts/install systemd-container\n%s\nthe console:\n%s", err, output, console)
-	}
-	t.Logf("%s", output)
+	boottest.Boot(t, share, "unshare", "--mount", "sh", "-c", boot, "boot", t.TempDir(), share, boottest.Unit("/share"), boottest.Preset, boottest.Options)
 }
 
 // packagesOf makes the packages of a version for this machine, and returns their folder.

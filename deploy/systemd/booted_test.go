@@ -3,45 +3,16 @@
 package systemd
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/boottest"
 )
-
-// insideVariable marks the test binary that runs inside the container.
-const insideVariable = "ADBUFFER_TEST_INSIDE"
-
-// bootLimit bounds the container's life; it takes a few seconds on a machine that is idle.
-const bootLimit = 5 * time.Minute
-
-// The container's only unit runs this test binary. Then the container ends with the binary's exit
-// status.
-const insideUnit = `
-[Unit]
-Requires=basic.target
-After=basic.target
-SuccessAction=exit
-FailureAction=exit-force
-JobTimeoutSec=240
-JobTimeoutAction=exit-force
-[Service]
-Type=oneshot
-Environment=` + insideVariable + `=1
-WorkingDirectory=/share/repository
-ExecStart=/share/test
-StandardOutput=file:/share/output
-StandardError=inherit
-TimeoutStartSec=240
-`
 
 // systemd boots in a container that has its own file system, except for /usr. The README's steps
 // install adbuffer there; inside_test.go takes them.
@@ -60,33 +31,18 @@ func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 		}
 		copyFile(t, from, to)
 	}
-	for name, text := range map[string]string{"inside.service": insideUnit, "00-inside.preset": "disable *\n"} {
+	for name, text := range map[string]string{"inside.service": boottest.Unit("/share/repository"), "00-inside.preset": boottest.Preset} {
 		if err := os.WriteFile(filepath.Join(share, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	args := []string{"systemd-nspawn", "--register=no", "--quiet", "--directory=/", "--volatile=yes", "--private-network", "--tmpfs=/usr/local",
 		"--bind=" + share + ":/share", "--bind-ro=" + share + "/inside.service:/etc/systemd/system/inside.service",
-		// The first boot starts no other unit of this machine.
 		"--bind-ro=" + share + "/00-inside.preset:/etc/systemd/system-preset/00-inside.preset"}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		args = append(args, "--keep-unit") // no systemd runs here that could make a unit for it
 	}
-	args = append(args, "--boot", "systemd.unit=inside.service", "systemd.firstboot=off", "systemd.show_status=no")
-	if os.Geteuid() != 0 {
-		args = append([]string{"sudo", "-n"}, args...) // as scripts/install does
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // takes the container with it
-	cmd.WaitDelay = 10 * time.Second
-	console, err := cmd.CombinedOutput()
-	output, _ := os.ReadFile(share + "/output")
-	if err != nil || !strings.Contains(string(output), insideDone) {
-		t.Errorf("%v; scripts/install systemd-container\n%s\nthe console:\n%s", err, output, console)
-	}
-	t.Logf("%s", output)
+	boottest.Boot(t, share, append(append(args, "--boot"), strings.Fields(boottest.Options)...)...)
 }
 
 func copyFile(t *testing.T, from, to string) {

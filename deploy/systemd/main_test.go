@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/testsupport/boottest"
 )
 
 // The tests check the unit files with systemd's own tools. They also boot a systemd in a container
 // that installs and runs the service.
 
 func TestMain(m *testing.M) {
-	if os.Getenv(insideVariable) != "" {
-		os.Exit(inside())
-	}
+	boottest.Inside(inside)
 	code := m.Run()
 	if dir, err := buildDir(); err == nil {
 		os.RemoveAll(dir)
