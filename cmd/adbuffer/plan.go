@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,7 +168,7 @@ func writePlan(w io.Writer, plan sizing.Plan, file string, verbose bool) error {
 	return nil
 }
 
-// replaceFile replaces a file in one step, and keeps its mode.
+// replaceFile replaces a file in one step, and keeps its mode, owner and group.
 func replaceFile(file string, text []byte) (err error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -183,6 +184,9 @@ func replaceFile(file string, text []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(text)
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		err = errors.Join(err, f.Chown(int(owner.Uid), int(owner.Gid)))
+	}
 	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
 	if err != nil {
 		return err

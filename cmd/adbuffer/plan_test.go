@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"adbuffer/internal/config"
@@ -387,5 +389,44 @@ func TestPlanIsWrittenIntoAnyFormOfTheFile(t *testing.T) {
 	}
 	if _, log, code := runHere(t, "plan", "--rps", "1000", "--p50", "80ms", "--p99", "250ms", "--write", file); code != exitUsage || !strings.Contains(log, "--ssp") {
 		t.Errorf("exit status %d: %s", code, log)
+	}
+}
+
+// A service reads its file by owner, group and mode. root may write the plan.
+func TestAWrittenPlanKeepsOwnerAndModeAndAFailedOneKeepsTheFile(t *testing.T) {
+	const text = "ssps: [{name: a, endpoints: [\"http://h/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
+	write := func(file string) (log string, code int) {
+		_, log, code = runHere(t, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--ssp", "a", "--write", file)
+		return log, code
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 65532, 65533
+	}
+	file := writeFile(t, text)
+	if err := errors.Join(os.Chown(file, uid, gid), os.Chmod(file, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	if log, code := write(file); code != exitOK {
+		t.Fatalf("exit status %d: %s", code, log)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t); info.Mode() != 0o640 || int(owner.Uid) != uid || int(owner.Gid) != gid {
+		t.Errorf("mode %v, owner %d:%d; want -rw-r----- and %d:%d", info.Mode(), owner.Uid, owner.Gid, uid, gid)
+	}
+
+	file = filepath.Join(t.TempDir(), strings.Repeat("n", 255)) // no longer name fits beside it
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, code := write(file)
+	if got, err := os.ReadFile(file); code != exitFailed || string(got) != text || !strings.Contains(log, "--write") {
+		t.Errorf("exit status %d: %s\n%s (%v)", code, log, got, err)
+	}
+	if all, err := os.ReadDir(filepath.Dir(file)); len(all) != 1 {
+		t.Errorf("%d files, %v", len(all), err)
 	}
 }
