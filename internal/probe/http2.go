@@ -41,6 +41,7 @@ func (p *prober) openHTTP2(ctx context.Context, address string) (*http2Conn, err
 	h := &http2Conn{conn: c, framer: http2.NewFramer(c.Conn, c.in), next: 1}
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	h.framer.MaxHeaderListSize = 64 << 10
+	h.framer.SetMaxReadFrameSize(16 << 10) // the most without SETTINGS_MAX_FRAME_SIZE
 	c.begin()
 	_, err = c.Write([]byte(http2.ClientPreface))
 	if err == nil {

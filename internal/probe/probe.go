@@ -14,8 +14,12 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+
+	"adbuffer/internal/logs"
 )
 
 // maxAddresses bounds the addresses that are dialled.
@@ -156,7 +160,7 @@ func (p *prober) addresses(ctx context.Context) (works string, err error) {
 		a := Address{IP: ip.Unmap()}
 		c, err := p.open(ctx, net.JoinHostPort(a.IP.String(), p.port), nil)
 		if err != nil {
-			a.Error = err.Error()
+			a.Error = lineOf(err)
 		} else {
 			a.Connect, a.Handshake = c.connect, c.handshake
 			p.report.ALPN = c.protocol
@@ -327,9 +331,20 @@ func (p *prober) note(r *response) {
 func (p *prober) failed(what string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if text := what + ": " + err.Error(); !slices.Contains(p.report.Errors, text) {
+	if text := what + ": " + lineOf(err); !slices.Contains(p.report.Errors, text) {
 		p.report.Errors = append(p.report.Errors, text)
 	}
+}
+
+// lineOf returns the text of an error as one short line that a terminal only prints. The SSP may have
+// written parts of it.
+func lineOf(err error) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, logs.Cut(err.Error()))
 }
 
 func compressed(body []byte) []byte {

@@ -2,10 +2,13 @@ package probe
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -203,35 +206,6 @@ func TestAProbeKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// A header without end would take memory for as long as the request may take.
-func TestAProbeReadsABoundedResponse(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.WriteString(c, "HTTP/1.1 200 OK\r\n")
-				for line := []byte("X-A: " + strings.Repeat("a", 1000) + "\r\n"); err == nil; {
-					_, err = c.Write(line)
-				}
-			}()
-		}
-	}()
-	_, err = Run(t.Context(), options("http://"+listener.Addr().String()+"/", nil))
-	if err == nil || !strings.Contains(err.Error(), "a response has more than 1310720 bytes") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestAProbeOfNothingSaysWhy(t *testing.T) {
 	t.Parallel()
 	silent, err := sspsim.Start(sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}})
@@ -248,5 +222,129 @@ func TestAProbeOfNothingSaysWhy(t *testing.T) {
 		if _, err := Run(t.Context(), options(url, nil)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
+	}
+}
+
+// hostileSSP calls serve for each connection, with its first bytes.
+func hostileSSP(t *testing.T, serve func(c net.Conn, isHTTP2 bool)) (url string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				first := make([]byte, 3)
+				if _, err := io.ReadFull(c, first); err == nil {
+					go io.Copy(io.Discard, c)
+					serve(c, string(first) == "PRI")
+				}
+			}()
+		}
+	}()
+	return "http://" + listener.Addr().String() + "/"
+}
+
+func TestAHostileSSPGetsOneBoundedExchange(t *testing.T) {
+	t.Parallel()
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for name, c := range map[string]struct {
+		http1, http2, repeat string // what it sends at first, and then again and again
+		pause, timeout       time.Duration
+		want                 string
+	}{
+		"a header that drips":    {http1: "HTTP/1.1 200 OK\r\nX-A: ", repeat: "a", pause: time.Millisecond, timeout: time.Second, want: "i/o timeout"},
+		"a body that drips":      {http1: "HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", repeat: "a", pause: time.Millisecond, timeout: time.Second, want: "i/o timeout"},
+		"a header without end":   {http1: "HTTP/1.1 200 OK\r\n", repeat: "X-A: " + strings.Repeat("a", 1000) + "\r\n", want: "more than 1310720 bytes"},
+		"responses 1xx":          {http1: "HTTP/1.1 ", repeat: "103 Early Hints\r\n\r\nHTTP/1.1 ", want: "more than 1310720 bytes"},
+		"chunks of one byte":     {http1: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", repeat: "1;" + strings.Repeat("e", 1000) + "\r\na\r\n", want: "HTTP/1.1: "},
+		"a long malformed field": {http1: "HTTP/1.1 200 OK\r\n" + strings.Repeat("a", 100_000) + "\r\n\r\n", want: "malformed MIME header"},
+		"SETTINGS":               {http2: settings, repeat: settings, want: "more than 1310720 bytes"},
+		"PING":                   {http2: settings, repeat: "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", want: "more than 1310720 bytes"},
+		"CONTINUATION":           {http2: settings + "\x00\x00\x00\x01\x00\x00\x00\x00\x01", repeat: "\x00\x00\x00\x09\x00\x00\x00\x00\x01", want: "more than 1310720 bytes"},
+		"a frame of 16 MB":       {http2: settings + "\xff\xff\xff\x00\x00\x00\x00\x00\x01", repeat: strings.Repeat("a", 1000), want: "frame too large"},
+		"frames of another kind": {http2: settings, repeat: "\x00\x00\x01\x2a\x00\x00\x00\x00\x00a", want: "more than 1310720 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var begun atomic.Int64
+			url := hostileSSP(t, func(conn net.Conn, isHTTP2 bool) {
+				text := c.http1
+				if isHTTP2 {
+					text = c.http2
+				}
+				if text == "" {
+					return
+				}
+				begun.Add(1)
+				again := c.repeat
+				if c.pause == 0 {
+					again = strings.Repeat(again, 100)
+				}
+				for _, err := io.WriteString(conn, text); err == nil; time.Sleep(c.pause) {
+					_, err = io.WriteString(conn, again)
+				}
+			})
+			o := options(url, nil)
+			if c.timeout > 0 {
+				o.Timeout = c.timeout
+			}
+			_, err := Run(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 {
+				t.Errorf("%.2000q, want %q", err, c.want)
+			}
+			if begun.Load() != 1 {
+				t.Errorf("%d exchanges began, want 1", begun.Load())
+			}
+		})
+	}
+}
+
+// Errors are printed above the YAML, and have text of the SSP.
+func TestTextOfAnSSPStaysInItsLine(t *testing.T) {
+	t.Parallel()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"a\x1b[2J\nssps:\n- name: b"}}
+	der, err := x509.CreateCertificate(nil, about, about, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the probe refuses the certificate
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	s.StartTLS()
+	defer s.Close()
+	o := options(strings.Replace(s.URL, "127.0.0.1", "localhost", 1), nil)
+	o.dial = func(ctx context.Context, network, _ string) (net.Conn, error) { // whatever localhost is here
+		return new(net.Dialer).DialContext(ctx, network, s.Listener.Addr().String())
+	}
+	_, err = Run(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "certificate is valid for a") || strings.ContainsAny(err.Error(), "\x1b\n") {
+		t.Errorf("%q", err)
+	}
+}
+
+// A redirect is a response: its target may be an address that the operator never named.
+func TestAProbeFollowsNoRedirect(t *testing.T) {
+	t.Parallel()
+	var others atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/elsewhere" {
+			others.Add(1)
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}))
+	defer s.Close()
+	if r := run(t, options(s.URL, nil)); !slices.Equal(r.Errors, []string{"a response: status 302"}) || others.Load() != 0 || r.Fills != 0 {
+		t.Errorf("%+v, %d requests elsewhere", r, others.Load())
 	}
 }
