@@ -6,7 +6,8 @@ type BidResponse struct {
 	Reason Reason
 	// HasBid says that a seat has a bid.
 	HasBid bool
-	// SeatBid, ID and Cur are the values of members of OpenRTB 2, and NBR also that of OpenRTB 3.
+	// SeatBid, ID and Cur are the values of members of OpenRTB 2, and NBR also that of OpenRTB 3. SeatBid is nil
+	// unless it has a bid.
 	SeatBid, ID, Cur, NBR []byte
 }
 
@@ -63,8 +64,11 @@ func ReadBidResponse(body []byte, f *Facts) BidResponse {
 		return BidResponse{Reason: f.Reason}
 	}
 	r := BidResponse{
-		HasBid:  f.Holds(p.bids[0]) || f.Holds(p.bids[1]),
-		SeatBid: f.Value(p.seatbid, body), ID: f.Value(p.id, body), Cur: f.Value(p.cur, body), NBR: f.Value(p.nbr[0], body),
+		HasBid: f.Holds(p.bids[0]) || f.Holds(p.bids[1]),
+		ID:     f.Value(p.id, body), Cur: f.Value(p.cur, body), NBR: f.Value(p.nbr[0], body),
+	}
+	if f.Holds(p.bids[0]) {
+		r.SeatBid = f.Value(p.seatbid, body)
 	}
 	if r.NBR == nil {
 		r.NBR = f.Value(p.nbr[1], body)

@@ -125,17 +125,43 @@ func (l *leg) bids(id []byte, facts *openrtb.Facts) mergedLeg {
 		return mergedLeg{status: nonBidInvalid}
 	case !res.HasBid:
 		return mergedLeg{status: nonBidOf(res.NBR), noBid: true}
-	case res.SeatBid == nil || !sameText(res.ID, id):
+	case res.SeatBid == nil || !areSeats(res.SeatBid) || !sameText(res.ID, id):
 		return mergedLeg{status: nonBidInvalid}
 	}
 	currency := []byte("USD")
-	if res.Cur != nil && string(res.Cur) != "null" {
+	switch string(res.Cur) {
+	case "", "null", `""`:
+	default:
 		if res.Cur[0] != '"' {
 			return mergedLeg{status: nonBidInvalid}
 		}
 		currency = openrtb.AppendText(nil, res.Cur)
 	}
 	return mergedLeg{seats: res.SeatBid, currency: currency}
+}
+
+var findBids = openrtb.NewFinder(openrtb.Path{"bid"})
+
+// areSeats reports whether an array's elements are seats with bids. A client's parser that expects objects would
+// refuse the bids of all SSPs for one that is none.
+func areSeats(array []byte) bool {
+	for seat := range openrtb.Elements(array) {
+		start, end := findBids.Find(seat)
+		if start < end && !areObjects(seat[start:end]) {
+			return false
+		}
+	}
+	return areObjects(array)
+}
+
+// areObjects reports whether value is an array of objects.
+func areObjects(value []byte) bool {
+	for element := range openrtb.Elements(value) {
+		if element[0] != '{' {
+			return false
+		}
+	}
+	return value[0] == '['
 }
 
 // plainBody returns the response's body without a content coding. ok is false if that is not possible within the
@@ -184,7 +210,7 @@ func (m *merger) chooseCurrency() {
 	for wanted := range openrtb.Elements(m.request.Cur) {
 		named = true
 		if m.currency == nil {
-			m.currency = m.firstCurrency(openrtb.AppendText(nil, wanted))
+			m.currency = m.firstCurrency(openrtb.AppendText([]byte{}, wanted))
 		}
 	}
 	if !named {

@@ -37,6 +37,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		"in gzip":                    {zipped(t, bidResponse("x", `,"cur":"EUR"`)), 0},
 		"no currency, which is USD":  {bidResponse("x", ""), 300},
 		"another currency":           {bidResponse("x", `,"cur":"GBP"`), 300},
+		"an empty currency":          {bidResponse("x", `,"cur":""`), 300},
 		"a currency that is no text": {bidResponse("x", `,"cur":7`), 102},
 		"204":                        {reply{status: 204}, 100},
 		"an empty body":              {reply{status: 200}, 100},
@@ -49,6 +50,11 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		"an id twice":                {reply{status: 200, body: `{"id":"r1","id":"r1","seatbid":[{"bid":[{}]}]}`}, 102},
 		"seatbid twice":              {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[{}]}],"seatbid":[]}`}, 102},
 		"OpenRTB 3":                  {reply{status: 200, body: `{"openrtb":{"response":{"id":"r1","seatbid":[{"bid":[{}]}]}}}`}, 102},
+		"OpenRTB 3 beside a number":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":5,"openrtb":{"response":{"seatbid":[{"bid":[{}]}]}}}`}, 102},
+		"OpenRTB 3 beside no seats":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[],"openrtb":{"response":{"seatbid":[{"bid":[{}]}]}}}`}, 102},
+		"a seat that is no object":   {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{}]},5]}`}, 102},
+		"bids that are no array":     {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{}]},{"bid":{}}]}`}, 102},
+		"a bid that is no object":    {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{},"x"]}]}`}, 102},
 		"no JSON":                    {reply{status: 200, body: `<VAST/>`}, 102},
 		"cut":                        {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[{}]}]`}, 102},
 		"no UTF-8":                   {reply{status: 200, body: "{\"id\":\"r1\",\"seatbid\":[{\"bid\":[{\"adm\":\"\xff\"}]}]}"}, 102},
@@ -87,6 +93,8 @@ func TestOneCurrencyIsMerged(t *testing.T) {
 		{`,"cur":[]`, `,"cur":"GBP"`, ``, "a GBP"},
 		{``, `,"cur":"GBP"`, ``, "a GBP"},
 		{``, ``, `,"cur":"\u0055SD"`, "ab USD"},
+		{``, `,"cur":""`, ``, "ab USD"},
+		{`,"cur":["","EUR"]`, ``, `,"cur":"EUR"`, "b EUR"},
 		{`,"cur":["JPY"]`, ``, `,"cur":"GBP"`, "none"},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
