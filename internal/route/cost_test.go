@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
@@ -131,5 +132,30 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 		{"a long path", "/fillbuffer/" + strings.Repeat("x", size), "", ""},
 	} {
 		common.Hold(t, c.name, len(c.path)+len(c.query)+len(c.fields), cost(c.path, c.query, c.fields))
+	}
+}
+
+// The impressions of a request are searched once, and not for each SSP that gave no bid.
+func TestManyImpressionsCostManySSPsNoMoreThanOne(t *testing.T) {
+	r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{},`, 20000)+`{"id":"i"}]}`)
+	cost := func(ssps int) time.Duration {
+		f := fanout{legs: make([]leg, ssps)}
+		s := newFake(t, "a", reply{}).SSP
+		for i := range f.legs {
+			f.legs[i].target = &Target{SSP: s}
+		}
+		bid := &f.legs[0]
+		bid.received, bid.ex = true, upstream.AcquireExchange()
+		bid.ex.Response.Body = []byte(`{"id":"r1","seatbid":[{"bid":[{}]}]}`)
+		return testsupport.Shortest(func() {
+			res := f.merged(&r.Request)
+			if res.NoAd || res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			res.Release()
+		})
+	}
+	if one, many := cost(1), cost(21); many > 5*one {
+		t.Errorf("1 SSP costs %v, 21 cost %v", one, many)
 	}
 }

@@ -22,6 +22,7 @@ const (
 // merger builds one BidResponse from the responses of a fan-out's legs.
 type merger struct {
 	request openrtb.BidRequest
+	ids     []byte // of the request's impressions, an array
 	legs    []mergedLeg
 	// currency is the text of the currency of all bids in the result; nil before the first one.
 	currency []byte
@@ -67,10 +68,11 @@ func (f *fanout) merged(r *ssp.Request) Result {
 		res.NoAd, res.NoAdFor = true, m.cause(f)
 		return res
 	}
+	m.ids = impressionIDs(m.request.Imp)
 	ex := upstream.AcquireExchange()
 	ex.Budget, res.Exchange = r.Budget, ex
 	n := m.bound(f)
-	if ex.Reserve(n) != nil {
+	if ex.Reserve(n+len(m.ids)) != nil {
 		res.Outcome, res.Err = upstream.Overloaded, overBudget("the merged response", int64(n), r.Budget)
 		return res
 	}
@@ -236,14 +238,20 @@ func (m *merger) firstCurrency(wanted []byte) []byte {
 // findID finds the id of an impression.
 var findID = openrtb.NewFinder(openrtb.Path{"id"})
 
-// impressions yields the id of each impression of the request, as JSON.
-func (m *merger) impressions(yield func(id []byte) bool) {
-	for imp := range openrtb.Elements(m.request.Imp) {
-		start, end := findID.Find(imp)
-		if start < end && !yield(imp[start:end]) {
-			return
+// impressionIDs returns the ids of impressions, as an array. So a request with many impressions costs one search for
+// them, and not one for each SSP.
+func impressionIDs(imp []byte) []byte {
+	ids := []byte{'['}
+	for i := range openrtb.Elements(imp) {
+		start, end := findID.Find(i)
+		if start < end {
+			if len(ids) > 1 {
+				ids = append(ids, ',')
+			}
+			ids = append(ids, i[start:end]...)
 		}
 	}
+	return append(ids, ']')
 }
 
 const (
@@ -256,7 +264,7 @@ const (
 func (m *merger) bound(f *fanout) int {
 	n := len(mergedFrame) + len(m.request.ID) + syntax.JSONStringLen(m.currency)
 	impressions := 0
-	for id := range m.impressions {
+	for id := range openrtb.Elements(m.ids) {
 		impressions += len(nonBidFrame) + len(id)
 	}
 	for i := range m.legs {
@@ -293,7 +301,7 @@ func (m *merger) append(b []byte, f *fanout) []byte {
 		separate('[')
 		b = syntax.AppendJSONString(append(b, `{"seat":`...), []byte(f.legs[i].target.SSP.Name()))
 		b = append(b, `,"nonbid":[`...)
-		for id := range m.impressions {
+		for id := range openrtb.Elements(m.ids) {
 			separate('[')
 			b = append(append(append(b, `{"impid":`...), id...), `,"statuscode":`...)
 			b = append(strconv.AppendInt(b, int64(l.status), 10), '}')
