@@ -32,7 +32,7 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 		return s.makeEditedBody(r, ex, c)
 	}
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
-	compress := s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
+	compress := s.compresses(r)
 	if !rewrite && (!compress || c.made) {
 		return nil
 	}
@@ -57,6 +57,11 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 	return nil
 }
 
+// compresses reports whether gzip_request compresses r's body.
+func (s *SSP) compresses(r *Request) bool {
+	return s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
+}
+
 // reserveCopy reserves the bytes of so many copies of the body, once for a call.
 func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *upstream.Error {
 	if c.reserved > 0 {
@@ -79,7 +84,7 @@ func (s *SSP) makeEditedBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *up
 	if c.made && !rewrite {
 		return nil
 	}
-	compress := s.opts.Gzip.Enabled && len(r.Body) >= s.opts.Gzip.MinBytes
+	compress := s.compresses(r)
 	copies := 1
 	if compress {
 		copies = 2

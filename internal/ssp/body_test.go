@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -135,6 +137,7 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 		{"not set", long, "", GzipOptions{false, 0}, false},
 		{"all, at 0", long[:200], "", GzipOptions{true, 0}, true},
 		{"no body", "", "", GzipOptions{true, 0}, false},
+		{"in identity", long, "Content-Encoding: identity\r\n", GzipOptions{true, 0}, false},
 		{"compressed already", long, "Content-Encoding: br\r\n", GzipOptions{true, 0}, false},
 		{"not shorter", string(noise), "", GzipOptions{true, 0}, false},
 		{"one byte", "x", "", GzipOptions{true, 0}, false},
@@ -276,4 +279,85 @@ func FuzzGzip(f *testing.F) {
 			t.Fatalf("%q was decompressed as %q", want, got)
 		}
 	})
+}
+
+// An SSP with remove gets its own body in every attempt: retried, hedged and compressed. The body that all legs
+// share stays, and each copy is reserved once and released.
+func TestEachAttemptHasTheBodyWithoutWhatIsRemoved(t *testing.T) {
+	edit := openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("device.ifa")}})
+	const body, without = `{"device":{"ifa":"secret","ua":"x"},"tmax":300,"x":"%s"}`, `{"device":{"ua":"x"},"tmax":%d,"x":"%s"}`
+	x := strings.Repeat("x", 200)
+	original := fmt.Sprintf(body, x)
+	steps := map[string][]step{
+		"retried":         {after(100*msec, fail(notProcessed)), fail(notProcessed), fill()},
+		"resent, hedged":  {fail(stale), never(), fill()},
+		"hedged, retried": {after(20*msec, fail(stale)), fail(cutMidResponse), fill()},
+	}
+	for name, steps := range steps {
+		for _, rewrite := range []bool{false, true} {
+			for _, compress := range []bool{false, true} {
+				testsupport.Bubble(t, func(t *testing.T) {
+					p := &fakePool{}
+					c := learnt(t, p, func(o *Options) {
+						o.Remove, o.RewriteTmax, o.Gzip = edit, rewrite, GzipOptions{Enabled: compress}
+					})
+					most := int64(2 * (len(original) + maxTmaxDigits))
+					if compress {
+						most *= 2
+					}
+					for _, then := range steps {
+						p.steps = append(p.steps, func(ex *upstream.Exchange) error {
+							if n := c.budget.Used(); n < int64(len(original)) || n > most {
+								t.Errorf("%s: %d bytes are held for copies of %d bytes", name, n, len(original))
+							}
+							return then(ex)
+						})
+					}
+					method := upstream.GET
+					if name == "retried" {
+						method = upstream.POST // it is not hedged
+					}
+					r := c.request(method)
+					r.Body = []byte(original)
+					r.TmaxStart = strings.Index(original, "300")
+					r.TmaxEnd = r.TmaxStart + 3
+					c.do(r).want(upstream.Fill)
+					if string(r.Body) != original {
+						t.Errorf("%s: the body that all legs share became %s", name, r.Body)
+					}
+					for i, s := range p.requests() {
+						got, tmax := s.body, 300
+						if compress {
+							got = gunzip(t, got)
+						}
+						if rewrite {
+							tmax = int(r.Deadline.Sub(s.at).Milliseconds())
+						}
+						if want := fmt.Sprintf(without, tmax, x); got != want {
+							t.Errorf("%s, rewrite %v, gzip %v: attempt %d sent %s, want %s", name, rewrite, compress, i, got, want)
+						}
+					}
+					c.wantSent(p, 3)
+					c.wantIdle()
+				})
+			}
+		}
+	}
+}
+
+// remove changes nothing about which bodies are compressed: none is that has a Content-Encoding, also identity.
+func TestABodyInIdentityIsNotCompressedBesideRemove(t *testing.T) {
+	p := &fakePool{steps: []step{fill()}}
+	c := newClient(t, p, func(o *Options) {
+		o.Remove = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("a")}})
+		o.Gzip = GzipOptions{Enabled: true}
+	})
+	c.head("Host: ads.example\r\nContent-Encoding: identity\r\n\r\n")
+	r := c.request(upstream.POST)
+	rest := `"b":"` + strings.Repeat("b", 500) + `"}`
+	r.Body = []byte(`{"a":1,` + rest)
+	c.do(r).want(upstream.Fill)
+	if sent := p.requests()[0]; sent.body != "{"+rest || strings.Count(sent.head, "Content-Encoding") != 1 {
+		t.Errorf("sent %q with fields\n%s", sent.body, sent.head)
+	}
 }
