@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
+	"adbuffer/internal/openrtb"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -263,6 +264,48 @@ func TestMirrorsShareIsRandom(t *testing.T) {
 		// 250 are expected, the standard deviation is 14.
 		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n < 180 || n > 320 {
 			t.Errorf("%d of 1000 requests were mirrored", n)
+		}
+	})
+}
+
+// A mirror gets the body that its own remove leaves, and each body counts where it is held. A body that cannot be read
+// is not mirrored.
+func TestMirrorGetsItsOwnBody(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		const body = `{"device":{"ifa":"x","ip":"y"},"user":1}`
+		removes := func(path string) func(*ssp.Options) {
+			return func(o *ssp.Options) {
+				o.Remove = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath(path)}})
+			}
+		}
+		a, b := newFake(t, "a", fills(10*ms, "ad"), removes("user")), newFake(t, "b", fills(50*ms, "other"), removes("device.ifa"))
+		rt := mirroring(a, b, 1, 1<<20)
+		NewTable([]*Route{rt})
+		b.script = func(*upstream.Exchange) reply {
+			if held, least := rt.Mirror.Budget.Used(), int64(2*len(body)); held < least {
+				t.Errorf("%d bytes are held for two copies of %d bytes", held, len(body))
+			}
+			return b.reply
+		}
+		for _, why := range []openrtb.Reason{openrtb.Readable, openrtb.Twice} {
+			r := newClient(t, upstream.POST, "", body)
+			r.Unreadable = why
+			res := rt.Do(&r.Request, nil, newProcess(t))
+			if held := r.Budget.Used(); why == openrtb.Readable && held != int64(len("ad")) {
+				t.Errorf("%d bytes are held for the response", held)
+			}
+			res.Release()
+			wantEmpty(t, r.Budget)
+			want(t, "the client's body", string(r.Body), body)
+			clear(r.Body) // the memory belongs to the next request
+		}
+		time.Sleep(time.Second)
+		a.wantRequests(1)
+		b.wantRequests(1)
+		want(t, "a's body", a.received[0].body, `{"device":{"ifa":"x","ip":"y"}}`)
+		want(t, "the mirror's body", b.received[0].body, `{"device":{"ip":"y"},"user":1}`)
+		if s := rt.Mirror.Stats; s.dropped.Load() != 1 || s.outcomes[upstream.Fill].Load() != 1 || rt.Mirror.Budget.Used() != 0 {
+			t.Errorf("%d dropped, %d fills, %d bytes held", s.dropped.Load(), s.outcomes[upstream.Fill].Load(), rt.Mirror.Budget.Used())
 		}
 	})
 }
