@@ -124,6 +124,9 @@ ssps:
   - {name: pair, endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}
   - {name: dead, endpoints: ["http://%s/bid"], retry: {max: 3}, breaker: {enabled: false}}
 routes:
+  - name: unreadable  # bodies of blanks match no condition, and go on to the next route
+    match: {path: /noad, openrtb: [{path: id, exists: true}]}
+    ssps: [broken]
   - name: noad
     match: {path: /noad}
     ssps: [broken]
