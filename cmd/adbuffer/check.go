@@ -38,9 +38,10 @@ merged, variables applied. Possible secrets are printed as (hidden): every value
 query of an endpoint, the values of headers.set except for a few harmless fields, and the
 values of routes' conditions with names such as token or key. --show-secrets prints them.
 
-With --admin, or with $` + adminVariable + ` and without --effective, it sends the file to a running adbuffer, which validates it with its own
-variables and files and compares it with the configuration in force. Nothing changes. check
-prints the changes, and how a reload would apply them:
+With --admin, or with $` + adminVariable + ` and without --effective, it sends the file to a
+running adbuffer. That validates it with its own variables and files, and compares it with
+the configuration in force. Nothing changes. check prints the changes, and how a reload
+would apply them:
 
   in place                      from the next request on; pools, sockets, counters stay
   new connections               in place, and open connections are replaced soon
