@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/pool"
 )
 
 // Write prints the report for people, and the YAML of the SSP to paste.
@@ -130,7 +132,7 @@ func (r *Report) YAML() string {
 		}
 	}
 	if len(limits) > 0 {
-		if limit := belowIdle(slices.Min(limits)); limit < 55*time.Second {
+		if limit := pool.IdleTimeoutBelow(slices.Min(limits)); limit < 55*time.Second {
 			ssp.Pool.IdleTimeout = limit.String()
 		}
 	}
@@ -205,14 +207,6 @@ func (r *Report) name() string {
 	return strings.Trim(name[:min(len(name), 64)], "-")
 }
 
-// belowIdle is an idle_timeout with which adbuffer closes before the SSP.
-func belowIdle(limit time.Duration) time.Duration {
-	if below := min(limit*19/20, limit-time.Second).Truncate(time.Second); below >= time.Second {
-		return below
-	}
-	return max(limit/2, 10*time.Millisecond).Truncate(10 * time.Millisecond)
-}
-
 // upTo rounds up to 50 ms.
 func upTo(d time.Duration) time.Duration {
 	const step = 50 * time.Millisecond
@@ -226,5 +220,3 @@ func rounded(d time.Duration) time.Duration {
 	}
 	return d.Round(10 * time.Microsecond)
 }
-
-func joinLines(lines []string) string { return strings.Join(lines, "; ") }

@@ -139,7 +139,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	p.report.Requests = o.Requests - p.budget.left()
 	if p.report.HTTP1 == nil && p.report.HTTP2 == nil {
-		return nil, fmt.Errorf("%s responds to no request: %s", u.Host, joinLines(p.report.Errors))
+		return nil, fmt.Errorf("%s responds to no request: %s", u.Host, strings.Join(p.report.Errors, "; "))
 	}
 	return &p.report, nil
 }
