@@ -3,18 +3,13 @@ package tests
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,18 +33,6 @@ const (
 	incidentRate = 40 // requests a second
 )
 
-// The sources that may name an incident.
-const (
-	byLog = iota
-	byMetric
-	byAlert
-	byPage
-	byExplain
-	incidentSources
-)
-
-var sourceNames = [incidentSources]string{"log", "metrics", "alert", "page", "explain"}
-
 // scene is an incident that runs: an adbuffer, its SSPs and its clients.
 type scene struct {
 	*incident
@@ -70,10 +53,7 @@ type scene struct {
 	calmed    func() // ends a storm
 
 	began, ended time.Time
-	first        [incidentSources]time.Duration // after the begin; negative: not named
-	last         [incidentSources]time.Time     // when it was named last
-	misleading   []string
-	read         int // bytes of the log that were looked at
+	names        names
 }
 
 var quietLog = log.New(io.Discard, "", 0)
@@ -243,10 +223,7 @@ func (s *scene) run(ctx context.Context) error {
 	defer stop()
 	go s.load(ctx)
 	stage.Sleep(ctx, incidentCalm)
-	s.read = len(s.logText()) // lines of the start name nothing
-	for i := range s.first {
-		s.first[i] = -1
-	}
+	s.names.read = len(s.logText()) // lines of the start name nothing
 	if err := s.begin(s); err != nil {
 		return err
 	}
@@ -283,172 +260,4 @@ func (s *scene) load(ctx context.Context) {
 			}
 		}()
 	}
-}
-
-var incidentClient = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
-// get sends a GET to the admin listener.
-func (s *scene) get(path string) (string, error) {
-	return ask(incidentClient.Get("http://" + s.admin + path))
-}
-
-func ask(res *http.Response, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = errors.New(res.Status)
-	}
-	return string(b), err
-}
-
-// said returns what a source says: its text, or the error of asking it.
-func said(text string, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return text
-}
-
-// logText returns all that the adbuffers have logged.
-func (s *scene) logText() string {
-	if s.logFile != "" {
-		b, _ := os.ReadFile(s.logFile)
-		return string(b)
-	}
-	var all []byte
-	for _, p := range s.processes {
-		all = append(all, p.Log()...)
-	}
-	return string(all)
-}
-
-// look notes which sources name the incident now, and which alerts mislead.
-func (s *scene) look() {
-	now := time.Now()
-	note := func(source int, named bool) {
-		if !named {
-			return
-		}
-		s.last[source] = now
-		if s.first[source] < 0 {
-			s.first[source] = now.Sub(s.began)
-		}
-	}
-	matches := func(expr, text string) bool { return expr != "" && regexp.MustCompile(expr).MatchString(text) }
-	text := s.logText()
-	fresh := text[min(s.read, len(text)):]
-	s.read = len(text)
-	note(byLog, matches(s.log, fresh))
-	note(byPage, s.page != "" && matches(s.page, said(s.get("/pools"))))
-	if s.explain != "" {
-		note(byExplain, matches(s.explain, said(ask(incidentClient.Post("http://"+s.admin+"/explain", "", strings.NewReader("GET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"))))))
-	}
-	if s.metric != "" {
-		note(byMetric, s.query(strings.ReplaceAll(s.metric, "$i", `instance="`+s.admin+`"`)))
-	}
-	for _, name := range s.alerts() {
-		switch {
-		case s.alert != "" && matches("^("+s.alert+")$", name):
-			note(byAlert, true)
-		case s.also == "" || !matches("^("+strings.TrimPrefix(s.also, "|")+")$", name):
-			if !strings.Contains(strings.Join(s.misleading, " "), name) {
-				s.misleading = append(s.misleading, name)
-			}
-		}
-	}
-}
-
-// query reports whether a query has a result.
-func (s *scene) query(expr string) bool {
-	var v struct{ Data struct{ Result []any } }
-	text, err := ask(incidentClient.Get("http://" + s.prom + "/api/v1/query?query=" + url.QueryEscape(expr)))
-	return err == nil && json.Unmarshal([]byte(text), &v) == nil && len(v.Data.Result) > 0
-}
-
-// alerts returns the names of the alerts of this adbuffer, or of its route, that fire.
-func (s *scene) alerts() (names []string) {
-	var v struct {
-		Data struct {
-			Alerts []struct {
-				State  string
-				Labels map[string]string
-			}
-		}
-	}
-	text, err := ask(incidentClient.Get("http://" + s.prom + "/api/v1/alerts"))
-	if err != nil || json.Unmarshal([]byte(text), &v) != nil {
-		return nil
-	}
-	for _, a := range v.Data.Alerts {
-		if a.State == "firing" && (a.Labels["instance"] == s.admin || a.Labels["route"] == s.route()) {
-			names = append(names, a.Labels["alertname"])
-		}
-	}
-	return names
-}
-
-// judgeIncidents adds the table and the verdicts.
-func judgeIncidents(r *results.Report, scenes []*scene) {
-	columns := []string{"incident"}
-	for _, name := range sourceNames {
-		columns = append(columns, name)
-	}
-	t := r.Table("Seconds until each source named it / until it was quiet after the end", append(columns, "other alerts")...)
-	var unnamed, misled, loud []string
-	for _, s := range scenes {
-		cells := []any{s.name}
-		named := 0
-		for i := range sourceNames {
-			cells = append(cells, s.cell(i))
-			limit, quiet := namedWithin, quietWithin
-			if i == byAlert {
-				limit, quiet = alertWithin, alertQuiet
-			}
-			if i == byLog && s.logAfter {
-				limit += incidentLasts
-			}
-			if s.first[i] >= 0 && s.first[i] <= limit {
-				named++
-			}
-			if s.last[i].Sub(s.ended) > quiet {
-				loud = append(loud, s.name+": "+sourceNames[i])
-			}
-		}
-		needs := 3
-		if s.needs > 0 {
-			needs = s.needs
-		}
-		if named < needs {
-			unnamed = append(unnamed, s.name)
-		}
-		if len(s.misleading) > 0 {
-			misled = append(misled, s.name+": "+strings.Join(s.misleading, " "))
-		}
-		t.Add(nil, append(cells, strings.Join(s.misleading, " "))...)
-	}
-	r.Promise("each cause is named by at least three of the five within 15 s, by alerts within 120 s", len(unnamed) == 0, nil, "%s", orNone(unnamed))
-	r.Promise("no alert misleads", len(misled) == 0, nil, "%s", orNone(misled))
-	r.Promise("all are quiet within 60 s of the end, alerts within 180 s", len(loud) == 0, nil, "%s", orNone(loud))
-}
-
-func orNone(broken []string) string {
-	if len(broken) == 0 {
-		return "All did."
-	}
-	return "Not so: " + strings.Join(broken, "; ") + "."
-}
-
-// cell shows when a source named the incident, and when it was quiet again.
-func (s *scene) cell(source int) string {
-	if s.first[source] < 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.0f / %.0f", s.first[source].Seconds(), max(0, s.last[source].Sub(s.ended).Seconds()))
-}
-
-func pemOf(c tls.Certificate) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}))
 }

@@ -80,9 +80,9 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	// The log names it after 3 s, metrics after 4 s, an alert after alerted, and that ends after quiet.
 	told := func(alerted, quiet time.Duration, misleading ...string) judge {
 		end := time.Now()
-		s := &scene{incident: &incident{name: "a"}, ended: end, first: [incidentSources]time.Duration{3 * time.Second, 4 * time.Second, alerted, -1, -1},
-			misleading: misleading}
-		s.last[byLog], s.last[byAlert] = end.Add(-time.Second), end.Add(quiet)
+		s := &scene{incident: &incident{name: "a"}, began: end, ended: end, names: names{misleading: misleading,
+			first: [incidentSources]time.Time{end.Add(3 * time.Second), end.Add(4 * time.Second), end.Add(alerted)},
+			last:  [incidentSources]time.Time{byLog: end.Add(-time.Second), byAlert: end.Add(quiet)}}}
 		return func(r *results.Report) { judgeIncidents(r, []*scene{s}) }
 	}
 	sized := func(b bound, v float64, doubts ...string) judge {
