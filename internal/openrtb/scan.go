@@ -1,6 +1,10 @@
 package openrtb
 
-import "bytes"
+import (
+	"bytes"
+
+	"adbuffer/internal/syntax"
+)
 
 // Scan examines body in one pass, and sets f.
 func (p *Paths) Scan(body []byte, f *Facts) {
@@ -36,13 +40,13 @@ func (s *scanner) fail(why Reason) int {
 
 // document examines the whole body.
 func (s *scanner) document(root *node) {
-	i := skipBlanks(s.body, 0)
-	if at(s.body, i) != '{' {
+	i := syntax.SkipJSONBlanks(s.body, 0)
+	if syntax.JSONByte(s.body, i) != '{' {
 		s.notObject(i)
 		return
 	}
 	i = s.object(i, 1, root)
-	if i >= 0 && skipBlanks(s.body, i) != len(s.body) {
+	if i >= 0 && syntax.SkipJSONBlanks(s.body, i) != len(s.body) {
 		s.reason = Syntax
 	}
 }
@@ -55,7 +59,7 @@ func (s *scanner) notObject(i int) {
 	}
 	switch end := s.skip(i, 0); {
 	case end < 0: // reason is set
-	case skipBlanks(s.body, end) == len(s.body):
+	case syntax.SkipJSONBlanks(s.body, end) == len(s.body):
 		s.reason = NotObject
 	default:
 		s.reason = Syntax
@@ -70,18 +74,18 @@ func (s *scanner) object(i, depth int, n *node) int {
 	b, serial := s.body, s.facts.nextSerial()
 	i++
 	kept, gap := i, -1 // the end of the last member that editor keeps, and the first one that it removes after that
-	i = skipBlanks(b, i)
-	if at(b, i) == '}' {
+	i = syntax.SkipJSONBlanks(b, i)
+	if syntax.JSONByte(b, i) == '}' {
 		return i + 1
 	}
 	for {
 		key := i
-		if at(b, i) != '"' {
+		if syntax.JSONByte(b, i) != '"' {
 			return s.fail(Syntax)
 		}
 		i = skipPlain(b, i+1)
 		var child *node
-		if at(b, i) == '"' {
+		if syntax.JSONByte(b, i) == '"' {
 			child = n.child(b[key+1 : i])
 			i++
 		} else if i = skipEscapes(b, i); i >= 0 {
@@ -89,11 +93,11 @@ func (s *scanner) object(i, depth int, n *node) int {
 		} else {
 			return s.fail(Syntax)
 		}
-		i = skipBlanks(b, i)
-		if at(b, i) != ':' {
+		i = syntax.SkipJSONBlanks(b, i)
+		if syntax.JSONByte(b, i) != ':' {
 			return s.fail(Syntax)
 		}
-		value := skipBlanks(b, i+1)
+		value := syntax.SkipJSONBlanks(b, i+1)
 		removed := false
 		if child == nil {
 			i = s.skip(value, depth)
@@ -112,8 +116,8 @@ func (s *scanner) object(i, depth int, n *node) int {
 		if child != nil && child.shortened && s.editor.edit != nil {
 			removed = !s.editor.shorten(b, value, end, s.facts)
 		}
-		i = skipBlanks(b, i)
-		c := at(b, i)
+		i = syntax.SkipJSONBlanks(b, i)
+		c := syntax.JSONByte(b, i)
 		if c != ',' && c != '}' {
 			return s.fail(Syntax)
 		}
@@ -130,7 +134,7 @@ func (s *scanner) object(i, depth int, n *node) int {
 			}
 			return i + 1
 		}
-		i = skipBlanks(b, i+1)
+		i = syntax.SkipJSONBlanks(b, i+1)
 		if removed {
 			s.editor.cut(b, key, i)
 		} else {
@@ -143,7 +147,7 @@ func (s *scanner) object(i, depth int, n *node) int {
 // not matter.
 func (s *scanner) value(i, depth int, n *node, removed bool) int {
 	var end int
-	switch c := at(s.body, i); {
+	switch c := syntax.JSONByte(s.body, i); {
 	case removed:
 		end = s.skip(i, depth)
 	case c == '{' && len(n.children) > 0:
@@ -177,8 +181,8 @@ func (s *scanner) array(i, depth int, n *node) int {
 	if depth > MaxDepth {
 		return s.fail(Depth)
 	}
-	i = skipBlanks(s.body, i+1)
-	if at(s.body, i) == ']' {
+	i = syntax.SkipJSONBlanks(s.body, i+1)
+	if syntax.JSONByte(s.body, i) == ']' {
 		return i + 1
 	}
 	for {
@@ -186,12 +190,12 @@ func (s *scanner) array(i, depth int, n *node) int {
 		if i < 0 {
 			return -1
 		}
-		i = skipBlanks(s.body, i)
-		switch at(s.body, i) {
+		i = syntax.SkipJSONBlanks(s.body, i)
+		switch syntax.JSONByte(s.body, i) {
 		case ']':
 			return i + 1
 		case ',':
-			i = skipBlanks(s.body, i+1)
+			i = syntax.SkipJSONBlanks(s.body, i+1)
 		default:
 			return s.fail(Syntax)
 		}
@@ -205,7 +209,7 @@ func (s *scanner) skip(i, depth int) int {
 	outer := depth
 	for {
 		// b[i] starts a value.
-		switch c := at(b, i); c {
+		switch c := syntax.JSONByte(b, i); c {
 		case '"':
 			i = skipString(b, i)
 		case '{', '[':
@@ -214,17 +218,17 @@ func (s *scanner) skip(i, depth int) int {
 			}
 			depth++
 			objects <<= 1
-			i = skipBlanks(b, i+1)
+			i = syntax.SkipJSONBlanks(b, i+1)
 			if c == '{' {
 				objects |= 1
-				if at(b, i) != '}' {
+				if syntax.JSONByte(b, i) != '}' {
 					i = skipKey(b, i)
 					if i < 0 {
 						return s.fail(Syntax)
 					}
 					continue
 				}
-			} else if at(b, i) != ']' {
+			} else if syntax.JSONByte(b, i) != ']' {
 				continue
 			}
 			i++
@@ -241,10 +245,10 @@ func (s *scanner) skip(i, depth int) int {
 			if depth == outer {
 				return i
 			}
-			i = skipBlanks(b, i)
-			c := at(b, i)
+			i = syntax.SkipJSONBlanks(b, i)
+			c := syntax.JSONByte(b, i)
 			if c == ',' {
-				i = skipBlanks(b, i+1)
+				i = syntax.SkipJSONBlanks(b, i+1)
 				if objects&1 != 0 {
 					i = skipKey(b, i)
 					if i < 0 {
@@ -269,11 +273,11 @@ func skipKey(b []byte, i int) int {
 	if i < 0 {
 		return -1
 	}
-	i = skipBlanks(b, i)
-	if at(b, i) != ':' {
+	i = syntax.SkipJSONBlanks(b, i)
+	if syntax.JSONByte(b, i) != ':' {
 		return -1
 	}
-	return skipBlanks(b, i+1)
+	return syntax.SkipJSONBlanks(b, i+1)
 }
 
 func (f *Facts) nextSerial() uint32 {

@@ -2,15 +2,23 @@ package syntax
 
 import "unicode/utf16"
 
-// at returns b[i], or 0 beyond the end; 0 is not a byte of JSON.
-func at(b []byte, i int) byte {
-	if i < len(b) {
+// JSONByte returns b[i], or 0 beyond the end; 0 is not a byte of JSON.
+func JSONByte(b []byte, i int) byte {
+	if uint(i) < uint(len(b)) {
 		return b[i]
 	}
 	return 0
 }
 
-func skipBlanks(b []byte, i int) int {
+// SkipJSONBlanks returns the offset of the next byte from b[i] on that is no blank, or the end of b.
+func SkipJSONBlanks(b []byte, i int) int {
+	if uint(i) < uint(len(b)) && b[i] > ' ' {
+		return i
+	}
+	return skipMoreBlanks(b, i)
+}
+
+func skipMoreBlanks(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
@@ -20,7 +28,7 @@ func skipBlanks(b []byte, i int) int {
 // skipString returns the offset after the string that starts at b[i], or -1 if it is not a valid
 // string.
 func skipString(b []byte, i int) int {
-	if at(b, i) != '"' {
+	if JSONByte(b, i) != '"' {
 		return -1
 	}
 	for i++; i < len(b); i++ {
@@ -43,7 +51,7 @@ func skipString(b []byte, i int) int {
 // unescape decodes the escape at the start of b. It returns the character and the length of the
 // escape. n is 0 if it is not an escape, or is half of a surrogate pair.
 func unescape(b []byte) (r rune, n int) {
-	switch at(b, 1) {
+	switch JSONByte(b, 1) {
 	case '"', '\\', '/':
 		return rune(b[1]), 2
 	case 'b':
@@ -57,14 +65,14 @@ func unescape(b []byte) (r rune, n int) {
 	case 't':
 		return '\t', 2
 	case 'u':
-		r = hex4(b, 2)
+		r = Hex4(b, 2)
 		if r >= 0 && !utf16.IsSurrogate(r) {
 			return r, 6
 		}
-		if r < 0 || at(b, 6) != '\\' || at(b, 7) != 'u' {
+		if r < 0 || JSONByte(b, 6) != '\\' || JSONByte(b, 7) != 'u' {
 			return 0, 0
 		}
-		r = utf16.DecodeRune(r, hex4(b, 8))
+		r = utf16.DecodeRune(r, Hex4(b, 8))
 		if r != '\uFFFD' {
 			return r, 12
 		}
@@ -72,10 +80,10 @@ func unescape(b []byte) (r rune, n int) {
 	return 0, 0
 }
 
-// hex4 decodes four hexadecimal digits at b[i], or returns -1.
-func hex4(b []byte, i int) (r rune) {
+// Hex4 decodes four hexadecimal digits at b[i], or returns -1.
+func Hex4(b []byte, i int) (r rune) {
 	for range 4 {
-		digit := HexDigit(at(b, i))
+		digit := HexDigit(JSONByte(b, i))
 		if digit < 0 {
 			return -1
 		}
@@ -85,7 +93,8 @@ func hex4(b []byte, i int) (r rune) {
 	return r
 }
 
-func skipLiteral(b []byte, i int, literal string) int {
+// SkipJSONLiteral returns the offset after literal, which starts at b[i], or -1 if it does not.
+func SkipJSONLiteral(b []byte, i int, literal string) int {
 	if len(b)-i < len(literal) || string(b[i:i+len(literal)]) != literal {
 		return -1
 	}
@@ -105,33 +114,33 @@ const (
 // of 4301 digits.
 func skipNumber(b []byte, i int) int {
 	start := i
-	if at(b, i) == '-' {
+	if JSONByte(b, i) == '-' {
 		i++
 	}
 	whole := i
-	if at(b, i) == '0' {
+	if JSONByte(b, i) == '0' {
 		i++
-	} else if i = skipDigits(b, i); i < 0 {
+	} else if i = SkipDigits(b, i); i < 0 {
 		return -1
 	}
 	digits, fraction, exponent := i-whole, 0, 0
 	plain := true // an integer without an exponent
-	if at(b, i) == '.' {
+	if JSONByte(b, i) == '.' {
 		from := i + 1
-		i = skipDigits(b, from)
+		i = SkipDigits(b, from)
 		if i < 0 {
 			return -1
 		}
 		fraction, plain = i-from, false
 	}
-	if at(b, i)|0x20 == 'e' {
+	if JSONByte(b, i)|0x20 == 'e' {
 		i++
-		negative := at(b, i) == '-'
-		if negative || at(b, i) == '+' {
+		negative := JSONByte(b, i) == '-'
+		if negative || JSONByte(b, i) == '+' {
 			i++
 		}
 		from := i
-		i = skipDigits(b, i)
+		i = SkipDigits(b, i)
 		if i < 0 {
 			return -1
 		}
@@ -163,10 +172,10 @@ func fits64(digits []byte, negative bool) bool {
 	return len(digits) < len(limit) || len(digits) == len(limit) && string(digits) <= limit
 }
 
-// skipDigits returns the offset after one or more digits, or -1.
-func skipDigits(b []byte, i int) int {
+// SkipDigits returns the offset after one or more digits that start at b[i], or -1.
+func SkipDigits(b []byte, i int) int {
 	start := i
-	for IsDigit(at(b, i)) {
+	for IsDigit(JSONByte(b, i)) {
 		i++
 	}
 	if i == start {

@@ -24,11 +24,11 @@ func ValidJSON(b []byte) bool {
 	k.reset()
 	depth := 0
 	var objects uint64 // bit n: the open value at depth n is an object
-	i := skipBlanks(b, 0)
+	i := SkipJSONBlanks(b, 0)
 	for {
 		// b[i] starts a value.
 		opened := false
-		switch at(b, i) {
+		switch JSONByte(b, i) {
 		case '{', '[':
 			depth++
 			if depth > MaxJSONDepth {
@@ -43,11 +43,11 @@ func ValidJSON(b []byte) bool {
 		case '"':
 			i = skipString(b, i)
 		case 't':
-			i = skipLiteral(b, i, "true")
+			i = SkipJSONLiteral(b, i, "true")
 		case 'f':
-			i = skipLiteral(b, i, "false")
+			i = SkipJSONLiteral(b, i, "false")
 		case 'n':
-			i = skipLiteral(b, i, "null")
+			i = SkipJSONLiteral(b, i, "null")
 		default:
 			i = skipNumber(b, i)
 		}
@@ -55,7 +55,7 @@ func ValidJSON(b []byte) bool {
 			return false
 		}
 		// Close the value that ends here, and the values that end with it.
-		for i = skipBlanks(b, i); ; i = skipBlanks(b, i+1) {
+		for i = SkipJSONBlanks(b, i); ; i = SkipJSONBlanks(b, i+1) {
 			if depth == 0 {
 				return i == len(b)
 			}
@@ -63,7 +63,7 @@ func ValidJSON(b []byte) bool {
 			if objects>>depth&1 == 1 {
 				end = '}'
 			}
-			if at(b, i) != end {
+			if JSONByte(b, i) != end {
 				break
 			}
 			if end == '}' && !k.close(depth) {
@@ -72,10 +72,10 @@ func ValidJSON(b []byte) bool {
 			depth, opened = depth-1, false
 		}
 		if !opened {
-			if at(b, i) != ',' {
+			if JSONByte(b, i) != ',' {
 				return false
 			}
-			i = skipBlanks(b, i+1)
+			i = SkipJSONBlanks(b, i+1)
 		}
 		if objects>>depth&1 == 1 {
 			key := i
@@ -83,11 +83,11 @@ func ValidJSON(b []byte) bool {
 			if i < 0 || !k.add(b[key+1:i-1]) {
 				return false
 			}
-			i = skipBlanks(b, i)
-			if at(b, i) != ':' {
+			i = SkipJSONBlanks(b, i)
+			if JSONByte(b, i) != ':' {
 				return false
 			}
-			i = skipBlanks(b, i+1)
+			i = SkipJSONBlanks(b, i+1)
 		}
 	}
 }
