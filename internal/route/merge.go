@@ -85,14 +85,18 @@ func (f *fanout) merged(r *ssp.Request) Result {
 }
 
 // cause returns the outcome that stands for all legs, none of which gave a bid that counts: NoBid if an SSP had
-// no bid, else the first leg's.
+// no bid, else that of the first leg that was asked.
 func (m *merger) cause(f *fanout) upstream.Outcome {
 	for i := range m.legs {
 		if m.legs[i].noBid {
 			return upstream.NoBid
 		}
 	}
-	switch l := &f.legs[0]; {
+	first := 0
+	for first < len(f.legs)-1 && f.legs[first].received && f.legs[first].outcome == upstream.Filtered {
+		first++
+	}
+	switch l := &f.legs[first]; {
 	case !l.received:
 		return upstream.Deadline
 	case l.outcome == upstream.Fill: // its bids do not count

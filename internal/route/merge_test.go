@@ -147,6 +147,20 @@ func TestMergeWithoutABidIsANoAd(t *testing.T) {
 	}
 }
 
+// An SSP that was not asked is no cause beside one that was.
+func TestMergeWithoutABidNamesNoFilteredSSP(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		rt := merging(newFake(t, "a", silent), newFake(t, "b", reply{status: 503, body: "x"}))
+		rt.Targets[0].When = in(t, "app", "1")
+		r := examined(t, NewTable([]*Route{rt}), `{"id":"r1"}`)
+		res := rt.Do(&r.Request, nil, newProcess(t))
+		if !res.NoAd || res.NoAdFor != upstream.ServerError {
+			t.Errorf("no-ad %v for %v", res.NoAd, res.NoAdFor)
+		}
+		res.Release()
+	})
+}
+
 // SSPs that are late, not waited for, not asked or cannot be reached have their reasons.
 func TestReasonsOfSSPsWithoutAResponse(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
