@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -26,11 +27,12 @@ func overload(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	return r, nil
 }
 
-// The deadline of the clients of the sweep, and the share of their critical requests.
 const (
-	sweepDeadline = 200 * time.Millisecond
-	criticalShare = 0.1
-	maxOffered    = 40_000 // requests a second that the generator can send beside the upstream
+	sweepDeadline = 200 * time.Millisecond // later responses are late
+	sweepTimeout  = 5 * sweepDeadline      // clients give up
+	criticalShare = 0.1                    // of the requests
+	sweepLegs     = 32                     // SSPs of each request
+	maxSweepConns = 8000                   // a process with 20,000 files may open so many
 )
 
 var sweepFactors = []float64{0.5, 0.9, 1.2, 2, 4}
@@ -59,18 +61,19 @@ func (r *sweepRow) late() float64 {
 	return share(late, max(late+r.Answered, 1))
 }
 
-// sweep offers multiples of what one core carries. A request of adbuffer goes to four SSPs, so that the
-// generator can send four times what the core carries.
+// sweep offers multiples of what one core carries. A request of adbuffer goes to many SSPs, so the core
+// carries few of them. Then the generator can send four times as many, and can have a connection for each
+// request within its timeout. With fewer connections requests would wait in the generator.
 func sweep(ctx context.Context, e *stage.Env, r *results.Report) error {
 	up, err := constantUpstream(e)
 	if err != nil {
 		return err
 	}
 	t := r.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
-		"proxy", "load", "offered/s", "goodput/s", "of the peak", "served late", "critical refused", "normal refused",
+		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
-	for _, p := range []struct{ name, program string }{{"adbuffer", ""}, {"Envoy, overload manager", "envoy"},
-		{"HAProxy", "haproxy"}} {
+	for _, p := range []struct{ name, program, server string }{{"adbuffer", "", refusing}, {"adbuffer, overload off", "", notRefusing},
+		{"Envoy, overload manager", "envoy", ""}, {"HAProxy", "haproxy", ""}} {
 		err := stage.Needs(r, p.program)
 		if stage.Skips(r, err) {
 			continue
@@ -78,7 +81,7 @@ func sweep(ctx context.Context, e *stage.Env, r *results.Report) error {
 		if err != nil {
 			return err
 		}
-		rows, err := sweepOne(ctx, e, p.name, p.program, up)
+		rows, err := sweepOne(ctx, e, p.name, p.program, p.server, up)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
@@ -86,10 +89,10 @@ func sweep(ctx context.Context, e *stage.Env, r *results.Report) error {
 		for i := range rows {
 			row := &rows[i]
 			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/row.Seconds, row.goodput,
-				results.Percent(row.goodput/peak), results.Percent(row.late()),
+				results.Percent(row.goodput/peak), row.Latency.P99, results.Percent(row.late()),
 				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
 		}
-		if p.program == "" {
+		if p.server == refusing {
 			judgeSweep(r, rows)
 		}
 	}
@@ -103,14 +106,19 @@ func peakOf(rows []sweepRow) (peak float64) {
 	return peak
 }
 
-func sweepOne(ctx context.Context, e *stage.Env, name, program string, up *rig.SSP) ([]sweepRow, error) {
+func sweepOne(ctx context.Context, e *stage.Env, name, program, server string, up *rig.SSP) ([]sweepRow, error) {
+	var ssps []string
+	for i := range sweepLegs {
+		ssps = append(ssps, fmt.Sprintf("s%d", i+1))
+	}
+	asks := "mode: parallel-all, ssps: [" + strings.Join(ssps, ", ") + "]}"
 	setup := stage.Setup{Program: program, OneCore: true, Route: &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr},
-		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{refusing}, Routes: []string{
-		"{name: critical, priority: critical, match: {path: /critical}, mode: parallel-all, ssps: [s1, s2, s3, s4]}",
-		"{name: normal, match: {path: /normal}, mode: parallel-all, ssps: [s1, s2, s3, s4]}"}}}
+		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{server}, Routes: []string{
+		"{name: critical, priority: critical, match: {path: /critical}, " + asks,
+		"{name: normal, match: {path: /normal}, " + asks}}}
 	if program == "" {
-		for i := range 4 {
-			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: fmt.Sprintf("s%d", i+1), URLs: []string{up.URL}, Protocol: "http1"})
+		for _, name := range ssps {
+			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1"})
 		}
 	}
 	s, err := e.Start(ctx, setup)
@@ -121,24 +129,26 @@ func sweepOne(ctx context.Context, e *stage.Env, name, program string, up *rig.S
 	critical, normal := stage.Page("critical", "/critical"), stage.Page("normal", "/normal")
 	critical.Weight, normal.Weight = criticalShare, 1-criticalShare
 	length := e.Time(20*time.Second, 2*time.Second)
-	carried, err := s.Measure(ctx, stage.Generate(stage.ClosedLoop(32, 0, length/2, critical, normal), true))
-	if err != nil {
-		return nil, err
+	var carried *stage.Figures
+	for range 2 { // the first time, the proxy still opens connections
+		carried, err = s.Measure(ctx, stage.Generate(stage.ClosedLoop(32, 0, length/2, critical, normal), true))
+		if err != nil {
+			return nil, err
+		}
 	}
 	var rows []sweepRow
 	for _, factor := range sweepFactors {
 		rate := factor * carried.Rate
-		if rate > maxOffered {
-			break
-		}
+		conns := min(int(math.Ceil(rate*sweepTimeout.Seconds())), maxSweepConns)
 		e.Say("overload: %s, %v × %.0f requests/s", name, factor, carried.Rate)
-		plan := stage.OpenLoop(1024, rate, length/4, length, critical, normal)
-		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, 5*sweepDeadline
+		plan := stage.OpenLoop(conns, rate, length/4, length, critical, normal)
+		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
 		f, err := s.Measure(ctx, stage.Generate(plan, true))
 		if err != nil {
 			return nil, err
 		}
 		rows = append(rows, sweepRow{factor, f.Rate, f})
+		stage.Sleep(ctx, settled) // the proxy still handles requests that clients have given up
 	}
 	return rows, nil
 }
@@ -159,8 +169,11 @@ func judgeSweep(r *results.Report, rows []sweepRow) {
 	}
 }
 
-// refusing is a setting of server: adbuffer refuses requests while it has too little CPU.
-const refusing = "overload: {enabled: true}"
+// Settings of server: adbuffer refuses requests while it has too little CPU, or does not.
+const (
+	refusing    = "overload: {enabled: true}"
+	notRefusing = "overload: {enabled: false}"
+)
 
 // bursts takes a third of a core in bursts of 20 ms.
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
