@@ -66,12 +66,13 @@ func (c *controller) observe(lag float64, length time.Duration, l *load, dryRun 
 	for p, n := range l.arrived {
 		c.arrivals[p] = memory*c.arrivals[p] + n
 	}
-	c.movePause(l)
+	c.movePause(windows, l)
 }
 
 // movePause makes the pause longer while too many requests are refused, and else shorter. Clients that
-// send again at once get fewer requests read during a longer pause.
-func (c *controller) movePause(l *load) {
+// send again at once get fewer requests read during a longer pause. A window of a long lag is long too, so
+// it moves the pause as several would.
+func (c *controller) movePause(windows float64, l *load) {
 	passed := -l.refused
 	for _, n := range l.arrived {
 		passed += n
@@ -80,7 +81,8 @@ func (c *controller) movePause(l *load) {
 	if l.refused*refusedShare > passed {
 		by = pauseGrows
 	}
-	c.pause = min(max(minPause, time.Duration(float64(c.pause)*by)), maxPause)
+	moved := time.Duration(float64(max(minPause, c.pause)) * math.Pow(by, windows))
+	c.pause = min(max(minPause, moved), maxPause)
 }
 
 func (c *controller) pauseFor() time.Duration { return c.pause }

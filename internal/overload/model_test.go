@@ -134,3 +134,17 @@ func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 		}
 	}
 }
+
+// Under a long lag a window takes a second, and the pause grew no faster than in windows of 100 ms.
+func TestAPauseGrowsWithTheTimeOfItsWindow(t *testing.T) {
+	l := &load{refused: 100}
+	l.arrived[Normal] = 100
+	var short, long controller
+	for range 5 {
+		short.observe(200, 100*time.Millisecond, l, false)
+	}
+	long.observe(200, time.Second, l, false)
+	if short.pause != 320*time.Millisecond || long.pause != short.pause {
+		t.Errorf("five windows of 100 ms make the pause %v, one of a second %v", short.pause, long.pause)
+	}
+}

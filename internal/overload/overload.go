@@ -158,10 +158,6 @@ func (g *Gate) ruleLocked() *rule {
 	return r
 }
 
-// Jitter returns a duration around d, from its half to its one and a half fold. So the connections that
-// were refused together are not read together.
-func Jitter(d time.Duration) time.Duration { return d/2 + time.Duration(rand.Int64N(int64(d)+1)) }
-
 // Count returns how many requests of a priority were refused since the start, and how many would have
 // been without DryRun.
 func (g *Gate) Count(p Priority) (refused, dry uint64) {

@@ -5,6 +5,7 @@ import (
 
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/overload"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -34,6 +35,10 @@ func (p *Proxy) uploadDropped() *refusal {
 	return http1server.Late(fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads and server.max_buffered_bytes", limit))
 }
 
+// pauseJitter is the share by which pauses differ, so that connections that were refused together are not
+// read together.
+const pauseJitter = 0.5
+
 // shed refuses a share of the requests while adbuffer is overloaded. It needs only the message head.
 func (r *request) shed() *refusal {
 	if r.search.Explaining {
@@ -46,5 +51,5 @@ func (r *request) shed() *refusal {
 	if f == nil {
 		return nil
 	}
-	return &refusal{Outcome: upstream.Overloaded, Detail: f.Detail, RetryAfter: overload.RetryAfter, Pause: overload.Jitter(f.Pause)}
+	return &refusal{Outcome: upstream.Overloaded, Detail: f.Detail, RetryAfter: overload.RetryAfter, Pause: rates.Jitter(f.Pause, pauseJitter)}
 }
