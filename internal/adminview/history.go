@@ -80,7 +80,7 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 		one.note(now, &snap)
 		h.adviseLocked(s.Name(), &snap, &opts)
 		state := s.Snapshot()
-		one.minute.look(s.Latency(), state.Outcomes)
+		one.minute.look(s.Latency(), state.Outcomes, 0)
 		one.trend.look(snap.Saturation, state.Outcomes)
 		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), one.recent(state.Outcomes)))
 		one.outcomes = append(one.outcomes[max(0, len(one.outcomes)-recentLooks+1):], state.Outcomes)
@@ -127,7 +127,7 @@ func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
 		if one := h.byRoute[r.Name]; one == nil || !one.describes(r.Latency) {
 			h.byRoute[r.Name] = new(minute)
 		}
-		h.byRoute[r.Name].look(r.Latency, r.Outcomes)
+		h.byRoute[r.Name].look(r.Latency, r.Outcomes, r.Masked)
 	}
 	maps.DeleteFunc(h.byRoute, func(name string, _ *minute) bool { return !present[name] })
 }
@@ -137,7 +137,7 @@ func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
 func (h *histories) lastMinute(s *ssp.SSP, outcomes map[string]uint64) lastMinute {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.historyLocked(s.Name()).minute.last(s.Latency(), outcomes)
+	return h.historyLocked(s.Name()).minute.last(s.Latency(), outcomes, 0)
 }
 
 func (h *histories) trendOf(ssp string) trend {
@@ -153,7 +153,7 @@ func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
 	if one == nil {
 		one = new(minute)
 	}
-	return one.last(r.Latency, r.Outcomes)
+	return one.last(r.Latency, r.Outcomes, r.Masked)
 }
 
 // recent returns how many requests ended with each outcome since the oldest of the last looks. now

@@ -9,7 +9,11 @@ import (
 
 // lastMinute is what requests of the last 60 to 70 s came to.
 type lastMinute struct {
-	Requests uint64 `json:"requests"`
+	Requests uint64 `json:"requests"` // without Filtered
+	// Filtered are requests whose conditions on the body did not hold. Of a route, no SSP was left to ask.
+	Filtered uint64 `json:"filtered,omitempty"`
+	// Masked are errors of SSPs that a route replaced by its no_ad (on_error_status).
+	Masked uint64 `json:"masked,omitempty"`
 	// Seconds is the time that it covers.
 	Seconds    float64 `json:"seconds"`
 	Fills      uint64  `json:"fills"`
@@ -37,23 +41,24 @@ type minute struct {
 type mark struct {
 	latency  metrics.Counts
 	outcomes map[string]uint64
+	masked   uint64
 }
 
 // describes reports whether the marks are of this histogram, or of none.
 func (m *minute) describes(h *metrics.Histogram) bool { return m.latency == nil || m.latency == h }
 
-// look is called every historyStep. outcomes are since start.
-func (m *minute) look(h *metrics.Histogram, outcomes map[string]uint64) {
+// look is called every historyStep. outcomes and masked are since start.
+func (m *minute) look(h *metrics.Histogram, outcomes map[string]uint64, masked uint64) {
 	m.latency = h
 	if m.looks%markEvery == 0 {
-		m.marks = append(m.marks[max(0, len(m.marks)-minuteMarks+1):], mark{h.Counts(), outcomes})
+		m.marks = append(m.marks[max(0, len(m.marks)-minuteMarks+1):], mark{h.Counts(), outcomes, masked})
 	}
 	m.looks++
 }
 
 // last returns what requests came to since the oldest mark. Before there are minuteMarks of them, it
-// is since start. outcomes are since start.
-func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64) lastMinute {
+// is since start. outcomes and masked are since start.
+func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked uint64) lastMinute {
 	counts, before := h.Counts(), mark{}
 	l := lastMinute{Seconds: float64(m.looks) * historyStep.Seconds()}
 	if m.describes(h) && len(m.marks) == minuteMarks {
@@ -66,7 +71,8 @@ func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64) lastMinu
 		recent[name] = n - min(n, before.outcomes[name])
 	}
 	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, counts), h.QuantileOf(0.99, counts)
-	l.Requests, l.Fills, l.Failed, l.mostFailed = sumOf(recent), recent[upstream.Fill.String()], countFailed(recent), mostFailed(recent)
+	l.Filtered, l.Masked = recent[filtered], masked-min(masked, before.masked)
+	l.Requests, l.Fills, l.Failed, l.mostFailed = askedOf(recent), recent[upstream.Fill.String()], countFailed(recent), mostFailed(recent)
 	return l
 }
 
@@ -81,9 +87,14 @@ func mostFailed(outcomes map[string]uint64) string {
 	return most
 }
 
-func sumOf(outcomes map[string]uint64) (n uint64) {
-	for _, c := range outcomes {
-		n += c
+var filtered = upstream.Filtered.String()
+
+// askedOf returns the number of requests that conditions on the body did not leave out.
+func askedOf(outcomes map[string]uint64) (n uint64) {
+	for name, c := range outcomes {
+		if name != filtered {
+			n += c
+		}
 	}
 	return n
 }
@@ -128,7 +139,7 @@ func (t *trend) look(saturation float64, outcomes map[string]uint64) {
 	if t.looks%trendEvery != 0 {
 		return
 	}
-	n := sumOf(outcomes) - sumOf(t.outcomes)
+	n := askedOf(outcomes) - askedOf(t.outcomes)
 	share := 0
 	if n > 0 {
 		share = int(100 * (countFailed(outcomes) - countFailed(t.outcomes)) / n)

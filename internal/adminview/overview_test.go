@@ -67,13 +67,13 @@ func TestTroublesOfAnSSP(t *testing.T) {
 func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
 	var m minute
 	h := metrics.Durations(time.Millisecond, time.Second)
-	m.look(h, map[string]uint64{"server_error": 7})
+	m.look(h, map[string]uint64{"server_error": 7, "filtered": 3}, 4)
 	for range minuteMarks * markEvery {
-		m.look(h, map[string]uint64{"server_error": 7})
+		m.look(h, map[string]uint64{"server_error": 7, "filtered": 3}, 4)
 	}
 	h.ObserveDuration(time.Millisecond)
-	now := map[string]uint64{"server_error": 8, "deadline": 2, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1}
-	if got := m.last(h, now); got.Failed != 3 || got.Fills != 5 || got.mostFailed != "deadline" || got.Requests != 43 || got.Seconds < 60 || got.Seconds > 70 {
+	now := map[string]uint64{"server_error": 8, "deadline": 2, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93}
+	if got := m.last(h, now, 6); got.Filtered != 90 || got.Masked != 2 || got.Failed != 3 || got.Fills != 5 || got.mostFailed != "deadline" || got.Requests != 43 || got.Seconds < 60 || got.Seconds > 70 {
 		t.Errorf("the last minute is %+v", got)
 	}
 }
@@ -82,7 +82,7 @@ func TestATrendCoversTenMinutes(t *testing.T) {
 	var tr trend
 	outcomes := map[string]uint64{}
 	for i := range (trendPoints + 5) * trendEvery {
-		outcomes = map[string]uint64{"fill": outcomes["fill"] + 3, "deadline": outcomes["deadline"] + 1}
+		outcomes = map[string]uint64{"fill": outcomes["fill"] + 3, "deadline": outcomes["deadline"] + 1, "filtered": outcomes["filtered"] + 16}
 		saturation := 0.2
 		if i == (trendPoints+5)*trendEvery-3 {
 			saturation = 0.9

@@ -21,6 +21,7 @@ type Snapshot struct {
 	BufferedBytes      int64             `json:"buffered_bytes"`
 	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
 	Panics             uint64            `json:"panics"`
+	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that conditions could not read
 	Overload           overload.State    `json:"overload"`
 }
 
@@ -35,6 +36,9 @@ func (p *Proxy) Snapshot() Snapshot {
 		Overload: v.opts.Overload.State(),
 	}
 	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
+	for why := range p.unreadable {
+		s.Unreadable += p.unreadable[why].Load()
+	}
 	for _, rs := range v.routes {
 		for o := range upstream.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
@@ -54,6 +58,7 @@ func (p *Proxy) Snapshot() Snapshot {
 type RouteCounts struct {
 	Name     string
 	Outcomes map[string]uint64 // outcomes that occurred, by name
+	Masked   uint64            // errors of SSPs that on_error replaced
 	Latency  *metrics.Histogram
 }
 
@@ -61,7 +66,7 @@ type RouteCounts struct {
 func (p *Proxy) Routes() []RouteCounts {
 	var all []RouteCounts
 	for _, rs := range p.current().routes {
-		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Latency: rs.duration}
+		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Latency: rs.duration}
 		for o := range upstream.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				r.Outcomes[o.String()] = n

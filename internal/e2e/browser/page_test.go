@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,6 +156,7 @@ routes:
     match: {path: /fillbuffer}
     ssps: [alpha, beta, broken]
     client_choice: true
+  - {name: bids, match: {path: /bids}, ssps: [{name: broken, when: [{path: app, exists: true}]}], on_error: no_ad}
 `, alpha.URL(), beta.URL(), e2e.CAFile(t, beta), broken.URL()), env...)
 	return ab, alpha
 }
@@ -165,6 +167,9 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	ab, _ := startObserved(t)
+	for _, body := range []string{`{"app":{}}`, `{"site":{}}`, `{"app":`} { // a masked error, filtered, unreadable
+		ab.Post("/bids", body).WantStatus(body, 204)
+	}
 	y := ab.StartTraffic(12, 2*time.Millisecond, observedTargets...)
 	y.AwaitSent(t, 200)
 	b := openPage(t, "http://"+ab.AdminAddr+"/")
@@ -200,6 +205,11 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 		ab.AwaitMetric(0, "adbuffer_pool_connections", "ssp="+ssp, "state=dialing")
 	}
 	page, m := b.fresh(), ab.Scrape()
+	var bids string
+	b.eval(`document.querySelector('#routes tr[data-route="bids"]').innerText`, &bids)
+	if !regexp.MustCompile(`^bids\t[\d.]+ \(66\.7 % filtered\)\t0 %\t100 % \(100 % masked\)\t`).MatchString(bids) || !strings.HasPrefix(page.Totals["unreadable"], "1|") {
+		t.Errorf("the route with conditions is %q, unreadable bodies %q", bids, page.Totals["unreadable"])
+	}
 	same := func(what, text string, want float64) {
 		t.Helper()
 		if got := number(t, text); got != want {
