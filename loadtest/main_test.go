@@ -253,7 +253,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 // Every command is there and has a description.
 func TestEveryCommandIsThere(t *testing.T) {
 	want := []string{"run", "keepalive", "pipeline", "pools", "rules", "adproxy", "sick", "cold", "churn", "burst",
-		"endpoints", "fairness", "overload",
+		"endpoints", "fairness", "overload", "exchange",
 		"soak", "chaos", "story", "incidents", "sizing", "peers", "all", "report"}
 	root := newRoot(os.Stdout, os.Stderr)
 	for _, name := range want {

@@ -63,6 +63,7 @@ latency
   capacity                    of more requests at once, each takes longer
 response
   no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
+  bid_for                     a text; requests without it in their body get no bid
   kind, content_type          "openrtb", "vast" or "raw"; another Content-Type
   size                        bytes: constant, or p50, p95 and max
   echo                        the response has the ids of its request

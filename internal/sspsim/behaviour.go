@@ -70,6 +70,8 @@ type Response struct {
 	// NoBid is how often a response carries no bid, in the form NoBidForm.
 	NoBid     Chance    `json:"no_bid"`
 	NoBidForm NoBidForm `json:"no_bid_form"`
+	// BidFor is a text. A request whose body does not have it gets no bid; "" is in every body.
+	BidFor string `json:"bid_for"`
 
 	// Kind of body; "" is OpenRTB. The body's id is the request's own: the id
 	// of its OpenRTB body, else its cb query parameter, else its X-Request-Id,

@@ -18,7 +18,7 @@ func fullBehaviour() Behaviour {
 	return Behaviour{
 		Latency: Latency{Distribution: Distribution{P50: Duration(80 * time.Millisecond), P99: Duration(250 * time.Millisecond), Max: Duration(time.Second)},
 			Slow: Distribution{Constant: Duration(2 * time.Second)}, SlowShare: 0.01, Capacity: 100},
-		Response: Response{NoBid: one, NoBidForm: NoBidDocument, Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
+		Response: Response{NoBid: one, NoBidForm: NoBidDocument, BidFor: "DEU", Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
 			ContentType: "text/xml", Echo: true, Headers: []Field{{"Alt-Svc", "clear"}, {"X", ""}},
 			HTTP10: one, ReadToEOF: one, Chunked: one, Trailers: one, Interim: one, Cookies: one},
 		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: Duration(90 * time.Second), MaxStreams: -1,
@@ -128,7 +128,7 @@ func TestMalformedBehavioursAreRefused(t *testing.T) {
 		`{"response":{"headers":[7]}}`:             `cannot unmarshal number`,
 		`{"connections":{"max_requests":1.5}}`:     `cannot unmarshal number 1.5`,
 		`{"faults":{"stall":[]}}`:                  `cannot unmarshal array`,
-		`{"faults":{"reset":{"evry":2}}}`:          `unknown key "evry"; the keys are after_head, announce, black_hole,`,
+		`{"faults":{"reset":{"evry":2}}}`:          `unknown key "evry"; the keys are after_head, announce, bid_for, black_hole,`,
 		`{"fault":{}}`:                             `unknown key "fault"; the keys are after_head,`,
 		`{"latency":{"constant":"1s"},"fault":1}`:  `unknown key "fault"`,
 		`[]`: `cannot unmarshal array`,

@@ -2,8 +2,9 @@ package sspsim
 
 import "bytes"
 
-// ids are the ids in a request, as raw bytes. They point into the request.
+// ids are the ids in a request, as raw bytes, and its body. They point into the request.
 type ids struct {
+	body      []byte
 	requestID []byte // X-Request-Id
 	cb        []byte // query parameter cb, not decoded
 	bid       []byte // top-level "id" of the OpenRTB body, in JSON's escapes

@@ -132,7 +132,7 @@ func (h *http1Conn) respond() bool {
 		h.gone = true
 		return false
 	}
-	id := ids{requestID: q.requestID, cb: queryValue(q.target, "cb"), bid: openRTBID(q.body)}
+	id := ids{body: q.body, requestID: q.requestID, cb: queryValue(q.target, "cb"), bid: openRTBID(q.body)}
 	var r reply
 	r, h.scratch = p.compose(&f, &id, h.scratch)
 	return h.writeReply(p, &f, &r, &id)

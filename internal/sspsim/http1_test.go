@@ -232,6 +232,16 @@ func TestNoBidHasThreeForms(t *testing.T) {
 	}
 }
 
+func TestBidsDependOnTheBody(t *testing.T) {
+	c := dial(t, startWith(t, Behaviour{Response: Response{BidFor: `"DEU"`}}))
+	for body, status := range map[string]int{`{"id":"q","country":"DEU"}`: 200, `{"id":"q","country":"FRA"}`: 204} {
+		c.send("POST /bid HTTP/1.1\r\nHost: ssp\r\nContent-Length: 26\r\n\r\n" + body)
+		if resp, got := c.response("POST"); resp.StatusCode != status {
+			t.Errorf("%s: %d %q, want %d", body, resp.StatusCode, got, status)
+		}
+	}
+}
+
 func (r *rawClient) wantOpen204(status int) {
 	r.t.Helper()
 	r.get("again")

@@ -60,7 +60,7 @@ func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
 }
 
 func (st *stream) ids() ids {
-	return ids{requestID: []byte(st.requestID), cb: queryValue([]byte(st.target), "cb"), bid: openRTBID(st.body)}
+	return ids{body: st.body, requestID: []byte(st.requestID), cb: queryValue([]byte(st.target), "cb"), bid: openRTBID(st.body)}
 }
 
 // respondLocked queues the response. It releases mu while it waits for room, and returns early if

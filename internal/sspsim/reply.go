@@ -103,6 +103,9 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	if kind == "" {
 		kind = OpenRTB
 	}
+	if !bytes.Contains(q.body, p.bidFor) && !f.fault.needsBody() {
+		f.traits[traitNoBid] = true
+	}
 	doc, r := documents[kind], reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers]}
 	size := f.size
 	switch {

@@ -101,6 +101,7 @@ type script struct {
 	latency   latencySampler
 	size      sampler
 	headers   []headerField
+	bidFor    []byte
 
 	contentType []byte // nil means the content type of the document
 
@@ -112,7 +113,8 @@ type script struct {
 
 func newScript(b Behaviour) *script {
 	b = b.clone()
-	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(), plain: true}
+	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(), plain: true,
+		bidFor: []byte(b.Response.BidFor)}
 	for _, f := range b.Response.Headers {
 		p.headers = append(p.headers, newHeaderField(f.Name, f.Value))
 	}

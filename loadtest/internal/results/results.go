@@ -141,7 +141,7 @@ func (r *Report) Save(dir string) error {
 
 // order is the order of reports by kind. Other kinds follow by name.
 var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7,
-	"cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "overload": 13, "chaos": 14}
+	"cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "overload": 13, "exchange": 14, "chaos": 15}
 
 // LoadAll reads every report in a folder.
 func LoadAll(dir string) ([]*Report, error) {

@@ -31,6 +31,10 @@ type Route struct {
 	Timeout   time.Duration // of a response; 0 is the program's own
 	Adaptive  bool          // limit the requests at once by their latency; only Envoy does
 	Serve     string        // directives of the server block of nginx
+	// Member is the path of a member of JSON bodies. Values has the values of it for each upstream; only HAProxy
+	// chooses by them. "" does not read bodies.
+	Member string
+	Values [][]string
 
 	Addr    string // host:port, set by StartProgram
 	Admin   string // host:port of the admin listener, set by StartProgram if Adaptive

@@ -115,6 +115,18 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			c.judge()
 		}
 	}
+	auctioned := func(queries, filled uint64, us, cpu float64, doubts ...string) judge {
+		row := func(asks, proxy string, filters bool, queries, filled uint64, cpu float64) *exchangeRow {
+			f := classes(1, nil, "C0", "C1") // two SSPs want requests from C0, one from C1
+			f.Answered, f.Statuses, f.CPUus, f.Doubts = 2000, map[int]uint64{200: filled}, cpu, doubts
+			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: []exchangeRound{{f, queries}}}
+		}
+		return func(r *results.Report) {
+			judgeExchange(r, []*exchangeRow{row("all five", "adbuffer", false, 10000, 1900, 100),
+				row("all five", "adbuffer", true, queries, filled, cpu), row("one", "adbuffer", true, 2000, 1900, us),
+				row("one", "HAProxy", true, 2000, 1900, 20)})
+		}
+	}
 	for _, c := range []struct {
 		name             string
 		holds, breaks    judge
@@ -201,6 +213,10 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"overload, a key", noise(9), noise(10), 1, 1, noise(10, "late")},
 		{"overload, keys", func(r *results.Report) { judgeManyKeys(r, 9, 1, 1<<20) },
 			func(r *results.Report) { judgeManyKeys(r, 9, 1, 1+1<<20) }, 1, 1, nil},
+		{"exchange, queries", auctioned(3000, 1900, 30, 99), auctioned(3001, 1900, 30, 99), 1, 4, auctioned(2999, 1900, 30, 99, "late")},
+		{"exchange, fills", auctioned(3000, 1900, 30, 99), auctioned(3000, 1899, 30, 99), 1, 4, nil},
+		{"exchange, CPU", auctioned(3000, 1900, 30, 99), auctioned(3000, 1900, 30, 100), 1, 4, nil},
+		{"exchange, HAProxy", auctioned(3000, 1900, 30, 99), auctioned(3000, 1900, 31, 99), 1, 4, auctioned(3000, 1900, 31, 99, "late")},
 		{"story, alert", storyOf(-time.Second, 0, 0.03), storyOf(time.Second, 0, 0.03), 1, 3, nil},
 		{"story, refused", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 1, 0.03), 1, 3, nil},
 		{"story, waited", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 0, 0.04), 1, 3, nil},

@@ -62,6 +62,10 @@ attacked rounds take turns; the success and p99 of other clients are compared.`,
 Envoy (overload manager) and HAProxy. Then a noisy neighbour takes a third of the core, 10 000 clients
 connect at once to a cold core, one key sends 10 and 100 times its share, and each of 100 000 requests
 has a key of its own.`, overload},
+	{"exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
+		`Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
+five, merged into one BidResponse, and to one of them, as HAProxy does by json_query. Counts queries and
+fills, and measures CPU.`, exchange},
 }
 
 // Story takes seven minutes at any scale, so that the command all leaves it out.

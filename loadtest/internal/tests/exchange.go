@@ -1,0 +1,243 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"adbuffer/internal/sspsim"
+	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/stage"
+)
+
+const (
+	exchangeRate      = 1000 // bid requests a second
+	exchangeRounds    = 5
+	exchangeSSPs      = 5
+	exchangeCountries = 10
+	sspCountries      = 3 // from which an SSP wants requests
+)
+
+// countriesOf returns the countries from which the SSP of an index wants requests. Each country has one or two SSPs.
+func countriesOf(ssp int) (codes []string) {
+	for i := range sspCountries {
+		codes = append(codes, fmt.Sprintf("C%d", (2*ssp+i)%exchangeCountries))
+	}
+	return codes
+}
+
+// sspsOf returns the SSPs that want requests from a country.
+func sspsOf(country string) (names []string) {
+	for i := range exchangeSSPs {
+		if slices.Contains(countriesOf(i), country) {
+			names = append(names, fmt.Sprintf("ssp%d", i))
+		}
+	}
+	return names
+}
+
+// auctions returns bid requests of 1.3 KB, a template for each country. A member names the SSPs that would bid.
+func auctions() (all []load.Template) {
+	for i := range exchangeCountries {
+		country := fmt.Sprintf("C%d", i)
+		body := `{"id":"` + load.Number + `","at":2,"imp":[{"id":"1","tagid":"top","secure":1,"bidfloor":0.42,"banner":{"w":300,"h":250,"api":[3,5,6]}}],` +
+			`"site":{"id":"4711","domain":"publisher.example","page":"https://publisher.example/news/12345","publisher":{"id":"123456"}},` +
+			`"device":{"ua":"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X)","ip":"203.0.113.77","geo":{"country":"` + country + `"},"devicetype":4},` +
+			`"user":{"eids":"` + strings.Repeat("e", 800) + `"},"ext":{"bidders":"` + strings.Join(sspsOf(country), " ") + `"}}`
+		all = append(all, load.Template{Name: country, Method: "POST", Path: "/bid", Literal: body,
+			Headers: []load.Field{{Name: "Content-Type", Value: "application/json"}}})
+	}
+	return all
+}
+
+// exchangeRow is a way to ask the SSPs, and what its rounds measured.
+type exchangeRow struct {
+	asks, proxy string
+	filters     bool
+	stage       *stage.Stage
+	rounds      []exchangeRound
+}
+
+// exchangeRound has figures, and the queries that all SSPs got.
+type exchangeRound struct {
+	*stage.Figures
+	queries uint64
+}
+
+func (r *exchangeRow) fills() float64 {
+	return share(sumOf(r.rounds, func(f exchangeRound) uint64 { return f.Statuses[200] }),
+		sumOf(r.rounds, func(f exchangeRound) uint64 { return f.Answered }))
+}
+
+func (r *exchangeRow) cpu() float64 {
+	return medianOf(r.rounds, func(f exchangeRound) float64 { return f.CPUus })
+}
+
+// queries returns how many queries the SSPs got, and how many they wanted.
+func (r *exchangeRow) queries() (got, wanted uint64) {
+	for _, round := range r.rounds {
+		got += round.queries
+		for _, class := range round.Classes {
+			wanted += class.Answered * uint64(len(sspsOf(class.Name)))
+		}
+	}
+	return got, wanted
+}
+
+func (r *exchangeRow) doubts() []string {
+	var all []*stage.Figures
+	for _, round := range r.rounds {
+		all = append(all, round.Figures)
+	}
+	return doubtsOf(all...)
+}
+
+// exchange sends bid requests to five SSPs with filters and without: to all of them, and to one of them, as HAProxy
+// can too.
+func exchange(ctx context.Context, e *stage.Env) (*results.Report, error) {
+	r := e.Report("exchange", "Five SSPs, with filters on bid requests and without",
+		"How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?")
+	r.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
+		"asks one server for each request. So it has rows for one SSP only.", sspCountries, exchangeCountries)
+	ssps := stage.Setup{Program: "direct"}
+	for i := range exchangeSSPs {
+		name := fmt.Sprintf("ssp%d", i)
+		ssps.SSPs = append(ssps.SSPs, &stage.SSP{Name: name, Behaviour: sspsim.Behaviour{
+			Latency: sspsim.Constant(5 * time.Millisecond), Response: sspsim.Response{BidFor: name}}})
+	}
+	market, err := e.Start(ctx, ssps)
+	if err != nil {
+		return nil, err
+	}
+	defer market.Stop()
+	var rows []*exchangeRow
+	for _, p := range []struct{ asks, proxy, mode string }{{"all five", "adbuffer", "mode: parallel-all, merge: openrtb"},
+		{"one", "adbuffer", "mode: split"}, {"one", "HAProxy", ""}} {
+		for _, filters := range []bool{false, true} {
+			row := &exchangeRow{asks: p.asks, proxy: p.proxy, filters: filters}
+			row.stage, err = e.Start(ctx, exchangeSetup(ssps.SSPs, p.mode, filters))
+			if errors.Is(err, rig.ErrMissing) && stage.Skips(r, err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			defer row.stage.Stop()
+			rows = append(rows, row)
+		}
+	}
+	if err := stage.Needs(r, "haproxy"); err != nil && !stage.Skips(r, err) {
+		return nil, err
+	}
+	for n := range exchangeRounds {
+		for _, row := range rows {
+			e.Say("exchange: %s asks %s, filters: %v, round %d of %d", row.proxy, row.asks, row.filters, n+1, exchangeRounds)
+			if err := row.measure(ctx, e, market.SSPs); err != nil {
+				return nil, err
+			}
+		}
+	}
+	t := r.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
+		exchangeRounds), "asks", "proxy", "filters", "queries/request", "fills", "CPU µs/request", "p99 ms")
+	for _, row := range rows {
+		got, _ := row.queries()
+		var cpu []float64
+		for _, round := range row.rounds {
+			cpu = append(cpu, round.CPUus)
+		}
+		t.Add(row.doubts(), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
+			share(got, sumOf(row.rounds, func(f exchangeRound) uint64 { return f.Answered })), results.Percent(row.fills()),
+			spread(cpu), medianOf(row.rounds, func(f exchangeRound) float64 { return f.Latency.P99 }))
+	}
+	judgeExchange(r, rows)
+	return r, nil
+}
+
+// exchangeSetup returns the setup of adbuffer with a mode, or of HAProxy for the mode "".
+func exchangeSetup(ssps []*stage.SSP, mode string, filters bool) stage.Setup {
+	var legs []string
+	route := &rig.Route{Name: "exchange"}
+	for i, s := range ssps {
+		route.Upstreams = append(route.Upstreams, strings.TrimSuffix(s.URLs[0], "/bid"))
+		leg := "{name: " + s.Name
+		if filters {
+			route.Member, route.Values = "$.device.geo.country", append(route.Values, countriesOf(i))
+			leg += ", when: [{path: device.geo.country, in: [" + strings.Join(countriesOf(i), ", ") + "]}]"
+		}
+		legs = append(legs, leg+"}")
+	}
+	if mode == "" {
+		return stage.Setup{Program: "haproxy", Route: route}
+	}
+	if filters {
+		mode = strings.Replace(mode, "split", "single", 1) // the first SSP whose filter matches
+	}
+	return stage.Setup{SSPs: ssps, OneCore: true, Config: stage.Config{Deadline: "2s", Routes: []string{
+		fmt.Sprintf("{name: exchange, match: {path: /bid}, %s, ssps: [%s]}", mode, strings.Join(legs, ", "))}}}
+}
+
+// measure measures a round, after a warm-up whose queries do not count.
+func (r *exchangeRow) measure(ctx context.Context, e *stage.Env, ssps []*rig.SSP) error {
+	plan := func(length time.Duration) load.Plan {
+		p := stage.OpenLoop(64, exchangeRate, 0, length, auctions()...)
+		p.Statuses = []int{200, 204}
+		return p
+	}
+	_, err := r.stage.Measure(ctx, stage.Generate(plan(500*time.Millisecond), true))
+	if err != nil {
+		return err
+	}
+	before, err := received(ssps)
+	if err != nil {
+		return err
+	}
+	f, err := r.stage.Measure(ctx, stage.Generate(plan(e.Time(6*time.Second, time.Second)), false))
+	if err != nil {
+		return err
+	}
+	after, err := received(ssps)
+	r.rounds = append(r.rounds, exchangeRound{f, after - before})
+	return err
+}
+
+// received returns how many requests SSPs got.
+func received(ssps []*rig.SSP) (n uint64, err error) {
+	for _, s := range ssps {
+		c, failed := s.Counters()
+		n, err = n+c.Requests, errors.Join(err, failed)
+	}
+	return n, err
+}
+
+func judgeExchange(r *results.Report, rows []*exchangeRow) {
+	row := func(asks, proxy string, filters bool) *exchangeRow {
+		i := slices.IndexFunc(rows, func(r *exchangeRow) bool {
+			return r.asks == asks && r.proxy == proxy && r.filters == filters
+		})
+		if i < 0 {
+			return nil
+		}
+		return rows[i]
+	}
+	all, some := row("all five", "adbuffer", false), row("all five", "adbuffer", true)
+	got, wanted := some.queries()
+	r.Promise("with filters the SSPs get the queries that they want, and no others", got == wanted, some.doubts(),
+		"They got %v queries and wanted %v.", got, wanted)
+	r.Promise("filters cost no fill", some.fills() >= all.fills(), some.doubts(), "%s of the requests with filters, %s without.",
+		results.Percent(some.fills()), results.Percent(all.fills()))
+	doubts := append(all.doubts(), some.doubts()...)
+	r.Promise("filters save more CPU than they cost", some.cpu() < all.cpu(), doubts, "%v µs a request with filters, %v without.",
+		some.cpu(), all.cpu())
+	one, theirs := row("one", "adbuffer", true), row("one", "HAProxy", true)
+	if theirs == nil {
+		return
+	}
+	doubts = append(one.doubts(), theirs.doubts()...)
+	r.Promise("to choose one SSP by the body costs at most 1.5 of HAProxy's CPU", one.cpu() <= 1.5*theirs.cpu(), doubts,
+		"%v µs a request, HAProxy %v.", one.cpu(), theirs.cpu())
+}
