@@ -57,8 +57,8 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 			continue
 		}
 		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+strings.Join(tt.offered, " and "), "see protocol")
-		if kind(e) != "alpn" || d.Stats().HandshakesFailed != 1 {
-			t.Errorf("%v is counted as %s, %+v", e, kind(e), d.Stats())
+		if kind(e) != "alpn" || d.stats.failed.Load() != 1 {
+			t.Errorf("%v is counted as %s, %+v", e, kind(e), &d.stats)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	if r.Protocol != upstream.HTTP1 || state.NegotiatedProtocol != "http/1.1" {
 		t.Errorf("protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
 	}
-	if s := d.Stats(); s.HTTP2Refused != 1 || s.HandshakesFailed != 1 || s.HandshakesFull+s.HandshakesResumed != 1 {
+	if s := &d.stats; s.http2Refused.Load() != 1 || s.failed.Load() != 1 || s.full.Load()+s.resumed.Load() != 1 {
 		t.Errorf("%+v", s)
 	}
 

@@ -103,7 +103,7 @@ func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
 			t.Errorf("handshake %d: the peer saw %q, resumed is %v; want %q", i, name, resumed, want)
 		}
 	}
-	if s := d.Stats(); s.CertsReloaded != 1 || s.CertsBroken != 0 {
+	if s := &d.stats; s.certsReloaded.Load() != 1 || s.certsBroken.Load() != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -140,7 +140,7 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 		}
 		mu.Unlock()
 	}
-	if s := d.Stats(); s.CertsBroken != uint64(len(breaks)) || s.CertsReloaded != 0 {
+	if s := &d.stats; s.certsBroken.Load() != uint64(len(breaks)) || s.certsReloaded.Load() != 0 {
 		t.Errorf("%+v", s)
 	}
 	id.write(t, "second")

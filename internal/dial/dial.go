@@ -129,9 +129,6 @@ func New(opts Options) (*Dialer, error) {
 // Protocol returns the protocol of all connections, or Unknown if ALPN decides.
 func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
 
-// Encrypted reports whether connections are TLS.
-func (d *Dialer) Encrypted() bool { return d.tls != nil }
-
 // Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
 // calls return the same slice while the addresses stay the same.
 //
@@ -144,18 +141,10 @@ func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
 }
 
 // FailedLookups returns the names whose last look-up failed, nil for none. A name that has not been used
-// since is left out after a minute. names is how many names of endpoints are looked up, and not IP
-// addresses.
-func (d *Dialer) FailedLookups() (failed []FailedLookup, names int) {
-	return d.resolver.failed(time.Now())
-}
-
-// ClientCertExpiry returns when the client certificate in use expires, the zero time if there is none.
-func (d *Dialer) ClientCertExpiry() time.Time {
-	if d.tls == nil || d.tls.cert == nil {
-		return time.Time{}
-	}
-	return d.tls.cert.keeper.Current().Certificate.Leaf.NotAfter
+// since is left out after a minute.
+func (d *Dialer) FailedLookups() []FailedLookup {
+	failed, _ := d.resolver.failed(time.Now())
+	return failed
 }
 
 // SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay the same.

@@ -106,12 +106,12 @@ func TestTheLastGoodAddressesSurviveFailedLookups(t *testing.T) {
 			wantAddrs(t, d, "a.example (192.0.2.1:80)")
 			time.Sleep(time.Second)
 		}
-		s := d.Stats()
+		s := &d.stats
 		// The pauses are 1, 2, 4, 8, 16, and then 30 s, ±20 %. The test asks once a second.
-		if s.LookupsFailed != s.Lookups-1 || s.LookupsFailed < hour/37 || s.LookupsFailed > hour/24+10 {
-			t.Errorf("%d look-ups failed of %d in an hour", s.LookupsFailed, s.Lookups)
+		if s.lookupsFailed.Load() != s.lookups.Load()-1 || s.lookupsFailed.Load() < hour/37 || s.lookupsFailed.Load() > hour/24+10 {
+			t.Errorf("%d look-ups failed of %d in an hour", s.lookupsFailed.Load(), s.lookups.Load())
 		}
-		if w := n.warnings(); len(w) != int(s.LookupsFailed) || !strings.Contains(w[0], "lookup a.example: no such host; its last good result stays in use") {
+		if w := n.warnings(); len(w) != int(s.lookupsFailed.Load()) || !strings.Contains(w[0], "lookup a.example: no such host; its last good result stays in use") {
 			t.Errorf("%d warnings, the first %q", len(w), w[:1])
 		}
 		n.set("a.example", "192.0.2.2", 0)
@@ -131,8 +131,8 @@ func TestALookupWithoutAddressesFails(t *testing.T) {
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		if s := d.Stats(); s.LookupsFailed != 1 {
-			t.Errorf("%d look-ups failed, want 1", s.LookupsFailed)
+		if s := &d.stats; s.lookupsFailed.Load() != 1 {
+			t.Errorf("%d look-ups failed, want 1", s.lookupsFailed.Load())
 		}
 	}, "http://a.example")
 }
@@ -193,8 +193,8 @@ func TestALookupThatNeverEndsIsEnded(t *testing.T) {
 		checkError(t, err, upstream.ConnectFailed)
 		time.Sleep(lookupLimit)
 		synctest.Wait()
-		if s := d.Stats(); s.LookupsFailed != 1 {
-			t.Errorf("%d look-ups failed, want 1", s.LookupsFailed)
+		if s := &d.stats; s.lookupsFailed.Load() != 1 {
+			t.Errorf("%d look-ups failed, want 1", s.lookupsFailed.Load())
 		}
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -264,8 +264,8 @@ func TestIPAddressesAreNeverLookedUp(t *testing.T) {
 		wantAddrs(t, d, want...)
 		time.Sleep(time.Hour)
 		wantAddrs(t, d, want...)
-		if s := d.Stats(); s.Lookups != 0 {
-			t.Errorf("%d look-ups", s.Lookups)
+		if s := &d.stats; s.lookups.Load() != 0 {
+			t.Errorf("%d look-ups", s.lookups.Load())
 		}
 	}, "http://192.0.2.7", "http://[2001:db8::7]:8080")
 }
@@ -275,7 +275,7 @@ func TestRefusedAddressesAreLeftOut(t *testing.T) {
 		n.set("a.example", "169.254.169.254 192.0.2.1 fe80::1%eth0 ::ffff:192.0.2.2", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.2:80)")
 		synctest.Wait()
-		if s := d.Stats(); s.AddrsRefused != 2 || s.LookupsFailed != 0 {
+		if s := &d.stats; s.addrsRefused.Load() != 2 || s.lookupsFailed.Load() != 0 {
 			t.Errorf("%+v", s)
 		}
 		if w := n.warnings(); len(w) != 1 || !strings.Contains(w[0], "a.example") || !strings.Contains(w[0], "link-local") {
@@ -311,8 +311,8 @@ func TestAHugeListOfAddressesIsCut(t *testing.T) {
 		n.set("a.example", result.String(), 0)
 		got, err := d.Addresses(t.Context())
 		must(t, err)
-		if s := d.Stats(); len(got) != maxAddrsPerName || s.AddrsBeyond != 1000-maxAddrsPerName {
-			t.Errorf("%d addresses of 1000, %d counted as too many", len(got), s.AddrsBeyond)
+		if s := &d.stats; len(got) != maxAddrsPerName || s.addrsBeyond.Load() != 1000-maxAddrsPerName {
+			t.Errorf("%d addresses of 1000, %d counted as too many", len(got), s.addrsBeyond.Load())
 		}
 	}, "http://a.example")
 
@@ -374,7 +374,7 @@ func TestANameWhoseLookupFailsIsNamedWhileItIsUsed(t *testing.T) {
 		}
 		want := func(what string, since time.Time, hosts ...string) {
 			t.Helper()
-			failed, names := d.FailedLookups()
+			failed, names := d.resolver.failed(time.Now())
 			var got []string
 			for _, f := range failed {
 				if got = append(got, f.Host); f.Since != since || f.Err == nil || f.Kept != (f.Host == "a.example") {

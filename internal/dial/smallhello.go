@@ -97,11 +97,11 @@ func (d *Dialer) connectAnyHello(ctx context.Context, addrs []upstream.Address, 
 	again, errAgain := d.connect(ctx, addrs[r.At:r.At+1], offer, true)
 	again.Raced = r.Raced
 	if again.completed {
-		d.stats.smallHellosGood.Add(1)
+		d.stats.helloHelped.Add(1)
 	}
 	switch {
 	case !again.completed:
-		d.stats.smallHellosFailed.Add(1)
+		d.stats.helloFailed.Add(1)
 		d.hellos.learn(addr.AddrPort, takesNone)
 	case size != takesLarge:
 		d.hellos.learn(addr.AddrPort, needsSmall)

@@ -104,7 +104,7 @@ func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.
 			readOne(t, r)
 		}
 		m.want(t, 1, 3)
-		if s := d.Stats(); s.SmallHellosGood != 1 || s.SmallHellosFailed != 0 || s.HandshakesFailed != 1 || s.HandshakesFull != 3 || warned.Load() != 1 {
+		if s := &d.stats; s.helloHelped.Load() != 1 || s.helloFailed.Load() != 0 || s.failed.Load() != 1 || s.full.Load() != 3 || warned.Load() != 1 {
 			t.Errorf("%s: %+v, %d warnings", name, s, warned.Load())
 		}
 		// After smallHelloFor, the middlebox may have been replaced.
@@ -136,7 +136,7 @@ func TestASmallHelloThatOnlyGetsAnAlertIsNoSuccess(t *testing.T) {
 		t.Errorf("the second error is %v", err)
 	}
 	m.want(t, 2, 1) // no second attempt for a minute
-	if s := d.Stats(); s.SmallHellosGood != 0 || s.SmallHellosFailed != 1 {
+	if s := &d.stats; s.helloHelped.Load() != 0 || s.helloFailed.Load() != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -160,7 +160,7 @@ func TestALargeHelloThatIsLostByChanceIsTriedAgainAndNotUnlearned(t *testing.T) 
 		readOne(t, r)
 	}
 	m.want(t, 3, 1)
-	if s := d.Stats(); lost.Load() != 1 || s.SmallHellosGood != 1 {
+	if s := &d.stats; lost.Load() != 1 || s.helloHelped.Load() != 1 {
 		t.Errorf("%d lost, %+v", lost.Load(), s)
 	}
 }
@@ -183,7 +183,7 @@ func TestASmallHelloThatIsOfNoUseIsNotRepeated(t *testing.T) {
 		dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
 	}
 	m.want(t, 3, 1)
-	if s := d.Stats(); s.SmallHellosGood != 0 || s.SmallHellosFailed != 1 || s.HandshakesFailed != 4 {
+	if s := &d.stats; s.helloHelped.Load() != 0 || s.helloFailed.Load() != 1 || s.failed.Load() != 4 {
 		t.Errorf("%+v", s)
 	}
 	d.hellos.forget()
@@ -215,7 +215,7 @@ func TestOtherFailedHandshakesAreNotTriedAgain(t *testing.T) {
 		if l, s := m.large.Load(), m.small.Load(); l != 1 || s != 0 {
 			t.Errorf("%s: %d large and %d small hellos arrived", name, l, s)
 		}
-		if s := d.Stats(); s.SmallHellosGood+s.SmallHellosFailed != 0 {
+		if s := &d.stats; s.helloHelped.Load()+s.helloFailed.Load() != 0 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}

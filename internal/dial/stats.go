@@ -4,53 +4,40 @@ import (
 	"crypto/tls"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"adbuffer/internal/handshake"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
 
-// Stats holds a dialer's counts since New.
-type Stats struct {
-	Lookups           uint64           // look-ups begun, one for each name
-	LookupsFailed     uint64           // look-ups without a usable address
-	AddrsRefused      uint64           // addresses in DNS responses of a kind that is never dialled, such as link-local
-	AddrsBeyond       uint64           // addresses in DNS responses beyond the number that is used for one name
-	HandshakesFull    uint64           // TLS handshakes from scratch that brought a connection
-	HandshakesResumed uint64           // TLS handshakes that resumed a session
-	HandshakesFailed  uint64           // TLS handshakes that brought no connection
-	Handshakes        handshake.Totals // the same handshakes, by version, group and reason
-	SmallHellosGood   uint64           // second attempts with a small ClientHello that completed the handshake
-	SmallHellosFailed uint64           // second attempts that failed too
-	HTTP2Refused      uint64           // connections closed because HTTP/2 prohibits their cipher suite
-	CertsReloaded     uint64           // new versions of the client certificate taken into use
-	CertsBroken       uint64           // new versions of the client certificate that could not be used
-	BytesSent         uint64           // at the sockets, TLS included
-	BytesReceived     uint64           // as BytesSent
-}
-
-// counters are the atomic counters behind Stats.
+// counters holds a dialer's counts since New.
 type counters struct {
-	lookups, lookupsFailed, addrsRefused, addrsBeyond                 atomic.Uint64
-	handshakesFull, handshakesResumed, handshakesFailed, http2Refused atomic.Uint64
-	certsReloaded, certsBroken                                        atomic.Uint64
-	smallHellosGood, smallHellosFailed                                atomic.Uint64
-	handshakes                                                        handshake.Counts
-	traffic                                                           socket.Traffic
+	lookups, lookupsFailed     atomic.Uint64 // for one name each; a failed one brought no usable address
+	addrsRefused               atomic.Uint64 // addresses in DNS responses of a kind that is never dialled, such as link-local
+	addrsBeyond                atomic.Uint64 // addresses in DNS responses beyond the number that is used for one name
+	full, resumed              atomic.Uint64 // TLS handshakes that brought a connection
+	failed                     atomic.Uint64 // TLS handshakes that brought no connection
+	handshakes                 handshake.Counts
+	helloHelped, helloFailed   atomic.Uint64 // second attempts with a small ClientHello, by whether they completed the handshake
+	http2Refused               atomic.Uint64 // connections closed because HTTP/2 prohibits their cipher suite
+	certsReloaded, certsBroken atomic.Uint64 // new versions of the client certificate, by whether they could be used
+	traffic                    socket.Traffic
 }
 
 func (c *counters) handshaken(state *tls.ConnectionState) {
 	c.handshakes.Succeeded(state)
 	if state.DidResume {
-		c.handshakesResumed.Add(1)
+		c.resumed.Add(1)
 	} else {
-		c.handshakesFull.Add(1)
+		c.full.Add(1)
 	}
 }
 
 // handshakeFailed counts an error of tlsError or negotiated.
 func (c *counters) handshakeFailed(err error) {
-	c.handshakesFailed.Add(1)
+	c.failed.Add(1)
 	reason := handshake.ALPN
 	if !errors.Is(err, upstream.ErrALPN) {
 		reason = handshake.ReasonOf(errors.Unwrap(err))
@@ -58,16 +45,49 @@ func (c *counters) handshakeFailed(err error) {
 	c.handshakes.Failed(reason)
 }
 
-// Stats returns the current counts.
-func (d *Dialer) Stats() Stats {
+// Descs describe the metrics of a Dialer.
+var Descs metrics.Descs
+
+var (
+	descHandshakes = Descs.New("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
+	descsOfTLS     = handshake.NewDescs(&Descs, "adbuffer_tls", "an SSP", "ssp")
+	descHellos     = Descs.New("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the handshake then succeeded (good) or not (failed).", "ssp", "result")
+	descLookups    = Descs.New("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
+	descNoLookups  = Descs.New("adbuffer_dns_failing_names", "Names of an SSP's endpoints whose last look-up failed. Where an earlier one succeeded, its addresses stay in use.", "ssp")
+	descAddrs      = Descs.New("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
+	descSent       = Descs.New("adbuffer_ssp_sent_bytes_total", "Bytes written to the sockets of connections to an SSP, TLS included.", "ssp")
+	descReceived   = Descs.New("adbuffer_ssp_received_bytes_total", "Bytes read from the sockets of connections to an SSP, TLS included.", "ssp")
+	descCipher     = Descs.New("adbuffer_http2_cipher_refused_total", "TLS connections closed because the SSP chose HTTP/2 with a cipher suite that HTTP/2 prohibits; adbuffer then dials with HTTP/1.1 only.", "ssp")
+	descCertEnd    = Descs.New("adbuffer_ssp_client_certificate_expiry_timestamp_seconds", "When the client certificate for an SSP (tls.cert_file) expires, in seconds since 1970.", "ssp")
+	descCerts      = Descs.New("adbuffer_ssp_client_certificate_reloads_total", "New versions of the client certificate for an SSP, by whether adbuffer could use them; otherwise the previous version stays in use.", "ssp", "result")
+)
+
+// Collect writes the series of what can happen with the SSP's settings.
+func (d *Dialer) Collect(to metrics.Sink) {
 	c := &d.stats
-	return Stats{
-		Lookups: c.lookups.Load(), LookupsFailed: c.lookupsFailed.Load(),
-		AddrsRefused: c.addrsRefused.Load(), AddrsBeyond: c.addrsBeyond.Load(),
-		HandshakesFull: c.handshakesFull.Load(), HandshakesResumed: c.handshakesResumed.Load(),
-		HandshakesFailed: c.handshakesFailed.Load(), Handshakes: c.handshakes.Load(), HTTP2Refused: c.http2Refused.Load(),
-		SmallHellosGood: c.smallHellosGood.Load(), SmallHellosFailed: c.smallHellosFailed.Load(),
-		CertsReloaded: c.certsReloaded.Load(), CertsBroken: c.certsBroken.Load(),
-		BytesSent: c.traffic.Sent(), BytesReceived: c.traffic.Received(),
+	to.Counter(descSent, c.traffic.Sent())
+	to.Counter(descReceived, c.traffic.Received())
+	if failed, names := d.resolver.failed(time.Now()); names > 0 {
+		bad := c.lookupsFailed.Load()
+		to.Counter(descLookups, c.lookups.Load()-bad, "good")
+		to.Counter(descLookups, bad, "failed")
+		to.Counter(descAddrs, c.addrsRefused.Load(), "forbidden")
+		to.Counter(descAddrs, c.addrsBeyond.Load(), "too_many")
+		to.Gauge(descNoLookups, float64(len(failed)))
+	}
+	if d.tls == nil {
+		return
+	}
+	to.Counter(descHandshakes, c.full.Load(), "full")
+	to.Counter(descHandshakes, c.resumed.Load(), "resumed")
+	to.Counter(descHandshakes, c.failed.Load(), "failed")
+	to.Counter(descHellos, c.helloHelped.Load(), "good")
+	to.Counter(descHellos, c.helloFailed.Load(), "failed")
+	descsOfTLS.Series(to, &c.handshakes)
+	to.Counter(descCipher, c.http2Refused.Load())
+	if cert := d.tls.cert; cert != nil {
+		to.Counter(descCerts, c.certsReloaded.Load(), "good")
+		to.Counter(descCerts, c.certsBroken.Load(), "failed")
+		to.Gauge(descCertEnd, float64(cert.keeper.Current().Certificate.Leaf.NotAfter.Unix()))
 	}
 }

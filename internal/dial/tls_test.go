@@ -43,7 +43,7 @@ func TestALaterHandshakeResumesTheSession(t *testing.T) {
 					tls.VersionName(version), i, r.Resumed, server.DidResume, tls.VersionName(server.Version))
 			}
 		}
-		if s := d.Stats(); s.HandshakesFull != 1 || s.HandshakesResumed != 2 || s.HandshakesFailed != 0 {
+		if s := &d.stats; s.full.Load() != 1 || s.resumed.Load() != 2 || s.failed.Load() != 0 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -108,8 +108,8 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 		}
 		d := newDialer(t, o)
 		e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
-		if kind(e) != "tls" || d.Stats().HandshakesFailed != 1 {
-			t.Errorf("%s: %v is counted as %s, %+v", tt.name, e, kind(e), d.Stats())
+		if kind(e) != "tls" || d.stats.failed.Load() != 1 {
+			t.Errorf("%s: %v is counted as %s, %+v", tt.name, e, kind(e), &d.stats)
 		}
 		o.TLS.InsecureSkipVerify = true
 		r := p.dial(t, newDialer(t, o), true)
@@ -192,7 +192,7 @@ func TestHandshakesThatFail(t *testing.T) {
 			if r.Conn != nil || r.Socket != nil || r.TCP <= 0 || r.TLS <= 0 {
 				t.Errorf("a dial that failed during TLS returned %+v", r)
 			}
-			if n := d.Stats().HandshakesFailed; n != uint64(tt.conns) {
+			if n := d.stats.failed.Load(); n != uint64(tt.conns) {
 				t.Errorf("%d failed handshakes are counted, want %d", n, tt.conns)
 			}
 			for range tt.conns {

@@ -31,27 +31,6 @@ func (c *Counts) Succeeded(state *tls.ConnectionState) {
 // Failed counts a handshake that failed.
 func (c *Counts) Failed(r Reason) { c.failed[r].Add(1) }
 
-// Totals holds the values of Counts at one moment.
-type Totals struct {
-	versions [len(versions)]uint64
-	groups   [len(groups) + 1]uint64
-	failed   [reasons]uint64
-}
-
-// Load returns the current counts.
-func (c *Counts) Load() (t Totals) {
-	load(t.versions[:], c.versions[:])
-	load(t.groups[:], c.groups[:])
-	load(t.failed[:], c.failed[:])
-	return t
-}
-
-func load(to []uint64, from []atomic.Uint64) {
-	for i := range from {
-		to[i] = from[i].Load()
-	}
-}
-
 // Descs describe the metrics of Counts.
 type Descs struct{ versions, groups, failed *metrics.Desc }
 
@@ -70,15 +49,15 @@ func NewDescs(all *metrics.Descs, prefix, with string, labels ...string) Descs {
 }
 
 // Series sends a counter for each version, group and reason.
-func (d Descs) Series(to metrics.Sink, t Totals) {
+func (d Descs) Series(to metrics.Sink, c *Counts) {
 	for i, v := range versions {
-		to.Counter(d.versions, t.versions[i], v.name)
+		to.Counter(d.versions, c.versions[i].Load(), v.name)
 	}
 	for i, g := range groups {
-		to.Counter(d.groups, t.groups[i], g.name)
+		to.Counter(d.groups, c.groups[i].Load(), g.name)
 	}
-	to.Counter(d.groups, t.groups[len(groups)], "other")
+	to.Counter(d.groups, c.groups[len(groups)].Load(), "other")
 	for r, name := range reasonNames {
-		to.Counter(d.failed, t.failed[r], name)
+		to.Counter(d.failed, c.failed[r].Load(), name)
 	}
 }

@@ -174,7 +174,7 @@ var (
 
 func gather(t *testing.T, c *Counts) string {
 	t.Helper()
-	source := metrics.NewSource(allDescs, func(to metrics.Sink) { descs.Series(to.With("openx"), c.Load()) })
+	source := metrics.NewSource(allDescs, func(to metrics.Sink) { descs.Series(to.With("openx"), c) })
 	problems, err := testutil.CollectAndLint(source)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)

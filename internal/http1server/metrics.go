@@ -33,7 +33,7 @@ func (s *Server) Collect(to metrics.Sink) {
 	if s.tls != nil {
 		to.Counter(descHandshakes, s.handshakes.full.Load(), "false")
 		to.Counter(descHandshakes, s.handshakes.resumed.Load(), "true")
-		descsOfTLS.Series(to, s.handshakes.counts.Load())
+		descsOfTLS.Series(to, &s.handshakes.counts)
 		to.Gauge(descShaking, float64(s.handshakes.now.Load()))
 	}
 	to.Counter(descHTTP2Errors, s.http2Errors.Load())

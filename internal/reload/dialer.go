@@ -17,7 +17,6 @@ import (
 
 // dialer connects dialling with the protocols, since the pool knows neither.
 type dialer struct {
-	ssp   string
 	dial  *dial.Dialer
 	conns atomic.Pointer[connOptions] // of the connections that are opened from now on
 
@@ -45,7 +44,7 @@ func newDialer(c *config.SSP, shared *Options) (*dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &dialer{ssp: c.Name, dial: d, headWait: newHeadWait()}
+	all := &dialer{dial: d, headWait: newHeadWait()}
 	all.set(c)
 	return all, nil
 }

@@ -81,6 +81,5 @@ func (p *Part) Host() string { return p.Config.Parsed.All[0].Authority }
 
 // FailedLookups returns the names of the SSP's endpoints whose last look-up failed.
 func (p *Part) FailedLookups() []dial.FailedLookup {
-	failed, _ := p.dialer.dial.FailedLookups()
-	return failed
+	return p.dialer.dial.FailedLookups()
 }
