@@ -21,20 +21,6 @@ const (
 	H2C            Mode = "h2c"             // http: HTTP/2 with prior knowledge
 )
 
-func (m Mode) check(scheme string) error {
-	switch {
-	case scheme != "http" && scheme != "https":
-		return fmt.Errorf("endpoints: scheme %q is neither http nor https", scheme)
-	case m == HTTP2 && scheme == "http":
-		return fmt.Errorf("protocol: %s needs https endpoints; %s is HTTP/2 over cleartext", m, H2C)
-	case m == H2C && scheme == "https":
-		return fmt.Errorf("protocol: %s needs http endpoints; %s is HTTP/2 over TLS", m, HTTP2)
-	case !slices.Contains([]Mode{Auto, HTTP1, HTTP1Pipelined, HTTP2, H2C}, m):
-		return fmt.Errorf("protocol: %q is none of auto, http1, http1-pipelined, http2, h2c", m)
-	}
-	return nil
-}
-
 // protocol returns the protocol of all connections, or Unknown if ALPN decides.
 func (m Mode) protocol(encrypted bool) upstream.Protocol {
 	switch {

@@ -7,7 +7,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -20,8 +19,8 @@ import (
 
 // Options are the settings of one SSP's dialer. The comments name them as config/adbuffer.yaml does.
 type Options struct {
-	Endpoints upstream.Endpoints // endpoints
-	Mode      Mode               // protocol
+	Endpoints upstream.Endpoints // endpoints; at least one
+	Mode      Mode               // protocol; HTTP2 is for https, H2C for http
 	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait for a look-up.
 	// TLSTimeout (timeouts.tls_handshake) bounds the handshake; unused on cleartext. Both must be
 	// positive.
@@ -88,22 +87,9 @@ type Raced struct {
 	Lost []error
 }
 
-// New returns a dialer, or an error about its options. It reads the files that opts.TLS names, and
-// opens no connection.
+// New returns a dialer, or an error about the files that opts.TLS names, which it reads. It opens no
+// connection.
 func New(opts Options) (*Dialer, error) {
-	if len(opts.Endpoints.All) == 0 {
-		return nil, errors.New("an SSP needs at least one endpoint")
-	}
-	encrypted := opts.Endpoints.Scheme == "https"
-	if err := opts.Mode.check(opts.Endpoints.Scheme); err != nil {
-		return nil, err
-	}
-	if opts.ConnectTimeout <= 0 {
-		return nil, fmt.Errorf("timeouts.connect: %v is not positive", opts.ConnectTimeout)
-	}
-	if encrypted && opts.TLSTimeout <= 0 {
-		return nil, fmt.Errorf("timeouts.tls_handshake: %v is not positive", opts.TLSTimeout)
-	}
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
 	}
@@ -115,7 +101,7 @@ func New(opts Options) (*Dialer, error) {
 		d.tcp.Control = bindWithoutPort
 	}
 	d.SetTimeouts(opts.ConnectTimeout, opts.TLSTimeout)
-	if encrypted {
+	if opts.Endpoints.Scheme == "https" {
 		var err error
 		d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats)
 		if err != nil {
@@ -237,8 +223,8 @@ func (t *timeouts) connect() time.Duration { return time.Duration(t.connectNs.Lo
 
 func (t *timeouts) handshake() time.Duration { return time.Duration(t.handshakeNs.Load()) }
 
-// SetTimeouts changes ConnectTimeout and TLSTimeout for dials and waits that begin later. The rules
-// of New apply to the values.
+// SetTimeouts changes ConnectTimeout and TLSTimeout for dials and waits that begin later. Both must be
+// positive.
 func (d *Dialer) SetTimeouts(connect, handshake time.Duration) {
 	d.timeouts.connectNs.Store(int64(connect))
 	d.timeouts.handshakeNs.Store(int64(handshake))

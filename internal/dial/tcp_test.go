@@ -34,34 +34,6 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreRefused(t *testing.T) {
-	for _, tt := range []struct {
-		url          string
-		mode         Mode
-		connect, tls time.Duration
-		ok           bool
-	}{
-		{"http://a.example", HTTP2, 1, 1, false}, {"https://a.example", H2C, 1, 1, false},
-		{"http://a.example", "h3", 1, 1, false}, {"https://a.example", "", 1, 1, false},
-		{"https://a.example", HTTP2, 1, 1, true}, {"http://a.example", H2C, 1, 1, true},
-		{"", Auto, 1, 1, false}, {"https://a.example", Auto, 0, 1, false}, {"https://a.example", Auto, 1, 0, false},
-	} {
-		ends := upstream.Endpoints{Scheme: "https"}
-		if tt.url != "" {
-			var err error
-			ends, err = upstream.ParseEndpoints([]string{tt.url})
-			must(t, err)
-		}
-		d, err := New(Options{Endpoints: ends, Mode: tt.mode, ConnectTimeout: tt.connect, TLSTimeout: tt.tls})
-		if (err == nil) != tt.ok {
-			t.Errorf("%+v: %v", tt, err)
-		}
-		if err == nil {
-			d.Close()
-		}
-	}
-}
-
 // closedPort returns an address that refuses connections.
 func closedPort(t *testing.T) upstream.Address {
 	t.Helper()

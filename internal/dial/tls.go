@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 
 	"adbuffer/internal/configfile"
 	"adbuffer/internal/handshake"
@@ -49,17 +48,12 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 		}
 		c.base.RootCAs = m.Authorities
 	}
-	switch {
-	case o.CertFile != "" && o.KeyFile != "":
+	if o.CertFile != "" {
 		var err error
 		c.cert, err = newClientCert(o.CertFile, o.KeyFile, warn, stats)
 		if err != nil {
 			return nil, err
 		}
-	case o.CertFile != "":
-		return nil, fmt.Errorf("tls.key_file: missing, and tls.cert_file is %q", o.CertFile)
-	case o.KeyFile != "":
-		return nil, fmt.Errorf("tls.cert_file: missing, and tls.key_file is %q", o.KeyFile)
 	}
 	if classical, ok := o.Policy.Classical(); ok {
 		c.small = c.base.Clone()
