@@ -17,8 +17,7 @@ import (
 	"adbuffer/internal/logs"
 )
 
-// Options are the views of the admin listener and the rules for access to them. If the func of a
-// path is nil, the path does not exist.
+// Options are the views of the admin listener and the rules for access to them.
 type Options struct {
 	// Token returns the token that gives access to all paths beyond loopback. If it is "", no token
 	// does. Two calls may return different tokens.
@@ -45,7 +44,7 @@ type Options struct {
 	Trace Trace
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
-	// Routes returns the names of the routes in force. If it is nil, any name may be watched.
+	// Routes returns the names of the routes in force.
 	Routes func() []string
 	// Requests has the last failures, and reports requests as they end.
 	Requests *logs.RequestLog
@@ -53,7 +52,7 @@ type Options struct {
 	Explain Explain
 	// MaxRequestBytes returns the limit of a client's request, head and body.
 	MaxRequestBytes func() int64
-	// Reload reads the configuration again.
+	// Reload reads the configuration again. nil: it has no file.
 	Reload Reload
 	// DryRun says what a reload would do.
 	DryRun DryRun
@@ -133,41 +132,22 @@ func (s *Server) handler() http.Handler {
 func (s *Server) guarded() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", servePage)
-	if s.opts.Overview != nil {
-		mux.HandleFunc("GET /overview", func(w http.ResponseWriter, _ *http.Request) { writeCompactJSON(w, s.opts.Overview()) })
-	}
-	for path, view := range map[string]func(string) any{"GET /pools": s.opts.Pools, "GET /history": s.opts.History} {
-		if view != nil {
-			mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { writeJSON(w, view(r.FormValue("ssp"))) })
-		}
-	}
-	if s.opts.Config != nil {
-		mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, string(s.opts.Config())) })
-	}
-	if s.opts.Level != nil {
-		mux.HandleFunc("GET /log/level", s.showLevel)
-		mux.HandleFunc("PUT /log/level", s.changeLevel)
-	}
-	if s.opts.SSPs != nil {
-		mux.HandleFunc("GET /ssps", s.listSSPs)
-		mux.HandleFunc("PUT /ssps/{ssp}/state", s.changeSSP("state"))
-		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", s.changeSSP("state"))
-		mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
-	}
+	mux.HandleFunc("GET /overview", func(w http.ResponseWriter, _ *http.Request) { writeCompactJSON(w, s.opts.Overview()) })
+	mux.HandleFunc("GET /pools", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, s.opts.Pools(r.FormValue("ssp"))) })
+	mux.HandleFunc("GET /history", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, s.opts.History(r.FormValue("ssp"))) })
+	mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, string(s.opts.Config())) })
+	mux.HandleFunc("GET /log/level", s.showLevel)
+	mux.HandleFunc("PUT /log/level", s.changeLevel)
+	mux.HandleFunc("GET /ssps", s.listSSPs)
+	mux.HandleFunc("PUT /ssps/{ssp}/state", s.changeSSP("state"))
+	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", s.changeSSP("state"))
+	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
 	mux.HandleFunc("GET /capture", s.capture)
-	if s.opts.Trace != nil {
-		mux.HandleFunc("GET /debug/trace", s.trace)
-	}
-	if s.opts.Requests != nil {
-		mux.HandleFunc("GET /failures", s.failures)
-		mux.HandleFunc("GET /tail", s.tail)
-	}
-	if s.opts.Explain != nil {
-		mux.HandleFunc("POST /explain", s.explain)
-	}
-	if s.opts.DryRun != nil {
-		mux.HandleFunc("POST /reload", s.reload)
-	}
+	mux.HandleFunc("GET /debug/trace", s.trace)
+	mux.HandleFunc("GET /failures", s.failures)
+	mux.HandleFunc("GET /tail", s.tail)
+	mux.HandleFunc("POST /explain", s.explain)
+	mux.HandleFunc("POST /reload", s.reload)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -27,10 +27,6 @@ const (
 )
 
 func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
-	if s.opts.Capture == nil {
-		text(w, http.StatusNotFound, ErrCaptureOff.Error())
-		return
-	}
 	q := r.URL.Query()
 	n := 1
 	if v := q.Get("n"); v != "" {

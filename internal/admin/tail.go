@@ -94,7 +94,7 @@ func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
 	if f.Outcome != "" && !upstream.IsOutcome(f.Outcome) {
 		return f, fmt.Errorf("there is no outcome %q; deploy/prometheus/RUNBOOK.md lists the outcomes", f.Outcome)
 	}
-	if f.SSP != "" && s.opts.SSPs != nil {
+	if f.SSP != "" {
 		var known []string
 		for _, state := range s.opts.SSPs.States() {
 			known = append(known, state.SSP)
@@ -103,7 +103,7 @@ func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
 			return f, &UnknownError{"SSP", f.SSP, known}
 		}
 	}
-	if f.Route != "" && f.Route != logs.NoRoute && s.opts.Routes != nil {
+	if f.Route != "" && f.Route != logs.NoRoute {
 		if known := s.opts.Routes(); !slices.Contains(known, f.Route) {
 			return f, &UnknownError{"route", f.Route, known}
 		}
