@@ -3,9 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,15 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
 	"adbuffer/internal/syntax"
 )
 
 // defaultAdmin is the default of admin.listen.
 const defaultAdmin = "127.0.0.1:9090"
-
-// maxHealthBytes bounds how much of a response is printed. adbuffer's response has one line.
-const maxHealthBytes = 1024
 
 func newHealth(stdout *os.File) *cobra.Command {
 	var (
@@ -96,10 +93,10 @@ func healthTarget(from, file string) (health, error) {
 		}
 		return health{u.String(), syntax.IsLoopbackHost(u.Hostname())}, nil
 	}
-	admin := readAdmin(file)
-	host, port, err := net.SplitHostPort(admin.Listen)
+	its := readAdmin(file)
+	host, port, err := net.SplitHostPort(its.Listen)
 	if err != nil || port == "0" {
-		return health{}, fmt.Errorf("admin.listen %q has no port to request; name the URL with --admin", admin.Listen)
+		return health{}, fmt.Errorf("admin.listen %q has no port to request; name the URL with --admin", its.Listen)
 	}
 	switch ip := net.ParseIP(host); {
 	case host == "":
@@ -110,7 +107,7 @@ func healthTarget(from, file string) (health, error) {
 		host = "127.0.0.1"
 	}
 	scheme := "http"
-	if admin.TLS.CertFile != "" {
+	if its.TLS.CertFile != "" {
 		scheme = "https"
 	}
 	return health{scheme + "://" + net.JoinHostPort(host, port) + "/readyz", true}, nil
@@ -143,30 +140,20 @@ func readAdmin(file string) adminAddress {
 
 // askHealth returns the text of a response with status 200, or else an error.
 func askHealth(ctx context.Context, target health) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.url, nil)
+	u, err := url.Parse(target.url)
 	if err != nil {
 		return "", err
 	}
-	client := &http.Client{
-		// No proxy: HTTP_PROXY may name the adbuffer itself.
-		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: target.here},
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	res, err := client.Do(req)
+	listener := url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}
+	client, err := admin.NewClient(admin.ClientOptions{URL: listener.String(), Insecure: target.here})
 	if err != nil {
+		return "", err
+	}
+	body, err := client.Get(ctx, u.RequestURI())
+	if e, ok := errors.AsType[*admin.StatusError](err); ok {
+		return "", fmt.Errorf("not ready: %s responds %d %s: %.1024s", e.URL, e.Status, http.StatusText(e.Status), e.Body)
+	} else if err != nil {
 		return "", fmt.Errorf("not ready: %w; was the running adbuffer started with this admin.listen?", err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxHealthBytes))
-	if err != nil {
-		return "", fmt.Errorf("not ready: %s: %w", target.url, err)
-	}
-	text := strings.TrimSpace(string(body))
-	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("not ready: %s responds %s: %s", target.url, res.Status, text)
-	}
-	return text, nil
+	return strings.TrimSpace(string(body)), nil
 }
