@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"adbuffer/internal/alarm"
 )
 
 // clients holds the open client connections. A connection is either served or parked.
@@ -15,9 +17,8 @@ type clients struct {
 	parked parkedHeap
 	// unfinished are some of both.
 	unfinished unfinished
-	// idle fires at idleAt, at or before the earliest close of a parked connection; see expire.
-	idle   *time.Timer
-	idleAt time.Time // zero while it is not set
+	// idle rings at or before the earliest close of a parked connection; see expire.
+	idle alarm.Alarm
 
 	cut bool // see cutAll
 }
@@ -103,25 +104,15 @@ func (c *clients) resumeDue() *Conn {
 	if len(c.parked) > 0 && !time.Now().Before(c.parked[0].until) {
 		return c.resumeLocked(c.parked[0])
 	}
-	c.idleAt = time.Time{}
+	c.idle.At = time.Time{}
 	c.armLocked()
 	return nil
 }
 
-// armLocked sets idle, unless idle already fires early enough.
+// armLocked sets idle.
 func (c *clients) armLocked() {
-	if len(c.parked) == 0 {
-		return
-	}
-	at := c.parked[0].until
-	if !c.idleAt.IsZero() && !at.Before(c.idleAt) {
-		return
-	}
-	c.idleAt = at
-	if wait := time.Until(at); c.idle == nil {
-		c.idle = time.AfterFunc(wait, c.expire)
-	} else {
-		c.idle.Reset(wait)
+	if len(c.parked) > 0 {
+		c.idle.Set(c.parked[0].until)
 	}
 }
 

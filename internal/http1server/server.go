@@ -91,6 +91,7 @@ type Server struct {
 func New(h Handler, o Options, log *zap.Logger) *Server {
 	s := &Server{handler: h, log: log, tls: o.TLS, handshakeLimiter: newHandshakeLimiter()}
 	s.current.Store(&o)
+	s.clients.idle.Ring = s.clients.expire
 	s.http = &fasthttp.Server{
 		Handler:         s.handle,
 		Concurrency:     math.MaxInt32, // Accept enforces max_connections, with a response

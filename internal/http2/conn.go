@@ -93,6 +93,7 @@ func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 		received:      http2codec.NewReceiveWindow(connWindow),
 		lastProcessed: http2codec.NoLimit,
 	}
+	c.deadlines.alarm.Ring = c.expire
 	if s, ok := c.socket.(kernelSocket); ok {
 		c.sendBuffer.size = uint64(s.SendBuffer()) / 2
 		c.deadlines.hasUnread = s.HasInput
@@ -200,7 +201,7 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 		c.changed = true
 	}
 	c.updatePlacesLocked()
-	c.deadlines.stop()
+	c.deadlines.alarm.Stop()
 	// Requests that were not passed to the socket count as not sent below, so their bytes must not
 	// follow. Only a GOAWAY may follow.
 	c.out.buf = c.out.buf[:0]

@@ -3,6 +3,7 @@ package http2
 import (
 	"time"
 
+	"adbuffer/internal/alarm"
 	"adbuffer/internal/upstream"
 )
 
@@ -17,10 +18,9 @@ import (
 // If the reader is busy, or bytes are unread, the deadline is checked a few more times before the
 // exchange fails.
 type deadlines struct {
-	timer      *time.Timer
-	at         time.Time // when the timer fires; zero if it is not set
-	lateChecks int       // checks since the passed deadline
-	quiet      bool      // the last check found nothing
+	alarm      alarm.Alarm // calls Conn.expire
+	lateChecks int         // checks since the passed deadline
+	quiet      bool        // the last check found nothing
 	// hasUnread reports whether the socket has unread bytes; nil if that is unknown.
 	hasUnread func() bool
 }
@@ -30,20 +30,6 @@ const (
 	lateCheckPause = time.Millisecond / 2
 	quietPause     = 50 * time.Microsecond // after a check that found nothing
 )
-
-// setTimerLocked ensures that the timer fires at this deadline or before.
-func (c *Conn) setTimerLocked(deadline time.Time) {
-	d := &c.deadlines
-	if !d.at.IsZero() && !deadline.Before(d.at) {
-		return
-	}
-	d.at = deadline
-	if wait := time.Until(deadline); d.timer == nil {
-		d.timer = time.AfterFunc(wait, c.expire)
-	} else {
-		d.timer.Reset(wait)
-	}
-}
 
 // expire runs when the timer fires. It fails the exchanges whose deadline has passed.
 func (c *Conn) expire() {
@@ -78,9 +64,9 @@ func (c *Conn) expire() {
 	if !looked {
 		d.lateChecks, d.quiet = 0, false
 	}
-	d.at = time.Time{}
+	d.alarm.At = time.Time{}
 	if !next.IsZero() {
-		c.setTimerLocked(next)
+		d.alarm.Set(next)
 	}
 	c.unlockAndWrite(nil, nil)
 }
@@ -99,10 +85,4 @@ func (d *deadlines) late(r *reads) (late bool, pause time.Duration) {
 	}
 	d.quiet = true
 	return true, quietPause
-}
-
-func (d *deadlines) stop() {
-	if d.timer != nil {
-		d.timer.Stop()
-	}
 }

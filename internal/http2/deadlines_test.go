@@ -45,7 +45,7 @@ func TestTimerIsNotSetForEachExchange(t *testing.T) {
 	timerAt := func() time.Time {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
-		return p.conn.deadlines.at
+		return p.conn.deadlines.alarm.At
 	}
 	var first time.Time
 	for i := range 6 {

@@ -92,7 +92,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	if c.streams.exhausted() {
 		c.drainLocked(upstream.ClosedMaxRequests)
 	}
-	c.setTimerLocked(ex.Deadline)
+	c.deadlines.alarm.Set(ex.Deadline)
 	c.startBodyLocked(s)
 	return s, nil
 }

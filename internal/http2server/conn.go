@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"adbuffer/internal/alarm"
 	"adbuffer/internal/http2codec"
 
 	h2 "golang.org/x/net/http2"
@@ -135,8 +136,8 @@ type Conn struct {
 	received      http2codec.ReceiveWindow
 	flood         http2codec.Flood
 	drain         drain
-	timer         timer
-	idleAt        time.Time // when the connection became idle; zero while it is not
+	alarm         alarm.Alarm // see watchLocked
+	idleAt        time.Time   // when the connection became idle; zero while it is not
 }
 
 // New returns a connection that reads and writes rw. Serve runs it.
@@ -191,7 +192,7 @@ func (c *Conn) closeLocked(err error) {
 		return
 	}
 	c.closed, c.err = true, err
-	c.timer.stop()
+	c.alarm.Stop()
 	c.drain.stop()
 	for len(c.streams.open) > 0 {
 		c.dropLocked(c.streams.open[len(c.streams.open)-1])

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"adbuffer/internal/alarm"
 	"adbuffer/internal/http2codec"
 
 	h2 "golang.org/x/net/http2"
@@ -240,8 +241,8 @@ func (c *Conn) freeLocked() {
 	c.out.buf, c.out.spare, c.out.release = nil, nil, nil
 	c.streams = table{forgotten: c.lastID}
 	c.ready, c.fresh = nil, nil
-	c.timer.stop()
-	c.timer = timer{}
+	c.alarm.Stop()
+	c.alarm = alarm.Alarm{}
 }
 
 // handleFramesLocked handles all frames that have arrived whole.

@@ -6,42 +6,24 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// timer ends streams that take too long: bodies that do not arrive, and responses that the client
-// does not read. It also ends the gathering of credit: see hasWindowLocked. One timer serves all
-// streams of a connection. It is set to the earliest moment, and only for streams that have to wait.
-type timer struct {
-	timer *time.Timer
-	at    time.Time // when it fires; zero while it is not set
-}
-
-// watchLocked makes expire run at that moment.
+// watchLocked makes expire run at that moment. One timer serves all streams of a connection, and is set
+// only for streams that have to wait.
 func (c *Conn) watchLocked(at time.Time) {
-	t := &c.timer
-	if !t.at.IsZero() && !at.Before(t.at) {
-		return
+	if c.alarm.Ring == nil { // not in New, since most connections are idle
+		c.alarm.Ring = c.expire
 	}
-	t.at = at
-	if wait := time.Until(at); t.timer == nil {
-		t.timer = time.AfterFunc(wait, c.expire)
-	} else {
-		t.timer.Reset(wait)
-	}
+	c.alarm.Set(at)
 }
 
-func (t *timer) stop() {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-}
-
-// expire ends the streams whose deadline has passed, and sends what was held back to gather credit.
+// expire ends streams that take too long: bodies that have not arrived, and responses that the client
+// does not read. It also sends what was held back to gather credit: see hasWindowLocked.
 func (c *Conn) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	c.timer.at = time.Time{}
+	c.alarm.At = time.Time{}
 	now := time.Now()
 	var next time.Time
 	// Backwards, since the loop may remove a stream, or all if it closes the connection.

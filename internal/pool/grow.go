@@ -112,7 +112,7 @@ func (p *Pool) growLocked(now time.Time) {
 			break
 		}
 		if ok, pause := p.governor.ready(now); !ok {
-			p.pauseLocked(pause, now)
+			p.pauseLocked(pause)
 			break
 		}
 		p.startDialLocked(nil, now)
@@ -123,7 +123,7 @@ func (p *Pool) growLocked(now time.Time) {
 // pauseLocked runs when the pool wants a connection and every address pauses. It fails the waiters
 // if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
 // wait.
-func (p *Pool) pauseLocked(pause pause, now time.Time) {
+func (p *Pool) pauseLocked(pause pause) {
 	p.growth.paused = p.governor.dialing == 0
 	if p.growth.hopeless() && !pause.mayWait {
 		p.queue.fail(func(w *waiter) error {
@@ -138,22 +138,14 @@ func (p *Pool) pauseLocked(pause pause, now time.Time) {
 		})
 	}
 	if p.queue.n > 0 && !pause.until.IsZero() {
-		p.growAtLocked(pause.until, now)
-	}
-}
-
-// growAtLocked calls growLocked at the given time, or earlier.
-func (p *Pool) growAtLocked(at, now time.Time) {
-	if p.growNext.IsZero() || at.Before(p.growNext) {
-		p.growNext = at
-		p.growTimer.Reset(at.Sub(now))
+		p.growSoon.Set(pause.until)
 	}
 }
 
 func (p *Pool) growAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.growNext = time.Time{}
+	p.growSoon.At = time.Time{}
 	p.growLocked(time.Now())
 }
 

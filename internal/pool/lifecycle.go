@@ -27,8 +27,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.governor = newGovernor(&p.opts, &p.conns.endpoints)
 	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
 	p.checker = checker{pool: p, running: make(map[*endpoint]*check)}
-	p.growTimer = time.AfterFunc(time.Hour, p.growAgain)
-	p.growTimer.Stop()
+	p.growSoon.Ring = p.growAgain
 	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)
 	p.reviveTimer.Stop()
 	p.setEndpointOptionsLocked(now)
@@ -108,7 +107,7 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 
 func (p *Pool) startDrainLocked() {
 	p.closed = true
-	p.growTimer.Stop()
+	p.growSoon.Stop()
 	p.reviveTimer.Stop()
 	if p.conns.inUse == 0 {
 		close(p.drained)

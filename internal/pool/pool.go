@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"adbuffer/internal/alarm"
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/upstream"
 )
@@ -79,9 +80,8 @@ type Pool struct {
 	reviveTimer *time.Timer // calls reviveAgain
 	looked      time.Time   // when the janitor last called Dialer.Addresses
 
-	growTimer *time.Timer // calls growAgain
-	growNext  time.Time   // when growTimer fires; zero = not set
-	closed    bool        // Close was called
+	growSoon alarm.Alarm // calls growAgain
+	closed   bool        // Close was called
 }
 
 // Acquire gets a place for ex, and waits for one until ex.Deadline at the latest. Errors are
