@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+
+	"adbuffer/internal/syntax"
 )
 
 // Gunzipper decodes gzip bodies (RFC 9110, section 8.4.1.3). It is reused: a decoder has tables of some
@@ -21,6 +23,11 @@ var gunzippers = sync.Pool{New: func() any { return new(Gunzipper) }}
 
 // maxKeptDecoded is how much memory for a decoded body a Gunzipper keeps.
 const maxKeptDecoded = 128 << 10
+
+// IsGzip reports whether a content coding is gzip. RFC 9110, section 8.4.1.3.
+func IsGzip(coding []byte) bool {
+	return syntax.EqualFold(coding, "gzip") || syntax.EqualFold(coding, "x-gzip")
+}
 
 // AcquireGunzipper returns a Gunzipper.
 func AcquireGunzipper() *Gunzipper { return gunzippers.Get().(*Gunzipper) }

@@ -5,7 +5,6 @@ import (
 
 	"adbuffer/internal/openrtb"
 	"adbuffer/internal/route"
-	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -16,7 +15,7 @@ func (p *Proxy) editBody(r *request) *refusal {
 	if len(r.body) == 0 || !rt.TruncateIP && !rt.Removes() {
 		return nil
 	}
-	if coding := r.fields.ContentEncoding(); r.fields.Codings() == 1 && (syntax.EqualFold(coding, "gzip") || syntax.EqualFold(coding, "x-gzip")) {
+	if r.fields.Codings() == 1 && openrtb.IsGzip(r.fields.ContentEncoding()) {
 		if f := p.decodeBody(r); f != nil {
 			return f
 		}

@@ -178,7 +178,7 @@ func (l *leg) plainBody() (body []byte, ok bool) {
 	switch {
 	case !encoded || len(response.Body) == 0 || syntax.EqualFold(coding, "identity"):
 		return response.Body, true
-	case !syntax.EqualFold(coding, "gzip") && !syntax.EqualFold(coding, "x-gzip"):
+	case !openrtb.IsGzip(coding):
 		return nil, false
 	}
 	g := openrtb.AcquireGunzipper()

@@ -1,9 +1,6 @@
 package ssp
 
-import (
-	"adbuffer/internal/openrtb"
-	"adbuffer/internal/syntax"
-)
+import "adbuffer/internal/openrtb"
 
 // maxCodedScan bounds the size of a compressed body that is decoded. A larger body counts as an ad.
 // A document without an ad takes 50 to 500 bytes.
@@ -14,10 +11,10 @@ import (
 const maxCodedScan = 2 << 10
 
 // searchCoded reports whether a body with a content coding holds an ad, and the reason if it holds
-// none. Only gzip is decoded (RFC 9110, section 8.4.1.3). A body with another coding counts as an ad,
+// none. Only gzip is decoded. A body with another coding counts as an ad,
 // and so does one that cannot be decoded completely within the bounds.
 func (n NoBidBody) searchCoded(coding, body []byte) (bool, noBidReason) {
-	if len(body) > maxCodedScan || !syntax.EqualFold(coding, "gzip") && !syntax.EqualFold(coding, "x-gzip") {
+	if len(body) > maxCodedScan || !openrtb.IsGzip(coding) {
 		return true, nbrNone
 	}
 	g := openrtb.AcquireGunzipper()
