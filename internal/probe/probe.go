@@ -4,6 +4,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -195,39 +196,44 @@ func (p *prober) versions(ctx context.Context, address string) {
 	}
 }
 
-// http1 asks over HTTP/1.1: a series on one connection, which leaves half of the requests to others, then
-// a compressed request and pipelined ones.
+// http1 asks over HTTP/1.1: a series on one connection, then a compressed request and pipelined ones.
 func (p *prober) http1(ctx context.Context, address string) {
 	c, err := p.openHTTP1(ctx, address)
 	if err != nil {
 		p.failed("HTTP/1.1", err)
 		return
 	}
-	first, err := c.exchange(p.Body, false)
+	facts, first, err := p.series(func() (*response, error) { return c.exchange(p.Body, false) })
+	c.Close() // before others: there may be a budget of one connection
 	if err != nil {
-		c.Close()
 		p.failed("HTTP/1.1", err)
 		return
 	}
-	facts := &ProtocolFacts{First: first.took, Announced: first.keepAlive}
-	p.report.HTTP1 = facts
-	p.note(first)
-	times := []time.Duration{first.took}
-	facts.Served, facts.Closed = 1, first.closes
-	for limit := p.budget.left() / 2; !facts.Closed && p.budget.left() > limit; {
-		r, err := c.exchange(p.Body, false)
-		if err != nil {
+	facts.Announced = first.keepAlive
+	p.report.HTTP1 = &facts
+	p.special(ctx, address, first.status)
+}
+
+// series repeats a request on one connection, and leaves half of the requests to others. An error is that
+// of the first request.
+func (p *prober) series(exchange func() (*response, error)) (facts ProtocolFacts, first *response, err error) {
+	var times []time.Duration
+	for limit := p.budget.left() / 2; !facts.Closed && (p.budget.left() > limit || first == nil); {
+		r, err := exchange()
+		if err != nil && first == nil {
+			return facts, nil, err
+		} else if err != nil {
 			facts.Closed = true
 			break
 		}
+		first = cmp.Or(first, r)
 		p.note(r)
 		times = append(times, r.took)
 		facts.Served++
 		facts.Closed = r.closes
 	}
-	facts.Median = median(times)
-	c.Close() // before others: there may be a budget of one connection
-	p.special(ctx, address, first.status)
+	facts.First, facts.Median = times[0], median(times)
+	return facts, first, nil
 }
 
 // special sends a compressed request and pipelined ones, each kind on a connection of its own.
@@ -262,25 +268,12 @@ func (p *prober) http2(ctx context.Context, address string) {
 		return
 	}
 	defer c.Close()
-	facts := &HTTP2Facts{}
-	var times []time.Duration
-	for limit := p.budget.left() / 2; !facts.Closed && (p.budget.left() > limit || len(times) == 0); {
-		r, err := c.exchange(p.Body)
-		if err != nil {
-			if len(times) == 0 {
-				p.failed("HTTP/2", err)
-				return
-			}
-			facts.Closed = true
-			break
-		}
-		p.note(r)
-		times = append(times, r.took)
-		facts.Served++
-		facts.Closed = r.closes
+	facts, _, err := p.series(func() (*response, error) { return c.exchange(p.Body) })
+	if err != nil {
+		p.failed("HTTP/2", err)
+		return
 	}
-	facts.First, facts.Median, facts.Streams = times[0], median(times), c.streams
-	p.report.HTTP2 = facts
+	p.report.HTTP2 = &HTTP2Facts{ProtocolFacts: facts, Streams: c.streams}
 }
 
 // idle leaves a connection of each protocol idle, until the SSP closes it.
