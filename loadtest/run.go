@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +40,6 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 			if err != nil {
 				return failure{err}
 			}
-			bar := newBar(stderr, s.Plan())
 			r, err := rig.New()
 			if err != nil {
 				return failure{err}
@@ -48,8 +47,7 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 			defer r.Close()
 			e := &stage.Env{Rig: r, Adbuffer: adbuffer, Scale: 1,
 				Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
-			out, err := scenario.Run(cmd.Context(), e, s, allowRemote, bar.show)
-			bar.end()
+			out, err := scenario.Run(cmd.Context(), e, s, allowRemote, newProgress(stderr, s.Plan()))
 			if out != nil && asJSON {
 				e := json.NewEncoder(stdout)
 				e.SetIndent("", "  ")
@@ -70,41 +68,14 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 	return cmd
 }
 
-// bar shows the progress of a run. A terminal has one line that changes, other outputs get a new line
-// in each interval.
-type bar struct {
-	w        *os.File
-	terminal bool
-	length   float64 // seconds of all phases
-	shown    bool
-}
-
-func newBar(w *os.File, p load.Plan) *bar {
-	b := &bar{w: w}
-	if info, err := w.Stat(); err == nil {
-		b.terminal = info.Mode()&os.ModeCharDevice != 0
-	}
+// newProgress returns a function that prints the progress of a run, a line in each interval.
+func newProgress(w io.Writer, p load.Plan) func(load.Progress) {
+	length := 0.0
 	for _, phase := range p.Phases {
-		b.length += phase.Duration.Seconds()
+		length += phase.Duration.Seconds()
 	}
-	return b
-}
-
-func (b *bar) show(p load.Progress) {
-	b.shown = true
-	line := fmt.Sprintf("%5.0f of %.0f s  %8d responses  %6d errors  p50 %8.2f ms  p99 %8.2f ms  %6d waiting",
-		p.Second, b.length, p.Answered, p.Errors, p.P50, p.P99, p.Waiting)
-	if !b.terminal {
-		fmt.Fprintln(b.w, line)
-		return
-	}
-	const width = 20
-	full := max(0, min(int(p.Second/b.length*width), width)) // without a length the quotient is infinite
-	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %s", strings.Repeat("█", full), strings.Repeat("░", width-full), line)
-}
-
-func (b *bar) end() {
-	if b.terminal && b.shown {
-		fmt.Fprintln(b.w)
+	return func(p load.Progress) {
+		fmt.Fprintf(w, "%5.0f of %.0f s  %8d responses  %6d errors  p50 %8.2f ms  p99 %8.2f ms  %6d waiting\n",
+			p.Second, length, p.Answered, p.Errors, p.P50, p.P99, p.Waiting)
 	}
 }

@@ -35,7 +35,17 @@ func ModuleRoot(ctx context.Context) (string, error) {
 // Build builds adbuffer from this module and returns the path of the executable. Its version names
 // the commit, if there is one.
 func (r *Rig) Build(ctx context.Context) (string, error) {
-	return r.BuildPackage(ctx, "./cmd/adbuffer", "-ldflags", "-X adbuffer/internal/app.Commit="+commit(ctx))
+	root, err := ModuleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(r.Dir, "adbuffer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app.Commit="+commit(ctx), "./cmd/adbuffer")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building adbuffer in %s: %w\n%s", root, err, out)
+	}
+	return bin, nil
 }
 
 // commit returns the commit of the working directory. A suffix marks changed Go files. Outside of a
@@ -50,21 +60,6 @@ func commit(ctx context.Context) string {
 		return strings.TrimSpace(string(out)) + "+changes"
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// BuildPackage builds a command of this module and returns the path of the executable.
-func (r *Rig) BuildPackage(ctx context.Context, pkg string, flags ...string) (string, error) {
-	root, err := ModuleRoot(ctx)
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(r.Dir, filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", bin}, flags...), pkg)...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s in %s: %w\n%s", pkg, root, err, out)
-	}
-	return bin, nil
 }
 
 // StartAdbuffer starts bin with the configuration in file and waits until it is ready. The

@@ -45,8 +45,10 @@ var roles = map[string]func(ctx context.Context, order []byte, reply func(any) e
 		<-ctx.Done()
 		return nil
 	}),
-	"holder":    role(hold),
-	"generator": role(generate),
+	"holder":       role(hold),
+	"generator":    role(generate),
+	"reverseproxy": role(reverseProxy),
+	"sketch":       role(sketch),
 }
 
 func role[T any](play func(ctx context.Context, order T, reply func(any) error) error) func(context.Context, []byte, func(any) error) error {
@@ -100,12 +102,12 @@ const childTimeout = 20 * time.Second
 type childProcess struct {
 	*Process
 	in   *os.File
-	out  *bufio.Reader
+	out  *json.Decoder // of pipe
 	pipe *os.File
 }
 
-// spawn starts a child and sends it an order.
-func (r *Rig) spawn(role, name, cores string, order any) (*childProcess, error) {
+// spawn starts a child with the name, the cores and the environment of c, and sends it an order.
+func (r *Rig) spawn(role string, c Command, order any) (*childProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -121,24 +123,24 @@ func (r *Rig) spawn(role, name, cores string, order any) (*childProcess, error) 
 		return nil, err
 	}
 	defer outWrite.Close()
-	p, err := r.Start(Command{Name: name, Argv: []string{self}, Env: []string{childEnv + "=" + role}, Cores: cores, Stdin: inRead, stdout: outWrite})
+	c.Argv, c.Env, c.Stdin, c.stdout = []string{self}, append(c.Env, childEnv+"="+role), inRead, outWrite
+	p, err := r.Start(c)
 	if err != nil {
 		inWrite.Close()
 		outRead.Close()
 		return nil, err
 	}
 	p.pipes = []*os.File{inWrite, outRead}
-	return &childProcess{Process: p, in: inWrite, out: bufio.NewReader(outRead), pipe: outRead}, json.NewEncoder(inWrite).Encode(order)
+	return &childProcess{Process: p, in: inWrite, out: json.NewDecoder(outRead), pipe: outRead}, json.NewEncoder(inWrite).Encode(order)
 }
 
 // read reads one reply.
 func (c *childProcess) read(v any, timeout time.Duration) error {
 	_ = c.pipe.SetReadDeadline(time.Now().Add(timeout))
-	line, err := c.out.ReadBytes('\n')
-	if err != nil {
+	if err := c.out.Decode(v); err != nil {
 		return fmt.Errorf("%s: %w: %s", c.Name, err, strings.TrimSpace(string(c.Log())))
 	}
-	return json.Unmarshal(line, v)
+	return nil
 }
 
 // generatorOrder is the order to a generator.
@@ -177,7 +179,7 @@ func generate(ctx context.Context, o generatorOrder, reply func(any) error) erro
 // Generate executes a plan in a process of its own. It calls watch, which may be nil, after each
 // interval. When ctx ends, the load ends, and Generate returns the measurements until then.
 func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
-	c, err := r.spawn("generator", "generator", cores, generatorOrder{plan, watch != nil})
+	c, err := r.spawn("generator", Command{Name: "generator", Cores: cores}, generatorOrder{plan, watch != nil})
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ var ErrNotHeld = errors.New("idle connections could be opened")
 
 // Hold opens idle connections in a process of their own. That process closes them when it stops.
 func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
-	c, err := r.spawn("holder", "holder", cores, o)
+	c, err := r.spawn("holder", Command{Name: "holder", Cores: cores}, o)
 	if err != nil {
 		return nil, err
 	}

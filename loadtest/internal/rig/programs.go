@@ -50,7 +50,7 @@ type program struct {
 	argv, env string
 	config    bool
 	eachRoute bool   // start one process for each route
-	build     string // package of this module to build
+	child     bool   // a role of children
 	node      string // npm module that must be installed
 }
 
@@ -59,8 +59,8 @@ var programs = map[string]program{
 	"haproxy":      {argv: "{{.Exe}} -db -f {{.File}}", config: true},
 	"envoy":        {argv: "{{.Exe}} -c {{.File}} --concurrency 1 --log-level error --disable-hot-restart", config: true},
 	"caddy":        {argv: "{{.Exe}} run --adapter caddyfile --config {{.File}}", config: true, env: "GOMAXPROCS=1 HOME={{.Dir}} XDG_DATA_HOME={{.Dir}} XDG_CONFIG_HOME={{.Dir}}"},
-	"reverseproxy": {argv: "{{.Exe}} reverseproxy -listen {{.Addr}} -upstream {{join .Upstreams \"\"}}{{with .CAFile}} -ca {{.}}{{end}}{{if .HTTP2}} -http2{{end}}", env: "GOMAXPROCS=1", eachRoute: true, build: "./loadtest/peers/prototypes"},
-	"sketch":       {argv: "{{.Exe}} sketch -listen {{.Addr}}{{range .Upstreams}} -upstream {{.}}/bid{{end}}", env: "GOMAXPROCS=1", eachRoute: true, build: "./loadtest/peers/prototypes"},
+	"reverseproxy": {child: true, env: "GOMAXPROCS=1", eachRoute: true},
+	"sketch":       {child: true, env: "GOMAXPROCS=1", eachRoute: true},
 	"fastify":      {argv: "node {{.Exe}} {{port .Addr}} {{join .Upstreams \" \"}}", env: "NODE_ENV=production", eachRoute: true, node: "fastify"},
 }
 
@@ -81,7 +81,7 @@ const startTimeout = 20 * time.Second
 // directives for the http block of nginx. The error is ErrMissing if the program is not installed.
 func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes ...*Route) error {
 	p := programs[name]
-	exe, err := r.find(ctx, name, p)
+	exe, err := find(ctx, name, p)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,13 @@ func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cor
 	if err != nil {
 		return err
 	}
-	process, err := r.Start(Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: strings.Fields(env)})
+	c := Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: strings.Fields(env)}
+	var process *Process
+	if p.child {
+		process, err = r.startPrototype(c, routes[0])
+	} else {
+		process, err = r.Start(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -157,6 +163,19 @@ func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cor
 	return nil
 }
 
+// startPrototype starts a proxy of this package, whose name is that of its role.
+func (r *Rig) startPrototype(c Command, route *Route) (*Process, error) {
+	order := proxyOrder{Listen: route.Addr, CAFile: route.CAFile, HTTP2: route.HTTP2}
+	if len(route.Upstreams) > 0 {
+		order.Upstream = route.Upstreams[0]
+	}
+	child, err := r.spawn(c.Name, c, order)
+	if err != nil {
+		return nil, err
+	}
+	return child.Process, nil
+}
+
 func fill(text string, data any) (string, error) {
 	t, err := template.New("").Funcs(templateFuncs).Parse(text)
 	if err != nil {
@@ -167,11 +186,11 @@ func fill(text string, data any) (string, error) {
 	return b.String(), err
 }
 
-// find returns the executable of a program. It builds programs of this module.
-func (r *Rig) find(ctx context.Context, name string, p program) (string, error) {
+// find returns the executable of a program. That of a child is "".
+func find(ctx context.Context, name string, p program) (string, error) {
 	switch {
-	case p.build != "":
-		return r.BuildPackage(ctx, p.build)
+	case p.child:
+		return "", nil
 	case p.node != "":
 		if _, err := Find("node"); err != nil {
 			return "", err

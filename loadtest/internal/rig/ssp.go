@@ -47,7 +47,7 @@ func (r *Rig) StartConstant(body int, cores string) (*SSP, error) {
 
 func (r *Rig) startSSP(role, name, cores string, order any) (*SSP, error) {
 	file := url.PathEscape(name) // a scenario chooses the name
-	c, err := r.spawn(role, role+"-"+file, cores, order)
+	c, err := r.spawn(role, Command{Name: role + "-" + file, Cores: cores}, order)
 	if err != nil {
 		return nil, err
 	}

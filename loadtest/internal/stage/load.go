@@ -7,7 +7,6 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/rig"
 )
 
 // Figures are the measurements of one load.
@@ -121,50 +120,6 @@ func (s *Stage) Generate(ctx context.Context, plan load.Plan, watch func(load.Pr
 		plan.Encrypted, plan.Authority = true, append(plan.Authority, s.Authority...)
 	}
 	return s.Rig.Generate(ctx, plan, s.LoadCores, watch)
-}
-
-// AB loads path with ApacheBench.
-func AB(path string, n, conns int, flags ...string) Load {
-	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		return rig.AB(ctx, s.URL()+path, n, conns, s.LoadCores, flags...)
-	})
-}
-
-// WRK loads with wrk.
-func WRK(t load.Template, conns int, length time.Duration) Load {
-	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		return rig.WRK(ctx, s.Rig.Dir, s.URL(), t, conns, length, s.LoadCores)
-	})
-}
-
-// H2Load loads over HTTP/2 with h2load.
-func H2Load(t load.Template, conns, streams int, length time.Duration) Load {
-	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		return rig.H2Load(ctx, s.Rig.Dir, s.URL(), t, conns, streams, length, s.LoadCores)
-	})
-}
-
-// Sequence sends n GETs of path one after the other from one curl or Node process. close opens a
-// connection for each request.
-func Sequence(program, path string, n int, close bool) Load {
-	return tool(func(ctx context.Context, s *Stage) (rig.Load, error) {
-		if program == "curl" {
-			return rig.Curl(ctx, s.URL()+path, n, close)
-		}
-		return rig.Node(ctx, s.URL()+path, n, close)
-	})
-}
-
-// tool loads with a load tool.
-func tool(run func(context.Context, *Stage) (rig.Load, error)) Load {
-	return func(ctx context.Context, s *Stage) (*Figures, error) {
-		l, err := run(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		return &Figures{Summary: l.Summary, Connections: uint64(l.Handshakes), TimeWait: uint64(load.TimeWait()),
-			Doubts: l.Doubts()}, nil
-	}
 }
 
 // ClosedLoop returns a plan in which each of conns connections sends its next request after a

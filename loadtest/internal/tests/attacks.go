@@ -108,20 +108,16 @@ func (a *attack) once(ctx context.Context, t *stage.Stage) {
 // after starts the attack when adbuffer has completed n requests of the other clients. It stops the
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
 // would rightly pause the SSP, and the pause would outlast the round.
-func (a *attack) after(ctx context.Context, s *stage.Stage, n float64, length time.Duration) error {
+func (a *attack) after(ctx context.Context, e *experiment, s *stage.Stage, n float64, length time.Duration) {
 	const ended = "adbuffer_requests_total"
-	before, err := s.Adbuffer.Metric(ended)
-	for ; err == nil && ctx.Err() == nil; stage.Sleep(ctx, 20*time.Millisecond) {
-		var now float64
-		now, err = s.Adbuffer.Metric(ended)
-		if now >= before+n {
-			attacking, end := context.WithTimeout(ctx, length)
-			defer end()
-			a.run(attacking, s)
-			return err
+	for before := e.metric(s, ended); e.metric(s, ended) < before+n; stage.Sleep(ctx, 20*time.Millisecond) {
+		if ctx.Err() != nil {
+			e.check(errors.New("the attack did not begin: the other clients ended too few requests"))
 		}
 	}
-	return errors.Join(err, errors.New("the attack did not begin: the other clients ended too few requests"))
+	attacking, end := context.WithTimeout(ctx, length)
+	defer end()
+	a.run(attacking, s)
 }
 
 // send returns an attack that sends a text and reads until adbuffer closes the connection.

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 const atOnce = 600
 
 // cold counts the connections that a cold start opens.
-func cold(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("cold", "600 requests at once, cold",
+func cold(e *experiment) {
+	r := e.report("cold", "600 requests at once, cold",
 		"How many connections does a cold start cost the SSP, and how long do its first requests wait?")
 	r.Note("A pool without a cap was seen to open 709 to 1 285 HTTP/2 connections for 600 requests, in 0.55 to 1.98 s.")
 	t := r.Table(fmt.Sprintf("%d requests at once to an SSP that takes 20 ms", atOnce),
@@ -35,28 +34,22 @@ func cold(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		{"adbuffer, http1, max_conns 256", sspsim.HTTP1, "http1", "max_conns: 256, ", 256},
 		{"net/http, http2, no cap (its default)", sspsim.TLSHTTP2, "", "", 0},
 	} {
-		e.Say("cold: %s", c.name)
+		e.say("cold: %s", c.name)
 		setup := stage.Setup{Config: stage.Config{Deadline: "2s"},
 			SSPs: []*stage.SSP{{Name: "ssp", Speaks: c.ssp, Behaviour: steady(20 * time.Millisecond),
 				Protocol: c.protocol, Pool: c.pool + "max_pending: 1000, pending_timeout: 2s"}}}
 		if c.protocol == "" {
 			setup.Program, setup.Route = "reverseproxy", &rig.Route{HTTP2: true}
 		}
-		if err := stage.Needs(r, setup.Program); err != nil {
-			return nil, err
-		}
-		f, err := once(ctx, e, setup, stage.Generate(stage.ClosedLoop(atOnce, atOnce, 0,
+		e.needs(setup.Program)
+		f := e.once(setup, stage.Generate(stage.ClosedLoop(atOnce, atOnce, 0,
 			stage.Page("page", "/fillbuffer")), false))
-		if err != nil {
-			return nil, err
-		}
 		t.Add(f.Doubts, c.name, f.Answered, f.Failed, f.SSP.Connections, f.SSP.Handshakes, f.Latency.P50, f.Latency.P99,
 			f.Latency.Max)
 		if c.limit > 0 {
 			judgeCold(r, c.name, c.limit, f)
 		}
 	}
-	return r, nil
 }
 
 // judgeCold counts the connections that a warm pool opened before the load too.
@@ -68,9 +61,9 @@ func judgeCold(r *results.Report, name string, limit uint64, f *stage.Figures) {
 }
 
 // churn loads SSPs that close their connections early, and counts the lost requests.
-func churn(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func churn(e *experiment) {
 	length := e.Time(20*time.Second, 4*time.Second)
-	r := e.Report("churn", "SSPs that close connections",
+	r := e.report("churn", "SSPs that close connections",
 		"Are requests lost when the SSP closes the connections that are kept to it?")
 	t := r.Table(fmt.Sprintf("%.0f s, half GET, half POST", length.Seconds()),
 		"the SSP closes", "method", "offered", "lost", "p99 ms", "SSP connections", "retries (stale)",
@@ -93,14 +86,11 @@ func churn(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		{"HTTP/2: GOAWAY after 100 requests", sspsim.TLSHTTP2, "http2",
 			sspsim.Connections{MaxRequests: 100, Announce: true}},
 	} {
-		e.Say("churn: %s", c.name)
+		e.say("churn: %s", c.name)
 		b := sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond),
 			Response: sspsim.Response{Echo: true}, Connections: c.connections}
-		f, retries, stale, err := closeEarly(ctx, e,
+		f, retries, stale := closeEarly(e,
 			&stage.SSP{Name: "ssp", Speaks: c.speaks, Protocol: c.protocol, Behaviour: b}, plan)
-		if err != nil {
-			return nil, err
-		}
 		for _, method := range []string{"GET", "POST"} {
 			of := f.Class(method)
 			t.Add(f.Doubts, c.name, method, of.Offered, of.Failures(), of.Latency.P99, f.SSP.Connections, retries,
@@ -109,28 +99,15 @@ func churn(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		all = append(all, f)
 	}
 	judgeChurn(r, all)
-	return r, nil
 }
 
 // closeEarly loads an SSP that closes connections. It returns how many requests adbuffer sent again, and
 // how many closed connections it found.
-func closeEarly(ctx context.Context, e *stage.Env, ssp *stage.SSP, plan load.Plan) (f *stage.Figures, retries,
-	stale float64, err error) {
-	s, err := e.Start(ctx, stage.Setup{SSPs: []*stage.SSP{ssp}, Config: stage.Config{Deadline: "1s"}})
-	if err != nil {
-		return nil, 0, 0, err
-	}
+func closeEarly(e *experiment, ssp *stage.SSP, plan load.Plan) (f *stage.Figures, retries, stale float64) {
+	s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Config: stage.Config{Deadline: "1s"}})
 	defer s.Stop()
-	f, err = s.Measure(ctx, stage.Calmly(plan, true))
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	retries, err = s.Adbuffer.Metric("adbuffer_retries_total", `kind="stale"`)
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	stale, err = s.Adbuffer.Metric("adbuffer_pool_stale_connections_total")
-	return f, retries, stale, err
+	f = e.measure(s, stage.Calmly(plan, true))
+	return f, e.metric(s, "adbuffer_retries_total", `kind="stale"`), e.metric(s, "adbuffer_pool_stale_connections_total")
 }
 
 func judgeChurn(r *results.Report, all []*stage.Figures) {
@@ -149,10 +126,10 @@ func judgeChurn(r *results.Report, all []*stage.Figures) {
 
 // burst raises the load from nothing to the peak within two seconds, as a live ad break does. It loads
 // a cold adbuffer and a warmed one.
-func burst(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func burst(e *experiment) {
 	peak := float64(min(e.Count(4000, 1000), 4000)) // other tests measure how much one core carries
 	hold := e.Time(10*time.Second, 3*time.Second)
-	r := e.Report("burst", "From nothing to the peak in two seconds",
+	r := e.report("burst", "From nothing to the peak in two seconds",
 		"Do the first requests of an ad break suffer, cold and warmed?")
 	t := r.Table(fmt.Sprintf("0 to %.0f requests/s in 2 s, then %.0f s; the SSPs take 30 ms (p99 120 ms), deadline 1 s",
 		peak, hold.Seconds()),
@@ -171,21 +148,17 @@ func burst(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		{"cold", "http2", sspsim.TLSHTTP2, "max_conns: 8, max_http2_conns: 8"},
 		{"warmed", "http2", sspsim.TLSHTTP2, "max_conns: 8, max_http2_conns: 8, min_idle: 4"},
 	} {
-		e.Say("burst: %s, %s", c.start, c.protocol)
-		f, err := once(ctx, e, stage.Setup{Config: stage.Config{Deadline: "1s"},
+		e.say("burst: %s, %s", c.start, c.protocol)
+		f := e.once(stage.Setup{Config: stage.Config{Deadline: "1s"},
 			SSPs: []*stage.SSP{{Name: "ssp", Speaks: c.speaks, Protocol: c.protocol,
 				Behaviour: realistic(30*time.Millisecond, 120*time.Millisecond),
 				Pool:      c.pool + ", max_pending: 2000, pending_timeout: 500ms"}}}, stage.Calmly(plan, true))
-		if err != nil {
-			return nil, err
-		}
 		for _, phase := range f.Phases {
 			t.Add(f.Doubts, c.start, c.protocol, phase.Name, phase.Offered, phase.Answered, phase.Failed,
 				phase.Latency.P50, phase.Latency.P99, phase.Latency.P999, f.SSPAll)
 		}
 		judgeBurst(r, c.start+", "+c.protocol, f)
 	}
-	return r, nil
 }
 
 func judgeBurst(r *results.Report, name string, f *stage.Figures) {

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -15,8 +14,8 @@ const sequence = 500
 
 // keepAlive sends requests one after the other. It measures the cost of a connection per request,
 // and counts the handshakes on both sides of adbuffer.
-func keepAlive(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("keepalive", "Keep-alive against a connection per request",
+func keepAlive(e *experiment) {
+	r := e.report("keepalive", "Keep-alive against a connection per request",
 		"What does it cost an application to open a connection for every request, and how much of that remains "+
 			"behind adbuffer?")
 	t := r.Table(fmt.Sprintf("%d requests one after the other", sequence),
@@ -27,20 +26,13 @@ func keepAlive(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	t.AddTheirs("Node, keep-alive agent", "direct", "keep-alive", "0.90", "1", "1")
 	var closing []*stage.Figures // through adbuffer, with a connection for each request
 	for _, client := range []struct{ name, tool string }{{"generator", ""}, {"curl", "curl"}, {"Node", "node"}} {
-		err := stage.Needs(r, client.tool)
-		if stage.Skips(r, err) {
+		if !e.has(client.tool) {
 			continue
-		}
-		if err != nil {
-			return nil, err
 		}
 		for _, path := range []string{"direct", "adbuffer"} {
 			for _, connection := range []string{"close", "keep-alive"} {
-				e.Say("keepalive: %s, %s, %s", client.name, path, connection)
-				f, err := sendSequence(ctx, e, client.tool, path == "direct", connection == "close")
-				if err != nil {
-					return nil, err
-				}
+				e.say("keepalive: %s, %s, %s", client.name, path, connection)
+				f := sendSequence(e, client.tool, path == "direct", connection == "close")
 				t.Add(f.Doubts, client.name, path, connection, f.Seconds, f.Connections, f.SSP.Connections)
 				if path == "adbuffer" && connection == "close" {
 					closing = append(closing, f)
@@ -49,24 +41,18 @@ func keepAlive(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		}
 	}
 	judgeKeepAlive(r, closing)
-	return r, nil
 }
 
 // sendSequence sends requests one after the other with a tool, or with the generator.
-func sendSequence(ctx context.Context, e *stage.Env, tool string, direct, close bool) (*stage.Figures, error) {
+func sendSequence(e *experiment, tool string, direct, close bool) *stage.Figures {
 	setup := stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1"}}, Anywhere: true}
 	if direct {
 		setup.Program = "direct"
 	}
-	s, err := e.Start(ctx, setup)
-	if err != nil {
-		return nil, err
-	}
+	s := e.start(setup)
 	defer s.Stop()
 	// A connection of adbuffer's own must not spare a handshake.
-	if err := s.SSPs[0].CloseConnections(); err != nil {
-		return nil, err
-	}
+	e.check(s.SSPs[0].CloseConnections())
 	loaded := stage.Sequence(tool, small.Path, sequence, close)
 	if tool == "" {
 		plan := stage.ClosedLoop(1, sequence, 0, small)
@@ -75,12 +61,12 @@ func sendSequence(ctx context.Context, e *stage.Env, tool string, direct, close 
 		}
 		loaded = stage.Generate(plan, false)
 	}
-	f, err := s.Measure(ctx, loaded)
-	if err == nil && (f.Answered != sequence || f.SSP.Responded != sequence) {
+	f := e.measure(s, loaded)
+	if f.Answered != sequence || f.SSP.Responded != sequence {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("%d of %d requests succeeded, the SSP sent %d responses", f.Answered,
 			sequence, f.SSP.Responded))
 	}
-	return f, err
+	return f
 }
 
 func judgeKeepAlive(r *results.Report, closing []*stage.Figures) {
@@ -95,10 +81,10 @@ func judgeKeepAlive(r *results.Report, closing []*stage.Figures) {
 
 // pipeline sends 10 000 GETs in three ways: pipelined on 100 connections, by 100 workers on
 // keep-alive connections, and all at once.
-func pipeline(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func pipeline(e *experiment) {
 	conns, each := e.Count(100, 100), 100
 	n := conns * each
-	r := e.Report("pipeline", "Pipelining", "What does it save to send requests without waiting for responses, and "+
+	r := e.report("pipeline", "Pipelining", "What does it save to send requests without waiting for responses, and "+
 		"can applications that do not pipeline have it from adbuffer?")
 	r.Note("Responses on one client connection come in order, one after the other: a client that pipelines into " +
 		"adbuffer saves round trips, not the SSP's time.")
@@ -128,19 +114,16 @@ func pipeline(ctx context.Context, e *stage.Env) (*results.Report, error) {
 			{fmt.Sprintf("%d workers, keep-alive", conns), func(*load.Plan) {}},
 			{fmt.Sprintf("%d at once", n), func(p *load.Plan) { p.Connections = n }},
 		} {
-			e.Say("pipeline: %s, %s", way.name, path.name)
+			e.say("pipeline: %s, %s", way.name, path.name)
 			plan := stage.ClosedLoop(conns, n, 0, small)
 			plan.Timeout = time.Minute
 			way.set(&plan)
-			f, err := once(ctx, e, stage.Setup{Program: path.program, Anywhere: true,
+			f := e.once(stage.Setup{Program: path.program, Anywhere: true,
 				Config: stage.Config{Deadline: "30s"},
 				// 10 000 new clients keep adbuffer busy for longer than the default timeouts.connect.
 				SSPs: []*stage.SSP{{Name: "ssp", Protocol: path.protocol, Pool: path.pool, Behaviour: behaviour,
 					More: []string{"timeouts: {connect: 5s}"}}},
 			}, stage.Generate(plan, false))
-			if err != nil {
-				return nil, err
-			}
 			t.Add(f.Doubts, way.name, path.name, f.Seconds, f.Rate, f.ClientCPU, f.Connections, f.SSP.Connections,
 				f.Latency.P99)
 			if plan.Connections == n {
@@ -149,7 +132,6 @@ func pipeline(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		}
 	}
 	judgePipeline(r, conns, crowds[1].Rate, crowds[2].Rate)
-	return r, nil
 }
 
 func judgePipeline(r *results.Report, conns int, pooled, pipelined float64) {

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,15 +18,12 @@ const never = 1e9
 
 // endpoints makes one of an SSP's two endpoints respond 500, and repairs it later. Then a region dies,
 // all primaries fail beside a spare, and a mirror is a black hole.
-func endpoints(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("endpoints", "One of two endpoints responds 500",
+func endpoints(e *experiment) {
+	e.report("endpoints", "One of two endpoints responds 500",
 		"How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?")
-	for _, part := range []func(context.Context, *stage.Env, *results.Report) error{failOne, regions, spares, mirror} {
-		if err := part(ctx, e, r); err != nil {
-			return nil, err
-		}
+	for _, part := range []func(*experiment){failOne, regions, spares, mirror} {
+		part(e)
 	}
-	return r, nil
 }
 
 // ejection has what a failing endpoint cost.
@@ -37,79 +33,53 @@ type ejection struct {
 }
 
 // failOne makes one of two endpoints fail, at adbuffer and at other proxies.
-func failOne(ctx context.Context, e *stage.Env, r *results.Report) error {
-	t := r.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", pairRate),
+func failOne(e *experiment) {
+	t := e.rep.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", pairRate),
 		"proxy", "failed, first window", "of", "failed, next window", "of", "share", "back after, s")
 	for _, p := range []struct{ name, program, more string }{
 		{name: "adbuffer"}, {name: "adbuffer, ejection off", more: "ejection: {enabled: false}"},
 		{name: "Envoy, outlier detection", program: "envoy"}, {name: "HAProxy, observe layer7", program: "haproxy"},
 	} {
-		err := stage.Needs(r, p.program)
-		if stage.Skips(r, err) {
+		if !e.has(p.program) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		e.Say("endpoints: %s", p.name)
+		e.say("endpoints: %s", p.name)
 		// A breaker would shed requests that the comparison must count as failed.
 		ssp := &stage.SSP{Name: "ssp", Endpoints: 2, Behaviour: steady(5 * time.Millisecond),
 			More: []string{"breaker: {enabled: false}"}}
 		if p.more != "" {
 			ssp.More = append(ssp.More, p.more)
 		}
-		out, err := eject(ctx, e, stage.Setup{SSPs: []*stage.SSP{ssp}, Program: p.program,
+		out := eject(e, stage.Setup{SSPs: []*stage.SSP{ssp}, Program: p.program,
 			Route: &rig.Route{Name: "pair", Eject: true}, Config: stage.Config{Deadline: "2s"}})
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
 		t.Add(doubtsOf(out.first, out.next), p.name, out.first.Failed, out.first.Offered, out.next.Failed,
 			out.next.Offered,
 			results.Percent(share(out.next.Failed, out.next.Offered)), out.back)
 		if p.name == "adbuffer" {
-			judgeEjection(r, out)
+			judgeEjection(e.rep, out)
 		}
 	}
-	return nil
 }
 
 // pairRate is a number of requests a second. Half of them fail where nothing is ejected.
 const pairRate = 200
 
-func eject(ctx context.Context, e *stage.Env, setup stage.Setup) (out ejection, err error) {
-	s, err := e.Start(ctx, setup)
-	if err != nil {
-		return out, err
-	}
+func eject(e *experiment, setup stage.Setup) (out ejection) {
+	s := e.start(setup)
 	defer s.Stop()
 	plan := func(length time.Duration) load.Plan { return pages(pairRate, 0, length, "/fillbuffer") }
 	window := stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true)
-	_, err = s.Measure(ctx, stage.Generate(plan(time.Second), false))
-	if err != nil {
-		return out, err
-	}
+	e.measure(s, stage.Generate(plan(time.Second), false))
 	healthy := setup.SSPs[0].Behaviour
 	broken := healthy
 	broken.Faults.Status = sspsim.Status{Chance: sspsim.Always, Code: 500}
-	err = s.SSPs[1].Set(broken)
-	if err != nil {
-		return out, err
-	}
-	out.first, err = s.Measure(ctx, window)
-	if err != nil {
-		return out, err
-	}
-	out.next, err = s.Measure(ctx, window)
-	if err != nil {
-		return out, err
-	}
-	err = s.SSPs[1].Set(healthy)
-	if err != nil {
-		return out, err
-	}
-	out.back, err = until(ctx, s, plan(time.Second), 30*time.Second,
+	e.set(s.SSPs[1], broken)
+	out.first = e.measure(s, window)
+	out.next = e.measure(s, window)
+	e.set(s.SSPs[1], healthy)
+	out.back = until(e, s, plan(time.Second), 30*time.Second,
 		func(of load.Summary, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
-	return out, err
+	return out
 }
 
 func judgeEjection(r *results.Report, out ejection) {
@@ -121,35 +91,24 @@ func judgeEjection(r *results.Report, out ejection) {
 
 // until repeats a plan until its results are good. It returns after how many seconds the last one began, or
 // never if that did not happen within limit. got is how many requests each endpoint received.
-func until(ctx context.Context, s *stage.Stage, plan load.Plan, limit time.Duration,
-	good func(of load.Summary, got []float64) bool) (float64, error) {
+func until(e *experiment, s *stage.Stage, plan load.Plan, limit time.Duration,
+	good func(of load.Summary, got []float64) bool) float64 {
 	last := make([]uint64, len(s.SSPs))
-	received := func() (got []float64, err error) {
+	received := func() (got []float64) {
 		for i, ssp := range s.SSPs {
-			c, failed := ssp.Counters()
-			err = errors.Join(err, failed)
-			got, last[i] = append(got, float64(c.Requests-last[i])), c.Requests
+			n := e.counters(ssp).Requests
+			got, last[i] = append(got, float64(n-last[i])), n
 		}
-		return got, err
+		return got
 	}
-	if _, err := received(); err != nil {
-		return never, err
-	}
+	received()
 	for began := time.Now(); time.Since(began) < limit; {
 		at := time.Since(began)
-		result, err := s.Generate(ctx, plan, nil)
-		if err != nil {
-			return never, err
-		}
-		got, err := received()
-		if err != nil || ctx.Err() != nil {
-			return never, errors.Join(err, ctx.Err())
-		}
-		if good(result.Whole, got) {
-			return at.Seconds(), nil
+		if of := e.generate(s, plan); good(of, received()) {
+			return at.Seconds()
 		}
 	}
-	return never, nil
+	return never
 }
 
 // The first of two regions dies at regionDies and works again at regionWorks.
@@ -162,9 +121,9 @@ const (
 
 // regions makes the endpoint of priority 0 die and come back. It measures how soon requests move to the
 // endpoint of priority 1, and how soon they return.
-func regions(ctx context.Context, e *stage.Env, r *results.Report) error {
+func regions(e *experiment) {
 	healthy := steady(5 * time.Millisecond)
-	t := r.Table(fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate,
+	t := e.rep.Table(fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate,
 		regionWorks-regionDies),
 		"priority 0", "taken over after, s", "failed", "of", "given back after, s")
 	for _, death := range []struct {
@@ -175,73 +134,50 @@ func regions(ctx context.Context, e *stage.Env, r *results.Report) error {
 		{"refuses, connections reset", sspsim.Faults{Refuse: true}, true},
 		{"silent", sspsim.Faults{BlackHole: true, Stall: sspsim.Always}, false},
 	} {
-		e.Say("endpoints: %s", death.name)
-		s, err := e.Start(ctx, stage.Setup{Config: stage.Config{Deadline: "300ms"},
+		e.say("endpoints: %s", death.name)
+		s := e.start(stage.Setup{Config: stage.Config{Deadline: "300ms"},
 			SSPs: []*stage.SSP{{Name: "ssp", Endpoints: 2, Spare: true, Behaviour: healthy,
 				More: []string{"breaker: {enabled: false}"}}}})
-		if err != nil {
-			return err
-		}
 		dead := healthy
 		dead.Faults = death.faults
 		var taken, given float64
-		f, err := beside(ctx, s, stage.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true),
-			func(ctx context.Context) (err error) {
-				taken, given, err = regionDeath(ctx, s, dead, healthy, death.cut)
-				return err
-			})
+		f := e.beside(s, stage.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true),
+			func(ctx context.Context) { taken, given = regionDeath(ctx, e, s, dead, healthy, death.cut) })
 		s.Stop()
-		if err != nil {
-			return err
-		}
 		t.Add(f.Doubts, death.name, taken, f.Failed, f.Offered, given)
-		judgeRegion(r, death.name, taken, given, f)
+		judgeRegion(e.rep, death.name, taken, given, f)
 	}
-	return nil
 }
 
 // regionDeath makes the first endpoint die and come back during the load. It returns after how many
 // seconds the requests have moved to the second one and back.
-func regionDeath(ctx context.Context, s *stage.Stage, dead, healthy sspsim.Behaviour, cut bool) (taken, given float64,
-	err error) {
+func regionDeath(ctx context.Context, e *experiment, s *stage.Stage, dead, healthy sspsim.Behaviour, cut bool) (taken, given float64) {
 	began := time.Now()
 	stage.Sleep(ctx, regionDies)
-	if err := s.SSPs[0].Set(dead); err != nil {
-		return never, never, err
-	}
+	e.set(s.SSPs[0], dead)
 	if cut {
-		if err := s.SSPs[0].CloseConnections(); err != nil {
-			return never, never, err
-		}
+		e.check(s.SSPs[0].CloseConnections())
 	}
-	taken, err = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
-	if err != nil {
-		return taken, never, err
-	}
+	taken = untilLoaded(ctx, e, s.SSPs[1], 3*time.Second)
 	stage.Sleep(ctx, time.Until(began.Add(regionWorks)))
-	if err := s.SSPs[0].Set(healthy); err != nil {
-		return taken, never, err
-	}
-	given, err = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
-	return taken, given, err
+	e.set(s.SSPs[0], healthy)
+	return taken, untilLoaded(ctx, e, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
 }
 
 // untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
 // never if that does not happen within limit.
-func untilLoaded(ctx context.Context, s *rig.SSP, limit time.Duration) (float64, error) {
+func untilLoaded(ctx context.Context, e *experiment, s *rig.SSP, limit time.Duration) float64 {
 	began := time.Now()
-	before, err := s.Counters()
-	for last := began; err == nil && ctx.Err() == nil && time.Since(began) < limit; {
+	before := e.counters(s).Requests
+	for last := began; ctx.Err() == nil && time.Since(began) < limit; {
 		stage.Sleep(ctx, 100*time.Millisecond)
-		var now sspsim.Counters
-		now, err = s.Counters()
-		at := time.Now()
-		if float64(now.Requests-before.Requests) >= 0.8*regionRate*at.Sub(last).Seconds() {
-			return at.Sub(began).Seconds(), err
+		now, at := e.counters(s).Requests, time.Now()
+		if float64(now-before) >= 0.8*regionRate*at.Sub(last).Seconds() {
+			return at.Sub(began).Seconds()
 		}
 		before, last = now, at
 	}
-	return never, err
+	return never
 }
 
 func judgeRegion(r *results.Report, name string, taken, given float64, f *stage.Figures) {
@@ -266,8 +202,8 @@ type takeover struct {
 
 // spares makes all primaries fail. It measures how soon the spare carries the requests, and how soon the
 // primaries do again.
-func spares(ctx context.Context, e *stage.Env, r *results.Report) error {
-	t := r.Table(fmt.Sprintf("%d requests/s with a timeout of %v to two primaries and a spare; then the primaries fail",
+func spares(e *experiment) {
+	t := e.rep.Table(fmt.Sprintf("%d requests/s with a timeout of %v to two primaries and a spare; then the primaries fail",
 		spareRate, spareTimeout),
 		"the primaries", "proxy", "the spare carries 99 % after, s", "carried, next window", "of", "share",
 		"primaries back after, s")
@@ -282,69 +218,45 @@ func spares(ctx context.Context, e *stage.Env, r *results.Report) error {
 	} {
 		for _, p := range []struct{ name, program string }{{"adbuffer", ""}, {"Envoy, priorities", "envoy"},
 			{"HAProxy, backup", "haproxy"}} {
-			err := stage.Needs(r, p.program)
-			if stage.Skips(r, err) {
+			if !e.has(p.program) {
 				continue
 			}
-			if err != nil {
-				return err
-			}
-			e.Say("endpoints: %s, primaries %s", p.name, failure.name)
-			out, err := failPrimaries(ctx, e, p.program, failure.broken)
-			if err != nil {
-				return fmt.Errorf("%s, primaries %s: %w", p.name, failure.name, err)
-			}
+			e.say("endpoints: %s, primaries %s", p.name, failure.name)
+			out := failPrimaries(e, p.program, failure.broken)
 			t.Add(out.next.Doubts, failure.name, p.name, out.failing, out.next.Answered, out.next.Offered,
 				results.Percent(share(out.next.Answered, out.next.Offered)), out.repaired)
 			if p.program == "" {
-				judgeSpare(r, failure.name, out)
+				judgeSpare(e.rep, failure.name, out)
 			}
 		}
 	}
-	return nil
 }
 
-func failPrimaries(ctx context.Context, e *stage.Env, program string, broken sspsim.Behaviour) (out takeover,
-	err error) {
+func failPrimaries(e *experiment, program string, broken sspsim.Behaviour) (out takeover) {
 	const slice = 500 * time.Millisecond
 	healthy := steady(5 * time.Millisecond)
-	s, err := e.Start(ctx, stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Endpoints: 3, Spare: true, Behaviour: healthy}},
+	s := e.start(stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Endpoints: 3, Spare: true, Behaviour: healthy}},
 		Program: program,
 		Route:   &rig.Route{Name: "spare", Eject: true, Timeout: spareTimeout},
 		Config:  stage.Config{Deadline: spareTimeout.String()}})
-	if err != nil {
-		return out, err
-	}
 	defer s.Stop()
 	plan := func(length time.Duration) load.Plan { return pages(spareRate, 0, length, "/fillbuffer") }
-	set := func(b sspsim.Behaviour) error { return errors.Join(s.SSPs[0].Set(b), s.SSPs[1].Set(b)) }
+	set := func(b sspsim.Behaviour) {
+		e.set(s.SSPs[0], b)
+		e.set(s.SSPs[1], b)
+	}
 	// A busy machine may have ejected a primary.
-	_, err = until(ctx, s, plan(2*time.Second), 20*time.Second,
+	until(e, s, plan(2*time.Second), 20*time.Second,
 		func(_ load.Summary, got []float64) bool { return got[2] == 0 })
-	if err != nil {
-		return out, err
-	}
-	err = set(broken)
-	if err != nil {
-		return out, err
-	}
+	set(broken)
 	// Only the spare can respond in time.
-	out.failing, err = until(ctx, s, plan(slice), 20*time.Second,
+	out.failing = until(e, s, plan(slice), 20*time.Second,
 		func(of load.Summary, _ []float64) bool { return float64(of.Failed) <= 0.01*float64(of.Offered) })
-	if err != nil {
-		return out, err
-	}
-	out.next, err = s.Measure(ctx, stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true))
-	if err != nil {
-		return out, err
-	}
-	err = set(healthy)
-	if err != nil {
-		return out, err
-	}
-	out.repaired, err = until(ctx, s, plan(slice), 30*time.Second,
+	out.next = e.measure(s, stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true))
+	set(healthy)
+	out.repaired = until(e, s, plan(slice), 30*time.Second,
 		func(of load.Summary, got []float64) bool { return got[2] < 0.2*float64(of.Offered) })
-	return out, err
+	return out
 }
 
 // judgeSpare ignores doubts about the window unless only its share broke the promise.
@@ -360,84 +272,57 @@ func judgeSpare(r *results.Report, failure string, out takeover) {
 		"After %v s; then %v of %v; back after %v s.", out.failing, out.next.Answered, out.next.Offered, out.repaired)
 }
 
-// mirrorRound is a run without a mirror and one with a mirror that is a black hole.
-type mirrorRound struct{ plain, mirrored *stage.Figures }
-
 // mirror compares p99 with a black-holed mirror and without a mirror. Short runs of both take turns, so
 // that other work of the machine slows both.
-func mirror(ctx context.Context, e *stage.Env, r *results.Report) error {
+func mirror(e *experiment) {
 	const (
 		rate    = 500
 		rounds  = 8
 		latency = 30 * time.Millisecond
 	)
-	s, err := e.Start(ctx, stage.Setup{
+	s := e.start(stage.Setup{
 		SSPs: []*stage.SSP{{Name: "main", Behaviour: steady(latency)},
 			{Name: "hole", Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{BlackHole: true}}}},
 		Config: stage.Config{Deadline: "300ms", Routes: []string{
 			"{name: plain, match: {path: /plain}, ssps: [main]}",
 			"{name: mirrored, match: {path: /mirrored}, ssps: [main], mirror: {ssp: hole, share: 1}}",
 		}}})
-	if err != nil {
-		return err
-	}
 	defer s.Stop()
 	loaded := func(path string) stage.Load {
 		return stage.Generate(pages(rate, 500*time.Millisecond, e.Time(5*time.Second, 2*time.Second), path), false)
 	}
-	var all []mirrorRound
+	var all turns
 	for n := range rounds {
-		e.Say("endpoints: black-holed mirror, round %d of %d", n+1, rounds)
-		var round mirrorRound
-		round.plain, err = s.Measure(ctx, loaded("/plain"))
-		if err != nil {
-			return err
-		}
-		round.mirrored, err = s.Measure(ctx, loaded("/mirrored"))
-		if err != nil {
-			return err
-		}
-		all = append(all, round)
+		e.say("endpoints: black-holed mirror, round %d of %d", n+1, rounds)
+		all.calm = append(all.calm, e.measure(s, loaded("/plain")))
+		all.disturbed = append(all.disturbed, e.measure(s, loaded("/mirrored")))
 	}
-	t := r.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
+	t := e.rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
 		"rounds in turn", rate, latency, rounds),
 		"mirror", "p99 ms without", "with", "ratio", "failed")
-	t.Add(mirrorDoubts(all), "black-holed mirror",
-		medianOf(all, func(m mirrorRound) float64 { return m.plain.Latency.P99 }),
-		medianOf(all, func(m mirrorRound) float64 { return m.mirrored.Latency.P99 }), medianOf(all, mirrorRound.ratio),
-		sumOf(all, mirrorRound.failed))
-	judgeMirror(r, all)
-	return nil
+	t.Add(all.doubts(), "black-holed mirror", medianOf(all.calm, p99), medianOf(all.disturbed, p99), mirrorRatio(all), mirrorFailed(all))
+	judgeMirror(e.rep, all)
 }
 
-func (m mirrorRound) ratio() float64 { return m.mirrored.Latency.P99 / m.plain.Latency.P99 }
-func (m mirrorRound) failed() uint64 { return m.mirrored.Failed + m.plain.Failed }
-
-// mirrorDoubts returns the doubts about all runs.
-func mirrorDoubts(all []mirrorRound) []string {
-	plain, mirrored := mirrorRuns(all)
-	return doubtsOf(slices.Concat(plain, mirrored)...)
-}
-
-// mirrorRuns returns the runs without a mirror, and those with one.
-func mirrorRuns(all []mirrorRound) (plain, mirrored []*stage.Figures) {
-	for _, round := range all {
-		plain, mirrored = append(plain, round.plain), append(mirrored, round.mirrored)
+// mirrorRatio returns the median of the rounds' ratios of p99.
+func mirrorRatio(all turns) float64 {
+	var ratios []float64
+	for i := range all.calm {
+		ratios = append(ratios, p99(all.disturbed[i])/p99(all.calm[i]))
 	}
-	return plain, mirrored
+	return stage.Median(ratios)
 }
+
+func mirrorFailed(all turns) uint64 { return sumOf(slices.Concat(all.calm, all.disturbed), failed) }
 
 // judgeMirror ignores all doubts if requests failed in runs without doubts.
-func judgeMirror(r *results.Report, all []mirrorRound) {
-	ratio, doubts := medianOf(all, mirrorRound.ratio), mirrorDoubts(all)
-	plain, mirrored := mirrorRuns(all)
-	for _, runs := range [][]*stage.Figures{plain, mirrored} {
-		failed := sumOf(runs, func(f *stage.Figures) uint64 { return f.Failed })
-		if failed > 0 && len(doubtsOf(runs...)) == 0 {
+func judgeMirror(r *results.Report, all turns) {
+	ratio, lost, doubts := mirrorRatio(all), mirrorFailed(all), all.doubts()
+	for _, runs := range [][]*stage.Figures{all.calm, all.disturbed} {
+		if sumOf(runs, failed) > 0 && len(doubtsOf(runs...)) == 0 {
 			doubts = nil
 		}
 	}
-	failed := sumOf(all, mirrorRound.failed)
-	r.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03 && failed == 0, doubts,
-		"The median of the rounds' ratios is %v; %v requests failed.", ratio, failed)
+	r.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03 && lost == 0, doubts,
+		"The median of the rounds' ratios is %v; %v requests failed.", ratio, lost)
 }

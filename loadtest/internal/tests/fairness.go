@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -22,12 +21,12 @@ const (
 // fairness attacks adbuffer as one client or one SSP can, and measures the requests of the other
 // clients. Calm and attacked rounds take turns often enough for stable medians. No round is repeated
 // because of its result, since that would select the good rounds.
-func fairness(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func fairness(e *experiment) {
 	rounds := 5
 	if e.Scale < 0.5 {
 		rounds = 3
 	}
-	r := e.Report("fairness", "One client or one SSP attacks",
+	r := e.report("fairness", "One client or one SSP attacks",
 		"Does anything that one client or one SSP sends hurt other clients?")
 	r.Note("Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A " +
 		"verdict whose p99 rose by less than that is doubted.")
@@ -37,27 +36,17 @@ func fairness(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		"ratio", "noise of calm p99",
 		"adbuffer CPU µs/request calm", "attacked", "adbuffer memory")
 	for _, a := range attacks {
-		row, err := attackInTurn(ctx, e, a, rounds)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.name, err)
-		}
+		row := attackInTurn(e, a, rounds)
 		t.Add(row.doubts(), a.name, a.cost, results.Percent(succeeded(row.calm)),
-			results.Percent(succeeded(row.attacked)), medianOf(row.calm, p99), medianOf(row.attacked, p99),
-			results.Ratio(row.ratio()), results.Percent(row.noise()), medianOf(row.calm, cpuUs), medianOf(row.attacked,
-				cpuUs), results.MiB(mostMemory(row.attacked)))
+			results.Percent(succeeded(row.disturbed)), medianOf(row.calm, p99), medianOf(row.disturbed, p99),
+			results.Ratio(row.ratio(p99)), results.Percent(row.noise()), medianOf(row.calm, cpuUs), medianOf(row.disturbed,
+				cpuUs), results.MiB(mostMemory(row.disturbed)))
 		judgeFairness(r, a.name, row)
 	}
-	return r, nil
 }
 
-// fairRow has the rounds of one attack.
-type fairRow struct{ calm, attacked []*stage.Figures }
-
-func (f fairRow) ratio() float64   { return medianOf(f.attacked, p99) / medianOf(f.calm, p99) }
-func (f fairRow) doubts() []string { return doubtsOf(slices.Concat(f.calm, f.attacked)...) }
-
 // noise returns by how much p99 differs between calm rounds, as a share of their median.
-func (f fairRow) noise() float64 {
+func (f turns) noise() float64 {
 	low, high := p99(f.calm[0]), p99(f.calm[0])
 	for _, round := range f.calm {
 		low, high = min(low, p99(round)), max(high, p99(round))
@@ -70,83 +59,64 @@ func succeeded(rounds []*stage.Figures) float64 {
 	return share(sumOf(rounds, answered), sumOf(rounds, offered))
 }
 
-func judgeFairness(r *results.Report, attack string, row fairRow) {
-	r.Promise(attack+": at least 99.9 % of the other clients' requests succeed", succeeded(row.attacked) >= 0.999, nil,
+func judgeFairness(r *results.Report, attack string, row turns) {
+	r.Promise(attack+": at least 99.9 % of the other clients' requests succeed", succeeded(row.disturbed) >= 0.999, nil,
 		"%s of the other requests succeeded, %s when calm (%s in the last round).",
-		results.Percent(succeeded(row.attacked)), results.Percent(succeeded(row.calm)),
-		row.attacked[len(row.attacked)-1].Failures())
+		results.Percent(succeeded(row.disturbed)), results.Percent(succeeded(row.calm)),
+		row.disturbed[len(row.disturbed)-1].Failures())
 	doubts := row.doubts()
-	if row.ratio()-1 < row.noise() {
+	if row.ratio(p99)-1 < row.noise() {
 		doubts = append(doubts, "the calm rounds differ by more than the rise")
 	}
-	r.Promise(attack+": the other clients' p99 stays within 10 %", row.ratio() <= 1.10, doubts,
-		"p99 went from %v to %v ms, with %s of noise.", medianOf(row.calm, p99), medianOf(row.attacked, p99),
+	r.Promise(attack+": the other clients' p99 stays within 10 %", row.ratio(p99) <= 1.10, doubts,
+		"p99 went from %v to %v ms, with %s of noise.", medianOf(row.calm, p99), medianOf(row.disturbed, p99),
 		results.Percent(row.noise()))
 }
 
 // attackInTurn measures calm and attacked rounds in turn.
-func attackInTurn(ctx context.Context, e *stage.Env, a *attack, rounds int) (row fairRow, err error) {
+func attackInTurn(e *experiment, a *attack, rounds int) (row turns) {
 	templates := []load.Template{stage.Bid("fair1", "/fillbuffer/fair1"), stage.Bid("fair2", "/fillbuffer/fair2"),
 		stage.Page("page", "/fillbuffer/fair1")}
 	ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
 		{Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
 	if a.ssp != nil {
-		url, err := a.serve()
-		if err != nil {
-			return row, err
-		}
+		url := must(a.serve())(e)
 		ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
 	}
 	if a.shared {
 		templates = append(templates, stage.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
 	}
 	// A single client was reported to have filled this limit alone.
-	s, err := e.Start(ctx, stage.Setup{SSPs: ssps,
+	s := e.start(stage.Setup{SSPs: ssps,
 		Config: stage.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}})
-	if err != nil {
-		return row, err
-	}
 	defer s.Stop()
 	measured := e.Time(10*time.Second, 2*time.Second)
 	loaded := stage.Generate(poisson(stage.OpenLoop(128, fairRate, fairWarmUp+fairInForce, measured, templates...), 200,
 		204), true)
 	for n := range rounds {
-		e.Say("fairness: %s, round %d of %d", a.name, n+1, rounds)
-		if err := awaitRest(ctx, s); err != nil {
-			return row, err
-		}
-		calm, err := s.Measure(ctx, loaded)
-		if err != nil {
-			return row, err
-		}
-		attacked, err := beside(ctx, s, loaded, func(ctx context.Context) error {
-			return a.after(ctx, s, fairWarm, fairWarmUp+fairInForce+measured)
+		e.say("fairness: %s, round %d of %d", a.name, n+1, rounds)
+		awaitRest(e, s)
+		calm := e.measure(s, loaded)
+		attacked := e.beside(s, loaded, func(ctx context.Context) {
+			a.after(ctx, e, s, fairWarm, fairWarmUp+fairInForce+measured)
 		})
-		if err != nil {
-			return row, err
-		}
-		row.calm, row.attacked = append(row.calm, calm), append(row.attacked, attacked)
+		row.calm, row.disturbed = append(row.calm, calm), append(row.disturbed, attacked)
 	}
-	return row, nil
+	return row
 }
 
 // awaitRest waits for a bounded time until the requests of the last attack have ended. Otherwise they
 // would add to the requests of the next round, and fill max_in_flight.
-func awaitRest(ctx context.Context, s *stage.Stage) error {
+func awaitRest(e *experiment, s *stage.Stage) {
 	busy := []string{"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_pool_places_in_use"}
-	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end) &&
-		ctx.Err() == nil; stage.Sleep(ctx, 50*time.Millisecond) {
+	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end); stage.Sleep(e.ctx, 50*time.Millisecond) {
+		e.check(e.ctx.Err())
 		inUse := 0.0
 		for _, name := range busy {
-			v, err := s.Adbuffer.Metric(name)
-			if err != nil {
-				return err
-			}
-			inUse += v
+			inUse += e.metric(s, name)
 		}
 		if inUse == 0 {
-			return nil
+			return
 		}
 	}
-	return ctx.Err()
 }

@@ -68,6 +68,7 @@ func runIncidents(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	}
 	r.Note("%d requests/s to each adbuffer; each incident lasts %v. Prometheus scrapes every 2 s. The page shows what /pools has.", incidentRate, incidentLasts)
 	var scenes []*scene
+	var admins []string
 	defer func() {
 		for _, s := range scenes {
 			s.stop()
@@ -83,8 +84,9 @@ func runIncidents(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		if err := s.start(); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
+		admins = append(admins, s.admin)
 	}
-	prom, err := startIncidentPrometheus(ctx, e, scenes)
+	prom, err := startPrometheus(ctx, e, "2s", admins...)
 	if err != nil {
 		return nil, err
 	}
@@ -105,35 +107,6 @@ func runIncidents(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	}
 	judgeIncidents(r, scenes)
 	return r, nil
-}
-
-func startIncidentPrometheus(ctx context.Context, e *stage.Env, scenes []*scene) (addr string, err error) {
-	root, err := rig.ModuleRoot(ctx)
-	if err != nil {
-		return "", err
-	}
-	var targets []string
-	for _, s := range scenes {
-		targets = append(targets, strconv.Quote(s.admin))
-	}
-	file, err := e.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
-global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 5s}
-rule_files: ["%s/*.rules.yml"]
-scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%s]}]}]
-`, filepath.Join(root, "deploy/prometheus"), strings.Join(targets, ", ")))
-	if err != nil {
-		return "", err
-	}
-	addr, err = e.Rig.FreeAddr()
-	if err != nil {
-		return "", err
-	}
-	p, err := e.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
-		"--storage.tsdb.path", filepath.Join(e.Rig.Dir, "prometheus"), "--web.listen-address", addr, "--log.level=error"}})
-	if err != nil {
-		return "", err
-	}
-	return addr, p.AwaitPort(ctx, addr, 30*time.Second)
 }
 
 // start starts the SSPs and adbuffer.

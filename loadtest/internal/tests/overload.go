@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -15,16 +14,13 @@ import (
 )
 
 // overload sends more than one core carries, then more of one key than its share.
-func overload(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("overload", "More requests than one core carries, and one key that sends too many",
+func overload(e *experiment) {
+	e.report("overload", "More requests than one core carries, and one key that sends too many",
 		"Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?")
-	for _, part := range []func(context.Context, *stage.Env, *results.Report) error{
+	for _, part := range []func(*experiment){
 		sweep, neighbour, coldCore, noisyKey, manyKeys} {
-		if err := part(ctx, e, r); err != nil {
-			return nil, err
-		}
+		part(e)
 	}
-	return r, nil
 }
 
 const (
@@ -64,27 +60,17 @@ func (r *sweepRow) late() float64 {
 // sweep offers multiples of what one core carries. A request of adbuffer goes to many SSPs, so the core
 // carries few of them. Then the generator can send four times as many, and can have a connection for each
 // request within its timeout. With fewer connections requests would wait in the generator.
-func sweep(ctx context.Context, e *stage.Env, r *results.Report) error {
-	up, err := constantUpstream(e)
-	if err != nil {
-		return err
-	}
-	t := r.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
+func sweep(e *experiment) {
+	up := e.constantUpstream()
+	t := e.rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
 		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
 	for _, p := range []struct{ name, program, server string }{{"adbuffer", "", refusing}, {"adbuffer, overload off", "", notRefusing},
 		{"Envoy, overload manager", "envoy", ""}, {"HAProxy", "haproxy", ""}} {
-		err := stage.Needs(r, p.program)
-		if stage.Skips(r, err) {
+		if !e.has(p.program) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		rows, err := sweepOne(ctx, e, p.name, p.program, p.server, up)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
+		rows := sweepOne(e, p.name, p.program, p.server, up)
 		peak := peakOf(rows)
 		for i := range rows {
 			row := &rows[i]
@@ -93,10 +79,9 @@ func sweep(ctx context.Context, e *stage.Env, r *results.Report) error {
 				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
 		}
 		if p.server == refusing {
-			judgeSweep(r, rows)
+			judgeSweep(e.rep, rows)
 		}
 	}
-	return nil
 }
 
 func peakOf(rows []sweepRow) (peak float64) {
@@ -106,7 +91,7 @@ func peakOf(rows []sweepRow) (peak float64) {
 	return peak
 }
 
-func sweepOne(ctx context.Context, e *stage.Env, name, program, server string, up *rig.SSP) ([]sweepRow, error) {
+func sweepOne(e *experiment, name, program, server string, up *rig.SSP) (rows []sweepRow) {
 	var ssps []string
 	for i := range sweepLegs {
 		ssps = append(ssps, fmt.Sprintf("s%d", i+1))
@@ -121,36 +106,26 @@ func sweepOne(ctx context.Context, e *stage.Env, name, program, server string, u
 			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1"})
 		}
 	}
-	s, err := e.Start(ctx, setup)
-	if err != nil {
-		return nil, err
-	}
+	s := e.start(setup)
 	defer s.Stop()
 	critical, normal := stage.Page("critical", "/critical"), stage.Page("normal", "/normal")
 	critical.Weight, normal.Weight = criticalShare, 1-criticalShare
 	length := e.Time(20*time.Second, 2*time.Second)
 	var carried *stage.Figures
 	for range 2 { // the first time, the proxy still opens connections
-		carried, err = s.Measure(ctx, stage.Generate(stage.ClosedLoop(32, 0, length/2, critical, normal), true))
-		if err != nil {
-			return nil, err
-		}
+		carried = e.measure(s, stage.Generate(stage.ClosedLoop(32, 0, length/2, critical, normal), true))
 	}
-	var rows []sweepRow
 	for _, factor := range sweepFactors {
 		rate := factor * carried.Rate
 		conns := min(int(math.Ceil(rate*sweepTimeout.Seconds())), maxSweepConns)
-		e.Say("overload: %s, %v × %.0f requests/s", name, factor, carried.Rate)
+		e.say("overload: %s, %v × %.0f requests/s", name, factor, carried.Rate)
 		plan := stage.OpenLoop(conns, rate, length/4, length, critical, normal)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
-		f, err := s.Measure(ctx, stage.Generate(plan, true))
-		if err != nil {
-			return nil, err
-		}
+		f := e.measure(s, stage.Generate(plan, true))
 		rows = append(rows, sweepRow{factor, f.Rate, f})
-		stage.Sleep(ctx, settled) // the proxy still handles requests that clients have given up
+		stage.Sleep(e.ctx, settled) // the proxy still handles requests that clients have given up
 	}
-	return rows, nil
+	return rows
 }
 
 func judgeSweep(r *results.Report, rows []sweepRow) {
@@ -179,46 +154,27 @@ const (
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
 
 // neighbour loads 70 % of a core, beside a process that takes a third of it in bursts, and scrapes.
-func neighbour(ctx context.Context, e *stage.Env, r *results.Report) error {
-	up, err := constantUpstream(e)
-	if err != nil {
-		return err
-	}
+func neighbour(e *experiment) {
+	up := e.constantUpstream()
 	setup := beforeUpstream(up)
 	setup.Config.Server = append(setup.Config.Server, refusing)
-	s, err := e.Start(ctx, setup)
-	if err != nil {
-		return err
-	}
+	s := e.start(setup)
 	defer s.Stop()
-	carried, err := s.Measure(ctx, stage.Generate(stage.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
-	if err != nil {
-		return err
-	}
-	noise, err := e.Rig.Start(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores})
-	if err != nil {
-		return err
-	}
+	carried := e.measure(s, stage.Generate(stage.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
+	noise := must(e.Rig.Start(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores}))(e)
 	defer noise.Stop()
-	e.Say("overload: a noisy neighbour")
+	e.say("overload: a noisy neighbour")
 	plan := stage.OpenLoop(256, 0.7*carried.Rate*2/3, time.Second, e.Time(10*time.Minute, 3*time.Second), small)
 	plan.Poisson = true
-	f, err := beside(ctx, s, stage.Generate(plan, true), func(ctx context.Context) error {
+	f := e.beside(s, stage.Generate(plan, true), func(ctx context.Context) {
 		for ; ctx.Err() == nil; stage.Sleep(ctx, 5*time.Second) {
-			if _, err := s.Adbuffer.Ask("/metrics"); err != nil {
-				return err
-			}
+			must(s.Adbuffer.Ask("/metrics"))(e)
 		}
-		return nil
 	})
-	if err != nil {
-		return err
-	}
-	r.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
+	e.rep.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
 		"offered", "refused", "failed otherwise", "p99 ms").
 		Add(f.Doubts, f.Offered, f.Statuses[503], f.Failed-min(f.Failed, f.Statuses[503]), f.Latency.P99)
-	judgeNeighbour(r, f)
-	return nil
+	judgeNeighbour(e.rep, f)
 }
 
 func judgeNeighbour(r *results.Report, f *stage.Figures) {
@@ -229,29 +185,19 @@ func judgeNeighbour(r *results.Report, f *stage.Figures) {
 const coldClients = 10_000
 
 // coldCore lets many clients connect at once to an adbuffer on one core that has no connection yet.
-func coldCore(ctx context.Context, e *stage.Env, r *results.Report) error {
+func coldCore(e *experiment) {
 	n := e.Count(coldClients, 500)
-	e.Say("overload: %d clients at once", n)
-	s, err := e.Start(ctx, stage.Setup{OneCore: true, Config: stage.Config{Deadline: "30s"},
+	e.say("overload: %d clients at once", n)
+	s := e.start(stage.Setup{OneCore: true, Config: stage.Config{Deadline: "30s"},
 		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: steady(5 * time.Millisecond),
 			Pool: "max_pending: -1, pending_timeout: 30s"}}})
-	if err != nil {
-		return err
-	}
 	defer s.Stop()
-	f, err := s.Measure(ctx, stage.Generate(stage.ClosedLoop(n, n, 0, small), true))
-	if err != nil {
-		return err
-	}
-	dials, err := s.Adbuffer.Metric("adbuffer_pool_dial_errors_total")
-	ejected, err2 := s.Adbuffer.Metric("adbuffer_endpoint_ejections_total")
-	if err := errors.Join(err, err2); err != nil {
-		return err
-	}
-	r.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
+	f := e.measure(s, stage.Generate(stage.ClosedLoop(n, n, 0, small), true))
+	dials := e.metric(s, "adbuffer_pool_dial_errors_total")
+	ejected := e.metric(s, "adbuffer_endpoint_ejections_total")
+	e.rep.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
 		Add(f.Doubts, f.Answered, f.Kinds(), f.Latency.P99, dials, ejected)
-	judgeColdCore(r, f, dials, ejected)
-	return nil
+	judgeColdCore(e.rep, f, dials, ejected)
 }
 
 func judgeColdCore(r *results.Report, f *stage.Figures, dials, ejected float64) {
@@ -280,12 +226,12 @@ func keyedSSP() []*stage.SSP {
 }
 
 // noisyKey measures what the other keys lose, with fair queueing and without.
-func noisyKey(ctx context.Context, e *stage.Env, r *results.Report) error {
-	t := r.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
+func noisyKey(e *experiment) {
+	t := e.rep.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
 		"the noisy key sends", "server.fairness.key", "its requests served", "the other keys lost", "the worst one lost")
 	for _, times := range []float64{10, 100} {
 		for _, key := range []string{"", "query:pub"} {
-			e.Say("overload: a key sends %v times its share, key %q", times, key)
+			e.say("overload: a key sends %v times its share, key %q", times, key)
 			templates := []load.Template{{Name: "noisy", Method: "GET", Path: "/fillbuffer?pub=noisy", Weight: times}}
 			for i := range keys {
 				pub := fmt.Sprintf("pub%d", i)
@@ -293,20 +239,16 @@ func noisyKey(ctx context.Context, e *stage.Env, r *results.Report) error {
 			}
 			plan := stage.OpenLoop(2048, keyRate*(keys+times), 2*time.Second, e.Time(20*time.Second, 3*time.Second), templates...)
 			plan.Poisson = true
-			f, err := once(ctx, e, stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
+			f := e.once(stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
 				Server: []string{fmt.Sprintf("fairness: {key: %q}", key)}}}, stage.Generate(plan, true))
-			if err != nil {
-				return err
-			}
 			lost, worst := lostByOthers(f)
 			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
 				results.Percent(lost), results.Percent(worst))
 			if key != "" {
-				judgeNoisyKey(r, times, f)
+				judgeNoisyKey(e.rep, times, f)
 			}
 		}
 	}
-	return nil
 }
 
 // lostByOthers returns which share of their requests the other keys lost together, and the worst of them.
@@ -327,35 +269,23 @@ func judgeNoisyKey(r *results.Report, times float64, f *stage.Figures) {
 }
 
 // manyKeys sends a key with each request, more than the places carry.
-func manyKeys(ctx context.Context, e *stage.Env, r *results.Report) error {
-	s, err := e.Start(ctx, stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
+func manyKeys(e *experiment) {
+	s := e.start(stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
 		Server: []string{`fairness: {key: "query:pub"}`}}})
-	if err != nil {
-		return err
-	}
 	defer s.Stop()
-	heap := func(path string, n int) (float64, error) {
+	heap := func(path string, n int) float64 {
 		plan := stage.ClosedLoop(512, n, 0, stage.Get(path))
-		if _, err := s.Measure(ctx, stage.Generate(plan, true)); err != nil {
-			return 0, err
-		}
-		stage.Sleep(ctx, settled)
-		return s.Adbuffer.Metric("go_memstats_heap_alloc_bytes")
+		e.measure(s, stage.Generate(plan, true))
+		stage.Sleep(e.ctx, settled)
+		return e.metric(s, "go_memstats_heap_alloc_bytes")
 	}
 	n := e.Count(100_000, 20_000)
-	e.Say("overload: %d keys", n)
-	before, err := heap("/fillbuffer?pub=one", n)
-	if err != nil {
-		return err
-	}
-	after, err := heap("/fillbuffer?pub="+load.Number, n)
-	if err != nil {
-		return err
-	}
-	r.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
+	e.say("overload: %d keys", n)
+	before := heap("/fillbuffer?pub=one", n)
+	after := heap("/fillbuffer?pub="+load.Number, n)
+	e.rep.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
 		Add(nil, results.MiB(int64(before)), results.MiB(int64(after)))
-	judgeManyKeys(r, n, before, after)
-	return nil
+	judgeManyKeys(e.rep, n, before, after)
 }
 
 func judgeManyKeys(r *results.Report, n int, before, after float64) {

@@ -57,7 +57,7 @@ func PeerNames() (out []string) {
 // comparison has the rows of a comparison.
 type comparison struct {
 	PeersOptions
-	e       *stage.Env
+	e       *experiment
 	report  *results.Report
 	body    []byte                // of every response
 	up      map[string]*rig.Route // by protocol
@@ -69,12 +69,14 @@ type comparison struct {
 }
 
 // Peers compares adbuffer with other programs, towards upstreams and towards clients.
-func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*results.Report, error) {
-	r := e.Report("peers", "adbuffer beside other proxies",
+func Peers(ctx context.Context, env *stage.Env, o PeersOptions) (*results.Report, error) {
+	return perform(ctx, env, func(e *experiment) { comparePeers(e, o) })
+}
+
+func comparePeers(e *experiment, o PeersOptions) {
+	r := e.report("peers", "adbuffer beside other proxies",
 		"How much does one core carry, and what does a request cost, in adbuffer and in other proxies?")
-	if err := stage.Needs(r, "wrk"); err != nil {
-		return nil, err
-	}
+	e.needs("wrk")
 	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
 		"GET of about 800 bytes, the response 1 KB of JSON.")
 	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
@@ -84,64 +86,45 @@ func Peers(ctx context.Context, e *stage.Env, o PeersOptions) (*results.Report, 
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
 	c := &comparison{PeersOptions: o, e: e, report: r, body: load.ConstantBody(1000),
 		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
-	if err := c.startUpstreams(ctx); err != nil {
-		return nil, err
-	}
-	var err error
-	c.cert, err = e.Rig.Certificate("peers", "localhost", "127.0.0.1")
-	if err != nil {
-		return nil, err
-	}
+	c.startUpstreams()
+	c.cert = must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
 	for _, p := range peers {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
 			continue
 		}
-		if err := c.add(ctx, p); slices.Contains(o.Require, p.name) && err != nil || err != nil && !stage.Skips(r,
-			err) {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+		e.say("peers: starting %s", p.name)
+		servers, err := c.start(p)
+		if !slices.Contains(o.Require, p.name) && stage.Skips(r, err) {
+			continue
 		}
+		e.check(err)
+		c.add(p, servers)
 	}
-	if err := c.measure(ctx); err != nil {
-		return nil, err
-	}
+	c.measure()
 	c.show()
 	c.judge()
-	return r, nil
 }
 
 // startUpstreams starts the upstreams that all proxies share.
-func (c *comparison) startUpstreams(ctx context.Context) error {
-	plain, err := constantUpstream(c.e)
-	if err != nil {
-		return err
-	}
-	cert, err := c.e.Rig.Certificate("up", "localhost", "127.0.0.1")
-	if err != nil {
-		return err
-	}
+func (c *comparison) startUpstreams() {
+	cert := must(c.e.Rig.Certificate("up", "localhost", "127.0.0.1"))(c.e)
 	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
 	h1, h2 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}, &rig.Route{Name: "up2", TLS: &cert,
 		Serve: serve}
-	c.up = map[string]*rig.Route{"h1": {Addr: plain.Addr}, "h1tls": h1, "h2tls": h2}
-	err = c.e.Rig.StartProgram(ctx, "nginx", c.e.LoadCores, "", h1, h2)
+	c.up = map[string]*rig.Route{"h1": {Addr: c.e.constantUpstream().Addr}, "h1tls": h1, "h2tls": h2}
+	err := c.e.Rig.StartProgram(c.e.ctx, "nginx", c.e.LoadCores, "", h1, h2)
 	if errors.Is(err, rig.ErrMissing) {
 		delete(c.up, "h1tls")
 		delete(c.up, "h2tls")
 		c.report.Misses("nginx as an upstream with TLS: no rows over TLS")
-		return nil
+		return
 	}
-	return err
+	c.e.check(err)
 }
 
-// add starts a program, and adds its rows.
-func (c *comparison) add(ctx context.Context, p peer) error {
-	servers, err := c.start(ctx, p)
-	if err != nil {
-		return err
-	}
-	if err := stage.Needs(c.report, strings.TrimPrefix(p.name, "adbuffer")); err != nil {
-		return err
-	}
+// add adds the rows of a program.
+func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
+	c.e.needs(strings.TrimPrefix(p.name, "adbuffer"))
 	add := func(s *stage.Stage, way string, saturating stage.Load) *peerRow {
 		row := &peerRow{peer: p.name, way: way, stage: s, saturating: saturating}
 		if s != nil { // nil: there is no such upstream
@@ -162,19 +145,9 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 		}
 	}
 	for _, w := range c.clientWays() {
-		if !p.clients {
-			continue
+		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.e.has("h2load")) {
+			add(servers[w.protocol], w.name, w.load)
 		}
-		if strings.HasPrefix(w.name, "h2 ") {
-			err := stage.Needs(c.report, "h2load")
-			if stage.Skips(c.report, err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-		}
-		add(servers[w.protocol], w.name, w.load)
 	}
 	for _, kind := range idleKinds {
 		s := servers["clients"]
@@ -185,7 +158,6 @@ func (c *comparison) add(ctx context.Context, p peer) error {
 			c.idle = append(c.idle, &idleRow{peer: p.name, kind: kind, stage: s})
 		}
 	}
-	return nil
 }
 
 // asAdbuffer is adbuffer's protocol and pool for each protocol of the comparison.
@@ -197,7 +169,7 @@ var asAdbuffer = map[string][2]string{
 
 // start starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has TLS
 // towards clients. The processes run until the end of the test.
-func (c *comparison) start(ctx context.Context, p peer) (map[string]*stage.Stage, error) {
+func (c *comparison) start(p peer) (map[string]*stage.Stage, error) {
 	protocols := slices.Clone(p.upstreams)
 	if p.clients {
 		protocols = append(protocols, "clients")
@@ -229,46 +201,37 @@ func (c *comparison) start(ctx context.Context, p peer) (map[string]*stage.Stage
 		setups[protocol] = stage.Setup{Program: p.name, Route: route}
 	}
 	if len(routes) > 0 {
-		if err := c.e.Rig.StartProgram(ctx, p.name, c.e.ProxyCores, "", routes...); err != nil {
+		if err := c.e.Rig.StartProgram(c.e.ctx, p.name, c.e.ProxyCores, "", routes...); err != nil {
 			return nil, err
 		}
 	}
 	out := map[string]*stage.Stage{}
 	for protocol, setup := range setups {
-		s, err := c.e.Start(ctx, setup)
-		if err != nil {
-			return nil, err
-		}
-		out[protocol] = s
+		out[protocol] = c.e.start(setup)
 	}
 	return out, nil
 }
 
 // measure measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
 // The idle clients come once, at the end.
-func (c *comparison) measure(ctx context.Context) error {
+func (c *comparison) measure() {
 	for n := range c.Rounds {
 		for _, row := range c.rows {
 			if row.void != "" {
 				continue
 			}
-			c.e.Say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.Rounds)
+			c.e.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.Rounds)
 			if n == 0 {
-				if err := forwards(ctx, row.stage, c.request, c.body); err != nil {
+				if err := forwards(c.e.ctx, row.stage, c.request, c.body); err != nil {
 					row.void = "does not return the upstream's response: " + err.Error()
 					continue
 				}
 			}
-			if err := row.measure(ctx); err != nil {
-				return fmt.Errorf("%s %s: %w", row.peer, row.way, err)
-			}
+			c.e.check(row.measure(c.e.ctx))
 		}
 	}
 	for _, row := range c.idle {
-		c.e.Say("peers: %s idle %s", row.peer, row.kind)
-		if err := row.measure(ctx, c.request, c.Idle); err != nil {
-			return fmt.Errorf("%s idle %s: %w", row.peer, row.kind, err)
-		}
+		c.e.say("peers: %s idle %s", row.peer, row.kind)
+		c.e.check(row.measure(c.e.ctx, c.request, c.Idle))
 	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -32,14 +31,14 @@ var poolWays = []poolWay{
 
 // pools compares adbuffer with Little's law: N places of an SSP with latency X carry N / X requests a
 // second, until a core is full.
-func pools(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func pools(e *experiment) {
 	sizes := []int{100, 200, 500, 1000, 2000}
 	latencies := []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second}
 	if e.Scale < 0.5 {
 		sizes = []int{100, 500, 2000}
 		latencies = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	}
-	r := e.Report("pools", "Pools, their size, and the SSP's latency",
+	r := e.report("pools", "Pools, their size, and the SSP's latency",
 		"How many places must a pool have, and what happens without one?")
 	r.Note("As many clients as places send as fast as responses come, to a pool whose connections are open before. " +
 		"TLS handshakes are those during the measurement.")
@@ -55,11 +54,8 @@ func pools(ctx context.Context, e *stage.Env) (*results.Report, error) {
 			}
 			for _, x := range latencies {
 				name := fmt.Sprintf("%s, %d places, %v", way.name, n, x)
-				e.Say("pools: %s", name)
-				f, err := fillPool(ctx, e, way, n, x)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", name, err)
-				}
+				e.say("pools: %s", name)
+				f := fillPool(e, way, n, x)
 				expected := float64(n) / x.Seconds()
 				of := f.Rate / expected
 				t.Add(f.Doubts, way.name, n, x, expected, f.Rate, results.Percent(of), f.Latency.P50, f.Latency.P99,
@@ -73,11 +69,8 @@ func pools(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	t = r.Table("a queue that overflows", "places", "queue", "requests at once", "answered", "503 pending_full",
 		"other errors", "p50 ms", "max ms")
 	t.AddTheirs(500, 1000, "more than 1 500", "", "refused, with an error of its own")
-	e.Say("pools: overflow")
-	f, err := overflow(ctx, e)
-	if err != nil {
-		return nil, err
-	}
+	e.say("pools: overflow")
+	f := overflow(e)
 	t.Add(f.Doubts, overflowPlaces, overflowQueue, overflowClients, f.Answered, f.Errors[pendingFull],
 		f.Failed-f.Errors[pendingFull], f.Latency.P50, f.Latency.Max)
 	t = r.Table("figures of a field report", "setting", "requests/s")
@@ -88,7 +81,6 @@ func pools(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	t.AddTheirs("pool of 100, 500 ms", "200 = N / X")
 	judgeOverflow(r, f)
 	judgePools(r, *least)
-	return r, nil
 }
 
 // poolShare is the measured throughput of a pool as a share of N / X.
@@ -106,7 +98,7 @@ func judgePools(r *results.Report, least poolShare) {
 }
 
 // fillPool loads a pool of n places with as many clients, for an SSP of latency x.
-func fillPool(ctx context.Context, e *stage.Env, way poolWay, n int, x time.Duration) (*stage.Figures, error) {
+func fillPool(e *experiment, way poolWay, n int, x time.Duration) *stage.Figures {
 	pool := limits(n, n, "30s") + ", max_dials: 64"
 	switch {
 	case way.protocol == "http2": // n streams on four connections
@@ -126,7 +118,7 @@ func fillPool(ctx context.Context, e *stage.Env, way poolWay, n int, x time.Dura
 	if float64(n)/x.Seconds() <= modest {
 		loaded = stage.Calmly(plan, false) // higher rates fill the cores anyway
 	}
-	return once(ctx, e, stage.Setup{Anywhere: true, Config: stage.Config{Deadline: "30s"},
+	return e.once(stage.Setup{Anywhere: true, Config: stage.Config{Deadline: "30s"},
 		SSPs: []*stage.SSP{{Name: "ssp", Speaks: way.speaks, Behaviour: b,
 			Protocol: way.protocol, Pool: pool, More: []string{"timeouts: {connect: 10s, tls_handshake: 10s}",
 				"breaker: {enabled: false}"}}}}, loaded)
@@ -139,19 +131,14 @@ const (
 	pendingFull = "status 503 proxy/pending_full"
 )
 
-func overflow(ctx context.Context, e *stage.Env) (*stage.Figures, error) {
-	s, err := e.Start(ctx, stage.Setup{Anywhere: true,
+func overflow(e *experiment) *stage.Figures {
+	s := e.start(stage.Setup{Anywhere: true,
 		SSPs: []*stage.SSP{{Name: "overflow", Protocol: "http1", Behaviour: steady(500 * time.Millisecond),
 			Pool: limits(overflowPlaces, overflowQueue, "30s") + ", max_dials: 100"}}})
-	if err != nil {
-		return nil, err
-	}
 	defer s.Stop()
 	// All connections are open first, so that no request waits for a dial.
-	if _, err := s.Generate(ctx, stage.ClosedLoop(overflowPlaces, overflowPlaces, 0, small), nil); err != nil {
-		return nil, err
-	}
-	return s.Measure(ctx, stage.Generate(stage.ClosedLoop(overflowClients, overflowClients, 0, small), true))
+	e.generate(s, stage.ClosedLoop(overflowPlaces, overflowPlaces, 0, small))
+	return e.measure(s, stage.Generate(stage.ClosedLoop(overflowClients, overflowClients, 0, small), true))
 }
 
 func judgeOverflow(r *results.Report, f *stage.Figures) {

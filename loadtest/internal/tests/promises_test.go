@@ -40,10 +40,10 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	}
 	seven := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"}
 	ofSick := func(p99 float64, failed map[string]uint64, doubts ...string) judge {
-		row := sickRow{"hangs", []*stage.Figures{classes(50, nil, seven...)},
-			[]*stage.Figures{classes(p99, failed, seven...)}}
-		row.sick[0].Doubts = doubts
-		return func(r *results.Report) { judgeSick(r, []sickRow{{"is well", row.healthy, row.healthy}, row}) }
+		row := sickRow{"hangs", turns{[]*stage.Figures{classes(50, nil, seven...)},
+			[]*stage.Figures{classes(p99, failed, seven...)}}}
+		row.disturbed[0].Doubts = doubts
+		return func(r *results.Report) { judgeSick(r, []sickRow{{"is well", turns{row.calm, row.calm}}, row}) }
 	}
 	start := func(connections, answered uint64) judge {
 		return func(r *results.Report) {
@@ -64,11 +64,14 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		return classes(1, map[string]uint64{"rise": failed}, "rise", "peak")
 	}
 	fair := func(r *results.Report, f *stage.Figures, calm ...float64) {
-		row := fairRow{attacked: []*stage.Figures{f}}
+		row := turns{disturbed: []*stage.Figures{f}}
 		for _, ms := range calm {
 			row.calm = append(row.calm, figures(1000, 0, ms))
 		}
 		judgeFairness(r, "silent", row)
+	}
+	mirrored := func(plain, copied *stage.Figures) judge {
+		return func(r *results.Report) { judgeMirror(r, turns{[]*stage.Figures{plain}, []*stage.Figures{copied}}) }
 	}
 	storyOf := func(alerted time.Duration, failed uint64, waited float64) judge {
 		now := time.Now()
@@ -179,24 +182,10 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			func(r *results.Report) {
 				judgeSpare(r, "hang", takeover{10, doubted(figures(1000, 10, 1)), 5.1})
 			}, 1, 1, nil},
-		{"mirror, slower", func(r *results.Report) {
-			judgeMirror(r,
-				[]mirrorRound{{figures(9, 0, 100), figures(9, 0, 103)}})
-		},
-			func(r *results.Report) { judgeMirror(r, []mirrorRound{{figures(9, 0, 100), figures(9, 0, 104)}}) }, 1, 1,
-			func(r *results.Report) {
-				judgeMirror(r, []mirrorRound{{figures(9, 0, 100), doubted(figures(9, 0, 104))}})
-			}},
-		{"mirror, failed", func(r *results.Report) {
-			judgeMirror(r,
-				[]mirrorRound{{figures(9, 0, 100), figures(9, 0, 103)}})
-		},
-			func(r *results.Report) {
-				judgeMirror(r, []mirrorRound{{doubted(figures(9, 0, 100)), figures(9, 1, 100)}})
-			}, 1, 1,
-			func(r *results.Report) {
-				judgeMirror(r, []mirrorRound{{figures(9, 0, 100), doubted(figures(9, 1, 100))}})
-			}},
+		{"mirror, slower", mirrored(figures(9, 0, 100), figures(9, 0, 103)), mirrored(figures(9, 0, 100), figures(9, 0, 104)), 1, 1,
+			mirrored(figures(9, 0, 100), doubted(figures(9, 0, 104)))},
+		{"mirror, failed", mirrored(figures(9, 0, 100), figures(9, 0, 103)), mirrored(doubted(figures(9, 0, 100)), figures(9, 1, 100)), 1, 1,
+			mirrored(figures(9, 0, 100), doubted(figures(9, 1, 100)))},
 		{"fairness, success", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
 			func(r *results.Report) { fair(r, figures(1000, 2, 109), 100, 100) }, 1, 2, nil},
 		{"fairness, p99", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },

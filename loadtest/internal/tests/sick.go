@@ -1,9 +1,7 @@
 package tests
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -41,14 +39,14 @@ const (
 
 // sickRow has the rounds of one sickness.
 type sickRow struct {
-	name          string
-	healthy, sick []*stage.Figures
+	name string
+	turns
 }
 
 // sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
 // Healthy and sick rounds take turns.
-func sick(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("sick", "One of eight SSPs is sick",
+func sick(e *experiment) {
+	r := e.report("sick", "One of eight SSPs is sick",
 		"Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?")
 	t := r.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
 		healthyLatency, sickRounds),
@@ -56,30 +54,26 @@ func sick(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		"the sick SSP: answered", "of", "its errors", "adbuffer CPU µs/request", "open files")
 	var rows []sickRow
 	for _, ill := range sicknesses {
-		row, err := sicken(ctx, e, ill)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", ill.name, err)
-		}
+		row := sicken(e, ill)
 		ofSick := func(count func(load.Summary) uint64) uint64 {
-			return sumOf(row.sick, func(f *stage.Figures) uint64 { return count(f.Class(sspName(sickSSPs - 1))) })
+			return sumOf(row.disturbed, func(f *stage.Figures) uint64 { return count(f.Class(sspName(sickSSPs - 1))) })
 		}
-		t.Add(row.doubts(), row.name, medianOf(row.sick,
-			func(f *stage.Figures) float64 { return theSeven(f).Latency.P50 }), sevenP99(row.sick),
-			sevenP99(row.healthy),
-			results.Ratio(row.ratio()), sevenFailed(row.sick), sumOf(row.sick,
+		t.Add(row.doubts(), row.name, medianOf(row.disturbed,
+			func(f *stage.Figures) float64 { return theSeven(f).Latency.P50 }), medianOf(row.disturbed, sevenP99),
+			medianOf(row.calm, sevenP99),
+			results.Ratio(row.ratio(sevenP99)), sevenFailed(row.disturbed), sumOf(row.disturbed,
 				func(f *stage.Figures) uint64 { return theSeven(f).Offered }),
 			ofSick(func(s load.Summary) uint64 { return s.Answered }),
 			ofSick(func(s load.Summary) uint64 { return s.Offered }),
-			row.sick[sickRounds-1].Class(sspName(sickSSPs-1)).Kinds(), medianOf(row.sick, cpuUs),
-			row.sick[sickRounds-1].Files)
+			row.disturbed[sickRounds-1].Class(sspName(sickSSPs-1)).Kinds(), medianOf(row.disturbed, cpuUs),
+			row.disturbed[sickRounds-1].Files)
 		rows = append(rows, row)
 	}
 	judgeSick(r, rows)
-	return r, nil
 }
 
 // sicken measures rounds in which the last SSP is healthy, and rounds in which it is sick.
-func sicken(ctx context.Context, e *stage.Env, ill sickness) (sickRow, error) {
+func sicken(e *experiment, ill sickness) sickRow {
 	row := sickRow{name: ill.name}
 	var ssps []*stage.SSP
 	var templates []load.Template
@@ -96,31 +90,23 @@ func sicken(ctx context.Context, e *stage.Env, ill sickness) (sickRow, error) {
 	if ill.latency > 0 {
 		behaviour.Latency = sspsim.Constant(ill.latency)
 	}
-	s, err := e.Start(ctx, stage.Setup{SSPs: ssps, Config: stage.Config{Deadline: "150ms"}})
-	if err != nil {
-		return row, err
-	}
+	s := e.start(stage.Setup{SSPs: ssps, Config: stage.Config{Deadline: "150ms"}})
 	defer s.Stop()
 	// Clients have enough connections, so that requests wait inside adbuffer only.
 	loaded := stage.Calmly(poisson(stage.OpenLoop(512, sickRate*sickSSPs, 500*time.Millisecond,
 		e.Time(4*time.Second, time.Second), templates...), 200, 204), true)
 	for n := range sickRounds {
-		e.Say("sick: %s, round %d of %d", ill.name, n+1, sickRounds)
+		e.say("sick: %s, round %d of %d", ill.name, n+1, sickRounds)
 		for _, turn := range []struct {
 			rounds *[]*stage.Figures
 			sspsim.Behaviour
-		}{{&row.healthy, healthyBehaviour()}, {&row.sick, behaviour}} {
-			if err := s.SSPs[sickSSPs-1].Set(turn.Behaviour); err != nil {
-				return row, err
-			}
-			f, err := s.Measure(ctx, loaded)
-			if err != nil {
-				return row, err
-			}
+		}{{&row.calm, healthyBehaviour()}, {&row.disturbed, behaviour}} {
+			e.check(s.SSPs[sickSSPs-1].Set(turn.Behaviour))
+			f := e.measure(s, loaded)
 			*turn.rounds = append(*turn.rounds, f)
 		}
 	}
-	return row, nil
+	return row
 }
 
 func sspName(i int) string { return fmt.Sprintf("s%d", i+1) }
@@ -137,22 +123,15 @@ func theSeven(f *stage.Figures) (sum load.Summary) {
 	return sum
 }
 
-func sevenP99(rounds []*stage.Figures) float64 {
-	return medianOf(rounds, func(f *stage.Figures) float64 { return theSeven(f).Latency.P99 })
-}
+func sevenP99(f *stage.Figures) float64 { return theSeven(f).Latency.P99 }
 
 func sevenFailed(rounds []*stage.Figures) uint64 {
 	return sumOf(rounds, func(f *stage.Figures) uint64 { return theSeven(f).Failed })
 }
 
-// ratio compares p99 of the seven while the eighth is sick with p99 while it is healthy.
-func (r sickRow) ratio() float64 { return sevenP99(r.sick) / sevenP99(r.healthy) }
-
-func (r sickRow) doubts() []string { return doubtsOf(slices.Concat(r.healthy, r.sick)...) }
-
 // held reports whether the sick SSP cost only its own requests.
 func (r sickRow) held() bool {
-	return r.ratio() <= 1.10 && sevenFailed(r.sick) <= sevenFailed(r.healthy)
+	return r.ratio(sevenP99) <= 1.10 && sevenFailed(r.disturbed) <= sevenFailed(r.calm)
 }
 
 // judgeSick names the sickness that was nearest to the limit, or one that broke the promise. One that
@@ -162,11 +141,11 @@ func judgeSick(r *results.Report, rows []sickRow) {
 	gravity := func(row sickRow) float64 {
 		switch {
 		case row.held():
-			return row.ratio()
+			return row.ratio(sevenP99)
 		case len(row.doubts()) > 0:
-			return 1e6 + row.ratio()
+			return 1e6 + row.ratio(sevenP99)
 		}
-		return 1e9 + row.ratio()
+		return 1e9 + row.ratio(sevenP99)
 	}
 	for _, row := range rows {
 		if gravity(row) > gravity(worst) {
@@ -176,6 +155,6 @@ func judgeSick(r *results.Report, rows []sickRow) {
 	r.Promise("a sick SSP costs only its own requests", worst.held(), worst.doubts(),
 		"Nearest to the limit was the eighth that %s: p99 of the seven went from %v to %v ms, and %v of their %v "+
 			"requests failed, against %v.",
-		worst.name, sevenP99(worst.healthy), sevenP99(worst.sick), sevenFailed(worst.sick),
-		sumOf(worst.sick, func(f *stage.Figures) uint64 { return theSeven(f).Offered }), sevenFailed(worst.healthy))
+		worst.name, medianOf(worst.calm, sevenP99), medianOf(worst.disturbed, sevenP99), sevenFailed(worst.disturbed),
+		sumOf(worst.disturbed, func(f *stage.Figures) uint64 { return theSeven(f).Offered }), sevenFailed(worst.calm))
 }

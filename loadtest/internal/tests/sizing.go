@@ -176,21 +176,20 @@ func sizingTraces() []trace {
 }
 
 // Sizing loads pools that size themselves, beside Envoy's adaptive concurrency and the simulation.
-func Sizing(ctx context.Context, e *stage.Env, o SizingOptions) (*results.Report, error) {
-	r := e.Report("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency",
+func Sizing(ctx context.Context, env *stage.Env, o SizingOptions) (*results.Report, error) {
+	return perform(ctx, env, func(e *experiment) { sizing(e, o) })
+}
+
+func sizing(e *experiment, o SizingOptions) {
+	r := e.report("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency",
 		"Does pool.auto find the size that a load needs, and does it stay small where more places do not help?")
 	r.Note("Poisson arrivals of GETs, a deadline of %v, and an SSP with a lognormal latency (median 80 ms, p99 250 ms). adbuffer has pool.auto between 16 "+
 		"and 2,000 places, and a breaker only in the outage; its N is adbuffer_pool_auto_limit. Envoy's N is its concurrency_limit, at most 1,000; it refuses what exceeds it. "+
 		"Both run at the same time on one core, each with its own SSP and clients. The need follows Erlang C.", sizingTimeout)
-	simulated, err := simulate(ctx, e, r, o.Courses)
-	if err != nil {
-		return nil, err
-	}
+	simulated := simulate(e, o.Courses)
 	programs := []string{"", "envoy"}
-	if err := stage.Needs(r, "envoy"); stage.Skips(r, err) {
+	if !e.has("envoy") {
 		programs = programs[:1]
-	} else if err != nil {
-		return nil, err
 	}
 	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", o.Courses),
 		"course", "figure", "simulated", "adbuffer", "Envoy, adaptive concurrency", "must be")
@@ -198,37 +197,24 @@ func Sizing(ctx context.Context, e *stage.Env, o SizingOptions) (*results.Report
 		if !strings.Contains(tr.name, o.Only) {
 			continue
 		}
-		courses, err := tr.runAll(ctx, e, programs)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", tr.name, err)
-		}
-		tr.show(r, t, simulated, courses)
+		tr.show(r, t, simulated, tr.runAll(e, programs))
 	}
 	if o.Low > 0 {
-		err = lowLoad(ctx, e, r, o.Low)
+		lowLoad(e, o.Low)
 	}
-	return r, err
 }
 
 // show adds the rows of the trace, and judges those of adbuffer.
-func (tr *trace) show(r *results.Report, t *results.Table, simulated map[string]float64, courses []*course) {
+func (tr *trace) show(r *results.Report, t *results.Table, simulated func(string) float64, courses []*course) {
 	for i := range tr.figures {
 		f := &tr.figures[i]
 		shown := []string{"–", "–"}
 		for j, c := range courses {
 			shown[j] = f.text(f.of(c))
 		}
-		t.Add(courses[0].Doubts, tr.name, f.name, f.text(valueOr(simulated, tr.name+": "+f.name)), shown[0], shown[1], f.bound)
+		t.Add(courses[0].Doubts, tr.name, f.name, f.text(simulated(tr.name+": "+f.name)), shown[0], shown[1], f.bound)
 		judgeSizing(r, tr.name+": "+f.name, f.bound, f.of(courses[0]), courses[0].Doubts)
 	}
-}
-
-func valueOr(simulated map[string]float64, name string) float64 {
-	v, ok := simulated[name]
-	if !ok {
-		return math.NaN()
-	}
-	return v
 }
 
 func judgeSizing(r *results.Report, name string, b bound, v float64, doubts []string) {
@@ -236,103 +222,90 @@ func judgeSizing(r *results.Report, name string, b bound, v float64, doubts []st
 }
 
 // runAll runs the trace at the programs at the same time.
-func (tr *trace) runAll(ctx context.Context, e *stage.Env, programs []string) ([]*course, error) {
-	e.Say("sizing: %s", tr.name)
-	courses, errs := make([]*course, len(programs)), make([]error, len(programs))
+func (tr *trace) runAll(e *experiment, programs []string) []*course {
+	e.say("sizing: %s", tr.name)
+	courses := make([]*course, len(programs))
 	var running sync.WaitGroup
 	for i, program := range programs {
-		running.Go(func() { courses[i], errs[i] = tr.run(ctx, e, program) })
+		running.Go(func() { courses[i] = tr.run(e, program) })
 	}
 	running.Wait()
-	return courses, errors.Join(errs...)
+	e.check(e.ctx.Err())
+	return courses
 }
 
-func (tr *trace) run(ctx context.Context, e *stage.Env, program string) (*course, error) {
+func (tr *trace) run(e *experiment, program string) *course {
 	route := &rig.Route{Name: "sizing", Adaptive: true, Timeout: sizingTimeout}
-	s, err := e.Start(ctx, stage.Setup{Program: program, Route: route, Config: stage.Config{Deadline: sizingTimeout.String()},
+	s := e.start(stage.Setup{Program: program, Route: route, Config: stage.Config{Deadline: sizingTimeout.String()},
 		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: tr.ssp, Pool: "max_conns: 2000, auto: {enabled: true}",
 			More: []string{fmt.Sprintf("breaker: {enabled: %v}", tr.breaker)}}}})
-	if err != nil {
-		return nil, err
-	}
 	defer s.Stop()
 	plan := load.Plan{Protocol: load.KeepAlive, Open: true, Poisson: true, Connections: 1500, Timeout: time.Second, Phases: tr.phases,
 		Templates: []load.Template{small}, Statuses: []int{200}, Seed: 1}
 	c := &course{}
-	var failed error
-	c.Figures, err = s.Measure(ctx, stage.Watched(plan, true, func(load.Progress) {
-		limit, err := limitOf(s, route)
-		c.limits = append(c.limits, limit)
+	c.Figures = e.measure(s, stage.Watched(plan, true, func(load.Progress) {
+		c.limits = append(c.limits, limitOf(e, s, route))
 		for _, change := range tr.changes {
 			if change.second == len(c.limits) {
-				err = errors.Join(err, s.SSPs[0].Set(change.ssp))
+				e.set(s.SSPs[0], change.ssp)
 			}
 		}
-		failed = errors.Join(failed, err)
 	}))
-	err = errors.Join(err, failed)
-	if err != nil {
-		return nil, err
-	}
 	if s.Adbuffer != nil {
-		c.decisions, err = s.Adbuffer.Metric("adbuffer_pool_auto_decisions_total")
+		c.decisions = e.metric(s, "adbuffer_pool_auto_decisions_total")
 	}
-	return c, err
+	return c
 }
 
 // limitOf returns the limit in force of the proxy of a stage.
-func limitOf(s *stage.Stage, envoy *rig.Route) (float64, error) {
+func limitOf(e *experiment, s *stage.Stage, envoy *rig.Route) float64 {
 	if s.Adbuffer != nil {
-		return s.Adbuffer.Metric("adbuffer_pool_auto_limit")
+		return e.metric(s, "adbuffer_pool_auto_limit")
 	}
 	var stats struct{ Stats []struct{ Value float64 } }
-	err := rig.GetJSON("http://"+envoy.Admin+"/stats?format=json&filter=gradient_controller.concurrency_limit", &stats)
-	if err == nil && len(stats.Stats) != 1 {
-		err = fmt.Errorf("%d concurrency limits of Envoy, want 1", len(stats.Stats))
+	e.check(rig.GetJSON("http://"+envoy.Admin+"/stats?format=json&filter=gradient_controller.concurrency_limit", &stats))
+	if len(stats.Stats) != 1 {
+		e.check(fmt.Errorf("%d concurrency limits of Envoy, want 1", len(stats.Stats)))
 	}
-	if err != nil {
-		return 0, err
-	}
-	return stats.Stats[0].Value, nil
+	return stats.Stats[0].Value
 }
 
 // lowLoad sends a few requests for a long time. No limit may change.
-func lowLoad(ctx context.Context, e *stage.Env, r *results.Report, length time.Duration) error {
+func lowLoad(e *experiment, length time.Duration) {
 	low := trace{name: fmt.Sprintf("%v requests/s for %v", lowRate, length), ssp: sspsim.Behaviour{Latency: sizingLatency},
 		phases: []load.Phase{{Name: "low", Duration: length, From: lowRate, To: lowRate}}}
-	courses, err := low.runAll(ctx, e, []string{""})
-	if err != nil {
-		return err
-	}
-	c := courses[0]
-	r.Table("A low load", "load", "requests", "decisions", "N").Add(c.Doubts, low.name, c.Offered, c.decisions, c.peak(0, len(c.limits)))
-	judgeLowLoad(r, low.name, c.decisions, c.Doubts)
-	return nil
+	c := low.runAll(e, []string{""})[0]
+	e.rep.Table("A low load", "load", "requests", "decisions", "N").Add(c.Doubts, low.name, c.Offered, c.decisions, c.peak(0, len(c.limits)))
+	judgeLowLoad(e.rep, low.name, c.decisions, c.Doubts)
 }
 
 func judgeLowLoad(r *results.Report, name string, decisions float64, doubts []string) {
 	r.Promise(name+": the limit does not change", decisions == 0, doubts, "%v decisions.", decisions)
 }
 
-// simulate runs the simulation of the traces, and returns its medians by the names of trace and figure.
-func simulate(ctx context.Context, e *stage.Env, r *results.Report, courses int) (map[string]float64, error) {
-	root, err := rig.ModuleRoot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	e.Say("sizing: simulating %d courses", courses)
+// simulate runs the simulation of the traces, and returns its medians by the names of trace and figure. A
+// figure that it does not have is NaN.
+func simulate(e *experiment, courses int) func(name string) float64 {
+	root := must(rig.ModuleRoot(e.ctx))(e)
+	e.say("sizing: simulating %d courses", courses)
 	file := filepath.Join(e.Rig.Dir, "simulated.json")
-	cmd := exec.CommandContext(ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
+	cmd := exec.CommandContext(e.ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
 		"-args", "-seeds", fmt.Sprint(courses), "-figures", file)
 	cmd.Dir = root
 	out, failed := cmd.CombinedOutput()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the simulation: %w\n%s", errors.Join(failed, err), out)
+		e.check(fmt.Errorf("the simulation: %w\n%s", errors.Join(failed, err), out))
 	}
 	if failed != nil {
-		r.Note("The simulation broke a bound of its own:\n%s", out)
+		e.rep.Note("The simulation broke a bound of its own:\n%s", out)
 	}
 	simulated := make(map[string]float64)
-	return simulated, json.Unmarshal(text, &simulated)
+	e.check(json.Unmarshal(text, &simulated))
+	return func(name string) float64 {
+		if v, known := simulated[name]; known {
+			return v
+		}
+		return math.NaN()
+	}
 }

@@ -60,17 +60,19 @@ type soaked struct {
 
 // Soak sends n requests each way to a real nginx that closes connections all the time, and accounts
 // for each request. If n is 0, it sends a million times the scale.
-func Soak(ctx context.Context, e *stage.Env, n int) (*results.Report, error) {
+func Soak(ctx context.Context, env *stage.Env, n int) (*results.Report, error) {
+	return perform(ctx, env, func(e *experiment) { soak(e, n) })
+}
+
+func soak(e *experiment, n int) {
 	if n == 0 {
 		n = e.Count(1_000_000, 2*perConnection)
 	}
 	count := results.Number(float64(n))
-	r := e.Report("soak", "Every request accounted for",
+	r := e.report("soak", "Every request accounted for",
 		"Does each response reach its own request, and does each request reach the SSP exactly once, while a real "+
 			"nginx closes its connections all the time?")
-	if err := stage.Needs(r, "nginx"); err != nil {
-		return nil, err
-	}
+	e.needs("nginx")
 	r.Note("adbuffer, nginx and the generator share all cores; what is measured is that nothing is lost, mixed up " +
 		"or repeated, not speed.")
 	r.Note("adbuffer sends a request again if nginx closed its connection before it processed the request.")
@@ -79,20 +81,16 @@ func Soak(ctx context.Context, e *stage.Env, n int) (*results.Report, error) {
 		"way", "answered with their number", "failed", "reached nginx once", "more often", "never", "connections",
 		"sent again", "requests/s", "p99 ms", "adbuffer memory")
 	for _, w := range ways {
-		e.Say("soak: %s requests over %s", count, w.name)
-		out, err := w.soak(ctx, e, n)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.name, err)
-		}
+		e.say("soak: %s requests over %s", count, w.name)
+		out := w.soak(e, n)
 		t.Add(out.Doubts, w.name, out.Answered, out.Failed, float64(out.once), out.twice, out.never,
 			float64(out.connections), out.again, out.Rate, out.Latency.P99, results.MiB(out.RSS))
 		judgeSoak(r, w, n, out)
 	}
-	return r, nil
 }
 
 // soak sends the requests to an nginx of their own.
-func (w way) soak(ctx context.Context, e *stage.Env, n int) (out soaked, err error) {
+func (w way) soak(e *experiment, n int) (out soaked) {
 	conns := min(w.conns, max(1, n/(4*perConnection)))
 	ssp := &stage.SSP{Name: "nginx", Protocol: w.protocol,
 		Pool: w.pool + limits(conns, 4096, "20s") + fmt.Sprintf(", max_http2_conns: %d", conns)}
@@ -100,21 +98,13 @@ func (w way) soak(ctx context.Context, e *stage.Env, n int) (out soaked, err err
 	nginx := &rig.Route{Name: w.id, Serve: fmt.Sprintf(soakServe, log)}
 	scheme := "http://"
 	if w.tls {
-		cert, err := e.Rig.Certificate("soak", "127.0.0.1")
-		if err != nil {
-			return out, err
-		}
+		cert := must(e.Rig.Certificate("soak", "127.0.0.1"))(e)
 		scheme, nginx.TLS, ssp.CAFile = "https://", &cert, cert.CA
 	}
-	if err := e.Rig.StartProgram(ctx, "nginx", "", fmt.Sprintf(soakHTTP, perConnection), nginx); err != nil {
-		return out, err
-	}
+	e.check(e.Rig.StartProgram(e.ctx, "nginx", "", fmt.Sprintf(soakHTTP, perConnection), nginx))
 	defer nginx.Process.Stop()
 	ssp.URLs = []string{scheme + nginx.Addr + "/bid"}
-	s, err := e.Start(ctx, stage.Setup{SSPs: []*stage.SSP{ssp}, Anywhere: true, Config: stage.Config{Deadline: "30s"}})
-	if err != nil {
-		return out, err
-	}
+	s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Anywhere: true, Config: stage.Config{Deadline: "30s"}})
 	defer s.Stop()
 	plan := stage.ClosedLoop(w.clients, n, 12*time.Hour,
 		load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
@@ -122,39 +112,24 @@ func (w way) soak(ctx context.Context, e *stage.Env, n int) (out soaked, err err
 			Body: sspsim.Size{P50: 1300, P95: 3000}})
 	plan.Echo, plan.EchoBody = true, true
 	done, printed := 0, 0
-	out.Figures, err = s.Measure(ctx, stage.Watched(plan, false, func(p load.Progress) {
+	out.Figures = e.measure(s, stage.Watched(plan, false, func(p load.Progress) {
 		done += int(p.Answered)
 		if tenth := done * 10 / n; tenth > printed && tenth < 10 {
 			printed = tenth
 			e.Say("soak: %s: %d responses, %d errors in the last second", w.name, done, p.Errors)
 		}
 	}))
-	if err != nil {
-		return out, err
-	}
 	const opened = "adbuffer_pool_connections_opened_total"
-	out.opened, err = s.Adbuffer.Metric(opened)
-	if err != nil {
-		return out, err
-	}
-	out.speaking, err = s.Adbuffer.Metric(opened, fmt.Sprintf("protocol=%q", w.speaks))
-	if err != nil {
-		return out, err
-	}
-	out.again, err = s.Adbuffer.Metric("adbuffer_retries_total")
-	if err != nil {
-		return out, err
-	}
+	out.opened = e.metric(s, opened)
+	out.speaking = e.metric(s, opened, fmt.Sprintf("protocol=%q", w.speaks))
+	out.again = e.metric(s, "adbuffer_retries_total")
 	// nginx writes the rest of its log when it exits.
 	s.Stop()
 	nginx.Process.Stop()
-	file, err := os.Open(log)
-	if err != nil {
-		return out, err
-	}
+	file := must(os.Open(log))(e)
 	defer file.Close()
-	out.account, err = readLog(file, n)
-	return out, err
+	out.account = must(readLog(file, n))(e)
+	return out
 }
 
 func judgeSoak(r *results.Report, w way, n int, s soaked) {

@@ -33,41 +33,25 @@ const (
 // story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer with the
 // rules of deploy/prometheus. It must alert before adbuffer refuses the first request. The advised
 // size must end the waiting.
-func story(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("story", "A pool that gets too small, and the alerts",
+func story(e *experiment) {
+	r := e.report("story", "A pool that gets too small, and the alerts",
 		"Does an alert fire before the first request is refused, and does the advised size end the waiting?")
-	if err := stage.Needs(r, "prometheus"); err != nil {
-		return nil, err
-	}
+	e.needs("prometheus")
 	r.Note("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places "+
 		"busy at first and %.0f at last. "+
 		"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())
-	s := &storyRun{report: r, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
+	st := e.start(stage.Setup{SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}},
+		Anywhere: true, Config: stage.Config{Deadline: "1s"}})
+	defer st.Stop()
+	s := &storyRun{experiment: e, Stage: st, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
 		"saturation and waiting requests of the moment",
 		"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections")}
-	st, err := e.Start(ctx, stage.Setup{SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast),
-		Pool: storyLimits(storyPool)}},
-		Anywhere: true, Config: stage.Config{Deadline: "1s"}})
-	if err != nil {
-		return nil, err
-	}
-	defer st.Stop()
-	if err := s.startPrometheus(ctx, st); err != nil {
-		return nil, err
-	}
-	s.small, err = s.tooSmall(ctx, st)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.resize(ctx, st); err != nil {
-		return nil, err
-	}
-	s.large, s.waited, err = s.largeEnough(ctx, st)
-	if err != nil {
-		return nil, err
-	}
+	s.prom = must(startPrometheus(e.ctx, e.Env, "5s", st.Adbuffer.Admin))(e)
+	s.began = time.Now()
+	s.small = s.tooSmall()
+	s.resize()
+	s.large, s.waited = s.largeEnough()
 	judgeStory(r, s)
-	return r, nil
 }
 
 func judgeStory(r *results.Report, s *storyRun) {
@@ -87,13 +71,14 @@ func storyLimits(conns int) string { return limits(conns, 100, "250ms") }
 
 // storyRun is the state of a run of the story.
 type storyRun struct {
+	*experiment
+	*stage.Stage
 	began   time.Time
 	prom    string // host:port
 	last    poolState
 	states  *results.Table
-	report  *results.Report // gets the events as notes
-	looked  int             // quarters of a minute
-	advised int             // the size that the pool was set to
+	looked  int // quarters of a minute
+	advised int // the size that the pool was set to
 
 	alerts           []string // in the order in which they fired
 	alerted, refused time.Time
@@ -116,107 +101,91 @@ type poolState struct {
 	}
 }
 
-// startPrometheus starts Prometheus with the rules of deploy/prometheus.
-func (s *storyRun) startPrometheus(ctx context.Context, st *stage.Stage) error {
+// startPrometheus starts Prometheus with the rules of deploy/prometheus, and returns its host:port. It
+// scrapes targets, which are host:port of admin listeners.
+func startPrometheus(ctx context.Context, e *stage.Env, scrapeInterval string, targets ...string) (addr string, err error) {
 	root, err := rig.ModuleRoot(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	file, err := st.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
-global: {scrape_interval: 5s, evaluation_interval: 5s}
+	file, err := e.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
+global: {scrape_interval: %s, evaluation_interval: 5s}
 rule_files: ["%s/*.rules.yml"]
-scrape_configs: [{job_name: adbuffer, static_configs: [{targets: [%q]}]}]
-`, filepath.Join(root, "deploy/prometheus"), st.Adbuffer.Admin))
+scrape_configs: [{job_name: adbuffer, static_configs: [{targets: ["%s"]}]}]
+`, scrapeInterval, filepath.Join(root, "deploy/prometheus"), strings.Join(targets, `", "`)))
 	if err != nil {
-		return err
+		return "", err
 	}
-	s.prom, err = st.Rig.FreeAddr()
+	addr, err = e.Rig.FreeAddr()
 	if err != nil {
-		return err
+		return "", err
 	}
-	p, err := st.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
-		"--storage.tsdb.path", filepath.Join(st.Rig.Dir, "prometheus"), "--web.listen-address", s.prom,
-		"--log.level=error"}})
+	p, err := e.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
+		"--storage.tsdb.path", filepath.Join(e.Rig.Dir, "prometheus"), "--web.listen-address", addr, "--log.level=error"}})
 	if err != nil {
-		return err
+		return "", err
 	}
-	s.began = time.Now()
-	return p.AwaitPort(ctx, s.prom, 30*time.Second)
+	return addr, p.AwaitPort(ctx, addr, 30*time.Second)
 }
 
 // tooSmall loads the pool while the SSP slows down.
-func (s *storyRun) tooSmall(ctx context.Context, st *stage.Stage) (*stage.Figures, error) {
-	s.note(st, fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
+func (s *storyRun) tooSmall() *stage.Figures {
+	s.note(fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
 		"down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
-	return s.load(ctx, st, 0, storyCalm+storyRamp+storyMinute, func(since time.Duration) error {
+	return s.load(0, storyCalm+storyRamp+storyMinute, func(since time.Duration) {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
-		return st.SSPs[0].Set(steady(storyFast + time.Duration(share*float64(storySlow-storyFast))))
+		s.set(s.SSPs[0], steady(storyFast+time.Duration(share*float64(storySlow-storyFast))))
 	})
 }
 
 // resize sets the pool's max_conns to the advised size in the running process.
-func (s *storyRun) resize(ctx context.Context, st *stage.Stage) error {
-	advised := s.last.Need.Advised
-	s.advised = advised
-	if advised <= storyPool || s.refused.IsZero() {
-		return errors.New("no larger pool was advised, or no request was refused: the story shows nothing")
+func (s *storyRun) resize() {
+	s.advised = s.last.Need.Advised
+	if s.advised <= storyPool || s.refused.IsZero() {
+		s.check(errors.New("no larger pool was advised, or no request was refused: the story shows nothing"))
 	}
-	s.note(st, fmt.Sprintf("the pool is set to the advised %d connections, in the running process", advised))
-	text, err := os.ReadFile(st.Adbuffer.File)
-	if err != nil {
-		return err
-	}
-	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(advised), 1)
-	if err := errors.Join(os.WriteFile(st.Adbuffer.File, []byte(changed), 0o600),
-		st.Adbuffer.Signal(syscall.SIGHUP)); err != nil {
-		return err
-	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); stage.Sleep(ctx, 50*time.Millisecond) {
-		if err := s.readPool(st); err != nil || s.last.Limit == advised {
-			return err
+	s.note(fmt.Sprintf("the pool is set to the advised %d connections, in the running process", s.advised))
+	text := must(os.ReadFile(s.Adbuffer.File))(s.experiment)
+	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(s.advised), 1)
+	s.check(os.WriteFile(s.Adbuffer.File, []byte(changed), 0o600))
+	s.check(s.Adbuffer.Signal(syscall.SIGHUP))
+	for end := time.Now().Add(20 * time.Second); s.last.Limit != s.advised; stage.Sleep(s.ctx, 50*time.Millisecond) {
+		if time.Now().After(end) {
+			s.check(fmt.Errorf("the pool was not set to %d connections: %s", s.advised, s.Adbuffer.Log()))
 		}
+		s.readPool()
 	}
-	return fmt.Errorf("the pool was not set to %d connections: %s", advised, st.Adbuffer.Log())
 }
 
 // largeEnough loads the pool of the advised size, and measures which share of the requests waited.
-func (s *storyRun) largeEnough(ctx context.Context, st *stage.Stage) (f *stage.Figures, share float64, err error) {
+func (s *storyRun) largeEnough() (f *stage.Figures, share float64) {
 	var waited, lent float64
-	count := func() (float64, float64, error) {
-		w, err := st.Adbuffer.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`)
-		return w, float64(s.last.Lent), err
+	count := func() (float64, float64) {
+		return s.metric(s.Stage, "adbuffer_pool_acquire_seconds_count", `outcome="waited"`), float64(s.last.Lent)
 	}
-	f, err = s.load(ctx, st, storyWarmUp, storyAfter, func(since time.Duration) (err error) {
+	f = s.load(storyWarmUp, storyAfter, func(since time.Duration) {
 		if lent == 0 && since >= storyWarmUp {
-			waited, lent, err = count()
+			waited, lent = count()
 		}
-		return err
 	})
-	if err != nil {
-		return nil, 0, err
-	}
-	w, l, err := count()
-	s.note(st, "the end")
-	return f, (w - waited) / max(1, l-lent), err
+	w, l := count()
+	s.note("the end")
+	return f, (w - waited) / max(1, l-lent)
 }
 
 // load sends requests. It calls do and look once a second.
-func (s *storyRun) load(ctx context.Context, st *stage.Stage, warm, length time.Duration,
-	do func(since time.Duration) error) (*stage.Figures, error) {
+func (s *storyRun) load(warm, length time.Duration, do func(since time.Duration)) *stage.Figures {
 	plan := stage.OpenLoop(256, storyRate, warm, length, stage.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
-	var err error
-	f, failed := st.Measure(ctx, stage.Watched(plan, false, func(p load.Progress) {
-		if err == nil {
-			err = errors.Join(do(time.Since(began)), s.look(st, p))
-		}
+	return s.measure(s.Stage, stage.Watched(plan, false, func(p load.Progress) {
+		do(time.Since(began))
+		s.look(p)
 	}))
-	return f, errors.Join(failed, err)
 }
 
 // look notes the state of the pool, new alerts, and the first refused request.
-func (s *storyRun) look(st *stage.Stage, p load.Progress) error {
+func (s *storyRun) look(p load.Progress) {
 	var alerts struct {
 		Data struct {
 			Alerts []struct {
@@ -225,9 +194,8 @@ func (s *storyRun) look(st *stage.Stage, p load.Progress) error {
 			}
 		}
 	}
-	if err := errors.Join(s.readPool(st), rig.GetJSON("http://"+s.prom+"/api/v1/alerts", &alerts)); err != nil {
-		return err
-	}
+	s.readPool()
+	s.check(rig.GetJSON("http://"+s.prom+"/api/v1/alerts", &alerts))
 	for _, a := range alerts.Data.Alerts {
 		name := a.Labels["alertname"]
 		if a.State != "firing" || slices.Contains(s.alerts, name) {
@@ -237,38 +205,34 @@ func (s *storyRun) look(st *stage.Stage, p load.Progress) error {
 		if s.alerted.IsZero() {
 			s.alerted = time.Now()
 		}
-		s.note(st, fmt.Sprintf("**%s fires**; the page says: %s", name, s.last.Advice))
+		s.note(fmt.Sprintf("**%s fires**; the page says: %s", name, s.last.Advice))
 	}
 	if s.refused.IsZero() && p.Errors > 0 {
 		s.refused = time.Now()
-		s.note(st, "**the first request is refused**")
+		s.note("**the first request is refused**")
 	}
 	if quarters := int(time.Since(s.began) / (15 * time.Second)); quarters > s.looked {
 		s.looked = quarters
-		s.note(st, "")
+		s.note("")
 	}
-	return nil
 }
 
 // note adds an event to the story. Without an event it adds the current state of the pool.
-func (s *storyRun) note(st *stage.Stage, event string) {
+func (s *storyRun) note(event string) {
 	d, p := time.Since(s.began).Round(time.Second), s.last
 	at := fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 	if event == "" {
 		s.states.Add(nil, at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
 	} else {
-		s.report.Notes = append(s.report.Notes, at+" "+event)
+		s.rep.Notes = append(s.rep.Notes, at+" "+event)
 	}
-	st.Say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d "+
+	s.say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d "+
 		"connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
 }
 
 // readPool reads the state of the pool.
-func (s *storyRun) readPool(st *stage.Stage) error {
+func (s *storyRun) readPool() {
 	var pools struct{ Pools []poolState }
-	err := rig.GetJSON("http://"+st.Adbuffer.Admin+"/pools", &pools)
-	if err == nil {
-		s.last = pools.Pools[0]
-	}
-	return err
+	s.check(rig.GetJSON("http://"+s.Adbuffer.Admin+"/pools", &pools))
+	s.last = pools.Pools[0]
 }

@@ -24,55 +24,60 @@ type Command struct {
 var Commands = []Command{
 	{"keepalive", "500 sequential requests: a connection each against keep-alive",
 		`Sends 500 requests one after the other, with a connection each and with keep-alive,
-straight to an SSP and through adbuffer, from curl, Node and the generator.`, keepAlive},
+straight to an SSP and through adbuffer, from curl, Node and the generator.`, performing(keepAlive)},
 	{"pipeline", "10 000 requests: pipelined, by workers, at once",
 		`Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all
-at once, straight to an SSP and through adbuffer.`, pipeline},
+at once, straight to an SSP and through adbuffer.`, performing(pipeline)},
 	{"pools", "Throughput by pool size and latency, held against N / X",
 		`Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,
 https and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the
-matrix has three sizes and three latencies.`, pools},
+matrix has three sizes and three latencies.`, performing(pools)},
 	{"rules", "Keep-alive on and off with ab and wrk, and the ports",
 		`Loads adbuffer with ab and wrk, with keep-alive and without, and looks at sockets in
-TIME_WAIT.`, rules},
+TIME_WAIT.`, performing(rules)},
 	{"adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
 		`Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a
-fasthttp program and adbuffer, for constant and forwarded responses.`, adProxy},
+fasthttp program and adbuffer, for constant and forwarded responses.`, performing(adProxy)},
 	{"sick", "One of eight SSPs is sick in eight ways",
 		`Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, responds 503,
-drips, is slow, or sends GOAWAY, and reports what that cost the other SSPs.`, sick},
+drips, is slow, or sends GOAWAY, and reports what that cost the other SSPs.`, performing(sick)},
 	{"cold", "600 requests at once on a cold start",
-		"Sends 600 requests at once to an adbuffer that has just started.", cold},
+		"Sends 600 requests at once to an adbuffer that has just started.", performing(cold)},
 	{"churn", "SSPs that close connections",
-		"Loads SSPs that close connections after 100 requests or when they idle.", churn},
+		"Loads SSPs that close connections after 100 requests or when they idle.", performing(churn)},
 	{"burst", "From nothing to the peak in two seconds",
-		"Raises the load from nothing to its peak within two seconds, cold and warmed.", burst},
+		"Raises the load from nothing to its peak within two seconds, cold and warmed.", performing(burst)},
 	{"endpoints", "One of two endpoints fails, beside Envoy and HAProxy",
 		`Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what
 that costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe
 layer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and
 comes back, all primaries fail, hang or are slow beside a spare (at Envoy by priority, at HAProxy a
-backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, endpoints},
+backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, performing(endpoints)},
 	{"fairness", "One client or one SSP attacks, and other clients must not feel it",
 		`Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths
 that are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and
-attacked rounds take turns; the success and p99 of other clients are compared.`, fairness},
+attacked rounds take turns; the success and p99 of other clients are compared.`, performing(fairness)},
 	{"overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
 		`Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
 Envoy (overload manager) and HAProxy. Then a noisy neighbour takes a third of the core, 10 000 clients
 connect at once to a cold core, one key sends 10 and 100 times its share, and each of 100 000 requests
-has a key of its own.`, overload},
+has a key of its own.`, performing(overload)},
 	{"exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
 		`Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
 five, merged into one BidResponse, and to one of them, as HAProxy does by json_query. Counts queries and
 fills, and measures CPU.`, exchange},
 }
 
+// performing returns a test as a function of its environment.
+func performing(test func(*experiment)) func(context.Context, *stage.Env) (*results.Report, error) {
+	return func(ctx context.Context, env *stage.Env) (*results.Report, error) { return perform(ctx, env, test) }
+}
+
 // Story takes seven minutes at any scale, so that the command all leaves it out.
 var Story = Command{"story", "A pool that gets too small, and the alerts: seven minutes",
 	`Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus
 scrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request
-is refused, and the advised size, once set, must end the waiting.`, story}
+is refused, and the advised size, once set, must end the waiting.`, performing(story)}
 
 // Incidents takes seven minutes at any scale too.
 var Incidents = Command{"incidents", "Fifteen incidents, and what named them: seven minutes",
@@ -81,31 +86,6 @@ an expired certificate, DNS, a pool that is too small, a storm of clients, 256 o
 little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
 the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
 named the cause, and when they were quiet again. It needs Linux; two incidents need root.`, runIncidents}
-
-// once starts a setup, measures one load, and stops the setup.
-func once(ctx context.Context, e *stage.Env, t stage.Setup, loaded stage.Load) (*stage.Figures, error) {
-	s, err := e.Start(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Stop()
-	return s.Measure(ctx, loaded)
-}
-
-// beside runs fn beside a load. After the load it cancels the context of fn and waits for its end.
-func beside(ctx context.Context, s *stage.Stage, loaded stage.Load, fn func(context.Context) error) (*stage.Figures,
-	error) {
-	besides, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- fn(besides) }()
-	f, err := s.Measure(ctx, loaded)
-	stop()
-	if failed := <-ended; err == nil {
-		err = failed
-	}
-	return f, err
-}
 
 // medianOf returns the median of a figure over rounds. Of no rounds it is NaN.
 func medianOf[T any](rounds []T, figure func(T) float64) float64 {
@@ -129,6 +109,7 @@ func cpuUs(f *stage.Figures) float64 { return f.CPUus }
 
 func offered(f *stage.Figures) uint64  { return f.Offered }
 func answered(f *stage.Figures) uint64 { return f.Answered }
+func failed(f *stage.Figures) uint64   { return f.Failed }
 
 // mostMemory returns the largest memory of the loaded server.
 func mostMemory(rounds []*stage.Figures) (most int64) {
@@ -148,6 +129,16 @@ func doubtsOf(all ...*stage.Figures) (out []string) {
 		}
 	}
 	return out
+}
+
+// turns has the rounds of two situations that took turns, so that other work of the machine slows both.
+type turns struct{ calm, disturbed []*stage.Figures }
+
+func (t turns) doubts() []string { return doubtsOf(slices.Concat(t.calm, t.disturbed)...) }
+
+// ratio compares the medians of a figure.
+func (t turns) ratio(figure func(*stage.Figures) float64) float64 {
+	return medianOf(t.disturbed, figure) / medianOf(t.calm, figure)
 }
 
 // share returns part / whole.

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -13,8 +12,8 @@ import (
 )
 
 // constantUpstream starts the cheapest upstream, which responds with a kilobyte.
-func constantUpstream(e *stage.Env) (*rig.SSP, error) {
-	return e.Rig.StartConstant(len(load.ConstantBody(1000)), e.LoadCores)
+func (e *experiment) constantUpstream() *rig.SSP {
+	return must(e.Rig.StartConstant(len(load.ConstantBody(1000)), e.LoadCores))(e)
 }
 
 // beforeUpstream is an adbuffer with one core in front of an upstream. Its own response is at /health.
@@ -34,18 +33,13 @@ const ownResponse = "own (health_path)"
 
 // rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off with ab and wrk,
 // and the client's ports.
-func rules(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func rules(e *experiment) {
 	const conns = 200
 	n := e.Count(100_000, 2_000)
-	r := e.Report("rules", "Load-testing rules of thumb",
+	r := e.report("rules", "Load-testing rules of thumb",
 		"What do the usual tools measure with keep-alive and without, and do ports run out?")
-	if err := stage.Needs(r, "ab"); err != nil {
-		return nil, err
-	}
-	up, err := constantUpstream(e)
-	if err != nil {
-		return nil, err
-	}
+	e.needs("ab")
+	up := e.constantUpstream()
 	reuse := load.Sysctl("net/ipv4/tcp_tw_reuse")
 	r.Note("net.ipv4.tcp_tw_reuse is %s (0 off, 1 on, 2 on for loopback), local ports %s.", reuse,
 		load.Sysctl("net/ipv4/ip_local_port_range"))
@@ -56,15 +50,11 @@ func rules(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	var rows []ruleRow
 	for _, responses := range []struct{ name, path string }{{ownResponse, "/health"}, {"forwarded", small.Path}} {
 		for _, tool := range []string{"ab", "wrk"} {
-			err := stage.Needs(r, tool)
-			if stage.Skips(r, err) {
+			if !e.has(tool) {
 				continue
 			}
-			if err != nil {
-				return nil, err
-			}
 			for _, onOff := range []string{"on", "off"} {
-				e.Say("rules: %s, %s, %s", tool, responses.name, onOff)
+				e.say("rules: %s, %s, %s", tool, responses.name, onOff)
 				request, flags := stage.Get(responses.path), []string{"-k"}
 				if onOff == "off" {
 					request.Headers, flags = []load.Field{{Name: "Connection", Value: "close"}}, nil
@@ -75,10 +65,7 @@ func rules(ctx context.Context, e *stage.Env) (*results.Report, error) {
 				if tool == "wrk" {
 					loaded = stage.WRK(request, conns, e.Time(10*time.Second, time.Second))
 				}
-				f, err := once(ctx, e, beforeUpstream(up), loaded)
-				if err != nil {
-					return nil, err
-				}
+				f := e.once(beforeUpstream(up), loaded)
 				t.Add(f.Doubts, tool, responses.name, onOff, f.Rate, f.Latency.P50, f.Latency.P99, f.Failed, f.CPUus,
 					f.TimeWait)
 				rows = append(rows, ruleRow{tool, responses.name, onOff == "on", f})
@@ -86,7 +73,6 @@ func rules(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		}
 	}
 	judgeRules(r, rows, reuse == "1" || reuse == "2")
-	return r, nil
 }
 
 func judgeRules(r *results.Report, rows []ruleRow, reusesPorts bool) {
@@ -117,21 +103,16 @@ func judgeRules(r *results.Report, rows []ruleRow, reusesPorts bool) {
 
 // adProxy repeats the prototypes' test: ab without keep-alive on /fillbuffer, for the server's own
 // responses and for forwarded responses.
-func adProxy(ctx context.Context, e *stage.Env) (*results.Report, error) {
+func adProxy(e *experiment) {
 	// The full size is a million requests, which take a minute or more, twelve times.
 	n := e.Count(1_000_000, 2_000)
-	r := e.Report("adproxy", "The ad proxy itself",
+	r := e.report("adproxy", "The ad proxy itself",
 		"How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a "+
 			"connection per request?")
-	if err := stage.Needs(r, "ab"); err != nil {
-		return nil, err
-	}
+	e.needs("ab")
 	r.Note("Constant responses: the prototypes' fixed JSON, and adbuffer's health_path, which is a response of its own.")
 	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which ab shares.")
-	up, err := constantUpstream(e)
-	if err != nil {
-		return nil, err
-	}
+	up := e.constantUpstream()
 	t := r.Table(fmt.Sprintf("ab -n %d, no keep-alive", n), "server", "responses", "ab -c", "requests/s", "p50 ms",
 		"p95 ms", "p99 ms", "max ms", "CPU µs/request")
 	t.AddTheirs("Node + fastify", "constant", 100, 12925, 8, 10, 13, 106)
@@ -142,7 +123,7 @@ func adProxy(ctx context.Context, e *stage.Env) (*results.Report, error) {
 	for _, kind := range []string{"constant", "forwarded"} {
 		for _, program := range []string{"adbuffer", "sketch", "fastify"} {
 			for _, conns := range []int{100, 500} {
-				e.Say("adproxy: %s, %s, -c %d", program, kind, conns)
+				e.say("adproxy: %s, %s, -c %d", program, kind, conns)
 				setup, path := stage.Setup{Program: program, Route: &rig.Route{}}, small.Path
 				switch {
 				case program == "adbuffer":
@@ -153,16 +134,14 @@ func adProxy(ctx context.Context, e *stage.Env) (*results.Report, error) {
 				case kind == "forwarded":
 					setup.Route.Upstreams = []string{"http://" + up.Addr}
 				}
-				f, err := once(ctx, e, setup, stage.AB(path, n, conns))
+				s, err := e.Start(e.ctx, setup)
 				if stage.Skips(r, err) {
 					continue
 				}
-				if err != nil {
-					return nil, err
-				}
-				if err := stage.Needs(r, strings.TrimPrefix(program, "adbuffer")); err != nil {
-					return nil, err
-				}
+				e.check(err)
+				f := e.measure(s, stage.AB(path, n, conns))
+				s.Stop()
+				e.needs(strings.TrimPrefix(program, "adbuffer"))
 				t.Add(f.Doubts, program, kind, conns, f.Rate, f.Latency.P50, f.Latency.P95, f.Latency.P99,
 					f.Latency.Max, f.CPUus)
 				if kind == "forwarded" {
@@ -172,7 +151,6 @@ func adProxy(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		}
 	}
 	judgeAdProxy(r, rates)
-	return r, nil
 }
 
 func judgeAdProxy(r *results.Report, rates map[string]float64) {

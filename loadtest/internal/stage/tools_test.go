@@ -1,4 +1,4 @@
-package rig
+package stage
 
 import (
 	"fmt"
@@ -25,12 +25,9 @@ Percentage of the requests served within a certain time (ms)
  100%     18 (longest request)
 `
 	got, err := parseAB(out)
-	want := Load{Summary: load.Summary{Answered: 99990, Failed: 10, Rate: 15847.31, Seconds: 6.31, Latency: load.Latency{P50: 6, P95: 7, P99: 8, Max: 18}}}
+	want := &Figures{Summary: load.Summary{Answered: 99990, Failed: 10, Rate: 15847.31, Seconds: 6.31, Latency: load.Latency{P50: 6, P95: 7, P99: 8, Max: 18}}}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v, %s", err, d)
-	}
-	if len(got.Doubts()) != 1 {
-		t.Errorf("doubts %q for failed requests", got.Doubts())
 	}
 	if _, err := parseAB("ab: Could not connect"); err == nil {
 		t.Error("a text without results was read")
@@ -39,12 +36,9 @@ Percentage of the requests served within a certain time (ms)
 
 func TestWRKOutputIsRead(t *testing.T) {
 	got, err := parseWRK("Running 3s test\n\nRESULT {\"requests\":300,\"microseconds\":1500000,\"failed\":0,\"p50\":1500.000000,\"p99\":2500.5,\"p999\":3000,\"max\":9000}\n")
-	want := Load{Summary: load.Summary{Answered: 300, Rate: 200, Seconds: 1.5, Latency: load.Latency{P50: 1.5, P99: 2.5005, P999: 3, Max: 9}}}
+	want := &Figures{Summary: load.Summary{Answered: 300, Rate: 200, Seconds: 1.5, Latency: load.Latency{P50: 1.5, P99: 2.5005, P999: 3, Max: 9}}}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v, %s", err, d)
-	}
-	if len(got.Doubts()) != 0 {
-		t.Errorf("doubts %q", got.Doubts())
 	}
 	if _, err := parseWRK("unable to connect"); err == nil {
 		t.Error("a text without results was read")
@@ -61,7 +55,7 @@ func TestH2LoadsLogBecomesPercentiles(t *testing.T) {
 		fmt.Fprintf(log, "%d\t%d\t%d\n", 1700000000000000+i, status, 1000*(i+1))
 	}
 	l, err := parseH2Load(strings.NewReader(log.String()))
-	if err != nil || l.Answered != 999 || l.Failed != 1 || len(l.Doubts()) == 0 {
+	if err != nil || l.Answered != 999 || l.Failed != 1 {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	for name, v := range map[string][2]float64{"p50": {l.Latency.P50, 500}, "p99": {l.Latency.P99, 990}, "p99.9": {l.Latency.P999, 999}, "max": {l.Latency.Max, 1000}} {
@@ -71,5 +65,20 @@ func TestH2LoadsLogBecomesPercentiles(t *testing.T) {
 	}
 	if _, err := parseH2Load(strings.NewReader("no such line\n")); err == nil {
 		t.Error("a line without figures passed")
+	}
+}
+
+// A tool that runs but whose requests fail, or that sends none, is doubted.
+func TestFailedRequestsOfAToolAreDoubted(t *testing.T) {
+	for _, c := range []struct {
+		answered, failed uint64
+		doubts           int
+	}{{10, 0, 0}, {10, 1, 1}, {0, 0, 1}} {
+		f, err := tool(0, func(*Stage) []string { return []string{"true"} }, func(*Stage, string) (*Figures, error) {
+			return &Figures{Summary: load.Summary{Answered: c.answered, Failed: c.failed}}, nil
+		})(t.Context(), new(Stage))
+		if err != nil || len(f.Doubts) != c.doubts {
+			t.Errorf("%+v: doubts %q, %v", c, f.Doubts, err)
+		}
 	}
 }

@@ -1,0 +1,68 @@
+package rig
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// proxyOrder describes one of the proxies of this file, with which adbuffer is compared. They run as
+// children, until they are stopped.
+type proxyOrder struct {
+	Listen   string // host:port
+	Upstream string // http://host:port or https://host:port; "" is none
+	CAFile   string // of an https upstream
+	HTTP2    bool   // to the upstream
+}
+
+// reverseProxy is ReverseProxy of net/http/httputil, as a careful user sets it.
+func reverseProxy(_ context.Context, o proxyOrder, _ func(any) error) error {
+	target, err := url.Parse(o.Upstream)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: o.HTTP2}
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return err
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(pem)
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.SetXForwarded()
+	}}
+	server := &http.Server{Addr: o.Listen, Handler: proxy, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}
+	return server.ListenAndServe()
+}
+
+// sketch is the prototype that a field report measured: fasthttp, with one client of 2 048 connections a
+// host. It responds with a fixed JSON, or forwards to an upstream.
+func sketch(_ context.Context, o proxyOrder, _ func(any) error) error {
+	client := &fasthttp.Client{MaxConnsPerHost: 2048, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
+	handler := func(ctx *fasthttp.RequestCtx) {
+		ctx.SetContentType("application/json")
+		ctx.SetBodyString(`{"ad":"fixed"}`)
+	}
+	if o.Upstream != "" {
+		handler = func(ctx *fasthttp.RequestCtx) {
+			query := ctx.QueryArgs().QueryString()
+			ctx.Request.SetRequestURI(o.Upstream + "/bid")
+			ctx.Request.URI().SetQueryStringBytes(query)
+			if err := client.Do(&ctx.Request, &ctx.Response); err != nil {
+				ctx.Error(err.Error(), fasthttp.StatusBadGateway)
+			}
+		}
+	}
+	return (&fasthttp.Server{Handler: handler, ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}).ListenAndServe(o.Listen)
+}

@@ -1,0 +1,220 @@
+package stage
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"adbuffer/loadtest/internal/load"
+)
+
+// tool loads with a load tool. argv returns its command line, and parse reads the figures in its standard
+// output. A run that takes a minute longer than seconds is an error; 0 is no limit.
+func tool(seconds int, argv func(*Stage) []string, parse func(s *Stage, out string) (*Figures, error)) Load {
+	return func(ctx context.Context, s *Stage) (*Figures, error) {
+		if seconds > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second+time.Minute)
+			defer cancel()
+		}
+		line := argv(s)
+		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			text := bytes.TrimSpace(errs.Bytes())
+			return nil, fmt.Errorf("%s: %w: %s", line[0], err, text[max(0, len(text)-400):])
+		}
+		f, err := parse(s, out.String())
+		if err != nil {
+			return nil, err
+		}
+		f.TimeWait = uint64(load.TimeWait())
+		switch {
+		case f.Failed > 0:
+			f.Doubts = []string{fmt.Sprintf("%d of %d requests failed", f.Failed, f.Answered+f.Failed)}
+		case f.Answered == 0:
+			f.Doubts = []string{"no request was answered"}
+		}
+		return f, nil
+	}
+}
+
+// onLoadCores returns a command line that runs on the cores of the load.
+func (s *Stage) onLoadCores(argv ...string) []string {
+	if s.LoadCores == "" {
+		return argv
+	}
+	return append([]string{"taskset", "-c", s.LoadCores}, argv...)
+}
+
+// request returns the fields of a request as -H options, and its URL.
+func (s *Stage) request(t load.Template) (out []string) {
+	for _, f := range t.Headers {
+		out = append(out, "-H", f.Name+": "+f.Value)
+	}
+	return append(out, s.URL()+load.Fill(t.Path, 1))
+}
+
+// wholeSeconds rounds the length of a load to seconds, as wrk and h2load take it.
+func wholeSeconds(length time.Duration) int { return max(1, int(length.Seconds()+0.5)) }
+
+// AB loads path with n requests of ApacheBench.
+func AB(path string, n, conns int, flags ...string) Load {
+	return tool(0, func(s *Stage) []string {
+		// -l accepts responses of different lengths. -r counts a socket error and continues. -q prints no
+		// progress.
+		return s.onLoadCores(slices.Concat([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(conns)},
+			flags, []string{s.URL() + path})...)
+	}, func(_ *Stage, out string) (*Figures, error) { return parseAB(out) })
+}
+
+// abLine matches a figure of ab, such as "Complete requests:      100" or "  99%      7".
+var abLine = regexp.MustCompile(`(?m)^ *([\w -]+:|\d+%) +(\d[\d.]*)`)
+
+func parseAB(out string) (*Figures, error) {
+	value := map[string]float64{}
+	for _, m := range abLine.FindAllStringSubmatch(out, -1) {
+		value[m[1]], _ = strconv.ParseFloat(m[2], 64) // the expression matches only digits
+	}
+	complete, found := value["Complete requests:"]
+	if !found {
+		return nil, fmt.Errorf("ab printed no result: %.200q", out)
+	}
+	failed := value["Failed requests:"] + value["Non-2xx responses:"] + value["Write errors:"]
+	return &Figures{Summary: load.Summary{Answered: uint64(complete - failed), Failed: uint64(failed), Rate: value["Requests per second:"], Seconds: value["Time taken for tests:"],
+		Latency: load.Latency{P50: value["50%"], P95: value["95%"], P99: value["99%"], Max: value["100%"]}}}, nil
+}
+
+// wrkScript makes wrk print its results as JSON.
+//
+//go:embed wrk.lua
+var wrkScript string
+
+// WRK loads with GETs of one thread of wrk.
+func WRK(t load.Template, conns int, length time.Duration) Load {
+	seconds := wholeSeconds(length)
+	return tool(seconds, func(s *Stage) []string {
+		file := filepath.Join(s.Rig.Dir, "wrk.lua")
+		_ = os.WriteFile(file, []byte(wrkScript), 0o600) // wrk cannot run without it
+		return s.onLoadCores(append([]string{"wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file},
+			s.request(t)...)...)
+	}, func(_ *Stage, out string) (*Figures, error) { return parseWRK(out) })
+}
+
+func parseWRK(out string) (*Figures, error) {
+	_, text, found := strings.Cut(out, "RESULT ")
+	var r struct {
+		Requests, Failed    uint64
+		Microseconds        int
+		P50, P99, P999, Max float64 // microseconds
+	}
+	if !found {
+		return nil, fmt.Errorf("wrk printed no result: %.200q", out)
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, fmt.Errorf("wrk printed %.200q: %w", text, err)
+	}
+	seconds := float64(max(r.Microseconds, 1)) / 1e6
+	return &Figures{Summary: load.Summary{Answered: r.Requests, Failed: r.Failed, Seconds: seconds, Rate: float64(r.Requests) / seconds,
+		Latency: load.Latency{P50: r.P50 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}}}, nil
+}
+
+// H2Load loads with GETs of one thread of h2load over HTTP/2. The latencies are in its log of requests.
+func H2Load(t load.Template, conns, streams int, length time.Duration) Load {
+	seconds := wholeSeconds(length)
+	file := func(s *Stage) string { return filepath.Join(s.Rig.Dir, "h2load.log") }
+	return tool(seconds, func(s *Stage) []string {
+		_ = os.Remove(file(s)) // h2load appends to it
+		return s.onLoadCores(append([]string{"h2load", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%d", seconds), "--log-file=" + file(s)},
+			s.request(t)...)...)
+	}, func(s *Stage, _ string) (*Figures, error) {
+		log, err := os.Open(file(s))
+		if err != nil {
+			return nil, err
+		}
+		defer log.Close()
+		f, err := parseH2Load(log)
+		f.Seconds, f.Rate = float64(seconds), float64(f.Answered)/float64(seconds)
+		return f, err
+	})
+}
+
+// parseH2Load reads a log whose lines hold a start time, a status and a latency in microseconds.
+func parseH2Load(log io.Reader) (*Figures, error) {
+	f, all := new(Figures), load.NewHistogram()
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var start, microseconds int64
+		var status int
+		if _, err := fmt.Sscan(lines.Text(), &start, &status, &microseconds); err != nil {
+			return f, fmt.Errorf("h2load has logged %.100q: %w", lines.Text(), err)
+		}
+		if status/100 == 2 {
+			f.Answered++
+		} else {
+			f.Failed++
+		}
+		load.Record(all, time.Duration(microseconds)*time.Microsecond)
+	}
+	f.Latency = load.LatencyOf(all)
+	return f, lines.Err()
+}
+
+//go:embed sequence.js
+var nodeScript string
+
+// Sequence sends n GETs of path one after the other from one curl or Node process. close opens a
+// connection for each request.
+func Sequence(program, path string, n int, close bool) Load {
+	if program == "node" {
+		return tool(0, func(s *Stage) []string {
+			return []string{"node", "-e", nodeScript, s.URL() + path, strconv.Itoa(n), strconv.FormatBool(!close)}
+		}, func(_ *Stage, out string) (*Figures, error) {
+			var r struct {
+				Answered, Handshakes uint64
+				Seconds              float64
+			}
+			if err := json.Unmarshal([]byte(out), &r); err != nil {
+				return nil, fmt.Errorf("node printed %.200q: %w", out, err)
+			}
+			return sequenceOf(n, r.Answered, r.Handshakes, r.Seconds), nil
+		})
+	}
+	var start time.Time
+	return tool(0, func(s *Stage) []string {
+		start = time.Now()
+		argv := []string{"curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %{num_connects}\n", fmt.Sprintf("%s&n=[1-%d]", s.URL()+path, n)}
+		if close {
+			argv = append(argv, "-H", "Connection: close")
+		}
+		return argv
+	}, func(_ *Stage, out string) (*Figures, error) {
+		var answered, handshakes uint64
+		for line := range strings.Lines(out) {
+			status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if strings.HasPrefix(status, "2") {
+				answered++
+			}
+			c, _ := strconv.ParseUint(connects, 10, 64)
+			handshakes += c
+		}
+		return sequenceOf(n, answered, handshakes, time.Since(start).Seconds()), nil
+	})
+}
+
+func sequenceOf(n int, answered, handshakes uint64, seconds float64) *Figures {
+	return &Figures{Summary: load.Summary{Answered: answered, Failed: uint64(n) - answered, Seconds: seconds}, Connections: handshakes}
+}
