@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -44,24 +45,17 @@ type Route struct {
 // IsSpare reports whether the upstream of an index is the spare.
 func (r *Route) IsSpare(i int) bool { return r.Spare && i == len(r.Upstreams)-1 }
 
-// program describes how to find and start one program. argv and env are templates, split at spaces.
-// config means that the program has a configuration, whose template has the name of the program.
-type program struct {
-	argv, env string
-	config    bool
-	eachRoute bool   // start one process for each route
-	child     bool   // a role of children
-	node      string // npm module that must be installed
-}
-
-var programs = map[string]program{
-	"nginx":        {argv: "{{.Exe}} -c {{.File}} -e {{.Dir}}/{{.Name}}.err", config: true},
-	"haproxy":      {argv: "{{.Exe}} -db -f {{.File}}", config: true},
-	"envoy":        {argv: "{{.Exe}} -c {{.File}} --concurrency 1 --log-level error --disable-hot-restart", config: true},
-	"caddy":        {argv: "{{.Exe}} run --adapter caddyfile --config {{.File}}", config: true, env: "GOMAXPROCS=1 HOME={{.Dir}} XDG_DATA_HOME={{.Dir}} XDG_CONFIG_HOME={{.Dir}}"},
-	"reverseproxy": {child: true, env: "GOMAXPROCS=1", eachRoute: true},
-	"sketch":       {child: true, env: "GOMAXPROCS=1", eachRoute: true},
-	"fastify":      {argv: "node {{.Exe}} {{port .Addr}} {{join .Upstreams \" \"}}", env: "NODE_ENV=production", eachRoute: true, node: "fastify"},
+// programs are the command lines of programs: templates, split at spaces. A program without a command line is a
+// role of children. One with a file in the folder programs has all routes in a configuration, and others
+// have a process for each route.
+var programs = map[string]string{
+	"nginx":        "{{.Exe}} -c {{.File}} -e {{.Dir}}/{{.Name}}.err",
+	"haproxy":      "{{.Exe}} -db -f {{.File}}",
+	"envoy":        "{{.Exe}} -c {{.File}} --concurrency 1 --log-level error --disable-hot-restart",
+	"caddy":        "{{.Exe}} run --adapter caddyfile --config {{.File}}",
+	"reverseproxy": "",
+	"sketch":       "",
+	"fastify":      "node {{.Exe}} {{port .Addr}} {{join .Upstreams \" \"}}",
 }
 
 //go:embed programs
@@ -80,11 +74,11 @@ const startTimeout = 20 * time.Second
 // StartProgram starts a program and sets the address and the process of each route. http holds more
 // directives for the http block of nginx. The error is ErrMissing if the program is not installed.
 func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes ...*Route) error {
-	p := programs[name]
-	exe, err := find(ctx, name, p)
+	exe, err := find(ctx, name)
 	if err != nil {
 		return err
 	}
+	config, _ := configurations.ReadFile("programs/" + name) // some programs have none
 	for _, route := range routes {
 		route.Addr, err = r.FreeAddr()
 		if err != nil {
@@ -98,36 +92,29 @@ func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes
 		}
 	}
 	groups := [][]*Route{routes}
-	if p.eachRoute {
-		groups = nil
-		for i := range routes {
-			groups = append(groups, routes[i:i+1])
-		}
+	if config == nil {
+		groups = slices.Collect(slices.Chunk(routes, 1))
 	}
 	for _, group := range groups {
-		if err := r.startProgram(ctx, name, p, exe, cores, http, group); err != nil {
+		if err := r.startProgram(ctx, name, exe, cores, http, string(config), group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cores, http string, routes []*Route) error {
+func (r *Rig) startProgram(ctx context.Context, name, exe, cores, http, config string, routes []*Route) error {
 	data := struct {
 		*Route
 		Name, Exe, Dir, File, HTTP string
 		Routes                     []*Route
 	}{routes[0], fmt.Sprintf("%s-%s", name, strings.ReplaceAll(routes[0].Addr, ":", "-")), exe, r.Dir, "", http, routes}
-	if p.config {
-		text, err := configurations.ReadFile("programs/" + name)
+	if config != "" {
+		text, err := fill(config, data)
 		if err != nil {
 			return err
 		}
-		config, err := fill(string(text), data)
-		if err != nil {
-			return err
-		}
-		data.File, err = r.Write(data.Name+"-*.yaml", config)
+		data.File, err = r.Write(data.Name+"-*.yaml", text)
 		if err != nil {
 			return err
 		}
@@ -136,21 +123,17 @@ func (r *Rig) startProgram(ctx context.Context, name string, p program, exe, cor
 			return err
 		}
 	}
-	argv, err := fill(p.argv, data)
+	argv, err := fill(programs[name], data)
 	if err != nil {
 		return err
 	}
-	env, err := fill(p.env, data)
-	if err != nil {
-		return err
+	c := Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: []string{"GOMAXPROCS=1", "NODE_ENV=production",
+		"HOME=" + r.Dir, "XDG_DATA_HOME=" + r.Dir, "XDG_CONFIG_HOME=" + r.Dir}}
+	start := r.Start
+	if argv == "" {
+		start = func(c Command) (*Process, error) { return r.startPrototype(c, routes[0]) }
 	}
-	c := Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: strings.Fields(env)}
-	var process *Process
-	if p.child {
-		process, err = r.startPrototype(c, routes[0])
-	} else {
-		process, err = r.Start(c)
-	}
+	process, err := start(c)
 	if err != nil {
 		return err
 	}
@@ -187,11 +170,11 @@ func fill(text string, data any) (string, error) {
 }
 
 // find returns the executable of a program. That of a child is "".
-func find(ctx context.Context, name string, p program) (string, error) {
+func find(ctx context.Context, name string) (string, error) {
 	switch {
-	case p.child:
+	case programs[name] == "":
 		return "", nil
-	case p.node != "":
+	case strings.HasPrefix(programs[name], "node "):
 		if _, err := Find("node"); err != nil {
 			return "", err
 		}
@@ -200,7 +183,7 @@ func find(ctx context.Context, name string, p program) (string, error) {
 			return "", err
 		}
 		dir := filepath.Join(root, "loadtest", "peers", name)
-		if _, err := os.Stat(filepath.Join(dir, "node_modules", p.node)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "node_modules", name)); err != nil {
 			return "", fmt.Errorf("%s: %w; run npm ci --prefix loadtest/peers/%s", name, ErrMissing, name)
 		}
 		return filepath.Join(dir, "server.js"), nil

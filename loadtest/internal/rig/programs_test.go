@@ -48,13 +48,15 @@ func TestEachTemplateHasEveryRoute(t *testing.T) {
 	cert := &Certificate{CA: "/ca.pem", Cert: "/cert.pem", Key: "/cert.pem.key"}
 	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Eject: true, Adaptive: true, Addr: "127.0.0.1:7003"},
 		{Name: "two", Upstreams: []string{"http://127.0.0.1:7004"}, Addr: "127.0.0.1:7005"}}
-	for name, p := range programs {
-		if !p.config {
-			continue
-		}
+	files, err := configurations.ReadDir("programs")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%d templates, %v", len(files), err)
+	}
+	for _, f := range files {
+		name := f.Name()
 		text, err := configurations.ReadFile("programs/" + name)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || programs[name] == "" {
+			t.Fatalf("%s: no such program, or %v", name, err)
 		}
 		got, err := fill(string(text), map[string]any{"Name": name, "Dir": "/dir", "HTTP": "", "Routes": routes, "Admin": "127.0.0.1:7006"})
 		if err != nil {
