@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,8 +97,8 @@ func (r *exchangeRow) doubts() []string {
 
 // exchange sends bid requests to five SSPs with filters and without: to all of them, and to one of them, as HAProxy
 // can too.
-func exchange(ctx context.Context, e *stage.Env) (*results.Report, error) {
-	r := e.Report("exchange", "Five SSPs, with filters on bid requests and without",
+func exchange(e *experiment) {
+	r := e.report("exchange", "Five SSPs, with filters on bid requests and without",
 		"How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?")
 	r.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
 		"asks one server for each request. So it has rows for one SSP only.", sspCountries, exchangeCountries)
@@ -110,36 +108,24 @@ func exchange(ctx context.Context, e *stage.Env) (*results.Report, error) {
 		ssps.SSPs = append(ssps.SSPs, &stage.SSP{Name: name, Behaviour: sspsim.Behaviour{
 			Latency: sspsim.Constant(5 * time.Millisecond), Response: sspsim.Response{BidFor: name}}})
 	}
-	market, err := e.Start(ctx, ssps)
-	if err != nil {
-		return nil, err
-	}
+	market := e.start(ssps)
 	defer market.Stop()
 	var rows []*exchangeRow
 	for _, p := range []struct{ asks, proxy, mode string }{{"all five", "adbuffer", "mode: parallel-all, merge: openrtb"},
 		{"one", "adbuffer", "mode: split"}, {"one", "HAProxy", ""}} {
+		if p.proxy == "HAProxy" && !e.has("haproxy") {
+			continue
+		}
 		for _, filters := range []bool{false, true} {
-			row := &exchangeRow{asks: p.asks, proxy: p.proxy, filters: filters}
-			row.stage, err = e.Start(ctx, exchangeSetup(ssps.SSPs, p.mode, filters))
-			if errors.Is(err, rig.ErrMissing) && stage.Skips(r, err) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
+			row := &exchangeRow{asks: p.asks, proxy: p.proxy, filters: filters, stage: e.start(exchangeSetup(ssps.SSPs, p.mode, filters))}
 			defer row.stage.Stop()
 			rows = append(rows, row)
 		}
 	}
-	if err := stage.Needs(r, "haproxy"); err != nil && !stage.Skips(r, err) {
-		return nil, err
-	}
 	for n := range exchangeRounds {
 		for _, row := range rows {
-			e.Say("exchange: %s asks %s, filters: %v, round %d of %d", row.proxy, row.asks, row.filters, n+1, exchangeRounds)
-			if err := row.measure(ctx, e, market.SSPs); err != nil {
-				return nil, err
-			}
+			e.say("exchange: %s asks %s, filters: %v, round %d of %d", row.proxy, row.asks, row.filters, n+1, exchangeRounds)
+			row.measure(e, market.SSPs)
 		}
 	}
 	t := r.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
@@ -155,7 +141,6 @@ func exchange(ctx context.Context, e *stage.Env) (*results.Report, error) {
 			spread(cpu), medianOf(row.rounds, func(f exchangeRound) float64 { return f.Latency.P99 }))
 	}
 	judgeExchange(r, rows)
-	return r, nil
 }
 
 // exchangeSetup returns the setup of adbuffer with a mode, or of HAProxy for the mode "".
@@ -182,36 +167,22 @@ func exchangeSetup(ssps []*stage.SSP, mode string, filters bool) stage.Setup {
 }
 
 // measure measures a round, after a warm-up whose queries do not count.
-func (r *exchangeRow) measure(ctx context.Context, e *stage.Env, ssps []*rig.SSP) error {
+func (r *exchangeRow) measure(e *experiment, ssps []*rig.SSP) {
 	plan := func(length time.Duration) load.Plan {
 		p := stage.OpenLoop(64, exchangeRate, 0, length, auctions()...)
 		p.Statuses = []int{200, 204}
 		return p
 	}
-	_, err := r.stage.Measure(ctx, stage.Generate(plan(500*time.Millisecond), true))
-	if err != nil {
-		return err
+	received := func() (n uint64) {
+		for _, s := range ssps {
+			n += e.counters(s).Requests
+		}
+		return n
 	}
-	before, err := received(ssps)
-	if err != nil {
-		return err
-	}
-	f, err := r.stage.Measure(ctx, stage.Generate(plan(e.Time(6*time.Second, time.Second)), false))
-	if err != nil {
-		return err
-	}
-	after, err := received(ssps)
-	r.rounds = append(r.rounds, exchangeRound{f, after - before})
-	return err
-}
-
-// received returns how many requests SSPs got.
-func received(ssps []*rig.SSP) (n uint64, err error) {
-	for _, s := range ssps {
-		c, failed := s.Counters()
-		n, err = n+c.Requests, errors.Join(err, failed)
-	}
-	return n, err
+	e.measure(r.stage, stage.Generate(plan(500*time.Millisecond), true))
+	before := received()
+	f := e.measure(r.stage, stage.Generate(plan(e.Time(6*time.Second, time.Second)), false))
+	r.rounds = append(r.rounds, exchangeRound{f, received() - before})
 }
 
 func judgeExchange(r *results.Report, rows []*exchangeRow) {

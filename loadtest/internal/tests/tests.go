@@ -65,7 +65,7 @@ has a key of its own.`, performing(overload)},
 	{"exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
 		`Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
 five, merged into one BidResponse, and to one of them, as HAProxy does by json_query. Counts queries and
-fills, and measures CPU.`, exchange},
+fills, and measures CPU.`, performing(exchange)},
 }
 
 // performing returns a test as a function of its environment.
