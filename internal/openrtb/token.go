@@ -53,10 +53,11 @@ func skipPlain(b []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(b); i += 8 {
 		v := binary.LittleEndian.Uint64(b[i:])
-		quotes, backslashes := v^('"'*ones), v^('\\'*ones)
-		// A byte of (x - ones) & ^x has its high bit if that byte of x is 0. A borrow may set bits only
-		// above the first such byte.
-		found := ((quotes-ones)&^quotes | (backslashes-ones)&^backslashes | (v-' '*ones)&^v) & highs
+		// A byte of (x - n*ones) & ^x has its high bit if that byte of x is below n. A borrow may set bits only
+		// above the first such byte. Only quotes (0x22) and control characters are below 0x21 after ^2. No XOR
+		// here changes a high bit, so ^v serves both terms.
+		quotesAndControls, backslashes := (v^2*ones)-0x21*ones, (v^'\\'*ones)-ones
+		found := (quotesAndControls | backslashes) &^ v & highs
 		if found != 0 {
 			return i + bits.TrailingZeros64(found)>>3
 		}
