@@ -160,8 +160,11 @@ func (r *Route) uses(ssp string) bool {
 func (w *warner) route(cfg *Config, i int) {
 	routes := cfg.Routes
 	route, path := &routes[i], at("routes", i)
-	if route.Mode == ModeSingle && len(route.SSPs) > 1 && !route.ClientChoice {
-		w.add(join(path, "ssps"), "mode single uses only %s; client_choice would let clients choose another SSP", route.SSPs[0].Name)
+	if route.Mode == ModeSingle && !route.ClientChoice {
+		always := slices.IndexFunc(route.SSPs, func(leg RouteSSP) bool { return len(leg.When) == 0 })
+		if always >= 0 && always < len(route.SSPs)-1 {
+			w.add(join(path, "ssps"), "mode single asks no SSP after %s; client_choice would let clients choose another SSP", route.SSPs[always].Name)
+		}
 	}
 	for j, leg := range route.SSPs {
 		w.aboveMax(join(at(join(path, "ssps"), j), "timeout"), leg.Timeout, &cfg.Deadline)

@@ -98,7 +98,8 @@ func TestWarnings(t *testing.T) {
 		"unused": {twoSSPsUnused, []string{
 			"ssps[1]: no route uses b"}},
 		"single of two": {strings.Replace(twoSSPsUnused, "[a]", "[a, b]", 1), []string{
-			"routes[0].ssps: mode single uses only a; client_choice would let clients choose another SSP"}},
+			"routes[0].ssps: mode single asks no SSP after a; client_choice would let clients choose another SSP"}},
+		"single with a condition": {strings.Replace(twoSSPsUnused, "[a]", "[{name: a, when: [{path: app, exists: true}]}, b]", 1), nil},
 		"unreachable": {ssp + "routes:\n" +
 			"  - {name: first, match: {path: /a/*, query: [{name: q}]}, ssps: [a]}\n" +
 			"  - {name: below, match: {path: /a/b, query: [{name: q, value: v}], host: h.example}, ssps: [a]}\n" +
