@@ -19,9 +19,7 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 	} {
 		p := startFor(t, c, 4)
 		if name == "autosized" {
-			o := p.Options()
-			o.Auto = AutoSize{Enabled: true, MinConns: 4}
-			p.SetOptions(o)
+			changeOptions(p, func(o *Options) { o.Auto = AutoSize{Enabled: true, MinConns: 4} })
 			p.learned.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
 		}
 		ex := newExchange()
@@ -54,9 +52,7 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 
 func waitWithoutAllocations(t *testing.T, fair bool) {
 	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
-	o := p.Options()
-	o.Fair = fair
-	p.SetOptions(o)
+	changeOptions(p, func(o *Options) { o.Fair = fair })
 	held, err := p.Acquire(newExchange())
 	if err != nil {
 		t.Fatal(err)

@@ -33,16 +33,12 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newPipelinedSSP(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, time.Second })
 		place, err := acquireAlone(p, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		behind := ask(t, p, time.Second)
 		behind.wantWaits() // the pool puts no request behind the request that must be alone
 		place.Release(new(upstream.Exchange))
 		synctest.Wait()
-		if !behind.ended() || behind.err != nil {
-			t.Fatalf("the waiting request was not served: %v", behind.err)
-		}
+		testsupport.MustTrue(t, behind.ended() && behind.err == nil, "the waiting request was not served: %v", behind.err)
 
 		// A request that must be alone waits until the connection is empty. Later requests wait
 		// too, so that the connection becomes empty.
@@ -71,9 +67,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		later.wantWaits()
 		r.place.Release(new(upstream.Exchange))
 		synctest.Wait()
-		if !later.ended() || later.err != nil {
-			t.Fatalf("the waiting request was not served: %v", later.err)
-		}
+		testsupport.MustTrue(t, later.ended() && later.err == nil, "the waiting request was not served: %v", later.err)
 		later.place.Release(later.ex)
 	})
 }
@@ -83,9 +77,7 @@ func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
 		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MaxHTTP2Conns = 1 })
 		first := acquire(t, p)
 		place, err := acquireAlone(p, 20*msec)
-		if err != nil {
-			t.Fatalf("the request got no place, but an HTTP/2 stream is always alone: %v", err)
-		}
+		testsupport.MustTrue(t, err == nil, "the request got no place, but an HTTP/2 stream is always alone: %v", err)
 		place.Release(new(upstream.Exchange))
 		first.place.Release(first.ex)
 	})
@@ -109,9 +101,7 @@ func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := s.dialCount(); n != 6 {
-			t.Errorf("%d dials for eight requests that must be alone, want max_conns, 6", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 6, "%d dials for eight requests that must be alone, want max_conns, 6")
 		if err := <-errs; upstream.AsError(err).Outcome != upstream.PendingFull {
 			t.Errorf("the eighth request got %v", err)
 		}

@@ -44,47 +44,41 @@ func TestPoolSizesItself(t *testing.T) {
 		{name: "dry run", change: func(o *Options) { o.Auto.DryRun = true }, least: 300, most: 300},
 		{name: "not enabled", change: func(o *Options) { o.Auto.Enabled = false }, least: 300, most: 300},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.do = holding(100 * msec)
-				p := start(t, s, func(o *Options) {
-					o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 300, 300, 1000, 16
-					o.Auto = AutoSize{Enabled: true, MinConns: 8}
-					if c.change != nil {
-						c.change(o)
-					}
-				})
-				kinds := driveTicking(t, p, 2*msec, 10*sec, c.heldBack)
-				snap := p.Snapshot()
-				if n := p.conns.maxConns(); n < c.least || n > c.most {
-					t.Errorf("%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
-				}
-				if grown := kinds[sizer.Grown] > 0; grown != c.grown {
-					t.Errorf("decisions %v", kinds)
-				}
-				if c.grown && (snap.Auto == nil || snap.Auto.Counts["grown"] != uint64(kinds[sizer.Grown]) || len(snap.Auto.Decisions) == 0) {
-					t.Errorf("the snapshot has %+v", snap.Auto)
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			s := newFakeSSP(t)
+			s.do = holding(100 * msec)
+			p := start(t, s, func(o *Options) {
+				o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 300, 300, 1000, 16
+				o.Auto = AutoSize{Enabled: true, MinConns: 8}
+				if c.change != nil {
+					c.change(o)
 				}
 			})
+			kinds := driveTicking(t, p, 2*msec, 10*sec, c.heldBack)
+			snap := p.Snapshot()
+			if n := p.conns.maxConns(); n < c.least || n > c.most {
+				t.Errorf("%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
+			}
+			if grown := kinds[sizer.Grown] > 0; grown != c.grown {
+				t.Errorf("decisions %v", kinds)
+			}
+			if c.grown && (snap.Auto == nil || snap.Auto.Counts["grown"] != uint64(kinds[sizer.Grown]) || len(snap.Auto.Decisions) == 0) {
+				t.Errorf("the snapshot has %+v", snap.Auto)
+			}
 		})
 	}
 }
 
 // A pool that stops sizing itself has its configured size at once, and its history is new after that.
 func TestPoolThatStopsSizingItself(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.Auto = 100, AutoSize{Enabled: true, MinConns: 4} })
+	inBubble(t, func(o *Options) { o.MaxConns, o.Auto = 100, AutoSize{Enabled: true, MinConns: 4} }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		limit := func() string { return fmt.Sprint(p.conns.maxConns()) }
 		p.Tick(time.Now(), false)
 		got := limit()
-		o := p.Options()
-		o.Auto.Enabled = false
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.Auto.Enabled = false })
 		p.Tick(time.Now(), false)
 		got += " " + limit()
-		o.Auto.Enabled, o.MaxConns = true, 3
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.Auto.Enabled, o.MaxConns = true, 3 })
 		p.Tick(time.Now(), false)
 		if got += " " + limit(); got != "4 100 3" {
 			t.Errorf("the limits were %s, want 4 100 3", got)
@@ -94,16 +88,12 @@ func TestPoolThatStopsSizingItself(t *testing.T) {
 
 // After a growth that did not help, connections above the limit close as soon as they are free.
 func TestRevertedGrowthClosesConnections(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		var all []Place
 		for range 20 {
 			ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
 			place, err := p.Acquire(ex)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			all = append(all, place)
 		}
 		p.resize(12, 12, time.Now())
@@ -112,9 +102,7 @@ func TestRevertedGrowthClosesConnections(t *testing.T) {
 		}
 		synctest.Wait()
 		snap := p.Snapshot()
-		if n := snap.Idle[upstream.HTTP1] + snap.Active[upstream.HTTP1]; n != 12 {
-			t.Errorf("%d connections are open, want 12", n)
-		}
+		testsupport.Equal(t, snap.Idle[upstream.HTTP1]+snap.Active[upstream.HTTP1], 12, "%d connections are open")
 		p.resize(15, 0, time.Now())
 		if p.conns.surplus() > 0 || p.conns.maxConns() != 15 {
 			t.Errorf("surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
@@ -142,13 +130,10 @@ func TestPoolThatSizesItselfKeepsMinIdleAndAConnectionForEachEndpoint(t *testing
 
 // A request for which the last allowed dial is under way does not wait for the pool's size.
 func TestRequestThatWaitsForTheLastDialDoesNotWaitForTheLimit(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.PendingTimeout = 2, 2, 10, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.PendingTimeout = 2, 2, 10, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		for i, want := range []uint64{0, 0, 1, 2} {
 			ask(t, p, 2*sec)
-			if n := p.stats.limitWaits.Load(); n != want {
-				t.Errorf("%d requests have waited for the limit after request %d, want %d", n, i+1, want)
-			}
+			testsupport.Equal(t, p.stats.limitWaits.Load(), want, "%d requests have waited for the limit after request %d", i+1)
 		}
 	})
 }

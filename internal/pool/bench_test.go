@@ -132,9 +132,7 @@ func BenchmarkWait(b *testing.B) {
 // BenchmarkRefuse sends requests that find the queue full.
 func BenchmarkRefuse(b *testing.B) {
 	p := startFor(b, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
-	o := p.Options()
-	o.MaxPending = 0
-	p.SetOptions(o)
+	changeOptions(p, func(o *Options) { o.MaxPending = 0 })
 	held, err := p.Acquire(newExchange())
 	if err != nil {
 		b.Fatal(err)
@@ -189,9 +187,7 @@ func BenchmarkEndpoints(b *testing.B) {
 // startAutosized returns a pool of 256 connections that sizes itself.
 func startAutosized(t testing.TB) *Pool {
 	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 256)
-	o := p.Options()
-	o.Auto = AutoSize{Enabled: true, MinConns: 16}
-	p.SetOptions(o)
+	changeOptions(p, func(o *Options) { o.Auto = AutoSize{Enabled: true, MinConns: 16} })
 	return p
 }
 

@@ -47,47 +47,43 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 // gets no new request.
 func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP1Pipelined, upstream.HTTP2} {
-		t.Run(protocol.String(), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := endpointsSSP(t, 3)
-				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
-				p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
-				stop := loaded(t, p)
-				pass(100 * msec)
-				for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
-					for _, name := range []string{"a:80", "c:80"} {
-						if !p.SetEndpointState(name, state) || p.SetEndpointState("no.such:80", state) {
-							t.Error("SetEndpointState reports the wrong endpoint as missing")
-						}
-						pass(20 * msec)
-						before := servedBy(p, name)
-						pass(200 * msec)
-						if n := servedBy(p, name) - before; n != 0 {
-							t.Errorf("%s got %d requests although it is %v", name, n, state)
-						}
-						if n := openTo(p, name); state == balancer.Disabled && n != 0 {
-							t.Errorf("%s is disabled and has %d connections", name, n)
-						}
-						p.SetEndpointState(name, balancer.Enabled)
-						pass(200 * msec)
-						if n := servedBy(p, name) - before; n < 100 {
-							t.Errorf("%s got %d requests after it was enabled", name, n)
-						}
+		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
+			s := endpointsSSP(t, 3)
+			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
+			p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
+			stop := loaded(t, p)
+			pass(100 * msec)
+			for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
+				for _, name := range []string{"a:80", "c:80"} {
+					if !p.SetEndpointState(name, state) || p.SetEndpointState("no.such:80", state) {
+						t.Error("SetEndpointState reports the wrong endpoint as missing")
+					}
+					pass(20 * msec)
+					before := servedBy(p, name)
+					pass(200 * msec)
+					if n := servedBy(p, name) - before; n != 0 {
+						t.Errorf("%s got %d requests although it is %v", name, n, state)
+					}
+					if n := openTo(p, name); state == balancer.Disabled && n != 0 {
+						t.Errorf("%s is disabled and has %d connections", name, n)
+					}
+					p.SetEndpointState(name, balancer.Enabled)
+					pass(200 * msec)
+					if n := servedBy(p, name) - before; n < 100 {
+						t.Errorf("%s got %d requests after it was enabled", name, n)
 					}
 				}
-				if !p.SetEndpointWeight("b:80", 8) || p.SetEndpointWeight("no.such:80", 8) {
-					t.Error("SetEndpointWeight reports the wrong endpoint as missing")
-				}
-				pass(50 * msec)
-				a, b := servedBy(p, "a:80"), servedBy(p, "b:80")
-				pass(sec)
-				if a, b = servedBy(p, "a:80")-a, servedBy(p, "b:80")-b; b < 7*a || b > 9*a {
-					t.Errorf("with weights 1 and 8, a got %d requests and b %d", a, b)
-				}
-				if n := stop(); n > 0 {
-					t.Errorf("%d requests failed", n)
-				}
-			})
+			}
+			if !p.SetEndpointWeight("b:80", 8) || p.SetEndpointWeight("no.such:80", 8) {
+				t.Error("SetEndpointWeight reports the wrong endpoint as missing")
+			}
+			pass(50 * msec)
+			a, b := servedBy(p, "a:80"), servedBy(p, "b:80")
+			pass(sec)
+			if a, b = servedBy(p, "a:80")-a, servedBy(p, "b:80")-b; b < 7*a || b > 9*a {
+				t.Errorf("with weights 1 and 8, a got %d requests and b %d", a, b)
+			}
+			testsupport.Equal(t, stop(), 0, "%d requests failed")
 		})
 	}
 }
@@ -114,9 +110,7 @@ func TestWholeSSPByHand(t *testing.T) {
 		for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
 			held := acquire(t, p)
 			p.SetState(state)
-			if !p.Refusing() || p.Snapshot().State != state.String() {
-				t.Errorf("%v: not refusing", state)
-			}
+			testsupport.True(t, p.Refusing() && p.Snapshot().State == state.String(), "%v: not refusing", state)
 			late := acquire(t, p) // admitted just before the change
 			finish(late, false)
 			finish(held, false)
@@ -125,19 +119,13 @@ func TestWholeSSPByHand(t *testing.T) {
 				t.Errorf("%v: %d connections are open", state, n)
 			}
 			p.SetState(balancer.Enabled)
-			if p.Refusing() {
-				t.Error("still refusing")
-			}
+			testsupport.True(t, !p.Refusing(), "still refusing")
 			serve(t, p, 20, msec, nil)
 		}
 		p.SetEndpointState("a:80", balancer.Draining)
-		if p.Refusing() {
-			t.Error("refuses although b is enabled")
-		}
+		testsupport.True(t, !p.Refusing(), "refuses although b is enabled")
 		p.SetEndpointState("b:80", balancer.Disabled)
-		if !p.Refusing() {
-			t.Error("does not refuse although no endpoint is enabled")
-		}
+		testsupport.True(t, p.Refusing(), "does not refuse although no endpoint is enabled")
 		for _, e := range p.Snapshot().Endpoints {
 			if e.Share != 0 || e.Active {
 				t.Errorf("%s is %s, and gets %v of the requests (active: %v)", e.Endpoint, e.State, e.Share, e.Active)
@@ -148,43 +136,33 @@ func TestWholeSSPByHand(t *testing.T) {
 
 // Idle connections do not wait for the janitor.
 func TestDisabledSSPClosesItsIdleConnectionsAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 3)
 		p.SetState(balancer.Disabled)
 		pass(0)
-		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections stay open", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "%d connections stay open")
 	})
 }
 
 // A connection whose dial or check is under way when the SSP is disabled closes like the idle ones.
 func TestDisabledSSPKeepsNoConnection(t *testing.T) {
-	t.Run("dial", func(t *testing.T) {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newHTTP2SSP(t)
-			p := start(t, s, multiplexed)
-			r := ask(t, p, 5*msec)
-			pass(5 * msec)
-			r.wantErr(upstream.Deadline, 5*msec)
-			p.SetState(balancer.Disabled)
-			pass(10 * msec)
-			if s.dialCount() != 1 || s.openCount() != 0 {
-				t.Errorf("%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
-			}
-		})
+	testsupport.RunBubble(t, "dial", func(t *testing.T) {
+		s := newHTTP2SSP(t)
+		p := start(t, s, multiplexed)
+		r := ask(t, p, 5*msec)
+		pass(5 * msec)
+		r.wantErr(upstream.Deadline, 5*msec)
+		p.SetState(balancer.Disabled)
+		pass(10 * msec)
+		if s.dialCount() != 1 || s.openCount() != 0 {
+			t.Errorf("%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
+		}
 	})
 	t.Run("check", func(t *testing.T) {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
-			p := start(t, s, nil)
+		inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 			fill(t, p, 1)
 			p.duringCheck(func() { p.SetState(balancer.Disabled) })
-			if n := s.openCount(); n != 0 {
-				t.Errorf("%d connections stay open", n)
-			}
+			testsupport.Equal(t, s.openCount(), 0, "%d connections stay open")
 		})
 	})
 }
@@ -201,15 +179,11 @@ func TestDisabledSSPIsNotDialled(t *testing.T) {
 		})
 		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Ejection.Enabled = false })
 		serve(t, p, 100, 10*msec, nil)
-		if !p.Snapshot().Endpoints[1].Unreachable {
-			t.Fatal("b is reachable")
-		}
+		testsupport.MustTrue(t, p.Snapshot().Endpoints[1].Unreachable, "b is reachable")
 		p.SetState(balancer.Disabled)
 		dials := s.dialCount()
 		pass(time.Minute)
-		if n := s.dialCount() - dials; n != 0 {
-			t.Errorf("%d dials in a minute", n)
-		}
+		testsupport.Equal(t, s.dialCount()-dials, 0, "%d dials in a minute")
 		s.set(nil)
 		p.SetState(balancer.Enabled)
 		if got := serve(t, p, 100, msec, nil); got["b:80"] < 40 {
@@ -224,9 +198,7 @@ func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
-		if got := stateOf(p, "b:80"); got != "ejected" {
-			t.Fatalf("b is %s", got)
-		}
+		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s")
 		p.SetEndpointState("a:80", balancer.Draining)
 		if got := serve(t, p, 20, msec, nil); got["b:80"] != 20 || p.Refusing() {
 			t.Errorf("20 requests were shared %v", got)
@@ -251,13 +223,9 @@ func TestPoolInherits(t *testing.T) {
 		if got := serve(t, after, 500, msec, nil); got["a:80"] != 0 || got["b:80"] != 300 {
 			t.Errorf("500 requests were shared %v, want none for a and 300 for b", got)
 		}
-		if got := servedBy(after, "b:80"); got < served+300 {
-			t.Errorf("b's counter is %d, want %d as before", got, served)
-		}
+		testsupport.AtLeast(t, servedBy(after, "b:80"), served+300, "b's counter is %d, want %d as before", served)
 		before.SetState(balancer.Disabled)
 		after.Inherit(before)
-		if !after.Refusing() {
-			t.Error("the state of the SSP is lost")
-		}
+		testsupport.True(t, after.Refusing(), "the state of the SSP is lost")
 	})
 }

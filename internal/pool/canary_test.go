@@ -69,60 +69,56 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 		{"dry run", func(o *Options) { o.Auto.DryRun = true }, upstream.HTTP1, 55 * sec, 55 * sec, false},
 		{"not enabled", func(o *Options) { o.Auto = AutoSize{} }, upstream.HTTP1, 55 * sec, 55 * sec, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: c.protocol} })
-				p := start(t, s, func(o *Options) {
-					sizesItself(o)
-					if c.change != nil {
-						c.change(o)
-					}
-				})
-				limit := 20 * sec
-				closing(t, p, s, &limit)
-				for range 5 {
-					fill(t, p, 2)
-					pass(30 * sec)
-				}
-				if got := p.idleTimeout(); got < c.least || got > c.most {
-					t.Fatalf("idle connections close after %v, want %v to %v", got, c.least, c.most)
-				}
-				snap := p.Snapshot()
-				if a := snap.Auto; a != nil && (a.IdleTimeoutSeconds < 17 || a.IdleTimeoutSeconds > 19) {
-					t.Errorf("the snapshot says %v s", a.IdleTimeoutSeconds)
-				}
-				if !c.applied {
-					return
-				}
-				found := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway)
-				fill(t, p, 4)
-				pass(19 * sec)
-				if n := s.openCount(); n != 1 {
-					t.Errorf("%d connections are open after 19 s, want the canary", n)
-				}
-				pass(3 * sec)
-				if n := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway) - found; n != 1 {
-					t.Errorf("the SSP closed %d connections, want the canary", n)
-				}
-				limit = 10 * time.Minute
-				for _, want := range []struct{ least, most time.Duration }{{21 * sec, 24 * sec}, {27 * sec, 30 * sec}, {34 * sec, 38 * sec}} {
-					for range canariesNeeded {
-						fill(t, p, 3)
-						pass(50 * sec)
-					}
-					if got := p.idleTimeout(); got < want.least || got > want.most {
-						t.Errorf("after %d canaries idle connections close after %v, want %v to %v", canariesNeeded, got, want.least, want.most)
-					}
-				}
-				for range 5 * canariesNeeded {
-					fill(t, p, 3)
-					pass(60 * sec)
-				}
-				if got := p.idleTimeout(); got < 51*sec || got > 55*sec {
-					t.Errorf("in the end idle connections close after %v, want nearly idle_timeout, 55 s", got)
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			s := newFakeSSP(t)
+			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: c.protocol} })
+			p := start(t, s, func(o *Options) {
+				sizesItself(o)
+				if c.change != nil {
+					c.change(o)
 				}
 			})
+			limit := 20 * sec
+			closing(t, p, s, &limit)
+			for range 5 {
+				fill(t, p, 2)
+				pass(30 * sec)
+			}
+			if got := p.idleTimeout(); got < c.least || got > c.most {
+				t.Fatalf("idle connections close after %v, want %v to %v", got, c.least, c.most)
+			}
+			snap := p.Snapshot()
+			if a := snap.Auto; a != nil && (a.IdleTimeoutSeconds < 17 || a.IdleTimeoutSeconds > 19) {
+				t.Errorf("the snapshot says %v s", a.IdleTimeoutSeconds)
+			}
+			if !c.applied {
+				return
+			}
+			found := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway)
+			fill(t, p, 4)
+			pass(19 * sec)
+			testsupport.Equal(t, s.openCount(), 1, "%d connections are open after 19 s, want the canary")
+			pass(3 * sec)
+			if n := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway) - found; n != 1 {
+				t.Errorf("the SSP closed %d connections, want the canary", n)
+			}
+			limit = 10 * time.Minute
+			for _, want := range []struct{ least, most time.Duration }{{21 * sec, 24 * sec}, {27 * sec, 30 * sec}, {34 * sec, 38 * sec}} {
+				for range canariesNeeded {
+					fill(t, p, 3)
+					pass(50 * sec)
+				}
+				if got := p.idleTimeout(); got < want.least || got > want.most {
+					t.Errorf("after %d canaries idle connections close after %v, want %v to %v", canariesNeeded, got, want.least, want.most)
+				}
+			}
+			for range 5 * canariesNeeded {
+				fill(t, p, 3)
+				pass(60 * sec)
+			}
+			if got := p.idleTimeout(); got < 51*sec || got > 55*sec {
+				t.Errorf("in the end idle connections close after %v, want nearly idle_timeout, 55 s", got)
+			}
 		})
 	}
 }
@@ -147,13 +143,9 @@ func sendAs(t *testing.T, p *Pool, method upstream.Method) (conn int) {
 	t.Helper()
 	ex := &upstream.Exchange{Request: upstream.Request{Method: method}, Deadline: time.Now().Add(sec)}
 	place, err := p.Acquire(ex)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	conn = place.m.conn.(*fakeConn).n
-	if err := place.Do(ex); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, place.Do(ex))
 	synctest.Wait()
 	return conn
 }
@@ -161,28 +153,17 @@ func sendAs(t *testing.T, p *Pool, method upstream.Method) (conn int) {
 func TestACanaryCarriesNoPOST(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		for method, want := range map[upstream.Method]int{upstream.GET: 0, upstream.POST: 1} {
-			t.Run(protocol.String()+" "+method.String(), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					s := newFakeSSP(t)
-					s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
-					p := learnedAfter(t, s, func(o *Options) { o.Protocol = upstream.Unknown })
-					sendAs(t, p, upstream.POST)
-					pass(18 * sec)
-					if conn := sendAs(t, p, upstream.POST); conn != 0 {
-						t.Fatalf("a POST after 18 s used connection %d", conn)
-					}
-					pass(21 * sec)
-					if n := s.openCount(); n != 1 {
-						t.Fatalf("%d connections are open, want the canary", n)
-					}
-					if conn := sendAs(t, p, method); conn != want {
-						t.Errorf("a %v used connection %d, want %d", method, conn, want)
-					}
-					pass(10 * sec)
-					if n := s.openCount(); n != 1 {
-						t.Errorf("%d connections are open after the request, want 1", n)
-					}
-				})
+			testsupport.RunBubble(t, protocol.String()+" "+method.String(), func(t *testing.T) {
+				s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
+				p := learnedAfter(t, s, func(o *Options) { o.Protocol = upstream.Unknown })
+				sendAs(t, p, upstream.POST)
+				pass(18 * sec)
+				testsupport.MustEqual(t, sendAs(t, p, upstream.POST), 0, "a POST after 18 s used connection %d")
+				pass(21 * sec)
+				testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open, want the canary")
+				testsupport.Equal(t, sendAs(t, p, method), want, "a %[2]v used connection %[1]d", method)
+				pass(10 * sec)
+				testsupport.Equal(t, s.openCount(), 1, "%d connections are open after the request")
 			})
 		}
 	}
@@ -202,35 +183,26 @@ func TestACanaryTakesNoPlace(t *testing.T) {
 		{"min_idle", 4, 1, 0, 2, false},
 		{"min_idle needs all connections", 3, 3, 0, 3, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				p := learnedAfter(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MinIdle = c.maxConns, 3, c.minIdle })
-				fill(t, p, 3)
-				var held []*request
-				for range c.use {
-					held = append(held, acquire(t, p))
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			s := newFakeSSP(t)
+			p := learnedAfter(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MinIdle = c.maxConns, 3, c.minIdle })
+			fill(t, p, 3)
+			held := acquireAll(t, p, c.use)
+			pass(21 * sec)
+			changeOptions(p, func(o *Options) { o.MaxIdle = max(2, c.minIdle) })
+			used := make(map[*fakeConn]bool)
+			for _, r := range held {
+				used[r.place.m.conn.(*fakeConn)] = true
+			}
+			useAll(held)
+			synctest.Wait()
+			testsupport.Equal(t, s.openCount(), c.open, "%d connections are open")
+			for i := range 3 {
+				open := s.conn(i).CloseReason() == upstream.NotClosed
+				if c.use > 0 && open != used[s.conn(i)] || c.renewed && open {
+					t.Errorf("connection %d: used %v, open %v", i, used[s.conn(i)], open)
 				}
-				pass(21 * sec)
-				o := p.Options()
-				o.MaxIdle = max(2, c.minIdle)
-				p.SetOptions(o)
-				used := make(map[*fakeConn]bool)
-				for _, r := range held {
-					used[r.place.m.conn.(*fakeConn)] = true
-				}
-				useAll(held)
-				synctest.Wait()
-				if n := s.openCount(); n != c.open {
-					t.Errorf("%d connections are open, want %d", n, c.open)
-				}
-				for i := range 3 {
-					open := s.conn(i).CloseReason() == upstream.NotClosed
-					if c.use > 0 && open != used[s.conn(i)] || c.renewed && open {
-						t.Errorf("connection %d: used %v, open %v", i, used[s.conn(i)], open)
-					}
-				}
-			})
+			}
 		})
 	}
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -238,12 +210,8 @@ func TestACanaryTakesNoPlace(t *testing.T) {
 		p := learnedAfter(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 1, 1 })
 		sendAs(t, p, upstream.POST)
 		pass(21 * sec)
-		if n := s.openCount(); n != 1 {
-			t.Fatalf("%d connections are open, want the canary", n)
-		}
-		if conn := sendAs(t, p, upstream.POST); conn != 1 {
-			t.Errorf("the POST used connection %d", conn)
-		}
+		testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open, want the canary")
+		testsupport.Equal(t, sendAs(t, p, upstream.POST), 1, "the POST used connection %d")
 	})
 }
 
@@ -257,9 +225,7 @@ func TestAClosedCanaryKeepsTheLimit(t *testing.T) {
 		}
 		l.note(21 * sec)
 	}
-	if l.limit != 20*sec {
-		t.Errorf("the limit is %v", l.limit)
-	}
+	testsupport.Equal(t, l.limit, 20*sec, "the limit is %v")
 	l.note(0) // a close after a response says nothing about idle connections
 	for range canariesNeeded {
 		l.outlasted(25 * sec)
@@ -275,17 +241,11 @@ func TestPoolThatStopsSizingItselfHasNoCanary(t *testing.T) {
 		p := learnedAfter(t, s, nil)
 		fill(t, p, 2)
 		pass(20 * sec)
-		o := p.Options()
-		o.Auto.Enabled = false
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.Auto.Enabled = false })
 		pass(34 * sec)
-		if n := s.openCount(); n != 1 {
-			t.Errorf("%d connections are open before idle_timeout, want the one that was a canary", n)
-		}
+		testsupport.Equal(t, s.openCount(), 1, "%d connections are open before idle_timeout, want the one that was a canary")
 		pass(3 * sec)
-		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open after idle_timeout", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "%d connections are open after idle_timeout")
 	})
 }
 
@@ -295,9 +255,7 @@ func TestPoolThatSizesItselfInheritsTheIdleLimit(t *testing.T) {
 			before := learnedAfter(t, newFakeSSP(t), nil)
 			p := start(t, newFakeSSP(t), func(o *Options) { o.Auto = AutoSize{Enabled: enabled, MinConns: 1} })
 			p.Inherit(before)
-			if got := p.Snapshot().LearnedIdleSeconds == 20; got != enabled {
-				t.Errorf("enabled %v: it has the limit: %v", enabled, got)
-			}
+			testsupport.Equal(t, p.Snapshot().LearnedIdleSeconds == 20, enabled, "enabled %[2]v: it has the limit: %[1]v", enabled)
 		}
 	})
 }

@@ -36,37 +36,27 @@ func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 		r := ask(t, p, sec)
 		pass(10 * msec)
 		r.wantConn(1, 10*msec)
-		if r.conn().protocol != upstream.HTTP1 {
-			t.Error("the next connection is not HTTP/1")
-		}
+		testsupport.Equal(t, r.conn().protocol, upstream.HTTP1, "the next connection is not HTTP/1: %v")
 		if err := r.do(); err != nil {
 			t.Error(err)
 		}
-		if got := s.conn(0).CloseReason(); got != upstream.ClosedError {
-			t.Errorf("the HTTP/2 connection was closed for %q, want error", got)
-		}
+		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedError, "the HTTP/2 connection was closed for %q, want error")
 	})
 }
 
 func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.speakHTTP2()
-				s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
-				p := start(t, s, auto)
-				for i := range maxViolations {
-					if p.Snapshot().Demoted {
-						t.Fatalf("demoted after %d violations, want %d", i, maxViolations)
-					}
-					acquire(t, p).do()
-					synctest.Wait()
-				}
-				if !p.Snapshot().Demoted {
-					t.Fatalf("not demoted after %d violations", maxViolations)
-				}
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			s := newFakeSSP(t)
+			s.speakHTTP2()
+			s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
+			p := start(t, s, auto)
+			for i := range maxViolations {
+				testsupport.MustTrue(t, !p.Snapshot().Demoted, "demoted after %d violations, want %d", i, maxViolations)
+				acquire(t, p).do()
+				synctest.Wait()
+			}
+			testsupport.MustTrue(t, p.Snapshot().Demoted, "not demoted after %d violations", maxViolations)
 		})
 	}
 }
@@ -81,18 +71,14 @@ func TestRareViolationsDemoteNoSSP(t *testing.T) {
 		for i := range 3 * maxViolations {
 			acquire(t, p).do()
 			pass(violationWindow/2 + sec)
-			if p.Snapshot().Demoted {
-				t.Fatalf("demoted after %d violations, of which two are within %v", i+1, violationWindow)
-			}
+			testsupport.MustTrue(t, !p.Snapshot().Demoted, "demoted after %d violations, of which two are within %v", i+1, violationWindow)
 		}
 		pass(violationWindow)
 		for range maxViolations {
 			acquire(t, p).do()
 			synctest.Wait()
 		}
-		if !p.Snapshot().Demoted {
-			t.Fatalf("not demoted after %d violations at once", maxViolations)
-		}
+		testsupport.MustTrue(t, p.Snapshot().Demoted, "not demoted after %d violations at once", maxViolations)
 		pass(demotedFor + sec)
 		for range maxViolations - 1 {
 			if r := acquire(t, p); r.conn().protocol != upstream.HTTP2 || r.do() == nil {
@@ -100,9 +86,7 @@ func TestRareViolationsDemoteNoSSP(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if n := p.Snapshot().Demotions; n != 1 {
-			t.Errorf("%d demotions, want 1: the last two violations are too few", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Demotions, 1, "%d demotions: the last two violations are too few")
 	})
 }
 
@@ -113,19 +97,14 @@ func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
 		p := start(t, s, auto)
 		for range 2 {
-			var all []*request
-			for range 40 {
-				all = append(all, ask(t, p, sec))
-			}
+			all := askAll(t, p, 40, sec)
 			pass(20 * msec)
 			for _, r := range all {
 				r.do()
 			}
 			pass(0)
 		}
-		if p.Snapshot().Demoted {
-			t.Error("two connections with violations demoted the SSP, want three")
-		}
+		testsupport.True(t, !p.Snapshot().Demoted, "two connections with violations demoted the SSP, want three")
 	})
 }
 
@@ -152,36 +131,34 @@ func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 // The SSP accepts HTTP/2, and closes the connection before the first request.
 func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 	for name, beforeDialReturns := range map[string]bool{"before its first use": true, "while it is idle": false} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.set(func(c dialCall) dialResult {
-					switch {
-					case !c.offer:
-						return dialResult{after: 10 * msec}
-					case beforeDialReturns:
-						return dialResult{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
-					default:
-						return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
-					}
-				})
-				p := start(t, s, func(o *Options) { auto(o); o.MinIdle = 1 })
-				for range 1000 {
-					s.mu.Lock()
-					conns := s.conns
-					s.mu.Unlock()
-					for _, c := range conns {
-						if c.protocol == upstream.HTTP2 && c.CloseReason() == upstream.NotClosed {
-							c.goAway(upstream.ClosedGoaway)
-						}
-					}
-					pass(10 * msec)
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			s := newFakeSSP(t)
+			s.set(func(c dialCall) dialResult {
+				switch {
+				case !c.offer:
+					return dialResult{after: 10 * msec}
+				case beforeDialReturns:
+					return dialResult{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
+				default:
+					return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
 				}
-				if snap := p.Snapshot(); snap.Demotions != 1 || snap.Idle[upstream.HTTP1] != 1 {
-					t.Errorf("%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
-				}
-				acquire(t, p).do()
 			})
+			p := start(t, s, func(o *Options) { auto(o); o.MinIdle = 1 })
+			for range 1000 {
+				s.mu.Lock()
+				conns := s.conns
+				s.mu.Unlock()
+				for _, c := range conns {
+					if c.protocol == upstream.HTTP2 && c.CloseReason() == upstream.NotClosed {
+						c.goAway(upstream.ClosedGoaway)
+					}
+				}
+				pass(10 * msec)
+			}
+			if snap := p.Snapshot(); snap.Demotions != 1 || snap.Idle[upstream.HTTP1] != 1 {
+				t.Errorf("%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
+			}
+			acquire(t, p).do()
 		})
 	}
 }
@@ -195,9 +172,7 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 		cool := demotedFor
 		for range 4 {
 			acquire(t, p).do()
-			if !p.Snapshot().Demoted {
-				t.Fatal("not demoted")
-			}
+			testsupport.MustTrue(t, p.Snapshot().Demoted, "not demoted")
 			pass(cool - 2*sec)
 			acquire(t, p).do()
 			if s.dials[len(s.dials)-1].offer {
@@ -206,13 +181,9 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 			pass(3 * sec)
 			cool *= 2
 		}
-		s.mu.Lock()
-		s.do = nil // the SSP is repaired
-		s.mu.Unlock()
+		s.locked(func() { s.do = nil }) // the SSP is repaired
 		r := acquire(t, p)
-		if r.conn().protocol != upstream.HTTP2 {
-			t.Error("HTTP/2 was not offered again")
-		}
+		testsupport.Equal(t, r.conn().protocol, upstream.HTTP2, "HTTP/2 was not offered again: %v")
 		if err := r.do(); err != nil {
 			t.Error(err)
 		}
@@ -239,12 +210,8 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 			t.Errorf("the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
 		}
 		second.do()
-		if n := s.openCount(); n != 1 {
-			t.Errorf("%d connections are open, want only that of HTTP/1", n)
-		}
-		if got := p.Snapshot().Protocol; got != upstream.HTTP1 {
-			t.Errorf("the pool uses %v", got)
-		}
+		testsupport.Equal(t, s.openCount(), 1, "%d connections are open, want only that of HTTP/1")
+		testsupport.Equal(t, p.Snapshot().Protocol, upstream.HTTP1, "the pool uses %v")
 	})
 }
 
@@ -255,8 +222,6 @@ func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
 		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
 		acquire(t, p).do()
-		if p.Snapshot().Demoted {
-			t.Error("demoted")
-		}
+		testsupport.True(t, !p.Snapshot().Demoted, "demoted")
 	})
 }

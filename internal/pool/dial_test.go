@@ -13,26 +13,17 @@ import (
 const msec = time.Millisecond
 
 func TestDialsUnderWayNeverExceedMaxDials(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 20, 20, 3 })
-		var all []*request
-		for range 20 {
-			all = append(all, ask(t, p, sec))
-		}
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 20, 20, 3 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		all := askAll(t, p, 20, sec)
 		synctest.Wait()
-		if n := p.Snapshot().Dialing; n != 3 {
-			t.Errorf("%d dials are under way, want 3", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Dialing, 3, "%d dials are under way")
 		pass(100 * msec) // for 20 connections, 3 at a time
 		for _, r := range all {
 			if err := r.do(); err != nil {
 				t.Error(err)
 			}
 		}
-		if s.maxDials != 3 {
-			t.Errorf("%d dials were under way at once, want 3", s.maxDials)
-		}
+		testsupport.Equal(t, s.maxDials, 3, "%d dials were under way at once")
 	})
 }
 
@@ -46,13 +37,9 @@ func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 		for range 1000 {
 			r := ask(t, p, 50*msec)
 			pass(10 * msec)
-			if r.err == nil {
-				t.Fatal("a request got a closed connection")
-			}
+			testsupport.MustTrue(t, r.err != nil, "a request got a closed connection")
 		}
-		if n := s.dialCount(); n > 20 {
-			t.Errorf("%d dials in 10 s, want few", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 20, "%d dials in 10 s, want few")
 	})
 }
 
@@ -71,29 +58,21 @@ func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
 			}
 			pass(10 * msec)
 		}
-		if n := s.dialCount(); n < 3 || n > 101 {
-			t.Errorf("%d dials in 10 s, want at most one in each dial_backoff.min", n)
-		}
+		testsupport.Between(t, s.dialCount(), 3, 101, "%d dials in 10 s, want at most one in each dial_backoff.min")
 	})
 }
 
 func TestStatesOfRemovedAddressesAreForgotten(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
+	inBubble(t, func(o *Options) { o.MaxRequests = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		all := addresses(200)
 		for i := range all {
-			s.mu.Lock()
-			s.addrs = all[i : i+1]
-			s.mu.Unlock()
+			s.locked(func() { s.addrs = all[i : i+1] })
 			acquire(t, p).do()
 			synctest.Wait()
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if n := len(p.governor.states); n > 2 {
-			t.Errorf("the states of %d addresses are kept, want at most 2", n)
-		}
+		testsupport.AtMost(t, len(p.governor.states), 2, "the states of %d addresses are kept, want at most 2")
 	})
 }
 

@@ -26,22 +26,16 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 		for i := range seconds * 1000 {
 			r := ask(t, p, sec)
 			pass(msec)
-			if !r.ended() {
-				t.Fatalf("request %d waits, but every address refuses", i)
-			}
+			testsupport.MustTrue(t, r.ended(), "request %d waits, but every address refuses", i)
 			slowest = max(slowest, r.took)
 			if e := upstream.AsError(r.err); e.Outcome != upstream.ConnectFailed || !strings.Contains(e.Error(), "refused by the script") {
 				t.Fatalf("request %d got %v, want the last error", i, r.err)
 			}
 		}
-		if slowest != 0 {
-			t.Errorf("a request took %v, want at once", slowest)
-		}
+		testsupport.Equal(t, slowest, 0, "a request took %v, want at once")
 		// Two dials at first, two after 0.1, 0.3, 0.7, 1.5 and 3.1 s, and then two every 5
 		// s, ±20 %.
-		if n := s.dialCount(); n < 18 || n > 30 {
-			t.Errorf("%d dials in %d s, want about 22", n, seconds)
-		}
+		testsupport.Between(t, s.dialCount(), 18, 30, "%d dials in %d s, want about 22", seconds)
 		if n := p.conns.endpoints.all[0].stats.failed[dialRefused].Load(); int(n) != s.dialCount() {
 			t.Errorf("%d refused dials counted, want %d", n, s.dialCount())
 		}
@@ -75,9 +69,7 @@ func TestPausesDoubleWithJitterUpToTheirLimit(t *testing.T) {
 			}
 			want = min(2*want, 5*sec*5/6)
 		}
-		if exact > 3 {
-			t.Errorf("%d pauses are exact: there is no jitter", exact)
-		}
+		testsupport.AtMost(t, exact, 3, "%d pauses are exact: there is no jitter")
 	})
 }
 
@@ -88,9 +80,7 @@ func TestPausesStayWithinAnyBackoff(t *testing.T) {
 		for i := range 200 {
 			s.failed(i, false, now, &Options{BackoffMin: limits[0], BackoffMax: limits[1]})
 			if i == 0 {
-				if s.until.After(now) {
-					t.Fatalf("back-off %v: the first failure begins a pause", limits)
-				}
+				testsupport.MustTrue(t, !s.until.After(now), "back-off %v: the first failure begins a pause", limits)
 				continue
 			}
 			pause := s.until.Sub(now)
@@ -122,26 +112,15 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 			ask(t, p, sec)
 		}
 		pass(msec)
-		if n := s.dialCount() - before; n != 1 {
-			t.Errorf("%d dials to an address on trial, want 1", n)
-		}
-		if n := s.lookups.Load() - lookups; n != 1 {
-			t.Errorf("%d goroutines looked up an address on trial, want 1", n)
-		}
-		if n := p.Snapshot().Dialing; n != 1 {
-			t.Errorf("the snapshot shows %d dials under way, want 1", n)
-		}
+		testsupport.Equal(t, s.dialCount()-before, 1, "%d dials to an address on trial")
+		testsupport.Equal(t, s.lookups.Load()-lookups, 1, "%d goroutines looked up an address on trial")
+		testsupport.Equal(t, p.Snapshot().Dialing, 1, "the snapshot shows %d dials under way")
 		pass(sec) // the second pause is over
 		s.set(func(dialCall) dialResult { return dialResult{after: 20 * msec} })
-		var all []*request
-		for range 50 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 50, sec)
 		pass(20 * msec)
 		// The trial succeeded: more dials follow at once.
-		if n := p.Snapshot().Dialing; n != 16 {
-			t.Errorf("%d dials after the trial, want 16", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Dialing, 16, "%d dials after the trial")
 		pass(sec)
 		for _, r := range all {
 			if err := r.do(); err != nil {
@@ -160,18 +139,14 @@ func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
 			ask(t, p, sec)
 		}
 		pass(11 * msec)
-		if n := s.dialCount(); n != 17 {
-			t.Fatalf("%d dials, want 16, and one more at once", n)
-		}
+		testsupport.MustEqual(t, s.dialCount(), 17, "%d dials, want 16, and one more at once")
 		pass(130 * msec) // the pause after the second failure, not the seventeenth
 		r := ask(t, p, sec)
 		pass(5 * msec)
 		r.wantWaits() // for one dial more
 		pass(5 * msec)
 		r.wantErr(upstream.ConnectFailed, 10*msec)
-		if n := s.dialCount(); n != 19 {
-			t.Errorf("%d dials, want 19", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 19, "%d dials")
 	})
 }
 
@@ -192,9 +167,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 		if e.Err != bad || !strings.Contains(e.Detail, "pool.dial_backoff") {
 			t.Errorf("the error says %q", e.Error())
 		}
-		if n := p.conns.endpoints.all[0].stats.failed[dialTLS].Load(); n != 2 {
-			t.Errorf("%d TLS failures counted, want 2", n)
-		}
+		testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[dialTLS].Load(), 2, "%d TLS failures counted")
 	})
 }
 
@@ -225,9 +198,7 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 				tries++
 			}
 		}
-		if tries < 4 || tries > 20 {
-			t.Errorf("%d dials to the dead address, want about one every 5 s", tries)
-		}
+		testsupport.Between(t, tries, 4, 20, "%d dials to the dead address, want about one every 5 s")
 	})
 }
 
@@ -236,10 +207,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 		s := newFakeSSP(t)
 		s.addrs = addresses(4)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 12, 12 })
-		var all []*request
-		for range 12 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 12, sec)
 		pass(20 * msec)
 		count := map[upstream.Address]int{}
 		for _, r := range all {
@@ -247,56 +215,46 @@ func TestAddressesTakeTurns(t *testing.T) {
 			r.do()
 		}
 		for _, a := range s.addrs {
-			if count[a] != 3 {
-				t.Errorf("%v has %d connections, want 3", a, count[a])
-			}
+			testsupport.Equal(t, count[a], 3, "%[2]v has %[1]d connections", a)
 		}
 	})
 }
 
 func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	for name, empty := range map[string]bool{"an error": false, "no address": true} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
-				addrs := s.addrs
-				s.addrs = nil
-				if !empty {
-					s.lookup = gone
-				}
-				p := start(t, s, nil)
-				for range 3000 {
-					r := ask(t, p, sec)
-					pass(msec)
-					r.wantErr(upstream.ConnectFailed, 0)
-				}
-				if n := s.lookups.Load(); n < 3 || n > 12 {
-					t.Errorf("%d look-ups in 3 s, want about 5", n)
-				}
-				if n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
-					t.Errorf("%d failed look-ups counted, want %d", n, s.lookups.Load())
-				}
-				if e := p.Snapshot().Endpoints[0]; !e.Unreachable || !strings.HasPrefix(e.LastDialError, "connect_failed: ") {
-					t.Errorf("without an address the endpoint is %+v", e)
-				}
-				s.mu.Lock()
-				s.addrs, s.lookup = addrs, nil
-				s.mu.Unlock()
-				pass(6 * sec)
-				acquire(t, p).do()
-				if e := p.Snapshot().Endpoints[0]; e.Unreachable || e.LastDialError != "" {
-					t.Errorf("after a look-up that succeeds the endpoint is %+v", e)
-				}
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			s := newFakeSSP(t)
+			gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
+			addrs := s.addrs
+			s.addrs = nil
+			if !empty {
+				s.lookup = gone
+			}
+			p := start(t, s, nil)
+			for range 3000 {
+				r := ask(t, p, sec)
+				pass(msec)
+				r.wantErr(upstream.ConnectFailed, 0)
+			}
+			testsupport.Between(t, s.lookups.Load(), 3, 12, "%d look-ups in 3 s, want about 5")
+			if n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
+				t.Errorf("%d failed look-ups counted, want %d", n, s.lookups.Load())
+			}
+			if e := p.Snapshot().Endpoints[0]; !e.Unreachable || !strings.HasPrefix(e.LastDialError, "connect_failed: ") {
+				t.Errorf("without an address the endpoint is %+v", e)
+			}
+			s.locked(func() { s.addrs, s.lookup = addrs, nil })
+			pass(6 * sec)
+			acquire(t, p).do()
+			if e := p.Snapshot().Endpoints[0]; e.Unreachable || e.LastDialError != "" {
+				t.Errorf("after a look-up that succeeds the endpoint is %+v", e)
+			}
 		})
 	}
 }
 
 func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 16, 16, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 16, 16, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		s.refuse(0)
 		var all []*request
@@ -317,25 +275,17 @@ func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 }
 
 func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
+	inBubble(t, func(o *Options) { o.PendingTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		s.refuse(0)
 		r := ask(t, p, sec)
 		pass(0)
 		r.wantWaits() // a connection is open: its place may be released
-		if n := s.dialCount(); n != 3 {
-			t.Fatalf("%d dials, want 3: one follows the first failure at once", n)
-		}
+		testsupport.MustEqual(t, s.dialCount(), 3, "%d dials: one follows the first failure at once")
 		s.set(nil)
 		pass(200 * msec) // the pool gets no other event than the end of the pause
-		if !r.ended() || r.err != nil {
-			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
-		}
-		if r.took < 80*msec || r.took > 135*msec {
-			t.Errorf("the request took %v, want a pause of 100ms ±20 %%, and a dial", r.took)
-		}
+		testsupport.MustTrue(t, r.ended() && r.err == nil, "the request: ended %v, %v", r.ended(), r.err)
+		testsupport.Between(t, r.took, 80*msec, 135*msec, "the request took %v, want a pause of 100ms ±20 %%, and a dial")
 		r.do()
 		held.do()
 	})
@@ -392,9 +342,7 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 		for i := range 100 {
 			pass(100 * msec)
 			r := acquire(t, p)
-			if r.took > 5*msec {
-				t.Fatalf("request %d waited %v", i, r.took)
-			}
+			testsupport.MustTrue(t, r.took <= 5*msec, "request %d waited %v", i, r.took)
 			r.do()
 		}
 		// If no other address is left, the pool dials it.

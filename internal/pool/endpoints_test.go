@@ -132,15 +132,11 @@ func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
 		for range 5 { // while the other endpoint is dialled
 			began := time.Now()
 			r := acquire(t, p)
-			if took := time.Since(began); took != 0 {
-				t.Errorf("a request waited %v", took)
-			}
+			testsupport.Equal(t, time.Since(began), 0, "a request waited %v")
 			finish(r, false)
 		}
 		synctest.Wait()
-		if n := s.dialCount(); n != 2 {
-			t.Errorf("%d dials, want one to each endpoint", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 2, "%d dials, want one to each endpoint")
 		pass(60 * msec)
 		if got := serve(t, p, 100, msec, nil); got["a:80"] != 50 || got["b:80"] != 50 {
 			t.Errorf("once both are connected, 100 requests are shared %v", got)
@@ -154,10 +150,7 @@ func TestEndpointWithoutConnectionGetsOneAtMaxConns(t *testing.T) {
 		s := endpointsSSP(t, 2)
 		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.MaxConns, o.MaxIdle = 4, 4 })
 		p.SetEndpointState("b:80", balancer.Disabled)
-		var all []*request
-		for range 4 {
-			all = append(all, acquire(t, p))
-		}
+		all := acquireAll(t, p, 4)
 		for _, r := range all {
 			finish(r, false)
 		}
@@ -177,9 +170,7 @@ func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
 			s := endpointsSSP(t, 4)
 			p := start(t, s, func(o *Options) { withWeights(1, 1, 1, 1)(o); o.MaxConns, o.MaxIdle = conns, conns })
 			serve(t, p, 1000, 10*msec, nil)
-			if n := s.dialCount(); n != conns {
-				t.Errorf("%d dials for %d connections", n, conns)
-			}
+			testsupport.Equal(t, s.dialCount(), conns, "%d dials for %d connections", conns)
 		})
 	}
 }
@@ -206,9 +197,7 @@ func TestEndpointWithoutConnectionGetsOneAtMaxHTTP2Conns(t *testing.T) {
 					t.Errorf("%v: %s has %d connections, want one over HTTP/2", protocol, e, len(conns))
 				}
 			}
-			if n := s.dialCount(); n != 3 {
-				t.Errorf("%v: %d dials, want 3", protocol, n)
-			}
+			testsupport.Equal(t, s.dialCount(), 3, "%[2]v: %[1]d dials", protocol)
 		})
 	}
 }
@@ -219,31 +208,25 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 		"in a row": func(o *balancer.Ejection) { o.MinRequests = 1000 },
 		"by ratio": func(o *balancer.Ejection) { o.Consecutive = 0 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := endpointsSSP(t, 2)
-				var log eventLog
-				p := start(t, s, func(o *Options) {
-					withWeights(1, 1)(o)
-					change(&o.Ejection)
-					o.Events = log.add
-				})
-				failures := serve(t, p, 200, msec, failB)["b:80"]
-				if want := map[string]int{"in a row": 5, "by ratio": 20}[name]; failures != want {
-					t.Errorf("%d requests failed, want %d", failures, want)
-				}
-				if got := stateOf(p, "b:80"); got != "ejected" {
-					t.Errorf("b is %s", got)
-				}
-				if events := log.all(); len(events) != 1 || !events[0].Ejected || events[0].Endpoint != "b:80" || events[0].Lasts != 5*time.Second {
-					t.Errorf("events %+v, want one ejection of b for 5 s", events)
-				}
-				for i, c := range s.conns {
-					if c.addr.Name == "b:80" && c.CloseReason() == upstream.NotClosed {
-						t.Errorf("connection %d to b is still open", i)
-					}
-				}
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			s := endpointsSSP(t, 2)
+			var log eventLog
+			p := start(t, s, func(o *Options) {
+				withWeights(1, 1)(o)
+				change(&o.Ejection)
+				o.Events = log.add
 			})
+			failures := serve(t, p, 200, msec, failB)["b:80"]
+			if want := map[string]int{"in a row": 5, "by ratio": 20}[name]; failures != want {
+				t.Errorf("%d requests failed, want %d", failures, want)
+			}
+			testsupport.Equal(t, stateOf(p, "b:80"), "ejected", "b is %s")
+			if events := log.all(); len(events) != 1 || !events[0].Ejected || events[0].Endpoint != "b:80" || events[0].Lasts != 5*time.Second {
+				t.Errorf("events %+v, want one ejection of b for 5 s", events)
+			}
+			for i, c := range s.conns {
+				testsupport.True(t, c.addr.Name != "b:80" || c.CloseReason() != upstream.NotClosed, "connection %d to b is still open", i)
+			}
 		})
 	}
 }
@@ -257,9 +240,7 @@ func TestSettingsChangeWhileAnEventIsReported(t *testing.T) {
 			finish(acquire(t, p), true)
 			p.SetOptions(p.Options())
 		}
-		if n := len(log.ejections()); n != 1 {
-			t.Errorf("%d ejections, want 1", n)
-		}
+		testsupport.Equal(t, len(log.ejections()), 1, "%d ejections")
 	})
 }
 
@@ -293,9 +274,7 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 		serve(t, p, 50, msec, fails)
 		for range 3 {
 			left := p.Snapshot().Endpoints[1].EjectedSeconds
-			if left < 4 || left > 5 {
-				t.Fatalf("the ejection still lasts %v s, want almost 5", left)
-			}
+			testsupport.MustTrue(t, left >= 4 && left <= 5, "the ejection still lasts %v s, want almost 5", left)
 			if got := serve(t, p, int(100*left)-20, 10*msec, fails); got["b:80"] != 0 {
 				t.Fatalf("b got %d requests while it is ejected", got["b:80"])
 			}
@@ -305,15 +284,11 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 		}
 		bad = false
 		serve(t, p, 600, 10*msec, nil)
-		if got := stateOf(p, "b:80"); got != "enabled" {
-			t.Errorf("b is %s after it works again", got)
-		}
+		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s after it works again")
 		if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
 			t.Errorf("b got %d of 100 requests after it came back, want 50", got["b:80"])
 		}
-		if n := p.Snapshot().Endpoints[1].Ejections; n != 1 {
-			t.Errorf("%d ejections were counted, want 1: a failed probe prolongs it", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Endpoints[1].Ejections, 1, "%d ejections were counted: a failed probe prolongs it")
 	})
 }
 
@@ -331,9 +306,7 @@ func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
 		}
 		pass(11*time.Minute + 2*sec)
 		serve(t, p, 20, msec, nil)
-		if got := stateOf(p, "b:80"); got != "enabled" {
-			t.Errorf("b is %s", got)
-		}
+		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s")
 	})
 }
 
@@ -349,9 +322,7 @@ func TestSlowStart(t *testing.T) {
 			shares = append(shares, serve(t, p, 100, 10*msec, nil)["b:80"])
 		}
 		for i := 1; i < len(shares); i++ {
-			if shares[i] < shares[i-1]-3 {
-				t.Errorf("b's requests of each hundred a second: %v, want no decrease", shares)
-			}
+			testsupport.True(t, shares[i] >= shares[i-1]-3, "b's requests of each hundred a second: %v, want no decrease", shares)
 		}
 		if shares[0] > 15 || shares[12] != 50 || shares[5] < 20 || shares[5] > 45 {
 			t.Errorf("b's requests of each hundred a second: %v, want an increase from about 10 to 50", shares)
@@ -363,69 +334,67 @@ func TestSlowStart(t *testing.T) {
 func TestPriorities(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		for _, how := range []string{"fails", "refuses", "hangs"} {
-			t.Run(protocol.String()+" "+how, func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					s := endpointsSSP(t, 3)
-					var broken atomic.Bool
-					s.set(func(c dialCall) dialResult {
-						switch {
-						case !broken.Load() || c.addr.Name == "c:80" || how == "fails":
-							return dialResult{after: 5 * msec, protocol: protocol}
-						case how == "refuses":
-							return dialResult{after: msec, err: errRefused}
-						default:
-							return dialResult{after: time.Hour}
-						}
-					})
-					p := start(t, s, func(o *Options) {
-						withWeights(1, 1, 1)(o)
-						o.Protocol = protocol
-						o.Endpoints[2].Priority = 1
-						o.Ejection.MaxEjected = 0.7
-					})
-					if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 {
-						t.Fatalf("c got %d requests while a and b work", got["c:80"])
-					}
-					broken.Store(true)
-					for _, c := range s.conns {
-						if how != "fails" {
-							c.goAway(upstream.ClosedByPeer)
-						}
-					}
-					failed := 0
-					until := time.Now().Add(time.Second)
-					for time.Now().Before(until) {
-						r := ask(t, p, 100*msec)
-						pass(msec)
-						switch r.mu.Lock(); {
-						case !r.over:
-							r.mu.Unlock()
-							pass(100 * msec)
-							if r.err == nil {
-								finish(r, false)
-							}
-							failed++
-						default:
-							r.mu.Unlock()
-							if r.err != nil {
-								failed++
-								continue
-							}
-							finish(r, how == "fails" && r.ex.Endpoint != "c:80")
-						}
-					}
-					if got := serve(t, p, 100, msec, nil); got["c:80"] < 99 {
-						t.Errorf("a second after a and b broke, c got %d of 100 requests (%d failed before)", got["c:80"], failed)
-					}
-					broken.Store(false)
-					until = time.Now().Add(9 * time.Second)
-					for time.Now().Before(until) {
-						serve(t, p, 1, 5*msec, nil)
-					}
-					if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 || got["a:80"] != 50 {
-						t.Errorf("9 s after they work again, 100 requests were shared %v", got)
+			testsupport.RunBubble(t, protocol.String()+" "+how, func(t *testing.T) {
+				s := endpointsSSP(t, 3)
+				var broken atomic.Bool
+				s.set(func(c dialCall) dialResult {
+					switch {
+					case !broken.Load() || c.addr.Name == "c:80" || how == "fails":
+						return dialResult{after: 5 * msec, protocol: protocol}
+					case how == "refuses":
+						return dialResult{after: msec, err: errRefused}
+					default:
+						return dialResult{after: time.Hour}
 					}
 				})
+				p := start(t, s, func(o *Options) {
+					withWeights(1, 1, 1)(o)
+					o.Protocol = protocol
+					o.Endpoints[2].Priority = 1
+					o.Ejection.MaxEjected = 0.7
+				})
+				if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 {
+					t.Fatalf("c got %d requests while a and b work", got["c:80"])
+				}
+				broken.Store(true)
+				for _, c := range s.conns {
+					if how != "fails" {
+						c.goAway(upstream.ClosedByPeer)
+					}
+				}
+				failed := 0
+				until := time.Now().Add(time.Second)
+				for time.Now().Before(until) {
+					r := ask(t, p, 100*msec)
+					pass(msec)
+					switch r.mu.Lock(); {
+					case !r.over:
+						r.mu.Unlock()
+						pass(100 * msec)
+						if r.err == nil {
+							finish(r, false)
+						}
+						failed++
+					default:
+						r.mu.Unlock()
+						if r.err != nil {
+							failed++
+							continue
+						}
+						finish(r, how == "fails" && r.ex.Endpoint != "c:80")
+					}
+				}
+				if got := serve(t, p, 100, msec, nil); got["c:80"] < 99 {
+					t.Errorf("a second after a and b broke, c got %d of 100 requests (%d failed before)", got["c:80"], failed)
+				}
+				broken.Store(false)
+				until = time.Now().Add(9 * time.Second)
+				for time.Now().Before(until) {
+					serve(t, p, 1, 5*msec, nil)
+				}
+				if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 || got["a:80"] != 50 {
+					t.Errorf("9 s after they work again, 100 requests were shared %v", got)
+				}
 			})
 		}
 	}
@@ -448,13 +417,9 @@ func TestAllEndpointsDown(t *testing.T) {
 		for range 100 {
 			r := ask(t, p, sec)
 			pass(50 * msec)
-			if !r.ended() || r.err == nil {
-				t.Fatalf("a request ended %v with %v", r.ended(), r.err)
-			}
+			testsupport.MustTrue(t, r.ended() && r.err != nil, "a request ended %v with %v", r.ended(), r.err)
 		}
-		if n := s.dialCount(); n > 60 {
-			t.Errorf("%d dials in 5 s", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 60, "%d dials in 5 s")
 		down.Store(false)
 		time.Sleep(6 * sec)
 		r := acquire(t, p)

@@ -21,9 +21,7 @@ func change(p *Pool, s *fakeSSP, to ...string) {
 		a.Name = name
 		addrs = append(addrs, a)
 	}
-	s.mu.Lock()
-	s.addrs = addrs
-	s.mu.Unlock()
+	s.locked(func() { s.addrs = addrs })
 	p.SetOptions(o)
 }
 
@@ -49,9 +47,7 @@ func TestAddedEndpointIsDialledAtOnce(t *testing.T) {
 			acquire(t, p).do()
 			change(p, s, names[0], names[1])
 			pass(50 * msec)
-			if n := len(s.openTo(names[1])); n != 1 {
-				t.Errorf("%v: %d connections to the added endpoint, want 1", protocol, n)
-			}
+			testsupport.Equal(t, len(s.openTo(names[1])), 1, "%[2]v: %[1]d connections to the added endpoint", protocol)
 		})
 	}
 }
@@ -67,22 +63,16 @@ func TestEndpointsChangeInPlace(t *testing.T) {
 			stop := loaded(t, p)
 			pass(sec)
 			a := s.openTo(names[0])
-			if len(a) == 0 || len(s.openTo(names[1])) == 0 {
-				t.Fatal("an endpoint has no connection")
-			}
+			testsupport.MustTrue(t, len(a) != 0 && len(s.openTo(names[1])) != 0, "an endpoint has no connection")
 			change(p, s, names[0], names[2])
 			pass(sec)
 			for _, c := range a {
-				if c.reason != upstream.NotClosed {
-					t.Errorf("%v: a connection to an endpoint that stays closed: %v", protocol, c.reason)
-				}
+				testsupport.Equal(t, c.reason, upstream.NotClosed, "%[2]v: a connection to an endpoint that stays closed: %[1]v", protocol)
 			}
 			if n := len(s.openTo(names[1])); n > 0 {
 				t.Errorf("%v: %d connections to the removed endpoint", protocol, n)
 			}
-			if len(s.openTo(names[2])) == 0 {
-				t.Errorf("%v: no connection to the new endpoint", protocol)
-			}
+			testsupport.True(t, len(s.openTo(names[2])) != 0, "%v: no connection to the new endpoint", protocol)
 			wantEqualShares(t, p, 2)
 			change(p, s, names[2]) // one endpoint stays
 			wantEqualShares(t, p, 1)
@@ -102,9 +92,7 @@ func wantEqualShares(t *testing.T, p *Pool, n int) {
 	before := p.Snapshot().Endpoints
 	pass(sec)
 	after := p.Snapshot().Endpoints
-	if len(after) != n {
-		t.Errorf("there are %d endpoints, want %d", len(after), n)
-	}
+	testsupport.Equal(t, len(after), n, "there are %d endpoints")
 	for i, e := range after {
 		got := e.Requests["fill"] - before[i].Requests["fill"]
 		if want := uint64(2000 / n); got < want*9/10 || got > want*11/10 {
@@ -122,18 +110,14 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 		p.SetEndpointState(names[1], balancer.Draining)
 		p.SetEndpointWeight(names[0], 5)
 		serve(t, p, 60, msec, func(e string) bool { return e == names[2] })
-		if stateOf(p, names[2]) != "ejected" {
-			t.Fatal("the endpoint that fails is not ejected")
-		}
+		testsupport.MustEqual(t, stateOf(p, names[2]), "ejected", "the endpoint that fails is not ejected: %v")
 		left := p.Snapshot().Endpoints[2].EjectedSeconds
 		change(p, s, names[2], names[0], names[1], names[3])
 		at := p.Snapshot().Endpoints
 		if at[0].State != "ejected" || at[0].EjectedSeconds != left || at[0].Ejections != 1 {
 			t.Errorf("the ejected endpoint: %+v", at[0])
 		}
-		if at[1].Weight != 5 || at[2].State != "draining" || at[3].State != "enabled" {
-			t.Errorf("endpoints: %+v", at)
-		}
+		testsupport.True(t, at[1].Weight == 5 && at[2].State == "draining" && at[3].State == "enabled", "endpoints: %+v", at)
 		change(p, s, names[0], names[3])
 		change(p, s, names[0], names[3], names[1], names[2])
 		if stateOf(p, names[1]) != "enabled" || stateOf(p, names[2]) != "enabled" {
@@ -141,13 +125,9 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 		}
 		change(p, s, names[1])
 		p.SetEndpointState(names[1], balancer.Disabled)
-		if !p.Refusing() {
-			t.Error("the pool takes requests, and its only endpoint is disabled")
-		}
+		testsupport.True(t, p.Refusing(), "the pool takes requests, and its only endpoint is disabled")
 		change(p, s, names[1], names[0])
-		if p.Refusing() || stateOf(p, names[1]) != "disabled" {
-			t.Errorf("the disabled endpoint is %s", stateOf(p, names[1]))
-		}
+		testsupport.True(t, !p.Refusing() && stateOf(p, names[1]) == "disabled", "the disabled endpoint is %s", stateOf(p, names[1]))
 		if served := serve(t, p, 10, msec, nil); served[names[0]] != 10 {
 			t.Errorf("shares %v, want all at the enabled endpoint", served)
 		}
@@ -161,9 +141,7 @@ func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
 		p := start(t, s, withWeights(1, 1))
 		serve(t, p, 20, msec, func(e string) bool { return e == names[1] })
 		change(p, s, names[1])
-		if got := stateOf(p, names[1]); got != "enabled" {
-			t.Errorf("its state is %s", got)
-		}
+		testsupport.Equal(t, stateOf(p, names[1]), "enabled", "its state is %s")
 		if served := serve(t, p, 10, msec, nil); served[names[1]] != 10 {
 			t.Errorf("shares %v", served)
 		}
@@ -182,21 +160,14 @@ func TestRemovedEndpointDrains(t *testing.T) {
 			return dialResult{after: msec}
 		})
 		p := start(t, s, withWeights(1, 1))
-		var all []*request
-		for range 4 {
-			all = append(all, acquire(t, p))
-		}
+		all := acquireAll(t, p, 4)
 		late := []*request{ask(t, p, sec), ask(t, p, sec)} // a dial to each endpoint
 		pass(msec)
 		change(p, s, names[0])
 		pass(500 * msec) // the dial to the removed endpoint, and another dial
 		for _, r := range late {
-			if !r.ended() || r.err != nil {
-				t.Fatalf("a request that waited: ended %v, %v", r.ended(), r.err)
-			}
-			if r.ex.Endpoint != names[0] {
-				t.Errorf("a request went to the removed endpoint")
-			}
+			testsupport.MustTrue(t, r.ended() && r.err == nil, "a request that waited: ended %v, %v", r.ended(), r.err)
+			testsupport.Equal(t, r.ex.Endpoint, names[0], "a request went to the removed endpoint: %v")
 		}
 		for _, r := range all {
 			if c := r.conn(); c.reason != upstream.NotClosed {
@@ -206,13 +177,9 @@ func TestRemovedEndpointDrains(t *testing.T) {
 		}
 		useAll(late)
 		pass(sec)
-		if n := len(s.openTo(names[1])); n > 0 {
-			t.Errorf("%d connections to the removed endpoint", n)
-		}
+		testsupport.Equal(t, len(s.openTo(names[1])), 0, "%d connections to the removed endpoint")
 		for _, e := range p.Snapshot().Endpoints {
-			if e.Endpoint != names[0] || e.State != "enabled" {
-				t.Errorf("endpoint %s is %s", e.Endpoint, e.State)
-			}
+			testsupport.True(t, e.Endpoint == names[0] && e.State == "enabled", "endpoint %s is %s", e.Endpoint, e.State)
 		}
 	})
 }
@@ -225,15 +192,11 @@ func TestLateLookupDoesNotBringAnEndpointBack(t *testing.T) {
 		serve(t, p, 10, msec, nil)
 		old := s.addrs
 		change(p, s, names[0])
-		s.mu.Lock()
-		s.addrs = old
-		s.mu.Unlock()
+		s.locked(func() { s.addrs = old })
 		time.Sleep(10 * time.Second) // the janitor reads the look-up's result
 		for range 3 {
 			acquire(t, p)
 		}
-		if n := len(s.openTo(names[1])); n > 0 {
-			t.Errorf("%d connections to the removed endpoint", n)
-		}
+		testsupport.Equal(t, len(s.openTo(names[1])), 0, "%d connections to the removed endpoint")
 	})
 }

@@ -46,9 +46,7 @@ func TestPlacesGoToQueuesInTurn(t *testing.T) {
 			all = append(all, askAs(t, p, noisy, sec))
 		}
 		other := askAs(t, p, quiet, sec)
-		if n := p.Snapshot().FairQueues; n != 9 {
-			t.Errorf("requests wait in %d queues, want 8 of a key and one of another", n)
-		}
+		testsupport.Equal(t, p.Snapshot().FairQueues, 9, "requests wait in %d queues, want 8 of a key and one of another")
 		held.do()
 		synctest.Wait()
 		turns := 0
@@ -58,13 +56,9 @@ func TestPlacesGoToQueuesInTurn(t *testing.T) {
 			all = slices.DeleteFunc(all, func(other *request) bool { return other == r })
 			synctest.Wait()
 		}
-		if turns > 8 {
-			t.Errorf("%d requests came before the other key's, want at most 8", turns)
-		}
+		testsupport.AtMost(t, turns, 8, "%d requests came before the other key's, want at most 8")
 		useAll(append(all, other))
-		if n := p.Snapshot().FairQueues; n != 0 {
-			t.Errorf("requests wait in %d queues, want none", n)
-		}
+		testsupport.Equal(t, p.Snapshot().FairQueues, 0, "requests wait in %d queues")
 	})
 }
 
@@ -84,9 +78,7 @@ func TestFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
 		other := askAs(t, p, quiet, sec)
 		other.wantWaits()
 		all[15].wantErr(upstream.PendingFull, msec)
-		if n := p.stats.fairEvicted.Load(); n != 1 {
-			t.Errorf("%d requests were evicted, want 1", n)
-		}
+		testsupport.Equal(t, p.stats.fairEvicted.Load(), 1, "%d requests were evicted")
 		for _, r := range all[:15] {
 			r.wantWaits()
 		}
@@ -105,9 +97,7 @@ func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
 		resent.start(p)
 		held.do()
 		resent.wantConn(0, 0)
-		if resent.ex.Payer == 0 {
-			t.Error("the place of a request that is sent again costs its key nothing")
-		}
+		testsupport.True(t, resent.ex.Payer != 0, "the place of a request that is sent again costs its key nothing")
 		waits.wantWaits()
 		resent.do()
 		waits.wantConn(0, 0)
@@ -127,17 +117,14 @@ func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
 		pass(50 * msec)
 		short.wantErr(upstream.Deadline, 10*msec)
 		late.wantErr(upstream.PendingTimeout, 30*msec)
-		if n := p.Snapshot().FairQueues; n != 0 {
-			t.Errorf("requests wait in %d queues, want none", n)
-		}
+		testsupport.Equal(t, p.Snapshot().FairQueues, 0, "requests wait in %d queues")
 		held.do()
 	})
 }
 
 // A full queue may refuse a request that dials were expected to serve. Then they serve another one.
 func TestFullQueueRefusesARequestThatWaitsForADial(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 16, 1, true, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 16, 1, true, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		var all []*request
 		for range 16 { // two in each queue of the key, each with its dial
 			all = append(all, askAs(t, p, noisy, sec))
@@ -194,22 +181,16 @@ func TestFairnessChangesWhileRequestsWait(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, held := oneFairPlace(t, func(o *Options) { o.Fair = false })
 		all := []*request{askAs(t, p, noisy, sec), askAs(t, p, noisy, sec), askAs(t, p, quiet, sec)}
-		o := p.Options()
 		for range 2 {
 			for _, queues := range []int{3, 0} {
-				o.Fair = queues > 0
-				p.SetOptions(o)
-				if n := p.Snapshot().FairQueues; n != queues {
-					t.Errorf("requests wait in %d queues, want %d", n, queues)
-				}
+				changeOptions(p, func(o *Options) { o.Fair = queues > 0 })
+				testsupport.Equal(t, p.Snapshot().FairQueues, queues, "requests wait in %d queues")
 			}
 		}
-		o.Fair = true
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.Fair = true })
 		held.do()
 		synctest.Wait()
-		o.Fair = false // while a place is lent
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.Fair = false }) // while a place is lent
 		useAll(all)
 	})
 }
@@ -233,9 +214,7 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 			return r
 		}
 		first := askWithKey()
-		if *keyer != 0 {
-			t.Error("a request that found a place told its key")
-		}
+		testsupport.Equal(t, *keyer, 0, "a request that found a place told its key: %v")
 		second := askWithKey()
 		first.do()
 		synctest.Wait()
@@ -248,9 +227,7 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 
 // The first queue of a key pays for each place, as long as places that were not used cost nothing.
 func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		var payers []upstream.Payer
 		for n := range 3 {
 			held := acquire(t, p)
@@ -261,9 +238,7 @@ func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 			payers = append(payers, r.ex.Payer)
 			r.place.Release(r.ex)
 		}
-		if payers[0] == 0 || payers[1] != payers[0] || payers[2] != payers[0] {
-			t.Errorf("the queues %v pay, want one", payers)
-		}
+		testsupport.True(t, payers[0] != 0 && payers[1] == payers[0] && payers[2] == payers[0], "the queues %v pay, want one", payers)
 	})
 }
 
@@ -279,14 +254,10 @@ func TestManyKeysAndReloadsLeaveNoMemory(t *testing.T) {
 					key += 0x9e3779b97f4a7c15
 					all = append(all, askAs(t, p, key, sec))
 				}
-				o := p.Options()
-				o.Fair = !o.Fair
-				p.SetOptions(o)
+				changeOptions(p, func(o *Options) { o.Fair = !o.Fair })
 				pass(2 * sec)
 				for _, r := range all {
-					if r.err == nil {
-						t.Fatal("a request got a place that is in use")
-					}
+					testsupport.MustTrue(t, r.err != nil, "a request got a place that is in use")
 				}
 			}
 			return liveHeap()

@@ -56,8 +56,20 @@ type dialResult struct {
 	lost     []error              // Dialed.Lost
 }
 
-func newFakeSSP(t testing.TB) *fakeSSP {
-	return &fakeSSP{t: t, addrs: addresses(1)}
+// newFakeSSP returns an SSP with one address. All dials end with result, if it is given.
+func newFakeSSP(t testing.TB, result ...dialResult) *fakeSSP {
+	s := &fakeSSP{t: t, addrs: addresses(1)}
+	for _, r := range result {
+		s.script = func(dialCall) dialResult { return r }
+	}
+	return s
+}
+
+// locked changes the SSP while no other goroutine uses it.
+func (s *fakeSSP) locked(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
 }
 
 func addresses(n int) []upstream.Address {
@@ -69,9 +81,7 @@ func addresses(n int) []upstream.Address {
 }
 
 func (s *fakeSSP) set(script func(dialCall) dialResult) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.script = script
+	s.locked(func() { s.script = script })
 }
 
 func (s *fakeSSP) Addresses(ctx context.Context) ([]upstream.Address, error) {

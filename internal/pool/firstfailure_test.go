@@ -30,23 +30,18 @@ var quickErrors = map[string]error{
 func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 	for name, err := range quickErrors {
 		for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-			t.Run(name+" "+protocol.String(), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					s := newFakeSSP(t)
-					s.failFirst(1, protocol, err)
-					p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 })
-					var all []*request
-					for range 50 {
-						all = append(all, ask(t, p, sec))
+			testsupport.RunBubble(t, name+" "+protocol.String(), func(t *testing.T) {
+				s := newFakeSSP(t)
+				s.failFirst(1, protocol, err)
+				p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 })
+				all := askAll(t, p, 50, sec)
+				pass(100 * msec)
+				for _, r := range all {
+					if !r.ended() || r.err != nil || r.ex.Redials != 0 {
+						t.Fatalf("a request: ended %v, %v, may outlast %d more failures", r.ended(), r.err, r.ex.Redials)
 					}
-					pass(100 * msec)
-					for _, r := range all {
-						if !r.ended() || r.err != nil || r.ex.Redials != 0 {
-							t.Fatalf("a request: ended %v, %v, may outlast %d more failures", r.ended(), r.err, r.ex.Redials)
-						}
-						r.do()
-					}
-				})
+					r.do()
+				}
 			})
 		}
 	}
@@ -57,26 +52,22 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
 	for name, err := range quickErrors {
 		for earlier := 1; earlier < 8; earlier++ {
-			t.Run(fmt.Sprint(name, earlier), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					s := newFakeSSP(t)
-					s.failFirst(earlier+1, upstream.HTTP1, err)
-					p := start(t, s, nil)
-					for s.dialCount() < earlier {
-						r := askOnce(t, p, sec)
-						pass(10 * msec)
-						r.wantErr(upstream.AsError(err).Outcome, r.took)
-					}
-					pass(6 * sec) // the pause is over
-					first, second := ask(t, p, sec), ask(t, p, sec)
-					pass(15 * msec)
-					for _, r := range []*request{first, second} {
-						if !r.ended() || r.err != nil {
-							t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-						}
-						r.do()
-					}
-				})
+			testsupport.RunBubble(t, fmt.Sprint(name, earlier), func(t *testing.T) {
+				s := newFakeSSP(t)
+				s.failFirst(earlier+1, upstream.HTTP1, err)
+				p := start(t, s, nil)
+				for s.dialCount() < earlier {
+					r := askOnce(t, p, sec)
+					pass(10 * msec)
+					r.wantErr(upstream.AsError(err).Outcome, r.took)
+				}
+				pass(6 * sec) // the pause is over
+				first, second := ask(t, p, sec), ask(t, p, sec)
+				pass(15 * msec)
+				for _, r := range []*request{first, second} {
+					testsupport.MustTrue(t, r.ended() && r.err == nil, "a request: ended %v, %v", r.ended(), r.err)
+					r.do()
+				}
 			})
 		}
 	}
@@ -93,9 +84,7 @@ func TestDialThatTimesOutAfterEarlierFailuresIsNotRepeatedAtOnce(t *testing.T) {
 			r := ask(t, p, sec)
 			pass(20 * msec)
 			r.wantErr(upstream.ConnectFailed, r.took)
-			if s.dialCount() != n {
-				t.Fatalf("%d dials, want %d", s.dialCount(), n)
-			}
+			testsupport.MustEqual(t, s.dialCount(), n, "%d dials")
 			pass(6 * sec)
 		}
 	})
@@ -108,9 +97,7 @@ func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
 		s.lookupFails = 1
 		p := start(t, s, nil)
 		acquire(t, p).do()
-		if n := s.lookups.Load(); n != 2 {
-			t.Errorf("%d look-ups, want 2", n)
-		}
+		testsupport.Equal(t, s.lookups.Load(), 2, "%d look-ups")
 	})
 }
 
@@ -131,9 +118,7 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 			} else if !failed {
 				r.do()
 			}
-			if n := s.dialCount(); n != c.dials {
-				t.Errorf("%+v: %d dials", c, n)
-			}
+			testsupport.Equal(t, s.dialCount(), c.dials, "%[2]+v: %[1]d dials", c)
 			if used := c.redials - r.ex.Redials; used > c.redials || used < c.dials-1 {
 				t.Errorf("%+v: Redials was reduced by %d", c, used)
 			}
@@ -153,9 +138,7 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 			t.Errorf("the first request got %v", err)
 		}
 		r := acquire(t, p)
-		if r.took != 5*msec {
-			t.Errorf("the second request took %v, want a dial", r.took)
-		}
+		testsupport.Equal(t, r.took, 5*msec, "the second request took %v, want a dial")
 		r.do()
 		// Only failures in a row begin a pause.
 		s.set(func(c dialCall) dialResult {
@@ -163,9 +146,7 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 		})
 		for range 20 {
 			r := acquire(t, p)
-			if r.took > 2*msec {
-				t.Fatalf("a request waited %v", r.took)
-			}
+			testsupport.MustTrue(t, r.took <= 2*msec, "a request waited %v", r.took)
 			r.do()
 		}
 	})
@@ -182,14 +163,10 @@ func TestRefusingSSPGetsMaxDialsAndThenTwoAfterEachPause(t *testing.T) {
 			ask(t, p, sec)
 			pass(10 * msec)
 		}
-		if s.maxDials != 4 {
-			t.Errorf("%d dials were under way at once, want 4", s.maxDials)
-		}
+		testsupport.Equal(t, s.maxDials, 4, "%d dials were under way at once")
 		// Four dials, one more, two after each of 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and then two
 		// every 5 s, ±20 %. Each takes 0.1 s.
-		if n := s.dialCount(); n > 4+1+2*(6+60/4) {
-			t.Errorf("%d dials in a minute", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 4+1+2*(6+60/4), "%d dials in a minute")
 		for i, c := range s.dials[5:] {
 			if i > 0 && c.at.Sub(s.dials[5+i-1].at) < 80*msec {
 				t.Errorf("dial %d starts %v after the previous one", 5+i, c.at.Sub(s.dials[5+i-1].at))

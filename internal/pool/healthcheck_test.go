@@ -90,14 +90,10 @@ func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
 		p := start(t, s.fakeSSP, withChecks(func(o *Options) { withWeights(1, 1)(o); o.Events = log.add }))
 		p2 := start(t, newFakeSSP(t), nil) // without checks
 		pass(time.Minute)
-		if n := len(s.checksOf("a:80")); n < 10 || n > 14 {
-			t.Errorf("%d checks in a minute, want one in 5 s", n)
-		}
+		testsupport.Between(t, len(s.checksOf("a:80")), 10, 14, "%d checks in a minute, want one in 5 s")
 		s.setSick("b:80")
 		pass(longest(3))
-		if state := stateOf(p, "b:80"); state != "unhealthy" {
-			t.Fatalf("b is %s after three failures", state)
-		}
+		testsupport.MustEqual(t, stateOf(p, "b:80"), "unhealthy", "b is %s after three failures")
 		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] != 100 {
 			t.Errorf("100 requests were shared %v", got)
 		}
@@ -106,16 +102,12 @@ func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
 			for before := len(s.checksOf("b:80")); len(s.checksOf("b:80")) == before; {
 				pass(100 * msec)
 			}
-			if state := stateOf(p, "b:80"); state != want {
-				t.Errorf("b is %s after %d successes, want %s", state, i+1, want)
-			}
+			testsupport.Equal(t, stateOf(p, "b:80"), want, "b is %s after %d successes", i+1)
 		}
 		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] < 45 {
 			t.Errorf("100 requests were shared %v", got)
 		}
-		if got := fmt.Sprint(log.checkChanges()); got != "[1 b:80 status 500 3 b:80 <nil>]" {
-			t.Errorf("events: %v", got)
-		}
+		testsupport.Equal(t, fmt.Sprint(log.checkChanges()), "[1 b:80 status 500 3 b:80 <nil>]", "events: %v")
 		for _, e := range p.Snapshot().Endpoints {
 			if n := len(s.conns[e.Endpoint]); uint64(n) > 1+e.ChecksFailed {
 				t.Errorf("the checks of %s used %d connections: want one, and one after each of %d failures", e.Endpoint, n, e.ChecksFailed)
@@ -137,17 +129,13 @@ func TestProbeOfAnEjectedEndpointIsACheck(t *testing.T) {
 		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
 		serve(t, p, 20, 10*msec, failing("b:80"))
 		ejected := time.Now()
-		if stateOf(p, "b:80") != "ejected" {
-			t.Fatal("b is not ejected")
-		}
+		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is not ejected: %v")
 		for stateOf(p, "b:80") == "ejected" {
 			if got := serve(t, p, 1, 10*msec, nil); got["b:80"] > 0 {
 				t.Fatal("an ejected endpoint got a request")
 			}
 		}
-		if took := time.Since(ejected); took < 4900*msec || took > 5100*msec {
-			t.Errorf("b was back after %v, want 5 s", took)
-		}
+		testsupport.Between(t, time.Since(ejected), 4900*msec, 5100*msec, "b was back after %v, want 5 s")
 
 		// Now its checks fail too.
 		s.setSick("b:80")
@@ -201,9 +189,7 @@ func TestEndpointsOutOfUseAreNotChecked(t *testing.T) {
 		if a, b := checks(); a < 10 || b < 10 {
 			t.Errorf("enabled: %d and %d checks", a, b)
 		}
-		o := p.Options()
-		o.HealthCheck.Paused = true
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.HealthCheck.Paused = true })
 		if a, b := checks(); a+b > 0 {
 			t.Errorf("while checks pause: %d and %d checks", a, b)
 		}
@@ -219,14 +205,10 @@ func TestReloadKeepsWhatChecksFound(t *testing.T) {
 		pass(longest(4))
 		want := func(p *Pool, state string) {
 			t.Helper()
-			if got := stateOf(p, "b:80"); got != state {
-				t.Errorf("b is %s, want %s", got, state)
-			}
+			testsupport.Equal(t, stateOf(p, "b:80"), state, "b is %s")
 		}
 		want(p, "unhealthy")
-		o := p.Options()
-		o.HealthCheck.Interval, o.HealthCheck.Path = sec, "/other"
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.HealthCheck.Interval, o.HealthCheck.Path = sec, "/other" })
 		want(p, "unhealthy")
 		successor := start(t, newCheckedSSP(t, 2).fakeSSP, withChecks(withWeights(1, 1)))
 		successor.Inherit(p)
@@ -234,8 +216,7 @@ func TestReloadKeepsWhatChecksFound(t *testing.T) {
 		unchecked := start(t, newCheckedSSP(t, 2).fakeSSP, withWeights(1, 1))
 		unchecked.Inherit(p)
 		want(unchecked, "enabled")
-		o.HealthCheck.Path = ""
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.HealthCheck.Path = "" })
 		want(p, "enabled")
 		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] < 45 {
 			t.Errorf("100 requests were shared %v", got)

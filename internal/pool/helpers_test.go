@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/balancer"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -51,11 +52,17 @@ func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 		if t.Failed() {
 			return
 		}
-		if s.openCount() != 0 {
-			t.Errorf("after Close, %d connections are open", s.openCount())
-		}
+		testsupport.Equal(t, s.openCount(), 0, "after Close, %d connections are open")
 	})
 	return p
+}
+
+// inBubble runs test in a synctest bubble, with an SSP and a pool that start returns.
+func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		test(t, s, start(t, s, change))
+	})
 }
 
 // wantConsistent checks the pool's sums and lists against each other, and against the counts of the
@@ -75,9 +82,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	if inUse != p.conns.inUse || places != p.conns.places || draining != p.conns.draining {
 		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.conns.inUse, p.conns.places, p.conns.draining)
 	}
-	if p.conns.inUse > p.conns.places {
-		t.Errorf("%d places in use of %d", p.conns.inUse, p.conns.places)
-	}
+	testsupport.True(t, p.conns.inUse <= p.conns.places, "%d places in use of %d", p.conns.inUse, p.conns.places)
 	wantConsistentEndpoints(t, p)
 	aging := 0
 	for _, m := range p.conns.shared.list {
@@ -113,9 +118,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	if opened != closed+uint64(len(p.conns.members)) {
 		t.Errorf("%d connections opened, %d closed, %d open", opened, closed, len(p.conns.members))
 	}
-	if n := p.stats.closedBy[upstream.NotClosed].Load(); n > 0 {
-		t.Errorf("%d connections were closed without a reason", n)
-	}
+	testsupport.Equal(t, p.stats.closedBy[upstream.NotClosed].Load(), 0, "%d connections were closed without a reason")
 	if q := &p.queue; p.opts.MaxPending >= 0 && q.pending > p.opts.MaxPending {
 		t.Errorf("%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
 	}
@@ -124,17 +127,13 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	for _, h := range p.stats.acquire {
 		waits += h.Count()
 	}
-	if got := p.stats.arrivals.Load(); got < waits {
-		t.Errorf("%d requests arrived, %d got one or an error", got, waits)
-	}
+	testsupport.AtLeast(t, p.stats.arrivals.Load(), waits, "%d requests arrived, %d got one or an error", waits)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.maxOpen > p.opts.MaxConns {
 		t.Errorf("%d connections were open or being dialled at once, %d may be", s.maxOpen, p.opts.MaxConns)
 	}
-	if s.maxDials > p.opts.MaxDials {
-		t.Errorf("%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
-	}
+	testsupport.True(t, s.maxDials <= p.opts.MaxDials, "%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
 }
 
 // wantConsistentFairQueues checks that requests wait in fair queues if some never had a place.
@@ -199,6 +198,14 @@ func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
 	return askWith(t, p, deadline, nil)
 }
 
+// askAll starts n requests, one after the other.
+func askAll(t testing.TB, p *Pool, n int, deadline time.Duration) (all []*request) {
+	for range n {
+		all = append(all, ask(t, p, deadline))
+	}
+	return all
+}
+
 // askAfterLearning asks for request i of a series. The pool learns from the first ten, which must
 // get their place within 310 ms. Later ones must get it within 10 ms.
 func askAfterLearning(t testing.TB, p *Pool, i int) *request {
@@ -208,9 +215,7 @@ func askAfterLearning(t testing.TB, p *Pool, i int) *request {
 	if i < 10 {
 		pass(300 * msec)
 	}
-	if !r.ended() || r.err != nil {
-		t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
-	}
+	testsupport.MustTrue(t, r.ended() && r.err == nil, "request %d: ended %v, %v", i, r.ended(), r.err)
 	return r
 }
 
@@ -299,10 +304,26 @@ func acquire(t testing.TB, p *Pool) *request {
 	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
 	r.place, r.err = p.Acquire(r.ex)
 	r.over, r.took = true, time.Since(r.began)
-	if r.err != nil {
-		t.Fatalf("no place: %v", r.err)
-	}
+	testsupport.MustTrue(t, r.err == nil, "no place: %v", r.err)
 	return r
+}
+
+// acquireAll acquires n places, one after the other.
+func acquireAll(t testing.TB, p *Pool, n int) (all []*request) {
+	t.Helper()
+	for range n {
+		all = append(all, acquire(t, p))
+	}
+	return all
+}
+
+// doAll uses the places of the requests, which must all have got one.
+func doAll(all []*request) {
+	for i, r := range all {
+		r.t.Helper()
+		testsupport.MustTrue(r.t, r.ended() && r.err == nil, "request %d: ended %v, %v", i, r.ended(), r.err)
+		r.do()
+	}
 }
 
 // pass waits for d, and then until all goroutines are blocked.

@@ -12,17 +12,9 @@ import (
 // fill opens n connections and leaves them idle.
 func fill(t testing.TB, p *Pool, n int) {
 	t.Helper()
-	var all []*request
-	for range n {
-		all = append(all, ask(t, p, sec))
-	}
+	all := askAll(t, p, n, sec)
 	pass(100 * msec)
-	for _, r := range all {
-		if !r.ended() || r.err != nil {
-			t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-		}
-		r.do()
-	}
+	doAll(all)
 	synctest.Wait()
 }
 
@@ -30,25 +22,17 @@ func (p *Pool) closedFor(r upstream.CloseReason) int { return int(p.stats.closed
 
 func TestAtMostMaxIdleConnectionsAreKept(t *testing.T) {
 	for _, maxIdle := range []int{0, 2} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
-			p := start(t, s, func(o *Options) { o.MaxIdle = maxIdle })
+		inBubble(t, func(o *Options) { o.MaxIdle = maxIdle }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			fill(t, p, 4)
-			if n := s.openCount(); n != maxIdle {
-				t.Errorf("%d connections are open, want max_idle, %d", n, maxIdle)
-			}
+			testsupport.Equal(t, s.openCount(), maxIdle, "%d connections are open, want max_idle, %d", maxIdle)
 			fill(t, p, 4)
-			if n := s.openCount(); n != maxIdle {
-				t.Errorf("%d connections are open, want max_idle, %d", n, maxIdle)
-			}
+			testsupport.Equal(t, s.openCount(), maxIdle, "%d connections are open, want max_idle, %d", maxIdle)
 		})
 	}
 }
 
 func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 50, 50 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 50, 50 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 50)
 		for n, c := range s.conns {
 			if n%3 != 0 {
@@ -57,12 +41,8 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 		}
 		pass(2 * sec)
 		snap := p.Snapshot()
-		if snap.Idle[upstream.HTTP1] != 17 {
-			t.Errorf("%d connections are idle, want the 17 that are not closed", snap.Idle[upstream.HTTP1])
-		}
-		if n := p.closedFor(upstream.ClosedByPeer); n != 33 {
-			t.Errorf("%d connections closed by the SSP, want 33", n)
-		}
+		testsupport.Equal(t, snap.Idle[upstream.HTTP1], 17, "%d connections are idle, want the 17 that are not closed")
+		testsupport.Equal(t, p.closedFor(upstream.ClosedByPeer), 33, "%d connections closed by the SSP")
 		wantConsistent(t, p, s)
 		for range 17 {
 			if r := acquire(t, p); r.took != 0 {
@@ -81,9 +61,7 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 }
 
 func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 30, 30 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 30, 30 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 30)
 		order := func() (n []int) {
 			p.mu.Lock()
@@ -96,17 +74,11 @@ func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 		before := order()
 		pass(5 * sec)
 		after := order()
-		if len(after) != 30 {
-			t.Fatalf("%d connections are idle, want 30", len(after))
-		}
+		testsupport.MustEqual(t, len(after), 30, "%d connections are idle")
 		for i := range before {
-			if before[i] != after[i] {
-				t.Fatalf("the order was %v and is %v", before, after)
-			}
+			testsupport.MustTrue(t, before[i] == after[i], "the order was %v and is %v", before, after)
 		}
-		if checks := s.conn(0).checks; checks < 3 {
-			t.Errorf("the janitor checked %d times in 5 s, want at least 3", checks)
-		}
+		testsupport.AtLeast(t, s.conn(0).checks, 3, "the janitor checked %d times in 5 s, want at least 3")
 	})
 }
 
@@ -119,36 +91,24 @@ func (c slowIdle) Idle() bool {
 }
 
 func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending = 1, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 1)
 		var r *request
 		p.duringCheck(func() { r = ask(t, p, sec) })
-		if r.err != nil || !r.ended() {
-			t.Fatalf("the request: ended %v, %v", r.ended(), r.err)
-		}
-		if n := s.dialCount(); n != 1 {
-			t.Errorf("%d dials, want 1", n)
-		}
+		testsupport.MustTrue(t, r.err == nil && r.ended(), "the request: ended %v, %v", r.ended(), r.err)
+		testsupport.Equal(t, s.dialCount(), 1, "%d dials")
 		r.place.Release(r.ex)
 	})
 }
 
 // A lowered max_idle also closes connections that the janitor checks.
 func TestMaxIdleHoldsForCheckedConnections(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 3)
 		p.duringCheck(func() {
-			o := p.Options()
-			o.MaxIdle = 1
-			p.SetOptions(o)
+			changeOptions(p, func(o *Options) { o.MaxIdle = 1 })
 		})
-		if n := s.openCount(); n != 1 {
-			t.Errorf("%d connections are open, want 1", n)
-		}
+		testsupport.Equal(t, s.openCount(), 1, "%d connections are open")
 	})
 }
 
@@ -173,31 +133,20 @@ func (p *Pool) checkingNow() int {
 
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		t.Run(protocol.String(), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
-				p := start(t, s, func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec })
-				pass(5 * sec)
-				if n := s.openCount(); n != 2 {
-					t.Fatalf("%d connections are open before the first request, want 2", n)
-				}
-				s.conn(0).closeItself(upstream.ClosedByPeer)
-				if protocol == upstream.HTTP2 {
-					s.conn(0).owner.Changed()
-				}
-				pass(2 * sec)
-				if n := s.openCount(); n != 2 {
-					t.Errorf("%d connections are open after one was lost, want 2", n)
-				}
-				pass(100 * sec) // they expire, and are opened again
-				if n := s.openCount(); n != 2 {
-					t.Errorf("%d connections are open after a while, want 2", n)
-				}
-				if n := p.closedFor(upstream.ClosedIdle); n < 6 {
-					t.Errorf("%d were closed as idle in 100 s of idle_timeout 20 s", n)
-				}
-			})
+		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
+			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
+			p := start(t, s, func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec })
+			pass(5 * sec)
+			testsupport.MustEqual(t, s.openCount(), 2, "%d connections are open before the first request")
+			s.conn(0).closeItself(upstream.ClosedByPeer)
+			if protocol == upstream.HTTP2 {
+				s.conn(0).owner.Changed()
+			}
+			pass(2 * sec)
+			testsupport.Equal(t, s.openCount(), 2, "%d connections are open after one was lost")
+			pass(100 * sec) // they expire, and are opened again
+			testsupport.Equal(t, s.openCount(), 2, "%d connections are open after a while")
+			testsupport.AtLeast(t, p.closedFor(upstream.ClosedIdle), 6, "%d were closed as idle in 100 s of idle_timeout 20 s")
 		})
 	}
 }

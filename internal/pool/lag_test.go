@@ -21,22 +21,13 @@ func starving() (*lag.Meter, func(time.Duration)) {
 // also those that wait for the second dial.
 func TestLagFailsNoDialAndNoRequestThatWaits(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: 2 * sec} })
+		s := newFakeSSP(t, dialResult{after: 2 * sec})
 		m, starve := starving()
 		p := start(t, s, func(o *Options) { o.Lag, o.MaxDials = m, 1 })
-		var all []*request
-		for range 3 {
-			all = append(all, ask(t, p, 10*sec))
-		}
+		all := askAll(t, p, 3, 10*sec)
 		starve(6 * sec)
 		pass(7 * sec)
-		for _, r := range all {
-			if !r.ended() || r.err != nil {
-				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-			}
-			r.do()
-		}
+		doAll(all)
 	})
 }
 
@@ -67,8 +58,7 @@ func TestDialThatLagEndsIsNoFailure(t *testing.T) {
 // Without lag a dial ends with its timeouts, and a black hole is a failure as always.
 func TestDialEndsWithItsTimeoutsWithoutLag(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: time.Hour} })
+		s := newFakeSSP(t, dialResult{after: time.Hour})
 		m, _ := starving()
 		p := start(t, s, func(o *Options) { o.Lag = m })
 		r := askOnce(t, p, 10*sec)

@@ -26,9 +26,7 @@ func wantLearned(t *testing.T, p *Pool, low, high time.Duration) {
 }
 
 func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		pass(300 * msec) // out of step with the janitor
 		fill(t, p, 8)
 		wantLearned(t, p, 0, 0)
@@ -39,9 +37,7 @@ func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T
 }
 
 func TestIdleLimitIsLearnedFromRequestsThatFindAClosedConnection(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		for range learnedLeast {
 			acquire(t, p).do()
 			time.Sleep(800 * msec) // the janitor checks no connection that is idle for less than a second
@@ -55,9 +51,7 @@ func TestIdleLimitIsLearnedFromRequestsThatFindAClosedConnection(t *testing.T) {
 }
 
 func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		for range learnedLeast {
 			s.do = nil
 			acquire(t, p).do()
@@ -92,21 +86,15 @@ func TestIdleLimitIsALowPercentileOfTheAges(t *testing.T) {
 	for i := range 100 {
 		l.note(time.Duration(100-i) * sec)
 	}
-	if l.limit != 6*sec {
-		t.Errorf("from 1 s to 100 s the pool learned %v, want the 5th percentile", l.limit)
-	}
+	testsupport.Equal(t, l.limit, 6*sec, "from 1 s to 100 s the pool learned %v, want the 5th percentile")
 	for range learnedAges {
 		l.note(30 * sec)
 	}
-	if l.limit != 30*sec {
-		t.Errorf("after many closes at 30 s the limit is %v", l.limit)
-	}
+	testsupport.Equal(t, l.limit, 30*sec, "after many closes at 30 s the limit is %v")
 }
 
 func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 4)
 		held := []*request{}
 		for range 4 {
@@ -117,17 +105,13 @@ func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
 		useAll(held) // four connections are idle since now, and four for ten seconds
 		closeIdle(s, 3*sec)
 		pass(2 * sec)
-		if n := p.closedFor(upstream.ClosedByPeer); n != 8 {
-			t.Fatalf("%d connections were found closed, want 8", n)
-		}
+		testsupport.MustEqual(t, p.closedFor(upstream.ClosedByPeer), 8, "%d connections were found closed")
 		wantLearned(t, p, 0, 0)
 	})
 }
 
 func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.do = func(c *fakeConn, _ *upstream.Exchange) error { c.closeItself(upstream.ClosedByPeer); return nil }
 		for range 2 * learnedLeast { // Connection: close
 			acquire(t, p).do()
@@ -152,9 +136,7 @@ func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 func TestNothingIsLearnedFromClosesAtAnyAge(t *testing.T) {
 	for name, found := range map[string]bool{"after a response": true, "while a request is sent": false} {
 		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				p := start(t, s, nil)
+			inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 				for i := range 100 {
 					s.do = nil
 					acquire(t, p).do()
@@ -185,7 +167,5 @@ func TestIdleLimitOutlastsARestartOfTheSSP(t *testing.T) {
 	for range 50 {
 		l.lostRace(m, now)
 	}
-	if l.limit != 30*sec {
-		t.Errorf("after a restart the limit is %v", l.limit)
-	}
+	testsupport.Equal(t, l.limit, 30*sec, "after a restart the limit is %v")
 }

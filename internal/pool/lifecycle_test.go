@@ -17,26 +17,18 @@ func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
 		s := newFakeSSP(t)
 		s.set(func(c dialCall) dialResult { return dialResult{after: time.Duration(c.n+1) * 10 * msec} })
 		p := start(t, s, func(o *Options) { o.MinIdle = 3 })
-		if p.Ready() {
-			t.Error("ready before any connection is open")
-		}
+		testsupport.True(t, !p.Ready(), "ready before any connection is open")
 		began := time.Now()
-		if err := p.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, p.Warm(t.Context()))
 		if took := time.Since(began); took != 30*msec || s.openCount() != 3 {
 			t.Errorf("Warm returned after %v with %d connections, want 30ms and 3", took, s.openCount())
 		}
-		if !p.Ready() {
-			t.Error("not ready")
-		}
+		testsupport.True(t, p.Ready(), "not ready")
 	})
 }
 
 func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		if err := p.Warm(t.Context()); err != nil || !p.Ready() || s.dialCount() != 0 {
 			t.Errorf("%v, ready %v, %d dials", err, p.Ready(), s.dialCount())
 		}
@@ -69,54 +61,43 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 		if err := p.Warm(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if n := s.dialCount(); n > 9 {
-			t.Errorf("%d dials in 10 s to an SSP that refuses, want few", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 9, "%d dials in 10 s to an SSP that refuses, want few")
 		s.set(nil)
 		pass(7 * sec)
-		if !p.Ready() {
-			t.Error("the pool does not warm up later")
-		}
+		testsupport.True(t, p.Ready(), "the pool does not warm up later")
 	})
 }
 
 func TestCloseWaitsForExchanges(t *testing.T) {
 	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "multiplexed": upstream.HTTP2} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol, places: 1} })
-				s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
-				p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 })
-				a, b := ask(t, p, sec), ask(t, p, sec)
-				pass(20 * msec)
-				done := make(chan error, 2)
-				go func() { done <- a.do() }()
-				go func() { done <- b.do() }()
-				waits := ask(t, p, sec)
-				began := time.Now()
-				cut := p.Close(t.Context())
-				if took := time.Since(began); cut != 0 || took != 200*msec {
-					t.Errorf("Close cut %d after %v, want none after 200ms", cut, took)
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol, places: 1})
+			s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
+			p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 })
+			a, b := ask(t, p, sec), ask(t, p, sec)
+			pass(20 * msec)
+			done := make(chan error, 2)
+			go func() { done <- a.do() }()
+			go func() { done <- b.do() }()
+			waits := ask(t, p, sec)
+			began := time.Now()
+			cut := p.Close(t.Context())
+			if took := time.Since(began); cut != 0 || took != 200*msec {
+				t.Errorf("Close cut %d after %v, want none after 200ms", cut, took)
+			}
+			for range 2 {
+				if err := <-done; err != nil {
+					t.Errorf("an exchange under way got %v", err)
 				}
-				for range 2 {
-					if err := <-done; err != nil {
-						t.Errorf("an exchange under way got %v", err)
-					}
-				}
-				waits.wantErr(upstream.Draining, 0)
-				late := ask(t, p, sec)
-				late.wantErr(upstream.Draining, 0)
-				if s.openCount() != 0 || s.dialCount() != 2 {
-					t.Errorf("%d connections open, %d dials", s.openCount(), s.dialCount())
-				}
-				if n := p.closedFor(upstream.ClosedDrain); n != 2 {
-					t.Errorf("%d connections closed as drained, want 2", n)
-				}
-				if p.Close(t.Context()) != 0 { // closing again is harmless
-					t.Error("the second Close cut exchanges")
-				}
-			})
+			}
+			waits.wantErr(upstream.Draining, 0)
+			late := ask(t, p, sec)
+			late.wantErr(upstream.Draining, 0)
+			testsupport.True(t, s.openCount() == 0 && s.dialCount() == 2, "%d connections open, %d dials", s.openCount(), s.dialCount())
+			testsupport.Equal(t, p.closedFor(upstream.ClosedDrain), 2, "%d connections closed as drained")
+			if p.Close(t.Context()) != 0 { // closing again is harmless
+				t.Error("the second Close cut exchanges")
+			}
 		})
 	}
 }
@@ -150,23 +131,18 @@ func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 			}
 		}
 		wantConsistent(t, p, s)
-		if n := p.Snapshot().PlacesInUse; n != 0 {
-			t.Errorf("%d places in use", n)
-		}
+		testsupport.Equal(t, p.Snapshot().PlacesInUse, 0, "%d places in use")
 	})
 }
 
 func TestCloseCancelsDials(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: 700 * msec} })
+		s := newFakeSSP(t, dialResult{after: 700 * msec})
 		p := start(t, s, func(o *Options) { o.MinIdle = 2 })
 		r := ask(t, p, sec)
 		began := time.Now()
 		p.Close(t.Context())
-		if took := time.Since(began); took != 0 {
-			t.Errorf("Close took %v", took)
-		}
+		testsupport.Equal(t, time.Since(began), 0, "Close took %v")
 		r.wantErr(upstream.Draining, 0)
 		for kind := range p.conns.endpoints.all[0].stats.failed {
 			if n := p.conns.endpoints.all[0].stats.failed[kind].Load(); n != 0 {
@@ -190,37 +166,27 @@ func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
 		go func() { p.Close(t.Context()); close(closed) }()
 		r.wantErr(upstream.Draining, 0)
 		// The dialer notices the end of its context too late.
-		s.mu.Lock()
-		s.script = nil
-		s.mu.Unlock()
+		s.locked(func() { s.script = nil })
 		close(through)
 		<-closed
-		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
 	})
 }
 
 func TestSlowClosesCountTowardsMaxConnsAndCloseWaitsForThem(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests, o.PendingTimeout = 1, 1, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxRequests, o.PendingTimeout = 1, 1, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		r := acquire(t, p)
 		r.conn().slowClose = 100 * msec
 		r.do()
 		next := ask(t, p, sec)
 		pass(50 * msec)
 		next.wantWaits()
-		if n := s.dialCount(); n != 1 {
-			t.Errorf("%d dials while the connection is being closed", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 1, "%d dials while the connection is being closed")
 		pass(60 * msec)
 		next.wantConn(1, 110*msec)
 		s.conn(1).slowClose = 100 * msec
 		next.do()
 		p.Close(t.Context())
-		if n := s.openCount(); n != 0 {
-			t.Errorf("Close returned with %d connections open", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "Close returned with %d connections open")
 	})
 }

@@ -10,23 +10,15 @@ import (
 )
 
 func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.IdleTimeout = 10 * sec })
+	inBubble(t, func(o *Options) { o.IdleTimeout = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 3)
 		pass(9 * sec)
 		acquire(t, p).do() // reuses one connection
 		pass(2 * sec)
-		if n := s.openCount(); n != 1 {
-			t.Errorf("%d connections are open, want only the one that was used", n)
-		}
+		testsupport.Equal(t, s.openCount(), 1, "%d connections are open, want only the one that was used")
 		pass(10 * sec)
-		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open, want none", n)
-		}
-		if n := p.closedFor(upstream.ClosedIdle); n != 3 {
-			t.Errorf("%d connections closed as idle, want 3", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
+		testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 3, "%d connections closed as idle")
 	})
 }
 
@@ -36,18 +28,12 @@ func TestExpiredConnectionIsNotUsedBeforeTheJanitorRuns(t *testing.T) {
 		"max_age":      func(o *Options) { o.MaxAge = 200 * msec },
 	} {
 		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				p := start(t, s, change)
+			inBubble(t, change, func(t *testing.T, s *fakeSSP, p *Pool) {
 				acquire(t, p).do()
 				pass(300 * msec) // the janitor runs at 1 s
-				if n := s.openCount(); n != 1 {
-					t.Fatalf("%d connections are open, want 1: the test must run before the janitor", n)
-				}
+				testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open: the test must run before the janitor")
 				r := acquire(t, p)
-				if r.conn().n != 1 {
-					t.Error("the request got the expired connection")
-				}
+				testsupport.Equal(t, r.conn().n, 1, "the request got the expired connection: %v")
 				r.do()
 			})
 		})
@@ -55,9 +41,7 @@ func TestExpiredConnectionIsNotUsedBeforeTheJanitorRuns(t *testing.T) {
 }
 
 func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxAge = 1, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxAge = 1, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		pass(1200 * msec)
 		r := ask(t, p, sec)
@@ -65,9 +49,7 @@ func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
 		pass(20 * msec)
 		r.wantConn(1, 10*msec)
 		r.do()
-		if n := p.closedFor(upstream.ClosedMaxAge); n != 1 {
-			t.Errorf("%d connections closed for max_age, want 1", n)
-		}
+		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxAge), 1, "%d connections closed for max_age")
 	})
 }
 
@@ -79,31 +61,19 @@ func TestMaxAgeVariesByATenth(t *testing.T) {
 		})
 		fill(t, p, 200)
 		pass(89 * sec)
-		if n := s.openCount(); n != 200 {
-			t.Errorf("%d connections are open at 89 s, want 200", n)
-		}
+		testsupport.Equal(t, s.openCount(), 200, "%d connections are open at 89 s")
 		pass(11 * sec)
-		if n := s.openCount(); n < 60 || n > 140 {
-			t.Errorf("%d of 200 connections are open at 100 s, want about half", n)
-		}
+		testsupport.Between(t, s.openCount(), 60, 140, "%d of 200 connections are open at 100 s, want about half")
 		pass(11 * sec)
-		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open at 111 s, want none", n)
-		}
-		if n := p.closedFor(upstream.ClosedMaxAge); n != 200 {
-			t.Errorf("%d connections closed for max_age, want 200", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "%d connections are open at 111 s")
+		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxAge), 200, "%d connections closed for max_age")
 	})
 }
 
 func TestMaxAgeSetToZeroAppliesToOpenConnections(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxAge, o.IdleTimeout = sec, 0 })
+	inBubble(t, func(o *Options) { o.MaxAge, o.IdleTimeout = sec, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 1)
-		o := p.Options()
-		o.MaxAge = 0
-		p.SetOptions(o)
+		changeOptions(p, func(o *Options) { o.MaxAge = 0 })
 		pass(10 * sec)
 		if r := acquire(t, p); r.conn().n != 0 {
 			t.Error("max_age of the settings before closed the connection")
@@ -114,9 +84,7 @@ func TestMaxAgeSetToZeroAppliesToOpenConnections(t *testing.T) {
 }
 
 func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxRequests = 3 })
+	inBubble(t, func(o *Options) { o.MaxRequests = 3 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		for range 10 {
 			acquire(t, p).do()
 		}
@@ -128,45 +96,35 @@ func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 		if len(carried) != 4 || carried[0] != 3 || carried[1] != 3 || carried[2] != 3 || carried[3] != 1 {
 			t.Errorf("connections carried %v requests, want 3, 3, 3, 1", carried)
 		}
-		if n := p.closedFor(upstream.ClosedMaxRequests); n != 3 {
-			t.Errorf("%d connections closed for max_requests, want 3", n)
-		}
-		if n := p.stats.requestsPerConn.Sum(); n != 9 {
-			t.Errorf("closed connections carried %v requests, want 9", n)
-		}
+		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxRequests), 3, "%d connections closed for max_requests")
+		testsupport.Equal(t, p.stats.requestsPerConn.Sum(), 9, "closed connections carried %v requests")
 	})
 }
 
 func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 	for name, cap := range map[string]int{"one": 1, "several": 3} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newHTTP2SSP(t)
-				p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = cap, 10*sec })
-				var last *request
-				began := time.Now()
-				for time.Since(began) < 60*sec {
-					next := acquire(t, p) // at every moment one request is under way
-					if next.took != 0 && last != nil {
-						t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
-					}
-					if last != nil {
-						last.do()
-					}
-					last = next
-					pass(100 * msec)
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			s := newHTTP2SSP(t)
+			p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = cap, 10*sec })
+			var last *request
+			began := time.Now()
+			for time.Since(began) < 60*sec {
+				next := acquire(t, p) // at every moment one request is under way
+				if next.took != 0 && last != nil {
+					t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
 				}
-				last.do()
-				pass(2 * sec)
-				if n := s.dialCount(); n < 5 || n > 8 {
-					t.Errorf("%d connections in 60 s of max_age 10 s, want 5 to 8", n)
+				if last != nil {
+					last.do()
 				}
-				for _, c := range s.conns[:len(s.conns)-1] {
-					if c.CloseReason() != upstream.ClosedMaxAge {
-						t.Errorf("connection %d was closed for %q", c.n, c.CloseReason())
-					}
-				}
-			})
+				last = next
+				pass(100 * msec)
+			}
+			last.do()
+			pass(2 * sec)
+			testsupport.Between(t, s.dialCount(), 5, 8, "%d connections in 60 s of max_age 10 s, want 5 to 8")
+			for _, c := range s.conns[:len(s.conns)-1] {
+				testsupport.Equal(t, c.CloseReason(), upstream.ClosedMaxAge, "connection %[2]d was closed for %[1]q", c.n)
+			}
 		})
 	}
 }
@@ -206,8 +164,6 @@ func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
 			t.Errorf("the old connection was drained after %v, want max_age and a minute", age)
 		}
 		synctest.Wait()
-		if got := s.conn(0).CloseReason(); got != upstream.ClosedMaxAge {
-			t.Errorf("it was closed for %q", got)
-		}
+		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedMaxAge, "it was closed for %q")
 	})
 }

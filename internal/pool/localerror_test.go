@@ -45,9 +45,7 @@ func TestLocalErrorsBlameNoAddressAndNoEndpoint(t *testing.T) {
 				t.Fatal("a request paid for a dial that failed because of this machine")
 			}
 		}
-		if n := s.dialCount(); n > 60 {
-			t.Errorf("%d dials in 10 s", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 60, "%d dials in 10 s")
 		pass(2 * maxLocalPause)
 		for range 2 {
 			r := acquire(t, p)
@@ -70,14 +68,9 @@ func TestAShortLocalErrorFailsNoRequest(t *testing.T) {
 		s := newFakeSSP(t)
 		s.failLocally(time.Now().Add(5 * msec))
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 })
-		var all []*request
-		for range p.Options().MaxPending {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, p.Options().MaxPending, sec)
 		useAll(all)
-		if n := s.dialCount(); n > 40 {
-			t.Errorf("%d dials", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 40, "%d dials")
 	})
 }
 
@@ -90,16 +83,10 @@ func TestLookUpsThatFailLocallyBackOffNoFurther(t *testing.T) {
 		for range 100 {
 			r := ask(t, p, sec)
 			pass(100 * msec)
-			if !r.ended() || r.err != errLocal {
-				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-			}
+			testsupport.MustTrue(t, r.ended() && r.err == errLocal, "a request: ended %v, %v", r.ended(), r.err)
 		}
-		if n := s.lookups.Load(); n > 30 {
-			t.Errorf("%d look-ups in 10 s", n)
-		}
-		s.mu.Lock()
-		s.lookup = nil
-		s.mu.Unlock()
+		testsupport.AtMost(t, s.lookups.Load(), 30, "%d look-ups in 10 s")
+		s.locked(func() { s.lookup = nil })
 		pass(2 * maxLocalPause)
 		acquire(t, p).do()
 	})
@@ -122,9 +109,7 @@ func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
 		if ejected.Probe() != balancer.ProbeReady {
 			t.Errorf("5 s after this machine could dial again, the probe of the endpoint is in state %d, want %d", ejected.Probe(), balancer.ProbeReady)
 		}
-		if n := s.dialCount(); n > 30 {
-			t.Errorf("%d dials", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 30, "%d dials")
 	})
 }
 
@@ -140,8 +125,6 @@ func TestALocalErrorFailsNoHealthCheck(t *testing.T) {
 		if e.State != "enabled" || e.ChecksFailed > 0 {
 			t.Errorf("after a minute, the endpoint is %s, with %d failed checks", e.State, e.ChecksFailed)
 		}
-		if s.dialCount() < 50 {
-			t.Errorf("%d dials for checks", s.dialCount())
-		}
+		testsupport.AtLeast(t, s.dialCount(), 50, "%d dials for checks")
 	})
 }

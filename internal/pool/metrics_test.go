@@ -17,18 +17,14 @@ import (
 // registry returns a registry that checks the metrics of the pools.
 func registry(t testing.TB, pools ...*Pool) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(NewCollector(func() []*Pool { return pools })); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.Register(NewCollector(func() []*Pool { return pools })))
 	return r
 }
 
 func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
 	t.Helper()
 	f, err := os.Open("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer f.Close()
 	if err := testutil.GatherAndCompare(registry(t, p), f, names...); err != nil {
 		t.Error(err)
@@ -36,8 +32,7 @@ func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
 }
 
 func TestEverySeriesExistsFromStart(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), auto)
+	inBubble(t, auto, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		wantExposition(t, p, "at-start.prom")
 	})
 }
@@ -79,22 +74,15 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 		useAll([]*request{b, c, d})
 		pass(3 * sec)
 		acquire(t, p).do() // on an idle connection
-		if n := p.stats.tcp.Count(); n != 5 {
-			t.Errorf("%d dials have a duration, want 5", n)
-		}
-		if n := p.stats.idleAge.Count(); n != 1 {
-			t.Errorf("%d reuses have an idle time, want 1", n)
-		}
+		testsupport.Equal(t, p.stats.tcp.Count(), 5, "%d dials have a duration")
+		testsupport.Equal(t, p.stats.idleAge.Count(), 1, "%d reuses have an idle time")
 	})
 }
 
 func TestMetricsFollowNamingRules(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), nil)
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		problems, err := testutil.GatherAndLint(registry(t, p))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		for _, problem := range problems {
 			t.Errorf("%s: %s", problem.Metric, problem.Text)
 		}
@@ -133,9 +121,7 @@ func TestSeriesAreBoundedPerSSP(t *testing.T) {
 // count.
 func countSeries(t testing.TB, r *prometheus.Registry) int {
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	n := 0
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -150,17 +136,12 @@ func countSeries(t testing.TB, r *prometheus.Registry) int {
 }
 
 func TestSnapshotIsJSONWithNames(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), nil)
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		r := acquire(t, p)
 		b, err := json.Marshal(p.Snapshot())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		for _, want := range []string{`"ssp":"openx"`, `"protocol":"http1"`, `"active":{"http1":1,"http1-pipelined":0,"http2":0}`, `"places_in_use":1`} {
-			if !strings.Contains(string(b), want) {
-				t.Errorf("%s is not in %s", want, b)
-			}
+			testsupport.True(t, strings.Contains(string(b), want), "%s is not in %s", want, b)
 		}
 		r.do()
 	})

@@ -76,8 +76,7 @@ func TestNeedCountsRefusedRequests(t *testing.T) {
 
 func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{protocol: upstream.HTTP2, places: 10} })
+		s := newFakeSSP(t, dialResult{protocol: upstream.HTTP2, places: 10})
 		s.do = holding(100 * msec)
 		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = upstream.HTTP2, 8, 8 })
 		drive(t, p, 10*msec, 20*sec)
@@ -89,8 +88,7 @@ func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
 }
 
 func TestNeedIsKnownAfterTheFirstSecond(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), nil)
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		pass(sec / 2)
 		if n := p.Snapshot().Need; n.WindowSeconds != 0 || n.HeadroomRatio != 1 {
 			t.Errorf("before the first round of the janitor the need is %+v", n)

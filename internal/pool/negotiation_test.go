@@ -25,38 +25,23 @@ func (s *fakeSSP) speakHTTP2() {
 
 func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		t.Run(protocol.String(), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
-				p := start(t, s, auto)
-				var all []*request
-				for range 150 {
-					all = append(all, ask(t, p, sec))
-				}
-				pass(9 * msec)
-				if n := s.dialCount(); n != 1 {
-					t.Errorf("%d dials while the protocol is unknown, want 1", n)
-				}
-				if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 150 {
-					t.Errorf("%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
-				}
-				pass(2 * msec)
-				want := 1 + 16 // max_dials
-				if protocol == upstream.HTTP2 {
-					want = 2 // 150 streams, 100 per connection
-				}
-				if n := s.dialCount(); n != want {
-					t.Errorf("%d dials after the probe, want %d", n, want)
-				}
-				pass(500 * msec)
-				for _, r := range all {
-					if !r.ended() || r.err != nil {
-						t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-					}
-					r.do()
-				}
-			})
+		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
+			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
+			p := start(t, s, auto)
+			all := askAll(t, p, 150, sec)
+			pass(9 * msec)
+			testsupport.Equal(t, s.dialCount(), 1, "%d dials while the protocol is unknown")
+			if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 150 {
+				t.Errorf("%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
+			}
+			pass(2 * msec)
+			want := 1 + 16 // max_dials
+			if protocol == upstream.HTTP2 {
+				want = 2 // 150 streams, 100 per connection
+			}
+			testsupport.Equal(t, s.dialCount(), want, "%d dials after the probe")
+			pass(500 * msec)
+			doAll(all)
 		})
 	}
 }
@@ -76,9 +61,7 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 		pass(20 * msec)
 		a.wantConn(0, 15*msec)
 		b.wantConn(0, 15*msec)
-		if n := s.maxDials; n != 1 {
-			t.Errorf("%d dials at once, want one probe at a time", n)
-		}
+		testsupport.Equal(t, s.maxDials, 1, "%d dials at once, want one probe at a time")
 		a.do()
 		b.do()
 	})
@@ -89,17 +72,12 @@ func TestFailedProbeToTheOnlyAddressFailsAllWaiters(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(5 * msec)
 		p := start(t, s, auto)
-		var all []*request
-		for range 600 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 600, sec)
 		pass(10 * msec)
 		for _, r := range all {
 			r.wantErr(upstream.ConnectFailed, 10*msec)
 		}
-		if n := s.dialCount(); n != 2 {
-			t.Errorf("%d dials, want 2, one after the other", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 2, "%d dials, want 2, one after the other")
 	})
 }
 
@@ -128,9 +106,7 @@ func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := s.dialCount(); n != 4 {
-			t.Errorf("%d dials, want max_http2_conns, 4", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 4, "%d dials, want max_http2_conns, 4")
 	})
 }
 
@@ -154,9 +130,7 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 		}
 		pass(300 * msec)
 		for i, r := range all {
-			if !r.ended() || r.err != nil {
-				t.Fatalf("request %d: ended %v, %v", i, r.ended(), r.err)
-			}
+			testsupport.MustTrue(t, r.ended() && r.err == nil, "request %d: ended %v, %v", i, r.ended(), r.err)
 		}
 		snap := p.Snapshot()
 		if snap.Active[upstream.HTTP2] != 2 || snap.Active[upstream.HTTP1] != 8 {
@@ -168,9 +142,7 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 		for _, r := range all {
 			r.do()
 		}
-		if n := len(s.conns); n != 10 {
-			t.Errorf("%d connections were opened, want 10: every handshake gives a used connection", n)
-		}
+		testsupport.Equal(t, len(s.conns), 10, "%d connections were opened: every handshake gives a used connection")
 	})
 }
 
@@ -188,21 +160,11 @@ func TestSSPOfMixedProtocolsNeverExceedsMaxHTTP2Conns(t *testing.T) {
 			auto(o)
 			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 32, 32, 3
 		})
-		var all []*request
-		for range 30 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 30, sec)
 		pass(300 * msec)
 		snap := p.Snapshot()
-		if n := snap.Active[upstream.HTTP2] + snap.Idle[upstream.HTTP2]; n != 3 {
-			t.Errorf("%d HTTP/2 connections, want max_http2_conns, 3", n)
-		}
-		for _, r := range all {
-			if !r.ended() || r.err != nil {
-				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-			}
-			r.do()
-		}
+		testsupport.Equal(t, snap.Active[upstream.HTTP2]+snap.Idle[upstream.HTTP2], 3, "%d HTTP/2 connections, want max_http2_conns, 3")
+		doAll(all)
 	})
 }
 
@@ -211,13 +173,10 @@ func TestHTTP2IsOfferedOnlyIfAllowed(t *testing.T) {
 		upstream.Unknown: true, upstream.HTTP2: true, upstream.HTTP1: false, upstream.HTTP1Pipelined: false,
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
-			s.set(func(dialCall) dialResult { return dialResult{protocol: protocol} })
+			s := newFakeSSP(t, dialResult{protocol: protocol})
 			p := start(t, s, func(o *Options) { o.Protocol = protocol })
 			acquire(t, p).do()
-			if got := s.dials[0].offer; got != want {
-				t.Errorf("protocol %v: HTTP/2 offered: %v, want %v", protocol, got, want)
-			}
+			testsupport.Equal(t, s.dials[0].offer, want, "protocol %[2]v: HTTP/2 offered: %[1]v", protocol)
 		})
 	}
 }

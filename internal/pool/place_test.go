@@ -9,9 +9,7 @@ import (
 )
 
 func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
+	inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		first := ask(t, p, sec)
 		second := ask(t, p, sec)
@@ -25,12 +23,8 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 		first.do()
 		second.wantConn(1, 10*time.Millisecond)
 		second.do()
-		if n := p.stats.stale.Load(); n != 1 {
-			t.Errorf("%d stale connections counted, want 1", n)
-		}
-		if n := p.stats.closedBy[upstream.ClosedUnsolicited].Load(); n != 1 {
-			t.Errorf("%d connections closed for unsolicited bytes, want 1", n)
-		}
+		testsupport.Equal(t, p.stats.stale.Load(), 1, "%d stale connections counted")
+		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedUnsolicited].Load(), 1, "%d connections closed for unsolicited bytes")
 		if a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count(); a != 3 || b != 3 {
 			t.Errorf("%d requests arrived and %d got one, want 3 and 3", a, b)
 		}
@@ -38,13 +32,8 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 }
 
 func TestAllStaleConnectionsAreSkipped(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
-		var all []*request
-		for range 4 {
-			all = append(all, ask(t, p, sec))
-		}
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		all := askAll(t, p, 4, sec)
 		pass(20 * time.Millisecond)
 		for _, r := range all {
 			r.do()
@@ -56,80 +45,57 @@ func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 		if r.took != 0 || r.conn().reason != upstream.NotClosed {
 			t.Errorf("got connection %d after %v", r.conn().n, r.took)
 		}
-		if open := s.openCount(); open != 1 {
-			t.Errorf("%d connections are open, want 1", open)
-		}
+		testsupport.Equal(t, s.openCount(), 1, "%d connections are open")
 		r.do()
 	})
 }
 
 func TestNewConnectionIsUsedWithoutACheck(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p).do()
-		if n := s.conn(0).checks; n != 0 {
-			t.Errorf("a new connection was checked %d times before its first request", n)
-		}
+		testsupport.Equal(t, s.conn(0).checks, 0, "a new connection was checked %d times before its first request")
 		acquire(t, p).do()
-		if n := s.conn(0).checks; n != 1 {
-			t.Errorf("a connection was checked %d times before its second request, want 1", n)
-		}
+		testsupport.Equal(t, s.conn(0).checks, 1, "a connection was checked %d times before its second request")
 	})
 }
 
 func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
+	inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		r := ask(t, p, sec)
 		held.place.Release(held.ex)
 		r.wantConn(0, 0)
 		r.place.Release(r.ex)
 		acquire(t, p).do()
-		if n := p.stats.hold.Count(); n != 1 {
-			t.Errorf("%d holds were observed, want 1: an unused place has no hold", n)
-		}
+		testsupport.Equal(t, p.stats.hold.Count(), 1, "%d holds were observed: an unused place has no hold")
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for m := range p.conns.members {
-			if m.requests != 1 {
-				t.Errorf("the connection has carried %d requests, want 1", m.requests)
-			}
+			testsupport.Equal(t, m.requests, 1, "the connection has carried %d requests")
 		}
 	})
 }
 
 func TestPlaceReleasedTwicePanics(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), nil)
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		r := acquire(t, p)
 		r.place.Release(r.ex)
 		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
+			testsupport.True(t, recover() != nil, "no panic")
 		}()
 		r.place.Release(r.ex)
 	})
 }
 
 func TestPlaceKnowsTheHostOfItsEndpoint(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		r := acquire(t, p)
-		if h := r.place.Host(); h != "ssp0.test" {
-			t.Errorf("the host is %q", h)
-		}
+		testsupport.Equal(t, r.place.Host(), "ssp0.test", "the host is %q")
 		s.mu.Lock()
 		s.addrs = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp0.test:8443"}, AddrPort: s.addrs[0].AddrPort}}
 		s.mu.Unlock()
 		other := acquire(t, p)
-		if h := other.place.Host(); h != "ssp0.test:8443" {
-			t.Errorf("the host is %q", h)
-		}
+		testsupport.Equal(t, other.place.Host(), "ssp0.test:8443", "the host is %q")
 		r.do()
 		other.do()
 	})

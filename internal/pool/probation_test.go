@@ -67,8 +67,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	for i, clients := range []int{8, 64, 8, 64} {
 		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
 		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
-			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+			s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
 			processed := s.processOnly(1, msec, late)
 			p := start(t, s, http2Pool)
 			const each = 50
@@ -79,9 +78,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 					defer func() { done <- struct{}{} }()
 					for range each {
 						n, err := sendUntilProcessed(p, 300*msec)
-						if err != nil {
-							t.Errorf("a request got %v after %d refusals", err, n)
-						}
+						testsupport.True(t, err == nil, "a request got %v after %d refusals", err, n)
 						refusals.Add(int64(n))
 						if int64(n) > most.Load() {
 							most.Store(int64(n))
@@ -92,13 +89,9 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 			for range clients {
 				<-done
 			}
-			if n := processed.Load(); n != int64(clients*each) {
-				t.Errorf("%d requests were processed, want %d", n, clients*each)
-			}
+			testsupport.Equal(t, processed.Load(), int64(clients*each), "%d requests were processed, want %d", clients*each)
 			t.Logf("%d clients, GOAWAY %v after the response: %d requests, %d refusals, at most %d of one request, %d dials", clients, late, clients*each, refusals.Load(), most.Load(), s.dialCount())
-			if n := refusals.Load(); n > int64(2*clients*each) {
-				t.Errorf("%d refusals for %d requests", n, clients*each)
-			}
+			testsupport.AtMost(t, refusals.Load(), int64(2*clients*each), "%d refusals for %d requests", clients*each)
 		})
 	}
 }
@@ -107,52 +100,34 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 // stays open ends it.
 func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2, places: 20} })
+		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2, places: 20})
 		s.processOnly(3, msec, 0)
 		p := start(t, s, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 })
-		var all []*request
-		for range 10 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 10, sec)
 		pass(2 * msec)
 		for _, r := range all {
 			go r.do()
 			synctest.Wait() // so that the SSP counts them one by one
 		}
 		pass(10 * msec)
-		if n := p.conns.probation.places; n != 3 {
-			t.Fatalf("new connections have %d places, want 3, as many as the last one processed", n)
-		}
+		testsupport.MustEqual(t, p.conns.probation.places, 3, "new connections have %d places, want 3, as many as the last one processed")
 		// The SSP recovers. The next connection gets one more place after each exchange, up to all.
-		s.mu.Lock()
-		s.do = func(*fakeConn, *upstream.Exchange) error { pass5(); return nil }
-		s.mu.Unlock()
+		s.locked(func() { s.do = func(*fakeConn, *upstream.Exchange) error { pass5(); return nil } })
 		all = nil
 		for range 40 {
 			all = append(all, ask(t, p, sec))
 		}
 		pass(2 * msec)
-		if n := p.Snapshot().PlacesInUse; n != 3 {
-			t.Errorf("%d places are in use on a connection on probation, want 3", n)
-		}
+		testsupport.Equal(t, p.Snapshot().PlacesInUse, 3, "%d places are in use on a connection on probation")
 		useAll(all)
-		if p.conns.probation.places != 0 {
-			t.Error("the probation continues")
-		}
-		if n := s.dialCount(); n != 2 {
-			t.Errorf("%d dials, want 2", n)
-		}
+		testsupport.Equal(t, p.conns.probation.places, 0, "the probation continues: %v")
+		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
 		// 43 requests processed, one refused: an ordinary GOAWAY.
 		held := acquire(t, p)
 		s.conn(1).goAway(upstream.ClosedGoaway)
-		s.mu.Lock()
-		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
-		s.mu.Unlock()
+		s.locked(func() { s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused } })
 		held.do()
-		if p.conns.probation.places != 0 {
-			t.Error("one refusal after many requests begins a probation")
-		}
+		testsupport.Equal(t, p.conns.probation.places, 0, "one refusal after many requests begins a probation: %v")
 	})
 }
 
@@ -160,8 +135,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 // Requests wait for the next connection; refused requests wait until their deadline.
 func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
 		s.processOnly(0, 0, 0)
 		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec })
 		for range 20 {
@@ -177,13 +151,9 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 			pass(sec - time.Since(began))
 		}
 		// Three dials, then one after each of 1, 2, 4 ms and so on, up to 5 s.
-		if n := s.dialCount(); n > 3+13+5 {
-			t.Errorf("%d dials in 20 s", n)
-		}
+		testsupport.AtMost(t, s.dialCount(), 3+13+5, "%d dials in 20 s")
 		// The SSP recovers: all requests use the next connection at once.
-		s.mu.Lock()
-		s.do = nil
-		s.mu.Unlock()
+		s.locked(func() { s.do = nil })
 		pass(6 * sec)
 		for range 10 {
 			if n, err := sendUntilProcessed(p, sec); n > 0 || err != nil {
@@ -196,16 +166,13 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 // After the SSP has processed a request, dials are not spaced.
 func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
 		s.processOnly(0, 0, 0)
 		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 10 * sec })
 		if _, err := sendUntilProcessed(p, 10*sec); err == nil { // the spaces grow to seconds
 			t.Fatal("the SSP processed a request")
 		}
-		s.mu.Lock()
-		s.do = nil
-		s.mu.Unlock()
+		s.locked(func() { s.do = nil })
 		if _, err := sendUntilProcessed(p, 10*sec); err != nil {
 			t.Fatal(err)
 		}
@@ -225,8 +192,7 @@ func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 // The SSP refuses single requests on a connection that stays open. Dials are not spaced.
 func TestRefusedRequestsOnAnOpenConnectionDelayNoDial(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
+		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		p := start(t, s, http2Pool)
 		for range 20 {
@@ -242,9 +208,7 @@ func TestRefusedRequestsOnAnOpenConnectionDelayNoDial(t *testing.T) {
 
 // A resent request comes first. Among several, the request with the earliest deadline comes first.
 func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		wait := func(deadline time.Duration, resent bool) *request {
 			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline), Resent: resent}}
@@ -273,9 +237,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 
 // pending_timeout and max_pending do not apply to a resent request.
 func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
 		_, err := p.Acquire(ex)

@@ -41,22 +41,16 @@ func TestConnectionsFollowDNS(t *testing.T) {
 				}
 			}
 			s.mu.Unlock()
-			if seen[all[0]] != 0 {
-				t.Errorf("%v: %d connections to the removed address", protocol, seen[all[0]])
-			}
+			testsupport.Equal(t, seen[all[0]], 0, "%[2]v: %[1]d connections to the removed address", protocol)
 			if seen[all[2]] == 0 || served < 10 {
 				t.Errorf("%v: the new address has %d connections and got %d requests", protocol, seen[all[2]], served)
 			}
 			if n := stop(); n > 0 {
 				t.Errorf("%v: %d requests failed", protocol, n)
 			}
-			s.mu.Lock()
-			s.lookup = errRefused // DNS fails: the last good result stays
-			s.mu.Unlock()
+			s.locked(func() { s.lookup = errRefused }) // DNS fails: the last good result stays
 			pass(10 * time.Second)
-			if s.openCount() == 0 {
-				t.Errorf("%v: a failed look-up closed all connections", protocol)
-			}
+			testsupport.True(t, s.openCount() != 0, "%v: a failed look-up closed all connections", protocol)
 		})
 	}
 }
@@ -74,42 +68,34 @@ func TestNewAddressesGetConnections(t *testing.T) {
 		{"HTTP/2", upstream.HTTP2, upstream.HTTP2, 2},
 		{"ALPN", upstream.Unknown, upstream.HTTP2, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := endpointsSSP(t, 1)
-				all := addresses(8)
-				for i := range all {
-					all[i].Name = names[0]
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			s := endpointsSSP(t, 1)
+			all := addresses(8)
+			for i := range all {
+				all[i].Name = names[0]
+			}
+			s.addrs = []upstream.Address{all[0], all[2], all[4], all[6]}
+			s.set(func(d dialCall) dialResult {
+				if !d.offer {
+					return dialResult{after: msec}
 				}
-				s.addrs = []upstream.Address{all[0], all[2], all[4], all[6]}
-				s.set(func(d dialCall) dialResult {
-					if !d.offer {
-						return dialResult{after: msec}
-					}
-					return dialResult{after: msec, protocol: c.protocol}
-				})
-				p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol, o.MaxHTTP2Conns = c.offered, 3 })
-				serve(t, p, 1, msec, nil)
-				s.mu.Lock()
-				s.addrs = all
-				s.mu.Unlock()
-				pass(2 * lookPeriod)
-				seen := map[upstream.Address]int{}
-				for _, conn := range s.openTo(names[0])[1:] {
-					seen[conn.addr]++
-					if conn.protocol != c.protocol {
-						t.Errorf("a connection uses %v", conn.protocol)
-					}
-				}
-				if len(seen) != c.want || s.openCount() != c.want+1 {
-					t.Errorf("%d connections, to %d new addresses: %v; want one to each of %d", s.openCount()-1, len(seen), seen, c.want)
-				}
-				for _, i := range []int{0, 2, 4, 6} {
-					if seen[all[i]] > 0 {
-						t.Errorf("another connection to %v, which is not new", all[i])
-					}
-				}
+				return dialResult{after: msec, protocol: c.protocol}
 			})
+			p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol, o.MaxHTTP2Conns = c.offered, 3 })
+			serve(t, p, 1, msec, nil)
+			s.locked(func() { s.addrs = all })
+			pass(2 * lookPeriod)
+			seen := map[upstream.Address]int{}
+			for _, conn := range s.openTo(names[0])[1:] {
+				seen[conn.addr]++
+				testsupport.Equal(t, conn.protocol, c.protocol, "a connection uses %v")
+			}
+			if len(seen) != c.want || s.openCount() != c.want+1 {
+				t.Errorf("%d connections, to %d new addresses: %v; want one to each of %d", s.openCount()-1, len(seen), seen, c.want)
+			}
+			for _, i := range []int{0, 2, 4, 6} {
+				testsupport.True(t, seen[all[i]] <= 0, "another connection to %v, which is not new", all[i])
+			}
 		})
 	}
 }

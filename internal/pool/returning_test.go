@@ -18,9 +18,7 @@ func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
 	s := endpointsSSP(t, 2)
 	p := start(t, s, withWeights(1, 1))
 	serve(t, p, 50, msec, failsAtB)
-	if got := stateOf(p, "b:80"); got != "ejected" {
-		t.Fatalf("b is %s", got)
-	}
+	testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s")
 	return s, p
 }
 
@@ -36,20 +34,14 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 		before := acquire(t, p)
 		pass(6 * sec)
 		probe := acquire(t, p)
-		if before.conn() != probe.conn() {
-			t.Fatal("the probe has its own connection")
-		}
+		testsupport.MustEqual(t, before.conn(), probe.conn(), "the probe has its own connection: %v")
 		finish(before, true)
 		if got := before.conn().CloseReason(); got != upstream.NotClosed {
 			t.Errorf("another request's failure closed the connection of the probe: %v", got)
 		}
-		if got := stateOf(p, "b:80"); got != "ejected" {
-			t.Fatalf("b is %s before the probe has ended", got)
-		}
+		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s before the probe has ended")
 		finish(probe, false)
-		if got := stateOf(p, "b:80"); got != "enabled" {
-			t.Errorf("b is %s after a probe that succeeded", got)
-		}
+		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s after a probe that succeeded")
 	})
 }
 
@@ -68,9 +60,7 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 		if got := s.dialCount(); got != dials {
 			t.Errorf("%d more dials, although no connection failed", got-dials)
 		}
-		if got := stateOf(p, "b:80"); got != "ejected" {
-			t.Errorf("b is %s, although all its probes failed", got)
-		}
+		testsupport.Equal(t, stateOf(p, "b:80"), "ejected", "b is %s, although all its probes failed")
 	})
 }
 
@@ -83,16 +73,12 @@ func TestPoolInheritsEjections(t *testing.T) {
 		after := start(t, endpointsSSP(t, 2), func(o *Options) { withWeights(1, 1)(o); o.Events = log.add })
 		after.Inherit(before)
 		after.Inherit(before) // a reload calls it before it opens connections, and again after
-		if got := stateOf(after, "b:80"); got != "ejected" {
-			t.Fatalf("b is %s", got)
-		}
+		testsupport.MustEqual(t, stateOf(after, "b:80"), "ejected", "b is %s")
 		if got := serve(t, after, 100, 10*msec, failsAtB); got["b:80"] > 1 {
 			t.Errorf("b got %d of 100 requests, want the probe only", got["b:80"])
 		}
 		serve(t, after, 600, 10*msec, nil)
-		if got := stateOf(after, "b:80"); got != "enabled" {
-			t.Errorf("b is %s after a probe that succeeded", got)
-		}
+		testsupport.Equal(t, stateOf(after, "b:80"), "enabled", "b is %s after a probe that succeeded")
 		serve(t, after, 100, msec, failsAtB)
 		if got := log.ejections(); len(got) != 1 || got[0] != 10*sec {
 			t.Errorf("the next ejections last %v, want 10 s: it is the second in a row", got)
@@ -151,9 +137,7 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 					}
 				}
 			}
-			if shares["a:80"] != 30 {
-				t.Errorf("%v: the other requests were shared %v, want 30 to 10", protocol, shares)
-			}
+			testsupport.True(t, shares["a:80"] == 30, "%v: the other requests were shared %v, want 30 to 10", protocol, shares)
 			p.SetEndpointState("b:80", balancer.Disabled)
 			if got := serveOne(t, p, "a:80"); got != "a:80" {
 				t.Errorf("%v: a request that avoids the only endpoint left went to %q", protocol, got)
@@ -167,9 +151,7 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 func serveOne(t *testing.T, p *Pool, avoid string) string {
 	ex := &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: avoid}
 	place, err := p.Acquire(ex)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	place.Release(ex)
 	return ex.Endpoint
 }
@@ -240,9 +222,7 @@ func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*requ
 		pass(10 * msec)
 		at[r.ex.Endpoint] = r
 	}
-	if len(at) != 2 {
-		t.Fatalf("the requests have places at %v", at)
-	}
+	testsupport.MustTrue(t, len(at) == 2, "the requests have places at %v", at)
 	return p, at
 }
 

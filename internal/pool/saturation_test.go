@@ -17,9 +17,7 @@ func wantSaturation(t *testing.T, p *Pool, inUse, possible int) {
 }
 
 func TestSaturationCountsConnectionsThatMayYetBeOpened(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 8 })
+	inBubble(t, func(o *Options) { o.MaxConns = 8 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		wantSaturation(t, p, 0, 8)
 		a, b := acquire(t, p), acquire(t, p)
 		wantSaturation(t, p, 2, 8)
@@ -42,9 +40,7 @@ func TestSaturationWhileTheProtocolIsUnknownCountsOnePlaceAConnection(t *testing
 }
 
 func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 16, 16 })
+	inBubble(t, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 16, 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		wantSaturation(t, p, 1, 16)
 		s.speakHTTP2()
@@ -57,8 +53,7 @@ func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
 
 func TestSaturationOfPipelinedConnections(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{protocol: upstream.HTTP1Pipelined} })
+		s := newFakeSSP(t, dialResult{protocol: upstream.HTTP1Pipelined})
 		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns = upstream.HTTP1Pipelined, 4 })
 		wantSaturation(t, p, 0, 32)
 		r := acquire(t, p)
@@ -82,8 +77,7 @@ func TestDrainingConnectionCountsOnlyPlacesInUse(t *testing.T) {
 }
 
 func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), nil)
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		highest := func(want float64) {
 			t.Helper()
 			for range 2 { // reading does not change the value
@@ -93,10 +87,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 			}
 		}
 		highest(0)
-		var all []*request
-		for range 3 {
-			all = append(all, acquire(t, p))
-		}
+		all := acquireAll(t, p, 3)
 		highest(0.75)
 		useAll(all)
 		highest(0.75)
@@ -121,8 +112,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 }
 
 func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxPending = 0 })
+	inBubble(t, func(o *Options) { o.MaxPending = 0 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		var all []*request
 		for range 4 {
 			all = append(all, acquire(t, p)) // at arrival 0, 1, 2, 3 of 4 places are in use

@@ -15,8 +15,7 @@ func multiplexed(o *Options) {
 }
 
 func newHTTP2SSP(t testing.TB) *fakeSSP {
-	s := newFakeSSP(t)
-	s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 10} })
+	s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 10})
 	return s
 }
 
@@ -34,17 +33,10 @@ func inUse(p *Pool) map[int]int {
 func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MinIdle = 3 })
-		if err := p.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var all []*request
-		for range 21 {
-			all = append(all, acquire(t, p))
-		}
+		testsupport.NoError(t, p.Warm(t.Context()))
+		all := acquireAll(t, p, 21)
 		for n, places := range inUse(p) {
-			if places != 7 {
-				t.Errorf("connection %d has %d exchanges, want 7", n, places)
-			}
+			testsupport.Equal(t, places, 7, "connection %[2]d has %[1]d exchanges", n)
 		}
 		// The pool next uses the connection whose places become free.
 		busy := all[0].conn()
@@ -70,40 +62,33 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 
 func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.HTTP1Pipelined} {
-		t.Run(protocol.String(), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s := newFakeSSP(t)
-				s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol, places: 10} })
-				p := start(t, s, func(o *Options) {
-					multiplexed(o)
-					o.Protocol, o.PipelineDepth = protocol, 10
-					if protocol == upstream.HTTP1Pipelined {
-						o.MaxConns = 3 // max_http2_conns does not apply
-					}
-				})
-				var all []*request
-				grown := map[int]int{5: 2, 10: 3} // number of dials by the number of requests
-				want := 1
-				for i := range 30 {
-					all = append(all, acquire(t, p))
-					pass(20 * msec)
-					if n, ok := grown[i+1]; ok {
-						want = n
-					}
-					if n := s.dialCount(); n != want {
-						t.Fatalf("%d dials with %d places in use, want %d", n, i+1, want)
-					}
-				}
-				over := ask(t, p, 20*msec)
-				pass(30 * msec)
-				over.wantErr(upstream.Deadline, 20*msec)
-				for _, r := range all {
-					r.do()
-				}
-				if p.conns.surplus() > 0 || s.dialCount() != 3 {
-					t.Errorf("%d dials, want 3", s.dialCount())
+		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
+			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol, places: 10})
+			p := start(t, s, func(o *Options) {
+				multiplexed(o)
+				o.Protocol, o.PipelineDepth = protocol, 10
+				if protocol == upstream.HTTP1Pipelined {
+					o.MaxConns = 3 // max_http2_conns does not apply
 				}
 			})
+			var all []*request
+			grown := map[int]int{5: 2, 10: 3} // number of dials by the number of requests
+			want := 1
+			for i := range 30 {
+				all = append(all, acquire(t, p))
+				pass(20 * msec)
+				if n, ok := grown[i+1]; ok {
+					want = n
+				}
+				testsupport.MustEqual(t, s.dialCount(), want, "%d dials with %d places in use", i+1)
+			}
+			over := ask(t, p, 20*msec)
+			pass(30 * msec)
+			over.wantErr(upstream.Deadline, 20*msec)
+			for _, r := range all {
+				r.do()
+			}
+			testsupport.True(t, p.conns.surplus() <= 0 && s.dialCount() == 3, "%d dials, want 3", s.dialCount())
 		})
 	}
 }
@@ -112,10 +97,7 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.PendingTimeout = 1, 10*sec })
-		var all []*request
-		for range 8 {
-			all = append(all, acquire(t, p))
-		}
+		all := acquireAll(t, p, 8)
 		s.conn(0).setPlaces(5)
 		wantConsistent(t, p, s)
 		if snap := p.Snapshot(); snap.PlacesInUse != 8 || snap.PlacesLimit != 8 || snap.Saturation != 1 {
@@ -138,9 +120,7 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 		none.wantWaits()
 		s.conn(0).setPlaces(7)
 		pass(0)
-		if !none.ended() || !more.ended() {
-			t.Error("requests wait, but the SSP accepts more of them")
-		}
+		testsupport.True(t, none.ended() && more.ended(), "requests wait, but the SSP accepts more of them")
 		for _, r := range append(all[4:], r, none, more) {
 			r.do()
 		}
@@ -149,15 +129,11 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 
 func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1} })
+		s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1})
 		p := start(t, s, func(o *Options) {
 			o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = upstream.HTTP2, 100, 4, 8, 2
 		})
-		var all []*request
-		for range 7 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 7, sec)
 		pass(10 * msec)
 		// The pool expected 100 streams and got one: it dials three more connections, and two
 		// requests are pending.
@@ -177,22 +153,16 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 		held := acquire(t, p)
 		s.conn(0).goAway(upstream.ClosedGoaway)
 		pass(10 * msec)
-		if n := s.dialCount(); n != 2 {
-			t.Fatalf("%d dials, want a second one, without a request", n)
-		}
+		testsupport.MustEqual(t, s.dialCount(), 2, "%d dials, want a second one, without a request")
 		r := acquire(t, p)
-		if r.conn().n != 1 || r.took != 0 {
-			t.Errorf("got connection %d after %v, want 1 at once", r.conn().n, r.took)
-		}
+		testsupport.True(t, r.conn().n == 1 && r.took == 0, "got connection %d after %v, want 1 at once", r.conn().n, r.took)
 		snap := p.Snapshot()
 		if snap.Draining[upstream.HTTP2] != 1 || snap.Active[upstream.HTTP2] != 1 || snap.PlacesInUse != 2 {
 			t.Errorf("the pool is %+v", snap)
 		}
 		held.do() // the outstanding exchange continues
 		r.do()
-		if n := p.stats.closedBy[upstream.ClosedGoaway].Load(); n != 1 {
-			t.Errorf("%d connections closed for goaway, want 1", n)
-		}
+		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedGoaway].Load(), 1, "%d connections closed for goaway")
 	})
 }
 
@@ -220,9 +190,7 @@ func TestPlacesBesideAFullConnectionAreUsed(t *testing.T) {
 			all = append(all, acquire(t, p))
 			pass(20 * msec)
 		}
-		if n := s.openCount(); n != 2 {
-			t.Fatalf("%d connections are open, want 2", n)
-		}
+		testsupport.MustEqual(t, s.openCount(), 2, "%d connections are open")
 		s.conn(1).setPlaces(inUse(p)[1]) // full, with fewer requests than the first one
 		for len(all) < 11 {
 			all = append(all, acquire(t, p))
@@ -241,9 +209,7 @@ func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 		pass(2 * replaceWithin)
 		s.conn(0).goAway(upstream.ClosedByPeer)
 		pass(sec)
-		if n := s.dialCount(); n != 1 {
-			t.Errorf("%d dials, want 1: there was no request for two minutes", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 1, "%d dials: there was no request for two minutes")
 	})
 }
 
@@ -256,9 +222,7 @@ func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 		s.conn(0).closeItself(upstream.ClosedError)
 		a.do()
 		pass(10 * msec)
-		if n := s.dialCount(); n != 2 {
-			t.Errorf("%d dials, want 2", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
 		b.do()
 		if r := acquire(t, p); r.took != 0 {
 			t.Errorf("the next request waited %v", r.took)
@@ -272,26 +236,14 @@ func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxRequests = 4 })
-		var all []*request
-		for range 10 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 10, sec)
 		pass(40 * msec)
-		for _, r := range all {
-			if !r.ended() || r.err != nil {
-				t.Fatalf("a request: ended %v, %v", r.ended(), r.err)
-			}
-			r.do()
-		}
+		doAll(all)
 		synctest.Wait()
 		for _, c := range s.conns {
-			if c.done > 4 {
-				t.Errorf("connection %d carried %d requests, want 4 at most", c.n, c.done)
-			}
+			testsupport.True(t, c.done <= 4, "connection %d carried %d requests, want 4 at most", c.n, c.done)
 		}
-		if n := p.stats.closedBy[upstream.ClosedMaxRequests].Load(); n != 2 {
-			t.Errorf("%d connections closed for max_requests, want 2", n)
-		}
+		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedMaxRequests].Load(), 2, "%d connections closed for max_requests")
 	})
 }
 
@@ -301,9 +253,7 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 2 })
-		if err := p.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, p.Warm(t.Context()))
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		first := acquire(t, p)
 		refused := first.conn()
@@ -311,27 +261,18 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 		s.do = nil
 		for range 5 {
 			r := acquire(t, p)
-			if r.conn() == refused {
-				t.Error("the request got the connection that had just refused one")
-			}
+			testsupport.True(t, r.conn() != refused, "the request got the connection that had just refused one")
 			r.do()
 		}
 		// It is used if no other has a place.
-		var all []*request
-		for range 15 {
-			all = append(all, acquire(t, p))
-		}
-		if n := inUse(p)[refused.n]; n != 5 {
-			t.Errorf("%d requests on the connection, want the 5 that fit on no other", n)
-		}
+		all := acquireAll(t, p, 15)
+		testsupport.Equal(t, inUse(p)[refused.n], 5, "%d requests on the connection, want the 5 that fit on no other")
 		for _, r := range all {
 			r.do()
 		}
 		time.Sleep(avoidRefusing)
 		r := acquire(t, p)
-		if r.conn() != refused {
-			t.Error("the connection is still avoided")
-		}
+		testsupport.Equal(t, r.conn(), refused, "the connection is still avoided: %v")
 		r.do()
 	})
 }
@@ -342,23 +283,16 @@ func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newHTTP2SSP(t)
 		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 2 })
-		if err := p.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, p.Warm(t.Context()))
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		for range 2 {
 			r := acquire(t, p)
 			_ = r.place.Do(r.ex)
 		}
 		s.do = nil
-		var all []*request
-		for range 6 {
-			all = append(all, acquire(t, p))
-		}
+		all := acquireAll(t, p, 6)
 		for n, requests := range inUse(p) {
-			if requests != 3 {
-				t.Errorf("%d of 6 requests on connection %v", requests, n)
-			}
+			testsupport.Equal(t, requests, 3, "%d of 6 requests on connection %v", n)
 		}
 		for _, r := range all {
 			r.do()

@@ -78,9 +78,7 @@ func TestProbesThatHangBeginEveryBaseTime(t *testing.T) {
 			}()
 		}
 		for i := range probes[1:] {
-			if between := probes[i+1].Sub(probes[i]); between < 5*sec || between > 5100*msec {
-				t.Errorf("%v between two probes, want 5 s", between)
-			}
+			testsupport.Between(t, probes[i+1].Sub(probes[i]), 5*sec, 5100*msec, "%v between two probes, want 5 s")
 		}
 	})
 }
@@ -105,9 +103,7 @@ func TestMaxEjectedHoldsWithinTheLastPriority(t *testing.T) {
 					out++
 				}
 			}
-			if out != want {
-				t.Errorf("with %d endpoints of a later priority, %d of 10 are ejected, want %d", later, out, want)
-			}
+			testsupport.Equal(t, out, want, "with %[2]d endpoints of a later priority, %[1]d of 10 are ejected", later)
 		})
 	}
 }
@@ -149,10 +145,7 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 func TestFailureAsideIsReported(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := start(t, endpointsSSP(t, 2), withPriorities(0, 1))
-		var held []*request
-		for range 3 {
-			held = append(held, acquire(t, p))
-		}
+		held := acquireAll(t, p, 3)
 		ended := func(r *request, result upstream.Result) bool {
 			r.ex.Times.Done = time.Now()
 			r.do()
@@ -162,9 +155,7 @@ func TestFailureAsideIsReported(t *testing.T) {
 			t.Error("a failure of an endpoint that serves was reported as aside")
 		}
 		serve(t, p, 4, 10*msec, failing("a:80"))
-		if p.Left() != 1 {
-			t.Errorf("%d endpoints have left, want 1", p.Left())
-		}
+		testsupport.Equal(t, p.Left(), 1, "%d endpoints have left")
 		if !ended(held[1], upstream.Failure) || ended(held[2], upstream.Success) {
 			t.Error("a late failure of an ejected endpoint was not reported as aside, or a success was")
 		}

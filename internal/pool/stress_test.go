@@ -104,30 +104,20 @@ func (c stress) run(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), testsupport.Patience)
 	defer cancel()
-	if cut := p.Close(ctx); cut != 0 {
-		t.Errorf("%d places were never released", cut)
-	}
+	testsupport.Equal(t, p.Close(ctx), 0, "%d places were never released")
 	wantConsistent(t, p, s)
 	snap := p.Snapshot()
 	if snap.PlacesInUse != 0 || p.conns.places != 0 || len(p.conns.members) != 0 || p.queue.n != 0 || s.openCount() != 0 {
 		t.Errorf("after Close: %d places in use, %d places, %d members, %d waiting, %d open", snap.PlacesInUse, p.conns.places, len(p.conns.members), p.queue.n, s.openCount())
 	}
-	if given.Load() != back.Load() {
-		t.Errorf("%d places were acquired, %d were released", given.Load(), back.Load())
-	}
-	if given.Load() < 100 {
-		t.Errorf("only %d requests were served: %v", given.Load(), outcomes)
-	}
-	if outcomes[upstream.Internal] > 0 {
-		t.Errorf("outcomes %v", outcomes)
-	}
+	testsupport.True(t, given.Load() == back.Load(), "%d places were acquired, %d were released", given.Load(), back.Load())
+	testsupport.AtLeast(t, given.Load(), 100, "only %d requests were served: %v", outcomes)
+	testsupport.True(t, outcomes[upstream.Internal] <= 0, "outcomes %v", outcomes)
 	total := uint64(0)
 	for _, h := range p.stats.acquire {
 		total += h.Count()
 	}
-	if total != p.stats.arrivals.Load() {
-		t.Errorf("%d requests arrived, %d got one or an error", p.stats.arrivals.Load(), total)
-	}
+	testsupport.True(t, total == p.stats.arrivals.Load(), "%d requests arrived, %d got one or an error", p.stats.arrivals.Load(), total)
 	if n := p.stats.hold.Count(); int64(n) > given.Load() {
 		t.Errorf("%d holds observed of %d places acquired", n, given.Load())
 	}
@@ -195,8 +185,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 
 func TestSettingsChangeUnderLoad(t *testing.T) {
 	defer testsupport.WantNoLeaks(t, goleak.IgnoreCurrent())
-	s := newFakeSSP(t)
-	s.set(func(dialCall) dialResult { return dialResult{after: time.Millisecond} })
+	s := newFakeSSP(t, dialResult{after: time.Millisecond})
 	o := testOptions()
 	p := New(o, s)
 	var clients sync.WaitGroup
@@ -231,9 +220,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 		p.mu.Lock()
 		n := len(p.conns.members) + p.governor.dialing + p.conns.closing
 		if n <= o.MaxConns {
-			s.mu.Lock()
-			s.maxOpen = 0 // the new limit applies from here on
-			s.mu.Unlock()
+			s.locked(func() { s.maxOpen = 0 }) // the new limit applies from here on
 		}
 		p.mu.Unlock()
 		if n <= o.MaxConns {
@@ -253,8 +240,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
 	defer testsupport.WantNoLeaks(t, goleak.IgnoreCurrent())
 	for range 20 {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: time.Duration(rand.IntN(3)) * msec} })
+		s := newFakeSSP(t, dialResult{after: time.Duration(rand.IntN(3)) * msec})
 		s.do = func(*fakeConn, *upstream.Exchange) error { runtime.Gosched(); return nil }
 		p := New(testOptions(), s)
 		var clients sync.WaitGroup
@@ -274,13 +260,9 @@ func TestCloseUnderLoadLeavesNoConnection(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Duration(rand.IntN(8)) * msec)
-		if cut := p.Close(t.Context()); cut != 0 {
-			t.Errorf("%d places were cut without reason", cut)
-		}
+		testsupport.Equal(t, p.Close(t.Context()), 0, "%d places were cut without reason")
 		clients.Wait()
 		wantConsistent(t, p, s)
-		if n := s.openCount(); n != 0 {
-			t.Errorf("%d connections are open after Close", n)
-		}
+		testsupport.Equal(t, s.openCount(), 0, "%d connections are open after Close")
 	}
 }

@@ -14,9 +14,7 @@ import (
 const sec = time.Second
 
 func TestRequestsAreServedInOrderOfArrival(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 1 })
+	inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		first := acquire(t, p)
 		var order []*request
 		for range 5 {
@@ -31,16 +29,12 @@ func TestRequestsAreServedInOrderOfArrival(t *testing.T) {
 			}
 			r.do()
 		}
-		if got := s.dialCount(); got != 1 {
-			t.Errorf("%d dials, want 1", got)
-		}
+		testsupport.Equal(t, s.dialCount(), 1, "%d dials")
 	})
 }
 
 func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a, b, c := ask(t, p, sec), ask(t, p, sec), ask(t, p, sec)
 		pass(20 * time.Millisecond)
 		for _, r := range []*request{b, a, c} { // c's connection was used last
@@ -60,24 +54,15 @@ func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
 }
 
 func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending = 2, 3 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending = 2, 3 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a, b := ask(t, p, sec), ask(t, p, sec)
 		pass(20 * time.Millisecond)
-		var waiting []*request
-		for range 3 {
-			waiting = append(waiting, ask(t, p, sec))
-		}
+		waiting := askAll(t, p, 3, sec)
 		over := ask(t, p, sec)
 		e := over.wantErr(upstream.PendingFull, 0)
 		want := "2 of 2 places in use on 2 of 2 connections, 3 of 3 requests waiting in the queue; see pool.max_conns and pool.max_pending"
-		if e.Detail != want {
-			t.Errorf("the error says\n%s\nwant\n%s", e.Detail, want)
-		}
-		if n := p.Snapshot().Pending; n != 3 {
-			t.Errorf("%d are pending, want 3", n)
-		}
+		testsupport.Equal(t, e.Detail, want, "the error says\n%s\nwant\n%s", want)
+		testsupport.Equal(t, p.Snapshot().Pending, 3, "%d are pending")
 		a.do()
 		b.do()
 		waiting[0].wantConn(a.conn().n, 0)
@@ -95,8 +80,7 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 		upstream.HTTP1Pipelined: "pool.max_conns, pool.pipeline_depth",
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
-			s.set(func(dialCall) dialResult { return dialResult{protocol: protocol, places: 1} })
+			s := newFakeSSP(t, dialResult{protocol: protocol, places: 1})
 			p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 1, 1 })
 			a := acquire(t, p)
 			b := ask(t, p, sec)
@@ -114,9 +98,7 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 // A larger pool does not help while the pool cannot open a connection, so the error says why it
 // cannot.
 func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a := acquire(t, p)
 		s.refuse(0)
 		for range 3 { // the dials begin to pause
@@ -133,13 +115,8 @@ func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
 }
 
 func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 40, 40, 0, 4 })
-		var all []*request
-		for range 40 {
-			all = append(all, ask(t, p, sec))
-		}
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 40, 40, 0, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		all := askAll(t, p, 40, sec)
 		synctest.Wait()
 		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 40 {
 			t.Errorf("%d wait for a place and %d for dials, want 0 and 40", snap.Pending, snap.WaitingForDials)
@@ -149,14 +126,10 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 		pass(100 * time.Millisecond) // ten rounds of four dials
 		seen := map[*fakeConn]bool{}
 		for _, r := range all {
-			if r.err != nil || !r.ended() {
-				t.Fatalf("a request got %v, want a connection", r.err)
-			}
+			testsupport.MustTrue(t, r.err == nil && r.ended(), "a request got %v, want a connection", r.err)
 			seen[r.conn()] = true
 		}
-		if len(seen) != 40 {
-			t.Errorf("%d connections, want 40", len(seen))
-		}
+		testsupport.Equal(t, len(seen), 40, "%d connections")
 		over = ask(t, p, sec)
 		over.wantErr(upstream.PendingFull, 0)
 		for _, r := range all {
@@ -167,9 +140,7 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 }
 
 func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.IdleTimeout = 1, 0, 300*time.Millisecond })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending, o.IdleTimeout = 1, 0, 300*time.Millisecond }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p).do()
 		s.conn(0).slowClose = 5 * time.Millisecond
 		pass(400 * time.Millisecond)
@@ -181,18 +152,11 @@ func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
 }
 
 func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.PendingTimeout = 1, -1, 10*time.Second })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending, o.PendingTimeout = 1, -1, 10*time.Second }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
-		var all []*request
-		for range 2000 {
-			all = append(all, ask(t, p, 10*sec))
-		}
+		all := askAll(t, p, 2000, 10*sec)
 		synctest.Wait()
-		if n := p.Snapshot().Pending; n != 2000 {
-			t.Fatalf("%d are pending, want 2000", n)
-		}
+		testsupport.MustEqual(t, p.Snapshot().Pending, 2000, "%d are pending")
 		held.do()
 		for range all {
 			synctest.Wait()
@@ -204,17 +168,14 @@ func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
 				}
 			}
 		}
-		if len(all) > 0 {
-			t.Errorf("%d requests were never served", len(all))
-		}
+		testsupport.Equal(t, len(all), 0, "%d requests were never served")
 	})
 }
 
 func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"before pending_timeout": 30 * time.Millisecond, "at pending_timeout": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+			inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 				held := acquire(t, p)
 				r := ask(t, p, deadline)
 				pass(60 * time.Millisecond)
@@ -226,22 +187,17 @@ func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 }
 
 func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		r := ask(t, p, 0)
 		r.wantErr(upstream.Deadline, 0)
-		if n := s.dialCount(); n != 0 {
-			t.Errorf("%d dials, want none", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 0, "%d dials")
 	})
 }
 
 // A second attempt may keep Times.Queued of the first one. Once, its wait then continued after the
 // deadline, for as long as the first attempt had taken.
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec })
+	inBubble(t, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
 		ex.Times.Queued = time.Now()
@@ -266,44 +222,30 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 		pass(sec)
 		short.wantErr(upstream.Deadline, 300*time.Millisecond)
 		e := long.wantErr(upstream.ConnectFailed, 770*time.Millisecond)
-		if !strings.Contains(e.Detail, "timeouts.connect") {
-			t.Errorf("the error says %q", e.Detail)
-		}
+		testsupport.True(t, strings.Contains(e.Detail, "timeouts.connect"), "the error says %q", e.Detail)
 		close(block)
 	})
 }
 
 func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: time.Hour} })
+		s := newFakeSSP(t, dialResult{after: time.Hour})
 		p := start(t, s, nil)
 		r := ask(t, p, 5*sec)
 		pass(2 * 760 * time.Millisecond)
-		if n := p.Snapshot().Dialing; n != 0 {
-			t.Errorf("%d dials are under way after twice connect + tls_handshake, want none", n)
-		}
-		if n := s.dialCount(); n != 2 {
-			t.Errorf("%d dials, want 2", n)
-		}
-		if !r.ended() {
-			t.Error("the request still waits")
-		}
+		testsupport.Equal(t, p.Snapshot().Dialing, 0, "%d dials are under way after twice connect + tls_handshake")
+		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
+		testsupport.True(t, r.ended(), "the request still waits")
 	})
 }
 
 // Four requests wait for four dials, and max_pending is 1. The dials fail while the pool has a
 // connection. Then the requests are pending, within max_pending and pending_timeout.
 func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 })
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
-		var all []*request
-		for range 4 {
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 4, sec)
 		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 4 {
 			t.Fatalf("%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
 		}
@@ -314,9 +256,7 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 				t.Errorf("the error does not say why no connection is opened: %v", e)
 			}
 		}
-		if n := p.Snapshot().Pending; n != 1 {
-			t.Errorf("%d are pending, want 1", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		pass(60 * time.Millisecond)
 		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 ms for the dials, 50 ms for the place
 		held.do()
@@ -326,9 +266,7 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 // Dials fail again and again, so the request waits alternately for a dial and for a place. The sum
 // of its waits for a place is at most pending_timeout.
 func TestPendingTimesAddUp(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond })
+	inBubble(t, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
 		r := ask(t, p, 10*sec)
@@ -340,9 +278,7 @@ func TestPendingTimesAddUp(t *testing.T) {
 }
 
 func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) { o.MaxConns = 2 })
+	inBubble(t, func(o *Options) { o.MaxConns = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -351,9 +287,7 @@ func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 		pass(10 * time.Millisecond)
 		cancel()
 		leaves.wantErr(upstream.Cancelled, 10*time.Millisecond)
-		if n := p.Snapshot().Pending; n != 0 {
-			t.Errorf("%d are pending, want none: the dial serves the request that stays", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Pending, 0, "%d are pending: the dial serves the request that stays")
 		pass(sec)
 		stays.wantConn(1, 200*time.Millisecond)
 		useAll([]*request{held, stays})
@@ -362,18 +296,13 @@ func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 
 func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
+		s := newFakeSSP(t, dialResult{after: 200 * time.Millisecond})
 		p := start(t, s, nil)
 		r := ask(t, p, sec)
 		pass(250 * time.Millisecond)
 		r.wantConn(0, 200*time.Millisecond)
-		if d := r.ex.Times.TCP; d != 200*time.Millisecond {
-			t.Errorf("the exchange's dial took %v, want 200ms", d)
-		}
-		if w := r.ex.Times.Acquired.Sub(r.ex.Times.Queued); w != 200*time.Millisecond {
-			t.Errorf("the exchange waited %v, want 200ms", w)
-		}
+		testsupport.Equal(t, r.ex.Times.TCP, 200*time.Millisecond, "the exchange's dial took %v")
+		testsupport.Equal(t, r.ex.Times.Acquired.Sub(r.ex.Times.Queued), 200*time.Millisecond, "the exchange waited %v")
 		r.do()
 	})
 }
@@ -395,13 +324,9 @@ func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
 			pass(10 * msec)
 		}
 		// Two failures without a pause, then two pauses of 100 and 200 ms, and one of 400 ms: ±20 %.
-		if took := time.Since(r.began); took > 860*msec {
-			t.Errorf("the fifth dial began after %v, want it after the back-off", took)
-		}
+		testsupport.AtMost(t, time.Since(r.began), 860*msec, "the fifth dial began after %v, want it after the back-off")
 		pass(150 * msec)
-		if !r.ended() || r.err != nil {
-			t.Fatalf("ended %v, %v; want the connection of the dial", r.ended(), r.err)
-		}
+		testsupport.MustTrue(t, r.ended() && r.err == nil, "ended %v, %v; want the connection of the dial", r.ended(), r.err)
 		r.do()
 	})
 }
@@ -427,8 +352,7 @@ func TestDialServesTheNextRequestIfAPlaceIsReleasedFirst(t *testing.T) {
 }
 
 func TestCancelledRequestLeavesTheQueue(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newFakeSSP(t), func(o *Options) { o.MaxConns = 1 })
+	inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		ctx, cancel := context.WithCancel(t.Context())
 		lost, next := askWith(t, p, sec, ctx), (*request)(nil)
@@ -436,9 +360,7 @@ func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 		pass(time.Millisecond)
 		cancel()
 		lost.wantErr(upstream.Cancelled, time.Millisecond)
-		if n := p.Snapshot().Pending; n != 1 {
-			t.Errorf("%d are pending, want 1", n)
-		}
+		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		held.do()
 		next.wantConn(0, time.Millisecond)
 		next.do()

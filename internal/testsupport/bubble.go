@@ -19,3 +19,9 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 	defer empty()
 	synctest.Test(t, test)
 }
+
+// RunBubble is Bubble for a subtest.
+func RunBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { Bubble(t, test) })
+}
