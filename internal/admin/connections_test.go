@@ -18,9 +18,7 @@ import (
 func (c *console) listening() string {
 	c.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testsupport.NoError(c.t, err)
 	served := make(chan error, 1)
 	go func() { served <- c.Serve(l) }()
 	c.t.Cleanup(func() {
@@ -42,9 +40,7 @@ func dial(t *testing.T, addr, path string) net.Conn {
 func dialTo(t *testing.T, addr, text string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(testsupport.Patience))
 	if _, err := c.Write([]byte(text)); err != nil {
@@ -57,9 +53,7 @@ func dialTo(t *testing.T, addr, text string) net.Conn {
 func wantOK(t *testing.T, what string, c net.Conn) {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%s: %v", what, err)
 	defer res.Body.Close()
 	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
 		t.Errorf("%s: %d and %d bytes, %v", what, res.StatusCode, len(body), err)

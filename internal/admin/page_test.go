@@ -4,25 +4,21 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestThePageMayRunOnlyItsOwnScript(t *testing.T) {
 	w := newConsole(t, loopback, nil).ask("GET", "/", "")
 	policy := w.Header().Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
-		if !strings.Contains(policy, want) {
-			t.Errorf("the policy %q lacks %q", policy, want)
-		}
+		testsupport.True(t, strings.Contains(policy, want), "the policy %q lacks %q", policy, want)
 	}
 	for _, never := range []string{"unsafe", "http:", "*"} {
-		if strings.Contains(policy, never) {
-			t.Errorf("the policy %q has %q", policy, never)
-		}
+		testsupport.True(t, !strings.Contains(policy, never), "the policy %q has %q", policy, never)
 	}
 	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Content-Type": "text/html; charset=utf-8"} {
-		if got := w.Header().Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		testsupport.Equal(t, w.Header().Get(name), want, "%[2]s is %[1]q", name)
 	}
 }
 
@@ -36,8 +32,6 @@ func TestThePageIsOneFileThatNeedsNoNetwork(t *testing.T) {
 		"a second script or style": `(?s)<script.*<script|<style.*<style`,
 	} {
 		text := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", "") // a namespace, not a URL that is loaded
-		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
-			t.Errorf("the page has %s: %.80s", what, found)
-		}
+		testsupport.Equal(t, regexp.MustCompile(pattern).FindString(text), "", "the page has %[2]s: %[1].80s", what)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/rates"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -126,19 +127,13 @@ func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
 	})
 	lasts := s.ejections()
 	for i := 1; i < len(lasts); i++ {
-		if lasts[i] <= lasts[i-1] {
-			t.Errorf("ejections last %v: they do not grow", lasts)
-		}
+		testsupport.True(t, lasts[i] > lasts[i-1], "ejections last %v: they do not grow", lasts)
 	}
-	if len(lasts) < 2 || len(lasts) > 4 {
-		t.Errorf("%d ejections in 40 s of flapping: %v", len(lasts), lasts)
-	}
+	testsupport.Between(t, len(lasts), 2, 4, "%d ejections in 40 s of flapping: %v", lasts)
 	s.serve(9000, nil) // works for 90 s
 	s.serve(100, failsAtB)
 	lasts = s.ejections()
-	if got := lasts[len(lasts)-1]; got != 5*time.Second {
-		t.Errorf("after 90 s without a failure an ejection lasts %v, want base_time", got)
-	}
+	testsupport.Equal(t, lasts[len(lasts)-1], 5*time.Second, "after 90 s without a failure an ejection lasts %v, want base_time")
 }
 
 // max_ejected bounds the number of ejected endpoints, and one endpoint always stays.
@@ -150,9 +145,7 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 	}{{1, 1, 0}, {2, 0.5, 1}, {2, 0.1, 1}, {2, 1, 1}, {3, 0.5, 1}, {4, 0.5, 2}, {4, 1, 3}, {4, 0.74, 2}} {
 		s := start(func(s *Settings) { s.Ejection.MaxEjected = c.share }, make([]int, c.endpoints)...)
 		s.serve(200, func(string, rates.Group) bool { return true })
-		if got := s.count("ejected"); got != c.want {
-			t.Errorf("%+v: %d endpoints are ejected", c, got)
-		}
+		testsupport.Equal(t, s.count("ejected"), c.want, "%[2]+v: %[1]d endpoints are ejected", c)
 	}
 }
 
@@ -182,12 +175,8 @@ func TestFailingChecksRespectMaxEjected(t *testing.T) {
 				s.events = append(s.events, s.CheckEnded(e, err, s.now).Events...)
 			}
 		}
-		if got := s.count("unhealthy"); got != c.out {
-			t.Errorf("%s: %d endpoints are unhealthy, want %d", name, got, c.out)
-		}
-		if len(s.events) != len(c.sick) {
-			t.Errorf("%s: events: %+v", name, s.events)
-		}
+		testsupport.Equal(t, s.count("unhealthy"), c.out, "%[2]s: %[1]d endpoints are unhealthy", name)
+		testsupport.True(t, len(s.events) == len(c.sick), "%s: events: %+v", name, s.events)
 		s.serve(20, nil)
 	}
 }
@@ -210,18 +199,14 @@ func TestReturnedEndpointIsNotEjectedForOldFailures(t *testing.T) {
 	} {
 		s := start(change, 0, 0)
 		s.serve(100, failsAtB)
-		if s.states() != "enabled ejected" {
-			t.Fatalf("%s: %s", name, s.states())
-		}
+		testsupport.MustEqual(t, s.states(), "enabled ejected", "%[2]s: %[1]s", name)
 		for range 1000 { // until the probe
 			if s.count("ejected") > 0 {
 				s.serve(1, nil)
 			}
 		}
 		s.serve(4, failsAtB)
-		if s.states() != "enabled enabled" {
-			t.Errorf("%s: %s after two failures", name, s.states())
-		}
+		testsupport.Equal(t, s.states(), "enabled enabled", "%[2]s: %[1]s after two failures", name)
 	}
 }
 
@@ -230,20 +215,14 @@ func TestEjectionBeginsAnewAfterAReload(t *testing.T) {
 	for _, dryRun := range []bool{true, false} {
 		s := start(func(s *Settings) { s.Ejection.BaseTime, s.Ejection.DryRun = time.Minute, dryRun }, 0, 0)
 		s.serve(100, failsAtB)
-		if n := len(s.ejections()); n != 1 {
-			t.Fatalf("%d ejections, want 1", n)
-		}
+		testsupport.MustEqual(t, len(s.ejections()), 1, "%d ejections")
 		settings := s.settings
 		settings.Ejection.Enabled = false
 		s.Set(settings, s.now)
 		settings.Ejection.Enabled, settings.Ejection.DryRun = true, false
 		s.Set(settings, s.now)
-		if s.states() != "enabled enabled" {
-			t.Fatalf("%s after ejection was off", s.states())
-		}
+		testsupport.MustEqual(t, s.states(), "enabled enabled", "%s after ejection was off")
 		s.serve(100, failsAtB)
-		if s.states() != "enabled ejected" {
-			t.Errorf("%s, although b fails again", s.states())
-		}
+		testsupport.Equal(t, s.states(), "enabled ejected", "%s, although b fails again")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestErlangCAgreesWithPublishedValues(t *testing.T) {
@@ -46,9 +48,7 @@ func TestErlangBAgreesWithPublishedValues(t *testing.T) {
 func TestMeanWaitAgreesWithPublishedValues(t *testing.T) {
 	// The eye clinic again: 8/9 patients wait on average, so each waits 8/54 h.
 	wait, ok := meanWait(6.0/3600, 20*time.Minute, 3)
-	if !ok {
-		t.Fatal("MeanWait says that 2 erlangs fill 3 doctors")
-	}
+	testsupport.MustTrue(t, ok, "MeanWait says that 2 erlangs fill 3 doctors")
 	near(t, "mean wait, s", wait.Seconds(), 8.0/54*3600, 1e-3)
 }
 
@@ -135,9 +135,7 @@ func TestErlangFormulasAtTheirEdges(t *testing.T) {
 			t.Errorf("ErlangC(%d, %v) = %v, want %v", c.servers, c.load, got, c.wantC)
 		}
 	}
-	if got := erlangC(10, 10); got != 1 {
-		t.Errorf("ErlangC of a full pool = %v, want 1", got)
-	}
+	testsupport.Equal(t, erlangC(10, 10), 1, "ErlangC of a full pool = %v")
 	if got := erlangB(10, 10); !(got > 0 && got < 1) {
 		t.Errorf("ErlangB of a full pool = %v, want between 0 and 1: losses relieve it", got)
 	}
@@ -217,9 +215,7 @@ func TestMoreLoadNeverNeedsFewerPlacesAndMorePlacesNeverMakeMoreWait(t *testing.
 func TestFullRateIsWhereWaitingBecomesCertain(t *testing.T) {
 	const hold = 125 * time.Millisecond
 	full := FullRate(40, hold)
-	if got := erlangC(40, Load(full, hold)); got != 1 {
-		t.Errorf("share that waits at the full rate = %v, want 1", got)
-	}
+	testsupport.Equal(t, erlangC(40, Load(full, hold)), 1, "share that waits at the full rate = %v")
 	if _, ok := meanWait(full, hold, 40); ok {
 		t.Error("MeanWait claims a mean at the full rate")
 	}
@@ -227,9 +223,7 @@ func TestFullRateIsWhereWaitingBecomesCertain(t *testing.T) {
 		t.Errorf("share that waits just below the full rate = %v, want below 1", got)
 	}
 	wait, ok := meanWait(full*0.999, hold, 40)
-	if !ok || wait <= 0 {
-		t.Errorf("MeanWait just below the full rate = %v, %v", wait, ok)
-	}
+	testsupport.True(t, ok && wait > 0, "MeanWait just below the full rate = %v, %v", wait, ok)
 	if wait, ok := meanWait(0, hold, 0); wait != 0 || !ok {
 		t.Errorf("MeanWait without requests = %v, %v; want 0, true", wait, ok)
 	}
@@ -245,7 +239,5 @@ func TestSquareRootRuleIsWithinTwoPlacesFrom40To4000Erlangs(t *testing.T) {
 			t.Errorf("rule of thumb for %v erlangs = %v, want below the exact %d", load, squareRootPlaces(load), exact)
 		}
 	}
-	if got := squareRootPlaces(-1); got != 0 {
-		t.Errorf("SquareRootPlaces(-1) = %v, want 0", got)
-	}
+	testsupport.Equal(t, squareRootPlaces(-1), 0, "SquareRootPlaces(-1) = %v")
 }

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func near(t *testing.T, what string, got, want, tolerance float64) {
 	t.Helper()
-	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s = %v, want %v ± %v", what, got, want, tolerance)
-	}
+	testsupport.True(t, math.Abs(got-want) <= tolerance, "%s = %v, want %v ± %v", what, got, want, tolerance)
 }
 
 func TestLoadIsRateTimesHold(t *testing.T) {
@@ -20,13 +20,9 @@ func TestLoadIsRateTimesHold(t *testing.T) {
 	near(t, "20,000/s held 80 ms", Load(20000, 80*time.Millisecond), 1600, 1e-9)
 	near(t, "1,000/s held 80 ms", Load(1000, 80*time.Millisecond), 80, 1e-9)
 	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(-1)} {
-		if got := Load(rate, time.Second); got != 0 {
-			t.Errorf("Load(%v, 1s) = %v, want 0", rate, got)
-		}
+		testsupport.Equal(t, Load(rate, time.Second), 0, "Load(%[2]v, 1s) = %[1]v", rate)
 	}
-	if got := Load(10, -time.Second); got != 0 {
-		t.Errorf("Load of a negative hold = %v, want 0", got)
-	}
+	testsupport.Equal(t, Load(10, -time.Second), 0, "Load of a negative hold = %v")
 }
 
 func TestFullRateOfFixedPoolsIsPlacesOverHold(t *testing.T) {
@@ -35,13 +31,9 @@ func TestFullRateOfFixedPoolsIsPlacesOverHold(t *testing.T) {
 	near(t, "512 places, 80 ms", FullRate(512, 80*time.Millisecond), 6400, 1e-9)
 	near(t, "512 places, 200 ms", FullRate(512, 200*time.Millisecond), 2560, 1e-9)
 	for _, places := range []float64{0, -3, math.NaN()} {
-		if got := FullRate(places, time.Second); got != 0 {
-			t.Errorf("FullRate(%v, 1s) = %v, want 0", places, got)
-		}
+		testsupport.Equal(t, FullRate(places, time.Second), 0, "FullRate(%[2]v, 1s) = %[1]v", places)
 	}
-	if got := FullRate(5, 0); got != 0 {
-		t.Errorf("FullRate without a hold = %v, want 0", got)
-	}
+	testsupport.Equal(t, FullRate(5, 0), 0, "FullRate without a hold = %v")
 }
 
 func TestHeadroomIsOneWhenIdleZeroWhenFullAndNegativeBeyond(t *testing.T) {
@@ -71,17 +63,11 @@ func TestLognormalMeanMatchesSamplesWithThoseQuantiles(t *testing.T) {
 
 func TestLognormalMeanWithoutTailIsTheMedian(t *testing.T) {
 	for _, p99 := range []time.Duration{0, 10 * time.Millisecond, 80 * time.Millisecond} {
-		if got := lognormalMean(80*time.Millisecond, p99); got != 80*time.Millisecond {
-			t.Errorf("LognormalMean(80ms, %v) = %v, want 80ms", p99, got)
-		}
+		testsupport.Equal(t, lognormalMean(80*time.Millisecond, p99), 80*time.Millisecond, "LognormalMean(80ms, %[2]v) = %[1]v", p99)
 	}
-	if got := lognormalMean(0, time.Second); got != 0 {
-		t.Errorf("LognormalMean without a median = %v, want 0", got)
-	}
+	testsupport.Equal(t, lognormalMean(0, time.Second), 0, "LognormalMean without a median = %v")
 }
 
 func TestLognormalMeanThatFitsNoDurationIsTheLongestOne(t *testing.T) {
-	if got := lognormalMean(1, math.MaxInt64); got != math.MaxInt64 {
-		t.Errorf("LognormalMean(1ns, longest) = %v, want the longest Duration", got)
-	}
+	testsupport.Equal(t, lognormalMean(1, math.MaxInt64), math.MaxInt64, "LognormalMean(1ns, longest) = %v, want the longest Duration")
 }

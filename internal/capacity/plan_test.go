@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // twelveReplicas is an SSP at 20,000 requests/s with p50 80 ms and p99 250 ms.
@@ -19,9 +21,7 @@ func twelveReplicas() PlanInput {
 func mustPlan(t *testing.T, in PlanInput) PlanResult {
 	t.Helper()
 	r, err := Plan(in)
-	if err != nil {
-		t.Fatalf("Plan(%+v): %v", in, err)
-	}
+	testsupport.MustTrue(t, err == nil, "Plan(%+v): %v", in, err)
 	return r
 }
 
@@ -30,33 +30,23 @@ func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
 	near(t, "rate of a replica", r.Rate, 1666.6667, 0.0001)
 	near(t, "mean hold, ms", r.MeanHold.Seconds()*1e3, 90.198, 0.001)
 	near(t, "L", r.Load, 150.33, 0.005)
-	if got := math.Round(r.Load); got != 150 {
-		t.Errorf("L rounds to %v, want 150", got)
-	}
+	testsupport.Equal(t, math.Round(r.Load), 150, "L rounds to %v")
 
 	// Exact Erlang C for 150.33 erlangs: with 175 places 3.11 % wait, a little more than the
 	// allowed 3 %; with 176 places 2.57 %.
-	if r.Places != 176 {
-		t.Errorf("N = %d, want 176", r.Places)
-	}
+	testsupport.Equal(t, r.Places, 176, "N = %d")
 	near(t, "share that waits for 175", erlangC(175, r.Load), 0.0311, 0.00005)
 	near(t, "share that waits for 176", r.WaitingShare, 0.0257, 0.00005)
 	near(t, "saturation", r.Saturation, 150.33/176, 0.0001)
-	if r.SlowHold != 200*time.Millisecond {
-		t.Errorf("slow hold = %v, want 200ms", r.SlowHold)
-	}
+	testsupport.Equal(t, r.SlowHold, 200*time.Millisecond, "slow hold = %v")
 	near(t, "full at 200 ms", r.SlowFullRate, 880, 1e-9)
 	near(t, "full at the mean hold", r.FullRate, 176/0.090198449, 0.001)
 
 	// The rule of thumb, unrounded: 150.33 + 2·√150.33 = 174.85 places, which are full at
 	// 874.26 requests/s of 200 ms.
 	near(t, "L + 2√L", r.RulePlaces, 174.85, 0.005)
-	if got := math.Ceil(r.RulePlaces); got != 175 {
-		t.Errorf("L + 2√L rounds up to %v, want 175", got)
-	}
-	if got := math.Floor(r.RuleSlowFullRate); got != 874 {
-		t.Errorf("L + 2√L places are full at %v requests/s, want 874", got)
-	}
+	testsupport.Equal(t, math.Ceil(r.RulePlaces), 175, "L + 2√L rounds up to %v")
+	testsupport.Equal(t, math.Floor(r.RuleSlowFullRate), 874, "L + 2√L places are full at %v requests/s")
 
 	if r.HTTP2Conns != 2 || r.HTTP2GrownConns != 4 {
 		t.Errorf("HTTP/2 connections = %d, %d with growth at half; want 2, 4", r.HTTP2Conns, r.HTTP2GrownConns)
@@ -66,9 +56,7 @@ func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
 		t.Errorf("totals = %d, %d, %d; want 2112, 24, 48", r.TotalPlaces, r.TotalHTTP2Conns, r.TotalHTTP2GrownConns)
 	}
 	near(t, "the SSP's full rate at 200 ms", r.TotalSlowFullRate, 12*880, 1e-6)
-	if len(r.Warnings) != 0 {
-		t.Errorf("warnings: %q", r.Warnings)
-	}
+	testsupport.True(t, len(r.Warnings) == 0, "warnings: %q", r.Warnings)
 }
 
 func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
@@ -78,9 +66,7 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 		PortsPerAddress: 65536, SourceAddresses: -2, SSPAddresses: 0, MaxAge: time.Millisecond,
 	}
 	r, err := Plan(in)
-	if err == nil {
-		t.Fatal("Plan accepted it")
-	}
+	testsupport.MustTrue(t, err != nil, "Plan accepted it")
 	want := []string{
 		"rps NaN: must be between 0.001 and 1000000000 requests per second",
 		"replicas 0: must be between 1 and 1000000",
@@ -100,9 +86,7 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 	if got := err.Error(); got != strings.Join(want, "\n") {
 		t.Errorf("errors:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
 	}
-	if r.Places != 0 || r.Warnings != nil {
-		t.Errorf("a refused plan has results: %+v", r)
-	}
+	testsupport.True(t, r.Places == 0 && r.Warnings == nil, "a refused plan has results: %+v", r)
 }
 
 func TestPlanRefusesEachImpossibleNumberAlone(t *testing.T) {
@@ -158,9 +142,7 @@ func TestPlanCountsFileDescriptorsOfBothSides(t *testing.T) {
 	wantWarning(t, mustPlan(t, in), "file descriptors: 176 connections to the SSP and their clients need 10240 of one process, whose limit is 10239")
 
 	in.ClientConns = 0 // one client connection for each place
-	if got := mustPlan(t, in).FileDescriptors; got != 2*176+64 {
-		t.Errorf("needs %d without known clients, want %d", got, 2*176+64)
-	}
+	testsupport.Equal(t, mustPlan(t, in).FileDescriptors, 2*176+64, "needs %d without known clients")
 }
 
 func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
@@ -169,9 +151,7 @@ func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
 	in.FileDescriptors = 1 << 20
 	in.Rate = 300000 // 27,060 erlangs: one HTTP/1 connection for each
 	r := mustPlan(t, in)
-	if r.PortsPerAddress != r.Places {
-		t.Errorf("%d ports for %d connections that never age", r.PortsPerAddress, r.Places)
-	}
+	testsupport.True(t, r.PortsPerAddress == r.Places, "%d ports for %d connections that never age", r.PortsPerAddress, r.Places)
 	if len(r.Warnings) != 0 {
 		t.Errorf("%d ports of 28232 are no reason to warn: %q", r.PortsPerAddress, r.Warnings)
 	}
@@ -186,9 +166,7 @@ func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
 
 	in.SSPAddresses = 2
 	r = mustPlan(t, in)
-	if len(r.Warnings) != 0 {
-		t.Errorf("two addresses of the SSP have twice the ports: %q", r.Warnings)
-	}
+	testsupport.True(t, len(r.Warnings) == 0, "two addresses of the SSP have twice the ports: %q", r.Warnings)
 }
 
 func TestPlanSharesPortsAmongReplicasBehindOneAddress(t *testing.T) {
@@ -233,13 +211,9 @@ func TestPlanCountsThePortsOfEachLocalAddress(t *testing.T) {
 	in.Rate, in.P50, in.P99, in.Replicas = 20000, 80*time.Millisecond, 250*time.Millisecond, 1
 	one := mustPlan(t, in).PortsPerAddress
 	in.LocalAddresses = 4
-	if four := mustPlan(t, in).PortsPerAddress; four < one/4 || four > one/4+2 {
-		t.Errorf("%d ports of each of four addresses, %d of one", four, one)
-	}
+	testsupport.Between(t, mustPlan(t, in).PortsPerAddress, one/4, one/4+2, "%d ports of each of four addresses, %d of one", one)
 	in.SourceAddresses = 1 // behind a NAT only the NAT's address counts
-	if nat := mustPlan(t, in).PortsPerAddress; nat != one {
-		t.Errorf("%d ports of a NAT's address, want %d", nat, one)
-	}
+	testsupport.Equal(t, mustPlan(t, in).PortsPerAddress, one, "%d ports of a NAT's address")
 }
 
 // For any input, Plan returns InputErrors or a plan whose numbers agree with each other.
@@ -275,12 +249,8 @@ func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 			t.Fatalf("sums that do not add up: %+v", r)
 		}
 		for _, v := range []float64{r.Rate, r.FullRate, r.SlowFullRate, r.RulePlaces, r.RuleSlowFullRate, r.TotalLoad, r.TotalSlowFullRate, r.Saturation} {
-			if !(v > 0) || math.IsInf(v, 1) {
-				t.Fatalf("a figure that is no number: %+v", r)
-			}
+			testsupport.MustTrue(t, v > 0 && !math.IsInf(v, 1), "a figure that is no number: %+v", r)
 		}
-		if r.FullRate < r.Rate {
-			t.Fatalf("a pool that its own rate fills: %v of %v", r.FullRate, r.Rate)
-		}
+		testsupport.MustTrue(t, r.FullRate >= r.Rate, "a pool that its own rate fills: %v of %v", r.FullRate, r.Rate)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // pair writes a new certificate of ca, its key and ca into dir.
@@ -19,18 +20,14 @@ func pair(t *testing.T, ca *sspsim.CA, dir string) TLSFiles {
 	if err == nil {
 		err = errors.Join(sspsim.WriteKeyPair(cert, f.Cert, f.Key), ca.WriteFile(f.CA))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return f
 }
 
 func newCA(t *testing.T) *sspsim.CA {
 	t.Helper()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return ca
 }
 
@@ -44,9 +41,7 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 		return filepath.Join(dir, name)
 	}
 	key, err := os.ReadFile(good.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, c := range []struct {
 		files TLSFiles
 		want  string // keys and rules, joined
@@ -90,9 +85,7 @@ func TestCheckLoadsAChangeOnceAndKeepsValidMaterial(t *testing.T) {
 	ca, dir := newCA(t), t.TempDir()
 	files := pair(t, ca, dir)
 	k, err := Keep(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	check := func(what string, wantChanged, wantErr bool) {
 		t.Helper()
 		before := k.Current()
@@ -106,24 +99,16 @@ func TestCheckLoadsAChangeOnceAndKeepsValidMaterial(t *testing.T) {
 	check("a new pair", true, false)
 	check("no further change", false, false)
 	content, err := os.ReadFile(files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	write(t, files.Key, "broken")
 	check("a broken key", false, true)
-	if k.Good() {
-		t.Error("broken files are good")
-	}
+	testsupport.True(t, !k.Good(), "broken files are good")
 	check("the same broken key again", false, false)
 	write(t, files.Key, string(content))
 	check("the key as before", false, false)
-	if !k.Good() {
-		t.Error("the files that are in use are not good")
-	}
+	testsupport.True(t, k.Good(), "the files that are in use are not good")
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(files.Cert, later, later); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Chtimes(files.Cert, later, later))
 	check("another time, the same content", false, false)
 }
 
@@ -132,18 +117,12 @@ func TestCheckSeesAChangeBehindASymbolicLink(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
 	for _, name := range []string{"1", "2"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		pair(t, ca, filepath.Join(dir, name))
 	}
-	if err := os.Symlink("1", filepath.Join(dir, "data")); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Symlink("1", filepath.Join(dir, "data")))
 	k, err := Keep(TLSFiles{Cert: filepath.Join(dir, "data/cert.pem"), Key: filepath.Join(dir, "data/key.pem")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if err := errors.Join(os.Symlink("2", filepath.Join(dir, "new")), os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "data"))); err != nil {
 		t.Fatal(err)
 	}

@@ -42,9 +42,7 @@ func watch(t *testing.T, file string) *watching {
 func (w *watching) wantSeen(what string, within time.Duration) {
 	w.t.Helper()
 	now := Look([]string{*w.file.Load()})
-	if maps.Equal(*w.last.Load(), now) {
-		w.t.Fatalf("%s: the content is still %v", what, now)
-	}
+	testsupport.MustTrue(w.t, !maps.Equal(*w.last.Load(), now), "%s: the content is still %v", what, now)
 	time.Sleep(within)
 	if synctest.Wait(); !maps.Equal(*w.last.Load(), now) {
 		w.t.Errorf("%s: not seen within %v", what, within)
@@ -53,32 +51,24 @@ func (w *watching) wantSeen(what string, within time.Duration) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 func rename(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Rename(from, to))
 }
 
 // link makes a symbolic link, and replaces an existing one, as a kubelet does.
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name+".new"); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Symlink(target, name+".new"))
 	rename(t, name+".new", name)
 }
 
 func mkdir(t *testing.T, dir string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.MkdirAll(dir, 0o700))
 	return dir
 }
 
@@ -97,9 +87,7 @@ func TestEveryWayToChangeAFileIsNoticed(t *testing.T) {
 		rename(t, file, file+"~")
 		write(t, file, "4")
 		w.wantSeen("it is moved away, and a new one written, as vim does", 2*WatchEvery)
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.Remove(file))
 		w.wantSeen("it is removed", 2*WatchEvery)
 		write(t, file, "5")
 		w.wantSeen("it is back", 2*WatchEvery)
@@ -109,9 +97,7 @@ func TestEveryWayToChangeAFileIsNoticed(t *testing.T) {
 		w.wantSeen("there is another directory", 2*WatchEvery)
 		write(t, file, "7")
 		w.wantSeen("the file in it is written anew", 2*WatchEvery)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.RemoveAll(dir))
 		w.wantSeen("the directory is removed", 2*WatchEvery)
 		write(t, filepath.Join(mkdir(t, dir), "adbuffer.yaml"), "8")
 		w.wantSeen("it is made again", 2*WatchEvery)
@@ -128,14 +114,10 @@ func TestASwapOfAKubernetesVolumeIsNoticed(t *testing.T) {
 		w := watch(t, file)
 		for _, next := range []string{"..2026_02", "..2026_03"} {
 			old, err := os.Readlink(filepath.Join(volume, "..data"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			write(t, filepath.Join(mkdir(t, filepath.Join(volume, next)), "adbuffer.yaml"), next)
 			link(t, next, filepath.Join(volume, "..data"))
-			if err := os.RemoveAll(filepath.Join(volume, old)); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, os.RemoveAll(filepath.Join(volume, old)))
 			w.wantSeen("..data leads to "+next, 2*WatchEvery)
 		}
 	})
@@ -182,14 +164,10 @@ func TestAChangeThatNoRecordShowsIsFound(t *testing.T) {
 		write(t, name, "before")
 		w := watch(t, name)
 		file, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		defer file.Close()
 		mapped, err := syscall.Mmap(int(file.Fd()), 0, 6, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		copy(mapped, "after!")
 		defer syscall.Munmap(mapped)
 		w.wantSeen("memory that is mapped to the file is written", readEvery*WatchEvery)
@@ -214,9 +192,7 @@ func TestAnUnreadableFileIsAStateToo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	missing := filepath.Join(dir, "missing")
 	before := Look([]string{pipe, missing, dir})
 	if !strings.Contains(before[pipe], "regular file") || !strings.Contains(before[dir], "regular file") || !strings.Contains(before[missing], "no such file") {
@@ -235,25 +211,15 @@ func TestAFileThatCannotBeOpenedForLackOfDescriptorsHasNotChanged(t *testing.T) 
 	write(t, file, "x")
 	before := Look([]string{file})
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	none := limit
 	none.Cur = 0
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
 	_, openErr := os.Open(file)
 	now, changed := before.Update()
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(openErr, syscall.EMFILE) {
-		t.Fatalf("the file could be opened: %v", openErr)
-	}
-	if changed || !maps.Equal(now, before) {
-		t.Errorf("changed is %v: %v, before %v", changed, now, before)
-	}
+	testsupport.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	testsupport.MustTrue(t, errors.Is(openErr, syscall.EMFILE), "the file could be opened: %v", openErr)
+	testsupport.True(t, !changed && maps.Equal(now, before), "changed is %v: %v, before %v", changed, now, before)
 	write(t, file, "y")
 	if _, changed := now.Update(); !changed {
 		t.Error("a change was not seen")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -132,9 +133,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(a)) }
 func (m *model) check(t *testing.T, q *Queues[int]) {
 	t.Helper()
 	active, longest := 0, 0
-	if !near(q.now, m.now) {
-		t.Fatalf("the virtual time is %v, want %v", q.now, m.now)
-	}
+	testsupport.MustTrue(t, near(q.now, m.now), "the virtual time is %v, want %v", q.now, m.now)
 	for i, w := range m.waiting {
 		if len(w) > 0 {
 			active++
@@ -148,18 +147,12 @@ func (m *model) check(t *testing.T, q *Queues[int]) {
 		for it := q.queues[i].first; it != nil; it = it.next {
 			got = append(got, it)
 		}
-		if !slices.Equal(got, w) {
-			t.Fatalf("%d requests wait in queue %d in an order of their own, want %d", len(got), i, len(w))
-		}
+		testsupport.MustTrue(t, slices.Equal(got, w), "%d requests wait in queue %d in an order of their own, want %d", len(got), i, len(w))
 	}
-	if q.Active() != active {
-		t.Fatalf("%d queues are active, want %d", q.Active(), active)
-	}
+	testsupport.MustEqual(t, q.Active(), active, "%d queues are active")
 	first, newest := q.First(), q.NewestOfLongest()
 	if active == 0 {
-		if first != nil || newest != nil {
-			t.Fatal("a request is found in empty queues")
-		}
+		testsupport.MustTrue(t, first == nil && newest == nil, "a request is found in empty queues")
 		return
 	}
 	if i := m.find(first); m.waiting[i][0] != first || !near(m.paid[i], m.least()) {

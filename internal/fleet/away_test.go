@@ -35,12 +35,8 @@ func awaitAway(t *testing.T, all []*member, before []int) {
 	}
 	time.Sleep(500 * time.Millisecond)
 	n, took := sent(all)-had, time.Since(began).Seconds()
-	if n > shares*took+burst+3 {
-		t.Errorf("%v sent in %.2f s, at shares of %.0f a second", n, took, shares)
-	}
-	if shares < 0.9*limit || shares > 1.1*limit {
-		t.Errorf("shares of %.0f a second together, want %v", shares, limit)
-	}
+	testsupport.AtMost(t, n, shares*took+burst+3, "%v sent in %.2f s, at shares of %.0f a second", took, shares)
+	testsupport.Between(t, shares, 0.9*limit, 1.1*limit, "shares of %.0f a second together, want %v", limit)
 	for i, m := range all {
 		if n := m.logged("Redis is away"); n < 1 || n > before[i]+1 {
 			t.Errorf("replica %d has logged %d times that Redis is away: %v", i, n, m.log.All())
@@ -54,9 +50,7 @@ func awaitBack(t *testing.T, all []*member) {
 		m.awaitConnected(t, true)
 		testsupport.Eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == m.logged("Redis is away") })
 		testsupport.Eventually(t, "the log reports it", func() bool { return m.replicas.Load() == 3 })
-		if m.failures.Load() == 0 {
-			t.Errorf("replica %d has counted no failure", i)
-		}
+		testsupport.True(t, m.failures.Load() != 0, "replica %d has counted no failure", i)
 	}
 }
 
@@ -115,9 +109,7 @@ func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	all[2].awaitConnected(t, false)
 	n := all[2].sent.Load()
 	testsupport.Eventually(t, "the load continues", func() bool { return float64(all[2].sent.Load()-n) > all[2].Share() })
-	if all[0].replicas.Load() != 3 {
-		t.Errorf("%d replicas are known", all[0].replicas.Load())
-	}
+	testsupport.Equal(t, all[0].replicas.Load(), 3, "%d replicas are known")
 	wantBound(t, limit, burst, all...)
 }
 
@@ -130,22 +122,16 @@ func TestLateCallsAreIgnored(t *testing.T) {
 	m.awaitConnected(t, true)
 	m.crash() // from here on the test itself calls
 	conn, err := m.open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer conn.close()
 	a := m.nextCall(m.Since(time.Now()), &m.opts)
 	a.number = m.calls + 1
 	call := func() error {
 		_, errs, err := conn.pipeline(t.Context(), []command{{"EVALSHA", append([]any{leaseSHA}, m.arguments(&a)...)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return errs[0]
 	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, call())
 	if err := call(); err == nil || err.Error() != "STALE a later call was here first" {
 		t.Errorf("the repeated call: %v", err)
 	}
@@ -198,9 +184,7 @@ func TestKeyOfAnotherTypeFailsUntilItIsRemoved(t *testing.T) {
 	s.Do("SET", "adbuffer:qps:openx", "another type")
 	m := join(t, socket(s), limit, burst)
 	testsupport.Eventually(t, "it fails", func() bool { return m.failures.Load() > 1 })
-	if n := m.logged("no lease for an SSP"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	testsupport.Equal(t, m.logged("no lease for an SSP"), 1, "logged %d times")
 	s.Do("DEL", "adbuffer:qps:openx")
 	m.awaitConnected(t, true)
 }
@@ -249,12 +233,8 @@ func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 	t.Parallel()
 	m := join(t, Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "absent.sock")}, limit, burst)
 	m.AwaitFirst(t.Context())
-	if m.failures.Load() == 0 || m.connected() {
-		t.Error("the replica reports that it is connected, but there is no Redis")
-	}
-	if m.Share() != limit/4 {
-		t.Errorf("its share is %v, want a fourth of %v", m.Share(), limit)
-	}
+	testsupport.True(t, m.failures.Load() != 0 && !m.connected(), "the replica reports that it is connected, but there is no Redis")
+	testsupport.Equal(t, m.Share(), limit/4, "its share is %v, want a fourth of %v", limit)
 	m.startLoad(t, 2*limit)
 	testsupport.Eventually(t, "it sends", func() bool { return m.sent.Load() > 2*burst })
 	wantBound(t, limit/4, burst/8, m) // twice, since it is alone
@@ -264,9 +244,7 @@ func TestReplicaThatNeverReachedRedisUsesItsExpectedShare(t *testing.T) {
 func TestHangingServerDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "hung.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer l.Close()
 	m := join(t, Redis{Network: "unix", Address: l.Addr().String()}, limit, burst)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -286,9 +264,7 @@ func TestLoginIsAsConfiguredAndMayChange(t *testing.T) {
 	m := join(t, r, limit, burst)
 	m.SetPassword("wrong")
 	testsupport.Eventually(t, "it is refused", func() bool { return m.failures.Load() > 1 })
-	if m.connected() {
-		t.Error("connected with a wrong password")
-	}
+	testsupport.True(t, !m.connected(), "connected with a wrong password")
 	m.SetPassword("secret")
 	m.awaitConnected(t, true)
 }
@@ -307,37 +283,23 @@ func TestMissingPasswordIsNamed(t *testing.T) {
 func TestTLSWithBothCertificates(t *testing.T) {
 	t.Parallel()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	dir := t.TempDir()
 	server, err := ca.ServerCert("redis.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	client, err := ca.ClientCert("adbuffer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	write := func(name, kind string, der []byte) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return file
 	}
 	caFile := filepath.Join(dir, "ca.pem")
-	if err := ca.WriteFile(caFile); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, ca.WriteFile(caFile))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	addr := l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(addr)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 const ms = time.Millisecond
@@ -32,9 +34,7 @@ func takeAll(b *Bucket, now time.Duration) (n int) {
 func TestAnotherLimitChangesTheShareAtOnce(t *testing.T) {
 	b := newBucket("openx", settings{100, 10}, 4)
 	b.change(settings{40, 10})
-	if got := b.Share(); got != 10 {
-		t.Errorf("the share is %v, want a quarter of 40", got)
-	}
+	testsupport.Equal(t, b.Share(), 10, "the share is %v, want a quarter of 40")
 }
 
 func TestLeasedTokensEndWithTheirLease(t *testing.T) {
@@ -44,31 +44,19 @@ func TestLeasedTokensEndWithTheirLease(t *testing.T) {
 	if end > time.Second+a.valid || end < time.Second+a.valid-2*ms {
 		t.Errorf("the lease holds until %v, want %v", end, time.Second+a.valid)
 	}
-	if !b.Has(end-1) || !b.Take(end-1) {
-		t.Error("no token while the lease holds")
-	}
-	if b.Has(end) || b.Take(end) {
-		t.Error("a token of a lease that has ended")
-	}
+	testsupport.True(t, b.Has(end-1) && b.Take(end-1), "no token while the lease holds")
+	testsupport.True(t, !b.Has(end) && !b.Take(end), "a token of a lease that has ended")
 	// From then on tokens come at its own share, starting with none.
-	if n := takeAll(b, end+19*ms); n != 0 {
-		t.Errorf("%d tokens after 19 ms at 50 a second", n)
-	}
-	if n := takeAll(b, end+100*ms); n != 5 {
-		t.Errorf("%d tokens after 100 ms at 50 a second, want 5", n)
-	}
-	if n := takeAll(b, end+time.Hour); n != 5 {
-		t.Errorf("%d tokens after an hour, want half of the burst", n)
-	}
+	testsupport.Equal(t, takeAll(b, end+19*ms), 0, "%d tokens after 19 ms at 50 a second")
+	testsupport.Equal(t, takeAll(b, end+100*ms), 5, "%d tokens after 100 ms at 50 a second")
+	testsupport.Equal(t, takeAll(b, end+time.Hour), 5, "%d tokens after an hour, want half of the burst")
 }
 
 func TestReturnedTokensAreNotTaken(t *testing.T) {
 	b := newBucket("openx", settings{1000, 100}, 4)
 	b.grant(time.Second, 60, 500)
 	a := b.nextCall(time.Second+20*ms, options()) // without traffic the reserve is enough
-	if a.keep+a.back != 60 || a.back == 0 {
-		t.Fatalf("%d kept and %d returned of 60", a.keep, a.back)
-	}
+	testsupport.MustTrue(t, a.keep+a.back == 60 && a.back != 0, "%d kept and %d returned of 60", a.keep, a.back)
 	if n := takeAll(b, time.Second+21*ms); n != a.keep {
 		t.Errorf("%d were taken, want the %d kept", n, a.keep)
 	}
@@ -81,9 +69,7 @@ func TestDemandIsRequestedAndFades(t *testing.T) {
 	for range 20 {
 		b.Take(now) // the last ten get no token
 	}
-	if !b.due(now, options()) {
-		t.Error("demand is not reported")
-	}
+	testsupport.True(t, b.due(now, options()), "demand is not reported")
 	a := b.nextCall(now+20*ms, options())
 	if a.need < 20 || a.want <= a.need || a.want > 100 {
 		t.Errorf("it asks for %d, and %d with the reserve, after 20 requests", a.need, a.want)
@@ -97,12 +83,8 @@ func TestDemandIsRequestedAndFades(t *testing.T) {
 			t.Fatal("it continues to call without traffic")
 		}
 	}
-	if n := lease(b.lease.Load()).tokens(); n > 100/8+1 {
-		t.Errorf("%d tokens are held without traffic", n)
-	}
-	if !b.due(now+options().heartbeat(), options()) {
-		t.Error("it does not report that it is alive")
-	}
+	testsupport.AtMost(t, lease(b.lease.Load()).tokens(), 100/8+1, "%d tokens are held without traffic")
+	testsupport.True(t, b.due(now+options().heartbeat(), options()), "it does not report that it is alive")
 }
 
 // Concurrent changes of one word by many requests and the caller lose nothing.
@@ -133,9 +115,7 @@ func TestEachTokenIsTakenOnce(t *testing.T) {
 	if left := lease(b.lease.Load()).tokens(); int(taken.Load()) != granted-back-left {
 		t.Errorf("%d taken of %d granted, %d returned and %d left", taken.Load(), granted, back, left)
 	}
-	if n := b.Share(); n != 1 {
-		t.Errorf("share %v", n)
-	}
+	testsupport.Equal(t, b.Share(), 1, "share %v")
 }
 
 // For any order of time, requests, responses and lost responses, a bucket passes only the granted
@@ -181,9 +161,7 @@ func FuzzBucket(f *testing.F) {
 				}
 			default:
 				a := b.nextCall(now, options())
-				if a.keep < 0 || a.back < 0 || a.want < a.need || a.want < 1 || a.keep > a.want {
-					t.Fatalf("%+v", a)
-				}
+				testsupport.MustTrue(t, a.keep >= 0 && a.back >= 0 && a.want >= a.need && a.want >= 1 && a.keep <= a.want, "%+v", a)
 				if steps[i]%4 == 3 {
 					continue // the response is lost
 				}

@@ -30,20 +30,18 @@ func pipe(tb testing.TB) (*socket.Conn, *peer) {
 // inBubble runs test for each kind of connection, after one exchange that succeeded.
 func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder)) {
 	for _, k := range kinds {
-		t.Run(string(k), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				s, p := pipe(t)
-				owner := newRecorder()
-				conn := k.open(s, s, owner, opts())
-				t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
-				ex := newExchange(t)
-				done := start(conn, ex)
-				p.request()
-				p.send(textResponse("first"))
-				wantResponse(t, wait(t, done), ex, 200, "first")
-				owner.awaitFreed(t, 1)
-				test(t, conn, p, owner)
-			})
+		testsupport.RunBubble(t, string(k), func(t *testing.T) {
+			s, p := pipe(t)
+			owner := newRecorder()
+			conn := k.open(s, s, owner, opts())
+			t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+			ex := newExchange(t)
+			done := start(conn, ex)
+			p.request()
+			p.send(textResponse("first"))
+			wantResponse(t, wait(t, done), ex, 200, "first")
+			owner.awaitFreed(t, 1)
+			test(t, conn, p, owner)
 		})
 	}
 }
@@ -112,9 +110,7 @@ func TestCallerReturnsInTimeAndItsConnectionLingers(t *testing.T) {
 						}
 						if !ends {
 							p.wantClosed()
-							if took := time.Since(begin); took != shortBudget+shortLinger {
-								t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
-							}
+							testsupport.MustEqual(t, time.Since(begin), shortBudget+shortLinger, "the connection was closed after %v")
 							owner.awaitFreed(t, 2)
 							wantReason(t, conn, upstream.ClosedTimeout)
 							return
@@ -126,9 +122,7 @@ func TestCallerReturnsInTimeAndItsConnectionLingers(t *testing.T) {
 						p.send(piece.missing)
 						owner.awaitFreed(t, 2)
 						wantReason(t, conn, upstream.NotClosed)
-						if !conn.Idle() {
-							t.Fatal("the connection cannot be reused")
-						}
+						testsupport.MustTrue(t, conn.Idle(), "the connection cannot be reused")
 						exchangeOnce(t, conn, p, "next")
 					})
 				})
@@ -148,9 +142,7 @@ func TestWithoutLingerAnAbandonedExchangeClosesItsConnection(t *testing.T) {
 		if err := wait(t, done); err != upstream.ErrDeadline {
 			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
 		}
-		if took := time.Since(begin); took != shortBudget {
-			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget)
-		}
+		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the connection was closed after %v")
 		owner.awaitFreed(t, 2)
 		wantReason(t, conn, upstream.ClosedTimeout)
 	})
@@ -171,17 +163,11 @@ func TestCallerReturnsInTimeWhenTheRequestCannotBeWritten(t *testing.T) {
 			if conn.Protocol() == upstream.HTTP1Pipelined && err == upstream.ErrDeadline {
 				err = want // the reader may end first: then it does not know that no byte was sent
 			}
-			if err != want {
-				t.Fatalf("error %v with %d bytes read, want %v", err, read, want)
-			}
-			if took := time.Since(begin); took != shortBudget {
-				t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
-			}
+			testsupport.MustTrue(t, err == want, "error %v with %d bytes read, want %v", err, read, want)
+			testsupport.MustEqual(t, time.Since(begin), shortBudget, "the caller was freed after %v")
 			p.wantClosed()
 			owner.awaitFreed(t, 2)
-			if conn.Places() != 0 {
-				t.Fatal("a connection with half a request written is reused")
-			}
+			testsupport.MustEqual(t, conn.Places(), 0, "a connection with half a request written is reused: %v")
 		})
 	}
 }

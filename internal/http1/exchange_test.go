@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -40,9 +41,7 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 					ex := newExchange(t)
 					ex.Request.Method, ex.Request.Body = c.method, []byte(c.body)
 					done := start(conn, ex)
-					if got := p.request(); got != c.want {
-						t.Fatalf("the peer read %.200q, want %.200q", got, c.want)
-					}
+					testsupport.MustEqual(t, p.request(), c.want, "the peer read %.200q")
 					p.send("HTTP/1.1 204 No Content\r\n\r\n")
 					wantResponse(t, wait(t, done), ex, 204, "")
 					if ex.Protocol != upstream.HTTP1 || ex.Reused != (round > 0) || ex.Served != round {
@@ -93,9 +92,7 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 				wantResponse(t, wait(t, done), ex, 200, c.body)
 				owner.awaitFreed(t, 1)
 				wantReason(t, conn, c.reason)
-				if conn.Idle() != (c.reason == upstream.NotClosed) {
-					t.Fatalf("Idle %v", conn.Idle())
-				}
+				testsupport.MustEqual(t, conn.Idle(), (c.reason == upstream.NotClosed), "Idle %v")
 				if c.reason == upstream.NotClosed {
 					exchangeOnce(t, conn, p, "next")
 				} else if !c.eof {
@@ -210,9 +207,7 @@ func TestResponseBeforeTheEndOfTheRequestIsDelivered(t *testing.T) {
 					wantResponse(t, err, ex, 413, "large")
 				}
 				owner.awaitFreed(t, 2)
-				if conn.Places() != 0 {
-					t.Error("a connection with half a request written is reused")
-				}
+				testsupport.Equal(t, conn.Places(), 0, "a connection with half a request written is reused: %v")
 			})
 		}
 	}
@@ -265,16 +260,12 @@ func TestResponseOverTheBudgetIsRefusedAndReleasesItsBytes(t *testing.T) {
 			owner.awaitFreed(t, 1)
 			if fits {
 				wantResponse(t, err, ex, 200, body)
-				if budget.Used() != 1000 {
-					t.Fatalf("%d bytes taken, want 1000", budget.Used())
-				}
+				testsupport.MustEqual(t, budget.Used(), 1000, "%d bytes taken")
 			} else {
 				wantError(t, err, upstream.Overloaded, upstream.MaybeProcessed, false)
 			}
 			ex.ReleaseBody()
-			if budget.Used() != 0 {
-				t.Fatalf("%d bytes are still taken", budget.Used())
-			}
+			testsupport.MustEqual(t, budget.Used(), 0, "%d bytes are still taken")
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -89,9 +90,7 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 	ours, theirs = slices.DeleteFunc(ours, ignore), slices.DeleteFunc(theirs, ignore)
 	slices.Sort(ours)
 	slices.Sort(theirs)
-	if !slices.Equal(ours, theirs) {
-		tb.Fatalf("%v %q: fields %q, net/http has %q", method, input, ours, theirs)
-	}
+	testsupport.MustTrue(tb, slices.Equal(ours, theirs), "%v %q: fields %q, net/http has %q", method, input, ours, theirs)
 }
 
 func checkResponse(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
@@ -102,9 +101,7 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 		return got
 	}
 	checkFields(tb, got.fields)
-	if len(got.body) > testMaxBody || got.status < 200 || got.status > 599 {
-		tb.Fatalf("%q: %+v", input, got)
-	}
+	testsupport.MustTrue(tb, len(got.body) <= testMaxBody && got.status >= 200 && got.status <= 599, "%q: %+v", input, got)
 	if got.length >= 0 && got.length != len(got.body) && method != upstream.HEAD && got.status != 304 {
 		tb.Fatalf("%q: length %d, body of %d", input, got.length, len(got.body))
 	}
@@ -181,19 +178,13 @@ func FuzzParseHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h head
 		n, fields, err := parseHead(b, &h, []byte("kept"))
-		if n < 0 || n > len(b) || n > 0 && err != nil {
-			t.Fatalf("%d bytes, error %v", n, err)
-		}
-		if !bytes.HasPrefix(fields, []byte("kept")) {
-			t.Fatal("the bytes before the fields are gone")
-		}
+		testsupport.MustTrue(t, n >= 0 && n <= len(b) && (n <= 0 || err == nil), "%d bytes, error %v", n, err)
+		testsupport.MustTrue(t, bytes.HasPrefix(fields, []byte("kept")), "the bytes before the fields are gone")
 		if n == 0 {
 			return
 		}
 		checkFields(t, string(fields[len("kept"):]))
-		if h.status < 100 || h.status > 599 || h.contentLength < -1 {
-			t.Fatalf("%+v", h)
-		}
+		testsupport.MustTrue(t, h.status >= 100 && h.status <= 599 && h.contentLength >= -1, "%+v", h)
 		// No shorter piece is a complete head or a violation.
 		for cut := range n {
 			var short head

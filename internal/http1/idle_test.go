@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -33,9 +34,7 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 			p.send(head + body + textResponse("evil")) // one record
 			wantResponse(t, wait(t, done), ex, 200, body)
 			owner.awaitFreed(t, 1)
-			if conn.Idle() {
-				t.Fatal("a connection with bytes behind a response is reused")
-			}
+			testsupport.MustTrue(t, !conn.Idle(), "a connection with bytes behind a response is reused")
 			wantReason(t, conn, upstream.ClosedUnsolicited)
 		})
 	}
@@ -68,9 +67,7 @@ func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
 	tb.Helper()
 	for limit := time.Now().Add(patience); conn.Idle(); {
-		if time.Now().After(limit) {
-			tb.Fatal("the connection stays idle")
-		}
+		testsupport.MustTrue(tb, !time.Now().After(limit), "the connection stays idle")
 		time.Sleep(100 * time.Microsecond)
 	}
 }
@@ -85,9 +82,7 @@ func TestIdleFindsThatThePeerClosed(t *testing.T) {
 					end(p)
 					awaitNotIdle(t, conn)
 					wantReason(t, conn, upstream.ClosedByPeer)
-					if conn.Idle() {
-						t.Fatal("a closed connection is idle")
-					}
+					testsupport.MustTrue(t, !conn.Idle(), "a closed connection is idle")
 					if k == pipelined {
 						owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
 					}
@@ -100,9 +95,7 @@ func TestIdleFindsThatThePeerClosed(t *testing.T) {
 // Session tickets arrive before the first request. The connection stays usable.
 func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
-	if conn.sock.Peek() != socket.Readable {
-		t.Fatal("no ticket came")
-	}
+	testsupport.MustEqual(t, conn.sock.Peek(), socket.Readable, "no ticket came: %v")
 	for range 3 {
 		if !conn.Idle() {
 			t.Fatalf("closed: %v", conn.CloseReason())
@@ -166,9 +159,7 @@ func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	p.request()
 	p.sendTogether(textResponse("A"), textResponse("evil"))
 	wantResponse(t, wait(t, done), ex, 200, "A")
-	if conn.Idle() {
-		t.Fatal("a connection with a record behind a response is reused")
-	}
+	testsupport.MustTrue(t, !conn.Idle(), "a connection with a record behind a response is reused")
 	wantReason(t, conn, upstream.ClosedUnsolicited)
 }
 
@@ -185,9 +176,7 @@ func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	tcp.SetWriteDeadline(time.Time{}) // CloseWrite sets a deadline
 	tcp.uncork()
 	wantResponse(t, wait(t, done), ex, 200, "A")
-	if conn.Idle() {
-		t.Fatal("a connection that the peer has closed is reused")
-	}
+	testsupport.MustTrue(t, !conn.Idle(), "a connection that the peer has closed is reused")
 	wantReason(t, conn, upstream.ClosedByPeer)
 }
 

@@ -246,18 +246,12 @@ func (p modelCase) play(tb testing.TB) {
 
 	for i, c := range calls {
 		name := nameOf(i)
-		if c.at.IsZero() {
-			tb.Fatalf("%s did not return", name)
-		}
+		testsupport.MustTrue(tb, !c.at.IsZero(), "%s did not return", name)
 		p.check(tb, i, c, &w, good[name], responded[name], proof != "" && proof < name)
-		if strings.Count(w.text, "GET /"+name+" ") > 1 {
-			tb.Fatalf("%s was written twice: %q", name, w.text)
-		}
+		testsupport.MustTrue(tb, strings.Count(w.text, "GET /"+name+" ") <= 1, "%s was written twice: %q", name, w.text)
 	}
 	m.close()
-	if m.conn.Places() != 0 {
-		tb.Fatal("a closed connection has places")
-	}
+	testsupport.MustEqual(tb, m.conn.Places(), 0, "a closed connection has places: %v")
 }
 
 func nameOf(i int) string { return string(rune('a' + i)) }
@@ -286,9 +280,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 	var want upstream.Progress
 	switch {
 	case left && p.cancelled:
-		if c.err != upstream.ErrCancelled {
-			tb.Fatalf("%s, which was cancelled, ended with %v", name, c.err)
-		}
+		testsupport.MustTrue(tb, c.err == upstream.ErrCancelled, "%s, which was cancelled, ended with %v", name, c.err)
 		return
 	case p.stalled && i == 0 && err.Outcome == upstream.Deadline:
 		want = err.Progress // its write ends at the same moment, or may still succeed

@@ -91,9 +91,7 @@ func (p *peer) wantClosed() string {
 	p.tb.Helper()
 	p.conn.SetReadDeadline(time.Now().Add(patience))
 	b, err := io.ReadAll(p.in)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		p.tb.Fatalf("peer: the connection was not closed; it sent %q", b)
-	}
+	testsupport.MustTrue(p.tb, !errors.Is(err, os.ErrDeadlineExceeded), "peer: the connection was not closed; it sent %q", b)
 	return string(b)
 }
 
@@ -210,18 +208,12 @@ var transports = []transport{plain, overTLS}
 func connect(tb testing.TB, tr transport) (ours net.Conn, sock *socket.Conn, p *peer) {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	defer ln.Close()
 	raw, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	accepted, err := ln.Accept()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	sock = socket.New(raw)
 	p = &peer{tb: tb, tcp: &corkable{Conn: accepted}}
 	p.conn, ours = p.tcp, sock
@@ -232,12 +224,8 @@ func connect(tb testing.TB, tr transport) (ours net.Conn, sock *socket.Conn, p *
 		p.conn, ours = server, client
 		done := make(chan error, 1)
 		go func() { done <- server.Handshake() }()
-		if err := client.Handshake(); err != nil {
-			tb.Fatal(err)
-		}
-		if err := <-done; err != nil {
-			tb.Fatal(err)
-		}
+		testsupport.NoError(tb, client.Handshake())
+		testsupport.NoError(tb, <-done)
 	}
 	p.in = bufio.NewReader(p.conn)
 	tb.Cleanup(func() {
@@ -320,16 +308,12 @@ func wait(tb testing.TB, done <-chan error) error {
 // wantResponse checks that the exchange succeeded with this body.
 func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
 	tb.Helper()
-	if err != nil {
-		tb.Fatalf("the exchange failed: %v", err)
-	}
+	testsupport.MustTrue(tb, err == nil, "the exchange failed: %v", err)
 	if ex.Response.Status != status || string(ex.Response.Body) != body {
 		tb.Fatalf("response %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
 	}
 	for name, at := range map[string]time.Time{"FirstByte": ex.Times.FirstByte, "Done": ex.Times.Done} {
-		if at.Before(ex.Times.Acquired) {
-			tb.Fatalf("Times.%s %v is before Times.Lent %v", name, at, ex.Times.Acquired)
-		}
+		testsupport.MustTrue(tb, !at.Before(ex.Times.Acquired), "Times.%s %v is before Times.Lent %v", name, at, ex.Times.Acquired)
 	}
 }
 
@@ -345,9 +329,7 @@ func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upst
 // wantReason checks the close reason of a connection and its number of places.
 func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) {
 	tb.Helper()
-	if got := conn.CloseReason(); got != reason {
-		tb.Fatalf("close reason %q, want %q", got, reason)
-	}
+	testsupport.MustEqual(tb, conn.CloseReason(), reason, "close reason %q")
 	if places := conn.Places(); (places > 0) != (reason == upstream.NotClosed) {
 		tb.Fatalf("%d places with close reason %q", places, reason)
 	}

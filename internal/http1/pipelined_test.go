@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -108,12 +109,8 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 			if f.ex[0].Protocol != upstream.HTTP1Pipelined || !f.ex[0].Reused || conn.Places() != opts.Depth || !conn.Idle() {
 				t.Fatalf("protocol %v, reused %v, places %d", f.ex[0].Protocol, f.ex[0].Reused, conn.Places())
 			}
-			if n := opts.HeadWait.Count(); n != 5 {
-				t.Fatalf("the wait at the head was observed %d times, want 5", n)
-			}
-			if opts.HeadWait.Sum() <= 0 {
-				t.Fatal("no response waited behind another one")
-			}
+			testsupport.MustEqual(t, opts.HeadWait.Count(), 5, "the wait at the head was observed %d times")
+			testsupport.MustTrue(t, opts.HeadWait.Sum() > 0, "no response waited behind another one")
 		})
 	}
 }
@@ -133,9 +130,7 @@ func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n" +
 		textResponse("last"))
 	wantResponse(t, wait(t, headDone), head, 200, "")
-	if head.Response.ContentLength != 1000 {
-		t.Fatalf("Content-Length %d, want 1000", head.Response.ContentLength)
-	}
+	testsupport.MustEqual(t, head.Response.ContentLength, 1000, "Content-Length %d")
 	wantResponse(t, wait(t, f.done[0]), f.ex[0], 204, "")
 	wantResponse(t, wait(t, f.done[1]), f.ex[1], 304, "")
 	f.wantResponse(2, "last")
@@ -197,9 +192,7 @@ func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 		p.send(textResponse("x"))
 	}
 	for _, d := range done {
-		if err := wait(t, d); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, wait(t, d))
 	}
 	owner.awaitFreed(t, 4)
 	if len(counted.writes) != 2 || strings.Count(counted.writes[0], "GET /first") != 1 || strings.Count(counted.writes[1], "GET /") != 3 {
@@ -227,16 +220,12 @@ func TestMoreExchangesThanPlacesIsABug(t *testing.T) {
 	p.wantRequests("a")
 	func() {
 		defer func() {
-			if recover() == nil {
-				t.Error("a second exchange on a connection with one place was taken")
-			}
+			testsupport.True(t, recover() != nil, "a second exchange on a connection with one place was taken")
 		}()
 		conn.Do(get(t, "b"))
 	}()
 	p.send(textResponse("A"))
-	if err := wait(t, done); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, wait(t, done))
 }
 
 func TestPipelinedRefusesADeadlineThatHasPassed(t *testing.T) {

@@ -27,34 +27,32 @@ func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 			m.s.Arrive("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789")
 		}, upstream.Overloaded},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				opts := testOptions()
-				opts.Linger = simLinger
-				m := newSim(t, pipelined, opts)
-				defer m.s.Release()
-				m.exchange(time.Minute, 0)
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				oldest := m.begin(c.budget, func(ex *upstream.Exchange) { ex.Context, ex.Budget = ctx, upstream.NewBudget(9) })
-				behind := m.begin(2*time.Minute, nil)
-				c.leave(m, oldest, cancel)
-				synctest.Wait()
-				if oldest.at.IsZero() || upstream.AsError(oldest.err).Outcome != c.want {
-					t.Fatalf("error %v, want %v", oldest.err, c.want)
-				}
-				time.Sleep(simLinger - tick)
-				synctest.Wait()
-				wantReason(t, m.conn, upstream.NotClosed)
-				time.Sleep(2 * tick)
-				synctest.Wait()
-				wantReason(t, m.conn, upstream.ClosedTimeout)
-				if !behind.at.IsZero() {
-					t.Fatalf("the exchange behind it ended with %v", behind.err)
-				}
-				m.s.End()
-				m.close()
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			opts := testOptions()
+			opts.Linger = simLinger
+			m := newSim(t, pipelined, opts)
+			defer m.s.Release()
+			m.exchange(time.Minute, 0)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			oldest := m.begin(c.budget, func(ex *upstream.Exchange) { ex.Context, ex.Budget = ctx, upstream.NewBudget(9) })
+			behind := m.begin(2*time.Minute, nil)
+			c.leave(m, oldest, cancel)
+			synctest.Wait()
+			if oldest.at.IsZero() || upstream.AsError(oldest.err).Outcome != c.want {
+				t.Fatalf("error %v, want %v", oldest.err, c.want)
+			}
+			time.Sleep(simLinger - tick)
+			synctest.Wait()
+			wantReason(t, m.conn, upstream.NotClosed)
+			time.Sleep(2 * tick)
+			synctest.Wait()
+			wantReason(t, m.conn, upstream.ClosedTimeout)
+			if !behind.at.IsZero() {
+				t.Fatalf("the exchange behind it ended with %v", behind.err)
+			}
+			m.s.End()
+			m.close()
 		})
 	}
 }

@@ -14,20 +14,14 @@ import (
 // wantPlaces checks the places of an open connection.
 func wantPlaces(t *testing.T, m *sim, places int) {
 	t.Helper()
-	if reason := m.conn.CloseReason(); reason != upstream.NotClosed {
-		t.Fatalf("the connection was closed: %v", reason)
-	}
-	if got := m.conn.Places(); got != places {
-		t.Fatalf("%d places, want %d", got, places)
-	}
+	testsupport.MustEqual(t, m.conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
+	testsupport.MustEqual(t, m.conn.Places(), places, "%d places")
 }
 
 // wantElsewhere checks that the exchange has ended as one that is sent on another connection.
 func wantElsewhere(t *testing.T, c *call) {
 	t.Helper()
-	if c.at.IsZero() {
-		t.Fatal("a request that was not sent waits behind an overdue response")
-	}
+	testsupport.MustTrue(t, !c.at.IsZero(), "a request that was not sent waits behind an overdue response")
 	if e := upstream.AsError(c.err); e.Outcome != upstream.ConnLost || e.Progress != upstream.NotSent || !c.ex.Reused {
 		t.Errorf("error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
 	}
@@ -49,79 +43,75 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 		"cancelled late":  {deadline: 3 * usual, cancelled: 2 * usual, overdue: 2 * usual},
 	} {
 		for _, arrives := range []string{"within linger", "after linger", "never"} {
-			t.Run(name+"/"+arrives, func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					opts := testOptions()
-					opts.Linger = linger
-					m := newSim(t, pipelined, opts)
-					defer m.s.Release()
-					m.exchange(time.Minute, 0)
-					_, changed := m.owner.counts()
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					begin := time.Now()
-					oldest := m.begin(c.deadline, func(ex *upstream.Exchange) { ex.Context, ex.UsualTimeout = ctx, usual })
-					abandoned := begin.Add(c.deadline)
-					if c.cancelled > 0 {
-						abandoned = begin.Add(c.cancelled)
-						time.AfterFunc(c.cancelled, cancel)
-					}
-					behind := m.begin(time.Minute, nil)
+			testsupport.RunBubble(t, name+"/"+arrives, func(t *testing.T) {
+				opts := testOptions()
+				opts.Linger = linger
+				m := newSim(t, pipelined, opts)
+				defer m.s.Release()
+				m.exchange(time.Minute, 0)
+				_, changed := m.owner.counts()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				begin := time.Now()
+				oldest := m.begin(c.deadline, func(ex *upstream.Exchange) { ex.Context, ex.UsualTimeout = ctx, usual })
+				abandoned := begin.Add(c.deadline)
+				if c.cancelled > 0 {
+					abandoned = begin.Add(c.cancelled)
+					time.AfterFunc(c.cancelled, cancel)
+				}
+				behind := m.begin(time.Minute, nil)
 
-					time.Sleep(time.Until(begin.Add(c.overdue - 1)))
-					synctest.Wait()
-					wantPlaces(t, m, opts.Depth)
-					time.Sleep(time.Nanosecond)
+				time.Sleep(time.Until(begin.Add(c.overdue - 1)))
+				synctest.Wait()
+				wantPlaces(t, m, opts.Depth)
+				time.Sleep(time.Nanosecond)
+				synctest.Wait()
+				wantPlaces(t, m, 0)
+				if oldest.at != abandoned {
+					t.Errorf("the request was abandoned after %v", oldest.at.Sub(begin))
+				}
+				if _, now := m.owner.counts(); now != changed+1 {
+					t.Errorf("the owner was called %d times, want once", now-changed)
+				}
+				wantElsewhere(t, m.begin(time.Minute, nil)) // it had its place before
+				m.s.Take()
+				if !behind.at.IsZero() {
+					t.Fatalf("the sent request behind it ended with %v", behind.err)
+				}
+				if arrives != "within linger" {
+					time.Sleep(time.Until(abandoned.Add(linger - 1)))
 					synctest.Wait()
 					wantPlaces(t, m, 0)
-					if oldest.at != abandoned {
-						t.Errorf("the request was abandoned after %v", oldest.at.Sub(begin))
+					time.Sleep(time.Nanosecond)
+					synctest.Wait()
+					wantReason(t, m.conn, upstream.ClosedTimeout)
+					if c := m.begin(time.Minute, nil); upstream.AsError(c.err).Progress != upstream.NotSent {
+						t.Errorf("a request on the closing connection got %v", c.err)
 					}
-					if _, now := m.owner.counts(); now != changed+1 {
-						t.Errorf("the owner was called %d times, want once", now-changed)
+					if _, now := m.owner.counts(); now != changed+2 {
+						t.Errorf("the owner was called %d times, want twice", now-changed)
 					}
-					wantElsewhere(t, m.begin(time.Minute, nil)) // it had its place before
-					m.s.Take()
-					if !behind.at.IsZero() {
-						t.Fatalf("the sent request behind it ended with %v", behind.err)
-					}
-					if arrives != "within linger" {
-						time.Sleep(time.Until(abandoned.Add(linger - 1)))
+					if arrives == "after linger" {
+						m.send(textResponse("old"))
+						m.send(textResponse("behind"))
+						m.wantBody(behind, time.Now(), 200, "behind")
+						testsupport.True(t, m.s.Closed(), "the connection is open although no caller waits")
+					} else { // the sent request behind it still waits until its deadline
+						time.Sleep(time.Minute)
 						synctest.Wait()
-						wantPlaces(t, m, 0)
-						time.Sleep(time.Nanosecond)
-						synctest.Wait()
-						wantReason(t, m.conn, upstream.ClosedTimeout)
-						if c := m.begin(time.Minute, nil); upstream.AsError(c.err).Progress != upstream.NotSent {
-							t.Errorf("a request on the closing connection got %v", c.err)
+						if behind.err != upstream.ErrDeadline || behind.at != begin.Add(time.Minute) {
+							t.Errorf("it ended with %v after %v", behind.err, behind.at.Sub(begin))
 						}
-						if _, now := m.owner.counts(); now != changed+2 {
-							t.Errorf("the owner was called %d times, want twice", now-changed)
-						}
-						if arrives == "after linger" {
-							m.send(textResponse("old"))
-							m.send(textResponse("behind"))
-							m.wantBody(behind, time.Now(), 200, "behind")
-							if !m.s.Closed() {
-								t.Error("the connection is open although no caller waits")
-							}
-						} else { // the sent request behind it still waits until its deadline
-							time.Sleep(time.Minute)
-							synctest.Wait()
-							if behind.err != upstream.ErrDeadline || behind.at != begin.Add(time.Minute) {
-								t.Errorf("it ended with %v after %v", behind.err, behind.at.Sub(begin))
-							}
-						}
-						m.close()
-						return
 					}
-					m.send(textResponse("old"))
-					wantPlaces(t, m, opts.Depth)
-					m.send(textResponse("behind"))
-					m.wantBody(behind, time.Now(), 200, "behind")
-					m.exchange(time.Second, 0)
 					m.close()
-				})
+					return
+				}
+				m.send(textResponse("old"))
+				wantPlaces(t, m, opts.Depth)
+				m.send(textResponse("behind"))
+				m.wantBody(behind, time.Now(), 200, "behind")
+				m.exchange(time.Second, 0)
+				m.close()
 			})
 		}
 	}

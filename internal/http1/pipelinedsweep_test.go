@@ -45,17 +45,13 @@ func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 		if err := wait(t, largeDone); err != upstream.ErrDeadline {
 			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
 		}
-		if took := time.Since(begin); took != shortBudget {
-			t.Fatalf("the caller was freed after %v, want %v", took, shortBudget)
-		}
+		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the caller was freed after %v")
 		if got := p.request(); !strings.HasPrefix(got, "POST ") {
 			t.Fatalf("request %.100q", got)
 		}
 		p.wantRequests("patient")
 		p.send(textResponse("abandoned") + textResponse("patient"))
-		if err := wait(t, patient); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, wait(t, patient))
 		owner.awaitFreed(t, 3)
 		wantReason(t, conn, upstream.NotClosed)
 	})
@@ -72,9 +68,7 @@ func TestUnreadPipelineIsClosedWhenNoCallerWaits(t *testing.T) {
 			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
 		}
 		owner.awaitFreed(t, 2)
-		if took := time.Since(begin); took != shortBudget+shortLinger {
-			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget+shortLinger)
-		}
+		testsupport.MustEqual(t, time.Since(begin), shortBudget+shortLinger, "the connection was closed after %v")
 		wantReason(t, conn, upstream.ClosedTimeout)
 	})
 }
@@ -95,9 +89,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 		for _, done := range []<-chan error{written, waiting} {
 			p.request()
 			p.send(textResponse(""))
-			if err := wait(t, done); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, wait(t, done))
 		}
 		owner.awaitFreed(t, 4)
 	})
@@ -120,16 +112,12 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 			if err := wait(t, done[i]); err != upstream.ErrDeadline {
 				t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
 			}
-			if took := time.Since(begin); took != budgets[i] {
-				t.Fatalf("a caller was freed after %v, want %v", took, budgets[i])
-			}
+			testsupport.MustEqual(t, time.Since(begin), budgets[i], "a caller was freed after %v")
 		}
 		p.send(textResponse("0") + textResponse("1") + textResponse("2") + textResponse("3"))
 		owner.awaitFreed(t, 5)
 		p.send(textResponse("4"))
-		if err := wait(t, done[4]); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, wait(t, done[4]))
 		owner.awaitFreed(t, 6)
 		wantReason(t, conn, upstream.NotClosed)
 	})
@@ -148,9 +136,7 @@ func TestLastResponseWithoutCallerClosesThePipelineAtOnce(t *testing.T) {
 		}
 		p.send("HTTP/1.1 200 OK\r\n\r\nla")
 		p.wantClosed()
-		if took := time.Since(begin); took != shortBudget {
-			t.Fatalf("the connection was closed after %v, want %v", took, shortBudget)
-		}
+		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the connection was closed after %v")
 		owner.awaitFreed(t, 2)
 		wantReason(t, conn, upstream.ClosedByPeer)
 	})

@@ -42,13 +42,11 @@ var claims = map[string]func(r *rand.Rand, n int) string{
 func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
 	for _, k := range kinds {
 		for name, claim := range claims {
-			t.Run(fmt.Sprint(name, "/", k), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					r := rand.New(rand.NewPCG(11, 3))
-					for range 20 {
-						reserveAsItComes(t, k, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)
-					}
-				})
+			testsupport.RunBubble(t, fmt.Sprint(name, "/", k), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(11, 3))
+				for range 20 {
+					reserveAsItComes(t, k, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)
+				}
 			})
 		}
 	}

@@ -104,9 +104,7 @@ func (m *sim) close() {
 // wantBody checks that an exchange has succeeded, at a given time, with a body.
 func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	m.tb.Helper()
-	if c.at.IsZero() || c.err != nil {
-		m.tb.Fatalf("the exchange failed: %v", c.err)
-	}
+	testsupport.MustTrue(m.tb, !c.at.IsZero() && c.err == nil, "the exchange failed: %v", c.err)
 	if c.ex.Response.Status != status || string(c.ex.Response.Body) != body {
 		m.tb.Fatalf("got %d %q, want %d %q", c.ex.Response.Status, c.ex.Response.Body, status, body)
 	}
@@ -266,12 +264,8 @@ func (sc scene) play(tb testing.TB) {
 	synctest.Wait()
 	switch used := m.conn.Places() > 0; {
 	case r.fin || overdue || came.After(limit):
-		if used {
-			tb.Fatal("the connection takes another request")
-		}
-		if !m.s.Closed() {
-			tb.Fatal("the socket is open")
-		}
+		testsupport.MustTrue(tb, !used, "the connection takes another request")
+		testsupport.MustTrue(tb, m.s.Closed(), "the socket is open")
 	case came.Before(limit):
 		if !used {
 			tb.Fatalf("the connection was closed: %v", m.conn.CloseReason())
@@ -326,14 +320,12 @@ func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
 			if h.behind && k == exclusive {
 				continue
 			}
-			t.Run(fmt.Sprint(k, "/", h.name), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					n := history // every history gets a different sample
-					scenes(k, history, func(sc scene) {
-						if n++; *full || n%23 == 0 {
-							sc.play(namer{t, sc})
-						}
-					})
+			testsupport.RunBubble(t, fmt.Sprint(k, "/", h.name), func(t *testing.T) {
+				n := history // every history gets a different sample
+				scenes(k, history, func(sc scene) {
+					if n++; *full || n%23 == 0 {
+						sc.play(namer{t, sc})
+					}
 				})
 			})
 		}

@@ -21,18 +21,12 @@ func TestLineInManyPiecesIsSearchedOnce(t *testing.T) {
 			in := bytes.NewReader(text)
 			for e.line() == nil {
 				err := e.fill(s, func(b []byte) (int, error) { return in.Read(b[:min(step, len(b))]) })
-				if err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, err)
 			}
-			if n := len(e.line()); n != size {
-				t.Fatalf("a line of %d bytes, want %d", n, size)
-			}
+			testsupport.MustEqual(t, len(e.line()), size, "a line of %d bytes")
 			e.skip(s, size)
 		})
 	}
 	whole := max(min(read(size), read(size), read(size)), time.Millisecond)
-	if dripped := read(1); dripped > 2000*whole {
-		t.Errorf("%v byte by byte, %v at once", dripped, whole)
-	}
+	testsupport.AtMost(t, read(1), 2000*whole, "%v byte by byte, %v at once", whole)
 }

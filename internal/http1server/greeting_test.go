@@ -47,9 +47,7 @@ func tlsOptions(tb testing.TB, key crypto.Signer) Options {
 
 func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	key := &countingKey{Signer: private}
 	s := New(notFound{}, tlsOptions(t, key), zap.NewNop())
 	s.handshakeLimiter = make(handshakeLimiter, 2)
@@ -58,9 +56,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	go func() { served <- s.Serve(l) }()
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return c
 	}
 	// The clients stall at each moment when the server waits for them. They are more than the
@@ -91,13 +87,9 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := key.most.Load(); n > 2 {
-		t.Errorf("%d handshakes signed at once, want 2 at the most", n)
-	}
+	testsupport.AtMost(t, key.most.Load(), 2, "%d handshakes signed at once, want 2 at the most")
 	drain(t, s)
-	if n := len(s.handshakeLimiter); n != 0 {
-		t.Errorf("%d places of the limiter were not released", n)
-	}
+	testsupport.Equal(t, len(s.handshakeLimiter), 0, "%d places of the limiter were not released")
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
@@ -116,9 +108,7 @@ func (c stallsAfter) Read(b []byte) (int, error) {
 // A client makes no room for others while adbuffer has its ClientHello and no time to respond.
 func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	const places = 3
 	var hellos, sent atomic.Int64
 	o := tlsOptions(t, private)
@@ -148,9 +138,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 		return hellos.Load() == places && s.traffic.Received() == uint64(sent.Load())
 	})
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused
 		t.Error(err)
 	}

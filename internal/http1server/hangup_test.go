@@ -13,14 +13,10 @@ import (
 // is called with that lock held, and a close of the socket waits for that Read.
 func TestHangUpDoesNotWaitForAReadThatBegins(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer l.Close()
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	c := &Conn{Conn: socket.New(conn)}
 	begins, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	c.OnWait(func() time.Time {
@@ -44,7 +40,5 @@ func TestHangUpDoesNotWaitForAReadThatBegins(t *testing.T) {
 		t.Error("HangUp waits for the Read")
 	}
 	close(goOn)
-	if <-ended == nil {
-		t.Error("the socket is not closed")
-	}
+	testsupport.True(t, <-ended != nil, "the socket is not closed")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -40,9 +41,7 @@ func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 		t.Errorf("reason %v, %d places", p.conn.CloseReason(), p.conn.Places())
 	}
 	get("/late").do(p.conn).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "closed"})
-	if n := p.owner.changes.Load(); n != 0 {
-		t.Errorf("the owner was called %d times for its own calls", n)
-	}
+	testsupport.Equal(t, p.owner.changes.Load(), 0, "the owner was called %d times for its own calls")
 }
 
 func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
@@ -52,9 +51,7 @@ func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			if !p.conn.Idle() {
-				t.Fatal("an open connection is not usable")
-			}
+			testsupport.MustTrue(t, p.conn.Idle(), "an open connection is not usable")
 			end(p)
 			p.owner.awaitChange(t)
 			if p.conn.Idle() || p.conn.CloseReason() != upstream.ClosedByPeer || p.conn.Places() != 0 {
@@ -76,12 +73,8 @@ func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 	shaken := make(chan error, 1)
 	go func() { shaken <- ts.Handshake() }()
 	tc := tls.Client(client, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err := tc.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-shaken; err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, tc.Handshake())
+	testsupport.NoError(t, <-shaken)
 	conn, _ := open(t, tc, testOptions())
 	conn.Close(upstream.ClosedIdle)
 	if _, err := io.ReadAll(ts); err != nil {

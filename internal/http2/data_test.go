@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -146,16 +147,12 @@ func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
 	p.head(id, false, ":status", "200")
 	p.data(id, false, strings.Repeat("x", 600))
 	p.ping()
-	if n := r.budget.Used(); n != 600 {
-		t.Errorf("%d bytes are reserved, want 600", n)
-	}
+	testsupport.Equal(t, r.budget.Used(), 600, "%d bytes are reserved")
 	p.data(id, false, strings.Repeat("x", 600))
 	if res := wait(t, done); res.err == nil || upstream.AsError(res.err).Outcome != upstream.Overloaded {
 		t.Errorf("got %v", res.err)
 	}
-	if n := r.budget.Used(); n != 0 {
-		t.Errorf("%d bytes stay reserved", n)
-	}
+	testsupport.Equal(t, r.budget.Used(), 0, "%d bytes stay reserved")
 	p.wantReset(id, h2.ErrCodeCancel)
 	p.afterwards()
 }
@@ -176,9 +173,7 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 	for f.StreamID == 0 {
 		f = next[*h2.WindowUpdateFrame](p)
 	}
-	if f.StreamID != id || f.Increment != 128*257 {
-		t.Errorf("WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
-	}
+	testsupport.True(t, f.StreamID == id && f.Increment == 128*257, "WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
 	p.do(p.fr.WriteDataPadded(id, true, []byte("!"), make([]byte, 10)))
 	wait(t, done).wantBody(t, strings.Repeat("p", 128)+"!")
 	p.conn.mu.Lock()
@@ -220,9 +215,7 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 	returned := uint32(0)
 	for returned < 2*connWindow {
 		if f, ok := p.read().(*h2.WindowUpdateFrame); ok {
-			if f.StreamID != 0 {
-				t.Fatalf("WINDOW_UPDATE for stream %d", f.StreamID)
-			}
+			testsupport.MustEqual(t, f.StreamID, 0, "WINDOW_UPDATE for stream %d")
 			if f.Increment != connWindow-http2codec.InitialWindow { // the WINDOW_UPDATE at the start
 				returned += f.Increment
 			}
@@ -246,9 +239,7 @@ func TestDataForResetStreamsIsBounded(t *testing.T) {
 	for {
 		switch f := p.read().(type) {
 		case *h2.GoAwayFrame:
-			if f.ErrCode != h2.ErrCodeFlowControl {
-				t.Errorf("GOAWAY %v", f.ErrCode)
-			}
+			testsupport.True(t, f.ErrCode == h2.ErrCodeFlowControl, "GOAWAY %v", f.ErrCode)
 			return
 		}
 	}

@@ -2,6 +2,8 @@ package http2
 
 import (
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestResponseReachesItsCaller(t *testing.T) {
@@ -13,9 +15,7 @@ func TestResponseReachesItsCaller(t *testing.T) {
 	for name, value := range map[string]string{
 		":method": "GET", ":scheme": "https", ":authority": "ssp.example", ":path": "/bid?id=1",
 	} {
-		if got := req.PseudoValue(name[1:]); got != value {
-			t.Errorf("%s is %q, want %q", name, got, value)
-		}
+		testsupport.Equal(t, req.PseudoValue(name[1:]), value, "%[2]s is %[1]q", name)
 	}
 	var got string
 	for _, f := range req.RegularFields() {
@@ -24,9 +24,7 @@ func TestResponseReachesItsCaller(t *testing.T) {
 	if want := "user-agent=phone;x-id=1;"; got != want {
 		t.Errorf("fields are %q, want %q", got, want)
 	}
-	if !req.StreamEnded() {
-		t.Error("HEADERS of a GET without END_STREAM")
-	}
+	testsupport.True(t, req.StreamEnded(), "HEADERS of a GET without END_STREAM")
 	p.head(req.StreamID, false, ":status", "200", "content-type", "application/json", "content-length", "4")
 	p.data(req.StreamID, true, "body")
 	res := wait(t, done)
@@ -34,13 +32,7 @@ func TestResponseReachesItsCaller(t *testing.T) {
 	if want := "content-type: application/json\r\ncontent-length: 4\r\n"; res.fields != want || res.length != 4 {
 		t.Errorf("fields %q, length %d; want %q, 4", res.fields, res.length, want)
 	}
-	if res.reused {
-		t.Error("the first exchange was marked as on a reused connection")
-	}
-	if res.times.FirstByte.IsZero() || res.times.Done.Before(res.times.FirstByte) {
-		t.Errorf("times are %+v", res.times)
-	}
-	if n := p.owner.freed.Load(); n != 1 {
-		t.Errorf("the place was freed %d times", n)
-	}
+	testsupport.True(t, !res.reused, "the first exchange was marked as on a reused connection")
+	testsupport.True(t, !res.times.FirstByte.IsZero() && !res.times.Done.Before(res.times.FirstByte), "times are %+v", res.times)
+	testsupport.Equal(t, p.owner.freed.Load(), 1, "the place was freed %d times")
 }

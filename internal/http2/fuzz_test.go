@@ -50,12 +50,8 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	}
 	conn.Close(upstream.ClosedDrain)
 	testsupport.Eventually(t, "all places are freed", func() bool { return o.freed.Load() >= fuzzedExchanges })
-	if n := o.freed.Load(); n != fuzzedExchanges {
-		t.Fatalf("%d places were freed, want %d", n, fuzzedExchanges)
-	}
-	if n := budget.Used(); n != 0 {
-		t.Fatalf("%d bytes stay reserved", n)
-	}
+	testsupport.MustEqual(t, o.freed.Load(), fuzzedExchanges, "%d places were freed")
+	testsupport.MustEqual(t, budget.Used(), 0, "%d bytes stay reserved")
 	return results
 }
 
@@ -173,9 +169,7 @@ func FuzzResponsesReachTheirOwnCallers(f *testing.F) {
 			if !strings.Contains(r.fields, "x-stream: "+name+"\r\n") || strings.Count(r.fields, "x-stream") != 1 {
 				t.Errorf("stream %s got %q", name, r.fields)
 			}
-			if strings.Trim(r.body, name) != "" {
-				t.Errorf("stream %s has the body %q", name, r.body)
-			}
+			testsupport.True(t, strings.Trim(r.body, name) == "", "stream %s has the body %q", name, r.body)
 		}
 	})
 }
@@ -204,9 +198,7 @@ func FuzzOneSettingsFrameEqualsManyFrames(f *testing.F) {
 				smallest = min(smallest, value)
 			}
 		}
-		if (err != nil) != bad {
-			t.Fatalf("%x: error %v, want one: %t", p, err, bad)
-		}
+		testsupport.MustTrue(t, (err != nil) == bad, "%x: error %v, want one: %t", p, err, bad)
 		if err != nil {
 			return
 		}
@@ -215,8 +207,6 @@ func FuzzOneSettingsFrameEqualsManyFrames(f *testing.F) {
 				t.Fatalf("%x: %v is %d (%t), want %d (%t)", p, id, all.Value[id], all.Has[id], value, has)
 			}
 		}
-		if all.SmallestTable != smallest {
-			t.Fatalf("%x: the smallest table is %d, want %d", p, all.SmallestTable, smallest)
-		}
+		testsupport.MustEqual(t, all.SmallestTable, smallest, "%[2]x: the smallest table is %[1]d", p)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -36,9 +37,7 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	for _, id := range ids[3:] {
 		r := wait(t, done[id])
 		r.wantError(t, notProcessed)
-		if r.served != 1 {
-			t.Errorf("%d requests were processed for each later one, want 1", r.served)
-		}
+		testsupport.Equal(t, r.served, 1, "%d requests were processed for each later one")
 	}
 	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway || p.conn.Idle() {
 		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
@@ -51,9 +50,7 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 		wait(t, done[id]).wantBody(t, fmt.Sprint("response ", id))
 	}
 	p.wantGoAway(h2.ErrCodeNo) // the connection ends with its last exchange
-	if n := p.owner.freed.Load(); n != 7 {
-		t.Errorf("%d places were freed, want 7", n)
-	}
+	testsupport.Equal(t, p.owner.freed.Load(), 7, "%d places were freed")
 }
 
 func TestGoAwayInTwoSteps(t *testing.T) {
@@ -81,9 +78,7 @@ func TestGoAwayOnAnIdleConnectionClosesIt(t *testing.T) {
 	p := connect(t, testOptions())
 	p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
 	p.owner.awaitChange(t)
-	if p.conn.CloseReason() != upstream.ClosedGoaway {
-		t.Errorf("reason %v", p.conn.CloseReason())
-	}
+	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedGoaway, "reason %v")
 	p.wantEnd()
 }
 
@@ -109,9 +104,7 @@ func TestGoAwayCodeDemotesOrRefusesHTTP2(t *testing.T) {
 			p.net.Close()
 			w.progress, w.detail = upstream.MaybeProcessed, ""
 			wait(t, done[ids[0]]).wantError(t, w)
-			if p.conn.CloseReason() != upstream.ClosedGoaway {
-				t.Errorf("reason %v: the first one stays", p.conn.CloseReason())
-			}
+			testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedGoaway, "reason %v: the first one stays")
 		})
 	}
 }
@@ -151,9 +144,7 @@ func TestResetByThePeer(t *testing.T) {
 				p.do(p.fr.WriteRSTStream(id, code))
 				w.detail = code.String()
 				wait(t, done).wantError(t, w)
-				if budget.Used() != 0 {
-					t.Errorf("%d bytes stay reserved", budget.Used())
-				}
+				testsupport.Equal(t, budget.Used(), 0, "%d bytes stay reserved")
 				p.afterwards()
 			})
 		}
@@ -166,13 +157,9 @@ func TestConnectionDrainsWhenStreamNumbersEnd(t *testing.T) {
 	p.conn.streams.next = http2codec.MaxStreamID - 2
 	p.conn.mu.Unlock()
 	first := p.start(get("/1"))
-	if id := p.request().StreamID; id != http2codec.MaxStreamID-2 {
-		t.Fatalf("stream %d", id)
-	}
+	testsupport.MustEqual(t, p.request().StreamID, http2codec.MaxStreamID-2, "stream %d")
 	last := p.start(get("/2"))
-	if id := p.request().StreamID; id != http2codec.MaxStreamID {
-		t.Fatalf("stream %d", id)
-	}
+	testsupport.MustEqual(t, p.request().StreamID, http2codec.MaxStreamID, "stream %d")
 	p.owner.awaitChange(t)
 	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedMaxRequests {
 		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
@@ -190,9 +177,7 @@ func TestStreamNumbersSkipOpenStreams(t *testing.T) {
 	opts.MaxStreams = 2 // a ring of 8
 	p := connect(t, opts)
 	long := p.start(get("/long"))
-	if id := p.request().StreamID; id != 1 {
-		t.Fatalf("stream %d", id)
-	}
+	testsupport.MustEqual(t, p.request().StreamID, 1, "stream %d")
 	last := uint32(1)
 	for i := range 40 {
 		done := p.start(get(fmt.Sprint("/", i)))

@@ -320,61 +320,59 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 		if depth == 0 {
 			depth = 2
 		}
-		t.Run(wr.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				var explore func(history []event)
-				explore = func(history []event) {
-					m := newModel(wr)
+		testsupport.RunBubble(t, wr.name, func(t *testing.T) {
+			var explore func(history []event)
+			explore = func(history []event) {
+				m := newModel(wr)
+				for _, e := range history {
+					e.means(m)
+				}
+				ends := endings
+				if m.closed {
+					ends = endings[:1]
+				}
+				for _, end := range ends {
+					final := newModel(wr)
 					for _, e := range history {
-						e.means(m)
-					}
-					ends := endings
-					if m.closed {
-						ends = endings[:1]
-					}
-					for _, end := range ends {
-						final := newModel(wr)
-						for _, e := range history {
-							if !final.closed {
-								e.means(final)
-							}
-						}
 						if !final.closed {
-							end.means(final)
-						}
-						got := played(t, wr, history, end.do)
-						count++
-						for i, s := range final.sides {
-							want := s.result
-							if !s.sent && (got[i].progress == upstream.NotProcessed) {
-								want.progress = upstream.NotProcessed // the SSP received no byte that it could process
-							}
-							if got[i] != want {
-								var names []string
-								for _, e := range history {
-									names = append(names, e.name)
-								}
-								t.Errorf("%s; %s; then %s: request %c gets %q, want %q", wr.name, strings.Join(names, ", "), end.name, 'A'+i, got[i], want)
-							}
-						}
-						if t.Failed() {
-							return
+							e.means(final)
 						}
 					}
-					if m.closed || len(history) == depth {
+					if !final.closed {
+						end.means(final)
+					}
+					got := played(t, wr, history, end.do)
+					count++
+					for i, s := range final.sides {
+						want := s.result
+						if !s.sent && (got[i].progress == upstream.NotProcessed) {
+							want.progress = upstream.NotProcessed // the SSP received no byte that it could process
+						}
+						if got[i] != want {
+							var names []string
+							for _, e := range history {
+								names = append(names, e.name)
+							}
+							t.Errorf("%s; %s; then %s: request %c gets %q, want %q", wr.name, strings.Join(names, ", "), end.name, 'A'+i, got[i], want)
+						}
+					}
+					if t.Failed() {
 						return
 					}
-					for _, e := range events(m) {
-						if wr.onlyEvents(e.of) {
-							explore(append(history[:len(history):len(history)], e))
-						}
-						if t.Failed() {
-							return
-						}
+				}
+				if m.closed || len(history) == depth {
+					return
+				}
+				for _, e := range events(m) {
+					if wr.onlyEvents(e.of) {
+						explore(append(history[:len(history):len(history)], e))
+					}
+					if t.Failed() {
+						return
 					}
 				}
-				explore(nil)
-			})
+			}
+			explore(nil)
 		})
 	}
 	t.Logf("%d histories", count)

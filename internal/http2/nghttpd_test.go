@@ -38,15 +38,11 @@ func startNghttpd(t testing.TB, options ...string) string {
 	dir := t.TempDir()
 	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	for _, size := range nghttpdSizes {
-		if err := os.WriteFile(filepath.Join(dir, itoa(size)), []byte(nghttpdBody(size)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(filepath.Join(dir, itoa(size)), []byte(nghttpdBody(size)), 0o600))
 	}
 	addr := testsupport.FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	args := append([]string{"-a", "127.0.0.1", "-d", dir, "--echo-upload"}, options...)
 	args = append(args, port, filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem"))
 	testsupport.StartDaemon(t, "nghttp2-server", "tcp", addr, exec.Command(testsupport.Needs(t, "nghttp2-server", "nghttpd"), args...))
@@ -78,15 +74,11 @@ func dialNghttpd(t testing.TB, addr string, cleartext bool) net.Conn {
 	t.Helper()
 	if cleartext {
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return c
 	}
 	c := dialTLS(t, addr)
-	if got := c.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "h2" {
-		t.Fatalf("nghttpd negotiated %q", got)
-	}
+	testsupport.MustEqual(t, c.(*tls.Conn).ConnectionState().NegotiatedProtocol, "h2", "nghttpd negotiated %q")
 	return c
 }
 
@@ -122,9 +114,7 @@ func wantNghttpdExchanges(t *testing.T, conn *Conn, lengths bool) {
 		}
 	}
 	all.Wait()
-	if conn.CloseReason() != upstream.NotClosed {
-		t.Errorf("the connection was closed: %v", conn.CloseReason())
-	}
+	testsupport.Equal(t, conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
 }
 
 func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
@@ -168,9 +158,7 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 		}
 		all.Wait()
 		post("/", nghttpdBody(20000)).do(conn).wantBody(t, nghttpdBody(20000))
-		if conn.CloseReason() != upstream.NotClosed {
-			t.Errorf("the connection was closed: %v", conn.CloseReason())
-		}
+		testsupport.Equal(t, conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
 	}
 }
 
@@ -195,9 +183,7 @@ func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if conn.Places() != 1 {
-		t.Errorf("%d places, want 1", conn.Places())
-	}
+	testsupport.Equal(t, conn.Places(), 1, "%d places")
 	// If requests are sent one at a time, nghttpd refuses none.
 	for _, size := range nghttpdSizes {
 		post("/", nghttpdBody(size)).do(conn).wantBody(t, nghttpdBody(size))

@@ -137,9 +137,7 @@ func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
 func loopback(t testing.TB) (client, server net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer ln.Close()
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -175,30 +173,22 @@ func (p *peer) readPreface() {
 	b := make([]byte, len(h2.ClientPreface))
 	for n := 0; n < len(b); {
 		m, err := p.net.Read(b[n:])
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testsupport.NoError(p.t, err)
 		n += m
 	}
-	if string(b) != h2.ClientPreface {
-		p.t.Fatalf("preface is %q", b)
-	}
+	testsupport.MustTrue(p.t, string(b) == h2.ClientPreface, "preface is %q", b)
 }
 
 func (p *peer) do(err error) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testsupport.NoError(p.t, err)
 }
 
 // read returns the next frame of any type.
 func (p *peer) read() h2.Frame {
 	p.t.Helper()
 	f, err := p.fr.ReadFrame()
-	if err != nil {
-		p.t.Fatalf("reading a frame: %v", err)
-	}
+	testsupport.MustTrue(p.t, err == nil, "reading a frame: %v", err)
 	return f
 }
 
@@ -289,9 +279,7 @@ func (p *peer) wantGoAway(code h2.ErrCode) {
 	p.t.Helper()
 	for {
 		f, err := p.fr.ReadFrame()
-		if err != nil {
-			p.t.Fatalf("connection ended with %v, want GOAWAY %v", err, code)
-		}
+		testsupport.MustTrue(p.t, err == nil, "connection ended with %v, want GOAWAY %v", err, code)
 		if f, ok := f.(*h2.GoAwayFrame); ok {
 			if f.ErrCode != code {
 				p.t.Fatalf("GOAWAY %v %q, want %v", f.ErrCode, f.DebugData(), code)
@@ -307,9 +295,7 @@ func (p *peer) wantEnd() {
 	p.t.Helper()
 	for {
 		if _, err := p.fr.ReadFrame(); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				p.t.Fatal("the connection was not closed")
-			}
+			testsupport.MustTrue(p.t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection was not closed")
 			return
 		}
 	}

@@ -42,9 +42,7 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 1})
 	p.abandonOne()
 	data := p.readPing()
-	if n := p.owner.freed.Load(); n != 0 {
-		t.Fatalf("%d places were freed before the PING was acknowledged", n)
-	}
+	testsupport.MustEqual(t, p.owner.freed.Load(), 0, "%d places were freed before the PING was acknowledged")
 	get("/").do(p.conn).wantError(t, notProcessed) // the only place is in use
 	p.owner.awaitFreed(t)                          // the place of the abandoned exchange
 	p.do(p.fr.WritePing(true, data))
@@ -64,9 +62,7 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 	done := p.start(get("/responded")) // now adbuffer may send another PING
 	p.respond(p.request().StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
-	if n := p.owner.freed.Load(); n != 1 {
-		t.Fatalf("%d places were freed, want only the place of the response", n)
-	}
+	testsupport.MustEqual(t, p.owner.freed.Load(), 1, "%d places were freed, want only the place of the response")
 	p.do(p.fr.WritePing(true, first))
 	second := p.readPing() // the PING for the three resets
 	testsupport.Eventually(t, "the first place is freed", func() bool { return p.owner.freed.Load() == 2 })
@@ -128,13 +124,9 @@ func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	if res := r.do(p.conn); res.err != upstream.ErrDeadlineNotSent {
 		t.Errorf("got %v", res.err)
 	}
-	if n := p.owner.freed.Load(); n != 1 {
-		t.Errorf("%d places were freed", n)
-	}
+	testsupport.Equal(t, p.owner.freed.Load(), 1, "%d places were freed")
 	done := p.start(get("/"))
-	if id := p.request().StreamID; id != 1 {
-		t.Errorf("a request was sent before: stream %d", id)
-	}
+	testsupport.Equal(t, p.request().StreamID, 1, "a request was sent before: stream %d")
 	p.respond(1, "ok")
 	wait(t, done).wantBody(t, "ok")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -109,9 +110,7 @@ func TestInterimResponsesAreSkipped(t *testing.T) {
 	p.data(id, true, "body")
 	res := wait(t, done)
 	res.wantBody(t, "body")
-	if res.fields != "x-final: 1\r\n" {
-		t.Errorf("fields are %q", res.fields)
-	}
+	testsupport.Equal(t, res.fields, "x-final: 1\r\n", "fields are %q")
 }
 
 func TestInterimResponsesAreBounded(t *testing.T) {
@@ -166,9 +165,7 @@ func TestTrailersAreCheckedAndDropped(t *testing.T) {
 				p.wantReset(id, h2.ErrCodeProtocol)
 			} else {
 				res.wantBody(t, "body")
-				if res.fields != "x-head: 1\r\n" {
-					t.Errorf("fields are %q", res.fields)
-				}
+				testsupport.Equal(t, res.fields, "x-head: 1\r\n", "fields are %q")
 			}
 			p.afterwards()
 		})
@@ -283,9 +280,7 @@ func TestNumberOfFieldsIsBounded(t *testing.T) {
 				}
 				wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "over 10 fields; see max_response_fields"})
 				p.wantReset(id, h2.ErrCodeCancel)
-				if n := cap(p.conn.in.block.Fields); n > 1000 {
-					t.Errorf("%d bytes were used for the fields", n)
-				}
+				testsupport.AtMost(t, cap(p.conn.in.block.Fields), 1000, "%d bytes were used for the fields")
 			}
 			p.afterwards()
 		})
@@ -321,9 +316,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 				}
 			}
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "ENHANCE_YOUR_CALM"})
-			if p.conn.CloseReason() != upstream.ClosedError {
-				t.Errorf("reason %v", p.conn.CloseReason())
-			}
+			testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedError, "reason %v")
 			if n := p.conn.in.fragments.Held(); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader no longer uses it
 				t.Errorf("%d bytes of the block were kept", n)
 			}

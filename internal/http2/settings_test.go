@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -19,9 +20,7 @@ func TestPrefaceForbidsPushAndOpensWindows(t *testing.T) {
 		p := dialPeer(t, opts)
 		p.readPreface()
 		f, ok := p.read().(*h2.SettingsFrame)
-		if !ok {
-			t.Fatal("SETTINGS is not the first frame")
-		}
+		testsupport.MustTrue(t, ok, "SETTINGS is not the first frame")
 		for id, want := range map[h2.SettingID]uint32{
 			h2.SettingEnablePush: 0, h2.SettingInitialWindowSize: window, h2.SettingMaxHeaderListSize: 12345,
 		} {
@@ -40,9 +39,7 @@ func TestAtMost100StreamsBeforeThePeersSettings(t *testing.T) {
 		opts := testOptions()
 		opts.MaxStreams = c.max
 		p := dialPeer(t, opts)
-		if got := p.conn.Places(); got != c.want {
-			t.Errorf("MaxStreams %d: %d places before settings, want %d", c.max, got, c.want)
-		}
+		testsupport.Equal(t, p.conn.Places(), c.want, "MaxStreams %[2]d: %[1]d places before settings", c.max)
 		p.conn.Close(upstream.ClosedDrain)
 	}
 }
@@ -54,9 +51,7 @@ func TestPlacesFollowThePeersLimit(t *testing.T) {
 	wantPlaces := func(want int) {
 		t.Helper()
 		p.owner.awaitChange(t)
-		if got := p.conn.Places(); got != want {
-			t.Fatalf("%d places, want %d", got, want)
-		}
+		testsupport.MustEqual(t, p.conn.Places(), want, "%d places")
 	}
 	wantPlaces(250)
 	for _, c := range []struct {
@@ -69,12 +64,8 @@ func TestPlacesFollowThePeersLimit(t *testing.T) {
 	// The same settings again change nothing.
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 2000}))
 	p.ping()
-	if n := p.owner.changes.Load(); n != 5 {
-		t.Errorf("the owner was called for %d changes, want 5", n)
-	}
-	if p.conn.CloseReason() != upstream.NotClosed {
-		t.Errorf("closed: %v", p.conn.CloseReason())
-	}
+	testsupport.Equal(t, p.owner.changes.Load(), 5, "the owner was called for %d changes")
+	testsupport.Equal(t, p.conn.CloseReason(), upstream.NotClosed, "closed: %v")
 }
 
 func TestExchangeOverTheLoweredLimitIsNotSent(t *testing.T) {
@@ -86,14 +77,10 @@ func TestExchangeOverTheLoweredLimitIsNotSent(t *testing.T) {
 	wait(t, first).wantBody(t, "one")
 	third := p.start(get("/3"))
 	req = p.request()
-	if path := req.PseudoValue("path"); path != "/3" {
-		t.Errorf("the second request to arrive is %q", path)
-	}
+	testsupport.Equal(t, req.PseudoValue("path"), "/3", "the second request to arrive is %q")
 	p.respond(req.StreamID, "three")
 	wait(t, third).wantBody(t, "three")
-	if n := p.owner.freed.Load(); n != 3 {
-		t.Errorf("%d places were freed, want 3", n)
-	}
+	testsupport.Equal(t, p.owner.freed.Load(), 3, "%d places were freed")
 }
 
 func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
@@ -112,16 +99,12 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	block := append([]byte(nil), headers.HeaderBlockFragment()...)
 	for ended := false; !ended; {
 		f := next[*h2.ContinuationFrame](p)
-		if f.Length > http2codec.MaxFrameSize {
-			t.Errorf("CONTINUATION is %v", f)
-		}
+		testsupport.True(t, f.Length <= http2codec.MaxFrameSize, "CONTINUATION is %v", f)
 		block = append(block, f.HeaderBlockFragment()...)
 		ended = f.HeadersEnded()
 	}
 	fields, err := hpack.NewDecoder(4096, nil).DecodeFull(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	got := make(map[string]string)
 	for _, f := range fields {
 		got[f.Name] = f.Value
@@ -132,15 +115,11 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	var body []byte
 	for ended := false; !ended; {
 		f := next[*h2.DataFrame](p)
-		if f.Length > http2codec.MaxFrameSize {
-			t.Errorf("DATA is %v", f)
-		}
+		testsupport.True(t, f.Length <= http2codec.MaxFrameSize, "DATA is %v", f)
 		body = append(body, f.Data()...)
 		ended = f.StreamEnded()
 	}
-	if string(body) != r.body {
-		t.Error("the body did not survive the split")
-	}
+	testsupport.Equal(t, string(body), r.body, "the body did not survive the split: %v")
 	p.respond(headers.StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
@@ -173,9 +152,7 @@ func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 		done := p.start(r)
 		f := next[*h2.HeadersFrame](p)
 		block := f.HeaderBlockFragment()
-		if first != (block[0] == http2codec.TableSize) {
-			t.Errorf("block begins with %#x", block[0])
-		}
+		testsupport.True(t, first == (block[0] == http2codec.TableSize), "block begins with %#x", block[0])
 		if first {
 			strict.SetAllowedMaxDynamicTableSize(0)
 		}

@@ -87,9 +87,7 @@ func timingOptions() Options {
 
 func wantBodyOf(t *testing.T, r result, body string) {
 	t.Helper()
-	if r.err != nil || r.body != body {
-		t.Errorf("got %v, body %q; want %q", r.err, r.body, body)
-	}
+	testsupport.True(t, r.err == nil && r.body == body, "got %v, body %q; want %q", r.err, r.body, body)
 }
 
 // afterHistory runs one request after a history.
@@ -109,45 +107,43 @@ func afterHistory(t *testing.T, opts Options, h history, r request, play func(c 
 func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 	const deadline = 300 * time.Millisecond
 	for _, h := range histories {
-		t.Run(h.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				whole := func(id uint32) []byte {
-					b := appendHeaders(nil, id, false, ":status", "103")
-					b = appendHeaders(b, id, false, ":status", "200", "content-length", "4")
-					b = appendData(b, id, false, "bo")
-					return appendData(b, id, true, "dy")
-				}
-				for cut := range len(whole(1)) {
-					for _, at := range []time.Duration{deadline - exactly, deadline, deadline + exactly} {
-						r := get("/")
-						r.timeout = deadline
-						afterHistory(t, timingOptions(), h, r, func(_ *Conn, w *wire, id uint32, done <-chan result) {
-							b := whole(id)
-							w.send(b[:cut])
-							time.Sleep(at)
-							w.send(b[cut:])
-							synctest.Wait()
-							time.Sleep(maxLateChecks * lateCheckPause)
-							res := <-done
-							what := fmt.Sprintf("cut at %d, the rest %v from the deadline", cut, at-deadline)
-							switch {
-							case at < deadline && (res.err != nil || res.body != "body"):
-								t.Errorf("%s: got %v, %q", what, res.err, res.body)
-							case at > deadline && res.err != upstream.ErrDeadline:
-								t.Errorf("%s: got %v, %q", what, res.err, res.body)
-							case at == deadline && res.err != nil && res.err != upstream.ErrDeadline:
-								t.Errorf("%s: got %v", what, res.err)
-							}
-							if late := res.times.Done.Sub(res.deadline); late > maxLateChecks*lateCheckPause {
-								t.Errorf("%s: ended %v after the deadline", what, late)
-							}
-						})
-						if t.Failed() {
-							return
+		testsupport.RunBubble(t, h.name, func(t *testing.T) {
+			whole := func(id uint32) []byte {
+				b := appendHeaders(nil, id, false, ":status", "103")
+				b = appendHeaders(b, id, false, ":status", "200", "content-length", "4")
+				b = appendData(b, id, false, "bo")
+				return appendData(b, id, true, "dy")
+			}
+			for cut := range len(whole(1)) {
+				for _, at := range []time.Duration{deadline - exactly, deadline, deadline + exactly} {
+					r := get("/")
+					r.timeout = deadline
+					afterHistory(t, timingOptions(), h, r, func(_ *Conn, w *wire, id uint32, done <-chan result) {
+						b := whole(id)
+						w.send(b[:cut])
+						time.Sleep(at)
+						w.send(b[cut:])
+						synctest.Wait()
+						time.Sleep(maxLateChecks * lateCheckPause)
+						res := <-done
+						what := fmt.Sprintf("cut at %d, the rest %v from the deadline", cut, at-deadline)
+						switch {
+						case at < deadline && (res.err != nil || res.body != "body"):
+							t.Errorf("%s: got %v, %q", what, res.err, res.body)
+						case at > deadline && res.err != upstream.ErrDeadline:
+							t.Errorf("%s: got %v, %q", what, res.err, res.body)
+						case at == deadline && res.err != nil && res.err != upstream.ErrDeadline:
+							t.Errorf("%s: got %v", what, res.err)
 						}
+						if late := res.times.Done.Sub(res.deadline); late > maxLateChecks*lateCheckPause {
+							t.Errorf("%s: ended %v after the deadline", what, late)
+						}
+					})
+					if t.Failed() {
+						return
 					}
 				}
-			})
+			}
 		})
 	}
 }
@@ -156,39 +152,37 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 // writes that waited. If it does not, the connection is closed.
 func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 	for _, h := range histories {
-		t.Run(h.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				for _, rounds := range []int{1, 3} {
-					for _, at := range []time.Duration{testWriteTimeout - exactly, testWriteTimeout + exactly} {
-						c, w, _ := onWire(t, timingOptions())
-						synctest.Wait()
-						id := h.play(t, c, w)
-						for i := range rounds {
-							last := i == rounds-1
-							w.change(func() { w.room = 0 })
-							r := get("/")
-							r.timeout = time.Minute
-							done := r.start(c)
-							if synctest.Wait(); last {
-								time.Sleep(at)
-							} else {
-								time.Sleep(testWriteTimeout - exactly)
-							}
-							w.take(1 << 20)
-							synctest.Wait()
-							w.send(appendHeaders(nil, id, true, ":status", "204"))
-							res := <-done
-							if late := last && at > testWriteTimeout; late == (res.err == nil) {
-								t.Errorf("round %d of %d, %v from the timeout: got %v", i, rounds, at-testWriteTimeout, res.err)
-							}
-							id += 2
+		testsupport.RunBubble(t, h.name, func(t *testing.T) {
+			for _, rounds := range []int{1, 3} {
+				for _, at := range []time.Duration{testWriteTimeout - exactly, testWriteTimeout + exactly} {
+					c, w, _ := onWire(t, timingOptions())
+					synctest.Wait()
+					id := h.play(t, c, w)
+					for i := range rounds {
+						last := i == rounds-1
+						w.change(func() { w.room = 0 })
+						r := get("/")
+						r.timeout = time.Minute
+						done := r.start(c)
+						if synctest.Wait(); last {
+							time.Sleep(at)
+						} else {
+							time.Sleep(testWriteTimeout - exactly)
 						}
-						c.Close(upstream.ClosedDrain)
-						w.end(errReset)
+						w.take(1 << 20)
 						synctest.Wait()
+						w.send(appendHeaders(nil, id, true, ":status", "204"))
+						res := <-done
+						if late := last && at > testWriteTimeout; late == (res.err == nil) {
+							t.Errorf("round %d of %d, %v from the timeout: got %v", i, rounds, at-testWriteTimeout, res.err)
+						}
+						id += 2
 					}
+					c.Close(upstream.ClosedDrain)
+					w.end(errReset)
+					synctest.Wait()
 				}
-			})
+			}
 		})
 	}
 }
@@ -227,9 +221,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			if alive := conn.CloseReason() == upstream.NotClosed; alive != c.alive {
 				t.Errorf("%s: the close reason is %q", c.name, conn.CloseReason())
 			}
-			if n := o.freed.Load(); n != 1 {
-				t.Errorf("%s: %d places were freed, want 1", c.name, n)
-			}
+			testsupport.Equal(t, o.freed.Load(), 1, "%[2]s: %[1]d places were freed", c.name)
 			conn.Close(upstream.ClosedDrain)
 			w.end(errReset)
 			synctest.Wait()
@@ -261,13 +253,9 @@ func TestSecondPingHasATimeoutToo(t *testing.T) {
 		}
 		time.Sleep(testPingTimeout + exactly)
 		synctest.Wait()
-		if got := conn.CloseReason(); got != upstream.ClosedTimeout {
-			t.Errorf("the close reason is %q, want %q", got, upstream.ClosedTimeout)
-		}
+		testsupport.Equal(t, conn.CloseReason(), upstream.ClosedTimeout, "the close reason is %q")
 		(<-neighbour).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "PING"})
-		if !w.isClosed() {
-			t.Error("the socket is open")
-		}
+		testsupport.True(t, w.isClosed(), "the socket is open")
 		w.end(errReset)
 		synctest.Wait()
 	})
@@ -293,9 +281,7 @@ func TestDrainInTwoParts(t *testing.T) {
 				wantBodyOf(t, <-first, "last")
 				(<-second).wantError(t, notProcessed)
 				synctest.Wait()
-				if !w.isClosed() {
-					t.Errorf("cut at %d: the connection is still open", cut)
-				}
+				testsupport.True(t, w.isClosed(), "cut at %d: the connection is still open", cut)
 			}
 		}
 	})

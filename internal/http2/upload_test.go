@@ -22,15 +22,11 @@ func (p *peer) wantData(id uint32, n int) (body string, ended bool) {
 	var got strings.Builder
 	for got.Len() < n {
 		f := next[*h2.DataFrame](p)
-		if f.StreamID != id {
-			p.t.Fatalf("DATA on stream %d, want %d", f.StreamID, id)
-		}
+		testsupport.MustEqual(p.t, f.StreamID, id, "DATA on stream %d")
 		got.Write(f.Data())
 		ended = f.StreamEnded()
 	}
-	if got.Len() != n {
-		p.t.Fatalf("%d bytes of DATA, want %d", got.Len(), n)
-	}
+	testsupport.MustEqual(p.t, got.Len(), n, "%d bytes of DATA")
 	return got.String(), ended
 }
 
@@ -101,9 +97,7 @@ func TestUploadThatEndsWakesTheNext(t *testing.T) {
 		for {
 			f := p.read()
 			if d, ok := f.(*h2.DataFrame); ok && d.StreamID == id {
-				if string(d.Data()) != "stays" {
-					t.Fatalf("DATA is %q", d.Data())
-				}
+				testsupport.MustTrue(t, string(d.Data()) == "stays", "DATA is %q", d.Data())
 				break
 			}
 		}
@@ -151,9 +145,7 @@ func TestLargeBodyThroughAWindowOf1Byte(t *testing.T) {
 	var got strings.Builder
 	for range alone {
 		data := next[*h2.DataFrame](p).Data()
-		if len(data) != 1 {
-			t.Fatalf("%d bytes through a window of 1", len(data))
-		}
+		testsupport.MustEqual(t, len(data), 1, "%d bytes through a window of 1")
 		got.Write(data)
 		p.do(p.fr.WriteWindowUpdate(id, 1))
 	}
@@ -171,9 +163,7 @@ func TestLargeBodyThroughAWindowOf1Byte(t *testing.T) {
 		ended = f.StreamEnded()
 	}
 	updates.Wait()
-	if got.String() != body {
-		t.Error("another body arrived")
-	}
+	testsupport.Equal(t, got.String(), body, "another body arrived: %v")
 	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
@@ -190,9 +180,7 @@ func TestResponseBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
 	// closed.
 	p.do(p.fr.WriteRSTStream(id, h2.ErrCodeNo))
 	p.ping()
-	if n := p.owner.freed.Load(); n != 1 {
-		t.Errorf("the place was freed %d times", n)
-	}
+	testsupport.Equal(t, p.owner.freed.Load(), 1, "the place was freed %d times")
 }
 
 func TestUploadEndsWhen(t *testing.T) {
@@ -240,21 +228,15 @@ func TestUploadEndsWhen(t *testing.T) {
 			c.happens(p, id, cancel)
 			res := wait(t, done)
 			p.conn.mu.Lock()
-			if p.conn.uploads.n != 0 {
-				t.Errorf("%d uploads are counted", p.conn.uploads.n)
-			}
+			testsupport.Equal(t, p.conn.uploads.n, 0, "%d uploads are counted")
 			p.conn.mu.Unlock()
 			if c.is != nil {
-				if res.err != c.is {
-					t.Fatalf("got %v, want %v", res.err, c.is)
-				}
+				testsupport.MustTrue(t, res.err == c.is, "got %v, want %v", res.err, c.is)
 				p.wantReset(id, h2.ErrCodeCancel)
 				return
 			}
 			res.wantError(t, c.want)
-			if n := p.owner.freed.Load(); n != 1 {
-				t.Errorf("the place was freed %d times", n)
-			}
+			testsupport.Equal(t, p.owner.freed.Load(), 1, "the place was freed %d times")
 		})
 	}
 }
@@ -271,9 +253,7 @@ func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()
 		n := len(p.conn.out.buf)
-		if n > maxBuffered+maxDataFrame {
-			t.Fatalf("%d bytes are buffered", n)
-		}
+		testsupport.MustTrue(t, n <= maxBuffered+maxDataFrame, "%d bytes are buffered", n)
 		return n > maxBuffered/2
 	})
 	p.wantData(id, len(body))

@@ -61,9 +61,7 @@ func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 	done := p.start(post("/", strings.Repeat("x", 30000)))
 	id := p.request().StreamID
 	p.wantData(id, 30000)
-	if writes := counting.writes.Load() - before; writes != 1 {
-		t.Errorf("one request took %d writes", writes)
-	}
+	testsupport.Equal(t, counting.writes.Load()-before, 1, "one request took %d writes")
 	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
@@ -128,9 +126,7 @@ func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	opts.WriteTimeout = 500 * time.Millisecond
 	p, first := unread(t, opts)
 	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "stopped reading"})
-	if p.conn.CloseReason() != upstream.ClosedTimeout {
-		t.Errorf("reason %v", p.conn.CloseReason())
-	}
+	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedTimeout, "reason %v")
 }
 
 func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
@@ -149,9 +145,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 			synctest.Wait() // the first write waits, and all later requests wait behind it
 		}
 		c.mu.Lock()
-		if held := len(c.out.buf); held > maxUnwritten+2*size {
-			t.Errorf("%d bytes wait to be written", held)
-		}
+		testsupport.AtMost(t, len(c.out.buf), maxUnwritten+2*size, "%d bytes wait to be written")
 		c.mu.Unlock()
 		refused := 0
 		for _, ch := range done {
@@ -167,9 +161,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 		}
 		c.Close(upstream.ClosedDrain)
 		synctest.Wait()
-		if freed := o.freed.Load(); freed != n {
-			t.Errorf("%d of %d places were freed", freed, n)
-		}
+		testsupport.Equal(t, o.freed.Load(), n, "%d of %d places were freed", n)
 	})
 }
 
@@ -200,9 +192,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 			t.Fatal("the socket was never full")
 		}
 	}
-	if p.conn.CloseReason() != upstream.ClosedTimeout {
-		t.Errorf("close reason %v", p.conn.CloseReason())
-	}
+	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedTimeout, "close reason %v")
 }
 
 func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
@@ -242,9 +232,7 @@ func TestUnsentRequestsAreNotWrittenLater(t *testing.T) {
 	p.request() // the first request
 	for {
 		f, err := p.fr.ReadFrame()
-		if err != nil {
-			t.Fatalf("the connection ended with %v, want a GOAWAY", err)
-		}
+		testsupport.MustTrue(t, err == nil, "the connection ended with %v, want a GOAWAY", err)
 		switch f := f.(type) {
 		case *h2.MetaHeadersFrame:
 			t.Fatalf("the request on stream %d was written", f.StreamID)
@@ -283,17 +271,11 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 		r.spent += cost(100)
 		writes++
 	}
-	if writes == 0 || writes > 9 {
-		t.Errorf("%d writes fit", writes)
-	}
+	testsupport.True(t, writes != 0 && writes <= 9, "%d writes fit", writes)
 	r.prove(r.spent - cost(100))
-	if !r.fits(100) {
-		t.Error("a response to the last request freed no space")
-	}
+	testsupport.True(t, r.fits(100), "a response to the last request freed no space")
 	r.prove(0) // an older request changes nothing
-	if !r.fits(100) {
-		t.Error("a response to an old request reduced the space")
-	}
+	testsupport.True(t, r.fits(100), "a response to an old request reduced the space")
 }
 
 func TestCallersWriteToASocketThemselves(t *testing.T) {

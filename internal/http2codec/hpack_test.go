@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,18 +43,14 @@ func decodeBoth(t *testing.T, ours *Decoder, theirs *hpack.Decoder, wire []byte)
 	case (bad != nil) != (err != nil):
 		t.Fatalf("block %x: the decoder returns %v, the library's %v", wire, bad, err)
 	case bad != nil:
-		if bad.Code != h2.ErrCodeCompression {
-			t.Fatalf("block %x: %v", wire, bad)
-		}
+		testsupport.MustTrue(t, bad.Code == h2.ErrCodeCompression, "block %x: %v", wire, bad)
 		return false
 	}
 	want := ResponseBlock{Limit: 1 << 20, MaxFields: 1 << 20, Length: -1}
 	for _, f := range fields {
 		want.add(Classify([]byte(f.Name), []byte(f.Value)), []byte(f.Name), []byte(f.Value))
 	}
-	if diff := cmp.Diff(want.summary(), got.summary()); diff != "" {
-		t.Fatalf("block %x (-library +ours):\n%s", wire, diff)
-	}
+	testsupport.MustEqual(t, cmp.Diff(want.summary(), got.summary()), "", "block %[2]x (-library +ours):\n%[1]s", wire)
 	return true
 }
 
@@ -122,9 +119,7 @@ func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
 			}
 			enc.WriteField(f)
 		}
-		if !decodeBoth(t, &ours, theirs, wire.Bytes()) {
-			t.Fatalf("block %d is bad", i)
-		}
+		testsupport.MustTrue(t, decodeBoth(t, &ours, theirs, wire.Bytes()), "block %d is bad", i)
 		if i%31 == 0 {
 			ours.Shrink()
 		}
@@ -133,14 +128,10 @@ func TestDecoderAgreesWithTheLibraryOverALongConnection(t *testing.T) {
 
 func TestStaticTableEqualsTheRFC(t *testing.T) {
 	for i, want := range map[int]string{1: ":authority: ", 2: ":method: GET", 8: ":status: 200", 28: "content-length: ", 61: "www-authenticate: "} {
-		if got := fmt.Sprintf("%s: %s", staticTable[i].name, staticTable[i].value); got != want {
-			t.Errorf("entry %d is %q, want %q", i, got, want)
-		}
+		testsupport.Equal(t, fmt.Sprintf("%s: %s", staticTable[i].name, staticTable[i].value), want, "entry %[2]d is %[1]q", i)
 	}
 	for name, i := range map[string]int{":authority": staticAuthority, ":method": staticMethod, ":path": staticPath, "content-length": staticContentLength} {
-		if got := int(staticName[name]); got != i {
-			t.Errorf("%s has index %d, want %d", name, got, i)
-		}
+		testsupport.Equal(t, int(staticName[name]), i, "%[2]s has index %[1]d", name)
 	}
 }
 
@@ -276,9 +267,7 @@ func TestValuesOfOneRequestDoNotChurnTheTable(t *testing.T) {
 	for i := range 20000 {
 		w.send(t, request0(adFields+unique(i+3)))
 	}
-	if n := w.enc.table.inserted - before; n != 0 {
-		t.Errorf("%d more lines were put into the table", n)
-	}
+	testsupport.Equal(t, w.enc.table.inserted-before, 0, "%d more lines were put into the table")
 }
 
 func TestRepeatedLinesTakeOneOrTwoBytes(t *testing.T) {
@@ -299,9 +288,7 @@ func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 	const hash = 42
 	table.note(hash)
 	s := table.find(hash, []byte("a: 1"))
-	if s == nil || s.entry != 0 {
-		t.Fatal("a noted line was forgotten")
-	}
+	testsupport.MustTrue(t, s != nil && s.entry == 0, "a noted line was forgotten")
 	s.entry = table.insert([]byte("a: 1"), 35)
 	if s := table.find(hash, []byte("a: 1")); s == nil || s.entry == 0 {
 		t.Error("the line is not found")
@@ -326,9 +313,7 @@ func TestLinesInTheTableAreNotForgottenForOthers(t *testing.T) {
 			t.Errorf("%q was forgotten", line)
 		}
 	}
-	if table.find(7+2*sets, []byte("c: 3")) != nil {
-		t.Error("a third line is remembered in a set of two")
-	}
+	testsupport.True(t, table.find(7+2*sets, []byte("c: 3")) == nil, "a third line is remembered in a set of two")
 }
 
 func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
@@ -362,8 +347,6 @@ func TestInternedStringsKeepTheirValues(t *testing.T) {
 		for range 1 + random.IntN(8) {
 			enc.WriteField(hpack.HeaderField{Name: fmt.Sprint("name-", random.IntN(200)), Value: fmt.Sprint("value-", random.IntN(200))})
 		}
-		if !decodeBoth(t, &ours, theirs, wire.Bytes()) {
-			t.Fatal("a good block is bad")
-		}
+		testsupport.MustTrue(t, decodeBoth(t, &ours, theirs, wire.Bytes()), "a good block is bad")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -30,19 +32,13 @@ func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 			block, ok = enc.AppendResponse(nil, code, []byte(lines))
 		}
 		fields, err := peer.DecodeFull(block)
-		if !ok || err != nil {
-			t.Fatalf("response %d: %v %v", i, ok, err)
-		}
+		testsupport.MustTrue(t, ok && err == nil, "response %d: %v %v", i, ok, err)
 		var got []string
 		for _, f := range fields {
 			got = append(got, f.Name+": "+f.Value)
-			if f.Name == "set-cookie" && !f.Sensitive {
-				t.Error("a cookie may be put into a table")
-			}
+			testsupport.True(t, f.Name != "set-cookie" || f.Sensitive, "a cookie may be put into a table")
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("response %d: got %q, want %q", i, got, want)
-		}
+		testsupport.MustTrue(t, slices.Equal(got, want), "response %d: got %q, want %q", i, got, want)
 		switch {
 		case i%97 == 0:
 			enc.Forget()
@@ -75,9 +71,7 @@ func TestRequestsAreWrittenDown(t *testing.T) {
 		d := NewDecoder()
 		b := &RequestBlock{Limit: 4096}
 		b.Reset()
-		if err := d.Decode(wire, b); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, d.Decode(wire, b))
 		b.EndHeader(true)
 		return b
 	}
@@ -98,9 +92,7 @@ func TestRequestsAreWrittenDown(t *testing.T) {
 		t.Run(fmt.Sprint(row.fields), func(t *testing.T) {
 			b := decode(append(slices.Clone(get), row.fields...)...)
 			if row.want == "" {
-				if b.Malformed == "" {
-					t.Error("the block counts as well-formed")
-				}
+				testsupport.True(t, b.Malformed != "", "the block counts as well-formed")
 				return
 			}
 			var memory []byte

@@ -22,60 +22,58 @@ import (
 func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 	for _, sizes := range []struct{ least, spread int }{{3 << 10, 1}, {50_000, 1}, {3000, 47_000}} {
 		for name, late := range map[string]bool{"at once": false, "when the streams have ended": true} {
-			t.Run(fmt.Sprintf("%+v, %s", sizes, name), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					const atOnce, streams = 100, 2000
-					opts := wireOptions
-					opts.MaxStreams, opts.MaxUnread = atOnce, 2*atOnce*50_000
-					w := newWire(t, newGated, opts)
-					if late {
-						w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-						w.framer.WriteWindowUpdate(0, 1<<30)
+			testsupport.RunBubble(t, fmt.Sprintf("%+v, %s", sizes, name), func(t *testing.T) {
+				const atOnce, streams = 100, 2000
+				opts := wireOptions
+				opts.MaxStreams, opts.MaxUnread = atOnce, 2*atOnce*50_000
+				w := newWire(t, newGated, opts)
+				if late {
+					w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+					w.framer.WriteWindowUpdate(0, 1<<30)
+				}
+				body := bytes.Repeat([]byte("x"), 50_000)
+				opened, ended, small := 0, 0, 0
+				request := func() {
+					id := uint32(2*opened + 1)
+					opened++
+					w.headers(id, true, get...)
+					w.send()
+					if r := w.owner().requests[id]; r != nil { // else the next frame is GOAWAY
+						r.respond <- &Response{Status: 200, Body: body[:sizes.least+opened*7919%sizes.spread]}
 					}
-					body := bytes.Repeat([]byte("x"), 50_000)
-					opened, ended, small := 0, 0, 0
-					request := func() {
-						id := uint32(2*opened + 1)
-						opened++
-						w.headers(id, true, get...)
-						w.send()
-						if r := w.owner().requests[id]; r != nil { // else the next frame is GOAWAY
-							r.respond <- &Response{Status: 200, Body: body[:sizes.least+opened*7919%sizes.spread]}
+					synctest.Wait()
+				}
+				for range atOnce {
+					request()
+				}
+				for last := false; w.receiveOne(func(f http2.Frame) {
+					last = false
+					switch f := f.(type) {
+					case *http2.DataFrame:
+						w.framer.WriteWindowUpdate(f.StreamID, uint32(len(f.Data())))
+						w.framer.WriteWindowUpdate(0, uint32(len(f.Data())))
+						if last = f.StreamEnded(); !last {
+							if len(f.Data()) < 1<<10 {
+								small++
+							}
+							return
 						}
-						synctest.Wait()
+						if ended++; ended%20 == 0 { // too late to cancel it
+							w.framer.WriteRSTStream(f.StreamID, http2.ErrCodeCancel)
+						}
+					case *http2.GoAwayFrame:
+						t.Fatalf("after %d of %d responses: GOAWAY %v, %s", ended, streams, f.ErrCode, f.DebugData())
 					}
-					for range atOnce {
+				}); {
+					w.send()
+					if last && opened < streams {
 						request()
 					}
-					for last := false; w.receiveOne(func(f http2.Frame) {
-						last = false
-						switch f := f.(type) {
-						case *http2.DataFrame:
-							w.framer.WriteWindowUpdate(f.StreamID, uint32(len(f.Data())))
-							w.framer.WriteWindowUpdate(0, uint32(len(f.Data())))
-							if last = f.StreamEnded(); !last {
-								if len(f.Data()) < 1<<10 {
-									small++
-								}
-								return
-							}
-							if ended++; ended%20 == 0 { // too late to cancel it
-								w.framer.WriteRSTStream(f.StreamID, http2.ErrCodeCancel)
-							}
-						case *http2.GoAwayFrame:
-							t.Fatalf("after %d of %d responses: GOAWAY %v, %s", ended, streams, f.ErrCode, f.DebugData())
-						}
-					}); {
-						w.send()
-						if last && opened < streams {
-							request()
-						}
-					}
-					if ended != streams || small > ended {
-						t.Errorf("%d of %d responses arrived; %d DATA frames were small", ended, streams, small)
-					}
-					w.hangUp()
-				})
+				}
+				if ended != streams || small > ended {
+					t.Errorf("%d of %d responses arrived; %d DATA frames were small", ended, streams, small)
+				}
+				w.hangUp()
 			})
 		}
 	}

@@ -47,9 +47,7 @@ func play(t *testing.T, in []byte, step int) (served int) {
 		if errors.Is(err, io.EOF) {
 			return served
 		}
-		if err != nil {
-			t.Fatalf("the connection wrote: %v", err)
-		}
+		testsupport.MustTrue(t, err == nil, "the connection wrote: %v", err)
 		id := frame.Header().StreamID
 		switch frame := frame.(type) {
 		case *http2.MetaHeadersFrame:
@@ -58,17 +56,13 @@ func play(t *testing.T, in []byte, step int) (served int) {
 					t.Errorf("stream %d got the response of %s", id, f.Value)
 				}
 			}
-			if ended[id] {
-				t.Errorf("HEADERS behind the end of stream %d", id)
-			}
+			testsupport.True(t, !ended[id], "HEADERS behind the end of stream %d", id)
 			ended[id] = frame.StreamEnded()
 		case *http2.DataFrame:
 			if bodies[id] += string(frame.Data()); !strings.HasPrefix(fmt.Sprint(id), bodies[id]) {
 				t.Errorf("stream %d got %q", id, bodies[id])
 			}
-			if ended[id] {
-				t.Errorf("DATA behind the end of stream %d", id)
-			}
+			testsupport.True(t, !ended[id], "DATA behind the end of stream %d", id)
 			ended[id] = frame.StreamEnded()
 		}
 	}

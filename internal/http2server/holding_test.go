@@ -34,14 +34,10 @@ func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 		w.conn.mu.Lock()
 		n := len(w.conn.workers)
 		w.conn.mu.Unlock()
-		if n != burst {
-			t.Fatalf("%d goroutines wait after the burst, want %d", n, burst)
-		}
+		testsupport.MustEqual(t, n, burst, "%d goroutines wait after the burst")
 		time.Sleep(surplusFor)
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n > 10 {
-			t.Errorf("%d goroutines after %v", n, surplusFor)
-		}
+		testsupport.AtMost(t, runtime.NumGoroutine()-before, 10, "%d goroutines after %v", surplusFor)
 		// The connection serves on.
 		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100})
 		w.send()
@@ -51,9 +47,7 @@ func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 				ended++
 			}
 		})
-		if ended != burst {
-			t.Errorf("%d of %d responses arrived", ended, burst)
-		}
+		testsupport.Equal(t, ended, burst, "%d of %d responses arrived", burst)
 		w.hangUp()
 	})
 }
@@ -83,12 +77,8 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 				w.send()
 			}
 		}
-		if held := len(w.conn.out.buf); held > readPause+11_000 {
-			t.Errorf("the buffer holds %d bytes", held)
-		}
-		if w.conn.held < streams*len(fields) {
-			t.Errorf("%d bytes count as unread", w.conn.held)
-		}
+		testsupport.AtMost(t, len(w.conn.out.buf), readPause+11_000, "the buffer holds %d bytes")
+		testsupport.AtLeast(t, w.conn.held, streams*len(fields), "%d bytes count as unread")
 		w.mu.Lock()
 		close(w.full)
 		w.full = nil
@@ -104,13 +94,9 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 			}
 		})
 		for id := uint32(1); id < 2*streams; id += 2 {
-			if got[id] != "header an ad trailer" {
-				t.Fatalf("stream %d got %q", id, got[id])
-			}
+			testsupport.MustEqual(t, got[id], "header an ad trailer", "stream %[2]d got %[1]q", id)
 		}
-		if w.conn.held != 0 {
-			t.Errorf("%d bytes are still unread", w.conn.held)
-		}
+		testsupport.Equal(t, w.conn.held, 0, "%d bytes are still unread")
 		w.hangUp()
 	})
 }
@@ -144,9 +130,7 @@ func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T
 			w.conn.mu.Lock()
 			closed := w.conn.closed
 			w.conn.mu.Unlock()
-			if closed == reads {
-				t.Errorf("a client that reads %v: closed %v", reads, closed)
-			}
+			testsupport.True(t, closed != reads, "a client that reads %v: closed %v", reads, closed)
 			if !reads {
 				read()
 			}

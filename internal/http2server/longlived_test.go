@@ -49,9 +49,7 @@ func TestClientMayPingWithEachRequest(t *testing.T) {
 			w.framer.WritePing(false, [8]byte{})
 			w.headers(id, true, get...)
 			w.send()
-			if w.owner().requests[id] == nil {
-				t.Fatalf("the connection ended before stream %d", id)
-			}
+			testsupport.MustTrue(t, w.owner().requests[id] != nil, "the connection ended before stream %d", id)
 			w.respond(id, "")
 		}
 		w.hangUp()
@@ -78,9 +76,7 @@ func TestResponsesUseNoLargerTableThanTheClientAllows(t *testing.T) {
 				}
 			}
 		})
-		if blocks != 3 {
-			t.Errorf("%d responses, want 3", blocks)
-		}
+		testsupport.Equal(t, blocks, 3, "%d responses")
 		w.hangUp()
 	})
 }
@@ -140,9 +136,7 @@ func TestADrainEndsWithTheLastRequestOfAResetStream(t *testing.T) {
 		w.respond(1, "")
 		select {
 		case err := <-w.served:
-			if !errors.Is(err, errDone) {
-				t.Errorf("Serve returned %v, want %v", err, errDone)
-			}
+			testsupport.True(t, errors.Is(err, errDone), "Serve returned %v, want %v", err, errDone)
 		default:
 			t.Error("the drain continues after the last request")
 			w.hangUp()

@@ -117,9 +117,7 @@ func TestConnectionsBehaveLikeTheirModel(t *testing.T) {
 			}
 			m.finish()
 		})
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
+		testsupport.MustTrue(t, !t.Failed(), "seed %d", seed)
 	}
 }
 
@@ -262,9 +260,7 @@ func (m *model) take(step string, f http2.Frame) {
 	id, last := f.Header().StreamID, f.Header().Flags.Has(http2.FlagDataEndStream)
 	var s *modelStream
 	if id > 0 {
-		if id&1 == 0 || int(id/2) >= len(m.streams) {
-			m.t.Fatalf("after %s: %v", step, f)
-		}
+		testsupport.MustTrue(m.t, id&1 != 0 && int(id/2) < len(m.streams), "after %s: %v", step, f)
 		s = m.streams[id/2]
 	}
 	ok := true
@@ -319,9 +315,7 @@ func (m *model) take(step string, f http2.Frame) {
 		}
 		last = false
 	}
-	if !ok {
-		m.t.Errorf("after %s: %v; stream %+v", step, f, s)
-	}
+	testsupport.True(m.t, ok, "after %s: %v; stream %+v", step, f, s)
 	if last && s != nil && s.state == sending {
 		s.state = gone
 	}

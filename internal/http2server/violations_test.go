@@ -21,33 +21,31 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 		"RST_STREAM":    func(fr *http2.Framer) error { return fr.WriteRSTStream(3, http2.ErrCodeCancel) },
 		"WINDOW_UPDATE": func(fr *http2.Framer) error { return fr.WriteWindowUpdate(3, 100) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				w := newWire(t, newGated, wireOptions)
-				w.headers(1, true, get...)
-				w.send()
-				w.conn.Drain()
-				time.Sleep(2 * announceFor)
-				w.headers(3, false, post...)
-				w.send()
-				if err := frame(w.framer); err != nil {
-					t.Fatal(err)
-				}
-				w.send()
-				w.owner().requests[1].respond <- &Response{Status: 200}
-				if err := <-w.served; !errors.Is(err, errDone) {
-					t.Errorf("the connection ended with %v", err)
-				}
-				responded := false
-				w.receive(func(f http2.Frame) {
-					if f, ok := f.(*http2.HeadersFrame); ok && f.StreamID == 1 {
-						responded = true
-					}
-				})
-				if got := w.owner().requests; !responded || got[3] != nil || len(w.owner().violations) > 0 {
-					t.Errorf("stream 1 has its response: %v; stream 3: %v; violations: %q", responded, got[3], w.owner().violations)
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			w := newWire(t, newGated, wireOptions)
+			w.headers(1, true, get...)
+			w.send()
+			w.conn.Drain()
+			time.Sleep(2 * announceFor)
+			w.headers(3, false, post...)
+			w.send()
+			if err := frame(w.framer); err != nil {
+				t.Fatal(err)
+			}
+			w.send()
+			w.owner().requests[1].respond <- &Response{Status: 200}
+			if err := <-w.served; !errors.Is(err, errDone) {
+				t.Errorf("the connection ended with %v", err)
+			}
+			responded := false
+			w.receive(func(f http2.Frame) {
+				if f, ok := f.(*http2.HeadersFrame); ok && f.StreamID == 1 {
+					responded = true
 				}
 			})
+			if got := w.owner().requests; !responded || got[3] != nil || len(w.owner().violations) > 0 {
+				t.Errorf("stream 1 has its response: %v; stream 3: %v; violations: %q", responded, got[3], w.owner().violations)
+			}
 		})
 	}
 }
@@ -158,23 +156,21 @@ func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 			return func() {}, errDone
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				w := newWire(t, newGated, wireOptions)
-				w.send()
-				time.Sleep(wireOptions.ParkAfter - time.Millisecond)
-				release, want := hold(w)
-				time.Sleep(announceFor / 2)
-				select {
-				case err := <-w.served:
-					t.Fatalf("Serve returned %v", err)
-				default:
-				}
-				release()
-				if err := <-w.served; !errors.Is(err, want) {
-					t.Errorf("Serve returned %v, want %v", err, want)
-				}
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			w := newWire(t, newGated, wireOptions)
+			w.send()
+			time.Sleep(wireOptions.ParkAfter - time.Millisecond)
+			release, want := hold(w)
+			time.Sleep(announceFor / 2)
+			select {
+			case err := <-w.served:
+				t.Fatalf("Serve returned %v", err)
+			default:
+			}
+			release()
+			if err := <-w.served; !errors.Is(err, want) {
+				t.Errorf("Serve returned %v, want %v", err, want)
+			}
 		})
 	}
 }
@@ -207,49 +203,47 @@ func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 // stream that was never opened is still a connection error.
 func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 	for name, closed := range map[string]int{"at once": 0, "after many streams": 2 * remembered, "after idling": -1} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				w := newWire(t, newGated, wireOptions)
-				w.headers(3, false, append(slices.Clone(post), "Capital", "1")...) // malformed: reset
-				w.send()
-				id := uint32(5)
-				for ; closed > 0; closed-- {
-					w.headers(id, true, get...)
-					w.send()
-					w.owner().requests[id].respond <- &Response{Status: 200}
-					synctest.Wait()
-					id += 2
-				}
-				if closed < 0 {
-					time.Sleep(2 * wireOptions.ParkAfter)
-					if err := <-w.served; !errors.Is(err, ErrIdle) {
-						t.Fatal(err)
-					}
-				}
-				w.framer.WriteData(3, false, []byte("late"))
-				w.headers(3, true, "late-trailer", "1")
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			w := newWire(t, newGated, wireOptions)
+			w.headers(3, false, append(slices.Clone(post), "Capital", "1")...) // malformed: reset
+			w.send()
+			id := uint32(5)
+			for ; closed > 0; closed-- {
 				w.headers(id, true, get...)
 				w.send()
-				if closed < 0 { // a parked connection is served again when bytes have arrived
-					go func() { w.served <- w.conn.Serve() }()
-					synctest.Wait()
-				}
-				served := w.owner().requests[id]
-				if served == nil {
-					t.Fatalf("the next request was not served: %v", w.conn.err)
-				}
-				served.respond <- &Response{Status: 200}
+				w.owner().requests[id].respond <- &Response{Status: 200}
 				synctest.Wait()
-				if closed == 0 && id == 5 {
-					w.headers(1, true, get...)
-					w.send()
-					if code, ok := w.goAway(); !ok || code != http2.ErrCodeProtocol {
-						t.Errorf("HEADERS on stream 1, which was never opened: GOAWAY %v, %v", code, ok)
-					}
+				id += 2
+			}
+			if closed < 0 {
+				time.Sleep(2 * wireOptions.ParkAfter)
+				if err := <-w.served; !errors.Is(err, ErrIdle) {
+					t.Fatal(err)
 				}
-				w.hangUp()
-				<-w.served
-			})
+			}
+			w.framer.WriteData(3, false, []byte("late"))
+			w.headers(3, true, "late-trailer", "1")
+			w.headers(id, true, get...)
+			w.send()
+			if closed < 0 { // a parked connection is served again when bytes have arrived
+				go func() { w.served <- w.conn.Serve() }()
+				synctest.Wait()
+			}
+			served := w.owner().requests[id]
+			if served == nil {
+				t.Fatalf("the next request was not served: %v", w.conn.err)
+			}
+			served.respond <- &Response{Status: 200}
+			synctest.Wait()
+			if closed == 0 && id == 5 {
+				w.headers(1, true, get...)
+				w.send()
+				if code, ok := w.goAway(); !ok || code != http2.ErrCodeProtocol {
+					t.Errorf("HEADERS on stream 1, which was never opened: GOAWAY %v, %v", code, ok)
+				}
+			}
+			w.hangUp()
+			<-w.served
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 )
 
 var fuzzPolicies = []*Policy{
@@ -57,9 +58,7 @@ func FuzzScan(f *testing.F) {
 		same := cmp.Comparer(func(a, b Field) bool {
 			return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.kind == b.kind && a.named == b.named
 		})
-		if diff := cmp.Diff(fields.fields, again.fields, same); diff != "" {
-			t.Fatalf("rebuilt as %q (-before +after):\n%s", rebuilt, diff)
-		}
+		testsupport.MustEqual(t, cmp.Diff(fields.fields, again.fields, same), "", "rebuilt as %[2]q (-before +after):\n%[1]s", rebuilt)
 
 		var id Identity
 		for _, trusted := range []bool{false, true} {
@@ -71,9 +70,7 @@ func FuzzScan(f *testing.F) {
 			one := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &fields, &id)))
 			id.Resolve(&again, netip.MustParseAddr("10.0.0.1"), trusted, private, truncate)
 			two := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &again, &id)))
-			if diff := cmp.Diff(one, two); diff != "" {
-				t.Fatalf("copied and rebuilt lines differ:\n%s", diff)
-			}
+			testsupport.MustEqual(t, cmp.Diff(one, two), "", "copied and rebuilt lines differ:\n%s")
 		}
 	})
 }
@@ -121,17 +118,11 @@ func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string)
 func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 	t.Helper()
 	for line := range blockLines(block) {
-		if strings.ContainsAny(line, "\r\n\x00") {
-			t.Fatalf("line %q", line)
-		}
+		testsupport.MustTrue(t, !strings.ContainsAny(line, "\r\n\x00"), "line %q", line)
 		name, _, found := strings.Cut(line, ": ")
-		if !found || !syntax.IsToken([]byte(name)) {
-			t.Fatalf("line %q", line)
-		}
+		testsupport.MustTrue(t, found && syntax.IsToken([]byte(name)), "line %q", line)
 		canonical := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		if slices.Contains(hopByHop, canonical) || strings.HasPrefix(canonical, "X-Adbuffer-") {
-			t.Fatalf("%q crosses", line)
-		}
+		testsupport.MustTrue(t, !slices.Contains(hopByHop, canonical) && !strings.HasPrefix(canonical, "X-Adbuffer-"), "%q crosses", line)
 		if !guardedToo && (canonical == "Cookie" || canonical == "Authorization" || strings.HasPrefix(canonical, "Proxy-")) {
 			t.Fatalf("%q is forwarded without permission", line)
 		}
@@ -139,9 +130,7 @@ func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 			continue // adbuffer's own field
 		}
 		for _, option := range named {
-			if strings.EqualFold(name, string(option)) {
-				t.Fatalf("%q crosses although Connection names it", line)
-			}
+			testsupport.MustTrue(t, !strings.EqualFold(name, string(option)), "%q crosses although Connection names it", line)
 		}
 	}
 }
@@ -197,9 +186,7 @@ func FuzzTruncate(f *testing.F) {
 			}
 			for _, part := range strings.FieldsFunc(list, split) {
 				addr, ok := parseAddr([]byte(part))
-				if inList && !ok && strings.TrimSpace(part) != "" {
-					t.Fatalf("%q holds %q, which is no address", line, part)
-				}
+				testsupport.MustTrue(t, !inList || ok || strings.TrimSpace(part) == "", "%q holds %q, which is no address", line, part)
 				if ok && addr != Shorten(addr) {
 					t.Fatalf("%s: %s is sent as %q with the whole address %v", name, value, line, addr)
 				}
@@ -219,9 +206,7 @@ func FuzzAppendResponse(f *testing.F) {
 		dates, read := 0, 0
 		for name, value := range syntax.Fields(got) {
 			read += len(name) + len(": ") + len(value) + len("\r\n")
-			if bytes.ContainsAny(name, "\r\n") || bytes.ContainsAny(value, "\r\n") {
-				t.Fatalf("%q: %q", name, value)
-			}
+			testsupport.MustTrue(t, !bytes.ContainsAny(name, "\r\n") && !bytes.ContainsAny(value, "\r\n"), "%q: %q", name, value)
 			canonical := http.CanonicalHeaderKey(strings.ReplaceAll(string(name), "_", "-"))
 			if slices.Contains(hopByHop, canonical) || strings.HasPrefix(canonical, "X-Adbuffer-") || strings.HasPrefix(canonical, "Set-Cookie") {
 				t.Fatalf("%q crosses from %q", name, lines)
@@ -230,8 +215,6 @@ func FuzzAppendResponse(f *testing.F) {
 				dates++
 			}
 		}
-		if dates != 1 || read != len(got) {
-			t.Fatalf("%d Dates from %q: %q", dates, lines, got)
-		}
+		testsupport.MustTrue(t, dates == 1 && read == len(got), "%d Dates from %q: %q", dates, lines, got)
 	})
 }

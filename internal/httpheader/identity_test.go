@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -74,9 +76,7 @@ func TestClientIsFoundFromTheRightPastTrustedPeers(t *testing.T) {
 			if tt.client != "" {
 				client = netip.MustParseAddr(tt.client)
 			}
-			if id.Client() != client {
-				t.Errorf("client is %v, want %v", id.Client(), client)
-			}
+			testsupport.Equal(t, id.Client(), client, "client is %v")
 			var want []string
 			if tt.leaves != "" {
 				want = []string{"X-Forwarded-For: " + tt.leaves}
@@ -218,9 +218,7 @@ func TestParseAddrReadsWhatProxiesWrite(t *testing.T) {
 		if ok {
 			got = addr.String()
 		}
-		if got != want {
-			t.Errorf("parseAddr(%q) = %q, want %q", in, got, want)
-		}
+		testsupport.Equal(t, got, want, "parseAddr(%[2]q) = %[1]q", in)
 	}
 }
 
@@ -248,9 +246,7 @@ func TestShortForwarded(t *testing.T) {
 		"ext=a":                                        "",
 	} {
 		got, ok := appendShortForwarded([]byte("X: "), []byte(in))
-		if ok != (want != "") || string(got) != "X: "+want {
-			t.Errorf("%q becomes %q, %v, want %q", in, got, ok, "X: "+want)
-		}
+		testsupport.True(t, ok == (want != "") && string(got) == "X: "+want, "%q becomes %q, %v, want %q", in, got, ok, "X: "+want)
 	}
 }
 
@@ -260,10 +256,6 @@ func TestTrustedMapsAddresses(t *testing.T) {
 		got[a] = Trusted(netip.MustParseAddr(a), proxies)
 	}
 	want := map[string]bool{"10.1.2.3": true, "::ffff:10.1.2.3": true, "11.1.2.3": false, "::1": true, "2001:db8:1::5": true, "2001:db8:2::5": false}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if Trusted(netip.Addr{}, proxies) {
-		t.Error("the zero Addr is trusted by prefix")
-	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "-want +got:\n%s")
+	testsupport.True(t, !Trusted(netip.Addr{}, proxies), "the zero Addr is trusted by prefix")
 }

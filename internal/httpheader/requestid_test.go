@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 )
 
 var uuidv7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
@@ -16,12 +17,8 @@ func TestUUIDv7HoldsItsTimeAndDiffersFromOthers(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 10_000 {
 		id := string(AppendUUIDv7(nil, at))
-		if !uuidv7.MatchString(id) || !strings.HasPrefix(id, "01981234-abcd-7") {
-			t.Fatalf("%s is not a UUIDv7 of its time", id)
-		}
-		if seen[id] {
-			t.Fatalf("%s was made twice", id)
-		}
+		testsupport.MustTrue(t, uuidv7.MatchString(id) && strings.HasPrefix(id, "01981234-abcd-7"), "%s is not a UUIDv7 of its time", id)
+		testsupport.MustTrue(t, !seen[id], "%s was made twice", id)
 		seen[id] = true
 	}
 }
@@ -60,17 +57,13 @@ func TestRequestIDIsTakenFromTrustedPeersInItsFormAlone(t *testing.T) {
 			}
 			var copied RequestFields
 			copied.CopyFrom(&f, nil)
-			if got := string(copied.RequestID()); got != id {
-				t.Errorf("a copy has the id %q, want %q", got, id)
-			}
+			testsupport.Equal(t, string(copied.RequestID()), id, "a copy has the id %q")
 			for send, want := range map[bool][]string{false: nil, true: {"X-Request-Id: " + id}} {
 				p := NewPolicy(PolicyOptions{Identity: None, RequestID: "X-Request-Id", SendRequestID: send})
 				wantLines(t, linesOf(t, p.AppendRequest(nil, &copied, &Identity{})), want...)
 			}
 			f.Reset()
-			if len(f.RequestID()) != 0 {
-				t.Error("Reset kept the id")
-			}
+			testsupport.Equal(t, len(f.RequestID()), 0, "Reset kept the id: %v")
 		})
 	}
 }

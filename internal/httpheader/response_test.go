@@ -24,9 +24,7 @@ func TestResponsesKeepTheirEndToEndFields(t *testing.T) {
 		"server: openx/1", someDate, "content-TYPE: application/json", "Content-Length: 999", "x-lower-case: 1", "X-UPPER: 2",
 		"content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty:", "Location: /there", "Retry-After: 3", "x_a: 4")
 	want := []string{"server: openx/1", someDate, "content-TYPE: application/json", "x-lower-case: 1", "X-UPPER: 2", "content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty: ", "Location: /there", "Retry-After: 3", "x_a: 4"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "head (-want +got):\n%s")
 }
 
 func TestResponsesLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
@@ -35,9 +33,7 @@ func TestResponsesLeaveHopByHopAndGuardedFieldsBehind(t *testing.T) {
 		"X-Hop: 1", "X-MORE: 2", someDate,
 		"Set-Cookie: a=b", "set-cookie2: c=d", "Alt-Svc: h3=\":443\"", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Proxy-Authenticate: Basic"}
 	got := responseTo(t, NewPolicy(PolicyOptions{}), append(left, "X-A: 1")...)
-	if len(got) != 2 || got[0] != "X-A: 1" {
-		t.Fatalf("head is %q", got)
-	}
+	testsupport.MustTrue(t, len(got) == 2 && got[0] == "X-A: 1", "head is %q", got)
 	date, found := strings.CutPrefix(got[1], "Date: ")
 	if _, err := http.ParseTime(date); !found || err != nil || got[1] == someDate {
 		t.Errorf("a response whose Date is hop-by-hop gets %q", got[1])
@@ -50,42 +46,32 @@ func TestResponsesKeepWhatIsPassed(t *testing.T) {
 		"Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x")
 	want := []string{someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear",
 		"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\""}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "head (-want +got):\n%s")
 }
 
 func TestResponsesWithoutContentTypeGetNone(t *testing.T) {
 	got := responseTo(t, NewPolicy(PolicyOptions{}), someDate)
-	if diff := cmp.Diff([]string{someDate}, got); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff([]string{someDate}, got), "", "head (-want +got):\n%s")
 }
 
 // A name with underscores is another name. Once, it became the real field and replaced it.
 func TestResponseFieldsWithUnderscoresKeepTheirNames(t *testing.T) {
 	lines := []string{"Content-Type: application/json", "Content_Type: text/html", "Content_Encoding: gzip"}
 	got := responseTo(t, NewPolicy(PolicyOptions{}), append(lines, someDate)...)
-	if diff := cmp.Diff(append(lines, someDate), got); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(append(lines, someDate), got), "", "head (-want +got):\n%s")
 }
 
 // A client that lacks the first coding cannot decode the body.
 func TestAllContentCodingsCross(t *testing.T) {
 	lines := []string{someDate, "Content-Encoding: gzip", "content-encoding: br", "Content-Encoding: zstd"}
-	if diff := cmp.Diff(lines, responseTo(t, NewPolicy(PolicyOptions{}), lines...)); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(lines, responseTo(t, NewPolicy(PolicyOptions{}), lines...)), "", "head (-want +got):\n%s")
 }
 
 func TestTheFirstOfTwoFieldsWithOneValueIsKept(t *testing.T) {
 	got := responseTo(t, NewPolicy(PolicyOptions{}), "date: Mon, 01 Jan 2001 00:00:00 GMT", "Date: Tue, 02 Jan 2001 00:00:00 GMT", "D~te: x",
 		"Content-Type: text/html", "Server: a", "content-type: text/css", "server: b")
 	want := []string{"date: Mon, 01 Jan 2001 00:00:00 GMT", "D~te: x", "Content-Type: text/html", "Server: a"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "head (-want +got):\n%s")
 }
 
 func TestTooManyConnectionOptionsCloseTheGate(t *testing.T) {
@@ -94,13 +80,9 @@ func TestTooManyConnectionOptionsCloseTheGate(t *testing.T) {
 		lines = append(lines, "Connection: keep-alive, Close, te, X-A")
 	}
 	got := responseTo(t, NewPolicy(PolicyOptions{}), append(lines, someDate, "X-A: 0", "X-B: 1")...)
-	if diff := cmp.Diff([]string{someDate, "X-B: 1"}, got); diff != "" {
-		t.Errorf("head (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff([]string{someDate, "X-B: 1"}, got), "", "head (-want +got):\n%s")
 	got = responseTo(t, NewPolicy(PolicyOptions{}), append(lines, "X-B: 1", "Connection: X-C")...)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "Date: ") {
-		t.Errorf("head is %q", got)
-	}
+	testsupport.True(t, len(got) == 1 && strings.HasPrefix(got[0], "Date: "), "head is %q", got)
 }
 
 func TestAppendDateIsNow(t *testing.T) {
@@ -117,9 +99,7 @@ func TestAppendDateIsNow(t *testing.T) {
 func TestAppendResponseStopsAtALineThatIsNone(t *testing.T) {
 	for _, lines := range []string{"X-A: 1\r\nnonsense\r\nX-B: 2\r\n", "X-A: 1\r\nX-B", "X-A: 1\r\n: 2\r\n", "X-A: 1\r\nConnection"} {
 		got := string(NewPolicy(PolicyOptions{}).AppendResponse(nil, []byte(lines)))
-		if !strings.HasPrefix(got, "X-A: 1\r\nDate: ") || strings.Contains(got, "X-B") {
-			t.Errorf("%q becomes %q", lines, got)
-		}
+		testsupport.True(t, strings.HasPrefix(got, "X-A: 1\r\nDate: ") && !strings.Contains(got, "X-B"), "%q becomes %q", lines, got)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -91,15 +93,11 @@ func TestScanRefusesWhatRFC9112Forbids(t *testing.T) {
 			var f RequestFields
 			err := f.Scan([]byte(tt.raw))
 			var refused *Error
-			if !errors.As(err, &refused) {
-				t.Fatalf("Scan(%q) = %v, want an *Error", tt.raw, err)
-			}
+			testsupport.MustTrue(t, errors.As(err, &refused), "Scan(%q) = %v, want an *Error", tt.raw, err)
 			if want := (Error{Rule: tt.rule, Field: tt.field}); *refused != want {
 				t.Errorf("Scan(%q) = %+v (%v), want %+v (%v)", tt.raw, *refused, refused, want, &want)
 			}
-			if refused.TooLarge() {
-				t.Error("TooLarge: no limit was exceeded")
-			}
+			testsupport.True(t, !refused.TooLarge(), "TooLarge: no limit was exceeded")
 		})
 	}
 }
@@ -126,16 +124,12 @@ func TestScanAcceptsWhatRFC9112Allows(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var f RequestFields
-			if err := f.Scan([]byte(tt.raw)); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, f.Scan([]byte(tt.raw)))
 			var got []field
 			for _, fl := range f.Fields()[1:] {
 				got = append(got, field{string(fl.Name), string(fl.Value)})
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("fields after Host (-want +got):\n%s", diff)
-			}
+			testsupport.Equal(t, cmp.Diff(tt.want, got), "", "fields after Host (-want +got):\n%s")
 		})
 	}
 }
@@ -157,9 +151,7 @@ func TestScanFindsTheFieldsThatTheProxyNeeds(t *testing.T) {
 	got := fields{string(f.Host()), string(f.contentType), string(f.ContentEncoding()), string(f.userAgent), string(timeout),
 		string(ssp), string(env), f.ContentLength(), timeouts, ssps, f.Chunked(), hasEnv, hasNone}
 	want := fields{"ads.example", "application/json", "gzip", "phone", "80", "openx", "prod", 17, 2, 1, false, true, false}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "-want +got:\n%s")
 }
 
 func TestScanForgetsTheRequestBefore(t *testing.T) {
@@ -181,9 +173,7 @@ func TestScanForgetsTheRequestBefore(t *testing.T) {
 	if kept := f.fields[:1]; kept[0].Name != nil {
 		t.Errorf("Reset keeps the bytes of %q", kept[0].Name)
 	}
-	if f.TimeoutName != "X-Budget" {
-		t.Error("Reset dropped the settings")
-	}
+	testsupport.Equal(t, f.TimeoutName, "X-Budget", "Reset dropped the settings: %v")
 }
 
 func TestScanOfHTTP10NeedsNoHostAndRefusesChunked(t *testing.T) {
@@ -192,9 +182,7 @@ func TestScanOfHTTP10NeedsNoHostAndRefusesChunked(t *testing.T) {
 		if err := f.Scan([]byte(raw)); err != nil {
 			t.Errorf("Scan(%q) = %v", raw, err)
 		}
-		if f.Host() != nil {
-			t.Errorf("Scan(%q): Host is %q", raw, f.Host())
-		}
+		testsupport.True(t, f.Host() == nil, "Scan(%q): Host is %q", raw, f.Host())
 	}
 	wantRule(t, f.Scan([]byte(head("Transfer-Encoding: chunked"))), RuleEncoding)
 	wantRule(t, f.Scan([]byte(head("Host: b"))), RuleRepeated)
@@ -243,7 +231,5 @@ func mustScan(t testing.TB, f *RequestFields, raw string) {
 func wantRule(t *testing.T, err error, rule Rule) {
 	t.Helper()
 	var refused *Error
-	if !errors.As(err, &refused) || refused.Rule != rule {
-		t.Errorf("error is %v, want rule %q", err, rule)
-	}
+	testsupport.True(t, errors.As(err, &refused) && refused.Rule == rule, "error is %v, want rule %q", err, rule)
 }

@@ -78,9 +78,7 @@ func TestAMeterWithoutAUserMeasuresNothing(t *testing.T) {
 			time.Sleep(51 * msec)
 			m.Stop() // during a tick
 			time.Sleep(time.Hour)
-			if got := m.Lag(time.Now()) - before; got != 41*msec {
-				t.Errorf("the lag is %v, want 41ms", got)
-			}
+			testsupport.Equal(t, m.Lag(time.Now())-before, 41*msec, "the lag is %v")
 		}
 		var none *Meter
 		none.Start()
@@ -128,16 +126,12 @@ func TestATimeoutEndsWithItsParentOrItsCancel(t *testing.T) {
 		}
 		end()
 		<-ctx.Done()
-		if ctx.Err() != context.Canceled {
-			t.Errorf("ended by its parent: %v", ctx.Err())
-		}
+		testsupport.Equal(t, ctx.Err(), context.Canceled, "ended by its parent: %v")
 		cancel()
 		ctx, cancel = m.WithTimeout(t.Context(), time.Hour)
 		cancel()
 		cancel()
-		if ctx.Err() != context.Canceled {
-			t.Errorf("cancelled: %v", ctx.Err())
-		}
+		testsupport.Equal(t, ctx.Err(), context.Canceled, "cancelled: %v")
 	})
 }
 
@@ -186,30 +180,18 @@ func TestAWatchTicksRarelyUntilItLags(t *testing.T) {
 		}
 		stop := s.Watch()
 		during(time.Second)
-		if n := during(10 * time.Second); n != 100 {
-			t.Errorf("%d ticks in 10 s without lag, want 100", n)
-		}
+		testsupport.Equal(t, during(10*time.Second), 100, "%d ticks in 10 s without lag")
 		span := s.Begin(time.Now())
 		s.starve(600 * msec)
-		if n := during(700 * msec); n < 5 || n > 12 {
-			t.Errorf("%d ticks around 600 ms of lag", n)
-		}
-		if lag := span.Lag(time.Now()); lag < 500*msec || lag > 600*msec {
-			t.Errorf("the lag is %v, want 500 to 600 ms", lag)
-		}
+		testsupport.Between(t, during(700*msec), 5, 12, "%d ticks around 600 ms of lag")
+		testsupport.Between(t, span.Lag(time.Now()), 500*msec, 600*msec, "the lag is %v, want 500 to 600 ms")
 		during(time.Second)
 		s.Start()
-		if n := during(time.Second); n != 100 {
-			t.Errorf("%d ticks in a second for a user, want 100", n)
-		}
+		testsupport.Equal(t, during(time.Second), 100, "%d ticks in a second for a user")
 		s.Stop()
 		during(time.Second)
-		if n := during(time.Second); n != 10 {
-			t.Errorf("%d ticks in a second after the user, want 10", n)
-		}
+		testsupport.Equal(t, during(time.Second), 10, "%d ticks in a second after the user")
 		stop()
-		if n := during(time.Hour); n != 0 {
-			t.Errorf("%d ticks after the watch", n)
-		}
+		testsupport.Equal(t, during(time.Hour), 0, "%d ticks after the watch")
 	})
 }

@@ -110,18 +110,14 @@ func TestAReloadServesTheNewCertificateToNewHandshakes(t *testing.T) {
 		t.Errorf("logged: %v", c.logs.All())
 	}
 	a.write(c.dir)
-	if now := c.serial(config, a); now != before {
-		t.Error("the certificate changed without a reload")
-	}
+	testsupport.Equal(t, c.serial(config, a), before, "the certificate changed without a reload: %v")
 	must(t, c.Reload())
 	if now := c.serial(config, a); now == before {
 		t.Error("the certificate is the old one")
 	}
 	c.wantMetric("1")
 	_, k, err := c.handshake(config, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}})
-	if err != nil || k.NegotiatedProtocol != "h2" {
-		t.Errorf("negotiated %q, %v", k.NegotiatedProtocol, err)
-	}
+	testsupport.True(t, err == nil && k.NegotiatedProtocol == "h2", "negotiated %q, %v", k.NegotiatedProtocol, err)
 }
 
 // A client that can only use TLS 1.2 with suites that HTTP/2 prohibits gets HTTP/1.1.
@@ -175,9 +171,7 @@ func TestTheFirstResponseOverTLSIsOneWrite(t *testing.T) {
 	if _, err := io.ReadFull(client, make([]byte, 4096)); err != nil {
 		t.Fatal(err)
 	}
-	if n := <-writes; n != 1 {
-		t.Errorf("%d writes for a response of 4 KB", n)
-	}
+	testsupport.Equal(t, <-writes, 1, "%d writes for a response of 4 KB")
 }
 
 func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
@@ -215,9 +209,7 @@ func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), row.file) || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want %q and %q", row.name, err, row.file, row.says)
 		}
-		if c.serial(config, a) != before {
-			t.Errorf("%s: the certificate is another", row.name)
-		}
+		testsupport.True(t, c.serial(config, a) == before, "%s: the certificate is another", row.name)
 		c.wantMetric("0")
 		if n := c.logs.FilterMessageSnippet("their files are not valid").Len(); n != 1 {
 			t.Errorf("%s: logged %v", row.name, c.logs.All())
@@ -282,9 +274,7 @@ func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 		<-watching
 	})
 	c.wantMetric("1")
-	if c.serial(config, a) == before {
-		t.Error("the certificate is the old one")
-	}
+	testsupport.True(t, c.serial(config, a) != before, "the certificate is the old one")
 }
 
 func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {

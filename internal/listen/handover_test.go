@@ -53,9 +53,7 @@ func (p *process) wantAway(away bool) {
 	p.t.Helper()
 	select {
 	case got := <-p.away:
-		if got != away {
-			p.t.Errorf("another process serves: %v, want %v", got, away)
-		}
+		testsupport.Equal(p.t, got, away, "another process serves: %v")
 	case <-time.After(patience):
 		p.t.Fatalf("no report that another process serves: %v", away)
 	}
@@ -148,18 +146,14 @@ func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
 	address := reserve(t)
 	first := startProcess(t, "tcp", address, "127.0.0.1:0")
 	second := startProcess(t, "tcp", address, "127.0.0.1:0")
-	if first.Admin.Addr().String() == second.Admin.Addr().String() {
-		t.Error("port 0 must be another port for each process")
-	}
+	testsupport.True(t, first.Admin.Addr().String() != second.Admin.Addr().String(), "port 0 must be another port for each process")
 	first.serve()
 	second.serve()
 	testsupport.Eventually(t, "the first knows of the second", func() bool { return first.logs.FilterMessageSnippet("has taken over").Len() == 1 })
 	for _, p := range []*process{first, second} { // each serves its own operators
 		dial(t, p.Admin.Addr())
 		wantAccepted(t, p.Admin, 1)
-		if len(p.away) > 0 {
-			t.Error("a report said that another process serves operators")
-		}
+		testsupport.True(t, len(p.away) <= 0, "a report said that another process serves operators")
 	}
 	first.CloseTraffic()
 	dial(t, second.Traffic.Addr())
@@ -228,9 +222,7 @@ func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
 func TestEqualAddressesHaveOneMeetingSocket(t *testing.T) {
 	name := func(address string) string {
 		n, ok := meetingName(trafficAt("tcp", address))
-		if !ok {
-			t.Errorf("%s has no meeting socket", address)
-		}
+		testsupport.True(t, ok, "%s has no meeting socket", address)
 		return n
 	}
 	if name(":8080") != name("0.0.0.0:8080") || name(":8080") != name("[::]:8080") || name("127.0.0.1:80") != name("127.0.0.1:http") {
@@ -247,9 +239,7 @@ func TestEqualAddressesHaveOneMeetingSocket(t *testing.T) {
 	link, _ := meetingName(trafficAt("unix", dir+"/link/ad.sock"))
 	b, _ := meetingName(trafficAt("unix", dir+"/b/ad.sock"))
 	other, _ := meetingName(trafficAt("unix", dir+"/a/other.sock"))
-	if a != link || a == b || a == other {
-		t.Errorf("the meeting sockets of unix sockets: %q, %q, %q, %q", a, link, b, other)
-	}
+	testsupport.True(t, a == link && a != b && a != other, "the meeting sockets of unix sockets: %q, %q, %q, %q", a, link, b, other)
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.1:none", "x"} {
 		if n, ok := meetingName(trafficAt("tcp", address)); ok {
 			t.Errorf("%s has a meeting socket: %s", address, n)
@@ -338,23 +328,13 @@ func TestClientsResumeOnTheNextProcess(t *testing.T) {
 	client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession)}
 	address, admin := reserve(t), reserve(t)
 	startTLSProcess(t, "tcp", address, admin, first.Certificates)
-	if resumes(t, first.Config(), client) {
-		t.Error("resumed without a session")
-	}
+	testsupport.True(t, !resumes(t, first.Config(), client), "resumed without a session")
 	config := second.Config()
-	if resumes(t, config, client) {
-		t.Error("another listener's session is accepted")
-	}
+	testsupport.True(t, !resumes(t, config, client), "another listener's session is accepted")
 	startTLSProcess(t, "tcp", address, admin, second.Certificates)
-	if !resumes(t, config, client) {
-		t.Error("not resumed on the process that took over")
-	}
-	if !resumes(t, first.Config(), client) {
-		t.Error("not resumed on the previous process, which serves too")
-	}
+	testsupport.True(t, resumes(t, config, client), "not resumed on the process that took over")
+	testsupport.True(t, resumes(t, first.Config(), client), "not resumed on the previous process, which serves too")
 	third := loadCerts(t, a, nil)
 	startTLSProcess(t, "unix", filepath.Join(t.TempDir(), "ad.sock"), admin, third.Certificates)
-	if resumes(t, third.Config(), client) {
-		t.Error("the session of a process at another address is accepted")
-	}
+	testsupport.True(t, !resumes(t, third.Config(), client), "the session of a process at another address is accepted")
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/pires/go-proxyproto"
 )
 
@@ -58,18 +60,12 @@ func TestAHeaderNamesTheClient(t *testing.T) {
 			must(t, err)
 			client, err := c.ReadHeader()
 			must(t, err)
-			if client != row.client {
-				t.Errorf("the client is %v, want %v", client, row.client)
-			}
+			testsupport.Equal(t, client, row.client, "the client is %v")
 			next := make([]byte, 16)
 			_, err = io.ReadFull(c.NetConn(), next)
 			must(t, err)
-			if string(next) != "GET / HTTP/1.1\r\n" {
-				t.Errorf("the bytes after the header are %q", next)
-			}
-			if n := l.headers.ok.Load(); n != 1 {
-				t.Errorf("%d headers were counted", n)
-			}
+			testsupport.True(t, string(next) == "GET / HTTP/1.1\r\n", "the bytes after the header are %q", next)
+			testsupport.Equal(t, l.headers.ok.Load(), 1, "%d headers were counted")
 		})
 	}
 }
@@ -151,9 +147,7 @@ func TestAConnectionThatEndsWithoutAHeader(t *testing.T) {
 		if !errors.Is(err, tt.want) || counted(&l.headers) != [4]uint64{3: tt.timeouts} {
 			t.Errorf("%s: got %v, counted as %v", tt.name, err, counted(&l.headers))
 		}
-		if tt.timeouts > 0 && !strings.Contains(err.Error(), "server.read_timeout") {
-			t.Errorf("%v does not name the setting", err)
-		}
+		testsupport.True(t, tt.timeouts <= 0 || strings.Contains(err.Error(), "server.read_timeout"), "%v does not name the setting", err)
 	}
 }
 
@@ -172,14 +166,10 @@ func FuzzReadHeader(f *testing.F) {
 		h, err := readHeader(r)
 		want, wantErr := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(sent), 1<<17))
 		if err != nil {
-			if wantErr == nil {
-				t.Fatalf("%q is refused with %v, and is %+v", sent, err, want)
-			}
+			testsupport.MustTrue(t, wantErr != nil, "%q is refused with %v, and is %+v", sent, err, want)
 			return
 		}
-		if wantErr != nil || !h.EqualsTo(want) {
-			t.Fatalf("%q is %+v, want %+v, %v", sent, h, want, wantErr)
-		}
+		testsupport.MustTrue(t, wantErr == nil && h.EqualsTo(want), "%q is %+v, want %+v, %v", sent, h, want, wantErr)
 		taken := sent[:len(sent)-len(r.b)]
 		if h.Version == 1 && !bytes.HasSuffix(taken, []byte("\r\n")) || h.Version == 2 && len(taken) != 16+int(taken[14])<<8+int(taken[15]) {
 			t.Fatalf("of %q %q was read", sent, taken)

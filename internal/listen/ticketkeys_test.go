@@ -50,9 +50,7 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 			config := c.Config()
 			client := &tls.Config{InsecureSkipVerify: true, MaxVersion: version, Time: func() time.Time { return now }, ClientSessionCache: new(firstSession)}
 			time.Sleep(ticketKeyFor - time.Minute)
-			if resumes(t, config, client) {
-				t.Error("resumed without a session")
-			}
+			testsupport.True(t, !resumes(t, config, client), "resumed without a session")
 			time.Sleep((maxTicketKeys - 1) * ticketKeyFor)
 			if !resumes(t, config, client) {
 				t.Errorf("%s: the ticket is refused while its key is valid", tls.VersionName(version))
@@ -159,24 +157,14 @@ func TestTicketsEndWithThePolicyAndTheAuthorities(t *testing.T) {
 	config := c.Config()
 	client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession)}
 	resumes(t, config, client)
-	if !resumes(t, config, client) {
-		t.Error("not resumed")
-	}
+	testsupport.True(t, resumes(t, config, client), "not resumed")
 	c.SetPolicy(handshake.NewPolicy("1.3", handshake.GroupNames()))
-	if resumes(t, config, client) {
-		t.Error("resumed after another min_version")
-	}
+	testsupport.True(t, !resumes(t, config, client), "resumed after another min_version")
 	c.SetPolicy(handshake.NewPolicy("1.2", []string{"x25519"}))
-	if resumes(t, config, client) {
-		t.Error("resumed after other groups")
-	}
+	testsupport.True(t, !resumes(t, config, client), "resumed after other groups")
 	c.SetPolicy(handshake.Policy{})
-	if !resumes(t, config, client) {
-		t.Error("not resumed although nothing changed")
-	}
+	testsupport.True(t, resumes(t, config, client), "not resumed although nothing changed")
 	replace(t, c.files.CA, string(a.PEM())+string(newAuthority(t).PEM()))
 	must(t, c.Reload())
-	if resumes(t, config, client) {
-		t.Error("resumed after another authority was added")
-	}
+	testsupport.True(t, !resumes(t, config, client), "resumed after another authority was added")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/testsupport/vectortest"
 )
 
@@ -16,9 +17,7 @@ import (
 func goldenFields(t *testing.T) map[string]bool {
 	t.Helper()
 	b, err := os.ReadFile("testdata/lines.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	names := make(map[string]bool)
 	for text := range strings.Lines(string(b)) {
 		var line struct{ Legs []map[string]any }
@@ -38,9 +37,7 @@ func goldenFields(t *testing.T) map[string]bool {
 
 func TestTheDocumentedFieldsAreThoseThatAreWritten(t *testing.T) {
 	b, err := os.ReadFile("../../deploy/logs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, table, _ := strings.Cut(string(b), "## Fields")
 	table, _, _ = strings.Cut(table, "\n## ")
 	documented := make(map[string]bool)
@@ -69,22 +66,16 @@ func TestTheShipperTakesLabelsThatLinesHave(t *testing.T) {
 	for label, value := range vectortest.Load(t, "../..").Sinks.Loki.Labels {
 		if name, ok := strings.CutPrefix(value, "{{ "); ok {
 			n++
-			if !written[strings.TrimSuffix(name, " }}")] {
-				t.Errorf("label %s has a field that no line has: %s", label, value)
-			}
+			testsupport.True(t, written[strings.TrimSuffix(name, " }}")], "label %s has a field that no line has: %s", label, value)
 		}
 	}
-	if n < 4 {
-		t.Errorf("%d labels of fields", n)
-	}
+	testsupport.AtLeast(t, n, 4, "%d labels of fields")
 }
 
 // A query selects streams by labels, in braces, and filters and sums by labels and fields.
 func TestTheDocumentedQueriesUseLabelsAndFieldsThatLokiHas(t *testing.T) {
 	b, err := os.ReadFile("../../deploy/logs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, queries, _ := strings.Cut(string(b), "```logql\n")
 	queries, _, _ = strings.Cut(queries, "```")
 	labels, fields := vectortest.Load(t, "../..").Sinks.Loki.Labels, shippedFields(t)
@@ -93,9 +84,7 @@ func TestTheDocumentedQueriesUseLabelsAndFieldsThatLokiHas(t *testing.T) {
 	for _, selector := range selectors.FindAllString(queries, -1) {
 		for _, m := range regexp.MustCompile(`([a-z_]+)=`).FindAllStringSubmatch(selector, -1) {
 			n++
-			if labels[m[1]] == "" {
-				t.Errorf("a query selects streams by %s, which is no label", m[1])
-			}
+			testsupport.True(t, labels[m[1]] != "", "a query selects streams by %s, which is no label", m[1])
 		}
 	}
 	rest := selectors.ReplaceAllString(queries, "")
@@ -105,12 +94,8 @@ func TestTheDocumentedQueriesUseLabelsAndFieldsThatLokiHas(t *testing.T) {
 				continue
 			}
 			n++
-			if !fields[name] {
-				t.Errorf("a query uses %s, which no line has", name)
-			}
+			testsupport.True(t, fields[name], "a query uses %s, which no line has", name)
 		}
 	}
-	if n < 10 {
-		t.Errorf("only %d names were found in %s", n, queries)
-	}
+	testsupport.AtLeast(t, n, 10, "only %d names were found in %s", queries)
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -72,21 +73,13 @@ func TestTheLinesAreAsDocumented(t *testing.T) {
 	}
 	const golden = "testdata/lines.json"
 	if *update {
-		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(golden, out.Bytes(), 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(out.Bytes(), want) {
-		t.Errorf("the lines are\n%swant\n%s", out.Bytes(), want)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, bytes.Equal(out.Bytes(), want), "the lines are\n%swant\n%s", out.Bytes(), want)
 	for _, c := range out.Bytes() {
-		if c != '\n' && (c < ' ' || c == 0x7f) {
-			t.Errorf("the lines have the byte %#x", c)
-		}
+		testsupport.True(t, c == '\n' || c >= ' ' && c != 0x7f, "the lines have the byte %#x", c)
 	}
 	if n := bytes.Count(out.Bytes(), []byte{'\n'}); n != len(records()) {
 		t.Errorf("%d records made %d lines", len(records()), n)

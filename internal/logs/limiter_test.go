@@ -31,16 +31,10 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 		if n := lines.FilterMessage("a peer did this").Len(); n != seconds*(PerSecond+1) {
 			t.Errorf("%d lines in %d seconds, want %d each", n, seconds, PerSecond+1)
 		}
-		if n := lines.FilterMessage("a peer did that").Len(); n != seconds {
-			t.Errorf("%d lines of a message that was not repeated, want %d", n, seconds)
-		}
-		if n := l.Suppressed(); n != seconds*(flood-PerSecond) {
-			t.Errorf("%d lines are counted, want %d", n, seconds*(flood-PerSecond))
-		}
+		testsupport.Equal(t, lines.FilterMessage("a peer did that").Len(), seconds, "%d lines of a message that was not repeated")
+		testsupport.Equal(t, l.Suppressed(), seconds*(flood-PerSecond), "%d lines are counted")
 		said := lines.FilterMessageSnippet("suppressed").All()
-		if len(said) != seconds {
-			t.Fatalf("it was reported %d times, want once a second", len(said))
-		}
+		testsupport.MustEqual(t, len(said), seconds, "it was reported %d times, want once a second")
 		for _, line := range said {
 			if f := line.ContextMap(); f["lines"] != uint64(flood-PerSecond) || fmt.Sprint(f["messages"]) != "[a peer did this]" {
 				t.Errorf("it said %v", f)
@@ -63,9 +57,7 @@ func TestReportOfSuppressedLinesIsBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		said := lines.FilterMessageSnippet("suppressed").All()
-		if len(said) != 1 || len(said[0].ContextMap()["messages"].([]any)) != maxNamed {
-			t.Errorf("it said %v", said)
-		}
+		testsupport.True(t, len(said) == 1 && len(said[0].ContextMap()["messages"].([]any)) == maxNamed, "it said %v", said)
 	})
 }
 

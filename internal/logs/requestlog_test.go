@@ -53,9 +53,7 @@ func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 		for i := range 10_000 {
 			l.end(o, i%1000 == 0, time.Millisecond)
 		}
-		if n := l.count(Failure); n != 10 {
-			t.Errorf("%d of 10 failures were logged", n)
-		}
+		testsupport.Equal(t, l.count(Failure), 10, "%d of 10 failures were logged")
 		if n := l.count(Sampled); n < 40 || n > 200 { // 100, and six times its deviation
 			t.Errorf("%d of 9990 requests were logged, with a sample of 0.01", n)
 		}
@@ -72,16 +70,10 @@ func TestAFloodOfFailuresWritesNoMoreThanTheCapAndCountsTheFurtherLines(t *testi
 			}
 			time.Sleep(1100 * time.Millisecond)
 		}
-		if n := l.count(Failure); n != 300 {
-			t.Errorf("%d failures were logged in 3 seconds, want 300", n)
-		}
-		if n := l.limiter.Suppressed(); n != 3*4900 {
-			t.Errorf("%d lines count as suppressed, want %d", n, 3*4900)
-		}
+		testsupport.Equal(t, l.count(Failure), 300, "%d failures were logged in 3 seconds")
+		testsupport.Equal(t, l.limiter.Suppressed(), 3*4900, "%d lines count as suppressed")
 		said := l.lines.FilterMessageSnippet("suppressed").All()
-		if len(said) != 3 || said[0].ContextMap()["lines"] != uint64(4900) {
-			t.Errorf("the log is %v", said)
-		}
+		testsupport.True(t, len(said) == 3 && said[0].ContextMap()["lines"] == uint64(4900), "the log is %v", said)
 	})
 }
 
@@ -99,9 +91,7 @@ func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
 		}
 		o.Failures, o.Slow = false, 0
 		l.end(o, true, time.Hour)
-		if n := l.lines.FilterMessage(message).Len(); n != 3 {
-			t.Errorf("a failure is logged though it is switched off: %d lines", n)
-		}
+		testsupport.Equal(t, l.lines.FilterMessage(message).Len(), 3, "a failure is logged though it is switched off: %d lines")
 	})
 }
 
@@ -136,9 +126,7 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 				n++
 			}
 		}
-		if n != failuresPerSecond {
-			t.Errorf("%d failures of a second are kept, want %d", n, failuresPerSecond)
-		}
+		testsupport.Equal(t, n, failuresPerSecond, "%d failures of a second are kept")
 	})
 }
 
@@ -159,9 +147,7 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 		}
 		w.Stop()
 		other.Stop()
-		if !l.Wants(&AccessOptions{}, false, 0, time.Now()).None() {
-			t.Error("requests have a cost for watchers that have stopped")
-		}
+		testsupport.True(t, l.Wants(&AccessOptions{}, false, 0, time.Now()).None(), "requests have a cost for watchers that have stopped")
 	})
 }
 
@@ -174,9 +160,7 @@ func TestFiltersLookAtLegsToo(t *testing.T) {
 		{Filter{}, true}, {Filter{SSP: "b"}, true}, {Filter{SSP: "c"}, false}, {Filter{Outcome: "deadline", SSP: "b"}, true}, {Filter{Outcome: "deadline", SSP: "a"}, false},
 		{Filter{Outcome: "merged"}, true}, {Filter{ID: "x"}, true}, {Filter{Route: "all"}, true}, {Filter{Route: "one"}, false}, {Filter{Route: "all", SSP: "c"}, false}, {Filter{ID: "y"}, false}, {Filter{Slow: time.Second}, false}, {Filter{Slow: time.Second - 1}, true},
 	} {
-		if got := c.f.takes(r); got != c.want {
-			t.Errorf("%+v: %v", c.f, got)
-		}
+		testsupport.Equal(t, c.f.takes(r), c.want, "%[2]+v: %[1]v", c.f)
 	}
 }
 
@@ -215,13 +199,9 @@ func TestARequestOfTheSecondBeforeDoesNotBeginTheSecondAgain(t *testing.T) {
 			}
 		}
 	}
-	if n != 3 {
-		t.Errorf("%d lines, want 3", n)
-	}
+	testsupport.Equal(t, n, 3, "%d lines")
 	// The next second begins; so does a clock that was set back by an hour.
 	for _, at := range []time.Time{second.Add(time.Second), second.Add(-time.Hour), second} {
-		if !w.allow(at, 3) {
-			t.Errorf("no line at %v", at)
-		}
+		testsupport.True(t, w.allow(at, 3), "no line at %v", at)
 	}
 }

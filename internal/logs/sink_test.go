@@ -43,13 +43,9 @@ func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
 		for range lines {
 			s.Write(line)
 		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("the lines took %v", took)
-		}
+		testsupport.Equal(t, time.Since(start), 0, "the lines took %v")
 		held := lines - int(s.Dropped())
-		if held < maxHeld/len(line) || held > 2*maxHeld/len(line)+1 {
-			t.Errorf("%d lines are held", held)
-		}
+		testsupport.Between(t, held, maxHeld/len(line), 2*maxHeld/len(line)+1, "%d lines are held")
 		if s.Sync(); time.Since(start) > 2*time.Second {
 			t.Errorf("Sync took %v", time.Since(start))
 		}
@@ -70,9 +66,7 @@ func TestLinesOfAWriterThatFailsAreCounted(t *testing.T) {
 			s.Write(line)
 		}
 		s.Sync()
-		if n := s.Dropped(); n != 7 {
-			t.Errorf("%d lines count as dropped, want 7", n)
-		}
+		testsupport.Equal(t, s.Dropped(), 7, "%d lines count as dropped")
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -49,16 +51,10 @@ func TestExportedBoundsAreTheDecimalsThatWereMeant(t *testing.T) {
 	for d, want := range map[time.Duration]float64{
 		ms / 10: 1e-4, ms / 4: 2.5e-4, 35 * ms: 0.035, 75 * ms: 0.075, 150 * ms: 0.15, 300 * ms: 0.3, 2500 * ms: 2.5, time.Minute: 60,
 	} {
-		if got := Durations(d).exported[0]; got != want {
-			t.Errorf("%v is exported as %v, want %v", d, got, want)
-		}
+		testsupport.Equal(t, Durations(d).exported[0], want, "%[2]v is exported as %[1]v", d)
 	}
-	if got := NewHistogram(1e-3, 950).exported[0]; got != 0.95 {
-		t.Errorf("950 thousandths are exported as %v", got)
-	}
-	if got := NewHistogram(1024, 3).exported[0]; got != 3072 {
-		t.Errorf("3 units of 1024 are exported as %v", got)
-	}
+	testsupport.Equal(t, NewHistogram(1e-3, 950).exported[0], 0.95, "950 thousandths are exported as %v")
+	testsupport.Equal(t, NewHistogram(1024, 3).exported[0], 3072, "3 units of 1024 are exported as %v")
 }
 
 func TestSumDoesNotOverflow(t *testing.T) {
@@ -67,9 +63,7 @@ func TestSumDoesNotOverflow(t *testing.T) {
 	last := 0.0
 	for range 10 {
 		h.ObserveDuration(big)
-		if h.Sum() <= last {
-			t.Fatalf("the sum went from %v to %v", last, h.Sum())
-		}
+		testsupport.MustTrue(t, h.Sum() > last, "the sum went from %v to %v", last, h.Sum())
 		last = h.Sum()
 	}
 	if want := 10 * big.Seconds(); math.Abs(last-want) > 1 {
@@ -80,16 +74,12 @@ func TestSumDoesNotOverflow(t *testing.T) {
 func TestNegativeDurationsCountAsZero(t *testing.T) {
 	h := Durations(ms)
 	h.ObserveDuration(-time.Second)
-	if h.Count() != 1 || h.Sum() != 0 {
-		t.Errorf("count %d, sum %v; want 1 and 0", h.Count(), h.Sum())
-	}
+	testsupport.True(t, h.Count() == 1 && h.Sum() == 0, "count %d, sum %v; want 1 and 0", h.Count(), h.Sum())
 }
 
 func TestQuantileIsTheBoundOfItsBucket(t *testing.T) {
 	h := NewHistogram(1e-9, int64(ms), int64(10*ms), int64(100*ms))
-	if q := h.Quantile(0.5); q != 0 {
-		t.Errorf("the median of nothing is %v", q)
-	}
+	testsupport.Equal(t, h.Quantile(0.5), 0, "the median of nothing is %v")
 	for range 90 {
 		h.ObserveDuration(ms / 2)
 	}
@@ -98,9 +88,7 @@ func TestQuantileIsTheBoundOfItsBucket(t *testing.T) {
 	}
 	h.ObserveDuration(time.Second)
 	for q, want := range map[float64]float64{0.5: 0.001, 0.9: 0.001, 0.95: 0.1, 0.99: 0.1, 0.999: 0.1} {
-		if got := h.Quantile(q); got != want {
-			t.Errorf("the %v quantile is at most %v, want %v", q, got, want)
-		}
+		testsupport.Equal(t, h.Quantile(q), want, "the %[2]v quantile is at most %[1]v", q)
 	}
 }
 
@@ -115,9 +103,7 @@ func TestNothingIsLostUnderConcurrency(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if h.Count() != 80000 || h.Sum() != 280000 {
-		t.Errorf("count %d, sum %v; want 80000 and 280000", h.Count(), h.Sum())
-	}
+	testsupport.True(t, h.Count() == 80000 && h.Sum() == 280000, "count %d, sum %v; want 80000 and 280000", h.Count(), h.Sum())
 }
 
 func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
@@ -149,9 +135,7 @@ func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if c.Load() != 8+6400 {
-		t.Errorf("counter %d, want 6408", c.Load())
-	}
+	testsupport.Equal(t, c.Load(), 8+6400, "counter %d, want 6408")
 }
 
 func TestStripesAreACacheLineApart(t *testing.T) {
@@ -166,9 +150,7 @@ func TestBoundsMustAscend(t *testing.T) {
 	for _, bounds := range [][]int64{nil, {2, 1}, {1, 1}} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("bounds %v were accepted", bounds)
-				}
+				testsupport.True(t, recover() != nil, "bounds %v were accepted", bounds)
 			}()
 			NewHistogram(1, bounds...)
 		}()
@@ -242,9 +224,7 @@ func TestPartsAreFinerForQuantilesAndExportedAsWholeBuckets(t *testing.T) {
 	}
 	before := h.Counts()
 	for q, want := range map[float64]float64{0.1: 0.005, 0.25: 0.010, 0.4: 0.020, 0.5: 0.040, 0.7: 0.040, 0.8: 0.100, 0.99: 0.100} {
-		if got := h.Quantile(q); got != want {
-			t.Errorf("the %v-quantile is %v, want %v", q, got, want)
-		}
+		testsupport.Equal(t, h.Quantile(q), want, "the %[2]v-quantile is %[1]v", q)
 	}
 	wantText(t, h, `wait_seconds_bucket{ssp="openx",le="0.02"} 3
 wait_seconds_bucket{ssp="openx",le="0.1"} 6
@@ -255,10 +235,6 @@ wait_seconds_count{ssp="openx"} 7
 	for range 10 {
 		h.ObserveDuration(50 * ms)
 	}
-	if got := h.QuantileOf(0.5, h.Counts().Sub(before)); got != 0.060 {
-		t.Errorf("the median since then is %v, want 0.06", got)
-	}
-	if got := h.QuantileOf(0.5, h.Counts().Sub(h.Counts())); got != 0 {
-		t.Errorf("the median of nothing is %v", got)
-	}
+	testsupport.Equal(t, h.QuantileOf(0.5, h.Counts().Sub(before)), 0.060, "the median since then is %v, want 0.06")
+	testsupport.Equal(t, h.QuantileOf(0.5, h.Counts().Sub(h.Counts())), 0, "the median of nothing is %v")
 }

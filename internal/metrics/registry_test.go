@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
@@ -69,9 +71,7 @@ func newRegistry(t *testing.T) *Registry {
 	few := prometheus.NewCounter(prometheus.CounterOpts{Name: "test_few_total", Help: "Few."})
 	few.Add(7)
 	for _, c := range []prometheus.Collector{newSource(), few} {
-		if err := r.Register(c); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, r.Register(c))
 	}
 	return r
 }
@@ -117,9 +117,7 @@ func TestTextEqualsClientGolang(t *testing.T) {
 					t.Errorf("%q: %s is\n%s\nwant\n%s", accept, name, strings.Join(g[name], "\n"), strings.Join(lines, "\n"))
 				}
 			}
-			if len(g) != len(w) {
-				t.Errorf("%q: %d metrics, want %d", accept, len(g), len(w))
-			}
+			testsupport.Equal(t, len(g), len(w), "%[2]q: %[1]d metrics", accept)
 			if end := strings.HasSuffix(ours.Body.String(), "\n# EOF\n"); end != (accept == openMetrics) {
 				t.Errorf("%q: ends with # EOF: %v", accept, end)
 			}
@@ -163,21 +161,15 @@ func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 	plain := get(r.handler(t)).Body.String()
 	for accept, want := range map[string]bool{"gzip": true, "deflate, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "gzip;Q=0": false, "br": false, "": false} {
 		w := get(r.handler(t), "Accept-Encoding", accept)
-		if got := w.Header().Get("Content-Encoding") == "gzip"; got != want {
-			t.Errorf("%q: gzip %v, want %v", accept, got, want)
-		}
+		testsupport.Equal(t, w.Header().Get("Content-Encoding") == "gzip", want, "%[2]q: gzip %[1]v", accept)
 		var body io.Reader = w.Body
 		if want {
 			z, err := gzip.NewReader(w.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			body = z
 		}
 		b, err := io.ReadAll(body)
-		if err != nil || string(b) != plain {
-			t.Errorf("%q: %v, %d bytes, want %d", accept, err, len(b), len(plain))
-		}
+		testsupport.True(t, err == nil && string(b) == plain, "%q: %v, %d bytes, want %d", accept, err, len(b), len(plain))
 	}
 }
 
@@ -186,9 +178,7 @@ func TestProtobufEqualsClientGolang(t *testing.T) {
 	r := newRegistry(t)
 	decode := func(w *httptest.ResponseRecorder) map[string]*dto.MetricFamily {
 		format := expfmt.ResponseFormat(w.Header())
-		if format.FormatType() != expfmt.TypeProtoDelim {
-			t.Fatalf("the format is %q", format)
-		}
+		testsupport.MustTrue(t, format.FormatType() == expfmt.TypeProtoDelim, "the format is %q", format)
 		all := make(map[string]*dto.MetricFamily)
 		for d := expfmt.NewDecoder(w.Body, format); ; {
 			f := new(dto.MetricFamily)
@@ -208,9 +198,7 @@ func TestProtobufEqualsClientGolang(t *testing.T) {
 			t.Errorf("%s is\n%s\nwant\n%s", name, prototext.Format(got[name]), prototext.Format(f))
 		}
 	}
-	if len(got) != len(want) || len(want) < 6 {
-		t.Errorf("%d metrics, want %d", len(got), len(want))
-	}
+	testsupport.True(t, len(got) == len(want) && len(want) >= 6, "%d metrics, want %d", len(got), len(want))
 	if h := want["test_wait_seconds"].Metric[0].Histogram; len(h.PositiveSpan) == 0 || h.Bucket[1].Exemplar == nil {
 		t.Errorf("there is nothing to compare in %v", h)
 	}
@@ -218,9 +206,7 @@ func TestProtobufEqualsClientGolang(t *testing.T) {
 
 func TestASourceKeepsToItsLabels(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("a series with too few labels was written")
-		}
+		testsupport.True(t, recover() != nil, "a series with too few labels was written")
 	}()
 	Sink{}.Counter(descBytes, 1, "openx")
 }

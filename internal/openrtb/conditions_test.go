@@ -57,9 +57,7 @@ func compile(t testing.TB, p *Paths, rows []row) (tests []Test) {
 		c := Condition{Path: r.Path, Op: ops[r.Op]}
 		for _, text := range r.Values {
 			v, err := ParseValue(text)
-			if err != nil {
-				t.Fatalf("%s: %v", text, err)
-			}
+			testsupport.MustTrue(t, err == nil, "%s: %v", text, err)
 			c.Values = append(c.Values, v)
 		}
 		tests = append(tests, p.Condition(&c))
@@ -111,15 +109,11 @@ func TestConditionsHoldAsJqSays(t *testing.T) {
 	t.Parallel()
 	rows := conditionRows(t)
 	input, err := json.Marshal(map[string]any{"conditions": rows, "bodies": readableBodies})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	jq := exec.Command(testsupport.Needs(t, "jq", "jq"), "-c", oracle)
 	jq.Stdin = strings.NewReader(string(input))
 	out, err := jq.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != len(readableBodies) || len(lines)*len(rows) < 300 {
 		t.Fatalf("jq printed %d lines for %d bodies and %d conditions", len(lines), len(readableBodies), len(rows))
@@ -136,9 +130,7 @@ func TestConditionsHoldAsJqSays(t *testing.T) {
 			t.Fatalf("%.200s: jq says %s", body, lines[i])
 		}
 		p.Scan([]byte(body), &f)
-		if f.Reason != Readable {
-			t.Errorf("%.200s is unreadable: %v", body, f.Reason)
-		}
+		testsupport.Equal(t, f.Reason, Readable, "%[2].200s is unreadable: %[1]v", body)
 		for j, r := range rows {
 			if got := f.Holds(tests[j]); got != want[j] {
 				t.Errorf("%v %s %s is %v for %.200s, jq says %v", r.Path, r.Op, r.Values, got, body, want[j])
@@ -150,9 +142,7 @@ func TestConditionsHoldAsJqSays(t *testing.T) {
 			}
 		}
 	}
-	if held[0] < 100 || held[1] < 100 {
-		t.Errorf("%d results are false and %d true: the table proves little", held[0], held[1])
-	}
+	testsupport.True(t, held[0] >= 100 && held[1] >= 100, "%d results are false and %d true: the table proves little", held[0], held[1])
 }
 
 func TestNoConditionHoldsForAnUnreadableBody(t *testing.T) {
@@ -164,13 +154,9 @@ func TestNoConditionHoldsForAnUnreadableBody(t *testing.T) {
 	tests := compile(t, &p, conditionRows(t))
 	for body, why := range unreadableBodies {
 		p.Scan([]byte(body), &f)
-		if f.Reason != why {
-			t.Errorf("%.200q is unreadable as %q, want %q", body, f.Reason, why)
-		}
+		testsupport.Equal(t, f.Reason, why, "%[2].200q is unreadable as %[1]q", body)
 		for i, test := range tests {
-			if f.Holds(test) {
-				t.Errorf("condition %d holds for %.200q", i, body)
-			}
+			testsupport.True(t, !f.Holds(test), "condition %d holds for %.200q", i, body)
 		}
 	}
 	for why := Syntax; why < Reasons; why++ {
@@ -197,9 +183,7 @@ func TestNumbersCompareExactly(t *testing.T) {
 			f Facts
 		)
 		v, err := ParseValue([]byte(c.configured))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		test := p.Condition(&Condition{Path: Path{"x"}, Op: In, Values: []Value{v}})
 		p.Scan(fmt.Appendf(nil, `{"x":%s}`, c.body), &f)
 		if got := f.Holds(test); got != c.equal || f.Reason != Readable {
@@ -224,20 +208,14 @@ func TestManyPathsBelowOneMember(t *testing.T) {
 	)
 	for i := range 100 {
 		v, err := ParseValue(fmt.Appendf(nil, `%d`, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		tests = append(tests, p.Condition(&Condition{Path: Path{"ext", fmt.Sprint("m", i)}, Op: In, Values: []Value{v}}))
 		fmt.Fprintf(&body, `"m%d":%d,`, i, i)
 	}
 	p.Scan([]byte(`{"ext":{`+body.String()+`"x":1}}`), &f)
-	if !f.HoldAll(tests) {
-		t.Error("a condition does not hold")
-	}
+	testsupport.True(t, f.HoldAll(tests), "a condition does not hold")
 	p.Scan([]byte(`{"ext":{`+body.String()+`"m99":1}}`), &f)
-	if f.Reason != Twice {
-		t.Errorf("a member that is there twice is %v", f.Reason)
-	}
+	testsupport.Equal(t, f.Reason, Twice, "a member that is there twice is %v")
 }
 
 func TestPaths(t *testing.T) {
@@ -259,9 +237,7 @@ func TestValuesOfMembers(t *testing.T) {
 		f Facts
 	)
 	id, app, cur := p.Member(Path{"id"}), p.Member(MustParsePath("app.id")), p.Member(Path{"cur"})
-	if p.Member(Path{"id"}) != id {
-		t.Error("one path has two members")
-	}
+	testsupport.Equal(t, p.Member(Path{"id"}), id, "one path has two members: %v")
 	body := []byte(`{"cur" : [ "USD" ] , "id":"a\u0062", "app":{"x":1}}`)
 	p.Scan(body, &f)
 	if got := string(f.Value(id, body)) + string(f.Value(cur, body)) + string(f.Value(app, body)); got != `"a\u0062"[ "USD" ]` {
@@ -271,9 +247,7 @@ func TestValuesOfMembers(t *testing.T) {
 		t.Errorf("the text of %s is %s", f.Value(id, body), got)
 	}
 	p.Scan([]byte(`{"id":"1","id":"1"}`), &f)
-	if f.Value(id, body) != nil {
-		t.Error("an unreadable body has a value")
-	}
+	testsupport.True(t, f.Value(id, body) == nil, "an unreadable body has a value")
 }
 
 func TestFinderFindsTheFirstMember(t *testing.T) {
@@ -294,8 +268,6 @@ func TestFinderFindsTheFirstMember(t *testing.T) {
 		`{"site":[{"publisher":{"id":"a"}}],"x":"{\"site\":{\"publisher\":1}}"}`: ``,
 	} {
 		start, end := finder.Find([]byte(body))
-		if got := body[start:end]; got != want {
-			t.Errorf("%s: found %q, want %q", body, got, want)
-		}
+		testsupport.Equal(t, body[start:end], want, "%[2]s: found %[1]q", body)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/testsupport"
 )
 
 // document is a JSON value as encoding/json reads it, with objects as lists of members.
@@ -30,9 +31,7 @@ func parse(t *testing.T, d *json.Decoder) (v document, depth int) {
 	t.Helper()
 	next := func() json.Token {
 		token, err := d.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return token
 	}
 	token := next()
@@ -123,9 +122,7 @@ func FuzzConditions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := bytes.Clone(body)
 		p.Scan(body, &facts)
-		if !bytes.Equal(body, before) {
-			t.Fatal("the body was changed")
-		}
+		testsupport.MustTrue(t, bytes.Equal(body, before), "the body was changed")
 		v, want := parsed(t, body)
 		twice := false
 		for i, r := range rows {
@@ -146,9 +143,7 @@ func FuzzConditions(f *testing.F) {
 		if want == Readable && twice {
 			want = Twice
 		}
-		if got != want {
-			t.Fatalf("%q is unreadable as %q, want %q", body, got, want)
-		}
+		testsupport.MustEqual(t, got, want, "%[2]q is unreadable as %[1]q", body)
 	})
 }
 
@@ -239,27 +234,19 @@ func FuzzEdit(f *testing.F) {
 		for edit, change := range map[*Edit]func(Path, *document, *document) bool{removal: removed, ShortenAddresses: shortened} {
 			before := bytes.Clone(body)
 			got, changed := edit.Apply([]byte("before"), body, &facts)
-			if !bytes.Equal(body, before) {
-				t.Fatal("the body was changed")
-			}
+			testsupport.MustTrue(t, bytes.Equal(body, before), "the body was changed")
 			if got = bytes.TrimPrefix(got, []byte("before")); !changed {
-				if len(got) > 0 {
-					t.Fatalf("nothing changed, and %q was written", got)
-				}
+				testsupport.MustTrue(t, len(got) <= 0, "nothing changed, and %q was written", got)
 				got = body
 			}
 			if facts.Reason != Readable {
-				if changed {
-					t.Fatalf("an unreadable body was changed to %q", got)
-				}
+				testsupport.MustTrue(t, !changed, "an unreadable body was changed to %q", got)
 				continue
 			}
 			v, _ := parsed(t, body)
 			expect := append([]string(nil), tokens(t, &v, nil, &v, change)...)
 			w, why := parsed(t, got)
-			if why != Readable {
-				t.Fatalf("%q became %q, which is %v", body, got, why)
-			}
+			testsupport.MustTrue(t, why == Readable, "%q became %q, which is %v", body, got, why)
 			if all := tokens(t, &w, nil, &w, nil); !slices.Equal(all, expect) {
 				t.Fatalf("%q became %q: %q, want %q", body, got, all, expect)
 			}
@@ -267,9 +254,7 @@ func FuzzEdit(f *testing.F) {
 				t.Fatalf("%q became %q, which has other bytes", body, got)
 			}
 			inPlace, _ := edit.Apply(before[:0], before, &facts)
-			if changed && !bytes.Equal(inPlace, got) {
-				t.Fatalf("in place, %q became %q, want %q", body, inPlace, got)
-			}
+			testsupport.MustTrue(t, !changed || bytes.Equal(inPlace, got), "in place, %q became %q, want %q", body, inPlace, got)
 		}
 	})
 }
@@ -295,9 +280,7 @@ func tokens(t *testing.T, v *document, path Path, root *document, change func(Pa
 		}
 	default:
 		text, err := json.Marshal(v.scalar)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return []string{string(text)}
 	}
 	return append(all, "end")

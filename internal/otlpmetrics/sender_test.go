@@ -86,9 +86,7 @@ func registry(t *testing.T) *metrics.Registry {
 		to.Gauge(descGauge, 1.5)
 		to.Histogram(descLength, h, "openx")
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return r
 }
 
@@ -107,13 +105,9 @@ func (w *warnings) add(message string, err error) {
 // results returns the Sender's counts.
 func results(t *testing.T, s *Sender) map[string]float64 {
 	r := metrics.NewRegistry()
-	if err := r.Register(metrics.NewSource(Descs, s.Collect)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.Register(metrics.NewSource(Descs, s.Collect)))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	found := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -193,21 +187,13 @@ func TestAnExportHasTheSeriesOfTheRegistry(t *testing.T) {
 		gathered = families
 		return families, err
 	}})
-	if err := s.Apply(Settings{Endpoint: r.URL, Interval: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.Apply(Settings{Endpoint: r.URL, Interval: time.Hour}))
 	s.Close(t.Context())
-	if r.path != "/v1/metrics" {
-		t.Errorf("sent to %s", r.path)
-	}
+	testsupport.Equal(t, r.path, "/v1/metrics", "sent to %s")
 	for name, want := range map[string]string{"service.name": "adbuffer", "service.version": "1.2.3", "service.instance.id": "adbuffer-7", "deployment.environment": "canary"} {
-		if r.resource[name] != want {
-			t.Errorf("the resource has %s=%q, want %q", name, r.resource[name], want)
-		}
+		testsupport.Equal(t, r.resource[name], want, "the resource has %[2]s=%[1]q", name)
 	}
-	if len(r.metrics) != len(gathered) || len(gathered) < 20 {
-		t.Errorf("%d metrics arrived, of %d", len(r.metrics), len(gathered))
-	}
+	testsupport.True(t, len(r.metrics) == len(gathered) && len(gathered) >= 20, "%d metrics arrived, of %d", len(r.metrics), len(gathered))
 	for i, m := range r.metrics {
 		f := gathered[i]
 		if m.Name != f.GetName() || m.Description != f.GetHelp() {
@@ -226,9 +212,7 @@ func TestAnExportHasTheSeriesOfTheRegistry(t *testing.T) {
 func TestExemplarsHaveTheTraceIDs(t *testing.T) {
 	r := startReceiver(t)
 	s := New(Options{Gather: registry(t).Gather, Warn: new(warnings).add})
-	if err := s.Apply(Settings{Endpoint: r.URL, Interval: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.Apply(Settings{Endpoint: r.URL, Interval: time.Hour}))
 	s.Close(t.Context())
 	at := slices.IndexFunc(r.metrics, func(m *otlp.Metric) bool { return m.Name == "test_duration_seconds" })
 	found := r.metrics[at].GetHistogram().DataPoints[0].Exemplars
@@ -266,17 +250,13 @@ func TestExportsThatFailAreCounted(t *testing.T) {
 			}
 			s := New(Options{Gather: broken(registry(t), test.fail), Warn: w.add})
 			for i := range 3 { // each change of the settings exports once more
-				if err := s.Apply(Settings{Endpoint: test.endpoint, Interval: time.Hour + time.Duration(i)}); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, s.Apply(Settings{Endpoint: test.endpoint, Interval: time.Hour + time.Duration(i)}))
 			}
 			s.Close(t.Context())
 			if got := results(t, s); !maps.Equal(got, map[string]float64{test.want: 3}) {
 				t.Errorf("counted %v, want 3 %s", got, test.want)
 			}
-			if len(w.all) != 1 || !strings.Contains(w.all[0], test.warning) {
-				t.Errorf("warned %q, want once %q", w.all, test.warning)
-			}
+			testsupport.True(t, len(w.all) == 1 && strings.Contains(w.all[0], test.warning), "warned %q, want once %q", w.all, test.warning)
 		})
 	}
 }
@@ -284,16 +264,12 @@ func TestExportsThatFailAreCounted(t *testing.T) {
 // A receiver that never responds delays neither Apply nor, for longer than its context, Close.
 func TestAReceiverThatHangsBlocksNothing(t *testing.T) {
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { hanging.Close() })
 	w, r := new(warnings), startReceiver(t)
 	s := New(Options{Gather: registry(t).Gather, Warn: w.add})
 	for _, endpoint := range []string{"http://" + hanging.Addr().String(), r.URL} {
-		if err := s.Apply(Settings{Endpoint: endpoint, Interval: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, s.Apply(Settings{Endpoint: endpoint, Interval: time.Hour}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testsupport.Patience)
 	defer cancel()
@@ -313,9 +289,7 @@ func TestASenderThatIsOffHasNoSeries(t *testing.T) {
 		t.Errorf("counted %v before it was on", got)
 	}
 	for _, endpoint := range []string{r.URL + "/otlp/v1/metrics", ""} {
-		if err := s.Apply(Settings{Endpoint: endpoint, Interval: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, s.Apply(Settings{Endpoint: endpoint, Interval: time.Hour}))
 	}
 	s.Close(t.Context())
 	if r.exports != 1 || r.path != "/otlp/v1/metrics" {

@@ -33,42 +33,30 @@ func options(url string, roots *x509.CertPool) Options {
 func run(t *testing.T, o Options) *Report {
 	t.Helper()
 	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Requests > o.Requests || len(r.Addresses) == 0 || r.Addresses[0].Connect <= 0 {
-		t.Errorf("%+v", r)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, r.Requests <= o.Requests && len(r.Addresses) != 0 && r.Addresses[0].Connect > 0, "%+v", r)
 	// The YAML is a configuration, once a route uses it.
 	text := r.YAML()
 	_, _, err = config.Parse([]byte(text+"routes: [{name: r, match: {path: /}, ssps: ["+r.name()+"]}]\n"), nil)
-	if err != nil {
-		t.Errorf("%v\n%s", err, text)
-	}
+	testsupport.True(t, err == nil, "%v\n%s", err, text)
 	return r
 }
 
 func wantYAML(t *testing.T, r *Report, want string) {
 	t.Helper()
-	if got := r.YAML(); got != strings.ReplaceAll(want, "URL", r.URL) {
-		t.Errorf("the YAML is\n%s\nwant\n%s", got, want)
-	}
+	testsupport.Equal(t, r.YAML(), strings.ReplaceAll(want, "URL", r.URL), "the YAML is\n%s\nwant\n%s", want)
 }
 
 func TestAProbeOfNginx(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	cert, err := ca.ServerCert("127.0.0.1")
 	if err == nil {
 		err = sspsim.WriteKeyPair(cert, dir+"/cert.pem", dir+"/key.pem")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	testsupport.StartNginx(t, dir, addr, fmt.Sprintf(`
 	access_log off;
 	keepalive_requests 8;
@@ -101,9 +89,7 @@ func TestAProbeOfNginx(t *testing.T) {
 	}
 	wants := []string{"max_requests_per_conn: 8\n", "max_streams_per_conn: 32\n", "no_bid_body: openrtb\n", "idle_timeout: "}
 	for _, want := range wants {
-		if !strings.Contains(r.YAML(), want) {
-			t.Errorf("no %q in\n%s", want, r.YAML())
-		}
+		testsupport.True(t, strings.Contains(r.YAML(), want), "no %q in\n%s", want, r.YAML())
 	}
 	var out strings.Builder
 	r.Write(&out, o.Idle)
@@ -141,9 +127,7 @@ func TestProbesOfSimulatedSSPs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, err := sspsim.Start(c.options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			defer s.Close()
 			o := options(s.URL(), nil)
 			if c.body != "" {
@@ -194,9 +178,7 @@ func TestAProbeKeepsItsBounds(t *testing.T) {
 		}
 		r, err := Run(t.Context(), o)
 		s.Close()
-		if err != nil || r.HTTP1 == nil || bound.requests > 1 && r.HTTP2 == nil {
-			t.Errorf("%+v: %v, %+v", bound, err, r)
-		}
+		testsupport.True(t, err == nil && r.HTTP1 != nil && (bound.requests <= 1 || r.HTTP2 != nil), "%+v: %v, %+v", bound, err, r)
 		if int(most.Load()) > bound.conns || int(requests.Load()) > bound.requests || open.Load() != 0 {
 			t.Errorf("%d connections at once, %d left open, and %d requests; want at most %+v", most.Load(), open.Load(), requests.Load(), bound)
 		}
@@ -209,9 +191,7 @@ func TestAProbeKeepsItsBounds(t *testing.T) {
 func TestAProbeOfNothingSaysWhy(t *testing.T) {
 	t.Parallel()
 	silent, err := sspsim.Start(sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer silent.Close()
 	for url, want := range map[string]string{
 		"http://127.0.0.1:1/":   "connection refused",
@@ -228,9 +208,7 @@ func TestAProbeOfNothingSaysWhy(t *testing.T) {
 // hostileSSP calls serve for each connection, with its first bytes.
 func hostileSSP(t *testing.T, serve func(c net.Conn, isHTTP2 bool)) (url string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -299,9 +277,7 @@ func TestAHostileSSPGetsOneBoundedExchange(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 {
 				t.Errorf("%.2000q, want %q", err, c.want)
 			}
-			if begun.Load() != 1 {
-				t.Errorf("%d exchanges began, want 1", begun.Load())
-			}
+			testsupport.Equal(t, begun.Load(), 1, "%d exchanges began")
 		})
 	}
 }
@@ -310,14 +286,10 @@ func TestAHostileSSPGetsOneBoundedExchange(t *testing.T) {
 func TestTextOfAnSSPStaysInItsLine(t *testing.T) {
 	t.Parallel()
 	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"a\x1b[2J\nssps:\n- name: b"}}
 	der, err := x509.CreateCertificate(nil, about, about, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the probe refuses the certificate
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}

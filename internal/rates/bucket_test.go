@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func count(b *Bucket, now time.Duration) (n int) {
@@ -20,34 +22,22 @@ func TestBucketHasItsBurstAndFillsAtItsRate(t *testing.T) {
 		var b Bucket
 		b.Start(0, rate, 10, 0)
 		now := time.Hour
-		if n := count(&b, now); n != 10 {
-			t.Errorf("rate %v: %d tokens in a full bucket, want 10", rate, n)
-		}
-		if b.Has(now) {
-			t.Errorf("rate %v: an empty bucket has a token", rate)
-		}
+		testsupport.Equal(t, count(&b, now), 10, "rate %[2]v: %[1]d tokens in a full bucket", rate)
+		testsupport.True(t, !b.Has(now), "rate %v: an empty bucket has a token", rate)
 		if m := b.Missing(now); m < 9.99 || m > 10.01 {
 			t.Errorf("rate %v: %v tokens are missing, want 10", rate, m)
 		}
-		if n := count(&b, now+time.Duration(5e9/rate)+1); n != 5 {
-			t.Errorf("rate %v: %d tokens after five intervals, want 5", rate, n)
-		}
+		testsupport.Equal(t, count(&b, now+time.Duration(5e9/rate)+1), 5, "rate %[2]v: %[1]d tokens after five intervals", rate)
 	}
 }
 
 func TestBucketStartsWithMissingTokens(t *testing.T) {
 	var b Bucket
-	if b.Take(time.Hour) || b.Missing(0) != 0 {
-		t.Error("the zero bucket has tokens")
-	}
+	testsupport.True(t, !b.Take(time.Hour) && b.Missing(0) == 0, "the zero bucket has tokens")
 	b.Start(time.Hour, 100, 10, 4)
-	if n := count(&b, time.Hour); n != 6 {
-		t.Errorf("%d tokens, want 6", n)
-	}
+	testsupport.Equal(t, count(&b, time.Hour), 6, "%d tokens")
 	b.Start(0, 0, 10, 0)
-	if b.Take(time.Hour) {
-		t.Error("a token at rate 0")
-	}
+	testsupport.True(t, !b.Take(time.Hour), "a token at rate 0")
 }
 
 func TestConcurrentTakesGetEachTokenOnce(t *testing.T) {
@@ -59,9 +49,7 @@ func TestConcurrentTakesGetEachTokenOnce(t *testing.T) {
 		wg.Go(func() { taken.Add(int64(count(&b, time.Hour))) })
 	}
 	wg.Wait()
-	if n := taken.Load(); n != 1000 {
-		t.Errorf("%d tokens were taken, want 1000", n)
-	}
+	testsupport.Equal(t, taken.Load(), 1000, "%d tokens were taken")
 }
 
 // The interval of such a rate was infinite, and an infinite interval gave any number of tokens.

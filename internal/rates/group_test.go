@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestAddressesAreInGroups(t *testing.T) {
@@ -13,9 +15,7 @@ func TestAddressesAreInGroups(t *testing.T) {
 		count[GroupOf(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i % 250)}))]++
 	}
 	for g := range Group(ClientGroups) {
-		if n := count[g]; n < 100 || n > 300 {
-			t.Errorf("%d of 3200 addresses are in group %d, want about 200", n, g)
-		}
+		testsupport.Between(t, count[g], 100, 300, "%d of 3200 addresses are in group %d, want about 200", g)
 	}
 	for _, same := range [][2]string{
 		{"2001:db8:1::1", "2001:db8:1:ffff::2"}, // a /48
@@ -32,9 +32,7 @@ func TestAddressesAreInGroups(t *testing.T) {
 			other++
 		}
 	}
-	if other < 50 {
-		t.Errorf("%d of 100 IPv6 networks are in another group than the first one", other)
-	}
+	testsupport.AtLeast(t, other, 50, "%d of 100 IPv6 networks are in another group than the first one")
 	if g := GroupOf(netip.Addr{}); g >= ClientGroups {
 		t.Errorf("an unknown address is in group %d", g)
 	}
@@ -67,9 +65,7 @@ func TestMostGroups(t *testing.T) {
 		{2, 0, 0.5, 16, true}, // the groups in question belong to all
 	} {
 		some, all := set(c.some), set(c.all)
-		if got := some.Most(all, c.share, c.enough); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
+		testsupport.Equal(t, some.Most(all, c.share, c.enough), c.want, "%[2]+v: %[1]v", c)
 	}
 	var s Groups
 	if s.Add(Ours); s != set(ClientGroups) {
@@ -108,9 +104,7 @@ func TestOneGroupCannotRaiseTheShareOfFailures(t *testing.T) {
 		got := w.Ratio(0, enough)
 		switch {
 		case requests < uint64(enough):
-			if got != 0 {
-				t.Fatalf("the share of %d requests is %v, want 0 below %d", requests, got, enough)
-			}
+			testsupport.MustTrue(t, got == 0, "the share of %d requests is %v, want 0 below %d", requests, got, enough)
 		case got > all+1e-9:
 			t.Fatalf("the share is %v, of all requests %v", got, all)
 		case others == 0 && math.Abs(got-all) > 1e-9:
@@ -166,9 +160,7 @@ func TestMeansLeaveOutTheSlowestGroups(t *testing.T) {
 			m.Add(2+g, 10)
 		}
 	}
-	if n := m.Count(); n != 1000 {
-		t.Errorf("%d values, want 1000", n)
-	}
+	testsupport.Equal(t, m.Count(), 1000, "%d values")
 	if n, mean := m.Take(10); n != 1000 || mean != 10 {
 		t.Errorf("the mean of %d values is %v, want 10", n, mean)
 	}

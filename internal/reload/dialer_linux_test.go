@@ -14,6 +14,7 @@ import (
 	"adbuffer/internal/dial"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -22,18 +23,14 @@ import (
 func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	port := halfBroken(t)
 	endpoints, err := upstream.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	inner, err := dial.New(dial.Options{
 		Endpoints: endpoints, Mode: dial.Auto, ConnectTimeout: 2 * time.Minute,
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.1")}, nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer inner.Close()
 	d := &dialer{dial: inner}
 	d.conns.Store(&connOptions{http1: &http1.Options{MaxResponseBytes: 1, MaxResponseHeaderBytes: 1000, MaxResponseFields: 10}})
@@ -47,47 +44,31 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 		ex := upstream.AcquireExchange()
 		ex.Deadline = time.Now().Add(20 * time.Second) // far below the connect timeout
 		place, err := p.Acquire(ex)
-		if err != nil {
-			t.Fatalf("request %d: %v", i, err)
-		}
-		if !ex.Peer.Addr().Is4() {
-			t.Errorf("request %d: the connection leads to %v", i, ex.Peer)
-		}
+		testsupport.MustTrue(t, err == nil, "request %d: %v", i, err)
+		testsupport.True(t, ex.Peer.Addr().Is4(), "request %d: the connection leads to %v", i, ex.Peer)
 		place.Release(ex)
 		ex.Release()
 	}
 	// One attempt beside an IPv4 one, and one alone as a trial. Then the address is in back-off.
-	if n := p.Snapshot().Endpoints[0].DialErrors; n < 1 || n > 2 {
-		t.Errorf("%d attempts to the black hole failed, want 1 or 2", n)
-	}
+	testsupport.Between(t, p.Snapshot().Endpoints[0].DialErrors, 1, 2, "%d attempts to the black hole failed, want 1 or 2")
 }
 
 // halfBroken returns a port at which 127.0.0.1 accepts and ::1 is silent.
 func halfBroken(t *testing.T) int {
 	t.Helper()
 	good, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { good.Close() })
 	port := good.Addr().(*net.TCPAddr).Port
 	hole, err := net.Listen("tcp", fmt.Sprintf("[::1]:%d", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { hole.Close() })
 	raw, err := hole.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	// The kernel is silent towards SYNs beyond the backlog.
-	if err := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) }))
 	plug, err := net.Dial("tcp", hole.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { plug.Close() })
 	return port
 }

@@ -25,9 +25,7 @@ import (
 func pathsOf(t *testing.T, cfg *config.Config) (paths []string) {
 	t.Helper()
 	var doc yaml.Node
-	if err := yaml.Unmarshal(cfg.YAMLWithSecrets(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, yaml.Unmarshal(cfg.YAMLWithSecrets(), &doc))
 	var visit func(section *yaml.Node, path string)
 	visit = func(section *yaml.Node, path string) {
 		for i := 0; i < len(section.Content); i += 2 {
@@ -65,23 +63,15 @@ func anyMember(path string) string { return regexp.MustCompile(`\[.*\]`).Replace
 func everything(t *testing.T, dir string) (*config.Config, *sspsim.SSP) {
 	t.Helper()
 	ssp, err := sspsim.Start(sspsim.Options{Protocol: sspsim.TLSAuto})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { ssp.Close() })
 	pair, err := ssp.CA().ClientCert("adbuffer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, name := range []string{"", "other-"} {
 		file := func(of string) string { return filepath.Join(dir, name+of) }
-		if err := sspsim.WriteKeyPair(pair, file("cert.pem"), file("key.pem")); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, sspsim.WriteKeyPair(pair, file("cert.pem"), file("key.pem")))
 		for of, content := range map[string]string{"ca.pem": string(ssp.CA().PEM()), "token": name + "0123456789abcdef"} {
-			if err := os.WriteFile(file(of), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, os.WriteFile(file(of), []byte(content), 0o600))
 		}
 	}
 	files := fmt.Sprintf("cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem", dir)
@@ -101,20 +91,14 @@ routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ss
 func changed(t *testing.T, cfg *config.Config, dir, path string) *config.Config {
 	t.Helper()
 	var doc yaml.Node
-	if err := yaml.Unmarshal(cfg.YAMLWithSecrets(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, yaml.Unmarshal(cfg.YAMLWithSecrets(), &doc))
 	node := nodeAt(doc.Content[0], path)
 	for _, text := range others(node, dir, path) {
 		old := *node
-		if yaml.Unmarshal([]byte(text), node) != nil {
-			t.Fatalf("%q is not YAML", text)
-		}
+		testsupport.MustTrue(t, yaml.Unmarshal([]byte(text), node) == nil, "%q is not YAML", text)
 		*node = *node.Content[0]
 		b, err := yaml.Marshal(&doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		next, _, err := config.Parse(b, nil)
 		if err == nil {
 			if changes := config.Compare(cfg, next); len(changes) == 1 && changes[0].Path == path {
@@ -252,9 +236,7 @@ func tableOf(t *testing.T, cfg *config.Config) (text string) {
 		o := *r
 		o.Targets, o.Mirror = nil, nil
 		b, err := json.Marshal(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		text += string(b) + "\n"
 	}
 	return text
@@ -274,9 +256,7 @@ routes: [{name: r, match: {path: /*}, `+route+"}]\n"))
 		{"ssps: [{name: a, when: [{path: x, exists: true}]}, b]", "ssps: [{name: a, when: [{path: x, exists: false}]}, b]"},
 		{"ssps: [{name: a, when: [{path: x, in: [1]}]}, b]", "ssps: [{name: a, when: [{path: x, not_in: [1]}]}, b]"},
 	} {
-		if table(c[0]) == table(c[1]) {
-			t.Errorf("%s has no effect", c[1])
-		}
+		testsupport.True(t, table(c[0]) != table(c[1]), "%s has no effect", c[1])
 	}
 }
 
@@ -284,9 +264,7 @@ routes: [{name: r, match: {path: /*}, `+route+"}]\n"))
 func TestHostFollowsEndpointsThatChangeInPlace(t *testing.T) {
 	parse := func(endpoints string) *config.Config {
 		cfg, _, err := config.Parse([]byte("ssps: [{name: a, endpoints: "+endpoints+"}]\nroutes: [{name: r, match: {path: /*}, ssps: [a]}]\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return cfg
 	}
 	v := versionsOf(t, parse(`["http://127.0.0.1:1/bid", "http://127.0.0.1:2/bid"]`))

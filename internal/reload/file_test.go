@@ -12,6 +12,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/testsupport"
 )
 
 // counter counts the configurations that it receives.
@@ -40,9 +41,7 @@ func newTestFile(t *testing.T, text string) (*File, *counter) {
 	r := NewFile(filepath.Join(t.TempDir(), "adbuffer.yaml"))
 	write(t, r, text)
 	cfg, _, err := config.Load(r.path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	r.content = configfile.Look([]string{r.path})
 	r.Start(s, cfg, zap.NewNop())
 	return r, s
@@ -50,9 +49,7 @@ func newTestFile(t *testing.T, text string) (*File, *counter) {
 
 func write(t *testing.T, f *File, text string) {
 	t.Helper()
-	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(f.path, []byte(text), 0o600))
 }
 
 // to is a configuration of one SSP.
@@ -81,39 +78,27 @@ func TestAllRequestsDuringAReloadShareTheNextOne(t *testing.T) {
 	wg.Wait()
 	first := <-reports
 	for range cap(reports) - 1 {
-		if got := <-reports; got != first {
-			t.Error("two reports of one reload")
-		}
+		testsupport.Equal(t, <-reports, first, "two reports of one reload: %v")
 	}
-	if s.reloads != 1 || first.Result != unchanged {
-		t.Errorf("%d reloads, the first of which was %q", s.reloads, first.Result)
-	}
+	testsupport.True(t, s.reloads == 1 && first.Result == unchanged, "%d reloads, the first of which was %q", s.reloads, first.Result)
 	r.reload(bySignal)
-	if s.reloads != 2 {
-		t.Errorf("%d reloads, want 2", s.reloads)
-	}
+	testsupport.Equal(t, s.reloads, 2, "%d reloads")
 }
 
 func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
 	t.Parallel()
 	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
 	r.look()
-	if s.reloads != 0 {
-		t.Error("an unchanged file was reloaded")
-	}
+	testsupport.Equal(t, s.reloads, 0, "an unchanged file was reloaded: %v")
 	write(t, r, to("http://127.0.0.1:2/bid"))
 	r.look()
 	r.look()
-	if s.reloads != 1 {
-		t.Errorf("%d reloads of one change", s.reloads)
-	}
+	testsupport.Equal(t, s.reloads, 1, "%d reloads of one change")
 	s.refuse = errors.New("no")
 	write(t, r, to("http://127.0.0.1:3/bid"))
 	r.look()
 	r.look()
-	if s.reloads != 2 {
-		t.Errorf("%d reloads: a refused configuration was tried again, but nothing changed", s.reloads)
-	}
+	testsupport.Equal(t, s.reloads, 2, "%d reloads: a refused configuration was tried again, but nothing changed")
 }
 
 // Before, the content of a file that the new configuration is the first to name was noted after the
@@ -125,14 +110,10 @@ func TestAFileThatIsNamedAnewAndChangesDuringTheReloadIsReadAgain(t *testing.T) 
 	s.during = func() { write(t, token, "another-token-of-the-operators") }
 	r.look()
 	s.during = nil
-	if s.reloads != 1 {
-		t.Fatalf("%d reloads of the new configuration", s.reloads)
-	}
+	testsupport.MustEqual(t, s.reloads, 1, "%d reloads of the new configuration")
 	r.look()
 	r.look()
-	if s.reloads != 2 {
-		t.Errorf("%d reloads, want one more for the changed file", s.reloads)
-	}
+	testsupport.Equal(t, s.reloads, 2, "%d reloads, want one more for the changed file")
 }
 
 // The same for a file that changes while the service starts.
@@ -142,16 +123,12 @@ func TestAFileThatChangesDuringTheStartIsReadAgain(t *testing.T) {
 	token := newToken(t, r)
 	started := NewFile(r.path)
 	cfg, _, err := config.Load(r.path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	started.Names(cfg)
 	write(t, token, "another-token-of-the-operators")
 	started.Start(s, cfg, zap.NewNop())
 	started.look()
-	if s.reloads != 1 {
-		t.Errorf("%d reloads, want 1", s.reloads)
-	}
+	testsupport.Equal(t, s.reloads, 1, "%d reloads")
 }
 
 // newToken makes r's configuration name a file with a token, and returns that file.
@@ -170,9 +147,7 @@ func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
 	for range 3 {
 		r.look()
 	}
-	if s.failures != 1 || s.reloads != 0 {
-		t.Errorf("%d failures reported, want 1; %d reloads", s.failures, s.reloads)
-	}
+	testsupport.True(t, s.failures == 1 && s.reloads == 0, "%d failures reported, want 1; %d reloads", s.failures, s.reloads)
 	if rep := r.reload(bySignal); s.failures != 2 || rep.Result != refused || len(rep.Faults) == 0 {
 		t.Errorf("%d failures reported, want 2, since an operator asked: %+v", s.failures, rep)
 	}
@@ -180,12 +155,8 @@ func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
 	r.look()
 	write(t, r, "routes: []")
 	r.look()
-	if s.failures != 3 {
-		t.Errorf("%d failures reported, want 3: the last error is another one", s.failures)
-	}
+	testsupport.Equal(t, s.failures, 3, "%d failures reported: the last error is another one")
 	write(t, r, to("http://127.0.0.1:1/bid"))
 	r.look()
-	if s.reloads != 1 || r.unread != "" {
-		t.Errorf("%d reloads of the file that is good again, want 1", s.reloads)
-	}
+	testsupport.True(t, s.reloads == 1 && r.unread == "", "%d reloads of the file that is good again, want 1", s.reloads)
 }

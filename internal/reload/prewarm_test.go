@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // versionsOf are versions that begin with a configuration. Their pools are closed at
@@ -18,9 +19,7 @@ func versionsOf(t *testing.T, cfg *config.Config) *Versions {
 	v, err := New(cfg, Options{
 		Log: zap.NewNop(), Peers: zap.NewNop(), InProgress: func() int { return 0 }, Apply: func(*Version) {}, Applied: func(*Version) {},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -32,28 +31,20 @@ func versionsOf(t *testing.T, cfg *config.Config) *Versions {
 func parse(t *testing.T, text string) *config.Config {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
+	testsupport.MustTrue(t, err == nil, "%v in\n%s", err, text)
 	return cfg
 }
 
 func TestTheDrainDoesNotWaitForAReloadThatPrewarms(t *testing.T) {
 	away, err := sspsim.Start(sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer away.Close()
 	v := versionsOf(t, parse(t, to("http://127.0.0.1:1/bid")))
 	p, err := v.prepareReload(v.Current(), parse(t, strings.Replace(to(away.URL()), "{name: openx,", "{name: openx, pool: {min_idle: 1},", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	v.BeginDrain()
 	p.prewarm(v.serving)
-	if p.ssps[0].pool.Ready() {
-		t.Error("the pool is warm, but the SSP refuses connections")
-	}
+	testsupport.True(t, !p.ssps[0].pool.Ready(), "the pool is warm, but the SSP refuses connections")
 	p.ssps[0].pool.Close(v.serving)
 	p.drop()
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // choose runs a request through a table of one route with the SSPs a and b. It returns the chosen
@@ -23,9 +25,7 @@ func choose(t *testing.T, mayChoose bool, target string, lines ...string) (strin
 	var scratch []byte
 	chosen, query, err := found.Choose(l, fromPath, &scratch)
 	if err != nil {
-		if chosen != nil {
-			t.Errorf("%s: an SSP with the error %v", target, err)
-		}
+		testsupport.True(t, chosen == nil, "%s: an SSP with the error %v", target, err)
 		return "", err
 	}
 	name := "-"
@@ -96,9 +96,7 @@ func TestClientsChoice(t *testing.T) {
 	} {
 		t.Run(tt.target+strings.Join(tt.lines, ""), func(t *testing.T) {
 			got, err := choose(t, true, tt.target, tt.lines...)
-			if !errors.Is(err, tt.err) {
-				t.Errorf("error %v, want %v", err, tt.err)
-			}
+			testsupport.True(t, errors.Is(err, tt.err), "error %v, want %v", err, tt.err)
 			want(t, "choice", got, tt.want)
 		})
 	}
@@ -112,9 +110,7 @@ func TestNoChoiceLeavesTheRequestAlone(t *testing.T) {
 		"/fill/a":             "no route",
 	} {
 		got, err := choose(t, false, target, "X-Adbuffer-Ssp: a", "X-Adbuffer-Ssp: b")
-		if err != nil {
-			t.Errorf("%s: %v", target, err)
-		}
+		testsupport.True(t, err == nil, "%s: %v", target, err)
 		want(t, target, got, expect)
 	}
 }
@@ -129,9 +125,7 @@ func TestParameterIsCutFromEveryPosition(t *testing.T) {
 			var scratch []byte
 			name, without, err := cutControl([]byte(strings.Join(params, "&")), &scratch)
 			what := fmt.Sprintf("%q", strings.Join(params, "&"))
-			if err != nil || string(name) != "openx" {
-				t.Errorf("%s: name %q, %v", what, name, err)
-			}
+			testsupport.True(t, err == nil && string(name) == "openx", "%s: name %q, %v", what, name, err)
 			want(t, what, string(without), strings.Join(others[:n], "&"))
 		}
 	}
@@ -159,9 +153,7 @@ func FuzzCutControl(f *testing.F) {
 			params = append(params, p)
 		}
 		name, without, err := cutControl(query, &scratch)
-		if !bytes.Equal(query, before) {
-			t.Fatalf("the query became %q", query)
-		}
+		testsupport.MustTrue(t, bytes.Equal(query, before), "the query became %q", query)
 		if found > 1 || encoded {
 			if !errors.Is(err, ErrChoiceRepeated) && !errors.Is(err, ErrChoiceEncoded) || name != nil || without != nil {
 				t.Fatalf("%q: %q, %q, %v", query, name, without, err)
@@ -185,7 +177,5 @@ func TestCutQueryStandsInTheScratchMemory(t *testing.T) {
 	if err != nil || string(without) != "a=1&b=2" || &without[0] != &scratch[0] {
 		t.Errorf("%q, %v, scratch %q", without, err, scratch)
 	}
-	if string(query) != "a=1&ssp=x&b=2" {
-		t.Errorf("the query became %q", query)
-	}
+	testsupport.True(t, string(query) == "a=1&ssp=x&b=2", "the query became %q", query)
 }

@@ -43,9 +43,7 @@ func (c *client) set(t testing.TB, method upstream.Method, query, body string, l
 		c.head = append(append(c.head, l...), "\r\n"...)
 	}
 	c.head = append(c.head, "\r\n"...)
-	if err := c.fields.Scan(c.head); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, c.fields.Scan(c.head))
 	c.query = append(c.query[:0], query...)
 	c.body = append(c.body[:0], body...)
 	c.identity.Resolve(&c.fields, netip.MustParseAddr("192.0.2.1"), true, nil, false)
@@ -78,9 +76,7 @@ func newProcess(t testing.TB) *Process {
 	p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { t.Errorf("a leg panicked: %v\n%s", v, stack) }}
 	t.Cleanup(func() {
 		synctest.Wait()
-		if n := p.InFlight.Now(); n != 0 {
-			t.Errorf("%d legs are still in flight", n)
-		}
+		testsupport.Equal(t, p.InFlight.Now(), 0, "%d legs are still in flight")
 	})
 	return p
 }
@@ -131,9 +127,7 @@ func legsOf(res *Result) string {
 
 func want(t testing.TB, what, got, want string) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
-	}
+	testsupport.True(t, got == want, "%s:\n got %s\nwant %s", what, got, want)
 }
 
 // wantEmpty checks, in a testsupport.Bubble, that all bytes of the budget are released once every
@@ -141,7 +135,5 @@ func want(t testing.TB, what, got, want string) {
 func wantEmpty(t testing.TB, b *upstream.Budget) {
 	t.Helper()
 	synctest.Wait()
-	if n := b.Used(); n != 0 {
-		t.Errorf("%d bytes of the budget are still held", n)
-	}
+	testsupport.Equal(t, b.Used(), 0, "%d bytes of the budget are still held")
 }

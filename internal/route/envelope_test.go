@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 )
 
 // seal builds the envelope of entries, like parallel-all.
@@ -29,9 +30,7 @@ func seal(t testing.TB, entries []entry) []byte {
 		bound += entries[i].bound()
 	}
 	b = append(b, envelopeEnd...)
-	if len(b) > bound {
-		t.Errorf("the envelope has %d bytes, over its bound of %d", len(b), bound)
-	}
+	testsupport.AtMost(t, len(b), bound, "the envelope has %d bytes, over its bound of %d", bound)
 	return b
 }
 
@@ -50,9 +49,7 @@ type opened struct {
 
 func open(t testing.TB, envelope []byte) opened {
 	t.Helper()
-	if !utf8.Valid(envelope) || !json.Valid(envelope) {
-		t.Fatalf("no valid JSON: %q", envelope)
-	}
+	testsupport.MustTrue(t, utf8.Valid(envelope) && json.Valid(envelope), "no valid JSON: %q", envelope)
 	d := json.NewDecoder(bytes.NewReader(envelope))
 	d.DisallowUnknownFields()
 	var o opened
@@ -165,9 +162,7 @@ func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 		{"line ends", "text/xml", strings.Repeat("\n", 1<<20), textBody},
 	} {
 		e := response("a", tt.contentType, tt.body, "")
-		if e.form != tt.form {
-			t.Errorf("%s: form %v, want %v", tt.name, e.form, tt.form)
-		}
+		testsupport.Equal(t, e.form, tt.form, "%[2]s: form %[1]v", tt.name)
 		const rest = 200 // the entry without the body
 		if n := e.bound(); n > 2*len(tt.body)+maxEscapes+rest {
 			t.Errorf("%s: %d bytes are reserved for a body of %d", tt.name, n, len(tt.body))
@@ -229,9 +224,7 @@ func FuzzEnvelope(f *testing.F) {
 			response("s4", "application/json", string(body2), fields),
 		}
 		o := open(t, seal(t, entries))
-		if len(o.Results) != len(entries) {
-			t.Fatalf("%d entries, want %d", len(o.Results), len(entries))
-		}
+		testsupport.MustEqual(t, len(o.Results), len(entries), "%d entries")
 		for i, got := range o.Results {
 			e := &entries[i]
 			if got.SSP != fmt.Sprintf("s%d", i) || got.Error != e.err || got.Status != e.status || (got.MS == nil) != e.noTime {
@@ -262,14 +255,10 @@ func bodyOf(t testing.TB, raw json.RawMessage, inBase64 *string, e *entry) []byt
 		return []byte(s)
 	case binaryBody:
 		b, err := base64.StdEncoding.DecodeString(*inBase64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return b
 	default:
-		if raw != nil || inBase64 != nil {
-			t.Fatalf("a body without one: %s, %v", raw, inBase64)
-		}
+		testsupport.MustTrue(t, raw == nil && inBase64 == nil, "a body without one: %s, %v", raw, inBase64)
 		return nil
 	}
 }

@@ -23,39 +23,35 @@ import (
 func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 	for _, mode := range []Mode{ParallelFirst, ParallelAll} {
 		for _, client := range []string{"without a context", "stays", "leaves"} {
-			t.Run(fmt.Sprint(mode, client), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
-					rt := newRoute(ParallelFirst, loser, winner)
-					if mode == ParallelAll {
-						rt = all([]*fakeSSP{loser, winner}, true, false)
-					}
-					r := newClient(t, upstream.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
-					budget, p := r.Budget, newProcess(t)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					switch client {
-					case "stays":
-						r.Context = ctx
-					case "leaves":
-						r.Context = ctx
-						time.AfterFunc(5*ms, cancel)
-					}
-					res := rt.Do(&r.Request, nil, p)
-					if won := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged; won == (client == "leaves") {
-						t.Fatalf("result: %s", ended(&res))
-					}
-					res.Release()
-					r.poison()
-					if client != "leaves" && (p.InFlight.Now() != 1 || budget.Used() < 400) {
-						t.Fatalf("%d legs in flight with %d bytes: the loser does not outlive its request", p.InFlight.Now(), budget.Used())
-					}
-					time.Sleep(2 * time.Second)
-					wantEmpty(t, budget)
-					if loser.torn > 0 {
-						t.Error("the loser's request changed while it ran")
-					}
-				})
+			testsupport.RunBubble(t, fmt.Sprint(mode, client), func(t *testing.T) {
+				loser, winner := newFake(t, "loser", reply{stubborn: time.Second}), newFake(t, "winner", fills(10*ms, "ad"))
+				rt := newRoute(ParallelFirst, loser, winner)
+				if mode == ParallelAll {
+					rt = all([]*fakeSSP{loser, winner}, true, false)
+				}
+				r := newClient(t, upstream.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
+				budget, p := r.Budget, newProcess(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				switch client {
+				case "stays":
+					r.Context = ctx
+				case "leaves":
+					r.Context = ctx
+					time.AfterFunc(5*ms, cancel)
+				}
+				res := rt.Do(&r.Request, nil, p)
+				if won := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged; won == (client == "leaves") {
+					t.Fatalf("result: %s", ended(&res))
+				}
+				res.Release()
+				r.poison()
+				if client != "leaves" && (p.InFlight.Now() != 1 || budget.Used() < 400) {
+					t.Fatalf("%d legs in flight with %d bytes: the loser does not outlive its request", p.InFlight.Now(), budget.Used())
+				}
+				time.Sleep(2 * time.Second)
+				wantEmpty(t, budget)
+				testsupport.True(t, loser.torn <= 0, "the loser's request changed while it ran")
 			})
 		}
 	}
@@ -77,9 +73,7 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 		r := newClient(t, upstream.POST, "a=1", "body", "Cookie: id=7")
 		// Run the leg alone, like one whose connection has not learned of the cancellation.
 		f, err := all([]*fakeSSP{loser, newFake(t, "primary", silent)}, true, false).newFanout(&r.Request, newProcess(t), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		f.legs[0].ctx = nil
 		f.start(&f.legs[0])
 		synctest.Wait()
@@ -107,21 +101,19 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
 		{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true},
 		{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				a, b := newFake(t, "a", silent), newFake(t, "b", silent)
-				r := newClient(t, upstream.POST, "", "body")
-				script := func(ex *upstream.Exchange) reply {
-					if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copy {
-						t.Errorf("the leg has the request's own body: %v", own)
-					}
-					return responses(ms, 204)
+		testsupport.RunBubble(t, tt.name, func(t *testing.T) {
+			a, b := newFake(t, "a", silent), newFake(t, "b", silent)
+			r := newClient(t, upstream.POST, "", "body")
+			script := func(ex *upstream.Exchange) reply {
+				if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copy {
+					t.Errorf("the leg has the request's own body: %v", own)
 				}
-				a.script, b.script = script, script
-				res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
-				res.Release()
-				wantEmpty(t, r.Budget)
-			})
+				return responses(ms, 204)
+			}
+			a.script, b.script = script, script
+			res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
+			res.Release()
+			wantEmpty(t, r.Budget)
 		})
 	}
 }
@@ -173,9 +165,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 		runtime.Gosched() // the last abandoned legs end within milliseconds
 	}
 	for _, o := range []upstream.Outcome{upstream.Fill, upstream.Merged} {
-		if outcomes[o].Load() == 0 {
-			t.Errorf("no request ended as %v", o)
-		}
+		testsupport.True(t, outcomes[o].Load() != 0, "no request ended as %v", o)
 	}
 	for _, f := range fakes {
 		if f.torn > 0 {
@@ -188,9 +178,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 func checkWho(t *testing.T, ex *upstream.Exchange) {
 	q := &ex.Request
 	who := strings.TrimPrefix(string(q.Target), "/bid?who=")
-	if !strings.Contains(string(q.Fields), "X-Who: "+who+"\r\n") {
-		t.Errorf("the request of %q has the fields %q", who, q.Fields)
-	}
+	testsupport.True(t, strings.Contains(string(q.Fields), "X-Who: "+who+"\r\n"), "the request of %q has the fields %q", who, q.Fields)
 	if len(q.Body) == 0 || strings.ReplaceAll(string(q.Body), who, "") != "" {
 		t.Errorf("the request of %q has the body %q", who, q.Body)
 	}
@@ -217,21 +205,15 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 		p := newProcess(t)
 		res := rt.Do(&r.Request, nil, p)
 		res.Release()
-		if calls != len(fakes) {
-			t.Errorf("Gone is called %d times, want %d", calls, len(fakes))
-		}
+		testsupport.Equal(t, calls, len(fakes), "Gone is called %d times")
 
 		f, err := rt.newFanout(&r.Request, p, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		f.refs.Add(1) // a leg that still runs
 		ask := f.request.Gone
 		f.detach()
 		over = true
-		if ask() {
-			t.Error("gone")
-		}
+		testsupport.True(t, !ask(), "gone")
 		f.release()
 	})
 }
@@ -250,47 +232,43 @@ func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
 		{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true},
 	} {
 		for _, full := range []bool{false, true} {
-			t.Run(fmt.Sprint(tt.name, full), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					r := newClient(t, upstream.POST, "", strings.Repeat("b", 800))
-					budget, copied := r.Budget, int64(0)
-					if tt.copies {
-						copied = copySize(&r.Request)
-					}
-					look := func(f *fakeSSP, then reply) {
-						f.script = func(*upstream.Exchange) reply {
-							if got := f.Snapshot().BufferedBytes; got != 800+copied {
-								t.Errorf("%s: %d bytes are held, want %d", f.Name(), got, 800+copied)
-							}
-							if got := budget.Used(); got != copied {
-								t.Errorf("%d bytes of the budget are held, want %d", got, copied)
-							}
-							return then
+			testsupport.RunBubble(t, fmt.Sprint(tt.name, full), func(t *testing.T) {
+				r := newClient(t, upstream.POST, "", strings.Repeat("b", 800))
+				budget, copied := r.Budget, int64(0)
+				if tt.copies {
+					copied = copySize(&r.Request)
+				}
+				look := func(f *fakeSSP, then reply) {
+					f.script = func(*upstream.Exchange) reply {
+						if got := f.Snapshot().BufferedBytes; got != 800+copied {
+							t.Errorf("%s: %d bytes are held, want %d", f.Name(), got, 800+copied)
 						}
+						testsupport.Equal(t, budget.Used(), copied, "%d bytes of the budget are held")
+						return then
 					}
-					a := newFake(t, "a", silent, func(o *ssp.Options) {
-						if full {
-							o.MaxBufferedBytes = 1000
-						}
-					})
-					b := newFake(t, "b", silent)
-					look(a, responses(20*ms, 204))
-					look(b, fills(10*ms, "ad"))
-					res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
-					if got := ended(&res); got != "fill of b: 200 ad" && res.Outcome != upstream.Merged {
-						t.Errorf("result: %s", got)
+				}
+				a := newFake(t, "a", silent, func(o *ssp.Options) {
+					if full {
+						o.MaxBufferedBytes = 1000
 					}
-					if got := strings.HasPrefix(legsOf(&res), "a overloaded "); got != full {
-						t.Errorf("the SSP's share is full: %v; legs: %s", full, legsOf(&res))
-					}
-					if sent := len(a.requests()); full == (sent > 0) {
-						t.Errorf("a got %d requests", sent)
-					}
-					b.wantRequests(1)
-					res.Release()
-					time.Sleep(time.Second)
-					wantEmpty(t, budget)
 				})
+				b := newFake(t, "b", silent)
+				look(a, responses(20*ms, 204))
+				look(b, fills(10*ms, "ad"))
+				res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
+				if got := ended(&res); got != "fill of b: 200 ad" && res.Outcome != upstream.Merged {
+					t.Errorf("result: %s", got)
+				}
+				if got := strings.HasPrefix(legsOf(&res), "a overloaded "); got != full {
+					t.Errorf("the SSP's share is full: %v; legs: %s", full, legsOf(&res))
+				}
+				if sent := len(a.requests()); full == (sent > 0) {
+					t.Errorf("a got %d requests", sent)
+				}
+				b.wantRequests(1)
+				res.Release()
+				time.Sleep(time.Second)
+				wantEmpty(t, budget)
 			})
 		}
 	}

@@ -77,9 +77,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 				nonBids = fmt.Sprintf(`{"seat":"b","nonbid":[{"impid":"i1","statuscode":%[1]d},{"impid":"i\"2","statuscode":%[1]d}]}`, tt.status)
 			}
 			want(t, name, ended(&res), `merged: 200 {"id":"r\u0031","seatbid":[`+seats+`],"cur":"EUR","ext":{"seatnonbid":[`+nonBids+`]}}`)
-			if !json.Valid(res.Exchange.Response.Body) {
-				t.Errorf("%s: no valid JSON", name)
-			}
+			testsupport.True(t, json.Valid(res.Exchange.Response.Body), "%s: no valid JSON", name)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})
@@ -107,9 +105,7 @@ func TestOneCurrencyIsMerged(t *testing.T) {
 					Seatbid []struct{ Seat string }
 					Cur     string
 				}
-				if err := json.Unmarshal(res.Exchange.Response.Body, &m); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, json.Unmarshal(res.Exchange.Response.Body, &m))
 				got = ""
 				for _, s := range m.Seatbid {
 					got += s.Seat
@@ -154,9 +150,7 @@ func TestMergeWithoutABidNamesNoFilteredSSP(t *testing.T) {
 		rt.Targets[0].When = in(t, "app", "1")
 		r := examined(t, NewTable([]*Route{rt}), `{"id":"r1"}`)
 		res := rt.Do(&r.Request, nil, newProcess(t))
-		if !res.NoAd || res.NoAdFor != upstream.ServerError {
-			t.Errorf("no-ad %v for %v", res.NoAd, res.NoAdFor)
-		}
+		testsupport.True(t, res.NoAd && res.NoAdFor == upstream.ServerError, "no-ad %v for %v", res.NoAd, res.NoAdFor)
 		res.Release()
 	})
 }
@@ -219,9 +213,7 @@ func zipped(t *testing.T, r reply) reply {
 	if _, err := w.Write([]byte(r.body)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, w.Close())
 	r.fields, r.body = r.fields+"Content-Encoding: gzip\r\n", b.String()
 	return r
 }

@@ -55,9 +55,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 			r := get(t)
 			res := rt.Do(&r.Request, nil, newProcess(t))
 			want(t, "result", ended(&res), "fill of a: 200 ad")
-			if took := time.Since(began); took != 10*ms {
-				t.Errorf("the request took %v", took)
-			}
+			testsupport.Equal(t, time.Since(began), 10*ms, "the request took %v")
 			res.Release()
 			clear(r.Body) // the memory belongs to the next request
 		}
@@ -96,16 +94,10 @@ func TestBlackHoledMirrorIsDropped(t *testing.T) {
 		p := newProcess(t)
 		p.InFlight.SetLimit(40)
 		sendMany(t, rt, p, 100, 0)
-		if n := rt.Mirror.Stats.inFlight.Load(); n != 10 {
-			t.Errorf("%d mirrored requests are in flight, want a quarter of 40", n)
-		}
-		if n := rt.Mirror.Stats.dropped.Load(); n != 90 {
-			t.Errorf("%d were dropped, want 90", n)
-		}
+		testsupport.Equal(t, rt.Mirror.Stats.inFlight.Load(), 10, "%d mirrored requests are in flight, want a quarter of 40")
+		testsupport.Equal(t, rt.Mirror.Stats.dropped.Load(), 90, "%d were dropped")
 		time.Sleep(10 * time.Second)
-		if n := rt.Mirror.Stats.outcomes[upstream.Deadline].Load(); n != 10 {
-			t.Errorf("%d ended at their deadline, want 10", n)
-		}
+		testsupport.Equal(t, rt.Mirror.Stats.outcomes[upstream.Deadline].Load(), 10, "%d ended at their deadline")
 	})
 }
 
@@ -146,9 +138,7 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 		if text := families[0].String(); !strings.Contains(text, `value:"dropped"`) {
 			t.Errorf("the metric is %s", text)
 		}
-		if n := rt.Mirror.Stats.dropped.Load(); n != 1 {
-			t.Errorf("%d were dropped, want 1", n)
-		}
+		testsupport.Equal(t, rt.Mirror.Stats.dropped.Load(), 1, "%d were dropped")
 	})
 }
 
@@ -162,37 +152,31 @@ func TestSilentMirrorGetsProbesOnly(t *testing.T) {
 		"never responds": {silent, 10}, // each takes until the deadline of 300 ms
 		"fails at once":  {fails(0, upstream.ConnLost), 30},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", c.reply)
-				rt := mirroring(a, b, 1, 1<<20)
-				p := newProcess(t)
-				mirror := func(requests int) { sendMany(t, rt, p, requests, 10*ms) }
-				mirror(100)
-				time.Sleep(time.Second)
-				before, dropped := len(b.requests()), rt.Mirror.Stats.dropped.Load()
-				mirror(300)
-				time.Sleep(time.Second)
-				probes := len(b.requests()) - before
-				if probes < c.most-1 || probes > c.most+1 {
-					t.Errorf("%d probes in 3 s, want %d", probes, c.most)
-				}
-				if n := rt.Mirror.Stats.dropped.Load() - dropped; n != uint64(300-probes) {
-					t.Errorf("%d copies were dropped, %d sent, want 300 in all", n, probes)
-				}
-				b.mu.Lock()
-				b.reply = fills(0, "ad")
-				b.mu.Unlock()
-				mirror(2) // the first is a probe
-				before = len(b.requests())
-				mirror(100)
-				if n := len(b.requests()) - before; n != 100 {
-					t.Errorf("%d of 100 copies were sent after the SSP responded again", n)
-				}
-				if n := rt.Mirror.Stats.inFlight.Load(); n != 0 || rt.Mirror.Budget.Used() != 0 {
-					t.Errorf("%d in flight, %d bytes held", n, rt.Mirror.Budget.Used())
-				}
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", c.reply)
+			rt := mirroring(a, b, 1, 1<<20)
+			p := newProcess(t)
+			mirror := func(requests int) { sendMany(t, rt, p, requests, 10*ms) }
+			mirror(100)
+			time.Sleep(time.Second)
+			before, dropped := len(b.requests()), rt.Mirror.Stats.dropped.Load()
+			mirror(300)
+			time.Sleep(time.Second)
+			probes := len(b.requests()) - before
+			testsupport.Between(t, probes, c.most-1, c.most+1, "%d probes in 3 s, want %d", c.most)
+			if n := rt.Mirror.Stats.dropped.Load() - dropped; n != uint64(300-probes) {
+				t.Errorf("%d copies were dropped, %d sent, want 300 in all", n, probes)
+			}
+			b.mu.Lock()
+			b.reply = fills(0, "ad")
+			b.mu.Unlock()
+			mirror(2) // the first is a probe
+			before = len(b.requests())
+			mirror(100)
+			testsupport.Equal(t, len(b.requests())-before, 100, "%d of 100 copies were sent after the SSP responded again")
+			if n := rt.Mirror.Stats.inFlight.Load(); n != 0 || rt.Mirror.Budget.Used() != 0 {
+				t.Errorf("%d in flight, %d bytes held", n, rt.Mirror.Budget.Used())
+			}
 		})
 	}
 }
@@ -210,31 +194,29 @@ func TestShortDeadlinesOfAClientStopNoCopiesOfOthers(t *testing.T) {
 		"silent for the usual time":   {silent, 300 * ms, 2, 1}, // probes
 		"silent, and short deadlines": {silent, 50 * ms, 20, 20},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				a := newFake(t, "a", fills(0, "ad"))
-				b := newFake(t, "b", c.reply, func(o *ssp.Options) { o.BlameAfter = 300 * ms })
-				rt := mirroring(a, b, 1, 1<<20)
-				p := newProcess(t)
-				mirror := func(deadline, pause time.Duration) {
-					r := get(t)
-					r.Deadline = r.Received.Add(deadline)
-					res := rt.Do(&r.Request, nil, p)
-					res.Release()
-					time.Sleep(pause)
-				}
-				for range silentAfter + 1 {
-					mirror(c.deadline, 2*c.deadline)
-				}
-				before := len(b.requests())
-				for range 20 {
-					mirror(300*ms, 10*ms)
-				}
-				if n := len(b.requests()) - before; n < c.least || n > c.most {
-					t.Errorf("%d of 20 later copies were sent, want %d to %d", n, c.least, c.most)
-				}
-				time.Sleep(time.Second)
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			a := newFake(t, "a", fills(0, "ad"))
+			b := newFake(t, "b", c.reply, func(o *ssp.Options) { o.BlameAfter = 300 * ms })
+			rt := mirroring(a, b, 1, 1<<20)
+			p := newProcess(t)
+			mirror := func(deadline, pause time.Duration) {
+				r := get(t)
+				r.Deadline = r.Received.Add(deadline)
+				res := rt.Do(&r.Request, nil, p)
+				res.Release()
+				time.Sleep(pause)
+			}
+			for range silentAfter + 1 {
+				mirror(c.deadline, 2*c.deadline)
+			}
+			before := len(b.requests())
+			for range 20 {
+				mirror(300*ms, 10*ms)
+			}
+			if n := len(b.requests()) - before; n < c.least || n > c.most {
+				t.Errorf("%d of 20 later copies were sent, want %d to %d", n, c.least, c.most)
+			}
+			time.Sleep(time.Second)
 		})
 	}
 }
@@ -262,9 +244,7 @@ func TestMirrorsShareIsRandom(t *testing.T) {
 		rt := mirroring(a, b, 0.25, 1<<20)
 		sendMany(t, rt, newProcess(t), 1000, ms)
 		// 250 are expected, the standard deviation is 14.
-		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n < 180 || n > 320 {
-			t.Errorf("%d of 1000 requests were mirrored", n)
-		}
+		testsupport.Between(t, rt.Mirror.Stats.outcomes[upstream.Fill].Load(), 180, 320, "%d of 1000 requests were mirrored")
 	})
 }
 

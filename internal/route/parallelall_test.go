@@ -80,9 +80,7 @@ func TestParallelModesRefuseHEAD(t *testing.T) {
 		rt := &Route{Mode: mode}
 		for _, m := range []upstream.Method{upstream.GET, upstream.HEAD, upstream.POST} {
 			list, ok := rt.Allow(m, nil)
-			if list != allow || ok != strings.Contains(allow, m.String()) {
-				t.Errorf("mode %d, %v: %q, %v", mode, m, list, ok)
-			}
+			testsupport.True(t, list == allow && ok == strings.Contains(allow, m.String()), "mode %d, %v: %q, %v", mode, m, list, ok)
 		}
 	}
 }
@@ -111,9 +109,7 @@ func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 		}
 		short := do(upstream.NewBudget(need - 1))
 		want(t, "with one byte less", ended(&short), "overloaded")
-		if !strings.Contains(short.Err.Detail, "see server.max_buffered_bytes") {
-			t.Errorf("detail: %s", short.Err.Detail)
-		}
+		testsupport.True(t, strings.Contains(short.Err.Detail, "see server.max_buffered_bytes"), "detail: %s", short.Err.Detail)
 	})
 }
 
@@ -124,9 +120,7 @@ func TestResultHoldsTheEnvelopesBytes(t *testing.T) {
 		r := get(t)
 		res := all(fakes).Do(&r.Request, nil, newProcess(t))
 		held, size := r.Budget.Used(), int64(len(res.Exchange.Response.Body))
-		if held < size || held > size+2*200 {
-			t.Errorf("%d bytes are held for an envelope of %d", held, size)
-		}
+		testsupport.Between(t, held, size, size+2*200, "%d bytes are held for an envelope of %d", size)
 		res.Release()
 		wantEmpty(t, r.Budget)
 	})

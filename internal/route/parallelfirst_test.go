@@ -19,9 +19,7 @@ func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 		p := newProcess(t)
 		res := newRoute(ParallelFirst, a, b).Do(&r.Request, nil, p)
 		want(t, "result", ended(&res), "fill of b: 200 ad")
-		if took := time.Since(r.Received); took != 10*ms {
-			t.Errorf("took %v, want 10ms", took)
-		}
+		testsupport.Equal(t, time.Since(r.Received), 10*ms, "took %v, want 10ms")
 		res.Release()
 		budget := r.Budget
 		if n := budget.Used(); n == 0 || p.InFlight.Now() != 1 {
@@ -43,15 +41,11 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		warm := rt.Do(&r.Request, nil, p) // from now on there is a connection
 		warm.Release()
 		f, err := rt.newFanout(&r.Request, p, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		f.legs[0].cancel.End()
 		f.start(&f.legs[0])
 		l := <-f.ended
-		if l.outcome != upstream.Cancelled || l.err == nil {
-			t.Errorf("the leg ended as %v, %v", l.outcome, l.err)
-		}
+		testsupport.True(t, l.outcome == upstream.Cancelled && l.err != nil, "the leg ended as %v, %v", l.outcome, l.err)
 		a.wantRequests(1)
 		a.wantCounted(map[upstream.Outcome]int{upstream.Fill: 1, upstream.Cancelled: 1})
 		f.detach()

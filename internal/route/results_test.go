@@ -255,9 +255,7 @@ func (tt *resultTest) run(t *testing.T) {
 		}
 	}
 	res.Release()
-	if res.Exchange != nil || res.Status() != 0 {
-		t.Error("the result has a response after its release")
-	}
+	testsupport.True(t, res.Exchange == nil && res.Status() == 0, "the result has a response after its release")
 	wantEmpty(t, r.Budget)
 }
 
@@ -277,9 +275,7 @@ func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 		res := rt.Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
 		want(t, "legs", legsOf(&res), "a deadline 70ms, b fill 0s")
-		if tries != 3 {
-			t.Errorf("tried %d times in 70 ms at 30 ms each, want 3", tries)
-		}
+		testsupport.Equal(t, tries, 3, "tried %d times in 70 ms at 30 ms each")
 	})
 }
 
@@ -289,9 +285,7 @@ func TestSequentialModesCountNoLegs(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a, p := newFake(t, "a", silent), newProcess(t)
 			a.script = func(*upstream.Exchange) reply {
-				if n := p.InFlight.Now(); n != 0 {
-					t.Errorf("%d legs in flight", n)
-				}
+				testsupport.Equal(t, p.InFlight.Now(), 0, "%d legs in flight")
 				return fills(0, "ad")
 			}
 			r := get(t)

@@ -22,9 +22,7 @@ func TestSplitDrawsByWeight(t *testing.T) {
 		drawn := make([]int, len(tt.weights))
 		for n := range sum {
 			rt.draw = func(of int) int {
-				if of != sum {
-					t.Errorf("%v: drawn of %d, want %d", tt.weights, of, sum)
-				}
+				testsupport.Equal(t, of, sum, "%[2]v: drawn of %[1]d", tt.weights)
 				return n
 			}
 			target := rt.pick(nil, new(*legLog))
@@ -34,9 +32,7 @@ func TestSplitDrawsByWeight(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(tt.weights, drawn); diff != "" {
-			t.Errorf("each number once draws (-want +got):\n%s", diff)
-		}
+		testsupport.Equal(t, cmp.Diff(tt.weights, drawn), "", "each number once draws (-want +got):\n%s")
 	}
 }
 
@@ -75,9 +71,7 @@ func TestSplitIsRandom(t *testing.T) {
 	for range 1000 {
 		drawn[rt.pick(nil, new(*legLog)).SSP.Name()]++
 	}
-	if drawn["a"] == 0 || drawn["c"] == 0 || drawn["b"] > 0 {
-		t.Errorf("drawn: %v", drawn)
-	}
+	testsupport.True(t, drawn["a"] != 0 && drawn["c"] != 0 && drawn["b"] <= 0, "drawn: %v", drawn)
 }
 
 func TestTablesOfImpossibleRoutesAreBugs(t *testing.T) {
@@ -87,9 +81,7 @@ func TestTablesOfImpossibleRoutesAreBugs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if recover() == nil {
-					t.Error("NewTable did not panic")
-				}
+				testsupport.True(t, recover() != nil, "NewTable did not panic")
 			}()
 			NewTable([]*Route{rt})
 		})

@@ -3,6 +3,8 @@ package sizer
 import (
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // epoch is when simulations begin.
@@ -76,23 +78,15 @@ func TestGrowthThatDoesNotHelpIsTakenBackForLongerEachTime(t *testing.T) {
 	var holds []time.Duration
 	for len(holds) < 4 {
 		d := c.until(t, 3*time.Minute)
-		if d.Kind == Verified {
-			t.Fatalf("a growth without goodput counts as useful: %+v", d)
-		}
+		testsupport.MustTrue(t, d.Kind != Verified, "a growth without goodput counts as useful: %+v", d)
 		if d.Kind == Reverted {
-			if d.To != 80 {
-				t.Errorf("the limit went back to %d", d.To)
-			}
+			testsupport.Equal(t, d.To, 80, "the limit went back to %d")
 			holds = append(holds, d.Hold)
 		}
-		if d.Kind == Grown && len(holds) > 0 && c.HeldFor(c.now) > 0 {
-			t.Error("the limit grew in a hold")
-		}
+		testsupport.True(t, d.Kind != Grown || len(holds) <= 0 || c.HeldFor(c.now) <= 0, "the limit grew in a hold")
 	}
 	for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second} {
-		if holds[i] != want {
-			t.Errorf("hold %d is %v, want %v", i+1, holds[i], want)
-		}
+		testsupport.Equal(t, holds[i], want, "hold %[2]d is %[1]v", i+1)
 	}
 }
 
@@ -115,9 +109,7 @@ func TestAGrowthWithoutAVerdictIsTakenBackWhenRequestsAreHeldBack(t *testing.T) 
 	c := newCourse(Limits{Min: 16, Max: 1000}, 100)
 	c.rate = 2000
 	grown := c.until(t, 2*time.Second)
-	if grown.Kind != Grown || grown.To != 125 {
-		t.Fatalf("the first decision is %+v", grown)
-	}
+	testsupport.MustTrue(t, grown.Kind == Grown && grown.To == 125, "the first decision is %+v", grown)
 	c.x.Frozen = true
 	if d, ok := c.tick(); !ok || d.Kind != Reverted || d.From != 125 || d.To != 100 || c.Limit() != 100 {
 		t.Errorf("when requests are held back: %+v, %v", d, ok)
@@ -141,9 +133,7 @@ func TestLimitShrinksToTheNeedOfFifteenMinutes(t *testing.T) {
 	for range 40 * time.Minute / Interval {
 		c.tick()
 	}
-	if c.Limit() != 16 {
-		t.Errorf("without load the limit is %d", c.Limit())
-	}
+	testsupport.Equal(t, c.Limit(), 16, "without load the limit is %d")
 }
 
 func TestNewLimitsApplyAtOnceAndEndAVerdict(t *testing.T) {
@@ -151,21 +141,15 @@ func TestNewLimitsApplyAtOnceAndEndAVerdict(t *testing.T) {
 	c.rate = 2000
 	c.until(t, 2*time.Second)
 	c.SetLimits(Limits{Min: 16, Max: 60})
-	if c.Limit() != 60 || c.anchor.places != 0 {
-		t.Errorf("the limit is %d", c.Limit())
-	}
+	testsupport.True(t, c.Limit() == 60 && c.anchor.places == 0, "the limit is %d", c.Limit())
 	c.SetLimits(Limits{Min: 90, Max: 1000})
-	if c.Limit() != 90 {
-		t.Errorf("the limit is %d", c.Limit())
-	}
+	testsupport.Equal(t, c.Limit(), 90, "the limit is %d")
 }
 
 func TestDryRunFollowsTheNeed(t *testing.T) {
 	c := newCourse(Limits{Min: 16, Max: 1000, DryRun: true}, 1000)
 	d := c.until(t, 20*time.Minute)
-	if d.Kind != Shrunk || d.To < 100 || d.To > 130 {
-		t.Fatalf("the first decision is %+v", d)
-	}
+	testsupport.MustTrue(t, d.Kind == Shrunk && d.To >= 100 && d.To <= 130, "the first decision is %+v", d)
 	c.rate = 3000
 	if d = c.until(t, 5*time.Second); d.Kind != Grown || d.To <= 130 {
 		t.Errorf("with more load: %+v", d)

@@ -8,6 +8,7 @@ import (
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/config"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -26,21 +27,15 @@ ssps:
     `+settings+`
 routes: [{name: default, match: {path: /a}, mode: waterfall, ssps: [openx, one]}]
 `), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return cfg
 }
 
 func wantWarnings(t *testing.T, got []config.Warning, want ...[]string) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d warnings, want %d: %v", len(got), len(want), got)
-	}
+	testsupport.MustEqual(t, len(got), len(want), "%d warnings: %v", got)
 	for i, w := range got {
-		if w.Path != "ssps[1].endpoints" {
-			t.Errorf("a warning about %s", w.Path)
-		}
+		testsupport.Equal(t, w.Path, "ssps[1].endpoints", "a warning about %s")
 		wantText(t, w.Text, want[i]...)
 	}
 }
@@ -62,16 +57,12 @@ func TestGroupsAreHeldToThePlan(t *testing.T) {
 		{"protocol: h2c\n    pool: {max_http2_conns: 4}", nil},
 	} {
 		got, err := GroupWarningsFor(regions(t, c.settings), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		wantWarnings(t, got, c.want...)
 	}
 	in.Rate, in.Replicas = 1e6, 2 // 45,000 places: more than the ports of one endpoint
 	got, err := GroupWarningsFor(regions(t, "pool: {max_conns: 65536}"), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	wantWarnings(t, got, []string{"priority 7 (1 endpoint)", "25,665 connections", "source_addresses"})
 	in.SSP = "one"
 	if got, err := GroupWarningsFor(regions(t, "pool: {max_conns: 1}"), in); err != nil || len(got) > 0 {

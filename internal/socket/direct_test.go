@@ -46,12 +46,8 @@ func TestLargeTransfersArriveWholeInBothDirections(t *testing.T) {
 				}()
 			}
 			for range 2 {
-				if err := <-sent; err != nil {
-					t.Fatal(err)
-				}
-				if !<-received {
-					t.Fatal("the received bytes differ from the sent bytes")
-				}
+				testsupport.NoError(t, <-sent)
+				testsupport.MustTrue(t, <-received, "the received bytes differ from the sent bytes")
 			}
 		})
 	}
@@ -154,9 +150,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			go func() { done <- read() }()
 			<-waits
 			peer.Write([]byte("x"))
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, <-done)
 			time.Sleep(time.Until(until)) // the deadline of that Read
 			next = patience
 			go func() { done <- read() }()
@@ -174,9 +168,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			}
 			go io.Copy(io.Discard, peer)
 			go write(c.Write, big[:6<<20])
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, <-done)
 			time.Sleep(time.Until(until))
 			next = patience
 			for _, f := range []func([]byte) (int, error){c.Write, c.WriteInBurst} {
@@ -242,9 +234,7 @@ func TestReadTakesWhatHasArrivedAtItsDeadline(t *testing.T) {
 
 func fdOf(t *testing.T, c *Conn) (fd uintptr) {
 	t.Helper()
-	if err := c.raw.Control(func(f uintptr) { fd = f }); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, c.raw.Control(func(f uintptr) { fd = f }))
 	return fd
 }
 
@@ -261,17 +251,13 @@ func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 		} {
 			t.Run(network+" "+name, func(t *testing.T) {
 				c, _ := connect(t, network)
-				if err := syscall.SetNonblock(int(fdOf(t, c)), false); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, syscall.SetNonblock(int(fdOf(t, c)), false))
 				ended := make(chan error)
 				go func() { ended <- call(c) }()
 				for range 100 {
 					runtime.Gosched()
 				}
-				if c.HasInput() {
-					t.Error("bytes have arrived")
-				}
+				testsupport.True(t, !c.HasInput(), "bytes have arrived")
 				c.Close()
 				if err := <-ended; !errors.Is(err, net.ErrClosed) {
 					t.Errorf("it ended with %v, want %v", err, net.ErrClosed)

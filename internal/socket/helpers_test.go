@@ -25,18 +25,12 @@ func connect(tb testing.TB, network string) (*Conn, net.Conn) {
 		addr = filepath.Join(tb.TempDir(), "s")
 	}
 	ln, err := net.Listen(network, addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	defer ln.Close()
 	ours, err := net.Dial(network, ln.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	peer, err := ln.Accept()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	tb.Cleanup(func() {
 		ours.Close()
 		peer.Close()

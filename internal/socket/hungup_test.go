@@ -16,23 +16,15 @@ func TestHungUpSeesAnEndBehindBytesThatWereNotRead(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)
-			if c.HungUp() {
-				t.Fatal("a new connection is hung up")
-			}
+			testsupport.MustTrue(t, !c.HungUp(), "a new connection is hung up")
 			peer.Write([]byte("ab"))
 			awaitState(t, c, Readable)
-			if c.HungUp() {
-				t.Fatal("HungUp is true after bytes without an end")
-			}
+			testsupport.MustTrue(t, !c.HungUp(), "HungUp is true after bytes without an end")
 			peer.(interface{ CloseWrite() error }).CloseWrite()
 			awaitHungUp(t, c)
-			if s := c.Peek(); s != Readable {
-				t.Fatalf("Peek %d: the bytes are gone", s)
-			}
+			testsupport.MustEqual(t, c.Peek(), Readable, "Peek %d: the bytes are gone")
 			c.Close()
-			if !c.HungUp() {
-				t.Fatal("the socket is closed, and not hung up")
-			}
+			testsupport.MustTrue(t, c.HungUp(), "the socket is closed, and not hung up")
 		})
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestPeekReturnsWhatHasArrivedAndConsumesNothing(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)
-			if s := c.Peek(); s != Quiet {
-				t.Fatalf("Peek %d on a new connection", s)
-			}
+			testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d on a new connection")
 			c.SetDeadline(time.Now().Add(-time.Second)) // a deadline has no effect
 			peer.Write([]byte("ab"))
 			awaitState(t, c, Readable)
@@ -24,18 +24,14 @@ func TestPeekReturnsWhatHasArrivedAndConsumesNothing(t *testing.T) {
 			if n, err := c.Read(b); string(b[:n]) != "ab" || err != nil {
 				t.Fatalf("read %q, %v", b[:n], err)
 			}
-			if s := c.Peek(); s != Quiet {
-				t.Fatalf("Peek %d when all was read", s)
-			}
+			testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d when all was read")
 			peer.Write([]byte("c"))
 			peer.Close()
 			awaitState(t, c, Readable)
 			c.Read(b)
 			awaitState(t, c, Ended)
 			c.Close()
-			if s := c.Peek(); s != Ended {
-				t.Fatalf("Peek %d on a closed connection", s)
-			}
+			testsupport.MustEqual(t, c.Peek(), Ended, "Peek %d on a closed connection")
 		})
 	}
 }
@@ -55,14 +51,10 @@ func TestPeekSocketMayRunBesideARead(t *testing.T) {
 		done <- err
 	}()
 	for range 1000 {
-		if s := c.PeekSocket(); s != Quiet {
-			t.Fatalf("PeekSocket %d", s)
-		}
+		testsupport.MustEqual(t, c.PeekSocket(), Quiet, "PeekSocket %d")
 	}
 	peer.Write([]byte("x"))
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, <-done)
 }
 
 // A pipe has no descriptor for Peek.
@@ -71,12 +63,8 @@ func TestPeekSeesNothingOnAPipe(t *testing.T) {
 	defer ours.Close()
 	peer.Close()
 	c := New(ours)
-	if s := c.Peek(); s != Quiet {
-		t.Fatalf("Peek %d", s)
-	}
-	if n := c.SendBuffer(); n != 0 {
-		t.Errorf("a pipe, which blocks every write, has a send buffer of %d bytes", n)
-	}
+	testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d")
+	testsupport.Equal(t, c.SendBuffer(), 0, "a pipe, which blocks every write, has a send buffer of %d bytes")
 	c.SetNonblocking(true)
 	if _, err := c.Read(make([]byte, 1)); !WouldBlock(err) {
 		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
@@ -88,9 +76,7 @@ func TestReadsThatMustNotBlockDoNot(t *testing.T) {
 	c.SetNonblocking(true)
 	b := make([]byte, 4)
 	_, err := c.Read(b)
-	if !WouldBlock(err) {
-		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
-	}
+	testsupport.MustTrue(t, WouldBlock(err), "Read: %v, want an error for which WouldBlock is true", err)
 	// TLS continues after such an error only if it is a temporary net.Error.
 	if ne, ok := err.(net.Error); !ok || !ne.Temporary() || !ne.Timeout() { //nolint:staticcheck // crypto/tls asks for Temporary
 		t.Fatalf("%v is not a temporary net.Error", err)

@@ -58,25 +58,17 @@ func checkRecords(t *testing.T, input []byte, fromSocket, toTLS func() int) {
 		if err != nil {
 			break
 		}
-		if n == 0 {
-			t.Fatal("a read returned no bytes")
-		}
-		if !bytes.Equal(p[:n], input[off:off+n]) {
-			t.Fatalf("at %d: the bytes differ from the input", off)
-		}
+		testsupport.MustTrue(t, n != 0, "a read returned no bytes")
+		testsupport.MustTrue(t, bytes.Equal(p[:n], input[off:off+n]), "at %d: the bytes differ from the input", off)
 		for i := off + 1; i < off+n; i++ {
-			if at[i] {
-				t.Fatalf("a read from %d to %d goes beyond the end of a record at %d", off, off+n, i)
-			}
+			testsupport.MustTrue(t, !at[i], "a read from %d to %d goes beyond the end of a record at %d", off, off+n, i)
 		}
 		off += n
 		if r.between() != (at[off] && len(src.b) == len(input)-off) {
 			t.Fatalf("between %v at %d of %v, %d bytes read ahead", r.between(), off, at, len(input)-off-len(src.b))
 		}
 	}
-	if off != len(input) {
-		t.Fatalf("%d of %d bytes came out", off, len(input))
-	}
+	testsupport.MustEqual(t, off, len(input), "%d of %d bytes came out", len(input))
 	if r.between() != whole || r.buf != nil {
 		t.Fatalf("at the end: between %v, want %v; buffer held: %v", r.between(), whole, r.buf != nil)
 	}
@@ -133,31 +125,21 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 		server := tls.Server(sealed, &tls.Config{Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true})
 		done := make(chan error, 1)
 		go func() { done <- server.Handshake() }()
-		if err := client.Handshake(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if c.Peek() != Quiet || c.ReadAhead() || c.MidRecord() {
-			t.Fatal("bytes are left after the handshake")
-		}
+		testsupport.NoError(t, client.Handshake())
+		testsupport.NoError(t, <-done)
+		testsupport.MustTrue(t, c.Peek() == Quiet && !c.ReadAhead() && !c.MidRecord(), "bytes are left after the handshake")
 		server.Write([]byte("response"))
 		server.Write([]byte("more"))
 		server.Write([]byte("still more"))
 		awaitState(t, c, Readable)
 		b := make([]byte, 100)
 		for _, want := range []string{"response", "more", "still more"} {
-			if s := c.Peek(); s != Readable {
-				t.Fatalf("Peek %d before %q was read", s, want)
-			}
+			testsupport.MustEqual(t, c.Peek(), Readable, "Peek %d before %q was read", want)
 			if n, err := client.Read(b); string(b[:n]) != want || err != nil {
 				t.Fatalf("read %q, %v; want %q", b[:n], err, want)
 			}
 		}
-		if s := c.Peek(); s != Quiet {
-			t.Fatalf("Peek %d when all was read", s)
-		}
+		testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d when all was read")
 
 		// TLS stays usable after a nonblocking read, also in the middle of a record.
 		sealed.hold = true

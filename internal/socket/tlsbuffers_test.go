@@ -15,9 +15,7 @@ import (
 // This test fails with a new version of Go whose tls.Conn has other fields. Then idle TLS clients
 // hold more memory, and everything else works.
 func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
-	if !ofTLS.usable {
-		t.Fatal("crypto/tls keeps its buffers elsewhere in this version of Go")
-	}
+	testsupport.MustTrue(t, ofTLS.usable, "crypto/tls keeps its buffers elsewhere in this version of Go")
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
@@ -28,12 +26,8 @@ func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 	go func() { sent <- client.Handshake() }()
 	buf := make([]byte, 3)
 	held := func() int { return (*bytes.Buffer)(unsafe.Add(unsafe.Pointer(server), ofTLS.rawInput)).Cap() }
-	if err := server.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, server.Handshake())
+	testsupport.NoError(t, <-sent)
 	for i, text := range []string{"abc", "defghi"} {
 		go func() {
 			_, err := io.WriteString(client, text)
@@ -48,9 +42,7 @@ func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 				t.Errorf("write %d: %d bytes are held, more of the record: %v", i, held(), more)
 			}
 		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, <-sent)
 	}
 }
 
@@ -62,14 +54,10 @@ func TestFreeTLSIsNotUsableWhereFieldsDiffer(t *testing.T) {
 		}
 		return all
 	}
-	if !findTLSBuffers(reflect.StructOf(fields(buffer, buffer, reader))).usable {
-		t.Error("the fields are not found")
-	}
+	testsupport.True(t, findTLSBuffers(reflect.StructOf(fields(buffer, buffer, reader))).usable, "the fields are not found")
 	for _, other := range [][]reflect.StructField{
 		fields(reader, buffer, reader), fields(buffer, reader, reader), fields(buffer, buffer, buffer), fields(buffer, buffer, reader)[:2],
 	} {
-		if findTLSBuffers(reflect.StructOf(other)).usable {
-			t.Errorf("%v: a field is missing or has another type", other)
-		}
+		testsupport.True(t, !findTLSBuffers(reflect.StructOf(other)).usable, "%v: a field is missing or has another type", other)
 	}
 }

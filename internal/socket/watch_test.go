@@ -29,9 +29,7 @@ func await(t *testing.T, what string, n *atomic.Int32, least int32) {
 func newWatch(t *testing.T) *Watch {
 	t.Helper()
 	w, err := NewWatch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { w.Close() })
 	return w
 }
@@ -91,9 +89,7 @@ func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 			w.Remove(old, &before) // too late: the descriptor belongs to another connection
 		}
 		time.Sleep(100 * time.Microsecond)
-		if owner.all.Load() > 0 {
-			t.Fatal("Notify was called for the peer of an earlier connection")
-		}
+		testsupport.MustTrue(t, owner.all.Load() <= 0, "Notify was called for the peer of an earlier connection")
 		stays.Close()
 		await(t, "the peer that has the descriptor", &owner.hangUps, 1)
 		w.Remove(c, &owner)
@@ -113,13 +109,9 @@ func TestWatchReportsAnArrivalOnce(t *testing.T) {
 			if early {
 				peer.Write([]byte("a"))
 			}
-			if !w.AwaitArrival(c, &parked) {
-				t.Fatal("AwaitArrival returned false")
-			}
+			testsupport.MustTrue(t, w.AwaitArrival(c, &parked), "AwaitArrival returned false")
 			if !early {
-				if parked.all.Load() > 0 {
-					t.Error("Notify was called before the arrival")
-				}
+				testsupport.True(t, parked.all.Load() <= 0, "Notify was called before the arrival")
 				peer.Write([]byte("a"))
 			}
 			await(t, "an arrival", &parked.all, 1)
@@ -147,22 +139,16 @@ func TestWatchReportsAPeerThatClosesAsAnArrival(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		c, peer := connect(t, "tcp")
 		var o notified
-		if w.AwaitArrival(c, &o) {
-			t.Error("AwaitArrival returned true for a connection that was not added")
-		}
+		testsupport.True(t, !w.AwaitArrival(c, &o), "AwaitArrival returned true for a connection that was not added")
 		w.Add(c, &o)
 		if early {
 			peer.Close()
 		}
-		if !w.AwaitArrival(c, &o) {
-			t.Error("AwaitArrival returned false")
-		}
+		testsupport.True(t, w.AwaitArrival(c, &o), "AwaitArrival returned false")
 		peer.Close()
 		await(t, "the end of the stream", &o.hangUps, 1)
 		c.Close()
-		if w.AwaitArrival(c, &o) {
-			t.Error("AwaitArrival returned true for a closed connection")
-		}
+		testsupport.True(t, !w.AwaitArrival(c, &o), "AwaitArrival returned true for a closed connection")
 		w.Remove(c, &o)
 	}
 }

@@ -220,9 +220,7 @@ func TestUnusedAdaptiveLimitDoesNotGrow(t *testing.T) {
 	m.run(10 * time.Second)
 	m.f.SetLimit(100) // simulates an SSP that was slow
 	m.run(5 * time.Minute)
-	if m.lowest != 100 || m.highest != 100 {
-		t.Errorf("the limit was %d to %d with a tenth of it in use", m.lowest, m.highest)
-	}
+	testsupport.True(t, m.lowest == 100 && m.highest == 100, "the limit was %d to %d with a tenth of it in use", m.lowest, m.highest)
 	m.rate = 1000
 	m.run(10 * time.Second)
 	if m.highest <= 100 || m.shedRatio() > 0.05 {
@@ -235,9 +233,7 @@ func TestAdaptiveLimitFallsFromTheUsedPart(t *testing.T) {
 	m.run(10 * time.Second) // 45 in flight, far from 10000
 	m.median *= 3
 	m.run(1500 * msec)
-	if limit := m.f.Limit(); limit > 150 {
-		t.Errorf("the limit is still %d after 1.5 s", limit)
-	}
+	testsupport.AtMost(t, m.f.Limit(), 150, "the limit is still %d after 1.5 s")
 }
 
 func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
@@ -259,12 +255,8 @@ func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
 				}
 			}
 		}
-		if got := c.ssp.Snapshot().ConcurrencyLimit; got != 5 {
-			t.Errorf("the limit is %d, want the floor", got)
-		}
-		if got := c.ssp.MaxInFlight(); got != 100 {
-			t.Errorf("the error says that max_in_flight is %d", got)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().ConcurrencyLimit, 5, "the limit is %d, want the floor")
+		testsupport.Equal(t, c.ssp.MaxInFlight(), 100, "the error says that max_in_flight is %d")
 		c.wantIdle()
 	})
 }
@@ -286,16 +278,12 @@ func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 		{"patient timeout", never(), 0, 1},
 		{"impatient timeout", never(), 10 * msec, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				cl := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) { o.Adaptive.Enabled = true })
-				ex := upstream.AcquireExchange()
-				defer ex.Release()
-				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
-				if got := cl.ssp.adaptive.latencies.Count(); got != c.want {
-					t.Errorf("%d latencies were recorded, want %d", got, c.want)
-				}
-			})
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			cl := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) { o.Adaptive.Enabled = true })
+			ex := upstream.AcquireExchange()
+			defer ex.Release()
+			cl.doOn(ex, cl.request(upstream.GET), c.timeout)
+			testsupport.Equal(t, cl.ssp.adaptive.latencies.Count(), c.want, "%d latencies were recorded")
 		})
 	}
 }

@@ -36,9 +36,7 @@ func TestRetryAfterIsParsedInAllItsForms(t *testing.T) {
 		{"soon", 0, false},
 	} {
 		got, ok := parseRetryAfter([]byte(c.v), now)
-		if ok != c.ok || ok && got != c.want {
-			t.Errorf("%q: %v, %v; want %v, %v", c.v, got, ok, c.want, c.ok)
-		}
+		testsupport.True(t, ok == c.ok && (!ok || got == c.want), "%q: %v, %v; want %v, %v", c.v, got, ok, c.want, c.ok)
 	}
 }
 
@@ -50,51 +48,41 @@ func FuzzRetryAfter(f *testing.F) {
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, v []byte) {
 		got, ok := parseRetryAfter(v, now)
-		if ok && (got <= 0 || got > 24*time.Hour) {
-			t.Fatalf("%q is %v", v, got)
-		}
+		testsupport.MustTrue(t, !ok || got > 0 && got <= 24*time.Hour, "%q is %v", v, got)
 		if len(v) > maxRetryAfterBytes {
 			return
 		}
 		if n, err := strconv.ParseUint(string(v), 10, 32); err == nil {
 			want := min(time.Duration(n)*time.Second, 24*time.Hour)
-			if ok != (want > 0) || ok && got != want {
-				t.Fatalf("%q is %v, %v; strconv says %v", v, got, ok, want)
-			}
+			testsupport.MustTrue(t, ok == (want > 0) && (!ok || got == want), "%q is %v, %v; strconv says %v", v, got, ok, want)
 		}
 		if at, err := http.ParseTime(string(v)); err == nil {
 			want := min(at.Sub(now), 24*time.Hour)
-			if ok != (want > 0) || ok && got != want {
-				t.Fatalf("%q is %v, %v; net/http says %v", v, got, ok, want)
-			}
+			testsupport.MustTrue(t, ok == (want > 0) && (!ok || got == want), "%q is %v, %v; net/http says %v", v, got, ok, want)
 		}
 	})
 }
 
 func TestRetryAfterPausesTheSSP(t *testing.T) {
 	for _, status := range []int{429, 503} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: []step{response(status, "busy", "retry-after: 2"), fill()}}
-				c := newClient(t, p, nil)
-				if res := c.get(); res.status != status || res.body != "busy" {
-					t.Fatalf("the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
-				}
-				refused := c.get().want(upstream.SSPBackoff)
-				refused.wantDetail("Retry-After", "2s", "retry_after_max", "30s")
-				if after := upstream.AsError(refused.err).RetryAfter; after != 2*time.Second {
-					t.Errorf("the client may come back after %v, want 2s", after)
-				}
-				time.Sleep(2*time.Second - 1)
-				c.get().want(upstream.SSPBackoff)
-				if got := c.ssp.Snapshot().BackoffSeconds; got != 1e-9 {
-					t.Errorf("%v s of the pause are left, want 1 ns", got)
-				}
-				time.Sleep(time.Nanosecond)
-				c.get().want(upstream.Fill)
-				c.wantSent(p, 2)
-				c.wantIdle()
-			})
+		testsupport.RunBubble(t, strconv.Itoa(status), func(t *testing.T) {
+			p := &fakePool{steps: []step{response(status, "busy", "retry-after: 2"), fill()}}
+			c := newClient(t, p, nil)
+			if res := c.get(); res.status != status || res.body != "busy" {
+				t.Fatalf("the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
+			}
+			refused := c.get().want(upstream.SSPBackoff)
+			refused.wantDetail("Retry-After", "2s", "retry_after_max", "30s")
+			if after := upstream.AsError(refused.err).RetryAfter; after != 2*time.Second {
+				t.Errorf("the client may come back after %v, want 2s", after)
+			}
+			time.Sleep(2*time.Second - 1)
+			c.get().want(upstream.SSPBackoff)
+			testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, 1e-9, "%v s of the pause are left, want 1 ns")
+			time.Sleep(time.Nanosecond)
+			c.get().want(upstream.Fill)
+			c.wantSent(p, 2)
+			c.wantIdle()
 		})
 	}
 }

@@ -22,13 +22,9 @@ import (
 func gunzip(t *testing.T, s string) string {
 	t.Helper()
 	z, err := gzip.NewReader(strings.NewReader(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return string(b)
 }
 
@@ -52,23 +48,19 @@ func TestTmaxBecomesTheRemainingTimeAndNoOtherByteChanges(t *testing.T) {
 		{"at least 1", "300", "1", 10 * msec, 10*msec - 1},
 		{"fractions are cut", "300", "9", 10 * msec, msec / 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
-				cl := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
-				r := cl.withTmax(c.tmax)
-				before := string(r.Body)
-				r.Deadline = r.Received.Add(c.deadline)
-				cl.do(r).want(upstream.Fill)
-				want := before[:r.TmaxStart] + c.want + before[r.TmaxEnd:]
-				if got := p.requests()[0].body; got != want || !json.Valid([]byte(got)) {
-					t.Errorf("sent\n%s\nwant\n%s", got, want)
-				}
-				if string(r.Body) != before {
-					t.Errorf("the client's body, which all legs share, became %s", r.Body)
-				}
-				cl.wantIdle()
-			})
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
+			cl := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
+			r := cl.withTmax(c.tmax)
+			before := string(r.Body)
+			r.Deadline = r.Received.Add(c.deadline)
+			cl.do(r).want(upstream.Fill)
+			want := before[:r.TmaxStart] + c.want + before[r.TmaxEnd:]
+			if got := p.requests()[0].body; got != want || !json.Valid([]byte(got)) {
+				t.Errorf("sent\n%s\nwant\n%s", got, want)
+			}
+			testsupport.True(t, string(r.Body) == before, "the client's body, which all legs share, became %s", r.Body)
+			cl.wantIdle()
 		})
 	}
 }
@@ -88,9 +80,7 @@ func TestBodyIsUnchangedWithoutAnythingToRewrite(t *testing.T) {
 				r.TmaxStart, r.TmaxEnd = 0, 0
 			}
 			p.steps = []step{func(ex *upstream.Exchange) error {
-				if &ex.Request.Body[0] != &r.Body[0] {
-					t.Error("the body was copied")
-				}
+				testsupport.Equal(t, &ex.Request.Body[0], &r.Body[0], "the body was copied: %v")
 				return fill()(ex)
 			}}
 			cl.do(r).want(upstream.Fill)
@@ -111,9 +101,7 @@ func TestRetryCarriesTheTimeThatRemainsThen(t *testing.T) {
 				if compress {
 					got = gunzip(t, got)
 				}
-				if !strings.Contains(got, want) {
-					t.Errorf("attempt %d sent %s, want %s in it", i, got, want)
-				}
+				testsupport.True(t, strings.Contains(got, want), "attempt %d sent %s, want %s in it", i, got, want)
 			}
 			c.wantIdle()
 		})
@@ -154,14 +142,10 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 				t.Fatalf("sent %d of %d bytes with fields\n%s", len(sent.body), len(c.body), sent.head)
 			}
 			if c.want {
-				if len(sent.body) >= len(c.body) {
-					t.Errorf("%d bytes became %d", len(c.body), len(sent.body))
-				}
+				testsupport.True(t, len(sent.body) < len(c.body), "%d bytes became %d", len(c.body), len(sent.body))
 				sent.body = gunzip(t, sent.body)
 			}
-			if sent.body != c.body {
-				t.Errorf("sent %q", sent.body)
-			}
+			testsupport.Equal(t, sent.body, c.body, "sent %q")
 			cl.wantIdle()
 		})
 	}
@@ -186,9 +170,7 @@ func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 	c.do(r).want(upstream.Fill)
 	sent := p.requests()
 	for i := range sent {
-		if sent[i].body != sent[0].body || sent[i].head != sent[0].head {
-			t.Errorf("attempt %d differs from the first", i)
-		}
+		testsupport.True(t, sent[i].body == sent[0].body && sent[i].head == sent[0].head, "attempt %d differs from the first", i)
 	}
 	if len(sent) != 3 || !strings.HasPrefix(gunzip(t, sent[2].body), "body body") {
 		t.Errorf("%d were sent, the last %q", len(sent), gunzip(t, sent[2].body))
@@ -202,9 +184,7 @@ func TestBodyCopyOverTheBudgetIsRefused(t *testing.T) {
 	c.budget = upstream.NewBudget(50)
 	r := c.withTmax("300")
 	c.do(r).want(upstream.Overloaded).wantDetail("50", "server.max_buffered_bytes")
-	if p.returned != 1 || len(p.requests()) != 0 {
-		t.Errorf("%d sent, %d places released unused", len(p.requests()), p.returned)
-	}
+	testsupport.True(t, p.returned == 1 && len(p.requests()) == 0, "%d sent, %d places released unused", len(p.requests()), p.returned)
 	c.wantIdle()
 }
 
@@ -241,9 +221,7 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	}
 	wg.Wait()
 	for _, s := range p.requests() {
-		if !json.Valid([]byte(gunzip(t, s.body))) {
-			t.Fatalf("sent %q", s.body)
-		}
+		testsupport.MustTrue(t, json.Valid([]byte(gunzip(t, s.body))), "sent %q", s.body)
 	}
 	c.wantIdle()
 }
@@ -262,22 +240,14 @@ func FuzzGzip(f *testing.F) {
 		}
 		dst := []byte("head")
 		out, ok := appendGzip(dst, len(body), body[:i], number, body[i:])
-		if !bytes.HasPrefix(out, dst) {
-			t.Fatalf("%q is gone", dst)
-		}
+		testsupport.MustTrue(t, bytes.HasPrefix(out, dst), "%q is gone", dst)
 		packed := out[len(dst):]
 		if !ok {
-			if len(packed) > 0 {
-				t.Fatalf("%d bytes were not read", len(packed))
-			}
+			testsupport.MustTrue(t, len(packed) <= 0, "%d bytes were not read", len(packed))
 			return
 		}
-		if len(packed) >= len(body) {
-			t.Fatalf("%d bytes became %d", len(body), len(packed))
-		}
-		if got := gunzip(t, string(packed)); got != want {
-			t.Fatalf("%q was decompressed as %q", want, got)
-		}
+		testsupport.MustTrue(t, len(packed) < len(body), "%d bytes became %d", len(body), len(packed))
+		testsupport.MustEqual(t, gunzip(t, string(packed)), want, "%[2]q was decompressed as %[1]q", want)
 	})
 }
 
@@ -322,9 +292,7 @@ func TestEachAttemptHasTheBodyWithoutWhatIsRemoved(t *testing.T) {
 					r.TmaxStart = strings.Index(original, "300")
 					r.TmaxEnd = r.TmaxStart + 3
 					c.do(r).want(upstream.Fill)
-					if string(r.Body) != original {
-						t.Errorf("%s: the body that all legs share became %s", name, r.Body)
-					}
+					testsupport.True(t, string(r.Body) == original, "%s: the body that all legs share became %s", name, r.Body)
 					for i, s := range p.requests() {
 						got, tmax := s.body, 300
 						if compress {

@@ -80,13 +80,9 @@ func TestBreakerAdmitsAShareAndForgets(t *testing.T) {
 		t.Errorf("%d of 10000 passed and %d were counted as shed, want about 1000 and all others", passed, b.shed.Load())
 	}
 	for range 100 { // although no request was recorded since
-		if err := b.refuse(11 * time.Second); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, b.refuse(11*time.Second))
 	}
-	if got := b.shedRatio(11 * time.Second); got != 0 {
-		t.Errorf("sheds %v after the window", got)
-	}
+	testsupport.Equal(t, b.shedRatio(11*time.Second), 0, "sheds %v after the window")
 }
 
 func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
@@ -95,12 +91,8 @@ func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 		for range 1000 {
 			c.get().want(upstream.ServerError)
 		}
-		if n := c.ssp.breaker.wouldShed.Load(); n < 700 {
-			t.Errorf("%d were counted, want about 880", n)
-		}
-		if n := c.ssp.breaker.shed.Load(); n != 0 {
-			t.Errorf("%d were counted as shed", n)
-		}
+		testsupport.AtLeast(t, c.ssp.breaker.wouldShed.Load(), 700, "%d were counted, want about 880")
+		testsupport.Equal(t, c.ssp.breaker.shed.Load(), 0, "%d were counted as shed")
 		if got := c.ssp.Snapshot().BreakerShedRatio; math.Abs(got-0.9) > 1e-9 {
 			t.Errorf("the ratio is %v, want 0.9", got)
 		}
@@ -173,25 +165,21 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither},
 		{"cancelled", later(upstream.ErrCancelled), nil, 0, neither},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
-				cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
-				ex := upstream.AcquireExchange()
-				defer ex.Release()
-				cl.doOn(ex, cl.request(upstream.GET), c.timeout)
-				requests, failures := cl.ssp.breaker.Tally()
-				got := neither
-				switch {
-				case failures == 1 && requests == 1:
-					got = failed
-				case failures == 0 && requests == 1:
-					got = worked
-				}
-				if got != c.want {
-					t.Errorf("counts as %s (%d of %d), want %s", got, failures, requests, c.want)
-				}
-			})
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
+			cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
+			ex := upstream.AcquireExchange()
+			defer ex.Release()
+			cl.doOn(ex, cl.request(upstream.GET), c.timeout)
+			requests, failures := cl.ssp.breaker.Tally()
+			got := neither
+			switch {
+			case failures == 1 && requests == 1:
+				got = failed
+			case failures == 0 && requests == 1:
+				got = worked
+			}
+			testsupport.Equal(t, got, c.want, "counts as %s (%d of %d)", failures, requests)
 		})
 	}
 }
@@ -229,20 +217,14 @@ func TestFailuresOfEndpointsThatAreOutShedNothing(t *testing.T) {
 		p.left.Add(1)
 		p.aside.Store(true)
 		for range 40 {
-			if o := c.get().outcome; o != upstream.ServerError {
-				t.Fatalf("a request ended as %v", o)
-			}
+			testsupport.MustEqual(t, c.get().outcome, upstream.ServerError, "a request ended as %v")
 		}
-		if shed := c.ssp.Snapshot().BreakerShedRatio; shed != 0 {
-			t.Errorf("%v are shed for failures of endpoints that are out", shed)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().BreakerShedRatio, 0, "%v are shed for failures of endpoints that are out")
 		p.aside.Store(false)
 		for range 20 {
 			c.get()
 		}
-		if shed := c.ssp.Snapshot().BreakerShedRatio; shed < 0.89 {
-			t.Errorf("%v are shed after 20 failures of the endpoints that serve", shed)
-		}
+		testsupport.AtLeast(t, c.ssp.Snapshot().BreakerShedRatio, 0.89, "%v are shed after 20 failures of the endpoints that serve")
 	})
 }
 
@@ -270,9 +252,7 @@ func TestWhatHoldsRequestsBackBeforeThePool(t *testing.T) {
 			for range 20 {
 				k.get()
 			}
-			if got := k.ssp.HoldsBack(time.Now()); got != c.want {
-				t.Errorf("%s: held back %v", c.name, got)
-			}
+			testsupport.Equal(t, k.ssp.HoldsBack(time.Now()), c.want, "%[2]s: held back %[1]v", c.name)
 		})
 	}
 }

@@ -26,9 +26,7 @@ func identitiesOf(t testing.TB, c *client, n int) []*httpheader.Identity {
 			seen[g] = true
 			all = append(all, id)
 		}
-		if i > 1e6 {
-			t.Fatalf("%d addresses are in %d groups", i, len(all))
-		}
+		testsupport.MustTrue(t, i <= 1e6, "%d addresses are in %d groups", i, len(all))
 	}
 	return all
 }
@@ -64,26 +62,24 @@ var failures = map[string]step{
 // One of ten clients provokes failures, with most of the load. No request of the others is refused.
 func TestFailuresThatAClientProvokesShedAndPauseNothingOfOthers(t *testing.T) {
 	for query, of := range map[string]upstream.Outcome{"bad": upstream.ServerError, "busy": upstream.ServerError, "limit": upstream.ClientError} {
-		t.Run(query, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				c := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) { o.RetryAfterShare = 0.5 })
-				all := identitiesOf(t, c, 10)
-				for _, id := range all[1:] { // before the first failure
-					for range 3 {
-						c.getAs(id, "").want(upstream.Fill)
-					}
+		testsupport.RunBubble(t, query, func(t *testing.T) {
+			c := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) { o.RetryAfterShare = 0.5 })
+			all := identitiesOf(t, c, 10)
+			for _, id := range all[1:] { // before the first failure
+				for range 3 {
+					c.getAs(id, "").want(upstream.Fill)
 				}
-				for i := range 300 {
-					for range 20 {
-						c.getAs(all[0], query).want(of)
-					}
-					c.getAs(all[1+i%9], "").want(upstream.Fill)
-					time.Sleep(100 * msec)
+			}
+			for i := range 300 {
+				for range 20 {
+					c.getAs(all[0], query).want(of)
 				}
-				if s := c.ssp.Snapshot(); s.BreakerShedRatio != 0 || s.RetryAfterPaused != 0 {
-					t.Errorf("%v of the requests are shed, %d responses paused the SSP", s.BreakerShedRatio, s.RetryAfterPaused)
-				}
-			})
+				c.getAs(all[1+i%9], "").want(upstream.Fill)
+				time.Sleep(100 * msec)
+			}
+			if s := c.ssp.Snapshot(); s.BreakerShedRatio != 0 || s.RetryAfterPaused != 0 {
+				t.Errorf("%v of the requests are shed, %d responses paused the SSP", s.BreakerShedRatio, s.RetryAfterPaused)
+			}
 		})
 	}
 }
@@ -98,42 +94,34 @@ func TestABrokenSSPIsShedHoweverItsClientsShareTheLoad(t *testing.T) {
 		"two with a lot": func(n int) int { return n%2 + max(0, n%40-38)*(1+n/40%8) },
 	}
 	for name, clientOf := range shares {
-		t.Run(name+", at once", func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				c := newClient(t, &fakePool{steps: []step{response(500, "")}}, nil)
-				all := identitiesOf(t, c, 10)
-				for n := range 20 {
-					c.getAs(all[clientOf(n)], "").want(upstream.ServerError)
-				}
-				if shed := c.ssp.Snapshot().BreakerShedRatio; shed < 0.8999 {
-					t.Errorf("%v of the requests are shed after 20 failures", shed)
-				}
-			})
+		testsupport.RunBubble(t, name+", at once", func(t *testing.T) {
+			c := newClient(t, &fakePool{steps: []step{response(500, "")}}, nil)
+			all := identitiesOf(t, c, 10)
+			for n := range 20 {
+				c.getAs(all[clientOf(n)], "").want(upstream.ServerError)
+			}
+			testsupport.AtLeast(t, c.ssp.Snapshot().BreakerShedRatio, 0.8999, "%v of the requests are shed after 20 failures")
 		})
-		t.Run(name+", after good responses", func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: []step{fill()}}
-				c := newClient(t, p, nil)
-				all := identitiesOf(t, c, 10)
-				n := 0
-				send := func() {
-					c.getAs(all[clientOf(n)], "")
-					n++
-					time.Sleep(5 * msec)
-				}
-				for range 3000 {
-					send()
-				}
-				p.steps = []step{response(500, "")}
-				broken := time.Now()
-				for c.ssp.Snapshot().BreakerShedRatio == 0 {
-					send()
-				}
-				// After half of the window, half of the requests in it have failed.
-				if took := time.Since(broken); took < 4*time.Second || took > 5500*msec {
-					t.Errorf("the first request was shed after %v, want about 5 s", took)
-				}
-			})
+		testsupport.RunBubble(t, name+", after good responses", func(t *testing.T) {
+			p := &fakePool{steps: []step{fill()}}
+			c := newClient(t, p, nil)
+			all := identitiesOf(t, c, 10)
+			n := 0
+			send := func() {
+				c.getAs(all[clientOf(n)], "")
+				n++
+				time.Sleep(5 * msec)
+			}
+			for range 3000 {
+				send()
+			}
+			p.steps = []step{response(500, "")}
+			broken := time.Now()
+			for c.ssp.Snapshot().BreakerShedRatio == 0 {
+				send()
+			}
+			// After half of the window, half of the requests in it have failed.
+			testsupport.Between(t, time.Since(broken), 4*time.Second, 5500*msec, "the first request was shed after %v, want about 5 s")
 		})
 	}
 }
@@ -155,9 +143,7 @@ func TestA503WithRetryAfterPausesOnceMostClientsGotIt(t *testing.T) {
 			n := 0
 			for ; n < 100 && cl.getAs(all[n%c.clients], "").outcome == upstream.ServerError; n++ {
 			}
-			if n != c.most {
-				t.Errorf("with %d clients, %d responses paused the SSP, want %d", c.clients, n, c.most)
-			}
+			testsupport.Equal(t, n, c.most, "with %[2]d clients, %[1]d responses paused the SSP", c.clients)
 			if s := cl.ssp.Snapshot(); s.RetryAfterPaused != 1 || s.RetryAfterIgnored != uint64(n-1) {
 				t.Errorf("with %d clients, %d responses paused the SSP and %d did not", c.clients, s.RetryAfterPaused, s.RetryAfterIgnored)
 			}
@@ -191,40 +177,38 @@ func TestSlowRequestsOfAClientLowerNoLimit(t *testing.T) {
 		slow    int // clients of 10
 		lowered bool
 	}{"one of ten": {1, false}, "all": {10, true}} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				cl := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) {
-					o.Adaptive.Enabled, o.MaxInFlight, o.Adaptive.Floor = true, 1000, 5
-				})
-				all := identitiesOf(t, cl, 10)
-				round := func(query func(client int) string) {
-					done := make(chan result)
-					n := 0
-					for i, id := range all {
-						for range 1 + 30*max(0, 1-i) { // the first client has most of the load
-							n++
-							go func() { done <- cl.getAs(id, query(i)) }()
-						}
-					}
-					for range n {
-						<-done
-					}
-				}
-				for range 200 {
-					round(func(int) string { return "ok" })
-				}
-				for range 100 {
-					round(func(i int) string {
-						if i < c.slow {
-							return "slow"
-						}
-						return "ok"
-					})
-				}
-				if limit := cl.ssp.Snapshot().ConcurrencyLimit; (limit < 1000) != c.lowered {
-					t.Errorf("the limit is %d of 1000, want it lowered: %v", limit, c.lowered)
-				}
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			cl := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) {
+				o.Adaptive.Enabled, o.MaxInFlight, o.Adaptive.Floor = true, 1000, 5
 			})
+			all := identitiesOf(t, cl, 10)
+			round := func(query func(client int) string) {
+				done := make(chan result)
+				n := 0
+				for i, id := range all {
+					for range 1 + 30*max(0, 1-i) { // the first client has most of the load
+						n++
+						go func() { done <- cl.getAs(id, query(i)) }()
+					}
+				}
+				for range n {
+					<-done
+				}
+			}
+			for range 200 {
+				round(func(int) string { return "ok" })
+			}
+			for range 100 {
+				round(func(i int) string {
+					if i < c.slow {
+						return "slow"
+					}
+					return "ok"
+				})
+			}
+			if limit := cl.ssp.Snapshot().ConcurrencyLimit; (limit < 1000) != c.lowered {
+				t.Errorf("the limit is %d of 1000, want it lowered: %v", limit, c.lowered)
+			}
 		})
 	}
 }

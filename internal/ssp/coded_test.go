@@ -25,13 +25,9 @@ func gzipped(t testing.TB, body string) []byte {
 		if _, err := io.WriteString(w, part); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, w.Flush())
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -69,18 +65,14 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 		{NoBidVAST, "", upstream.NoBid},
 	} {
 		coded := gzipped(t, c.body)
-		if len(coded) > maxCodedScan {
-			t.Fatalf("%d bytes are %d compressed", len(c.body), len(coded))
-		}
+		testsupport.MustTrue(t, len(coded) <= maxCodedScan, "%d bytes are %d compressed", len(c.body), len(coded))
 		before := bytes.Clone(coded)
 		for _, coding := range []string{"gzip", "X-GZIP", "Gzip"} { // decoders are reused
 			if got := classifyCoded(c.by, coded, coding); got != c.want {
 				t.Errorf("%.60s by %v in %s is %v, want %v", c.body, c.by, coding, got, c.want)
 			}
 		}
-		if !bytes.Equal(coded, before) {
-			t.Fatal("the search changed the body")
-		}
+		testsupport.MustTrue(t, bytes.Equal(coded, before), "the search changed the body")
 		// A body that cannot be decoded to its end may hold an ad.
 		for _, n := range []int{1, len(coded) / 2, len(coded) - 1} {
 			if got := classifyCoded(c.by, coded[:n], "gzip"); got != upstream.Fill {
@@ -118,9 +110,7 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 		}
 	}
 	members := append(gzipped(t, `{"id":"1",`), gzipped(t, `"seatbid":[]}`)...)
-	if got := classifyCoded(NoBidOpenRTB, members, "gzip"); got != upstream.NoBid {
-		t.Errorf("two members of gzip: %v, want no_bid", got)
-	}
+	testsupport.Equal(t, classifyCoded(NoBidOpenRTB, members, "gzip"), upstream.NoBid, "two members of gzip: %v, want no_bid")
 }
 
 // Node's encoder is the C library that servers use.
@@ -128,25 +118,17 @@ func TestNoBidsCompressedByNode(t *testing.T) {
 	out, err := exec.Command(testsupport.Needs(t, "nodejs", "node"), "-e", `
 for (const text of process.argv.slice(1)) for (const level of [0, 1, 6, 9])
   console.log(require("zlib").gzipSync(text, {level}).toString("base64"));`, noBidJSON, bidJSON).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	lines := strings.Fields(string(out))
-	if len(lines) != 8 {
-		t.Fatalf("node printed %s", out)
-	}
+	testsupport.MustTrue(t, len(lines) == 8, "node printed %s", out)
 	for i, line := range lines {
 		body, err := base64.StdEncoding.DecodeString(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		want := upstream.NoBid
 		if i >= len(lines)/2 {
 			want = upstream.Fill
 		}
-		if got := classifyCoded(NoBidOpenRTB, body, "gzip"); got != want {
-			t.Errorf("%s: %v, want %v", line, got, want)
-		}
+		testsupport.Equal(t, classifyCoded(NoBidOpenRTB, body, "gzip"), want, "%[2]s: %[1]v", line)
 	}
 }
 
@@ -161,9 +143,7 @@ func FuzzCoded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, coded, body []byte) {
 		before := bytes.Clone(coded)
 		NoBidVAST.searchCoded(gzip, coded)
-		if !bytes.Equal(before, coded) {
-			t.Fatal("the search changed the body")
-		}
+		testsupport.MustTrue(t, bytes.Equal(before, coded), "the search changed the body")
 		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
 			coded := gzipped(t, string(body))
 			want, _ := by.search(body)

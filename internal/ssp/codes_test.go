@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -43,13 +44,9 @@ func TestAnSSPWithManyStatusesHasFewSeries(t *testing.T) {
 			if series++; code == "other" {
 				want *= 402 - maxCodes
 			}
-			if n != want {
-				t.Errorf("round %d: %d responses of %s, want %d", round, n, code, want)
-			}
+			testsupport.True(t, n == want, "round %d: %d responses of %s, want %d", round, n, code, want)
 		})
-		if series != maxCodes+1 {
-			t.Errorf("round %d: %d series", round, series)
-		}
+		testsupport.Equal(t, series, maxCodes+1, "round %[2]d: %[1]d series", round)
 	}
 }
 
@@ -76,9 +73,7 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 			a.Body, _ = appendGzip(nil, 1<<20, []byte(c.body), noNumber, nil)
 			a.Fields = []byte("Content-Encoding: " + c.coding + "\r\n")
 		}
-		if o := s.classify(&Request{Method: upstream.GET}, a); o != upstream.NoBid {
-			t.Errorf("%q counts as %v", c.body, o)
-		}
+		testsupport.Equal(t, s.classify(&Request{Method: upstream.GET}, a), upstream.NoBid, "%[2]q counts as %[1]v", c.body)
 		for i, name := range noBidReasonNames {
 			want := uint64(0)
 			if name == c.want {
@@ -95,9 +90,7 @@ func TestReasonsHaveSeriesOnlyWhereTheyAreRead(t *testing.T) {
 	for by, want := range map[NoBidBody]int{NoBidNone: 0, NoBidVAST: 0, NoBidOpenRTB: noBidReasons} {
 		s := newSSP(options(func(o *Options) { o.NoBidBody = by }), &fakePool{})
 		n, err := testutil.GatherAndCount(registry(t, s), "adbuffer_no_bid_reasons_total")
-		if err != nil || n != want {
-			t.Errorf("%v: %d series, %v; want %d", by, n, err, want)
-		}
+		testsupport.True(t, err == nil && n == want, "%v: %d series, %v; want %d", by, n, err, want)
 	}
 	if fmt.Sprint(noBidReasonNames) != "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 vendor other none]" {
 		t.Error(noBidReasonNames)

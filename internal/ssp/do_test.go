@@ -90,19 +90,15 @@ func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
 		{"the tier's", 100 * msec, 60 * msec, 20 * msec, 20 * msec},
 		{"the client's, since it is smaller", 10 * msec, 60 * msec, 20 * msec, 10 * msec},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				cl := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = c.request })
-				r := cl.request(upstream.GET)
-				r.Deadline = r.Received.Add(c.client)
-				ex := upstream.AcquireExchange()
-				defer ex.Release()
-				res := cl.doOn(ex, r, c.tier).want(upstream.Deadline)
-				if res.took != c.want {
-					t.Errorf("took %v, want %v", res.took, c.want)
-				}
-				cl.wantIdle()
-			})
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			cl := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = c.request })
+			r := cl.request(upstream.GET)
+			r.Deadline = r.Received.Add(c.client)
+			ex := upstream.AcquireExchange()
+			defer ex.Release()
+			res := cl.doOn(ex, r, c.tier).want(upstream.Deadline)
+			testsupport.Equal(t, res.took, c.want, "took %v")
+			cl.wantIdle()
 		})
 	}
 }
@@ -136,22 +132,18 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 		{"still there", 2 * msec, false, upstream.Fill, 1},
 		{"a wait too short to ask", msec, true, upstream.Fill, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
-				cl := newClient(t, p, nil)
-				r := cl.request(upstream.GET)
-				calls := 0
-				r.Gone = func() bool { calls++; return c.gone }
-				cl.do(r).want(c.want)
-				if calls != c.calls {
-					t.Errorf("Gone was called %d times, want %d", calls, c.calls)
-				}
-				if gone := c.want == upstream.ClientGone; gone != (len(p.requests()) == 0) || gone != (p.returned == 1) {
-					t.Errorf("%d sent, %d places returned unused", len(p.requests()), p.returned)
-				}
-				cl.wantIdle()
-			})
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
+			cl := newClient(t, p, nil)
+			r := cl.request(upstream.GET)
+			calls := 0
+			r.Gone = func() bool { calls++; return c.gone }
+			cl.do(r).want(c.want)
+			testsupport.Equal(t, calls, c.calls, "Gone was called %d times")
+			if gone := c.want == upstream.ClientGone; gone != (len(p.requests()) == 0) || gone != (p.returned == 1) {
+				t.Errorf("%d sent, %d places returned unused", len(p.requests()), p.returned)
+			}
+			cl.wantIdle()
 		})
 	}
 }
@@ -212,9 +204,7 @@ func TestPanicReleasesItsInFlightCountAndBytes(t *testing.T) {
 	r.Body, r.TmaxStart, r.TmaxEnd = []byte(`{"tmax":100}`), 8, 11
 	func() {
 		defer func() {
-			if recover() == nil {
-				t.Error("the panic did not reach the caller")
-			}
+			testsupport.True(t, recover() != nil, "the panic did not reach the caller")
 		}()
 		c.do(r)
 	}()
@@ -233,16 +223,12 @@ func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
 			if o == upstream.Fill || o == upstream.ConnLost || o == upstream.QPSLimit || o == upstream.Overloaded {
 				want = 1
 			}
-			if got := c.ssp.stats.outcomes[o].Load(); got != want {
-				t.Errorf("counted %d as %v, want %d", got, o, want)
-			}
+			testsupport.Equal(t, c.ssp.stats.outcomes[o].Load(), want, "counted %d as %v", o)
 		}
 		if n, sum := c.ssp.stats.duration.Count(), c.ssp.stats.duration.Sum(); n != 2 || sum != 0.01 {
 			t.Errorf("%d requests of %v s were timed, want 2 of 0.01", n, sum)
 		}
-		if n := c.ssp.stats.firstByte.Count(); n != 1 {
-			t.Errorf("%d first bytes were timed, want that of the response", n)
-		}
+		testsupport.Equal(t, c.ssp.stats.firstByte.Count(), 1, "%d first bytes were timed, want that of the response")
 	})
 }
 
@@ -255,9 +241,7 @@ func TestCancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
 		defer ex.Release()
 		ex.Context = ctx
 		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
-		if res.took != 20*msec {
-			t.Errorf("took %v, want 20ms", res.took)
-		}
+		testsupport.Equal(t, res.took, 20*msec, "took %v")
 		if requests, _ := c.ssp.breaker.Tally(); requests != 0 {
 			t.Error("it counts for the breaker")
 		}

@@ -224,9 +224,7 @@ func newClient(t *testing.T, p *fakePool, with func(o *Options)) *client {
 
 func (c *client) head(raw string) {
 	c.t.Helper()
-	if err := c.fields.Scan([]byte(raw)); err != nil {
-		c.t.Fatal(err)
-	}
+	testsupport.NoError(c.t, c.fields.Scan([]byte(raw)))
 }
 
 // request returns a request that has just arrived and has a deadline of 295 ms.
@@ -264,9 +262,7 @@ func (c *client) get() result { return c.do(c.request(upstream.GET)) }
 
 func (r result) want(o upstream.Outcome) result {
 	r.t.Helper()
-	if r.outcome != o || (r.err == nil) != o.HasResponse() {
-		r.t.Fatalf("outcome %v (%v), want %v", r.outcome, r.err, o)
-	}
+	testsupport.MustTrue(r.t, r.outcome == o && (r.err == nil) == o.HasResponse(), "outcome %v (%v), want %v", r.outcome, r.err, o)
 	if r.err != nil && r.err.Outcome != o {
 		r.t.Fatalf("the error is %v, want %v", r.err.Outcome, o)
 	}
@@ -277,18 +273,14 @@ func (r result) want(o upstream.Outcome) result {
 func (r result) wantDetail(words ...string) {
 	r.t.Helper()
 	for _, w := range words {
-		if !strings.Contains(r.err.Error(), w) {
-			r.t.Errorf("%q does not name %q", r.err, w)
-		}
+		testsupport.True(r.t, strings.Contains(r.err.Error(), w), "%q does not name %q", r.err, w)
 	}
 }
 
 // wantIdle checks that no request is in flight and no byte is reserved.
 func (c *client) wantIdle() {
 	c.t.Helper()
-	if n := c.ssp.inFlight.Now(); n != 0 {
-		c.t.Errorf("%d requests are still in flight", n)
-	}
+	testsupport.Equal(c.t, c.ssp.inFlight.Now(), 0, "%d requests are still in flight")
 	if n, share := c.budget.Used(), c.ssp.buffered.Used(); n != 0 || share != 0 {
 		c.t.Errorf("%d bytes of the budget, and %d of the SSP's share, are still held", n, share)
 	}
@@ -299,9 +291,7 @@ func (c *client) wantSent(p *fakePool, n int) {
 	if sent := p.requests(); len(sent) != n {
 		c.t.Fatalf("%d requests were sent, want %d", len(sent), n)
 	}
-	if got := c.ssp.stats.sent.Load(); got != uint64(n) {
-		c.t.Errorf("%d requests were counted as sent, want %d", got, n)
-	}
+	testsupport.Equal(c.t, c.ssp.stats.sent.Load(), uint64(n), "%d requests were counted as sent, want %d", n)
 }
 
 func (c *client) wantRetries(want map[retryKind]uint64) {

@@ -27,9 +27,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 		c.get().want(upstream.Fill)
 	}
 	late := c.ssp.lateAfter.get()
-	if late < 10*msec || late > 11*msec {
-		t.Fatalf("an attempt is late after %v, want 10ms and a little more", late)
-	}
+	testsupport.MustTrue(t, late >= 10*msec && late <= 11*msec, "an attempt is late after %v, want 10ms and a little more", late)
 	p.steps, p.acquired, p.sent = steps, 0, nil
 	c.ssp.stats.sent.Store(0)
 	c.ssp.budget.init()
@@ -46,29 +44,17 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 		if res.body != "hedge responds" || string(ex.Response.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
 			t.Errorf("%q with fields %q after %v", res.body, ex.Response.Fields, res.took)
 		}
-		if got := ex.Times.FirstByte.Sub(ex.Times.Queued); got != res.took {
-			t.Errorf("the first byte is recorded after %v", got)
-		}
-		if ex.Attempts != 2 {
-			t.Errorf("%d attempts are recorded, want 2", ex.Attempts)
-		}
-		if c.budget.Used() != int64(len(res.body)) {
-			t.Errorf("%d bytes of the budget are held", c.budget.Used())
-		}
+		testsupport.Equal(t, ex.Times.FirstByte.Sub(ex.Times.Queued), res.took, "the first byte is recorded after %v")
+		testsupport.Equal(t, ex.Attempts, 2, "%d attempts are recorded")
+		testsupport.Equal(t, c.budget.Used(), int64(len(res.body)), "%d bytes of the budget are held")
 		ex.Release()
 		c.wantSent(p, 2)
 		c.wantRetries(map[retryKind]uint64{retryHedge: 1})
-		if won := c.ssp.stats.hedgesWon.Load(); won != 1 {
-			t.Errorf("%d hedges are counted as won, want 1", won)
-		}
+		testsupport.Equal(t, c.ssp.stats.hedgesWon.Load(), 1, "%d hedges are counted as won")
 		c.wantIdle()
 		sent := p.requests()
-		if sent[0].target != sent[1].target || sent[0].head != sent[1].head {
-			t.Errorf("%+v was sent as %+v too", sent[0], sent[1])
-		}
-		if n := p.busy.Load(); n != 0 {
-			t.Errorf("%d exchanges are still under way: the first was not cancelled", n)
-		}
+		testsupport.True(t, sent[0].target == sent[1].target && sent[0].head == sent[1].head, "%+v was sent as %+v too", sent[0], sent[1])
+		testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way: the first was not cancelled")
 	})
 }
 
@@ -128,35 +114,31 @@ func TestResultOfTwoAttempts(t *testing.T) {
 			want: upstream.Fill, body: "of the first", sent: 2, retries: map[retryKind]uint64{retryStale: 1},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: tt.steps}
-				c := learnt(t, p, nil)
-				if tt.late {
-					tt.took += c.ssp.lateAfter.get()
-				}
-				for tt.noBudget && c.ssp.budget.spend() {
-				}
-				ex := upstream.AcquireExchange()
-				if tt.cancel > 0 {
-					ctx, cancel := context.WithCancel(t.Context())
-					time.AfterFunc(tt.cancel, cancel)
-					ex.Context = ctx
-				}
-				if res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want); res.body != tt.body || res.took != tt.took {
-					t.Errorf("%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
-				}
-				ex.Release()
-				c.wantSent(p, tt.sent)
-				c.wantRetries(tt.retries)
-				if won := c.ssp.stats.hedgesWon.Load(); won != tt.won {
-					t.Errorf("%d hedges are counted as won, want %d", won, tt.won)
-				}
-				if n := p.busy.Load(); n != 0 {
-					t.Errorf("%d exchanges are still under way", n)
-				}
-				c.wantIdle()
-			})
+		testsupport.RunBubble(t, tt.name, func(t *testing.T) {
+			p := &fakePool{steps: tt.steps}
+			c := learnt(t, p, nil)
+			if tt.late {
+				tt.took += c.ssp.lateAfter.get()
+			}
+			for tt.noBudget && c.ssp.budget.spend() {
+			}
+			ex := upstream.AcquireExchange()
+			if tt.cancel > 0 {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(tt.cancel, cancel)
+				ex.Context = ctx
+			}
+			if res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want); res.body != tt.body || res.took != tt.took {
+				t.Errorf("%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
+			}
+			ex.Release()
+			c.wantSent(p, tt.sent)
+			c.wantRetries(tt.retries)
+			if won := c.ssp.stats.hedgesWon.Load(); won != tt.won {
+				t.Errorf("%d hedges are counted as won, want %d", won, tt.won)
+			}
+			testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way")
+			c.wantIdle()
 		})
 	}
 }
@@ -178,21 +160,19 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 		{"too few observations", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
 		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(int64(295 * msec)) }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: []step{after(100*msec, fill())}}
-				cl := learnt(t, p, c.with)
-				if c.prepare != nil {
-					c.prepare(cl)
-				}
-				cl.do(cl.request(c.method)).want(upstream.Fill)
-				cl.wantSent(p, 1)
-				cl.wantRetries(nil)
-				if got, want := cl.ssp.stats.overBudget[retryHedge].Load(), c.name == "no budget"; (got == 1) != want || got > 1 {
-					t.Errorf("%d hedges are counted as refused by the budget", got)
-				}
-				cl.wantIdle()
-			})
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			p := &fakePool{steps: []step{after(100*msec, fill())}}
+			cl := learnt(t, p, c.with)
+			if c.prepare != nil {
+				c.prepare(cl)
+			}
+			cl.do(cl.request(c.method)).want(upstream.Fill)
+			cl.wantSent(p, 1)
+			cl.wantRetries(nil)
+			if got, want := cl.ssp.stats.overBudget[retryHedge].Load(), c.name == "no budget"; (got == 1) != want || got > 1 {
+				t.Errorf("%d hedges are counted as refused by the budget", got)
+			}
+			cl.wantIdle()
 		})
 	}
 }
@@ -210,25 +190,19 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 		},
 		"token": func(p *fakePool, c *client) { c.ssp.qps.init(QPSOptions{Limit: 0.001, Burst: 1}, time.Now()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: []step{after(100*msec, fill())}}
-				c := learnt(t, p, nil)
-				kept(p, c)
-				c.get().want(upstream.Fill)
-				c.wantSent(p, 1)
-				c.wantRetries(nil)
-				if got := c.ssp.budget.fifths.Load(); got != maxFifths {
-					t.Errorf("the budget is %d fifths, want it full", got)
-				}
-				if overBudget := c.ssp.stats.overBudget[retryHedge].Load(); overBudget != 0 {
-					t.Errorf("%d hedges are counted as refused by the budget", overBudget)
-				}
-				if limited := c.ssp.qps.limited.Load(); (limited == 1) != (name == "token") {
-					t.Errorf("%d were counted as over the limit", limited)
-				}
-				c.wantIdle()
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			p := &fakePool{steps: []step{after(100*msec, fill())}}
+			c := learnt(t, p, nil)
+			kept(p, c)
+			c.get().want(upstream.Fill)
+			c.wantSent(p, 1)
+			c.wantRetries(nil)
+			testsupport.Equal(t, c.ssp.budget.fifths.Load(), maxFifths, "the budget is %d fifths, want it full")
+			testsupport.Equal(t, c.ssp.stats.overBudget[retryHedge].Load(), 0, "%d hedges are counted as refused by the budget")
+			if limited := c.ssp.qps.limited.Load(); (limited == 1) != (name == "token") {
+				t.Errorf("%d were counted as over the limit", limited)
+			}
+			c.wantIdle()
 		})
 	}
 }
@@ -246,9 +220,7 @@ func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 			c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
 			ex.Release()
 		}
-		if late := c.ssp.lateAfter.get(); late != 0 {
-			t.Errorf("an attempt is late after %v, but the SSP has never responded", late)
-		}
+		testsupport.Equal(t, c.ssp.lateAfter.get(), 0, "an attempt is late after %v, but the SSP has never responded")
 	})
 }
 
@@ -258,9 +230,7 @@ func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, fill()), func(*upstream.Exchange) error { panic("BUG: scripted") }}}
 		c := learnt(t, p, nil)
 		defer func() {
-			if v := recover(); v != "BUG: scripted" {
-				t.Errorf("recovered %v", v)
-			}
+			testsupport.Equal(t, recover(), "BUG: scripted", "recovered %v")
 			c.wantIdle()
 		}()
 		c.get()
@@ -273,12 +243,8 @@ func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 		p := &fakePool{steps: []step{after(50*msec, func(*upstream.Exchange) error { panic("BUG: scripted") }), never()}}
 		c := learnt(t, p, nil)
 		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
-			if n := p.busy.Load(); n != 0 {
-				t.Errorf("%d exchanges are still under way", n)
-			}
+			testsupport.True(t, recover() != nil, "no panic")
+			testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way")
 			c.wantIdle()
 		}()
 		c.get()
@@ -306,9 +272,7 @@ func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 		if late := c.ssp.lateAfter.get(); late < 100*msec || late > 107*msec {
 			t.Errorf("an attempt is late after %v in the end; without hedging, 9 in 10 latencies are up to 100ms", late)
 		}
-		if hedges := c.ssp.stats.retries[retryHedge].Load(); hedges < 300 || hedges > 420 {
-			t.Errorf("%d hedges for 4000 requests, want a tenth", hedges)
-		}
+		testsupport.Between(t, c.ssp.stats.retries[retryHedge].Load(), 300, 420, "%d hedges for 4000 requests, want a tenth")
 	})
 }
 
@@ -329,22 +293,18 @@ func TestBodyIsSentCompleteByBothAttempts(t *testing.T) {
 			}, never(), fill()}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{}
-				c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
-				p.steps = steps(c)
-				r := c.request(upstream.GET)
-				r.Body = []byte(strings.Repeat(`{"imp":1}`, 100))
-				c.do(r).want(upstream.Fill)
-				for i, s := range p.requests() {
-					if got := gunzip(t, s.body); got != string(r.Body) {
-						t.Errorf("attempt %d sent %q", i, got)
-					}
-				}
-				c.wantSent(p, 3)
-				c.wantIdle()
-			})
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			p := &fakePool{}
+			c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
+			p.steps = steps(c)
+			r := c.request(upstream.GET)
+			r.Body = []byte(strings.Repeat(`{"imp":1}`, 100))
+			c.do(r).want(upstream.Fill)
+			for i, s := range p.requests() {
+				testsupport.Equal(t, gunzip(t, s.body), string(r.Body), "attempt %[2]d sent %[1]q", i)
+			}
+			c.wantSent(p, 3)
+			c.wantIdle()
 		})
 	}
 }

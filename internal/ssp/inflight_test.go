@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestInFlightNeverExceedsItsLimit(t *testing.T) {
@@ -24,9 +26,7 @@ func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 				runtime.Gosched() // so that all eight try meanwhile
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
-				if c := f.Now(); c < 1 || c > 3 {
-					t.Errorf("the count is %d", c)
-				}
+				testsupport.Between(t, f.Now(), 1, 3, "the count is %d")
 				now.Add(-1)
 				f.Release()
 			}
@@ -41,27 +41,19 @@ func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 func TestLoweredLimitKeepsRequestsInFlight(t *testing.T) {
 	var f InFlight
 	for range 5 {
-		if !f.Acquire() {
-			t.Fatal("refused without a limit")
-		}
+		testsupport.MustTrue(t, f.Acquire(), "refused without a limit")
 	}
 	f.SetLimit(2)
-	if f.Now() != 5 || f.Limit() != 2 || f.Acquire() {
-		t.Errorf("%d of %d, and one more was admitted", f.Now(), f.Limit())
-	}
+	testsupport.True(t, f.Now() == 5 && f.Limit() == 2 && !f.Acquire(), "%d of %d, and one more was admitted", f.Now(), f.Limit())
 	for range 4 {
 		f.Release()
 	}
-	if !f.Acquire() || f.Acquire() {
-		t.Error("one of two was in flight: exactly one more may be admitted")
-	}
+	testsupport.True(t, f.Acquire() && !f.Acquire(), "one of two was in flight: exactly one more may be admitted")
 }
 
 func TestReleasingTwiceIsABug(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
+		testsupport.True(t, recover() != nil, "no panic")
 	}()
 	new(InFlight).Release()
 }

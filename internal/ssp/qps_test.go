@@ -93,9 +93,7 @@ func TestDefaultBurstIsATenthOfTheLimitAndAtLeastOne(t *testing.T) {
 			for q.take(at) == nil {
 				n++
 			}
-			if n != c.want {
-				t.Errorf("%+v: %d at once at %v, want %d", c.o, n, at, c.want)
-			}
+			testsupport.True(t, n == c.want, "%+v: %d at once at %v, want %d", c.o, n, at, c.want)
 		}
 	}
 }
@@ -104,9 +102,7 @@ func TestNoLimitAdmitsEverything(t *testing.T) {
 	var q qps
 	q.init(QPSOptions{}, behind)
 	for range 1000 {
-		if q.refuse(0) != nil || q.take(0) != nil {
-			t.Fatal("refused")
-		}
+		testsupport.MustTrue(t, q.refuse(0) == nil && q.take(0) == nil, "refused")
 	}
 }
 
@@ -125,9 +121,7 @@ func TestQPSLimitHoldsForConcurrentRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := sent.Load(); n < 990 || n > 1010 {
-		t.Errorf("%d were sent, want 1000 and a burst of 10 at most", n)
-	}
+	testsupport.Between(t, sent.Load(), 990, 1010, "%d were sent, want 1000 and a burst of 10 at most")
 	if got := q.limited.Load(); got != uint64(40000-sent.Load()) {
 		t.Errorf("%d were counted as refused of %d", got, 40000-sent.Load())
 	}
@@ -144,14 +138,10 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 		if after := upstream.AsError(refused.err).RetryAfter; after != 100*msec {
 			t.Errorf("the client may come back after %v, want 100ms", after)
 		}
-		if p.acquired != 2 {
-			t.Errorf("%d places were acquired, want 2: a request over the limit need not wait for a place", p.acquired)
-		}
+		testsupport.Equal(t, p.acquired, 2, "%d places were acquired: a request over the limit need not wait for a place")
 		time.Sleep(100 * msec)
 		c.get().want(upstream.Fill)
-		if n := c.ssp.Snapshot().QPSLimited; n != 1 {
-			t.Errorf("%d were counted, want 1", n)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 1, "%d were counted")
 		c.wantIdle()
 	})
 }
@@ -167,9 +157,7 @@ func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 		c.get().want(upstream.Fill)
 		c.do(late).want(upstream.Fill)
 		c.do(late).want(upstream.QPSLimit) // the burst is two
-		if n := c.ssp.qps.limited.Load(); n != 1 {
-			t.Errorf("%d were counted, want 1", n)
-		}
+		testsupport.Equal(t, c.ssp.qps.limited.Load(), 1, "%d were counted")
 	})
 }
 
@@ -187,9 +175,7 @@ func TestQPSLimitCountsSentRequests(t *testing.T) {
 		for range 10 {
 			count[(<-results).outcome]++
 		}
-		if count[upstream.Fill] != 3 || count[upstream.QPSLimit] != 7 {
-			t.Errorf("%v, want 3 fills", count)
-		}
+		testsupport.True(t, count[upstream.Fill] == 3 && count[upstream.QPSLimit] == 7, "%v, want 3 fills", count)
 		c.wantSent(p, 3)
 		if p.returned != 7 || c.ssp.qps.limited.Load() != 7 {
 			t.Errorf("%d places were released unused and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
@@ -204,9 +190,7 @@ func TestRetryOverTheQPSLimitKeepsTheFirstError(t *testing.T) {
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 1)
 	c.wantRetries(nil)
-	if n := c.ssp.qps.limited.Load(); n != 1 {
-		t.Errorf("%d were counted, want the retry", n)
-	}
+	testsupport.Equal(t, c.ssp.qps.limited.Load(), 1, "%d were counted, want the retry")
 }
 
 // fleetOf returns the bucket of a fleet of one replica without Redis. It may send limit divided by
@@ -234,9 +218,7 @@ func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
 		c.wantSent(p, 2)
 		time.Sleep(101 * msec)
 		c.get().want(upstream.Fill)
-		if n := c.ssp.Snapshot().QPSLimited; n != 1 {
-			t.Errorf("%d were counted, want 1", n)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 1, "%d were counted")
 		c.wantIdle()
 	})
 }
@@ -250,9 +232,7 @@ func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
 		for range 5 {
 			c.get().want(upstream.Fill)
 		}
-		if n := c.ssp.qps.limited.Load(); n != over {
-			t.Errorf("%+v: %d were counted, want %d", o, n, over)
-		}
+		testsupport.Equal(t, c.ssp.qps.limited.Load(), over, "%[2]+v: %[1]d were counted", o)
 	}
 }
 
@@ -273,7 +253,5 @@ func TestSuccessorTakesTokensFromTheConfiguredBucket(t *testing.T) {
 	o.QPS.Fleet = b
 	c.ssp = c.ssp.With(o)
 	c.get().want(upstream.QPSLimit)
-	if n := c.ssp.Snapshot().QPSLimited; n != 3 {
-		t.Errorf("%d were counted, want 3", n)
-	}
+	testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 3, "%d were counted")
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // The test compares with sorting, over random latencies: the result is never lower, and at most a
@@ -39,20 +41,14 @@ func TestQuantileBucketsCoverAllDurations(t *testing.T) {
 	last := 0
 	for d := time.Duration(0); d < 24*time.Hour; d += d/50 + 100 {
 		b := quantileBucket(d)
-		if b < last || b > last+1 {
-			t.Fatalf("%v is in bucket %d, after %d", d, b, last)
-		}
+		testsupport.MustTrue(t, b >= last && b <= last+1, "%v is in bucket %d, after %d", d, b, last)
 		if b < quantileBuckets-1 && (quantileBound(b) <= d || b > 0 && quantileBound(b-1) > d) {
 			t.Fatalf("%v is in bucket %d, which ends at %v", d, b, quantileBound(b))
 		}
 		last = b
 	}
-	if b := quantileBucket(-1); b != 0 {
-		t.Errorf("a negative duration is in bucket %d", b)
-	}
-	if b := quantileBucket(math.MaxInt64); b != quantileBuckets-1 {
-		t.Errorf("the longest duration is in bucket %d", b)
-	}
+	testsupport.Equal(t, quantileBucket(-1), 0, "a negative duration is in bucket %d")
+	testsupport.Equal(t, quantileBucket(math.MaxInt64), quantileBuckets-1, "the longest duration is in bucket %d")
 }
 
 func TestQuantileNeedsTenObservationsBeyondIt(t *testing.T) {
@@ -84,23 +80,15 @@ func TestQuantileForgets(t *testing.T) {
 		t.Fatalf("is %v", got)
 	}
 	feed(10*time.Second, 30*time.Second, 10*msec)
-	if got := q.get(); got > 11*msec {
-		t.Errorf("is %v, but two of three latencies are 10ms", got)
-	}
+	testsupport.AtMost(t, q.get(), 11*msec, "is %v, but two of three latencies are 10ms")
 	feed(30*time.Second, 61*time.Second, 20*msec)
 	for i := range q.counts {
-		if n := q.counts[i][quantileBucket(100*msec)].Load(); n != 0 {
-			t.Errorf("%d latencies of a minute ago are still counted", n)
-		}
+		testsupport.Equal(t, q.counts[i][quantileBucket(100*msec)].Load(), 0, "%d latencies of a minute ago are still counted")
 	}
 	feed(time.Hour, time.Hour+quantileRefresh+10*msec, time.Millisecond)
-	if got := q.get(); got > 2*msec {
-		t.Errorf("is %v after an hour without observations, and then 1ms", got)
-	}
+	testsupport.AtMost(t, q.get(), 2*msec, "is %v after an hour without observations, and then 1ms")
 	q.observe(2*time.Hour, time.Millisecond)
-	if got := q.get(); got != 0 {
-		t.Errorf("is %v after another hour and one observation, want unknown", got)
-	}
+	testsupport.Equal(t, q.get(), 0, "is %v after another hour and one observation, want unknown")
 }
 
 func TestQuantileObservesConcurrently(t *testing.T) {

@@ -147,9 +147,7 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 			r.Deadline = r.Received.Add(5 * time.Second)
 			c.do(r).want(upstream.ConnLost).wantDetail(fmt.Sprintf("scripted; it was sent %d times; see retry.max", max+2))
 			sent := p.requests()
-			if len(sent) != 1+len(pauses) {
-				t.Fatalf("retry.max %d: sent %d times", max, len(sent))
-			}
+			testsupport.MustEqual(t, len(sent), 1+len(pauses), "retry.max %[2]d: sent %[1]d times", max)
 			for i, want := range pauses {
 				if got := sent[i+1].at.Sub(sent[i].at); got != want {
 					t.Errorf("retry.max %d: pause %d is %v, want %v", max, i, got, want)
@@ -193,9 +191,7 @@ func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 2)
 	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
-	if n := c.ssp.stats.overBudget[retryNotProcessed].Load(); n != 1 {
-		t.Errorf("%d retries were refused by the budget, want 1", n)
-	}
+	testsupport.Equal(t, c.ssp.stats.overBudget[retryNotProcessed].Load(), 1, "%d retries were refused by the budget")
 }
 
 // A request that only finds connections that take no more requests was never sent: retry.max and the
@@ -207,30 +203,24 @@ func TestUnsentRequestsAreTriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
 	for name, refuses := range map[string]step{"draining connections": fail(unsent), "kept connections closed": keptAndClosed} {
 		for timeout, attempts := range map[time.Duration]int{295 * msec: 42, 5 * time.Second: 66} {
-			t.Run(name+" for "+timeout.String(), func(t *testing.T) {
-				testsupport.Bubble(t, func(t *testing.T) {
-					p := &fakePool{steps: []step{refuses}}
-					c := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
-					for c.ssp.budget.spend() {
+			testsupport.RunBubble(t, name+" for "+timeout.String(), func(t *testing.T) {
+				p := &fakePool{steps: []step{refuses}}
+				c := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
+				for c.ssp.budget.spend() {
+				}
+				r := c.request(upstream.POST)
+				r.Deadline = r.Received.Add(timeout)
+				c.do(r).want(upstream.ConnLost)
+				sent := p.requests()
+				testsupport.Equal(t, len(sent), attempts, "%d attempts in %v", timeout)
+				for i := range sent[1:] {
+					var want time.Duration
+					if i >= 3 {
+						want = max(sent[i].at.Sub(r.Received)/8, msec)
 					}
-					r := c.request(upstream.POST)
-					r.Deadline = r.Received.Add(timeout)
-					c.do(r).want(upstream.ConnLost)
-					sent := p.requests()
-					if len(sent) != attempts {
-						t.Errorf("%d attempts in %v, want %d", len(sent), timeout, attempts)
-					}
-					for i := range sent[1:] {
-						var want time.Duration
-						if i >= 3 {
-							want = max(sent[i].at.Sub(r.Received)/8, msec)
-						}
-						if pause := sent[i+1].at.Sub(sent[i].at); pause != want {
-							t.Errorf("the pause after attempt %d is %v, want %v", i+1, pause, want)
-						}
-					}
-					c.wantIdle()
-				})
+					testsupport.Equal(t, sent[i+1].at.Sub(sent[i].at), want, "the pause after attempt %[2]d is %[1]v", i+1)
+				}
+				c.wantIdle()
 			})
 		}
 	}
@@ -286,9 +276,7 @@ func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 		c := newClient(t, p, nil)
 		c.do(c.request(method)).want(upstream.ConnLost).wantDetail("HTTP_1_1_REQUIRED")
 		c.wantSent(p, 1)
-		if p.returned != 1 {
-			t.Errorf("%d places were returned, want 1", p.returned)
-		}
+		testsupport.Equal(t, p.returned, 1, "%d places were returned")
 		c.wantIdle()
 
 		p = &fakePool{steps: []step{func(*upstream.Exchange) error {
@@ -347,9 +335,7 @@ func TestRequestsThatGetNoPlace(t *testing.T) {
 			if tt.detail != "" {
 				res.wantDetail(tt.detail)
 			}
-			if p.acquired != tt.asked {
-				t.Errorf("%d places were asked for, want %d", p.acquired, tt.asked)
-			}
+			testsupport.Equal(t, p.acquired, tt.asked, "%d places were asked for")
 			c.wantRetries(map[retryKind]uint64{retryNotSent: tt.retries})
 			c.wantIdle()
 		})
@@ -391,9 +377,7 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 		p := &fakePool{steps: []step{after(80*msec, fail(notProcessed))}}
 		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 })
 		res := c.get().want(upstream.Deadline)
-		if res.took != 295*msec {
-			t.Errorf("took %v, want 295ms", res.took)
-		}
+		testsupport.Equal(t, res.took, 295*msec, "took %v")
 		for _, s := range p.requests() {
 			if at := s.at.Sub(res.times.Queued); at >= 295*msec {
 				t.Errorf("sent again after %v", at)
@@ -441,11 +425,7 @@ func TestEachAttemptIsQueuedWhenItBegins(t *testing.T) {
 		}}
 		c := newClient(t, p, nil)
 		res := c.get().want(upstream.Fill)
-		if d := queued[1].Sub(queued[0]); d != 30*msec {
-			t.Errorf("the retry was queued %v after the first, want 30ms", d)
-		}
-		if res.times.Queued != queued[0] {
-			t.Error("the recorded begin of the leg is wrong")
-		}
+		testsupport.Equal(t, queued[1].Sub(queued[0]), 30*msec, "the retry was queued %v after the first")
+		testsupport.Equal(t, res.times.Queued, queued[0], "the recorded begin of the leg is wrong: %v")
 	})
 }

@@ -33,36 +33,34 @@ func Test429PausesOnlyAboveTheShare(t *testing.T) {
 		{name: "the third, 0.9 s after two", share: 0.5, busy: 2, waitBeforeLast: 900 * msec, paused: true},
 		{name: "the fills are older than a second", share: 0.5, fills: 100, waitBeforeLast: time.Second},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				var steps []step
-				for range c.fills {
-					steps = append(steps, fill())
-				}
-				for range c.busy + 1 {
-					steps = append(steps, busy)
-				}
-				p := &fakePool{steps: append(steps, fill())}
-				cl := newClient(t, p, func(o *Options) { o.RetryAfterShare = c.share })
-				for range c.fills {
-					cl.get().want(upstream.Fill)
-				}
-				for range c.busy {
-					cl.get().want(upstream.ClientError)
-				}
-				time.Sleep(c.waitBeforeLast)
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			var steps []step
+			for range c.fills {
+				steps = append(steps, fill())
+			}
+			for range c.busy + 1 {
+				steps = append(steps, busy)
+			}
+			p := &fakePool{steps: append(steps, fill())}
+			cl := newClient(t, p, func(o *Options) { o.RetryAfterShare = c.share })
+			for range c.fills {
+				cl.get().want(upstream.Fill)
+			}
+			for range c.busy {
 				cl.get().want(upstream.ClientError)
-				paused, ignored := uint64(0), uint64(c.busy+1)
-				if c.paused {
-					cl.get().want(upstream.SSPBackoff).wantDetail("retry_after_share", "retry_after_max")
-					paused, ignored = 1, uint64(c.busy)
-				} else {
-					cl.get().want(upstream.Fill)
-				}
-				if s := cl.ssp.Snapshot(); s.RetryAfterPaused != paused || s.RetryAfterIgnored != ignored {
-					t.Errorf("%d responses paused the SSP and %d did not, want %d and %d", s.RetryAfterPaused, s.RetryAfterIgnored, paused, ignored)
-				}
-			})
+			}
+			time.Sleep(c.waitBeforeLast)
+			cl.get().want(upstream.ClientError)
+			paused, ignored := uint64(0), uint64(c.busy+1)
+			if c.paused {
+				cl.get().want(upstream.SSPBackoff).wantDetail("retry_after_share", "retry_after_max")
+				paused, ignored = 1, uint64(c.busy)
+			} else {
+				cl.get().want(upstream.Fill)
+			}
+			if s := cl.ssp.Snapshot(); s.RetryAfterPaused != paused || s.RetryAfterIgnored != ignored {
+				t.Errorf("%d responses paused the SSP and %d did not, want %d and %d", s.RetryAfterPaused, s.RetryAfterIgnored, paused, ignored)
+			}
 		})
 	}
 }

@@ -62,20 +62,14 @@ func TestRequestsOfAnSSPHoldAtMostThreeQuartersOfItsShare(t *testing.T) {
 		synctest.Wait()
 		c.held = 1
 		c.do(c.request(upstream.POST)).want(upstream.Overloaded).wantDetail("the request", "750 of 1000", "ssps[].max_buffered_bytes")
-		if n := c.ssp.inFlight.Now(); n != 2 {
-			t.Errorf("%d requests are in flight, want the first two", n)
-		}
+		testsupport.Equal(t, c.ssp.inFlight.Now(), 2, "%d requests are in flight, want the first two")
 		c.wantSent(p, 2)
 		for range 2 {
 			ex := <-done
-			if ex.Response.Status != 200 {
-				t.Error("a response found no room beside the bodies of requests")
-			}
+			testsupport.Equal(t, ex.Response.Status, 200, "a response found no room beside the bodies of requests: %v")
 			held = append(held, ex)
 		}
-		if n := c.ssp.buffered.Used(); n != 500 {
-			t.Errorf("%d bytes are held, want the two responses' 500", n)
-		}
+		testsupport.Equal(t, c.ssp.buffered.Used(), 500, "%d bytes are held, want the two responses' 500")
 		for _, ex := range held {
 			ex.Release()
 		}
@@ -111,46 +105,40 @@ func TestBodyCountsInTheShareUntilItsRequestEnds(t *testing.T) {
 		"no room for its copy": {with: func(o *Options) { o.MaxBufferedBytes, o.RewriteTmax = 1350, true }, want: upstream.Overloaded},
 		"with a copy":          {steps: []step{fail(notProcessed), fill()}, with: func(o *Options) { o.RewriteTmax = true }, want: upstream.Fill},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testsupport.Bubble(t, func(t *testing.T) {
-				p := &fakePool{steps: tt.steps, acquire: tt.acquire}
-				c := newClient(t, p, tt.with)
-				r := c.withTmax("300")
-				r.Gone = func() bool { return tt.gone }
-				asked := 0
-				look := func() {
-					asked++
-					if got := c.ssp.buffered.Used() - c.budget.Used(); got != r.Held {
-						t.Errorf("%d bytes are held beside the response and copies, want %d", got, r.Held)
-					}
+		testsupport.RunBubble(t, name, func(t *testing.T) {
+			p := &fakePool{steps: tt.steps, acquire: tt.acquire}
+			c := newClient(t, p, tt.with)
+			r := c.withTmax("300")
+			r.Gone = func() bool { return tt.gone }
+			asked := 0
+			look := func() {
+				asked++
+				testsupport.Equal(t, c.ssp.buffered.Used()-c.budget.Used(), r.Held, "%d bytes are held beside the response and copies")
+			}
+			p.acquire = func(n int, ex *upstream.Exchange) error {
+				look()
+				if tt.acquire != nil {
+					return tt.acquire(n, ex)
 				}
-				p.acquire = func(n int, ex *upstream.Exchange) error {
-					look()
-					if tt.acquire != nil {
-						return tt.acquire(n, ex)
-					}
-					return nil
-				}
-				for i := range p.steps {
-					then := p.steps[i]
-					p.steps[i] = func(ex *upstream.Exchange) error { look(); return then(ex) }
-				}
-				ex := upstream.AcquireExchange()
-				if tt.cancel {
-					ctx, cancel := context.WithCancel(t.Context())
-					time.AfterFunc(10*msec, cancel)
-					ex.Context = ctx
-				}
-				c.doOn(ex, r, 0).want(tt.want)
-				if c.ssp.buffered.Used() != c.budget.Used() {
-					t.Errorf("%d bytes are held in the share, want the response's %d", c.ssp.buffered.Used(), c.budget.Used())
-				}
-				ex.Release()
-				c.wantIdle()
-				if asked == 0 {
-					t.Error("the pool was not asked for a place")
-				}
-			})
+				return nil
+			}
+			for i := range p.steps {
+				then := p.steps[i]
+				p.steps[i] = func(ex *upstream.Exchange) error { look(); return then(ex) }
+			}
+			ex := upstream.AcquireExchange()
+			if tt.cancel {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(10*msec, cancel)
+				ex.Context = ctx
+			}
+			c.doOn(ex, r, 0).want(tt.want)
+			if c.ssp.buffered.Used() != c.budget.Used() {
+				t.Errorf("%d bytes are held in the share, want the response's %d", c.ssp.buffered.Used(), c.budget.Used())
+			}
+			ex.Release()
+			c.wantIdle()
+			testsupport.True(t, asked != 0, "the pool was not asked for a place")
 		})
 	}
 }

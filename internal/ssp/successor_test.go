@@ -39,9 +39,7 @@ func TestSuccessorKeepsTheCounters(t *testing.T) {
 		if got.Sent != 5 || got.Outcomes["fill"] != 3 || got.Outcomes["no_bid"] != 1 || got.Retries["not_sent"] != 1 || got.BreakerRequests != 4 {
 			t.Errorf("%+v, want 5 sent, 3 fills, a no-bid, a retry, and 4 in the breaker's window", got)
 		}
-		if seen.Load() != 4 {
-			t.Errorf("the observer was called for %d requests, want 4", seen.Load())
-		}
+		testsupport.Equal(t, seen.Load(), 4, "the observer was called for %d requests")
 		if c.ssp.MaxInFlight() != 7 || got.ConcurrencyLimit != 7 || was.MaxInFlight() != 0 {
 			t.Errorf("max_in_flight is %d, in force is %d; of the previous SSP it is %d", c.ssp.MaxInFlight(), got.ConcurrencyLimit, was.MaxInFlight())
 		}
@@ -66,9 +64,7 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 		if got := strings.Join(hosts, " "); got != "old.example old.example new.example" {
 			t.Errorf("requests went to %s: the retry belongs to the request that began earlier", got)
 		}
-		if was.Snapshot().Sent != 3 {
-			t.Errorf("%d were counted as sent, want 3", was.Snapshot().Sent)
-		}
+		testsupport.Equal(t, was.Snapshot().Sent, 3, "%d were counted as sent")
 		c.wantIdle()
 	})
 }
@@ -94,9 +90,7 @@ func TestRequestsInFlightCountForTheSuccessorsLimit(t *testing.T) {
 				(<-results).want(upstream.Fill)
 			}
 			n.get().want(upstream.Fill)
-			if n.ssp.inFlight.Now() != 0 {
-				t.Errorf("%s: %d are in flight", name, n.ssp.inFlight.Now())
-			}
+			testsupport.Equal(t, n.ssp.inFlight.Now(), 0, "%[2]s: %[1]d are in flight", name)
 		}
 	})
 }
@@ -135,9 +129,7 @@ func TestPauseContinuesWithinTheNewMaximum(t *testing.T) {
 		c.get().want(upstream.ServerError)
 		was := c.becomes(func(o *Options) { o.RetryMax = 3 })
 		c.get().want(upstream.SSPBackoff)
-		if got := c.ssp.Snapshot().BackoffSeconds; got != 20 {
-			t.Errorf("%v s are left, want 20", got)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, 20, "%v s are left")
 		c.becomes(func(o *Options) { o.RetryAfterMax = 2 * time.Second })
 		time.Sleep(2*time.Second - 1)
 		c.get().want(upstream.SSPBackoff)
@@ -159,9 +151,7 @@ func TestPauseThatAnEarlierRequestStartsIsWithinTheNewMaximum(t *testing.T) {
 			time.Sleep(5 * msec)
 			c.becomes(func(o *Options) { o.RetryAfterMax = limit })
 			(<-results).want(upstream.ServerError)
-			if got := c.ssp.Snapshot().BackoffSeconds; got != limit.Seconds() {
-				t.Errorf("the pause lasts %v s, want %v", got, limit.Seconds())
-			}
+			testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, limit.Seconds(), "the pause lasts %v s")
 		})
 	}
 }
@@ -191,16 +181,12 @@ func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
 			continue
 		}
 		was := c.becomes(step.with)
-		if got := c.ssp.inFlight.Limit(); got != step.want {
-			t.Errorf("step %d: the limit is %d, want %d", i, got, step.want)
-		}
+		testsupport.Equal(t, c.ssp.inFlight.Limit(), step.want, "step %[2]d: the limit is %[1]d", i)
 		if i == 6 { // requests that began earlier no longer count
 			for n := range 10 * adaptiveMinSamples {
 				was.adaptive.observe(time.Hour+time.Duration(n)*adaptiveWindow, 0, time.Duration(n+1)*time.Second)
 			}
-			if got := c.ssp.inFlight.Limit(); got != 50 {
-				t.Errorf("the limit is %d, but adaptive is off", got)
-			}
+			testsupport.Equal(t, c.ssp.inFlight.Limit(), 50, "the limit is %d, but adaptive is off")
 		}
 	}
 }
@@ -247,9 +233,7 @@ func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 		for range 300 { // so that the median is 20 ms, and the first quartile still 10 ms
 			c.get().want(upstream.Fill)
 		}
-		if late := c.ssp.lateAfter.get(); late < 10*msec || late > 11*msec {
-			t.Errorf("late is %v, want the first quartile of 10ms", late)
-		}
+		testsupport.Between(t, c.ssp.lateAfter.get(), 10*msec, 11*msec, "late is %v, want the first quartile of 10ms")
 	})
 }
 
@@ -275,9 +259,7 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 		c.get().want(upstream.QPSLimit)
 		time.Sleep(100 * msec) // the time of one token, though more were missing
 		c.get().want(upstream.Fill)
-		if n := c.ssp.Snapshot().QPSLimited; n != 10 {
-			t.Errorf("%d are counted as over the limit, want 10", n)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 10, "%d are counted as over the limit")
 	})
 }
 
@@ -321,18 +303,14 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		for i := range 10 * adaptiveMinSamples {
 			was.adaptive.observe(time.Hour+time.Duration(i)*adaptiveWindow, 0, time.Duration(i+1)*time.Second)
 		}
-		if got := c.ssp.inFlight.Limit(); got != 100 {
-			t.Errorf("requests on the old pool moved the limit to %d", got)
-		}
+		testsupport.Equal(t, c.ssp.inFlight.Limit(), 100, "requests on the old pool moved the limit to %d")
 	})
 }
 
 func TestNameOfAnSSPCannotChange(t *testing.T) {
 	c := newClient(t, &fakePool{}, nil)
 	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
+		testsupport.True(t, recover() != nil, "no panic")
 	}()
 	c.becomes(func(o *Options) { o.Name = "another" })
 }

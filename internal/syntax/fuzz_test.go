@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -50,9 +52,7 @@ func FuzzNumbers(f *testing.F) {
 			if c < '0' || c > 'f' { // setting a bit above turns some control bytes into digits
 				want = -1
 			}
-			if d := HexDigit(c); d != want {
-				t.Errorf("HexDigit(%q) = %d, want %d", c, d, want)
-			}
+			testsupport.Equal(t, HexDigit(c), want, "HexDigit(%[2]q) = %[1]d", c)
 		}
 	})
 }
@@ -72,9 +72,7 @@ func FuzzValues(f *testing.F) {
 		if control < 0 {
 			control = len(v)
 		}
-		if got := ControlAt(v); got != control {
-			t.Errorf("ControlAt(%q) = %d, want %d", v, got, control)
-		}
+		testsupport.Equal(t, ControlAt(v), control, "ControlAt(%[2]q) = %[1]d", v)
 		trimmed := strings.Trim(s, " \t")
 		if got := Trim(v); string(got) != trimmed {
 			t.Errorf("Trim(%q) = %q", v, got)
@@ -108,9 +106,7 @@ func FuzzValues(f *testing.F) {
 			}
 		}
 		for _, specific := range []string{"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"} {
-			if asciiLower(s) == specific && !IsConnectionSpecific(v) {
-				t.Errorf("IsConnectionSpecific(%q) = false", v)
-			}
+			testsupport.True(t, asciiLower(s) != specific || IsConnectionSpecific(v), "IsConnectionSpecific(%q) = false", v)
 		}
 	})
 }
@@ -133,14 +129,10 @@ func FuzzFields(f *testing.F) {
 		rest := again
 		for name, value := range Fields(block) {
 			n, v, next := CutField(rest)
-			if !bytes.Equal(n, name) || !bytes.Equal(v, value) {
-				t.Fatalf("the field %q: %q reads as %q: %q", name, value, n, v)
-			}
+			testsupport.MustTrue(t, bytes.Equal(n, name) && bytes.Equal(v, value), "the field %q: %q reads as %q: %q", name, value, n, v)
 			rest = next
 		}
-		if len(rest) != 0 {
-			t.Fatalf("%q is left", rest)
-		}
+		testsupport.MustTrue(t, len(rest) == 0, "%q is left", rest)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,12 +30,8 @@ func FuzzJSONString(f *testing.F) {
 			t.Fatalf("%q: %v", got, err)
 		}
 		quoted, err := json.Marshal(string(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(quoted, &expect); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
+		testsupport.NoError(t, json.Unmarshal(quoted, &expect))
 		if diff := cmp.Diff(expect, back); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", s, diff)
 		}
@@ -110,14 +108,10 @@ func fitsEverywhere(s string) bool {
 // too.
 func documents(tb testing.TB) (all []string) {
 	b, err := os.ReadFile("testdata/documents.txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	for line := range strings.Lines(string(b)) {
 		s, err := strconv.Unquote(strings.TrimSpace(line))
-		if err != nil {
-			tb.Fatalf("%s: %v", line, err)
-		}
+		testsupport.MustTrue(tb, err == nil, "%s: %v", line, err)
 		all = append(all, s)
 	}
 	return all

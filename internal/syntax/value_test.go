@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
@@ -19,9 +21,7 @@ func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
 					if control {
 						want = at
 					}
-					if got := ControlAt(b); got != want {
-						t.Fatalf("ControlAt(%q) = %d, want %d", b, got, want)
-					}
+					testsupport.MustEqual(t, ControlAt(b), want, "ControlAt(%[2]q) = %[1]d", b)
 				}
 			}
 		}
@@ -31,9 +31,7 @@ func TestControlAtFindsEachByteAtEachPlace(t *testing.T) {
 func TestEachByteIsJudgedAlikeAtEachPlace(t *testing.T) {
 	for _, size := range []int{0, 1, 7, 8, 9, 16, 23, 100} {
 		v := bytes.Repeat([]byte{'a'}, size)
-		if !IsValue(v) || !IsVisible(v) {
-			t.Errorf("%d letters are no value", size)
-		}
+		testsupport.True(t, IsValue(v) && IsVisible(v), "%d letters are no value", size)
 		for i := range v {
 			for c := range 256 {
 				v[i] = byte(c)
@@ -51,9 +49,7 @@ func TestEachByteIsJudgedAlikeAtEachPlace(t *testing.T) {
 
 // Only the case of ASCII letters is ignored.
 func TestEqualFoldFoldsLettersOnly(t *testing.T) {
-	if !EqualFold([]byte("A-Z@[`{"), "a-z@[`{") {
-		t.Error("the same bytes differ")
-	}
+	testsupport.True(t, EqualFold([]byte("A-Z@[`{"), "a-z@[`{"), "the same bytes differ")
 	for _, s := range []string{"@", "[", "`", "{", "\x1b"} {
 		for _, other := range []string{"@", "[", "`", "{", "\x1b"} {
 			if got := EqualFold([]byte(s), other); got != (s == other) {
@@ -68,9 +64,7 @@ func TestConnectionSpecificNames(t *testing.T) {
 		"Connection": true, "keep-alive": true, "Proxy-Connection": true, "transfer-encoding": true, "UPGRADE": true,
 		"TE": false, "Trailer": false, "Host": false, "connection2": false, "connectiom": false, "": false,
 	} {
-		if got := IsConnectionSpecific([]byte(name)); got != want {
-			t.Errorf("IsConnectionSpecific(%q) = %v", name, got)
-		}
+		testsupport.Equal(t, IsConnectionSpecific([]byte(name)), want, "IsConnectionSpecific(%[2]q) = %[1]v", name)
 	}
 }
 
@@ -91,9 +85,7 @@ func TestFieldsReadsBlocks(t *testing.T) {
 		t.Errorf("FindField(long-nam) = %q", v)
 	}
 	for name := range Fields(block) {
-		if !bytes.Equal(name, []byte("A")) {
-			t.Errorf("continued after break, to %q", name)
-		}
+		testsupport.True(t, bytes.Equal(name, []byte("A")), "continued after break, to %q", name)
 		break
 	}
 	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r", "A: 1\rB: 2\r\n", "A: 1\nB: 2\r\n", "A: 1\n\r\n"} {

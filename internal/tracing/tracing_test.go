@@ -84,13 +84,9 @@ func (r *receiver) trace(t *testing.T, o Options, traceParent string, run func(*
 	t.Helper()
 	o.Endpoint = r.URL
 	tracer, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	run(tracer.Begin([]byte(traceParent), true, []byte("req-1"), time.Now()))
-	if err := tracer.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, tracer.Close(t.Context()))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.spans, tracer
@@ -124,9 +120,7 @@ func filled(t *testing.T) func(*Request) {
 
 func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Duration) {
 	t.Helper()
-	if s == nil {
-		t.Fatal("the span did not arrive")
-	}
+	testsupport.MustTrue(t, s != nil, "the span did not arrive")
 	start := begin.UnixNano()
 	if got, want := int64(s.StartTimeUnixNano)-start, int64(from); got != want {
 		t.Errorf("%s begins after %v, want %v", s.Name, time.Duration(got), time.Duration(want))
@@ -167,9 +161,7 @@ func TestSpansSayWhereTheTimeWent(t *testing.T) {
 	spans, tracer := r.trace(t, Options{Sample: 0}, parent, filled(t))
 	root, leg, attempt := spans["POST default"], spans["ssp openx"], spans["attempt"]
 	wantSpan(t, root, nil, 0, 141*time.Millisecond)
-	if got := hex.EncodeToString(root.ParentSpanId); got != "b7ad6b7169203331" {
-		t.Errorf("the span's parent is %s, not the client's span", got)
-	}
+	testsupport.Equal(t, hex.EncodeToString(root.ParentSpanId), "b7ad6b7169203331", "the span's parent is %s, not the client's span")
 	wantSpan(t, leg, root, 0, 140*time.Millisecond)
 	wantSpan(t, attempt, leg, 0, 140*time.Millisecond)
 	wantSpan(t, spans["pending"], attempt, 0, 50*time.Millisecond)
@@ -180,9 +172,7 @@ func TestSpansSayWhereTheTimeWent(t *testing.T) {
 	for _, s := range spans {
 		ids[string(s.SpanId)] = true
 	}
-	if len(ids) != 7 || r.paths[0] != "/v1/traces" {
-		t.Errorf("%d different spans, sent to %v", len(ids), r.paths)
-	}
+	testsupport.True(t, len(ids) == 7 && r.paths[0] == "/v1/traces", "%d different spans, sent to %v", len(ids), r.paths)
 	wantAttributes(t, root, "http.request.method=POST", "url.path=/fillbuffer", "http.response.status_code=200", "network.protocol.version=1.1", "adbuffer.route=default", "adbuffer.request_id=req-1", "error.type=")
 	wantAttributes(t, leg, "adbuffer.ssp=openx", "adbuffer.outcome=fill", "adbuffer.request_id=req-1", "adbuffer.attempts=1")
 	wantAttributes(t, attempt, "http.request.method=POST", "server.address=rtb.openx.example", "server.port=8443", "network.protocol.version=2",
@@ -230,16 +220,12 @@ func TestEachAttemptHasASpanWhichIsTheParentThatTheSSPGets(t *testing.T) {
 		leg.Ended(dialled(t), upstream.ServerError, nil)
 	})
 	all := r.attempts()
-	if len(all) != 3 {
-		t.Fatalf("%d attempts, want 3", len(all))
-	}
+	testsupport.MustEqual(t, len(all), 3, "%d attempts")
 	for i, s := range all {
 		if want := "00-0af7651916cd43dd8448eb211c80319c-" + hex.EncodeToString(s.SpanId) + "-01"; sent[i] != want {
 			t.Errorf("attempt %d: the SSP got %s, want %s", i, sent[i], want)
 		}
-		if !bytes.Equal(s.ParentSpanId, r.spans["ssp openx"].SpanId) {
-			t.Errorf("attempt %d is not below its leg", i)
-		}
+		testsupport.True(t, bytes.Equal(s.ParentSpanId, r.spans["ssp openx"].SpanId), "attempt %d is not below its leg", i)
 	}
 	wantAttributes(t, all[0], "error.type=conn_lost", "adbuffer.retry=", "http.request.resend_count=")
 	wantAttributes(t, all[1], "error.type=", "adbuffer.outcome=cancelled", "adbuffer.retry=stale", "http.request.resend_count=1")
@@ -264,9 +250,7 @@ func TestTheSpansOfALegAreBounded(t *testing.T) {
 		last = string(leg.Attempt("not_processed").AppendTraceParent(nil))
 		leg.Ended(dialled(t), upstream.ConnLost, &upstream.Error{Outcome: upstream.ConnLost})
 	})
-	if n := len(r.attempts()); n != maxAttempts {
-		t.Errorf("%d spans of attempts, want %d", n, maxAttempts)
-	}
+	testsupport.Equal(t, len(r.attempts()), maxAttempts, "%d spans of attempts")
 	leg := r.spans["ssp openx"]
 	wantAttributes(t, leg, "adbuffer.attempts_without_span=45")
 	if !strings.Contains(last, hex.EncodeToString(leg.SpanId)) {
@@ -279,9 +263,7 @@ func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(metrics.NewSource(Descs, tracer.Collect))
 	got, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	i := slices.IndexFunc(got, func(f *dto.MetricFamily) bool { return f.GetName() == "adbuffer_trace_spans_total" })
 	for _, m := range got[i].Metric {
 		want := map[string]int{"made": made, "sent": sent, "failed": failed}[m.Label[0].GetValue()]
@@ -328,9 +310,7 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 		{"nonsense", true, 0, ""},
 	} {
 		tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", Sample: c.sample})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		r := tracer.Begin([]byte(c.parent), c.trusted, nil, time.Now())
 		for d, name := range decisionNames {
 			want := uint64(0)
@@ -341,9 +321,7 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 				t.Errorf("%+v: %d times %s, want %d", c, n, name, want)
 			}
 		}
-		if (r != nil) != (c.want != "") {
-			t.Errorf("%+v: traced %v", c, r != nil)
-		}
+		testsupport.True(t, (r != nil) == (c.want != ""), "%+v: traced %v", c, r != nil)
 		if r != nil && r.parent.IsValid() && r.span.TraceID() != r.parent.TraceID() {
 			t.Errorf("%+v: the client's trace is not continued", c)
 		}
@@ -356,9 +334,7 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 func TestPeersCannotHaveMoreRequestsTracedThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 50} {
 		tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", MaxPerSecond: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		now, traced := tracer.sampler.made, uint64(0)
 		for i := range 4000 { // 2 seconds
 			if tracer.Begin([]byte(parent), true, nil, now.Add(time.Duration(i)*500*time.Microsecond)) != nil {
@@ -406,13 +382,9 @@ func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
 	r.status = http.StatusForbidden
 	var warnings []string
 	spans, tracer := r.trace(t, Options{Sample: 1, Warn: func(err error) { warnings = append(warnings, err.Error()) }}, "", filled(t))
-	if len(spans) != 0 {
-		t.Errorf("%d spans", len(spans))
-	}
+	testsupport.Equal(t, len(spans), 0, "%d spans")
 	wantCounts(t, tracer, 7, 0, 7)
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "403") {
-		t.Errorf("the reason is said as %q, want 403 once", warnings)
-	}
+	testsupport.True(t, len(warnings) == 1 && strings.Contains(warnings[0], "403"), "the reason is said as %q, want 403 once", warnings)
 }
 
 func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
@@ -421,18 +393,14 @@ func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
 	defer s.Close()
 	defer close(block)
 	tracer, err := New(Options{Endpoint: s.URL, Sample: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	filled(t)(tracer.Begin(nil, false, nil, time.Now()))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := tracer.Close(ctx); err == nil {
 		t.Error("Close reports that all spans were sent")
 	}
-	if n := tracer.exporter.sent.Load(); n != 0 {
-		t.Errorf("%d spans count as sent", n)
-	}
+	testsupport.Equal(t, tracer.exporter.sent.Load(), 0, "%d spans count as sent")
 }
 
 func TestTraceParentByTheRules(t *testing.T) {

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func wantUsed(t *testing.T, b *Budget, want int64) {
 	t.Helper()
-	if got := b.Used(); got != want {
-		t.Fatalf("%d bytes are reserved, want %d", got, want)
-	}
+	testsupport.MustEqual(t, b.Used(), want, "%d bytes are reserved")
 }
 
 func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
@@ -26,9 +26,7 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 		ex := AcquireExchange()
 		ex.Share, ex.Budget = NewBudget(c.share), NewBudget(c.budget)
 		share, budget := ex.Share, ex.Budget
-		if err := ex.AppendBody(make([]byte, 90)); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, ex.AppendBody(make([]byte, 90)))
 		held, err := int64(100), ex.AppendBody(make([]byte, 10))
 		if c.names != "" {
 			held = 90
@@ -40,9 +38,7 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 		}
 		wantUsed(t, share, held)
 		wantUsed(t, budget, held)
-		if len(ex.Response.Body) != int(held) {
-			t.Errorf("a body of %d bytes, want %d", len(ex.Response.Body), held)
-		}
+		testsupport.Equal(t, len(ex.Response.Body), int(held), "a body of %d bytes, want %d", held)
 		ex.Release()
 		wantUsed(t, share, 0)
 		wantUsed(t, budget, 0)
@@ -70,18 +66,14 @@ func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 				p[i] = byte(r.Uint32())
 			}
 			if r.IntN(2) == 0 {
-				if err := ex.AppendBody(p); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, ex.AppendBody(p))
 			} else {
 				room := ex.BodyRoom(claim - len(want))
 				if len(room) == 0 || len(room) > claim-len(want) {
 					t.Fatalf("room for %d bytes, of %d that the SSP claims", len(room), claim-len(want))
 				}
 				p = p[:copy(room, p)]
-				if err := ex.TakeBody(len(p)); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, ex.TakeBody(len(p)))
 			}
 			want = append(want, p...)
 			wantUsed(t, ex.Budget, int64(len(want)))
@@ -89,9 +81,7 @@ func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 				t.Fatalf("memory of %d bytes for %d that have arrived, of %d", c, len(want), claim)
 			}
 		}
-		if !slices.Equal(ex.Response.Body, want) {
-			t.Fatal("the body differs from the bytes that arrived")
-		}
+		testsupport.MustTrue(t, slices.Equal(ex.Response.Body, want), "the body differs from the bytes that arrived")
 		b := ex.Budget
 		ex.Release()
 		wantUsed(t, b, 0)
@@ -105,7 +95,5 @@ func TestReleaseFreesLargeBuffers(t *testing.T) {
 	ex.Block, ex.Response.Body, ex.Response.Fields, ex.Response.Trailers = large(), large(), large(), large()
 	ex.Release()
 	r := &ex.Response
-	if n := cap(ex.Block) + cap(r.Body) + cap(r.Fields) + cap(r.Trailers); n > 0 {
-		t.Errorf("%d bytes are kept", n)
-	}
+	testsupport.Equal(t, cap(ex.Block)+cap(r.Body)+cap(r.Fields)+cap(r.Trailers), 0, "%d bytes are kept")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -18,9 +19,7 @@ func TestCancelRunsNothingBehindFinish(t *testing.T) {
 		var inCall atomic.Bool
 		var ran atomic.Int32
 		f := func() {
-			if !inCall.Load() {
-				t.Error("the function runs outside of a call")
-			}
+			testsupport.True(t, inCall.Load(), "the function runs outside of a call")
 			ran.Add(1)
 		}
 		var wg sync.WaitGroup
@@ -43,16 +42,12 @@ func TestCancelRunsNothingBehindFinish(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if c.Err() == nil || ran.Load() > 2 {
-			t.Fatalf("error %v, ran %d times", c.Err(), ran.Load())
-		}
+		testsupport.MustTrue(t, c.Err() != nil && ran.Load() <= 2, "error %v, ran %d times", c.Err(), ran.Load())
 		inCall.Store(true)
 		before := ran.Load()
 		c.Begin(&f)
 		c.Finish(&f)
-		if ran.Load() != before+1 {
-			t.Fatal("a call that begins after the end does not return it")
-		}
+		testsupport.MustEqual(t, ran.Load(), before+1, "a call that begins after the end does not return it: %v")
 	}
 }
 
@@ -69,13 +64,9 @@ func TestContextsOfACancelEndWithIt(t *testing.T) {
 			defer cancel()
 		}
 	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
+	testsupport.AtMost(t, runtime.NumGoroutine(), before, "%d goroutines, %d before", before)
 	for i, ctx := range all {
-		if (ctx.Err() != nil) != (i%2 == 0) {
-			t.Errorf("context %d: %v", i, ctx.Err())
-		}
+		testsupport.True(t, (ctx.Err() != nil) == (i%2 == 0), "context %d: %v", i, ctx.Err())
 	}
 	c.End()
 	for i, ctx := range all {
@@ -85,9 +76,7 @@ func TestContextsOfACancelEndWithIt(t *testing.T) {
 	}
 	late, cancel := context.WithCancel(c)
 	defer cancel()
-	if late.Err() == nil {
-		t.Error("a context made after the end has not ended")
-	}
+	testsupport.True(t, late.Err() != nil, "a context made after the end has not ended")
 }
 
 // The context package reads Value after it has found that the context has not ended, and before it
@@ -104,9 +93,7 @@ func TestAContextThatEndsWhileAnotherIsMadeFromIt(t *testing.T) {
 		var calls atomic.Int32
 		stop := context.AfterFunc(endsMeanwhile{upstream.NewCancel()}, func() { calls.Add(1) })
 		synctest.Wait()
-		if stop() || calls.Load() != 1 {
-			t.Errorf("%d calls, want 1 that stop does not prevent", calls.Load())
-		}
+		testsupport.True(t, !stop() && calls.Load() == 1, "%d calls, want 1 that stop does not prevent", calls.Load())
 		ctx, cancel := context.WithCancel(endsMeanwhile{upstream.NewCancel()})
 		defer cancel()
 		<-ctx.Done()

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -22,12 +24,8 @@ func TestEndpointsHaveTheirSchemesPort(t *testing.T) {
 		}},
 	} {
 		got, err := ParseEndpoints(tt.urls)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%q: %s", tt.urls, diff)
-		}
+		testsupport.NoError(t, err)
+		testsupport.Equal(t, cmp.Diff(tt.want, got), "", "%[2]q: %[1]s", tt.urls)
 	}
 }
 
@@ -67,12 +65,8 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 			urls = []string{tt.urls}
 		}
 		_, err := ParseEndpoints(urls)
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q: error %v, want %q in it", urls, err, tt.want)
-		}
-		if err != nil && strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: a secret is in the error %v", urls, err)
-		}
+		testsupport.True(t, err != nil && strings.Contains(err.Error(), tt.want), "%q: error %v, want %q in it", urls, err, tt.want)
+		testsupport.True(t, err == nil || !strings.Contains(err.Error(), "s3cret"), "%q: a secret is in the error %v", urls, err)
 	}
 }
 
@@ -82,12 +76,8 @@ func TestAuthorityIsWhatTheHostFieldHolds(t *testing.T) {
 		"https://[2001:db8::1]": "[2001:db8::1]",
 	} {
 		all, err := ParseEndpoints([]string{url})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := all.All[0].Authority; got != want {
-			t.Errorf("%s: %q, want %q", url, got, want)
-		}
+		testsupport.NoError(t, err)
+		testsupport.Equal(t, all.All[0].Authority, want, "%[2]s: %[1]q", url)
 	}
 }
 
@@ -102,9 +92,7 @@ func FuzzEndpoints(f *testing.F) {
 			return
 		}
 		e := ends.All[0]
-		if e.Host == "" || e.Port == 0 || !strings.HasPrefix(ends.Path, "/") {
-			t.Fatalf("%q is accepted as %+v", s, ends)
-		}
+		testsupport.MustTrue(t, e.Host != "" && e.Port != 0 && strings.HasPrefix(ends.Path, "/"), "%q is accepted as %+v", s, ends)
 		again := ends.Scheme + "://" + e.Authority + ends.Path
 		if ends.Query != "" {
 			again += "?" + ends.Query
