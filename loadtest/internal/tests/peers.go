@@ -227,11 +227,11 @@ func (c *comparison) measure() {
 					continue
 				}
 			}
-			c.e.check(row.measure(c.e.ctx))
+			row.measure(c.e)
 		}
 	}
 	for _, row := range c.idle {
 		c.e.say("peers: %s idle %s", row.peer, row.kind)
-		c.e.check(row.measure(c.e.ctx, c.request, c.Idle))
+		row.measure(c.e, c.request, c.Idle)
 	}
 }

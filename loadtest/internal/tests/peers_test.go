@@ -83,7 +83,7 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 		}}, "0 requests failed, 0 did not: none", 0},
 	} {
 		c.row.stage = new(stage.Stage)
-		err := c.row.measure(t.Context())
+		_, err := perform(t.Context(), new(stage.Env), c.row.measure)
 		if err != nil || c.row.void != c.void {
 			t.Errorf("%s: void %q, %v", name, c.row.void, err)
 		}
@@ -111,7 +111,7 @@ func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 			_ = proxy.Wait()
 			return nil, errors.New("wrk: connection refused")
 		}}
-	if err := row.measure(t.Context()); err == nil {
+	if _, err := perform(t.Context(), new(stage.Env), row.measure); err == nil {
 		t.Errorf("void %q, no error", row.void)
 	}
 }

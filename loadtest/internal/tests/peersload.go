@@ -55,11 +55,11 @@ type peerRound struct {
 const minShare = 0.85
 
 // measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
-func (r *peerRow) measure(ctx context.Context) (err error) {
+func (r *peerRow) measure(e *experiment) {
 	var round peerRound
-	round.saturated, r.void, err = soundly(ctx, r.stage, r.saturating)
-	if err != nil || r.void != "" {
-		return err
+	round.saturated, r.void = soundly(e, r.stage, r.saturating)
+	if r.void != "" {
+		return
 	}
 	if share := round.saturated.CPU / round.saturated.Seconds; share < minShare {
 		// Other work took the core, or the load was too small.
@@ -67,16 +67,13 @@ func (r *peerRow) measure(ctx context.Context) (err error) {
 			fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
 	}
 	if r.fixed != nil {
-		round.fixed, r.void, err = soundly(ctx, r.stage, r.fixed)
-		if err != nil || r.void != "" {
-			return err
+		round.fixed, r.void = soundly(e, r.stage, r.fixed)
+		if r.void != "" {
+			return
 		}
 	}
 	if r.fast != nil {
-		fast, fault, err := soundly(ctx, r.stage, r.fast)
-		if err != nil {
-			return err
-		}
+		fast, fault := soundly(e, r.stage, r.fast)
 		if fault == "" {
 			round.fast = fast
 		} else {
@@ -84,13 +81,12 @@ func (r *peerRow) measure(ctx context.Context) (err error) {
 		}
 	}
 	r.rounds = append(r.rounds, round)
-	return nil
 }
 
-// soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. The error
-// is not nil if the proxy has died.
-func soundly(ctx context.Context, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string, err error) {
-	f, err = s.Measure(ctx, func(ctx context.Context, s *stage.Stage) (*stage.Figures, error) {
+// soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. A proxy
+// that has died ends the test.
+func soundly(e *experiment, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string) {
+	f = e.measure(s, func(ctx context.Context, s *stage.Stage) (*stage.Figures, error) {
 		f, err := loaded(ctx, s)
 		if err != nil && ctx.Err() == nil {
 			fault = err.Error()
@@ -98,13 +94,10 @@ func soundly(ctx context.Context, s *stage.Stage, loaded stage.Load) (f *stage.F
 		}
 		return f, err
 	})
-	switch {
-	case err != nil:
-		return nil, "", err
-	case fault == "" && (f.Failed > 0 || f.Answered == 0):
+	if fault == "" && (f.Failed > 0 || f.Answered == 0) {
 		fault = fmt.Sprintf("%d requests failed, %d did not: %s", f.Failed, f.Answered, f.Kinds())
 	}
-	return f, fault, nil
+	return f, fault
 }
 
 // settled is how long a program has to free what it frees lazily, before the idle clients come
@@ -125,32 +118,26 @@ type idleRow struct {
 }
 
 // measure measures the memory of idle clients. Each client has sent one request before.
-func (r *idleRow) measure(ctx context.Context, request load.Template, clients int) error {
+func (r *idleRow) measure(e *experiment, request load.Template, clients int) {
 	s := r.stage
 	order := rig.HoldOrder{URL: s.URL() + load.Fill(request.Path, 1), Headers: request.Headers, Connections: 50,
 		HTTP2: r.kind == "HTTP/2"}
 	if warm, err := s.Rig.Hold(order, s.LoadCores); err == nil {
 		warm.Stop()
-		stage.Sleep(ctx, settled)
+		stage.Sleep(e.ctx, settled)
 	}
-	before, err := load.ReadTree(s.PID)
-	if err != nil {
-		return err
-	}
+	before := must(load.ReadTree(s.PID))(e)
 	order.Connections = clients
 	held, err := s.Rig.Hold(order, s.LoadCores)
 	if errors.Is(err, rig.ErrNotHeld) {
 		r.void = err.Error()
-		return nil
+		return
 	}
-	if err != nil {
-		return err
-	}
+	e.check(err)
 	defer held.Stop()
-	stage.Sleep(ctx, settled)
-	after, err := load.ReadTree(s.PID)
+	stage.Sleep(e.ctx, settled)
+	after := must(load.ReadTree(s.PID))(e)
 	r.before, r.with, r.perClient = before.RSS, after.RSS, float64(after.RSS-before.RSS)/1024/float64(clients)
-	return errors.Join(err, ctx.Err())
 }
 
 // forwards returns an error if a stage does not return exactly the upstream's response.
