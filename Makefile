@@ -19,7 +19,7 @@ AT_ONCE     = $(shell expr $$(nproc) + 1)
 # detector, which would compile these libraries a second time.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
-.PHONY: all story picture build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
+.PHONY: all story picture profile build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
 
 all: build
 
@@ -43,8 +43,11 @@ demo: ## see it work
 picture: ## the picture of the admin page in README.md: three minutes of the demo
 	cd internal/e2e/browser && ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage .
 
+profile: ## the CPU profile with which the compiler optimizes the binary, anew: in two minutes
+	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
+
 test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM
-	scripts/gotest ./... -race -shuffle=on -timeout 14m -p $(AT_ONCE)
+	scripts/gotest ./... -race -pgo=off -shuffle=on -timeout 14m -p $(AT_ONCE)
 	scripts/test-without-race
 	scripts/test-arm64
 	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -timeout 10m) || exit 1; done

@@ -169,6 +169,7 @@ func (s *suite) peersFlags(c *cobra.Command) {
 	c.Flags().Float64Var(&o.Rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
 	c.Flags().IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
 	c.Flags().IntVar(&o.Idle, "idle", 10000, "idle clients; 0 leaves them out")
+	c.Flags().StringVar(&o.Profile, "profile", "", "`file` for a CPU profile of adbuffer, with which go build optimizes it")
 	c.Flags().StringVar(&s.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
 }
 

@@ -33,7 +33,7 @@ type goPackage struct {
 
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "adbuffer/cmd/...", "adbuffer/config", "adbuffer/internal/...")
+	cmd := exec.Command("go", "list", "-pgo=off", "-json=ImportPath,Imports", "adbuffer/cmd/...", "adbuffer/config", "adbuffer/internal/...")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

@@ -86,7 +86,7 @@ var build = sync.OnceValues(func() (string, error) {
 	args := []string{"build", "-ldflags", "-X adbuffer/internal/app.Version=v0.0.0-test"}
 	if raceEnabled {
 		built += "-race"
-		args = append(args, "-race")
+		args = append(args, "-race", "-pgo=off")
 	}
 	cmd := exec.Command("go", append(args, "-o", built, "./cmd/adbuffer")...)
 	cmd.Dir = strings.TrimSpace(string(root))

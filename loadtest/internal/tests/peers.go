@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +24,7 @@ type PeersOptions struct {
 	Rate    float64  // requests a second that every program must reach; 0 measures at saturation only
 	Rounds  int      // the result is their median
 	Idle    int      // idle clients
+	Profile string   // file for a CPU profile of adbuffer at saturation; "" writes none
 }
 
 // fastRate is a rate that only the fastest programs reach.
@@ -103,6 +106,9 @@ func comparePeers(e *experiment, o PeersOptions) {
 	c.measure()
 	c.show()
 	c.judge()
+	if o.Profile != "" {
+		e.check(c.profile())
+	}
 }
 
 // startUpstreams starts the upstreams that all proxies share.
@@ -234,4 +240,31 @@ func (c *comparison) measure() {
 		c.e.say("peers: %s idle %s", row.peer, row.kind)
 		row.measure(c.e, c.request, c.Idle)
 	}
+}
+
+// profile writes one CPU profile of adbuffer in all its rows at saturation.
+func (c *comparison) profile() (err error) {
+	args := []string{"tool", "pprof", "-proto"}
+	for _, row := range c.rows {
+		if row.peer != "adbuffer" || row.void != "" {
+			continue
+		}
+		c.e.say("peers: a profile of adbuffer, %s", row.way)
+		var cpu, file string
+		c.e.beside(row.stage, row.saturating, func(context.Context) {
+			cpu, err = row.stage.Adbuffer.Ask(fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", c.length.Seconds()/2))
+		})
+		if err == nil {
+			file, err = c.e.Rig.Write("*.pprof", cpu)
+		}
+		if err != nil {
+			return err
+		}
+		args = append(args, file)
+	}
+	merged, err := exec.CommandContext(c.e.ctx, "go", args...).Output()
+	if err != nil {
+		return fmt.Errorf("go tool pprof: %w", err)
+	}
+	return os.WriteFile(c.Profile, merged, 0o644)
 }
