@@ -14,26 +14,15 @@ const maxPlaces = 1_000_000
 const DefaultWaitingShare = 0.03
 
 // erlangB returns the share of requests that are refused because all servers are in use, for a load
-// in erlangs. It is exact for Poisson arrivals and any distribution of hold times. Without servers
-// it is
-//  1. A load that is not above 0 gives 0.
+// in erlangs. It is exact for Poisson arrivals and any distribution of hold times.
 //
 // A. K. Erlang, "Solution of some Problems in the Theory of Probabilities of Significance in
 // Automatic Telephone Exchanges", 1917. The recurrence B(n) = a·B(n−1) / (n + a·B(n−1)) replaces
 // factorials, which overflow from 171 servers on. Each step reduces the error of the previous step.
 func erlangB(servers int, load float64) float64 {
-	if !(load > 0) {
-		return 0
-	}
-	if math.IsInf(load, 1) {
-		return 1
-	}
 	blocked := 1.0
 	for n := 1; n <= servers; n++ {
 		blocked = nextErlangB(n, load, blocked)
-		if blocked == 0 {
-			return 0 // below the smallest float64; more servers do not raise it
-		}
 	}
 	return blocked
 }
@@ -43,24 +32,16 @@ func nextErlangB(n int, load, blocked float64) float64 {
 	return load * blocked / (float64(n) + load*blocked)
 }
 
-// erlangC returns the share of requests that wait if none is refused, for a load in erlangs: C =
-// N·B / (N − L·(1 − B)). It is exact for Poisson arrivals and exponential hold times, and close for
-// other hold times. A load that fills the servers, L ≥ N, gives 1. A load that is not above 0 gives
-// 0.
+// erlangC returns the share of requests that wait if none is refused, for a load below the servers,
+// in erlangs: C = N·B / (N − L·(1 − B)). It is exact for Poisson arrivals and exponential hold times,
+// and close for other hold times.
 //
 // It is the delay formula of the paper of [erlangB]. For C from B, see R. B. Cooper, "Introduction
 // to Queueing Theory".
 func erlangC(servers int, load float64) float64 {
-	if !(load > 0) {
-		return 0
-	}
-	if load >= float64(servers) {
-		return 1
-	}
 	return erlangCFromB(servers, load, erlangB(servers, load))
 }
 
-// erlangCFromB needs load < servers.
 func erlangCFromB(servers int, load, blocked float64) float64 {
 	n := float64(servers)
 	return n * blocked / (n - load*(1-blocked))
@@ -93,14 +74,11 @@ func placesForLoad(load, waitingShare float64) int {
 // squareRootPlaces returns L + 2·√L, unrounded: the rule of thumb for pools in which about 3 % of
 // the requests wait. For loads of 40 to 4,000 it is within two places of [Places]; for smaller
 // loads it is too low. Use it to check the size of a pool without a computer, not to choose the
-// size. A load that is not above 0 gives 0.
+// size.
 //
 // Square-root staffing: S. Halfin, W. Whitt, "Heavy-Traffic Limits for Queues with Many Exponential
 // Servers", Operations Research 29(3), 1981.
 func squareRootPlaces(load float64) float64 {
-	if !(load > 0) {
-		return 0
-	}
 	return load + 2*math.Sqrt(load)
 }
 
@@ -108,16 +86,8 @@ func squareRootPlaces(load float64) float64 {
 // not wait: C·W/(N − L). It is exact for Poisson arrivals and exponential hold times. For lognormal
 // hold times it is right within 40 % in a pool of the size that [Places] returns. As a pool fills,
 // the true wait approaches (1 + c²)/2 of this value, where c² is variance/mean² of the holds (A. M.
-// Lee, P. A. Longton, Operational Research Quarterly 10, 1959). ok is false, and the wait 0, if the
-// rate fills the places: then waits grow as long as the rate lasts.
-func meanWait(rate float64, meanHold time.Duration, places int) (wait time.Duration, ok bool) {
+// Lee, P. A. Longton, Operational Research Quarterly 10, 1959). The load must be below the places.
+func meanWait(rate float64, meanHold time.Duration, places int) time.Duration {
 	load := Load(rate, meanHold)
-	if load == 0 {
-		return 0, true
-	}
-	if load >= float64(places) {
-		return 0, false
-	}
-	ns := erlangC(places, load) * float64(meanHold) / (float64(places) - load)
-	return toDuration(ns), true
+	return toDuration(erlangC(places, load) * float64(meanHold) / (float64(places) - load))
 }

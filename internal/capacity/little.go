@@ -7,7 +7,7 @@
 // latency. A load is the mean number of places in use, in erlangs: rate × hold, without unit.
 //
 // All functions are pure and safe for concurrent use. They do not panic on invalid numbers
-// (negative, NaN); each function documents its result for them. [Plan] returns an error for them.
+// (negative, NaN); each exported function documents its result for them. [Plan] returns an error for them.
 package capacity
 
 import (

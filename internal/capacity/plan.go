@@ -113,8 +113,8 @@ func Plan(in PlanInput) (PlanResult, error) {
 
 	r.Places = max(Places(r.Rate, r.MeanHold, in.WaitingShare), int(math.Ceil(peakHeadroom*float64(in.Peak))))
 	r.Saturation = r.Load / float64(r.Places)
-	r.WaitingShare = erlangC(r.Places, r.Load)
-	r.MeanWait, _ = meanWait(r.Rate, r.MeanHold, r.Places) // Places exceeds the load
+	r.WaitingShare = erlangC(r.Places, r.Load) // Places exceeds the load
+	r.MeanWait = meanWait(r.Rate, r.MeanHold, r.Places)
 	r.FullRate = FullRate(float64(r.Places), r.MeanHold)
 	r.SlowFullRate = FullRate(float64(r.Places), r.SlowHold)
 	r.RulePlaces = squareRootPlaces(r.Load)

@@ -139,7 +139,7 @@ func TestErlangCIsWhatAnMMNQueueDoes(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, uint64(c.servers)))
 			share, wait := simulateWaiting(rng, c.rate, exponentialHold(rng, c.hold), c.servers, c.requests)
 			share.matches(t, "share that waits", erlangC(c.servers, Load(c.rate, c.hold)), c.resolution)
-			mean, _ := meanWait(c.rate, c.hold, c.servers)
+			mean := meanWait(c.rate, c.hold, c.servers)
 			wait.matches(t, "mean wait", mean.Seconds(), 2*c.resolution)
 		})
 	}
