@@ -29,13 +29,19 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	limit := s.opts.MaxRequestBytes() + explainMargin
-	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request to be explained is longer than the limit of %d bytes; \"adbuffer explain --config FILE\" has none", limit))
-		return
+	message, ok := readBody(w, r, limit, fmt.Sprintf("the request to be explained is longer than the limit of %d bytes; \"adbuffer explain --config FILE\" has none", limit))
+	if ok {
+		writeJSON(w, s.opts.Explain(message, peer))
+	}
+}
+
+// readBody returns the body, or responds with an error: tooLarge for a body over limit.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, tooLarge string) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if e := new(http.MaxBytesError); errors.As(err, &e) {
+		text(w, http.StatusRequestEntityTooLarge, tooLarge)
 	} else if err != nil {
 		text(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
-		return
 	}
-	writeJSON(w, s.opts.Explain(message, peer))
+	return body, err == nil
 }

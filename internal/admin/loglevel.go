@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 
@@ -24,9 +23,8 @@ func (s *Server) showLevel(w http.ResponseWriter, _ *http.Request) {
 // changeLevel takes a level as {"level":"debug"} or as the word alone. The response is the
 // level in force. It lasts until the next start, or a reload that changes log.level.
 func (s *Server) changeLevel(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLevelBytes))
-	if err != nil {
-		text(w, http.StatusRequestEntityTooLarge, "the level is a word of a few letters")
+	body, ok := readBody(w, r, maxLevelBytes, "the level is a word of a few letters")
+	if !ok {
 		return
 	}
 	word := strings.TrimSpace(string(body))

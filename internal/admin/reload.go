@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 )
@@ -42,18 +40,13 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
-	document, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocument))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		text(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a configuration must not be longer than %d bytes", maxDocument))
-		return
-	} else if err != nil {
-		text(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
-		return
-	}
-	if len(document) == 0 {
+	document, ok := readBody(w, r, maxDocument, fmt.Sprintf("a configuration must not be longer than %d bytes", maxDocument))
+	switch {
+	case !ok:
+	case len(document) == 0:
 		text(w, http.StatusBadRequest, "send the configuration as the body: dry_run=1 does not read the file of --config")
-		return
+	default:
+		status, report := s.opts.DryRun(document)
+		writeStatusJSON(w, status, report)
 	}
-	status, report := s.opts.DryRun(document)
-	writeStatusJSON(w, status, report)
 }
