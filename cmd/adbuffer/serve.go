@@ -62,7 +62,7 @@ as another server.listen, is an error too: see adbuffer check --admin.`,
 			limitMemory(log)
 			reload.LogWarnings(log, warnings)
 			reloads.Names(cfg)
-			a, err := app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink), app.WithReload(reloads.Post))
+			a, err := app.New(cfg, log, app.Process{Level: &level, Sink: sink, Reload: reloads.Post})
 			if err != nil {
 				return failed(err)
 			}

@@ -35,7 +35,6 @@ type App struct {
 	admin    *admin.Server
 	versions *reload.Versions
 	requests *logs.RequestLog
-	dropped  func() uint64 // log lines that standard error did not take
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil = no Redis is configured
 	queue    *lag.Queue
@@ -44,11 +43,10 @@ type App struct {
 	overload *overload.Gate
 	state    atomic.Int32
 	started  time.Time
-	via      string           // the name of this process in Via; unique to the process
-	level    *zap.AtomicLevel // nil = the log's level cannot be changed
+	via      string // the name of this process in Via; unique to the process
+	process  Process
 	// configuredLevel is log.level of the configuration in force.
 	configuredLevel config.LogLevel
-	reload          admin.Reload // nil = the configuration cannot be read again
 
 	sockets      *listen.Sockets
 	certificates certificates
@@ -73,10 +71,17 @@ const (
 
 var stateNames = map[int32]string{starting: "starting", ready: "ready", draining: "draining"}
 
+// Process holds the parts of the process that an App uses. Each may be nil.
+type Process struct {
+	Level  *zap.AtomicLevel // of New's log; operators and reloads change it
+	Sink   *logs.Sink       // of New's log
+	Reload admin.Reload     // reads the configuration again and calls App.Reload, for POST /reload
+}
+
 // New builds the service from cfg and opens its listeners, so that a configuration that
 // cannot work fails here. Run serves. Without Run, Close releases what New opened.
-func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a, err := newApp(cfg, log, extras...)
+func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
+	a, err := newApp(cfg, log, process)
 	if err != nil {
 		return nil, err
 	}
@@ -93,13 +98,10 @@ func New(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
 }
 
 // newApp makes every part of an App but its listeners.
-func newApp(cfg *config.Config, log *zap.Logger, extras ...Extra) (*App, error) {
-	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), dropped: func() uint64 { return 0 }, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+func newApp(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
+	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.requests = logs.NewRequestLog(log, a.peers)
-	for _, e := range extras {
-		e(a)
-	}
 	if err := a.build(cfg); err != nil {
 		a.die()
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
@@ -89,7 +88,7 @@ func (a *App) register() error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "adbuffer_log_dropped_total",
 			Help: "Log lines that adbuffer dropped because standard error was blocked or failed.",
-		}, func() float64 { return float64(a.dropped()) }),
+		}, func() float64 { return float64(a.process.Sink.Dropped()) }),
 	}
 	for _, c := range all {
 		if err := a.registry.Register(c); err != nil {
@@ -160,9 +159,9 @@ func (a *App) apply(next *reload.Version) {
 // applied applies the settings that need no swap.
 func (a *App) applied(next *reload.Version) {
 	a.certificates.reload()
-	if level := next.Config.Log.Level; a.level != nil && level != a.configuredLevel { // otherwise PUT /log/level stays in force
+	if level := next.Config.Log.Level; a.process.Level != nil && level != a.configuredLevel { // otherwise PUT /log/level stays in force
 		a.configuredLevel = level
-		a.level.SetLevel(logLevels[level])
+		a.process.Level.UnmarshalText([]byte(level)) //nolint:errcheck // config allows zap's words only
 	}
 	a.recordFlight(next.Config.Admin.FlightRecorder)
 	a.sendMetrics(next.Config)
@@ -173,10 +172,6 @@ func (a *App) recordFlight(age time.Duration) {
 	if err := a.views.Flight.Keep(age); err != nil {
 		a.log.Warn("the flight recorder does not run", zap.Error(err))
 	}
-}
-
-var logLevels = map[config.LogLevel]zapcore.Level{
-	config.LevelDebug: zapcore.DebugLevel, config.LevelInfo: zapcore.InfoLevel, config.LevelWarn: zapcore.WarnLevel, config.LevelError: zapcore.ErrorLevel,
 }
 
 func (a *App) proxyOptions(v *reload.Version) proxy.Options {

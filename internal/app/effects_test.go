@@ -23,7 +23,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 	s := setup{ssps: []string{at("a", ssp)}, routes: []string{to("x", "a")}}
 	base := s.load(t)
 	base.Machine = config.Machine{} // no limit of the machine hides a change
-	a, err := New(base, zap.NewNop())
+	a, err := New(base, zap.NewNop(), Process{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func change(field reflect.Value) {
 	case config.Address:
 		field.SetString("127.0.0.1:1")
 	case config.TLSVersion:
-		field.SetString(string(config.TLS13))
+		field.SetString(string("1.3"))
 	case []config.TLSGroup:
 		field.Set(reflect.ValueOf(v[:len(v)-1]))
 	case []netip.Prefix:

@@ -22,7 +22,7 @@ func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Ex
 		quiet.SSPs[i].HealthCheck.Path = ""
 		quiet.SSPs[i].QPS.Scope = config.ScopeInstance
 	}
-	a, err := newApp(&quiet, zap.NewNop())
+	a, err := newApp(&quiet, zap.NewNop(), Process{})
 	if err != nil {
 		return nil, err
 	}

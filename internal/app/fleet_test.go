@@ -89,7 +89,7 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(cfg, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "server.listen") {
+	if _, err := New(cfg, zap.NewNop(), Process{}); err == nil || !strings.Contains(err.Error(), "server.listen") {
 		t.Errorf("got %v, want the address that is taken", err)
 	}
 }

@@ -112,7 +112,7 @@ func runAlone(t *testing.T, s setup) *service {
 	t.Helper()
 	level := zap.NewAtomicLevelAt(zap.InfoLevel)
 	core, logs := observer.New(level)
-	a, err := New(s.load(t), zap.New(core), WithLogLevel(level))
+	a, err := New(s.load(t), zap.New(core), Process{Level: &level})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,35 +13,15 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
-	"adbuffer/internal/logs"
 	"adbuffer/internal/reload"
 )
-
-// Extra gives an App access to a part of the process.
-type Extra func(*App)
-
-// WithLogLevel lets operators change the level of New's log.
-func WithLogLevel(l zap.AtomicLevel) Extra {
-	return func(a *App) { a.level = &l }
-}
-
-// WithLogSink counts the log lines that s drops.
-func WithLogSink(s *logs.Sink) Extra {
-	return func(a *App) { a.dropped = s.Dropped }
-}
-
-// WithReload makes f serve POST /reload: it reads the configuration again and calls
-// Reload. Without it there is no /reload.
-func WithReload(f admin.Reload) Extra {
-	return func(a *App) { a.reload = f }
-}
 
 // adminOptions returns the options of the admin listener.
 func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
 		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), Metrics: a.metrics(),
-		Ready: a.readiness, Level: a.level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.reload, DryRun: a.dryRun,
+		Ready: a.readiness, Level: a.process.Level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.process.Reload, DryRun: a.dryRun,
 		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
 		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
 		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Routes: func() []string { return routeNames(current()) }, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },

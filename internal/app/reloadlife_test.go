@@ -20,7 +20,7 @@ import (
 
 // A signal during the warm-up made the service say "ready" to systemd and the log, while it drained.
 func TestASignalDuringTheWarmUpDoesNotMakeTheServiceReady(t *testing.T) {
-	a, err := New(setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}.load(t), zap.NewNop())
+	a, err := New(setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}.load(t), zap.NewNop(), Process{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a, "pool: {min_idle: 2}")}, routes: []string{to("x", "a")}}
-	app, err := New(s.load(t), zap.NewNop())
+	app, err := New(s.load(t), zap.NewNop(), Process{})
 	if err != nil {
 		t.Fatal(err)
 	}

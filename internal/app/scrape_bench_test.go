@@ -38,7 +38,7 @@ func newOf(t testing.TB, n int) *App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(cfg, zap.NewNop())
+	a, err := New(cfg, zap.NewNop(), Process{})
 	if err != nil {
 		t.Fatal(err)
 	}

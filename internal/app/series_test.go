@@ -69,7 +69,7 @@ func TestNoSeriesIsThereForWhatCannotHappen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := New(cfg, zap.NewNop())
+		a, err := New(cfg, zap.NewNop(), Process{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,14 +7,6 @@ import "adbuffer/internal/handshake"
 // LogLevel is the least important level that is logged.
 type LogLevel string
 
-// The log levels.
-const (
-	LevelDebug LogLevel = "debug"
-	LevelInfo  LogLevel = "info"
-	LevelWarn  LogLevel = "warn"
-	LevelError LogLevel = "error"
-)
-
 // LogFormat is the format of a log line.
 type LogFormat string
 
@@ -43,10 +35,7 @@ const PipelineAll PipelineMethods = "all"
 type TLSVersion string
 
 // TLS12 is the oldest version that adbuffer supports.
-const (
-	TLS12 TLSVersion = "1.2"
-	TLS13 TLSVersion = "1.3"
-)
+const TLS12 TLSVersion = "1.2"
 
 // TLSGroup is a group of a TLS key exchange, by its IANA name.
 type TLSGroup string

@@ -89,7 +89,7 @@ func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 		return d, err
 	}
 	d.log = sink
-	d.App, err = app.New(cfg, log, app.WithLogLevel(level), app.WithLogSink(sink))
+	d.App, err = app.New(cfg, log, app.Process{Level: &level, Sink: sink})
 	if err != nil {
 		return d, err
 	}

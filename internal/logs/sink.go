@@ -111,8 +111,12 @@ func (s *Sink) Sync() error {
 	return nil
 }
 
-// Dropped returns how many lines were not written, since the writer took no more or failed.
+// Dropped returns how many lines were not written, since the writer took no more or failed. A nil Sink
+// dropped none.
 func (s *Sink) Dropped() uint64 {
+	if s == nil {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dropped
