@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -82,8 +83,14 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 		}
 		add(unresolved, l.Host, text, l.Since.UTC().Format(time.RFC3339), logs.Cut(l.Err.Error()))
 	}
-	if full, timeout := recent[upstream.PendingFull.String()], recent[upstream.PendingTimeout.String()]; full+timeout > 0 {
-		add(noPlace, "", "%d ended as pending_full and %d as pending_timeout in the last seconds; adbuffer plan --admin says which size the pool needs", full, timeout)
+	var refused []string
+	for _, o := range []upstream.Outcome{upstream.PendingFull, upstream.PendingTimeout} {
+		if n := recent[o.String()]; n > 0 {
+			refused = append(refused, fmt.Sprintf("%d as %s", n, o))
+		}
+	}
+	if len(refused) > 0 {
+		add(noPlace, "", "in the last seconds %s; see adbuffer plan --admin", strings.Join(refused, ", "))
 	}
 	if s.BackoffSeconds > 0 {
 		add(paused, "", "%.1f s are left; see retry_after_max and retry_after_share", s.BackoffSeconds)

@@ -256,7 +256,8 @@ func lowered(c *config.Config) []string {
 		setting int
 	}{{c.MaxConnections(), c.Server.MaxConnections}, {c.MaxBufferedBytes(), c.Server.MaxBufferedBytes}} {
 		if l.limit.Value < l.setting {
-			all = append(all, fmt.Sprintf("%d are in force: %s", l.limit.Value, l.limit.From))
+			name, why, _ := strings.Cut(l.limit.From, ", ")
+			all = append(all, fmt.Sprintf("%s is %d, %s", name, l.limit.Value, why))
 		}
 	}
 	return all

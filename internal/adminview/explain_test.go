@@ -43,13 +43,13 @@ func TestExplainNamesTheSettingsThatTheMachineLowers(t *testing.T) {
 	cfg.Machine = config.Machine{OpenFiles: 512, Memory: 256 << 20, MemoryFrom: "that the cgroup allows"}
 	got := lowered(cfg)
 	want := []string{
-		"192 are in force: server.max_connections, lowered from 65536: the process may open 512 files (ulimit -n)",
-		"67108864 are in force: server.max_buffered_bytes, lowered from 268435456: a quarter of the 268435456 bytes of memory that the cgroup allows",
+		"server.max_connections is 192, lowered from 65536: the process may open 512 files (ulimit -n)",
+		"server.max_buffered_bytes is 67108864, lowered from 268435456: a quarter of the 268435456 bytes of memory that the cgroup allows",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if text := (&Explained{Machine: got, SSPs: []explainedSSP{{SSP: "a", Spares: []string{"b:1 waits"}}}}).String(); !strings.Contains(text, "machine   192 are") || !strings.Contains(text, "spare     b:1 waits") {
+	if text := (&Explained{Machine: got, SSPs: []explainedSSP{{SSP: "a", Spares: []string{"b:1 waits"}}}}).String(); !strings.Contains(text, "machine   server.max_connections is 192") || !strings.Contains(text, "spare     b:1 waits") {
 		t.Error(text)
 	}
 }

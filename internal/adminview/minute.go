@@ -1,7 +1,9 @@
 package adminview
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
@@ -21,7 +23,8 @@ type lastMinute struct {
 	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
 	P99Seconds float64 `json:"p99_seconds"`
 
-	mostFailed string // the outcome of most failed requests; "" = none failed
+	byHand    uint64 // of Failed: an operator has taken the SSP out
+	howFailed string // how most of the other failed requests ended, with their numbers
 }
 
 // The last minute is the time since the oldest of minuteMarks marks. A mark is made every markEvery
@@ -72,19 +75,32 @@ func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked u
 	}
 	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, counts), h.QuantileOf(0.99, counts)
 	l.Filtered, l.Masked = recent[filtered], masked-min(masked, before.masked)
-	l.Requests, l.Fills, l.Failed, l.mostFailed = askedOf(recent), recent[upstream.Fill.String()], countFailed(recent), mostFailed(recent)
+	l.Requests, l.Fills, l.Failed, l.byHand = askedOf(recent), recent[upstream.Fill.String()], countFailed(recent), recent[upstream.SSPDisabled.String()]
+	l.howFailed = howFailed(recent)
 	return l
 }
 
-// mostFailed names the outcome of most of the failed requests, "" if none failed.
-func mostFailed(outcomes map[string]uint64) string {
+// mostFailed names the outcome of most of the failed requests that pick accepts, "" if none failed. An
+// operator's choice is no failure.
+func mostFailed(outcomes map[string]uint64, pick func(upstream.Outcome) bool) string {
 	most := ""
-	for _, name := range failedOutcomes {
-		if outcomes[name] > outcomes[most] {
+	for o := range upstream.Outcomes {
+		if name := o.String(); o.IsFailure() && o != upstream.SSPDisabled && pick(o) && outcomes[name] > outcomes[most] {
 			most = name
 		}
 	}
 	return most
+}
+
+// howFailed names the SSP's own failure first: a breaker that sheds is an effect of it.
+func howFailed(outcomes map[string]uint64) string {
+	var all []string
+	for _, bySSP := range []bool{true, false} {
+		if name := mostFailed(outcomes, func(o upstream.Outcome) bool { return bySSP == (o.Row().Blame == upstream.BlameSSP) }); name != "" {
+			all = append(all, fmt.Sprintf("%d as %s", outcomes[name], name))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 var filtered = upstream.Filtered.String()

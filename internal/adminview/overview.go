@@ -12,6 +12,7 @@ import (
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/upstream"
 )
 
 // urgency orders the troubles of SSPs, the worst last.
@@ -23,10 +24,11 @@ const (
 	late             // some of its requests fail or end at their deadline
 	waits            // requests wait for a place, or found none
 	degraded         // an endpoint is out, a look-up fails, or the SSP asked for a pause
-	failing          // most of its requests fail, or none can be sent
+	failing          // most of its requests fail
+	down             // no request can be sent to it
 )
 
-var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", failing: "failing"}
+var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", failing: "failing", down: "down"}
 
 // trouble is one reason why an SSP needs attention.
 type trouble struct {
@@ -119,8 +121,9 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 	if t, any := endpointTrouble(p.Endpoints); any {
 		all = append(all, t)
 	}
-	if m.Requests > 0 && m.Failed > 0 {
-		share := float64(m.Failed) / float64(m.Requests)
+	// An operator's choice is no failure of the SSP.
+	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 {
+		share := float64(failed) / float64(asked)
 		u := calm
 		switch {
 		case share >= failingShare:
@@ -129,11 +132,11 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 			u = late
 		}
 		if u != calm {
-			all = append(all, trouble{u, fmt.Sprintf("%d of %d requests of the last minute failed, most of them as %s", m.Failed, m.Requests, m.mostFailed)})
+			all = append(all, trouble{u, fmt.Sprintf("%d of %d requests of the last minute failed: %s", failed, asked, m.howFailed)})
 		}
 	}
 	if p.Pending > 0 {
-		all = append(all, trouble{waits, fmt.Sprintf("%d requests wait for one of %d places", p.Pending, p.PlacesLimit)})
+		all = append(all, trouble{waits, fmt.Sprintf("requests in the queue: %d; places: %d", p.Pending, p.PlacesLimit)})
 	}
 	if o := s.ConcurrencyLimit; o > 0 && s.InFlight >= o {
 		all = append(all, trouble{waits, fmt.Sprintf("%d of %d requests to it are in flight", s.InFlight, o)})
@@ -163,7 +166,7 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 	}
 	t = trouble{urgency: degraded}
 	if out == len(endpoints) {
-		t.urgency = failing
+		t.urgency = down
 	}
 	for i, text := range order {
 		if i > 0 {
@@ -181,7 +184,7 @@ func whyOut(e *pool.EndpointSnapshot) string {
 	case e.EjectedSeconds > 0 && e.LastDialError != "":
 		return "ejected: " + lastPart(e.LastDialError)
 	case e.EjectedSeconds > 0:
-		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests), "of its SSP")
+		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests, func(upstream.Outcome) bool { return true }), "of its SSP")
 	case e.State == "unhealthy":
 		if e.LastCheckError == "" {
 			return "unhealthy"

@@ -35,13 +35,14 @@ func TestTroublesOfAnSSP(t *testing.T) {
 		{name: "one of three is ejected", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, ejected, up}, want: "1 of 3 endpoints ejected: connection refused"},
 		{name: "ejected for its responses", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, failedResponses}, want: "1 of 2 endpoints ejected: most of its failures are server_error"},
 		{name: "two causes", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, sick, unreachable}, want: "1 of 3 endpoints unhealthy: 503; 1 of 3 endpoints unreachable: certificate has expired or is not yet valid"},
-		{name: "none is left", urgency: failing, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: certificate has expired or is not yet valid"},
+		{name: "none is left", urgency: down, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: certificate has expired or is not yet valid"},
 		{name: "an operator drains one", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drained}},
 		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
-		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9, mostFailed: "deadline"}},
-		{name: "some fail", urgency: late, minute: lastMinute{Requests: 1000, Failed: 10, mostFailed: "deadline"}, want: "10 of 1000 requests of the last minute failed, most of them as deadline"},
-		{name: "most fail", urgency: failing, minute: lastMinute{Requests: 10, Failed: 5, mostFailed: "server_error"}, want: "5 of 10 requests"},
-		{name: "requests wait", urgency: waits, pool: pool.Snapshot{Pending: 3, PlacesLimit: 8}, want: "3 requests wait for one of 8 places"},
+		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9}},
+		{name: "some fail", urgency: late, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1000 requests of the last minute failed: 10 as deadline"},
+		{name: "most fail", urgency: failing, minute: lastMinute{Requests: 10, Failed: 5, howFailed: "5 as server_error"}, want: "5 of 10 requests"},
+		{name: "by hand, and its requests fail", urgency: byHand, pool: pool.Snapshot{State: "draining"}, minute: lastMinute{Requests: 10, Failed: 10, byHand: 10}, want: "an operator has set it to draining"},
+		{name: "requests wait", urgency: waits, pool: pool.Snapshot{Pending: 3, PlacesLimit: 8}, want: "requests in the queue: 3; places: 8"},
 		{name: "at its limit", urgency: waits, ssp: ssp.Snapshot{ConcurrencyLimit: 5, InFlight: 5}, want: "5 of 5 requests to it are in flight"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
 		m.look(h, map[string]uint64{"server_error": 7, "filtered": 3}, 4)
 	}
 	h.ObserveDuration(time.Millisecond)
-	now := map[string]uint64{"server_error": 8, "deadline": 2, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93}
-	if got := m.last(h, now, 6); got.Filtered != 90 || got.Masked != 2 || got.Failed != 3 || got.Fills != 5 || got.mostFailed != "deadline" || got.Requests != 43 || got.Seconds < 60 || got.Seconds > 70 {
+	now := map[string]uint64{"server_error": 8, "deadline": 2, "breaker_open": 90, "ssp_disabled": 200, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93}
+	if got := m.last(h, now, 6); got.Filtered != 90 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 5 || got.howFailed != "2 as deadline, 90 as breaker_open" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
 		t.Errorf("the last minute is %+v", got)
 	}
 }

@@ -56,7 +56,7 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		b.eval(fmt.Sprintf(`document.querySelector('tr[data-row="%s"] [data-column="%s"]').innerText`, row, column), &text)
 		return text
 	}
-	if text := cell("ssp-50", "trouble"); !strings.Contains(text, "1 of 1 endpoints") || !strings.Contains(text, "connection refused") {
+	if text := cell("ssp-50", "trouble"); !strings.HasPrefix(text, "down: 1 of 1 endpoints") || !strings.Contains(text, "connection refused") {
 		t.Errorf("the dead SSP's row says %q", text)
 	}
 	if text := cell("ssp-44", "trouble"); !strings.Contains(text, "degraded: 1 of 2 endpoints") || !strings.Contains(text, "connection refused") {
