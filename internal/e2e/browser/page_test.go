@@ -308,6 +308,7 @@ func (b *browser) wantAccessible() {
   const light = c => { const [r, g, b] = rgb(c).map(channel); return .2126 * r + .7152 * g + .0722 * b; };
   const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return getComputedStyle(e).backgroundColor; } return "rgb(255, 255, 255)"; };
   if (document.documentElement.scrollWidth > innerWidth) bad.push("the page is " + document.documentElement.scrollWidth + " wide in " + innerWidth);
+  for (const r of document.querySelectorAll("#many .wide")) if (r.scrollWidth > r.clientWidth) bad.push("the table of SSPs is " + r.scrollWidth + " wide in " + r.clientWidth);
   if (!document.documentElement.lang || !document.title) bad.push("no language or title");
   for (const e of document.querySelectorAll("[role=meter],[role=img],article,nav,pre")) if (!e.getAttribute("aria-label")) bad.push(e.tagName + " has no name");
   for (const m of document.querySelectorAll("[role=meter]")) if (!m.getAttribute("aria-valuetext")) bad.push("a meter says no value");

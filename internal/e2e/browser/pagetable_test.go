@@ -120,6 +120,8 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		b.eval(notices, &text)
 		return strings.Contains(text, "differs from its file") && strings.Contains(text, "must have at least one route")
 	})
+	b.click(`tr[data-row="ssp-44"] .open`)
+	b.run(chromedp.WaitVisible(`tr[data-below="ssp-44"] article .charts`))
 	b.wantAccessible()
 	y.Stop()
 	b.wantNoProblems()
