@@ -38,8 +38,8 @@ var forms = map[string]form{
 	"request id field":          fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
 	"status":                    must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
 	"set field":                 fieldAnd(forwardedFieldRule, checkSet),
-	"URL of a receiver":         receiverRule,
-	"URL of a metrics receiver": metricsReceiverRule,
+	"URL of a receiver":         receiverForm("http://127.0.0.1:4318/v1/traces", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
+	"URL of a metrics receiver": receiverForm("http://127.0.0.1:4318/v1/metrics", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"),
 }
 
 // fairnessRule is the form of server.fairness.key.
@@ -122,28 +122,23 @@ func isHostPattern(s string) bool {
 	return isAuthority(s) && strings.LastIndexByte(s, ':') <= strings.LastIndexByte(s, ']')
 }
 
-// metricsReceiverRule refuses a query too, since the exporter does not send it.
-func metricsReceiverRule(text string) string {
-	if rule := receiverRule(text); rule != "" {
-		return strings.ReplaceAll(rule, "/v1/traces", "/v1/metrics")
+// receiverForm is the form of the URL of an OTLP receiver. It refuses a query, since the exporter would
+// not send it. headers is the variable of the fields that the exporter sends.
+func receiverForm(example, headers string) form {
+	return func(text string) string {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+			return fmt.Sprintf("must be an http or https URL, for example %q", example)
+		case u.User != nil:
+			return "must not hold a user or a password"
+		case u.Fragment != "":
+			return "must not have a fragment"
+		case strings.Contains(text, "?"):
+			return "must not have a query; " + headers + " sends a key in a header field"
+		}
+		return ""
 	}
-	if strings.Contains(text, "?") {
-		return "must not have a query; OTEL_EXPORTER_OTLP_METRICS_HEADERS sends a key in a header field"
-	}
-	return ""
-}
-
-func receiverRule(text string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return `must be an http or https URL, for example "http://127.0.0.1:4318/v1/traces"`
-	case u.User != nil:
-		return "must not hold a user or a password"
-	case u.Fragment != "":
-		return "must not have a fragment"
-	}
-	return ""
 }
 
 // pathRule is the form of a path to match. Paths are compared byte by byte as clients send them.

@@ -37,7 +37,6 @@ func TestURLsAreShownWithoutSecrets(t *testing.T) {
 }
 
 const withSecrets = `
-tracing: {endpoint: "http://127.0.0.1:4318/v1/traces?token=s3cret"}
 ssps:
   - name: a
     endpoints: ["https://a.example/bid?v=s3cret&s3cret", "https://b.example/bid?v=s3cret&s3cret"]
@@ -56,19 +55,19 @@ func TestTheEffectiveConfigHidesPossibleSecrets(t *testing.T) {
 		t.Errorf("a secret is shown:\n%s", shown)
 	}
 	for _, want := range []string{
-		`"https://b.example/bid?v=(hidden)&(hidden)"`, `"http://127.0.0.1:4318/v1/traces?token=(hidden)"`, `{name: "X-Partner", value: "(hidden)"}`,
+		`"https://b.example/bid?v=(hidden)&(hidden)"`, `{name: "X-Partner", value: "(hidden)"}`,
 		`{name: "X-Openrtb-Version", value: "2.6"}`, `{name: "X-Empty", value: ""}`, `{name: "format", value: "video"}`, `{name: "sig", value: "(hidden)"}`, `{name: "X-Env", value: "prod"}`,
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s is not in:\n%s", want, shown)
 		}
 	}
-	if after := string(cfg.YAMLWithSecrets()); after != before || strings.Count(after, "s3cret") != 9 {
+	if after := string(cfg.YAMLWithSecrets()); after != before || strings.Count(after, "s3cret") != 8 {
 		t.Errorf("hiding has changed the config, or not all secrets are in it:\n%s", after)
 	}
 	// This configuration would send "(hidden)" to SSPs.
 	_, _, err := Parse([]byte(shown), nil)
-	if err == nil || strings.Count(err.Error(), "--show-secrets") != 7 {
+	if err == nil || strings.Count(err.Error(), "--show-secrets") != 6 {
 		t.Errorf("the shown config loads: %v", err)
 	}
 }
@@ -90,7 +89,7 @@ func TestErrorsHidePossibleSecrets(t *testing.T) {
 		with(`"http://a.example/?key=s3cret": 1`), with(`headers: {set: [{name: X-A, value: "s3cret\n"}]}`), with(`headers: {set: [{name: "X-A: s3cret", value: x}]}`),
 		with(`headers: {pass: ["X-A: s3cret"]}`), with(`headers: {set: ["X-A: s3cret"]}`), with(`headers: {set: {X-A: s3cret}}`), with(`headers: {set: [{X-A: s3cret}]}`),
 		with(`headers: {set: [{name: X-A, value: [s3cret]}]}`), with(`headers: {set: [{name: X-A, value: !!int s3cret}]}`), with(`headers: {set: [{name: X-A, value: *s3cret }]}`),
-		"tracing: {endpoint: \"http://u:s3cret@a.example\"}\n" + with(""), "tracing: {endpoint: \"a.example?s3cret\"}\n" + with(""), "tracing: {endpoint: \"http://a.example/?s3cret#x\"}\n" + with(""),
+		"tracing: {endpoint: \"http://u:s3cret@a.example\"}\n" + with(""), "tracing: {endpoint: \"a.example?s3cret\"}\n" + with(""), "tracing: {endpoint: \"http://a.example/?s3cret#x\"}\n" + with(""), "tracing: {endpoint: \"http://a.example/?key=s3cret\"}\n" + with(""),
 		"fleet: {redis: {address: \"redis://:s3cret@a.example\"}}\n" + with(""), "fleet: {redis: {address: \":s3cret@a.example:1\"}}\n" + with(""),
 		strings.Replace(with(""), "path: /", `path: /, header: [{name: X-Key, value: "s3cret\u0001"}]`, 1),
 		strings.Replace(with(""), "path: /", `path: /, query: [{name: key, value: "s3cret&"}]`, 1),

@@ -95,6 +95,14 @@ func explain(lines [][]byte, line int, rule string) (mistyped int, words string)
 	if twoColons.Match(here) {
 		return line, "a value with a colon and a space needs quotes"
 	}
+	if end, isFlow := strings.CutPrefix(rule, "did not find expected ',' or "); isFlow || strings.Contains(rule, "unexpected end of stream") {
+		switch text, _, _ := bytes.Cut(here, []byte(" #")); {
+		case bytes.ContainsAny(inQuotes.ReplaceAll(text, nil), `"'`):
+			return line, "a closing quote is missing"
+		case isFlow:
+			return line, "a comma or " + strings.Trim(end, "'") + " is missing"
+		}
+	}
 	if before == 0 || !strings.Contains(rule, "did not find expected key") && !strings.Contains(rule, "did not find expected '-'") && !strings.Contains(rule, "mapping values are not allowed") {
 		return line, rule
 	}
