@@ -39,12 +39,14 @@ order, the deadline and its source, the request that each SSP would get, and the
 in force. No SSP gets a request. The same code reads the request as for real requests.
 
 With --config it uses a configuration file, with --admin the current configuration of a
-running adbuffer. The lines "now" say why a running adbuffer may refuse or delay the request
-at this moment: breaker, pauses, endpoints that cannot be reached, names that cannot be looked
-up and since when, a full pool. The lines "spare" say why an endpoint of a later priority gets
-no requests, the lines "machine" which settings this machine lowers.
-URL is the URL of the request, or only its path and query.
-Secrets are shown as (hidden).`,
+running adbuffer. URL is the URL of the request, or only its path and query. Secrets are
+shown as (hidden). Some lines appear only if they apply:
+
+  now        why a running adbuffer may refuse or delay the request at this moment: breaker,
+             pauses, unreachable endpoints, failed look-ups and since when, a full pool
+  spare      why an endpoint of a later priority gets no requests
+  filtered   which condition on the body keeps the request from an SSP
+  machine    which settings this machine lowers`,
 		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'
   adbuffer explain --config config/adbuffer.yaml -X POST -H 'Content-Type: application/json' --data @bid.json http://ads.example/fillbuffer
   adbuffer explain --admin http://127.0.0.1:9090 --client 203.0.113.9 --json /fillbuffer/openx`,

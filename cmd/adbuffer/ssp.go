@@ -55,18 +55,25 @@ get its share. Changes survive a reload and end with the process.`,
 	completeFlag(cmd, "endpoint", endpoints.of(&f.at))
 	cmd.AddCommand(&cobra.Command{
 		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1), ValidArgsFunction: sspNames.of(&f.at).first,
+		Example: "  adbuffer ssp list\n  adbuffer ssp list openx --json",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
 	})
-	for verb, state := range map[string]string{"enable": "enabled", "drain": "draining", "disable": "disabled"} {
+	for _, v := range []struct{ verb, state, short string }{
+		{"enable", "enabled", "Send requests to an SSP or an endpoint again"},
+		{"drain", "draining", "Send no new requests to an SSP or an endpoint; idle connections stay"},
+		{"disable", "disabled", "Send no new requests to an SSP or an endpoint, and close idle connections"},
+	} {
 		cmd.AddCommand(&cobra.Command{
-			Use: verb + " SSP", Short: "Make an SSP or an endpoint " + state, Args: cobra.ExactArgs(1), ValidArgsFunction: sspNames.of(&f.at).first,
+			Use: v.verb + " SSP", Short: v.short, Args: cobra.ExactArgs(1), ValidArgsFunction: sspNames.of(&f.at).first,
+			Example: fmt.Sprintf("  adbuffer ssp %[1]s openx\n  adbuffer ssp %[1]s openx --endpoint use.rtb.openx.example:443", v.verb),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return f.change(cmd.Context(), stdout, args[0], "state", admin.Change{State: state})
+				return f.change(cmd.Context(), stdout, args[0], "state", admin.Change{State: v.state})
 			},
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "weight SSP N --endpoint HOST:PORT", Short: "Change the weight of an endpoint", Args: cobra.ExactArgs(2), ValidArgsFunction: sspNames.of(&f.at).first,
+		Example: "  adbuffer ssp weight openx 3 --endpoint use.rtb.openx.example:443",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
