@@ -38,6 +38,7 @@ ARG VERSION=dev
 ARG COMMIT=""
 LABEL org.opencontainers.image.title="adbuffer" \
       org.opencontainers.image.description="Forwards ad requests to SSPs over keep-alive connection pools" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${COMMIT}"
 COPY --from=build /out/ /

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,6 +63,9 @@ func packagesOf(t *testing.T, version string) string {
 	t.Helper()
 	r := &release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1_750_000_000, 0)}
 	if err := r.build(t.Context(), runtime.GOARCH, r.binary(runtime.GOARCH)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.findGo(t.Context()), r.writeLicenses(runtime.GOARCH)); err != nil {
 		t.Fatal(err)
 	}
 	stage := t.TempDir()

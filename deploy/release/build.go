@@ -18,6 +18,16 @@ func (r *release) build(ctx context.Context, arch, file string) error {
 	return err
 }
 
+// findGo finds Go's folders.
+func (r *release) findGo(ctx context.Context) error {
+	out, err := r.command(ctx, nil, "go", "env", "GOROOT", "GOMODCACHE")
+	if err != nil {
+		return err
+	}
+	r.goroot, r.modcache, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return nil
+}
+
 // command runs a command in the repository, and returns its output.
 func (r *release) command(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

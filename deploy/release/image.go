@@ -20,7 +20,7 @@ import (
 )
 
 // image writes an OCI image for all processors, as one archive. It has the files and settings of the
-// Dockerfile. The authorities are those of Mozilla, from a module, so that go.sum pins them.
+// Dockerfile, and the licenses. The authorities are those of Mozilla, from a module, so that go.sum pins them.
 func (r *release) image(stage string) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range architectures {
@@ -74,7 +74,7 @@ func (r *release) imageConfig(arch string, image containers.Image) *containers.C
 		Healthcheck:  &containers.HealthConfig{Test: []string{"CMD", "/adbuffer", "health"}, Interval: 10 * time.Second, Timeout: 3 * time.Second, StartPeriod: 15 * time.Second, Retries: 3},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "adbuffer", "org.opencontainers.image.description": "Forwards ad requests to SSPs over keep-alive connection pools",
-			"org.opencontainers.image.version": r.version, "org.opencontainers.image.revision": r.commit,
+			"org.opencontainers.image.version": r.version, "org.opencontainers.image.revision": r.commit, "org.opencontainers.image.licenses": ownLicense,
 		},
 	}
 	return config
@@ -83,6 +83,10 @@ func (r *release) imageConfig(arch string, image containers.Image) *containers.C
 // imageFiles returns the files of the image as a tar archive.
 func (r *release) imageFiles(arch string) ([]byte, error) {
 	binary, err := os.ReadFile(r.binary(arch))
+	if err != nil {
+		return nil, err
+	}
+	licenses, err := os.ReadFile(r.licenses())
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +99,7 @@ func (r *release) imageFiles(arch string) ([]byte, error) {
 	}{
 		{"adbuffer", 0o755, binary},
 		{"etc/", 0o755, nil}, {"etc/ssl/", 0o755, nil}, {"etc/ssl/certs/", 0o755, nil}, {"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()},
-		{"tmp/", 0o1777, nil},
+		{"licenses.txt", 0o644, licenses}, {"tmp/", 0o1777, nil},
 	} {
 		if err := r.add(w, f.name, f.mode, f.content); err != nil {
 			return nil, err

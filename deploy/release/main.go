@@ -22,6 +22,8 @@ type release struct {
 	version string    // without a leading v
 	commit  string    // full hash
 	time    time.Time // of the commit; the only time in all files
+
+	goroot, modcache string // folders of Go's library and of modules, for their licenses
 }
 
 // architectures are Go's names of the processors.
@@ -57,6 +59,9 @@ func (r *release) run(ctx context.Context) error {
 		return err
 	}
 	r.out = out
+	if err := r.findGo(ctx); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(r.out); err != nil {
 		return err
 	}
@@ -83,6 +88,9 @@ func (r *release) run(ctx context.Context) error {
 // pack writes all files that are made from the binaries. stage is a folder for files on the way, manual
 // that of man pages and completions.
 func (r *release) pack(stage, manual string) error {
+	if err := r.writeLicenses(architectures...); err != nil {
+		return err
+	}
 	for _, arch := range architectures {
 		if err := r.billOfMaterials(arch); err != nil {
 			return err

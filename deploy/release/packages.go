@@ -37,7 +37,7 @@ func (r *release) packages(stage, arch, manual string) error {
 	}{{"deb", deb.Default, "vendor-completions"}, {"rpm", rpm.DefaultRPM, "site-functions"}} {
 		info := nfpm.WithDefaults(&nfpm.Info{
 			Name: "adbuffer", Arch: arch, Platform: "linux", Version: r.version, Release: "1", Section: "net", Priority: "optional",
-			Maintainer: maintainer, Description: description, MTime: r.time, DisableGlobbing: true,
+			Maintainer: maintainer, Description: description, License: ownLicense, MTime: r.time, DisableGlobbing: true,
 			Overridables: nfpm.Overridables{
 				Depends:  []string{"systemd", "ca-certificates"},
 				Contents: append(slices.Clone(contents), r.content(manual+"/zsh", "/usr/share/zsh/"+f.zsh+"/_adbuffer", 0o644)),
@@ -80,7 +80,7 @@ func (r *release) contentsOfPackage(stage, arch, manual string) (files.Contents,
 	all := files.Contents{r.content(r.binary(arch), "/usr/bin/adbuffer", 0o755)}
 	config := r.content(filepath.Join(r.root, "deploy/release/package/adbuffer.yaml"), "/etc/adbuffer/adbuffer.yaml", 0o644)
 	config.Type = files.TypeConfigNoReplace
-	all = append(all, config)
+	all = append(all, config, r.content(r.licenses(), "/usr/share/doc/adbuffer/copyright", 0o644))
 
 	unit, err := os.ReadFile(filepath.Join(r.root, "deploy/systemd/adbuffer.service"))
 	if err != nil {

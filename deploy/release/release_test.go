@@ -29,6 +29,9 @@ const commit = "0123456789abcdef0123456789abcdef01234567"
 func small(t *testing.T) (r *release, manual string) {
 	t.Helper()
 	r = &release{root: "../..", out: t.TempDir(), version: "1.2.3-rc.1", commit: commit, time: time.Unix(1_750_000_000, 0).UTC()}
+	if err := r.findGo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	program, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +48,9 @@ func small(t *testing.T) (r *release, manual string) {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := r.writeLicenses(architectures...); err != nil {
+		t.Fatal(err)
 	}
 	return r, manual
 }
@@ -107,7 +113,7 @@ func TestTwoReleasesOfACommitAreEqual(t *testing.T) {
 	}
 	want := []string{
 		"adbuffer-1.2.3~rc.1-1.aarch64.rpm", "adbuffer-1.2.3~rc.1-1.x86_64.rpm",
-		"adbuffer_1.2.3-rc.1_linux_amd64", "adbuffer_1.2.3-rc.1_linux_amd64.cdx.json", "adbuffer_1.2.3-rc.1_linux_arm64", "adbuffer_1.2.3-rc.1_linux_arm64.cdx.json",
+		"adbuffer_1.2.3-rc.1_licenses.txt", "adbuffer_1.2.3-rc.1_linux_amd64", "adbuffer_1.2.3-rc.1_linux_amd64.cdx.json", "adbuffer_1.2.3-rc.1_linux_arm64", "adbuffer_1.2.3-rc.1_linux_arm64.cdx.json",
 		"adbuffer_1.2.3-rc.1_oci.tar", "adbuffer_1.2.3~rc.1-1_amd64.deb", "adbuffer_1.2.3~rc.1-1_arm64.deb",
 	}
 	if !slices.Equal(names, want) {
@@ -143,6 +149,7 @@ func TestTheDebianPackageHasItsFiles(t *testing.T) {
 		"/usr/lib/sysusers.d/adbuffer.conf": "-rw-r--r-- root/root", "/usr/share/man/man1/adbuffer.1.gz": "-rw-r--r-- root/root",
 		"/usr/share/bash-completion/completions/adbuffer": "-rw-r--r-- root/root", "/usr/share/zsh/vendor-completions/_adbuffer": "-rw-r--r-- root/root",
 		"/usr/share/fish/vendor_completions.d/adbuffer.fish": "-rw-r--r-- root/root",
+		"/usr/share/doc/adbuffer/copyright":                  "-rw-r--r-- root/root",
 		"/usr/share/doc/adbuffer/CHANGELOG.md":               "-rw-r--r-- root/root", "/usr/share/doc/adbuffer/examples/adbuffer.yaml": "-rw-r--r-- root/root",
 	} {
 		if found[path] != want {
@@ -157,6 +164,28 @@ func TestTheDebianPackageHasItsFiles(t *testing.T) {
 	}
 	if conffiles := run(t, "dpkg-deb", "--info", file, "conffiles"); conffiles != "/etc/adbuffer/adbuffer.yaml\n" {
 		t.Errorf("conffiles %q", conffiles)
+	}
+}
+
+// The text of a release is its section of the changelog; a tag without one makes no release.
+func TestTheNotesOfAReleaseAreInTheChangelog(t *testing.T) {
+	if notes := run(t, "../../scripts/release-notes", "0.1.0"); !strings.HasPrefix(notes, "The first version.\n") || strings.Contains(notes, "\n## ") {
+		t.Errorf("the notes are %s", notes)
+	}
+	if out, err := exec.Command("../../scripts/release-notes", "0.1").CombinedOutput(); err == nil || !strings.Contains(string(out), "has no section") {
+		t.Errorf("of a version that is not there: %v %s", err, out)
+	}
+}
+
+// The licenses of adbuffer, of Go's library and of each module are in one file.
+func TestTheLicensesOfAllModulesAreThere(t *testing.T) {
+	r, _ := small(t)
+	text, err := os.ReadFile(r.licenses())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := spdxOf(text); !slices.Equal(got, []string{"Apache-2.0", "BSD-3-Clause", "MIT"}) || !strings.Contains(string(text), "\ngithub.com/Masterminds/semver/v3 v") {
+		t.Errorf("it has the licenses %v", got)
 	}
 }
 
@@ -198,7 +227,7 @@ func TestTheImageIsThatOfTheDockerfile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if files := filesOf(t, image); !maps.Equal(files, map[string]int64{"adbuffer": 0o755, "etc": 0o755, "etc/ssl": 0o755, "etc/ssl/certs": 0o755, "etc/ssl/certs/ca-certificates.crt": 0o644, "tmp": 0o1777}) {
+		if files := filesOf(t, image); !maps.Equal(files, map[string]int64{"adbuffer": 0o755, "etc": 0o755, "etc/ssl": 0o755, "etc/ssl/certs": 0o755, "etc/ssl/certs/ca-certificates.crt": 0o644, "licenses.txt": 0o644, "tmp": 0o1777}) {
 			t.Errorf("%s has %v", m.Platform, files)
 		}
 		config, err := image.ConfigFile()
@@ -255,17 +284,17 @@ func TestTheBillOfMaterialsNamesTheModules(t *testing.T) {
 	if err := cyclonedx.NewBOMDecoder(in, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
-	if c := bom.Metadata.Component; c.PackageURL != "pkg:golang/adbuffer@1.2.3-rc.1" || c.Type != cyclonedx.ComponentTypeApplication {
+	if c := bom.Metadata.Component; c.PackageURL != "pkg:golang/adbuffer@1.2.3-rc.1" || c.Type != cyclonedx.ComponentTypeApplication || (*c.Licenses)[0].License.ID != "Apache-2.0" {
 		t.Errorf("it is about %+v", c)
 	}
 	var names []string
 	for _, c := range *bom.Components {
-		names = append(names, c.Name)
+		names = append(names, c.Name+" "+(*c.Licenses)[0].License.ID)
 		if c.Name != "std" && (c.Hashes == nil || len((*c.Hashes)[0].Value) != 64) {
 			t.Errorf("%s has the hashes %v", c.Name, c.Hashes)
 		}
 	}
-	if !slices.Equal(names, []string{"std", "github.com/Masterminds/semver/v3"}) {
+	if !slices.Equal(names, []string{"std BSD-3-Clause", "github.com/Masterminds/semver/v3 MIT"}) {
 		t.Errorf("it names %v", names)
 	}
 }

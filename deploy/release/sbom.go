@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -12,8 +11,8 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// billOfMaterials lists the modules in the binary for a processor, in CycloneDX. The binary itself
-// names them.
+// billOfMaterials lists the modules in the binary for a processor and their licenses, in CycloneDX. The
+// binary itself names the modules.
 func (r *release) billOfMaterials(arch string) error {
 	bom, err := r.contents(r.binary(arch))
 	if err != nil {
@@ -30,20 +29,23 @@ func (r *release) billOfMaterials(arch string) error {
 }
 
 func (r *release) contents(file string) (*cyclonedx.BOM, error) {
-	info, err := buildinfo.ReadFile(file)
+	modules, err := r.modules(file)
 	if err != nil {
 		return nil, err
 	}
-	components := []cyclonedx.Component{component("std", info.GoVersion, "")}
-	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
+	var components []cyclonedx.Component
+	for _, m := range modules {
+		c := component(m.Path, m.Version, m.Sum)
+		text, err := r.licenseOf(m)
+		if err != nil {
+			return nil, err
 		}
-		components = append(components, component(m.Path, m.Version, m.Sum))
+		c.Licenses = licensesOf(spdxOf(text)...)
+		components = append(components, c)
 	}
 	bom := cyclonedx.NewBOM()
 	own := component("adbuffer", r.version, "")
-	own.Type = cyclonedx.ComponentTypeApplication
+	own.Type, own.Licenses = cyclonedx.ComponentTypeApplication, licensesOf(ownLicense)
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.time.Format(time.RFC3339), Component: &own}
 	bom.Components = &components
 	var names []string
@@ -62,4 +64,13 @@ func component(module, version, sum string) cyclonedx.Component {
 		c.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(hash)}}
 	}
 	return c
+}
+
+// licensesOf lists licenses by their SPDX names.
+func licensesOf(names ...string) *cyclonedx.Licenses {
+	all := cyclonedx.Licenses{}
+	for _, name := range names {
+		all = append(all, cyclonedx.LicenseChoice{License: &cyclonedx.License{ID: name}})
+	}
+	return &all
 }
