@@ -62,6 +62,21 @@ func TestAnOverloadedAdbufferRefusesByPriority(t *testing.T) {
 	}
 }
 
+// So the log names the setting, without the access log.
+func TestTooLittleCPUIsALimitOfTheService(t *testing.T) {
+	t.Parallel()
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.Overload = refusing() }, bids("a", "{}"))
+	for _, l := range m.p.Limits() {
+		if l.Setting == "server.overload.target" {
+			if l.Used != 1000 || l.Limit != 5 || l.Reached == 0 {
+				t.Errorf("the limit is %+v", l)
+			}
+			return
+		}
+	}
+	t.Error("no limit is that of server.overload")
+}
+
 // A refusal needs no byte of the body, over HTTP/1 if the client asks first.
 func TestAnOverloadedAdbufferRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
