@@ -30,8 +30,10 @@ type suite struct {
 	soak   int // requests
 	chaos  chaos.Options
 	sizing tests.SizingOptions
-	peers  tests.PeersOptions
-	readme string // file whose marked part becomes the tables of peers; "" is none
+
+	incident string // only the incidents with this text in their names
+	peers    tests.PeersOptions
+	readme   string // file whose marked part becomes the tables of peers; "" is none
 }
 
 // loadTest is a load test and its own flags.
@@ -86,7 +88,11 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
 				"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
 			flags: s.peersFlags, check: s.checkPeers},
-		loadTest{Command: tests.Story}, loadTest{Command: tests.Incidents},
+		loadTest{Command: tests.Story}, loadTest{Command: s.incidents(),
+			example: "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload",
+			flags: func(c *cobra.Command) {
+				c.Flags().StringVar(&s.incident, "only", "", "only the incidents with this `text` in their names")
+			}},
 		loadTest{Command: tests.Command{Name: sizingName,
 			Short: "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
 			Long: `Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
@@ -102,6 +108,15 @@ has no effect. The exit status is 1 if a promise was broken.`,
 }
 
 const sizingName = "sizing"
+
+// incidents returns the command with the selected incidents.
+func (s *suite) incidents() tests.Command {
+	c := tests.Incidents
+	c.Run = func(ctx context.Context, e *stage.Env) (*results.Report, error) {
+		return tests.RunIncidents(ctx, e, s.incident)
+	}
+	return c
+}
 
 func (s *suite) sizingFlags(c *cobra.Command) {
 	c.Flags().IntVar(&s.sizing.Courses, "courses", 20, "courses of the simulation, of which the median counts")

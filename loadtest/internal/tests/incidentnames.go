@@ -32,6 +32,7 @@ var sourceNames = [incidentSources]string{"log", "metrics", "alert", "page", "ex
 // names is what has named an incident.
 type names struct {
 	first, last [incidentSources]time.Time // when each source named it; zero: it did not
+	said        [incidentSources]string    // what it said first
 	misleading  []string                   // other alerts
 	read        int                        // bytes of the log that were looked at
 }
@@ -79,36 +80,56 @@ func (s *scene) logText() string {
 // look notes which sources name the incident now, and which alerts mislead.
 func (s *scene) look() {
 	now := time.Now()
-	note := func(source int, named bool) {
-		if named {
-			s.names.last[source] = now
-			if s.names.first[source].IsZero() {
-				s.names.first[source] = now
-			}
+	note := func(source int, said string) {
+		if said == "" {
+			return
+		}
+		s.names.last[source] = now
+		if s.names.first[source].IsZero() {
+			s.names.first[source], s.names.said[source] = now, said
 		}
 	}
-	matches := func(expr, text string) bool { return expr != "" && regexp.MustCompile(expr).MatchString(text) }
 	text := s.logText()
 	fresh := text[min(s.names.read, len(text)):]
 	s.names.read = len(text)
-	note(byLog, matches(s.log, fresh))
-	note(byPage, s.page != "" && matches(s.page, said(s.get("/pools"))))
+	note(byLog, quote(s.log, fresh))
+	if s.page != "" {
+		note(byPage, quote(s.page, said(s.get("/overview"))+"\n"+said(s.get("/pools"))))
+	}
 	if s.explain != "" {
-		note(byExplain, matches(s.explain, said(ask(incidentClient.Post("http://"+s.admin+"/explain", "", strings.NewReader("GET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"))))))
+		note(byExplain, quote(s.explain, said(ask(incidentClient.Post("http://"+s.admin+"/explain", "", strings.NewReader("GET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"))))))
 	}
 	if s.metric != "" {
-		note(byMetric, s.query(strings.ReplaceAll(s.metric, "$i", `instance="`+s.admin+`"`)))
+		if s.query(strings.ReplaceAll(s.metric, "$i", `instance="`+s.admin+`"`)) {
+			note(byMetric, strings.NewReplacer("{$i}", "", "$i,", "").Replace(s.metric))
+		}
 	}
 	for _, name := range s.alerts() {
 		switch {
-		case s.alert != "" && matches("^("+s.alert+")$", name):
-			note(byAlert, true)
-		case s.also == "" || !matches("^("+strings.TrimPrefix(s.also, "|")+")$", name):
+		case s.alert != "" && quote("^("+s.alert+")$", name) != "":
+			note(byAlert, name)
+		case s.also == "" || quote("^("+strings.TrimPrefix(s.also, "|")+")$", name) == "":
 			if !slices.Contains(s.names.misleading, name) {
 				s.names.misleading = append(s.names.misleading, name)
 			}
 		}
 	}
+}
+
+// quote returns the part of a text around what an expression matches first: up to 40 bytes before it and 120
+// behind its begin, within its line. It is "" if nothing matches.
+func quote(expr, text string) string {
+	if expr == "" {
+		return ""
+	}
+	at := regexp.MustCompile(expr).FindStringIndex(text)
+	if at == nil {
+		return ""
+	}
+	before, behind := text[max(0, at[0]-40):at[0]], text[at[0]:min(len(text), max(at[1], at[0]+120))]
+	before = before[strings.LastIndexByte(before, '\n')+1:]
+	behind, _, _ = strings.Cut(behind, "\n")
+	return strings.NewReplacer("|", "/", "`", "'").Replace(strings.TrimSpace(before + behind))
 }
 
 // query reports whether a query has a result.
@@ -174,6 +195,14 @@ func judgeIncidents(r *results.Report, scenes []*scene) {
 			misled = append(misled, s.name+": "+strings.Join(s.names.misleading, " "))
 		}
 		t.Add(nil, append(cells, strings.Join(s.names.misleading, " "))...)
+	}
+	said := r.Table("What each source said first", "incident", "source", "text")
+	for _, s := range scenes {
+		for i, text := range s.names.said {
+			if text != "" {
+				said.Add(nil, s.name, sourceNames[i], "`"+text+"`")
+			}
+		}
 	}
 	r.Promise("each cause is named by at least three of the five within 15 s, by alerts within 120 s", len(unnamed) == 0, nil, "%s", orNone(unnamed))
 	r.Promise("no alert misleads", len(misled) == 0, nil, "%s", orNone(misled))

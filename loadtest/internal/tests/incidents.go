@@ -47,10 +47,12 @@ type incident struct {
 	logAfter                   bool   // the log can say it only once it is over
 }
 
-// The latency of a healthy SSP, and the effects of an SSP that fails or is slow.
+// The latency of a healthy SSP, and alerts on the effects of an SSP that fails or is slow. lost is the only
+// effect of a limit of adbuffer itself: no alert may blame the SSP.
 const (
 	incidentLatency = 20 * time.Millisecond
-	effects         = "|AdbufferOwnNoAdHigh|AdbufferSSPFailing"
+	lost            = "|AdbufferOwnNoAdHigh"
+	effects         = lost + "|AdbufferSSPFailing"
 	poolEffects     = "|AdbufferPoolTooSmall|AdbufferPoolFull|AdbufferPoolSaturated|AdbufferAcquireSlow"
 )
 
@@ -117,23 +119,23 @@ var incidents = []incident{
 		alert: "AdbufferDNSFailing", also: effects + "|AdbufferDialErrors|AdbufferBreakerOpen"},
 	{name: "pool too small", keys: ", pool: {max_conns: 6, max_pending: 4}", begin: slows(200 * time.Millisecond), end: recovers,
 		log: "requests found no place", metric: `rate(adbuffer_ssp_requests_total{$i,outcome=~"pending_.*"}[15s]) > 0`,
-		page: "requests found no place", explain: "requests found no place", alert: "AdbufferPendingFull|AdbufferPoolTooSmall", also: effects + poolEffects},
+		page: "requests found no place", explain: "requests found no place", alert: "AdbufferPendingFull|AdbufferPoolTooSmall", also: lost + poolEffects},
 	{name: "client storm", server: ", max_connections: 60", begin: (*scene).storm, end: (*scene).calm,
 		log: `limit of the service was reached.*server\.max_connections`, metric: "adbuffer_client_connections{$i} / adbuffer_client_connections_limit > 0.9",
-		alert: "AdbufferClientsNearLimit|AdbufferLimitReached", also: effects},
+		alert: "AdbufferClientsNearLimit|AdbufferLimitReached", also: lost},
 	{name: "256 open files", wrap: "ulimit -n 256; exec ", begin: (*scene).storm, end: (*scene).calm,
 		log: `limit of the service was reached.*ulimit -n`, metric: "adbuffer_client_connections{$i} / adbuffer_client_connections_limit > 0.9",
-		alert: "AdbufferClientsNearLimit|AdbufferLimitReached|AdbufferFilesLow", also: effects},
+		alert: "AdbufferClientsNearLimit|AdbufferLimitReached|AdbufferFilesLow", also: lost},
 	{name: "log disk full", root: true, top: "log: {access: {enabled: true, sample: 1}}", prepare: (*scene).mountDisk, wrap: "exec 2>>$DIR/disk/log; exec ",
 		begin: (*scene).fillDisk, end: func(s *scene) error { return os.Remove(s.dir + "/disk/fill") },
 		log: "log lines were lost", logAfter: true, metric: "rate(adbuffer_log_dropped_total{$i}[15s]) > 0", alert: "AdbufferLogLinesDropped"},
 	{name: "memory short", server: ", max_buffered_bytes: 262144", keys: ", max_buffered_bytes: 1000000, max_response_bytes: 100000", top: "deadline: {default: 1s}", body: 20000,
 		begin: slows(800 * time.Millisecond), end: recovers,
 		log: `limit of the service was reached.*server\.max_buffered_bytes`, metric: `rate(adbuffer_limit_refused_total{$i,limit="max_buffered_bytes"}[15s]) > 0`,
-		alert: "AdbufferLimitReached|AdbufferMemoryNearLimit", also: effects},
+		alert: "AdbufferLimitReached|AdbufferMemoryNearLimit", also: lost},
 	{name: "broken reload", begin: func(s *scene) error { return s.write("adbuffer.yaml", s.config+"\nno_such_section: 1\n") },
 		end: func(s *scene) error { return s.write("adbuffer.yaml", s.config) },
-		log: "no_such_section", metric: "adbuffer_config_last_reload_successful{$i} == 0", alert: "AdbufferConfigReloadFailed"},
+		log: "no_such_section", metric: "adbuffer_config_last_reload_successful{$i} == 0", page: "differs from its file", alert: "AdbufferConfigReloadFailed"},
 	{name: "SIGTERM", begin: func(s *scene) error { return s.adbuffer.Signal(syscall.SIGTERM) }, end: down.end,
 		log: `"msg":"draining"`, metric: down.metric, page: down.page, explain: down.explain, alert: down.alert},
 	{name: "kill -9", begin: func(s *scene) error { return s.adbuffer.Signal(syscall.SIGKILL) }, end: down.end,
@@ -147,9 +149,9 @@ var incidents = []incident{
 			return before.Signal(syscall.SIGTERM)
 		},
 		log: "another process has taken over"},
-	{name: "overload", server: ", max_in_flight: 12", top: "deadline: {default: 1s}", begin: slows(800 * time.Millisecond), end: recovers,
-		log: `limit of the service was reached.*server\.max_in_flight`, metric: `rate(adbuffer_limit_refused_total{$i,limit="max_in_flight"}[15s]) > 0`,
-		alert: "AdbufferLimitReached", also: effects + "|AdbufferOverloaded"},
+	{name: "overload", top: "deadline: {default: 1s}", begin: (*scene).starve, end: (*scene).calm,
+		log: `limit of the service was reached.*server\.overload`, metric: `rate(adbuffer_overload_refused_total{$i}[15s]) > 0`, page: `"overloaded":\s*true`,
+		explain: "adbuffer is overloaded", alert: "AdbufferOverloaded", also: lost},
 }
 
 // write writes a file of the incident in place, since others may have bound it.
@@ -227,6 +229,22 @@ func (s *scene) storm() error {
 				open[0].Close()
 				open = open[1:]
 			}
+		}
+	}()
+	return nil
+}
+
+// starve takes most of the CPU from adbuffer, as a much too small CPU limit does: it runs for 4 of 64 ms.
+func (s *scene) starve() error {
+	ctx, stop := context.WithCancel(context.Background())
+	s.calmed = stop
+	p := s.adbuffer
+	go func() {
+		for ctx.Err() == nil {
+			_ = p.Signal(syscall.SIGSTOP)
+			time.Sleep(60 * time.Millisecond)
+			_ = p.Signal(syscall.SIGCONT)
+			time.Sleep(4 * time.Millisecond)
 		}
 	}()
 	return nil
