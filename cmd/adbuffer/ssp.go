@@ -56,7 +56,7 @@ get its share. Changes survive a reload and end with the process.`,
 	cmd.AddCommand(&cobra.Command{
 		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1), ValidArgsFunction: sspNames.of(&f.at).first,
 		Example: "  adbuffer ssp list\n  adbuffer ssp list openx --json",
-		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
 	})
 	for _, v := range []struct{ verb, state, short string }{
 		{"enable", "enabled", "Send requests to an SSP or an endpoint again"},
