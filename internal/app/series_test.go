@@ -63,7 +63,7 @@ func TestNoSeriesIsThereForWhatCannotHappen(t *testing.T) {
 		most       int
 	}{
 		{"13 SSPs of all kinds", estate(13), 3500}, {"50 SSPs of all kinds", estate(50), 14000},
-		{"13 SSPs over TLS", overTLS(13), 3700}, {"50 SSPs over TLS", overTLS(50), 14000},
+		{"13 SSPs over TLS", overTLS(13), 3500}, {"50 SSPs over TLS", overTLS(50), 14000},
 	} {
 		cfg, _, err := config.Parse([]byte(row.text), nil)
 		if err != nil {

@@ -118,8 +118,10 @@ func (p *Pool) collect(to metrics.Sink) {
 	}
 	to.CounterIf(o.Protocol == upstream.Unknown, descDemotions, s.Demotions)
 	to.Counter(descStale, p.stats.stale.Load())
-	to.Counter(descFairEvicted, p.stats.fairEvicted.Load())
-	to.Gauge(descFairQueues, float64(s.FairQueues))
+	to.CounterIf(o.Fair, descFairEvicted, p.stats.fairEvicted.Load())
+	if o.Fair {
+		to.Gauge(descFairQueues, float64(s.FairQueues))
+	}
 	for o, name := range acquireOutcomeNames {
 		to.Histogram(descAcquire, p.stats.acquire[o], name)
 	}

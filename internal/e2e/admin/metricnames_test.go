@@ -159,7 +159,7 @@ func TestEveryMetricExistsFromTheStartWithItsLabels(t *testing.T) {
 	files := e2e.NewAuthority(t)
 	const used = "health_check: {path: /health, interval: 1h}, hedge: {enabled: true}, qps: {limit: 1000}, pool: {max_requests_per_conn: 1000}"
 	endpoint := "https://localhost:9/"
-	m := e2e.Start(t, files.TLSSection("")+fmt.Sprintf(`
+	m := e2e.Start(t, files.ServerSection(", fairness: {key: client_ip}")+fmt.Sprintf(`
 ssps:
   - {name: a, endpoints: [%[1]q], %[2]s, %[3]s}
   - {name: b, endpoints: [%[1]q], %[2]s, %[3]s}
@@ -215,7 +215,7 @@ routes:
 	}
 	for name, labels := range map[string]string{
 		"ssp_requests_total": "outcome=no_route", "requests_total": "outcome=cancelled", "endpoint_state": "state=unhealthy", "endpoint_checks_total": "ssp=a",
-		"tls_handshakes_total": "ssp=a", "dns_lookups_total": "ssp=a", "hedges_won_total": "ssp=a", "pipeline_head_wait_seconds_count": "ssp=a",
+		"tls_handshakes_total": "ssp=a", "dns_lookups_total": "ssp=a", "hedges_won_total": "ssp=a", "pipeline_head_wait_seconds_count": "ssp=a", "fairness_evicted_total": "ssp=a", "fairness_active_queues": "ssp=a",
 		"pool_connections": "protocol=http2", "pool_connections_closed_total": "reason=goaway", "pool_dial_errors_total": "kind=tls",
 	} {
 		if found := m.All("adbuffer_"+name, labels); len(found) > 0 {
