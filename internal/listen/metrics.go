@@ -43,7 +43,7 @@ func (s *Sockets) collect(to metrics.Sink) {
 		result string
 		n      *atomic.Uint64
 	}{{"ok", &h.ok}, {"missing", &h.missing}, {"malformed", &h.malformed}, {"timeout", &h.timeout}} {
-		to.Counter(descProxyHeaders, r.n.Load(), r.result)
+		to.CounterIf(s.Traffic.proxy.Load() != nil, descProxyHeaders, r.n.Load(), r.result)
 	}
 	for _, l := range []*Listener{s.Traffic, s.Admin} {
 		to.Counter(descAcceptErrors, l.failed.Load(), l.options.Name)
