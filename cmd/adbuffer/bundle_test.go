@@ -31,9 +31,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 	}))
 	defer listener.Close()
 	client, err := admin.NewClient(admin.ClientOptions{URL: listener.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	parts := partsOf(time.Second, []string{"openx"})
 	for i := range parts {
 		parts[i].takes = 20 * time.Second
@@ -43,9 +41,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "bundle.zip")
 	n, missing, err := writeBundle(t.Context(), client, out, 50*time.Millisecond, parts)
-	if err != nil || n != 8 || len(parts) != 11 {
-		t.Fatalf("%d of %d parts, %v; missing: %v", n, len(parts), err, missing)
-	}
+	testsupport.MustTrue(t, err == nil && n == 8 && len(parts) == 11, "%d of %d parts, %v; missing: %v", n, len(parts), err, missing)
 	want := []string{
 		"capture-openx.har: " + listener.URL + "/capture?format=har&n=20&wait=5s&ssp=openx responds 404 Not Found: captures are off; see admin.capture",
 		"heap.pprof: " + listener.URL + "/debug/pprof/heap: this needs the token of admin.token_file; see --token-file and --cert-file",
@@ -62,9 +58,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 
 func TestABundleWithoutAnyPartLeavesNoFile(t *testing.T) {
 	client, err := admin.NewClient(admin.ClientOptions{URL: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	out := filepath.Join(t.TempDir(), "bundle.zip")
@@ -74,9 +68,7 @@ func TestABundleWithoutAnyPartLeavesNoFile(t *testing.T) {
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
 		t.Errorf("the file is there: %v", err)
 	}
-	if err := os.WriteFile(out, []byte("older"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(out, []byte("older"), 0o600))
 	if _, _, err := writeBundle(t.Context(), client, out, time.Minute, nil); err == nil {
 		t.Error("a file that exists was overwritten")
 	}

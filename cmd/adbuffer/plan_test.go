@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/testsupport"
 )
 
 // runHere runs a command line in this process.
@@ -23,9 +24,7 @@ func runHere(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	dir := t.TempDir()
 	open := func(name string) *os.File {
 		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return f
 	}
 	out, log := open("out"), open("err")
@@ -33,9 +32,7 @@ func runHere(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	read := func(f *os.File) string {
 		f.Close()
 		b, err := os.ReadFile(f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return string(b)
 	}
 	return read(out), read(log), code
@@ -44,9 +41,7 @@ func runHere(t testing.TB, args ...string) (stdout, stderr string, code int) {
 func plan(t testing.TB, args ...string) string {
 	t.Helper()
 	out, log, code := runHere(t, append([]string{"plan"}, args...)...)
-	if code != 0 {
-		t.Fatalf("plan %v: exit status %d: %s", args, code, log)
-	}
+	testsupport.MustTrue(t, code == 0, "plan %v: exit status %d: %s", args, code, log)
 	return out
 }
 
@@ -89,9 +84,7 @@ func TestPlanPrintsTheSameAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(plan(t, "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12", "--ssp", "openx", "--waiting", "3%", "--json")), &v); err != nil {
 		t.Fatal(err)
 	}
-	if len(v.SSPs) != 1 || v.Waiting != 0.03 {
-		t.Fatalf("%+v", v)
-	}
+	testsupport.MustTrue(t, len(v.SSPs) == 1 && v.Waiting == 0.03, "%+v", v)
 	for key, want := range map[string]string{
 		"ssp": "openx", "places": "176", "total_places": "2112", "rule_places": "174.85", "rule_slow_full_rps": "874.2", "slow_hold_seconds": "0.2",
 		"setting": "max_conns", "value": "176", "warnings": "[]",
@@ -125,9 +118,7 @@ func TestPlannedYAMLIsAConfiguration(t *testing.T) {
 func TestPlanWarnsOfLimitsOfTheSystem(t *testing.T) {
 	out := plan(t, "--rps", "400000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http1")
 	for _, want := range []string{"warning: file descriptors:", "warning: ephemeral ports:"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
+		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
 	if out := plan(t, "--rps", "400000", "--p50", "80ms", "--p99", "250ms", "--protocol", "http2"); strings.Contains(out, "warning:") {
 		t.Errorf("over HTTP/2 there are a few hundred connections, but plan prints:\n%s", out)
@@ -154,13 +145,9 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {
 		out, log, code := runHere(t, append([]string{"plan"}, strings.Fields(c.args)...)...)
-		if code != exitUsage || out != "" {
-			t.Errorf("plan %s: exit status %d, printed %q", c.args, code, out)
-		}
+		testsupport.True(t, code == exitUsage && out == "", "plan %s: exit status %d, printed %q", c.args, code, out)
 		for _, want := range strings.Split(c.want, "|") {
-			if !strings.Contains(log, want) {
-				t.Errorf("plan %s says %q, want %q", c.args, log, want)
-			}
+			testsupport.True(t, strings.Contains(log, want), "plan %s says %q, want %q", c.args, log, want)
 		}
 	}
 }
@@ -195,9 +182,7 @@ func TestPlanFromAListenerWithTLS(t *testing.T) {
 	s := httptest.NewTLSServer(poolsHandler(""))
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	plan(t, "--from", s.URL, "--ca-file", ca)
 	if _, log, code := runHere(t, "plan", "--from", s.URL); code != exitFailed || !strings.Contains(log, "certificate") {
 		t.Errorf("without the authority: exit status %d: %s", code, log)
@@ -209,9 +194,7 @@ func TestPlanFromARunningAdbuffer(t *testing.T) {
 	wantRow(t, out, "openx ", "http1", "150", "176", "100")
 	wantRow(t, out, "beta ", "http2", "65", "7", "4")
 	for _, want := range []string{"max_conns: 176   # now 100, which is too few; pool.auto uses 97 places of it", "openx: the load grows steadily, and the pool is full in 8 minutes", "max_http2_conns: 7   # now 4, which is too few", "max_streams_per_conn: 20"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
+		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
 	if out := plan(t, "--from", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
 		t.Errorf("--ssp beta shows openx:\n%s", out)
@@ -225,9 +208,7 @@ func TestPlanFromAListenerThatWantsAToken(t *testing.T) {
 		t.Errorf("exit status %d: %s", code, log)
 	}
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	plan(t, "--from", url, "--token-file", file)
 }
 
@@ -315,9 +296,7 @@ func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 	wantRow(t, out, "bursty ", "100", "100ms", "100", "120")       // 1.2 × the places in use at once
 	wantRow(t, out, "calm ", "100", "100ms", "20", "24", "100")    // the last point has no hold
 	for _, want := range []string{"max_conns: 121   # now 100, which is too few", "max_conns: 120   # now", "max_conns: 100   # enough: the plan needs 24"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
+		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
 	const text = `# The pools of three SSPs.
 ssps:
@@ -336,18 +315,12 @@ routes:
 `
 	file := writeFile(t, text)
 	link := filepath.Join(t.TempDir(), "link.yaml")
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Symlink(file, link))
 	plan(t, "--admin", s.URL, "--write", link)
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	want := strings.Replace(text, "max_conns: 64", "max_conns: 121", 1) // bursty has the default of 256
-	if string(got) != want {
-		t.Errorf("the file is\n%s\nwant\n%s", got, want)
-	}
+	testsupport.True(t, string(got) == want, "the file is\n%s\nwant\n%s", got, want)
 	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
 		t.Errorf("the link is gone: %v", err)
 	}
@@ -371,9 +344,7 @@ func TestPlanIsWrittenIntoAnyFormOfTheFile(t *testing.T) {
 		file := writeFile(t, text+routes)
 		_, log, code := runHere(t, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12", "--ssp", "a", "--protocol", "http1", "--write", file)
 		got, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		if want == "" {
 			if code != exitFailed || string(got) != text+routes || !strings.Contains(log, "nothing was written") {
 				t.Errorf("%s\nexit status %d: %s\n%s", text, code, log, got)
@@ -404,24 +375,18 @@ func TestAWrittenPlanKeepsOwnerAndModeAndAFailedOneKeepsTheFile(t *testing.T) {
 		uid, gid = 65532, 65533
 	}
 	file := writeFile(t, text)
-	if err := errors.Join(os.Chown(file, uid, gid), os.Chmod(file, 0o640)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, errors.Join(os.Chown(file, uid, gid), os.Chmod(file, 0o640)))
 	if log, code := write(file); code != exitOK {
 		t.Fatalf("exit status %d: %s", code, log)
 	}
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if owner := info.Sys().(*syscall.Stat_t); info.Mode() != 0o640 || int(owner.Uid) != uid || int(owner.Gid) != gid {
 		t.Errorf("mode %v, owner %d:%d; want -rw-r----- and %d:%d", info.Mode(), owner.Uid, owner.Gid, uid, gid)
 	}
 
 	file = filepath.Join(t.TempDir(), strings.Repeat("n", 255)) // no longer name fits beside it
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	log, code := write(file)
 	if got, err := os.ReadFile(file); code != exitFailed || string(got) != text || !strings.Contains(log, "--write") {
 		t.Errorf("exit status %d: %s\n%s (%v)", code, log, got, err)

@@ -63,32 +63,24 @@ func TestTheKeysOfTheFleetReachIt(t *testing.T) {
 	} {
 		other := base
 		edit(&other)
-		if reflect.DeepEqual(fleetOptions(&base), fleetOptions(&other)) {
-			t.Errorf("fleet.%s has no effect", name)
-		}
+		testsupport.True(t, !reflect.DeepEqual(fleetOptions(&base), fleetOptions(&other)), "fleet.%s has no effect", name)
 	}
 }
 
 // If a start fails while Redis hangs, it still ends, and leaves no goroutine.
 func TestAStartThatFailsEndsTheFleet(t *testing.T) {
 	hung, err := net.Listen("unix", filepath.Join(t.TempDir(), "hung.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer hung.Close()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer taken.Close()
 	cfg, _, err := config.Parse([]byte(shared("unix:"+hung.Addr().String())+fmt.Sprintf(`
 server: {listen: %q}
 ssps: [{name: a, endpoints: ["http://127.0.0.1:9/"], qps: {limit: 10, scope: fleet}}]
 routes: [{name: r, match: {path: /}, ssps: [a]}]
 `, taken.Addr())), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if _, err := New(cfg, zap.NewNop(), Process{}); err == nil || !strings.Contains(err.Error(), "server.listen") {
 		t.Errorf("got %v, want the address that is taken", err)
 	}
@@ -102,38 +94,26 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	var authorities []*sspsim.CA
 	for range 2 {
 		authority, err := sspsim.NewCA()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		server, err := authority.ServerCert("redis.test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		authorities, servers = append(authorities, authority), append(servers, server)
 	}
 	write := func(authority *sspsim.CA) {
 		t.Helper()
 		next := ca + ".next"
-		if err := errors.Join(authority.WriteFile(next), os.Rename(next, ca)); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, errors.Join(authority.WriteFile(next), os.Rename(next, ca)))
 	}
 	write(authorities[0])
 	redis := config.Redis{Address: "redis.test:6379", TLS: config.RedisTLS{Enabled: true, ClientTLS: config.ClientTLS{CAFile: ca}}}
 	files, err := redisTLS(&redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	handshake := func(server tls.Certificate) error {
 		t.Helper()
 		c, err := files()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{server}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		defer l.Close()
 		go func() {
 			if c, err := l.Accept(); err == nil {
@@ -162,9 +142,7 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	}
 	redis.TLS.InsecureSkipVerify = true
 	files, err = redisTLS(&redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if err := handshake(servers[0]); err != nil {
 		t.Errorf("with insecure_skip_verify: %v", err)
 	}

@@ -113,9 +113,7 @@ func runAlone(t *testing.T, s setup) *service {
 	level := zap.NewAtomicLevelAt(zap.InfoLevel)
 	core, logs := observer.New(level)
 	a, err := New(s.load(t), zap.New(core), Process{Level: &level})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	v := &service{
 		t: t, app: a, logs: logs, level: level, stop: stop, ended: make(chan error, 1),
@@ -136,9 +134,7 @@ func runAlone(t *testing.T, s setup) *service {
 func (v *service) await(what string, ok func() bool) {
 	v.t.Helper()
 	for end := time.Now().Add(patient); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			v.t.Fatalf("not within %v: %s", patient, what)
-		}
+		testsupport.MustTrue(v.t, !time.Now().After(end), "not within %v: %s", patient, what)
 	}
 }
 
@@ -146,9 +142,7 @@ func (v *service) await(what string, ok func() bool) {
 func (v *service) reload(s setup) *reload.Result {
 	v.t.Helper()
 	r, err := v.app.Reload(s.load(v.t))
-	if err != nil {
-		v.t.Fatalf("the reload failed: %v", err)
-	}
+	testsupport.MustTrue(v.t, err == nil, "the reload failed: %v", err)
 	return r
 }
 
@@ -187,14 +181,10 @@ func (v *service) want(path, ssp string) {
 func (v *service) admin(path string) string {
 	v.t.Helper()
 	res, err := v.client.Get("http://" + v.app.AdminAddr().String() + path)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	testsupport.NoError(v.t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	testsupport.NoError(v.t, err)
 	return string(b)
 }
 
@@ -211,9 +201,7 @@ func (v *service) metric(series string) string {
 
 func (v *service) wantMetric(series, value string) {
 	v.t.Helper()
-	if got := v.metric(series); got != value {
-		v.t.Errorf("%s is %q, want %q", series, got, value)
-	}
+	testsupport.Equal(v.t, v.metric(series), value, "%[2]s is %[1]q", series)
 }
 
 // logged returns the log lines with that message, or at that level or above.
@@ -239,9 +227,7 @@ func (v *service) draining() int {
 	var families []*dto.MetricFamily
 	var err error
 	v.app.versions.Look(func(*reload.Version) { families, err = v.app.registry.Gather() })
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	testsupport.NoError(v.t, err)
 	for _, f := range families {
 		if f.GetName() == "adbuffer_pools_draining" {
 			return int(f.GetMetric()[0].GetGauge().GetValue())
@@ -255,9 +241,7 @@ func (v *service) draining() int {
 func sim(t testing.TB, o sspsim.Options) *sspsim.SSP {
 	t.Helper()
 	s, err := sspsim.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -281,9 +265,7 @@ type rawConn struct {
 func (v *service) dial() *rawConn {
 	v.t.Helper()
 	c, err := net.Dial("tcp", v.app.TrafficAddr().String())
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	testsupport.NoError(v.t, err)
 	v.t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(patient))
 	return &rawConn{v.t, c}
@@ -301,8 +283,6 @@ func (c *rawConn) read() string {
 	c.t.Helper()
 	b := make([]byte, 4096)
 	n, err := c.conn.Read(b)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testsupport.NoError(c.t, err)
 	return string(b[:n])
 }

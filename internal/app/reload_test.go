@@ -9,6 +9,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -28,14 +29,10 @@ func TestTheOperatorsLogLevelStaysUntilAReloadChangesLogLevel(t *testing.T) {
 	v := run(t, s)
 	v.level.SetLevel(zapcore.DebugLevel)
 	v.reload(s)
-	if got := v.level.Level(); got != zapcore.DebugLevel {
-		t.Errorf("after a reload with the same log.level: %v", got)
-	}
+	testsupport.Equal(t, v.level.Level(), zapcore.DebugLevel, "after a reload with the same log.level: %v")
 	s.log = "level: warn"
 	v.reload(s)
-	if got := v.level.Level(); got != zapcore.WarnLevel {
-		t.Errorf("after a reload with another log.level: %v", got)
-	}
+	testsupport.Equal(t, v.level.Level(), zapcore.WarnLevel, "after a reload with another log.level: %v")
 }
 
 func TestChangedSettingsApplyInPlace(t *testing.T) {
@@ -100,9 +97,7 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 				t.Errorf("the reload says %v", r.Changes)
 			}
 			v.await("the response is still too large", func() bool { return v.get("/x").status == 200 })
-			if v.app.versions.Current().Parts[0].SSP.Pool() != was {
-				t.Error("the pool is another")
-			}
+			testsupport.Equal(t, v.app.versions.Current().Parts[0].SSP.Pool(), was, "the pool is another: %v")
 		})
 	}
 }
@@ -124,9 +119,7 @@ func TestAnSSPsShareOfTheBufferIsReloadedInPlace(t *testing.T) {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.wantMetric(limit, "5e+06")
-	if v.app.versions.Current().Parts[0].SSP.Pool() != was {
-		t.Error("the pool is another")
-	}
+	testsupport.Equal(t, v.app.versions.Current().Parts[0].SSP.Pool(), was, "the pool is another: %v")
 	v.want("/x", "a")
 }
 
@@ -162,9 +155,7 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 		t.Errorf("the reload says %v", r.Changes)
 	}
 	v.want("/x", "a")
-	if n := b.Counters().Requests; n != 1 {
-		t.Errorf("the new endpoint was asked %d times, want once", n)
-	}
+	testsupport.Equal(t, b.Counters().Requests, 1, "the new endpoint was asked %d times, want once")
 	v.wantMetric("pools_draining", "1")
 	v.wantMetric(`ssp_in_flight_requests{ssp="a"}`, "3")
 	close(g.open)
@@ -220,9 +211,7 @@ func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
 	v := run(t, s)
 	s.ssps, s.routes = append(s.ssps, at("b", b, "pool: {min_idle: 3}")), append(s.routes, to("y", "b"))
 	v.reload(s)
-	if !v.app.Ready() {
-		t.Error("the reload made the service unready")
-	}
+	testsupport.True(t, v.app.Ready(), "the reload made the service unready")
 	v.await("three connections are kept warm", func() bool { return b.Counters().OpenConnections == 3 })
 	v.want("/y", "b")
 	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="b"}`, "1")
@@ -274,9 +263,7 @@ func TestOpenBreakerStaysOpenAcrossAReload(t *testing.T) {
 	s.ssps[0] = at("a", a, "breaker: {min_requests: 5, min_probe: 0.001, window: 10m}", "retry: {max: 3}")
 	v.reload(s)
 	v.wantMetric(`breaker_shed_ratio{ssp="a"}`, shed)
-	if v.metric(`breaker_shed_total{dry_run="false",ssp="a"}`) == "0" {
-		t.Error("the count of shed requests is lost")
-	}
+	testsupport.True(t, v.metric(`breaker_shed_total{dry_run="false",ssp="a"}`) != "0", "the count of shed requests is lost")
 }
 
 func TestAPoolThatReplacesOneInUseIsWarmFirst(t *testing.T) {

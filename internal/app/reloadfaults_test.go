@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
@@ -23,9 +24,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	s.server = "max_header_bytes: 9000"
 	_, err := v.app.Reload(s.load(t))
 	var faults config.Errors
-	if !errors.As(err, &faults) || len(faults) != 2 {
-		t.Fatalf("the reload says %v, want two errors", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &faults) && len(faults) == 2, "the reload says %v, want two errors", err)
 	for i, want := range []string{"server.max_header_bytes", "log.format"} {
 		if faults[i].Path != want || !strings.Contains(faults[i].Rule, "restart") {
 			t.Errorf("error %d is %v, want it to name %s and how to mend it", i, faults[i], want)
@@ -64,9 +63,7 @@ func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
 		t.Fatalf("the reload says %v, want an error of the file", err)
 	}
-	if v.app.versions.Current() != was || was.Parts[0].SSP.MaxInFlight() != 0 {
-		t.Error("a part of it was applied")
-	}
+	testsupport.True(t, v.app.versions.Current() == was && was.Parts[0].SSP.MaxInFlight() == 0, "a part of it was applied")
 	v.wantMetric("config_last_reload_successful", "0")
 	v.want("/x", "a")
 	write(t, ca, a.CA().PEM())
@@ -83,12 +80,8 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	issue := func() {
 		pair, err := a.CA().ClientCert("adbuffer")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sspsim.WriteKeyPair(pair, cert, key); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
+		testsupport.NoError(t, sspsim.WriteKeyPair(pair, cert, key))
 	}
 	issue()
 	write(t, ca, a.CA().PEM())
@@ -101,9 +94,7 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 	pool := v.app.versions.Current().Parts[0].SSP.Pool()
 	write(t, ca, a.CA().PEM()) // the same content
 	v.reload(s)
-	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
-		t.Error("the pool is another, but the file has the same content")
-	}
+	testsupport.Equal(t, v.app.versions.Current().Parts[0].SSP.Pool(), pool, "the pool is another, but the file has the same content: %v")
 	for _, c := range []struct {
 		change func()
 		paths  string
@@ -115,16 +106,10 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 		var paths []string
 		for _, ch := range v.reload(s).Changes {
 			paths = append(paths, ch.Path)
-			if ch.Effect != config.NewPool {
-				t.Errorf("%v, want a new pool", ch)
-			}
+			testsupport.True(t, ch.Effect == config.NewPool, "%v, want a new pool", ch)
 		}
-		if got := strings.Join(paths, " "); got != c.paths {
-			t.Errorf("the changes are %s, want %s", got, c.paths)
-		}
-		if v.app.versions.Current().Parts[0].SSP.Pool() == pool {
-			t.Error("the pool is the same")
-		}
+		testsupport.Equal(t, strings.Join(paths, " "), c.paths, "the changes are %s")
+		testsupport.True(t, v.app.versions.Current().Parts[0].SSP.Pool() != pool, "the pool is the same")
 		pool = v.app.versions.Current().Parts[0].SSP.Pool()
 		v.want("/x", "a")
 	}
@@ -134,7 +119,5 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 
 func write(t *testing.T, file string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, data, 0o600))
 }

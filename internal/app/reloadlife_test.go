@@ -16,14 +16,13 @@ import (
 
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // A signal during the warm-up made the service say "ready" to systemd and the log, while it drained.
 func TestASignalDuringTheWarmUpDoesNotMakeTheServiceReady(t *testing.T) {
 	a, err := New(setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}.load(t), zap.NewNop(), Process{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer a.Close()
 	ended, stop := context.WithCancel(t.Context())
 	stop()
@@ -56,9 +55,7 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	if v.ended <- err; err != nil {
 		t.Error(err)
 	}
-	if n := v.draining(); n != 0 {
-		t.Errorf("%d pools of earlier versions are left", n)
-	}
+	testsupport.Equal(t, v.draining(), 0, "%d pools of earlier versions are left")
 	for _, one := range []*sspsim.SSP{a, b} {
 		if !one.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
 			t.Errorf("%d connections are open", one.Counters().OpenConnections)
@@ -120,9 +117,7 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	write(t, file, []byte("one\n"))
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, admin: "token_file: \"" + file + "\""}
 	v := run(t, s)
-	if got := v.app.adminOptions().Token(); got != "one" {
-		t.Errorf("the token is %q", got)
-	}
+	testsupport.Equal(t, v.app.adminOptions().Token(), "one", "the token is %q")
 	if got := v.admin("/capture?ssp=a"); !strings.Contains(got, "admin.capture") {
 		t.Errorf("captures are off, but the response is %s", got)
 	}
@@ -130,26 +125,16 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	s.admin += ", capture: true, flight_recorder: 5s"
 	s.log = "level: warn, access: {enabled: true, sample: 1}"
 	v.reload(s)
-	if got := v.app.adminOptions().Token(); got != "another" {
-		t.Errorf("the token is %q after the reload", got)
-	}
-	if !trace.IsEnabled() {
-		t.Error("the flight recorder does not run after the reload")
-	}
-	if v.level.Level() != zap.WarnLevel {
-		t.Errorf("the log's level is %v", v.level.Level())
-	}
+	testsupport.Equal(t, v.app.adminOptions().Token(), "another", "the token is %q after the reload")
+	testsupport.True(t, trace.IsEnabled(), "the flight recorder does not run after the reload")
+	testsupport.Equal(t, v.level.Level(), zap.WarnLevel, "the log's level is %v")
 	s.log = "level: info, access: {enabled: true, sample: 1}"
 	v.level.SetLevel(zap.ErrorLevel) // by an operator: it lasts until log.level changes
 	v.reload(s)
-	if v.level.Level() != zap.InfoLevel {
-		t.Errorf("the log's level is %v", v.level.Level())
-	}
+	testsupport.Equal(t, v.level.Level(), zap.InfoLevel, "the log's level is %v")
 	s.admin = strings.Replace(s.admin, "flight_recorder: 5s", "flight_recorder: 0s", 1)
 	v.reload(s)
-	if trace.IsEnabled() {
-		t.Error("the flight recorder runs after the reload that stops it")
-	}
+	testsupport.True(t, !trace.IsEnabled(), "the flight recorder runs after the reload that stops it")
 	got := make(chan string, 1)
 	go func() { got <- v.admin("/capture?ssp=a&wait=30s") }()
 	s.ssps[0] = at("a", a, "max_in_flight: 9")
@@ -164,12 +149,8 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 			return false
 		}
 	})
-	if !strings.Contains(shown, `"outcome": "fill"`) {
-		t.Errorf("the capture shows %s", shown)
-	}
-	if v.logs.FilterMessage("request").Len() == 0 {
-		t.Error("no request is in the access log")
-	}
+	testsupport.True(t, strings.Contains(shown, `"outcome": "fill"`), "the capture shows %s", shown)
+	testsupport.True(t, v.logs.FilterMessage("request").Len() != 0, "no request is in the access log")
 }
 
 // receiver accepts spans and counts the requests that carry them.
@@ -187,9 +168,7 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
 	v.want("/x", "a")
-	if strings.Contains(v.admin("/metrics"), "adbuffer_trace_spans_total") {
-		t.Error("spans are counted, but tracing is off")
-	}
+	testsupport.True(t, !strings.Contains(v.admin("/metrics"), "adbuffer_trace_spans_total"), "spans are counted, but tracing is off")
 	s.more = "tracing: {endpoint: \"" + one + "\", sample: 1}"
 	s.ssps = append(s.ssps, at("b", a))
 	s.routes = append(s.routes, to("y", "b"))
@@ -210,9 +189,7 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	}
 	s.more = ""
 	v.reload(s)
-	if v.app.versions.Current().Tracer != nil {
-		t.Error("there is a tracer")
-	}
+	testsupport.True(t, v.app.versions.Current().Tracer == nil, "there is a tracer")
 	v.await("the tracers are closed", func() bool { return goroutines("reload.(*Versions).drain") == 0 })
 	v.want("/x", "a")
 }
@@ -227,9 +204,7 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 	if got := v.get("/x"); got.source != "proxy/deadline" {
 		t.Errorf("got %+v, want deadline", got)
 	}
-	if v.app.versions.Current().Parts[0].SSP.Pool() != pool {
-		t.Error("the pool is another")
-	}
+	testsupport.Equal(t, v.app.versions.Current().Parts[0].SSP.Pool(), pool, "the pool is another: %v")
 	v.await("timeouts count against an SSP that had deadline.default", func() bool {
 		v.get("/x")
 		return v.app.versions.Current().Parts[0].SSP.Snapshot().BreakerFailures > 0
@@ -240,9 +215,7 @@ func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a, "pool: {min_idle: 2}")}, routes: []string{to("x", "a")}}
 	app, err := New(s.load(t), zap.NewNop(), Process{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	s.ssps[0] = at("a", b, "pool: {min_idle: 2}")
 	if _, err := app.Reload(s.load(t)); err != nil {
 		t.Error(err)

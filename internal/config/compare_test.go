@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 const comparedYAML = `
@@ -24,13 +26,9 @@ routes:
 // edited returns comparedYAML, parsed, with the text old replaced by next.
 func edited(t *testing.T, old, next string) *Config {
 	t.Helper()
-	if !strings.Contains(comparedYAML, old) {
-		t.Fatalf("%q is not in the configuration", old)
-	}
+	testsupport.MustTrue(t, strings.Contains(comparedYAML, old), "%q is not in the configuration", old)
 	cfg, _, err := Parse([]byte(strings.ReplaceAll(comparedYAML, old, next)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return cfg
 }
 
@@ -67,16 +65,12 @@ func TestCompareNamesEachChangeWithItsEffect(t *testing.T) {
 func TestCompareHidesSecretsAndStillSeesThatTheyChanged(t *testing.T) {
 	before := edited(t, "s3cret", "s3cret")
 	changes := Compare(before, edited(t, "s3cret", "0ther"))
-	if len(changes) != 2 {
-		t.Fatalf("%v, want the endpoints and the header", changes)
-	}
+	testsupport.MustTrue(t, len(changes) == 2, "%v, want the endpoints and the header", changes)
 	for _, c := range changes {
 		if s := c.String(); strings.Contains(s, "s3cret") || strings.Contains(s, "0ther") || !strings.Contains(s, Hidden) || !strings.Contains(s, "another secret") {
 			t.Errorf("the change is shown as %s", s)
 		}
-		if c.Effect != InPlace {
-			t.Errorf("%s: the hosts are the same", c)
-		}
+		testsupport.True(t, c.Effect == InPlace, "%s: the hosts are the same", c)
 	}
 }
 
@@ -87,9 +81,7 @@ func TestCompareSeesAnotherSecretInTheSameFile(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "secret")
 		load := func(secret string) *Config {
-			if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, os.WriteFile(file, []byte(secret), 0o600))
 			return edited(t, "log: {level: info}", strings.Replace(settings, "FILE", file, 1))
 		}
 		one, other := load("t0ken"), load("an0ther")
@@ -119,7 +111,5 @@ func TestEveryKeyHasTheEffectOfATag(t *testing.T) {
 			t.Errorf("%s: there is no hider %q", path, hide)
 		}
 	})
-	if len(tags) != 4 {
-		t.Errorf("the effects are %v", tags)
-	}
+	testsupport.True(t, len(tags) == 4, "the effects are %v", tags)
 }

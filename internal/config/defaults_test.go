@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -53,9 +55,7 @@ ssps:
 routes: [{name: default, match: {path: /}, mode: split, ssps: [a, b]}]
 `)
 	cfg.SSPs[0].Headers.Pass[0] = "changed"
-	if got := cfg.SSPs[1].Headers.Pass[0]; got != "Cookie" {
-		t.Errorf("the SSPs share a list: %q", got)
-	}
+	testsupport.Equal(t, cfg.SSPs[1].Headers.Pass[0], "Cookie", "the SSPs share a list: %q")
 }
 
 func TestMaxIdleAndMaxHTTP2ConnsFollowMaxConns(t *testing.T) {
@@ -109,15 +109,11 @@ routes:
     ssps: [a]
 `)
 	match := cfg.Routes[0].Match
-	if match.Query[0].Value != nil || match.Query[2].Value != nil {
-		t.Error("an absent or null value must be nil")
-	}
+	testsupport.True(t, match.Query[0].Value == nil && match.Query[2].Value == nil, "an absent or null value must be nil")
 	if v := match.Query[1].Value; v == nil || *v != "" {
 		t.Errorf(`value "" became %v`, v)
 	}
-	if match.Host != "*.example.com" {
-		t.Errorf("host %q is not in lower case", match.Host)
-	}
+	testsupport.Equal(t, match.Host, "*.example.com", "host %q is not in lower case")
 }
 
 func TestKeysWithoutValueAreAbsent(t *testing.T) {
@@ -150,9 +146,7 @@ ssps:
 routes: [{name: default, match: {path: /}, mode: split, ssps: [a, b]}]
 `)
 	a, b := cfg.SSPs[0], cfg.SSPs[1]
-	if a.Pool.MaxDials != 2 || b.Pool.MaxConns != 8 || b.Pool.MaxDials != 3 {
-		t.Errorf("a %+v\nb %+v", a.Pool, b.Pool)
-	}
+	testsupport.True(t, a.Pool.MaxDials == 2 && b.Pool.MaxConns == 8 && b.Pool.MaxDials == 3, "a %+v\nb %+v", a.Pool, b.Pool)
 	if b.Timeouts.Connect != time.Second || b.Timeouts.Request != 3*time.Second {
 		t.Errorf("the first mapping must win: %+v", b.Timeouts)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.yaml.in/yaml/v3"
@@ -20,13 +22,9 @@ const configDir = "../../config"
 func keyDocs(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(configDir, "adbuffer.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, yaml.Unmarshal(data, &doc))
 	docs := map[string]string{}
 	collectDocs(doc.Content[0], "", strings.Split(string(data), "\n"), docs)
 	return docs
@@ -68,13 +66,9 @@ func commentAbove(lines []string, line int) string {
 func shipped(t *testing.T) []string {
 	t.Helper()
 	dir, err := filepath.Abs(configDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || len(files) < 2 {
-		t.Fatalf("found %v (%v), want adbuffer.yaml and minimal.yaml at least", files, err)
-	}
+	testsupport.MustTrue(t, err == nil && len(files) >= 2, "found %v (%v), want adbuffer.yaml and minimal.yaml at least", files, err)
 	t.Chdir(t.TempDir())
 	writeCert(t, ".", "cert")
 	return files
@@ -83,9 +77,7 @@ func shipped(t *testing.T) []string {
 func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
 	for _, file := range shipped(t) {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		if _, _, err := Parse(data, nil); err != nil {
 			t.Errorf("%s:\n%v", file, err)
 		}
@@ -102,9 +94,7 @@ func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
 			return // the keys of an SSP, documented there
 		}
 		doc := docs[path]
-		if doc == "" {
-			t.Errorf("config/adbuffer.yaml has no comment above %s", path)
-		}
+		testsupport.True(t, doc != "", "config/adbuffer.yaml has no comment above %s", path)
 		if isSection(k.typ) {
 			return
 		}
@@ -198,10 +188,6 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 
 func TestTheMinimalFileIsShort(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(configDir, "minimal.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lines := bytes.Count(data, []byte("\n")); lines > 25 {
-		t.Errorf("config/minimal.yaml has %d lines, want about 20", lines)
-	}
+	testsupport.NoError(t, err)
+	testsupport.AtMost(t, bytes.Count(data, []byte("\n")), 25, "config/minimal.yaml has %d lines, want about 20")
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 )
@@ -17,15 +19,9 @@ func wantRoundTrip(t *testing.T, cfg *Config) {
 	t.Helper()
 	text := cfg.YAMLWithSecrets()
 	again, _, err := Parse(text, nil)
-	if err != nil {
-		t.Fatalf("the effective config does not load:\n%v\n%s", err, text)
-	}
-	if diff := cmp.Diff(cfg, again, compareUnexported); diff != "" {
-		t.Fatalf("the effective config loads to another (-first +again):\n%s", diff)
-	}
-	if cfg.Hash() != again.Hash() {
-		t.Fatal("equal configs have different hashes")
-	}
+	testsupport.MustTrue(t, err == nil, "the effective config does not load:\n%v\n%s", err, text)
+	testsupport.MustEqual(t, cmp.Diff(cfg, again, compareUnexported), "", "the effective config loads to another (-first +again):\n%s")
+	testsupport.MustEqual(t, cfg.Hash(), again.Hash(), "equal configs have different hashes: %v")
 }
 
 func TestEffectiveConfigLoadsToAnEqualConfig(t *testing.T) {
@@ -50,22 +46,16 @@ func TestHashIdentifiesConfigsAndStaysTheSame(t *testing.T) {
 		t.Errorf("hash %q", got)
 	}
 	other := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_SERVER_MAX_IN_FLIGHT": "7"})
-	if first.Hash() == other.Hash() {
-		t.Error("different configs have the same hash")
-	}
+	testsupport.True(t, first.Hash() != other.Hash(), "different configs have the same hash")
 }
 
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	const secret = "hunter2hunter2"
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 	cfg := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_ADMIN_TOKEN_FILE": file})
 	token := cfg.Admin.Token
-	if token.Reveal() != secret || token.Empty() {
-		t.Fatalf("the file's token was not read")
-	}
+	testsupport.MustTrue(t, token.Reveal() == secret && !token.Empty(), "the file's token was not read")
 	hiddenField := struct {
 		token Secret
 		list  []Secret
@@ -76,21 +66,15 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 	for _, v := range []any{token, cfg, map[string]any{"token": token}} {
 		asJSON, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		asYAML, err := yaml.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		printed.Write(asJSON)
 		printed.Write(asYAML)
 	}
 	printed.Write(cfg.YAML())
 	for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), secret[:7]} {
-		if strings.Contains(printed.String(), form) {
-			t.Errorf("%q was printed:\n%s", form, printed.String())
-		}
+		testsupport.True(t, !strings.Contains(printed.String(), form), "%q was printed:\n%s", form, printed.String())
 	}
 	if !strings.Contains(printed.String(), Hidden) || (Secret{}).String() != "" {
 		t.Error("the output must show whether there is a secret")

@@ -26,9 +26,7 @@ func writeCert(t *testing.T, dir, name string) (certFile, keyFile string) {
 func writeFile(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -86,9 +84,7 @@ func wantError(t *testing.T, vars map[string]string, value, rule string) {
 	if !errors.As(err, &errs) || len(errs) != 1 || !strings.Contains(errs[0].Rule, rule) {
 		t.Fatalf("got %v, want one error about %q", err, rule)
 	}
-	if errs[0].Value != shown(value) {
-		t.Errorf("the error shows %s, want %s", errs[0].Value, shown(value))
-	}
+	testsupport.True(t, errs[0].Value == shown(value), "the error shows %s, want %s", errs[0].Value, shown(value))
 }
 
 func TestLoadNamesTheReasonIfAFileCannotBeRead(t *testing.T) {
@@ -143,9 +139,7 @@ admin: {%[1]s}
 ssps: [{name: a, endpoints: ["https://ssp.example/bid"], %[1]s}]
 routes: [{name: r, match: {path: /}, ssps: [a]}]
 `, files), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		var warned []string
 		for _, w := range found {
 			if strings.Contains(w.Text, cert) && strings.Contains(w.Text, row.want) {
@@ -156,8 +150,6 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 		if row.want == "" {
 			want = nil
 		}
-		if !slices.Equal(warned, want) {
-			t.Errorf("%v left: warnings about %v, want %v: %v", row.left, warned, want, found)
-		}
+		testsupport.True(t, slices.Equal(warned, want), "%v left: warnings about %v, want %v: %v", row.left, warned, want, found)
 	}
 }

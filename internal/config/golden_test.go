@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // Each testdata/invalid-*.yaml has one error, whose exact text is in the .txt beside it.
 func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 	files, err := filepath.Glob("testdata/invalid-*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files: %v", err)
-	}
+	testsupport.MustTrue(t, err == nil && len(files) != 0, "no files: %v", err)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
@@ -27,17 +27,11 @@ func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
 			got := err.Error() + "\n"
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			testsupport.NoError(t, err)
+			testsupport.Equal(t, cmp.Diff(string(want), got), "", "-want +got:\n%s")
 		})
 	}
 }
@@ -46,9 +40,7 @@ func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 // it.
 func TestEveryGoldenErrorHasItsFile(t *testing.T) {
 	goldens, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(goldens) == 0 {
-		t.Fatalf("no files: %v", err)
-	}
+	testsupport.MustTrue(t, err == nil && len(goldens) != 0, "no files: %v", err)
 	for _, golden := range goldens {
 		if _, err := os.Stat(strings.TrimSuffix(golden, ".txt") + ".yaml"); err != nil {
 			t.Error(err)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -18,23 +20,15 @@ routes:
 `
 	cfg := mustParse(t, file)
 	want := []JSONValue{`"DEU"`, `"NO"`, `"1"`, "1", "1.50", "1e3", "31", "1000", "0.5", "true", `"true"`, `"a\"\\é"`, "9007199254740993", `""`}
-	if diff := cmp.Diff(want, cfg.Routes[0].Match.OpenRTB[0].In); diff != "" {
-		t.Errorf("values (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(want, cfg.Routes[0].Match.OpenRTB[0].In), "", "values (-want +got):\n%s")
 	again := mustParse(t, string(cfg.YAMLWithSecrets()))
-	if diff := cmp.Diff(cfg.Routes, again.Routes); diff != "" {
-		t.Errorf("read back (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(cfg.Routes, again.Routes), "", "read back (-want +got):\n%s")
 	if shown := string(cfg.YAML()); strings.Contains(shown, "s3cret") || !strings.Contains(shown, `["(hidden)"]`) || !strings.Contains(shown, `"DEU"`) {
 		t.Errorf("shown as\n%s", shown)
 	}
 	for variable, want := range map[string]JSONValue{"FRA": `"FRA"`, "2": "2", "false": "false", `"3"`: `"3"`, "null": `"null"`} {
 		cfg, _, err := Parse([]byte(file), Env{"ADBUFFER_ROUTES_R_MATCH_OPENRTB_0_IN_0": variable})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cfg.Routes[0].Match.OpenRTB[0].In[0]; got != want {
-			t.Errorf("the variable %s is the value %s, want %s", variable, got, want)
-		}
+		testsupport.NoError(t, err)
+		testsupport.Equal(t, cfg.Routes[0].Match.OpenRTB[0].In[0], want, "the variable %[2]s is the value %[1]s", variable)
 	}
 }

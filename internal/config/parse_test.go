@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestErrorsAreSortedByLineAndReadableByMachines(t *testing.T) {
@@ -19,13 +21,9 @@ server:
   lisen: x
 `), Env{"ADBUFFER_ADMIN_LISTEN": "x"})
 	var errs Errors
-	if !errors.As(err, &errs) {
-		t.Fatalf("got %v", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &errs), "got %v", err)
 	got, err := json.Marshal(errs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	want := `[` + strings.Join([]string{
 		`{"path":"admin.listen","value":"x","rule":"must be host:port, for example \"127.0.0.1:8080\"","env":"ADBUFFER_ADMIN_LISTEN"}`,
 		`{"path":"routes","rule":"must have at least one route"}`,
@@ -34,22 +32,16 @@ server:
 		`{"path":"server.max_connections","value":"0","rule":"must be from 1 to 10000000","line":4,"column":20}`,
 		`{"path":"server.lisen","rule":"unknown key; did you mean listen?","line":5,"column":3}`,
 	}, ",") + `]`
-	if string(got) != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testsupport.True(t, string(got) == want, "got\n%s\nwant\n%s", got, want)
 }
 
 func TestLongValuesAndKeysAreCutInMessages(t *testing.T) {
 	value, key := strings.Repeat("é", maxText), strings.Repeat("é", 400)
 	_, _, err := Parse([]byte("server: {listen: "+value+", "+key+": 1}"+twoSSPs), nil)
 	var errs Errors
-	if !errors.As(err, &errs) || len(errs) != 2 {
-		t.Fatalf("got %v", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &errs) && len(errs) == 2, "got %v", err)
 	cut := `"` + strings.Repeat("é", maxShown/2) + `"...`
-	if errs[0].Value != cut || errs[1].Path != "server."+cut {
-		t.Errorf("got\n%v", err)
-	}
+	testsupport.True(t, errs[0].Value == cut && errs[1].Path == "server."+cut, "got\n%v", err)
 }
 
 func TestListsAreBoundedBeforeTheirElementsAreRead(t *testing.T) {
@@ -57,9 +49,7 @@ func TestListsAreBoundedBeforeTheirElementsAreRead(t *testing.T) {
 		"routes: [{name: r, match: {path: /}, ssps: [a]}]\n"
 	_, _, err := Parse([]byte(text), nil)
 	const want = "line 2, column 1: ssps: must not have more than 1000 elements; it has 1001"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	testsupport.True(t, err != nil && err.Error() == want, "got  %v\nwant %s", err, want)
 }
 
 func TestErrorsAreBounded(t *testing.T) {
@@ -77,9 +67,7 @@ func TestErrorsAreBounded(t *testing.T) {
 func TestIPv4MappedRangesAreRefused(t *testing.T) {
 	_, _, err := Parse([]byte(`server: {trusted_proxies: ["::ffff:10.0.0.0/104"]}`+twoSSPs), nil)
 	const want = "line 1, column 28: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, because adbuffer compares such peers as IPv4"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	testsupport.True(t, err != nil && err.Error() == want, "got  %v\nwant %s", err, want)
 }
 
 // FuzzParse checks Parse for any bytes. It returns Errors in order, each with a rule, or a config
@@ -109,16 +97,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var errs Errors
-		if cfg != nil || !errors.As(err, &errs) || len(errs) == 0 {
-			t.Fatalf("config %v with error %#v", cfg, err)
-		}
-		if !slices.IsSortedFunc(errs, func(a, b Error) int { return a.Line - b.Line }) {
-			t.Errorf("not in order:\n%v", errs)
-		}
+		testsupport.MustTrue(t, cfg == nil && errors.As(err, &errs) && len(errs) != 0, "config %v with error %#v", cfg, err)
+		testsupport.True(t, slices.IsSortedFunc(errs, func(a, b Error) int { return a.Line - b.Line }), "not in order:\n%v", errs)
 		for _, e := range errs {
-			if e.Rule == "" || strings.ContainsAny(e.String(), "\n\r\x00") {
-				t.Errorf("unprintable error %#v", e)
-			}
+			testsupport.True(t, e.Rule != "" && !strings.ContainsAny(e.String(), "\n\r\x00"), "unprintable error %#v", e)
 		}
 	})
 }

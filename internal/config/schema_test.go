@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/invopop/jsonschema"
 )
 
@@ -128,23 +130,15 @@ func schemaDefault(k key) any {
 
 func TestSchemaFileIsFresh(t *testing.T) {
 	want, err := json.MarshalIndent(schema(t), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	want = append(want, '\n')
 	file := filepath.Join(configDir, "adbuffer.schema.json")
 	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(file, want, 0o644))
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from the types and comments; run go generate ./internal/config", file)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, bytes.Equal(got, want), "%s differs from the types and comments; run go generate ./internal/config", file)
 }
 
 func TestSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
@@ -152,9 +146,7 @@ func TestSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 	t.Run("shipped files", func(t *testing.T) {
 		for _, file := range shipped(t) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			for name, text := range map[string][]byte{file: data, file + ", effective": mustLoad(t, file).YAMLWithSecrets()} {
 				if err := schemaAccepts(s, text); err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -174,12 +166,8 @@ func TestSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 		"invalid-ssp-without-name-or-endpoints", "invalid-route-unknown-word", "invalid-no-ssp",
 	} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if schemaAccepts(s, data) == nil {
-			t.Errorf("the schema accepts testdata/%s.yaml", name)
-		}
+		testsupport.NoError(t, err)
+		testsupport.True(t, schemaAccepts(s, data) != nil, "the schema accepts testdata/%s.yaml", name)
 	}
 }
 
@@ -187,12 +175,8 @@ func TestSchemaDescribesEveryKeyAndNothingElse(t *testing.T) {
 	s := schema(t)
 	var check func(s *jsonschema.Schema, typ reflect.Type)
 	check = func(section *jsonschema.Schema, typ reflect.Type) {
-		if section == nil {
-			t.Fatalf("no schema for %s", typ)
-		}
-		if section.AdditionalProperties != jsonschema.FalseSchema {
-			t.Errorf("%s: unknown keys are allowed", typ)
-		}
+		testsupport.MustTrue(t, section != nil, "no schema for %s", typ)
+		testsupport.True(t, section.AdditionalProperties == jsonschema.FalseSchema, "%s: unknown keys are allowed", typ)
 		if got, want := section.Properties.Len(), len(keysOf(typ)); got != want {
 			t.Errorf("%s has %d properties, want one for each of %d keys", typ, got, want)
 		}

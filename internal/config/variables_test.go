@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 const twoSSPs = `
@@ -49,9 +51,7 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 		9, 3,
 		5, 5,
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	testsupport.True(t, reflect.DeepEqual(got, want), "got  %v\nwant %v", got, want)
 }
 
 func TestVariablesThatAreNoSettingsWarn(t *testing.T) {
@@ -73,9 +73,7 @@ func TestVariablesThatAreNoSettingsWarn(t *testing.T) {
 		"ADBUFFER_ADMIN_PORT":                 "tcp://10.96.0.1:9090",
 		"ADBUFFER_ADMIN_PORT_9090_TCP_ADDR":   "10.96.0.1",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	const ignored = "this variable is no setting of this configuration, and is ignored"
 	want := []Warning{
 		{"ADBUFFER_SERVER_LISTN", ignored + "; did you mean ADBUFFER_SERVER_LISTEN?"},
@@ -85,9 +83,7 @@ func TestVariablesThatAreNoSettingsWarn(t *testing.T) {
 		{"ADBUFFER_SSPS_OPENY_POOL_MAX_CONNS", ignored + "; did you mean ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS?"},
 	}
 	got = slices.DeleteFunc(got, func(w Warning) bool { return w.Path == "server.max_connections" }) // depends on this machine
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v\nwant %v", got, want)
-	}
+	testsupport.True(t, slices.Equal(got, want), "got %v\nwant %v", got, want)
 }
 
 func TestDerivedDefaultsFollowVariables(t *testing.T) {
@@ -107,9 +103,7 @@ func TestErrorOfAVariableNamesIt(t *testing.T) {
 		"ADBUFFER_SSP_DEFAULTS_PROTOCOL":        {"spdy", "ADBUFFER_SSP_DEFAULTS_PROTOCOL: ssp_defaults.protocol: spdy: must be one of auto, http1, http1-pipelined, http2, h2c"},
 	} {
 		_, _, err := Parse([]byte(twoSSPs), Env{name: c.value})
-		if err == nil || err.Error() != c.want {
-			t.Errorf("%s=%s:\ngot  %v\nwant %s", name, c.value, err, c.want)
-		}
+		testsupport.True(t, err != nil && err.Error() == c.want, "%s=%s:\ngot  %v\nwant %s", name, c.value, err, c.want)
 	}
 }
 
@@ -125,17 +119,13 @@ func TestNoTwoKeysShareAVariable(t *testing.T) {
 		}
 		paths[name] = path
 	})
-	if len(paths) < 100 {
-		t.Errorf("saw %d keys, want all of them", len(paths))
-	}
+	testsupport.AtLeast(t, len(paths), 100, "saw %d keys, want all of them")
 }
 
 func TestAVariableReplacesAValueOfTheWrongType(t *testing.T) {
 	text := strings.Replace(twoSSPs, "max_conns: 64", "max_conns: many", 1)
 	cfg := mustParseEnv(t, text, map[string]string{"ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS": "32"})
-	if got := cfg.SSPs[0].Pool.MaxConns; got != 32 {
-		t.Errorf("max_conns is %d, want 32", got)
-	}
+	testsupport.Equal(t, cfg.SSPs[0].Pool.MaxConns, 32, "max_conns is %d")
 }
 
 // OpenTelemetry's variables name a receiver of metrics if the file names none.
@@ -158,9 +148,7 @@ func TestOpenTelemetrysVariablesNameAReceiver(t *testing.T) {
 		{"gRPC for other signals", "", Env{all: "http://a:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"}, "http://a:4318/v1/metrics", ""},
 	} {
 		cfg, warnings, err := Parse([]byte(twoSSPs+test.file), test.env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		path := ""
 		for _, w := range warnings {
 			if strings.HasPrefix(w.Path, "OTEL_") {
@@ -180,9 +168,7 @@ func TestOpenTelemetrysVariablesNameAReceiver(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	t.Setenv(all, "http://e:4318")
-	if got := OSEnv()[all]; got != "http://e:4318" {
-		t.Errorf("OSEnv has %q", got)
-	}
+	testsupport.Equal(t, OSEnv()[all], "http://e:4318", "OSEnv has %q")
 }
 
 func TestElementsWithNamesGoByThemInVariables(t *testing.T) {
@@ -220,9 +206,7 @@ func TestAVariableOfTwoSettingsIsAnError(t *testing.T) {
 	mustParse(t, text)
 	_, _, err := Parse([]byte(text), Env{"ADBUFFER_SSPS_A_B_POOL_MAX_CONNS": "7"})
 	const want = "ADBUFFER_SSPS_A_B_POOL_MAX_CONNS: ssps[1].pool.max_conns: sets ssps[0].pool.max_conns too; give one of them another name"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	testsupport.True(t, err != nil && err.Error() == want, "got  %v\nwant %s", err, want)
 }
 
 func TestReferencesAreReplaced(t *testing.T) {
@@ -265,16 +249,12 @@ ssps:
       max_conns: ${CONNS}
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `), env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	got := []any{cfg.Server.Listen, cfg.Server.ErrorDetail, cfg.Server.MaxInFlight, cfg.Server.Via, cfg.Server.Drain.Delay, cfg.Log.Access.Slow, cfg.Log.Access.Sample, cfg.Log.Level, cfg.Log.Format,
 		cfg.SSPs[0].Endpoints[0].URL, cfg.SSPs[0].Headers.Set[0].Value, cfg.SSPs[0].Headers.Set[1].Value, cfg.SSPs[0].Pool.MaxConns}
 	want := []any{Address("127.0.0.1:81"), true, 7, true, 3 * time.Second, 20 * time.Millisecond, 0.5, LogLevel("warn"), LogFormat("json"),
 		"http://127.0.0.1:9000/bid?key=s3cret", "s3cret", "", 9}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	testsupport.True(t, reflect.DeepEqual(got, want), "got  %v\nwant %v", got, want)
 	if shown := string(cfg.YAML()); strings.Contains(shown, "s3cret") {
 		t.Errorf("a secret is shown:\n%s", shown)
 	}

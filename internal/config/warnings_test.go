@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -118,9 +120,7 @@ func TestWarnings(t *testing.T) {
 			for _, w := range warnings(mustParse(t, c.text), machine{Machine: Machine{OpenFiles: 100_000}}) {
 				got = append(got, w.String())
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			testsupport.Equal(t, cmp.Diff(c.want, got), "", "-want +got:\n%s")
 		})
 	}
 }
@@ -177,15 +177,11 @@ func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
 		warns bool
 	}{{4, 1.5, true}, {3, 2, true}, {2, 1.5, false}, {2, 2, false}} {
 		got := warnings(mustParse(t, twoSSPs), machine{procs: c.procs, cpus: c.cpus, cpusFrom: "/sys/fs/cgroup/pod"})
-		if len(got) > 0 != c.warns {
-			t.Errorf("%+v: %v", c, got)
-		}
+		testsupport.True(t, len(got) > 0 == c.warns, "%+v: %v", c, got)
 	}
 	got := warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"})
 	want := "server.overload: the cgroup /sys/fs/cgroup/pod allows 1.5 CPUs, and GOMAXPROCS is 4: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to 2"
-	if len(got) != 1 || got[0].String() != want {
-		t.Errorf("got %v, want %s", got, want)
-	}
+	testsupport.True(t, len(got) == 1 && got[0].String() == want, "got %v, want %s", got, want)
 	if got := warnings(mustParse(t, twoSSPs), machine{procs: 4}); len(got) != 0 {
 		t.Errorf("without a limit: %v", got)
 	}
@@ -217,17 +213,13 @@ func TestAFaultOfSeveralSSPsIsOneWarning(t *testing.T) {
 		"ssp_defaults: {pool: {max_age: 10s}}\n" + list("", "a", "b"):    "ssp_defaults." + tooOld,
 	} {
 		_, warnings, err := Parse([]byte(text), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		var got []string
 		for _, w := range warnings {
 			if w.Path != "server.max_connections" { // depends on this machine
 				got = append(got, w.String())
 			}
 		}
-		if strings.Join(got, "\n") != want {
-			t.Errorf("got  %v\nwant %s", got, want)
-		}
+		testsupport.True(t, strings.Join(got, "\n") == want, "got  %v\nwant %s", got, want)
 	}
 }

@@ -28,18 +28,14 @@ func (m *modeProxy) line(t *testing.T, id string) map[string]any {
 	t.Helper()
 	testsupport.Eventually(t, "the log has the request "+id, func() bool { return len(m.lines(id)) > 0 })
 	all := m.lines(id)
-	if len(all) != 1 {
-		t.Fatalf("%d lines about %s", len(all), id)
-	}
+	testsupport.MustEqual(t, len(all), 1, "%d lines about %s", id)
 	return all[0]
 }
 
 func wantFields(t *testing.T, line, want map[string]any) {
 	t.Helper()
 	for name, v := range want {
-		if line[name] != v {
-			t.Errorf("%s is %v (%T), want %v, in %v", name, line[name], line[name], v, line)
-		}
+		testsupport.True(t, line[name] == v, "%s is %v (%T), want %v, in %v", name, line[name], line[name], v, line)
 	}
 }
 
@@ -88,21 +84,15 @@ func TestTheAccessLogHasEachLeg(t *testing.T) {
 		m := newModeProxy(t, mode, trustsLoopback, respondsWith("a", 503), bids("b", `{}`))
 		m.do("GET", "/fill", "X-Request-Id: one")
 		legs, _ := m.line(t, "one")["legs"].([]any)
-		if len(legs) != 2 {
-			t.Fatalf("mode %v: legs %v", mode, legs)
-		}
+		testsupport.MustTrue(t, len(legs) == 2, "mode %v: legs %v", mode, legs)
 		for i, name := range []string{"a", "b"} {
 			leg := legs[i].(map[string]any)
-			if leg["ssp"] != name || want != nil && leg["outcome"] != want[i] {
-				t.Errorf("mode %v: leg %v", mode, leg)
-			}
+			testsupport.True(t, leg["ssp"] == name && (want == nil || leg["outcome"] == want[i]), "mode %v: leg %v", mode, leg)
 			if want == nil {
 				continue
 			}
 			for _, field := range []string{"peer", "endpoint", "protocol", "status", "attempts", "pending_ms", "ttfb_ms", "total_ms"} {
-				if leg[field] == nil {
-					t.Errorf("mode %v: no %s in %v", mode, field, leg)
-				}
+				testsupport.True(t, leg[field] != nil, "mode %v: no %s in %v", mode, field, leg)
 			}
 		}
 	}
@@ -146,9 +136,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	}
 	conns = append(conns, m.dial())
 	b, err := io.ReadAll(conns[3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, rest, _ := strings.Cut(string(b), "X-Request-Id: ")
 	id, _, _ := strings.Cut(rest, "\r\n")
 	wantFields(t, m.line(t, id), map[string]any{"route": "none", "client": "127.0.0.1", "status": int64(503), "source": "proxy/overloaded", "logged_for": "failure"})

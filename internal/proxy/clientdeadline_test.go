@@ -47,9 +47,7 @@ func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing
 				gate.Lock() // the client reads nothing, and the write waits
 				time.AfterFunc(100*time.Millisecond, gate.Unlock)
 				res, err := client.Get(scheme + "://adbuffer.test/fill")
-				if err != nil {
-					t.Fatalf("response %d: %v", i, err)
-				}
+				testsupport.MustTrue(t, err == nil, "response %d: %v", i, err)
 				if body, err := io.ReadAll(res.Body); err != nil || len(body) != len(ad) {
 					t.Fatalf("response %d was cut to %d bytes: %v", i, len(body), err)
 				}
@@ -63,9 +61,7 @@ func TestResponsesToASlowReaderAreNotCutByTheDeadlineOfAnEarlierWrite(t *testing
 func (m *modeProxy) unixClient(http2 bool, gate *sync.Mutex) *http.Client {
 	m.t.Helper()
 	l, err := net.Listen("unix", filepath.Join(m.t.TempDir(), "s"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	served := make(chan error, 1)
 	go func() { served <- m.p.Serve(l) }()
 	m.t.Cleanup(func() {
@@ -117,13 +113,9 @@ func TestPipelinedRequestIsNotRefusedForTheIdleWaitBeforeTheFirst(t *testing.T) 
 			read := func() {
 				t.Helper()
 				res, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, err)
 				io.Copy(io.Discard, res.Body)
-				if res.StatusCode != http.StatusOK {
-					t.Fatalf("status %d, want 200", res.StatusCode)
-				}
+				testsupport.MustEqual(t, res.StatusCode, http.StatusOK, "status %d, want 200")
 			}
 			write(getFill)
 			read()

@@ -12,6 +12,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // same returns the proxy's route for another table, which gives it a new number.
@@ -49,14 +50,10 @@ func TestReloadChangesOptionsAndRoutesForTheNextRequest(t *testing.T) {
 	post := func(path string) (int, string) { // all on one kept connection
 		t.Helper()
 		res, err := client.Post(m.url+path, "text/plain", strings.NewReader("0123456789"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return res.StatusCode, string(body)
 	}
 	if status, _ := post("/fill"); status != 200 {
@@ -98,9 +95,7 @@ func TestCountersOfAKeptRouteContinueAndThoseOfARemovedOneVanish(t *testing.T) {
 	if len(got) != 3 || got["r"] != 2 || got["none"] != 1 || got["comes"] != 0 {
 		t.Errorf("requests by route: %v, want r 2, none 1, comes 0", got)
 	}
-	if n := m.p.Snapshot().Requests; n != 3 {
-		t.Errorf("the snapshot has %d requests", n)
-	}
+	testsupport.Equal(t, m.p.Snapshot().Requests, 3, "the snapshot has %d requests")
 }
 
 // A request whose route is removed meanwhile ends by the configuration that it began with. Its
@@ -130,12 +125,8 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 	if got := m.routesCounted(); len(got) != 2 || got["none"] != 0 || got["other"] != 0 {
 		t.Errorf("requests by route: %v, want none of any", got)
 	}
-	if n := m.logs.FilterMessage("request").Len(); n != 1 {
-		t.Errorf("%d lines in the access log, which was on when the request arrived", n)
-	}
-	if n := m.p.InFlight(); n != 0 {
-		t.Errorf("%d are in flight", n)
-	}
+	testsupport.Equal(t, m.logs.FilterMessage("request").Len(), 1, "%d lines in the access log, which was on when the request arrived")
+	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 }
 
 func TestReloadsUnderLoadFailNoRequestAndLoseNoCount(t *testing.T) {
@@ -206,9 +197,7 @@ func TestReloadLowersLimitsWithoutEndingRequestsAboveThem(t *testing.T) {
 	m.reload(func(o *proxy.Options) { o.MaxInFlight, o.MaxConnections = 1, 3 })
 	res, body := m.do("GET", "/fill")
 	m.want(res, 503, "proxy/overloaded")
-	if !strings.Contains(body, "2 of 1 requests are in flight") {
-		t.Errorf("body: %s", body)
-	}
+	testsupport.True(t, strings.Contains(body, "2 of 1 requests are in flight"), "body: %s", body)
 	close(respond)
 	wg.Wait()
 	m.await(0, openClients, "") // max_connections is 3
@@ -225,9 +214,7 @@ func TestConnectionsAboveALoweredLimitAreShown(t *testing.T) {
 	}
 	m.await(5, openClients, "")
 	m.reload(func(o *proxy.Options) { o.MaxConnections = 3 })
-	if n := m.series(openClients, ""); n != 5 {
-		t.Errorf("%v connections are shown, want 5", n)
-	}
+	testsupport.Equal(t, m.series(openClients, ""), 5, "%v connections are shown")
 	c := m.dialRaw()
 	if res, body := c.response("GET"); res.StatusCode != 503 || !res.Close || !strings.Contains(body, "5 of 3 client connections are open; see server.max_connections") {
 		t.Errorf("a connection above the limit: %d %s", res.StatusCode, body)

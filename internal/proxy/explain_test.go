@@ -16,6 +16,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // generated returns a random request; most of them are forwarded.
@@ -88,9 +89,7 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests were forwarded; refused: %v", forwarded, refused)
-	if forwarded < 100 || len(refused) < 6 {
-		t.Errorf("%d requests were forwarded; refused: %v", forwarded, refused)
-	}
+	testsupport.True(t, forwarded >= 100 && len(refused) >= 6, "%d requests were forwarded; refused: %v", forwarded, refused)
 }
 
 // contentLength matches the Content-Length field that the connection adds. Explain's request does
@@ -107,9 +106,7 @@ func (m *modeProxy) wantExplained(t *testing.T, message []byte, e *proxy.Explana
 	q := &e.Requests[0].Request
 	want := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s\r\n%s", q.Method, q.Target, q.Authority, q.Fields, q.Body)
 	got = contentLength.ReplaceAllString(got, "")
-	if got != want {
-		t.Errorf("%q: the SSP got\n%q\nand it was explained as\n%q", message, got, want)
-	}
+	testsupport.True(t, got == want, "%q: the SSP got\n%q\nand it was explained as\n%q", message, got, want)
 }
 
 // exchange sends a message on a connection of its own, and returns the final response.
@@ -122,13 +119,9 @@ func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, stri
 	in := bufio.NewReader(c)
 	for {
 		res, err := http.ReadResponse(in, &http.Request{Method: method})
-		if err != nil {
-			t.Fatalf("%q: %v", message, err)
-		}
+		testsupport.MustTrue(t, err == nil, "%q: %v", message, err)
 		b, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		if res.StatusCode != http.StatusContinue {
 			return res, string(b)
 		}

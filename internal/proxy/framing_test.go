@@ -46,13 +46,9 @@ func (c *rawClient) response(method string) (*http.Response, string) {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	res, err := http.ReadResponse(c.in, &http.Request{Method: method})
-	if err != nil {
-		c.t.Fatalf("no response: %v", err)
-	}
+	testsupport.MustTrue(c.t, err == nil, "no response: %v", err)
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.t.Fatalf("the response's body ended after %d bytes: %v", len(body), err)
-	}
+	testsupport.MustTrue(c.t, err == nil, "the response's body ended after %d bytes: %v", len(body), err)
 	return res, string(body)
 }
 
@@ -329,9 +325,7 @@ func TestChunkedBodyThatEndsEarlyIsNeverForwarded(t *testing.T) {
 	c := m.dialRaw()
 	c.send(0, head+body)
 	c.wants(200)
-	if got := <-received; got != "abcde" {
-		t.Errorf("the SSP was sent %q", got)
-	}
+	testsupport.Equal(t, <-received, "abcde", "the SSP was sent %q")
 }
 
 // A client that waits for a 100 is refused without one. Its connection closes, since only the

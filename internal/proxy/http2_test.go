@@ -84,12 +84,8 @@ func TestRequestsOverHTTP2TakeTheSameWay(t *testing.T) {
 			t.Errorf("the SSP saw %.100v, want %.100s", got, want)
 		}
 	}
-	if n := m.series(handshakes, "false"); n != 1 {
-		t.Errorf("%v connections", n)
-	}
-	if n := m.series("adbuffer_client_http2_errors_total", ""); n != 0 {
-		t.Errorf("%v errors of HTTP/2", n)
-	}
+	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v connections")
+	testsupport.Equal(t, m.series("adbuffer_client_http2_errors_total", ""), 0, "%v errors of HTTP/2")
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
 
@@ -147,16 +143,10 @@ func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 		res, body := m.ask(c, row.method, row.path, row.body, row.fields...)
 		m.want(res, row.status, row.source)
 		wantProto2(t, res)
-		if !strings.Contains(body, row.detail) {
-			t.Errorf("%s %s: %s, want %s in it", row.method, row.path, body, row.detail)
-		}
+		testsupport.True(t, strings.Contains(body, row.detail), "%s %s: %s, want %s in it", row.method, row.path, body, row.detail)
 	}
-	if n := m.series(handshakes, "false"); n != 1 {
-		t.Errorf("%v connections: a refused stream ended its connection", n)
-	}
-	if n := m.p.InFlight(); n != 0 {
-		t.Errorf("%d in flight", n)
-	}
+	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v connections: a refused stream ended its connection")
+	testsupport.Equal(t, m.p.InFlight(), 0, "%d in flight")
 }
 
 func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
@@ -179,15 +169,11 @@ func TestStreamsCountAgainstMaxInFlightAndBuffers(t *testing.T) {
 	<-received
 	res, body := m.ask(c, "GET", "/fill", "")
 	m.want(res, 503, "proxy/overloaded")
-	if !strings.Contains(body, "2 of 2 requests are in flight") {
-		t.Errorf("body: %s", body)
-	}
+	testsupport.True(t, strings.Contains(body, "2 of 2 requests are in flight"), "body: %s", body)
 	m.reload(func(o *proxy.Options) { o.MaxInFlight = 3 })
 	res, body = m.ask(c, "POST", "/fill", strings.Repeat("x", 2000))
 	m.want(res, 503, "proxy/overloaded")
-	if !strings.Contains(body, "server.max_buffered_bytes") {
-		t.Errorf("body: %s", body)
-	}
+	testsupport.True(t, strings.Contains(body, "server.max_buffered_bytes"), "body: %s", body)
 	close(respond)
 	wg.Wait()
 }
@@ -201,13 +187,9 @@ func TestBodiesWithoutLengthAreBoundedOverHTTP2(t *testing.T) {
 	c := m.client(true)
 	for _, row := range []struct{ size, status int }{{0, 200}, {1, 200}, {10_000, 200}, {10_001, 413}, {10_000_000, 413}} {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", m.https("/fill"), io.LimitReader(zeros{}, int64(row.size)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		res, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != row.status || row.status == 200 && string(body) != fmt.Sprint(row.size) {
@@ -260,9 +242,7 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 				}
 				res, err := c.Do(req)
 				if err != nil {
-					if j%10 != 9 {
-						t.Errorf("%s: %v", id, err)
-					}
+					testsupport.True(t, j%10 == 9, "%s: %v", id, err)
 					reset.Add(1)
 					return
 				}
@@ -285,9 +265,7 @@ func TestAThousandStreamsGetTheirOwnResponses(t *testing.T) {
 	}
 	m.await(0, inFlight, "")
 	m.await(0, "adbuffer_buffered_bytes", "")
-	if n := m.series(openClients, ""); n != connections {
-		t.Errorf("%v connections", n)
-	}
+	testsupport.Equal(t, m.series(openClients, ""), connections, "%v connections")
 }
 
 // Requests that were sent get a response, the client gets GOAWAY, and no resource is left in use.
@@ -308,9 +286,7 @@ func TestDrainLosesNoStream(t *testing.T) {
 		wg.Go(func() {
 			res, body := m.ask(busy, "POST", fmt.Sprintf("/fill?%d", i), "0123456789")
 			m.want(res, 200, "ssp/a")
-			if body != "{}" {
-				t.Errorf("body %s", body)
-			}
+			testsupport.Equal(t, body, "{}", "body %s")
 		})
 	}
 	for range 50 {
@@ -319,14 +295,10 @@ func TestDrainLosesNoStream(t *testing.T) {
 	drained := make(chan int)
 	go func() { drained <- m.p.Drain(context.Background()) }()
 	m.await(1, openClients, "") // the idle connection is closed
-	if n := m.p.InFlight(); n != 50 {
-		t.Errorf("%d in flight", n)
-	}
+	testsupport.Equal(t, m.p.InFlight(), 50, "%d in flight")
 	close(respond)
 	wg.Wait()
-	if cut := <-drained; cut != 0 {
-		t.Errorf("%d streams were cut", cut)
-	}
+	testsupport.Equal(t, <-drained, 0, "%d streams were cut")
 	m.await(0, openClients, "")
 	busy.CloseIdleConnections()
 	idle.CloseIdleConnections()
@@ -347,9 +319,7 @@ func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 		wantProto2(t, res)
 	}
 	// There are more connections if the client begins a request before it has read the GOAWAY.
-	if n := m.series(handshakes, "false"); n < 3 {
-		t.Errorf("%v connections for three requests", n)
-	}
+	testsupport.AtLeast(t, m.series(handshakes, "false"), 3, "%v connections for three requests")
 }
 
 // When a Drain times out, it cuts streams, counts them, and leaves no resource in use.
@@ -372,9 +342,7 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 	<-received
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	if cut := m.p.Drain(now); cut != 1 {
-		t.Errorf("%d cut", cut)
-	}
+	testsupport.Equal(t, m.p.Drain(now), 1, "%d cut")
 	if err := <-failed; err == nil || strings.HasPrefix(err.Error(), "status") {
 		t.Errorf("the client saw %v", err)
 	}
@@ -405,25 +373,17 @@ func TestPriorKnowledgeIsServedWithH2C(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	for range 3 {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", m.url+"/fill", strings.NewReader(strings.Repeat("x", 100_000)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		res, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
 		m.want(res, 200, "ssp/a")
 		wantProto2(t, res)
-		if string(body) != "{}" || err != nil {
-			t.Errorf("%s %v", body, err)
-		}
+		testsupport.True(t, string(body) == "{}" && err == nil, "%s %v", body, err)
 		time.Sleep(50 * time.Millisecond) // the connection is parked meanwhile
 	}
-	if n := m.series(openClients, ""); n != 1 {
-		t.Errorf("%v connections for three requests", n)
-	}
+	testsupport.Equal(t, m.series(openClients, ""), 1, "%v connections for three requests")
 	res, _ := m.do("GET", "/fill")
 	m.want(res, 200, "ssp/a")
 	if res.ProtoMajor != 1 {
@@ -450,9 +410,7 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 		c := m.dial()
 		io.WriteString(c, first+preface)
 		b, _ := io.ReadAll(c)
-		if !strings.Contains(string(b), "HTTP/1.1 400 ") {
-			t.Errorf("behind %q: %q", first, b)
-		}
+		testsupport.True(t, strings.Contains(string(b), "HTTP/1.1 400 "), "behind %q: %q", first, b)
 		c.Close()
 	}
 }

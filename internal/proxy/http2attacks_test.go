@@ -128,14 +128,10 @@ func TestFloodsOverHTTP2EndTheConnection(t *testing.T) {
 					if code != http2.ErrCodeEnhanceYourCalm && code != http2.ErrCodeNo { // a reset may overtake the GOAWAY
 						t.Errorf("ended with %v", code)
 					}
-					if n := received.Load() - before; n > 1 {
-						t.Errorf("the SSP received %d requests", n)
-					}
+					testsupport.AtMost(t, received.Load()-before, 1, "the SSP received %d requests")
 					return
 				case <-time.After(pause):
-					if pause == testsupport.Patience {
-						t.Fatal("the connection was not closed")
-					}
+					testsupport.MustTrue(t, pause != testsupport.Patience, "the connection was not closed")
 				}
 			}
 		})
@@ -156,9 +152,7 @@ func TestHPACKBombIsRefused(t *testing.T) {
 	if code, ok := f.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
 		t.Errorf("ended with %v, %v", code, ok)
 	}
-	if n := received.Load(); n != 0 {
-		t.Errorf("the SSP received %d requests", n)
-	}
+	testsupport.Equal(t, received.Load(), 0, "the SSP received %d requests")
 }
 
 // A request whose end is malformed reaches no SSP: RFC 9113, section 8.1.1. Only its own stream is
@@ -200,9 +194,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 			}
 		})
 	}
-	if n := received.Load(); n != 8 {
-		t.Errorf("the SSP received %d requests, want one for each other stream", n)
-	}
+	testsupport.Equal(t, received.Load(), 8, "the SSP received %d requests, want one for each other stream")
 	m.await(0, "adbuffer_buffered_bytes", "")
 	m.await(0, "adbuffer_uploads", "")
 }
@@ -221,9 +213,7 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 	if a := f.responseTo(101); a.status != "200" {
 		t.Errorf("%+v", a)
 	}
-	if n := received.Load(); n != 1 {
-		t.Errorf("the SSP received %d requests, want one", n)
-	}
+	testsupport.Equal(t, received.Load(), 1, "the SSP received %d requests")
 	m.await(50, "adbuffer_requests_total", "client_gone")
 }
 
@@ -261,9 +251,7 @@ func TestEachSettingsFrameIsAcknowledged(t *testing.T) {
 				acks++
 			}
 		case *http2.PingFrame:
-			if acks != 20 {
-				t.Errorf("%d of 20 SETTINGS are acknowledged", acks)
-			}
+			testsupport.Equal(t, acks, 20, "%d of 20 SETTINGS are acknowledged")
 			return
 		}
 	}

@@ -95,9 +95,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	for {
 		frame := f.read()
 		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.StreamID == 2*n+1 {
-			if r.ErrCode != http2.ErrCodeRefusedStream {
-				t.Errorf("a new stream is reset with %v", r.ErrCode)
-			}
+			testsupport.True(t, r.ErrCode == http2.ErrCodeRefusedStream, "a new stream is reset with %v", r.ErrCode)
 			break
 		}
 	}
@@ -194,9 +192,7 @@ func TestRapidResetIsEnded(t *testing.T) {
 		}
 		break
 	}
-	if most > 1000 {
-		t.Errorf("%d goroutines", most)
-	}
+	testsupport.AtMost(t, most, 1000, "%d goroutines")
 }
 
 // A header of any size leads to a result: adbuffer's response, the HTTP/2 server's, or the close of
@@ -265,13 +261,9 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 	}
 	for {
 		frame, err := f.framer.ReadFrame()
-		if err != nil {
-			t.Fatalf("no GOAWAY: %v", err)
-		}
+		testsupport.MustTrue(t, err == nil, "no GOAWAY: %v", err)
 		if g, ok := frame.(*http2.GoAwayFrame); ok {
-			if g.ErrCode != http2.ErrCodeNo {
-				t.Errorf("GOAWAY: %v", g.ErrCode)
-			}
+			testsupport.True(t, g.ErrCode == http2.ErrCodeNo, "GOAWAY: %v", g.ErrCode)
 			break
 		}
 	}

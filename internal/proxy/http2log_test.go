@@ -63,14 +63,10 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 			}), bids("a", "{}"))
 			c.do(m, m.frames(t))
 			line := m.onlyLine(t)
-			if n := m.seriesOf("adbuffer_requests_total", c.outcome, c.want["route"].(string)); n != 1 {
-				t.Errorf("%v requests are counted", n)
-			}
+			testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", c.outcome, c.want["route"].(string)), 1, "%v requests are counted")
 			wantFields(t, line, c.want)
 			wantFields(t, line, map[string]any{"outcome": c.outcome, "status": int64(0)})
-			if line["source"] != nil || c.outcome == "bad_request" && line["error"] == nil {
-				t.Errorf("the line is %v", line)
-			}
+			testsupport.True(t, line["source"] == nil && (c.outcome != "bad_request" || line["error"] != nil), "the line is %v", line)
 		})
 	}
 }
@@ -90,9 +86,7 @@ func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	if a := f.responseTo(3); !a.reset {
 		t.Errorf("the second stream: %+v", a)
 	}
-	if n := m.seriesOf("adbuffer_requests_total", "overloaded", "none"); n != 1 {
-		t.Errorf("%v requests are counted", n)
-	}
+	testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "overloaded", "none"), 1, "%v requests are counted")
 	wantFields(t, m.onlyLine(t), map[string]any{
 		"route": "none", "outcome": "overloaded", "status": int64(0), "logged_for": "failure",
 		"error": "1 of 1 streams of the client's connection are open; see server.max_streams_per_conn",
@@ -104,8 +98,6 @@ func (m *modeProxy) onlyLine(t *testing.T) map[string]any {
 	t.Helper()
 	testsupport.Eventually(t, "the log has a request", func() bool { return m.logs.FilterMessage("request").Len() > 0 })
 	all := m.logs.FilterMessage("request").All()
-	if len(all) != 1 {
-		t.Fatalf("%d lines", len(all))
-	}
+	testsupport.MustEqual(t, len(all), 1, "%d lines")
 	return all[0].ContextMap()
 }

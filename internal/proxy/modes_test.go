@@ -183,23 +183,17 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 func (m *modeProxy) do(method, target string, fields ...string) (*http.Response, string) {
 	m.t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(m.url, "http://"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	defer c.Close()
 	lines := append([]string{method + " " + target + " HTTP/1.1", "Host: adbuffer.test", "Connection: close"}, fields...)
 	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
 		m.t.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	return res, string(body)
 }
 
@@ -209,9 +203,7 @@ func (m *modeProxy) want(res *http.Response, status int, source string) {
 	if got := res.Header.Get("X-Adbuffer-Source"); res.StatusCode != status || got != source {
 		m.t.Errorf("response %d of %s, want %d of %s", res.StatusCode, got, status, source)
 	}
-	if n := len(res.Header.Values("Date")); n != 1 {
-		m.t.Errorf("%d Date fields", n)
-	}
+	testsupport.Equal(m.t, len(res.Header.Values("Date")), 1, "%d Date fields")
 }
 
 // series returns the value of a counter or gauge, by its name and a label's value, "" if it has no
@@ -227,9 +219,7 @@ func (m *modeProxy) gather() []*dto.MetricFamily {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m.p.Metrics())
 	families, err := reg.Gather()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	return families
 }
 
@@ -255,9 +245,7 @@ func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
 	m := newModeProxy(t, route.ParallelAll, nil, bids("a", `{"id":"1"}`), respondsWith("b", 204), respondsWith("c", 503))
 	res, body := m.do("GET", "/fill?x=1", "Accept-Encoding: gzip")
 	m.want(res, 200, "proxy/merged")
-	if got := res.Header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type: %s", got)
-	}
+	testsupport.Equal(t, res.Header.Get("Content-Type"), "application/json", "Content-Type: %s")
 	var got struct {
 		Results []struct {
 			SSP    string
@@ -271,20 +259,14 @@ func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
 	if len(got.Results) != 3 || got.Results[0].SSP != "a" || string(got.Results[0].Body) != `{"id":"1"}` || got.Results[1].Status != 204 || got.Results[2].Status != 503 {
 		t.Errorf("envelope: %s", body)
 	}
-	if n := m.series("adbuffer_requests_total", "merged"); n != 1 {
-		t.Errorf("%v requests are merged", n)
-	}
+	testsupport.Equal(t, m.series("adbuffer_requests_total", "merged"), 1, "%v requests are merged")
 	if n := m.series("adbuffer_no_ad_total", "ssp") + m.series("adbuffer_no_ad_total", "proxy"); n != 0 {
 		t.Errorf("%v responses counted as without an ad: the reader of the envelope decides that", n)
 	}
-	if n := m.p.InFlight(); n != 0 {
-		t.Errorf("%d are in flight", n)
-	}
+	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 	line := m.logs.FilterMessage("request").All()[0].ContextMap()
 	legs, ok := line["legs"].([]any)
-	if !ok || len(legs) != 3 {
-		t.Fatalf("the access log says %v", line)
-	}
+	testsupport.MustTrue(t, ok && len(legs) == 3, "the access log says %v", line)
 	for i, outcome := range []string{"fill", "no_bid", "server_error"} {
 		if leg := legs[i].(map[string]any); leg["ssp"] != string(rune('a'+i)) || leg["outcome"] != outcome {
 			t.Errorf("leg %d in the access log: %v", i, leg)
@@ -297,12 +279,8 @@ func TestHEADIsRefusedInParallelModes(t *testing.T) {
 		m := newModeProxy(t, mode, nil, bids("a", "{}"), bids("b", "{}"))
 		res, _ := m.do("HEAD", "/fill")
 		m.want(res, 405, "proxy/method_not_allowed")
-		if got := res.Header.Get("Allow"); got != "GET, POST" {
-			t.Errorf("Allow: %s", got)
-		}
-		if n := m.series("adbuffer_requests_total", "method_not_allowed"); n != 1 {
-			t.Errorf("%v requests are refused", n)
-		}
+		testsupport.Equal(t, res.Header.Get("Allow"), "GET, POST", "Allow: %s")
+		testsupport.Equal(t, m.series("adbuffer_requests_total", "method_not_allowed"), 1, "%v requests are refused")
 		res, _ = m.do("HEAD", "/fill/b") // one SSP responds
 		m.want(res, 200, "ssp/b")
 	}
@@ -312,9 +290,7 @@ func TestFirstFillCrossesLikeASingleSSPsResponse(t *testing.T) {
 	m := newModeProxy(t, route.ParallelFirst, nil, neverResponds("a"), bids("b", "{}"), respondsWith("c", 204))
 	res, body := m.do("GET", "/fill", "Accept-Encoding: br")
 	m.want(res, 200, "ssp/b")
-	if body != "{}" || res.Header.Get("X-Got-Encoding") != "br" {
-		t.Errorf("response: %v %s", res.Header, body)
-	}
+	testsupport.True(t, body == "{}" && res.Header.Get("X-Got-Encoding") == "br", "response: %v %s", res.Header, body)
 	m.await(0, inFlight, "")
 }
 
@@ -344,9 +320,7 @@ func TestLegsCountAgainstMaxInFlight(t *testing.T) {
 	if body != `{"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0}]}` {
 		t.Errorf("envelope: %s", body)
 	}
-	if n := m.p.InFlight(); n != 0 {
-		t.Errorf("%d are in flight", n)
-	}
+	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 }
 
 func TestEnvelopeOverTheBudgetIsOverloaded(t *testing.T) {
@@ -354,12 +328,8 @@ func TestEnvelopeOverTheBudgetIsOverloaded(t *testing.T) {
 	m := newModeProxy(t, route.ParallelAll, small, bids("a", `"`+strings.Repeat("x", 500)+`"`), bids("b", `"`+strings.Repeat("y", 500)+`"`))
 	res, body := m.do("GET", "/fill")
 	m.want(res, 503, "proxy/overloaded")
-	if !strings.Contains(body, "server.max_buffered_bytes") {
-		t.Errorf("body: %s", body)
-	}
-	if n := m.series("adbuffer_requests_total", "overloaded"); n != 1 {
-		t.Errorf("%v requests are overloaded", n)
-	}
+	testsupport.True(t, strings.Contains(body, "server.max_buffered_bytes"), "body: %s", body)
+	testsupport.Equal(t, m.series("adbuffer_requests_total", "overloaded"), 1, "%v requests are overloaded")
 }
 
 // A panic costs the leg, not the process.
@@ -370,10 +340,6 @@ func TestLegThatPanicsIsCounted(t *testing.T) {
 	if !strings.HasPrefix(body, `{"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,`) {
 		t.Errorf("envelope: %s", body)
 	}
-	if n := m.series("adbuffer_panics_total", ""); n != 1 {
-		t.Errorf("%v panics are counted", n)
-	}
-	if n := m.logs.FilterMessage("a leg of a request panicked").Len(); n != 1 {
-		t.Errorf("%d panics are logged", n)
-	}
+	testsupport.Equal(t, m.series("adbuffer_panics_total", ""), 1, "%v panics are counted")
+	testsupport.Equal(t, m.logs.FilterMessage("a leg of a request panicked").Len(), 1, "%d panics are logged")
 }

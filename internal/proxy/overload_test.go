@@ -12,6 +12,7 @@ import (
 	"adbuffer/internal/overload"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // refusing returns a gate that refuses all normal requests, and pauses their connections for more than
@@ -51,13 +52,9 @@ func TestAnOverloadedAdbufferRefusesByPriority(t *testing.T) {
 				continue
 			}
 			for _, want := range []string{"server.overload", "routes[].priority", "priority normal"} {
-				if !strings.Contains(body, want) {
-					t.Errorf("the body is %s, want %s in it", body, want)
-				}
+				testsupport.True(t, strings.Contains(body, want), "the body is %s, want %s in it", body, want)
 			}
-			if after := res.Header.Get("Retry-After"); after != "1" {
-				t.Errorf("Retry-After is %q, want 1", after)
-			}
+			testsupport.Equal(t, res.Header.Get("Retry-After"), "1", "Retry-After is %q")
 		}
 	}
 }
@@ -87,17 +84,13 @@ func TestAnOverloadedAdbufferRefusesBeforeTheBody(t *testing.T) {
 	c := m.dialTLS("http/1.1")
 	fmt.Fprint(c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil || res.StatusCode != 503 {
-		t.Errorf("over HTTP/1: %v, %v", res, err)
-	}
+	testsupport.True(t, err == nil && res.StatusCode == 503, "over HTTP/1: %v, %v", res, err)
 	f := m.frames(t)
 	f.request(1, false, ":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/fill", "content-length", "1000")
 	if a := f.responseTo(1); a.status != "503" || a.source != "proxy/overloaded" {
 		t.Errorf("over HTTP/2: %+v", a)
 	}
-	if n := m.series("adbuffer_overload_refused_total", "normal"); n < 2 {
-		t.Errorf("%v requests are counted", n)
-	}
+	testsupport.AtLeast(t, m.series("adbuffer_overload_refused_total", "normal"), 2, "%v requests are counted")
 }
 
 // After a refusal the connection stays, and its next request waits. The time of the wait counts for its
@@ -111,9 +104,7 @@ func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
 			return func(fields ...string) response {
 				fmt.Fprintf(c, "GET /fill HTTP/1.1\r\nHost: a\r\n%s\r\n", strings.Join(append(fields, ""), "\r\n"))
 				res, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, err)
 				body, _ := io.ReadAll(res.Body)
 				return response{status: fmt.Sprint(res.StatusCode), source: res.Header.Get("X-Adbuffer-Source"), body: string(body)}
 			}
@@ -146,9 +137,7 @@ func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
 			}
 			g.Configure(overload.Settings{})
 			a := send("X-Adbuffer-Timeout-Ms: 1")
-			if took := time.Since(began); took < least {
-				t.Errorf("the second request had its response after %v, want at least %v", took, least)
-			}
+			testsupport.AtLeast(t, time.Since(began), least, "the second request had its response after %v, want at least %v", least)
 			if a.status != "503" || a.source != "proxy/overloaded" || !strings.Contains(a.body, "its connection was not read for") {
 				t.Errorf("the second request, with a deadline of 1 ms: %+v", a)
 			}
@@ -173,7 +162,5 @@ func TestARequestOfAClientThatLeftDuringAPauseIsNotSent(t *testing.T) {
 	fmt.Fprint(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 	c.Close()
 	m.await(1, "adbuffer_requests_total", "client_gone")
-	if n := m.series("adbuffer_requests_total", "fill"); n != 0 {
-		t.Errorf("%v requests were sent", n)
-	}
+	testsupport.Equal(t, m.series("adbuffer_requests_total", "fill"), 0, "%v requests were sent")
 }

@@ -41,15 +41,11 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 
 	for range 2 {
 		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		io.WriteString(c, "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
 		r := bufio.NewReader(c)
 		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		body, _ := io.ReadAll(res.Body)
 		if want := `{"error":"internal","detail":"adbuffer failed; see its log; see the runbook, entry internal"}` + "\n"; res.StatusCode != 500 || string(body) != want ||
 			res.Header.Get(sourceField) != "proxy/internal" || !res.Close {
@@ -73,18 +69,12 @@ adbuffer_in_flight_requests 0
 `), "adbuffer_buffered_bytes", "adbuffer_in_flight_requests"); err != nil {
 		t.Error(err)
 	}
-	if n := p.panics.Load(); n != 2 {
-		t.Errorf("%d panics counted, want 2", n)
-	}
-	if n := p.current().routes[0].outcomes[upstream.Internal].Load(); n != 2 {
-		t.Errorf("%d requests of the route ended as internal, want 2", n)
-	}
+	testsupport.Equal(t, p.panics.Load(), 2, "%d panics counted")
+	testsupport.Equal(t, p.current().routes[0].outcomes[upstream.Internal].Load(), 2, "%d requests of the route ended as internal")
 	if logs := logged.FilterMessage("a request made the handler panic").All(); len(logs) != 2 || !strings.Contains(logs[0].ContextMap()["stack"].(string), "route") {
 		t.Errorf("the log has %v, want each panic with its stack", logs)
 	}
-	if cut := p.Drain(context.Background()); cut != 0 {
-		t.Errorf("%d requests cut", cut)
-	}
+	testsupport.Equal(t, p.Drain(context.Background()), 0, "%d requests cut")
 	if err := <-served; err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -37,9 +38,7 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 			t.Errorf("%d bytes of body: a response of %d bytes over %s", n, len(body), res.Proto)
 		}
 	}
-	if n := m.series(handshakes, "false"); n != 1 {
-		t.Errorf("%v handshakes for one kept connection", n)
-	}
+	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v handshakes for one kept connection")
 }
 
 func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
@@ -47,9 +46,7 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	config := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for range 3 {
 		c, err := tls.Dial("tcp", m.addr(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
 		c.Close()
 		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
@@ -65,14 +62,10 @@ func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
 		tb.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testsupport.NoError(tb, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != status {
-		tb.Errorf("%v %d %s, want %d", err, res.StatusCode, body, status)
-	}
+	testsupport.True(tb, err == nil && res.StatusCode == status, "%v %d %s, want %d", err, res.StatusCode, body, status)
 	return string(body)
 }
 
@@ -86,13 +79,9 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 	read := func() {
 		t.Helper()
 		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		io.Copy(io.Discard, res.Body)
-		if res.StatusCode != 200 {
-			t.Errorf("status %d", res.StatusCode)
-		}
+		testsupport.Equal(t, res.StatusCode, 200, "status %d")
 	}
 	for _, step := range []int{1, 7, len(raw)} {
 		for i := 0; i < len(raw); i += step {
@@ -122,15 +111,11 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 
 	_, err := tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: x509.NewCertPool()})
 	var unknown x509.UnknownAuthorityError
-	if !errors.As(err, &unknown) {
-		t.Fatalf("the client's error: %v", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &unknown), "the client's error: %v", err)
 	m.await(1, failedHandshakes, "refused")
 
 	_, err = tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: newIdentity().roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10})
-	if err == nil {
-		t.Fatal("a TLS 1.1 handshake succeeded")
-	}
+	testsupport.MustTrue(t, err != nil, "a TLS 1.1 handshake succeeded")
 	m.await(1, failedHandshakes, "version")
 
 	if body := exchange(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "this listener expects TLS") {
@@ -139,9 +124,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	m.await(1, failedHandshakes, "invalid")
 	m.await(0, openClients, "")
 	m.await(0, "adbuffer_client_tls_handshakes_in_progress", "")
-	if got := m.routesCounted()["none"]; got != 1 {
-		t.Errorf("%v requests counted, want the one that got a response", got)
-	}
+	testsupport.Equal(t, m.routesCounted()["none"], 1, "%v requests counted, want the one that got a response")
 }
 
 func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing.T) {
@@ -156,9 +139,7 @@ func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing
 	m.await(1, failedHandshakes, "certificate")
 	with := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", Certificates: newIdentity().server.Certificates}
 	c, err := tls.Dial("tcp", m.addr(), with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer c.Close()
 	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 }
@@ -186,9 +167,7 @@ func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 	if n, err := m.dial().Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("a connection over the limit was not closed")
 	}
-	if got := m.routesCounted()["none"]; got != 1 {
-		t.Errorf("%v connections are refused", got)
-	}
+	testsupport.Equal(t, m.routesCounted()["none"], 1, "%v connections are refused")
 	exchange(t, c, "a", 200)
 }
 
@@ -201,9 +180,7 @@ func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
 		m.awaitParked()
 		m.await(1, openClients, "")
 	}
-	if n := m.series(handshakes, "false"); n != 1 {
-		t.Errorf("%v handshakes", n)
-	}
+	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v handshakes")
 	c.Close()
 	m.await(0, openClients, "")
 }
@@ -301,9 +278,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	for m.p.Counts().Serving > 1 {
 		time.Sleep(time.Millisecond)
 	}
-	if cut := m.p.Drain(t.Context()); cut != 0 {
-		t.Errorf("%d cut", cut)
-	}
+	testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 	m.await(0, openClients, "")
 	if _, err := parked.Read(make([]byte, 1)); err != io.EOF { // without close_notify the error is another one
 		t.Errorf("the parked connection ended with %v", err)

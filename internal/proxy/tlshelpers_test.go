@@ -54,9 +54,7 @@ func (m *modeProxy) addr() string { return strings.TrimPrefix(m.url, "http://") 
 func (m *modeProxy) dial() net.Conn {
 	m.t.Helper()
 	c, err := net.Dial("tcp", m.addr())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	m.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -97,9 +95,7 @@ func (m *modeProxy) dialTLS(protocols ...string) *tls.Conn {
 func (m *modeProxy) connectTLS(protocols ...string) *tls.Conn {
 	m.t.Helper()
 	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: protocols})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	return c
 }
 
@@ -127,22 +123,16 @@ func (m *modeProxy) ask(c *http.Client, method, path, body string, fields ...str
 		r = strings.NewReader(body)
 	}
 	req, err := http.NewRequestWithContext(m.t.Context(), method, m.https(path), r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	for _, f := range fields {
 		name, value, _ := strings.Cut(f, ": ")
 		req.Header.Add(name, value)
 	}
 	res, err := c.Do(req)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	return res, string(b)
 }
 

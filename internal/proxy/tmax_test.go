@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
@@ -65,9 +67,7 @@ func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, start, end := scanTmax([]byte(c.body))
-			if got != time.Duration(c.want)*time.Millisecond {
-				t.Fatalf("%s: %v, want %d ms", c.body, got, c.want)
-			}
+			testsupport.MustTrue(t, got == time.Duration(c.want)*time.Millisecond, "%s: %v, want %d ms", c.body, got, c.want)
 			if digits := c.body[start:end]; c.want == 0 && digits != "" || c.want > 0 && digits != strconv.Itoa(c.want) {
 				t.Errorf("%s: the digits are said to be %q", c.body, digits)
 			}
@@ -101,9 +101,7 @@ func FuzzTmax(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := bytes.Clone(body)
 		got, start, end := scanTmax(body)
-		if !bytes.Equal(body, before) {
-			t.Fatal("the body was changed")
-		}
+		testsupport.MustTrue(t, bytes.Equal(body, before), "the body was changed")
 		if start > end || end > len(body) || (got > 0) != (start < end) {
 			t.Fatalf("%v from %d to %d of %d bytes", got, start, end, len(body))
 		}
@@ -130,13 +128,9 @@ func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
 	}
 	for dec.More() {
 		key, err := dec.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, dec.Decode(&value))
 		if key != "tmax" {
 			continue
 		}

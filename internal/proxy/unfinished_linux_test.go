@@ -123,9 +123,7 @@ var unfinishedKinds = []struct {
 func shakeHands(m *modeProxy, c net.Conn, protocol string) *tls.Conn {
 	m.t.Helper()
 	over := tlsOver(c, protocol)
-	if err := over.Handshake(); err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, over.Handshake())
 	return over
 }
 
@@ -206,9 +204,7 @@ func TestAHeadThatMakesRoomGets408(t *testing.T) {
 				t.Errorf("body: %s", body)
 			}
 			m.await(0, "adbuffer_in_flight_requests", "")
-			if n := m.seriesOf("adbuffer_requests_total", "bad_request", "none"); n != 1 {
-				t.Errorf("%v requests ended as bad_request", n)
-			}
+			testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "bad_request", "none"), 1, "%v requests ended as bad_request")
 		})
 	}
 }
@@ -294,9 +290,7 @@ func TestARequestThatIsUnreadMakesNoRoom(t *testing.T) {
 				s.overTLS = false // no handshake
 				refused := s.dial()
 				synctest.Wait()
-				if !refused.Closed() || c.Closed() {
-					t.Error("a connection whose request has arrived made room")
-				}
+				testsupport.True(t, refused.Closed() && !c.Closed(), "a connection whose request has arrived made room")
 				c.Hold(false)
 				time.Sleep(tick)
 				if got := c.responses(); len(got) != 1 || got[0].status != 200 {
@@ -334,16 +328,12 @@ func TestAHandshakeInProgressMakesNoRoomForHalfASecond(t *testing.T) {
 		synctest.Wait()
 		refused := s.dial()
 		synctest.Wait()
-		if !refused.Closed() || slow.Closed() {
-			t.Error("a handshake in progress made room")
-		}
+		testsupport.True(t, refused.Closed() && !slow.Closed(), "a handshake in progress made room")
 		shaking.Wait()
 		time.Sleep(500 * time.Millisecond)
 		next := s.dial()
 		synctest.Wait()
-		if next.Closed() || !slow.Closed() {
-			t.Error("a client that did not continue made no room")
-		}
+		testsupport.True(t, !next.Closed() && slow.Closed(), "a client that did not continue made no room")
 		for _, c := range []*simClient{refused, slow, next} {
 			c.End()
 		}
@@ -399,13 +389,9 @@ func TestUnfinishedConnectionsAtRandomLoseNoPlace(t *testing.T) {
 			clients.Wait()
 			m.await(0, openClients, "")
 			testsupport.Eventually(t, "no socket is left", func() bool { return socketsOf(t, m.addr()) == 0 })
-			if n := m.p.Counts().Unfinished; n != 0 {
-				t.Errorf("%d closed connections are kept", n)
-			}
+			testsupport.Equal(t, m.p.Counts().Unfinished, 0, "%d closed connections are kept")
 			askHTTP1(t, over.finish(m, m.dial()))
-			if cut := m.p.Drain(context.Background()); cut != 0 {
-				t.Errorf("%d requests were cut", cut)
-			}
+			testsupport.Equal(t, m.p.Drain(context.Background()), 0, "%d requests were cut")
 		})
 	}
 }

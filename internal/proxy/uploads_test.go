@@ -82,9 +82,7 @@ func (m *modeProxy) wantOthersServed(most float64) {
 	if held := m.series("adbuffer_buffered_bytes", ""); held > most {
 		m.t.Errorf("%v bytes are held for bodies that have not begun to arrive, want at most %v", held, most)
 	}
-	if n := m.series(inFlight, ""); n != 0 {
-		m.t.Errorf("%v requests are in flight", n)
-	}
+	testsupport.Equal(m.t, m.series(inFlight, ""), 0, "%v requests are in flight")
 	body := strings.Repeat("x", 100_000)
 	for range 3 {
 		if m.options.TLS != nil {
@@ -135,16 +133,10 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		}
 	}
 	m.await(0, uploadsNow, "")
-	if n := m.series(uploadsDropped, ""); n != 7 {
-		t.Errorf("%v uploads are counted as dropped, want 7", n)
-	}
-	if n := m.series("adbuffer_uploads_limit", ""); n != 3 {
-		t.Errorf("limit %v", n)
-	}
+	testsupport.Equal(t, m.series(uploadsDropped, ""), 7, "%v uploads are counted as dropped")
+	testsupport.Equal(t, m.series("adbuffer_uploads_limit", ""), 3, "limit %v")
 	m.reload(func(o *proxy.Options) { o.MaxUploads = 1 })
-	if n := m.series("adbuffer_uploads_limit", ""); n != 1 {
-		t.Errorf("limit %v after a reload to 1", n)
-	}
+	testsupport.Equal(t, m.series("adbuffer_uploads_limit", ""), 1, "limit %v after a reload to 1")
 }
 
 // The client continues to send after the response. Its connection is not reset, since its kernel

@@ -15,9 +15,7 @@ import (
 func TestBeyondLoopbackTheListenerWarnsAndNeedsTheToken(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600))
 	for _, c := range []struct {
 		env    []string
 		bearer string
@@ -46,9 +44,7 @@ func TestBeyondLoopbackTheListenerWarnsAndNeedsTheToken(t *testing.T) {
 		} else if warns() {
 			t.Errorf("%v: there is a warning about the token", c.env)
 		}
-		if strings.Contains(ab.Log.String(), "0123456789abcdef") {
-			t.Error("the log has the token")
-		}
+		testsupport.True(t, !strings.Contains(ab.Log.String(), "0123456789abcdef"), "the log has the token")
 	}
 }
 
@@ -74,13 +70,9 @@ func TestCaptureShowsExchangesWithoutTheirSecrets(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &v); err != nil || len(v.Exchanges) != 2 {
 		t.Fatalf("%v: captured %s", err, body)
 	}
-	if strings.Contains(body, "s3cret") {
-		t.Errorf("a secret was captured: %s", body)
-	}
+	testsupport.True(t, !strings.Contains(body, "s3cret"), "a secret was captured: %s", body)
 	for _, want := range []string{`"outcome": "fill"`, `/bid?pub=7`, `"phone"`, `{\"id\":\"1\"}`, `"status": 200`, `"(hidden)"`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("%s is not in %s", want, body)
-		}
+		testsupport.True(t, strings.Contains(body, want), "%s is not in %s", want, body)
 	}
 	if status, _ := ab.SendAdmin("GET", "/capture?ssp=other", ""); status != 404 {
 		t.Errorf("a capture of an unknown SSP responds with %d", status)

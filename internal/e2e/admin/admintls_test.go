@@ -24,9 +24,7 @@ func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...s
 	ab := e2e.Launch(t, env, "serve", "--config", e2e.WriteConfig(t, config))
 	ab.ExitIsTested = true
 	_, port, err := net.SplitHostPort(ab.AdminAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	ab.AdminAddr = "127.0.0.1:" + port
 	testsupport.Eventually(t, "ready", func() bool { _, ok := ab.Log.Line("ready"); return ok })
 	return ab
@@ -89,16 +87,12 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(ab.Log.String(), "will respond 403") {
-		t.Error("the log warns that every request gets 403")
-	}
+	testsupport.True(t, !strings.Contains(ab.Log.String(), "will respond 403"), "the log warns that every request gets 403")
 	// Without TLS there is no response.
 	res, err := http.Get("http://" + ab.AdminAddr + "/metrics")
 	if err == nil {
 		res.Body.Close()
-		if res.StatusCode != 400 {
-			t.Errorf("without TLS /metrics responds with %d", res.StatusCode)
-		}
+		testsupport.Equal(t, res.StatusCode, 400, "without TLS /metrics responds with %d")
 	}
 	// A change of the CA file is read too.
 	a.Replace("ca.pem", other.PEM())
@@ -133,9 +127,7 @@ func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
 func serialOf(t *testing.T, ab *e2e.Process, a *e2e.Authority) string {
 	t.Helper()
 	c, err := tls.Dial("tcp", ab.AdminAddr, a.ClientConfig(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }

@@ -37,21 +37,15 @@ routes:
 	out, stderr, code := e2e.Run(t, nil, "bundle", "--admin", "http://"+ab.AdminAddr, "--seconds", "1", "--capture", "openx", "--out", file)
 	close(stop)
 	<-done
-	if code != 0 || !strings.Contains(out, "11 parts") {
-		t.Fatalf("%d %s %s", code, out, stderr)
-	}
+	testsupport.MustTrue(t, code == 0 && strings.Contains(out, "11 parts"), "%d %s %s", code, out, stderr)
 	parts := testsupport.ReadZip(t, file)
 	for name, content := range parts {
-		if strings.Contains(content, "s3cret") {
-			t.Errorf("%s holds a secret", name)
-		}
+		testsupport.True(t, !strings.Contains(content, "s3cret"), "%s holds a secret", name)
 	}
 	for name, want := range map[string]string{
 		"config.yaml": "openx", "pools.json": "config_hash", "ssps.json": "openx", "history.json": "step_seconds", "failures.json": "failures", "metrics.txt": "adbuffer_requests_total",
 		"goroutines.txt": "goroutine ", "heap.pprof": "\x1f\x8b", "cpu.pprof": "\x1f\x8b", "trace.out": "go 1.", "capture-openx.har": `"version": "1.2"`,
 	} {
-		if !strings.Contains(parts[name], want) {
-			t.Errorf("%s has no %q: %.200q", name, want, parts[name])
-		}
+		testsupport.True(t, strings.Contains(parts[name], want), "%s has no %q: %.200q", name, want, parts[name])
 	}
 }

@@ -22,9 +22,7 @@ import (
 func dashboardQueries(t *testing.T) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile("../../../deploy/grafana/adbuffer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var d struct {
 		Panels []struct {
 			Type, Title, Description, Repeat string
@@ -32,9 +30,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 		}
 		Templating struct{ List []struct{ Name string } }
 	}
-	if err := json.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, json.Unmarshal(b, &d))
 	fill := []string{"$__rate_interval", "10s"}
 	for _, v := range d.Templating.List {
 		fill = append(fill, "$"+v.Name, ".*")
@@ -50,9 +46,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 			queries[fmt.Sprintf("%s, %s", p.Title, q.RefID)] = strings.NewReplacer(fill...).Replace(q.Expr)
 		}
 	}
-	if !repeats || len(queries) < 30 {
-		t.Errorf("%d queries, a row for each SSP: %v", len(queries), repeats)
-	}
+	testsupport.True(t, repeats && len(queries) >= 30, "%d queries, a row for each SSP: %v", len(queries), repeats)
 	return queries
 }
 
@@ -143,9 +137,7 @@ routes:
 func beside(t *testing.T, other *e2e.Process) (setting string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "targets.json")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `[{"targets": [%q]}]`, other.AdminAddr), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `[{"targets": [%q]}]`, other.AdminAddr), 0o600))
 	return fmt.Sprintf("file_sd_configs: [{files: [%q]}]", file)
 }
 
@@ -208,15 +200,11 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 			var stderr string
 			var code int
 			out, stderr, code = e2e.Run(t, nil, "plan", "--from", from, "--ssp", "tight")
-			if code != 0 {
-				t.Fatalf("plan --from %s: exit status %d: %s", from, code, stderr)
-			}
+			testsupport.MustTrue(t, code == 0, "plan --from %s: exit status %d: %s", from, code, stderr)
 			if strings.Contains(out, "max_conns: ") && strings.Contains(out, "# now 4, which is too few") {
 				break
 			}
-			if time.Now().After(end) {
-				t.Fatalf("plan --from %s does not say that 4 connections are too few:\n%s", from, out)
-			}
+			testsupport.MustTrue(t, !time.Now().After(end), "plan --from %s does not say that 4 connections are too few:\n%s", from, out)
 		}
 		if !regexp.MustCompile(`(?m)^tight .*\bhttp1\b.*\b4\b`).MatchString(out) {
 			t.Errorf("plan --from %s has no row of tight's 4 connections over http1:\n%s", from, out)

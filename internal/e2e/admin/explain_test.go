@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // explained is the output of explain --json.
@@ -47,16 +48,10 @@ routes:
 		"process": append([]string{"explain", "--admin", "http://" + ab.AdminAddr}, request...),
 	} {
 		out, stderr, code := e2e.Run(t, nil, args...)
-		if code != 0 {
-			t.Fatalf("by %s: %d %s", by, code, stderr)
-		}
-		if strings.Contains(out, "s3cret") {
-			t.Errorf("by %s: a secret is in %s", by, out)
-		}
+		testsupport.MustTrue(t, code == 0, "by %s: %d %s", by, code, stderr)
+		testsupport.True(t, !strings.Contains(out, "s3cret"), "by %s: a secret is in %s", by, out)
 		var x explained
-		if err := json.Unmarshal([]byte(out), &x); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, json.Unmarshal([]byte(out), &x))
 		if x.Route != "video" || x.BudgetMs != 145 || x.BudgetFrom != "X-Adbuffer-Timeout-Ms" || x.Client != "203.0.113.9" || x.Refused != nil || len(x.SSPs) != 1 {
 			t.Fatalf("by %s: %+v", by, x)
 		}
@@ -77,9 +72,7 @@ routes:
 	e2e.WantRequests(t, s, 1) // explaining sends no request
 
 	out, _, code := e2e.Run(t, nil, "explain", "--admin", "http://"+ab.AdminAddr, "/fillbuffer")
-	if code != 0 || !strings.Contains(out, "404 no_route") || !strings.Contains(out, "no SSP is asked") {
-		t.Errorf("%d %s", code, out)
-	}
+	testsupport.True(t, code == 0 && strings.Contains(out, "404 no_route") && strings.Contains(out, "no SSP is asked"), "%d %s", code, out)
 	for _, args := range [][]string{{"explain", "/x"}, {"explain", "--admin", "http://" + ab.AdminAddr, "--client", "unknown", "/x"}, {"explain", "--admin", "http://" + ab.AdminAddr, "-H", "no colon", "/x"}} {
 		if _, stderr, code := e2e.Run(t, nil, args...); code != 2 || stderr == "" {
 			t.Errorf("%q: exit status %d, %s", args, code, stderr)
@@ -144,9 +137,7 @@ func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %d, refused %q; want %d, %q: %s", row.name, status, refused, row.status, row.refused, body)
 		}
 		for _, name := range row.names {
-			if !strings.Contains(body, name) {
-				t.Errorf("%s: the response lacks %q: %s", row.name, name, body)
-			}
+			testsupport.True(t, strings.Contains(body, name), "%s: the response lacks %q: %s", row.name, name, body)
 		}
 	}
 	e2e.WantRequests(t, s, 0)

@@ -13,6 +13,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // quickRules is a copy of the rules whose alerts start and end within seconds.
@@ -21,14 +22,10 @@ func quickRules(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	for _, name := range []string{"recording.rules.yml", "alerts.rules.yml"} {
 		b, err := os.ReadFile(filepath.Join(rulesDir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		b = regexp.MustCompile(`(?m)^(\s+for:).*$`).ReplaceAll(b, []byte("$1 1s"))
 		b = regexp.MustCompile(`avg_over_time\((\w+)\[[15]m\]\)`).ReplaceAll(b, []byte("avg_over_time($1[10s])"))
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
 	return dir
 }
@@ -70,15 +67,11 @@ func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	}()
 
 	script, err := filepath.Abs("testdata/newcomer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	cmd := exec.Command(script, "../../..", p.url, "http://"+ab.AdminAddr, ab.File)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(e2e.Binary(t))+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testsupport.MustTrue(t, err == nil, "%v\n%s", err, out)
 	t.Logf("%s", out)
 	if b, err := os.ReadFile(ab.File); err != nil || strings.Contains(string(b), "max_conns: 4\n") {
 		t.Errorf("the setting has not changed: %v\n%s", err, b)

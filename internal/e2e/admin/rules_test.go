@@ -31,9 +31,7 @@ func promtool(t *testing.T, args ...string) {
 func files(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(rulesDir, pattern))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("no %s: %v", pattern, err)
-	}
+	testsupport.MustTrue(t, err == nil && len(found) != 0, "no %s: %v", pattern, err)
 	for i := range found {
 		found[i] = filepath.Base(found[i])
 	}
@@ -60,9 +58,7 @@ func TestEachAlertIsTestedBeforeDuringAndAfterItsFault(t *testing.T) {
 		if err == nil {
 			err = yaml.Unmarshal(b, v)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 	}
 	phases := map[string]string{} // by alert: - and + for each evaluation without and with the alert
 	for _, file := range files(t, "rules*_test.yaml") {
@@ -93,18 +89,14 @@ func TestEachAlertIsTestedBeforeDuringAndAfterItsFault(t *testing.T) {
 			}
 		}
 	}
-	if n < 20 {
-		t.Errorf("%d alerts", n)
-	}
+	testsupport.AtLeast(t, n, 20, "%d alerts")
 }
 
 // outcomesOf returns the n-th list of outcomes of a recording rule, sorted.
 func outcomesOf(t *testing.T, rule string, n int) []string {
 	t.Helper()
 	rules, err := os.ReadFile(rulesDir + "/recording.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, text, _ := strings.Cut(string(rules), "record: "+rule+"\n")
 	list := strings.Split(regexp.MustCompile(`outcome=~"([a-z_|]+)"`).FindAllStringSubmatch(text, n+1)[n][1], "|")
 	slices.Sort(list)

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -15,15 +16,11 @@ import (
 func runbook(t *testing.T) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(rulesDir + "/RUNBOOK.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	entries := make(map[string]string)
 	for _, part := range strings.Split(string(b), "\n## ")[1:] {
 		title, text, _ := strings.Cut(part, "\n")
-		if entries[title] != "" {
-			t.Errorf("two entries are called %s", title)
-		}
+		testsupport.True(t, entries[title] == "", "two entries are called %s", title)
 		entries[title] = text
 	}
 	return entries
@@ -33,9 +30,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 	t.Parallel()
 	entries := runbook(t)
 	b, err := os.ReadFile(rulesDir + "/alerts.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var rules struct {
 		Groups []struct {
 			Rules []struct {
@@ -44,9 +39,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(b, &rules); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, yaml.Unmarshal(b, &rules))
 	known := make(map[string]bool)
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
@@ -58,21 +51,13 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 	}
 	for o := range upstream.Outcomes {
 		known[o.String()] = true
-		if entries[o.String()] == "" {
-			t.Errorf("the outcome %v has no entry", o)
-		}
+		testsupport.True(t, entries[o.String()] != "", "the outcome %v has no entry", o)
 	}
-	if len(known) < 40 {
-		t.Errorf("%d alerts and outcomes", len(known))
-	}
+	testsupport.AtLeast(t, len(known), 40, "%d alerts and outcomes")
 	for title, text := range entries {
-		if !known[title] {
-			t.Errorf("the entry %s belongs to no alert and no outcome", title)
-		}
+		testsupport.True(t, known[title], "the entry %s belongs to no alert and no outcome", title)
 		for _, part := range []string{"**It means:** ", "**Look at:**\n```promql\n", "**Set:** "} {
-			if !strings.Contains(text, part) {
-				t.Errorf("the entry %s has no %q", title, part)
-			}
+			testsupport.True(t, strings.Contains(text, part), "the entry %s has no %q", title, part)
 		}
 	}
 }
@@ -82,13 +67,9 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 func TestTheRunbookNamesExistingMetricsAndSettings(t *testing.T) {
 	t.Parallel()
 	contract, err := os.ReadFile("../deploy/testdata/contract.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	alerts, err := os.ReadFile(rulesDir + "/alerts.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	isSetting := func(path string) bool {
 		for _, of := range []string{"", "ssps[].", "ssps[].endpoints[].", "routes[].", "routes[].ssps[]."} {
 			if strings.Contains(string(contract), "\nconfig "+of+path+"\n") {
@@ -131,7 +112,5 @@ func TestTheRunbookNamesExistingMetricsAndSettings(t *testing.T) {
 			wantSetting("an alert", path)
 		}
 	}
-	if metrics < 80 || settings < 150 {
-		t.Errorf("only %d metrics and %d settings were found", metrics, settings)
-	}
+	testsupport.True(t, metrics >= 80 && settings >= 150, "only %d metrics and %d settings were found", metrics, settings)
 }

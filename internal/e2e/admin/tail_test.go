@@ -20,12 +20,8 @@ func follow(t *testing.T, ab *e2e.Process, args ...string) <-chan string {
 	t.Helper()
 	cmd := exec.Command(e2e.Binary(t), append([]string{"tail", "--admin", "http://" + ab.AdminAddr}, args...)...)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
+	testsupport.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -70,9 +66,7 @@ routes:
 		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Time == "" || !strings.HasPrefix(r.Path, "/fillbuffer") || strings.Contains(line, "secret") {
 			t.Errorf("%s: %v in %s", name, err, line)
 		}
-		if name != "all" && (r.Outcome != "connect_failed" || r.SSP != "gone" || r.ID != "edge-1") {
-			t.Errorf("%s: %s", name, line)
-		}
+		testsupport.True(t, name == "all" || r.Outcome == "connect_failed" && r.SSP == "gone" && r.ID == "edge-1", "%s: %s", name, line)
 	}
 	status, body := ab.AskAdmin("/failures")
 	var v struct {
@@ -96,9 +90,7 @@ routes:
 	var open []io.Closer
 	testsupport.Eventually(t, "one is refused", func() bool {
 		res, err := http.Get("http://" + ab.AdminAddr + "/tail")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		open = append(open, res.Body)
 		return res.StatusCode == http.StatusTooManyRequests
 	})

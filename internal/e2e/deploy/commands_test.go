@@ -61,16 +61,12 @@ func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 		out := new(testsupport.LogBuffer)
 		cmd := exec.Command(e2e.Binary(t), row.args...)
 		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, cmd.Start())
 		defer cmd.Process.Kill()
 		testsupport.Eventually(t, "the demo suggests the next steps", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
 		page, _, _ := strings.Cut(out.String(), "\n")
 		url, found := strings.CutPrefix(page, "The admin page: http://")
-		if !found {
-			t.Fatalf("%v begins with %q, want the URL of the page", row.args, page)
-		}
+		testsupport.MustTrue(t, found, "%v begins with %q, want the URL of the page", row.args, page)
 		ab := &e2e.Process{T: t, AdminAddr: strings.TrimSuffix(url, "/")}
 		if !row.moves {
 			ab.AwaitMetric(0, "adbuffer_in_flight_requests") // the requests that were shown are counted
@@ -81,9 +77,7 @@ func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 		} else if time.Sleep(500 * time.Millisecond); ab.Scrape().Sum("adbuffer_requests_total") != before {
 			t.Errorf("%v sends a load", row.args)
 		}
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, cmd.Process.Signal(os.Interrupt))
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %v\n%s", row.args, err, out)
 		}

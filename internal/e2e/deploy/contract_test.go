@@ -27,25 +27,17 @@ func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	slices.Sort(got)
 	got = slices.Compact(got)
 	if *update {
-		if err := os.WriteFile(contractFile, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(contractFile, []byte(strings.Join(got, "\n")+"\n"), 0o644))
 	}
 	text, err := os.ReadFile(contractFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	want := strings.Split(strings.TrimSpace(string(text)), "\n")
 	const how = "if that is meant, run: go test ./internal/e2e/deploy -run OperatorsRelyOn -update"
 	for _, line := range want {
-		if !slices.Contains(got, line) {
-			t.Errorf("lost: %s\n%s", line, how)
-		}
+		testsupport.True(t, slices.Contains(got, line), "lost: %s\n%s", line, how)
 	}
 	for _, line := range got {
-		if !slices.Contains(want, line) {
-			t.Errorf("new: %s\n%s", line, how)
-		}
+		testsupport.True(t, slices.Contains(want, line), "new: %s\n%s", line, how)
 	}
 }
 
@@ -61,13 +53,9 @@ func configKeys(t *testing.T) (keys []string) {
 		Defs         map[string]*schema `json:"$defs"`
 	}
 	text, err := os.ReadFile("../../../config/adbuffer.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	root := new(schema)
-	if err := json.Unmarshal(text, root); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, json.Unmarshal(text, root))
 	var walk func(s *schema, path string)
 	walk = func(s *schema, path string) {
 		switch {
@@ -99,9 +87,7 @@ func commands(t *testing.T) (lines []string) {
 	t.Helper()
 	help := func(args ...string) string {
 		out, stderr, code := e2e.Run(t, nil, append(args, "--help")...)
-		if code != 0 {
-			t.Fatalf("%v --help: exit status %d: %s", args, code, stderr)
-		}
+		testsupport.MustTrue(t, code == 0, "%v --help: exit status %d: %s", args, code, stderr)
 		return out
 	}
 	_, list, _ := strings.Cut(help(), "Available Commands:")

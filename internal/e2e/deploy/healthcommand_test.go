@@ -66,18 +66,12 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	cert, err := ca.ServerCert("adbuffer.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "admin.pem"), filepath.Join(dir, "admin.key")
-	if err := sspsim.WriteKeyPair(cert, certFile, keyFile); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, sspsim.WriteKeyPair(cert, certFile, keyFile))
 	s := e2e.Healthy(t)
 	file := e2e.WriteConfig(t, fmt.Sprintf("admin: {listen: %q, tls: {cert_file: %q, key_file: %q}}\n", testsupport.FreeAddr(t), certFile, keyFile)+e2e.Single(s.URL()))
 	env := []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s"}

@@ -37,21 +37,13 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			script, found := strings.CutPrefix(commandsUnder(t, heading), "make build\n")
-			if !found {
-				t.Fatal("the commands do not begin with make build")
-			}
+			testsupport.MustTrue(t, found, "the commands do not begin with make build")
 			// On a slow machine, adbuffer may be ready before the SSPs.
 			sims := fmt.Sprintf("until [ \"$(grep --count 'simulated SSP, listening' output)\" = %d ]; do sleep 0.1; done\n", strings.Count(script, "bin/adbuffer sim"))
 			script = strings.Replace(script, "bin/adbuffer serve", sims+"bin/adbuffer serve", 1)
-			if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS("../../../config")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(e2e.Binary(t), filepath.Join(dir, "bin", "adbuffer")); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, os.CopyFS(filepath.Join(dir, "config"), os.DirFS("../../../config")))
+			testsupport.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+			testsupport.NoError(t, os.Symlink(e2e.Binary(t), filepath.Join(dir, "bin", "adbuffer")))
 			elsewhere := []string{"/tmp/adbuffer.sock", filepath.Join(dir, "adbuffer.sock")}
 			for _, fixed := range []string{"8080", "9000", "9001", "8443", "9090"} {
 				elsewhere = append(elsewhere, ":"+fixed, ":"+testsupport.Port(t, testsupport.FreeAddr(t)))
@@ -72,13 +64,9 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 				"ADBUFFER_DEADLINE_DEFAULT=20s", "ADBUFFER_DEADLINE_MAX=30s", "ADBUFFER_SSP_DEFAULTS_TIMEOUTS_CONNECT=10s")
 			err := cmd.Run()
 			out := e2e.ReadFile(t, filepath.Join(dir, "output"))
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			testsupport.MustTrue(t, err == nil, "%v\n%s", err, out)
 			for _, w := range want {
-				if !strings.Contains(out, w) {
-					t.Errorf("the commands print no %q:\n%s", w, out)
-				}
+				testsupport.True(t, strings.Contains(out, w), "the commands print no %q:\n%s", w, out)
 			}
 		})
 	}
@@ -88,18 +76,12 @@ func TestTheQuickstartsOfTheREADMEWork(t *testing.T) {
 func commandsUnder(t *testing.T, heading string) string {
 	t.Helper()
 	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, section, found := strings.Cut(string(readme), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("README.md has no heading %q", heading)
-	}
+	testsupport.MustTrue(t, found, "README.md has no heading %q", heading)
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, block, found := strings.Cut(section, "```sh\n")
-	if !found {
-		t.Fatalf("%q has no commands", heading)
-	}
+	testsupport.MustTrue(t, found, "%q has no commands", heading)
 	block, _, _ = strings.Cut(block, "```")
 	return block
 }
@@ -110,7 +92,5 @@ func rewrite(t *testing.T, file string, r *strings.Replacer) {
 	if err == nil {
 		err = os.WriteFile(file, []byte(r.Replace(string(text))), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 }

@@ -18,9 +18,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	out := new(testsupport.LogBuffer)
 	sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--behaviour", `{"response":{"no_bid":{"every":1}}}`)
 	sim.Stdout, sim.Stderr = out, out
-	if err := sim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, sim.Start())
 	defer sim.Process.Kill()
 	var urls []string
 	testsupport.Eventually(t, "it prints its address", func() bool {
@@ -31,14 +29,10 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	ab.Get("/fillbuffer").WantStatus("no bid, as --behaviour says", 204)
 
 	req, err := http.NewRequest("PATCH", urls[1]+"/behaviour", strings.NewReader(`{"response":{"no_bid":{"every":0}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
 	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("the control endpoint responds with %s", res.Status)
@@ -47,9 +41,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 
 	ab.Signal(syscall.SIGTERM)
 	ab.WantExit(0)
-	if err := sim.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, sim.Process.Signal(syscall.SIGTERM))
 	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() })
 	defer ended.Stop()
 	if err := sim.Wait(); err != nil {

@@ -38,14 +38,10 @@ func newManagerAt(t *testing.T, host, config, names string, env ...string) *mana
 	m := &manager{t: t, names: names, config: e2e.WriteConfig(t, config), env: env}
 	for range strings.Count(names, ":") + 1 {
 		l, err := net.Listen("tcp", host+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		defer l.Close()
 		f, err := l.(*net.TCPListener).File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
 		m.files, m.addrs = append(m.files, f), append(m.addrs, l.Addr().String())
 	}
@@ -110,9 +106,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	})
 	defer first.Close()
 	ab.AwaitReady()
-	if ab.TrafficAddr != path {
-		t.Errorf("traffic at %s, want %s", ab.TrafficAddr, path)
-	}
+	testsupport.Equal(t, ab.TrafficAddr, path, "traffic at %s")
 	first.SetDeadline(time.Now().Add(testsupport.Patience))
 	c := &e2e.Client{T: t, Conn: first, Reader: bufio.NewReader(first)}
 	c.Get("/fillbuffer").WantFill("openx")
@@ -146,9 +140,7 @@ func TestSystemdIsNotifiedOfEachState(t *testing.T) {
 	s := e2e.Healthy(t)
 	name := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer l.Close()
 	want := func(states ...string) {
 		t.Helper()

@@ -28,9 +28,7 @@ func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 		if c != busy {
 			c.Send(e2e.Request("GET", "/fillbuffer", ""))
 		}
-		if got := c.Read("GET").WantFill("openx").Header("Connection"); got != "close" {
-			t.Errorf("Connection: %q during the drain, want close", got)
-		}
+		testsupport.Equal(t, c.Read("GET").WantFill("openx").Header("Connection"), "close", "Connection: %q during the drain")
 		c.WantClosed()
 	}
 	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
@@ -58,13 +56,9 @@ func TestADrainWaitsForRequestsInFlightAfterItStoppedAccepting(t *testing.T) {
 	})
 	kept.WantClosed() // idle clients are closed
 	idle.WantClosed()
-	if ab.HasEnded() {
-		t.Error("it did not wait")
-	}
+	testsupport.True(t, !ab.HasEnded(), "it did not wait")
 	s.Open()
-	if got := busy.Read("GET").WantFill("openx").Header("Connection"); got != "close" {
-		t.Errorf("Connection: %q, want close", got)
-	}
+	testsupport.Equal(t, busy.Read("GET").WantFill("openx").Header("Connection"), "close", "Connection: %q")
 	busy.WantClosed()
 	ab.WantExit(0)
 }
@@ -106,9 +100,7 @@ func TestASecondSignalEndsTheWait(t *testing.T) {
 				e2e.AwaitInFlight(t, s.SSP, 1)
 			}
 			ab.BeginDrain()
-			if ab.HasEnded() && row.delay != "0s" {
-				t.Error("it did not wait")
-			}
+			testsupport.True(t, !ab.HasEnded() || row.delay == "0s", "it did not wait")
 			ab.Signal(syscall.SIGINT)
 			ab.WantExit(row.code)
 		})
@@ -142,7 +134,5 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 	})
 	ab.WantExit(0)
 	all.Log(t, "responses")
-	if all.Of("ssp/openx 200") != all.Total() {
-		t.Error("some requests did not get the SSP's response")
-	}
+	testsupport.Equal(t, all.Of("ssp/openx 200"), all.Total(), "some requests did not get the SSP's response: %v")
 }

@@ -37,13 +37,9 @@ func reservePort(t *testing.T) string {
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	at, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.(*unix.SockaddrInet4).Port}).String()
 }
 
@@ -179,9 +175,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		next := e2e.Command(t, append(e2e.Patient(), env...), "serve", "--config", file)
 		log := new(testsupport.LogBuffer)
 		next.Stdout, next.Stderr = io.Discard, log
-		if err := next.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, next.Start())
 		// The moments range from before the process listens until after it serves.
 		moment := startTakes * time.Duration(i) / 9
 		if i >= 12 {
@@ -204,9 +198,7 @@ func TestTheOldProcessLosesNothingWhenTheNewOneIsEnded(t *testing.T) {
 		if status, _ := old.AskAdmin("/readyz"); status != 200 {
 			t.Errorf("after %v to the new one the old one responds to /readyz with %d", how, status)
 		}
-		if t.Failed() {
-			t.Fatalf("%v after %v:\n%s", how, moment, log)
-		}
+		testsupport.MustTrue(t, !t.Failed(), "%v after %v:\n%s", how, moment, log)
 	}
 	s.Open()
 	inFlight.Read("GET").WantFill("openx")

@@ -15,9 +15,7 @@ import (
 func put(t *testing.T, ab *e2e.Process, path, body string) string {
 	t.Helper()
 	status, got := ab.SendAdmin("PUT", path, body)
-	if status != 200 {
-		t.Fatalf("PUT %s %s: %d %s", path, body, status, got)
-	}
+	testsupport.MustTrue(t, status == 200, "PUT %s %s: %d %s", path, body, status, got)
 	return got
 }
 
@@ -39,9 +37,7 @@ func TestStatesAndWeightsByHand(t *testing.T) {
 		for range 10 {
 			ab.Get("/fillbuffer").WantFill("openx")
 		}
-		if n := a.Counters().Requests - before; n != 0 {
-			t.Errorf("%s: the drained endpoint got %d requests", when, n)
-		}
+		testsupport.Equal(t, a.Counters().Requests-before, 0, "%[2]s: the drained endpoint got %[1]d requests", when)
 		ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=draining")
 		_, body := ab.AskAdmin("/ssps")
 		var list []struct {
@@ -121,9 +117,7 @@ routes:
 	y.Stop()
 	m := ab.Scrape()
 	fills, all := m.Value("adbuffer_requests_total", "route=both", "outcome=fill"), m.Sum("adbuffer_requests_total", "route=both")
-	if fills != all || all < 2500 {
-		t.Errorf("%v of %v requests were filled, want all", fills, all)
-	}
+	testsupport.True(t, fills == all && all >= 2500, "%v of %v requests were filled, want all", fills, all)
 	if n := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome=ssp_disabled"); n == 0 {
 		t.Error("no request to the disabled SSP was refused")
 	}
@@ -144,9 +138,7 @@ func TestSSPCommand(t *testing.T) {
 	run := func(wantCode int, args ...string) (out, log string) {
 		t.Helper()
 		out, log, code := e2e.Run(t, nil, append([]string{"ssp", "--admin", "http://" + ab.AdminAddr}, args...)...)
-		if code != wantCode {
-			t.Fatalf("adbuffer ssp %v: exit status %d, want %d\n%s%s", args, code, wantCode, out, log)
-		}
+		testsupport.MustTrue(t, code == wantCode, "adbuffer ssp %v: exit status %d, want %d\n%s%s", args, code, wantCode, out, log)
 		return out, log
 	}
 	name := hostPort(t, a)

@@ -33,9 +33,7 @@ func startCheckedServer(t *testing.T, authority *e2e.Authority, protocols *http.
 	s := &checkedServer{seen: map[string]int{}, peers: map[string]bool{}}
 	s.status.Store(200)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	s.addr = ln.Addr().String()
 	server := &http.Server{Handler: s, Protocols: protocols, ConnState: func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -140,15 +138,11 @@ ssps:
 			if failed := ab.Metric("adbuffer_endpoint_checks_total", "endpoint="+b.addr, "result=failed"); failed < 3 {
 				t.Errorf("%v checks failed, want at least 3", failed)
 			}
-			if n := a.ads.Load() + b.ads.Load(); n > 0 {
-				t.Errorf("%d requests were sent, want none", n)
-			}
+			testsupport.Equal(t, a.ads.Load()+b.ads.Load(), 0, "%d requests were sent, want none")
 			for range 20 {
 				ab.Get("/fillbuffer").WantFill("openx")
 			}
-			if n := b.ads.Load(); n > 0 {
-				t.Errorf("the unhealthy endpoint got %d requests", n)
-			}
+			testsupport.Equal(t, b.ads.Load(), 0, "the unhealthy endpoint got %d requests")
 			const fails = "an endpoint fails its health checks and gets no requests; see health_check"
 			testsupport.Eventually(t, "the log has a line", func() bool { _, ok := ab.Log.Line(fails); return ok })
 			if lines := ab.Log.Lines(fails); len(lines) != 1 || lines[0]["endpoint"] != b.addr || lines[0]["error"] != "status 503" {
@@ -208,9 +202,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 		testsupport.Eventually(t, "the connection of the checks is closed", func() bool { return s.open.Load() == 0 })
 		before := s.checks()
 		other()
-		if n := s.checks() - before; n > 0 {
-			t.Errorf("%d checks arrived later", n)
-		}
+		testsupport.Equal(t, s.checks()-before, 0, "%d checks arrived later")
 	}
 	ab.Take(config(ofA))
 	wantStop(b, func() {

@@ -78,20 +78,14 @@ func TestAnSSPGetsTheClientCertificate(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, RequireClientCert: true, Record: 1})
 	cert, err := s.CA().ClientCert("publisher.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	certFile, keyFile := t.TempDir()+"/cert.pem", t.TempDir()+"/key.pem"
-	if err := sspsim.WriteKeyPair(cert, certFile, keyFile); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, sspsim.WriteKeyPair(cert, certFile, keyFile))
 	ab := e2e.Start(t, e2e.Single("https://localhost:"+testsupport.Port(t, s.Addr())+"/bid", "host: ads.partner.example",
 		"tls: {ca_file: "+e2e.CAFile(t, s)+", cert_file: "+certFile+", key_file: "+keyFile+"}"))
 	ab.Get("/fillbuffer").WantFill("openx")
 	got := e2e.LastRequest(t, s)
-	if name := got.TLS.PeerCertificates[0].Subject.CommonName; name != "publisher.example" {
-		t.Errorf("the SSP got the certificate of %q", name)
-	}
+	testsupport.Equal(t, got.TLS.PeerCertificates[0].Subject.CommonName, "publisher.example", "the SSP got the certificate of %q")
 	if got.TLS.ServerName != "localhost" || got.Get(":authority") != "ads.partner.example" {
 		t.Errorf("SNI %q and :authority %q, want localhost and ads.partner.example", got.TLS.ServerName, got.Get(":authority"))
 	}

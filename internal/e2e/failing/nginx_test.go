@@ -25,21 +25,13 @@ func startNginx(t testing.TB) *nginx {
 	t.Helper()
 	dir := t.TempDir()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	cert, err := ca.ServerCert("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sspsim.WriteKeyPair(cert, dir+"/cert.pem", dir+"/key.pem"); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
+	testsupport.NoError(t, sspsim.WriteKeyPair(cert, dir+"/cert.pem", dir+"/key.pem"))
 	cleartext, encrypted := testsupport.FreeAddr(t), testsupport.FreeAddr(t)
 	n := &nginx{ca: dir + "/ca.pem", log: dir + "/access.log", cleartext: "http://" + cleartext + "/bid", encrypted: "https://" + encrypted + "/bid"}
-	if err := ca.WriteFile(n.ca); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, ca.WriteFile(n.ca))
 	testsupport.StartNginx(t, dir, encrypted, fmt.Sprintf(`
 	log_format ids '$request_method $arg_cb';
 	access_log access.log ids;
@@ -64,9 +56,7 @@ func startNginx(t testing.TB) *nginx {
 func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 	t.Helper()
 	text, err := os.ReadFile(n.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		id, ok := strings.CutPrefix(line, method+" ")
@@ -75,9 +65,7 @@ func processedTwice(t testing.TB, n *nginx, method string) (twice []string) {
 		}
 		seen[id] = true
 	}
-	if len(seen) < nginxRequests {
-		t.Errorf("nginx has logged %d requests", len(seen))
-	}
+	testsupport.AtLeast(t, len(seen), nginxRequests, "nginx has logged %d requests")
 	return twice
 }
 

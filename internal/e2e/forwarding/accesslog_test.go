@@ -21,14 +21,10 @@ func TestTheAccessLogHasTheOutcomeOfARequestAndItsDurations(t *testing.T) {
 	var line map[string]any
 	testsupport.Eventually(t, "the log has the request", func() (ok bool) { line, ok = ab.Log.Line("request"); return ok })
 	for field, want := range map[string]any{"route": "default", "method": "POST", "outcome": "fill", "ssp": "openx", "protocol": "http1", "status": 200.0, "bytes_in": 10.0, "attempts": 1.0, "logged_for": "sample", "source": "ssp/openx", "path": "/fillbuffer"} {
-		if line[field] != want {
-			t.Errorf("%s is %v, want %v", field, line[field], want)
-		}
+		testsupport.Equal(t, line[field], want, "%[2]s is %[1]v", field)
 	}
 	for _, field := range []string{"total_ms", "pending_ms", "dial_ms", "tls_ms", "ttfb_ms", "id", "peer", "endpoint"} {
-		if line[field] == nil {
-			t.Errorf("there is no %s in %v", field, line)
-		}
+		testsupport.True(t, line[field] != nil, "there is no %s in %v", field, line)
 	}
 	for field, value := range line {
 		if text, _ := value.(string); text == "secret" || field == "query" {
@@ -85,16 +81,12 @@ func TestAClientCannotForgeALogLine(t *testing.T) {
 	testsupport.Eventually(t, "the log has all requests", func() bool { return len(ab.Log.Lines("request")) >= len(hostile) })
 	ab.Signal(syscall.SIGTERM)
 	ab.WantExit(0)
-	if n := len(ab.Log.Lines("request")); n != len(hostile) {
-		t.Errorf("%d lines about %d requests", n, len(hostile))
-	}
+	testsupport.Equal(t, len(ab.Log.Lines("request")), len(hostile), "%d lines about %d requests", len(hostile))
 	for text := range strings.Lines(ab.Log.String()) {
 		var line struct{ Msg, ID string }
 		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Msg == "forged" || strings.Contains(line.ID, "forged") {
 			t.Errorf("%v: %s", err, text)
 		}
-		if strings.ContainsAny(strings.TrimSuffix(text, "\n"), "\x1b\r\n") {
-			t.Errorf("a control character is in %q", text)
-		}
+		testsupport.True(t, !strings.ContainsAny(strings.TrimSuffix(text, "\n"), "\x1b\r\n"), "a control character is in %q", text)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // brokenResponses are invalid responses.
@@ -118,26 +119,18 @@ func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
 		id := fmt.Sprintf("id-%d", i)
 		method := []string{"GET", "GET", "GET", "GET", "HEAD"}[i%5]
 		a := c.Do(method, "/fillbuffer?cb="+id, "").WantSource("ssp/openx")
-		if got := a.Header("X-Echo-Cb"); got != id {
-			t.Fatalf("request %s got the response to %q", id, got)
-		}
+		testsupport.MustEqual(t, a.Header("X-Echo-Cb"), id, "request %[2]s got the response to %[1]q", id)
 		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
 			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
 		}
 		// The SSP states a length unless it sends chunks, which trailers need too.
 		if n := i + 1; method == "HEAD" && a.Status == 200 && n%2 != 0 && n%3 != 0 {
 			stated++
-			if got := a.Header("Content-Length"); got != "30000" {
-				t.Errorf("request %s: HEAD got Content-Length %q, want 30000", id, got)
-			}
+			testsupport.Equal(t, a.Header("Content-Length"), "30000", "request %[2]s: HEAD got Content-Length %[1]q", id)
 		}
 	}
-	if stated < 10 {
-		t.Errorf("only %d responses to HEAD stated a length", stated)
-	}
-	if n := s.Counters().Connections; n != 1 {
-		t.Errorf("%d connections to the SSP, want 1", n)
-	}
+	testsupport.AtLeast(t, stated, 10, "only %d responses to HEAD stated a length")
+	testsupport.Equal(t, s.Counters().Connections, 1, "%d connections to the SSP")
 }
 
 // Bytes that an SSP sends after its response, or before a request, must reach no request.
@@ -168,9 +161,7 @@ func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 				}
 			}
 			// Each fault costs its connection. The reason depends on when the bytes were seen.
-			if n := s.Counters().Connections; n != faults+1 {
-				t.Errorf("%d connections, want %d", n, faults+1)
-			}
+			testsupport.Equal(t, s.Counters().Connections, faults+1, "%d connections")
 			if n := ab.Metric("adbuffer_pool_connections_closed_total", "reason="+row.reason); n == 0 {
 				t.Errorf("no connection was closed for %s", row.reason)
 			}

@@ -48,26 +48,20 @@ routes:
 			t.Errorf("%s: %s", row.body, got.Body)
 		}
 		req, err := http.NewRequest("POST", "http://"+ab.TrafficAddr+"/bid", strings.NewReader(row.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		for _, f := range row.fields {
 			name, value, _ := strings.Cut(f, ": ")
 			req.Header.Set(name, value)
 		}
 		res, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		res.Body.Close()
 		if source := res.Header.Get("X-Adbuffer-Source"); source != row.source || res.ProtoMajor != 2 {
 			t.Errorf("%s over %s: %s", row.body, res.Proto, source)
 		}
 	}
 	envelope := ab.Post("/all", `{"x":2}`).WantStatus("envelope", 200)
-	if !strings.Contains(envelope.Body, `{"ssp":"b","error":"filtered"}`) {
-		t.Errorf("the envelope is %s", envelope.Body)
-	}
+	testsupport.True(t, strings.Contains(envelope.Body, `{"ssp":"b","error":"filtered"}`), "the envelope is %s", envelope.Body)
 	ab.Get("/bid").WantSource("ssp/b")
 	for labels, want := range map[string]float64{"video fill": 4, "video filtered": 2, "rest fill": 9, "all merged": 1} {
 		route, outcome, _ := strings.Cut(labels, " ")
@@ -84,31 +78,21 @@ routes:
 
 	explain := func(body string, args ...string) string {
 		out, stderr, code := e2e.Run(t, nil, append(append([]string{"explain", "--config", e2e.WriteConfig(t, config), "--data", body}, args...), "/bid")...)
-		if code != 0 {
-			t.Fatalf("%d %s", code, stderr)
-		}
-		if strings.Contains(out, "s3cret") || strings.Contains(out, "t0psecret") {
-			t.Errorf("a secret is in %s", out)
-		}
+		testsupport.MustEqual(t, code, 0, "%d %s", stderr)
+		testsupport.True(t, !strings.Contains(out, "s3cret") && !strings.Contains(out, "t0psecret"), "a secret is in %s", out)
 		return out
 	}
 	out := explain(`{` + video + `,"device":{"geo":{"country":"FRA"}}}`)
 	for _, want := range []string{"route     rest (single)", "passed    video", `device.geo.country must be in ["DEU", "AUT"], but it is "FRA"`} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %s in\n%s", want, out)
-		}
+		testsupport.True(t, strings.Contains(out, want), "no %s in\n%s", want, out)
 	}
-	if strings.Contains(out, "imp.*.video") {
-		t.Errorf("a condition that holds is in\n%s", out)
-	}
+	testsupport.True(t, !strings.Contains(out, "imp.*.video"), "a condition that holds is in\n%s", out)
 	out = explain(`{` + video + `,"device":{"geo":{"country":"DEU"}},"regs":{"coppa":1},"user":{"token":"t0psecret"}}`)
 	for _, want := range []string{
 		"route     video (single)", `body: device.geo.country must be in ["DEU", "AUT"]`, "204 filtered", "filtered  regs.coppa must not be in [1], but it is 1",
 		"filtered  user.token must be in [(hidden)], but it is (hidden)",
 	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %s in\n%s", want, out)
-		}
+		testsupport.True(t, strings.Contains(out, want), "no %s in\n%s", want, out)
 	}
 	if out = explain(`{"imp":[],"imp":[]}`); !strings.Contains(out, "the body matches no condition, since a member on a configured path is in it twice (twice)") {
 		t.Errorf("explained as\n%s", out)

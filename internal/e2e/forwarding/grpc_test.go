@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // grpcMessage returns a message in gRPC's framing.
@@ -50,22 +51,16 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	call := func(message string) (*http.Response, string) {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+ab.TrafficAddr+"/fillbuffer", strings.NewReader(grpcMessage(message)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		req.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {"1S"}}
 		res, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
 		if err != nil {
 			t.Error(err)
 		}
-		if saw := res.Header.Get("X-Saw"); saw != "HTTP/2.0 POST /ads.Bidder/Bid 1S trailers" {
-			t.Errorf("the SSP got %q", saw)
-		}
+		testsupport.Equal(t, res.Header.Get("X-Saw"), "HTTP/2.0 POST /ads.Bidder/Bid 1S trailers", "the SSP got %q")
 		return res, string(body)
 	}
 	res, body := call("hello")
@@ -75,11 +70,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	if len(res.Trailer) != 2 || res.Trailer.Get("Grpc-Status") != "0" || res.Trailer.Get("Grpc-Message") != "fine" {
 		t.Errorf("trailer %v", res.Trailer)
 	}
-	if source := res.Header.Get("X-Adbuffer-Source"); source != "ssp/openx" {
-		t.Errorf("source %q", source)
-	}
+	testsupport.Equal(t, res.Header.Get("X-Adbuffer-Source"), "ssp/openx", "source %q")
 	res, body = call("fail")
-	if body != "" || res.Header.Get("Grpc-Status") != "5" {
-		t.Errorf("a call that fails: %q %v", body, res.Header)
-	}
+	testsupport.True(t, body == "" && res.Header.Get("Grpc-Status") == "5", "a call that fails: %q %v", body, res.Header)
 }

@@ -85,9 +85,7 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 			if name == "h2load" {
 				want = 2
 			}
-			if n := connections() - before; n != want {
-				t.Errorf("the client opened %v connections, want %v", n, want)
-			}
+			testsupport.Equal(t, connections()-before, want, "the client opened %v connections")
 			ab.WantMetric(0, "adbuffer_client_http2_errors_total")
 		})
 	}
@@ -97,9 +95,7 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 // and for the connection.
 func readFrameByFrame(t *testing.T, addr string, config *tls.Config, streams int) {
 	conn, err := tls.Dial("tcp", addr, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer conn.Close()
 	var out, block bytes.Buffer
 	framer, encoder := http2.NewFramer(&out, conn), hpack.NewEncoder(&block)
@@ -126,9 +122,7 @@ func readFrameByFrame(t *testing.T, addr string, config *tls.Config, streams int
 		}
 		out.Reset()
 		f, err := framer.ReadFrame()
-		if err != nil {
-			t.Fatalf("after %d streams: %v", opened, err)
-		}
+		testsupport.MustTrue(t, err == nil, "after %d streams: %v", opened, err)
 		id, ended := f.Header().StreamID, false
 		switch f := f.(type) {
 		case *http2.DataFrame:

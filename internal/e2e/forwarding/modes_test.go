@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // three runs adbuffer with the SSPs a, b and c on one route with this mode.
@@ -112,13 +113,9 @@ func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) 
 	e2e.AwaitInFlight(t, c, 1)
 	b.Open()
 	got := conn.Read("POST").WantFill("b")
-	if got.Took > 15*time.Second {
-		t.Errorf("response after %v: adbuffer waited for the stalled SSP", got.Took)
-	}
+	testsupport.AtMost(t, got.Took, 15*time.Second, "response after %v: adbuffer waited for the stalled SSP")
 	for _, s := range []*sspsim.SSP{a, c} {
-		if n := s.Counters().Requests; n != 1 {
-			t.Errorf("an SSP received %d requests, want 1", n)
-		}
+		testsupport.Equal(t, s.Counters().Requests, 1, "an SSP received %d requests")
 		if r := e2e.LastRequest(t, s); string(r.Body) != body {
 			t.Errorf("the SSP got the body %q", r.Body)
 		}
@@ -137,20 +134,14 @@ func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 	ab := three(t, "mode: parallel-all, ssps: [a, b, {name: c, secondary: true}]", a, b, c)
 	conn := ab.Dial()
 	e := e2e.EnvelopeOf(conn.Post("/fillbuffer", `{"id":"x"}`, "Accept-Encoding: gzip"))
-	if n := len(e.Results); n != 3 {
-		t.Fatalf("%d results", n)
-	}
+	testsupport.MustEqual(t, len(e.Results), 3, "%d results")
 	ra, rb, rc := e.Results[0], e.Results[1], e.Results[2]
 	if ra.SSP != "a" || ra.Status != 200 || ra.MS == nil || *ra.MS < 30 || ra.ContentType != "application/json" ||
 		string(ra.Body) != `{"id":"x","seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":""}],"seat":"sim"}],"cur":"USD"}` {
 		t.Errorf("a: %+v %s", ra, ra.Body)
 	}
-	if rb.SSP != "b" || rb.Status != 204 || rb.MS == nil || rb.Body != nil || rb.Error != "" {
-		t.Errorf("b: %+v", rb)
-	}
-	if rc.SSP != "c" || rc.Error != "not_waited" || rc.Status != 0 || rc.MS != nil {
-		t.Errorf("c: %+v", rc)
-	}
+	testsupport.True(t, rb.SSP == "b" && rb.Status == 204 && rb.MS != nil && rb.Body == nil && rb.Error == "", "b: %+v", rb)
+	testsupport.True(t, rc.SSP == "c" && rc.Error == "not_waited" && rc.Status == 0 && rc.MS == nil, "c: %+v", rc)
 	if got := e2e.LastRequest(t, a).Values("Accept-Encoding"); len(got) != 1 || got[0] != "identity" {
 		t.Errorf("a got Accept-Encoding %q, want identity", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // What an SSP must not get is removed from the body, the rest stays byte for byte, and a body that cannot be read
@@ -34,18 +35,14 @@ routes:
 		if _, err := w.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, w.Close())
 		return z.String()
 	}
 	const body = `{ "regs":{"coppa":1} ,"device":{"ifa":"x" , "ua":"é"},"user" : {"id":1, "eids":[{"source":"s"}] } }`
 	const without = `{ "regs":{"coppa":1} ,"device":{"ua":"é"},"user" : {"id":1 } }`
 	for text, fields := range map[string][]string{body: nil, zipped(body): {"Content-Encoding: gzip"}} {
 		ab.Post("/all", text, fields...).WantStatus("all", 200)
-		if got := string(e2e.LastRequest(t, a).Body); got != without {
-			t.Errorf("a got %s", got)
-		}
+		testsupport.Equal(t, string(e2e.LastRequest(t, a).Body), without, "a got %s")
 		last := e2e.LastRequest(t, b)
 		if string(last.Body) != body || strings.Contains(string(last.Head), "Content-Encoding") {
 			t.Errorf("b got %s %s", last.Head, last.Body)
@@ -72,9 +69,7 @@ routes:
 		}
 	}
 	ab.Post("/private", zipped(`{"x":"`+strings.Repeat("x", 5000)+`"}`), "Content-Encoding: gzip").WantStatus("a body that is too large when decoded", 413)
-	if len(a.Requests()) != n {
-		t.Error("an SSP got a body that could not be read")
-	}
+	testsupport.Equal(t, len(a.Requests()), n, "an SSP got a body that could not be read: %v")
 	const private = `{"device":{"ip":"203.0.113.77", "ipv6":"2001:db8:1:2ff::7","geo":{"ip":"203.0.113.77"}},"x":1}`
 	for text, fields := range map[string][]string{private: nil, zipped(private): {"Content-Encoding: gzip"}} {
 		ab.Post("/private", text, fields...).WantFill("b")
@@ -83,8 +78,6 @@ routes:
 		}
 	}
 	ab.Post("/private", `{"device":{"ip":"unknown","ipv6":7},"x":1}`).WantFill("b")
-	if got := string(e2e.LastRequest(t, b).Body); got != `{"device":{},"x":1}` {
-		t.Errorf("b got %s", got)
-	}
+	testsupport.Equal(t, string(e2e.LastRequest(t, b).Body), `{"device":{},"x":1}`, "b got %s")
 	ab.Get("/private").WantFill("b")
 }

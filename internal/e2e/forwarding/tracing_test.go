@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -41,9 +42,7 @@ routes:
 	for key, want := range map[string]string{
 		"adbuffer.request_id": "edge-1", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.scheme": "http", "url.path": "/fillbuffer",
 	} {
-		if got := e2e.Attribute(request, key); got != want {
-			t.Errorf("the request's span has %s=%q, want %q", key, got, want)
-		}
+		testsupport.Equal(t, e2e.Attribute(request, key), want, "the request's span has %[2]s=%[1]q", key)
 	}
 	legs := make(map[string]string) // SSPs by span id
 	for _, name := range []string{"a", "b", "c"} {
@@ -58,9 +57,7 @@ routes:
 	for _, s := range r.Named("attempt") {
 		name := legs[string(s.ParentSpanId)]
 		u, err := url.Parse(map[string]*sspsim.SSP{"a": a, "b": b, "c": c}[name].URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		if host, port := e2e.Attribute(s, "server.address"), e2e.Attribute(s, "server.port"); host != u.Hostname() || port != u.Port() {
 			t.Errorf("an attempt of %s was sent to %s, port %s, but the SSP is %s", name, host, port, u.Host)
 		}
@@ -70,9 +67,7 @@ routes:
 		}
 	}
 	want := map[string]int{"a 2  conn_lost ": 1, "a 2 204  1": 1, "b 1.1 500 500 ": 1, "c 1.1 200  ": 1}
-	if !maps.Equal(got, want) {
-		t.Errorf("attempts %v, want %v", got, want)
-	}
+	testsupport.True(t, maps.Equal(got, want), "attempts %v, want %v", got, want)
 	for name, ssp := range map[string]*sspsim.SSP{"a": a, "b": b, "c": c} {
 		if sent := e2e.LastRequest(t, ssp).Get("Traceparent"); sent != last[name] {
 			t.Errorf("%s got %s, but its last attempt is %s", name, sent, last[name])
@@ -88,7 +83,5 @@ func TestTraceparentCrossesWithoutTracing(t *testing.T) {
 	if h := e2e.LastRequest(t, ssp); h.Get("Traceparent") != traceParent || h.Get("Tracestate") != "vendor=1" {
 		t.Errorf("the SSP got %v", h.Header)
 	}
-	if n := len(ab.Scrape().All("adbuffer_trace_spans_total")); n != 0 {
-		t.Errorf("%d series about spans, but there are no spans", n)
-	}
+	testsupport.Equal(t, len(ab.Scrape().All("adbuffer_trace_spans_total")), 0, "%d series about spans, but there are no spans")
 }

@@ -72,9 +72,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 		if fills := m.Value("adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill"); fills < 0.15*sent || fills > 0.6*sent {
 			t.Errorf("one replica has sent %.0f of %.0f", fills, sent)
 		}
-		if m.Value("adbuffer_qps_limited_total", "ssp=openx") == 0 {
-			t.Error("a replica never reached the limit")
-		}
+		testsupport.True(t, m.Value("adbuffer_qps_limited_total", "ssp=openx") != 0, "a replica never reached the limit")
 	}
 
 	traffics[all[2]].Stop() // its clients' errors do not matter here
@@ -133,9 +131,7 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	// Each replica may have saved its part of the burst while it was alone.
 	sent, took := float64(ssp.Counters().Requests-before), time.Since(began).Seconds()
 	t.Logf("%.0f requests sent in %.2f s, of which the limit allows %.0f", sent, took, limit*took+2*burst)
-	if sent > limit*took+2*burst {
-		t.Errorf("%.0f requests sent in %.2f s", sent, took)
-	}
+	testsupport.AtMost(t, sent, limit*took+2*burst, "%.0f requests sent in %.2f s", took)
 	for _, ab := range all {
 		m := ab.Scrape()
 		for o := range upstream.Outcomes {
@@ -143,15 +139,11 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 				t.Errorf("%v requests ended as %s", n, o)
 			}
 		}
-		if m.Value("adbuffer_qps_lease_errors_total", "ssp=openx") == 0 {
-			t.Error("no call has failed")
-		}
+		testsupport.True(t, m.Value("adbuffer_qps_lease_errors_total", "ssp=openx") != 0, "no call has failed")
 		log := ab.Log.String()
 		// An outage has one line, however many calls fail. A slow machine may add an outage.
 		away, back := strings.Count(log, "Redis is away"), strings.Count(log, "Redis is back")
-		if away < 1 || away > back+1 {
-			t.Errorf("the log has %d lines that Redis is away, and %d that it is back", away, back)
-		}
+		testsupport.Between(t, away, 1, back+1, "the log has %d lines that Redis is away, and %d that it is back", back)
 	}
 }
 

@@ -28,27 +28,17 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 	defer clients.Stop()
 	ab.AwaitMetricAbove(24, "adbuffer_pool_auto_limit", "ssp=a")
 	m := ab.Scrape()
-	if n := m.Value("adbuffer_pool_auto_decisions_total", "ssp=a", "decision=grown"); n < 1 {
-		t.Errorf("%v growths", n)
-	}
-	if n := m.Value("adbuffer_pool_auto_need", "ssp=a"); n < 20 || n > 100 {
-		t.Errorf("the need is %v", n)
-	}
-	if n := m.Value("adbuffer_pool_connections_limit", "ssp=a"); n != 200 {
-		t.Errorf("the limit of connections is %v", n)
-	}
+	testsupport.AtLeast(t, m.Value("adbuffer_pool_auto_decisions_total", "ssp=a", "decision=grown"), 1, "%v growths")
+	testsupport.Between(t, m.Value("adbuffer_pool_auto_need", "ssp=a"), 20, 100, "the need is %v")
+	testsupport.Equal(t, m.Value("adbuffer_pool_connections_limit", "ssp=a"), 200, "the limit of connections is %v")
 	_, pools := ab.AskAdmin("/pools")
 	for _, want := range []string{`"kind": "grown"`, "The pool sizes itself (pool.auto)"} {
-		if !strings.Contains(pools, want) {
-			t.Errorf("/pools lacks %q", want)
-		}
+		testsupport.True(t, strings.Contains(pools, want), "/pools lacks %q", want)
 	}
 	testsupport.Eventually(t, "the log has the decision", func() bool { return strings.Contains(ab.Log.String(), "pool sized itself") })
 	before := ab.Metric("adbuffer_pool_auto_limit", "ssp=a")
 	ab.Take(config(", max_idle: 150"))
-	if n := ab.Metric("adbuffer_pool_auto_limit", "ssp=a"); n < before/2 {
-		t.Errorf("a reload made the limit %v, from %v", n, before)
-	}
+	testsupport.AtLeast(t, ab.Metric("adbuffer_pool_auto_limit", "ssp=a"), before/2, "a reload made the limit %v, from %v", before)
 }
 
 // The dry run decides, and changes nothing.
@@ -101,8 +91,6 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 	})
 	_, pools := ab.AskAdmin("/pools")
 	for _, want := range []string{"pool.auto closes idle connections after", `"idle_timeout_seconds"`} {
-		if !strings.Contains(pools, want) {
-			t.Errorf("/pools lacks %q", want)
-		}
+		testsupport.True(t, strings.Contains(pools, want), "/pools lacks %q", want)
 	}
 }

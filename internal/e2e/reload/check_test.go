@@ -13,6 +13,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // checkAgainst compares a configuration with the running ab, in ab's environment.
@@ -35,9 +36,7 @@ func TestCheckAgainstShowsTheEffectsOfAReload(t *testing.T) {
 		t.Errorf("the same configuration: exit status %d, want 0: %s%s", code, stdout, stderr)
 	}
 	stdout, stderr, code = checkAgainst(ab, two(fmt.Sprintf("endpoints: [%q], pool: {max_conns: 9, linger: 1s}", b.URL()), fmt.Sprintf("come, endpoints: [%q]", a.URL())))
-	if code != 0 || stderr != "" {
-		t.Errorf("exit status %d, want 0: %s", code, stderr)
-	}
+	testsupport.True(t, code == 0 && stderr == "", "exit status %d, want 0: %s", code, stderr)
 	for _, want := range [][]string{
 		{"SETTING", "RUNNING", "FILE", "A RELOAD"},
 		{"ssps[openx].endpoints", a.Addr(), b.Addr(), "new pool, the old one drains"},
@@ -47,9 +46,7 @@ func TestCheckAgainstShowsTheEffectsOfAReload(t *testing.T) {
 		{"ssps[gone]", b.Addr(), "-", "removed, its pool drains"},
 		{"# a reload would apply 6 changes: "}, // max_idle follows max_conns
 	} {
-		if !hasLineWith(stdout, want) {
-			t.Errorf("no line has %q:\n%s", want, stdout)
-		}
+		testsupport.True(t, hasLineWith(stdout, want), "no line has %q:\n%s", want, stdout)
 	}
 	ab.WantMetric(256, "adbuffer_pool_connections_limit", "ssp=openx") // the check changed nothing
 }
@@ -110,9 +107,7 @@ func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
 			if code != 0 || strings.Contains(stdout+stderr, "s3cret") {
 				t.Errorf("%v %s: exit status %d, want 0, and no secret: %s%s", c, form, code, stdout, stderr)
 			}
-			if form != "--json" && !strings.Contains(stdout, c.want) {
-				t.Errorf("%v: the output lacks %q: %s", c, c.want, stdout)
-			}
+			testsupport.True(t, form == "--json" || strings.Contains(stdout, c.want), "%v: the output lacks %q: %s", c, c.want, stdout)
 			if changed := c.key+c.header != "s3cret1s3cret1"; changed != strings.Contains(stdout, "but another secret") {
 				t.Errorf("%v %s: a secret has changed: %v: %s", c, form, changed, stdout)
 			}
@@ -126,9 +121,7 @@ func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T)
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
-		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(token, []byte(text), 0o600))
 	}
 	write("s3cret-of-the-operators")
 	config := "admin: {token_file: " + token + "}\n" + e2e.Single(e2e.Healthy(t).URL())
@@ -189,9 +182,7 @@ func TestADryRunShowsNoVariableOfTheService(t *testing.T) {
 func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600))
 	ssp := e2e.Healthy(t)
 	config := e2e.Single(ssp.URL())
 	ab := e2e.Start(t, config, "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0", "ADBUFFER_ADMIN_TOKEN_FILE="+token)
@@ -224,9 +215,7 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 func TestCheckAgainstAnAdminListenerWithTLS(t *testing.T) {
 	t.Parallel()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	issue := func(name string, make func() (tls.Certificate, error)) {
@@ -234,22 +223,16 @@ func TestCheckAgainstAnAdminListenerWithTLS(t *testing.T) {
 		if err == nil {
 			err = sspsim.WriteKeyPair(cert, file(name+".pem"), file(name+".key"))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 	}
 	issue("server", func() (tls.Certificate, error) { return ca.ServerCert("127.0.0.1", "::1", "localhost") })
 	issue("ops", func() (tls.Certificate, error) { return ca.ClientCert("ops") })
-	if err := ca.WriteFile(file("ca.pem")); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, ca.WriteFile(file("ca.pem")))
 	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}, client_ca_file: %q}\n", file("server.pem"), file("server.key"), file("ca.pem")) + e2e.Single(e2e.Healthy(t).URL())
 	own := e2e.WriteConfig(t, config)
 	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0"), "serve", "--config", own)
 	_, port, err := net.SplitHostPort(ab.AdminAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, c := range []struct {
 		args []string
 		code int

@@ -25,18 +25,14 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 		ab.Write(e2e.WithMaxConns(url, n))
 		ab.AwaitLimit(float64(n))
 	}
-	if err := os.Rename(ab.File, ab.File+"~"); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Rename(ab.File, ab.File+"~"))
 	ab.WantLogged(e2e.MsgRefused, "error=no such file")
 	ab.Write(e2e.WithMaxConns(url, 60))
 	ab.WantChange("ssps[openx].pool.max_conns", "50", "60", "in place")
 	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
 	reloads := len(ab.Log.Lines(e2e.MsgReloaded))
 	ab.Write(e2e.WithMaxConns(url, 60)) // the same content again
-	if err := os.Chmod(ab.File, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Chmod(ab.File, 0o640))
 	ab.Write(e2e.WithMaxConns(url, 70))
 	ab.WantChange("ssps[openx].pool.max_conns", "60", "70", "in place")
 	if n := len(ab.Log.Lines(e2e.MsgReloaded)); n != reloads+1 {
@@ -50,28 +46,18 @@ func TestAConfigMapIsNoticedToSwap(t *testing.T) {
 	version := func(name string, n int) {
 		t.Helper()
 		dir := filepath.Join(volume, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "adbuffer.yaml"), []byte(e2e.WithMaxConns(url, n)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.Mkdir(dir, 0o700))
+		testsupport.NoError(t, os.WriteFile(filepath.Join(dir, "adbuffer.yaml"), []byte(e2e.WithMaxConns(url, n)), 0o600))
 		old, _ := os.Readlink(filepath.Join(volume, "..data"))
-		if err := os.Symlink(name, filepath.Join(volume, "..data_tmp")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(volume, "..data_tmp"), filepath.Join(volume, "..data")); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.Symlink(name, filepath.Join(volume, "..data_tmp")))
+		testsupport.NoError(t, os.Rename(filepath.Join(volume, "..data_tmp"), filepath.Join(volume, "..data")))
 		if old != "" {
 			os.RemoveAll(filepath.Join(volume, old))
 		}
 	}
 	version("..2026_11_21_10_00_00.1", 10)
 	file := filepath.Join(volume, "adbuffer.yaml")
-	if err := os.Symlink("..data/adbuffer.yaml", file); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Symlink("..data/adbuffer.yaml", file))
 	ab := &e2e.Reloadable{Process: e2e.Launch(t, e2e.Patient(), "serve", "--config", file), File: file}
 	ab.AwaitReady()
 	for i, name := range []string{"..2026_11_21_10_01_00.2", "..2026_11_21_10_02_00.3", "..2026_11_21_10_03_00.4"} {
@@ -84,9 +70,7 @@ func TestAConfigMapIsNoticedToSwap(t *testing.T) {
 func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	url := e2e.Healthy(t).URL()
 	go os.WriteFile(pipe, []byte(e2e.WithMaxConns(url, 10)), 0o600) // the pipe can be read once
 	ab := &e2e.Reloadable{Process: e2e.Launch(t, e2e.Patient(), "serve", "--config", pipe), File: pipe}
@@ -101,26 +85,18 @@ func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
 	t.Parallel()
 	wrong, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := wrong.WriteFile(ca); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, wrong.WriteFile(ca))
 	ab := e2e.StartReloadable(t, e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca), "pool: {dial_backoff: {min: 1ms, max: 1ms}}"))
 	if a := ab.Get("/fillbuffer"); a.Status != 502 || !strings.Contains(a.Body, "see tls.ca_file") {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	if err := os.WriteFile(ca, []byte("half a certifi"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(ca, []byte("half a certifi"), 0o600))
 	ab.WantLogged(e2e.MsgRefused, "fault=ssps[0].tls.ca_file")
 	ab.AwaitMetric(0, "adbuffer_config_last_reload_successful")
-	if err := s.CA().WriteFile(ca); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.CA().WriteFile(ca))
 	testsupport.Eventually(t, "adbuffer accepts the SSP's certificate", func() bool { return ab.Get("/fillbuffer").Status == 200 })
 	ab.WantChange("ssps[openx].tls.ca_file", "", "", "new pool")
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
@@ -135,12 +111,8 @@ func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	ab.Write(e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca)))
 	ab.WantLogged(e2e.MsgRefused, "fault=ssps[0].tls.ca_file")
 	// An empty file would be another error.
-	if err := errors.Join(s.CA().WriteFile(ca+".new"), os.Rename(ca+".new", ca)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, errors.Join(s.CA().WriteFile(ca+".new"), os.Rename(ca+".new", ca)))
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
-	if n := len(ab.Log.Lines(e2e.MsgRefused)); n != 1 {
-		t.Errorf("the same error was logged %d times", n)
-	}
+	testsupport.Equal(t, len(ab.Log.Lines(e2e.MsgRefused)), 1, "the same error was logged %d times")
 	ab.Get("/fillbuffer").WantFill("openx")
 }

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestSIGHUPReadsTheFileAgain(t *testing.T) {
@@ -26,9 +27,7 @@ func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 	ab.Signal(syscall.SIGHUP)
 	ab.AwaitLimit(20)
 	ab.WantChange("ssps[openx].pool.max_conns", "10", "20", "in place")
-	if ab.Scrape().All("adbuffer_config_info")[0].Labels == before {
-		t.Error("the hash of the configuration is the same")
-	}
+	testsupport.True(t, ab.Scrape().All("adbuffer_config_info")[0].Labels != before, "the hash of the configuration is the same")
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
@@ -78,9 +77,7 @@ routes:
 	paths := []string{"server.max_conections", "server.idle_timeout", "ssps[0].endpoints[0]", "ssps[0].headers.set[0].name", "ssps[1].pool.max_conns", "ssps[1].tls.ca_file", "routes[0].ssps[0].name"}
 	ab.Write(bad)
 	status, res := ab.Post()
-	if status != 422 || res.Result != "refused" {
-		t.Errorf("POST /reload responds with %d %+v", status, res)
-	}
+	testsupport.True(t, status == 422 && res.Result == "refused", "POST /reload responds with %d %+v", status, res)
 	for _, path := range paths {
 		if !slices.Contains(res.FaultPaths(), path) {
 			t.Errorf("%s is not among the errors in the response, %v", path, res.FaultPaths())
@@ -101,13 +98,9 @@ routes:
 		t.Error("/config does not show the current configuration")
 	}
 	ab.Get("/fillbuffer").WantFill("openx")
-	if strings.Contains(ab.Log.String(), "s3cret") {
-		t.Error("the log has a secret")
-	}
+	testsupport.True(t, !strings.Contains(ab.Log.String(), "s3cret"), "the log has a secret")
 
-	if err := os.Remove(ab.File); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Remove(ab.File))
 	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no such file") {
 		t.Errorf("without a file POST /reload responds with %d %+v", status, res)
 	}

@@ -58,9 +58,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 	ab := e2e.Start(t, a.TLSSection("")+e2e.Single(s.URL()))
 	before := serial(ab, a)
 	kept, _, err := tryTLS(ab, a.ClientConfig(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var stop atomic.Bool
 	comers := make(chan error)
 	go func() {
@@ -99,9 +97,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 				return strings.Contains(text, a.File("cert.pem")) && line["listener"] == "server"
 			})
 		})
-		if serial(ab, a) != before {
-			t.Error("the certificate is another")
-		}
+		testsupport.Equal(t, serial(ab, a), before, "the certificate is another: %v")
 		a.Replace("cert.pem", []byte(good))
 		ab.AwaitMetric(1, "adbuffer_tls_certificate_reload_successful", "listener=server")
 	}
@@ -129,9 +125,7 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	}
 	a.Replace("ca.pem", other.PEM())
 	testsupport.Eventually(t, "the other authority's clients are accepted", func() bool { return let(other) })
-	if let(a) || let(nil) {
-		t.Errorf("still accepted: of the previous authority %v, without a certificate %v", let(a), let(nil))
-	}
+	testsupport.True(t, !let(a) && !let(nil), "still accepted: of the previous authority %v, without a certificate %v", let(a), let(nil))
 }
 
 // The error for a file or socket without permission contains its name.
@@ -147,9 +141,7 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 		os.Chmod(a.File("cert.pem"), 0o644), os.Chmod(a.File("key.pem"), 0), os.Mkdir(locked, 0o555),
 		os.Chmod(filepath.Dir(a.Dir), 0o711), os.Chmod(a.Dir, 0o711), os.Chmod(filepath.Dir(e2e.Binary(t)), 0o711), //nolint:gosec // as above
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 	}
 	for _, row := range []struct {
 		file, listen string
@@ -164,13 +156,9 @@ func TestPermissionErrorsNameTheFile(t *testing.T) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		}
 		out, err := cmd.CombinedOutput()
-		if err == nil || cmd.ProcessState.ExitCode() != 1 {
-			t.Errorf("%v: %s", err, out)
-		}
+		testsupport.True(t, err != nil && cmd.ProcessState.ExitCode() == 1, "%v: %s", err, out)
 		for _, w := range row.says {
-			if !strings.Contains(string(out), w) {
-				t.Errorf("%s\ndoes not contain %q", out, w)
-			}
+			testsupport.True(t, strings.Contains(string(out), w), "%s\ndoes not contain %q", out, w)
 		}
 	}
 }

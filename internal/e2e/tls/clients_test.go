@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // These are the clients at the edge, with TLS and HTTP/2 by ALPN: curl, nghttp2's and net/http's.
@@ -28,9 +29,7 @@ func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
 	ab.AwaitMetric(1, "adbuffer_client_tls_handshake_errors_total", "reason=invalid")
 
 	res, err := e.HTTP2Client(t).Post("https://"+ab.TrafficAddr+"/fillbuffer?pub=1", "application/json", strings.NewReader(`{"id":"1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	body, _ := io.ReadAll(res.Body)
 	res.Body.Close()
 	if res.ProtoMajor != 2 || res.StatusCode != 200 || res.Header.Get("X-Adbuffer-Source") != "ssp/openx" || len(body) == 0 {
@@ -62,9 +61,7 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 		{[]string{"--tls-max", "1.2", "--http2"}, "2 200 20000 ssp/openx\n"},
 	} {
 		got := e.Curl(t, ab, append(row.options, "--output", os.DevNull, "--write-out", write, "EDGE/fillbuffer?pub=1")...)
-		if !strings.HasPrefix(got, row.want) {
-			t.Errorf("curl %.60v: %q, want %q", row.options, got, row.want)
-		}
+		testsupport.True(t, strings.HasPrefix(got, row.want), "curl %.60v: %q, want %q", row.options, got, row.want)
 	}
 	// Twenty requests run at once, over one connection.
 	many := []string{"--http2", "--parallel", "--parallel-max", "20", "--write-out", write}
@@ -72,11 +69,7 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 		many = append(many, "--output", os.DevNull, "EDGE/fillbuffer")
 	}
 	before := ab.Scrape().Sum("adbuffer_client_tls_handshakes_total")
-	if got := e.Curl(t, ab, many...); got != strings.Repeat("2 200 20000 ssp/openx\n", 20) {
-		t.Errorf("20 at once: %q", got)
-	}
-	if n := ab.Scrape().Sum("adbuffer_client_tls_handshakes_total") - before; n != 1 {
-		t.Errorf("%v connections for 20 requests", n)
-	}
+	testsupport.Equal(t, e.Curl(t, ab, many...), strings.Repeat("2 200 20000 ssp/openx\n", 20), "20 at once: %q")
+	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_client_tls_handshakes_total")-before, 1, "%v connections for 20 requests")
 	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
 }

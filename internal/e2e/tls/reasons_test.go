@@ -32,22 +32,16 @@ var digits = regexp.MustCompile(`[0-9.]+(µs|ms|s)\b|"id":"[0-9a-f-]{36}"`)
 func ask(t *testing.T, client *http.Client, method, url, body string, fields []string) said {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, f := range fields {
 		name, value, _ := strings.Cut(f, ": ")
 		req.Header.Set(name, value)
 	}
 	res, err := client.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%s %s: %v", method, url, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%s %s: %v", method, url, err)
 	return said{res.StatusCode, res.Header.Get("X-Adbuffer-Source"), res.Header.Get("Allow"), digits.ReplaceAllString(string(b), "N")}
 }
 
