@@ -84,7 +84,7 @@ func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	now := time.Now()
 	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started)}
 	if res.Err != nil {
-		e.detail = detailOf(res.Err)
+		e.detail = res.Err.Text()
 	}
 	ex := res.Exchange
 	p.writeResult(w, r, res)
@@ -106,7 +106,7 @@ func (p *Proxy) finish(w *response, r *request, e *end, res *route.Result, ex *u
 // writeResult writes the response, and keeps its exchange until it is sent.
 func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 	if err := res.Err; err != nil {
-		if r.writeError(w, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), detailOf(err)) {
+		if r.writeError(w, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), err.Text()) {
 			setRetryAfter(w, err.RetryAfter)
 		}
 		return
@@ -157,18 +157,6 @@ func nameOf(s *ssp.SSP) string {
 		return ""
 	}
 	return s.Name()
-}
-
-// detailOf is the text of an error, with its cause.
-func detailOf(e *upstream.Error) string {
-	switch {
-	case e.Err == nil:
-		return e.Detail
-	case e.Detail == "":
-		return e.Err.Error()
-	default:
-		return e.Detail + ": " + e.Err.Error()
-	}
 }
 
 // refuse sends the response of a request that is not forwarded.

@@ -57,14 +57,22 @@ func Errorf(o Outcome, p Progress, detail string, args ...any) *Error {
 
 // Error returns "outcome: detail: cause" without the empty parts.
 func (e *Error) Error() string {
-	s := e.Outcome.String()
-	if e.Detail != "" {
-		s += ": " + e.Detail
+	if text := e.Text(); text != "" {
+		return e.Outcome.String() + ": " + text
 	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
+	return e.Outcome.String()
+}
+
+// Text returns Detail and the cause.
+func (e *Error) Text() string {
+	switch {
+	case e.Err == nil:
+		return e.Detail
+	case e.Detail == "":
+		return e.Err.Error()
+	default:
+		return e.Detail + ": " + e.Err.Error()
 	}
-	return s
 }
 
 // Unwrap returns the cause.
