@@ -198,6 +198,10 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 		t.Errorf("broken's breaker is shown as %q", state)
 	}
 
+	if now := b.fresh().SSPs["broken"]["now"]; !strings.HasPrefix(now, "failing: ") || !strings.Contains(now, " as server_error") {
+		t.Errorf("broken's card says %q", now)
+	}
+
 	// After the last response, the page and the metrics agree.
 	y.Stop()
 	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
