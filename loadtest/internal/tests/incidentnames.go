@@ -116,7 +116,7 @@ func (s *scene) look() {
 	}
 }
 
-// quote returns the part of a text around what an expression matches first: up to 40 bytes before it and 120
+// quote returns the part of a text around what an expression matches first: up to 40 bytes before it and 160
 // behind its begin, within its line. It is "" if nothing matches.
 func quote(expr, text string) string {
 	if expr == "" {
@@ -126,7 +126,7 @@ func quote(expr, text string) string {
 	if at == nil {
 		return ""
 	}
-	before, behind := text[max(0, at[0]-40):at[0]], text[at[0]:min(len(text), max(at[1], at[0]+120))]
+	before, behind := text[max(0, at[0]-40):at[0]], text[at[0]:min(len(text), max(at[1], at[0]+160))]
 	before = before[strings.LastIndexByte(before, '\n')+1:]
 	behind, _, _ = strings.Cut(behind, "\n")
 	return strings.NewReplacer("|", "/", "`", "'").Replace(strings.TrimSpace(before + behind))
