@@ -32,30 +32,22 @@ func command(t *testing.T, ctx context.Context, args ...string) (code int, stdou
 	var files [2]*os.File
 	for i, name := range []string{"stdout", "stderr"} {
 		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		defer f.Close()
 		files[i] = f
 	}
 	code = run(ctx, args, files[0], files[1])
 	out, err := os.ReadFile(files[0].Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	errs, err := os.ReadFile(files[1].Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return code, string(out), string(errs)
 }
 
 func writeScenario(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -69,13 +61,9 @@ requests: [{preset: rtb}]
 expect: {echo: true}
 `)
 	code, out, errs := command(t, t.Context(), "run", path, "--json")
-	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errs)
-	}
+	testsupport.MustEqual(t, code, exitOK, "exit %d: %s", errs)
 	var o scenario.Outcome
-	if err := json.Unmarshal([]byte(out), &o); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, json.Unmarshal([]byte(out), &o))
 	if o.Load.Whole.Answered != 100 || o.SSPs["a"].Requests != 100 ||
 		o.SSPs["a"].Connections != o.Load.Connections.TCP || o.Proxy.RSS == 0 {
 		t.Errorf("answered %d, SSP %+v, proxy %+v", o.Load.Whole.Answered, o.SSPs["a"], o.Proxy)
@@ -98,58 +86,42 @@ load: {connections: 8, phases: [{name: well, for: 1s, rate: 50/s}, {name: ill, f
 changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 `)
 	code, out, errs := command(t, t.Context(), "run", path)
-	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errs)
-	}
+	testsupport.MustEqual(t, code, exitOK, "exit %d: %s", errs)
 	for _, want := range []string{"error: status 503 ssp/a:", "NOT TO BE TRUSTED:",
 		"of the requests failed, more than 1 %", "under test:", "SSP a: 1 TCP handshakes, 1 TLS handshakes"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in:\n%s", want, out)
-		}
+		testsupport.True(t, strings.Contains(out, want), "no %q in:\n%s", want, out)
 	}
 }
 
 func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
 	code, _, errs := command(t, t.Context(), "run", "internal/scenario/testdata/everything-wrong.yaml")
-	if code != exitFailed {
-		t.Errorf("exit %d, want %d", code, exitFailed)
-	}
+	testsupport.Equal(t, code, exitFailed, "exit %d")
 	for _, want := range []string{`unknown key targets`, `"5000" has no unit`, "latency.p99: 20ms is below p50 80ms"} {
-		if !strings.Contains(errs, want) {
-			t.Errorf("no %q in:\n%s", want, errs)
-		}
+		testsupport.True(t, strings.Contains(errs, want), "no %q in:\n%s", want, errs)
 	}
 }
 
 func TestTargetThatRefusesEndsWithTheReasonAndStatusOne(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	addr := ln.Addr().String()
 	ln.Close()
 	code, _, errs := command(t, t.Context(), "run",
 		writeScenario(t, "target: {url: 'http://"+addr+"'}\nload: {phases: [{for: 1h, rate: 1/s}]}"))
-	if code != exitFailed || !strings.Contains(errs, addr+" refuses connections") {
-		t.Errorf("exit %d, %q", code, errs)
-	}
+	testsupport.True(t, code == exitFailed && strings.Contains(errs, addr+" refuses connections"), "exit %d, %q", code, errs)
 }
 
 func TestRemoteTargetIsRefusedWithoutLeave(t *testing.T) {
 	for _, host := range []string{"192.0.2.1:80", "ads.example", "[2001:db8::1]:80"} {
 		code, _, errs := command(t, t.Context(), "run",
 			writeScenario(t, "target: {url: 'http://"+host+"'}\nload: {phases: [{for: 1s, rate: 1/s}]}"))
-		if code != exitFailed || !strings.Contains(errs, "--allow-remote") {
-			t.Errorf("%s: exit %d, %q", host, code, errs)
-		}
+		testsupport.True(t, code == exitFailed && strings.Contains(errs, "--allow-remote"), "%s: exit %d, %q", host, code, errs)
 	}
 }
 
 func TestInterruptStillPrintsResults(t *testing.T) {
 	s, err := sspsim.Start(sspsim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -182,9 +154,7 @@ func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
 		t.Fatalf("exit %d\n%s%s", code, out, errs)
 	}
 	reports, err := results.LoadAll(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, row := range reports[0].Tables[0].Rows {
 		if c := row.Cells; !row.Theirs && c[1] == "adbuffer" && c[5] != "1" {
 			t.Errorf("%s through adbuffer, %s: the SSP saw %s handshakes, want 1", c[0], c[2], c[5])
@@ -194,34 +164,24 @@ func TestKeepAliveReportHoldsAndIsSaved(t *testing.T) {
 		}
 	}
 	code, out, errs = command(t, t.Context(), "report", "--results", dir)
-	if code != exitOK || !strings.Contains(out, "report.md") {
-		t.Errorf("exit %d\n%s%s", code, out, errs)
-	}
+	testsupport.True(t, code == exitOK && strings.Contains(out, "report.md"), "exit %d\n%s%s", code, out, errs)
 }
 
 // TestSoakAccountsForEveryRequest runs a small soak against a real nginx.
 func TestSoakAccountsForEveryRequest(t *testing.T) {
 	testsupport.Long(t)
 	code, out, errs := command(t, t.Context(), "soak", "--requests", "4000", "--json")
-	if code != exitOK {
-		t.Fatalf("exit %d\n%s%s", code, out, errs)
-	}
+	testsupport.MustEqual(t, code, exitOK, "exit %d\n%s%s", out, errs)
 	var r results.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Verdicts) != 4 || len(r.Tables[0].Rows) != 4 {
-		t.Fatalf("%+v", r)
-	}
+	testsupport.NoError(t, json.Unmarshal([]byte(out), &r))
+	testsupport.MustTrue(t, len(r.Verdicts) == 4 && len(r.Tables[0].Rows) == 4, "%+v", r)
 	for i, row := range r.Tables[0].Rows {
 		if c := row.Cells; !r.Verdicts[i].Held || c[1] != "4 000" || c[2] != "0" || c[3] != "4 000" || c[4] != "0" ||
 			c[5] != "0" {
 			t.Errorf("%+v, %v", r.Verdicts[i], c)
 		}
 	}
-	if !strings.Contains(errs, "4 000 requests over HTTP/2 over TLS") {
-		t.Errorf("no progress was printed: %s", errs)
-	}
+	testsupport.True(t, strings.Contains(errs, "4 000 requests over HTTP/2 over TLS"), "no progress was printed: %s", errs)
 }
 
 // TestChaosHoldsEveryPromise runs a short chaos with little traffic, so that a slow machine needs few
@@ -230,13 +190,9 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 	testsupport.Long(t)
 	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "800ms", "--patience", "20s",
 		"--json")
-	if code != exitOK {
-		t.Fatalf("exit %d\n%s\n%s", code, errs, out)
-	}
+	testsupport.MustEqual(t, code, exitOK, "exit %d\n%s\n%s", errs, out)
 	var r results.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, json.Unmarshal([]byte(out), &r))
 	if len(r.Verdicts) != 17 || len(r.Tables[0].Rows) < 15 {
 		t.Errorf("%d verdicts, %d kinds of responses", len(r.Verdicts), len(r.Tables[0].Rows))
 	}
@@ -245,9 +201,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 			t.Errorf("%s: %s", v.Promise, v.Words)
 		}
 	}
-	if !strings.Contains(errs, "chaos: seed ") {
-		t.Errorf("the seed was not printed: %s", errs)
-	}
+	testsupport.True(t, strings.Contains(errs, "chaos: seed "), "the seed was not printed: %s", errs)
 }
 
 // Every command is there and has a description.
@@ -258,11 +212,7 @@ func TestEveryCommandIsThere(t *testing.T) {
 	root := newRoot(os.Stdout, os.Stderr)
 	for _, name := range want {
 		cmd, _, err := root.Find([]string{name})
-		if err != nil || cmd == root || cmd.Short == "" || cmd.Long == "" {
-			t.Errorf("%s: no such command, or no description", name)
-		}
+		testsupport.True(t, err == nil && cmd != root && cmd.Short != "" && cmd.Long != "", "%s: no such command, or no description", name)
 	}
-	if got := len(root.Commands()); got != len(want) {
-		t.Errorf("%d commands, want %d", got, len(want))
-	}
+	testsupport.Equal(t, len(root.Commands()), len(want), "%d commands")
 }

@@ -142,16 +142,12 @@ func TestBeyondLoopbackAVerifiedClientCertificateGivesTheTokensAccess(t *testing
 			r.Host, r.TLS = "adbuffer-0.example:9090", row.state
 			w := httptest.NewRecorder()
 			c.server.Handler.ServeHTTP(w, r)
-			if w.Code != row.want {
-				t.Errorf("%s: %s responds with %d, want %d", name, path, w.Code, row.want)
-			}
+			testsupport.True(t, w.Code == row.want, "%s: %s responds with %d, want %d", name, path, w.Code, row.want)
 		}
 	}
 	got := c.want(403, "GET", "/pools", "")
 	for _, setting := range []string{"admin.token_file", "admin.client_ca_file"} {
-		if !strings.Contains(got, setting) {
-			t.Errorf("the response does not name %s: %s", setting, got)
-		}
+		testsupport.True(t, strings.Contains(got, setting), "the response does not name %s: %s", setting, got)
 	}
 }
 
@@ -201,14 +197,10 @@ func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	} {
 		c.want(403, "PUT", "/log/level", "debug", fields...)
 	}
-	if got := c.level.Level(); got != zap.InfoLevel {
-		t.Fatalf("the level is %v", got)
-	}
+	testsupport.MustEqual(t, c.level.Level(), zap.InfoLevel, "the level is %v")
 	c.want(200, "PUT", "/log/level", "debug", "Origin", "http://localhost:9090", "Sec-Fetch-Site", "same-origin")
 	c.want(200, "PUT", "/log/level", "warn") // curl
-	if got := c.level.Level(); got != zap.WarnLevel {
-		t.Errorf("the level is %v", got)
-	}
+	testsupport.Equal(t, c.level.Level(), zap.WarnLevel, "the level is %v")
 	b := newConsole(t, beyond, nil)
 	b.want(403, "PUT", "/log/level", "debug", "Authorization", "Bearer "+token, "Origin", "https://evil.example")
 }
@@ -246,16 +238,12 @@ func TestLogLevelIsChangedAndLogged(t *testing.T) {
 	}
 	c.want(413, "PUT", "/log/level", strings.Repeat("x", maxLevelBytes+1))
 	c.want(405, "POST", "/log/level", "debug")
-	if c.level.Level() != zap.InfoLevel {
-		t.Errorf("a bad level changed it to %v", c.level.Level())
-	}
+	testsupport.Equal(t, c.level.Level(), zap.InfoLevel, "a bad level changed it to %v")
 }
 
 func TestReadyzNamesTheReason(t *testing.T) {
 	c := newConsole(t, loopback, func(o *Options) { o.Ready = func() error { return errors.New("draining") } })
-	if got := c.want(503, "GET", "/readyz", ""); got != "draining\n" {
-		t.Errorf("/readyz says %q", got)
-	}
+	testsupport.Equal(t, c.want(503, "GET", "/readyz", ""), "draining\n", "/readyz says %q")
 	c.want(200, "GET", "/healthz", "")
 }
 
@@ -287,9 +275,7 @@ func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {
 	if got := c.want(404, "GET", "/capture?ssp=off", ""); !strings.Contains(got, "admin.capture") {
 		t.Errorf("the response does not name the setting: %s", got)
 	}
-	if len(asked) != 6 || asked[0] != 1 || asked[1] != 100 {
-		t.Errorf("asked for %v exchanges", asked)
-	}
+	testsupport.True(t, len(asked) == 6 && asked[0] == 1 && asked[1] == 100, "asked for %v exchanges", asked)
 	for _, bad := range []string{"n=0", "n=101", "n=-1", "n=x", "wait=0s", "wait=61s", "wait=10", "wait=-1s"} {
 		c.want(400, "GET", "/capture?ssp=openx&"+bad, "")
 	}
@@ -297,9 +283,7 @@ func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {
 
 func TestCloseEndsACaptureThatWaits(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	waiting := make(chan struct{})
 	c := newConsole(t, l, func(o *Options) {
 		o.Capture = func(ctx context.Context, _ string, _ int) (any, error) {

@@ -11,6 +11,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -29,23 +30,15 @@ func TestCapturedExchangeHidesOnlySecrets(t *testing.T) {
 
 	policy := httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "X-Partner", Value: "s3cret"}}})
 	fields := httpheader.RequestFields{IDName: "X-Request-Id"}
-	if err := fields.Scan([]byte("Host: a\r\nX-Request-Id: req-1\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, fields.Scan([]byte("Host: a\r\nX-Request-Id: req-1\r\n\r\n")))
 	fields.SetRequestID(true, now)
 	c := capturedOf(policy, &ssp.Request{Query: []byte("pub=1&api_key=k3y"), Fields: &fields}, ex, upstream.Fill, nil)
 	b, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	text := string(b)
-	if strings.Contains(text, "s3cret") || strings.Contains(text, "k3y") {
-		t.Errorf("a secret is in %s", text)
-	}
+	testsupport.True(t, !strings.Contains(text, "s3cret") && !strings.Contains(text, "k3y"), "a secret is in %s", text)
 	for _, want := range []string{`"id":"req-1"`, `"pending_ms":2`, `"first_byte_ms":10`, `"total_ms":15`, `"protocol":"http2"`, `["User-Agent","phone"]`, `["X-Partner","(hidden)"]`, `https://rtb.example/bid?v=(hidden)\u0026pub=1\u0026api_key=(hidden)`, `["Cookie","(hidden)"]`, `["Set-Cookie","(hidden)"]`, `"status":200`, `"body_bytes":7`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in %s", want, text)
-		}
+		testsupport.True(t, strings.Contains(text, want), "%s is not in %s", want, text)
 	}
 }
 
@@ -103,9 +96,7 @@ func TestACaptureEndsOnAnSSPThatWasRemovedAndAddedAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if n := captures(); n != 0 {
-		t.Errorf("%d captures are left", n)
-	}
+	testsupport.Equal(t, captures(), 0, "%d captures are left")
 	again, cancelAgain := context.WithCancel(t.Context())
 	cancelAgain()
 	if _, err := views.Capture(again, "a", 1); err != nil {
@@ -135,18 +126,14 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 		},
 	}}
 	b, err := json.Marshal(v.HAR())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	text := string(b)
 	for _, want := range []string{
 		`"version":"1.2"`, `"startedDateTime":"2026-11-22T12:00:00Z"`, `"time":40`, `"blocked":13`, `"dns":1`, `"connect":6`, `"ssl":4`, `"wait":15`, `"receive":5`,
 		`"method":"POST"`, `"httpVersion":"HTTP/2.0"`, `"queryString":[{"name":"pub","value":"1"},{"name":"x","value":""}]`, `"postData":{"mimeType":"application/json","text":"{}"}`,
 		`"status":200`, `"statusText":"OK"`, `"encoding":"base64"`, `"text":"/w=="`, `"mimeType":"text/xml"`, `"_id":"edge-1"`, `"_error":"pending_timeout: see pool.max_pending"`, `"status":0`,
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in %s", want, text)
-		}
+		testsupport.True(t, strings.Contains(text, want), "%s is not in %s", want, text)
 	}
 	var har struct {
 		Log struct {
@@ -161,9 +148,7 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(b, &har); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, json.Unmarshal(b, &har))
 	for _, e := range har.Log.Entries { // the format requires these fields
 		if e.Request.Headers == nil || e.Response.Headers == nil || e.Request.Cookies == nil || e.Request.HTTPVersion == "" || e.Response.HTTPVersion == "" || len(e.Timings) != 7 {
 			t.Errorf("entry %+v", e)

@@ -16,6 +16,7 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -37,13 +38,9 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 		"the SSP asked for a pause with Retry-After; see qps.limit: 1.5 s are left; see retry_after_max and retry_after_share",
 	}
 	got := conditionsOf(p, s, lookups, recent)
-	if len(got) != len(want) {
-		t.Fatalf("the conditions are %v", got)
-	}
+	testsupport.MustTrue(t, len(got) == len(want), "the conditions are %v", got)
 	for i := range want {
-		if !strings.HasPrefix(got[i].String(), want[i]) {
-			t.Errorf("condition %d is\n%s\nwant\n%s", i, got[i], want[i])
-		}
+		testsupport.True(t, strings.HasPrefix(got[i].String(), want[i]), "condition %d is\n%s\nwant\n%s", i, got[i], want[i])
 	}
 	if got := conditionsOf(&pool.Snapshot{}, &ssp.Snapshot{}, nil, map[string]uint64{"fill": 9, "server_error": 9}); len(got) != 0 {
 		t.Errorf("a healthy SSP has the conditions %v", got)
@@ -88,9 +85,7 @@ func TestConditionIsLoggedOnceWhenItBeginsAndOnceWhenItEnds(t *testing.T) {
 // endpoint for that.
 func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	addr := l.Addr().String()
 	l.Close()
 	versions := versionsOf(t, "ssps: [{name: a, endpoints: [\"http://"+addr+"/bid\"]}]\nroutes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]\n")
@@ -101,9 +96,7 @@ func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 		t.Errorf("before the first request the state is %v", state)
 	}
 	_, err = current.Pools[0].Acquire(&upstream.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
-	if err == nil {
-		t.Fatal("a place on a connection to a closed port")
-	}
+	testsupport.MustTrue(t, err != nil, "a place on a connection to a closed port")
 	state := h.stateOf(current.Parts[0])
 	if len(state) != 1 || !strings.HasPrefix(state[0], "no connection to an endpoint can be opened, "+addr+": connect_failed: ") || !strings.Contains(state[0], "connection refused") {
 		t.Errorf("the state is %q", state)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/admin"
+	"adbuffer/internal/testsupport"
 )
 
 // snapshot returns the trace of a snapshot that waits no longer than during.
@@ -20,9 +21,7 @@ func snapshot(t *testing.T, f *FlightRecorder, during func()) []byte {
 		cancel()
 	}()
 	b, err := f.Snapshot(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return b
 }
 
@@ -48,13 +47,9 @@ func TestTheFlightRecorderHasTheSecondsBefore(t *testing.T) {
 	if bytes.Contains(b, []byte("mark-one")) || !bytes.Contains(b, []byte("mark-two")) {
 		t.Errorf("a recorder that did not run must have the time of the wait alone; %d bytes", len(b))
 	}
-	if trace.IsEnabled() {
-		t.Error("the recorder runs, but age is 0")
-	}
+	testsupport.True(t, !trace.IsEnabled(), "the recorder runs, but age is 0")
 
-	if err := f.Keep(10 * time.Second); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, f.Keep(10*time.Second))
 	mark("mark-three")
 	for range 2 { // the capture continues
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -80,9 +75,7 @@ func TestASnapshotThatWaitsExcludesOtherSnapshotsAndKeepsLaterSettings(t *testin
 			t.Error(err)
 		}
 	})
-	if !trace.IsEnabled() {
-		t.Error("the recorder does not run after the snapshot")
-	}
+	testsupport.True(t, trace.IsEnabled(), "the recorder does not run after the snapshot")
 	if err := f.Keep(0); err != nil || trace.IsEnabled() {
 		t.Errorf("the recorder runs, but it was stopped: %v", err)
 	}

@@ -12,15 +12,14 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 func TestHistoryIsRatesBetweenLooks(t *testing.T) {
 	h, now := new(history), time.Now()
 	h.note(now, &pool.Snapshot{Arrivals: 1000, Holds: 900, HoldSeconds: 90})
-	if len(h.Rate) != 0 {
-		t.Fatalf("one look gives %v", h.Rate)
-	}
+	testsupport.MustTrue(t, len(h.Rate) == 0, "one look gives %v", h.Rate)
 	h.note(now.Add(2*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100, Saturation: 0.25, Pending: 3})
 	h.note(now.Add(4*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100})
 	if h.Rate[0] != 150 || h.HoldMillis[0] != 50 || h.Saturation[0] != 0.25 || h.Waiting[0] != 3 || h.Rate[1] != 0 || h.HoldMillis[1] != 0 {
@@ -35,9 +34,7 @@ func TestHistoryHasTheLimitOfAPoolThatSizesItself(t *testing.T) {
 		h.note(now, &pool.Snapshot{Auto: auto})
 		all := histories{bySSP: map[string]*history{"a": h}}
 		out, err := json.Marshal(all.view(""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return string(out)
 	}
 	look(nil)
@@ -61,9 +58,7 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	acquire := func() {
 		t.Helper()
 		place, err := versions.Current().Pools[0].Acquire(&upstream.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		place.Release(new(upstream.Exchange))
 	}
 	look()
@@ -81,9 +76,7 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	}
 	replace(t, versions, oneSSP(ssp, "b"))
 	look()
-	if h.bySSP["a"] != nil || h.bySSP["b"] == nil {
-		t.Errorf("the history is %v", h.bySSP)
-	}
+	testsupport.True(t, h.bySSP["a"] == nil && h.bySSP["b"] != nil, "the history is %v", h.bySSP)
 }
 
 func TestHistoryKeepsTheLastFiveMinutes(t *testing.T) {
@@ -107,9 +100,7 @@ func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
 	for _, e := range logs.All() {
 		f := e.ContextMap()
 		set = append(set, f["set"].(time.Duration))
-		if f["ssp"] != "openx" || f["now"] != 55*time.Second {
-			t.Errorf("logged %v", f)
-		}
+		testsupport.True(t, f["ssp"] == "openx" && f["now"] == 55*time.Second, "logged %v", f)
 	}
 	if len(set) != 2 || set[0] != 28*time.Second || set[1] != 19*time.Second {
 		t.Errorf("logged advice of %v, want 28s and 19s, once each", set)
@@ -131,19 +122,13 @@ func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 			now = now.Add(historyStep)
 		}
 	}
-	if got := ofLastMinute(h, s); got != (lastMinute{}) {
-		t.Errorf("before the first request: %+v", got)
-	}
+	testsupport.Equal(t, ofLastMinute(h, s), (lastMinute{}), "before the first request: %+v")
 	observe(100, 20*time.Millisecond)
 	look(30 * time.Second)
 	observe(10, 200*time.Millisecond)
-	if got := ofLastMinute(h, s); got != (lastMinute{P50Seconds: 0.02, P99Seconds: 0.2}) {
-		t.Errorf("after half a minute: %+v", got)
-	}
+	testsupport.Equal(t, ofLastMinute(h, s), (lastMinute{P50Seconds: 0.02, P99Seconds: 0.2}), "after half a minute: %+v")
 	look(34 * time.Second)
-	if got := ofLastMinute(h, s); got != (lastMinute{P50Seconds: 0.2, P99Seconds: 0.2}) {
-		t.Errorf("after a minute: %+v", got)
-	}
+	testsupport.Equal(t, ofLastMinute(h, s), (lastMinute{P50Seconds: 0.2, P99Seconds: 0.2}), "after a minute: %+v")
 	look(40 * time.Second)
 	if got := ofLastMinute(h, s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
 		t.Errorf("after a minute without requests: %+v", got)
@@ -164,13 +149,9 @@ func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T)
 	}
 	again.SSP.Latency().ObserveDuration(20 * time.Millisecond)
 	want := lastMinute{P50Seconds: 0.02, P99Seconds: 0.02}
-	if got := ofLastMinute(h, again.SSP); got != want {
-		t.Errorf("before the next look: %+v", got)
-	}
+	testsupport.Equal(t, ofLastMinute(h, again.SSP), want, "before the next look: %+v")
 	h.look(now, []*reload.Part{again}, nil)
-	if got := ofLastMinute(h, again.SSP); got != want {
-		t.Errorf("after the next look: %+v", got)
-	}
+	testsupport.Equal(t, ofLastMinute(h, again.SSP), want, "after the next look: %+v")
 }
 
 // ofLastMinute is lastMinute without the time that it covers.

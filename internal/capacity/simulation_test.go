@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // These tests simulate the queue of the formulas, event by event: Poisson arrivals, one FIFO queue,
@@ -172,9 +174,7 @@ func TestErlangCIsCloseForLognormalHolds(t *testing.T) {
 			in := DefaultPlanInput()
 			in.Rate, in.P50, in.P99, in.Replicas = c.rate, c.p50, c.p99, 1
 			plan, err := Plan(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			rng := rand.New(rand.NewPCG(9, 1))
 			share, wait := simulateWaiting(rng, c.rate, lognormalHold(rng, c.p50, c.p99), plan.Places, 1_000_000)
 			t.Logf("N %d: share %.4f ± %.4f, planned %.4f; wait %.1f ± %.1f µs, planned %.1f",

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestURLsAreShownWithoutSecrets(t *testing.T) {
@@ -27,12 +29,8 @@ func TestURLsAreShownWithoutSecrets(t *testing.T) {
 		"unix:/run/adbuffer?x.sock":          "unix:/run/adbuffer?x.sock",
 		"https://[2001:db8::1]:8443/a;b=1/c": "https://[2001:db8::1]:8443/a;b=1/c",
 	} {
-		if got := HideURL(url); got != want {
-			t.Errorf("%s is shown as %s, want %s", url, got, want)
-		}
-		if got := HideURL(HideURL(url)); got != want {
-			t.Errorf("%s, hidden twice, is shown as %s", url, got)
-		}
+		testsupport.Equal(t, HideURL(url), want, "%[2]s is shown as %[1]s", url)
+		testsupport.Equal(t, HideURL(HideURL(url)), want, "%[2]s, hidden twice, is shown as %[1]s", url)
 	}
 }
 
@@ -51,25 +49,19 @@ func TestTheEffectiveConfigHidesPossibleSecrets(t *testing.T) {
 	cfg := mustParse(t, withSecrets)
 	before := string(cfg.YAMLWithSecrets())
 	shown := string(cfg.YAML())
-	if strings.Contains(shown, "s3cret") {
-		t.Errorf("a secret is shown:\n%s", shown)
-	}
+	testsupport.True(t, !strings.Contains(shown, "s3cret"), "a secret is shown:\n%s", shown)
 	for _, want := range []string{
 		`"https://b.example/bid?v=(hidden)&(hidden)"`, `{name: "X-Partner", value: "(hidden)"}`,
 		`{name: "X-Openrtb-Version", value: "2.6"}`, `{name: "X-Empty", value: ""}`, `{name: "format", value: "video"}`, `{name: "sig", value: "(hidden)"}`, `{name: "X-Env", value: "prod"}`,
 	} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("%s is not in:\n%s", want, shown)
-		}
+		testsupport.True(t, strings.Contains(shown, want), "%s is not in:\n%s", want, shown)
 	}
 	if after := string(cfg.YAMLWithSecrets()); after != before || strings.Count(after, "s3cret") != 8 {
 		t.Errorf("hiding has changed the config, or not all secrets are in it:\n%s", after)
 	}
 	// This configuration would send "(hidden)" to SSPs.
 	_, _, err := Parse([]byte(shown), nil)
-	if err == nil || strings.Count(err.Error(), "--show-secrets") != 6 {
-		t.Errorf("the shown config loads: %v", err)
-	}
+	testsupport.True(t, err != nil && strings.Count(err.Error(), "--show-secrets") == 6, "the shown config loads: %v", err)
 }
 
 // Errors quote wrong values, but no secret in them.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -33,13 +34,9 @@ func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {
 		"2001:db8::169.254.169.254": "",
 		"2606:4700:4700::1111":      "",
 	} {
-		if got := upstream.Undialable(netip.MustParseAddr(ip)); got != want {
-			t.Errorf("%s: %q, want %q", ip, got, want)
-		}
+		testsupport.Equal(t, upstream.Undialable(netip.MustParseAddr(ip)), want, "%[2]s: %[1]q", ip)
 	}
-	if upstream.Undialable(netip.Addr{}) == "" {
-		t.Error("the zero upstream.Address, which means this machine, is not refused")
-	}
+	testsupport.True(t, upstream.Undialable(netip.Addr{}) != "", "the zero upstream.Address, which means this machine, is not refused")
 }
 
 func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
@@ -52,13 +49,9 @@ func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
 	}
 	seed := maphash.MakeSeed()
 	want := arrange(ips, seed, 100)
-	if len(want) != len(ips) {
-		t.Fatalf("%d of %d addresses", len(want), len(ips))
-	}
+	testsupport.MustEqual(t, len(want), len(ips), "%d of %d addresses", len(ips))
 	for i, ip := range want[:6] {
-		if ip.Is6() != (i%2 == 1) {
-			t.Errorf("%v: families do not take turns", want)
-		}
+		testsupport.True(t, ip.Is6() == (i%2 == 1), "%v: families do not take turns", want)
 	}
 	rotated := append(slices.Clone(ips[3:]), ips...) // some of them appear twice
 	if got := arrange(rotated, seed, 100); !slices.Equal(got, want) {
@@ -71,7 +64,5 @@ func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
 	for range 200 {
 		first[arrange(ips, maphash.MakeSeed(), 1)[0]] = true
 	}
-	if len(first) != 5 {
-		t.Errorf("200 processes begin with %d of 5 IPv4 addresses", len(first))
-	}
+	testsupport.Equal(t, len(first), 5, "200 processes begin with %d of 5 IPv4 addresses")
 }

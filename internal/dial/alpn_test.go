@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -69,9 +70,7 @@ func TestOnlyAutoOverTLSLeavesTheProtocolOpen(t *testing.T) {
 	} {
 		o := (&peer{port: 1}).options(t, "https", "ssp.test")
 		o.Mode = mode
-		if got := newDialer(t, o).Protocol(); got != want {
-			t.Errorf("%s: %v, want %v", mode, got, want)
-		}
+		testsupport.Equal(t, newDialer(t, o).Protocol(), want, "%[2]s: %[1]v", mode)
 	}
 }
 
@@ -85,9 +84,7 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 	d := newDialer(t, o)
 	addrs, err := d.Addresses(t.Context())
 	must(t, err)
-	if len(addrs) != 2 {
-		t.Fatalf("addresses %v", addrs)
-	}
+	testsupport.MustTrue(t, len(addrs) == 2, "addresses %v", addrs)
 	for range 2 {
 		for _, a := range addrs {
 			r, err := d.Dial(t.Context(), true, a)
@@ -96,9 +93,7 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 			if a.AddrPort.Port() == old.port {
 				want = upstream.HTTP1
 			}
-			if r.Protocol != want {
-				t.Errorf("%v: %v, want %v", a, r.Protocol, want)
-			}
+			testsupport.Equal(t, r.Protocol, want, "%[2]v: %[1]v", a)
 			readOne(t, r)
 			r.Conn.Close()
 		}
@@ -128,9 +123,7 @@ func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	o := p.https(t, ca, "ssp.test")
 	o.Mode = HTTP2
 	e := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed)
-	if kind(e) != "tls" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
+	testsupport.Equal(t, kind(e), "tls", "%[2]v is counted as %[1]s", e)
 }
 
 func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {

@@ -242,34 +242,26 @@ func dialError(t *testing.T, d *Dialer, a upstream.Address, want upstream.Outcom
 		r.Conn.Close()
 		t.Fatal("the dial succeeded")
 	}
-	if r.Conn != nil || r.Socket != nil {
-		t.Errorf("a failed dial returned a connection")
-	}
+	testsupport.True(t, r.Conn == nil && r.Socket == nil, "a failed dial returned a connection")
 	return checkError(t, err, want, detail...)
 }
 
 func checkError(t *testing.T, err error, want upstream.Outcome, detail ...string) *upstream.Error {
 	t.Helper()
 	var e *upstream.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("%v is no *upstream.Error", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &e), "%v is no *upstream.Error", err)
 	if e.Outcome != want || e.Progress != upstream.NotSent {
 		t.Errorf("%v: outcome %v, progress %v; want %v, NotSent", err, e.Outcome, e.Progress, want)
 	}
 	for _, d := range detail {
-		if !strings.Contains(e.Detail, d) {
-			t.Errorf("detail %q does not contain %q", e.Detail, d)
-		}
+		testsupport.True(t, strings.Contains(e.Detail, d), "detail %q does not contain %q", e.Detail, d)
 	}
 	return e
 }
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 }
 
 func sorted(addrs []upstream.Address) []string {

@@ -75,17 +75,11 @@ func TestASilentAddressYieldsToTheNext(t *testing.T) {
 	for _, ip := range []string{"127.0.0.1", "::1"} {
 		good, n := counted(t, ip)
 		r := raceTo(t, raceDialer(t, nil), hole, good)
-		if r.At != 1 || len(r.Lost) != 2 || r.Lost[1] != nil {
-			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
-		}
+		testsupport.MustTrue(t, r.At == 1 && len(r.Lost) == 2 && r.Lost[1] == nil, "At is %d, Lost %v", r.At, r.Lost)
 		e := checkError(t, r.Lost[0], upstream.ConnectFailed, hole.String(), "250ms", good.String())
-		if kind(e) != "timeout" {
-			t.Errorf("%v is counted as %s", e, kind(e))
-		}
+		testsupport.Equal(t, kind(e), "timeout", "%[2]v is counted as %[1]s", e)
 		testsupport.Eventually(t, "the next address accepts", func() bool { return n.Load() == 1 })
-		if r.TCP < connectDelay {
-			t.Errorf("the next address was tried after %v, want %v", r.TCP, connectDelay)
-		}
+		testsupport.AtLeast(t, r.TCP, connectDelay, "the next address was tried after %v, want %v", connectDelay)
 	}
 }
 
@@ -135,9 +129,7 @@ func TestAHealthyAddressIsDialledAlone(t *testing.T) {
 		}
 	}
 	testsupport.Eventually(t, "all arrive", func() bool { return n.Load() == 50 })
-	if others.Load() != 0 {
-		t.Errorf("%d connections to the second address", others.Load())
-	}
+	testsupport.Equal(t, others.Load(), 0, "%d connections to the second address")
 }
 
 // Attempts that connect after another one has won are closed.
@@ -156,9 +148,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 	must(t, won.err)
 	must(t, <-served)
 	must(t, <-served)
-	if len(served) > 0 {
-		t.Error("the winner was closed too")
-	}
+	testsupport.True(t, len(served) <= 0, "the winner was closed too")
 	won.conn.Close()
 	must(t, <-served)
 }
@@ -182,9 +172,7 @@ func TestTheContextEndsARace(t *testing.T) {
 	time.AfterFunc(connectDelay+20*time.Millisecond, cancel)
 	r, err := raceDialer(t, nil).Dial(ctx, true, a, b)
 	checkError(t, err, upstream.ConnectFailed, "cancelled")
-	if r.Lost != nil {
-		t.Errorf("Lost is %v", r.Lost)
-	}
+	testsupport.True(t, r.Lost == nil, "Lost is %v", r.Lost)
 }
 
 // Each attempt uses a source address of its family.
@@ -203,9 +191,7 @@ func TestSourceAddressesHoldForEachAttempt(t *testing.T) {
 	d = raceDialer(t, func(o *Options) { o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2")} })
 	good4, _ := counted(t, "127.0.0.1")
 	r = raceTo(t, d, hole, good4)
-	if from := r.Socket.LocalAddr().(*net.TCPAddr).IP.String(); from != "127.0.0.2" {
-		t.Errorf("the connection comes from %s", from)
-	}
+	testsupport.Equal(t, r.Socket.LocalAddr().(*net.TCPAddr).IP.String(), "127.0.0.2", "the connection comes from %s")
 }
 
 // The handshake and its error belong to the address that won.
@@ -215,15 +201,11 @@ func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 	p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	r := raceTo(t, d, hole, p.addr("ssp.test"))
-	if r.At != 1 || r.TLS <= 0 {
-		t.Errorf("At is %d, the handshake took %v", r.At, r.TLS)
-	}
+	testsupport.True(t, r.At == 1 && r.TLS > 0, "At is %d, the handshake took %v", r.At, r.TLS)
 	strange := newDialer(t, p.https(t, newAuthority(t), "ssp.test"))
 	r, err := strange.Dial(t.Context(), true, hole, p.addr("ssp.test"))
 	checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), "trusted authority")
-	if r.At != 1 || r.Lost[0] == nil {
-		t.Errorf("At is %d, Lost %v", r.At, r.Lost)
-	}
+	testsupport.True(t, r.At == 1 && r.Lost[0] != nil, "At is %d, Lost %v", r.At, r.Lost)
 }
 
 // The second handshake, with a small ClientHello, is with the address that won, and is recorded for it.
@@ -244,7 +226,5 @@ func TestAnAddressThatWasNotTriedHasNotFailed(t *testing.T) {
 	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 100 * time.Millisecond })
 	r, err := d.Dial(t.Context(), true, hole, hole, hole, hole, good)
 	checkError(t, err, upstream.ConnectFailed, "timeouts.connect")
-	if r.Lost[4] != nil || n.Load() != 0 {
-		t.Errorf("the last address was not tried, and its error is %v", r.Lost[4])
-	}
+	testsupport.True(t, r.Lost[4] == nil && n.Load() == 0, "the last address was not tried, and its error is %v", r.Lost[4])
 }

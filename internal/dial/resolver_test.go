@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -58,9 +59,7 @@ func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {
 		for range 10 {
 			wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		}
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("callers waited for %v", waited)
-		}
+		testsupport.Equal(t, time.Since(began), 0, "callers waited for %v")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
@@ -89,9 +88,7 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 		must(t, err)
 		synctest.Wait()
 		wantAddrs(t, d, "a.example ([2001:db8::2]:80)")
-		if !slices.Equal(first, kept) {
-			t.Error("a slice that a caller keeps was changed")
-		}
+		testsupport.True(t, slices.Equal(first, kept), "a slice that a caller keeps was changed")
 	}, "http://a.example")
 }
 
@@ -143,9 +140,7 @@ func TestAFailedFirstLookupIsMadeAgainByTheNextCaller(t *testing.T) {
 		for want := 1; want <= 3; want++ {
 			_, err := d.Addresses(t.Context())
 			e := checkError(t, err, upstream.ConnectFailed, "a.example")
-			if kind(e) != "dns" || !strings.Contains(e.Error(), "no such host") {
-				t.Errorf("%v is counted as %s", e, kind(e))
-			}
+			testsupport.True(t, kind(e) == "dns" && strings.Contains(e.Error(), "no such host"), "%v is counted as %s", e, kind(e))
 			n.wantLookups(t, "a.example", want)
 		}
 		if w := n.warnings(); len(w) > 0 {
@@ -223,9 +218,7 @@ func TestOldAddressesAreLookedUpAgainBeforeTheyAreUsed(t *testing.T) {
 		n.set("a.example", "192.0.2.4", time.Second)
 		began := time.Now()
 		wantAddrs(t, d, "a.example (192.0.2.3:80)")
-		if waited := time.Since(began); waited != connectTimeout {
-			t.Errorf("waited for %v, want %v", waited, connectTimeout)
-		}
+		testsupport.Equal(t, time.Since(began), connectTimeout, "waited for %v")
 	}, "http://a.example")
 }
 
@@ -236,15 +229,11 @@ func TestOneDeadNameDoesNotHoldUpTheOthers(t *testing.T) {
 		n.set("c.example", "!no such host", 0)
 		began := time.Now()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		if waited := time.Since(began); waited != 10*time.Millisecond {
-			t.Errorf("waited for %v", waited)
-		}
+		testsupport.Equal(t, time.Since(began), 10*time.Millisecond, "waited for %v")
 		for range 300 {
 			began := time.Now()
 			wantAddrs(t, d, "a.example (192.0.2.1:80)")
-			if waited := time.Since(began); waited != 0 {
-				t.Fatalf("waited for %v", waited)
-			}
+			testsupport.MustEqual(t, time.Since(began), 0, "waited for %v")
 			time.Sleep(time.Second)
 		}
 		if w := strings.Join(n.warnings(), "\n"); !hasAll(w, "lookup b.example: ", "lookup c.example: no such host; only other endpoints are in use") {
@@ -345,9 +334,7 @@ func TestCloseEndsLookupsUnderWay(t *testing.T) {
 		_, err = d.Addresses(t.Context())
 		checkError(t, err, upstream.ConnectFailed, "out of service")
 		d.Close()
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("closed after %v", waited)
-		}
+		testsupport.Equal(t, time.Since(began), 0, "closed after %v")
 	}, "http://a.example")
 }
 
@@ -358,9 +345,7 @@ func TestTheSystemsResolverIsTheDefault(t *testing.T) {
 	addrs, err := d.Addresses(t.Context())
 	must(t, err)
 	for _, a := range addrs {
-		if a.Host != "localhost" || !a.AddrPort.Addr().IsLoopback() || a.AddrPort.Port() != 1234 {
-			t.Errorf("localhost is at %v", a)
-		}
+		testsupport.True(t, a.Host == "localhost" && a.AddrPort.Addr().IsLoopback() && a.AddrPort.Port() == 1234, "localhost is at %v", a)
 	}
 }
 
@@ -381,9 +366,7 @@ func TestANameWhoseLookupFailsIsNamedWhileItIsUsed(t *testing.T) {
 					t.Errorf("%s: %+v, want since %v", what, f, since)
 				}
 			}
-			if !slices.Equal(got, hosts) || names != 2 {
-				t.Errorf("%s: %v of %d names fail, want %v of 2", what, got, names, hosts)
-			}
+			testsupport.True(t, slices.Equal(got, hosts) && names == 2, "%s: %v of %d names fail, want %v of 2", what, got, names, hosts)
 		}
 		n.set("a.example", "192.0.2.1", 0)
 		n.set("b.example", "192.0.2.2", 0)

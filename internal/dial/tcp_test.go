@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -21,16 +22,12 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 		o := p.options(t, "http", "ssp.test")
 		o.Mode = mode
 		d := newDialer(t, o)
-		if d.Protocol() != want {
-			t.Errorf("%s: protocol %v before the dial, want %v", mode, d.Protocol(), want)
-		}
+		testsupport.Equal(t, d.Protocol(), want, "%[2]s: protocol %[1]v before the dial", mode)
 		r := p.dial(t, d, true)
 		if r.Protocol != want || r.Conn != net.Conn(r.Socket) || r.TCP <= 0 || r.TLS != 0 || r.Resumed {
 			t.Errorf("%s: %+v, want %v", mode, r, want)
 		}
-		if r.Socket.Peek() != socket.Quiet {
-			t.Errorf("%s: the new socket is not quiet", mode)
-		}
+		testsupport.True(t, r.Socket.Peek() == socket.Quiet, "%s: the new socket is not quiet", mode)
 	}
 }
 
@@ -48,9 +45,7 @@ func TestARefusedConnectionNamesTheAddress(t *testing.T) {
 	a := closedPort(t)
 	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
 	e := dialError(t, d, a, upstream.ConnectFailed, a.String())
-	if kind(e) != "refused" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
+	testsupport.Equal(t, kind(e), "refused", "%[2]v is counted as %[1]s", e)
 }
 
 func TestAddressesThatNoSSPHasAreNotDialled(t *testing.T) {
@@ -67,9 +62,7 @@ func TestADialThatIsCalledOffSaysSo(t *testing.T) {
 	cancel()
 	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
 	e := checkError(t, err, upstream.ConnectFailed, "cancelled")
-	if !errors.Is(e, context.Canceled) || kind(e) != "other" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
+	testsupport.True(t, errors.Is(e, context.Canceled) && kind(e) == "other", "%v is counted as %s", e, kind(e))
 	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	_, err = d.Dial(ctx, true, p.addr("ssp.test"))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -81,9 +82,7 @@ func TestTheServerNameIsTheHostOrTheSetting(t *testing.T) {
 		o.TLS.ServerName = tt.setting
 		r := p.dial(t, newDialer(t, o), true)
 		readOne(t, r)
-		if got := (<-p.hello).ServerName; got != tt.sni {
-			t.Errorf("%+v: server name %q", tt, got)
-		}
+		testsupport.Equal(t, (<-p.hello).ServerName, tt.sni, "%[2]+v: server name %[1]q", tt)
 	}
 }
 
@@ -183,15 +182,11 @@ func TestHandshakesThatFail(t *testing.T) {
 			d := newDialer(t, o)
 			r, err := d.Dial(ctx, true, p.addr("ssp.test"))
 			e := checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
-			if tt.cause != nil && !errors.Is(err, tt.cause) {
-				t.Errorf("%v does not wrap %v", err, tt.cause)
-			}
+			testsupport.True(t, tt.cause == nil || errors.Is(err, tt.cause), "%v does not wrap %v", err, tt.cause)
 			if kind(e) != tt.kind || strings.Contains(e.Error(), "Bad Request") {
 				t.Errorf("%v is counted as %s, want %s", e, kind(e), tt.kind)
 			}
-			if r.Conn != nil || r.Socket != nil || r.TCP <= 0 || r.TLS <= 0 {
-				t.Errorf("a dial that failed during TLS returned %+v", r)
-			}
+			testsupport.True(t, r.Conn == nil && r.Socket == nil && r.TCP > 0 && r.TLS > 0, "a dial that failed during TLS returned %+v", r)
 			if n := d.stats.failed.Load(); n != uint64(tt.conns) {
 				t.Errorf("%d failed handshakes are counted, want %d", n, tt.conns)
 			}
@@ -230,8 +225,6 @@ func TestFilesThatAreBrokenAreNamedWithTheirSetting(t *testing.T) {
 			t.Errorf("%+v is accepted", tt.tls)
 			continue
 		}
-		if !hasAll(err.Error(), tt.want...) {
-			t.Errorf("error %q, want %q in it", err, tt.want)
-		}
+		testsupport.True(t, hasAll(err.Error(), tt.want...), "error %q, want %q in it", err, tt.want)
 	}
 }

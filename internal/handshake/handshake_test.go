@@ -14,25 +14,20 @@ import (
 
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // shake does a handshake over loopback, and returns the errors of both ends.
 func shake(t *testing.T, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer l.Close()
 	y, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer y.Close()
 	x, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer x.Close()
 	for _, c := range []net.Conn{x, y} {
 		c.SetDeadline(time.Now().Add(time.Minute))
@@ -52,13 +47,9 @@ type sides struct{ server, client *tls.Config }
 func newSides(t *testing.T, change func(sides)) sides {
 	t.Helper()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	cert, err := ca.ServerCert("localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	s := sides{&tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: ca.Pool()}, &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost"}}
 	change(s)
 	return s
@@ -122,16 +113,12 @@ func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
 				NewPolicy(v, GroupNames()).Apply(s.server)
 			})
 			state, server, client := shake(t, s.server, s.client)
-			if server != nil || client != nil {
-				t.Fatalf("%s over %s: %v, %v", name, v, server, client)
-			}
+			testsupport.MustTrue(t, server == nil && client == nil, "%s over %s: %v, %v", name, v, server, client)
 			var c Counts
 			c.Succeeded(&state)
 			text := gather(t, &c)
 			for _, want := range []string{`group="` + name + `",ssp="openx"} 1`, `version="` + v + `"} 1`, `group="other",ssp="openx"} 0`, `reason="timeout",ssp="openx"} 0`} {
-				if !strings.Contains(text, want) {
-					t.Errorf("%s over %s: no %s in\n%s", name, v, want, text)
-				}
+				testsupport.True(t, strings.Contains(text, want), "%s over %s: no %s in\n%s", name, v, want, text)
 			}
 			if n := strings.Count(text, "} 1"); n != 2 {
 				t.Errorf("%s over %s: counted %d times:\n%s", name, v, n, text)
@@ -176,14 +163,10 @@ func gather(t *testing.T, c *Counts) string {
 	t.Helper()
 	source := metrics.NewSource(allDescs, func(to metrics.Sink) { descs.Series(to.With("openx"), c) })
 	problems, err := testutil.CollectAndLint(source)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
-	}
+	testsupport.True(t, err == nil && len(problems) <= 0, "%v, %v", problems, err)
 	text, err := testutil.CollectAndFormat(source, expfmt.TypeTextPlain,
 		"adbuffer_x_tls_handshakes_by_version_total", "adbuffer_x_tls_handshakes_by_group_total", "adbuffer_x_tls_handshake_errors_total")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return string(text)
 }
 

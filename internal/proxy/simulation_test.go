@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,9 +158,7 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 // close drains the proxy, and checks that no resource is left in use.
 func (s *simProxy) close() {
 	s.t.Helper()
-	if cut := s.p.Drain(s.t.Context()); cut != 0 {
-		s.t.Errorf("%d requests were cut", cut)
-	}
+	testsupport.Equal(s.t, s.p.Drain(s.t.Context()), 0, "%d requests were cut")
 	if err := <-s.served; err != nil {
 		s.t.Error(err)
 	}
@@ -247,9 +244,7 @@ func (c *simClient) exchange(request string, want simResponse) {
 	}
 }
 
-// simBubble runs test in a synctest bubble. Channels and timers must not leave the bubble that made
-// them, and a sync.Pool could keep them. So two runs of the garbage collector empty all pools
-// before and after.
+// simBubble runs test in a synctest bubble, in which connections over TLS are possible.
 func simBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	outside := time.Now()
@@ -257,12 +252,6 @@ func simBubble(t *testing.T, test func(t *testing.T)) {
 	newIdentity()
 	// With its first connection, fasthttp starts a goroutine that never ends.
 	newModeProxy(t, route.Single, nil, bids("a", "{}")).do("GET", "/fill")
-	empty := func() {
-		runtime.GC()
-		runtime.GC()
-	}
-	empty()
-	defer empty()
 	testsupport.Bubble(t, func(t *testing.T) {
 		test(t)
 		time.Sleep(time.Minute) // a goroutine of fasthttp's server sleeps for ten seconds

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // fullBehaviour sets every field to a valid value that is not zero.
@@ -55,13 +57,9 @@ func TestJSONOfABehaviour(t *testing.T) {
 	wantNoZero(t, "", reflect.ValueOf(fullBehaviour()))
 	for file, b := range map[string]Behaviour{"behaviour-full.json": fullBehaviour(), "behaviour-healthy.json": {}} {
 		want, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		got, err := json.MarshalIndent(b, "", "  ")
-		if err != nil || string(got)+"\n" != string(want) {
-			t.Errorf("%s: %v, got\n%s", file, err, got)
-		}
+		testsupport.True(t, err == nil && string(got)+"\n" == string(want), "%s: %v, got\n%s", file, err, got)
 		var read Behaviour
 		if err := json.Unmarshal(want, &read); err != nil || !reflect.DeepEqual(read, b) {
 			t.Errorf("%s: read %+v, %v", file, read, err)
@@ -87,9 +85,7 @@ func wantRefused(t *testing.T, text string, want ...string) {
 	if len(invalid.Mistakes) != len(want) {
 		t.Errorf("%s: %d mistakes, want %d:\n%s", text, len(invalid.Mistakes), len(want), strings.Join(invalid.Mistakes, "\n"))
 	}
-	if !reflect.DeepEqual(b, before) {
-		t.Errorf("%s was taken over in part: %+v", text, b)
-	}
+	testsupport.True(t, reflect.DeepEqual(b, before), "%s was taken over in part: %+v", text, b)
 }
 
 func TestValuesOutOfRangeAreReportedTogether(t *testing.T) {
@@ -147,14 +143,10 @@ func TestMalformedBehavioursAreRefused(t *testing.T) {
 // value.
 func TestJSONOverABehaviour(t *testing.T) {
 	b := fullBehaviour()
-	if err := b.UnmarshalJSON([]byte(`{"response":{"headers":[{"name":"B"}]},"faults":{"status":{"code":404}}}`)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, b.UnmarshalJSON([]byte(`{"response":{"headers":[{"name":"B"}]},"faults":{"status":{"code":404}}}`)))
 	want := fullBehaviour()
 	want.Response.Headers, want.Faults.Status.Code = []Field{{"B", ""}}, 404
-	if !reflect.DeepEqual(b, want) {
-		t.Errorf("got  %+v\nwant %+v", b, want)
-	}
+	testsupport.True(t, reflect.DeepEqual(b, want), "got  %+v\nwant %+v", b, want)
 	if err := b.UnmarshalJSON([]byte(`{"response":{"headers":[]}}`)); err != nil || len(b.Response.Headers) != 0 || len(b.Faults.Malformed.Kinds) != 2 {
 		t.Errorf("%v, %+v", err, b)
 	}

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // controlCall sends one request to the control endpoint.
 func (s *SSP) controlCall(t *testing.T, method, path, body string, fields ...string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, s.ControlURL()+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for i := 0; i < len(fields); i += 2 {
 		if req.Header.Set(fields[i], fields[i+1]); fields[i] == "Host" {
 			req.Host = fields[i+1]
@@ -24,14 +24,10 @@ func (s *SSP) controlCall(t *testing.T, method, path, body string, fields ...str
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -76,9 +72,7 @@ func TestControlReportsAllMistakesAndChangesNothing(t *testing.T) {
 			!strings.HasPrefix(reply.Errors[0], "latency.slow_share: ") || !strings.HasPrefix(reply.Errors[1], "faults.hang.every: ") {
 			t.Errorf("%s: %d %s", method, status, text)
 		}
-		if !s.Behaviour().Response.Echo {
-			t.Errorf("%s changed the behaviour", method)
-		}
+		testsupport.True(t, s.Behaviour().Response.Echo, "%s changed the behaviour", method)
 	}
 	if status, text := s.controlCall(t, "PUT", "/behaviour", `{"faults":{"rest":{}}}`); status != 400 || !strings.Contains(text, `unknown key \"rest`) {
 		t.Errorf("an unknown key: %d %s", status, text)
@@ -129,7 +123,5 @@ func TestControlIsForLoopbackProgramsOnly(t *testing.T) {
 	if status, _ := s.controlCall(t, "GET", "/reset-counters", ""); status != 405 {
 		t.Errorf("GET /reset-counters: %d", status)
 	}
-	if start(t, Options{}).ControlURL() != "" {
-		t.Error("a control endpoint that was not configured")
-	}
+	testsupport.Equal(t, start(t, Options{}).ControlURL(), "", "a control endpoint that was not configured: %v")
 }

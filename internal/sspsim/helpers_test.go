@@ -27,9 +27,7 @@ const patience = testsupport.Patience
 func start(t testing.TB, o Options) *SSP {
 	t.Helper()
 	s, err := Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -42,9 +40,7 @@ func startWith(t testing.TB, b Behaviour) *SSP { return start(t, Options{Behavio
 
 func (s *SSP) mustSet(t testing.TB, b Behaviour) {
 	t.Helper()
-	if err := s.Set(b); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.Set(b))
 }
 
 func (s *SSP) await(t testing.TB, what string, ok func(Counters) bool) {
@@ -64,9 +60,7 @@ type rawClient struct {
 func dial(t testing.TB, s *SSP) *rawClient {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return newRawClient(t, c)
 }
 
@@ -74,9 +68,7 @@ func dialTLS(t testing.TB, s *SSP, cfg *tls.Config) *rawClient {
 	t.Helper()
 	cfg.RootCAs = s.CA().Pool()
 	c, err := tls.Dial("tcp", s.Addr(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return newRawClient(t, c)
 }
 
@@ -102,13 +94,9 @@ func (r *rawClient) get(id string) {
 func (r *rawClient) response(method string) (*http.Response, string) {
 	r.t.Helper()
 	resp, err := http.ReadResponse(r.br, &http.Request{Method: method})
-	if err != nil {
-		r.t.Fatalf("reading a response: %v", err)
-	}
+	testsupport.MustTrue(r.t, err == nil, "reading a response: %v", err)
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatalf("reading a body after %q: %v", body, err)
-	}
+	testsupport.MustTrue(r.t, err == nil, "reading a body after %q: %v", body, err)
 	return resp, string(body)
 }
 
@@ -152,9 +140,7 @@ func newH2Client(r *rawClient, settings ...http2.Setting) (*h2Client, *http2.Set
 	h.send(http2.ClientPreface)
 	h.must(h.framer.WriteSettings(settings...))
 	first, ok := h.frame().(*http2.SettingsFrame)
-	if !ok || first.IsAck() {
-		r.t.Fatalf("first frame is %v, want SETTINGS", first)
-	}
+	testsupport.MustTrue(r.t, ok && !first.IsAck(), "first frame is %v, want SETTINGS", first)
 	h.must(h.framer.WriteSettingsAck())
 	return h, first
 }
@@ -167,17 +153,13 @@ func dialH2C(t testing.TB, s *SSP, settings ...http2.Setting) *h2Client {
 
 func (h *h2Client) must(err error) {
 	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testsupport.NoError(h.t, err)
 }
 
 func (h *h2Client) frame() http2.Frame {
 	h.t.Helper()
 	f, err := h.framer.ReadFrame()
-	if err != nil {
-		h.t.Fatalf("reading a frame: %v", err)
-	}
+	testsupport.MustTrue(h.t, err == nil, "reading a frame: %v", err)
 	return f
 }
 
@@ -189,9 +171,7 @@ func (h *h2Client) wantEnd() {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			h.t.Fatalf("connection ended with %v, want a FIN", err)
-		}
+		testsupport.MustTrue(h.t, err == nil, "connection ended with %v, want a FIN", err)
 		switch f.(type) {
 		case *http2.SettingsFrame, *http2.PingFrame, *http2.WindowUpdateFrame:
 		default:
@@ -248,9 +228,7 @@ func (h *h2Client) response(id uint32) h2Response {
 	a := h2Response{fields: map[string]string{}}
 	for {
 		f := h.next()
-		if f.Header().StreamID != id {
-			h.t.Fatalf("got %v, want a frame of stream %d", f, id)
-		}
+		testsupport.MustTrue(h.t, f.Header().StreamID == id, "got %v, want a frame of stream %d", f, id)
 		ended := false
 		switch f := f.(type) {
 		case *http2.MetaHeadersFrame:

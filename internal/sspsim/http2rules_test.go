@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -104,9 +106,7 @@ func TestHTTP2BrokenRulesEndTheStreamOrTheConnection(t *testing.T) {
 		v.do(h)
 		switch f := h.next().(type) {
 		case *http2.RSTStreamFrame:
-			if f.ErrCode != v.stream || v.conn != 0 || f.StreamID != 1 {
-				t.Errorf("%s: %v", name, f)
-			}
+			testsupport.True(t, f.ErrCode == v.stream && v.conn == 0 && f.StreamID == 1, "%s: %v", name, f)
 			h.must(h.framer.WritePing(false, [8]byte{1})) // the connection stays usable
 			for {
 				if p, ok := h.frame().(*http2.PingFrame); ok && p.IsAck() {
@@ -114,9 +114,7 @@ func TestHTTP2BrokenRulesEndTheStreamOrTheConnection(t *testing.T) {
 				}
 			}
 		case *http2.GoAwayFrame:
-			if f.ErrCode != v.conn || v.stream != 0 {
-				t.Errorf("%s: %v", name, f)
-			}
+			testsupport.True(t, f.ErrCode == v.conn && v.stream == 0, "%s: %v", name, f)
 			h.wantEnd()
 		default:
 			t.Errorf("%s: %v", name, f)
@@ -132,18 +130,14 @@ func TestHTTP2BodiesCrossInWindowsAndUpToTheLimit(t *testing.T) {
 	client := netHTTPClient(t, s)
 	body := strings.Repeat("0123456789", 30_000)
 	resp, err := client.Post(s.URL(), "text/plain", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	if resp.StatusCode != 200 || string(s.Requests()[0].Body) != body {
 		t.Errorf("%d, body of %d bytes", resp.StatusCode, len(s.Requests()[0].Body))
 	}
 	resp, err = client.Post(s.URL(), "text/plain", strings.NewReader(body+"1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	resp.Body.Close()
 	if n := s.Counters(); resp.StatusCode != 413 || n.BadRequests != 1 || n.Requests != 1 {
 		t.Errorf("%d, counters %+v", resp.StatusCode, n)

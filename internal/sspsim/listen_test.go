@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func dialErr(addr string, timeout time.Duration) error {
@@ -36,9 +38,7 @@ func TestRefuseClosesThePortAndOpensItAgain(t *testing.T) {
 			s.mustSet(t, Behaviour{})
 			dial(t, s).wantOpen()
 		}
-		if n := s.Counters().Connections; n != 4 {
-			t.Errorf("%d connections accepted, want 4", n)
-		}
+		testsupport.Equal(t, s.Counters().Connections, 4, "%d connections accepted")
 	}
 }
 
@@ -62,22 +62,16 @@ func TestBlackHoleLetsNoDialFinish(t *testing.T) {
 	}
 	s.mustSet(t, Behaviour{})
 	dial(t, s).wantOpen()
-	if n := s.Counters().Connections; n != 2 {
-		t.Errorf("%d connections accepted, want 2", n)
-	}
+	testsupport.Equal(t, s.Counters().Connections, 2, "%d connections accepted")
 }
 
 func TestStartNamesEveryBadOption(t *testing.T) {
 	_, err := Start(Options{Protocol: "spdy", Record: -1, Control: "0.0.0.0:0", MaxRequestBody: -5,
 		Behaviour: Behaviour{Faults: Faults{Reset: Share(2)}}})
 	var invalid *InvalidError
-	if !errors.As(err, &invalid) || len(invalid.Mistakes) != 5 {
-		t.Fatalf("got %v", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &invalid) && len(invalid.Mistakes) == 5, "got %v", err)
 	for _, want := range []string{`Protocol: "spdy"`, "Record: -1", "Control: ", "MaxRequestBody: -5", "Behaviour.faults.reset.share: 2"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in %v", want, err)
-		}
+		testsupport.True(t, strings.Contains(err.Error(), want), "%q is not in %v", want, err)
 	}
 	if _, err := Start(Options{RequireClientCert: true}); err == nil || !strings.Contains(err.Error(), "needs TLS") {
 		t.Errorf("client certificates without TLS: %v", err)

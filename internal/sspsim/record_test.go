@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
@@ -18,9 +20,7 @@ func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
 	c.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
 	c.response("GET")
 	all := s.Requests()
-	if len(all) != 2 {
-		t.Fatalf("%d requests recorded", len(all))
-	}
+	testsupport.MustEqual(t, len(all), 2, "%d requests recorded")
 	q := all[0]
 	want := []Field{{"hOST", "a"}, {"X-B", "1"}, {"x-a", "2"}, {"X-B", "3"}, {"Transfer-Encoding", "chunked"}}
 	if !reflect.DeepEqual(q.Header, want) || q.Method != "POST" || q.Target != "http://h/bid?a=%2F&b" || q.Protocol != "HTTP/1.1" ||
@@ -30,9 +30,7 @@ func TestRequestsAreRecordedAsTheyCame(t *testing.T) {
 	if q.Get("x-b") != "1" || q.Get("none") != "" || fmt.Sprint(q.Values("X-b")) != "[1 3]" {
 		t.Errorf("Get %q, Values %q", q.Get("x-b"), q.Values("X-b"))
 	}
-	if all[1].Protocol != "HTTP/1.0" || all[1].Body != nil {
-		t.Errorf("recorded %+v", all[1])
-	}
+	testsupport.True(t, all[1].Protocol == "HTTP/1.0" && all[1].Body == nil, "recorded %+v", all[1])
 }
 
 func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
@@ -49,9 +47,7 @@ func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 			held, other := dial(t, s), dial(t, s)
 			held.get("held")
 			s.await(t, "the held request", func(c Counters) bool { return c.InFlight == 1 })
-			if responded() {
-				t.Error("a response came while the request was held")
-			}
+			testsupport.True(t, !responded(), "a response came while the request was held")
 			other.wantOpen()
 			close(release)
 			held.response("GET")
@@ -63,9 +59,7 @@ func TestOnRequestSeesTheRequestBeforeItsResponseAndCanHoldIt(t *testing.T) {
 			close(release)
 			h.response(1)
 		}
-		if seen.Load() != 2 {
-			t.Errorf("%s: OnRequest saw %d requests", protocol, seen.Load())
-		}
+		testsupport.Equal(t, seen.Load(), 2, "%[2]s: OnRequest saw %[1]d requests", protocol)
 	}
 }
 
@@ -101,8 +95,6 @@ func TestOnUnprocessedSeesWhatTheCounterCounts(t *testing.T) {
 		h.get(3)
 		s.await(t, "the second request", func(c Counters) bool { return c.Unprocessed == 1 })
 		s.Close() // and with it all goroutines that write seen
-		if len(seen) != 1 || !strings.HasSuffix(seen[0], "s3") {
-			t.Errorf("%+v: saw %v", faults, seen)
-		}
+		testsupport.True(t, len(seen) == 1 && strings.HasSuffix(seen[0], "s3"), "%+v: saw %v", faults, seen)
 	}
 }

@@ -20,9 +20,7 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	s := e2e.StartSSP(t, sspsim.Options{Record: 100})
 	file := func(name, content string) string {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	token := file("token", "s3cret-admin-token-of-many-bytes\n")
@@ -135,9 +133,7 @@ routes:
 	ab.Stop()
 	outputs["the log"] = ab.Log.String()
 	for what, text := range outputs {
-		if text == "" {
-			t.Errorf("%s says nothing", what)
-		}
+		testsupport.True(t, text != "", "%s says nothing", what)
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, "s3cret") {
 				t.Errorf("%s: a secret in %s", what, testsupport.Tail(line, 2000))
@@ -150,9 +146,7 @@ routes:
 	if want := []string{"s3cret-value-2", "s3cret-alone-2", "s3cret-base64==", "s3cret-header-2", "s3cret-partner-2", "s3cret-dead", "s3cret-tls", "s3cret-condition"}; code != 0 || lacking(stdout, want) != nil {
 		t.Errorf("check --show-secrets lacks %v:\n%s", lacking(stdout, want), stdout)
 	}
-	if strings.Contains(stdout, "s3cret-admin-token") {
-		t.Error("check --show-secrets prints the content of files")
-	}
+	testsupport.True(t, !strings.Contains(stdout, "s3cret-admin-token"), "check --show-secrets prints the content of files")
 	for _, args := range [][]string{{"--json"}, {"--quiet"}, {"--against", admin}} {
 		if _, stderr, code := e2e.Run(t, nil, append([]string{"check", "--config", next, "--show-secrets"}, args...)...); code != 2 || !strings.Contains(stderr, "--show-secrets") {
 			t.Errorf("--show-secrets %v: exit status %d, %s", args, code, stderr)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
@@ -37,9 +38,7 @@ func wantBroken(t *testing.T, r *run, want promise) {
 func TestSSPsAreSentWhatClientsSent(t *testing.T) {
 	const length = 300
 	body := string(requestBody(1, length))
-	if len(body) != length {
-		t.Fatalf("the body has %d bytes", len(body))
-	}
+	testsupport.MustEqual(t, len(body), length, "the body has %d bytes")
 	target := fmt.Sprintf("/bid?cb=1&m=POST&len=%d", length)
 	for _, row := range []struct {
 		name   string
@@ -216,18 +215,12 @@ func TestMoreExcusesThanOneInAHundredBreakThePromise(t *testing.T) {
 
 func TestAStallIsNoLongerThanTheTimeInWhichItWasMeasured(t *testing.T) {
 	const ms = time.Millisecond
-	if got := taken(50*ms, 0, 40*ms, 45*ms); got != 50*ms {
-		t.Errorf("%v of 50 ms", got)
-	}
-	if got := taken(50*ms, 0, 10*ms, 5*ms); got != 15*ms {
-		t.Errorf("%v, want 15 ms", got)
-	}
+	testsupport.Equal(t, taken(50*ms, 0, 40*ms, 45*ms), 50*ms, "%v of 50 ms")
+	testsupport.Equal(t, taken(50*ms, 0, 10*ms, 5*ms), 15*ms, "%v, want 15 ms")
 	// A request waits for one thread at a time, so waits of several threads do not add up.
 	const a, b, gone, began = 1, 2, 3, 4
 	before := load.Waits{a: 0, b: 0, gone: 0}
-	if got := (load.Waits{a: 20 * ms, b: 30 * ms, began: 500 * ms}).Longest(before); got != 30*ms {
-		t.Errorf("longest %v, want 30 ms", got)
-	}
+	testsupport.Equal(t, (load.Waits{a: 20 * ms, b: 30 * ms, began: 500 * ms}).Longest(before), 30*ms, "longest %v, want 30 ms")
 }
 
 // If the machine took more than half a second lately, the end of a new connection is excused. A stall
@@ -239,9 +232,7 @@ func TestANewConnectionIsExcusedByAStallOfItsOwnInstance(t *testing.T) {
 	r.instances = []*instance{stalled, calm}
 	r.newConnectionEnded(stalled, nil, "EOF")
 	wantBroken(t, r, promises)
-	if n := r.excused[unread].Load(); n != 1 {
-		t.Errorf("%d excuses", n)
-	}
+	testsupport.Equal(t, r.excused[unread].Load(), 1, "%d excuses")
 	r.newConnectionEnded(calm, nil, "EOF")
 	wantBroken(t, r, unread)
 }
@@ -282,9 +273,7 @@ func TestTheSpareIsJudgedWhilePrimariesFail(t *testing.T) {
 	bySpare := &response{status: 200, header: http.Header{"X-Adbuffer-Source": {"ssp/group"}}}
 	failed := &response{status: 500, header: http.Header{"X-Adbuffer-Source": {"ssp/group"}}}
 	r.group.since.Store(time.Now().UnixNano())
-	if r.group.settled() != 0 {
-		t.Error("the spare has had no time")
-	}
+	testsupport.Equal(t, r.group.settled(), 0, "the spare has had no time: %v")
 	r.group.since.Store(time.Now().Add(-takeover).UnixNano())
 	a := &request{sickness: r.group.settled()}
 	for range 100 {
@@ -346,9 +335,7 @@ func TestAClientProvokesAResponse(t *testing.T) {
 	q := &sspsim.Request{Method: "GET", Target: "/bid?" + a.query()}
 	r.log.receive(0, "a", "calm", q)
 	wantBroken(t, r, promises)
-	if q.Respond.Code != 503 || q.Respond.RetryAfter == 0 {
-		t.Errorf("%+v", q.Respond)
-	}
+	testsupport.True(t, q.Respond.Code == 503 && q.Respond.RetryAfter != 0, "%+v", q.Respond)
 }
 
 func TestOptionsSelectAttacksAndBehaviours(t *testing.T) {
@@ -387,9 +374,7 @@ func TestBehavioursFitTheirSSPs(t *testing.T) {
 	}
 	defer func() {
 		for name, by := range shown {
-			if !by {
-				t.Errorf("no SSP shows %q", name)
-			}
+			testsupport.True(t, by, "no SSP shows %q", name)
 		}
 	}()
 	for _, k := range sspKinds {

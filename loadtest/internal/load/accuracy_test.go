@@ -136,16 +136,10 @@ func TestStalledServerShowsInP99OfOpenLoopsOnly(t *testing.T) {
 	testsupport.Long(t)
 	const stall = 1200 * time.Millisecond
 	open := stalledRun(t, true, stall)
-	if p99 := open.Whole.Latency.P99; p99 < 600 {
-		t.Errorf("open loop: p99 is %.0f ms though the server stood still for %v of 3 s", p99, stall)
-	}
-	if worst := open.Whole.Latency.Max; worst < 1000 {
-		t.Errorf("open loop: the longest is %.0f ms, want about %v", worst, stall)
-	}
+	testsupport.AtLeast(t, open.Whole.Latency.P99, 600, "open loop: p99 is %.0f ms though the server stood still for %v of 3 s", stall)
+	testsupport.AtLeast(t, open.Whole.Latency.Max, 1000, "open loop: the longest is %.0f ms, want about %v", stall)
 	closed := stalledRun(t, false, stall)
-	if p99 := closed.Whole.Latency.P99; p99 > 600 {
-		t.Errorf("closed loop: p99 is %.0f ms: it should be blind to the stall", p99)
-	}
+	testsupport.AtMost(t, closed.Whole.Latency.P99, 600, "closed loop: p99 is %.0f ms: it should be blind to the stall")
 }
 
 // stalledRun loads an SSP that is slow for a while in the middle of 3 s.
@@ -176,9 +170,7 @@ func TestRequestsThatWaitForAConnectionAreTimedFromWhenTheyWereDue(t *testing.T)
 		t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
 	// The last request is due after 950 ms and gets its response after 2 s.
-	if r.Whole.Latency.Max < 1000 {
-		t.Errorf("the longest took %.0f ms, want at least 1000", r.Whole.Latency.Max)
-	}
+	testsupport.AtLeast(t, r.Whole.Latency.Max, 1000, "the longest took %.0f ms, want at least 1000")
 }
 
 func TestResponsesToOtherRequestsAreFound(t *testing.T) {
@@ -225,9 +217,7 @@ func TestSummaryHoldsTheRecordedPhasesAndEachIsShown(t *testing.T) {
 	if len(r.Phases) != 2 || r.Phases[0].Answered != 100 || r.Whole.Answered != 100 || r.Whole.Seconds != 0.5 {
 		t.Errorf("phases %+v, whole %+v", r.Phases, r.Whole)
 	}
-	if names := r.Phases[0].Name + " " + r.Phases[1].Name; names != "warm-up steady" {
-		t.Errorf("phases %q", names)
-	}
+	testsupport.Equal(t, r.Phases[0].Name+" "+r.Phases[1].Name, "warm-up steady", "phases %q")
 }
 
 func TestClassesAreCountedApart(t *testing.T) {

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func start(t *testing.T) (*Constant, []byte) {
 	t.Helper()
 	body := ConstantBody(1000)
 	s, err := StartConstant("127.0.0.1:0", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s, body
 }
@@ -34,18 +34,12 @@ func TestGetAndPostShareOneConnection(t *testing.T) {
 			method, sent = "POST", strings.Repeat("p", 5000*i)
 		}
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-			if c.Reused != (i > 0) {
-				t.Errorf("request %d on a connection that had carried one: %v", i, c.Reused)
-			}
+			testsupport.Equal(t, c.Reused, (i > 0), "request %[2]d on a connection that had carried one: %[1]v", i)
 		}})
 		req, err := http.NewRequestWithContext(ctx, method, "http://"+s.Addr()+"/bid", strings.NewReader(sent))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		got, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || !bytes.Equal(got, body) || resp.Header.Get("Content-Type") != "application/json" {
@@ -57,9 +51,7 @@ func TestGetAndPostShareOneConnection(t *testing.T) {
 func TestPipelinedRequestsInPiecesGetTheirResponsesAndCloseIsKept(t *testing.T) {
 	s, body := start(t)
 	c, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer c.Close()
 	const n = 50
 	text := strings.Repeat("POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
@@ -73,17 +65,13 @@ func TestPipelinedRequestsInPiecesGetTheirResponsesAndCloseIsKept(t *testing.T) 
 	}()
 	c.SetDeadline(time.Now().Add(30 * time.Second))
 	got, err := io.ReadAll(c)
-	if err != nil || bytes.Count(got, body) != n {
-		t.Errorf("%d responses, want %d; %v", bytes.Count(got, body), n, err)
-	}
+	testsupport.True(t, err == nil && bytes.Count(got, body) == n, "%d responses, want %d; %v", bytes.Count(got, body), n, err)
 }
 
 func TestUnreadResponsesAreKeptUntilTheyAreRead(t *testing.T) {
 	s, body := start(t)
 	c, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer c.Close()
 	const n = 20000 // 20 MB of responses, more than sockets hold
 	sent := make(chan error, 1)
@@ -92,15 +80,11 @@ func TestUnreadResponsesAreKeptUntilTheyAreRead(t *testing.T) {
 		sent <- err
 	}()
 	c.SetDeadline(time.Now().Add(30 * time.Second))
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, <-sent)
 	in, got := bufio.NewReader(c), make([]byte, len(body))
 	for i := range n {
 		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatalf("after %d responses of %d: %v", i, n, err)
-		}
+		testsupport.MustTrue(t, err == nil, "after %d responses of %d: %v", i, n, err)
 		if _, err = io.ReadFull(resp.Body, got); err != nil || !bytes.Equal(got, body) {
 			t.Fatalf("response %d: %v, %.20q", i, err, got)
 		}

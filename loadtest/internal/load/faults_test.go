@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestErrorsAreCountedByKind(t *testing.T) {
@@ -37,9 +38,7 @@ func TestErrorsAreCountedByKind(t *testing.T) {
 
 func wantDoubt(t *testing.T, r *Result, text string) {
 	t.Helper()
-	if !strings.Contains(strings.Join(r.Doubts, "\n"), text) {
-		t.Errorf("doubts %q, want one with %q", r.Doubts, text)
-	}
+	testsupport.True(t, strings.Contains(strings.Join(r.Doubts, "\n"), text), "doubts %q, want one with %q", r.Doubts, text)
 }
 
 func TestRequestsWithoutResponseTimeOutAndCountAmongTheLatencies(t *testing.T) {
@@ -50,19 +49,13 @@ func TestRequestsWithoutResponseTimeOutAndCountAmongTheLatencies(t *testing.T) {
 	if r.Whole.Errors[TimedOut] != 2 || r.Whole.Answered != 18 {
 		t.Fatalf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)
 	}
-	if r.Whole.Latency.P99 < 2000 {
-		t.Errorf("p99 is %.0f ms without the timeouts of 2 s", r.Whole.Latency.P99)
-	}
-	if r.Connections.TCP != 2 {
-		t.Errorf("%d connections, want another after the first timeout", r.Connections.TCP)
-	}
+	testsupport.AtLeast(t, r.Whole.Latency.P99, 2000, "p99 is %.0f ms without the timeouts of 2 s")
+	testsupport.Equal(t, r.Connections.TCP, 2, "%d connections, want another after the first timeout")
 }
 
 func TestTargetThatRefusesEndsTheRunWithTheReason(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	addr := ln.Addr().String()
 	ln.Close()
 	for _, protocol := range []Protocol{KeepAlive, Close} {
@@ -81,9 +74,7 @@ func TestRateThatCannotBeKeptIsDoubted(t *testing.T) {
 	p.Connections, p.Timeout = 2, 1500*time.Millisecond
 	r := run(t, p)
 	wantDoubt(t, r, "the rate was not kept")
-	if r.Whole.Errors[noConnection] == 0 {
-		t.Errorf("errors %v, want requests that found no connection", r.Whole.Errors)
-	}
+	testsupport.True(t, r.Whole.Errors[noConnection] != 0, "errors %v, want requests that found no connection", r.Whole.Errors)
 	if n := r.Whole.Answered + r.Whole.Failed; n != 200 || r.Whole.Offered != 200 {
 		t.Errorf("%d requests ended and %d were offered, want all 200", n, r.Whole.Offered)
 	}
@@ -130,9 +121,7 @@ func TestInterruptedRunReturnsWhatItHas(t *testing.T) {
 			}
 		})
 		cancel()
-		if err != nil || !r.Interrupted || r.Whole.Answered == 0 {
-			t.Fatalf("%s: %v, %+v", ssp, err, r)
-		}
+		testsupport.MustTrue(t, err == nil && r.Interrupted && r.Whole.Answered != 0, "%s: %v, %+v", ssp, err, r)
 		wantDoubt(t, r, "interrupted")
 		if r.Whole.Seconds > 30 || r.Whole.Rate < 1 {
 			t.Errorf("%s: a rate of %.1f over %.1f s", ssp, r.Whole.Rate, r.Whole.Seconds)
@@ -173,8 +162,6 @@ func TestIdleClientsThatGetRequestsLateAreALag(t *testing.T) {
 			t.Fatal("no request")
 		}
 		lag := time.Duration(g.rec.lag.Max())
-		if idle && lag < time.Second || !idle && lag > 2*time.Millisecond {
-			t.Errorf("client idle %v: lag %v", idle, lag)
-		}
+		testsupport.True(t, (!idle || lag >= time.Second) && (idle || lag <= 2*time.Millisecond), "client idle %v: lag %v", idle, lag)
 	}
 }

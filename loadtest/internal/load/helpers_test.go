@@ -43,39 +43,27 @@ func serveUpstream() {
 func startUpstream(t testing.TB) (addr string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	cmd := exec.Command(self)
 	cmd.Env, cmd.Stderr = append(os.Environ(), upstreamEnv+"=1"), os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
+	testsupport.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return strings.TrimSpace(line)
 }
 
 func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
 	t.Helper()
 	s, err := sspsim.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -90,9 +78,7 @@ func at(addr string, rate float64, length time.Duration) Plan {
 func run(t *testing.T, p Plan) *Result {
 	t.Helper()
 	r, err := Run(t.Context(), p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return r
 }
 

@@ -12,18 +12,12 @@ import (
 
 func TestUsageOfThisProcessIsRead(t *testing.T) {
 	before, err := Read(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before.RSS < 1<<20 || before.PeakRSS < before.RSS || before.Files < 3 {
-		t.Errorf("%+v", before)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, before.RSS >= 1<<20 && before.PeakRSS >= before.RSS && before.Files >= 3, "%+v", before)
 	// Work until the clock of /proc has moved.
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		now, err := Read(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		if now.CPU > before.CPU {
 			return
 		}
@@ -34,9 +28,7 @@ func TestUsageOfThisProcessIsRead(t *testing.T) {
 func TestTreeHasTheChildren(t *testing.T) {
 	testsupport.Needs(t, "util-linux", "taskset")
 	cmd := exec.Command("sh", "-c", "sleep 60 & sleep 60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var kids []int
@@ -51,16 +43,10 @@ func TestTreeHasTheChildren(t *testing.T) {
 		}
 	}()
 	one, err := Read(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	tree, err := ReadTree(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tree.Files <= one.Files {
-		t.Errorf("a tree of %d open files, its root has %d", tree.Files, one.Files)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, tree.Files > one.Files, "a tree of %d open files, its root has %d", tree.Files, one.Files)
 }
 
 func TestProcessThatIsNotThereIsAnError(t *testing.T) {
@@ -73,15 +59,9 @@ func TestBusyShareIsOfTheCoresAskedFor(t *testing.T) {
 	type core = struct{ busy, all float64 }
 	before := cores{0: core{100, 1000}, 1: core{100, 1000}}
 	after := cores{0: core{200, 1100}, 1: core{100, 1100}}
-	if got := after.BusySince(before, []int{0}); got != 1 {
-		t.Errorf("core 0 was busy %.2f, want 1", got)
-	}
-	if got := after.BusySince(before, nil); got != 0.5 {
-		t.Errorf("both were busy %.2f, want 0.5", got)
-	}
-	if len(readCores()) == 0 {
-		t.Error("this machine has no cores")
-	}
+	testsupport.Equal(t, after.BusySince(before, []int{0}), 1, "core 0 was busy %.2f")
+	testsupport.Equal(t, after.BusySince(before, nil), 0.5, "both were busy %.2f")
+	testsupport.True(t, len(readCores()) != 0, "this machine has no cores")
 }
 
 // A machine may have more cores than the generator has threads.

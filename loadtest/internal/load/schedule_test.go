@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func all(p Plan) []arrival {
@@ -20,9 +22,7 @@ func all(p Plan) []arrival {
 
 func TestConstantRateIsEvenlySpaced(t *testing.T) {
 	got := all(Plan{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
-	if len(got) != 100 {
-		t.Fatalf("%d arrivals, want 100", len(got))
-	}
+	testsupport.MustEqual(t, len(got), 100, "%d arrivals")
 	for i, a := range got {
 		if want := time.Duration(i) * 10 * time.Millisecond; (a.due - want).Abs() > time.Microsecond {
 			t.Fatalf("arrival %d at %v, want %v", i, a.due, want)
@@ -41,9 +41,7 @@ func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
 		t.Errorf("half of the requests at %.3f s, want %.3f", middle, want)
 	}
 	down := all(Plan{Phases: []Phase{{Duration: 2 * time.Second, From: 1000, To: 0}}})
-	if n := len(down); n < 999 || n > 1001 {
-		t.Errorf("ramp down: %d arrivals, want 1000", n)
-	}
+	testsupport.Between(t, len(down), 999, 1001, "ramp down: %d arrivals, want 1000")
 }
 
 func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
@@ -60,9 +58,7 @@ func TestPoissonHasTheRateAndTheSpread(t *testing.T) {
 	n := float64(len(got) - 1)
 	mean := sum / n
 	deviation := math.Sqrt(squares/n - mean*mean)
-	if r := deviation / mean; r < 0.97 || r > 1.03 {
-		t.Errorf("gaps spread by %.3f of their mean, want 1", r)
-	}
+	testsupport.Between(t, deviation/mean, 0.97, 1.03, "gaps spread by %.3f of their mean, want 1")
 }
 
 func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
@@ -74,9 +70,7 @@ func TestBurstsComeAtOnceAndInOrder(t *testing.T) {
 	at := map[time.Duration]int{}
 	for i, a := range got {
 		at[a.due]++
-		if i > 0 && a.due < got[i-1].due {
-			t.Fatalf("arrival %d is before the one ahead of it", i)
-		}
+		testsupport.MustTrue(t, i <= 0 || a.due >= got[i-1].due, "arrival %d is before the one ahead of it", i)
 	}
 	for _, when := range []time.Duration{0, 250, 500, 750} {
 		if n := at[when*time.Millisecond]; n < 50 {
@@ -89,13 +83,9 @@ func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
 		got := all(Plan{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}},
 			Poisson: poisson})
-		if len(got) == 0 {
-			t.Error("no arrivals behind the pause")
-		}
+		testsupport.True(t, len(got) != 0, "no arrivals behind the pause")
 		for _, a := range got {
-			if a.phase != 1 || a.due < time.Second {
-				t.Errorf("arrival %+v in the pause", a)
-			}
+			testsupport.True(t, a.phase == 1 && a.due >= time.Second, "arrival %+v in the pause", a)
 		}
 	}
 }
@@ -123,9 +113,7 @@ func FuzzArrivalsStayInTheirPhaseAndInOrder(f *testing.F) {
 				t.Fatalf("arrival at %v behind one at %v in a phase of %v", a.due, last, p.Duration)
 			}
 			last = a.due
-			if float64(n) > 2*p.Requests()+100 {
-				t.Fatalf("more than %d arrivals, expected %.0f", n, p.Requests())
-			}
+			testsupport.MustTrue(t, float64(n) <= 2*p.Requests()+100, "more than %d arrivals, expected %.0f", n, p.Requests())
 		}
 	})
 }

@@ -13,19 +13,16 @@ import (
 	"testing/iotest"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestRequestIsWhatNetHTTPReads(t *testing.T) {
 	set := NewSet("ads.example", []Template{{Name: "bid", Method: "POST", Path: "/fillbuffer?cb={n}", JSON: true,
 		Headers: []Field{{"X-Request-Id", "r{n}"}}, Body: sspsim.Size{Constant: 1300}}}, false, 1)
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(set.Next().Append(nil, 42))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if len(body) != 1300 || req.ContentLength != 1300 {
 		t.Errorf("body of %d bytes, Content-Length %d, want 1300", len(body), req.ContentLength)
 	}
@@ -46,12 +43,8 @@ func TestBodySizesHaveTheSpreadAskedFor(t *testing.T) {
 		sizes = append(sizes, len(set.Next().Body))
 	}
 	slices.Sort(sizes)
-	if p50 := sizes[bodyVariants/2]; p50 < 1290 || p50 > 1310 {
-		t.Errorf("p50 %d, want 1300", p50)
-	}
-	if p95 := sizes[bodyVariants*95/100]; p95 < 2900 || p95 > 3100 {
-		t.Errorf("p95 %d, want 3000", p95)
-	}
+	testsupport.Between(t, sizes[bodyVariants/2], 1290, 1310, "p50 %d, want 1300")
+	testsupport.Between(t, sizes[bodyVariants*95/100], 2900, 3100, "p95 %d, want 3000")
 }
 
 func TestTemplatesAreDrawnByWeight(t *testing.T) {
@@ -60,17 +53,13 @@ func TestTemplatesAreDrawnByWeight(t *testing.T) {
 	for range 40000 {
 		n[set.Next().Class]++
 	}
-	if n[0] < 29500 || n[0] > 30500 {
-		t.Errorf("%d of 40000 draws, want about 30000", n[0])
-	}
+	testsupport.Between(t, n[0], 29500, 30500, "%d of 40000 draws, want about 30000")
 }
 
 // serveRaw responds to each request on a connection with a text, and closes the connection after last of them.
 func serveRaw(t *testing.T, text string, last int) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { ln.Close() })
 	go func() {
 		for {

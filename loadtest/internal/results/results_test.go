@@ -7,18 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 0.123: "0.12", 9.999: "10.00", 12.34: "12.3", 123.4: "123",
 		12345.6: "12 346", 1234567: "1 234 567", -1234: "-1 234"} {
-		if got := Number(v); got != want {
-			t.Errorf("%v: %q, want %q", v, got, want)
-		}
+		testsupport.Equal(t, Number(v), want, "%[2]v: %[1]q", v)
 	}
-	if got := Number(math.NaN()) + Percent(math.NaN()) + Ratio(math.NaN()) + Percent(0.5) + Ratio(2); got != "–––50.00 %2.000" {
-		t.Errorf("%q", got)
-	}
+	testsupport.Equal(t, Number(math.NaN())+Percent(math.NaN())+Ratio(math.NaN())+Percent(0.5)+Ratio(2), "–––50.00 %2.000", "%q")
 }
 
 func TestReportsComeBackInTheOrderTheyAreShown(t *testing.T) {
@@ -27,29 +25,19 @@ func TestReportsComeBackInTheOrderTheyAreShown(t *testing.T) {
 		t.Errorf("a folder without results: %v", err)
 	}
 	for _, kind := range []string{"sick", "zebra", "keepalive", "peers"} {
-		if err := (&Report{Kind: kind, Title: "Of " + kind}).Save(dir); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, (&Report{Kind: kind, Title: "Of " + kind}).Save(dir))
 	}
 	file, err := Write(dir, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	at := 0
 	for _, kind := range []string{"peers", "keepalive", "sick", "zebra"} {
 		i := strings.Index(string(text), "## Of "+kind)
-		if i < at {
-			t.Errorf("%s is not behind the others in:\n%s", kind, text)
-		}
+		testsupport.True(t, i >= at, "%s is not behind the others in:\n%s", kind, text)
 		at = i
 	}
-	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
 	if _, err := LoadAll(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
 		t.Errorf("a broken file: %v", err)
 	}
@@ -59,18 +47,12 @@ func TestBrokenPromiseThatRestsOnDoubtsBreaksNothing(t *testing.T) {
 	r := new(Report)
 	r.Promise("one", true, nil, "%v of %d", 1234.0, 7)
 	r.Promise("two", false, []string{"the generator was late"}, "")
-	if !r.Held() || r.Verdicts[0].Words != "1 234 of 7" {
-		t.Errorf("%+v", r.Verdicts)
-	}
+	testsupport.True(t, r.Held() && r.Verdicts[0].Words == "1 234 of 7", "%+v", r.Verdicts)
 	r.Promise("three", false, nil, "")
-	if r.Held() {
-		t.Error("a broken promise does not count")
-	}
+	testsupport.True(t, !r.Held(), "a broken promise does not count")
 	text := r.Markdown()
 	for _, want := range []string{"- **HELD**: one. 1 234 of 7", "- **BROKEN †**: two.", "- **BROKEN**: three."} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
-		}
+		testsupport.True(t, strings.Contains(text, want), "no %q in:\n%s", want, text)
 	}
 }
 
@@ -87,9 +69,7 @@ func TestMarkdownMarksWhatCannotBeTrusted(t *testing.T) {
 	for _, want := range []string{"| a \\| pipe (theirs) ", "| ours † ", "12 346",
 		"- a note\n- missing: envoy\n- **not", "  - ours: the generator was saturated", "2026-11-21 09:00 UTC",
 		"; a 1; b 2\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
-		}
+		testsupport.True(t, strings.Contains(text, want), "no %q in:\n%s", want, text)
 	}
 }
 
@@ -101,22 +81,14 @@ func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
 	r.Table("all", "proxy")
 	file := filepath.Join(t.TempDir(), "README.md")
 	before, after := "# A\n\n"+measuredBegin+"\n", measuredEnd+"\nmore\n"
-	if err := os.WriteFile(file, []byte(before+"old\n"+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(before+"old\n"+after), 0o600))
 	for range 2 { // the second time over the first
-		if err := WriteMeasured([]*Report{r}, file); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, WriteMeasured([]*Report{r}, file))
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, want := range []string{before, after, "**ratios**", "adbuffer", "haproxy 2.6"} {
-		if strings.Count(string(got), want) != 1 {
-			t.Errorf("%q is not there once:\n%s", want, got)
-		}
+		testsupport.True(t, strings.Count(string(got), want) == 1, "%q is not there once:\n%s", want, got)
 	}
 	if strings.Contains(string(got), "old") || strings.Contains(string(got), "**all**") {
 		t.Errorf("more than the summary:\n%s", got)
@@ -125,9 +97,7 @@ func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
 		"no results of peers") {
 		t.Errorf("without peers: %v", err)
 	}
-	if err := os.WriteFile(file, []byte("# none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte("# none"), 0o600))
 	if err := WriteMeasured([]*Report{r}, file); err == nil || !strings.Contains(err.Error(), measuredBegin) {
 		t.Errorf("without markers: %v", err)
 	}

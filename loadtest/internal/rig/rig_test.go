@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 )
 
@@ -22,9 +23,7 @@ func TestMain(m *testing.M) {
 func newRig(t *testing.T) *Rig {
 	t.Helper()
 	r, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -37,23 +36,15 @@ func plan(addr string) load.Plan {
 func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
 	r := newRig(t)
 	s, err := r.StartSSP(SSPOptions{Name: "one"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	result, err := r.Generate(t.Context(), plan(s.Addr), "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	c, err := s.Counters()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if result.Whole.Answered != 20 || c.Requests != 20 || c.Connections != 2 {
 		t.Errorf("generator: %d answers; SSP: %d requests on %d connections", result.Whole.Answered, c.Requests, c.Connections)
 	}
-	if err := s.Patch([]byte(`{"faults":{"status":{"every":2}}}`)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.Patch([]byte(`{"faults":{"status":{"every":2}}}`)))
 	if result, err = r.Generate(t.Context(), plan(s.Addr), "", nil); err != nil || result.Whole.Errors["status 503"] != 10 {
 		t.Errorf("after the change: %v, errors %v", err, result.Whole.Errors)
 	}
@@ -65,9 +56,7 @@ func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
 func TestGeneratorInAProcessOfItsOwnReportsItsProgress(t *testing.T) {
 	r := newRig(t)
 	s, err := r.StartSSP(SSPOptions{Name: "one", Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	p := plan(s.Addr)
 	p.Tick = 5 * time.Millisecond
 	calls := 0
@@ -79,9 +68,7 @@ func TestGeneratorInAProcessOfItsOwnReportsItsProgress(t *testing.T) {
 
 func TestSSPWithTLSReportsItsCA(t *testing.T) {
 	s, err := newRig(t).StartSSP(SSPOptions{Name: "two", Protocol: sspsim.TLSHTTP2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	pem, err := os.ReadFile(s.CAFile)
 	if err != nil || !strings.Contains(string(pem), "BEGIN CERTIFICATE") || !strings.HasPrefix(s.URL, "https://") {
 		t.Errorf("%s, %q, %v", s.URL, pem, err)
@@ -90,21 +77,15 @@ func TestSSPWithTLSReportsItsCA(t *testing.T) {
 
 func TestImpossibleBehaviourIsTheChildsError(t *testing.T) {
 	_, err := newRig(t).StartSSP(SSPOptions{Name: "bad", Protocol: "gopher"})
-	if err == nil || !strings.Contains(err.Error(), "gopher") {
-		t.Errorf("%v", err)
-	}
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "gopher"), "%v", err)
 }
 
 func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 	r := newRig(t)
 	s, err := r.StartSSP(SSPOptions{Name: "idle"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	held, err := r.Hold(HoldOrder{URL: s.URL, Connections: 50}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if c, err := s.Counters(); err != nil || c.OpenConnections != 50 || c.Requests != 50 {
 		t.Errorf("%d open, %d requests, %v", c.OpenConnections, c.Requests, err)
 	}
@@ -121,22 +102,16 @@ func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 	r := newRig(t)
 	up, err := r.StartConstant(100, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	c, err := net.Dial("tcp", up.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer c.Close()
 	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
 	r.Close()
-	if up.Running() {
-		t.Error("the process runs on")
-	}
+	testsupport.True(t, !up.Running(), "the process runs on")
 	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is still there: %v", err)
 	}
@@ -145,13 +120,9 @@ func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 func TestErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 	r := newRig(t)
 	p, err := r.Start(Command{Name: "shell", Argv: []string{"sh", "-c", "echo no such thing; exit 3"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	err = p.AwaitPort(t.Context(), "127.0.0.1:1", 30*time.Second)
-	if err == nil || !strings.Contains(err.Error(), "no such thing") {
-		t.Errorf("%v", err)
-	}
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "no such thing"), "%v", err)
 	if _, err := Find("no-such-program"); !errors.Is(err, ErrMissing) {
 		t.Errorf("%v", err)
 	}
@@ -162,13 +133,9 @@ func TestPortsOfFreeAddrAreReservedUntilClose(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 200 {
 		addr, err := r.FreeAddr()
-		if err != nil || seen[addr] {
-			t.Fatalf("%s was returned before, or %v", addr, err)
-		}
+		testsupport.MustTrue(t, err == nil && !seen[addr], "%s was returned before, or %v", addr, err)
 		seen[addr] = true
 	}
 	r.Close()
-	if len(r.reserved) != 0 {
-		t.Errorf("%d ports are reserved after Close", len(r.reserved))
-	}
+	testsupport.Equal(t, len(r.reserved), 0, "%d ports are reserved after Close")
 }

@@ -9,23 +9,18 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 )
 
 func TestAllFaultsAreReportedAtOnceWithPathAndRule(t *testing.T) {
 	data, err := os.ReadFile("testdata/everything-wrong.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	want, err := os.ReadFile("testdata/everything-wrong.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, err = parse(data)
 	var faults Faults
-	if !errors.As(err, &faults) {
-		t.Fatalf("%v, want faults", err)
-	}
+	testsupport.MustTrue(t, errors.As(err, &faults), "%v, want faults", err)
 	if got := err.Error() + "\n"; got != string(want) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
@@ -33,9 +28,7 @@ func TestAllFaultsAreReportedAtOnceWithPathAndRule(t *testing.T) {
 
 func TestScenarioBecomesThePlanItSays(t *testing.T) {
 	s, err := ReadFile("testdata/good.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	p := s.Plan()
 	if !p.Open || !p.Poisson || p.Protocol != load.KeepAlive || p.Connections != 128 || p.Timeout != 5*time.Second {
 		t.Errorf("plan %+v", p)
@@ -52,9 +45,7 @@ func TestScenarioBecomesThePlanItSays(t *testing.T) {
 		b.Response.NoBid.Share != 0.85 {
 		t.Errorf("behaviour %+v", b)
 	}
-	if got := string(s.Changes[0].JSON); got != `{"faults":{"stall":{"share":0.5}}}` {
-		t.Errorf("change %s", got)
-	}
+	testsupport.Equal(t, string(s.Changes[0].JSON), `{"faults":{"stall":{"share":0.5}}}`, "change %s")
 }
 
 func TestScenariosThatAreNoneAreRefused(t *testing.T) {
@@ -83,9 +74,7 @@ func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 
 func TestEveryScenarioShippedIsValid(t *testing.T) {
 	files, err := filepath.Glob("../../scenarios/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
+	testsupport.MustTrue(t, err == nil && len(files) != 0, "no scenarios: %v", err)
 	for _, f := range files {
 		if _, err := ReadFile(f); err != nil {
 			t.Errorf("%s: %v", f, err)
@@ -108,13 +97,9 @@ func FuzzParse(f *testing.F) {
 		s, err := parse(data)
 		if err != nil {
 			var faults Faults
-			if !errors.As(err, &faults) || len(faults) == 0 {
-				t.Fatalf("%v is no list of faults", err)
-			}
+			testsupport.MustTrue(t, errors.As(err, &faults) && len(faults) != 0, "%v is no list of faults", err)
 			for _, f := range faults {
-				if f.Path == "" || f.Rule == "" {
-					t.Fatalf("fault %+v", f)
-				}
+				testsupport.MustTrue(t, f.Path != "" && f.Rule != "", "fault %+v", f)
 			}
 			return
 		}
