@@ -40,12 +40,12 @@ type suite struct {
 type loadTest struct {
 	tests.Command
 	example string
+	alone   bool // it takes minutes at any scale, so that the command all leaves it out
 	flags   func(*cobra.Command)
 	check   func(*cobra.Command) error // nil: no check
 }
 
-// commands returns the load tests in the order in which the command all runs them. It omits story,
-// sizing and incidents, which take minutes at any scale.
+// commands returns the load tests in the order in which the command all runs them.
 func (s *suite) commands() (out []loadTest) {
 	for _, t := range tests.Commands {
 		out = append(out, loadTest{Command: t})
@@ -57,12 +57,19 @@ func (s *suite) commands() (out []loadTest) {
 and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
 Each response must carry its request's number, and nginx's log each number exactly once;
 the exit status is 1 if one does not. It needs nginx.`,
-			Run: func(ctx context.Context, e *stage.Env) (*results.Report,
-				error) {
+			Run: func(ctx context.Context, e *stage.Env) (*results.Report, error) {
 				return tests.Soak(ctx, e, s.soak)
 			}},
 			example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
-			flags:   s.soakFlags, check: s.checkSoak},
+			flags: func(c *cobra.Command) {
+				c.Flags().IntVar(&s.soak, "requests", 0, "requests each way; default: a million times --scale")
+			},
+			check: func(c *cobra.Command) error {
+				if s.soak < 0 || c.Flags().Changed("requests") && s.soak == 0 {
+					return errors.New("--requests: must be at least 1")
+				}
+				return nil
+			}},
 		loadTest{Command: tests.Command{Name: "chaos",
 			Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
 			Long: `Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
@@ -70,8 +77,7 @@ behaviour changes all the time, beside hostile clients, reloads and hand-overs. 
 carries a number that its response must echo, and SSPs count the POSTs that they process.
 Now and then all clients pause, and what adbuffer still holds is measured. The exit status
 is 1 if a promise was broken.`,
-			Run: func(ctx context.Context, e *stage.Env) (*results.Report,
-				error) {
+			Run: func(ctx context.Context, e *stage.Env) (*results.Report, error) {
 				return chaos.Run(ctx, e, s.chaos)
 			}},
 			example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
@@ -88,12 +94,12 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 			example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
 				"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
 			flags: s.peersFlags, check: s.checkPeers},
-		loadTest{Command: tests.Story}, loadTest{Command: s.incidents(),
+		loadTest{Command: tests.Story, alone: true}, loadTest{Command: tests.Incidents(&s.incident), alone: true,
 			example: "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload",
 			flags: func(c *cobra.Command) {
 				c.Flags().StringVar(&s.incident, "only", "", "only the incidents with this `text` in their names")
 			}},
-		loadTest{Command: tests.Command{Name: sizingName,
+		loadTest{Command: tests.Command{Name: "sizing",
 			Short: "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
 			Long: `Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
 is full, one that becomes slower, a flash and an outage. Envoy with adaptive concurrency gets the
@@ -104,42 +110,18 @@ has no effect. The exit status is 1 if a promise was broken.`,
 				return tests.Sizing(ctx, e, s.sizing)
 			}},
 			example: "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h",
-			flags:   s.sizingFlags, check: s.checkSizing})
-}
-
-const sizingName = "sizing"
-
-// incidents returns the command with the selected incidents.
-func (s *suite) incidents() tests.Command {
-	c := tests.Incidents
-	c.Run = func(ctx context.Context, e *stage.Env) (*results.Report, error) {
-		return tests.RunIncidents(ctx, e, s.incident)
-	}
-	return c
-}
-
-func (s *suite) sizingFlags(c *cobra.Command) {
-	c.Flags().IntVar(&s.sizing.Courses, "courses", 20, "courses of the simulation, of which the median counts")
-	c.Flags().StringVar(&s.sizing.Only, "only", "", "only the courses with this `text` in their names")
-	c.Flags().DurationVar(&s.sizing.Low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
-}
-
-func (s *suite) checkSizing(*cobra.Command) error {
-	if s.sizing.Courses < 1 || s.sizing.Low < 0 {
-		return errors.New("--courses must be at least 1, --low at least 0")
-	}
-	return nil
-}
-
-func (s *suite) soakFlags(c *cobra.Command) {
-	c.Flags().IntVar(&s.soak, "requests", 0, "requests each way; default: a million times --scale")
-}
-
-func (s *suite) checkSoak(c *cobra.Command) error {
-	if s.soak < 0 || c.Flags().Changed("requests") && s.soak == 0 {
-		return errors.New("--requests: must be at least 1")
-	}
-	return nil
+			alone:   true,
+			flags: func(c *cobra.Command) {
+				c.Flags().IntVar(&s.sizing.Courses, "courses", 20, "courses of the simulation, of which the median counts")
+				c.Flags().StringVar(&s.sizing.Only, "only", "", "only the courses with this `text` in their names")
+				c.Flags().DurationVar(&s.sizing.Low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
+			},
+			check: func(*cobra.Command) error {
+				if s.sizing.Courses < 1 || s.sizing.Low < 0 {
+					return errors.New("--courses must be at least 1, --low at least 0")
+				}
+				return nil
+			}})
 }
 
 // comparePeers compares the peers, and writes the table of a README if one is named.
@@ -303,7 +285,7 @@ promise was broken.`,
 func (s *suite) everything(ctx context.Context, e *stage.Env) error {
 	var errs []error
 	for _, t := range s.commands() {
-		if t.Name == tests.Story.Name || t.Name == sizingName || t.Name == tests.Incidents.Name {
+		if t.alone {
 			continue
 		}
 		if err := s.one(ctx, e, t); err != nil {

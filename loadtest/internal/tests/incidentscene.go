@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 )
@@ -58,14 +56,12 @@ type scene struct {
 
 var quietLog = log.New(io.Discard, "", 0)
 
-// RunIncidents lets all incidents happen at once, each to an adbuffer of its own, and one Prometheus with
+// runIncidents lets all incidents happen at once, each to an adbuffer of its own, and one Prometheus with
 // the rules of deploy/prometheus scrapes all. only selects those with this text in their names.
-func RunIncidents(ctx context.Context, e *stage.Env, only string) (*results.Report, error) {
-	r := e.Report("incidents", "Fifteen incidents, and what named them",
+func runIncidents(e *experiment, only string) {
+	r := e.report("incidents", "Fifteen incidents, and what named them",
 		"Do log, metrics, alerts, page and explain name the cause soon, and are they quiet soon after it?")
-	if err := stage.Needs(r, "prometheus"); err != nil {
-		return nil, err
-	}
+	e.needs("prometheus")
 	r.Note("%d requests/s to each adbuffer; each incident lasts %v. Prometheus scrapes every 2 s. The page shows what /overview and /pools have. While nothing listens, page and explain can only say so.", incidentRate, incidentLasts)
 	var scenes []*scene
 	var admins []string
@@ -78,41 +74,33 @@ func RunIncidents(ctx context.Context, e *stage.Env, only string) (*results.Repo
 		if !strings.Contains(incidents[i].name, only) {
 			continue
 		}
-		s := &scene{incident: &incidents[i], env: e, dir: filepath.Join(e.Rig.Dir, "incident-"+strconv.Itoa(i))}
+		s := &scene{incident: &incidents[i], env: e.Env, dir: filepath.Join(e.Rig.Dir, "incident-"+strconv.Itoa(i))}
 		if s.root && os.Geteuid() != 0 {
 			r.Misses("root, for the incident " + s.name)
 			continue
 		}
 		scenes = append(scenes, s)
-		if err := s.start(); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
+		e.say("incidents: starting %s", s.name)
+		e.check(s.start())
 		admins = append(admins, s.admin)
 	}
 	if len(scenes) == 0 {
-		return nil, fmt.Errorf("no incident has %q in its name", only)
+		e.check(fmt.Errorf("no incident has %q in its name", only))
 	}
-	prom, err := startPrometheus(ctx, e, "2s", admins...)
-	if err != nil {
-		return nil, err
-	}
-	e.Say("incidents: all run for %v", incidentCalm+incidentLasts+incidentAfter)
+	prom := must(startPrometheus(e.ctx, e.Env, "2s", admins...))(e)
+	e.say("incidents: all run for %v", incidentCalm+incidentLasts+incidentAfter)
 	var wait sync.WaitGroup
-	errs := make([]error, len(scenes))
-	for i, s := range scenes {
+	for _, s := range scenes {
 		s.prom = prom
 		wait.Go(func() {
-			if err := s.run(ctx); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", s.name, err)
+			if err := s.run(e.ctx); err != nil {
+				e.check(fmt.Errorf("%s: %w", s.name, err))
 			}
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
-		return nil, err
-	}
+	e.check(e.ctx.Err())
 	judgeIncidents(r, scenes)
-	return r, nil
 }
 
 // start starts the SSPs and adbuffer.

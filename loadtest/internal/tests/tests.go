@@ -79,13 +79,16 @@ var Story = Command{"story", "A pool that gets too small, and the alerts: seven 
 scrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request
 is refused, and the advised size, once set, must end the waiting.`, performing(story)}
 
-// Incidents takes seven minutes at any scale too. RunIncidents runs it.
-var Incidents = Command{"incidents", "Fifteen incidents, and what named them: seven minutes",
-	`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
+// Incidents takes seven minutes at any scale too. only selects incidents by a text in their names.
+func Incidents(only *string) Command {
+	return Command{"incidents", "Fifteen incidents, and what named them: seven minutes",
+		`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
 an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
 little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
 the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
-named the cause, and when they were quiet again. It needs Linux; two incidents need root.`, nil}
+named the cause, and when they were quiet again. It needs Linux; two incidents need root.`,
+		performing(func(e *experiment) { runIncidents(e, *only) })}
+}
 
 // medianOf returns the median of a figure over rounds. Of no rounds it is NaN.
 func medianOf[T any](rounds []T, figure func(T) float64) float64 {
