@@ -32,7 +32,7 @@ func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
 }
 
 func TestEverySeriesExistsFromStart(t *testing.T) {
-	inBubble(t, auto, func(t *testing.T, _ *fakeSSP, p *Pool) {
+	inBubble(t, func(o *Options) { auto(o); o.Fair = true }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		wantExposition(t, p, "at-start.prom")
 	})
 }
@@ -91,7 +91,7 @@ func TestMetricsFollowNamingRules(t *testing.T) {
 
 // An SSP has a fixed number of series, which bounds the cost of a scrape.
 func TestSeriesAreBoundedPerSSP(t *testing.T) {
-	perSSP := 117 + 21 // of the pool, plus those of one endpoint
+	perSSP := 115 + 21 // of the pool without fair queues, plus those of one endpoint
 	for o := range upstream.Outcomes {
 		if o.Row().Endpoint == upstream.Counted {
 			perSSP++
