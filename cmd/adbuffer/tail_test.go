@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestALineOfTailOnATerminalIsColouredAndHasNoForeignControlCharacters(t *testing.T) {
@@ -16,16 +18,10 @@ func TestALineOfTailOnATerminalIsColouredAndHasNoForeignControlCharacters(t *tes
 		{`{"skipped":7}`, yellow, "7 more requests"},
 	} {
 		var out strings.Builder
-		if err := writeRequestLine(&out, []byte(c.line)); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, writeRequestLine(&out, []byte(c.line)))
 		text := out.String()
-		if !strings.Contains(text, c.colour) || !strings.Contains(text, c.has) {
-			t.Errorf("%q lacks %q or %q", text, c.colour, c.has)
-		}
+		testsupport.True(t, strings.Contains(text, c.colour) && strings.Contains(text, c.has), "%q lacks %q or %q", text, c.colour, c.has)
 		rest := strings.NewReplacer(c.colour, "", plain, "").Replace(strings.TrimSuffix(text, "\n"))
-		if strings.ContainsAny(rest, "\x1b\r\n\u0085\u2028\u009b") {
-			t.Errorf("%q has control characters", text)
-		}
+		testsupport.True(t, !strings.ContainsAny(rest, "\x1b\r\n\u0085\u2028\u009b"), "%q has control characters", text)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func reloading(asked *int) func(*Options) {
@@ -25,9 +27,7 @@ func TestPostReloadRespondsWithTheResult(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code != 422 || v["result"] != "refused" || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%d %v %s, %v", w.Code, w.Header(), w.Body, err)
 	}
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
-	}
+	testsupport.Equal(t, asked, 1, "asked %d times")
 }
 
 func TestPagesOfOtherOriginsCannotReload(t *testing.T) {
@@ -44,9 +44,7 @@ func TestPagesOfOtherOriginsCannotReload(t *testing.T) {
 	away := newConsole(t, beyond, reloading(&asked))
 	away.want(403, "POST", "/reload", "")
 	away.want(403, "POST", "/reload", "", "Authorization", "Bearer "+token[1:])
-	if asked != 0 {
-		t.Errorf("it was asked to reload %d times", asked)
-	}
+	testsupport.Equal(t, asked, 0, "it was asked to reload %d times")
 	away.want(422, "POST", "/reload", "", "Authorization", "Bearer "+token)
 	c.want(422, "POST", "/reload", "", "Sec-Fetch-Site", "same-origin")
 }
@@ -72,9 +70,7 @@ func TestADryRunIsGuardedAndBounded(t *testing.T) {
 	}
 	c.want(403, "POST", "/reload?dry_run=1", "ssps: []", "Origin", "https://evil.example")
 	newConsole(t, beyond, reloading(&asked)).want(403, "POST", "/reload?dry_run=1", "ssps: []")
-	if asked != 0 {
-		t.Errorf("it was asked to reload %d times", asked)
-	}
+	testsupport.Equal(t, asked, 0, "it was asked to reload %d times")
 }
 
 func TestWithoutAFileThereIsNoReload(t *testing.T) {

@@ -11,14 +11,13 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func startSSP(t *testing.T) *sspsim.SSP {
 	t.Helper()
 	s, err := sspsim.Start(sspsim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -32,9 +31,7 @@ func oneSSP(s *sspsim.SSP, name string, settings ...string) string {
 func parse(t testing.TB, text string) *config.Config {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return cfg
 }
 
@@ -46,9 +43,7 @@ func versionsOf(t testing.TB, text string) *reload.Versions {
 		Log: zap.NewNop(), Peers: zap.NewNop(), InProgress: func() int { return 0 },
 		Apply: func(*reload.Version) {}, Applied: func(*reload.Version) {},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()

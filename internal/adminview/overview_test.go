@@ -13,6 +13,7 @@ import (
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 )
 
 func TestTroublesOfAnSSP(t *testing.T) {
@@ -52,9 +53,7 @@ func TestTroublesOfAnSSP(t *testing.T) {
 			}
 			all := troublesOf(&test.pool, &test.ssp, &test.minute)
 			if test.urgency == calm {
-				if len(all) > 0 {
-					t.Errorf("its troubles are %v", all)
-				}
+				testsupport.True(t, len(all) <= 0, "its troubles are %v", all)
 				return
 			}
 			if len(all) != 1 || all[0].urgency != test.urgency || !strings.Contains(all[0].text, test.want) {
@@ -110,9 +109,7 @@ func TestTheOverviewHasTheRoutesOfTheLastMinute(t *testing.T) {
 		t.Errorf("the last minute is %+v", got)
 	}
 	h.look(time.Now(), nil, nil)
-	if len(h.byRoute) != 0 {
-		t.Errorf("a removed route is still there")
-	}
+	testsupport.Equal(t, len(h.byRoute), 0, "a removed route is still there: %v")
 }
 
 // manySSPs are views of 200 SSPs after ten minutes, and their overview.
@@ -134,9 +131,7 @@ func manySSPs(t testing.TB) (*Views, func() any) {
 func TestTheOverviewOf200SSPsIsSmall(t *testing.T) {
 	_, overview := manySSPs(t)
 	b, err := json.Marshal(overview())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	// 26 KB are for the reasons of 200 SSPs in trouble, and for larger numbers.
 	if len(b) > 174_000 || strings.Count(string(b), `"trend":{"saturation":[0,0`) != 200 {
 		t.Errorf("the overview has %d bytes", len(b))

@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/config"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // readWhenUsed are in-place settings that are read from the current configuration at the moment of
@@ -24,9 +25,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 	base := s.load(t)
 	base.Machine = config.Machine{} // no limit of the machine hides a change
 	a, err := New(base, zap.NewNop(), Process{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer a.Close()
 	seen := 0
 	next := s.load(t)
@@ -36,9 +35,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 			old := reflect.ValueOf(field.Interface())
 			change(field)
 			changes := config.Compare(base, next)
-			if len(changes) != 1 {
-				t.Fatalf("one field changed, and the changes are %v", changes)
-			}
+			testsupport.MustTrue(t, len(changes) == 1, "one field changed, and the changes are %v", changes)
 			path := changes[0].Path
 			reached := !reflect.DeepEqual(a.proxyOptions(&reload.Version{Config: base}), a.proxyOptions(&reload.Version{Config: next})) ||
 				path == "server.via" || path == "server.request_id.to_ssp" || // SSPs use them too
@@ -52,9 +49,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 			seen++
 		})
 	}
-	if seen < 25 {
-		t.Errorf("only %d settings were changed", seen)
-	}
+	testsupport.AtLeast(t, seen, 25, "only %d settings were changed")
 }
 
 // eachField calls f with every setting of a section.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/testsupport"
 )
 
 // estate is a configuration of n SSPs as operators have it: every fourth one over TLS, at a name and with OpenRTB,
@@ -66,13 +67,9 @@ func TestNoSeriesIsThereForWhatCannotHappen(t *testing.T) {
 		{"13 SSPs over TLS", overTLS(13), 3500}, {"50 SSPs over TLS", overTLS(50), 14000},
 	} {
 		cfg, _, err := config.Parse([]byte(row.text), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		a, err := New(cfg, zap.NewNop(), Process{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		w := httptest.NewRecorder()
 		a.metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		a.Close()
@@ -83,8 +80,6 @@ func TestNoSeriesIsThereForWhatCannotHappen(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d series", row.name, n)
-		if n > row.most || n < row.most/2 {
-			t.Errorf("%s have %d series, want at most %d", row.name, n, row.most)
-		}
+		testsupport.True(t, n <= row.most && n >= row.most/2, "%s have %d series, want at most %d", row.name, n, row.most)
 	}
 }

@@ -111,9 +111,7 @@ func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.
 		d.hellos.forget()
 		m.dial(t, d, false)
 		m.want(t, 2, 4)
-		if size := d.hellos.sizeFor(m.addr("").AddrPort); size != needsSmall {
-			t.Errorf("%s: learned %d", name, size)
-		}
+		testsupport.Equal(t, d.hellos.sizeFor(m.addr("").AddrPort), needsSmall, "%[2]s: learned %[1]d", name)
 	}
 }
 
@@ -253,9 +251,7 @@ func TestRememberedHelloSizesAreBounded(t *testing.T) {
 			if i >= 2*maxAddrs {
 				want = needsSmall
 			}
-			if got := h.sizeFor(addr(i)); got != want {
-				t.Errorf("address %d: %d, want %d", i, got, want)
-			}
+			testsupport.Equal(t, h.sizeFor(addr(i)), want, "address %[2]d: %[1]d", i)
 		}
 		h.learn(addr(2*maxAddrs), takesNone)
 		h.learn(addr(0), needsSmall)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	"golang.org/x/sys/unix"
@@ -17,9 +18,7 @@ import (
 
 // Connections come from the source addresses in turn, and take no port before they connect.
 func TestConnectionsComeFromSourceAddresses(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Fatal("only on Linux does 127.0.0.0/8 belong to one machine")
-	}
+	testsupport.MustEqual(t, runtime.GOOS, "linux", "only on Linux does 127.0.0.0/8 belong to one machine: %v")
 	from := make(chan string, 10)
 	p := listen(t, func(c *net.TCPConn) {
 		from <- c.RemoteAddr().(*net.TCPAddr).IP.String()
@@ -56,13 +55,9 @@ func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	d := newDialer(t, o)
 	addrs, err := d.Addresses(context.Background())
 	must(t, err)
-	if len(addrs) != 1 || !addrs[0].AddrPort.Addr().Is4() {
-		t.Errorf("addresses %v, want the IPv4 one", addrs)
-	}
+	testsupport.True(t, len(addrs) == 1 && addrs[0].AddrPort.Addr().Is4(), "addresses %v, want the IPv4 one", addrs)
 	_, err = d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("[::1]:80")})
-	if err == nil || !strings.Contains(err.Error(), "source_addresses") {
-		t.Errorf("a dial to IPv6: %v", err)
-	}
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "source_addresses"), "a dial to IPv6: %v", err)
 }
 
 // A source address that the machine does not have fails the dial, and the error names the setting.

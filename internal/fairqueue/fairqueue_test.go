@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -165,9 +166,7 @@ func TestRequestsPayForTheTimeOfTheirPlaces(t *testing.T) {
 		s.step()
 	}
 	a, b := s.served[slow].Seconds(), s.served[fast].Seconds()
-	if a/b < 0.8 || a/b > 1.25 || a+b < 180 {
-		t.Errorf("the slow key had places for %.0f s, the fast one for %.0f s", a, b)
-	}
+	testsupport.True(t, a/b >= 0.8 && a/b <= 1.25 && a+b >= 180, "the slow key had places for %.0f s, the fast one for %.0f s", a, b)
 }
 
 // A key that sent nothing for long has no right to what it left.
@@ -185,9 +184,7 @@ func TestKeySavesNothing(t *testing.T) {
 		s.step()
 	}
 	a, b := (s.served[early] - before).Seconds(), s.served[late].Seconds()
-	if a/b < 0.8 || a/b > 1.25 {
-		t.Errorf("from then on the early key had places for %.1f s, the late one for %.1f s", a, b)
-	}
+	testsupport.True(t, a/b >= 0.8 && a/b <= 1.25, "from then on the early key had places for %.1f s, the late one for %.1f s", a, b)
 }
 
 // What a key has paid does not count after a second in which no request began to wait.
@@ -225,9 +222,7 @@ func TestUnknownPlaceCostsNothing(t *testing.T) {
 	var q Queues[int]
 	q.Return(0, time.Second)
 	q.Return(5, time.Second)
-	if q.paid != [Count]float64{} || q.queues[4].places != 0 {
-		t.Errorf("%+v", q)
-	}
+	testsupport.True(t, q.paid == [Count]float64{} && q.queues[4].places == 0, "%+v", q)
 }
 
 func TestHundredThousandKeysTakeNoMemory(t *testing.T) {

@@ -111,9 +111,7 @@ func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 	all[0].startLoad(t, 2*limit)
 	testsupport.Eventually(t, "one has sent more than two thirds of two seconds", func() bool { return float64(all[0].sent.Load()) > 1.3*limit })
 	for _, m := range all[1:] {
-		if n := m.leased.Load(); n > burst {
-			t.Errorf("a replica without traffic has leased %d", n)
-		}
+		testsupport.AtMost(t, m.leased.Load(), burst, "a replica without traffic has leased %d")
 	}
 	wantBound(t, limit, burst, all...)
 }
@@ -166,9 +164,7 @@ func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {
 	s := testsupport.StartRedis(t)
 	m := join(t, socket(s), limit, burst, toleratesStalls)
 	m.awaitConnected(t, true)
-	if b := m.Fleet.Bucket("openx", limit/2, burst/2); b != m.Bucket {
-		t.Fatal("another bucket")
-	}
+	testsupport.MustEqual(t, m.Fleet.Bucket("openx", limit/2, burst/2), m.Bucket, "another bucket: %v")
 	testsupport.Eventually(t, "its share is the new limit", func() bool { return m.Share() == limit/2 })
 	if n, _ := s.Do("EXISTS", "adbuffer:qps:openx").(int64); n != 1 {
 		t.Fatal("there is no such key")

@@ -79,18 +79,14 @@ func TestHeaderInManyPiecesIsParsedOnce(t *testing.T) {
 						t.Fatal(err)
 					}
 					if done > 0 {
-						if done != len(head) {
-							t.Fatalf("a head of %d bytes, want %d", done, len(head))
-						}
+						testsupport.MustEqual(t, done, len(head), "a head of %d bytes")
 						return
 					}
 				}
 			}
 			read := func(step int) time.Duration { return testsupport.ThreadTime(func() { parse(step) }) }
 			whole := max(min(read(size*2), read(size*2), read(size*2)), time.Millisecond)
-			if dripped := read(1); dripped > 2000*whole {
-				t.Errorf("%v byte by byte, %v at once", dripped, whole)
-			}
+			testsupport.AtMost(t, read(1), 2000*whole, "%v byte by byte, %v at once", whole)
 		})
 	}
 }

@@ -56,15 +56,11 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 // times: an SSP that sends without end must not delay other callers' deadlines.
 func TestLateReadsAreBounded(t *testing.T) {
 	r := &reader{Pipelined: new(Pipelined), queue: []entry{{start: 0, end: 10}}, n: 1}
-	if r.mayReadLate() {
-		t.Error("a late read although the request was not sent")
-	}
+	testsupport.True(t, !r.mayReadLate(), "a late read although the request was not sent")
 	r.takenBytes.Store(1)
 	n := 0
 	for n <= maxLateReads && r.mayReadLate() {
 		n++
 	}
-	if n != maxLateReads {
-		t.Errorf("%d late reads, want %d", n, maxLateReads)
-	}
+	testsupport.Equal(t, n, maxLateReads, "%d late reads")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -144,9 +145,7 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 				t.Fatalf("a response of %d bytes does not fill a buffer of %d", len(a), opts.pipelineBuffer())
 			}
 			p.sendTogether(a + textResponse("evil"))
-			if err := wait(t, f.done[0]); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, wait(t, f.done[0]))
 			owner.awaitFreed(t, 2)
 			wantReason(t, conn, upstream.ClosedLeftover)
 		})
@@ -180,9 +179,7 @@ func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, held 
 	p.wantRequests("first")
 	p.send(textResponse("first"))
 	held.release <- struct{}{}
-	if err := wait(t, first); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, wait(t, first))
 	return conn, p, owner, held
 }
 
@@ -270,9 +267,7 @@ func TestPipelinedResponseOverTheBudgetFailsAlone(t *testing.T) {
 			wantReason(t, conn, upstream.NotClosed)
 			f.ex[0].ReleaseBody()
 			f.ex[1].ReleaseBody()
-			if budget.Used() != 0 {
-				t.Fatalf("%d bytes of the budget are still taken", budget.Used())
-			}
+			testsupport.MustEqual(t, budget.Used(), 0, "%d bytes of the budget are still taken")
 		})
 	}
 }

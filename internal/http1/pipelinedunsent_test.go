@@ -50,9 +50,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 		p.wantRequests("last", "behind")
 		p.send(textResponse("2") + textResponse("3"))
 		wantResponse(t, wait(t, done[3]), last, 200, "2")
-		if err := wait(t, behind); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, wait(t, behind))
 		owner.awaitFreed(t, 6)
 		wantReason(t, conn, upstream.NotClosed)
 	})
@@ -79,9 +77,7 @@ func TestRequestThatArrivesWhileAnotherIsWithdrawnGetsItsResponse(t *testing.T) 
 			t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
 		}
 		p.send(textResponse("1"))
-		if err := wait(t, firstDone); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, wait(t, firstDone))
 		p.wantRequests("behind")
 		p.send(textResponse("2"))
 		wantResponse(t, wait(t, behindDone), behind, 200, "2")

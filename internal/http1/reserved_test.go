@@ -90,9 +90,7 @@ func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 		for _, c := range calls {
 			memory += cap(c.ex.Response.Body) + cap(c.ex.Response.Fields)
 		}
-		if memory > 2*came+len(calls)<<12 {
-			t.Fatalf("%d bytes of memory, %d have arrived", memory, came)
-		}
+		testsupport.MustTrue(t, memory <= 2*came+len(calls)<<12, "%d bytes of memory, %d have arrived", memory, came)
 	}
 	for rest := text; rest != ""; {
 		n := min(len(rest), 1+r.IntN(1<<uint(r.IntN(17))))
@@ -106,9 +104,7 @@ func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 	// The caller returns, and its memory is released, whatever bytes arrive later.
 	time.Sleep(time.Second)
 	synctest.Wait()
-	if c.err != upstream.ErrDeadline {
-		t.Fatalf("error %v, want %v", c.err, upstream.ErrDeadline)
-	}
+	testsupport.MustTrue(t, c.err == upstream.ErrDeadline, "error %v, want %v", c.err, upstream.ErrDeadline)
 	for _, c := range calls {
 		c.ex.ReleaseBody()
 	}

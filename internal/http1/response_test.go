@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -180,9 +181,7 @@ func TestResponseIsTheSameInAnyPieces(t *testing.T) {
 					if got.err != "" || got.status != c.status || got.body != c.body || got.notReusable != c.odd || got.announcesClose != c.theLast {
 						t.Fatalf("%+v", got)
 					}
-					if got.end != len(response) {
-						t.Fatalf("the response ends at %d, want %d", got.end, len(response))
-					}
+					testsupport.MustEqual(t, got.end, len(response), "the response ends at %d")
 				}
 				for size := 1; size < 20; size++ {
 					checkSplits(t, input, c.method, func() int { return size })
@@ -209,9 +208,7 @@ func TestTruncatedResponsesAreErrors(t *testing.T) {
 		response := []byte(c.head + c.rest)
 		for cut := range response {
 			got := checkSplits(t, response[:cut], c.method, sequence(cut/2, cut))
-			if got.err == "" {
-				t.Errorf("%s: %d of %d bytes were taken as the response %+v", c.name, cut, len(response), got)
-			}
+			testsupport.True(t, got.err != "", "%s: %d of %d bytes were taken as the response %+v", c.name, cut, len(response), got)
 		}
 	}
 }
@@ -221,9 +218,7 @@ func TestBodyWithoutALengthEndsWithTheConnection(t *testing.T) {
 		for _, body := range []string{"", "hello", strings.Repeat("x", testMaxBody)} {
 			for cut := range len(head) + min(len(body), 100) {
 				got := checkSplits(t, []byte(head+body), upstream.GET, sequence(cut, 7, 1000))
-				if got.err != "" || got.body != body || got.length != -1 || !got.announcesClose {
-					t.Fatalf("%+v", got)
-				}
+				testsupport.MustTrue(t, got.err == "" && got.body == body && got.length == -1 && got.announcesClose, "%+v", got)
 			}
 		}
 	}

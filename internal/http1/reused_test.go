@@ -3,6 +3,7 @@ package http1
 import (
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -16,9 +17,7 @@ func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 		conn.Close(upstream.ClosedDrain)
 		late := get(t, "late")
 		wantError(t, conn.Do(late), upstream.ConnLost, upstream.NotSent, false)
-		if late.Reused != kept {
-			t.Errorf("reused is %t, want %t", late.Reused, kept)
-		}
+		testsupport.Equal(t, late.Reused, kept, "reused is %t")
 	}
 }
 
@@ -32,9 +31,7 @@ func TestServedIsSharedByTheRequestsOnAPipeline(t *testing.T) {
 		p.wantRequests("warm")
 		p.send(textResponse("warm"))
 		wantResponse(t, wait(t, done), ex, 200, "warm")
-		if ex.Served != n {
-			t.Errorf("served %d, want %d", ex.Served, n)
-		}
+		testsupport.Equal(t, ex.Served, n, "served %d")
 	}
 	a, b := get(t, "a"), get(t, "b")
 	doneA := start(conn, a)
@@ -44,7 +41,5 @@ func TestServedIsSharedByTheRequestsOnAPipeline(t *testing.T) {
 	p.send(textResponse("a") + textResponse("b"))
 	wantResponse(t, wait(t, doneA), a, 200, "a")
 	wantResponse(t, wait(t, doneB), b, 200, "b")
-	if a.Served != 7 || b.Served != 3 {
-		t.Errorf("served %d and %d, want 7 and 3", a.Served, b.Served)
-	}
+	testsupport.True(t, a.Served == 7 && b.Served == 3, "served %d and %d, want 7 and 3", a.Served, b.Served)
 }

@@ -90,9 +90,7 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 					if most := 2*received + 4<<10*int64(exchanges); int64(memory) > most {
 						t.Fatalf("%s: %d bytes of memory for %d bodies", what, memory, exchanges)
 					}
-					if fields > 2*opts.MaxResponseHeaderBytes {
-						t.Fatalf("%s: %d bytes of memory for fields", what, fields)
-					}
+					testsupport.MustTrue(t, fields <= 2*opts.MaxResponseHeaderBytes, "%s: %d bytes of memory for fields", what, fields)
 				}
 				if r.IntN(10) == 0 {
 					time.Sleep(500 * time.Millisecond)
@@ -165,8 +163,6 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 		for _, ch := range stuck {
 			<-ch
 		}
-		if all.Used() != 0 {
-			t.Errorf("%d bytes stay reserved", all.Used())
-		}
+		testsupport.Equal(t, all.Used(), 0, "%d bytes stay reserved")
 	})
 }

@@ -91,12 +91,8 @@ func TestStorm(t *testing.T) {
 	}
 	wg.Wait()
 	testsupport.Eventually(t, "all places are freed", func() bool { return o.freed.Load() == int64(callers*each) })
-	if budget.Used() != 0 {
-		t.Errorf("%d bytes stay reserved", budget.Used())
-	}
-	if conn.CloseReason() != upstream.NotClosed {
-		t.Errorf("the connection was closed: %v", conn.CloseReason())
-	}
+	testsupport.Equal(t, budget.Used(), 0, "%d bytes stay reserved")
+	testsupport.Equal(t, conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	if conn.streams.active != 0 || conn.uploads.n != 0 || conn.resets.pending() != 0 {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -27,17 +29,13 @@ func linesOf(t *testing.T, block []byte) []string {
 		return nil
 	}
 	text, ended := strings.CutSuffix(string(block), "\r\n")
-	if !ended {
-		t.Fatalf("block %q does not end a line", block)
-	}
+	testsupport.MustTrue(t, ended, "block %q does not end a line", block)
 	return strings.Split(text, "\r\n")
 }
 
 func wantLines(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines that cross (-want +got):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "lines that cross (-want +got):\n%s")
 }
 
 var noIdentity = PolicyOptions{Identity: None}
@@ -185,9 +183,7 @@ func TestChecksSayWhatMakesNoSense(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if got != tt.want {
-			t.Errorf("%s %q: %q, want %q", tt.what, tt.name, got, tt.want)
-		}
+		testsupport.True(t, got == tt.want, "%s %q: %q, want %q", tt.what, tt.name, got, tt.want)
 	}
 	for c := range 256 {
 		err := CheckSet(NameValue{"X-Key", "a" + string([]byte{byte(c)}) + "b"})

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -69,9 +71,7 @@ func TestSocketsOfSystemdAreFoundByNameOrElseByOrder(t *testing.T) {
 		}
 		for name, at := range map[string]int{"traffic": row.traffic, "admin": row.admin} {
 			l := given[name]
-			if (l != nil) != (at >= 0) {
-				t.Errorf("%v: %s is %v", row.names, name, l)
-			}
+			testsupport.True(t, (l != nil) == (at >= 0), "%v: %s is %v", row.names, name, l)
 			if l == nil {
 				continue
 			}
@@ -109,12 +109,8 @@ func TestErrorsAboutSystemdsSocketsNameTheSetting(t *testing.T) {
 			continue
 		}
 		for _, says := range row.says {
-			if !strings.Contains(err.Error(), says) {
-				t.Errorf("%v: %v\ndoes not contain %q", row.names, err, says)
-			}
+			testsupport.True(t, strings.Contains(err.Error(), says), "%v: %v\ndoes not contain %q", row.names, err, says)
 		}
-		if given != nil {
-			t.Errorf("%v: %v is left open", row.names, given)
-		}
+		testsupport.True(t, given == nil, "%v: %v is left open", row.names, given)
 	}
 }

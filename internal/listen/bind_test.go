@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"adbuffer/internal/testsupport"
+
 	"go.uber.org/zap"
 )
 
@@ -21,9 +23,7 @@ func wantRefused(t *testing.T, traffic, admin Options, words ...string) {
 		return
 	}
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%v\ndoes not contain %q", err, w)
-		}
+		testsupport.True(t, strings.Contains(err.Error(), w), "%v\ndoes not contain %q", err, w)
 	}
 }
 
@@ -59,9 +59,7 @@ func TestTheErrorForAUnixPathNamesItAndTheReason(t *testing.T) {
 	served.CloseTraffic()
 	entries, err := os.ReadDir(dir)
 	must(t, err)
-	if len(entries) != 2 {
-		t.Errorf("left behind: %v", entries)
-	}
+	testsupport.True(t, len(entries) == 2, "left behind: %v", entries)
 }
 
 func TestAUnixSocketHasItsModeAndIsRemovedWithItsProcess(t *testing.T) {
@@ -77,9 +75,7 @@ func TestAUnixSocketHasItsModeAndIsRemovedWithItsProcess(t *testing.T) {
 		if info.Mode().Perm() != mode || s.Traffic.Addr().String() != path {
 			t.Errorf("%v at %v, want %v at %s", info.Mode(), s.Traffic.Addr(), mode, path)
 		}
-		if now := syscall.Umask(0o077); now != 0o077 {
-			t.Fatalf("the umask is %o after the bind, want the process's own, 077", now)
-		}
+		testsupport.MustEqual(t, syscall.Umask(0o077), 0o077, "the umask is %o after the bind, want the process's own, 077")
 		s.CloseTraffic()
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("the socket is still there: %v", err)

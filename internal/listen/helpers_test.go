@@ -23,9 +23,7 @@ const patience = testsupport.Patience
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 }
 
 func trafficAt(network, address string) Options {
@@ -80,9 +78,7 @@ func awaitQueued(t *testing.T, l *Listener) {
 			if n == 1 {
 				return
 			}
-			if !errors.Is(err, unix.EINTR) || time.Now().After(end) {
-				t.Fatalf("no connection is queued: %v", err)
-			}
+			testsupport.MustTrue(t, errors.Is(err, unix.EINTR) && !time.Now().After(end), "no connection is queued: %v", err)
 		}
 	}))
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -64,9 +66,7 @@ func TestAGateThatIsOffOrTriesRefusesNothing(t *testing.T) {
 		t.Errorf("dry run: %+v", r)
 	}
 	refused, dry := g.Count(Sheddable)
-	if refused != 0 || dry == 0 {
-		t.Errorf("dry run: %d refused and %d counted", refused, dry)
-	}
+	testsupport.True(t, refused == 0 && dry != 0, "dry run: %d refused and %d counted", refused, dry)
 	if n, _ := g.Count(Normal); n != 0 || !g.State().DryRun {
 		t.Errorf("dry run: %d normal ones refused; the state is %+v", n, g.State())
 	}
@@ -81,13 +81,9 @@ func TestALagUpToTheTargetIsNoOverload(t *testing.T) {
 	g := new(Gate)
 	g.Configure(on)
 	g.Observe(5*msec, window)
-	if g.State().Overloaded {
-		t.Error("a lag of the target is an overload")
-	}
+	testsupport.True(t, !g.State().Overloaded, "a lag of the target is an overload")
 	g.Observe(5*msec+1, window)
-	if !g.State().Overloaded || g.Lag() != 5*msec+1 {
-		t.Errorf("a lag above the target is no overload: %+v", g.State())
-	}
+	testsupport.True(t, g.State().Overloaded && g.Lag() == 5*msec+1, "a lag above the target is no overload: %+v", g.State())
 }
 
 func BenchmarkRefuseWithoutOverload(b *testing.B) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -162,9 +163,7 @@ func (s *fakeSSP) openCount() int {
 func (s *fakeSSP) conn(n int) *fakeConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n >= len(s.conns) {
-		s.t.Fatalf("there is no connection %d, only %d", n, len(s.conns))
-	}
+	testsupport.MustTrue(s.t, n < len(s.conns), "there is no connection %d, only %d", n, len(s.conns))
 	return s.conns[n]
 }
 
@@ -207,9 +206,7 @@ func (c *fakeConn) Idle() bool {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
 	c.checks++
-	if c.inUse > 0 {
-		c.ssp.t.Errorf("Idle was called on connection %d, on which %d exchanges are outstanding", c.n, c.inUse)
-	}
+	testsupport.True(c.ssp.t, c.inUse <= 0, "Idle was called on connection %d, on which %d exchanges are outstanding", c.n, c.inUse)
 	if c.unsolicited {
 		c.closeLocked(upstream.ClosedUnsolicited)
 	}
@@ -217,9 +214,7 @@ func (c *fakeConn) Idle() bool {
 }
 
 func (c *fakeConn) Close(r upstream.CloseReason) {
-	if r == upstream.NotClosed {
-		c.ssp.t.Errorf("connection %d is closed without a reason", c.n)
-	}
+	testsupport.True(c.ssp.t, r != upstream.NotClosed, "connection %d is closed without a reason", c.n)
 	c.ssp.mu.Lock()
 	c.closes++
 	slow := c.slowClose

@@ -32,9 +32,7 @@ func holding(d time.Duration) func(*fakeConn, *upstream.Exchange) error {
 
 func wantNear(t *testing.T, what string, got, want float64) {
 	t.Helper()
-	if math.Abs(got-want) > 0.03*math.Abs(want) {
-		t.Errorf("%s is %v, want about %v", what, got, want)
-	}
+	testsupport.True(t, math.Abs(got-want) <= 0.03*math.Abs(want), "%s is %v, want about %v", what, got, want)
 }
 
 func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
@@ -68,9 +66,7 @@ func TestNeedCountsRefusedRequests(t *testing.T) {
 		n := p.Snapshot().Need
 		wantNear(t, "the load", n.Load, 10)
 		wantNear(t, "the headroom", n.HeadroomRatio, -4)
-		if n.AdvisedConnections <= 10 {
-			t.Errorf("%d connections are advised for a load of 10", n.AdvisedConnections)
-		}
+		testsupport.True(t, n.AdvisedConnections > 10, "%d connections are advised for a load of 10", n.AdvisedConnections)
 	})
 }
 

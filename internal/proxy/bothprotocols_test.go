@@ -14,6 +14,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // bothRequest is a request that either protocol can carry.
@@ -81,14 +82,10 @@ func (m *modeProxy) overHTTP1(t *testing.T, r bothRequest) response {
 	}
 	c.Write(b.Bytes())
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: r.method})
-	if err != nil {
-		t.Fatalf("%+v: %v", r, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%+v: %v", r, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Errorf("%+v: %v", r, err)
-	}
+	testsupport.True(t, err == nil, "%+v: %v", r, err)
 	return response{status: strconv.Itoa(res.StatusCode), source: res.Header.Get("X-Adbuffer-Source"), body: string(body)}
 }
 
@@ -138,9 +135,7 @@ func TestBothProtocolsLeadToTheSame(t *testing.T) {
 		}
 	}
 	for _, status := range []string{"200", "400", "404", "405", "413"} {
-		if statuses[status] == 0 {
-			t.Errorf("no request led to %s: %v", status, statuses)
-		}
+		testsupport.True(t, statuses[status] != 0, "no request led to %s: %v", status, statuses)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -22,9 +23,7 @@ func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration
 	t.Helper()
 	r := &request{configVersion: &configVersion{opts: Options{Deadline: o}}, started: time.Now(), body: []byte(body)}
 	r.fields.TimeoutName = o.Header
-	if err := r.fields.Scan([]byte("Host: a\r\n" + head + "\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.fields.Scan([]byte("Host: a\r\n"+head+"\r\n")))
 	f := r.setDeadline()
 	return r.ssp.Deadline.Sub(r.started), f, r
 }
@@ -64,9 +63,7 @@ func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
 				c.with(&o)
 			}
 			got, f, _ := budgetOf(t, o, c.head, c.body)
-			if f != nil || got != c.want {
-				t.Errorf("%v, %+v; want %v", got, f, c.want)
-			}
+			testsupport.True(t, f == nil && got == c.want, "%v, %+v; want %v", got, f, c.want)
 		})
 	}
 }
@@ -104,7 +101,5 @@ func TestThePositionOfTmaxIsFoundThoughItIsNoDeadline(t *testing.T) {
 	o := deadlineDefaults
 	o.OpenRTBTmax, o.RewriteTmax = false, true
 	_, _, r := budgetOf(t, o, "", `{"tmax":100}`)
-	if got := string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]); got != "100" {
-		t.Errorf("tmax is at %q, want 100", got)
-	}
+	testsupport.Equal(t, string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]), "100", "tmax is at %q")
 }

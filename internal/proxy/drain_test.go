@@ -45,9 +45,7 @@ func TestDrainEndsThoughANewConnectionSendsNoRequest(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	m.dial()
 	m.await(1, openClients, "")
-	if cut := m.p.Drain(t.Context()); cut != 0 {
-		t.Errorf("%d cut", cut)
-	}
+	testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 	m.await(0, openClients, "")
 }
 
@@ -67,9 +65,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if cut := m.p.Drain(t.Context()); cut != 0 {
-		t.Errorf("%d cut", cut)
-	}
+	testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 	for _, c := range clients {
 		exchange(t, c, "", http.StatusOK)
 	}

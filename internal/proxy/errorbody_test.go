@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 // The detail of each error body is one sentence. It names an entry of the runbook.
 func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 	runbook, err := os.ReadFile("../../deploy/prometheus/RUNBOOK.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	v := &configVersion{opts: Options{ErrorDetail: true}}
 	n := 0
 	for o := range upstream.Outcomes {
@@ -26,16 +25,12 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 			var w response
 			v.writeOwn(&w, o, o.Row().Status, nil, "", detail)
 			var body ownBody
-			if err := json.Unmarshal(w.Body, &body); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, json.Unmarshal(w.Body, &body))
 			before, entry, named := strings.Cut(body.Detail, "see the runbook, entry ")
 			if !named || entry != o.String() || !strings.Contains(string(runbook), "\n## "+entry+"\n") || detail != "" && before != detail+"; " {
 				t.Errorf("%v: detail %q", o, body.Detail)
 			}
 		}
 	}
-	if n < 20 {
-		t.Errorf("%d outcomes have a response of ours", n)
-	}
+	testsupport.AtLeast(t, n, 20, "%d outcomes have a response of ours")
 }

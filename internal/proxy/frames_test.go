@@ -26,9 +26,7 @@ type frames struct {
 func (m *modeProxy) frames(t *testing.T, settings ...http2.Setting) *frames {
 	t.Helper()
 	f := &frames{t: t, conn: m.dialTLS("h2")}
-	if got := f.conn.ConnectionState().NegotiatedProtocol; got != "h2" {
-		t.Fatalf("ALPN: %q", got)
-	}
+	testsupport.MustEqual(t, f.conn.ConnectionState().NegotiatedProtocol, "h2", "ALPN: %q")
 	f.framer = http2.NewFramer(f.conn, f.conn)
 	f.framer.AllowIllegalWrites = true
 	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -69,9 +67,7 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 func (f *frames) read() http2.Frame {
 	f.t.Helper()
 	frame, err := f.framer.ReadFrame()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testsupport.NoError(f.t, err)
 	return frame
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // A request that HTTP/2 can carry and HTTP/1 cannot is refused before any SSP gets it. adbuffer
@@ -89,9 +90,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			}
 		})
 	}
-	if n := received.Load(); n != 0 {
-		t.Errorf("the SSP received %d requests", n)
-	}
+	testsupport.Equal(t, received.Load(), 0, "the SSP received %d requests")
 	f := m.frames(t)
 	for i, fields := range [][]string{
 		{"te", "trailers", "cookie", "a=1", "cookie", "b=2"}, {"x-a", "\xff\xfe"}, {"x-a", "a\tb"}, {"x-a", ""}, {"host", "adbuffer.test"}, {":path", "/fill?\xff"},
@@ -102,9 +101,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 			t.Errorf("a well-formed request with %q: %+v", fields, a)
 		}
 	}
-	if m.series("adbuffer_client_http2_errors_total", "") == 0 {
-		t.Error("no error of HTTP/2 is counted")
-	}
+	testsupport.True(t, m.series("adbuffer_client_http2_errors_total", "") != 0, "no error of HTTP/2 is counted")
 }
 
 func TestTrailersOfRequestsAreIgnored(t *testing.T) {
@@ -167,9 +164,7 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	if a := f.responseTo(3); a.status != "200" {
 		t.Errorf("the next stream: %+v", a)
 	}
-	if n := m.series("adbuffer_client_http2_errors_total", ""); n != 0 {
-		t.Errorf("%v errors of HTTP/2", n)
-	}
+	testsupport.Equal(t, m.series("adbuffer_client_http2_errors_total", ""), 0, "%v errors of HTTP/2")
 	f.framer.WriteWindowUpdate(5, 0)
 	m.await(1, "adbuffer_client_http2_errors_total", "")
 }

@@ -140,9 +140,7 @@ func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
 				all := m.connectMany(50, kind.connect)
 				if drain {
 					m.awaitParked()
-					if cut := m.p.Drain(t.Context()); cut != 0 {
-						t.Errorf("%d cut", cut)
-					}
+					testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 				}
 				for _, c := range all {
 					if _, err := io.Copy(io.Discard, c); err != nil {
@@ -297,9 +295,7 @@ func askByTransport(m *modeProxy, kind string) asker {
 func socketsOf(t *testing.T, addr string) (n int) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var port int
 	fmt.Sscanf(addr, "127.0.0.1:%d", &port)
 	for line := range strings.Lines(string(table)) {

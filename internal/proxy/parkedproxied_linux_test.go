@@ -15,6 +15,7 @@ import (
 
 	"adbuffer/internal/listen"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 // A client behind the PROXY protocol keeps the address of its header while it is parked: before its
@@ -74,9 +75,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 				}
 				for range 3 {
 					res, err := (&http.Client{Transport: transport}).Post(url+"/fill", "text/plain", strings.NewReader("body"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					testsupport.NoError(t, err)
 					body, err := io.ReadAll(res.Body)
 					res.Body.Close()
 					if string(body) != client || err != nil || (res.ProtoMajor == 2) != row.http2 {
@@ -84,9 +83,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 					}
 					m.awaitParked()
 				}
-				if open != 1 {
-					t.Errorf("%d connections for three requests", open)
-				}
+				testsupport.Equal(t, open, 1, "%d connections for three requests")
 				transport.CloseIdleConnections()
 				m.await(0, openClients, "")
 			}
@@ -98,9 +95,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 func (m *modeProxy) serveBehindPROXYHeaders() {
 	m.t.Helper()
 	sockets, err := listen.Open(listen.Options{Network: "tcp", Address: "127.0.0.1:0"}, listen.Options{Network: "tcp", Address: "127.0.0.1:0"}, zap.NewNop())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	testsupport.NoError(m.t, err)
 	sockets.Traffic.Trust([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, time.Minute)
 	served := make(chan error, 1)
 	go func() { served <- m.p.Serve(sockets.Traffic) }()

@@ -17,9 +17,7 @@ func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, ads("a", 10))
 	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: []string{"h2"},
 		MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer c.Close()
 	io.WriteString(c, http2.ClientPreface)
 	framer := http2.NewFramer(c, c)
@@ -27,9 +25,7 @@ func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
 	c.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	for {
 		f, err := framer.ReadFrame()
-		if err != nil {
-			t.Fatalf("no GOAWAY: %v", err)
-		}
+		testsupport.MustTrue(t, err == nil, "no GOAWAY: %v", err)
 		if g, ok := f.(*http2.GoAwayFrame); ok {
 			if g.ErrCode != http2.ErrCodeInadequateSecurity {
 				t.Errorf("GOAWAY %v: %s", g.ErrCode, g.DebugData())

@@ -140,14 +140,10 @@ func readByGo(envelope []byte) error {
 // differently.
 func documents(t *testing.T) (all []string) {
 	b, err := os.ReadFile("../syntax/testdata/documents.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for line := range strings.Lines(string(b)) {
 		s, err := strconv.Unquote(strings.TrimSpace(line))
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		testsupport.MustTrue(t, err == nil, "%s: %v", line, err)
 		all = append(all, s)
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/pool"
 	"adbuffer/internal/sizer"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -20,9 +21,7 @@ func loaded(hold float64, advised int) (*pool.Snapshot, *pool.Options) {
 func wantText(t *testing.T, got string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
-		if !strings.Contains(got, p) {
-			t.Errorf("%q does not contain %q", got, p)
-		}
+		testsupport.True(t, strings.Contains(got, p), "%q does not contain %q", got, p)
 	}
 }
 
@@ -61,9 +60,7 @@ func TestOwnSizeSaysWhenIdleConnectionsClose(t *testing.T) {
 	s.Auto.IdleTimeoutSeconds, s.LearnedIdleSeconds = 18, 19
 	wantText(t, OwnSize(s, o)[1], "pool.auto closes idle connections after 18 s instead of 55s", "after about 19 s idle")
 	o.Auto.Enabled = true
-	if got := IdleTimeout(s, o); got != 0 {
-		t.Errorf("advises %v, which is in force", got)
-	}
+	testsupport.Equal(t, IdleTimeout(s, o), 0, "advises %v, which is in force")
 	s.Auto.DryRun, o.Auto.DryRun = true, true
 	wantText(t, OwnSize(s, o)[1], "would close idle connections after 18 s")
 	wantText(t, IdleAdvice(s, o), "Set pool.idle_timeout to 18s")
@@ -115,9 +112,7 @@ func TestAdvisedIdleTimeoutIsBelowTheLearnedOne(t *testing.T) {
 
 func TestNumbersAreForPeople(t *testing.T) {
 	for v, want := range map[float64]string{0.5: "0.5", 0.001: "less than 0.01", 3.14159: "3.14", 99.94: "99.9", 174.85: "175", 1234.4: "1,234", 1000000: "1,000,000"} {
-		if got := number(v); got != want {
-			t.Errorf("number(%v) is %q, want %q", v, got, want)
-		}
+		testsupport.Equal(t, number(v), want, "number(%[2]v) is %[1]q", v)
 	}
 	wantText(t, millis(0.08), "80 ms")
 	wantText(t, count(1, "replica"), "1 replica")

@@ -23,9 +23,7 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			peer.Write([]byte("hello"))
-			if err := <-waited; err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, <-waited)
 			if err := c.Await(time.Time{}); err != nil { // the byte is still there
 				t.Fatal(err)
 			}
@@ -92,7 +90,5 @@ func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
 		}
 		return calls > 0
 	})
-	if calls != 1 {
-		t.Errorf("OnWait's function was called %d times, want once", calls)
-	}
+	testsupport.Equal(t, calls, 1, "OnWait's function was called %d times, want once")
 }

@@ -13,18 +13,14 @@ func TestHasInputSeesBytesBesideAnAwait(t *testing.T) {
 			c, peer := connect(t, network)
 			awaited := make(chan error)
 			go func() { awaited <- c.Await(time.Time{}) }()
-			if c.HasInput() {
-				t.Error("HasInput is true, but no byte was sent")
-			}
+			testsupport.True(t, !c.HasInput(), "HasInput is true, but no byte was sent")
 			peer.Write([]byte("a"))
 			testsupport.Eventually(t, "HasInput sees the byte", c.HasInput)
 			if err := <-awaited; err != nil {
 				t.Error(err)
 			}
 			c.Close()
-			if !c.HasInput() {
-				t.Error("a read of a closed socket would wait")
-			}
+			testsupport.True(t, c.HasInput(), "a read of a closed socket would wait")
 		})
 	}
 }

@@ -16,9 +16,7 @@ import (
 func registry(t *testing.T, ssps ...*SSP) *prometheus.Registry {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	if err := reg.Register(NewCollector(func() []*SSP { return ssps })); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, reg.Register(NewCollector(func() []*SSP { return ssps })))
 	return reg
 }
 
@@ -88,9 +86,7 @@ func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {
 			P50Seconds: 2.1579e-05, P99Seconds: 0.03125, ConcurrencyLimit: 9, BufferedBytesLimit: 1 << 20,
 			BreakerFailures: 2, BreakerRequests: 4, BackoffSeconds: 2, RetryAfterPaused: 1,
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-want +got\n%s", diff)
-		}
+		testsupport.Equal(t, cmp.Diff(want, got), "", "-want +got\n%s")
 		wantMetrics(t, registry(t, c.ssp), `
 # HELP adbuffer_ssp_backoff_remaining_seconds How much longer requests to an SSP are refused because it asked for a pause, in seconds.
 # TYPE adbuffer_ssp_backoff_remaining_seconds gauge

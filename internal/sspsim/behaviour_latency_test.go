@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // quantiles draws n values and returns their median, the quantile q and the largest.
@@ -24,9 +26,7 @@ func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
 	const n = 200_000
 	ms := float64(time.Millisecond)
 	draw := func(l Latency) func(*rand.Rand) float64 {
-		if err := (Behaviour{Latency: l}).Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, (Behaviour{Latency: l}).Validate())
 		s := l.sampler()
 		return func(r *rand.Rand) float64 { return float64(s.draw(r)) }
 	}
@@ -72,9 +72,7 @@ func TestLatencyPassesBeforeTheResponse(t *testing.T) {
 					ended++
 				}
 			}
-			if n := s.Counters().MaxInFlight; n < 2 {
-				t.Errorf("%d streams at most wait together", n)
-			}
+			testsupport.AtLeast(t, s.Counters().MaxInFlight, 2, "%d streams at most wait together")
 		}
 		if took := time.Since(begin); took < latency {
 			t.Errorf("%s: response after %v, want %v at least", protocol, took, latency)
@@ -85,9 +83,7 @@ func TestLatencyPassesBeforeTheResponse(t *testing.T) {
 func TestRequestsBeyondTheCapacityTakeLonger(t *testing.T) {
 	l := Latency{Capacity: 10}
 	for inFlight, want := range map[int64]time.Duration{1: time.Second, 10: time.Second, 25: 2500 * time.Millisecond} {
-		if got := l.slowed(time.Second, inFlight); got != want {
-			t.Errorf("%d requests: %v, want %v", inFlight, got, want)
-		}
+		testsupport.Equal(t, l.slowed(time.Second, inFlight), want, "%[2]d requests: %[1]v", inFlight)
 	}
 	for _, protocol := range []Protocol{HTTP1, H2C} {
 		s := start(t, Options{Protocol: protocol, Behaviour: Behaviour{Latency: Constant(10 * time.Minute)}})

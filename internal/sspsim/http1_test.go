@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestZeroBehaviourBidsOnAConnectionThatStaysOpen(t *testing.T) {
@@ -68,9 +70,7 @@ func TestEchoNamesEverythingTheRequestCarried(t *testing.T) {
 		if resp.StatusCode != status || h.Get("X-Request-Id") != "head" || h.Get("X-Echo-Cb") != "q%31" || h.Get("X-Echo-Id") != "bid" {
 			t.Errorf("status %d, header %v", resp.StatusCode, h)
 		}
-		if status == 200 && (len(got) != 40 || !strings.HasPrefix(got, "bid")) {
-			t.Errorf("raw body %q does not start with the id", got)
-		}
+		testsupport.True(t, status != 200 || len(got) == 40 && strings.HasPrefix(got, "bid"), "raw body %q does not start with the id", got)
 	}
 }
 
@@ -149,9 +149,7 @@ func TestMaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 			}
 		}
 		c.wantEnd()
-		if n := s.Counters().Requests; n != 3 {
-			t.Errorf("announce %v: %d requests processed, want 3", announce, n)
-		}
+		testsupport.Equal(t, s.Counters().Requests, 3, "announce %[2]v: %[1]d requests processed", announce)
 	}
 }
 
@@ -225,9 +223,7 @@ func TestNoBidHasThreeForms(t *testing.T) {
 		if resp.StatusCode != v.status || body != v.body {
 			t.Errorf("%+v: %d %q, want %d %q", v.response, resp.StatusCode, body, v.status, v.body)
 		}
-		if v.status == 204 && resp.Header.Get("Content-Length") != "" {
-			t.Errorf("204 with Content-Length")
-		}
+		testsupport.True(t, v.status != 204 || resp.Header.Get("Content-Length") == "", "204 with Content-Length")
 		c.wantOpen204(v.status)
 	}
 }

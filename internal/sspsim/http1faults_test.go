@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func withFaults(f Faults) Behaviour { return Behaviour{Faults: f} }
@@ -80,13 +82,7 @@ func TestShareOfTheRequestsFailsTheSameWayForOneSeed(t *testing.T) {
 		return pattern
 	}
 	a := run(7)
-	if n := strings.Count(a, "5"); n < 30 || n > 95 {
-		t.Errorf("%d of 200 requests failed, want about 60", n)
-	}
-	if run(7) != a {
-		t.Error("the same seed failed other requests")
-	}
-	if run(8) == a {
-		t.Error("another seed failed the same requests")
-	}
+	testsupport.Between(t, strings.Count(a, "5"), 30, 95, "%d of 200 requests failed, want about 60")
+	testsupport.Equal(t, run(7), a, "the same seed failed other requests: %v")
+	testsupport.True(t, run(8) != a, "another seed failed the same requests")
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/http2"
 )
 
@@ -135,9 +137,7 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 			switch f := h.next().(type) {
 			case *http2.GoAwayFrame:
 				goAway = true
-				if f.LastStreamID != 3 || f.ErrCode != http2.ErrCodeNo {
-					t.Errorf("got %v", f)
-				}
+				testsupport.True(t, f.LastStreamID == 3 && f.ErrCode == http2.ErrCodeNo, "got %v", f)
 			case *http2.MetaHeadersFrame:
 			case *http2.DataFrame:
 				if f.StreamEnded() {
@@ -145,9 +145,7 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 				}
 			}
 		}
-		if goAway != announce {
-			t.Errorf("GOAWAY %v, want %v", goAway, announce)
-		}
+		testsupport.Equal(t, goAway, announce, "GOAWAY %v")
 		h.wantEnd()
 		if n := s.Counters(); n.Requests != 2 || n.Responded != 2 || n.Unprocessed != 1 {
 			t.Errorf("counters %+v", n)
@@ -170,9 +168,7 @@ func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
 			}
 		}
 		h.wantEnd()
-		if n := s.Counters().IdleClosed; n != 1 {
-			t.Errorf("%d idle connections closed", n)
-		}
+		testsupport.Equal(t, s.Counters().IdleClosed, 1, "%d idle connections closed")
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
+
 	"golang.org/x/net/http2"
 )
 
@@ -57,18 +59,14 @@ func TestHTTP2GoAwayServesTheStreamsItNames(t *testing.T) {
 	h.get(3)
 	h.get(5)
 	f, ok := h.next().(*http2.GoAwayFrame)
-	if !ok || f.LastStreamID != 3 || f.ErrCode != http2.ErrCodeEnhanceYourCalm {
-		t.Fatalf("got %v, want GOAWAY up to 3", f)
-	}
+	testsupport.MustTrue(t, ok && f.LastStreamID == 3 && f.ErrCode == http2.ErrCodeEnhanceYourCalm, "got %v, want GOAWAY up to 3", f)
 	ended := map[uint32]bool{}
 	for len(ended) < 2 {
 		if f, ok := h.next().(*http2.DataFrame); ok && f.StreamEnded() {
 			ended[f.StreamID] = true
 		}
 	}
-	if !ended[1] || !ended[3] {
-		t.Errorf("ended %v", ended)
-	}
+	testsupport.True(t, ended[1] && ended[3], "ended %v", ended)
 	h.wantEnd()
 	if n := s.Counters(); n.Responded != 2 || n.Unprocessed != 1 {
 		t.Errorf("counters %+v", n)
@@ -84,9 +82,7 @@ func TestHTTP2GoAwayCanExcludeTheRequestThatItMeets(t *testing.T) {
 	h.get(5)
 	h.get(7)
 	f, ok := h.next().(*http2.GoAwayFrame)
-	if !ok || f.LastStreamID != 5 || f.ErrCode != http2.ErrCodeNo {
-		t.Fatalf("got %v, want GOAWAY up to 5", f)
-	}
+	testsupport.MustTrue(t, ok && f.LastStreamID == 5 && f.ErrCode == http2.ErrCodeNo, "got %v, want GOAWAY up to 5", f)
 	h.must(h.framer.WriteData(1, true, nil))
 	ended := map[uint32]bool{}
 	for len(ended) < 3 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 const ms10 = 10 * time.Millisecond
@@ -46,9 +48,7 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 		each[0].Latency.Max < 119000 {
 		t.Errorf("classes %+v, warm-up %+v", whole.Classes, each[0])
 	}
-	if got := whole.FailedShare(); got != 0.02 {
-		t.Errorf("failed share %v, want 0.02", got)
-	}
+	testsupport.Equal(t, whole.FailedShare(), 0.02, "failed share %v")
 }
 
 func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
@@ -62,9 +62,7 @@ func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
 		second.Max > 21 {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	if len(r.timeline) != 2 {
-		t.Errorf("%+v", r.timeline)
-	}
+	testsupport.True(t, len(r.timeline) == 2, "%+v", r.timeline)
 }
 
 func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
@@ -73,9 +71,7 @@ func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
 		r.badStatus(0, 0, 500, fmt.Appendf(nil, "made-up/%d", i), 0)
 	}
 	whole, _ := r.summarize([]Phase{{Name: "load", Duration: time.Second}})
-	if len(whole.Errors) > 201 || whole.Failed != 10000 {
-		t.Errorf("%d kinds for %d errors", len(whole.Errors), whole.Failed)
-	}
+	testsupport.True(t, len(whole.Errors) <= 201 && whole.Failed == 10000, "%d kinds for %d errors", len(whole.Errors), whole.Failed)
 }
 
 func TestProgressCountsTheRequestsThatWait(t *testing.T) {

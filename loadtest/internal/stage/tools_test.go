@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 )
 
@@ -55,13 +56,9 @@ func TestH2LoadsLogBecomesPercentiles(t *testing.T) {
 		fmt.Fprintf(log, "%d\t%d\t%d\n", 1700000000000000+i, status, 1000*(i+1))
 	}
 	l, err := parseH2Load(strings.NewReader(log.String()))
-	if err != nil || l.Answered != 999 || l.Failed != 1 {
-		t.Fatalf("%+v, %v", l, err)
-	}
+	testsupport.MustTrue(t, err == nil && l.Answered == 999 && l.Failed == 1, "%+v, %v", l, err)
 	for name, v := range map[string][2]float64{"p50": {l.Latency.P50, 500}, "p99": {l.Latency.P99, 990}, "p99.9": {l.Latency.P999, 999}, "max": {l.Latency.Max, 1000}} {
-		if v[0] < 0.99*v[1] || v[0] > 1.01*v[1] {
-			t.Errorf("%s is %v ms, want %v", name, v[0], v[1])
-		}
+		testsupport.True(t, v[0] >= 0.99*v[1] && v[0] <= 1.01*v[1], "%s is %v ms, want %v", name, v[0], v[1])
 	}
 	if _, err := parseH2Load(strings.NewReader("no such line\n")); err == nil {
 		t.Error("a line without figures passed")
@@ -77,8 +74,6 @@ func TestFailedRequestsOfAToolAreDoubted(t *testing.T) {
 		f, err := tool(0, func(*Stage) []string { return []string{"true"} }, func(*Stage, string) (*Figures, error) {
 			return &Figures{Summary: load.Summary{Answered: c.answered, Failed: c.failed}}, nil
 		})(t.Context(), new(Stage))
-		if err != nil || len(f.Doubts) != c.doubts {
-			t.Errorf("%+v: doubts %q, %v", c, f.Doubts, err)
-		}
+		testsupport.True(t, err == nil && len(f.Doubts) == c.doubts, "%+v: doubts %q, %v", c, f.Doubts, err)
 	}
 }

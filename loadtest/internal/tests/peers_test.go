@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
@@ -21,9 +22,7 @@ func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 		return forwards(t.Context(), &stage.Stage{Addr: addr, TLS: encrypted}, stage.Presets()["ad"], body)
 	}
 	up, err := load.StartConstant("127.0.0.1:0", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer up.Close()
 	if err := check(up.Addr(), false); err != nil {
 		t.Errorf("the upstream itself: %v", err)
@@ -84,9 +83,7 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 	} {
 		c.row.stage = new(stage.Stage)
 		_, err := perform(t.Context(), new(stage.Env), c.row.measure)
-		if err != nil || c.row.void != c.void {
-			t.Errorf("%s: void %q, %v", name, c.row.void, err)
-		}
+		testsupport.True(t, err == nil && c.row.void == c.void, "%s: void %q, %v", name, c.row.void, err)
 		if c.void == "" && len(c.row.allDoubts()) != 1+c.doubts {
 			t.Errorf("%s: doubts %q", name, c.row.allDoubts())
 		}
@@ -102,9 +99,7 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 // A dead proxy must not look like a row without figures.
 func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 	proxy := exec.Command("sleep", "60")
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, proxy.Start())
 	row := peerRow{stage: &stage.Stage{PID: proxy.Process.Pid},
 		saturating: func(context.Context, *stage.Stage) (*stage.Figures, error) {
 			_ = proxy.Process.Kill()

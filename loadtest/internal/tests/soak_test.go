@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
@@ -14,9 +15,7 @@ import (
 func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 	log := "0000000001 1\n0000000003 2\n0000000003 1\n0000000009 2\n- 3\n0000000004 4\n0000000003 5\n"
 	a, err := readLog(strings.NewReader(log), 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if a.once != 2 || a.twice != 1 || a.never != 2 || a.foreign != 2 || a.connections != 2 || a.longest != 5 ||
 		!slices.Equal(a.repeated, []int{3}) || a.stranger != "-" {
 		t.Errorf("%+v", a)
@@ -66,9 +65,7 @@ func TestEachViolationIsReported(t *testing.T) {
 		}
 		r := new(results.Report)
 		judgeSoak(r, ways[0], 4000, s)
-		if r.Held() {
-			t.Errorf("%q: the promise holds", words)
-		}
+		testsupport.True(t, !r.Held(), "%q: the promise holds", words)
 	}
 }
 
@@ -76,9 +73,7 @@ func TestWaysHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range ways {
 		for _, name := range []string{w.name, w.id} {
-			if seen[name] {
-				t.Errorf("two ways are called %q", name)
-			}
+			testsupport.True(t, !seen[name], "two ways are called %q", name)
 			seen[name] = true
 		}
 		if !strings.HasPrefix(fmt.Sprint(w.protocol), "http1") && !w.tls {
