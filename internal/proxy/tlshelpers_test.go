@@ -59,13 +59,15 @@ func (m *modeProxy) dial() net.Conn {
 	return c
 }
 
-// dialInBody connects, and sends the head of a request: the connection makes no room for others.
+// dialInBody connects, and sends the head of a request. It returns when the proxy has read that: then the
+// connection makes no room for others.
 func (m *modeProxy) dialInBody() net.Conn {
 	m.t.Helper()
 	c := m.dial()
-	if _, err := io.WriteString(c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"); err != nil {
-		m.t.Fatal(err)
-	}
+	send(m, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+	goAhead := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
+	_, err := io.ReadFull(c, goAhead)
+	testsupport.NoError(m.t, err)
 	return c
 }
 
