@@ -19,6 +19,10 @@ AT_ONCE     = $(shell expr $$(nproc) + 1)
 # detector, which would compile these libraries a second time.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
+# Programs that are tested, not shipped, do without cmd/adbuffer/default.pgo: for it, go compiles every
+# package of the program a second time.
+test lint bench-once: export GOFLAGS := -pgo=off
+
 .PHONY: all story picture profile build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
 
 all: build
@@ -47,7 +51,7 @@ profile: ## the CPU profile with which the compiler optimizes the binary, anew: 
 	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
 
 test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM
-	scripts/gotest ./... -race -pgo=off -shuffle=on -timeout 14m -p $(AT_ONCE)
+	scripts/gotest ./... -race -shuffle=on -timeout 14m -p $(AT_ONCE)
 	scripts/test-without-race
 	scripts/test-arm64
 	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -timeout 10m) || exit 1; done
