@@ -112,7 +112,7 @@ func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
 		{"another method", "GET", "/explain", "", 405, "", []string{"Method Not Allowed"}},
 		{"PUT", "PUT", "/explain", long(2), 405, "", []string{"Method Not Allowed"}},
 		{"a client that is no address", "POST", "/explain?client=unknown", long(2), 400, "", []string{`client="unknown"`, "IP address"}},
-		{"over the limit of the message", "POST", "/explain", long(2 << 20), 413, "", []string{"1051600", "adbuffer explain --config"}},
+		{"over the limit of the message", "POST", "/explain", long(1_060_000), 413, "", []string{"1051600", "adbuffer explain --config"}},
 		{"far over max_body_bytes", "POST", "/explain", long(1 << 20), 200, "too_large 413", []string{"server.max_body_bytes", "2000"}},
 		{"nothing", "POST", "/explain", "", 200, "bad_request 400", []string{"no complete request"}},
 		{"JSON, not a request", "POST", "/explain", `{"url":"/fillbuffer"}`, 200, "bad_request 400", []string{"the head ended early"}},
