@@ -263,13 +263,15 @@ func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {
 			case "off":
 				return nil, ErrCaptureOff
 			default:
-				return nil, ErrUnknownSSP
+				return nil, &UnknownError{"SSP", ssp, []string{"openx"}}
 			}
 		}
 	})
 	c.want(200, "GET", "/capture?ssp=openx", "")
 	c.want(200, "GET", "/capture?ssp=openx&n=100&wait=1m", "")
-	c.want(404, "GET", "/capture?ssp=other", "")
+	if got := c.want(404, "GET", "/capture?ssp=other", ""); !strings.Contains(got, "there are openx") {
+		t.Errorf("the response does not name the SSPs: %s", got)
+	}
 	c.want(404, "GET", "/capture", "")
 	c.want(409, "GET", "/capture?ssp=busy", "")
 	if got := c.want(404, "GET", "/capture?ssp=off", ""); !strings.Contains(got, "admin.capture") {

@@ -13,9 +13,8 @@ import (
 // ended before ctx did.
 type Capture func(ctx context.Context, ssp string, n int) (any, error)
 
-// Errors of a Capture.
+// Errors of a Capture. An unknown SSP is an *UnknownError.
 var (
-	ErrUnknownSSP  = errors.New("there is no SSP of this name")
 	ErrCaptureBusy = errors.New("another capture of this SSP is in progress")
 	ErrCaptureOff  = errors.New("captures are off; see admin.capture")
 )
@@ -50,7 +49,7 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	switch v, err := s.opts.Capture(ctx, q.Get("ssp"), n); {
-	case errors.Is(err, ErrUnknownSSP), errors.Is(err, ErrCaptureOff):
+	case errors.As(err, new(*UnknownError)), errors.Is(err, ErrCaptureOff):
 		text(w, http.StatusNotFound, err.Error())
 	case errors.Is(err, ErrCaptureBusy):
 		text(w, http.StatusConflict, err.Error())

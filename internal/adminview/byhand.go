@@ -35,14 +35,22 @@ func (v *Views) Change(ssp, endpoint string, c admin.Change) (err error) {
 	return err
 }
 
+// partNamed returns the SSP of that name, or an *admin.UnknownError.
+func partNamed(current *reload.Version, name string) (*reload.Part, error) {
+	if part := current.Part(name); part != nil {
+		return part, nil
+	}
+	unknown := &admin.UnknownError{What: "SSP", Name: name}
+	for _, p := range current.Parts {
+		unknown.Known = append(unknown.Known, p.Config.Name)
+	}
+	return nil, unknown
+}
+
 func change(current *reload.Version, ssp, endpoint string, c admin.Change) error {
-	part := current.Part(ssp)
-	if part == nil {
-		unknown := &admin.UnknownError{What: "SSP", Name: ssp}
-		for _, p := range current.Parts {
-			unknown.Known = append(unknown.Known, p.Config.Name)
-		}
-		return unknown
+	part, err := partNamed(current, ssp)
+	if err != nil {
+		return err
 	}
 	p, known := part.SSP.Pool(), true
 	switch {

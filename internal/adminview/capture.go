@@ -11,7 +11,6 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/reload"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
@@ -51,36 +50,30 @@ type capturedMsg struct {
 const maxCapturedBody = 4 << 10
 
 // Capture implements admin.Capture: it returns the next n exchanges with an SSP, or
-// as many as ended before ctx did. Without a capture, requests have no extra cost.
+// as many as ended before ctx did. A capture of an SSP that a reload removes does not continue on
+// another SSP of that name.
 func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 	current := v.versions.Current()
 	if !current.Config.Admin.Capture {
 		return nil, admin.ErrCaptureOff
 	}
-	s := sspNamed(current, name)
-	if s == nil {
-		return nil, admin.ErrUnknownSSP
+	part, err := partNamed(current, name)
+	if err != nil {
+		return nil, err
 	}
 	c := &capturing{want: n, full: make(chan struct{})}
-	if !v.observers.capture(s, c.note) {
+	stop, ok := part.SSP.Observe(c.note)
+	if !ok {
 		return nil, admin.ErrCaptureBusy
 	}
+	defer stop()
 	select {
 	case <-c.full:
 	case <-ctx.Done():
 	}
-	v.observers.release(name, s, sspNamed(v.versions.Current(), name))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return captureView{name, append([]captured{}, c.got...)}, nil
-}
-
-// sspNamed returns the SSP of that name, or nil.
-func sspNamed(v *reload.Version, name string) *ssp.SSP {
-	if p := v.Part(name); p != nil {
-		return p.SSP
-	}
-	return nil
 }
 
 // capturing is a capture that runs.

@@ -3,12 +3,14 @@ package adminview
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/admin"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
@@ -69,39 +71,26 @@ func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 	}
 }
 
-// A reload removes the capture's SSP and another adds it again while it waits.
-func TestACaptureEndsOnAnSSPThatWasRemovedAndAddedAgain(t *testing.T) {
+// A reload removes an SSP while it is captured, and another adds it again.
+func TestAnSSPThatWasRemovedAndAddedAgainCanBeCaptured(t *testing.T) {
 	ssp := startSSP(t)
 	versions := versionsOf(t, oneSSP(ssp, "a"))
 	views := New(versions, zap.NewNop())
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := views.Capture(ctx, "a", 1)
-		ended <- err
-	}()
-	captures := func() int {
-		views.observers.mu.Lock()
-		defer views.observers.mu.Unlock()
-		return len(views.observers.captures)
-	}
-	for captures() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	stop, _ := versions.Current().SSPs[0].Observe(new(capturing).note)
+	defer stop()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := views.Capture(ended, "a", 1)
+	testsupport.True(t, errors.Is(err, admin.ErrCaptureBusy), "a second capture: %v", err)
 	for _, name := range []string{"b", "a"} {
 		replace(t, versions, oneSSP(ssp, name))
-		views.Follow(versions.Current())
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	for range 2 {
+		_, err = views.Capture(ended, "a", 1)
+		testsupport.NoError(t, err)
 	}
-	testsupport.Equal(t, captures(), 0, "%d captures are left")
-	again, cancelAgain := context.WithCancel(t.Context())
-	cancelAgain()
-	if _, err := views.Capture(again, "a", 1); err != nil {
-		t.Errorf("another capture: %v", err)
-	}
+	_, err = views.Capture(ended, "b", 1)
+	testsupport.True(t, errors.As(err, new(*admin.UnknownError)) && strings.HasSuffix(err.Error(), "there are a"), "a capture of a removed SSP: %v", err)
 }
 
 func TestHARIsWhatDeveloperToolsRead(t *testing.T) {

@@ -14,9 +14,8 @@ import (
 
 // Views are the views of the admin listener. Make them with New.
 type Views struct {
-	versions  *reload.Versions
-	history   *histories
-	observers observers
+	versions *reload.Versions
+	history  *histories
 	// Flight records nothing until Flight.Keep.
 	Flight FlightRecorder
 }
@@ -45,6 +44,3 @@ func (v *Views) Watch(ctx context.Context, p *proxy.Proxy) {
 
 // History is what GET /history shows: all SSPs, or the one named only.
 func (v *Views) History(only string) any { return v.history.view(only) }
-
-// Follow moves running captures to the SSPs of a new version.
-func (v *Views) Follow(version *reload.Version) { v.observers.follow(version) }

@@ -153,7 +153,6 @@ func (a *App) apply(next *reload.Version) {
 	a.proxy.Reload(a.proxyOptions(next), next.Table)
 	a.trustPeers(next.Config)
 	a.certificates.setPolicies(next.Config)
-	a.views.Follow(next)
 }
 
 // applied applies the settings that need no swap.

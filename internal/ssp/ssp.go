@@ -122,12 +122,8 @@ type Request struct {
 // ex has a response. A hedged request's ex.Request is empty.
 type Observer func(s *SSP, r *Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error)
 
-// Observe sets the Observer of all later requests. nil, the default, means none and costs a request
-// one atomic load.
-func (s *SSP) Observe(f Observer) {
-	if f == nil {
-		s.observer.Store(nil)
-		return
-	}
-	s.observer.Store(&f)
+// Observe makes f the Observer of all later requests, also of s's successors, until stop is called. ok
+// is false if there is one already. Without an Observer a request costs one atomic load.
+func (s *SSP) Observe(f Observer) (stop func(), ok bool) {
+	return func() { s.observer.Store(nil) }, s.observer.CompareAndSwap(nil, &f)
 }
