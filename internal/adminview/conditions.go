@@ -68,8 +68,12 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 		all = append(all, condition{conditionID{kind, endpoint}, fmt.Sprintf(format, args...)})
 	}
 	if s.BreakerShedRatio > 0 {
+		most := mostFailed(recent, blamesSSP)
+		if most != "" {
+			most = ", most of them as " + most
+		}
 		add(shedding, "", "%.0f %% of the requests are shed; of the last %d that were sent, %d failed%s",
-			100*s.BreakerShedRatio, s.BreakerRequests, s.BreakerFailures, mostOf(recent))
+			100*s.BreakerShedRatio, s.BreakerRequests, s.BreakerFailures, most)
 	}
 	for i := range p.Endpoints {
 		if e := &p.Endpoints[i]; e.Connections == 0 && e.LastDialError != "" {
@@ -96,20 +100,6 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 		add(paused, "", "%.1f s are left; see retry_after_max and retry_after_share", s.BackoffSeconds)
 	}
 	return all
-}
-
-// mostOf names the failure that most of the recent requests ended with.
-func mostOf(recent map[string]uint64) string {
-	var most string
-	for o := range upstream.Outcomes {
-		if name := o.String(); o.Row().Blame == upstream.BlameSSP && recent[name] > recent[most] {
-			most = name
-		}
-	}
-	if most == "" {
-		return ""
-	}
-	return ", most of them as " + most
 }
 
 // conditionLog logs once when a condition of one SSP begins, and once when it ends.
@@ -157,6 +147,7 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 func (h *histories) stateOf(part *reload.Part) []string {
 	s, all := part.SSP, []string{}
 	p, r := s.Pool().Snapshot(), s.Snapshot()
+	_, _, recent := h.ofSSP(s, r.Outcomes)
 	if p.State != balancer.Enabled.String() {
 		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
 	}
@@ -168,7 +159,7 @@ func (h *histories) stateOf(part *reload.Part) []string {
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
 		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
 	}
-	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), h.recent(s.Name(), r.Outcomes)) {
+	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), recent) {
 		all = append(all, c.String())
 	}
 	return all

@@ -219,30 +219,22 @@ func adviceOf(s *ssp.SSP) []string {
 
 // sparesOf says why endpoints of a later priority get no requests.
 func sparesOf(s *ssp.SSP) (all []string) {
-	p := s.Pool().Snapshot()
-	for i := range p.Endpoints {
-		spare := &p.Endpoints[i]
-		if spare.Active || spare.State != balancer.Enabled.String() {
-			continue // it gets requests, or "now" says why it does not
+	endpoints := s.Pool().Snapshot().Endpoints
+	serving, of, priority := 0, 0, 0
+	for i := range endpoints {
+		if endpoints[i].Active {
+			serving, priority = serving+1, endpoints[i].Priority
 		}
-		serving, of, priority := 0, 0, 0
-		for j := range p.Endpoints {
-			if e := &p.Endpoints[j]; e.Active {
-				priority = e.Priority
-			}
-		}
-		for j := range p.Endpoints {
-			e := &p.Endpoints[j]
-			if e.Priority != priority {
-				continue
-			}
+	}
+	for i := range endpoints {
+		if endpoints[i].Priority == priority {
 			of++
-			if e.Active {
-				serving++
-			}
 		}
-		if spare.Priority > priority && serving > 0 {
-			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d serves; now %d of %d do", spare.Endpoint, spare.Priority, priority, serving, of))
+	}
+	for i := range endpoints {
+		// Of the others, "now" says why they get none.
+		if e := &endpoints[i]; serving > 0 && e.Priority > priority && e.State == balancer.Enabled.String() {
+			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d serves; now %d of %d do", e.Endpoint, e.Priority, priority, serving, of))
 		}
 	}
 	return all
@@ -335,17 +327,18 @@ func (x *Explained) String() string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
+	lines := func(name string, texts []string) {
+		for _, text := range texts {
+			line(name, "%s", text)
+		}
+	}
 	if x.Route != "" {
 		line("route", "%s (%s)", x.Route, x.Mode)
-		for _, w := range x.Why {
-			line("", "%s", w)
-		}
+		lines("", x.Why)
 	}
 	for _, p := range x.Passed {
 		line("passed", "%s", p.Route)
-		for _, f := range p.Failed {
-			line("", "%s", f)
-		}
+		lines("", p.Failed)
 	}
 	if x.Client != "" {
 		line("client", "%s", x.Client)
@@ -359,15 +352,11 @@ func (x *Explained) String() string {
 	if x.Fairness != "" {
 		line("fairness", "%s", x.Fairness)
 	}
-	for _, now := range x.Now {
-		line("now", "%s", now)
-	}
+	lines("now", x.Now)
 	if x.Refused != nil {
 		line("response", "%d %s: %s; no SSP is asked", x.Refused.Status, x.Refused.Outcome, x.Refused.Detail)
 	}
-	for _, l := range x.Machine {
-		line("machine", "%s", l)
-	}
+	lines("machine", x.Machine)
 	for i := range x.SSPs {
 		s := &x.SSPs[i]
 		b.WriteByte('\n')
@@ -383,15 +372,9 @@ func (x *Explained) String() string {
 		}
 		line("ssp", "%s", name)
 		line("limits", "%s", strings.Join(s.Limits, ", "))
-		for _, now := range s.Now {
-			line("now", "%s", now)
-		}
-		for _, spare := range s.Spares {
-			line("spare", "%s", spare)
-		}
-		for _, f := range s.Filtered {
-			line("filtered", "%s", f)
-		}
+		lines("now", s.Now)
+		lines("spare", s.Spares)
+		lines("filtered", s.Filtered)
 		if s.Request == nil {
 			line("request", "none: %s", s.Error)
 			continue

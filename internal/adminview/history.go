@@ -83,7 +83,7 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 		one.minute.look(s.Latency(), state.Outcomes, 0)
 		one.trend.look(snap.Saturation, state.Outcomes)
 		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), one.recent(state.Outcomes)))
-		one.outcomes = append(one.outcomes[max(0, len(one.outcomes)-recentLooks+1):], state.Outcomes)
+		one.outcomes = push(one.outcomes, recentLooks, state.Outcomes)
 	}
 	for name := range h.bySSP {
 		if !present[name] { // a reload removed the SSP
@@ -106,12 +106,12 @@ func (h *history) note(now time.Time, s *pool.Snapshot) {
 		if n := s.Holds - b.Holds; n > 0 {
 			hold = 1000 * (s.HoldSeconds - b.HoldSeconds) / float64(n)
 		}
-		h.Rate = push(h.Rate, round(float64(s.Arrivals-b.Arrivals)/now.Sub(h.at).Seconds()))
-		h.Saturation = push(h.Saturation, round(s.Saturation))
-		h.HoldMillis = push(h.HoldMillis, round(hold))
-		h.Waiting = push(h.Waiting, s.Pending)
+		h.Rate = push(h.Rate, historyPoints, round(float64(s.Arrivals-b.Arrivals)/now.Sub(h.at).Seconds()))
+		h.Saturation = push(h.Saturation, historyPoints, round(s.Saturation))
+		h.HoldMillis = push(h.HoldMillis, historyPoints, round(hold))
+		h.Waiting = push(h.Waiting, historyPoints, s.Pending)
 		if a := s.Auto; a != nil {
-			h.AutoLimit, h.AutoNeed = push(h.AutoLimit, a.Limit), push(h.AutoNeed, a.Need)
+			h.AutoLimit, h.AutoNeed = push(h.AutoLimit, historyPoints, a.Limit), push(h.AutoNeed, historyPoints, a.Need)
 		} else {
 			h.AutoLimit, h.AutoNeed = nil, nil
 		}
@@ -132,18 +132,14 @@ func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
 	maps.DeleteFunc(h.byRoute, func(name string, _ *minute) bool { return !present[name] })
 }
 
-// lastMinute returns what the SSP's requests of the last minute came to, or since its start if that is
-// more recent. outcomes are since start.
-func (h *histories) lastMinute(s *ssp.SSP, outcomes map[string]uint64) lastMinute {
+// ofSSP returns what the SSP's requests of the last minute came to, or since its start if that is more
+// recent, its trend, and how many requests ended with each outcome since the oldest of the last looks.
+// outcomes are since start.
+func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute, t trend, recent map[string]uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.historyLocked(s.Name()).minute.last(s.Latency(), outcomes, 0)
-}
-
-func (h *histories) trendOf(ssp string) trend {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.historyLocked(ssp).trend.view()
+	one := h.historyLocked(s.Name())
+	return one.minute.last(s.Latency(), outcomes, 0), one.trend.view(), one.recent(outcomes)
 }
 
 func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
@@ -156,32 +152,17 @@ func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
 	return one.last(r.Latency, r.Outcomes, r.Masked)
 }
 
-// recent returns how many requests ended with each outcome since the oldest of the last looks. now
-// has the counts since start.
-func (h *history) recent(now map[string]uint64) map[string]uint64 {
-	recent := make(map[string]uint64, len(now))
-	for name, n := range now {
-		if len(h.outcomes) > 0 {
-			n -= min(n, h.outcomes[0][name])
-		}
-		recent[name] = n
+// recent returns how many requests ended with each outcome since the oldest of the last looks.
+func (h *history) recent(outcomes map[string]uint64) map[string]uint64 {
+	if len(h.outcomes) == 0 {
+		return outcomes
 	}
-	return recent
+	return since(h.outcomes[0], outcomes)
 }
 
-// recent returns history.recent of an SSP.
-func (h *histories) recent(name string, now map[string]uint64) map[string]uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.historyLocked(name).recent(now)
-}
-
-func push[T any](points []T, p T) []T {
-	if len(points) == historyPoints {
-		copy(points, points[1:])
-		points = points[:historyPoints-1]
-	}
-	return append(points, p)
+// push appends p to the last points, of which most are kept.
+func push[T any](points []T, most int, p T) []T {
+	return append(points[max(0, len(points)-most+1):], p)
 }
 
 // round keeps three decimals: a chart shows no more.

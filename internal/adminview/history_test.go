@@ -156,7 +156,7 @@ func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T)
 
 // ofLastMinute is lastMinute without the time that it covers.
 func ofLastMinute(h *histories, s *ssp.SSP) lastMinute {
-	m := h.lastMinute(s, s.Snapshot().Outcomes)
+	m, _, _ := h.ofSSP(s, s.Snapshot().Outcomes)
 	m.Seconds = 0
 	return m
 }

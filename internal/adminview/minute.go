@@ -54,7 +54,7 @@ func (m *minute) describes(h *metrics.Histogram) bool { return m.latency == nil 
 func (m *minute) look(h *metrics.Histogram, outcomes map[string]uint64, masked uint64) {
 	m.latency = h
 	if m.looks%markEvery == 0 {
-		m.marks = append(m.marks[max(0, len(m.marks)-minuteMarks+1):], mark{h.Counts(), outcomes, masked})
+		m.marks = push(m.marks, minuteMarks, mark{h.Counts(), outcomes, masked})
 	}
 	m.looks++
 }
@@ -69,15 +69,21 @@ func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked u
 		counts = counts.Sub(before.latency)
 		l.Seconds = float64((minuteMarks-1)*markEvery+(m.looks-1)%markEvery) * historyStep.Seconds()
 	}
-	recent := make(map[string]uint64, len(outcomes))
-	for name, n := range outcomes {
-		recent[name] = n - min(n, before.outcomes[name])
-	}
+	recent := since(before.outcomes, outcomes)
 	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, counts), h.QuantileOf(0.99, counts)
 	l.Filtered, l.Masked = recent[filtered], masked-min(masked, before.masked)
 	l.Requests, l.Fills, l.Failed, l.byHand = askedOf(recent), recent[upstream.Fill.String()], countFailed(recent), recent[upstream.SSPDisabled.String()]
 	l.howFailed = howFailed(recent)
 	return l
+}
+
+// since returns how many requests ended with each outcome since before. Both are since start.
+func since(before, outcomes map[string]uint64) map[string]uint64 {
+	recent := make(map[string]uint64, len(outcomes))
+	for name, n := range outcomes {
+		recent[name] = n - min(n, before[name])
+	}
+	return recent
 }
 
 // mostFailed names the outcome of most of the failed requests that pick accepts, "" if none failed. An
@@ -95,13 +101,15 @@ func mostFailed(outcomes map[string]uint64, pick func(upstream.Outcome) bool) st
 // howFailed names the SSP's own failure first: a breaker that sheds is an effect of it.
 func howFailed(outcomes map[string]uint64) string {
 	var all []string
-	for _, bySSP := range []bool{true, false} {
-		if name := mostFailed(outcomes, func(o upstream.Outcome) bool { return bySSP == (o.Row().Blame == upstream.BlameSSP) }); name != "" {
+	for _, pick := range []func(upstream.Outcome) bool{blamesSSP, func(o upstream.Outcome) bool { return !blamesSSP(o) }} {
+		if name := mostFailed(outcomes, pick); name != "" {
 			all = append(all, fmt.Sprintf("%d as %s", outcomes[name], name))
 		}
 	}
 	return strings.Join(all, ", ")
 }
+
+func blamesSSP(o upstream.Outcome) bool { return o.Row().Blame == upstream.BlameSSP }
 
 var filtered = upstream.Filtered.String()
 
@@ -118,7 +126,7 @@ func askedOf(outcomes map[string]uint64) (n uint64) {
 // failedOutcomes are the outcomes for which the SSP or adbuffer is to blame.
 var failedOutcomes = func() (all []string) {
 	for o := range upstream.Outcomes {
-		if blame := o.Row().Blame; blame == upstream.BlameSSP || blame == upstream.BlameAdbuffer {
+		if o.IsFailure() {
 			all = append(all, o.String())
 		}
 	}
@@ -160,8 +168,8 @@ func (t *trend) look(saturation float64, outcomes map[string]uint64) {
 	if n > 0 {
 		share = int(100 * (countFailed(outcomes) - countFailed(t.outcomes)) / n)
 	}
-	t.Saturation = append(t.Saturation[max(0, len(t.Saturation)-trendPoints+1):], int(100*min(t.most, 1)))
-	t.Failed = append(t.Failed[max(0, len(t.Failed)-trendPoints+1):], share)
+	t.Saturation = push(t.Saturation, trendPoints, int(100*min(t.most, 1)))
+	t.Failed = push(t.Failed, trendPoints, share)
 	t.most, t.outcomes = saturation, outcomes
 }
 

@@ -85,13 +85,14 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, notices []
 
 func (v *Views) rowOf(part *reload.Part) sspRow {
 	p, s := part.SSP.Pool().Snapshot(), part.SSP.Snapshot()
+	minute, trend, recent := v.history.ofSSP(part.SSP, s.Outcomes)
 	row := sspRow{
 		SSP: part.Config.Name, Saturation: round(p.Saturation), SaturationMax: round(p.SaturationMax),
 		PlacesInUse: p.PlacesInUse, PlacesLimit: p.PlacesLimit, Waiting: p.Pending,
-		LastMinute: v.history.lastMinute(part.SSP, s.Outcomes), Trend: v.history.trendOf(part.Config.Name),
+		LastMinute: minute, Trend: trend,
 	}
 	all := troublesOf(&p, &s, &row.LastMinute)
-	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), v.history.recent(part.Config.Name, s.Outcomes)) {
+	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), recent) {
 		if c.kind != unreachable { // troublesOf has it
 			all = append(all, trouble{conditionUrgency[c.kind], c.String()})
 		}

@@ -80,6 +80,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 		snap.Endpoints[i].LastDialError = logs.Cut(snap.Endpoints[i].LastDialError)
 	}
 	state := p.SSP.Snapshot()
+	minute, _, _ := v.history.ofSSP(p.SSP, state.Outcomes)
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
 		Limits: limitsView{
@@ -88,7 +89,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
-		Requests: state, LastMinute: v.history.lastMinute(p.SSP, state.Outcomes), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
+		Requests: state, LastMinute: minute, URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
 		Now:    append(v.history.stateOf(p), sizing.OwnSize(&snap, &o)...),
 		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
 	}
