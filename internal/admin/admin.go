@@ -167,19 +167,18 @@ func text(w http.ResponseWriter, status int, s string) {
 
 func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }
 
+func writeStatusJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.MarshalIndent(v, "", " ")
+	sendJSON(w, status, b, err)
+}
+
 // writeCompactJSON is writeJSON without blanks, for what a page reads each second.
 func writeCompactJSON(w http.ResponseWriter, v any) {
 	b, err := json.Marshal(v)
-	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(append(b, '\n'))
+	sendJSON(w, http.StatusOK, b, err)
 }
 
-func writeStatusJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.MarshalIndent(v, "", " ")
+func sendJSON(w http.ResponseWriter, status int, b []byte, err error) {
 	if err != nil {
 		text(w, http.StatusInternalServerError, err.Error())
 		return

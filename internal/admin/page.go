@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// page is the whole page, with its style and script. It requests only /pools, /history
-// and /config.
+// page is the whole page, with its style and script. It requests only paths of this listener.
 //
 //go:embed page.html
 var page string

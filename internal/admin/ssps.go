@@ -3,9 +3,9 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -66,14 +66,22 @@ func (s *Server) listSSPs(w http.ResponseWriter, _ *http.Request) { writeJSON(w,
 
 // changeSSP handles PUT of a state or a weight. It logs each change with the operator's address.
 func (s *Server) changeSSP(what string) http.HandlerFunc {
+	rule := `send {"state":"enabled"}, {"state":"draining"} or {"state":"disabled"}`
+	if what == "weight" {
+		rule = `send {"weight":3}`
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		c, err := readChange(w, r, what)
-		if err != nil {
-			text(w, http.StatusBadRequest, err.Error())
+		body, ok := readBody(w, r, maxChangeBytes, fmt.Sprintf("the body is longer than %d bytes; %s", maxChangeBytes, rule))
+		if !ok {
+			return
+		}
+		var c Change
+		if json.Unmarshal(body, &c) != nil || (c.State != "") != (what == "state") || (c.Weight != nil) != (what == "weight") {
+			text(w, http.StatusBadRequest, rule)
 			return
 		}
 		ssp, endpoint := r.PathValue("ssp"), r.PathValue("endpoint")
-		before, _ := s.stateOf(ssp, endpoint)
+		_, before := s.stateOf(ssp, endpoint, what)
 		switch err := s.opts.SSPs.Change(ssp, endpoint, c); err.(type) { //nolint:errorlint // Change does not wrap it
 		case nil:
 		case *UnknownError:
@@ -83,55 +91,36 @@ func (s *Server) changeSSP(what string) http.HandlerFunc {
 			text(w, http.StatusBadRequest, err.Error())
 			return
 		}
-		now, ok := s.stateOf(ssp, endpoint)
-		if !ok {
+		state, now := s.stateOf(ssp, endpoint, what)
+		if state == nil {
 			text(w, http.StatusNotFound, "a reload has just removed it")
 			return
 		}
 		s.opts.Log.Warn("an operator changed an SSP", zap.String("ssp", ssp), zap.String("endpoint", endpoint), zap.String("changed", what),
-			zap.String("before", shown(before, what)), zap.String("now", shown(now, what)), zap.String("by", r.RemoteAddr))
-		writeJSON(w, now)
+			zap.String("before", before), zap.String("now", now), zap.String("by", r.RemoteAddr))
+		writeJSON(w, state)
 	}
 }
 
-func readChange(w http.ResponseWriter, r *http.Request, what string) (c Change, err error) {
-	const states, weights = `send {"state":"enabled"}, {"state":"draining"} or {"state":"disabled"}`, `send {"weight":3}`
-	rule := map[string]string{"state": states, "weight": weights}[what]
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxChangeBytes))
-	if err != nil {
-		return c, fmt.Errorf("the body is longer than %d bytes; %s", maxChangeBytes, rule)
+// stateOf returns an SSPState, or the EndpointState if endpoint is set, and the part of it that what names.
+// The state is nil if there is none.
+func (s *Server) stateOf(ssp, endpoint, what string) (state any, shown string) {
+	all := s.opts.SSPs.States()
+	i := slices.IndexFunc(all, func(one SSPState) bool { return one.SSP == ssp })
+	if i < 0 {
+		return nil, ""
 	}
-	if json.Unmarshal(body, &c) != nil || (c.State != "") != (what == "state") || (c.Weight != nil) != (what == "weight") {
-		return c, fmt.Errorf("%s", rule)
+	if endpoint == "" {
+		return all[i], all[i].State
 	}
-	return c, nil
-}
-
-// stateOf returns an SSPState, or the EndpointState if endpoint is set.
-func (s *Server) stateOf(ssp, endpoint string) (any, bool) {
-	for _, state := range s.opts.SSPs.States() {
-		if state.SSP != ssp {
-			continue
-		}
-		if endpoint == "" {
-			return state, true
-		}
-		if i := slices.IndexFunc(state.Endpoints, func(e EndpointState) bool { return e.Endpoint == endpoint }); i >= 0 {
-			return state.Endpoints[i], true
+	for _, e := range all[i].Endpoints {
+		switch {
+		case e.Endpoint != endpoint:
+		case what == "weight":
+			return e, strconv.Itoa(e.Weight)
+		default:
+			return e, e.State
 		}
 	}
-	return nil, false
-}
-
-func shown(state any, what string) string {
-	switch v := state.(type) {
-	case SSPState:
-		return v.State
-	case EndpointState:
-		if what == "weight" {
-			return fmt.Sprint(v.Weight)
-		}
-		return v.State
-	}
-	return ""
+	return nil, ""
 }

@@ -82,7 +82,7 @@ func TestWrongChangesByHand(t *testing.T) {
 		{endpoint + "/weight", `{"weight":0}`, 400, "from 1 to 1000"},
 		{endpoint + "/weight", `{"weight":1001}`, 400, "from 1 to 1000"},
 		{endpoint + "/weight", `{"weight":"3"}`, 400, `{"weight":3}`},
-		{endpoint + "/weight", strings.Repeat(" ", 2000), 400, "longer"},
+		{endpoint + "/weight", strings.Repeat(" ", 2000), 413, "longer than 1024 bytes; send {"},
 	} {
 		if status, body := ab.SendAdmin("PUT", c.path, c.body); status != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("PUT %s %.40s: %d %s, want %d and %q", c.path, c.body, status, body, c.status, c.says)
