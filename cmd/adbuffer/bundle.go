@@ -52,7 +52,7 @@ With admin.flight_recorder the trace has the seconds before the command, otherwi
 second after it.
 
 Parts that cannot be collected are printed and named in errors.txt. The exit status is 0 if the
-file has any part, otherwise 1, and there is no file.`,
+file has any part, otherwise 1, with the first error, and there is no file.`,
 		Example: `  adbuffer bundle
   adbuffer bundle --admin http://10.0.0.7:9090 --token-file token --capture openx --out ticket-42.zip`,
 		Args: cobra.NoArgs,
@@ -128,10 +128,10 @@ func writeBundle(ctx context.Context, client *admin.Client, out string, timeout 
 		}
 		n++
 	}
-	missing = errors.Join(problems...)
 	if n == 0 {
-		return 0, nil, missing
+		return 0, nil, fmt.Errorf("no part could be collected; %w", problems[0])
 	}
+	missing = errors.Join(problems...)
 	if missing != nil {
 		err = writePart(z, "errors.txt", []byte(missing.Error()+"\n"))
 	}

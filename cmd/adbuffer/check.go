@@ -137,6 +137,9 @@ func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Che
 	if err != nil {
 		return nil, err
 	}
+	if len(text) == 0 {
+		text = []byte("\n") // a request without a body would be refused as a mistake
+	}
 	res, err := reload.Against(ctx, client, text)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", adminFlag, err)

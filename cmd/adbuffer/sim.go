@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -41,12 +44,16 @@ show and change the behaviour while it runs, and GET /counters shows its counts.
 				return fmt.Errorf("--behaviour: %w", err)
 			}
 			o.Protocol = sspsim.Protocol(protocol)
-			return failed(runSim(cmd.Context(), o, stdout))
+			err := runSim(cmd.Context(), o, stdout)
+			if invalid, ok := errors.AsType[*sspsim.InvalidError](err); ok {
+				return errors.New(strings.NewReplacer("Protocol: ", "--protocol ", "Control: ", "--control ").Replace(invalid.Error()))
+			}
+			return failed(err)
 		},
 	}
 	cmd.Flags().StringVar(&o.Addr, "listen", "127.0.0.1:9000", "host:port; an empty host is every interface")
 	cmd.Flags().StringVar(&o.Control, "control", "", "loopback host:port of the control endpoint (default: none)")
-	cmd.Flags().StringVar(&protocol, "protocol", string(sspsim.HTTP1), "http1 or h2c; or tls, tls-h2, tls-http1, with a certificate of its own making")
+	cmd.Flags().StringVar(&protocol, "protocol", string(sspsim.HTTP1), "http1 or h2c; or tls, tls-h2, tls-http1, tls-no-alpn, with a certificate of its own making")
 	cmd.Flags().StringVar(&behaviour, "behaviour", "{}", "its behaviour, in JSON")
 	return cmd
 }
@@ -97,7 +104,9 @@ func runSim(ctx context.Context, o sspsim.Options, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	sim, err := sspsim.Start(o)
-	if err != nil {
+	if at := new(net.OpError); errors.As(err, &at) {
+		return fmt.Errorf("%w; see --listen and --control", err)
+	} else if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "simulated SSP, listening on %s\n", sim.URL())

@@ -69,6 +69,8 @@ func TestCheckAgainstExitsWith1IfARestartIsNeeded(t *testing.T) {
 	t.Parallel()
 	config := e2e.Single(e2e.Healthy(t).URL())
 	ab := e2e.Start(t, config)
+	_, stderr, code := checkAgainst(ab, "")
+	testsupport.True(t, code == 1 && strings.Contains(stderr, "ssps: must have at least one SSP"), "an empty file: exit status %d: %s", code, stderr)
 	stdout, _, code := checkAgainst(ab, "log: {format: console}\n"+config)
 	if code != 1 || !hasLineWith(stdout, []string{"log.format", "json", "console", "needs a restart"}) || !strings.Contains(stdout, "a restart is needed for log.format") {
 		t.Errorf("exit status %d, want 1: %s", code, stdout)
