@@ -1,6 +1,10 @@
 package openrtb
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+	"sync"
+)
 
 // Facts are what Paths.Scan found in one body. The zero value is ready for Scan, and has memory for the
 // next one afterwards. A Facts belongs to one goroutine at a time.
@@ -14,6 +18,14 @@ type Facts struct {
 	serial  uint32   // of the last object that was examined
 	scratch []byte   // for a name or value without its escapes
 }
+
+var pool = sync.Pool{New: func() any { return new(Facts) }}
+
+// AcquireFacts returns memory for the facts about a body.
+func AcquireFacts() *Facts { return pool.Get().(*Facts) }
+
+// Release gives f back. The caller must not use it afterwards.
+func (f *Facts) Release() { pool.Put(f) }
 
 // span is the part of a body from start to end.
 type span struct{ start, end int }
@@ -104,7 +116,7 @@ func (f *Facts) observe(n *node, value []byte) {
 // content returns the content of a string: without quotes and escapes. It is valid until the next call.
 func (f *Facts) content(quoted []byte) []byte {
 	s := quoted[1 : len(quoted)-1]
-	if !hasEscape(s) {
+	if bytes.IndexByte(s, '\\') < 0 {
 		return s
 	}
 	f.scratch = appendUnescaped(f.scratch[:0], s)

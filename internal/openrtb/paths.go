@@ -80,10 +80,7 @@ type Test struct {
 // Member is a member whose value is read. Its path has no "*".
 type Member struct{ index int32 }
 
-// Add makes p a configured path: a body is unreadable if an object has such a member twice.
-func (p *Paths) Add(path Path) { p.node(path) }
-
-// node returns the node of path.
+// node returns the node of path. A body is unreadable if an object has a member of a node twice.
 func (p *Paths) node(path Path) *node {
 	n := &p.root
 	for _, name := range path {

@@ -1,10 +1,6 @@
 package openrtb
 
-import (
-	"bytes"
-
-	"adbuffer/internal/syntax"
-)
+import "adbuffer/internal/syntax"
 
 // Scan examines body in one pass, and sets f.
 func (p *Paths) Scan(body []byte, f *Facts) {
@@ -284,5 +280,3 @@ func (f *Facts) nextSerial() uint32 {
 	f.serial++
 	return f.serial
 }
-
-func hasEscape(s []byte) bool { return bytes.IndexByte(s, '\\') >= 0 }

@@ -3,7 +3,6 @@ package openrtb
 import (
 	"encoding/binary"
 	"math/bits"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"adbuffer/internal/syntax"
@@ -112,42 +111,16 @@ func skipNumber(b []byte, i int) int {
 // appendUnescaped appends the content of a string without its escapes. s is the string's bytes between
 // its quotes; skipString has accepted it. A lone surrogate becomes U+FFFD.
 func appendUnescaped(b, s []byte) []byte {
-	for i := 0; i < len(s); {
-		if s[i] != '\\' {
-			b = append(b, s[i])
-			i++
+	for len(s) > 0 {
+		if s[0] != '\\' {
+			b, s = append(b, s[0]), s[1:]
 			continue
 		}
-		c := s[i+1]
-		i += 2
-		switch c {
-		case 'b':
-			b = append(b, '\b')
-		case 'f':
-			b = append(b, '\f')
-		case 'n':
-			b = append(b, '\n')
-		case 'r':
-			b = append(b, '\r')
-		case 't':
-			b = append(b, '\t')
-		case 'u':
-			r := syntax.Hex4(s, i)
-			i += 4
-			if utf16.IsSurrogate(r) {
-				second := rune(-1)
-				if syntax.JSONByte(s, i) == '\\' && syntax.JSONByte(s, i+1) == 'u' {
-					second = syntax.Hex4(s, i+2)
-				}
-				r = utf16.DecodeRune(r, second)
-				if r != utf8.RuneError {
-					i += 6
-				}
-			}
-			b = utf8.AppendRune(b, r)
-		default:
-			b = append(b, c)
+		r, n := syntax.JSONEscape(s)
+		if n == 0 {
+			r, n = utf8.RuneError, len(`\ud800`)
 		}
+		b, s = utf8.AppendRune(b, r), s[n:]
 	}
 	return b
 }

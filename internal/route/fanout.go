@@ -65,13 +65,16 @@ var fanouts = sync.Pool{New: func() any {
 // legs, and fails if the copy does not fit into the budget. Without the copy, the client's next
 // request would reuse the memory behind r.
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
+	if abandon {
+		if err := upstream.ReserveForRequest(nil, r.Budget, copySize(r), "a copy of the request"); err != nil {
+			return nil, err
+		}
+	}
 	f := fanouts.Get().(*fanout)
 	f.process, f.request = p, *r
 	f.request.Facts = nil // they belong to the caller
-	if abandon && !f.memory.take(&f.request) {
-		f.request = ssp.Request{}
-		fanouts.Put(f)
-		return nil, overBudget("the request's copy for its legs", copySize(r), r.Budget)
+	if abandon {
+		f.memory.take(&f.request)
 	}
 	f.resize(len(rt.Targets))
 	for i := range f.legs {
@@ -210,12 +213,6 @@ func (f *fanout) filter(r *ssp.Request) (asked int) {
 		l.received = true
 	}
 	return asked
-}
-
-// nothingToAsk is the result if filter leaves no leg.
-func (f *fanout) nothingToAsk(r *ssp.Request) Result {
-	err := nothingToAsk(r)
-	return Result{Outcome: err.Outcome, Err: err, legs: f.legLog()}
 }
 
 // refuse ends l before its request was sent.

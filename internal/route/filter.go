@@ -18,7 +18,7 @@ func (t *Target) Asks(r *ssp.Request) bool {
 
 // mayGet reports whether the members that s must not get can be removed from the body.
 func mayGet(s *ssp.SSP, r *ssp.Request) bool {
-	return r == nil || r.Unreadable == openrtb.Readable || s.Removes() == nil
+	return r.Unreadable == openrtb.Readable || s.Removes() == nil
 }
 
 // nothingToAsk is the error of a request for which no SSP is asked.

@@ -36,8 +36,8 @@ func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool)
 // The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, with any
 // outcomes of its legs. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had
 // no bid. Otherwise it is the outcome of the first SSP in the route that responded, or else of the
-// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, ClientGone after a leg found that the client has closed, and
-// Overloaded if the mode needs more than the budget has.
+// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, ClientGone after a leg
+// found that the client has closed, and Overloaded if the mode needs more than the budget has.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {
 		rt.Mirror.send(r, p)

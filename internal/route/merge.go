@@ -69,18 +69,12 @@ func (f *fanout) merged(r *ssp.Request) Result {
 		return res
 	}
 	m.ids = impressionIDs(m.request.Imp)
-	ex := upstream.AcquireExchange()
-	ex.Budget, res.Exchange = r.Budget, ex
-	n := m.bound(f)
-	if ex.Reserve(n+len(m.ids)) != nil {
-		res.Outcome, res.Err = upstream.Overloaded, overBudget("the merged response", int64(n), r.Budget)
+	ex, err := newCombined(r.Budget, m.bound(f)+len(m.ids))
+	if err != nil {
+		res.Outcome, res.Err = err.Outcome, err
 		return res
 	}
-	body := ex.Response.Body
-	if cap(body) < n {
-		body = make([]byte, 0, n)
-	}
-	ex.Response.Body, ex.Response.Status = m.append(body, f), 200
+	ex.Response.Body, res.Exchange = m.append(ex.Response.Body, f), ex
 	return res
 }
 
@@ -146,7 +140,7 @@ func (l *leg) bids(id []byte, facts *openrtb.Facts) mergedLeg {
 	return mergedLeg{seats: res.SeatBid, currency: currency}
 }
 
-var findBids = openrtb.NewFinder(openrtb.Path{"bid"})
+var findBids = openrtb.NewFinderInAnyCase(openrtb.Path{"bid"})
 
 // areSeats reports whether an array's elements are seats with bids. A client's parser that expects objects would
 // refuse the bids of all SSPs for one that is none.

@@ -55,6 +55,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		"a seat that is no object":   {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{}]},5]}`}, 102},
 		"bids that are no array":     {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{}]},{"bid":{}}]}`}, 102},
 		"a bid that is no object":    {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{},"x"]}]}`}, 102},
+		"Bid that is no object":      {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"Bid":["x"]}]}`}, 102},
 		"no JSON":                    {reply{status: 200, body: `<VAST/>`}, 102},
 		"cut":                        {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[{}]}]`}, 102},
 		"no UTF-8":                   {reply{status: 200, body: "{\"id\":\"r1\",\"seatbid\":[{\"bid\":[{\"adm\":\"\xff\"}]}]}"}, 102},

@@ -46,26 +46,19 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
 		return
 	}
-	if !mayGet(m.SSP, r) {
+	if !mayGet(m.SSP, r) || m.Stats.silence.drops(r.Received, m.Stats.inFlight.Load()) {
 		m.Stats.dropped.Add(1)
 		return
 	}
-	if m.Stats.silence.drops(r.Received, m.Stats.inFlight.Load()) {
+	if n := int(m.Stats.inFlight.Add(1)); !m.fits(n, p.InFlight) || !m.Budget.Reserve(copySize(r)) {
+		m.Stats.inFlight.Add(-1)
 		m.Stats.dropped.Add(1)
-		return
-	}
-	if n := int(m.Stats.inFlight.Add(1)); !m.fits(n, p.InFlight) {
-		m.drop()
 		return
 	}
 	c := mirroredPool.Get().(*mirrored)
 	c.mirror, c.process, c.request = m, p, *r
 	c.request.Budget, c.request.Held, c.request.Gone, c.request.Context, c.request.Facts = m.Budget, 0, nil, nil, nil
-	if !c.memory.take(&c.request) {
-		c.release()
-		m.drop()
-		return
-	}
+	c.memory.take(&c.request)
 	if c.run == nil {
 		c.run = c.main
 	}
@@ -78,16 +71,12 @@ func (m *Mirror) fits(n int, f *ssp.InFlight) bool {
 	return limit <= 0 || n <= max(1, limit/4) && f.Now()+n <= max(1, limit-limit/4)
 }
 
-func (m *Mirror) drop() {
-	m.Stats.inFlight.Add(-1)
-	m.Stats.dropped.Add(1)
-}
-
 func (c *mirrored) main() {
 	m := c.mirror
 	defer m.Stats.inFlight.Add(-1)
 	defer func() {
 		if v := recover(); v != nil { // a connection may still use c: the garbage collector frees it
+			m.Budget.Release(c.memory.reserved)
 			m.Stats.outcomes[upstream.Internal].Add(1)
 			c.process.Panicked(v, debug.Stack())
 		}

@@ -80,8 +80,8 @@ func TestMirrorThatPanicsIsInternal(t *testing.T) {
 		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { panics.Add(1) }}
 		sendMany(t, rt, p, 1, 0)
 		synctest.Wait()
-		if n := rt.Mirror.Stats.outcomes[upstream.Internal].Load(); n != 1 || panics.Load() != 1 || rt.Mirror.Stats.inFlight.Load() != 0 {
-			t.Errorf("%d are counted as internal, %d panics reported, %d in flight", n, panics.Load(), rt.Mirror.Stats.inFlight.Load())
+		if n := rt.Mirror.Stats.outcomes[upstream.Internal].Load(); n != 1 || panics.Load() != 1 || rt.Mirror.Stats.inFlight.Load() != 0 || rt.Mirror.Budget.Used() != 0 {
+			t.Errorf("%d are counted as internal, %d panics reported, %d in flight, %d bytes held", n, panics.Load(), rt.Mirror.Stats.inFlight.Load(), rt.Mirror.Budget.Used())
 		}
 	})
 }
@@ -248,8 +248,8 @@ func TestMirrorsShareIsRandom(t *testing.T) {
 	})
 }
 
-// A mirror gets the body that its own remove leaves, and each body counts where it is held. A body that cannot be read
-// is not mirrored.
+// The mirror's SSP gets the body without the members of its own remove. The copies for it count in the mirror's budget,
+// and the client's response in the client's. A body that cannot be read is not mirrored.
 func TestMirrorGetsItsOwnBody(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		const body = `{"device":{"ifa":"x","ip":"y"},"user":1}`

@@ -1,6 +1,8 @@
 package route
 
 import (
+	"slices"
+
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -19,7 +21,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	defer f.detach()
 	f.request.Plain = true
 	if f.filter(r) == 0 {
-		return f.nothingToAsk(r)
+		return sendToOne(r, nil, f.legLog())
 	}
 	callerLeg, secondaries := f.callerLeg(rt)
 	missing := 0
@@ -104,16 +106,11 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 		l.entry = l.envelopeEntry()
 		n += l.entry.bound()
 	}
-	ex := upstream.AcquireExchange()
-	ex.Budget = b
-	if ex.Reserve(n) != nil {
-		return Result{Exchange: ex, Outcome: upstream.Overloaded, Err: overBudget("the envelope", int64(n), b), legs: log}
+	ex, err := newCombined(b, n)
+	if err != nil {
+		return Result{Outcome: err.Outcome, Err: err, legs: log}
 	}
-	body := ex.Response.Body
-	if cap(body) < n {
-		body = make([]byte, 0, n)
-	}
-	body = append(body, envelopeStart...)
+	body := append(ex.Response.Body, envelopeStart...)
 	for i := range f.legs {
 		if i > 0 {
 			body = append(body, ',')
@@ -125,8 +122,20 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 		}
 	}
 	ex.Response.Body = append(body, envelopeEnd...)
-	ex.Response.Status = 200
 	return Result{Exchange: ex, Outcome: upstream.Merged, legs: log}
+}
+
+// newCombined returns an exchange for a response of up to n bytes that adbuffer makes of several responses, or an error
+// if the budget does not allow it.
+func newCombined(b *upstream.Budget, n int) (*upstream.Exchange, *upstream.Error) {
+	ex := upstream.AcquireExchange()
+	ex.Budget = b
+	if err := ex.Reserve(n); err != nil {
+		ex.Release()
+		return nil, upstream.AsError(err)
+	}
+	ex.Response.Body, ex.Response.Status = slices.Grow(ex.Response.Body, n), 200
+	return ex, nil
 }
 
 func (l *leg) envelopeEntry() entry {

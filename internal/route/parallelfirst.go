@@ -16,7 +16,7 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	defer f.detach()
 	asked := f.filter(r)
 	if asked == 0 {
-		return f.nothingToAsk(r)
+		return sendToOne(r, nil, f.legLog())
 	}
 	for i := range f.legs {
 		if l := &f.legs[i]; !l.received {

@@ -102,7 +102,7 @@ var resultTests = []resultTest{
 			r.set(t, upstream.POST, "q", strings.Repeat("b", 100))
 			r.Budget = upstream.NewBudget(100)
 		},
-		result: "overloaded", detail: "0 of 100 are held; see server.max_buffered_bytes",
+		result: "overloaded", detail: "0 of 100 are held for all requests and responses; see server.max_buffered_bytes",
 	},
 	{
 		name: "the client closes", mode: ParallelFirst, ssps: []reply{silent, fails(30*ms, upstream.ClientGone)},

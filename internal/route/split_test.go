@@ -3,6 +3,7 @@ package route
 import (
 	"testing"
 
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,7 +26,7 @@ func TestSplitDrawsByWeight(t *testing.T) {
 				testsupport.Equal(t, of, sum, "%[2]v: drawn of %[1]d", tt.weights)
 				return n
 			}
-			target := rt.pick(nil, new(*legLog))
+			target := rt.pick(new(ssp.Request), new(*legLog))
 			for i := range rt.Targets {
 				if target == &rt.Targets[i] {
 					drawn[i]++
@@ -69,7 +70,7 @@ func TestSplitIsRandom(t *testing.T) {
 	rt.ready()
 	drawn := map[string]int{}
 	for range 1000 {
-		drawn[rt.pick(nil, new(*legLog)).SSP.Name()]++
+		drawn[rt.pick(new(ssp.Request), new(*legLog)).SSP.Name()]++
 	}
 	testsupport.True(t, drawn["a"] != 0 && drawn["c"] != 0 && drawn["b"] <= 0, "drawn: %v", drawn)
 }

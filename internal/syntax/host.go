@@ -29,14 +29,12 @@ func IsHost(host string) bool {
 			return false
 		}
 		for i := range len(label) {
-			if c := label[i]; !isAlphanumeric(c) && c != '-' && c != '_' {
+			switch c := label[i]; {
+			case IsDigit(c), 'a' <= c|0x20 && c|0x20 <= 'z', c == '-', c == '_':
+			default:
 				return false
 			}
 		}
 	}
 	return true
-}
-
-func isAlphanumeric(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -63,7 +63,7 @@ func hashKey(key []byte) uint64 {
 	var char [utf8.UTFMax]byte
 	for next >= 0 {
 		h.Write(key[:next])
-		r, n := unescape(key[next:])
+		r, n := JSONEscape(key[next:])
 		h.Write(char[:utf8.EncodeRune(char[:], r)])
 		key = key[next+n:]
 		next = bytes.IndexByte(key, '\\')

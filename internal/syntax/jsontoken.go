@@ -38,7 +38,7 @@ func skipString(b []byte, i int) int {
 		case c < ' ':
 			return -1
 		case c == '\\':
-			_, n := unescape(b[i:])
+			_, n := JSONEscape(b[i:])
 			if n == 0 {
 				return -1
 			}
@@ -48,9 +48,9 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// unescape decodes the escape at the start of b. It returns the character and the length of the
+// JSONEscape decodes the escape at the start of b. It returns the character and the length of the
 // escape. n is 0 if it is not an escape, or is half of a surrogate pair.
-func unescape(b []byte) (r rune, n int) {
+func JSONEscape(b []byte) (r rune, n int) {
 	switch JSONByte(b, 1) {
 	case '"', '\\', '/':
 		return rune(b[1]), 2

@@ -20,8 +20,8 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 		names         string
 	}{
 		{100, 100, ""},
-		{99, 100, "90 of 99 bytes are held for the SSP's requests and responses; see ssps[].max_buffered_bytes"},
-		{100, 99, "90 of 99 bytes are held for all requests and responses; see server.max_buffered_bytes"},
+		{99, 100, "it needs 10 more bytes, and 90 of 99 are held for the SSP's requests and responses; see ssps[].max_buffered_bytes"},
+		{100, 99, "it needs 10 more bytes, and 90 of 99 are held for all requests and responses; see server.max_buffered_bytes"},
 	} {
 		ex := AcquireExchange()
 		ex.Share, ex.Budget = NewBudget(c.share), NewBudget(c.budget)

@@ -92,15 +92,15 @@ func ReserveForRequest(share, all *Budget, n int64, what string) *Error {
 
 func reserveBoth(share, all *Budget, n int64, forRequest bool) *Error {
 	if !share.reserve(n, forRequest) {
-		return overBudget(share, "the SSP's requests and responses", "ssps[].max_buffered_bytes")
+		return overBudget(share, n, "the SSP's requests and responses", "ssps[].max_buffered_bytes")
 	}
 	if !all.Reserve(n) {
 		share.Release(n)
-		return overBudget(all, "all requests and responses", all.From())
+		return overBudget(all, n, "all requests and responses", all.From())
 	}
 	return nil
 }
 
-func overBudget(b *Budget, holder, setting string) *Error {
-	return Errorf(Overloaded, MaybeProcessed, "%d of %d bytes are held for %s; see %s", b.Used(), b.Limit(), holder, setting)
+func overBudget(b *Budget, n int64, holder, setting string) *Error {
+	return Errorf(Overloaded, MaybeProcessed, "it needs %d more bytes, and %d of %d are held for %s; see %s", n, b.Used(), b.Limit(), holder, setting)
 }

@@ -65,7 +65,7 @@ func (c *Cancel) Finish(f *func()) {
 // call that f takes. stop reports whether it prevented the call of f.
 func (c *Cancel) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
-	if c.isDone() {
+	if c.ended.Load() {
 		c.mu.Unlock()
 		go f()
 		return func() bool { return false }
@@ -81,15 +81,6 @@ func (c *Cancel) AfterFunc(f func()) (stop func() bool) {
 		_, found := c.funcs[&f]
 		delete(c.funcs, &f)
 		return found
-	}
-}
-
-func (c *Cancel) isDone() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
 	}
 }
 

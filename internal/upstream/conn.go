@@ -39,10 +39,10 @@ type Conn interface {
 // Owner is the pool, as one of its connections sees it. The pool calls Places during these calls,
 // so a connection must hold none of its locks when it calls its Owner.
 type Owner interface {
-	// Freed reports that a place is free again, and that Places may have changed. held is the time from Times.Acquired until the
-	// response was read, dropped or abandoned, and by is the exchange's Payer. It is called exactly
-	// once for each Do. If the connection can carry no more requests, Places returns 0 before this
-	// call.
+	// Freed reports that a place is free again, and that Places may have changed. held is the time from
+	// Times.Acquired until the response was read, dropped or abandoned, and by is the exchange's Payer. It
+	// is called exactly once for each Do. If the connection can carry no more requests, Places returns 0
+	// before this call.
 	Freed(held time.Duration, by Payer)
 
 	// Changed reports that Places or CloseReason has changed. It is not called for changes that

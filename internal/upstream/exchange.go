@@ -186,18 +186,11 @@ func (ex *Exchange) Release() {
 	if !ex.acquired {
 		panic("BUG: exchange released twice")
 	}
-	ex.acquired = false
 	ex.ReleaseBody()
 	select {
 	case <-ex.done: //nolint:errcheck // completed after its caller had abandoned it
 	default:
 	}
-	ex.Request = Request{}
-	ex.Deadline, ex.UsualTimeout, ex.Span, ex.Context, ex.Budget, ex.Share = time.Time{}, 0, lag.Span{}, nil, nil, nil
-	ex.Times = Times{}
-	ex.Alone, ex.Redials, ex.Resent, ex.Reused, ex.Served, ex.Protocol = false, 0, false, false, 0, Unknown
-	ex.Keyer, ex.FairKey, ex.Payer = nil, 0, 0
-	ex.Avoid, ex.Endpoint, ex.Peer, ex.Attempts = "", "", netip.AddrPort{}, 0
 	r := &ex.Response
 	for _, b := range [...]*[]byte{&ex.Block, &r.Body, &r.Fields, &r.Trailers} {
 		if cap(*b) > MaxKeptBuffer {
@@ -205,6 +198,7 @@ func (ex *Exchange) Release() {
 		}
 	}
 	r.Reset()
+	*ex = Exchange{Response: *r, Block: ex.Block, done: ex.done}
 	exchanges.Put(ex)
 }
 
