@@ -60,8 +60,10 @@ type Client struct {
 	// Gone reports whether the client no longer wants the response. Left ends when it does not.
 	Gone func() bool
 	Left *upstream.Cancel
-	// Waited is how long the request waited because its connection was not read: see Response.Pause.
-	// It is 0 if the request came later.
+	// InputAge returns how long ago the last bytes of the connection arrived; ok is false if that is
+	// unknown.
+	InputAge func() (age time.Duration, ok bool)
+	// Waited is how long the request waited to be read, as far as that is known: see Response.Pause.
 	Waited time.Duration
 }
 
@@ -91,7 +93,7 @@ func newConn(s *Server, c net.Conn) *Conn {
 	cc := &Conn{server: s}
 	cc.Conn = socket.New(c)
 	cc.Count(&s.traffic)
-	cc.Left, cc.Gone = upstream.NewCancel(), cc.gone
+	cc.Left, cc.Gone, cc.InputAge = upstream.NewCancel(), cc.gone, cc.SinceInput
 	cc.body.conn = cc
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	return cc

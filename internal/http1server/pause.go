@@ -29,6 +29,8 @@ func (c *Conn) awaitPause() {
 		time.Sleep(c.Waited)
 	}
 	if c.Waited > 0 && c.HasInput() {
-		c.Waited = min(c.Waited, c.SinceInput())
+		if since, ok := c.SinceInput(); ok {
+			c.Waited = min(c.Waited, since)
+		}
 	}
 }

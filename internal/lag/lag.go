@@ -102,7 +102,12 @@ func (m *Meter) Watch() (stop func()) {
 
 func (m *Meter) beginLocked() {
 	m.ended, m.intime = make(chan struct{}), 0
-	m.window.begin(time.Since(m.epoch))
+	if w := &m.window; w.observe != nil {
+		now := time.Since(m.epoch)
+		w.begin(now)
+		w.timer = time.AfterFunc(interval+windowLength, m.overdue)
+		w.ends = now + interval + windowLength
+	}
 	m.base.Store(int64(time.Since(m.epoch)+interval) - m.sum.Load())
 	go m.run(m.ended)
 }
@@ -115,6 +120,9 @@ func (m *Meter) endLocked() {
 	m.base.Store(notDue)
 	close(m.ended)
 	m.ended = nil
+	if m.window.timer != nil {
+		m.window.timer.Stop()
+	}
 }
 
 func (m *Meter) run(ended chan struct{}) {
@@ -142,7 +150,6 @@ func (m *Meter) tickLocked() (next time.Duration) {
 	now, sum := int64(time.Since(m.epoch)), m.sum.Load()
 	m.intime++
 	late := now - m.base.Load() - sum
-	m.window.tick(time.Duration(now), time.Duration(max(0, late)))
 	if late > int64(tolerance) {
 		sum += late
 		m.sum.Store(sum)
@@ -153,6 +160,7 @@ func (m *Meter) tickLocked() (next time.Duration) {
 		next = calmInterval
 	}
 	m.base.Store(now + int64(next) - sum)
+	m.window.tick(time.Duration(now), time.Duration(max(0, late)), next)
 	return next
 }
 

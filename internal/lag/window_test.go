@@ -43,9 +43,14 @@ func TestAWindowReportsTheStandingLag(t *testing.T) {
 		if got := during(0, time.Second); len(got) != 5 || slices.Max(got) != 0 {
 			t.Errorf("without lag: %v", got)
 		}
-		during(600*msec, 150*msec)
+		during(90*msec, 150*msec)
 		if got := during(0, time.Second); slices.Max(got) != 0 {
 			t.Errorf("after one late tick: %v", got)
+		}
+		got := append(during(600*msec, 150*msec), during(0, time.Second)...)
+		got = slices.Compact(got) // without the zeros before and after
+		if len(got) < 6 || got[len(got)-1] != 0 || !slices.IsSorted(got[:len(got)-1]) || slices.Max(got) < 500*msec {
+			t.Errorf("during a tick that is late by 600 ms, and after it: %v", got)
 		}
 		during(20*msec, time.Second)
 		if got := during(20*msec, time.Second); len(got) < 7 || slices.Min(got) != 20*msec || slices.Max(got) != 20*msec {

@@ -90,15 +90,18 @@ func (g *Gate) Configure(s Settings) {
 }
 
 func (g *Gate) endLocked() {
-	g.controller, g.since = controller{}, time.Time{}
+	g.controller, g.since = newController(), time.Time{}
 	g.counting.Store(false)
 	g.rule.Store(nil)
 }
 
+// Overloaded reports whether adbuffer is overloaded. It costs an atomic load.
+func (g *Gate) Overloaded() bool { return g != nil && g.counting.Load() }
+
 // Refuse returns nil if a request may pass. While adbuffer is not overloaded, that costs one atomic
 // load. The caller must not change the Refusal.
 func (g *Gate) Refuse(p Priority) *Refusal {
-	if g == nil || !g.counting.Load() {
+	if !g.Overloaded() {
 		return nil
 	}
 	n := &g.counts[p]

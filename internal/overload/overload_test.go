@@ -13,12 +13,13 @@ const (
 	msec   = time.Millisecond
 )
 
-// overloaded returns a gate that refuses all requests but critical ones. The lag was 300 ms.
+// overloaded returns a gate that refuses all requests but critical ones, as good as always. The lag was
+// 300 ms.
 func overloaded(t *testing.T, s Settings) *Gate {
 	t.Helper()
 	g := new(Gate)
 	g.Configure(s)
-	for range 10 {
+	for range 60 {
 		g.Observe(300*msec, window)
 		for range 10 {
 			g.Refuse(Normal)
@@ -43,7 +44,7 @@ func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
 		t.Errorf("a critical request: %+v", r)
 	}
 	s := g.State()
-	if !s.Overloaded || s.Since == nil || s.LagMs != 300 || s.TargetMs != 5 || s.Refusing["normal"] != 1 || s.PauseMs == 0 || s.Refused["normal"] == 0 {
+	if !s.Overloaded || s.Since == nil || s.LagMs != 300 || s.TargetMs != 5 || s.Refusing["normal"] < 0.999 || s.PauseMs == 0 || s.Refused["normal"] == 0 {
 		t.Errorf("the state is %+v", s)
 	}
 	for range 100 {

@@ -54,7 +54,7 @@ func (r *request) setDeadline() *refusal {
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget && r.Waited > 0 {
 		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter,
-			Detail: fmt.Sprintf("its connection was not read for %v after a refusal, and only %v of the time is left; see server.overload", r.Waited, max(budget, 0))}
+			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the time is left; see server.overload", r.Waited, max(budget, 0))}
 	}
 	if budget < o.MinBudget {
 		return &refusal{Outcome: upstream.Deadline, Detail: fmt.Sprintf("only %v of the time is left, too little for a request to an SSP; see deadline.reserve and deadline.min_budget", max(budget, 0))}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ import (
 func refusing() *overload.Gate {
 	g := new(overload.Gate)
 	g.Configure(overload.Settings{Enabled: true, Target: 5 * time.Millisecond})
-	for s := g.State(); s.PauseMs < 200 || s.Refusing["normal"] < 1; s = g.State() {
+	for s := g.State(); s.PauseMs < 200 || s.Refusing["normal"] < 1-1e-6; s = g.State() {
 		g.Observe(time.Second, 100*time.Millisecond)
-		for range 10 {
+		for range 2000 * runtime.GOMAXPROCS(0) {
 			g.Refuse(overload.Normal)
 		}
 	}
@@ -138,13 +139,38 @@ func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
 			g.Configure(overload.Settings{})
 			a := send("X-Adbuffer-Timeout-Ms: 1")
 			testsupport.AtLeast(t, time.Since(began), least, "the second request had its response after %v, want at least %v", least)
-			if a.status != "503" || a.source != "proxy/overloaded" || !strings.Contains(a.body, "its connection was not read for") {
+			if a.status != "503" || a.source != "proxy/overloaded" || !strings.Contains(a.body, "after it came") {
 				t.Errorf("the second request, with a deadline of 1 ms: %+v", a)
 			}
 			if a := send("X-Adbuffer-Timeout-Ms: 60000"); a.status != "200" {
 				t.Errorf("the third request: %+v", a)
 			}
 		})
+	}
+}
+
+// While adbuffer is overloaded, a request that has waited in its socket for longer than its deadline is
+// refused, also if its priority is critical: its response would be late. Here it waits behind another.
+func TestARequestThatIsReadTooLateIsRefused(t *testing.T) {
+	t.Parallel()
+	for g, want := range map[*overload.Gate]string{new(overload.Gate): "deadline", refusing(): "proxy/overloaded"} {
+		m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
+			o.Overload, rt.Priority = g, overload.Critical
+		}, bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { time.Sleep(60 * time.Millisecond) }})
+		c := m.dial()
+		for _, timeout := range []int{60000, 20} {
+			fmt.Fprintf(c, "GET /fill HTTP/1.1\r\nHost: a\r\nX-Adbuffer-Timeout-Ms: %d\r\n\r\n", timeout)
+		}
+		in := bufio.NewReader(c)
+		for i := range 2 {
+			res, err := http.ReadResponse(in, nil)
+			testsupport.NoError(t, err)
+			body, _ := io.ReadAll(res.Body)
+			source := res.Header.Get("X-Adbuffer-Source")
+			if i == 0 && res.StatusCode != 200 || i == 1 && !strings.Contains(source, want) || strings.Contains(string(body), "after it came") != (i == 1 && g.Overloaded()) {
+				t.Errorf("overloaded: %v; response %d has status %d, source %s and body %s", g.Overloaded(), i, res.StatusCode, source, body)
+			}
+		}
 	}
 }
 

@@ -39,13 +39,20 @@ func (p *Proxy) uploadDropped() *refusal {
 // read together.
 const pauseJitter = 0.5
 
-// shed refuses a share of the requests while adbuffer is overloaded. It needs only the message head.
+// shed refuses a share of the requests while adbuffer is overloaded. It needs only the message head. Then
+// the time for which a request has waited in its socket counts for its deadline: see setDeadline. Without
+// that, requests would be forwarded whose responses are late, and their connections be closed: work that
+// makes the next ones late too.
 func (r *request) shed() *refusal {
 	if r.search.Explaining {
 		return nil
 	}
+	if r.opts.Overload.Overloaded() {
+		age, _ := r.InputAge()
+		r.Waited = max(r.Waited, age)
+	}
 	if r.Waited > 0 && r.Gone() {
-		return &refusal{Outcome: upstream.ClientGone, Detail: fmt.Sprintf("its connection was not read for %v after a refusal; see server.overload", r.Waited)}
+		return &refusal{Outcome: upstream.ClientGone, Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came; see server.overload", r.Waited)}
 	}
 	f := r.opts.Overload.Refuse(r.route.Priority)
 	if f == nil {

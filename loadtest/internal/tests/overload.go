@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
@@ -30,6 +31,8 @@ const (
 	sweepLegs     = 32                     // SSPs of each request
 	maxSweepConns = 8000                   // a process with 20,000 files may open so many
 )
+
+var sweepBody = sspsim.Size{P50: 4000, P95: 8000, Max: 20000}
 
 var sweepFactors = []float64{0.5, 0.9, 1.2, 2, 4}
 
@@ -57,16 +60,17 @@ func (r *sweepRow) late() float64 {
 	return share(late, max(late+r.Answered, 1))
 }
 
-// sweep offers multiples of what one core carries. A request of adbuffer goes to many SSPs, so the core
-// carries few of them. Then the generator can send four times as many, and can have a connection for each
-// request within its timeout. With fewer connections requests would wait in the generator.
+// sweep offers multiples of what one core carries. A bid request goes to many SSPs, compressed. So the
+// proxy's core carries few of them, and the other core is never busy: it sends four times as many, and
+// responds for the SSPs. The generator can have a connection for each request within its timeout; with
+// fewer, requests would wait in the generator. HAProxy has no counterpart: it has no limit by its CPU.
 func sweep(e *experiment) {
 	up := e.constantUpstream()
 	t := e.rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
 		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
 	for _, p := range []struct{ name, program, server string }{{"adbuffer", "", refusing}, {"adbuffer, overload off", "", notRefusing},
-		{"Envoy, overload manager", "envoy", ""}, {"HAProxy", "haproxy", ""}} {
+		{"Envoy, overload manager", "envoy", ""}} {
 		if !e.has(p.program) {
 			continue
 		}
@@ -74,7 +78,7 @@ func sweep(e *experiment) {
 		peak := peakOf(rows)
 		for i := range rows {
 			row := &rows[i]
-			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/row.Seconds, row.goodput,
+			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/max(row.Seconds, 1), row.goodput,
 				results.Percent(row.goodput/peak), row.Latency.P99, results.Percent(row.late()),
 				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
 		}
@@ -98,22 +102,24 @@ func sweepOne(e *experiment, name, program, server string, up *rig.SSP) (rows []
 	}
 	asks := "mode: parallel-all, ssps: [" + strings.Join(ssps, ", ") + "]}"
 	setup := stage.Setup{Program: program, OneCore: true, Route: &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr},
-		Overload: true}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{server}, Routes: []string{
+		Overload: true, Mirrors: sweepLegs - 1}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{server}, Routes: []string{
 		"{name: critical, priority: critical, match: {path: /critical}, " + asks,
 		"{name: normal, match: {path: /normal}, " + asks}}}
 	if program == "" {
 		for _, name := range ssps {
-			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1"})
+			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1",
+				More: []string{"gzip_request: {enabled: true}"}})
 		}
 	}
 	s := e.start(setup)
 	defer s.Stop()
-	critical, normal := stage.Page("critical", "/critical"), stage.Page("normal", "/normal")
+	critical, normal := stage.Bid("critical", "/critical"), stage.Bid("normal", "/normal")
+	critical.Body, normal.Body = sweepBody, sweepBody
 	critical.Weight, normal.Weight = criticalShare, 1-criticalShare
 	length := e.Time(20*time.Second, 2*time.Second)
 	var carried *stage.Figures
-	for range 2 { // the first time, the proxy still opens connections
-		carried = e.measure(s, stage.Generate(stage.ClosedLoop(32, 0, length/2, critical, normal), true))
+	for range 2 { // the first time, the proxy still opens connections; with more clients it would refuse requests
+		carried = e.measure(s, stage.Generate(stage.ClosedLoop(8, 0, length/2, critical, normal), true))
 	}
 	for _, factor := range sweepFactors {
 		rate := factor * carried.Rate
@@ -121,7 +127,11 @@ func sweepOne(e *experiment, name, program, server string, up *rig.SSP) (rows []
 		e.say("overload: %s, %v × %.0f requests/s", name, factor, carried.Rate)
 		plan := stage.OpenLoop(conns, rate, length/4, length, critical, normal)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
-		f := e.measure(s, stage.Generate(plan, true))
+		f, err := s.Measure(e.ctx, stage.Generate(plan, true))
+		if err != nil && program != "" { // it may accept no connections for seconds
+			f, err = &stage.Figures{Doubts: []string{err.Error()}}, e.ctx.Err()
+		}
+		e.check(err)
 		rows = append(rows, sweepRow{factor, f.Rate, f})
 		stage.Sleep(e.ctx, settled) // the proxy still handles requests that clients have given up
 	}
