@@ -65,8 +65,8 @@ func responsePrepared(c net.Conn) {
 			if f.Kind == h2.FrameHeaders {
 				start := len(out)
 				out = append(out, response...)
-				http2codec.SetFrameHeader(out[start:], first-http2codec.FrameHeaderLen, h2.FrameHeaders, h2.FlagHeadersEndHeaders, f.ID)
-				http2codec.SetFrameHeader(out[start+first:], len(response)-first-http2codec.FrameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.ID)
+				http2codec.AppendFrameHeader(out[:start], first-http2codec.FrameHeaderLen, h2.FrameHeaders, h2.FlagHeadersEndHeaders, f.ID)
+				http2codec.AppendFrameHeader(out[:start+first], len(response)-first-http2codec.FrameHeaderLen, h2.FrameData, h2.FlagDataEndStream, f.ID)
 			}
 		}
 		used = copy(buf, buf[at:used])

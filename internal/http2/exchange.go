@@ -135,7 +135,8 @@ func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 // resetLocked sends RST_STREAM with code for s, and ends its exchange with err.
 func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
-	c.flood.Reset(c.streamWindow)
+	c.flood.Earn()
+	c.flood.Expect(c.streamWindow)
 	c.failLocked(s, err)
 }
 

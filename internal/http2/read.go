@@ -124,10 +124,7 @@ func (in *reader) checkFirst() error {
 }
 
 func (c *Conn) handle(f http2codec.Frame) error {
-	err := c.in.fragments.Between(f)
-	if err == nil {
-		err = f.Check()
-	}
+	err := c.in.fragments.Check(f)
 	if err == nil {
 		err = c.dispatch(f)
 	}

@@ -5,16 +5,16 @@ import "adbuffer/internal/syntax"
 // ResponseBlock is a decoded header block of a response. Each field is checked, but not yet the
 // block as a whole.
 type ResponseBlock struct {
-	Limit     int // of size
-	MaxFields int // of regular
+	Limit     int // of Size
+	MaxFields int // of Regular
 
 	Size      int    // names, values and 32 for each field
-	Fields    []byte // the regular fields as lines of HTTP/1; up to limit
+	Fields    []byte // the regular fields as lines of HTTP/1; up to Limit
 	Status    int    // 0 for none
 	Length    int    // content-length, -1 for none
 	Regular   int    // fields without a colon so far
-	TooLarge  bool   // size is over limit; Fields and the values below mean nothing
-	TooMany   bool   // regular is over maxFields; Fields and the values below mean nothing
+	TooLarge  bool   // Size is over Limit; Fields and the values below mean nothing
+	TooMany   bool   // Regular is over MaxFields; Fields and the values below mean nothing
 	Malformed string // the first violated rule, empty for none
 	OfHTTP2   bool   // the violated rule is one of HTTP/2, and not of all HTTP versions
 }

@@ -85,9 +85,3 @@ func (f *Flood) Earn() { f.Left = min(f.Left+floodEarned, FloodBudget) }
 
 // Expect records that a stream has ended on which window more bytes may arrive.
 func (f *Flood) Expect(window int) { f.Late = min(f.Late+window, MaxLate) }
-
-// Reset records that adbuffer has reset a stream with this window.
-func (f *Flood) Reset(window int) {
-	f.Earn()
-	f.Expect(window)
-}

@@ -85,12 +85,12 @@ func (p *Fragments) continued(f Frame) (block HeaderBlock, whole bool, err *Erro
 	return block, true, nil
 }
 
-// Between returns an error for a frame that is not allowed within a header block.
-func (p *Fragments) Between(f Frame) *Error {
+// Check returns the violation of a frame that is not allowed within a header block, or by itself.
+func (p *Fragments) Check(f Frame) *Error {
 	if p.ID != 0 && (f.Kind != h2.FrameContinuation || f.ID != p.ID) {
 		return ProtocolError("a frame in the middle of a header block")
 	}
-	return nil
+	return f.check()
 }
 
 // Free releases the memory between blocks.

@@ -48,10 +48,10 @@ func ParseFrame(b []byte) (f Frame, n, size int) {
 	}, FrameHeaderLen + size, size
 }
 
-// Check returns the violation of a frame that is not allowed on its stream, or that has a wrong
+// check returns the violation of a frame that is not allowed on its stream, or that has a wrong
 // size. RFC 9113, section 6. ParseSettings checks the size of SETTINGS. A wrong size of PRIORITY
 // ends its stream, not the connection.
-func (f Frame) Check() *Error {
+func (f Frame) check() *Error {
 	switch f.Kind {
 	case h2.FrameData, h2.FrameHeaders, h2.FramePriority, h2.FrameRSTStream:
 		if f.ID == 0 {
@@ -97,11 +97,6 @@ func AppendFrameHeader(b []byte, size int, kind h2.FrameType, flags h2.Flags, id
 		byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 }
 
-// SetFrameHeader writes a frame header to the first nine bytes of b.
-func SetFrameHeader(b []byte, size int, kind h2.FrameType, flags h2.Flags, id uint32) {
-	AppendFrameHeader(b[:0], size, kind, flags, id)
-}
-
 func AppendReset(b []byte, id uint32, code h2.ErrCode) []byte {
 	b = AppendFrameHeader(b, 4, h2.FrameRSTStream, 0, id)
 	return binary.BigEndian.AppendUint32(b, uint32(code))
@@ -137,7 +132,7 @@ func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
 func EndHeaders(b []byte, start, limit int, flags h2.Flags, id uint32) []byte {
 	size := len(b) - start - FrameHeaderLen
 	if size <= limit {
-		SetFrameHeader(b[start:], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, id)
+		AppendFrameHeader(b[:start], size, h2.FrameHeaders, flags|h2.FlagHeadersEndHeaders, id)
 		return b
 	}
 	block := bytes.Clone(b[start+FrameHeaderLen:])

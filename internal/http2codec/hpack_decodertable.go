@@ -21,7 +21,7 @@ type decoderTable struct {
 	size    int // as defined by RFC 7541, section 4.1
 	max     int
 
-	bytes []byte // 2*maxTableSize, allocated by the first insert; the entries' strings are bytes[oldest entry's at:end]
+	bytes []byte // 2*MaxTableSize, allocated by the first insert; the entries' strings are bytes[oldest entry's at:end]
 	end   int
 }
 

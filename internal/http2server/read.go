@@ -299,10 +299,7 @@ func (c *Conn) handleFrameLocked(f http2codec.Frame) *http2codec.Error {
 		}
 		c.in.settled = true
 	}
-	if err := c.in.fragments.Between(f); err != nil {
-		return err
-	}
-	if err := f.Check(); err != nil {
+	if err := c.in.fragments.Check(f); err != nil {
 		return err
 	}
 	switch f.Kind {

@@ -50,7 +50,8 @@ func hasOtherMeaning(name []byte) bool {
 // and the value is a valid id. Otherwise it is a new UUIDv7 with the time now. It needs only f.
 // Scan and Reset remove the id.
 func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
-	if peerTrusted && f.clientIDs == 1 && f.id.set(f.clientID) {
+	if peerTrusted && f.clientIDs == 1 && IsRequestID(f.clientID) {
+		f.id.n = copy(f.id.text[:], f.clientID)
 		return
 	}
 	f.id.n = len(AppendUUIDv7(f.id.text[:0], now))
@@ -60,30 +61,19 @@ func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 // changed.
 func (f *RequestFields) RequestID() []byte { return f.id.text[:f.id.n] }
 
-// set makes v the id. It returns false if v is not a valid id.
-func (id *requestID) set(v []byte) bool {
-	if !IsRequestID(v) {
-		return false
-	}
-	id.n = copy(id.text[:], v)
-	return true
-}
-
 // IsRequestID reports whether v has the form of a request's id: [A-Za-z0-9._-]{1,128}.
 func IsRequestID[T string | []byte](v T) bool {
 	if len(v) == 0 || len(v) > maxRequestID {
 		return false
 	}
 	for i := range len(v) {
-		if !isRequestIDByte(v[i]) {
+		switch c := v[i]; {
+		case syntax.IsDigit(c), 'a' <= c|0x20 && c|0x20 <= 'z', c == '.', c == '_', c == '-':
+		default:
 			return false
 		}
 	}
 	return true
-}
-
-func isRequestIDByte(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '.' || c == '_' || c == '-'
 }
 
 // AppendUUIDv7 appends a UUID of version 7 (RFC 9562, section 5.7): 48 bits of Unix milliseconds,

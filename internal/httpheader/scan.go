@@ -7,8 +7,8 @@ import (
 )
 
 // Scan reads raw, the unchanged header block after the request line, with its final empty line. An
-// empty raw is a block without fields. The error is an *Error;
-// after an error the fields are undefined until the next Scan.
+// empty raw is a block without fields. The error is an *Error; after an error the fields are undefined
+// until the next Scan.
 //
 // The fields are slices of raw, which must not change while they are in use.
 func (f *RequestFields) Scan(raw []byte) error {
