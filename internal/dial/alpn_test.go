@@ -58,7 +58,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 			continue
 		}
 		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+strings.Join(tt.offered, " and "), "see protocol")
-		if kind(e) != "alpn" || d.stats.failed.Load() != 1 {
+		if kind(e) != "alpn" || handshakesOf(d).failed != 1 {
 			t.Errorf("%v is counted as %s, %+v", e, kind(e), &d.stats)
 		}
 	}
@@ -116,8 +116,8 @@ func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	if r.Protocol != upstream.HTTP1 || state.NegotiatedProtocol != "http/1.1" {
 		t.Errorf("protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
 	}
-	if s := &d.stats; s.http2Refused.Load() != 1 || s.failed.Load() != 1 || s.full.Load()+s.resumed.Load() != 1 {
-		t.Errorf("%+v", s)
+	if n := handshakesOf(d); d.stats.http2Refused.Load() != 1 || n.failed != 1 || n.full+n.resumed != 1 {
+		t.Errorf("%+v", n)
 	}
 
 	o := p.https(t, ca, "ssp.test")

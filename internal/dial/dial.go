@@ -68,8 +68,6 @@ type Result struct {
 	// TCP and TLS are how long these steps took, 0 if a step was not begun. They are also set if
 	// Dial fails.
 	TCP, TLS time.Duration
-	// Resumed says that the TLS handshake resumed an earlier session.
-	Resumed bool
 	// Raced is also set if Dial fails.
 	Raced
 
@@ -211,8 +209,8 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 		_ = sock.Close()
 		return r, err
 	}
-	d.stats.handshaken(&state)
-	r.Conn, r.Socket, r.Resumed = conn, sock, state.DidResume
+	d.stats.handshakes.Succeeded(&state)
+	r.Conn, r.Socket = conn, sock
 	return r, nil
 }
 

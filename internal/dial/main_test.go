@@ -28,6 +28,16 @@ import (
 
 func TestMain(m *testing.M) { testsupport.Main(m) }
 
+func hasResumed(r Result) bool { return r.Conn.(*tls.Conn).ConnectionState().DidResume }
+
+// handshakes counts d's handshakes.
+type handshakes struct{ full, resumed, failed uint64 }
+
+func handshakesOf(d *Dialer) (n handshakes) {
+	n.full, n.resumed, n.failed = d.stats.handshakes.Totals()
+	return n
+}
+
 // authority issues certificates.
 type authority struct {
 	cert *x509.Certificate

@@ -27,7 +27,7 @@ type race struct {
 	ended   chan connected
 	began   []lag.Span // each attempt so far
 	running int
-	lost    []error // see Result.Lost
+	lost    []error // see Raced.Lost
 }
 
 // connected is the result of a connection attempt.

@@ -42,10 +42,6 @@ const (
 // Lookup returns the IPv4 and IPv6 addresses of a name. It must return soon after ctx ends.
 type Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
-func systemLookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-}
-
 // resolver keeps the addresses of one SSP's endpoints. It works only when it is called: if a result
 // is no longer new, it looks the name up again in the background. Each name has at most one
 // goroutine, which ends within lookupLimit or with close.
@@ -86,7 +82,9 @@ type name struct {
 
 func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), stats *counters) *resolver {
 	if lookup == nil {
-		lookup = systemLookup
+		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
 	}
 	r := &resolver{
 		lookup: lookup, from: from, timeouts: t, lag: lag, warn: warn, stats: stats,

@@ -104,7 +104,7 @@ func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.
 			readOne(t, r)
 		}
 		m.want(t, 1, 3)
-		if s := &d.stats; s.helloHelped.Load() != 1 || s.helloFailed.Load() != 0 || s.failed.Load() != 1 || s.full.Load() != 3 || warned.Load() != 1 {
+		if s := &d.stats; s.helloHelped.Load() != 1 || s.helloFailed.Load() != 0 || handshakesOf(d).failed != 1 || handshakesOf(d).full != 3 || warned.Load() != 1 {
 			t.Errorf("%s: %+v, %d warnings", name, s, warned.Load())
 		}
 		// After smallHelloFor, the middlebox may have been replaced.
@@ -181,7 +181,7 @@ func TestASmallHelloThatIsOfNoUseIsNotRepeated(t *testing.T) {
 		dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
 	}
 	m.want(t, 3, 1)
-	if s := &d.stats; s.helloHelped.Load() != 0 || s.helloFailed.Load() != 1 || s.failed.Load() != 4 {
+	if s := &d.stats; s.helloHelped.Load() != 0 || s.helloFailed.Load() != 1 || handshakesOf(d).failed != 4 {
 		t.Errorf("%+v", s)
 	}
 	d.hellos.forget()

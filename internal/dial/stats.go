@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"crypto/tls"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -17,8 +16,6 @@ type counters struct {
 	lookups, lookupsFailed     atomic.Uint64 // for one name each; a failed one brought no usable address
 	addrsRefused               atomic.Uint64 // addresses in DNS responses of a kind that is never dialled, such as link-local
 	addrsBeyond                atomic.Uint64 // addresses in DNS responses beyond the number that is used for one name
-	full, resumed              atomic.Uint64 // TLS handshakes that brought a connection
-	failed                     atomic.Uint64 // TLS handshakes that brought no connection
 	handshakes                 handshake.Counts
 	helloHelped, helloFailed   atomic.Uint64 // second attempts with a small ClientHello, by whether they completed the handshake
 	http2Refused               atomic.Uint64 // connections closed because HTTP/2 prohibits their cipher suite
@@ -26,18 +23,8 @@ type counters struct {
 	traffic                    socket.Traffic
 }
 
-func (c *counters) handshaken(state *tls.ConnectionState) {
-	c.handshakes.Succeeded(state)
-	if state.DidResume {
-		c.resumed.Add(1)
-	} else {
-		c.full.Add(1)
-	}
-}
-
 // handshakeFailed counts an error of tlsError or negotiated.
 func (c *counters) handshakeFailed(err error) {
-	c.failed.Add(1)
 	reason := handshake.ALPN
 	if !errors.Is(err, upstream.ErrALPN) {
 		reason = handshake.ReasonOf(errors.Unwrap(err))
@@ -78,9 +65,10 @@ func (d *Dialer) Collect(to metrics.Sink) {
 	if d.tls == nil {
 		return
 	}
-	to.Counter(descHandshakes, c.full.Load(), "full")
-	to.Counter(descHandshakes, c.resumed.Load(), "resumed")
-	to.Counter(descHandshakes, c.failed.Load(), "failed")
+	full, resumed, failed := c.handshakes.Totals()
+	to.Counter(descHandshakes, full, "full")
+	to.Counter(descHandshakes, resumed, "resumed")
+	to.Counter(descHandshakes, failed, "failed")
 	to.Counter(descHellos, c.helloHelped.Load(), "good")
 	to.Counter(descHellos, c.helloFailed.Load(), "failed")
 	descsOfTLS.Series(to, &c.handshakes)

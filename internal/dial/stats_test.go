@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/upstream"
 )
 
 // An SSP whose endpoints are IP addresses has no look-ups that could fail, and one without tls.cert_file has
@@ -44,9 +46,15 @@ adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 		c.lookupsFailed.Store(3)
 		c.addrsRefused.Store(11)
 		c.addrsBeyond.Store(12)
-		c.full.Store(13)
-		c.resumed.Store(14)
-		c.failed.Store(15)
+		for range 13 {
+			c.handshakes.Succeeded(&tls.ConnectionState{})
+		}
+		for range 14 {
+			c.handshakes.Succeeded(&tls.ConnectionState{DidResume: true})
+		}
+		for range 15 {
+			c.handshakeFailed(upstream.ErrALPN)
+		}
 		c.http2Refused.Store(16)
 		c.certsReloaded.Store(17)
 		c.certsBroken.Store(18)

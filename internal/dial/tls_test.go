@@ -39,13 +39,13 @@ func TestALaterHandshakeResumesTheSession(t *testing.T) {
 			readOne(t, r) // the tickets of TLS 1.3 arrive before this byte
 			r.Conn.Close()
 			server := <-p.state
-			if want := i > 0; r.Resumed != want || server.DidResume != want || server.Version != version {
+			if want := i > 0; hasResumed(r) != want || server.DidResume != want || server.Version != version {
 				t.Errorf("%s, handshake %d: resumed %v here, %v there, over %s",
-					tls.VersionName(version), i, r.Resumed, server.DidResume, tls.VersionName(server.Version))
+					tls.VersionName(version), i, hasResumed(r), server.DidResume, tls.VersionName(server.Version))
 			}
 		}
-		if s := &d.stats; s.full.Load() != 1 || s.resumed.Load() != 2 || s.failed.Load() != 0 {
-			t.Errorf("%+v", s)
+		if n := handshakesOf(d); n != (handshakes{full: 1, resumed: 2}) {
+			t.Errorf("%+v", n)
 		}
 	}
 }
@@ -61,8 +61,8 @@ func TestSessionsBelongToOneAddress(t *testing.T) {
 			must(t, err)
 			readOne(t, r)
 			r.Conn.Close()
-			if r.Resumed != (i > 0) {
-				t.Errorf("round %d, port %d: resumed is %v", i, p.port, r.Resumed)
+			if hasResumed(r) != (i > 0) {
+				t.Errorf("round %d, port %d: resumed is %v", i, p.port, hasResumed(r))
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 		}
 		d := newDialer(t, o)
 		e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
-		if kind(e) != "tls" || d.stats.failed.Load() != 1 {
+		if kind(e) != "tls" || handshakesOf(d).failed != 1 {
 			t.Errorf("%s: %v is counted as %s, %+v", tt.name, e, kind(e), &d.stats)
 		}
 		o.TLS.InsecureSkipVerify = true
@@ -187,7 +187,7 @@ func TestHandshakesThatFail(t *testing.T) {
 				t.Errorf("%v is counted as %s, want %s", e, kind(e), tt.kind)
 			}
 			testsupport.True(t, r.Conn == nil && r.Socket == nil && r.TCP > 0 && r.TLS > 0, "a dial that failed during TLS returned %+v", r)
-			if n := d.stats.failed.Load(); n != uint64(tt.conns) {
+			if n := handshakesOf(d).failed; n != uint64(tt.conns) {
 				t.Errorf("%d failed handshakes are counted, want %d", n, tt.conns)
 			}
 			for range tt.conns {

@@ -8,8 +8,10 @@ import (
 	"adbuffer/internal/metrics"
 )
 
-// Counts counts handshakes: successful ones by version and group, failed ones by reason.
+// Counts counts handshakes: successful ones by version, group and whether they resumed a session, failed ones by reason.
 type Counts struct {
+	full, resumed atomic.Uint64
+
 	versions [len(versions)]atomic.Uint64
 	groups   [len(groups) + 1]atomic.Uint64 // the last entry counts other key exchanges
 	failed   [reasons]atomic.Uint64
@@ -18,6 +20,11 @@ type Counts struct {
 // Succeeded counts a handshake. A resumed session of TLS 1.2 has the group of its first
 // handshake.
 func (c *Counts) Succeeded(state *tls.ConnectionState) {
+	if state.DidResume {
+		c.resumed.Add(1)
+	} else {
+		c.full.Add(1)
+	}
 	if i := int(state.Version) - tls.VersionTLS12; i >= 0 && i < len(c.versions) {
 		c.versions[i].Add(1)
 	}
@@ -30,6 +37,14 @@ func (c *Counts) Succeeded(state *tls.ConnectionState) {
 
 // Failed counts a handshake that failed.
 func (c *Counts) Failed(r Reason) { c.failed[r].Add(1) }
+
+// Totals returns how many handshakes succeeded, from scratch or by resuming a session, and how many failed.
+func (c *Counts) Totals() (full, resumed, failed uint64) {
+	for r := range c.failed {
+		failed += c.failed[r].Load()
+	}
+	return c.full.Load(), c.resumed.Load(), failed
+}
 
 // Descs describe the metrics of Counts.
 type Descs struct{ versions, groups, failed *metrics.Desc }

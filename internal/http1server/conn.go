@@ -76,7 +76,7 @@ func (s *Server) newClient(c net.Conn) *Conn {
 	cc := newConn(s, c)
 	cc.opened, cc.greeting.header = time.Now(), header
 	if header == nil {
-		cc.Peer = peerOf(c)
+		cc.Peer = socket.PeerOf(c)
 	}
 	if s.tls != nil {
 		cc.Records()
@@ -97,18 +97,6 @@ func newConn(s *Server, c net.Conn) *Conn {
 	cc.body.conn = cc
 	cc.OnWait(cc.waitRead, cc.waitWrite)
 	return cc
-}
-
-// peerOf returns the address at the other end of c. It is the zero Addr for a Unix socket and for a
-// connection with a PROXY header.
-func peerOf(c net.Conn) netip.Addr {
-	if _, ok := c.(proxied); ok {
-		return netip.Addr{}
-	}
-	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return a.AddrPort().Addr().Unmap()
-	}
-	return netip.Addr{}
 }
 
 // Read implements net.Conn, for fasthttp's server, which reads only heads.

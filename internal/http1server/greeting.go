@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/socket"
 )
 
@@ -63,19 +64,21 @@ func (c *Conn) Handshake() error {
 // handshake gives the client read_timeout for the whole TLS handshake.
 func (c *Conn) handshake() error {
 	c.deadlines.enterUntil(handshaking, time.Now().Add(c.server.options().ReadTimeout))
-	h := &c.server.handshakes
-	h.now.Add(1)
+	s := c.server
+	s.handshaking.Add(1)
 	c.greeting.handshaking = true
 	err := c.tls.Handshake()
 	c.greeting.handshaking = false
 	c.endComputing()
 	c.unfinished.flight.Store(0)
-	h.now.Add(-1)
-	h.count(c.tls, err)
+	s.handshaking.Add(-1)
 	if err != nil {
+		s.handshakes.Failed(handshake.ReasonOf(err))
 		c.respondPlaintext(err)
 		return err
 	}
+	state := c.tls.ConnectionState()
+	s.handshakes.Succeeded(&state)
 	c.deadlines.reset()
 	return nil
 }

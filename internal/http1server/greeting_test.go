@@ -214,7 +214,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 					}
 				})
 			}
-			for s.handshakes.full.Load() < 10 {
+			for full, _, _ := s.handshakes.Totals(); full < 10; full, _, _ = s.handshakes.Totals() {
 				time.Sleep(time.Millisecond)
 			}
 			r := bufio.NewReader(kept)

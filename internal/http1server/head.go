@@ -130,8 +130,8 @@ func (c *Conn) readHead(b []byte) (int, error) {
 			c.deadlines.enter(inHead)
 		}
 		m, err := c.read(in[n:])
-		if m > 0 {
-			c.noteRequest()
+		if m > 0 && !c.requested.Load() {
+			c.requested.Store(true)
 		}
 		n += m
 		switch {

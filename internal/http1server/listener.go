@@ -4,9 +4,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
+
+	"adbuffer/internal/socket"
 )
 
 // listener makes a Conn of each accepted connection. At max_connections another connection
@@ -64,13 +67,16 @@ func (s *Server) dropIdle() bool {
 // bytes would reset it.
 func (s *Server) refuseConnection(c net.Conn) {
 	s.connectionsRefused.Add(1)
-	w := s.handler.Refused(peerOf(c), s.tooManyConnections())
+	var peer netip.Addr // unknown before the PROXY header
+	if header, ok := c.(proxied); ok {
+		c = header.NetConn()
+	} else {
+		peer = socket.PeerOf(c)
+	}
+	w := s.handler.Refused(peer, s.tooManyConnections())
 	if s.tls != nil {
 		c.Close()
 		return
-	}
-	if header, ok := c.(proxied); ok {
-		c = header.NetConn()
 	}
 	if s.refused.Add(1) > maxRefusing {
 		s.refused.Add(-1)

@@ -31,10 +31,11 @@ func (s *Server) Collect(to metrics.Sink) {
 	to.Counter(descSent, s.traffic.Sent())
 	to.Counter(descReceived, s.traffic.Received())
 	if s.tls != nil {
-		to.Counter(descHandshakes, s.handshakes.full.Load(), "false")
-		to.Counter(descHandshakes, s.handshakes.resumed.Load(), "true")
-		descsOfTLS.Series(to, &s.handshakes.counts)
-		to.Gauge(descShaking, float64(s.handshakes.now.Load()))
+		full, resumed, _ := s.handshakes.Totals()
+		to.Counter(descHandshakes, full, "false")
+		to.Counter(descHandshakes, resumed, "true")
+		descsOfTLS.Series(to, &s.handshakes)
+		to.Gauge(descShaking, float64(s.handshaking.Load()))
 	}
 	to.Counter(descHTTP2Errors, s.http2Errors.Load())
 }

@@ -50,13 +50,6 @@ func (l *lifecycle) change(from, to phase) bool {
 	return true
 }
 
-// noteRequest notes that the client has sent a byte of a request.
-func (l *lifecycle) noteRequest() {
-	if !l.requested.Load() {
-		l.requested.Store(true)
-	}
-}
-
 // How long a client may be idle before its connection is parked.
 const (
 	parkAfter       = 200 * time.Millisecond

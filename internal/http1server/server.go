@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/http2server"
 	"adbuffer/internal/socket"
@@ -72,7 +73,8 @@ type Server struct {
 	buffers sync.Pool   // of *[]byte; see getBuffer
 
 	traffic          socket.Traffic
-	handshakes       handshakes
+	handshakes       handshake.Counts
+	handshaking      atomic.Int64 // TLS handshakes that run now
 	handshakeLimiter handshakeLimiter
 	http2Errors      atomic.Uint64
 

@@ -83,7 +83,7 @@ func closeAll(given map[string]*Listener) {
 }
 
 // fromFile returns the listener of a descriptor, which stays open.
-func fromFile(f *os.File) (socket, error) {
+func fromFile(f *os.File) (listenSocket, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func fromFile(f *os.File) (socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, ok := l.(socket)
+	s, ok := l.(listenSocket)
 	if !ok {
 		l.Close()
 		return nil, errors.New("it is neither TCP nor unix")

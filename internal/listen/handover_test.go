@@ -290,12 +290,12 @@ func TestAProcessThatReceivesNonsenseBindsItsOwnSocketAndLogsThat(t *testing.T) 
 		"no sockets": func(c *net.UnixConn) { c.Write([]byte(`[{"Name":"traffic"}]`)) },
 		"too much":   func(c *net.UnixConn) { c.Write([]byte(strings.Repeat("[", 100_000))) },
 		"another port": func(c *net.UnixConn) {
-			handed(c, []syscall.Conn{other.(socket)}, handedSocket{Name: "traffic", Network: "tcp", Address: "127.0.0.1:1"})
+			handed(c, []syscall.Conn{other.(listenSocket)}, handedSocket{Name: "traffic", Network: "tcp", Address: "127.0.0.1:1"})
 		},
 		"a connection": func(c *net.UnixConn) {
 			handed(c, []syscall.Conn{connected.(syscall.Conn)}, handedSocket{Name: "traffic", Network: "tcp", Address: "127.0.0.1:1"})
 		},
-		"more names": func(c *net.UnixConn) { handed(c, []syscall.Conn{other.(socket)}, handedSocket{}, handedSocket{}) },
+		"more names": func(c *net.UnixConn) { handed(c, []syscall.Conn{other.(listenSocket)}, handedSocket{}, handedSocket{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -154,7 +154,7 @@ func bindTCP(o Options) (*Listener, error) {
 	if err != nil {
 		return nil, withAdvice(err, o)
 	}
-	return &Listener{options: o, socket: l.(socket), addr: l.Addr()}, nil
+	return &Listener{options: o, socket: l.(listenSocket), addr: l.Addr()}, nil
 }
 
 // withAdvice adds the usual cause of a failed bind to the error.

@@ -13,13 +13,14 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/socket"
 )
 
 // Listener is one listening socket. Its Accept returns a *net.TCPConn or
 // *net.UnixConn, or a *Proxied for a peer named in Trust.
 type Listener struct {
 	options Options
-	socket  socket
+	socket  listenSocket
 	addr    net.Addr
 	file    *socketFile // removed by the last process that has the socket; nil for TCP
 
@@ -35,8 +36,8 @@ type Listener struct {
 	closed bool
 }
 
-// socket is *net.TCPListener or *net.UnixListener.
-type socket interface {
+// listenSocket is *net.TCPListener or *net.UnixListener.
+type listenSocket interface {
 	net.Listener
 	syscall.Conn
 	SetDeadline(time.Time) error
@@ -116,7 +117,7 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 	if p == nil {
 		return c
 	}
-	if peer := addrOf(c.RemoteAddr()); peer.IsValid() && !httpheader.Trusted(peer, p.trusted) {
+	if peer := socket.PeerOf(c); peer.IsValid() && !httpheader.Trusted(peer, p.trusted) {
 		return c // its header would be a malformed request
 	}
 	return &Proxied{Conn: c, within: p.timeout, counts: &l.headers}
@@ -205,7 +206,7 @@ func (l *Listener) takeQueued() net.Conn {
 const maxQueued = 4096
 
 // acceptQueued accepts all connections in the queue, and does not wait for further ones.
-func acceptQueued(s socket) (all []net.Conn) {
+func acceptQueued(s listenSocket) (all []net.Conn) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil

@@ -119,7 +119,7 @@ func TestAPausedListenerLeavesConnectionsInTheQueue(t *testing.T) {
 
 // shortSocket fails its first calls of Accept.
 type shortSocket struct {
-	socket
+	listenSocket
 	errs []error
 }
 
@@ -129,7 +129,7 @@ func (s *shortSocket) Accept() (net.Conn, error) {
 		s.errs = s.errs[1:]
 		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
 	}
-	return s.socket.Accept()
+	return s.listenSocket.Accept()
 }
 
 // When files run out, Accept must slow down, but not stop. A connection that failed in the queue, or

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"adbuffer/internal/socket"
 )
 
 // Proxied is a connection that starts with a PROXY header. Accept does not wait for the
@@ -63,15 +65,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	if source, ok := header.SourceAddr.(*net.TCPAddr); ok && header.Command == proxyproto.PROXY {
 		return source.AddrPort().Addr().Unmap(), nil
 	}
-	return addrOf(c.Conn.RemoteAddr()), nil
-}
-
-// addrOf is the address of a peer; zero for a unix socket.
-func addrOf(a net.Addr) netip.Addr {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort().Addr().Unmap()
-	}
-	return netip.Addr{}
+	return socket.PeerOf(c.Conn), nil
 }
 
 const (

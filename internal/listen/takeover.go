@@ -174,7 +174,7 @@ func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (gi
 
 // takeWanted puts l into given if it is one of the wanted sockets, and closes it otherwise. The previous
 // process may have its admin listener at another address.
-func takeWanted(given map[string]*Listener, s handedSocket, l socket, wanted []Options) error {
+func takeWanted(given map[string]*Listener, s handedSocket, l listenSocket, wanted []Options) error {
 	for _, o := range wanted {
 		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
 			continue

@@ -55,7 +55,7 @@ func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 }
 
 // newUnix returns the listener of a socket at the path o.Address.
-func newUnix(o Options, u socket) *Listener {
+func newUnix(o Options, u listenSocket) *Listener {
 	l := &Listener{options: o, socket: u, addr: &net.UnixAddr{Name: o.Address, Net: "unix"}}
 	if info, err := os.Lstat(o.Address); err == nil {
 		l.file = &socketFile{o.Address, configfile.FileIDOf(info)}

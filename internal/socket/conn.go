@@ -6,6 +6,7 @@ package socket
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -63,6 +64,14 @@ func New(c net.Conn) *Conn {
 func (c *Conn) IsKernels() bool {
 	_, ok := c.sys.(kernel)
 	return ok && c.raw != nil
+}
+
+// PeerOf returns the IP address at the other end of c, the zero Addr for a Unix socket.
+func PeerOf(c net.Conn) netip.Addr {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
 }
 
 // SendBuffer returns the size of the kernel's send buffer in bytes, or 0 if it is unknown.
