@@ -56,8 +56,8 @@ const (
 	// cheapRefusals is how many requests each core may refuse in a second without a longer pause. A refusal
 	// takes about 8 µs, so they take 8 % of the CPU.
 	cheapRefusals = 10_000
-	pauseGrows   = 2
-	pauseShrinks = 0.9
+	pauseGrows    = 2
+	pauseShrinks  = 0.9
 )
 
 // observe learns from a window: its lag in targets, its length, and its requests.
