@@ -143,6 +143,7 @@ func (s *suite) chaosFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.chaos.Patience, "patience", s.chaos.Patience,
 		"how long a healthy SSP may take to respond; a slow machine needs more")
 	c.Flags().StringVar(&s.chaos.Only, "only", "", "only the attacks and the SSPs' behaviours with this `text` in their names")
+	c.Flags().BoolVar(&s.chaos.Overload, "overload", false, "adbuffer may refuse requests while it has too little CPU")
 	c.Flags().DurationVar(&s.chaos.Think, "think", s.chaos.Think, "a client's mean pause between two requests")
 }
 

@@ -31,6 +31,8 @@ type Options struct {
 	Patience time.Duration
 	// Only selects the attacks and the behaviours of SSPs whose names contain it. "" selects all.
 	Only string
+	// Overload lets adbuffer refuse requests while it has too little CPU, and reloads switch its dry run.
+	Overload bool
 	// Think is the mean pause of a client between two requests.
 	Think time.Duration
 }

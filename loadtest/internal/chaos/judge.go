@@ -63,6 +63,8 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 		r.overrun.observe(over)
 	}
 	switch {
+	case r.options.Overload && source == "proxy/overloaded" && p.status == 503:
+		return // no promise says how many
 	case bySSP:
 		if err := r.belongs(a, p); err != nil {
 			r.broken.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
