@@ -27,8 +27,9 @@ type Route struct {
 	TLS       *Certificate  // towards clients, with HTTP/1.1 and HTTP/2; nil is cleartext
 	Clients   string        // "http1" disables HTTP/2 towards clients
 	Eject     bool          // eject an upstream for some seconds after a 5xx
-	Overload  bool          // compress requests, and refuse them when the CPU is overloaded; only Envoy does
-	Mirrors   int           // how often the upstream gets each request besides; only with Overload
+	Overload  bool          // refuse requests when the CPU is overloaded; only Envoy does
+	Compress  bool          // compress requests; only Envoy does
+	Mirrors   int           // how many copies of each request the upstream gets besides; only Envoy sends them
 	Spare     bool          // the last upstream gets requests only if no other one works
 	Timeout   time.Duration // of a response; 0 is the program's own
 	Adaptive  bool          // limit the requests at once by their latency; only Envoy does

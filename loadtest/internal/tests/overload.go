@@ -69,12 +69,15 @@ func sweep(e *experiment) {
 	t := e.rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
 		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
-	for _, p := range []struct{ name, program, server string }{{"adbuffer", "", refusing}, {"adbuffer, overload off", "", notRefusing},
-		{"Envoy, overload manager", "envoy", ""}} {
+	for _, p := range []struct {
+		name, program string
+		refuses       bool
+	}{{"adbuffer", "", true}, {"adbuffer, overload off", "", false}, {"Envoy, overload manager", "envoy", true}} {
 		if !e.has(p.program) {
 			continue
 		}
-		rows := sweepOne(e, p.name, p.program, p.server, up)
+		carried := carries(e, p.name, sweepSetup(p.program, false, up))
+		rows := sweepOne(e, p.name, sweepSetup(p.program, p.refuses, up), carried)
 		peak := peakOf(rows)
 		for i := range rows {
 			row := &rows[i]
@@ -82,7 +85,7 @@ func sweep(e *experiment) {
 				results.Percent(row.goodput/peak), row.Latency.P99, results.Percent(row.late()),
 				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
 		}
-		if p.server == refusing {
+		if p.program == "" && p.refuses {
 			judgeSweep(e.rep, rows)
 		}
 	}
@@ -95,40 +98,58 @@ func peakOf(rows []sweepRow) (peak float64) {
 	return peak
 }
 
-func sweepOne(e *experiment, name, program, server string, up *rig.SSP) (rows []sweepRow) {
+func sweepSetup(program string, refuses bool, up *rig.SSP) stage.Setup {
+	setup := stage.Setup{Program: program, OneCore: true}
+	if program != "" {
+		setup.Route = &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr}, Compress: true, Overload: refuses, Mirrors: sweepLegs - 1}
+		return setup
+	}
 	var ssps []string
 	for i := range sweepLegs {
-		ssps = append(ssps, fmt.Sprintf("s%d", i+1))
+		name := fmt.Sprintf("s%d", i+1)
+		ssps = append(ssps, name)
+		setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1",
+			More: []string{"gzip_request: {enabled: true}"}})
 	}
 	asks := "mode: parallel-all, ssps: [" + strings.Join(ssps, ", ") + "]}"
-	setup := stage.Setup{Program: program, OneCore: true, Route: &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr},
-		Overload: true, Mirrors: sweepLegs - 1}, Config: stage.Config{Deadline: sweepDeadline.String(), Server: []string{server}, Routes: []string{
+	setup.Config = stage.Config{Deadline: sweepDeadline.String(), Server: []string{fmt.Sprintf("overload: {enabled: %v}", refuses)}, Routes: []string{
 		"{name: critical, priority: critical, match: {path: /critical}, " + asks,
-		"{name: normal, match: {path: /normal}, " + asks}}}
-	if program == "" {
-		for _, name := range ssps {
-			setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1",
-				More: []string{"gzip_request: {enabled: true}"}})
-		}
-	}
-	s := e.start(setup)
-	defer s.Stop()
+		"{name: normal, match: {path: /normal}, " + asks}}
+	return setup
+}
+
+// bids are the bid requests of the sweep.
+func bids() []load.Template {
 	critical, normal := stage.Bid("critical", "/critical"), stage.Bid("normal", "/normal")
 	critical.Body, normal.Body = sweepBody, sweepBody
 	critical.Weight, normal.Weight = criticalShare, 1-criticalShare
-	length := e.Time(20*time.Second, 2*time.Second)
-	var carried *stage.Figures
-	for range 2 { // the first time, the proxy still opens connections; with more clients it would refuse requests
-		carried = e.measure(s, stage.Generate(stage.ClosedLoop(8, 0, length/2, critical, normal), true))
+	return []load.Template{critical, normal}
+}
+
+func sweepLength(e *experiment) time.Duration { return e.Time(20*time.Second, 2*time.Second) }
+
+// carries measures what one core carries of a setup that refuses nothing.
+func carries(e *experiment, name string, setup stage.Setup) (rate float64) {
+	e.say("overload: what %s carries", name)
+	s := e.start(setup)
+	defer s.Stop()
+	for range 2 { // the first time, the proxy still opens connections
+		rate = e.measure(s, stage.Generate(stage.ClosedLoop(8, 0, sweepLength(e)/2, bids()...), true)).Rate
 	}
+	return rate
+}
+
+func sweepOne(e *experiment, name string, setup stage.Setup, carried float64) (rows []sweepRow) {
+	s := e.start(setup)
+	defer s.Stop()
 	for _, factor := range sweepFactors {
-		rate := factor * carried.Rate
+		rate, length := factor*carried, sweepLength(e)
 		conns := min(int(math.Ceil(rate*sweepTimeout.Seconds())), maxSweepConns)
-		e.say("overload: %s, %v × %.0f requests/s", name, factor, carried.Rate)
-		plan := stage.OpenLoop(conns, rate, length/4, length, critical, normal)
+		e.say("overload: %s, %v × %.0f requests/s", name, factor, carried)
+		plan := stage.OpenLoop(conns, rate, length/4, length, bids()...)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
 		f, err := s.Measure(e.ctx, stage.Generate(plan, true))
-		if err != nil && program != "" { // it may accept no connections for seconds
+		if err != nil && setup.Program != "" { // it may accept no connections for seconds
 			f, err = &stage.Figures{Doubts: []string{err.Error()}}, e.ctx.Err()
 		}
 		e.check(err)
@@ -154,12 +175,6 @@ func judgeSweep(r *results.Report, rows []sweepRow) {
 	}
 }
 
-// Settings of server: adbuffer refuses requests while it has too little CPU, or does not.
-const (
-	refusing    = "overload: {enabled: true}"
-	notRefusing = "overload: {enabled: false}"
-)
-
 // bursts takes a third of a core in bursts of 20 ms.
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
 
@@ -167,7 +182,7 @@ const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%
 func neighbour(e *experiment) {
 	up := e.constantUpstream()
 	setup := beforeUpstream(up)
-	setup.Config.Server = append(setup.Config.Server, refusing)
+	setup.Config.Server = append(setup.Config.Server, "overload: {enabled: true}")
 	s := e.start(setup)
 	defer s.Stop()
 	carried := e.measure(s, stage.Generate(stage.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
