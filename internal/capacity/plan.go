@@ -18,7 +18,6 @@ type PlanInput struct {
 	SlowHold     time.Duration // [slow-hold] mean hold on a bad day; 0 = the longer of 2.5 × P50 and twice the mean
 	Streams      int           // [streams] requests at once on one HTTP/2 connection
 
-	ClientConns     int           // [client-connections] connections of one replica's clients; 0 = one for each place
 	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
 	PortsPerAddress int           // [ports] ephemeral ports of one source address (net.ipv4.ip_local_port_range)
 	SourceAddresses int           // [source-addresses] source addresses of all replicas together (NAT); 0 = each replica has its own
@@ -130,19 +129,10 @@ func Plan(in PlanInput) (PlanResult, error) {
 	r.TotalHTTP2GrownConns = r.HTTP2GrownConns * in.Replicas
 	r.TotalSlowFullRate = r.SlowFullRate * replicas
 
-	r.FileDescriptors = in.fileDescriptors(r.Places)
+	r.FileDescriptors = 2*r.Places + ownFileDescriptors // each place serves a client with its own connection
 	r.PortsPerAddress = in.portsPerAddress(r.Places)
 	r.Warnings = in.warnings(r)
 	return r, nil
-}
-
-// fileDescriptors counts one descriptor for each connection on both sides.
-func (in PlanInput) fileDescriptors(places int) int {
-	clients := in.ClientConns
-	if clients == 0 {
-		clients = places // each place serves a client with its own connection
-	}
-	return places + clients + ownFileDescriptors
 }
 
 // portsPerAddress counts the ports of connections between one source address and one address of the

@@ -62,7 +62,7 @@ func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
 func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 	in := PlanInput{
 		Rate: math.NaN(), P50: -time.Millisecond, P99: 2 * time.Hour, Replicas: 0,
-		WaitingShare: 1, SlowHold: -1, Streams: 0, ClientConns: -1, FileDescriptors: 0,
+		WaitingShare: 1, SlowHold: -1, Streams: 0, FileDescriptors: 0,
 		PortsPerAddress: 65536, SourceAddresses: -2, SSPAddresses: 0, MaxAge: time.Millisecond,
 	}
 	r, err := Plan(in)
@@ -75,7 +75,6 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 		"waiting-share 1: must be above 0 and below 1, for example 0.03: no pool is so large that no request ever waits",
 		"slow-hold -1ns: must be above 0 and at most 1h0m0s",
 		"streams 0: must be between 1 and 1000000000",
-		"client-connections -1: must be between 0 and 1000000000",
 		"file-descriptors 0: must be between 1 and 1000000000",
 		"ports 65536: must be between 1 and 65535",
 		"source-addresses -2: must be between 0 and 1000000000",
@@ -132,17 +131,13 @@ func TestPlanAcceptsATailWhoseMeanStaysBelowIt(t *testing.T) {
 
 func TestPlanCountsFileDescriptorsOfBothSides(t *testing.T) {
 	in := twelveReplicas()
-	in.ClientConns = 10000
-	in.FileDescriptors = 176 + 10000 + 64
+	in.FileDescriptors = 2*176 + 64
 	r := mustPlan(t, in)
 	if r.FileDescriptors != in.FileDescriptors || len(r.Warnings) != 0 {
 		t.Errorf("needs %d, warns %q; want %d and no warning: exactly enough is enough", r.FileDescriptors, r.Warnings, in.FileDescriptors)
 	}
 	in.FileDescriptors--
-	wantWarning(t, mustPlan(t, in), "file descriptors: 176 connections to the SSP and their clients need 10240 of one process, whose limit is 10239")
-
-	in.ClientConns = 0 // one client connection for each place
-	testsupport.Equal(t, mustPlan(t, in).FileDescriptors, 2*176+64, "needs %d without known clients")
+	wantWarning(t, mustPlan(t, in), "file descriptors: 176 connections to the SSP and their clients need 416 of one process, whose limit is 415")
 }
 
 func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
@@ -218,17 +213,17 @@ func TestPlanCountsThePortsOfEachLocalAddress(t *testing.T) {
 
 // For any input, Plan returns InputErrors or a plan whose numbers agree with each other.
 func FuzzPlanRefusesOrAddsUp(f *testing.F) {
-	f.Add(20000.0, int64(80*time.Millisecond), int64(250*time.Millisecond), 12, 0.03, int64(0), 100, 0, 4096, 28232, 0, 1, int64(10*time.Minute))
-	f.Add(0.001, int64(1), int64(1), 1_000_000, 0.999, int64(1), 1, 1, 1, 1, 1, 1, int64(time.Second))
-	f.Add(1e9, int64(time.Hour), int64(time.Hour), 1_000_000, 1e-300, int64(time.Hour), 1, 1, 1, 65535, 1, 1, int64(0))
-	f.Add(5.5e6, int64(90*time.Millisecond), int64(90*time.Millisecond), 1, 5e-324, int64(0), 1, 0, 1, 65535, 1, 1, int64(1e18))
-	f.Add(math.NaN(), int64(-1), int64(math.MinInt64), -5, math.Inf(1), int64(-1), 0, -1, 0, 0, -1, 0, int64(-1))
+	f.Add(20000.0, int64(80*time.Millisecond), int64(250*time.Millisecond), 12, 0.03, int64(0), 100, 4096, 28232, 0, 1, int64(10*time.Minute))
+	f.Add(0.001, int64(1), int64(1), 1_000_000, 0.999, int64(1), 1, 1, 1, 1, 1, int64(time.Second))
+	f.Add(1e9, int64(time.Hour), int64(time.Hour), 1_000_000, 1e-300, int64(time.Hour), 1, 1, 65535, 1, 1, int64(0))
+	f.Add(5.5e6, int64(90*time.Millisecond), int64(90*time.Millisecond), 1, 5e-324, int64(0), 1, 1, 65535, 1, 1, int64(1e18))
+	f.Add(math.NaN(), int64(-1), int64(math.MinInt64), -5, math.Inf(1), int64(-1), 0, 0, 0, -1, 0, int64(-1))
 	f.Fuzz(func(t *testing.T, rate float64, p50, p99 int64, replicas int, share float64, slow int64,
-		streams, clients, descriptors, ports, sources, addresses int, maxAge int64) {
+		streams, descriptors, ports, sources, addresses int, maxAge int64) {
 		in := PlanInput{
 			Rate: rate, P50: time.Duration(p50), P99: time.Duration(p99), Replicas: replicas,
 			WaitingShare: share, SlowHold: time.Duration(slow), Streams: streams,
-			ClientConns: clients, FileDescriptors: descriptors, PortsPerAddress: ports,
+			FileDescriptors: descriptors, PortsPerAddress: ports,
 			SourceAddresses: sources, LocalAddresses: 1, SSPAddresses: addresses, MaxAge: time.Duration(maxAge),
 		}
 		r, err := Plan(in)
