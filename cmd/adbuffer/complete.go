@@ -21,20 +21,14 @@ type completion struct {
 	at     *admin.ClientOptions
 	metric string
 	label  string
-	// ssp returns the SSP whose series count, "" for all; nil = all.
-	ssp func(args []string) string
+	ofSSP  bool // only series of the SSP that the first argument names, if there is one
 }
 
 var (
 	sspNames     = completion{metric: "adbuffer_pool_saturation_ratio", label: "ssp"}
 	routeNames   = completion{metric: "adbuffer_requests_total", label: "route"}
 	outcomeNames = completion{metric: "adbuffer_requests_total", label: "outcome"}
-	endpoints    = completion{metric: "adbuffer_endpoint_requests_total", label: "endpoint", ssp: func(args []string) string {
-		if len(args) > 0 {
-			return args[0]
-		}
-		return ""
-	}}
+	endpoints    = completion{metric: "adbuffer_endpoint_requests_total", label: "endpoint", ofSSP: true}
 )
 
 // of returns c for the adbuffer that the flags at name.
@@ -57,8 +51,8 @@ func (c completion) words(cmd *cobra.Command, args []string, toComplete string) 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	ssp := ""
-	if c.ssp != nil {
-		ssp = c.ssp(args)
+	if c.ofSSP && len(args) > 0 {
+		ssp = args[0]
 	}
 	return c.in(string(body), ssp, toComplete), cobra.ShellCompDirectiveNoFileComp
 }

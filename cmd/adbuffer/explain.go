@@ -120,7 +120,7 @@ func (f *explainFlags) byAdmin(ctx context.Context, message []byte) (*adminview.
 	}
 	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
 	defer cancel()
-	body, err := client.Post(ctx, "/explain?client="+url.QueryEscape(f.client), message)
+	body, err := client.Send(ctx, http.MethodPost, "/explain?client="+url.QueryEscape(f.client), message)
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -46,7 +46,7 @@ adbuffer check --admin says beforehand what a file would change.`,
 func askReload(ctx context.Context, client *admin.Client, stdout io.Writer, asJSON bool) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
-	body, err := client.Post(ctx, "/reload", nil)
+	body, err := client.Send(ctx, http.MethodPost, "/reload", nil)
 	if e, ok := errors.AsType[*admin.StatusError](err); ok && (e.Status == http.StatusUnprocessableEntity || e.Status == http.StatusServiceUnavailable) {
 		body, err = []byte(e.Body), nil
 	}

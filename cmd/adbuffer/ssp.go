@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -135,7 +136,7 @@ func (f *sspFlags) change(ctx context.Context, w io.Writer, ssp, what string, c 
 	}
 	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
 	defer cancel()
-	body, err := client.Put(ctx, path+"/"+what, content)
+	body, err := client.Send(ctx, http.MethodPut, path+"/"+what, content)
 	if err != nil {
 		return failed(err)
 	}

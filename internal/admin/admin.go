@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -65,7 +66,7 @@ type Server struct {
 	server   *http.Server
 	loopback bool
 	stop     context.CancelFunc // ends captures and other requests that wait
-	tails    tails
+	tails    atomic.Int32       // open
 
 	connections connections
 	scrapes     *scrapes

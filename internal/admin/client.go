@@ -97,14 +97,9 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, path, nil)
 }
 
-// Put sends body to path and returns the response's body, as Get does.
-func (c *Client) Put(ctx context.Context, path string, body []byte) ([]byte, error) {
-	return c.do(ctx, http.MethodPut, path, bytes.NewReader(body))
-}
-
-// Post sends body to path and returns the response's body, as Get does.
-func (c *Client) Post(ctx context.Context, path string, body []byte) ([]byte, error) {
-	return c.do(ctx, http.MethodPost, path, bytes.NewReader(body))
+// Send sends body to path and returns the response's body, as Get does.
+func (c *Client) Send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	return c.do(ctx, method, path, bytes.NewReader(body))
 }
 
 // Lines calls f with each line of path, without its end, until the listener or f ends that, or ctx

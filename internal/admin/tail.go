@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -24,9 +23,6 @@ const (
 	tailBeat = time.Second
 )
 
-// tails counts the open tails.
-type tails struct{ n atomic.Int32 }
-
 // failures shows the last requests that failed, the last one first.
 func (s *Server) failures(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"failures": s.opts.Requests.Failures()})
@@ -40,12 +36,12 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 		text(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if s.tails.n.Add(1) > maxTails {
-		s.tails.n.Add(-1)
+	if s.tails.Add(1) > maxTails {
+		s.tails.Add(-1)
 		text(w, http.StatusTooManyRequests, fmt.Sprintf("%d clients follow requests already, which is the limit", maxTails))
 		return
 	}
-	defer s.tails.n.Add(-1)
+	defer s.tails.Add(-1)
 	watcher := s.opts.Requests.Watch(f)
 	defer watcher.Stop()
 	w.Header().Set("Content-Type", "application/x-ndjson")

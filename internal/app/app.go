@@ -185,7 +185,9 @@ func (a *App) drain(hurry context.Context) error {
 	a.notifyStopping()
 	a.proxy.BeginDrain()
 	a.sockets.BeginDrain()
-	await(d.Delay, hurry)
+	delay, cancel := context.WithTimeout(hurry, d.Delay)
+	defer cancel()
+	<-delay.Done()
 	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
 	defer cancel()
 	a.sockets.CloseTraffic()
@@ -202,13 +204,6 @@ func (a *App) drain(hurry context.Context) error {
 	}
 	a.log.Info("stopped")
 	return nil
-}
-
-func await(d time.Duration, sooner context.Context) {
-	select {
-	case <-time.After(d):
-	case <-sooner.Done():
-	}
 }
 
 // closePools closes the pools of all config versions, and leaves the fleet.

@@ -27,6 +27,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,11 +151,7 @@ func (f *Fleet) AwaitFirst(ctx context.Context) {
 func (f *Fleet) all() []*Bucket {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]*Bucket, 0, len(f.buckets))
-	for _, b := range f.buckets {
-		all = append(all, b)
-	}
-	return all
+	return slices.Collect(maps.Values(f.buckets))
 }
 
 // Close ends the calls. Until ctx ends, it removes this replica's records from Redis, so that other

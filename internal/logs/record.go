@@ -113,21 +113,9 @@ func (r *Record) Fields() []zap.Field {
 	f.text("openrtb_unreadable", r.Unreadable)
 	f.text("error", r.Error)
 	if r.Legs != nil {
-		f = append(f, zap.Array("legs", legs(r.Legs)))
+		f = append(f, zap.ObjectValues("legs", r.Legs))
 	}
 	return f
-}
-
-type legs []Leg
-
-// MarshalLogArray implements zapcore.ArrayMarshaler.
-func (l legs) MarshalLogArray(e zapcore.ArrayEncoder) error {
-	for i := range l {
-		if err := e.AppendObject(&l[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.

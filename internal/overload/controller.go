@@ -91,8 +91,6 @@ func (c *controller) movePause(windows float64, l *load) {
 	c.pause = min(max(minPause, moved), maxPause)
 }
 
-func (c *controller) pauseFor() time.Duration { return c.pause }
-
 // share returns the share of all requests that is to be refused.
 func (c *controller) share() float64 { return max(0, 1-c.may*(1-c.now)) }
 

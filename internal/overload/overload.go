@@ -150,7 +150,7 @@ func (g *Gate) Observe(least, length time.Duration) {
 
 func (g *Gate) ruleLocked() *rule {
 	c := &g.controller
-	r := &rule{dryRun: g.settings.DryRun, shares: c.shares(), pause: c.pauseFor()}
+	r := &rule{dryRun: g.settings.DryRun, shares: c.shares(), pause: c.pause}
 	for p := range Priorities {
 		if r.shares[p] > 0 {
 			r.refusals[p] = Refusal{Pause: r.pause, Detail: fmt.Sprintf(

@@ -111,7 +111,7 @@ func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
 func Against(ctx context.Context, c *admin.Client, text []byte) (*Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
 	defer cancel()
-	body, err := c.Post(ctx, "/reload?dry_run=1", text)
+	body, err := c.Send(ctx, http.MethodPost, "/reload?dry_run=1", text)
 	if e, ok := errors.AsType[*admin.StatusError](err); ok && e.Status == http.StatusUnprocessableEntity {
 		body, err = []byte(e.Body), nil
 	}

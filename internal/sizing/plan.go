@@ -123,13 +123,6 @@ func (o *Observation) planned(in *Input) planned {
 	return p
 }
 
-// isEnough reports whether the pool has the size of the plan already. Then its size stays: the window
-// may have been a quiet one.
-func (p *planned) isEnough() bool {
-	_, n := p.setting()
-	return p.now >= n
-}
-
 // settings are the keys of the YAML's pool to set, in order.
 func (p *planned) settings() []setting {
 	name, n := p.setting()

@@ -3,6 +3,7 @@ package sizing
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"adbuffer/internal/config"
 )
@@ -14,56 +15,51 @@ func (plan Plan) Apply(text []byte, env config.Env) (edited []byte, old, next *c
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	edited = text
-	known := 0
-	for i := range plan {
-		p := &plan[i]
-		at := indexOf(old, p.name)
-		if at < 0 {
-			continue
-		}
-		known++
-		for _, s := range p.settings() {
-			now, isSize := valueOf(&old.SSPs[at].Pool, s.key)
-			if now == s.value || isSize && p.measured && now > s.value {
-				continue
-			}
-			edited, err = config.SetPool(edited, p.name, s.key, s.value)
-			if err != nil {
-				return nil, nil, nil, err
-			}
-		}
-	}
+	known, changes := plan.differences(old)
 	if known == 0 {
 		return nil, nil, nil, errors.New("it has none of the plan's SSPs")
+	}
+	edited = text
+	for _, d := range changes {
+		edited, err = config.SetPool(edited, d.ssp, d.key, d.value)
+		if err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	next, _, err = config.Parse(edited, env)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("with the plan it would not be valid:\n%w", err)
 	}
-	for i := range plan {
-		at := indexOf(next, plan[i].name)
-		for _, s := range plan[i].settings() {
-			if at < 0 {
-				continue
-			}
-			now, isSize := valueOf(&next.SSPs[at].Pool, s.key)
-			isLarger := isSize && plan[i].measured && now > s.value
-			if now != s.value && !isLarger {
-				return nil, nil, nil, fmt.Errorf("pool.%s of %s stays %d: a variable sets it", s.key, plan[i].name, now)
-			}
-		}
+	if _, left := plan.differences(next); len(left) > 0 {
+		return nil, nil, nil, fmt.Errorf("pool.%s of %s stays %d: a variable sets it", left[0].key, left[0].ssp, left[0].now)
 	}
 	return edited, old, next, nil
 }
 
-func indexOf(cfg *config.Config, ssp string) int {
-	for i := range cfg.SSPs {
-		if cfg.SSPs[i].Name == ssp {
-			return i
+// difference is a setting of the plan that a configuration does not have.
+type difference struct {
+	ssp string
+	setting
+	now int
+}
+
+// differences returns the differences of cfg, and how many SSPs of the plan it has.
+func (plan Plan) differences(cfg *config.Config) (known int, all []difference) {
+	for i := range plan {
+		p := &plan[i]
+		at := slices.IndexFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == p.name })
+		if at < 0 {
+			continue
+		}
+		known++
+		for _, s := range p.settings() {
+			now, isSize := valueOf(&cfg.SSPs[at].Pool, s.key)
+			if now != s.value && !(isSize && p.measured && now > s.value) {
+				all = append(all, difference{p.name, s, now})
+			}
 		}
 	}
-	return -1
+	return known, all
 }
 
 // valueOf returns the value of a key of settings. isSize is true for the number of connections.
