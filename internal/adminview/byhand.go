@@ -69,8 +69,12 @@ func change(current *reload.Version, ssp, endpoint string, c admin.Change) error
 			known = p.SetEndpointState(endpoint, state)
 		}
 	}
-	if !known {
-		return &admin.UnknownError{What: "endpoint of " + ssp, Name: endpoint, Known: p.EndpointNames()}
+	if known {
+		return nil
 	}
-	return nil
+	unknown := &admin.UnknownError{What: "endpoint of " + ssp, Name: endpoint}
+	for _, e := range p.Options().Endpoints {
+		unknown.Known = append(unknown.Known, e.Name)
+	}
+	return unknown
 }

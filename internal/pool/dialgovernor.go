@@ -180,6 +180,12 @@ func (g *governor) share(addrs []upstream.Address, now time.Time) {
 	}
 }
 
+// forget forgets the addresses of removed endpoints. The list is a new slice, so the next look-up
+// assigns addresses to new endpoints.
+func (g *governor) forget() {
+	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a upstream.Address) bool { return g.endpoints.of(a) == nil })
+}
+
 // pick chooses the address of a dial: of the endpoint want or, if want is nil, of any endpoint. It
 // chooses an address on trial only if mayTry is true, want is set, or no other address exists.
 func (g *governor) pick(now time.Time, mayTry bool, want *endpoint) (t target, ok bool) {

@@ -212,17 +212,6 @@ func (p *Pool) drainByStateLocked(now time.Time) {
 	p.serveLocked(now)
 }
 
-// EndpointNames returns the names of all endpoints, in the order of the settings.
-func (p *Pool) EndpointNames() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	names := make([]string, len(p.conns.endpoints.all))
-	for i, e := range p.conns.endpoints.all {
-		names[i] = e.Name
-	}
-	return names
-}
-
 // SetEndpointState changes the state of an endpoint, and reports whether the endpoint exists.
 func (p *Pool) SetEndpointState(name string, s balancer.State) bool {
 	return p.changeEndpoint(name, func(e *balancer.Endpoint, now time.Time) balancer.Change {

@@ -27,9 +27,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.governor = newGovernor(&p.opts, &p.conns.endpoints)
 	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
 	p.checker = checker{pool: p, running: make(map[*endpoint]*check)}
-	p.growSoon.Ring = p.growAgain
-	p.reviveTimer = time.AfterFunc(time.Hour, p.reviveAgain)
-	p.reviveTimer.Stop()
+	p.growSoon.Ring, p.reviveSoon.Ring = p.growAgain, p.reviveAgain
 	p.setEndpointOptionsLocked(now)
 	p.queue.setFair(opts.Fair, now)
 	p.needs.note(p.stats.sums(time.Now()))
@@ -108,7 +106,7 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 func (p *Pool) startDrainLocked() {
 	p.closed = true
 	p.growSoon.Stop()
-	p.reviveTimer.Stop()
+	p.reviveSoon.Stop()
 	if p.conns.inUse == 0 {
 		close(p.drained)
 	}

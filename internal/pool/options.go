@@ -128,6 +128,24 @@ func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 	p.addedLocked(added, removed, now)
 }
 
+// addedLocked opens a first connection to each endpoint that a reload added, if the SSP has any
+// connections. The next look-up brings the other addresses.
+func (p *Pool) addedLocked(added, removed []*endpoint, now time.Time) {
+	if len(added)+len(removed) == 0 {
+		return
+	}
+	p.governor.forget()
+	if len(p.conns.members) == 0 {
+		return
+	}
+	for i, e := range added {
+		if e.Active() && i < maxNewAddresses {
+			p.dialForLocked(e, now)
+		}
+	}
+	p.growLocked(now)
+}
+
 // balancer returns the settings of the balancer.
 func (o *Options) balancer() balancer.Settings {
 	return balancer.Settings{

@@ -60,7 +60,7 @@ type Pool struct {
 	//   - demotion: HTTP/1 instead of HTTP/2 for a while.
 	//   - learned, needs: what the pool has learned about idle limits and load. conns.idleRule (canary.go)
 	//     applies the idle limit.
-	//   - the timers and times below, and closed.
+	//   - the alarms and times below, and closed.
 	mu sync.Mutex
 
 	// Each request changes the first fields of conns. They are next to each other and apart from
@@ -77,11 +77,10 @@ type Pool struct {
 	learned  learnedIdle
 	needs    needHistory
 
-	reviveTimer *time.Timer // calls reviveAgain
-	looked      time.Time   // when the janitor last called Dialer.Addresses
-
-	growSoon alarm.Alarm // calls growAgain
-	closed   bool        // Close was called
+	looked     time.Time   // when the janitor last called Dialer.Addresses
+	growSoon   alarm.Alarm // calls growAgain
+	reviveSoon alarm.Alarm // calls reviveAgain
+	closed     bool        // Close was called
 }
 
 // Acquire gets a place for ex, and waits for one until ex.Deadline at the latest. Errors are

@@ -9,7 +9,7 @@ import (
 
 // reviveLocked finds out whether endpoints that get no requests work again: it dials each endpoint
 // whose pause has ended. An ejected endpoint then gets one request. If endpoints have health checks,
-// it gets a check instead. reviveLocked also continues slow_start. A timer and the janitor call it again when it is due.
+// it gets a check instead. An alarm and the janitor call it again when it is due.
 func (p *Pool) reviveLocked(now time.Time) {
 	s := &p.conns.endpoints
 	if p.closed || len(s.all) == 1 || s.State() != balancer.Enabled {
@@ -31,13 +31,14 @@ func (p *Pool) reviveLocked(now time.Time) {
 		}
 	}
 	if !next.IsZero() {
-		p.reviveTimer.Reset(next.Sub(now))
+		p.reviveSoon.Set(next)
 	}
 }
 
 func (p *Pool) reviveAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.reviveSoon.At = time.Time{}
 	p.reviveLocked(time.Now())
 }
 

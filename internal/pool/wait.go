@@ -133,12 +133,11 @@ func (p *Pool) settleLocked(now time.Time) {
 }
 
 func (p *Pool) fullLocked() queueFull {
-	f := queueFull{
+	return queueFull{
 		load: p.conns.load(), conns: len(p.conns.members) + p.governor.dialing, connsLimit: p.conns.limit(),
 		pending: p.queue.pending, maximum: p.opts.MaxPending, settings: p.conns.placeSettings(), fair: p.queue.fair != nil,
+		cause: p.pauseCauseLocked(),
 	}
-	f.cause = p.pauseCauseLocked()
-	return f
 }
 
 // pauseCauseLocked returns why the pool opens no connection, or nil if nothing prevents it.
