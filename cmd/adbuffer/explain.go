@@ -163,19 +163,19 @@ func (f *explainFlags) message(target string) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", method, target)
-	given := ""
+	given := map[string]bool{}
 	for _, field := range f.fields {
 		name, value, ok := strings.Cut(field, ":")
 		if !ok {
 			return nil, fmt.Errorf("-H %q is not 'Name: value'", field)
 		}
-		given += "\n" + strings.ToLower(name) + "\n"
+		given[strings.ToLower(name)] = true
 		fmt.Fprintf(&b, "%s: %s\r\n", name, strings.TrimSpace(value))
 	}
-	if !strings.Contains(given, "\nhost\n") {
+	if !given["host"] {
 		fmt.Fprintf(&b, "Host: %s\r\n", host)
 	}
-	if len(body) > 0 && !strings.Contains(given, "\ncontent-length\n") && !strings.Contains(given, "\ntransfer-encoding\n") {
+	if len(body) > 0 && !given["content-length"] && !given["transfer-encoding"] {
 		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
 	}
 	b.WriteString("\r\n")

@@ -48,6 +48,13 @@ get its share. Changes survive a reload and end with the process.`,
   adbuffer ssp disable openx --endpoint use.rtb.openx.example:443
   adbuffer ssp weight openx 3 --endpoint usw.rtb.openx.example:443
   adbuffer ssp enable openx --admin https://10.0.0.7:9090 --token-file token`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("there is no command ssp %s; there are list, enable, drain, disable and weight", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without it, Args is not asked
 	}
 	fl := cmd.PersistentFlags()
 	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")

@@ -53,7 +53,11 @@ is a line of JSON with the fields of the access log.`,
 			if info, err := stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 				write = writeRequestLine
 			}
-			return failed(client.Lines(cmd.Context(), "/tail?"+q.Encode(), func(line []byte) error { return write(stdout, line) }))
+			err = client.Lines(cmd.Context(), "/tail?"+q.Encode(), func(line []byte) error { return write(stdout, line) })
+			if err == nil {
+				cmd.PrintErrln(client.URL() + " has ended the connection")
+			}
+			return failed(err)
 		},
 	}
 	fl := cmd.Flags()
