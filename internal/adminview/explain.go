@@ -243,13 +243,9 @@ func sparesOf(s *ssp.SSP) (all []string) {
 // lowered lists the settings that are not in force as they are, since this machine allows less.
 func lowered(c *config.Config) []string {
 	all := []string{}
-	for _, l := range []struct {
-		limit   config.Limit
-		setting int
-	}{{c.MaxConnections(), c.Server.MaxConnections}, {c.MaxBufferedBytes(), c.Server.MaxBufferedBytes}} {
-		if l.limit.Value < l.setting {
-			name, why, _ := strings.Cut(l.limit.From, ", ")
-			all = append(all, fmt.Sprintf("%s is %d, %s", name, l.limit.Value, why))
+	for _, l := range []config.Limit{c.MaxConnections(), c.MaxBufferedBytes()} {
+		if text := l.Lowered(); text != "" {
+			all = append(all, text)
 		}
 	}
 	return all

@@ -212,6 +212,6 @@ func (a *App) closePools(ctx context.Context) {
 	a.background.Go(a.sendLastMetrics)
 	a.versions.Close(ctx)
 	a.background.Wait()
-	a.leaveFleet()
+	a.withFleet((*fleet.Fleet).Close)
 	a.queue.Close()
 }

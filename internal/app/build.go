@@ -46,11 +46,11 @@ func (a *App) build(cfg *config.Config) error {
 		InProgress: func() int { return a.proxy.InProgress() }, Apply: a.apply, Applied: a.applied,
 	})
 	if err != nil {
-		a.leaveFleet()
+		a.withFleet((*fleet.Fleet).Close)
 		a.queue.Close()
 		return err
 	}
-	a.awaitFirstLease()
+	a.withFleet((*fleet.Fleet).AwaitFirst)
 	first := a.versions.Current()
 	a.views = adminview.New(a.versions, a.peers.Logger())
 	a.proxy = proxy.New(a.proxyOptions(first), first.Table, a.peers.Logger(), a.requests, a.Ready)
@@ -169,7 +169,7 @@ func (a *App) applied(next *reload.Version) {
 // recordFlight makes the flight recorder keep the last age of Go's execution trace; 0 stops it.
 func (a *App) recordFlight(age time.Duration) {
 	if err := a.views.Flight.Keep(age); err != nil {
-		a.log.Warn("the flight recorder does not run", zap.Error(err))
+		a.log.Warn("the flight recorder does not run; see admin.flight_recorder", zap.Error(err))
 	}
 }
 
@@ -178,12 +178,12 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	s := &c.Server
 	return proxy.Options{
 		Options: http1server.Options{
-			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From, MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
+			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
 			MaxStreams: s.MaxStreams, H2C: s.H2C, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
 			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...),
 		},
-		MaxBufferedBytesFrom: c.MaxBufferedBytes().From, MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
+		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/fleet"
 )
 
-// firstLease bounds the wait for the first tokens at the start. Without tokens, the first requests
-// would be refused.
+// firstLease bounds the wait for the first tokens at the start, and for the return of this replica's share
+// at the end. Without tokens, the first requests would be refused.
 const firstLease = time.Second
 
 // startFleet starts to lease tokens if the configuration names a Redis. It does not need
@@ -71,22 +71,12 @@ func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
 	}, nil
 }
 
-// awaitFirstLease waits until the first request to Redis has ended.
-func (a *App) awaitFirstLease() {
+// withFleet calls f, for firstLease at most, if a Redis is configured.
+func (a *App) withFleet(f func(*fleet.Fleet, context.Context)) {
 	if a.fleet == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstLease)
 	defer cancel()
-	a.fleet.AwaitFirst(ctx)
-}
-
-// leaveFleet returns this replica's share to the fleet.
-func (a *App) leaveFleet() {
-	if a.fleet == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), firstLease)
-	defer cancel()
-	a.fleet.Close(ctx)
+	f(a.fleet, ctx)
 }

@@ -57,20 +57,16 @@ func (c *certificates) reload() {
 }
 
 func (a *App) loadCertificates(cfg *config.Config) (err error) {
-	if t := &cfg.Server.TLS; t.CertFile != "" {
-		a.certificates.server, err = listen.LoadCertificates(listen.Files{
-			Name: "server", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.ClientCAFile},
-			ClientAuth: tls.RequireAndVerifyClientCert, Policy: t.TLSPolicy.Policy(),
-		}, a.log)
-		if err != nil {
-			return err
+	load := func(name string, files configfile.TLSFiles, auth tls.ClientAuthType, p config.TLSPolicy) (*listen.Certificates, error) {
+		if files.Cert == "" {
+			return nil, nil
 		}
+		return listen.LoadCertificates(listen.Files{Name: name, TLSFiles: files, ClientAuth: auth, Policy: p.Policy()}, a.log)
 	}
-	if t := &cfg.Admin.TLS; t.CertFile != "" {
-		a.certificates.admin, err = listen.LoadCertificates(listen.Files{
-			Name: "admin", TLSFiles: configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile},
-			ClientAuth: tls.VerifyClientCertIfGiven, Policy: t.TLSPolicy.Policy(),
-		}, a.log)
+	s, t := &cfg.Server.TLS, &cfg.Admin.TLS
+	a.certificates.server, err = load("server", configfile.TLSFiles{Cert: s.CertFile, Key: s.KeyFile, CA: s.ClientCAFile}, tls.RequireAndVerifyClientCert, s.TLSPolicy)
+	if err == nil {
+		a.certificates.admin, err = load("admin", configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, tls.VerifyClientCertIfGiven, t.TLSPolicy)
 	}
 	return err
 }

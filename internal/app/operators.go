@@ -67,8 +67,8 @@ func (a *App) notices() (all []string) {
 func (a *App) logInForce(was, is *config.Config) {
 	conns, held := is.MaxConnections(), is.MaxBufferedBytes()
 	if conns != was.MaxConnections() || held != was.MaxBufferedBytes() {
-		a.log.Info("limits in force", zap.Int("max_connections", conns.Value), zap.String("max_connections_from", conns.From),
-			zap.Int("max_buffered_bytes", held.Value), zap.String("max_buffered_bytes_from", held.From))
+		a.log.Info("limits in force", zap.Int("max_connections", conns.Value), zap.String("max_connections_from", conns.From()),
+			zap.Int("max_buffered_bytes", held.Value), zap.String("max_buffered_bytes_from", held.From()))
 	}
 }
 

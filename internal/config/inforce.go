@@ -11,10 +11,26 @@ type Machine struct {
 
 // Limit is a limit in force: a setting, or less if the machine does not allow as much.
 type Limit struct {
-	Value int
-	// From is the path of the setting. If the machine lowers it, From also says why.
-	From string
-	why  string // "" = the machine allows the setting
+	Value   int
+	setting string // its path
+	asked   int    // its value
+	why     string // the machine lowers it; "" = it allows the setting
+}
+
+// From returns the path of the setting. If the machine lowers it, From also says why.
+func (l Limit) From() string {
+	if l.why == "" {
+		return l.setting
+	}
+	return fmt.Sprintf("%s, lowered from %d: %s", l.setting, l.asked, l.why)
+}
+
+// Lowered says that the machine lowers the setting, and why; "" = it does not.
+func (l Limit) Lowered() string {
+	if l.why == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s is %d, lowered from %d: %s", l.setting, l.Value, l.asked, l.why)
 }
 
 const (
@@ -33,7 +49,7 @@ func (c *Config) MaxConnections() Limit { return c.Machine.maxConnections(c) }
 func (c *Config) MaxBufferedBytes() Limit { return c.Machine.maxBufferedBytes(c) }
 
 func (m *Machine) maxConnections(c *Config) Limit {
-	l := Limit{Value: c.Server.MaxConnections, From: "server.max_connections"}
+	l := Limit{Value: c.Server.MaxConnections, setting: "server.max_connections", asked: c.Server.MaxConnections}
 	if m.OpenFiles > 0 {
 		free := m.OpenFiles - m.spareFiles()
 		// Clients get half at least, whatever pool.max_conns says.
@@ -43,7 +59,7 @@ func (m *Machine) maxConnections(c *Config) Limit {
 }
 
 func (m *Machine) maxBufferedBytes(c *Config) Limit {
-	l := Limit{Value: c.Server.MaxBufferedBytes, From: "server.max_buffered_bytes"}
+	l := Limit{Value: c.Server.MaxBufferedBytes, setting: "server.max_buffered_bytes", asked: c.Server.MaxBufferedBytes}
 	if m.Memory > 0 {
 		l.lower(max(minBufferedBytes, m.Memory/memoryShare), fmt.Sprintf("a quarter of the %d bytes of memory %s", m.Memory, m.MemoryFrom))
 	}
@@ -52,8 +68,7 @@ func (m *Machine) maxBufferedBytes(c *Config) Limit {
 
 func (l *Limit) lower(most int, why string) {
 	if l.Value > most {
-		l.why, l.From = why, fmt.Sprintf("%s, lowered from %d: %s", l.From, l.Value, why)
-		l.Value = most
+		l.Value, l.why = most, why
 	}
 }
 
@@ -76,11 +91,11 @@ func (c *Config) upstreamConns() (n int) {
 func (w *warner) inForce(cfg *Config) {
 	m := &w.machine.Machine
 	if l := m.maxConnections(cfg); l.why != "" {
-		w.add("server.max_connections", "%d are in force on this machine, not %d: %s, also for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for %d other files; raise ulimit -n or lower them",
-			l.Value, cfg.Server.MaxConnections, l.why, cfg.upstreamConns(), m.spareFiles())
+		w.add(l.setting, "%d are in force on this machine, not %d: %s, also for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for %d other files; raise ulimit -n or lower them",
+			l.Value, l.asked, l.why, cfg.upstreamConns(), m.spareFiles())
 	}
 	if l := m.maxBufferedBytes(cfg); l.why != "" {
-		w.add("server.max_buffered_bytes", "%d bytes are in force on this machine, not %d: %s; give it more memory or lower this",
-			l.Value, cfg.Server.MaxBufferedBytes, l.why)
+		w.add(l.setting, "%d bytes are in force on this machine, not %d: %s; give it more memory or lower this",
+			l.Value, l.asked, l.why)
 	}
 }

@@ -40,8 +40,8 @@ func TestLimitsInForceFitTheMachine(t *testing.T) {
 				setting string
 				lowered bool
 			}{{conns, "server.max_connections", c.conns < 10_000}, {held, "server.max_buffered_bytes", c.bytes < 100_000_000}} {
-				if !l.lowered && l.From != l.setting || l.lowered && !strings.HasPrefix(l.From, l.setting+", lowered from 10000") {
-					t.Errorf("%s: its text is %q", l.setting, l.From)
+				if !l.lowered && l.From() != l.setting || l.lowered && !strings.HasPrefix(l.From(), l.setting+", lowered from 10000") {
+					t.Errorf("%s: its text is %q", l.setting, l.From())
 				}
 			}
 			var texts []string
