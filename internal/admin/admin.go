@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -160,10 +162,7 @@ func (s *Server) guarded() http.Handler {
 func text(w http.ResponseWriter, status int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	if s == "" || s[len(s)-1] != '\n' {
-		s += "\n"
-	}
-	w.Write([]byte(s))
+	io.WriteString(w, strings.TrimSuffix(s, "\n")+"\n")
 }
 
 func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }

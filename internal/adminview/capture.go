@@ -1,6 +1,7 @@
 package adminview
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"strings"
@@ -159,24 +160,14 @@ func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 		}
 		m.Fields = append(m.Fields, [2]string{string(name), v})
 	}
-	body = body[:min(len(body), maxCapturedBody)]
-	if cut := lastWhole(body); utf8.Valid(cut) {
+	cut := body[:min(len(body), maxCapturedBody)]
+	for n := 1; n < utf8.UTFMax && len(cut) < len(body) && !utf8.RuneStart(body[len(cut)]); n++ {
+		cut = cut[:len(cut)-1] // a part of a character
+	}
+	if utf8.Valid(cut) {
 		m.Body = string(cut)
 	} else {
-		m.BodyBinary = append([]byte(nil), body...)
+		m.BodyBinary = bytes.Clone(body[:min(len(body), maxCapturedBody)])
 	}
 	return m
-}
-
-// lastWhole cuts off an incomplete character at the end.
-func lastWhole(b []byte) []byte {
-	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
-		if utf8.RuneStart(b[i]) {
-			if !utf8.FullRune(b[i:]) {
-				return b[:i]
-			}
-			break
-		}
-	}
-	return b
 }

@@ -165,15 +165,12 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 	if out == 0 {
 		return trouble{}, false
 	}
-	t = trouble{urgency: degraded}
+	for i, text := range order {
+		order[i] = fmt.Sprintf("%d of %d endpoints %s", why[text], len(endpoints), text)
+	}
+	t = trouble{degraded, strings.Join(order, "; ")}
 	if out == len(endpoints) {
 		t.urgency = down
-	}
-	for i, text := range order {
-		if i > 0 {
-			t.text += "; "
-		}
-		t.text += fmt.Sprintf("%d of %d endpoints %s", why[text], len(endpoints), text)
 	}
 	return t, true
 }

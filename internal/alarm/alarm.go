@@ -1,11 +1,11 @@
-// Package alarm is one timer for many moments.
+// Package alarm has one timer for several moments: it fires at the earliest of them.
 package alarm
 
 import "time"
 
 // Alarm calls Ring at the earliest moment that it is set to. A lock of the caller guards it.
 type Alarm struct {
-	// Ring clears At, and sets the alarm to the next moment.
+	// Ring must set At to zero, and may then call Set for the next moment.
 	Ring  func()
 	At    time.Time // of the next call; zero if there is none
 	timer *time.Timer

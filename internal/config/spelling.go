@@ -3,6 +3,7 @@ package config
 import (
 	"iter"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -10,20 +11,14 @@ import (
 // key that was probably meant.
 func unknownKey(t reflect.Type, path, name string) string {
 	const rule = "unknown key"
-	keys := keysOf(t)
-	for _, k := range keys {
+	var names []string
+	for _, k := range keysOf(t) {
 		if strings.EqualFold(k.name, name) {
 			return "keys are lower case; write " + k.name
 		}
+		names = append(names, k.name)
 	}
-	names := func(yield func(string) bool) {
-		for _, k := range keys {
-			if !yield(k.name) {
-				return
-			}
-		}
-	}
-	if best := closest(name, names); best != "" {
+	if best := closest(name, slices.Values(names)); best != "" {
 		return rule + "; did you mean " + best + "?"
 	}
 	if p := onlyPath(t, path, name); p != "" && !strings.Contains(p[len(path):], "[]") {

@@ -1,9 +1,12 @@
 package configfile
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"syscall"
 )
 
@@ -34,13 +37,10 @@ func Look(files []string) Content {
 // Update looks at the files of c. It reports whether the content of one of them has changed, and
 // returns the new content. A file at which this process could not look has not changed.
 func (c Content) Update() (now Content, changed bool) {
-	now = make(Content, len(c))
+	now = Look(slices.Collect(maps.Keys(c)))
 	for name, known := range c {
-		now[name] = known
-		if seen := Look([]string{name})[name]; seen != "" {
-			now[name] = seen
-			changed = changed || seen != known
-		}
+		now[name] = cmp.Or(now[name], known)
+		changed = changed || now[name] != known
 	}
 	return now, changed
 }

@@ -71,7 +71,7 @@ type rule struct {
 // Refusal is the reason for a refused request.
 type Refusal struct {
 	Detail string
-	// Pause is how long its connection is not to be read, in the mean.
+	// Pause is how long its connection is not to be read, on average.
 	Pause time.Duration
 }
 
@@ -207,16 +207,12 @@ func (g *Gate) State() State {
 	if !s.Overloaded {
 		return s
 	}
-	since := g.since
-	s.Since, s.Refusing = &since, make(map[string]float64)
-	r := g.rule.Load()
-	if r == nil {
-		return s
-	}
-	for p, share := range r.shares {
-		if share > 0 {
-			s.Refusing[names[p]] = share
-			s.PauseMs = milliseconds(r.pause)
+	s.Since, s.Refusing = new(g.since), make(map[string]float64)
+	if r := g.rule.Load(); r != nil {
+		for p, share := range r.shares {
+			if share > 0 {
+				s.Refusing[names[p]], s.PauseMs = share, milliseconds(r.pause)
+			}
 		}
 	}
 	return s

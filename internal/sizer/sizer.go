@@ -245,22 +245,17 @@ func (s *Sizer) shortage(now time.Time) (short bool, r rates) {
 		return false, r
 	}
 	first, last := s.recent.since(min(since, s.mostJudged))
-	r = ratesBetween(first, last, s.recent.used(min(since, s.mostJudged)))
 	waits := last.Waits - first.Waits
-	just, _ := s.recent.since(s.recentTime)
-	recently := float64(last.Waits-just.Waits) > s.waitingShare*float64(last.Arrivals-just.Arrivals)
-	return waits >= s.leastWaits && r.waiting > s.waitingShare && recently, r
-}
-
-func ratesBetween(first, last *stamped, used float64) (r rates) {
-	r.used = used
+	r.used = s.recent.used(min(since, s.mostJudged))
 	if n := last.Arrivals - first.Arrivals; n > 0 {
-		r.waiting = float64(last.Waits-first.Waits) / float64(n)
+		r.waiting = float64(waits) / float64(n)
 	}
 	if t := last.at.Sub(first.at); t > 0 {
 		r.goodput = float64(last.Successes-first.Successes) / t.Seconds()
 	}
-	return r
+	just, _ := s.recent.since(s.recentTime)
+	recently := float64(last.Waits-just.Waits) > s.waitingShare*float64(last.Arrivals-just.Arrivals)
+	return waits >= s.leastWaits && r.waiting > s.waitingShare && recently, r
 }
 
 // grow raises the limit to the need, as far as the next verdict allows.

@@ -1,11 +1,11 @@
 package sizing
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -203,10 +203,9 @@ func observePrometheus(ctx context.Context, c *admin.Client, over time.Duration)
 	if len(bySSP) == 0 {
 		return nil, fmt.Errorf("%s has no metrics of adbuffer", c.URL())
 	}
-	all := make([]Observation, 0, len(bySSP))
-	for _, o := range bySSP {
-		all = append(all, *o)
+	var all []Observation
+	for _, name := range slices.Sorted(maps.Keys(bySSP)) {
+		all = append(all, *bySSP[name])
 	}
-	slices.SortFunc(all, func(a, b Observation) int { return cmp.Compare(a.name, b.name) })
 	return all, nil
 }

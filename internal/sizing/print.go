@@ -68,21 +68,19 @@ func printOne(w io.Writer, p *planned) {
 }
 
 func printMany(w io.Writer, plan Plan) {
+	known := func(n int) string {
+		if n == 0 {
+			return "?"
+		}
+		return number(float64(n))
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "ssp\tprotocol\treplicas\trequests/s\theld (W)\tin use (L)\tat once\tN\tL + 2·√L\tconnections\tnow\tfull at\tfull when slow\tSSP sees\n")
 	for i := range plan {
 		p, r := &plan[i], &plan[i].result
 		_, n := p.setting()
-		now := "?"
-		if p.now > 0 {
-			now = number(float64(p.now))
-		}
-		atOnce := "?"
-		if p.in.Peak > 0 {
-			atOnce = number(float64(p.in.Peak))
-		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
-			number(r.Load), atOnce, r.Places, r.RulePlaces, n, now, number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
+			number(r.Load), known(p.in.Peak), r.Places, r.RulePlaces, n, known(p.now), number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
 	}
 	t.Flush()
 	fmt.Fprintf(w, "\nPer replica, but for the last column. Rates and holds are those of the busiest moment. N is what exact Erlang C gives if %s %% of\nthe requests may wait, and at least 1.2 × the places that were in use at once.\n", number(100*plan[0].in.WaitingShare))
