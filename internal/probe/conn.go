@@ -2,17 +2,19 @@ package probe
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"regexp"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"adbuffer/internal/openrtb"
+	"adbuffer/internal/ssp"
 )
 
 const (
@@ -98,23 +100,31 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// closedAfter returns after which time the SSP closes the connection. It is 0 if the SSP does not close
-// it within limit, or sends something else.
-func (c *conn) closedAfter(limit time.Duration, in *bufio.Reader) time.Duration {
+// idleFor returns after which time the SSP closes the connection, or sends something else; 0 if it does
+// neither within limit.
+func (c *conn) idleFor(limit time.Duration) time.Duration {
 	start := time.Now()
 	c.left = maxExchange
 	c.SetDeadline(start.Add(limit))
-	_, err := in.ReadByte()
-	if took := time.Since(start); err != nil && took < limit && !isTimeout(err) {
+	_, err := c.in.ReadByte()
+	if took := time.Since(start); took < limit && !isTimeout(err) {
 		return took
 	}
 	return 0
 }
 
 func isTimeout(err error) bool {
-	e, ok := err.(net.Error) //nolint:errorlint // the connection's own error
+	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
 }
+
+// isClose reports whether an exchange failed because the SSP has closed the connection.
+func isClose(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errCloses)
+}
+
+// errCloses is the error of a request on a connection on which the SSP takes no more.
+var errCloses = errors.New("the SSP closes the connection")
 
 // response is what one request got.
 type response struct {
@@ -126,26 +136,20 @@ type response struct {
 	closes    bool          // the SSP closes the connection now
 }
 
-var vastAd = regexp.MustCompile(`<Ad[\s/>]`)
-
 // noBid returns the form of a response without a bid, "" for an ad and for anything else.
 func (r *response) noBid() NoBid {
-	text := string(r.body)
-	var facts openrtb.Facts
 	switch {
 	case r.status == http.StatusNoContent:
 		return NoContent
 	case r.status >= 300:
 		return ""
-	case len(strings.TrimSpace(text)) == 0:
+	case len(bytes.TrimSpace(r.body)) == 0:
 		return EmptyBody
-	case strings.Contains(text, "<VAST"):
-		if !vastAd.MatchString(text) {
+	case bytes.Contains(r.body, []byte("<VAST")):
+		if !ssp.NoBidVAST.HasAd(r.body) {
 			return VAST
 		}
-		return ""
-	}
-	if found := openrtb.ReadBidResponse(r.body, &facts); found.Reason == openrtb.Readable && !found.HasBid {
+	case !ssp.NoBidOpenRTB.HasAd(r.body):
 		return OpenRTB
 	}
 	return ""

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"adbuffer/internal/openrtb"
 )
 
 // http1Conn is a connection of HTTP/1.1.
@@ -111,11 +112,9 @@ func (r *response) decode() {
 	if r.coding != "gzip" {
 		return
 	}
-	in, err := gzip.NewReader(bytes.NewReader(r.body))
-	if err != nil {
-		return
-	}
-	if plain, err := io.ReadAll(io.LimitReader(in, maxBody)); err == nil {
-		r.body = plain
+	g := openrtb.AcquireGunzipper()
+	defer g.Release()
+	if plain, whole := g.Decode(r.body, maxBody); whole {
+		r.body = bytes.Clone(plain)
 	}
 }

@@ -78,7 +78,7 @@ func (h *http2Conn) settings() error {
 
 func (h *http2Conn) exchange(body []byte) (*response, error) {
 	if h.goAway {
-		return nil, errors.New("the SSP closes the connection")
+		return nil, errCloses
 	}
 	if err := h.p.budget.take(); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (h *http2Conn) take(f http2.Frame, id uint32, r *response) (done bool, err 
 	case *http2.GoAwayFrame:
 		h.goAway = true
 		if f.LastStreamID < id {
-			return false, fmt.Errorf("GOAWAY: %v", f.ErrCode)
+			return false, fmt.Errorf("%w: GOAWAY: %v", errCloses, f.ErrCode)
 		}
 	case *http2.RSTStreamFrame:
 		if f.StreamID == id {

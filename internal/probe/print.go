@@ -54,8 +54,8 @@ func (r *Report) Write(w io.Writer, idle time.Duration) {
 	} else {
 		row("HTTP/2", "no")
 	}
-	row("pipelining", "%s", answer(r.Pipelines, "--pipelining"))
-	row("gzip", "responses: %s; requests get the same status: %s", answer(&r.GzipResponse, ""), answer(r.GzipRequest, "--body"))
+	row("pipelining", "%s", answer(r.Pipelines, "--pipelining, --requests"))
+	row("gzip", "responses: %s; requests get the same status: %s", answer(&r.GzipResponse, ""), answer(r.GzipRequest, "--body, --requests"))
 	forms := make([]string, len(r.NoBids))
 	for i, form := range r.NoBids {
 		forms[i] = string(form)
@@ -74,16 +74,21 @@ func (r *Report) Write(w io.Writer, idle time.Duration) {
 
 func (f *ProtocolFacts) text(idle time.Duration) string {
 	parts := []string{fmt.Sprintf("first response %s, median %s", rounded(f.First), rounded(f.Median))}
-	if f.Closed {
+	switch {
+	case f.Closed:
 		parts = append(parts, fmt.Sprintf("a connection serves %d requests", f.Served))
-	} else {
+	case f.Failed:
+		parts = append(parts, fmt.Sprintf("a connection served %d requests, and the next one failed", f.Served))
+	default:
 		parts = append(parts, fmt.Sprintf("a connection served %d requests and stayed open", f.Served))
 	}
 	switch {
 	case f.IdleLimit > 0:
 		parts = append(parts, "closed when idle for "+rounded(f.IdleLimit).String())
+	case f.IdleOpen > 0:
+		parts = append(parts, fmt.Sprintf("still open when idle for %v", f.IdleOpen))
 	case idle > 0:
-		parts = append(parts, fmt.Sprintf("still open when idle for %v", idle))
+		parts = append(parts, "idle limit not found out")
 	default:
 		parts = append(parts, "idle limit not tried (--idle)")
 	}
@@ -93,11 +98,11 @@ func (f *ProtocolFacts) text(idle time.Duration) string {
 	return strings.Join(parts, "; ")
 }
 
-// answer is yes or no, or the flag that would try it.
-func answer(v *bool, flag string) string {
+// answer is yes or no, or the flags that would try it.
+func answer(v *bool, flags string) string {
 	switch {
 	case v == nil:
-		return "not tried (" + flag + ")"
+		return "not tried (" + flags + ")"
 	case *v:
 		return "yes"
 	}

@@ -77,9 +77,11 @@ type ProtocolFacts struct {
 	Median time.Duration `json:"median_ns"` // all responses of the series
 	Served int           `json:"served"`    // requests of the series that one connection served
 	Closed bool          `json:"closed"`    // the SSP then closed it
-	// IdleLimit is when the SSP closed an idle connection; 0 if it did not within Options.Idle, or if that
-	// was not tried.
+	Failed bool          `json:"failed"`    // the next one failed in another way
+	// IdleLimit is when the SSP closed an idle connection, and IdleOpen is how long one stayed open. Both are 0
+	// if that was not tried, or not found out.
 	IdleLimit time.Duration `json:"idle_limit_ns,omitempty"`
+	IdleOpen  time.Duration `json:"idle_open_ns,omitempty"`
 	// Announced is the timeout of the field Keep-Alive; 0 = none.
 	Announced time.Duration `json:"announced_idle_ns,omitempty"`
 }
@@ -203,10 +205,9 @@ func (p *prober) http1(ctx context.Context, address string) {
 		p.failed("HTTP/1.1", err)
 		return
 	}
-	facts, first, err := p.series(func() (*response, error) { return c.exchange(p.Body, false) })
+	facts, first := p.series("HTTP/1.1", func() (*response, error) { return c.exchange(p.Body, false) })
 	c.Close() // before others: there may be a budget of one connection
-	if err != nil {
-		p.failed("HTTP/1.1", err)
+	if first == nil {
 		return
 	}
 	facts.Announced = first.keepAlive
@@ -214,16 +215,18 @@ func (p *prober) http1(ctx context.Context, address string) {
 	p.special(ctx, address, first.status)
 }
 
-// series repeats a request on one connection, and leaves half of the requests to others. An error is that
-// of the first request.
-func (p *prober) series(exchange func() (*response, error)) (facts ProtocolFacts, first *response, err error) {
+// series repeats a request on one connection, and leaves half of the requests to others. first is the first
+// response; nil if there is none.
+func (p *prober) series(what string, exchange func() (*response, error)) (facts ProtocolFacts, first *response) {
 	var times []time.Duration
 	for limit := p.budget.left() / 2; !facts.Closed && (p.budget.left() > limit || first == nil); {
 		r, err := exchange()
-		if err != nil && first == nil {
-			return facts, nil, err
-		} else if err != nil {
-			facts.Closed = true
+		if err != nil {
+			facts.Closed = isClose(err)
+			facts.Failed = !facts.Closed
+			if first == nil || facts.Failed {
+				p.failed(what, err)
+			}
 			break
 		}
 		first = cmp.Or(first, r)
@@ -232,13 +235,15 @@ func (p *prober) series(exchange func() (*response, error)) (facts ProtocolFacts
 		facts.Served++
 		facts.Closed = r.closes
 	}
-	facts.First, facts.Median = times[0], median(times)
-	return facts, first, nil
+	if first != nil {
+		facts.First, facts.Median = first.took, median(times)
+	}
+	return facts, first
 }
 
 // special sends a compressed request and pipelined ones, each kind on a connection of its own.
 func (p *prober) special(ctx context.Context, address string, plain int) {
-	if p.Body != nil {
+	if p.Body != nil && p.budget.left() > 1 { // one is left for HTTP/2
 		if c, err := p.openHTTP1(ctx, address); err == nil {
 			r, err := c.exchange(compressed(p.Body), true)
 			accepted := err == nil && r.status == plain
@@ -268,9 +273,8 @@ func (p *prober) http2(ctx context.Context, address string) {
 		return
 	}
 	defer c.Close()
-	facts, _, err := p.series(func() (*response, error) { return c.exchange(p.Body) })
-	if err != nil {
-		p.failed("HTTP/2", err)
+	facts, first := p.series("HTTP/2", func() (*response, error) { return c.exchange(p.Body) })
+	if first == nil {
 		return
 	}
 	p.report.HTTP2 = &HTTP2Facts{ProtocolFacts: facts, Streams: c.streams}
@@ -285,26 +289,43 @@ func (p *prober) idle(ctx context.Context, address string) {
 	if facts := p.report.HTTP1; facts != nil {
 		all.Go(func() {
 			c, err := p.openHTTP1(ctx, address)
-			if err == nil {
-				defer c.Close()
-				if r, err := c.exchange(p.Body, false); err == nil && !r.closes {
-					facts.IdleLimit = c.closedAfter(p.Idle, c.in)
-				}
+			if err != nil {
+				p.failed("idle over HTTP/1.1", err)
+				return
 			}
+			defer c.Close()
+			r, err := c.exchange(p.Body, false)
+			p.leaveIdle("idle over HTTP/1.1", facts, r, err, c.idleFor)
 		})
 	}
 	if facts := p.report.HTTP2; facts != nil {
 		all.Go(func() {
 			c, err := p.openHTTP2(ctx, address)
-			if err == nil {
-				defer c.Close()
-				if r, err := c.exchange(p.Body); err == nil && !r.closes {
-					facts.IdleLimit = c.idleFor(p.Idle)
-				}
+			if err != nil {
+				p.failed("idle over HTTP/2", err)
+				return
 			}
+			defer c.Close()
+			r, err := c.exchange(p.Body)
+			p.leaveIdle("idle over HTTP/2", &facts.ProtocolFacts, r, err, c.idleFor)
 		})
 	}
 	all.Wait()
+}
+
+// leaveIdle leaves a connection idle after its first exchange, which brought r or err.
+func (p *prober) leaveIdle(what string, facts *ProtocolFacts, r *response, err error, idleFor func(time.Duration) time.Duration) {
+	if err == nil && r.closes {
+		err = errCloses
+	}
+	if err != nil {
+		p.failed(what, err)
+		return
+	}
+	facts.IdleLimit = idleFor(p.Idle)
+	if facts.IdleLimit == 0 {
+		facts.IdleOpen = p.Idle
+	}
 }
 
 // note counts what a response shows.

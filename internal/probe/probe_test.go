@@ -205,6 +205,50 @@ func TestAProbeOfNothingSaysWhy(t *testing.T) {
 	}
 }
 
+// A request that fails says nothing of how many a connection serves, and a connection that no request could open
+// says nothing of idle limits.
+func TestAProbeClaimsNoMoreThanItSaw(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		requests, good int // the SSP hangs after the good ones
+		want           func(*Report) bool
+		line           string
+	}{
+		"enough": {50, 50, func(r *Report) bool {
+			return !r.HTTP1.Failed && r.HTTP1.IdleOpen == 20*time.Millisecond && len(r.Errors) == 0
+		}, "still open when idle for 20ms"},
+		"a timeout":     {50, 3, func(r *Report) bool { return r.HTTP1.Failed && r.HTTP1.Served == 3 && len(r.Errors) > 0 }, "a connection served 3 requests, and the next one failed"},
+		"a single one":  {1, 1, func(r *Report) bool { return r.HTTP1.IdleOpen == 0 && r.GzipRequest == nil && r.Pipelines == nil }, "idle limit not found out"},
+		"two in all":    {2, 2, func(r *Report) bool { return r.GzipRequest == nil && r.Pipelines == nil }, "still open when idle for 20ms"},
+		"three in all":  {3, 3, func(r *Report) bool { return r.GzipRequest == nil && r.HTTP1.Served == 2 }, "still open when idle for 20ms"},
+		"eight, a gzip": {8, 8, func(r *Report) bool { return *r.GzipRequest && r.HTTP1.Served == 4 }, "still open when idle for 20ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int64
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				if r.Method == http.MethodPost && int(requests.Add(1)) > c.good { // not the preface of HTTP/2
+					<-r.Context().Done()
+				}
+				w.WriteHeader(http.StatusNoContent)
+			}))
+			defer s.Close()
+			o := options(s.URL, nil)
+			o.Idle, o.Pipelining, o.Body, o.Requests = 20*time.Millisecond, true, []byte("{}"), c.requests
+			if c.good < c.requests {
+				o.Timeout = time.Second
+			}
+			r := run(t, o)
+			var out strings.Builder
+			r.Write(&out, o.Idle)
+			if r.HTTP1.Closed || !c.want(r) || !strings.Contains(out.String(), c.line) || strings.Contains(out.String(), "max_requests") {
+				t.Errorf("%+v, HTTP/1.1 %+v\n%s", r, r.HTTP1, &out)
+			}
+		})
+	}
+}
+
 // hostileSSP calls serve for each connection, with its first bytes.
 func hostileSSP(t *testing.T, serve func(c net.Conn, isHTTP2 bool)) (url string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -195,7 +195,8 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	// pipeline_methods: a request with side effects waits for no other response, and no other
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
-	before := c.retries.require(ex, s.opts.RetryMax)
+	before := s.opts.RetryMax - c.retries.limited
+	ex.Resent, ex.Redials = c.retries.resent, before
 	ex.Keyer = r.keyer()
 	place, err := s.lender.Acquire(ex)
 	redials := before - ex.Redials

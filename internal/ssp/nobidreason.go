@@ -2,7 +2,6 @@ package ssp
 
 import (
 	"strconv"
-	"sync/atomic"
 
 	"adbuffer/internal/syntax"
 )
@@ -30,9 +29,6 @@ var noBidReasonNames = func() (names [noBidReasons]string) {
 	names[nbrVendor], names[nbrOther], names[nbrNone] = "vendor", "other", "none"
 	return names
 }()
-
-// noBids counts no-bids by their reason.
-type noBids [noBidReasons]atomic.Uint64
 
 // noBidReasonOf returns the reason for the value of nbr, nil if there is none.
 func noBidReasonOf(nbr []byte) noBidReason {

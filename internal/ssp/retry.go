@@ -43,12 +43,6 @@ type retries struct {
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
-// require sets the next attempt's requirements of the pool. It returns ex.Redials.
-func (n *retries) require(ex *upstream.Exchange, most int) (redials int) {
-	ex.Resent, ex.Redials = n.resent, most-n.limited
-	return ex.Redials
-}
-
 // retryable decides whether a request that failed with e is sent again, and counts the retry. It is
 // never sent again after a byte of a response, or after its deadline. retryable may pause before it
 // returns.
@@ -102,8 +96,9 @@ const resendPause = 10 * time.Millisecond
 
 // mayResend decides whether a request that was sent and provably not processed, or may be repeated,
 // is sent again: at most retry.max + 1 times, after pauses that grow. The budget pays, unless the
-// retry is free: the first one, or one that the responses of its connection have earned. An SSP that refuses requests is overloaded, and must not get each of them again and
-// again. mayResend waits for the pause, at most until the exchange ends.
+// retry is free: the first one, or one that the responses of its connection have earned. An SSP that
+// refuses requests is overloaded, and must not get each of them again and again. mayResend waits for the
+// pause, at most until the exchange ends.
 func (s *SSP) mayResend(ex *upstream.Exchange, n *retries, why retryKind, free bool) bool {
 	if n.resends > s.opts.RetryMax || !free && !s.pay(why) {
 		return false

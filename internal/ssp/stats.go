@@ -22,7 +22,7 @@ type stats struct {
 	sent       atomic.Uint64 // including retries and hedges
 
 	codes         codes
-	noBids        noBids
+	noBids        [noBidReasons]atomic.Uint64
 	requestBytes  *metrics.Histogram
 	responseBytes *metrics.Histogram
 }
