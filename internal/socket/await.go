@@ -29,8 +29,6 @@ func (c *Conn) Await(until time.Time) error {
 
 // look reports whether a read would not wait.
 func (c *Conn) look(fd uintptr) bool {
-	c.buf, c.flags = c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT
-	c.recv(fd)
-	c.buf = nil
+	c.peek(fd)
 	return c.errno != syscall.EAGAIN
 }

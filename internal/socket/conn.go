@@ -33,11 +33,9 @@ type Conn struct {
 	// nonblocking makes Read return errWouldBlock instead of waiting.
 	nonblocking atomic.Bool
 
-	// The fields below belong to Peek and to nonblocking reads, which never run at the same time.
-	control func(fd uintptr) // calls the system with the fields below; stored once to save an allocation
-	buf     []byte
+	// The fields below belong to Peek and Await, which never run at the same time.
+	control func(fd uintptr) // calls peek; stored once to save an allocation
 	one     [1]byte
-	flags   int
 	n       int
 	errno   syscall.Errno
 }
@@ -52,10 +50,10 @@ func New(c net.Conn) *Conn {
 	if sc, ok := c.(syscall.Conn); ok {
 		s.raw, _ = sc.SyscallConn() // an error means that c is closed; Peek then reports it
 	}
-	s.control = s.recv
+	s.control = s.peek
 	s.in = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetReadDeadline}
 	s.out = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetWriteDeadline}
-	s.in.call, s.out.call = s.in.recv, s.out.send
+	s.in.call, s.in.now, s.out.call = s.in.recv, s.in.recvNow, s.out.send
 	return s
 }
 
@@ -106,15 +104,15 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 
 func (c *Conn) readUncounted(p []byte) (int, error) {
 	if c.nonblocking.Load() {
-		return c.readNow(p)
+		return c.in.readNow(p, errWouldBlock)
 	}
 	c.in.begin()
 	n, err := c.in.read(p)
 	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.rearmed() {
 		n, err = c.in.read(p)
 	}
-	if (c.in.limited || c.in.interrupted.Load()) && c.raw != nil && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-		n, err = c.in.readLast(p)
+	if (c.in.limited || c.in.interrupted.Load()) && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err = c.in.readNow(p, os.ErrDeadlineExceeded)
 	}
 	c.in.end()
 	return n, err

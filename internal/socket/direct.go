@@ -13,7 +13,7 @@ import (
 // because they never block. recvfrom(2) and sendto(2) take a shorter way through the kernel than
 // read(2) and write(2). The runtime's poller waits for the socket, as usual.
 //
-// One goroutine uses it at a time. call is stored once, so that a read or write costs no
+// One goroutine uses it at a time. call and now are stored once, so that a read or write costs no
 // allocation.
 type direct struct {
 	conn  net.Conn
@@ -21,6 +21,7 @@ type direct struct {
 	sys   System
 	arm   func(time.Time) error // sets the runtime's timer for this direction
 	call  func(fd uintptr) bool
+	now   func(fd uintptr) // recvNow
 	buf   []byte
 	n     int
 	errno syscall.Errno
@@ -52,7 +53,7 @@ func (d *direct) end() {
 func (d *direct) rearmed() bool { return d.deadline.rearm(d.arm) }
 
 func (d *direct) recv(fd uintptr) bool {
-	d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT)
+	d.recvNow(fd)
 	if d.errno != syscall.EAGAIN {
 		return true
 	}
@@ -60,6 +61,8 @@ func (d *direct) recv(fd uintptr) bool {
 	d.limitWait()
 	return false
 }
+
+func (d *direct) recvNow(fd uintptr) { d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT) }
 
 // limitWait calls wait for a deadline, once for each Read or Write. A call that wakes early and waits
 // again, since its deadline has moved, must not move the deadline again.
@@ -78,13 +81,16 @@ func (d *direct) limitWait() {
 	}
 }
 
-// readLast reads bytes that have arrived, at the deadline.
-func (d *direct) readLast(p []byte) (int, error) {
+// readNow reads bytes that have arrived. Its error is none if there are no bytes.
+func (d *direct) readNow(p []byte, none error) (int, error) {
+	if d.raw == nil {
+		return 0, none
+	}
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Control(func(fd uintptr) { d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT) })
+	err := d.raw.Control(d.now)
 	if d.errno == syscall.EAGAIN {
 		d.buf = nil
-		return 0, os.ErrDeadlineExceeded
+		return 0, none
 	}
 	return d.received(err)
 }

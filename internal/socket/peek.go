@@ -1,8 +1,6 @@
 package socket
 
 import (
-	"io"
-	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -39,9 +37,7 @@ func (c *Conn) PeekSocket() State {
 	if c.raw == nil {
 		return Quiet
 	}
-	c.buf, c.flags = c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT
 	err := c.raw.Control(c.control)
-	c.buf = nil
 	switch {
 	case err != nil: // adbuffer has closed the socket
 		return Ended
@@ -54,26 +50,8 @@ func (c *Conn) PeekSocket() State {
 	}
 }
 
-// readNow reads bytes that have arrived, or returns errWouldBlock.
-func (c *Conn) readNow(p []byte) (int, error) {
-	if c.raw == nil {
-		return 0, errWouldBlock
-	}
-	c.buf, c.flags = p, syscall.MSG_DONTWAIT
-	err := c.raw.Control(c.control)
-	c.buf = nil
-	switch {
-	case err != nil:
-		return 0, net.ErrClosed
-	case c.errno == syscall.EAGAIN:
-		return 0, errWouldBlock
-	case c.errno != 0:
-		return 0, c.errno
-	case c.n == 0 && len(p) > 0:
-		return 0, io.EOF
-	default:
-		return c.n, nil
-	}
+func (c *Conn) peek(fd uintptr) {
+	c.n, c.errno = c.sys.Recv(fd, c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 }
 
 // HasInput reports whether a Read would not wait for the socket. It is true if bytes or the end of

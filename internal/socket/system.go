@@ -47,6 +47,3 @@ func (kernel) Poll(fd uintptr, events int16) int16 {
 		}
 	}
 }
-
-// recv is the system call of Peek and of nonblocking reads.
-func (c *Conn) recv(fd uintptr) { c.n, c.errno = c.sys.Recv(fd, c.buf, c.flags) }
