@@ -104,10 +104,9 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	if !c.reason.CompareAndSwap(uint32(upstream.NotClosed), uint32(r)) {
 		return
 	}
-	switch r {
-	case upstream.ClosedIdle, upstream.ClosedMaxAge, upstream.ClosedMaxRequests:
+	if r.OfIdle() {
 		c.net.Close()
-	default:
+	} else {
 		c.sock.Close()
 	}
 }

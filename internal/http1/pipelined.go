@@ -132,14 +132,11 @@ func (p *Pipelined) Idle() bool { return p.CloseReason() == upstream.NotClosed }
 
 // Close implements upstream.Conn.
 func (p *Pipelined) Close(r upstream.CloseReason) {
-	if p.setCloseReason(r) && p.outstanding.Load() == 0 {
-		switch r {
-		case upstream.ClosedIdle, upstream.ClosedMaxAge, upstream.ClosedMaxRequests:
-			p.net.Close()
-			return
-		}
+	if p.setCloseReason(r) && p.outstanding.Load() == 0 && r.OfIdle() {
+		p.net.Close()
+	} else {
+		p.sock.Close()
 	}
-	p.sock.Close()
 }
 
 // setCloseReason sets the close reason and returns true, unless one is already set. After true, the

@@ -115,7 +115,7 @@ func (c *Conn) readHead(b []byte) (int, error) {
 		switch {
 		case !ok:
 			return c.refuseHead(b, Malformed("a line of the head ends in a bare LF"))
-		case end > 0 && first && scan.start == 0 && c.tls == nil && isPreface(in[scan.start:scan.fields]) && c.server.options().H2C:
+		case end > 0 && first && scan.start == 0 && c.tls == nil && string(in[scan.start:scan.fields]) == prefaceLine && c.server.options().H2C:
 			c.upgrade(in[scan.start:n])
 			return 0, io.EOF
 		case end > 0:

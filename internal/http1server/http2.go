@@ -109,8 +109,8 @@ func (c *Conn) upgrade(in []byte) {
 	}
 }
 
-// isPreface reports whether a request line is the one of HTTP/2's preface.
-func isPreface(line []byte) bool { return string(line) == "PRI * HTTP/2.0\r\n" }
+// prefaceLine is the request line of HTTP/2's preface.
+const prefaceLine = "PRI * HTTP/2.0\r\n"
 
 // http2Socket is the socket below HTTP/2: an io.ReadWriter.
 type http2Socket struct{ c *Conn }

@@ -23,5 +23,5 @@
 // # Locks
 //
 // Conn.mu guards everything but Conn.in, which only the reader uses. It is held while frames are
-// handled and the Owner is called, and never across I/O.
+// handled and the Owner is called, and never across I/O that may wait.
 package http2server

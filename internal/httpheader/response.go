@@ -89,20 +89,17 @@ func (c *connectionOptions) readConnection(lines []byte) bool {
 	return true
 }
 
-// AppendDate appends the line of the current Date to dst.
-func AppendDate(dst []byte) []byte { return syntax.AppendField(dst, dateName, now()) }
-
 var dateName = []byte("Date")
 
-// now returns the current Date. It must not be changed.
-func now() []byte {
+// AppendDate appends the line of the current Date to dst.
+func AppendDate(dst []byte) []byte {
 	now := time.Now()
 	d := lastDate.Load()
 	if d == nil || d.second != now.Unix() {
 		d = &date{second: now.Unix(), text: now.UTC().AppendFormat(nil, "Mon, 02 Jan 2006 15:04:05 GMT")}
 		lastDate.Store(d)
 	}
-	return d.text
+	return syntax.AppendField(dst, dateName, d.text)
 }
 
 // date is a second and its text in a Date field.

@@ -1,5 +1,11 @@
 package openrtb
 
+import (
+	"iter"
+
+	"adbuffer/internal/syntax"
+)
+
 // Finder finds one member of bodies. Any number of goroutines may use it.
 type Finder struct {
 	paths Paths
@@ -38,4 +44,25 @@ func AppendText(b, value []byte) []byte {
 		return append(b, value...)
 	}
 	return appendUnescaped(b, value[1:len(value)-1])
+}
+
+// Elements yields the elements of an array, a valid JSON value without blanks around it. It yields nothing for
+// another value.
+func Elements(value []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if syntax.JSONByte(value, 0) != '[' {
+			return
+		}
+		s := scanner{body: value}
+		for i := syntax.SkipJSONBlanks(value, 1); syntax.JSONByte(value, i) != ']'; {
+			end := s.skip(i, 0)
+			if end < 0 || !yield(value[i:end]) {
+				return
+			}
+			i = syntax.SkipJSONBlanks(value, end)
+			if syntax.JSONByte(value, i) == ',' {
+				i = syntax.SkipJSONBlanks(value, i+1)
+			}
+		}
+	}
 }

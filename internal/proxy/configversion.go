@@ -1,6 +1,9 @@
 package proxy
 
-import "adbuffer/internal/route"
+import (
+	"adbuffer/internal/metrics"
+	"adbuffer/internal/route"
+)
 
 // configVersion is the result of one Reload: options, routes, and the counters of these routes. It
 // never changes. A request takes the current one when its head has been read, and uses it to its
@@ -31,7 +34,7 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 		}
 		v.routes[i] = kept[name]
 		if v.routes[i] == nil {
-			v.routes[i] = newRouteStats(name)
+			v.routes[i] = &routeStats{name: name, duration: metrics.RequestDurations()}
 		}
 	}
 	return v

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,7 +31,6 @@ const (
 	statusOK          = 200
 	statusNoContent   = 204
 	statusNotModified = 304
-	statusBadRequest  = 400
 	statusInternal    = 500
 	statusUnavailable = 503
 )
@@ -76,6 +76,13 @@ func (w *response) begin(status int, contentType string, source []byte) {
 
 func (w *response) addField(name string, value []byte) {
 	w.Fields = append(append(append(append(w.Fields, name...), ": "...), value...), "\r\n"...)
+}
+
+// setRetryAfter states when another request may succeed, in whole seconds.
+func setRetryAfter(w *response, wait time.Duration) {
+	if wait > 0 {
+		w.addField("Retry-After", strconv.AppendInt(nil, int64((wait+time.Second-1)/time.Second), 10))
+	}
 }
 
 // writeResponse writes the result of the route's mode.

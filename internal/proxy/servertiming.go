@@ -36,10 +36,3 @@ func appendTiming(b []byte, name string, d time.Duration) []byte {
 	b = append(append(b, name...), ";dur="...)
 	return strconv.AppendFloat(b, float64(max(0, d).Microseconds())/1000, 'f', -1, 64)
 }
-
-// setRetryAfter states when another request may succeed, in whole seconds.
-func setRetryAfter(w *response, wait time.Duration) {
-	if wait > 0 {
-		w.addField("Retry-After", strconv.AppendInt(nil, int64((wait+time.Second-1)/time.Second), 10))
-	}
-}

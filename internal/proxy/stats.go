@@ -30,11 +30,3 @@ type routeStats struct {
 
 // noRoute is the value of the label `route` if no route matched.
 const noRoute = logs.NoRoute
-
-func newRouteStats(name string) *routeStats {
-	return &routeStats{
-		name: name,
-		// The buckets end at the longest deadline by default, as for SSPs.
-		duration: metrics.RequestDurations(),
-	}
-}

@@ -21,7 +21,7 @@ const MaxJSONDepth = 60
 func ValidJSON(b []byte) bool {
 	k := keySets.Get().(*keys)
 	defer keySets.Put(k)
-	k.reset()
+	k.hashes = k.hashes[:0]
 	depth := 0
 	var objects uint64 // bit n: the open value at depth n is an object
 	i := SkipJSONBlanks(b, 0)
@@ -37,7 +37,7 @@ func ValidJSON(b []byte) bool {
 			objects &^= 1 << depth
 			if b[i] == '{' {
 				objects |= 1 << depth
-				k.open(depth)
+				k.starts[depth] = len(k.hashes)
 			}
 			i, opened = i+1, true
 		case '"':

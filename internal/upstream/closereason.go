@@ -28,5 +28,10 @@ var closeReasonNames = [CloseReasons]string{
 	ClosedError: "error", ClosedDrain: "drain",
 }
 
+// OfIdle reports whether only idle connections are closed for r. So their TLS may send close_notify.
+func (r CloseReason) OfIdle() bool {
+	return r == ClosedIdle || r == ClosedMaxAge || r == ClosedMaxRequests
+}
+
 // String returns the name that metrics use, empty for NotClosed.
 func (r CloseReason) String() string { return closeReasonNames[r] }
