@@ -55,6 +55,6 @@ func failed(err error) error {
 }
 
 func isFailure(err error) bool {
-	var f failure
-	return errors.As(err, &f)
+	_, ok := errors.AsType[failure](err)
+	return ok
 }

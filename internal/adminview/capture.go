@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -62,39 +61,34 @@ func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &capturing{want: n, full: make(chan struct{})}
+	c := make(capturing, n)
 	stop, ok := part.SSP.Observe(c.note)
 	if !ok {
 		return nil, admin.ErrCaptureBusy
 	}
 	defer stop()
-	select {
-	case <-c.full:
-	case <-ctx.Done():
+	view := captureView{name, []captured{}}
+	for len(view.Exchanges) < n {
+		select {
+		case e := <-c:
+			view.Exchanges = append(view.Exchanges, e)
+		case <-ctx.Done():
+			return view, nil
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return captureView{name, append([]captured{}, c.got...)}, nil
+	return view, nil
 }
 
-// capturing is a capture that runs.
-type capturing struct {
-	want int
-	full chan struct{} // closed when got holds want exchanges
+// capturing takes exchanges until its buffer is full.
+type capturing chan captured
 
-	mu  sync.Mutex
-	got []captured
-}
-
-func (c *capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.got) == c.want {
+func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+	if len(c) == cap(c) {
 		return
 	}
-	c.got = append(c.got, capturedOf(s.Policy(), r, ex, o, err))
-	if len(c.got) == c.want {
-		close(c.full)
+	select {
+	case c <- capturedOf(s.Policy(), r, ex, o, err):
+	default:
 	}
 }
 

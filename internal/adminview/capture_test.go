@@ -61,13 +61,12 @@ func TestCapturedBodiesAreBounded(t *testing.T) {
 func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
-	c := &capturing{want: 2, full: make(chan struct{})}
+	c := make(capturing, 2)
 	for range 5 {
 		c.note(new(ssp.SSP), &ssp.Request{Fields: new(httpheader.RequestFields)}, ex, upstream.Deadline, upstream.ErrDeadline)
 	}
-	<-c.full
-	if len(c.got) != 2 || c.got[0].Error == "" || c.got[0].Response != nil || c.got[0].Request != nil {
-		t.Errorf("captured %+v, want two failures without request and response", c.got)
+	if got := <-c; len(c) != 1 || got.Error == "" || got.Response != nil || got.Request != nil {
+		t.Errorf("captured %+v and %d more, want two failures without request and response", got, len(c))
 	}
 }
 
@@ -76,7 +75,7 @@ func TestAnSSPThatWasRemovedAndAddedAgainCanBeCaptured(t *testing.T) {
 	ssp := startSSP(t)
 	versions := versionsOf(t, oneSSP(ssp, "a"))
 	views := New(versions, zap.NewNop())
-	stop, _ := versions.Current().SSPs[0].Observe(new(capturing).note)
+	stop, _ := versions.Current().SSPs[0].Observe(capturing(nil).note)
 	defer stop()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

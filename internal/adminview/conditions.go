@@ -1,7 +1,6 @@
 package adminview
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -153,7 +152,7 @@ func (h *histories) stateOf(part *reload.Part) []string {
 	}
 	for i := range p.Endpoints {
 		if e := &p.Endpoints[i]; e.EjectedSeconds > 0 || e.State != balancer.Enabled.String() {
-			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, cmp.Or(ejectedFor(e), unhealthyFor(e), e.State)))
+			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, whyNot(e)))
 		}
 	}
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
@@ -165,17 +164,13 @@ func (h *histories) stateOf(part *reload.Part) []string {
 	return all
 }
 
-func ejectedFor(e *pool.EndpointSnapshot) string {
-	if e.EjectedSeconds == 0 {
-		return ""
-	}
-	return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)
-}
-
-func unhealthyFor(e *pool.EndpointSnapshot) string {
+// whyNot says why an endpoint that is not enabled, or is ejected, gets no requests.
+func whyNot(e *pool.EndpointSnapshot) string {
 	switch {
+	case e.EjectedSeconds > 0:
+		return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)
 	case e.State != "unhealthy":
-		return ""
+		return e.State
 	case e.LastCheckError == "":
 		return "unhealthy, and its last health check succeeded; see health_check"
 	}
