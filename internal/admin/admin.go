@@ -71,13 +71,13 @@ type Server struct {
 	tails    atomic.Int32       // open
 
 	connections connections
-	scrapes     *scrapes
+	scrapes     scrapes
 }
 
 // New returns a server for l's address; Serve runs it.
 func New(opts Options, l net.Listener) *Server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop, scrapes: newScrapes()}
+	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop, scrapes: scrapes{places: make(chan struct{}, maxScrapes)}}
 	s.server = &http.Server{
 		Handler:           s.handler(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },

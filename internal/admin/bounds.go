@@ -91,13 +91,8 @@ func (w *boundedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 type scrapes struct {
 	places  chan struct{}
 	dropped atomic.Uint64
-
-	mu  sync.Mutex
-	all map[*boundedWriter]struct{}
-}
-
-func newScrapes() *scrapes {
-	return &scrapes{places: make(chan struct{}, maxScrapes), all: make(map[*boundedWriter]struct{})}
+	all     sync.Map   // of *boundedWriter
+	mu      sync.Mutex // held by dropLongest: two calls drop two scrapes
 }
 
 // limit bounds the scrapes of next, whose writer is a boundedWriter.
@@ -109,8 +104,8 @@ func (s *scrapes) limit(next http.Handler) http.Handler {
 		}
 		defer func() { <-s.places }()
 		reader := w.(*boundedWriter)
-		s.add(reader)
-		defer s.remove(reader)
+		s.all.Store(reader, nil)
+		defer s.all.Delete(reader)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -141,9 +136,9 @@ func (s *scrapes) dropLongest() bool {
 	defer s.mu.Unlock()
 	var longest *boundedWriter
 	var since time.Time
-	for w := range s.all {
-		if at := w.writingSince(); !at.IsZero() && (longest == nil || at.Before(since)) {
-			longest, since = w, at
+	for w := range s.all.Range {
+		if at := w.(*boundedWriter).writingSince(); !at.IsZero() && (longest == nil || at.Before(since)) {
+			longest, since = w.(*boundedWriter), at
 		}
 	}
 	if longest == nil {
@@ -152,16 +147,4 @@ func (s *scrapes) dropLongest() bool {
 	longest.drop()
 	s.dropped.Add(1)
 	return true
-}
-
-func (s *scrapes) add(w *boundedWriter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[w] = struct{}{}
-}
-
-func (s *scrapes) remove(w *boundedWriter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, w)
 }
