@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -140,13 +143,28 @@ func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Che
 	if len(text) == 0 {
 		text = []byte("\n") // a request without a body would be refused as a mistake
 	}
-	res, err := reload.Against(ctx, client, text)
+	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
+	defer cancel()
+	body, err := client.Send(ctx, http.MethodPost, "/reload?dry_run=1", text)
+	if e, ok := errors.AsType[*admin.StatusError](err); ok && e.Status == http.StatusUnprocessableEntity {
+		body, err = []byte(e.Body), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", adminFlag, err)
+	}
+	res := new(reload.Check)
+	if err := json.Unmarshal(body, res); err != nil || res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) {
+		return nil, fmt.Errorf("--%s: %s/reload does not respond to a dry run: is it the admin listener of an adbuffer?", adminFlag, client.URL())
+	}
+	if res.Against != nil {
+		res.Against.URL = client.URL()
 	}
 	res.Faults = res.Faults.In(path)
 	return res, nil
 }
+
+// dryRunTimeout is longer than a reload in progress, for which a dry run waits.
+const dryRunTimeout = 15 * time.Second
 
 // checkHere validates the file at path with the variables and files of this machine.
 func checkHere(path string) (*config.Config, *reload.Check, error) {

@@ -48,6 +48,15 @@ func (c *Config) MaxConnections() Limit { return c.Machine.maxConnections(c) }
 // MaxBufferedBytes is the limit of bodies' bytes in force.
 func (c *Config) MaxBufferedBytes() Limit { return c.Machine.maxBufferedBytes(c) }
 
+// BufferedBytesLimit is how many bytes of the SSP's requests and responses may be held at once:
+// max_buffered_bytes; if that is 0, a quarter of ofAll, the server's.
+func (s *SSP) BufferedBytesLimit(ofAll int) int {
+	if s.MaxBufferedBytes > 0 {
+		return s.MaxBufferedBytes
+	}
+	return max(1, ofAll/4)
+}
+
 func (m *Machine) maxConnections(c *Config) Limit {
 	l := Limit{Value: c.Server.MaxConnections, setting: "server.max_connections", asked: c.Server.MaxConnections}
 	if m.OpenFiles > 0 {

@@ -9,15 +9,6 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// BufferedBytesLimit is how many bytes of the SSP's responses may be held at once:
-// max_buffered_bytes; if that is 0, a quarter of ofAll, the server's.
-func (s *SSP) BufferedBytesLimit(ofAll int) int {
-	if s.MaxBufferedBytes > 0 {
-		return s.MaxBufferedBytes
-	}
-	return max(1, ofAll/4)
-}
-
 func checkSSP(ssp *SSP, path string, r *report) {
 	scheme := checkEndpoints(ssp, join(path, "endpoints"), r)
 	checkProtocol(ssp.Protocol, scheme, path, r)

@@ -1,17 +1,12 @@
 package reload
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"adbuffer/internal/admin"
 	"adbuffer/internal/config"
 )
 
@@ -106,30 +101,6 @@ func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
 	}
 	return d, nil
 }
-
-// Against sends the text of a configuration to a running adbuffer, for a dry run there.
-func Against(ctx context.Context, c *admin.Client, text []byte) (*Check, error) {
-	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
-	defer cancel()
-	body, err := c.Send(ctx, http.MethodPost, "/reload?dry_run=1", text)
-	if e, ok := errors.AsType[*admin.StatusError](err); ok && e.Status == http.StatusUnprocessableEntity {
-		body, err = []byte(e.Body), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	res := new(Check)
-	if err := json.Unmarshal(body, res); err != nil || res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) {
-		return nil, fmt.Errorf("%s/reload does not respond to a dry run: is it the admin listener of an adbuffer?", c.URL())
-	}
-	if res.Against != nil {
-		res.Against.URL = c.URL()
-	}
-	return res, nil
-}
-
-// dryRunTimeout is longer than a reload in progress, for which a dry run waits.
-const dryRunTimeout = 15 * time.Second
 
 // Write prints the verdict on the file and, unless quiet, a table of the changes before it. own is
 // the version of this binary.
