@@ -178,21 +178,19 @@ func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 
 // onPriorityLocked checks a PRIORITY frame, which is obsolete. RFC 9113, section 6.3.
 func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
+	code, rule := h2.ErrCodeProtocol, "a stream that depends on itself"
 	switch {
 	case len(f.Payload) != 5:
-		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeFrameSize)
-		if s := c.streams.get(f.ID); s != nil {
-			c.dropLocked(s)
-		}
-		return c.flood.Spend(violationCost)
-	case binary.BigEndian.Uint32(f.Payload)&http2codec.MaxStreamID == f.ID:
-		if s := c.streams.get(f.ID); s != nil {
-			return c.resetLocked(s, h2.ErrCodeProtocol, "a stream that depends on itself")
-		}
-		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeProtocol)
-		return c.flood.Spend(violationCost)
+		code, rule = h2.ErrCodeFrameSize, "PRIORITY of a wrong size"
+	case binary.BigEndian.Uint32(f.Payload)&http2codec.MaxStreamID != f.ID:
+		return c.flood.Idle()
 	}
-	return c.flood.Idle()
+	if s := c.streams.get(f.ID); s != nil {
+		return c.resetLocked(s, code, rule)
+	}
+	c.owner.Violated(rule)
+	c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, code)
+	return c.flood.Spend(violationCost)
 }
 
 // InadequateSecurity returns all frames of a server that refuses a connection because of its cipher

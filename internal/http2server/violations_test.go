@@ -50,6 +50,43 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 	}
 }
 
+// A malformed PRIORITY frame is a violation of its stream, whether that is open or not. RFC 9113, section 6.3.
+func TestAMalformedPRIORITYIsAViolationOfItsStream(t *testing.T) {
+	for _, c := range []struct {
+		payload []byte
+		code    http2.ErrCode
+		rule    string
+	}{
+		{make([]byte, 4), http2.ErrCodeFrameSize, "PRIORITY of a wrong size"},
+		{[]byte{0, 0, 0, 1, 0}, http2.ErrCodeProtocol, "a stream that depends on itself"},
+	} {
+		for _, open := range []bool{false, true} {
+			testsupport.Bubble(t, func(t *testing.T) {
+				w := newWire(t, newGated, wireOptions)
+				if open {
+					w.headers(1, false, post...)
+				}
+				w.framer.WriteRawFrame(http2.FramePriority, 0, 1, c.payload)
+				w.send()
+				if got := w.owner().violations; !slices.Equal(got, []string{c.rule}) {
+					t.Errorf("open %v: violations %q, want %q", open, got, c.rule)
+				}
+				if r := w.owner().requests[1]; open && (!r.released || r.served) {
+					t.Errorf("the request is %+v, want released and not served", r)
+				}
+				reset := false
+				w.hangUp()
+				w.receive(func(f http2.Frame) {
+					if f, ok := f.(*http2.RSTStreamFrame); ok && f.StreamID == 1 && f.ErrCode == c.code {
+						reset = true
+					}
+				})
+				testsupport.True(t, reset, "open %v: no RST_STREAM with %v", open, c.code)
+			})
+		}
+	}
+}
+
 // A request whose connection ends within the same read holds nothing.
 func TestRequestBeforeAViolationIsReleased(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
