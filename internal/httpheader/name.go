@@ -145,11 +145,14 @@ func knownName(name string) nameID {
 	return unknownName
 }
 
-// is reports whether name equals want, without regard to case, and to '_' for '-'. want is in lower
-// case, and as long as name.
-func is(name []byte, want string) bool {
-	for i := range name {
-		if i >= len(want) || folded[name[i]] != want[i] {
+// is reports whether name, read through fold, is want. fold is folded or syntax.Lower, and want is in lower
+// case.
+func is(name []byte, want string, fold *[256]byte) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		if fold[c] != want[i] {
 			return false
 		}
 	}

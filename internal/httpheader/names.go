@@ -1,5 +1,7 @@
 package httpheader
 
+import "slices"
+
 // names is a small set of field names with a fast test for names outside the set.
 type names struct {
 	list    []string // in lower case
@@ -11,24 +13,12 @@ func (s *names) add(name string) {
 	s.lengths |= 1 << min(len(name), 63)
 }
 
-// has reports whether name, read through fold, is in the set. fold is folded or syntax.Lower.
+// has reports whether name, read through fold, is in the set.
 func (s *names) has(name []byte, fold *[256]byte) bool {
 	if s.lengths>>min(len(name), 63)&1 == 0 {
 		return false
 	}
-next:
-	for _, want := range s.list {
-		if len(want) != len(name) {
-			continue
-		}
-		for i, c := range name {
-			if fold[c] != want[i] {
-				continue next
-			}
-		}
-		return true
-	}
-	return false
+	return slices.ContainsFunc(s.list, func(want string) bool { return is(name, want, fold) })
 }
 
 // foldName returns name in lower case and with '-' for '_'. name is a token.

@@ -65,7 +65,7 @@ func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 // isRequestID reports whether a field of an SSP is called like the field for request ids, in any case
 // and with '_' read as '-'.
 func (p *Policy) isRequestID(name []byte) bool {
-	return len(name) == len(p.requestID) && is(name, p.foldedRequestID)
+	return is(name, p.foldedRequestID, &folded)
 }
 
 // readConnection reads the Connection fields among lines. It returns false if they name too many
@@ -74,7 +74,7 @@ func (p *Policy) isRequestID(name []byte) bool {
 func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
 	for len(lines) > len(name) {
-		if lines[len(name)] == ':' && is(lines[:len(name)], name) {
+		if lines[len(name)] == ':' && is(lines[:len(name)], name, &folded) {
 			_, value, _ := syntax.CutField(lines)
 			if !c.add(value) {
 				return false

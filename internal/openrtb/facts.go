@@ -86,30 +86,21 @@ func (f *Facts) Value(m Member, body []byte) []byte {
 
 // observe notes the facts that follow from a value at n.
 func (f *Facts) observe(n *node, value []byte) {
-	v := n.values
+	var facts []int32
 	switch value[0] {
 	case '"':
-		for _, fact := range v.strings[string(f.content(value))] {
-			f.set(fact)
-		}
+		facts = n.values.strings[string(f.content(value))]
 	case 't', 'f':
-		is := 0
-		if value[0] == 't' {
-			is = 1
-		}
-		for _, fact := range v.booleans[is] {
-			f.set(fact)
-		}
+		facts = n.values.others[string(value)]
 	case '{', '[', 'n':
 	default:
 		var memory [2 * maxNumber]byte
-		number, ok := appendCanonical(memory[:0], value)
-		if !ok {
-			return
+		if number, ok := appendCanonical(memory[:0], value); ok {
+			facts = n.values.others[string(number)]
 		}
-		for _, fact := range v.numbers[string(number)] {
-			f.set(fact)
-		}
+	}
+	for _, fact := range facts {
+		f.set(fact)
 	}
 }
 

@@ -201,7 +201,7 @@ func FuzzEdit(f *testing.F) {
 	}
 	removal := NewEdit([]Removal{
 		{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.ext")}, {Path: MustParsePath("user.eids")},
-		{Path: MustParsePath("user"), When: []Condition{{Path: MustParsePath("regs.coppa"), Op: NotIn, Values: []Value{{kind: numberValue, text: "0"}}}}},
+		{Path: MustParsePath("user"), When: []Condition{{Path: MustParsePath("regs.coppa"), Op: NotIn, Values: []Value{{other: true, text: "0"}}}}},
 	})
 	removed := func(path Path, v *document, root *document) (keep bool) {
 		if len(path) != strings.Count(path.String(), ".")+1 {

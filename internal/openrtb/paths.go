@@ -46,11 +46,9 @@ type child struct {
 // manyChildren is from how many children on a map finds one faster than a comparison with each.
 const manyChildren = 17
 
-// values are the facts that follow from a value.
-type values struct {
-	strings, numbers map[string][]int32
-	booleans         [2][]int32 // false, true
-}
+// values are the facts that follow from a value: a string's by its content, a number's or boolean's by its
+// canonical form.
+type values struct{ strings, others map[string][]int32 }
 
 // Op is what a Condition demands.
 type Op uint8
@@ -147,7 +145,7 @@ func (n *node) childInAnyCase(name []byte) *node {
 	return nil
 }
 
-// Condition compiles c. Equal conditions share their fact.
+// Condition compiles c. Conditions on the existence of one member share their fact.
 func (p *Paths) Condition(c *Condition) Test {
 	n := p.node(c.Path)
 	if c.Op == Exists || c.Op == Missing {
@@ -157,20 +155,15 @@ func (p *Paths) Condition(c *Condition) Test {
 		return Test{fact: n.exists.fact, want: c.Op == Exists}
 	}
 	if n.values == nil {
-		n.values = &values{strings: make(map[string][]int32), numbers: make(map[string][]int32)}
+		n.values = &values{strings: make(map[string][]int32), others: make(map[string][]int32)}
 	}
 	t := Test{fact: p.newFact(), want: c.Op == In}
 	for _, v := range c.Values {
-		switch v.kind {
-		case stringValue:
-			n.values.strings[v.text] = append(n.values.strings[v.text], t.fact)
-		case numberValue:
-			n.values.numbers[v.text] = append(n.values.numbers[v.text], t.fact)
-		case falseValue:
-			n.values.booleans[0] = append(n.values.booleans[0], t.fact)
-		case trueValue:
-			n.values.booleans[1] = append(n.values.booleans[1], t.fact)
+		facts := n.values.strings
+		if v.other {
+			facts = n.values.others
 		}
+		facts[v.text] = append(facts[v.text], t.fact)
 	}
 	return t
 }

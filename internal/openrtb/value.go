@@ -8,19 +8,10 @@ import (
 
 // Value is a JSON string, number or boolean that conditions compare with.
 type Value struct {
-	kind kind
-	// text is the content of a string, or the canonical form of a number.
+	other bool // it is no string
+	// text is the content of a string, the canonical form of a number, or a boolean.
 	text string
 }
-
-type kind uint8
-
-const (
-	stringValue kind = iota
-	numberValue
-	trueValue
-	falseValue
-)
 
 // ErrValue is the error of ParseValue.
 var ErrValue = errors.New("must be text, a number or a boolean")
@@ -30,10 +21,8 @@ func ParseValue(text []byte) (Value, error) {
 	switch {
 	case !json.Valid(text):
 		return Value{}, ErrValue
-	case string(text) == "true":
-		return Value{kind: trueValue}, nil
-	case string(text) == "false":
-		return Value{kind: falseValue}, nil
+	case string(text) == "true", string(text) == "false":
+		return Value{other: true, text: string(text)}, nil
 	case text[0] == '"':
 		var s string
 		if json.Unmarshal(text, &s) != nil {
@@ -48,7 +37,7 @@ func ParseValue(text []byte) (Value, error) {
 	if !ok {
 		return Value{}, ErrValue
 	}
-	return Value{kind: numberValue, text: string(number)}, nil
+	return Value{other: true, text: string(number)}, nil
 }
 
 // maxNumber is how long a number may be, and maxExponent its exponent, in order to equal any Value.

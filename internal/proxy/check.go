@@ -15,11 +15,7 @@ func (r *request) checkLine(method, target []byte) *refusal {
 			return http1server.Malformed(violation)
 		}
 	}
-	return r.setMethod(string(method))
-}
-
-func (r *request) setMethod(method string) *refusal {
-	switch method {
+	switch string(method) {
 	case "GET":
 		r.ssp.Method = upstream.GET
 	case "HEAD":

@@ -37,7 +37,12 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 			missing++
 		}
 	}
-	gone := f.runCallerLeg(&f.legs[callerLeg])
+	own := &f.legs[callerLeg]
+	if own.acquire() {
+		own.send()
+	}
+	own.received = true
+	gone := own.outcome == upstream.ClientGone
 	missing--
 	for missing > 0 || len(f.ended) > 0 {
 		l := <-f.ended
@@ -68,15 +73,6 @@ func (f *fanout) callerLeg(rt *Route) (leg int, secondaries bool) {
 		}
 	}
 	return leg, f.legs[leg].target.Secondary
-}
-
-// runCallerLeg runs l on the caller's goroutine, and reports whether the client has closed.
-func (f *fanout) runCallerLeg(l *leg) (gone bool) {
-	if l.acquire() {
-		l.send()
-	}
-	l.received = true
-	return l.outcome == upstream.ClientGone
 }
 
 // prepareParallelAll chooses the leg that the caller runs: the last primary, so that the legs

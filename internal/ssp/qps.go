@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/fleet"
 	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
@@ -19,8 +18,7 @@ type qps struct {
 	made   time.Time // when the SSP was made; times count from it
 	bucket rates.Bucket
 
-	fleet       *fleet.Bucket // nil if the limit applies to this replica alone
-	fleetOffset time.Duration // age of the fleet's bucket minus age of the SSP; added to times for the bucket
+	fleetOffset time.Duration // age of opts.Fleet minus age of the SSP; added to times for it
 
 	limited *atomic.Uint64  // requests refused, or that a dry run would refuse; shared with successors
 	refusal *upstream.Error // allocated once, so that a refusal costs no allocation
@@ -39,7 +37,7 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 	q.bucket.Start(0, o.Limit, float64(q.opts.Burst), 0)
 	whose := ""
 	if o.Fleet != nil {
-		q.fleet, q.fleetOffset = o.Fleet, o.Fleet.Since(made)
+		q.fleetOffset = o.Fleet.Since(made)
 		whose = " for all replicas"
 	}
 	q.refusal = upstream.Errorf(upstream.QPSLimit, upstream.NotSent, "over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose)
@@ -71,16 +69,16 @@ func (q *qps) take(now time.Duration) *upstream.Error {
 
 // has reports whether a token is free.
 func (q *qps) has(now time.Duration) bool {
-	if q.fleet != nil {
-		return q.fleet.Has(now + q.fleetOffset)
+	if f := q.opts.Fleet; f != nil {
+		return f.Has(now + q.fleetOffset)
 	}
 	return q.bucket.Has(now) || q.bucket.Has(q.later(now))
 }
 
 // taken takes a token and returns true, if one is free.
 func (q *qps) taken(now time.Duration) bool {
-	if q.fleet != nil {
-		return q.fleet.Take(now + q.fleetOffset)
+	if f := q.opts.Fleet; f != nil {
+		return f.Take(now + q.fleetOffset)
 	}
 	return q.bucket.Take(now) || q.bucket.Take(q.later(now))
 }
