@@ -84,14 +84,11 @@ func closeAll(given map[string]*Listener) {
 
 // fromFile returns the listener of a descriptor, which stays open.
 func fromFile(f *os.File) (listenSocket, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
 	listens := 0
-	if err := raw.Control(func(fd uintptr) { listens, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ACCEPTCONN) }); err != nil {
-		return nil, err
-	}
+	err := withFDs(func(fds ...int) (err error) {
+		listens, err = unix.GetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+		return err
+	}, f)
 	if err != nil || listens == 0 {
 		return nil, errors.New("it is not a listening stream socket; use ListenStream= and Accept=no")
 	}

@@ -4,10 +4,8 @@ package listen
 
 import (
 	"encoding/json"
-	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -122,23 +120,10 @@ func (h *handover) send(c *net.UnixConn) error {
 	}
 	c.SetWriteDeadline(time.Now().Add(takeOverWithin))
 	h.after = c
-	return withFDs([]syscall.Conn{h.meeting, s.Traffic.socket, s.Admin.socket}, nil, func(fds []int) error {
+	return withFDs(func(fds ...int) error {
 		_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 		return err
-	})
-}
-
-// withFDs calls f with the descriptors of conns, which stay open during the call.
-func withFDs(conns []syscall.Conn, fds []int, f func([]int) error) error {
-	if len(conns) == 0 {
-		return f(fds)
-	}
-	raw, err := conns[0].SyscallConn()
-	if err != nil {
-		return err
-	}
-	controlErr := raw.Control(func(fd uintptr) { err = withFDs(conns[1:], append(fds, int(fd)), f) })
-	return errors.Join(controlErr, err)
+	}, h.meeting, s.Traffic.socket, s.Admin.socket)
 }
 
 // setNextServes stores which sockets the next process serves, or 0 when that process has ended.

@@ -279,10 +279,10 @@ func TestAProcessThatReceivesNonsenseBindsItsOwnSocketAndLogsThat(t *testing.T) 
 	connected := dial(t, other.Addr())
 	handed := func(c *net.UnixConn, from []syscall.Conn, sockets ...handedSocket) {
 		text, _ := json.Marshal(sockets)
-		withFDs(from, nil, func(fds []int) error {
+		withFDs(func(fds ...int) error {
 			_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 			return err
-		})
+		}, from...)
 	}
 	for name, respond := range map[string]func(*net.UnixConn){
 		"nothing":    func(*net.UnixConn) {},

@@ -43,6 +43,21 @@ type listenSocket interface {
 	SetDeadline(time.Time) error
 }
 
+// withFDs calls f with the descriptors of conns, which stay open during the call.
+func withFDs(f func(fds ...int) error, conns ...syscall.Conn) error {
+	if len(conns) == 0 {
+		return f()
+	}
+	raw, err := conns[0].SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlErr := raw.Control(func(fd uintptr) {
+		err = withFDs(func(fds ...int) error { return f(append([]int{int(fd)}, fds...)...) }, conns[1:]...)
+	})
+	return errors.Join(controlErr, err)
+}
+
 type proxyProtocol struct {
 	trusted []netip.Prefix
 	timeout time.Duration

@@ -213,14 +213,11 @@ func filesOf(rights []byte) (files []*os.File, err error) {
 
 // sameUser fails if the process at the other end belongs to another user.
 func sameUser(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var peer *unix.Ucred
-	if controlErr := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); controlErr != nil {
-		return controlErr
-	}
+	err := withFDs(func(fds ...int) (err error) {
+		peer, err = unix.GetsockoptUcred(fds[0], unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	}, c)
 	if err != nil {
 		return err
 	}
