@@ -100,7 +100,7 @@ func (c *Config) upstreamConns() (n int) {
 func (w *warner) inForce(cfg *Config) {
 	m := &w.machine.Machine
 	if l := m.maxConnections(cfg); l.why != "" {
-		w.add(l.setting, "%d are in force on this machine, not %d: %s, also for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for %d other files; raise ulimit -n or lower them",
+		w.add(l.setting, "%d are in force on this machine, not %d: %s, also for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for %d other files; raise ulimit -n, or lower server.max_connections or pool.max_conns",
 			l.Value, l.asked, l.why, cfg.upstreamConns(), m.spareFiles())
 	}
 	if l := m.maxBufferedBytes(cfg); l.why != "" {

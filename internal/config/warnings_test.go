@@ -26,7 +26,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing is odd about the defaults": {ssp + route, nil},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
-			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), also for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for 128 other files; raise ulimit -n or lower them"}},
+			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), also for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 bytes is less than one request and its response may hold, 1310720 bytes; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 bytes are in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
