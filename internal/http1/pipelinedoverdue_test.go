@@ -180,8 +180,8 @@ func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 	})
 }
 
-// Requests that wait for a new connection's first response were kept until linger had ended, and
-// before that change until their deadlines, although they could be sent on another connection.
+// Requests that wait for a new connection's first response are sent on another connection once it is overdue. They
+// once waited until linger had ended.
 func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		m := newSim(t, pipelined, testOptions())

@@ -156,7 +156,7 @@ func (b *Body) readChunked(p []byte) (n int, err error) {
 		case c.early.len() >= b.longestLine():
 			err = b.tooLong()
 		case n > 0:
-			return n, nil // as above
+			return n, nil // the rest of the line may not have arrived
 		default:
 			err = c.early.fill(c.server, c.read)
 			if errors.Is(err, io.EOF) {

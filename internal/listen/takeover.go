@@ -83,7 +83,7 @@ func meetingName(o Options) (string, bool) {
 	} else {
 		a, err := net.ResolveTCPAddr(o.Network, o.Address)
 		if err != nil || a.Port == 0 {
-			return "", false // as above
+			return "", false // bindTCP reports the error, or chooses the port
 		}
 		address = "tcp " + canonical(a)
 	}

@@ -121,8 +121,8 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 	return Result{Exchange: ex, Outcome: upstream.Merged, legs: log}
 }
 
-// newCombined returns an exchange for a response of up to n bytes that adbuffer makes of several responses, or an error
-// if the budget does not allow it.
+// newCombined returns an exchange for a response of up to n bytes that adbuffer makes of several responses. It fails if
+// the budget does not allow it.
 func newCombined(b *upstream.Budget, n int) (*upstream.Exchange, *upstream.Error) {
 	ex := upstream.AcquireExchange()
 	ex.Budget = b

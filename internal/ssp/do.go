@@ -21,7 +21,7 @@ type call struct {
 	hedged  bool
 	retries retries
 	trace   *tracing.Leg     // nil for a call that is not traced
-	attempt *tracing.Attempt // the current attempt; nil as above
+	attempt *tracing.Attempt // the current attempt; nil if trace is
 }
 
 // Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
