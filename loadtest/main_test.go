@@ -197,9 +197,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 		t.Errorf("%d verdicts, %d kinds of responses", len(r.Verdicts), len(r.Tables[0].Rows))
 	}
 	for _, v := range r.Verdicts {
-		if !v.Held {
-			t.Errorf("%s: %s", v.Promise, v.Words)
-		}
+		testsupport.True(t, v.Held, "%s: %s", v.Promise, v.Words)
 	}
 	testsupport.True(t, strings.Contains(errs, "chaos: seed "), "the seed was not printed: %s", errs)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestHealthReadsTheAddressFromTheConfiguration(t *testing.T) {
@@ -50,9 +52,7 @@ func TestHealthReadsTheAddressFromTheConfiguration(t *testing.T) {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 

@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestHelpOfSimNamesEveryKeyOfABehaviour(t *testing.T) {
 	help := newSim(nil).Long
 	for _, key := range sspsim.Keys() {
-		if !regexp.MustCompile(`\b` + key + `\b`).MatchString(help) {
-			t.Errorf("the help of sim has no %s", key)
-		}
+		testsupport.True(t, regexp.MustCompile(`\b`+key+`\b`).MatchString(help), "the help of sim has no %s", key)
 	}
 }

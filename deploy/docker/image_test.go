@@ -76,9 +76,7 @@ var build = sync.OnceValues(func() (*builtImage, error) {
 func built(t *testing.T) *builtImage {
 	t.Helper()
 	b, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return b
 }
 
@@ -108,19 +106,13 @@ func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
 	testsupport.Needs(t, "buildah", "buildah")
 	b := built(t)
 	root, err := rootFileSystem(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	found := files(t, root)
 	if got, want := slices.Sorted(maps.Keys(found)), []string{"/adbuffer", "/etc/ssl/certs/ca-certificates.crt", "/tmp"}; !slices.Equal(got, want) {
 		t.Fatalf("the image holds %v, want %v: no shell, no sources, no secrets", got, want)
 	}
-	if mode := found["/adbuffer"].Mode(); mode != 0o755 {
-		t.Errorf("/adbuffer has mode %v", mode)
-	}
-	if mode := found["/tmp"].Mode(); mode != fs.ModeDir|fs.ModeSticky|0o777 {
-		t.Errorf("/tmp has mode %v", mode)
-	}
+	testsupport.Equal(t, found["/adbuffer"].Mode(), 0o755, "/adbuffer has mode %v")
+	testsupport.Equal(t, found["/tmp"].Mode(), fs.ModeDir|fs.ModeSticky|0o777, "/tmp has mode %v")
 	authorities, err := os.ReadFile(root + "/etc/ssl/certs/ca-certificates.crt")
 	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(authorities) {
 		t.Errorf("no authorities to verify SSPs with (%v)", err)
@@ -130,17 +122,13 @@ func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
 		size += l.Size
 	}
 	t.Logf("%d layers, %d bytes, not compressed", len(b.layers), size)
-	if size > maxImageBytes {
-		t.Errorf("the image has %d bytes, want at most %d", size, maxImageBytes)
-	}
+	testsupport.True(t, size <= maxImageBytes, "the image has %d bytes, want at most %d", size, maxImageBytes)
 }
 
 func TestTheImageSaysHowToRunIt(t *testing.T) {
 	testsupport.Needs(t, "buildah", "buildah")
 	c := built(t).config
-	if c.User != "65532:65532" {
-		t.Errorf("runs as %q, want a number that is not root's", c.User)
-	}
+	testsupport.True(t, c.User == "65532:65532", "runs as %q, want a number that is not root's", c.User)
 	for what, row := range map[string]struct{ got, want []string }{
 		"entrypoint":    {c.Entrypoint, []string{"/adbuffer"}},
 		"command":       {c.Cmd, []string{"serve"}},
@@ -149,13 +137,9 @@ func TestTheImageSaysHowToRunIt(t *testing.T) {
 		"variables":     {slices.DeleteFunc(slices.Clone(c.Env), func(v string) bool { return strings.HasPrefix(v, "PATH=") }), []string{"ADBUFFER_CONFIG=/etc/adbuffer/adbuffer.yaml"}},
 		"volumes":       {slices.Sorted(maps.Keys(c.Volumes)), nil},
 	} {
-		if !slices.Equal(row.got, row.want) {
-			t.Errorf("%s: %q, want %q", what, row.got, row.want)
-		}
+		testsupport.True(t, slices.Equal(row.got, row.want), "%s: %q, want %q", what, row.got, row.want)
 	}
-	if c.StopSignal != "SIGTERM" {
-		t.Errorf("stop signal %q, want the one that drains", c.StopSignal)
-	}
+	testsupport.True(t, c.StopSignal == "SIGTERM", "stop signal %q, want the one that drains", c.StopSignal)
 	if h := c.Healthcheck; h.Timeout <= 2*time.Second || h.Interval < h.Timeout || h.StartPeriod <= 10*time.Second || h.Retries < 2 {
 		t.Errorf("%+v: the command's own timeout is 2 s, admin.warmup_timeout 10 s", h)
 	}
@@ -170,16 +154,12 @@ func TestTheImageSaysHowToRunIt(t *testing.T) {
 func TestTheBuildContextIsSmallAndHasNoTests(t *testing.T) {
 	testsupport.Needs(t, "buildah", "buildah")
 	file := filepath.Join(t.TempDir(), "Dockerfile")
-	if err := os.WriteFile(file, []byte("FROM scratch\nCOPY . .\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte("FROM scratch\nCOPY . .\n"), 0o600))
 	if _, err := buildah("build", "--tag", image+"-context", "--file", file, "../.."); err != nil {
 		t.Fatal(err)
 	}
 	root, err := rootFileSystem(image + "-context")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	size := int64(0)
 	for path, info := range files(t, root) {
 		top, _, _ := strings.Cut(path[1:], "/")
@@ -188,7 +168,5 @@ func TestTheBuildContextIsSmallAndHasNoTests(t *testing.T) {
 		}
 		size += info.Size()
 	}
-	if size == 0 || size > 4<<20 {
-		t.Errorf("the context has %d bytes, want at most 4 MiB", size)
-	}
+	testsupport.True(t, size != 0 && size <= 4<<20, "the context has %d bytes, want at most 4 MiB", size)
 }

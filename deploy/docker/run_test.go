@@ -30,9 +30,7 @@ func inImage(t *testing.T, args []string, env ...string) *exec.Cmd {
 	t.Helper()
 	c := built(t).config
 	root, err := rootFileSystem(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return inRoot(t, root, c, args, env...)
 }
 
@@ -41,9 +39,7 @@ func inRoot(t *testing.T, root string, c imageConfig, args []string, env ...stri
 	user, group, _ := strings.Cut(c.User, ":")
 	uid, err1 := strconv.ParseUint(user, 10, 32)
 	gid, err2 := strconv.ParseUint(group, 10, 32)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, errors.Join(err1, err2))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -59,20 +55,14 @@ func inRoot(t *testing.T, root string, c imageConfig, args []string, env ...stri
 func TestTheImageServesRespondsToItsHealthCheckAndStops(t *testing.T) {
 	testsupport.Needs(t, "buildah", "buildah")
 	ssp, err := sspsim.Start(sspsim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer ssp.Close()
 	c := built(t).config
 	root, err := rootFileSystem(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	traffic, admin := testsupport.FreeAddr(t), testsupport.FreeAddr(t)
 	// This has the effect of `-v ./config:/etc/adbuffer:ro`.
-	if err := os.Mkdir(root+"/etc/adbuffer", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Mkdir(root+"/etc/adbuffer", 0o755))
 	if err := os.WriteFile(root+"/etc/adbuffer/adbuffer.yaml", fmt.Appendf(nil, `
 server: {listen: %q, drain: {delay: 0s}}
 admin: {listen: %q}
@@ -96,9 +86,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 	var log bytes.Buffer
 	serve := inRoot(t, root, c, append(slices.Clone(c.Entrypoint), c.Cmd...))
 	serve.Stderr = &log
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, serve.Start())
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err = healthy()
 		if err == nil {
@@ -112,9 +100,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	res, err := client.Get("http://" + traffic + "/fillbuffer?pub=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	body, err := io.ReadAll(res.Body)
 	res.Body.Close()
 	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("X-Adbuffer-Source") != "ssp/sim" || !bytes.Contains(body, []byte("seatbid")) {
@@ -124,9 +110,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 	if err != nil || !bytes.Contains(status, []byte("CapEff:\t0000000000000000")) {
 		t.Errorf("it has capabilities (%v):\n%s", err, status)
 	}
-	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, serve.Process.Signal(syscall.SIGTERM))
 	if err := serve.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, &log)
 	}

@@ -10,6 +10,8 @@ import (
 	"text/template"
 
 	"sigs.k8s.io/yaml"
+
+	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -38,16 +40,10 @@ type adapterConfig struct {
 func adapterQuery(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(adapterRules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var c adapterConfig
-	if err := yaml.UnmarshalStrict(b, &c); err != nil {
-		t.Fatal(err)
-	}
-	if len(c.Rules) != 1 {
-		t.Fatalf("%d rules", len(c.Rules))
-	}
+	testsupport.NoError(t, yaml.UnmarshalStrict(b, &c))
+	testsupport.MustEqual(t, len(c.Rules), 1, "%d rules")
 	r := c.Rules[0]
 	if r.Name.As != adapterMetric || r.Name.Matches != "^"+adapterMetric+"$" || !strings.HasPrefix(r.SeriesQuery, adapterMetric+"{") {
 		t.Fatalf("series %s, called %s: the autoscaler asks for %s", r.SeriesQuery, r.Name.As, adapterMetric)
@@ -58,14 +54,10 @@ func adapterQuery(t *testing.T) string {
 		}
 	}
 	query, err := template.New("").Delims("<<", ">>").Option("missingkey=error").Parse(r.MetricsQuery)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var text strings.Builder
 	err = query.Execute(&text, map[string]string{"Series": adapterMetric, "LabelMatchers": `namespace="ads",pod=~"a|b|c"`, "GroupBy": "pod"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return text.String()
 }
 
@@ -95,9 +87,7 @@ tests:
           - {labels: '{pod="c"}', value: 0}
 `
 	file := filepath.Join(t.TempDir(), "rules_test.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, rules, adapterQuery(t)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, fmt.Appendf(nil, rules, adapterQuery(t)), 0o600))
 	if out, err := exec.Command("promtool", "test", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}

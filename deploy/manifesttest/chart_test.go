@@ -10,6 +10,8 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/yaml"
+
+	"adbuffer/internal/testsupport"
 )
 
 // lintFindings returns the findings of `helm lint --strict`, without mere advice.
@@ -25,9 +27,7 @@ func lintFindings(dir string, v map[string]any) []string {
 
 func TestLintFindsNothing(t *testing.T) {
 	files, err := filepath.Glob("testdata/values-*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, f := range files {
 		for _, m := range lintFindings(chartDir, values(t, f)) {
 			t.Errorf("%s: %s", f, m)
@@ -81,9 +81,7 @@ func TestSchemaRefusesWrongValues(t *testing.T) {
 		{"edge: {autoscaling: {cpuUtilization: 0, poolSaturation: 0}}", "set cpuUtilization or poolSaturation"},
 	} {
 		v, err := chartutil.ReadValues([]byte(c.values))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		_, err = renderChart(v)
 		if err == nil {
 			t.Errorf("%s: accepted", c.values)
@@ -97,13 +95,9 @@ func TestSchemaRefusesWrongValues(t *testing.T) {
 // for Helm's own two.
 func TestSchemaAndValuesNameTheSame(t *testing.T) {
 	c, err := loader.LoadDir(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var schema map[string]any
-	if err := yaml.Unmarshal(c.Schema, &schema); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, yaml.Unmarshal(c.Schema, &schema))
 	defs := schema["$defs"].(map[string]any)
 	var compare func(path string, schema map[string]any, v map[string]any)
 	compare = func(path string, schema map[string]any, v map[string]any) {
@@ -114,9 +108,7 @@ func TestSchemaAndValuesNameTheSame(t *testing.T) {
 		if !ok || path == ".config" || strings.HasSuffix(path, ".resources") {
 			return
 		}
-		if schema["additionalProperties"] != false {
-			t.Errorf("%s: the schema lets unknown values through", path)
-		}
+		testsupport.True(t, schema["additionalProperties"] == false, "%s: the schema lets unknown values through", path)
 		for name, of := range properties {
 			value, ok := v[name]
 			if !ok && name != "global" && name != "enabled" {
@@ -139,9 +131,7 @@ func TestNotesNameTheNextSteps(t *testing.T) {
 	} {
 		text := notes(t, values(t, file))
 		for _, w := range want {
-			if !strings.Contains(text, w) {
-				t.Errorf("%s: no %q in\n%s", file, w, text)
-			}
+			testsupport.True(t, strings.Contains(text, w), "%s: no %q in\n%s", file, w, text)
 		}
 	}
 }

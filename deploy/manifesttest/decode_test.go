@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"adbuffer/internal/testsupport"
 )
 
 // kinds are the API groups that the manifests may use; any other kind is an error.
@@ -95,9 +97,7 @@ func hasContent(doc string) bool {
 func mustDecode(t *testing.T, text string) objects {
 	t.Helper()
 	o, err := decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return o
 }
 
@@ -108,9 +108,7 @@ func TestEveryObjectDecodesStrictly(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if len(o) < 2 {
-			t.Errorf("%s: %d objects, which is hardly all", name, len(o))
-		}
+		testsupport.True(t, len(o) >= 2, "%s: %d objects, which is hardly all", name, len(o))
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"adbuffer/internal/testsupport"
 )
 
 // effective is the part of the output of `adbuffer check` that must fit the pod.
@@ -51,10 +53,8 @@ func check(t *testing.T, p *pod, c *corev1.Container) effective {
 	if slices.Contains(args, "--quiet") {
 		return e
 	}
-	must(t, yaml.Unmarshal([]byte(out), &e))
-	if e.Server.Listen == "" || e.Admin.Listen == "" {
-		t.Fatalf("check printed no configuration:\n%s", out)
-	}
+	testsupport.NoError(t, yaml.Unmarshal([]byte(out), &e))
+	testsupport.MustTrue(t, e.Server.Listen != "" && e.Admin.Listen != "", "check printed no configuration:\n%s", out)
 	return e
 }
 
@@ -71,9 +71,7 @@ func TestEveryConfigurationPassesCheck(t *testing.T) {
 			check(t, layOut(t, o, spec), &spec.Containers[0])
 			checked++
 		}
-		if checked == 0 {
-			t.Errorf("%s: no configuration was checked", name)
-		}
+		testsupport.True(t, checked != 0, "%s: no configuration was checked", name)
 	}
 }
 
@@ -179,7 +177,7 @@ func applicationStop(t *testing.T, o objects, a *adbufferPod) time.Duration {
 	for _, c := range of[*corev1.ConfigMap](o) {
 		if m := shutdownTimeout.FindStringSubmatch(c.Data["nginx.conf"]); m != nil && a.sidecar {
 			n, err := strconv.ParseInt(m[1], 10, 64)
-			must(t, err)
+			testsupport.NoError(t, err)
 			return seconds(n)
 		}
 	}
@@ -204,7 +202,5 @@ func TestEveryConfigurationFitsItsPod(t *testing.T) {
 			pods++
 		}
 	}
-	if pods < 6 {
-		t.Errorf("%d pods: not all were looked at", pods)
-	}
+	testsupport.True(t, pods >= 6, "%d pods: not all were looked at", pods)
 }

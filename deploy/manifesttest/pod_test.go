@@ -13,6 +13,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"adbuffer/internal/testsupport"
 )
 
 // adminToken is the token in the test's Secrets.
@@ -34,11 +36,9 @@ type pod struct {
 func layOut(t *testing.T, o objects, spec *corev1.PodSpec) *pod {
 	t.Helper()
 	root, err := os.MkdirTemp("", "pod") // short: a unix socket's path has 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(root) })
-	must(t, os.Chmod(root, 0o755))
+	testsupport.NoError(t, os.Chmod(root, 0o755))
 	p := &pod{root: root}
 	for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
 		for _, m := range c.VolumeMounts {
@@ -54,7 +54,7 @@ func layOut(t *testing.T, o objects, spec *corev1.PodSpec) *pod {
 			case v.Secret != nil:
 				p.project(t, m.MountPath, secret(t), 0o440)
 			case v.EmptyDir != nil:
-				must(t, os.MkdirAll(p.path(m.MountPath), 0o755))
+				testsupport.NoError(t, os.MkdirAll(p.path(m.MountPath), 0o755))
 				p.own(t, p.path(m.MountPath), 0o2770)
 			default:
 				t.Fatalf("volume %s is of a kind that is not known here", v.Name)
@@ -72,10 +72,10 @@ func (p *pod) project(t *testing.T, dir string, files map[string]string, mode os
 	if _, err := os.Lstat(p.path(dir)); err == nil {
 		return // another container mounts it too
 	}
-	must(t, os.MkdirAll(p.path(dir), 0o755))
+	testsupport.NoError(t, os.MkdirAll(p.path(dir), 0o755))
 	p.swap(t, dir, files, mode)
 	for name := range files {
-		must(t, os.Symlink(filepath.Join("..data", name), filepath.Join(p.path(dir), name)))
+		testsupport.NoError(t, os.Symlink(filepath.Join("..data", name), filepath.Join(p.path(dir), name)))
 	}
 }
 
@@ -84,27 +84,27 @@ func (p *pod) project(t *testing.T, dir string, files map[string]string, mode os
 func (p *pod) swap(t *testing.T, dir string, files map[string]string, mode os.FileMode) {
 	t.Helper()
 	data, err := os.MkdirTemp(p.path(dir), "..")
-	must(t, err)
-	must(t, os.Chmod(data, 0o755))
+	testsupport.NoError(t, err)
+	testsupport.NoError(t, os.Chmod(data, 0o755))
 	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(data, name), []byte(p.remap(text)), 0o600))
+		testsupport.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(p.remap(text)), 0o600))
 		p.own(t, filepath.Join(data, name), mode)
 	}
-	must(t, os.Symlink(filepath.Base(data), filepath.Join(p.path(dir), "..data_tmp")))
-	must(t, os.Rename(filepath.Join(p.path(dir), "..data_tmp"), filepath.Join(p.path(dir), "..data")))
+	testsupport.NoError(t, os.Symlink(filepath.Base(data), filepath.Join(p.path(dir), "..data_tmp")))
+	testsupport.NoError(t, os.Rename(filepath.Join(p.path(dir), "..data_tmp"), filepath.Join(p.path(dir), "..data")))
 }
 
 // own sets a path's mode. It gives the path to the pod's group if the test runs as root.
 func (p *pod) own(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	if os.Geteuid() == 0 {
-		must(t, os.Chown(path, 0, fsGroup))
+		testsupport.NoError(t, os.Chown(path, 0, fsGroup))
 	}
 	special := os.FileMode(0)
 	if mode&0o2000 != 0 {
 		special = os.ModeSetgid
 	}
-	must(t, os.Chmod(path, mode.Perm()|special))
+	testsupport.NoError(t, os.Chmod(path, mode.Perm()|special))
 }
 
 // remap replaces the paths of the volumes by their directories on this machine. It does so in one
@@ -134,9 +134,7 @@ func (p *pod) env(t *testing.T, c *corev1.Container) []string {
 		}
 		value = reference.ReplaceAllStringFunc(value, func(r string) string {
 			v, ok := known[r[2:len(r)-1]]
-			if !ok {
-				t.Errorf("variable %s refers to %s, which is not set before it", e.Name, r)
-			}
+			testsupport.True(t, ok, "variable %s refers to %s, which is not set before it", e.Name, r)
 			return v
 		})
 		known[e.Name] = value
@@ -211,11 +209,4 @@ func (o objects) configMap(name string) *corev1.ConfigMap {
 		}
 	}
 	return nil
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -51,9 +51,7 @@ var build = sync.OnceValues(func() (string, error) {
 func binary(t *testing.T) string {
 	t.Helper()
 	file, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return file
 }
 
@@ -85,7 +83,7 @@ func start(t *testing.T, env []string, id *syscall.Credential, path string, args
 	p.cmd.Env, p.cmd.Dir = env, "/"
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: id, Setpgid: true}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	must(t, p.cmd.Start())
+	testsupport.NoError(t, p.cmd.Start())
 	go func() {
 		p.cmd.Wait()
 		close(p.ended)
@@ -149,7 +147,7 @@ func get(t *testing.T, socket, url string, header ...string) response {
 		}
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	must(t, err)
+	testsupport.NoError(t, err)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -159,7 +157,7 @@ func get(t *testing.T, socket, url string, header ...string) response {
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	must(t, err)
+	testsupport.NoError(t, err)
 	return response{res.StatusCode, res.Header, string(b)}
 }
 

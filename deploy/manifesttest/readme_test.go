@@ -14,6 +14,8 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"adbuffer/internal/testsupport"
 )
 
 // These tests follow the instructions of the pages and compare the output with the output shown
@@ -28,15 +30,13 @@ var (
 func page(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	must(t, err)
+	testsupport.NoError(t, err)
 	return string(b)
 }
 
 func TestPlanPrintsWhatThePageShows(t *testing.T) {
 	shown := planned.FindAllStringSubmatch(page(t, "../README.md"), -1)
-	if len(shown) == 0 {
-		t.Fatal("the page shows no plan")
-	}
+	testsupport.MustTrue(t, len(shown) != 0, "the page shows no plan")
 	for _, s := range shown {
 		if out, status := command(t, nil, strings.Fields(s[1])...); status != 0 || out != s[2] {
 			t.Errorf("adbuffer %s: exit status %d, prints\n%s\nthe page has\n%s", s[1], status, out, s[2])
@@ -46,9 +46,7 @@ func TestPlanPrintsWhatThePageShows(t *testing.T) {
 
 func TestPlanAgreesWithTheTableOfReplicas(t *testing.T) {
 	rows := tableRow.FindAllStringSubmatch(page(t, "../README.md"), -1)
-	if len(rows) < 3 {
-		t.Fatalf("%d rows", len(rows))
-	}
+	testsupport.MustTrue(t, len(rows) >= 3, "%d rows", len(rows))
 	for _, r := range rows {
 		out, _ := command(t, nil, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", r[1], "--json")
 		var plan struct {
@@ -59,24 +57,20 @@ func TestPlanAgreesWithTheTableOfReplicas(t *testing.T) {
 				HTTP2GrownConns  int `json:"http2_grown_conns"`
 			}
 		}
-		must(t, json.Unmarshal([]byte(out), &plan))
+		testsupport.NoError(t, json.Unmarshal([]byte(out), &plan))
 		p := plan.SSPs[0]
 		want := fmt.Sprintf("| %d | %d | %d | %.0f %% | %d | %d |", p.Replicas, p.Places, p.TotalPlaces, math.Round(100*p.Saturation), p.HTTP2GrownConns, p.HTTP2GrownConns*p.Replicas)
-		if r[0] != want {
-			t.Errorf("the page has %s, plan says %s", r[0], want)
-		}
+		testsupport.True(t, r[0] == want, "the page has %s, plan says %s", r[0], want)
 	}
 }
 
 // This is the overlay that the page describes, beside a copy of the folder.
 func TestAnOverlayOfOnesOwnFollowsThePage(t *testing.T) {
 	made := heredoc.FindStringSubmatch(page(t, "../kubernetes/README.md"))
-	if made == nil || made[1] != "kustomization.yaml" {
-		t.Fatalf("the page makes %v", made)
-	}
+	testsupport.MustTrue(t, made != nil && made[1] == "kustomization.yaml", "the page makes %v", made)
 	disk := filesys.MakeFsInMemory()
 	tree := os.DirFS("../kubernetes")
-	must(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+	testsupport.NoError(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -87,30 +81,26 @@ func TestAnOverlayOfOnesOwnFollowsThePage(t *testing.T) {
 		return disk.WriteFile(path.Join("/repo/deploy/kubernetes", name), b)
 	}))
 	config := strings.ReplaceAll(page(t, "../kubernetes/base/adbuffer.yaml"), "rtb.openx.example", "rtb.mine.example")
-	must(t, disk.WriteFile("/repo/ads/kustomization.yaml", []byte(made[2])))
-	must(t, disk.WriteFile("/repo/ads/adbuffer.yaml", []byte(config)))
+	testsupport.NoError(t, disk.WriteFile("/repo/ads/kustomization.yaml", []byte(made[2])))
+	testsupport.NoError(t, disk.WriteFile("/repo/ads/adbuffer.yaml", []byte(config)))
 	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/repo/ads")
-	must(t, err)
+	testsupport.NoError(t, err)
 	text, err := m.AsYaml()
-	must(t, err)
+	testsupport.NoError(t, err)
 	o := mustDecode(t, string(text))
 	if c := o.configMap("adbuffer"); c == nil || c.Data["adbuffer.yaml"] != config {
 		t.Error("the overlay's configuration is not the ConfigMap's")
 	}
 	a := the(t, o, "adbuffer")
-	if a.container.Image != "adbuffer:v1.0.0" {
-		t.Errorf("image %s", a.container.Image)
-	}
+	testsupport.Equal(t, a.container.Image, "adbuffer:v1.0.0", "image %s")
 	check(t, layOut(t, o, a.spec), a.container)
 }
 
 func TestTheChartsPageShowsValuesThatInstall(t *testing.T) {
 	made := heredoc.FindStringSubmatch(page(t, chartDir+"/README.md"))
-	if made == nil || made[1] != "ads.yaml" {
-		t.Fatalf("the page makes %v", made)
-	}
+	testsupport.MustTrue(t, made != nil && made[1] == "ads.yaml", "the page makes %v", made)
 	v, err := chartutil.ReadValues([]byte(made[2]))
-	must(t, err)
+	testsupport.NoError(t, err)
 	o := mustDecode(t, mustRenderChart(t, v))
 	a := the(t, o, "ads-adbuffer")
 	check(t, layOut(t, o, a.spec), a.container)

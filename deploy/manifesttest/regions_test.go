@@ -24,7 +24,7 @@ func TestTheFarRegionServesWhileTheNearOneIsDown(t *testing.T) {
 		if first, second := ad(), ad(); !first || !second || filled(r.near) != 2 || filled(r.far) != 0 {
 			t.Fatalf("%s: the near region had %v of 2 requests, the far one %v", name, filled(r.near), filled(r.far))
 		}
-		must(t, r.near.cmd.Process.Kill())
+		testsupport.NoError(t, r.near.cmd.Process.Kill())
 		<-r.near.ended
 		testsupport.Eventually(t, "the far region serves", func() bool { return ad() && filled(r.far) > 0 })
 		simulate(t, r.near.addr)

@@ -15,6 +15,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"adbuffer/internal/testsupport"
 )
 
 const (
@@ -29,16 +31,12 @@ func everySet(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"example-application": renderApplication(t)}
 	overlays, err := os.ReadDir(overlaysDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	for _, o := range overlays {
 		all["overlay "+o.Name()] = renderOverlay(t, filepath.Join(overlaysDir, o.Name()))
 	}
 	files, err := filepath.Glob("testdata/values-*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if len(overlays) < 2 || len(files) < 4 {
 		t.Fatalf("%d overlays and %d values files: some are not where they were", len(overlays), len(files))
 	}
@@ -52,22 +50,16 @@ func everySet(t *testing.T) map[string]string {
 func renderOverlay(t *testing.T, dir string) string {
 	t.Helper()
 	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatalf("%s: %v", dir, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%s: %v", dir, err)
 	text, err := m.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return string(text)
 }
 
 func values(t *testing.T, file string) map[string]any {
 	t.Helper()
 	v, err := chartutil.ReadValuesFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return v
 }
 
@@ -83,9 +75,7 @@ func renderChart(v map[string]any) (string, error) {
 func mustRenderChart(t *testing.T, v map[string]any) string {
 	t.Helper()
 	text, err := renderChart(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return text
 }
 
@@ -93,13 +83,9 @@ func mustRenderChart(t *testing.T, v map[string]any) string {
 func loadApplication(t *testing.T) *chart.Chart {
 	t.Helper()
 	c, err := loader.LoadDir(applicationDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	ours, err := loader.LoadDir(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	c.AddDependency(ours)
 	return c
 }
@@ -108,9 +94,7 @@ func loadApplication(t *testing.T) *chart.Chart {
 func renderApplication(t *testing.T) string {
 	t.Helper()
 	text, err := render(loadApplication(t), map[string]any{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return text
 }
 
@@ -140,16 +124,10 @@ func render(c *chart.Chart, v map[string]any) (string, error) {
 func notes(t *testing.T, v map[string]any) string {
 	t.Helper()
 	c, err := loader.LoadDir(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "ads", Namespace: "edge"}, chartutil.DefaultCapabilities)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	files, err := engine.Engine{Strict: true}.Render(c, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return files["adbuffer/templates/NOTES.txt"]
 }

@@ -42,7 +42,7 @@ func run(t *testing.T, o objects, a *adbufferPod, env ...string) *running {
 	r := &running{near: near, far: far, pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
 	r.traffic = r.await(listens)
 	_, port, err := net.SplitHostPort(r.await(admins))
-	must(t, err)
+	testsupport.NoError(t, err)
 	r.admin = "http://127.0.0.1:" + port
 	testsupport.Eventually(t, "startupProbe succeeds", func() bool {
 		return get(t, "", r.admin+a.container.StartupProbe.HTTPGet.Path).status == http.StatusOK
@@ -66,7 +66,7 @@ func simulate(t *testing.T, listen string) *simulated {
 	s := &simulated{process: start(t, nil, nil, binary(t), "sim", "--listen", listen)}
 	s.url = s.await(simListens)
 	u, err := url.Parse(s.url)
-	must(t, err)
+	testsupport.NoError(t, err)
 	s.addr = u.Host
 	return s
 }
@@ -74,9 +74,7 @@ func simulate(t *testing.T, listen string) *simulated {
 func the(t *testing.T, o objects, name string) *adbufferPod {
 	t.Helper()
 	a := o.adbuffers()[name]
-	if a == nil {
-		t.Fatalf("no adbuffer in Deployment %s", name)
-	}
+	testsupport.MustTrue(t, a != nil, "no adbuffer in Deployment %s", name)
 	return a
 }
 
@@ -120,9 +118,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	// The metrics of the adapter's rule exist, and GOMEMLIMIT is 95 % of the limit.
 	metrics := get(t, "", r.admin+"/metrics").body
 	for _, series := range []string{adapterMetric + `{ssp="openx"} `, adapterMetric + `{ssp="backup"} `, `adbuffer_breaker_shed_ratio{ssp="openx"} `} {
-		if !strings.Contains(metrics, "\n"+series) {
-			t.Errorf("no series %s", series)
-		}
+		testsupport.True(t, strings.Contains(metrics, "\n"+series), "no series %s", series)
 	}
 	limit := float64(a.container.Resources.Limits.Memory().Value())
 	if got := gauge(t, metrics, "go_gc_gomemlimit_bytes"); got < 0.9*limit || got > 0.97*limit {
@@ -141,7 +137,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 
 	// After SIGTERM, as after preStop, adbuffer is not ready. It serves requests until it ends with exit
 	// status 0.
-	must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	testsupport.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.await(drains)
 	if got := get(t, "", r.admin+"/readyz"); got.status != http.StatusServiceUnavailable {
 		t.Errorf("ready while draining: %d", got.status)
@@ -170,7 +166,7 @@ func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
 	wantAd(t, "", url+"/ad?pub=1&slot=top")
 
 	// adbuffer ends before the application, and has no request to wait for.
-	must(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	testsupport.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.wantExit(0)
 	if got := get(t, "", url+"/ad"); got.status != http.StatusBadGateway {
 		t.Errorf("an ad without adbuffer: %d", got.status)
@@ -185,16 +181,14 @@ func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	t.Helper()
 	c := &a.spec.Containers[0]
 	nginx, err := exec.LookPath(c.Command[0])
-	must(t, err)
+	testsupport.NoError(t, err)
 	file := p.path("/etc/application/nginx.conf")
 	text, err := os.ReadFile(file)
-	must(t, err)
+	testsupport.NoError(t, err)
 	addr := testsupport.FreeAddr(t)
 	listen := fmt.Sprintf("listen %d;", portNamed(c, "http"))
-	if !strings.Contains(string(text), listen) {
-		t.Fatalf("nginx.conf has no %q", listen)
-	}
-	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen "+addr+";", 1)), 0o644))
+	testsupport.MustTrue(t, strings.Contains(string(text), listen), "nginx.conf has no %q", listen)
+	testsupport.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen "+addr+";", 1)), 0o644))
 	start(t, os.Environ(), as(a.spec, c), nginx, p.args(c)[1:]...)
 	url = "http://" + addr
 	testsupport.Eventually(t, "the application is alive", func() bool {
@@ -230,7 +224,7 @@ func gauge(t *testing.T, metrics, name string) float64 {
 	for line := range strings.Lines(metrics) {
 		if text, ok := strings.CutPrefix(line, name+" "); ok {
 			v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			must(t, err)
+			testsupport.NoError(t, err)
 			return v
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"adbuffer/internal/testsupport"
 )
 
 // kubeScore needs older types of Kubernetes than this module has.
@@ -37,15 +39,13 @@ func TestKubeScoreFindsNothing(t *testing.T) {
 	sets := everySet(t)
 	for _, name := range []string{"overlay edge", "values-full.yaml"} { // all kinds of objects
 		file := filepath.Join(t.TempDir(), "all.yaml")
-		must(t, os.WriteFile(file, []byte(sets[name]), 0o600))
+		testsupport.NoError(t, os.WriteFile(file, []byte(sets[name]), 0o600))
 		args := []string{"run", kubeScore, "score", file, "-o", "ci", "--exit-one-on-warning"}
 		for rule := range notAsked {
 			args = append(args, "--ignore-test", rule)
 		}
 		out, err := exec.Command("go", args...).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
+		testsupport.True(t, err == nil, "%s: %v\n%s", name, err, out)
 		if !strings.Contains(string(out), "apps/v1/Deployment") {
 			t.Errorf("%s: no Deployment was looked at:\n%s", name, out)
 		}

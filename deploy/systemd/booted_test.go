@@ -3,8 +3,6 @@
 package systemd
 
 import (
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,9 +30,7 @@ func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 		copyFile(t, from, to)
 	}
 	for name, text := range map[string]string{"inside.service": boottest.Unit("/share/repository"), "00-inside.preset": boottest.Preset} {
-		if err := os.WriteFile(filepath.Join(share, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(filepath.Join(share, name), []byte(text), 0o644))
 	}
 	args := []string{"systemd-nspawn", "--register=no", "--quiet", "--directory=/", "--volatile=yes", "--private-network", "--tmpfs=/usr/local",
 		"--bind=" + share + ":/share", "--bind-ro=" + share + "/inside.service:/etc/systemd/system/inside.service",
@@ -47,26 +43,10 @@ func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(to), 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, info.Mode().Perm())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", to, err))
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	info, err := os.Stat(from)
+	testsupport.NoError(t, err)
+	text, err := os.ReadFile(from)
+	testsupport.NoError(t, err)
+	testsupport.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+	testsupport.NoError(t, os.WriteFile(to, text, info.Mode().Perm()))
 }

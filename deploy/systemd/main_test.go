@@ -55,8 +55,6 @@ var build = sync.OnceValues(func() (string, error) {
 func binary(t *testing.T) string {
 	t.Helper()
 	file, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return file
 }

@@ -31,9 +31,7 @@ const installed = "/usr/local/bin/adbuffer"
 func section(t *testing.T, file, name string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	values, in := map[string][]string{}, false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -54,9 +52,7 @@ func section(t *testing.T, file, name string) map[string][]string {
 // one returns the value of a key that must have exactly one.
 func one(t *testing.T, values map[string][]string, key string) string {
 	t.Helper()
-	if len(values[key]) != 1 {
-		t.Fatalf("%s has the values %q, want one", key, values[key])
-	}
+	testsupport.MustTrue(t, len(values[key]) == 1, "%s has the values %q, want one", key, values[key])
 	return values[key][0]
 }
 
@@ -71,16 +67,10 @@ func install(t *testing.T) (dir string) {
 		"secrets.conf": "adbuffer.service.d/secrets.conf",
 	} {
 		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		to = filepath.Join(dir, to)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, bytes.ReplaceAll(text, []byte(installed), []byte(binary)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		testsupport.NoError(t, os.WriteFile(to, bytes.ReplaceAll(text, []byte(installed), []byte(binary)), 0o644))
 	}
 	return dir
 }
@@ -99,17 +89,13 @@ func verify(analyze, dir string) string {
 
 func TestSystemdFindsNoFaultInTheUnits(t *testing.T) {
 	analyze := testsupport.Needs(t, "systemd", "systemd-analyze") // before install, which builds the binary
-	if out := verify(analyze, install(t)); out != "" {
-		t.Errorf("systemd-analyze verify:\n%s", out)
-	}
+	testsupport.Equal(t, verify(analyze, install(t)), "", "systemd-analyze verify:\n%s")
 }
 
 func TestTheServiceIsHardened(t *testing.T) {
 	out, err := exec.Command(testsupport.Needs(t, "systemd", "systemd-analyze"), "security", "--offline=true", "--no-pager", filepath.Join(install(t), "adbuffer.service")).CombinedOutput()
 	found := regexp.MustCompile(`Overall exposure level for adbuffer.service: ([0-9.]+) `).FindSubmatch(out)
-	if err != nil || found == nil {
-		t.Fatalf("systemd-analyze security: %v\n%s", err, out)
-	}
+	testsupport.MustTrue(t, err == nil && found != nil, "systemd-analyze security: %v\n%s", err, out)
 	exposure, err := strconv.ParseFloat(string(found[1]), 64)
 	if err != nil || exposure > maxExposure {
 		t.Errorf("exposure %v, want at most %v (%v)\n%s", exposure, maxExposure, err, out)
@@ -136,15 +122,11 @@ func TestTheLimitsOfTheUnitFitTheDefaults(t *testing.T) {
 ssps: [{name: a, endpoints: ["http://127.0.0.1:1/"]}]
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 `), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	s := section(t, "adbuffer.service", "Service")
 	duration := func(key string) time.Duration {
 		d, err := time.ParseDuration(one(t, s, key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		return d
 	}
 	if got, need := duration("TimeoutStopSec"), cfg.Server.Drain.Delay+cfg.Server.Drain.Timeout+time.Second; got < need {
@@ -164,9 +146,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 		t.Errorf("MemoryMax %d, want at least %d (%v)", memory, need, err)
 	}
 	at := slices.IndexFunc(s["Environment"], func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
-	if at < 0 {
-		t.Fatal("no GOMEMLIMIT")
-	}
+	testsupport.MustTrue(t, at >= 0, "no GOMEMLIMIT")
 	mib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(s["Environment"][at], "GOMEMLIMIT="), "MiB"))
 	if limit := mib << 20; err != nil || limit < memory*85/100 || limit > memory*92/100 {
 		t.Errorf("GOMEMLIMIT %d is not nine tenths of %d (%v)", limit, memory, err)

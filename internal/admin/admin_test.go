@@ -86,9 +86,7 @@ func (c *console) ask(method, path, body string, fields ...string) *httptest.Res
 func (c *console) want(status int, method, path, body string, fields ...string) string {
 	c.t.Helper()
 	w := c.ask(method, path, body, fields...)
-	if w.Code != status {
-		c.t.Errorf("%s %s %v: %d, want %d: %s", method, path, fields, w.Code, status, w.Body)
-	}
+	testsupport.True(c.t, w.Code == status, "%s %s %v: %d, want %d: %s", method, path, fields, w.Code, status, w.Body)
 	return w.Body.String()
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // A client that did not read kept its connection, goroutine and response forever.
@@ -33,9 +35,7 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 		}
 		select {
 		case err := <-written:
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("the handler's Write says %v", err)
-			}
+			testsupport.True(t, errors.Is(err, os.ErrDeadlineExceeded), "the handler's Write says %v", err)
 		case <-time.After(time.Hour + 2*readerPatience):
 			t.Error("the handler still writes")
 		}

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // A longer response was cut without an error: a bundle then had half a part.
@@ -19,9 +21,7 @@ func TestAResponseThatIsTooLongIsAnError(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := NewClient(ClientOptions{URL: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if body, err := c.Get(t.Context(), "/pools"); err != nil || len(body) != maxReplyBytes {
 		t.Errorf("%d bytes, error %v", len(body), err)
 	}

@@ -147,8 +147,6 @@ func TestHARIsWhatDeveloperToolsRead(t *testing.T) {
 				sum += ms
 			}
 		}
-		if sum != e.Time {
-			t.Errorf("the timings %v are %v ms, and the entry took %v ms", e.Timings, sum, e.Time)
-		}
+		testsupport.True(t, sum == e.Time, "the timings %v are %v ms, and the entry took %v ms", e.Timings, sum, e.Time)
 	}
 }

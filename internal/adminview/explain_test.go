@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
+	"adbuffer/internal/testsupport"
 )
 
 func TestExplainSaysWhyASpareIsNotUsed(t *testing.T) {
@@ -46,9 +47,7 @@ func TestExplainNamesTheSettingsThatTheMachineLowers(t *testing.T) {
 		"server.max_connections is 192, lowered from 65536: the process may open 512 files (ulimit -n)",
 		"server.max_buffered_bytes is 67108864, lowered from 268435456: a quarter of the 268435456 bytes of memory that the cgroup allows",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testsupport.True(t, slices.Equal(got, want), "%q, want %q", got, want)
 	if text := (&Explained{Machine: got, SSPs: []explainedSSP{{SSP: "a", Spares: []string{"b:1 waits"}}}}).String(); !strings.Contains(text, "machine   server.max_connections is 192") || !strings.Contains(text, "spare     b:1 waits") {
 		t.Error(text)
 	}

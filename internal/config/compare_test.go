@@ -103,9 +103,7 @@ func TestEveryKeyHasTheEffectOfATag(t *testing.T) {
 		case InPlace, NewConnections, NewPool, Restart:
 			tags[k.effect]++
 		default:
-			if path != "ssps" {
-				t.Errorf("%s has the effect %q", path, k.effect)
-			}
+			testsupport.True(t, path == "ssps", "%s has the effect %q", path, k.effect)
 		}
 		if hide := k.tag.Get("hide"); hide != "" && hiders[hide] == nil {
 			t.Errorf("%s: there is no hider %q", path, hide)

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestLimitsInForceFitTheMachine(t *testing.T) {
@@ -61,9 +63,7 @@ func TestLimitsInForceFitTheMachine(t *testing.T) {
 func TestMemoryIsThatOfTheSmallestLimit(t *testing.T) {
 	var m Machine
 	m.readMemory()
-	if m.Memory < 1<<20 || m.MemoryFrom == "" {
-		t.Errorf("the memory is %d bytes %s", m.Memory, m.MemoryFrom)
-	}
+	testsupport.True(t, m.Memory >= 1<<20 && m.MemoryFrom != "", "the memory is %d bytes %s", m.Memory, m.MemoryFrom)
 	if n := addressSpace(); n < 1<<20 {
 		t.Errorf("the process has %d bytes of address space", n)
 	}

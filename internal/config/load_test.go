@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"adbuffer/internal/testsupport"
 )
 
 // compareUnexported lets cmp compare prefixes. All other parts of a Config are exported or, like
@@ -19,17 +21,13 @@ func mustParse(t *testing.T, text string) *Config {
 func mustParseEnv(t *testing.T, text string, vars map[string]string) *Config {
 	t.Helper()
 	cfg, _, err := Parse([]byte(text), vars)
-	if err != nil {
-		t.Fatalf("%s\n%v", text, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%s\n%v", text, err)
 	return cfg
 }
 
 func mustLoad(t *testing.T, path string) *Config {
 	t.Helper()
 	cfg, _, err := Load(path, nil)
-	if err != nil {
-		t.Fatalf("%s\n%v", path, err)
-	}
+	testsupport.MustTrue(t, err == nil, "%s\n%v", path, err)
 	return cfg
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
@@ -75,18 +77,13 @@ func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
 
 func TestAnEndpointThatIsTheAdminListenerWarns(t *testing.T) {
 	cfg := mustParse(t, "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9090/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
-	got := warnings(cfg, machine{})
-	if len(got) != 1 || got[0].String() != "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): it serves operators, and no ads" {
-		t.Errorf("%v", got)
-	}
+	wantWarnings(t, warnings(cfg, machine{}), "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): it serves operators, and no ads")
 }
 
 func TestThisMachineKnowsItsAddresses(t *testing.T) {
 	m := thisMachine()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer l.Close()
 	if addr := l.Addr().(*net.TCPAddr).AddrPort().Addr(); !m.isLocal(addr) || len(m.addrs) == 0 || m.hostname == "" {
 		t.Errorf("%+v does not know %v", m, addr)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // A tag with a mistyped form or key would check nothing.
@@ -26,9 +28,7 @@ func TestTagsNameFormsAndKeysThatExist(t *testing.T) {
 			wantKeys(k, "at_most", keys)
 			if form := k.tag.Get("form"); form != "" {
 				rules++
-				if forms[form] == nil {
-					t.Errorf("%s.%s: there is no form %q", typ, k.name, form)
-				}
+				testsupport.True(t, forms[form] != nil, "%s.%s: there is no form %q", typ, k.name, form)
 			}
 			element := k.typ
 			if isList(element) || element.Kind() == reflect.Pointer {
@@ -41,7 +41,5 @@ func TestTagsNameFormsAndKeysThatExist(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[document]())
-	if rules < 50 {
-		t.Errorf("%d rules are checked", rules)
-	}
+	testsupport.True(t, rules >= 50, "%d rules are checked", rules)
 }

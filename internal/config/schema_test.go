@@ -186,9 +186,7 @@ func TestSchemaDescribesEveryKeyAndNothingElse(t *testing.T) {
 				t.Errorf("%s: no property %s", typ, k.name)
 				continue
 			}
-			if property.Description == "" {
-				t.Errorf("%s: %s has no description", typ, k.name)
-			}
+			testsupport.True(t, property.Description != "", "%s: %s has no description", typ, k.name)
 			below := k.typ
 			if isList(below) {
 				below = below.Elem()

@@ -116,13 +116,18 @@ func TestWarnings(t *testing.T) {
 			"routes[3].match: is never reached: route second matches all of its requests first"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, w := range warnings(mustParse(t, c.text), machine{Machine: Machine{OpenFiles: 100_000}}) {
-				got = append(got, w.String())
-			}
-			testsupport.Equal(t, cmp.Diff(c.want, got), "", "-want +got:\n%s")
+			wantWarnings(t, warnings(mustParse(t, c.text), machine{Machine: Machine{OpenFiles: 100_000}}), c.want...)
 		})
 	}
+}
+
+func wantWarnings(t *testing.T, warnings []Warning, want ...string) {
+	t.Helper()
+	var got []string
+	for _, w := range warnings {
+		got = append(got, w.String())
+	}
+	testsupport.Equal(t, cmp.Diff(want, got), "", "-want +got:\n%s")
 }
 
 const twoSSPsUnused = `
@@ -139,35 +144,22 @@ func adminWarning(listen string) string {
 func TestH2CBesideTLSWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.H2C, cfg.Server.TLS.CertFile = true, "server.pem"
-	got := warnings(cfg, machine{})
-	if len(got) != 1 || got[0].String() != "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN" {
-		t.Errorf("got %v", got)
-	}
+	wantWarnings(t, warnings(cfg, machine{}), "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN")
 }
 
 func TestSourceAddressesOfAnotherMachineWarn(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.SSPs[0].SourceAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")}
-	got := warnings(cfg, machine{addrs: []netip.Addr{netip.MustParseAddr("192.0.2.7")}})
-	if len(got) != 1 || got[0].String() != "ssps[0].source_addresses[2]: no interface of this machine has 192.0.2.8; every dial from it would fail" {
-		t.Errorf("%v", got)
-	}
-	if got := warnings(cfg, machine{}); len(got) != 0 {
-		t.Errorf("on a machine with unknown addresses: %v", got)
-	}
+	wantWarnings(t, warnings(cfg, machine{addrs: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}), "ssps[0].source_addresses[2]: no interface of this machine has 192.0.2.8; every dial from it would fail")
+	wantWarnings(t, warnings(cfg, machine{}))
 }
 
 func TestShortTokenWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Admin.Token = newSecret("hunter2")
-	got := warnings(cfg, machine{})
-	if len(got) != 1 || got[0].String() != "admin.token_file: the token has 7 bytes and can be guessed; 16 random bytes cannot" {
-		t.Errorf("%v", got)
-	}
+	wantWarnings(t, warnings(cfg, machine{}), "admin.token_file: the token has 7 bytes and can be guessed; 16 random bytes cannot")
 	cfg.Admin.Token = newSecret("0123456789abcdef")
-	if got := warnings(cfg, machine{}); len(got) != 0 {
-		t.Errorf("%v", got)
-	}
+	wantWarnings(t, warnings(cfg, machine{}))
 }
 
 func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
@@ -179,20 +171,15 @@ func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
 		got := warnings(mustParse(t, twoSSPs), machine{procs: c.procs, cpus: c.cpus, cpusFrom: "/sys/fs/cgroup/pod"})
 		testsupport.True(t, len(got) > 0 == c.warns, "%+v: %v", c, got)
 	}
-	got := warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"})
 	want := "server.overload: the cgroup /sys/fs/cgroup/pod allows 1.5 CPUs, and GOMAXPROCS is 4: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to 2"
-	testsupport.True(t, len(got) == 1 && got[0].String() == want, "got %v, want %s", got, want)
-	if got := warnings(mustParse(t, twoSSPs), machine{procs: 4}); len(got) != 0 {
-		t.Errorf("without a limit: %v", got)
-	}
+	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"}), want)
+	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4}))
 }
 
 func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.MaxConnections = 10_000_000
-	if got := warnings(cfg, machine{}); len(got) != 0 {
-		t.Errorf("%v", got)
-	}
+	wantWarnings(t, warnings(cfg, machine{}))
 }
 
 // Fifty SSPs gave fifty equal warnings.

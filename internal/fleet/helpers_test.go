@@ -97,9 +97,7 @@ func wantBound(t testing.TB, rate, burst float64, all ...*member) {
 		taken = append(taken, m.taken...)
 		m.mu.Unlock()
 	}
-	if len(taken) == 0 {
-		t.Fatal("no token was taken")
-	}
+	testsupport.MustTrue(t, len(taken) != 0, "no token was taken")
 	slices.SortFunc(taken, func(a, b token) int { return a.before.Compare(b.before) })
 	began, end := taken[0].before, taken[0].after
 	low, worst := math.Inf(1), 0.0 // tokens so far minus the tokens that the rate allows

@@ -18,9 +18,7 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(NewCollector(func() *Fleet { return m.Fleet }))
 	problems, err := testutil.GatherAndLint(reg)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v %v", err, problems)
-	}
+	testsupport.True(t, err == nil && len(problems) == 0, "%v %v", err, problems)
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP adbuffer_qps_fleet_connected 1 while requests to an SSP take tokens leased from Redis, 0 while this replica continues alone at its last share. SSPs with qps.scope fleet only.
 # TYPE adbuffer_qps_fleet_connected gauge

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"adbuffer/internal/testsupport"
 )
 
 // canned is a connection that delivers these bytes, whatever is sent.
@@ -41,9 +43,7 @@ func parsed(text []byte) (leaseReply, leaseCall, error) {
 
 func TestLeaseReplyIsParsed(t *testing.T) {
 	r, _, err := parsed([]byte("*3\r\n:5\r\n$4\r\n33.3\r\n:3\r\n"))
-	if err != nil || r != (leaseReply{granted: 5, share: 33.3, alive: 3}) {
-		t.Errorf("%+v, %v", r, err)
-	}
+	testsupport.True(t, err == nil && r == (leaseReply{granted: 5, share: 33.3, alive: 3}), "%+v, %v", r, err)
 }
 
 func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
@@ -79,9 +79,7 @@ func TestReplyAllocatesInProportionToItsBytes(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, _, err := parsed(text)
 		runtime.ReadMemStats(&after)
-		if err == nil {
-			t.Errorf("arrays of %s are accepted", size)
-		}
+		testsupport.True(t, err != nil, "arrays of %s are accepted", size)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("arrays of %s: %d bytes are allocated for %d", size, n, len(text))
 		}

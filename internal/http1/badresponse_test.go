@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -111,9 +112,7 @@ func TestMalformedResponsesAreRefusedInAnyPieces(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 10, 100, 1000} {
 				got := checkResponse(t, []byte(c.response), upstream.GET, func() int { return size })
-				if got.err != c.err.Error() {
-					t.Fatalf("%+v, want error %q", got, c.err)
-				}
+				testsupport.MustTrue(t, got.err == c.err.Error(), "%+v, want error %q", got, c.err)
 			}
 		})
 	}

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -73,20 +73,11 @@ type countingOwner struct{ freed atomic.Int64 }
 func (o *countingOwner) Freed(time.Duration, upstream.Payer) { o.freed.Add(1) }
 func (o *countingOwner) Changed()                            {}
 
-// cpuTime is the CPU time of this process. On a busy machine it is more reliable than elapsed time.
-func cpuTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // run measures b.N exchanges by callers goroutines, including the peer's work.
 func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
 	b.ReportAllocs()
 	b.ResetTimer()
-	before := cpuTime(b)
+	before := testsupport.CPUTime(b)
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var wg sync.WaitGroup
@@ -107,7 +98,7 @@ func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
 		})
 	}
 	wg.Wait()
-	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 // BenchmarkPipelined measures an exchange of 64 callers, or of a single one, that share a few

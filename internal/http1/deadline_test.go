@@ -35,9 +35,7 @@ func inBubble(t *testing.T, opts func() *Options, test func(t *testing.T, conn u
 			owner := newRecorder()
 			conn := k.open(s, s, owner, opts())
 			t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
-			ex := newExchange(t)
-			done := start(conn, ex)
-			p.request()
+			ex, done := ask(t, conn, p)
 			p.send(textResponse("first"))
 			wantResponse(t, wait(t, done), ex, 200, "first")
 			owner.awaitFreed(t, 1)
@@ -102,9 +100,7 @@ func TestCallerReturnsInTimeAndItsConnectionLingers(t *testing.T) {
 						done := start(conn, ex)
 						p.request()
 						p.send(piece.came)
-						if err := wait(t, done); err != how.err {
-							t.Fatalf("error %v, want %v", err, how.err)
-						}
+						wantEndsWith(t, done, how.err)
 						if took := time.Since(begin); took != shortBudget || ex.Times.Done != begin.Add(shortBudget) {
 							t.Fatalf("the caller was freed after %v, Times.Done %v after the start, want %v", took, ex.Times.Done.Sub(begin), shortBudget)
 						}
@@ -139,9 +135,7 @@ func TestWithoutLingerAnAbandonedExchangeClosesItsConnection(t *testing.T) {
 		done := start(conn, ex)
 		p.request()
 		p.wantClosed()
-		if err := wait(t, done); err != upstream.ErrDeadline {
-			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
-		}
+		wantEndsWith(t, done, upstream.ErrDeadline)
 		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the connection was closed after %v")
 		owner.awaitFreed(t, 2)
 		wantReason(t, conn, upstream.ClosedTimeout)

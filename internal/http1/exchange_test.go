@@ -82,9 +82,7 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
 				conn, p, owner := dial(t, tr, testOptions())
-				ex := newExchange(t)
-				done := start(conn, ex)
-				p.request()
+				ex, done := ask(t, conn, p)
 				p.sendTogether(c.response)
 				if c.eof {
 					p.close()

@@ -38,9 +38,7 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 				opts := testOptions()
 				opts.MaxResponseFields = c.limit
 				conn, p, owner := k.dial(t, plain, opts)
-				ex := newExchange(t)
-				done := start(conn, ex)
-				p.request()
+				ex, done := ask(t, conn, p)
 				p.send(c.response)
 				err := wait(t, done)
 				owner.awaitFreed(t, 1)

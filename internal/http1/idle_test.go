@@ -24,9 +24,7 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 			opts := testOptions()
 			opts.MaxResponseHeaderBytes = buffer
 			conn, p, owner := dial(t, overTLS, opts)
-			ex := newExchange(t)
-			done := start(conn, ex)
-			p.request()
+			ex, done := ask(t, conn, p)
 			// The response ends exactly at the end of its read buffer.
 			head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(buffer/2) + "\r\nX-Padding: "
 			body := strings.Repeat("b", buffer/2)
@@ -97,14 +95,10 @@ func TestWarmTLSConnectionWithTicketsPendingStaysUsable(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
 	testsupport.MustEqual(t, conn.sock.Peek(), socket.Readable, "no ticket came: %v")
 	for range 3 {
-		if !conn.Idle() {
-			t.Fatalf("closed: %v", conn.CloseReason())
-		}
+		testsupport.MustTrue(t, conn.Idle(), "closed: %v", conn.CloseReason())
 	}
 	exchangeOnce(t, conn, p, "first")
-	if !conn.Idle() {
-		t.Fatalf("closed: %v", conn.CloseReason())
-	}
+	testsupport.MustTrue(t, conn.Idle(), "closed: %v", conn.CloseReason())
 	exchangeOnce(t, conn, p, "second")
 }
 
@@ -135,16 +129,12 @@ func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 		p.send(textResponse("late"))
 		half := len(tcp.held) / 2
 		tcp.Conn.Write(tcp.held[:half])
-		if err := wait(t, done); err != upstream.ErrDeadline {
-			t.Fatalf("error %v, want %v", err, upstream.ErrDeadline)
-		}
+		wantEndsWith(t, done, upstream.ErrDeadline)
 		tcp.held = tcp.held[half:]
 		tcp.uncork()
 		owner.awaitFreed(t, 2)
 		wantReason(t, conn, upstream.NotClosed)
-		if !conn.Idle() {
-			t.Fatalf("closed: %v", conn.CloseReason())
-		}
+		testsupport.MustTrue(t, conn.Idle(), "closed: %v", conn.CloseReason())
 		exchangeOnce(t, conn, p, "next")
 		conn.Close(upstream.ClosedDrain)
 	}
@@ -154,9 +144,7 @@ func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 // response.
 func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
-	ex := newExchange(t)
-	done := start(conn, ex)
-	p.request()
+	ex, done := ask(t, conn, p)
 	p.sendTogether(textResponse("A"), textResponse("evil"))
 	wantResponse(t, wait(t, done), ex, 200, "A")
 	testsupport.MustTrue(t, !conn.Idle(), "a connection with a record behind a response is reused")
@@ -166,9 +154,7 @@ func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 // close_notify arrives in the segment of the response.
 func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	conn, p, _ := dial(t, overTLS, testOptions())
-	ex := newExchange(t)
-	done := start(conn, ex)
-	p.request()
+	ex, done := ask(t, conn, p)
 	tcp := p.tcp.(*corkable)
 	tcp.cork()
 	p.send(textResponse("A"))
@@ -198,9 +184,7 @@ func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
 	for _, k := range kinds {
 		for _, notify := range []bool{true, false} {
 			conn, p, _ := k.dial(t, overTLS, testOptions())
-			ex := newExchange(t)
-			done := start(conn, ex)
-			p.request()
+			ex, done := ask(t, conn, p)
 			p.send("HTTP/1.1 200 OK\r\n\r\nhalf of it")
 			if notify {
 				p.conn.Close()

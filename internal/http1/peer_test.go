@@ -238,11 +238,8 @@ func connect(tb testing.TB, tr transport) (ours net.Conn, sock *socket.Conn, p *
 // dial returns an exclusive connection and its peer.
 func dial(tb testing.TB, tr transport, opts *Options) (*Conn, *peer, *recorder) {
 	tb.Helper()
-	c, sock, p := connect(tb, tr)
-	owner := newRecorder()
-	conn := New(c, sock, owner, opts)
-	tb.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
-	return conn, p, owner
+	conn, p, owner := exclusive.dial(tb, tr, opts)
+	return conn.(*Conn), p, owner
 }
 
 // newExchange returns a GET with a late deadline. Tests do not release it. A channel of an exchange
@@ -303,6 +300,21 @@ func wait(tb testing.TB, done <-chan error) error {
 		tb.Fatal("the exchange did not end")
 		return nil
 	}
+}
+
+// wantEndsWith waits for the end of an exchange with this error.
+func wantEndsWith(tb testing.TB, done <-chan error, want error) {
+	tb.Helper()
+	testsupport.MustEqual(tb, wait(tb, done), want, "error %v")
+}
+
+// ask starts an exchange, and returns once the peer has read its request.
+func ask(tb testing.TB, conn upstream.Conn, p *peer) (*upstream.Exchange, <-chan error) {
+	tb.Helper()
+	ex := newExchange(tb)
+	done := start(conn, ex)
+	p.request()
+	return ex, done
 }
 
 // wantResponse checks that the exchange succeeded with this body.

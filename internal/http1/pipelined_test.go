@@ -35,11 +35,7 @@ func get(tb testing.TB, name string) *upstream.Exchange {
 // prove runs one exchange. After it, conn pipelines.
 func prove(tb testing.TB, conn *Pipelined, p *peer, owner *recorder) {
 	tb.Helper()
-	ex := get(tb, "first")
-	done := start(conn, ex)
-	p.wantRequests("first")
-	p.send(textResponse("first"))
-	wantResponse(tb, wait(tb, done), ex, 200, "first")
+	exchangeOnce(tb, conn, p, "first")
 	owner.awaitFreed(tb, 1)
 }
 
@@ -232,9 +228,7 @@ func TestPipelinedRefusesADeadlineThatHasPassed(t *testing.T) {
 	conn, _, owner := dialPipelined(t, plain, testOptions(), nil)
 	ex := get(t, "late")
 	ex.Deadline = ex.Times.Acquired
-	if err := conn.Do(ex); err != upstream.ErrDeadlineNotSent {
-		t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
-	}
+	testsupport.MustEqual[error](t, conn.Do(ex), upstream.ErrDeadlineNotSent, "error %v")
 	owner.awaitFreed(t, 1)
 	wantReason(t, conn, upstream.NotClosed)
 }

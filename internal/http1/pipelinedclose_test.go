@@ -242,32 +242,3 @@ func (c *failingWrites) Write(b []byte) (int, error) {
 	}
 	return n, nil
 }
-
-// A response that does not fit into the budget affects no other request.
-func TestPipelinedResponseOverTheBudgetFailsAlone(t *testing.T) {
-	for name, large := range map[string]string{
-		"fixed":   textResponse(strings.Repeat("x", 1000)),
-		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n" + strings.Repeat("x", 1000) + "\r\n0\r\n\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-			prove(t, conn, p, owner)
-			budget := upstream.NewBudget(999)
-			f := &flight{tb: t, p: p}
-			for _, name := range []string{"a", "b"} {
-				ex := get(t, name)
-				ex.Budget = budget
-				f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
-				p.wantRequests(name)
-			}
-			p.send(large + textResponse("B"))
-			wantError(t, wait(t, f.done[0]), upstream.Overloaded, upstream.MaybeProcessed, false)
-			f.wantResponse(1, "B")
-			owner.awaitFreed(t, 3)
-			wantReason(t, conn, upstream.NotClosed)
-			f.ex[0].ReleaseBody()
-			f.ex[1].ReleaseBody()
-			testsupport.MustEqual(t, budget.Used(), 0, "%d bytes of the budget are still taken")
-		})
-	}
-}

@@ -75,9 +75,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 				}
 				wantElsewhere(t, m.begin(time.Minute, nil)) // it had its place before
 				m.s.Take()
-				if !behind.at.IsZero() {
-					t.Fatalf("the sent request behind it ended with %v", behind.err)
-				}
+				testsupport.MustTrue(t, behind.at.IsZero(), "the sent request behind it ended with %v", behind.err)
 				if arrives != "within linger" {
 					time.Sleep(time.Until(abandoned.Add(linger - 1)))
 					synctest.Wait()

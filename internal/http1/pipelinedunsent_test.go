@@ -38,9 +38,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 			}
 		}
 		cancel()
-		if err := wait(t, done[2]); err != upstream.ErrCancelled {
-			t.Errorf("the cancelled request's error is %v, want %v", err, upstream.ErrCancelled)
-		}
+		wantEndsWith(t, done[2], upstream.ErrCancelled)
 		owner.awaitFreed(t, 3) // their places are freed while the first response is outstanding
 
 		behind := start(conn, get(t, "behind"))
@@ -73,9 +71,7 @@ func TestRequestThatArrivesWhileAnotherIsWithdrawnGetsItsResponse(t *testing.T) 
 				}
 			}
 		}}
-		if err := wait(t, start(conn, late)); err != upstream.ErrDeadlineNotSent {
-			t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
-		}
+		wantEndsWith(t, start(conn, late), upstream.ErrDeadlineNotSent)
 		p.send(textResponse("1"))
 		testsupport.NoError(t, wait(t, firstDone))
 		p.wantRequests("behind")
@@ -99,9 +95,7 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 		nextDone := start(conn, next)
 		synctest.Wait()
 		behindDone := start(conn, behind)
-		if err := wait(t, late.Done()); err != upstream.ErrDeadlineNotSent {
-			t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
-		}
+		wantEndsWith(t, late.Done(), upstream.ErrDeadlineNotSent)
 		go conn.flush(time.Now().Add(patience)) // the caller continues
 		p.wantRequests("next-and-longer")
 		synctest.Wait()
@@ -128,9 +122,7 @@ func TestCallerThatWritesTooLateHarmsNoOther(t *testing.T) {
 			if duty, err := conn.enter(late); duty != writeAll || err != nil {
 				t.Fatal(duty, err)
 			}
-			if err := wait(t, late.Done()); err != upstream.ErrDeadlineNotSent {
-				t.Fatalf("error %v, want %v", err, upstream.ErrDeadlineNotSent)
-			}
+			wantEndsWith(t, late.Done(), upstream.ErrDeadlineNotSent)
 			next := get(t, "next")
 			done := start(conn, next)
 			owner.awaitFreed(t, 1)

@@ -146,9 +146,7 @@ var histories = []struct {
 		m.s.Arrive("HTTP/1.1 200 OK\r\nContent-Le")
 		time.Sleep(15 * time.Millisecond)
 		synctest.Wait()
-		if c.err != upstream.ErrDeadline {
-			m.tb.Fatalf("error %v, want %v", c.err, upstream.ErrDeadline)
-		}
+		testsupport.MustEqual[error](m.tb, c.err, upstream.ErrDeadline, "error %v")
 		m.send("ngth: 3\r\n\r\nold")
 		return ""
 	}},
@@ -158,9 +156,7 @@ var histories = []struct {
 		m.s.Take()
 		cancel()
 		synctest.Wait()
-		if c.err != upstream.ErrCancelled {
-			m.tb.Fatalf("error %v, want %v", c.err, upstream.ErrCancelled)
-		}
+		testsupport.MustEqual[error](m.tb, c.err, upstream.ErrCancelled, "error %v")
 		time.Sleep(5 * time.Millisecond)
 		m.send(textResponse("old"))
 		return ""

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -184,9 +185,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 							done.Add(1)
 							if err != nil {
 								var e *upstream.Error
-								if !errors.As(err, &e) {
-									t.Errorf("error %v of type %T", err, err)
-								}
+								testsupport.True(t, errors.As(err, &e), "error %v of type %T", err, err)
 								failed.Add(1)
 								continue
 							}

@@ -4,15 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -48,12 +49,30 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
+// startNginx runs nginx with HTTP/2 over TLS, and returns its address. server is the content of its
+// server block.
+func startNginx(t testing.TB, server string) string {
+	t.Helper()
+	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
+	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	testsupport.StartNginx(t, dir, addr, fmt.Sprintf(`
+	access_log off;
+	client_max_body_size 8m;
+	server {
+		listen %s ssl http2;
+		ssl_certificate cert.pem;
+		ssl_certificate_key key.pem;
+		%s
+	}`, addr, server))
+	return addr
+}
+
 // measure runs b.N exchanges from callers goroutines, and reports this process's processor time per
 // exchange.
 func measure(b *testing.B, callers int, exchange func(caller int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
-	before := cpuTime()
+	before := testsupport.CPUTime(b)
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -67,7 +86,7 @@ func measure(b *testing.B, callers int, exchange func(caller int) error) {
 		})
 	}
 	wg.Wait()
-	b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e3, "cpu-µs/op")
+	b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N)/1e3, "cpu-µs/op")
 }
 
 func exchangeAd(conn upstream.Conn) error {
@@ -80,15 +99,6 @@ func exchangeAd(conn upstream.Conn) error {
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(10 * time.Second)
 	return conn.Do(ex)
-}
-
-// cpuTime is the processor time of this process, system calls included.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // responseFields are the fields of a typical response.

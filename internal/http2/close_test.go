@@ -37,9 +37,7 @@ func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	wait(t, done).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"})
 	p.wantGoAway(h2.ErrCodeNo)
 	p.conn.Close(upstream.ClosedIdle)
-	if p.conn.CloseReason() != upstream.ClosedMaxAge || p.conn.Places() != 0 || p.conn.Idle() {
-		t.Errorf("reason %v, %d places", p.conn.CloseReason(), p.conn.Places())
-	}
+	p.wantClosed(upstream.ClosedMaxAge)
 	get("/late").do(p.conn).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "closed"})
 	testsupport.Equal(t, p.owner.changes.Load(), 0, "the owner was called %d times for its own calls")
 }
@@ -54,9 +52,7 @@ func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
 			testsupport.MustTrue(t, p.conn.Idle(), "an open connection is not usable")
 			end(p)
 			p.owner.awaitChange(t)
-			if p.conn.Idle() || p.conn.CloseReason() != upstream.ClosedByPeer || p.conn.Places() != 0 {
-				t.Errorf("reason %v, %d places", p.conn.CloseReason(), p.conn.Places())
-			}
+			p.wantClosed(upstream.ClosedByPeer)
 		})
 	}
 }

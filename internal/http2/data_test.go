@@ -31,8 +31,7 @@ func TestBodyMustBeAsLongAsItsContentLength(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			p.head(id, len(c.pieces) == 0, ":status", "200", "content-length", c.length)
 			for i, piece := range c.pieces {
 				p.data(id, i == len(c.pieces)-1, piece)
@@ -78,8 +77,7 @@ func TestResponsesWithoutBody(t *testing.T) {
 				p := connect(t, testOptions())
 				r := get("/")
 				r.method = c.method
-				done := p.start(r)
-				id := p.request().StreamID
+				done, id := p.begin(r)
 				fields := []string{":status", c.status}
 				if c.length != "" {
 					fields = append(fields, "content-length", c.length)
@@ -103,8 +101,7 @@ func TestResponsesWithoutBody(t *testing.T) {
 
 func TestDataBeforeTheHeaderIsMalformed(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	p.data(id, true, "body")
 	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "DATA"})
 	p.wantReset(id, h2.ErrCodeProtocol)
@@ -117,8 +114,7 @@ func TestBodyOverTheLimitIsReset(t *testing.T) {
 			opts := testOptions()
 			opts.MaxResponseBytes = 1000
 			p := connect(t, opts)
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			fields := []string{":status", "200"}
 			if length != "" {
 				fields = append(fields, "content-length", length)
@@ -131,9 +127,7 @@ func TestBodyOverTheLimitIsReset(t *testing.T) {
 			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
 
-			done = p.start(get("/"))
-			p.respond(p.request().StreamID, strings.Repeat("x", 1000))
-			wait(t, done).wantBody(t, strings.Repeat("x", 1000))
+			p.exchange(get("/"), strings.Repeat("x", 1000))
 		})
 	}
 }
@@ -142,8 +136,7 @@ func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/")
 	r.budget = upstream.NewBudget(1000)
-	done := p.start(r)
-	id := p.request().StreamID
+	done, id := p.begin(r)
 	p.head(id, false, ":status", "200")
 	p.data(id, false, strings.Repeat("x", 600))
 	p.ping()
@@ -161,8 +154,7 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 	opts := testOptions()
 	opts.MaxResponseBytes = 1000 // so the stream's window is 65535
 	p := connect(t, opts)
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200"), EndHeaders: true, PadLength: 33}))
 	// Each frame costs 257 bytes of the window, and carries one byte. Half of a window is returned
 	// after 128 frames.
@@ -201,9 +193,7 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 		ids[i] = p.requestAfterResets().StreamID
 	}
 	for _, ch := range done {
-		if res := wait(t, ch); res.err != upstream.ErrDeadline {
-			t.Fatalf("got %v", res.err)
-		}
+		testsupport.MustEqual[error](t, wait(t, ch).err, upstream.ErrDeadline, "got %v")
 	}
 	piece := strings.Repeat("x", http2codec.MaxFrameSize)
 	for _, id := range ids {
@@ -247,8 +237,7 @@ func TestDataForResetStreamsIsBounded(t *testing.T) {
 
 func TestFrameAfterTheEndOfAResponseIsAStreamError(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	p.respond(id, "whole")
 	wait(t, done).wantBody(t, "whole")
 	p.data(id, false, "more")

@@ -17,8 +17,7 @@ func TestEachExchangeEndsAtItsOwnDeadline(t *testing.T) {
 	p := connect(t, testOptions())
 	long := get("/long") // the timer is set for it first
 	long.timeout = time.Hour
-	last := p.start(long)
-	id := p.request().StreamID
+	last, id := p.begin(long)
 	var done []<-chan result
 	for _, ms := range []time.Duration{40, 10, 30, 1, 20, 50, 10} {
 		r := get("/")
@@ -27,9 +26,7 @@ func TestEachExchangeEndsAtItsOwnDeadline(t *testing.T) {
 	}
 	for _, ch := range done {
 		res := wait(t, ch)
-		if !errors.Is(res.err, upstream.ErrDeadline) {
-			t.Fatalf("got %v", res.err)
-		}
+		testsupport.MustTrue(t, errors.Is(res.err, upstream.ErrDeadline), "got %v", res.err)
 		if res.times.Done.Before(res.deadline) {
 			t.Errorf("ended %v too early", res.deadline.Sub(res.times.Done))
 		}
@@ -49,9 +46,7 @@ func TestTimerIsNotSetForEachExchange(t *testing.T) {
 	}
 	var first time.Time
 	for i := range 6 {
-		done := p.start(get("/"))
-		p.respond(p.request().StreamID, "ok")
-		wait(t, done).wantBody(t, "ok")
+		p.exchange(get("/"), "ok")
 		if i == 0 {
 			first = timerAt()
 		}

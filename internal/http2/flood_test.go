@@ -33,11 +33,8 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			gone := p.start(get("/gone"))
-			p.respond(p.request().StreamID, "ok")
-			wait(t, gone).wantBody(t, "ok")
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			p.exchange(get("/gone"), "ok")
+			done, id := p.begin(get("/"))
 			p.head(id, false, ":status", "200")
 			go func() { // frames to this peer must not block it
 				for {

@@ -73,9 +73,7 @@ func TestBadFramesCloseTheConnection(t *testing.T) {
 			p.do(p.fr.WriteRawFrame(c.kind, c.flags, c.id, c.payload))
 			p.wantGoAway(c.code)
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: c.code.String()})
-			if p.conn.CloseReason() != upstream.ClosedError || p.conn.Places() != 0 {
-				t.Errorf("reason %v, %d places", p.conn.CloseReason(), p.conn.Places())
-			}
+			p.wantClosed(upstream.ClosedError)
 		})
 	}
 }
@@ -90,8 +88,7 @@ func TestFramesBetweenTheFragmentsOfAHeaderBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200")}))
 			p.do(send(p, id))
 			p.wantGoAway(h2.ErrCodeProtocol)
@@ -129,8 +126,7 @@ func TestBadWindowUpdatesOfAStreamResetOnlyIt(t *testing.T) {
 	for increment, code := range map[uint32]h2.ErrCode{0: h2.ErrCodeProtocol, http2codec.MaxWindow: h2.ErrCodeFlowControl} {
 		t.Run(fmt.Sprint(increment), func(t *testing.T) {
 			p := connect(t, testOptions())
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			p.do(p.fr.WriteWindowUpdate(id, increment))
 			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "WINDOW_UPDATE"})
 			p.wantReset(id, code)
@@ -141,8 +137,7 @@ func TestBadWindowUpdatesOfAStreamResetOnlyIt(t *testing.T) {
 
 func TestInitialWindowThatMakesAWindowOverflow(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	p.do(p.fr.WriteWindowUpdate(id, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.InitialWindow + 1}))
 	p.wantGoAway(h2.ErrCodeFlowControl)
@@ -151,8 +146,7 @@ func TestInitialWindowThatMakesAWindowOverflow(t *testing.T) {
 
 func TestHarmlessFramesAreIgnored(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	p.do(p.fr.WriteRawFrame(0x77, 0xff, 0, []byte("unknown")))
 	p.do(p.fr.WriteRawFrame(0x77, 0xff, id, nil))
 	p.do(p.fr.WritePriority(id, h2.PriorityParam{StreamDep: 3, Weight: 5}))

@@ -39,9 +39,7 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 		r.wantError(t, notProcessed)
 		testsupport.Equal(t, r.served, 1, "%d requests were processed for each later one")
 	}
-	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway || p.conn.Idle() {
-		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
-	}
+	p.wantClosed(upstream.ClosedGoaway)
 	get("/late").do(p.conn).wantError(t, notProcessed)
 	for _, id := range ids[:3] {
 		p.respond(id, fmt.Sprint("response ", id))
@@ -58,9 +56,7 @@ func TestGoAwayInTwoSteps(t *testing.T) {
 	ids, done := p.startMany(2)
 	p.do(p.fr.WriteGoAway(http2codec.MaxStreamID, h2.ErrCodeNo, nil))
 	p.owner.awaitChange(t)
-	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedGoaway {
-		t.Errorf("after the announcement: %d places, reason %v", p.conn.Places(), p.conn.CloseReason())
-	}
+	p.wantClosed(upstream.ClosedGoaway)
 	p.ping() // no exchange has failed so far
 	select {
 	case r := <-done[ids[1]]:
@@ -129,8 +125,7 @@ func TestResetByThePeer(t *testing.T) {
 				budget := upstream.NewBudget(1000)
 				r := get("/")
 				r.budget = budget
-				done := p.start(r)
-				id := p.request().StreamID
+				done, id := p.begin(r)
 				switch when {
 				case "before the head":
 				case "after 103":
@@ -161,9 +156,7 @@ func TestConnectionDrainsWhenStreamNumbersEnd(t *testing.T) {
 	last := p.start(get("/2"))
 	testsupport.MustEqual(t, p.request().StreamID, http2codec.MaxStreamID, "stream %d")
 	p.owner.awaitChange(t)
-	if p.conn.Places() != 0 || p.conn.CloseReason() != upstream.ClosedMaxRequests {
-		t.Errorf("%d places, reason %v", p.conn.Places(), p.conn.CloseReason())
-	}
+	p.wantClosed(upstream.ClosedMaxRequests)
 	get("/3").do(p.conn).wantError(t, notProcessed)
 	p.respond(http2codec.MaxStreamID, "last")
 	wait(t, last).wantBody(t, "last")

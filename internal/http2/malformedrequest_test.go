@@ -2,7 +2,9 @@ package http2
 
 import (
 	"testing"
+	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -28,15 +30,13 @@ func TestMalformedRequestsAreNotSent(t *testing.T) {
 			p := connect(t, testOptions())
 			ex := upstream.AcquireExchange()
 			defer ex.Release()
-			ex.Request = *request0("")
-			ex.Deadline = farFuture()
+			ex.Request = upstream.Request{Scheme: "https", Authority: []byte("a.example"), Target: []byte("/")}
+			ex.Deadline = time.Now().Add(patience)
 			change(&ex.Request)
 			res := result{err: p.conn.Do(ex)}
 			res.wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent, detail: "malformed"})
 			p.afterwards()
-			if n := p.owner.freed.Load(); n != 2 {
-				t.Errorf("%d places were freed, want 2", n)
-			}
+			testsupport.Equal(t, p.owner.freed.Load(), 2, "%d places were freed")
 		})
 	}
 }
@@ -45,9 +45,7 @@ func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/")
 	r.fields = "X-Same: 1\r\n"
-	done := p.start(r)
-	p.respond(p.request().StreamID, "ok")
-	wait(t, done).wantBody(t, "ok")
+	p.exchange(r, "ok")
 	// The second time, the encoder puts the line into the table. Other parts of the request are
 	// malformed.
 	r.fields += "bad line\r\n"
@@ -55,8 +53,4 @@ func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	if p.conn.CloseReason() != upstream.ClosedError {
 		t.Errorf("reason %v", p.conn.CloseReason())
 	}
-}
-
-func request0(fields string) *upstream.Request {
-	return &upstream.Request{Scheme: "https", Authority: []byte("a.example"), Target: []byte("/"), Fields: []byte(fields)}
 }

@@ -306,9 +306,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 	c.Close(upstream.ClosedDrain)
 	w.Close()
 	synctest.Wait()
-	if n := o.freed.Load(); n != 2 {
-		t.Errorf("%d places were freed, want 2", n)
-	}
+	testsupport.Equal(t, o.freed.Load(), 2, "%d places were freed")
 	return got
 }
 

@@ -19,6 +19,8 @@ import (
 	"adbuffer/internal/upstream"
 
 	"github.com/google/go-cmp/cmp"
+
+	"adbuffer/internal/testsupport"
 )
 
 // The oracle is net/http's ClientConn: for the same exchange with the same server, both clients
@@ -153,9 +155,7 @@ func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	}
 	transport.Protocols.SetHTTP2(true)
 	oracle, err := transport.NewClientConn(context.Background(), "https", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer oracle.Close()
 	compare := func(r request) {
 		t.Helper()

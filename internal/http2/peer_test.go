@@ -290,6 +290,14 @@ func (p *peer) wantGoAway(code h2.ErrCode) {
 	p.wantEnd()
 }
 
+// wantClosed checks that the connection takes no more exchanges, for this reason.
+func (p *peer) wantClosed(reason upstream.CloseReason) {
+	p.t.Helper()
+	testsupport.Equal(p.t, p.conn.CloseReason(), reason, "reason %v")
+	testsupport.Equal(p.t, p.conn.Places(), 0, "%d places")
+	testsupport.True(p.t, !p.conn.Idle(), "a closed connection is usable")
+}
+
 // wantEnd waits for the end of the connection.
 func (p *peer) wantEnd() {
 	p.t.Helper()

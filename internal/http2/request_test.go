@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -77,6 +78,21 @@ func (r request) start(conn upstream.Conn) <-chan result {
 
 func (p *peer) start(r request) <-chan result { return r.start(p.conn) }
 
+// begin starts r, and returns its stream once the peer has its header.
+func (p *peer) begin(r request) (<-chan result, uint32) {
+	p.t.Helper()
+	done := p.start(r)
+	return done, p.request().StreamID
+}
+
+// exchange runs r, to which the peer responds with body.
+func (p *peer) exchange(r request, body string) {
+	p.t.Helper()
+	done, id := p.begin(r)
+	p.respond(id, body)
+	wait(p.t, done).wantBody(p.t, body)
+}
+
 // wait returns the result of start.
 func wait(t testing.TB, ch <-chan result) result {
 	t.Helper()
@@ -110,12 +126,8 @@ type want struct {
 
 func (r result) wantError(t testing.TB, w want) {
 	t.Helper()
-	if r.err == nil {
-		t.Fatalf("got status %d, want %v", r.status, w.outcome)
-	}
-	if r.held != 0 {
-		t.Errorf("%d bytes stay reserved for a response that failed", r.held)
-	}
+	testsupport.MustTrue(t, r.err != nil, "got status %d, want %v", r.status, w.outcome)
+	testsupport.Equal(t, r.held, 0, "%d bytes stay reserved for a response that failed")
 	e := upstream.AsError(r.err)
 	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || e.RefusesHTTP2 != w.refuses || e.OverHTTP1 != w.overHTTP1 || !strings.Contains(e.Error(), w.detail) {
 		t.Fatalf("got %v %v (progress %d, demote %t, refuses %t, over HTTP/1 %t), want %v (progress %d, demote %t, refuses %t, over HTTP/1 %t) with %q",
@@ -124,5 +136,3 @@ func (r result) wantError(t testing.TB, w want) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func farFuture() time.Time { return time.Now().Add(patience) }

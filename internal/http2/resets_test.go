@@ -18,12 +18,9 @@ func (p *peer) abandonOne() uint32 {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := get("/abandoned")
 	r.ctx = ctx
-	done := p.start(r)
-	id := p.request().StreamID
+	done, id := p.begin(r)
 	cancel()
-	if res := wait(p.t, done); res.err != upstream.ErrCancelled {
-		p.t.Fatalf("got %v", res.err)
-	}
+	testsupport.MustEqual[error](p.t, wait(p.t, done).err, upstream.ErrCancelled, "got %v")
 	p.wantReset(id, h2.ErrCodeCancel)
 	return id
 }
@@ -92,8 +89,7 @@ func TestPingsDoNotOutnumberResponses(t *testing.T) {
 
 func TestLateResponsesOfAbandonedExchangesAreDropped(t *testing.T) {
 	p := connect(t, testOptions())
-	neighbour := p.start(get("/neighbour"))
-	other := p.request().StreamID
+	neighbour, other := p.begin(get("/neighbour"))
 	id := p.abandonOne()
 	next := p.start(get("/next")) // may use the memory of the abandoned exchange
 	third := p.request().StreamID
@@ -121,9 +117,7 @@ func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/")
 	r.timeout = -time.Second
-	if res := r.do(p.conn); res.err != upstream.ErrDeadlineNotSent {
-		t.Errorf("got %v", res.err)
-	}
+	testsupport.Equal[error](t, r.do(p.conn).err, upstream.ErrDeadlineNotSent, "got %v")
 	testsupport.Equal(t, p.owner.freed.Load(), 1, "%d places were freed")
 	done := p.start(get("/"))
 	testsupport.Equal(t, p.request().StreamID, 1, "a request was sent before: stream %d")

@@ -65,10 +65,8 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			neighbour := p.start(get("/neighbour"))
-			other := p.request().StreamID
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			neighbour, other := p.begin(get("/neighbour"))
+			done, id := p.begin(get("/"))
 			p.head(id, false, fields...)
 			// An error that is also possible over HTTP/1 does not count against HTTP/2.
 			anyHTTP := strings.Contains(name, "value") || strings.HasPrefix(name, "content-length")
@@ -85,8 +83,7 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 func TestFieldsArriveAsTheyWereSent(t *testing.T) {
 	p := connect(t, testOptions())
 	for range 3 { // literal, and then from the table
-		done := p.start(get("/"))
-		id := p.request().StreamID
+		done, id := p.begin(get("/"))
 		p.head(id, true, ":status", "203",
 			"set-cookie", "a=1", "set-cookie", "b=2", "x-empty", "", "x-tab", "a\tb", "x-latin", "caf\xe9", "!#$%&'*+-.^_`|~09az", "token",
 			"content-length", "0", "te", "trailers", "x-long", strings.Repeat("long", 100))
@@ -101,8 +98,7 @@ func TestFieldsArriveAsTheyWereSent(t *testing.T) {
 
 func TestInterimResponsesAreSkipped(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	for i := range maxInterim {
 		p.head(id, false, ":status", fmt.Sprint(100+i%2*3), "x-interim", "1") // 100 and 103
 	}
@@ -115,8 +111,7 @@ func TestInterimResponsesAreSkipped(t *testing.T) {
 
 func TestInterimResponsesAreBounded(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	for range maxInterim + 1 {
 		p.head(id, false, ":status", "103")
 	}
@@ -127,8 +122,7 @@ func TestInterimResponsesAreBounded(t *testing.T) {
 
 func TestInterimResponseMustNotEndTheStream(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	p.head(id, true, ":status", "103")
 	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "1xx"})
 	p.afterwards()
@@ -153,8 +147,7 @@ func TestTrailersAreCheckedAndDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			p.head(id, false, ":status", "200", "x-head", "1")
 			p.data(id, false, "body")
 			p.head(id, c.last, c.fields...)
@@ -192,8 +185,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 			opts := testOptions()
 			opts.MaxResponseHeaderBytes = 1000
 			p := connect(t, opts)
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			p.head(id, false, fields...)
 			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_header_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
@@ -264,8 +256,7 @@ func TestNumberOfFieldsIsBounded(t *testing.T) {
 			opts.MaxResponseFields = 10
 			p := connect(t, opts)
 			for range 2 { // literals, and then references to the table
-				done := p.start(get("/"))
-				id := p.request().StreamID
+				done, id := p.begin(get("/"))
 				p.head(id, false, c.header...)
 				switch {
 				case c.trailers != nil:
@@ -289,8 +280,7 @@ func TestNumberOfFieldsIsBounded(t *testing.T) {
 
 func TestHeaderBlockInManyFrames(t *testing.T) {
 	p := connect(t, testOptions())
-	done := p.start(get("/"))
-	id := p.request().StreamID
+	done, id := p.begin(get("/"))
 	block := p.encode(":status", "200", "x", strings.Repeat("v", 50))
 	p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: block[:1], PadLength: 7, Priority: h2.PriorityParam{Weight: 1}, EndStream: true}))
 	for i := 1; i < len(block)-1; i++ {
@@ -306,8 +296,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 	for name, piece := range map[string]int{"empty frames": 0, "full frames": http2codec.MaxFrameSize} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, testOptions())
-			done := p.start(get("/"))
-			id := p.request().StreamID
+			done, id := p.begin(get("/"))
 			p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200")}))
 			for range http2codec.MaxContinuations + 1 {
 				// The literal never ends. Bytes sent after the close do not matter.

@@ -3,6 +3,7 @@ package http2
 import (
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -11,15 +12,11 @@ import (
 func TestRequestOnAClosedReusedConnectionReportsReused(t *testing.T) {
 	p := connect(t, testOptions())
 	fresh := connect(t, testOptions())
-	done := p.start(get("/"))
-	p.respond(p.request().StreamID, "ok")
-	wait(t, done).wantBody(t, "ok")
+	p.exchange(get("/"), "ok")
 	for conn, kept := range map[*Conn]bool{p.conn: true, fresh.conn: false} {
 		conn.Close(upstream.ClosedDrain)
 		late := get("/late").do(conn)
 		late.wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "closed"})
-		if late.reused != kept {
-			t.Errorf("reused is %t, want %t", late.reused, kept)
-		}
+		testsupport.Equal(t, late.reused, kept, "reused is %t")
 	}
 }

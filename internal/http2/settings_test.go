@@ -172,16 +172,12 @@ func TestHeaderListOverThePeersLimitIsNotSent(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: 1000})
 	r := get("/" + strings.Repeat("x", 1000))
 	r.do(p.conn).wantError(t, want{outcome: upstream.TooLarge, progress: upstream.NotSent, detail: "MAX_HEADER_LIST_SIZE"})
-	done := p.start(get("/short"))
-	p.respond(p.request().StreamID, "ok")
-	wait(t, done).wantBody(t, "ok")
+	p.exchange(get("/short"), "ok")
 }
 
 func TestUnknownSettingsAreIgnored(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: 0x99, Val: 1 << 31}, h2.Setting{ID: h2.SettingEnablePush, Val: 0})
-	done := p.start(get("/"))
-	p.respond(p.request().StreamID, "ok")
-	wait(t, done).wantBody(t, "ok")
+	p.exchange(get("/"), "ok")
 }
 
 func settingsPayload(settings ...h2.Setting) (p []byte) {

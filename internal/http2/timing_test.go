@@ -42,9 +42,7 @@ var histories = []history{
 	{"after an abandoned exchange", func(t *testing.T, c *Conn, w *wire) uint32 {
 		r := get("/abandoned")
 		r.timeout = 5 * time.Millisecond
-		if res := r.do(c); res.err != upstream.ErrDeadline {
-			t.Fatalf("the abandoned exchange got %v", res.err)
-		}
+		testsupport.MustEqual[error](t, r.do(c).err, upstream.ErrDeadline, "the abandoned exchange got %v")
 		synctest.Wait()
 		return 3
 	}},
@@ -206,9 +204,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			synctest.Wait()
 			r := get("/")
 			r.timeout = 10 * time.Millisecond
-			if res := r.do(conn); res.err != upstream.ErrDeadline {
-				t.Fatalf("got %v", res.err)
-			}
+			testsupport.MustEqual[error](t, r.do(conn).err, upstream.ErrDeadline, "got %v")
 			synctest.Wait()
 			if n := o.freed.Load(); n != 0 {
 				t.Errorf("%s: the place was freed before the PING", c.name)
@@ -242,9 +238,7 @@ func TestSecondPingHasATimeoutToo(t *testing.T) {
 		for _, acknowledged := range []bool{true, false} {
 			r := get("/")
 			r.timeout = 10 * time.Millisecond
-			if res := r.do(conn); res.err != upstream.ErrDeadline {
-				t.Fatalf("got %v", res.err)
-			}
+			testsupport.MustEqual[error](t, r.do(conn).err, upstream.ErrDeadline, "got %v")
 			synctest.Wait()
 			if acknowledged { // with a response, which allows another PING
 				w.send(http2codec.AppendPing(appendHeaders(nil, 1, false, ":status", "200"), h2.FlagPingAck, resetPing[:]))

@@ -50,8 +50,7 @@ func (p *peer) wantNoData() {
 // Many uploads wait for the connection's window. Each WINDOW_UPDATE wakes only the first of them.
 func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
-	fill := p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))
-	filled := p.request().StreamID
+	fill, filled := p.begin(post("/", strings.Repeat("f", http2codec.InitialWindow)))
 	p.wantData(filled, http2codec.InitialWindow)
 	const n = 20
 	var ids []uint32
@@ -108,8 +107,7 @@ func TestUploadThatEndsWakesTheNext(t *testing.T) {
 
 func TestWindowMayBecomeNegative(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
-	done := p.start(post("/", strings.Repeat("x", 30)))
-	id := p.request().StreamID
+	done, id := p.begin(post("/", strings.Repeat("x", 30)))
 	p.wantData(id, 10)
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 3})) // window is -7
 	p.do(p.fr.WriteWindowUpdate(id, 7))                                           // 0
@@ -170,8 +168,7 @@ func TestLargeBodyThroughAWindowOf1Byte(t *testing.T) {
 
 func TestResponseBeforeTheEndOfTheBodyIsDelivered(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 10})
-	done := p.start(post("/", strings.Repeat("x", 30)))
-	id := p.request().StreamID
+	done, id := p.begin(post("/", strings.Repeat("x", 30)))
 	p.wantData(id, 10)
 	p.respond(id, "enough")
 	wait(t, done).wantBody(t, "enough")
@@ -222,8 +219,7 @@ func TestUploadEndsWhen(t *testing.T) {
 			defer cancel()
 			r := post("/", strings.Repeat("x", 30))
 			r.ctx, r.timeout = ctx, c.timeout
-			done := p.start(r)
-			id := p.request().StreamID
+			done, id := p.begin(r)
 			p.wantData(id, 10)
 			c.happens(p, id, cancel)
 			res := wait(t, done)
@@ -247,8 +243,7 @@ func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
 	p.ping()
 	p.net.(*net.TCPConn).SetReadBuffer(64 << 10)
 	body := strings.Repeat("x", 6<<20) // more than the sockets hold
-	done := p.start(post("/", body))
-	id := p.request().StreamID
+	done, id := p.begin(post("/", body))
 	testsupport.Eventually(t, "the buffer fills up", func() bool {
 		p.conn.mu.Lock()
 		defer p.conn.mu.Unlock()

@@ -58,8 +58,7 @@ func TestHeaderAndBodyAreSentInOneWrite(t *testing.T) {
 	p.handshake()
 	p.ping()
 	before := counting.writes.Load()
-	done := p.start(post("/", strings.Repeat("x", 30000)))
-	id := p.request().StreamID
+	done, id := p.begin(post("/", strings.Repeat("x", 30000)))
 	p.wantData(id, 30000)
 	testsupport.Equal(t, counting.writes.Load()-before, 1, "one request took %d writes")
 	p.respond(id, "ok")
@@ -110,9 +109,7 @@ func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 				r = post("/", strings.Repeat("x", 100000))
 			}
 			r.timeout = 50 * time.Millisecond
-			if res := r.do(p.conn); res.err != upstream.ErrDeadline {
-				t.Errorf("got %v", res.err)
-			}
+			testsupport.Equal[error](t, r.do(p.conn).err, upstream.ErrDeadline, "got %v")
 		})
 	}
 	wg.Wait()
@@ -202,8 +199,7 @@ func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
 	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
 	p.do(p.fr.WriteWindowUpdate(0, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.ping()
-	small := p.start(get("/small"))
-	id := p.request().StreamID
+	small, id := p.begin(get("/small"))
 	large := p.start(post("/large", strings.Repeat("x", 32<<20)))
 	p.awaitFullSocket()
 	for range 100 {
@@ -282,7 +278,5 @@ func TestCallersWriteToASocketThemselves(t *testing.T) {
 	client, _ := loopback(t)
 	defer client.Close()
 	c := newConn(client, newOwner(), testOptions())
-	if !c.sendBuffer.fits(8 << 10) {
-		t.Errorf("a fresh socket has space for only %d bytes", c.sendBuffer.size)
-	}
+	testsupport.True(t, c.sendBuffer.fits(8<<10), "a fresh socket has space for only %d bytes", c.sendBuffer.size)
 }

@@ -29,9 +29,7 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 			time.Sleep(2 * announceFor)
 			w.headers(3, false, post...)
 			w.send()
-			if err := frame(w.framer); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, frame(w.framer))
 			w.send()
 			w.owner().requests[1].respond <- &Response{Status: 200}
 			if err := <-w.served; !errors.Is(err, errDone) {
@@ -267,9 +265,7 @@ func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 				synctest.Wait()
 			}
 			served := w.owner().requests[id]
-			if served == nil {
-				t.Fatalf("the next request was not served: %v", w.conn.err)
-			}
+			testsupport.MustTrue(t, served != nil, "the next request was not served: %v", w.conn.err)
 			served.respond <- &Response{Status: 200}
 			synctest.Wait()
 			if closed == 0 && id == 5 {

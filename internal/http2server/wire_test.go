@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 )
 
 // wire is a connection and its client, in a synctest bubble. The client writes frames with framer,
@@ -97,9 +98,7 @@ func (w *wire) receiveOne(take func(http2.Frame)) bool {
 		return false
 	}
 	f, err := w.framer.ReadFrame()
-	if err != nil {
-		w.t.Fatalf("the connection wrote: %v", err)
-	}
+	testsupport.MustTrue(w.t, err == nil, "the connection wrote: %v", err)
 	take(f)
 	return true
 }
@@ -252,9 +251,7 @@ func (r *gatedRequest) Data(p []byte) *Response {
 }
 
 func (r *gatedRequest) refuse(status int) *Response {
-	if r.refused {
-		r.t.Errorf("stream %d is refused twice", r.id)
-	}
+	testsupport.True(r.t, !r.refused, "stream %d is refused twice", r.id)
 	r.refused = true
 	return &Response{Status: status, Fields: []byte("Content-Length: 0\r\n")}
 }
@@ -274,8 +271,6 @@ func (r *gatedRequest) Serve() *Response {
 }
 
 func (r *gatedRequest) Release() {
-	if r.released {
-		r.t.Errorf("stream %d is released twice", r.id)
-	}
+	testsupport.True(r.t, !r.released, "stream %d is released twice", r.id)
 	r.released = true
 }

@@ -19,7 +19,8 @@ import (
 var anyOrderSeed = flag.Uint64("anyorder.seed", 0, "runs TestPoolRecoversFromAnyOrderOfChanges with this seed only")
 
 // Operators, reloads, DNS and the SSP change everything in a random order, under load. Afterwards all
-// endpoints work again. Then each endpoint gets its requests, and no request fails or waits.
+// endpoints work again. Then each endpoint gets its requests, and no request fails or waits. A pool that
+// closes under load leaves no connection.
 func TestPoolRecoversFromAnyOrderOfChanges(t *testing.T) {
 	seeds := []uint64{*anyOrderSeed}
 	if *anyOrderSeed == 0 {
@@ -65,6 +66,7 @@ func newAnyOrder(t *testing.T, seed uint64) *anyOrder {
 		o.Protocol, o.MaxConns, o.MaxHTTP2Conns, o.MaxIdle, o.MaxDials = protocol, 8, 4, 8, 4
 		o.MinIdle, o.MaxAge, o.IdleTimeout = a.n(3), time.Minute, 20*sec
 		o.Ejection.MaxTime = 20 * sec
+		o.Fair = a.n(2) == 0
 		if a.n(2) == 0 {
 			o.HealthCheck = HealthCheck{Path: "/health", Interval: sec, Timeout: sec, Unhealthy: 1 + a.n(3), Healthy: 1 + a.n(3)}
 		}
@@ -135,7 +137,7 @@ func (a *anyOrder) do(c *fakeConn, ex *upstream.Exchange) error {
 
 // request makes one request, and returns whether it succeeded.
 func (a *anyOrder) request() bool {
-	ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1}
+	ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1, FairKey: uint64(1 + a.n(20))}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if a.changing.Load() && a.n(20) == 0 {
@@ -196,6 +198,7 @@ func (a *anyOrder) change() {
 		o.MaxConns = 1 + a.n(8)
 		o.MaxHTTP2Conns, o.MaxIdle = 1+a.n(o.MaxConns), a.n(o.MaxConns+1)
 		o.MinIdle = min(o.MinIdle, o.MaxIdle)
+		o.MaxPending, o.Fair = a.n(40)-1, a.n(2) == 0
 		o.ConnVersion += a.n(2)
 		p.SetOptions(o)
 	case 6:
@@ -255,7 +258,5 @@ func (a *anyOrder) run() {
 		t.Errorf("%d multiplexed connections, want at most %d", n, most)
 	}
 	wantConsistent(t, p, a.ssp)
-	if t.Failed() {
-		t.Fatalf("seed %d, protocol %v", a.seed, a.base.Protocol)
-	}
+	testsupport.MustTrue(t, !t.Failed(), "seed %d, protocol %v", a.seed, a.base.Protocol)
 }

@@ -103,9 +103,7 @@ func openTo(p *Pool, name string) int {
 
 // A drained or disabled SSP refuses requests. Requests that were admitted before still complete.
 func TestWholeSSPByHand(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		p := start(t, s, withWeights(1, 1))
+	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		serve(t, p, 20, msec, nil)
 		for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
 			held := acquire(t, p)
@@ -188,20 +186,6 @@ func TestDisabledSSPIsNotDialled(t *testing.T) {
 		p.SetState(balancer.Enabled)
 		if got := serve(t, p, 100, msec, nil); got["b:80"] < 40 {
 			t.Errorf("b got %d of 100 requests after the SSP was enabled", got["b:80"])
-		}
-	})
-}
-
-// If an operator drains all endpoints that are not ejected, the pool ignores the ejection.
-func TestEjectionIsIgnoredIfNothingElseIsLeft(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		p := start(t, s, withWeights(1, 1))
-		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
-		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s")
-		p.SetEndpointState("a:80", balancer.Draining)
-		if got := serve(t, p, 20, msec, nil); got["b:80"] != 20 || p.Refusing() {
-			t.Errorf("20 requests were shared %v", got)
 		}
 	})
 }

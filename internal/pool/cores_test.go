@@ -3,21 +3,12 @@ package pool
 import (
 	"context"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
-
-// cpuTime returns the CPU time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // spun keeps the compiler from removing the work.
 var spun atomic.Uint64
@@ -87,7 +78,7 @@ func BenchmarkCores(b *testing.B) {
 				b.SetParallelism(4)
 				b.ReportAllocs()
 				b.ResetTimer()
-				before := cpuTime()
+				before := testsupport.CPUTime(b)
 				b.RunParallel(func(pb *testing.PB) {
 					ex := newExchange()
 					for pb.Next() {
@@ -101,7 +92,7 @@ func BenchmarkCores(b *testing.B) {
 						place.Do(ex)
 					}
 				})
-				b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}

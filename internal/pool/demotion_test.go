@@ -99,9 +99,7 @@ func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 		for range 2 {
 			all := askAll(t, p, 40, sec)
 			pass(20 * msec)
-			for _, r := range all {
-				r.do()
-			}
+			doAll(all)
 			pass(0)
 		}
 		testsupport.True(t, !p.Snapshot().Demoted, "two connections with violations demoted the SSP, want three")

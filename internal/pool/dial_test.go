@@ -12,21 +12,6 @@ import (
 
 const msec = time.Millisecond
 
-func TestDialsUnderWayNeverExceedMaxDials(t *testing.T) {
-	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 20, 20, 3 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		all := askAll(t, p, 20, sec)
-		synctest.Wait()
-		testsupport.Equal(t, p.Snapshot().Dialing, 3, "%d dials are under way")
-		pass(100 * msec) // for 20 connections, 3 at a time
-		for _, r := range all {
-			if err := r.do(); err != nil {
-				t.Error(err)
-			}
-		}
-		testsupport.Equal(t, s.maxDials, 3, "%d dials were under way at once")
-	})
-}
-
 func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)

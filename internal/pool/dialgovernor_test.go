@@ -97,9 +97,7 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(0)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 })
-		for range 50 {
-			ask(t, p, sec)
-		}
+		askAll(t, p, 50, sec)
 		pass(0)
 		// After the first failure of max_dials dials that began together, one more dial may start.
 		if n := s.dialCount(); n > 16+1 {
@@ -108,9 +106,7 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 		pass(150 * msec) // the pause is over
 		s.refuse(20 * msec)
 		before, lookups := s.dialCount(), s.lookups.Load()
-		for range 50 {
-			ask(t, p, sec)
-		}
+		askAll(t, p, 50, sec)
 		pass(msec)
 		testsupport.Equal(t, s.dialCount()-before, 1, "%d dials to an address on trial")
 		testsupport.Equal(t, s.lookups.Load()-lookups, 1, "%d goroutines looked up an address on trial")
@@ -135,9 +131,7 @@ func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
 		s := newFakeSSP(t)
 		s.refuse(5 * msec)
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
-		for range 16 {
-			ask(t, p, sec)
-		}
+		askAll(t, p, 16, sec)
 		pass(11 * msec)
 		testsupport.MustEqual(t, s.dialCount(), 17, "%d dials, want 16, and one more at once")
 		pass(130 * msec) // the pause after the second failure, not the seventeenth
@@ -271,23 +265,6 @@ func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 			t.Errorf("%d dials and %d look-ups when the pause ends, want one each", d, l)
 		}
 		useAll(append(all, held))
-	})
-}
-
-func TestWaitersGetADialWhenThePauseEnds(t *testing.T) {
-	inBubble(t, func(o *Options) { o.PendingTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		held := acquire(t, p)
-		s.refuse(0)
-		r := ask(t, p, sec)
-		pass(0)
-		r.wantWaits() // a connection is open: its place may be released
-		testsupport.MustEqual(t, s.dialCount(), 3, "%d dials: one follows the first failure at once")
-		s.set(nil)
-		pass(200 * msec) // the pool gets no other event than the end of the pause
-		testsupport.MustTrue(t, r.ended() && r.err == nil, "the request: ended %v, %v", r.ended(), r.err)
-		testsupport.Between(t, r.took, 80*msec, 135*msec, "the request took %v, want a pause of 100ms ±20 %%, and a dial")
-		r.do()
-		held.do()
 	})
 }
 

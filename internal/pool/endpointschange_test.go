@@ -104,9 +104,7 @@ func wantEqualShares(t *testing.T, p *Pool, n int) {
 // An endpoint that stays keeps its operator state and its learned state. A removed endpoint that
 // comes back is a new one, even if it was ejected or drained.
 func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 3)
-		p := start(t, s, withWeights(1, 1, 1))
+	withEndpoints(t, 3, withWeights(1, 1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		p.SetEndpointState(names[1], balancer.Draining)
 		p.SetEndpointWeight(names[0], 5)
 		serve(t, p, 60, msec, func(e string) bool { return e == names[2] })
@@ -136,9 +134,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 
 // The only endpoint gets the requests although it is ejected, and its ejection ends.
 func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		p := start(t, s, withWeights(1, 1))
+	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		serve(t, p, 20, msec, func(e string) bool { return e == names[1] })
 		change(p, s, names[1])
 		testsupport.Equal(t, stateOf(p, names[1]), "enabled", "its state is %s")
@@ -186,9 +182,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 
 // A look-up that began before the removal of an endpoint does not bring the endpoint back.
 func TestLateLookupDoesNotBringAnEndpointBack(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		p := start(t, s, withWeights(1, 1))
+	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		serve(t, p, 10, msec, nil)
 		old := s.addrs
 		change(p, s, names[0])

@@ -21,9 +21,7 @@ const (
 
 // askAs starts a request of a key.
 func askAs(t testing.TB, p *Pool, key uint64, deadline time.Duration) *request {
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline), FairKey: key}}
-	r.start(p)
-	return r
+	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), FairKey: key})
 }
 
 // oneFairPlace returns a pool with one place, which a request of no waiting key holds.
@@ -93,8 +91,7 @@ func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, held := oneFairPlace(t, nil)
 		waits := askAs(t, p, quiet, sec)
-		resent := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Resent: true, FairKey: quiet}}
-		resent.start(p)
+		resent := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Resent: true, FairKey: quiet})
 		held.do()
 		resent.wantConn(0, 0)
 		testsupport.True(t, resent.ex.Payer != 0, "the place of a request that is sent again costs its key nothing")
@@ -109,8 +106,7 @@ func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, held := oneFairPlace(t, func(o *Options) { o.PendingTimeout = 30 * msec })
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy}}
-		gone.start(p)
+		gone := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy})
 		late, short := askAs(t, p, quiet, sec), askAs(t, p, noisy+1, 10*msec)
 		cancel()
 		gone.wantErr(upstream.Cancelled, 0)
@@ -209,9 +205,7 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 		held.do()
 		keyer := new(countingKeyer)
 		askWithKey := func() *request {
-			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Keyer: keyer}}
-			r.start(p)
-			return r
+			return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Keyer: keyer})
 		}
 		first := askWithKey()
 		testsupport.Equal(t, *keyer, 0, "a request that found a place told its key: %v")

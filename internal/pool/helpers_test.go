@@ -65,6 +65,14 @@ func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, s *fa
 	})
 }
 
+// withEndpoints is inBubble with an SSP of n endpoints.
+func withEndpoints(t *testing.T, n int, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, n)
+		test(t, s, start(t, s, change))
+	})
+}
+
 // wantConsistent checks the pool's sums and lists against each other, and against the counts of the
 // fakeSSP.
 func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
@@ -220,20 +228,18 @@ func askAfterLearning(t testing.TB, p *Pool, i int) *request {
 }
 
 func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1}}
-	r.start(p)
-	return r
+	return askFor(t, p, &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1})
 }
 
 // askOnce is ask for a request that outlasts no failed dial.
 func askOnce(t testing.TB, p *Pool, deadline time.Duration) *request {
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline)}}
-	r.start(p)
-	return r
+	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline)})
 }
 
-// start runs the request in a goroutine of its own, until it has its place or waits.
-func (r *request) start(p *Pool) {
+// askFor acquires a place for ex in a goroutine of its own. It returns when the request has its place or
+// waits.
+func askFor(t testing.TB, p *Pool, ex *upstream.Exchange) *request {
+	r := &request{t: t, ex: ex, began: time.Now()}
 	go func() {
 		place, err := p.Acquire(r.ex)
 		r.mu.Lock()
@@ -241,6 +247,7 @@ func (r *request) start(p *Pool) {
 		r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
 	}()
 	synctest.Wait()
+	return r
 }
 
 func (r *request) ended() bool {

@@ -49,9 +49,7 @@ func TestDialThatLagEndsIsNoFailure(t *testing.T) {
 		if e := p.Snapshot().Endpoints[0]; e.LastDialError != "" || p.Snapshot().LastDialError != "" || p.conns.endpoints.all[0].stats.failed[dialOther].Load() != 0 {
 			t.Errorf("the endpoint is %+v", e)
 		}
-		if n := s.dialCount(); n != 2 {
-			t.Errorf("%d dials, want 2", n)
-		}
+		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
 	})
 }
 

@@ -130,9 +130,7 @@ func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 }
 
 func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec })
+	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		for p.Snapshot().Idle[upstream.HTTP2] == 0 {
 			pass(msec)
@@ -145,9 +143,7 @@ func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
 }
 
 func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxAge = 10 * sec })
+	overHTTP2(t, func(o *Options) { o.MaxAge = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		last := acquire(t, p)
 		s.refuse(msec)
 		began := time.Now()

@@ -59,9 +59,7 @@ func TestRaisedMaxConnsDialsForWaiters(t *testing.T) {
 }
 
 func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 3 })
+	overHTTP2(t, func(o *Options) { o.MinIdle = 3 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
 		a, b := acquire(t, p), acquire(t, p)
 		changeOptions(p, func(o *Options) { o.MaxHTTP2Conns = 1 })

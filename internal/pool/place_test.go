@@ -35,9 +35,7 @@ func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		all := askAll(t, p, 4, sec)
 		pass(20 * time.Millisecond)
-		for _, r := range all {
-			r.do()
-		}
+		doAll(all)
 		for _, n := range []int{3, 2, 0} { // connection 1 stays: it is not the last used
 			s.conn(n).closeItself(upstream.ClosedByPeer)
 		}

@@ -211,15 +211,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		wait := func(deadline time.Duration, resent bool) *request {
-			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(deadline), Resent: resent}}
-			go func() {
-				place, err := p.Acquire(r.ex)
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
-			}()
-			synctest.Wait()
-			return r
+			return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Resent: resent})
 		}
 		fresh := wait(sec, false)
 		third, first, second := wait(900*msec, true), wait(700*msec, true), wait(800*msec, true)

@@ -228,9 +228,7 @@ func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*requ
 
 // askAvoiding starts a request that avoids an endpoint, and waits until it has a place or waits.
 func askAvoiding(t testing.TB, p *Pool, name string) *request {
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: name}}
-	r.start(p)
-	return r
+	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: name})
 }
 
 // wantEndpoint checks that the request got a place at an endpoint.

@@ -63,9 +63,7 @@ func TestSaturationOfPipelinedConnections(t *testing.T) {
 }
 
 func TestDrainingConnectionCountsOnlyPlacesInUse(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, multiplexed)
+	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a, b := acquire(t, p), acquire(t, p)
 		wantSaturation(t, p, 2, 30)
 		s.conn(0).goAway(upstream.ClosedGoaway)
@@ -81,9 +79,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 		highest := func(want float64) {
 			t.Helper()
 			for range 2 { // reading does not change the value
-				if got := p.Snapshot().SaturationMax; got != want {
-					t.Errorf("the highest saturation is %v, want %v", got, want)
-				}
+				testsupport.Equal(t, p.Snapshot().SaturationMax, want, "the highest saturation is %v")
 			}
 		}
 		highest(0)
@@ -113,10 +109,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 
 func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxPending = 0 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-		var all []*request
-		for range 4 {
-			all = append(all, acquire(t, p)) // at arrival 0, 1, 2, 3 of 4 places are in use
-		}
+		all := acquireAll(t, p, 4)
 		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
 		over.wantErr(upstream.PendingFull, 0)
 		h := p.stats.atArrival

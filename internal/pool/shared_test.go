@@ -19,6 +19,19 @@ func newHTTP2SSP(t testing.TB) *fakeSSP {
 	return s
 }
 
+// overHTTP2 runs test in a bubble, with a multiplexed pool whose settings change may change.
+func overHTTP2(t *testing.T, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newHTTP2SSP(t)
+		test(t, s, start(t, s, func(o *Options) {
+			multiplexed(o)
+			if change != nil {
+				change(o)
+			}
+		}))
+	})
+}
+
 // inUse returns the places in use on each connection.
 func inUse(p *Pool) map[int]int {
 	p.mu.Lock()
@@ -85,18 +98,14 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 			over := ask(t, p, 20*msec)
 			pass(30 * msec)
 			over.wantErr(upstream.Deadline, 20*msec)
-			for _, r := range all {
-				r.do()
-			}
+			doAll(all)
 			testsupport.True(t, p.conns.surplus() <= 0 && s.dialCount() == 3, "%d dials, want 3", s.dialCount())
 		})
 	}
 }
 
 func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.PendingTimeout = 1, 10*sec })
+	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns, o.PendingTimeout = 1, 10*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		all := acquireAll(t, p, 8)
 		s.conn(0).setPlaces(5)
 		wantConsistent(t, p, s)
@@ -147,9 +156,7 @@ func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 }
 
 func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, multiplexed)
+	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		s.conn(0).goAway(upstream.ClosedGoaway)
 		pass(10 * msec)
@@ -168,9 +175,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 
 // A connection that replaced a lost one becomes idle and closes. The pool opens no other one.
 func TestReplacementThatClosesIdleIsNotReplaced(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.IdleTimeout = 10 * sec })
+	overHTTP2(t, func(o *Options) { o.IdleTimeout = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p).do()
 		s.conn(0).goAway(upstream.ClosedGoaway)
 		pass(60 * sec)
@@ -182,9 +187,7 @@ func TestReplacementThatClosesIdleIsNotReplaced(t *testing.T) {
 
 // A full connection with fewer requests hides no other one that has free places.
 func TestPlacesBesideAFullConnectionAreUsed(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxHTTP2Conns, o.MaxPending = 2, 0 })
+	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns, o.MaxPending = 2, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		var all []*request
 		for range 8 { // more than half of one connection, so the pool opens the second one
 			all = append(all, acquire(t, p))
@@ -195,16 +198,12 @@ func TestPlacesBesideAFullConnectionAreUsed(t *testing.T) {
 		for len(all) < 11 {
 			all = append(all, acquire(t, p))
 		}
-		for _, r := range all {
-			r.do()
-		}
+		doAll(all)
 	})
 }
 
 func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.IdleTimeout = 0 })
+	overHTTP2(t, func(o *Options) { o.IdleTimeout = 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p).do()
 		pass(2 * replaceWithin)
 		s.conn(0).goAway(upstream.ClosedByPeer)
@@ -215,9 +214,7 @@ func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 
 // A connection fails with all its exchanges. The pool learns this only from their calls of Freed.
 func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, multiplexed)
+	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a, b := acquire(t, p), acquire(t, p)
 		s.conn(0).closeItself(upstream.ClosedError)
 		a.do()
@@ -233,9 +230,7 @@ func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 }
 
 func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MaxRequests = 4 })
+	overHTTP2(t, func(o *Options) { o.MaxRequests = 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		all := askAll(t, p, 10, sec)
 		pass(40 * msec)
 		doAll(all)
@@ -250,9 +245,7 @@ func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 // Before, the connection that had refused a request had the fewest requests, so it got the request
 // again.
 func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 2 })
+	overHTTP2(t, func(o *Options) { o.MinIdle = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		first := acquire(t, p)
@@ -267,9 +260,7 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 		// It is used if no other has a place.
 		all := acquireAll(t, p, 15)
 		testsupport.Equal(t, inUse(p)[refused.n], 5, "%d requests on the connection, want the 5 that fit on no other")
-		for _, r := range all {
-			r.do()
-		}
+		doAll(all)
 		time.Sleep(avoidRefusing)
 		r := acquire(t, p)
 		testsupport.Equal(t, r.conn(), refused, "the connection is still avoided: %v")
@@ -280,9 +271,7 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 // An overloaded SSP refuses requests on each of its connections. Before, one of them then got all
 // requests until it was full.
 func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newHTTP2SSP(t)
-		p := start(t, s, func(o *Options) { multiplexed(o); o.MinIdle = 2 })
+	overHTTP2(t, func(o *Options) { o.MinIdle = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
 		for range 2 {
@@ -294,9 +283,7 @@ func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
 		for n, requests := range inUse(p) {
 			testsupport.Equal(t, requests, 3, "%d of 6 requests on connection %v", n)
 		}
-		for _, r := range all {
-			r.do()
-		}
+		doAll(all)
 	})
 }
 

@@ -35,8 +35,7 @@ func failing(names ...string) func(string) bool {
 // Both endpoints of priority 0 fail: max_ejected allows one of them to be out, but the spare can
 // serve. They come back with their first probe after the repair, at the latest after base_time.
 func TestSpareServesWhileAllPrimariesAreEjected(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, endpointsSSP(t, 3), withPriorities(0, 0, 1))
+	withEndpoints(t, 3, withPriorities(0, 0, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
 		serve(t, p, 20, 10*msec, failing("a:80", "b:80"))
 		if a, b := stateOf(p, "a:80"), stateOf(p, "b:80"); a != "ejected" || b != "ejected" {
 			t.Fatalf("a is %s, b is %s", a, b)
@@ -60,8 +59,7 @@ func TestSpareServesWhileAllPrimariesAreEjected(t *testing.T) {
 
 // A probe that hangs for a second does not delay the next one.
 func TestProbesThatHangBeginEveryBaseTime(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, endpointsSSP(t, 2), withPriorities(0, 1))
+	withEndpoints(t, 2, withPriorities(0, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
 		serve(t, p, 5, 10*msec, failing("a:80"))
 		var probes []time.Time
 		for len(probes) < 4 {
@@ -125,9 +123,7 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 			}
 		},
 	} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 3)
-			p := start(t, s, withPriorities(0, 0, 1))
+		withEndpoints(t, 3, withPriorities(0, 0, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 			serve(t, p, 20, 10*msec, failing("a:80", "b:80"))
 			if got := serve(t, p, 10, msec, nil); got["c:80"] != 10 {
 				t.Fatalf("%s: 10 requests were shared %v", name, got)
@@ -143,8 +139,7 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 
 // A failure counts as one aside only while its endpoint is out and another one serves.
 func TestFailureAsideIsReported(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, endpointsSSP(t, 2), withPriorities(0, 1))
+	withEndpoints(t, 2, withPriorities(0, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
 		held := acquireAll(t, p, 3)
 		ended := func(r *request, result upstream.Result) bool {
 			r.ex.Times.Done = time.Now()

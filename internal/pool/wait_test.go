@@ -132,9 +132,7 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 		testsupport.Equal(t, len(seen), 40, "%d connections")
 		over = ask(t, p, sec)
 		over.wantErr(upstream.PendingFull, 0)
-		for _, r := range all {
-			r.do()
-		}
+		doAll(all)
 		acquire(t, p).do()
 	})
 }
@@ -318,8 +316,7 @@ func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
 			return dialResult{after: 150 * msec}
 		})
 		p := start(t, s, nil)
-		r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true}}
-		r.start(p)
+		r := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true})
 		for s.dialCount() < 5 {
 			pass(10 * msec)
 		}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // feed adds a minute of demand around a mean.
@@ -58,9 +60,7 @@ func TestAFlatLoadGivesNoForecast(t *testing.T) {
 		}
 		was = is
 	}
-	if alarms > 1 {
-		t.Errorf("%d forecasts in 24 hours", alarms)
-	}
+	testsupport.True(t, alarms <= 1, "%d forecasts in 24 hours", alarms)
 }
 
 func TestForecastNeedsFifteenMinutes(t *testing.T) {

@@ -26,7 +26,7 @@ type figure struct {
 type scenario struct {
 	name    string
 	traffic func() traffic
-	oracle  func(t float64) int
+	need    func(t float64) int // places, at a time; nil if no figure needs it
 	figures []figure
 	measure func(s *scenario, w *world) []float64
 	once    sync.Once
@@ -150,10 +150,10 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 2000), most: 2000, length: 240, start: places(500, serviceMean, 1), max: 2000}
 		},
-		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		need:    func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
 		figures: []figure{{name: "seconds until in band", most: 10}, {name: "then waiting", most: 0.04, percent: true}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{w.inBand(120, 240, s.oracle(130)), w.waitingShare(180, 240)}
+			return []float64{w.inBand(120, 240, s.need(130)), w.waitingShare(180, 240)}
 		},
 	},
 	{
@@ -161,10 +161,10 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: constant(1000), most: 1000, batch: 3, length: 240, start: places(1000, serviceMean, 1), max: 2000}
 		},
-		oracle:  func(float64) int { return places(1000, serviceMean, 4) },
-		figures: []figure{{name: "waiting", most: 0.04, percent: true}, {name: "N / oracle", most: 1.17}},
+		need:    func(float64) int { return places(1000, serviceMean, 4) },
+		figures: []figure{{name: "waiting", most: 0.04, percent: true}, {name: "N / need", most: 1.17}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{w.waitingShare(120, 240), float64(w.limit) / float64(s.oracle(0))}
+			return []float64{w.waitingShare(120, 240), float64(w.limit) / float64(s.need(0))}
 		},
 	},
 	{
@@ -172,7 +172,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: constant(1000), most: 1000, speed: sharing(step(120, 130, 65)), length: 420, start: places(1000, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return int(step(120, float64(places(1000, serviceMean, 1)), 65)(t)) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / before", most: 1.6}},
 		measure: func(s *scenario, w *world) []float64 {
 			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / w.peak(110, 120)}
@@ -183,7 +182,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 700, 1600), most: 1600, speed: sharing(constant(100)), length: 420, start: places(700, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return int(step(120, float64(places(700, serviceMean, 1)), 100)(t)) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.96, percent: true}, {name: "peak / capacity", most: 1.6}},
 		measure: func(s *scenario, w *world) []float64 {
 			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / 100}
@@ -194,7 +192,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: ramp(120, 300, 700, 1600), most: 1600, speed: sharing(constant(100)), length: 600, start: places(700, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return min(places(ramp(120, 300, 700, 1600)(t), serviceMean, 1), 100) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.96, percent: true}, {name: "peak / capacity", most: 1.85}},
 		measure: func(s *scenario, w *world) []float64 {
 			return []float64{w.goodput(180, 600) / s.best(w), w.peak(120, 600) / 100}
@@ -205,7 +202,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 300, 500), most: 500, speed: func(_ float64, n int) float64 { return 1 / (1 + float64(n)/100) }, length: 420, start: 60, max: 1000}
 		},
-		oracle:  func(t float64) int { return int(step(120, 60, 110)(t)) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.85, percent: true}},
 		measure: func(s *scenario, w *world) []float64 { return []float64{w.goodput(180, 420) / s.best(w)} },
 	},
@@ -216,7 +212,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: constant(0.2), most: 0.2, length: 7200, start: 16, max: 256}
 		},
-		oracle:  func(float64) int { return 16 },
 		figures: []figure{{name: "changes an hour", most: 2}},
 		measure: func(_ *scenario, w *world) []float64 { return []float64{w.changes() / 2} },
 	},
@@ -225,7 +220,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: constant(300), most: 300, service: noise(0.3, 3600), length: 3600, start: places(300, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(float64) int { return places(300, serviceMean, 1) },
 		figures: []figure{{name: "changes an hour", most: 2}},
 		measure: func(_ *scenario, w *world) []float64 { return []float64{w.changes()} },
 	},
@@ -234,7 +228,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: ramp(10, 70, 1, 8000), most: 8000, length: 130, start: 16, max: 2000}
 		},
-		oracle:  func(t float64) int { return max(16, places(ramp(10, 70, 1, 8000)(t), serviceMean, 1)) },
 		figures: []figure{{name: "p99 wait, ms", most: 20}, {name: "refused", most: 0.003, percent: true}},
 		measure: func(_ *scenario, w *world) []float64 {
 			return []float64{1000 * w.waitQuantile(0.99), w.sum(0, 130, func(s *second) int { return s.refused }) / w.sum(0, 130, func(s *second) int { return s.arrivals })}
@@ -246,7 +239,6 @@ var scenarios = []*scenario{
 			hangs := func(t float64) float64 { return map[bool]float64{true: 1}[t >= 120 && t < 420] }
 			return traffic{rate: constant(500), most: 500, hangs: hangs, length: 420 + 1200, start: places(500, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(float64) int { return places(500, serviceMean, 1) },
 		figures: []figure{{name: "N after / before", most: 1.1}},
 		measure: func(_ *scenario, w *world) []float64 { return []float64{float64(w.limit) / w.peak(110, 120)} },
 	},
@@ -256,7 +248,6 @@ var scenarios = []*scenario{
 			hangs := func(t float64) float64 { return map[bool]float64{true: 0.5}[t >= 120 && t < 420] }
 			return traffic{rate: constant(500), most: 500, hangs: hangs, length: 420, start: places(500, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return int(step(120, float64(places(500, serviceMean, 1)), 130)(t)) },
 		figures: []figure{{name: "goodput of the load", least: 0.4, percent: true}},
 		measure: func(_ *scenario, w *world) []float64 { return []float64{w.goodput(130, 420) / 500} },
 	},
@@ -265,7 +256,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: constant(1000), most: 1000, limit: func(t float64) int { return int(step(120, 250, 10)(t)) }, length: 240, start: places(1000, serviceMean, 1), max: 2000}
 		},
-		oracle:  func(float64) int { return places(1000, serviceMean, 1) },
 		figures: []figure{{name: "waiting", most: 0.03, percent: true}, {name: "connections", most: 14}},
 		measure: func(_ *scenario, w *world) []float64 { return []float64{w.waitingShare(150, 240), float64(w.conns())} },
 	},
@@ -274,19 +264,19 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: constant(1000), most: 1000, again: 3, length: 180, start: 64, max: 1000}
 		},
-		oracle:  func(float64) int { return places(1000, serviceMean, 1) },
+		need:    func(float64) int { return places(1000, serviceMean, 1) },
 		figures: []figure{{name: "N / need", most: 1.5}},
-		measure: func(s *scenario, w *world) []float64 { return []float64{float64(w.limit) / float64(s.oracle(0))} },
+		measure: func(s *scenario, w *world) []float64 { return []float64{float64(w.limit) / float64(s.need(0))} },
 	},
 	{
 		name: "slow dials for a minute while the load doubles",
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 1000), most: 1000, dials: func(t float64) float64 { return 0.03 + 0.3*map[bool]float64{true: 1}[t >= 120 && t < 180] }, length: 300, start: places(500, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return places(step(120, 500, 1000)(t), serviceMean, 1) },
+		need:    func(t float64) int { return places(step(120, 500, 1000)(t), serviceMean, 1) },
 		figures: []figure{{name: "seconds until in band", most: 60}, {name: "then waiting", most: 0.04, percent: true}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{w.inBand(120, 300, s.oracle(130)), w.waitingShare(240, 300)}
+			return []float64{w.inBand(120, 300, s.need(130)), w.waitingShare(240, 300)}
 		},
 	},
 	{
@@ -294,10 +284,10 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 1000), most: 1000, refuses: within(120, 180), length: 300, start: places(500, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return places(step(120, 500, 1000)(t), serviceMean, 1) },
+		need:    func(t float64) int { return places(step(120, 500, 1000)(t), serviceMean, 1) },
 		figures: []figure{{name: "peak / need", most: 1.25}, {name: "then waiting", most: 0.04, percent: true}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{w.peak(120, 300) / float64(s.oracle(130)), w.waitingShare(240, 300)}
+			return []float64{w.peak(120, 300) / float64(s.need(130)), w.waitingShare(240, 300)}
 		},
 	},
 	{
@@ -309,7 +299,6 @@ var scenarios = []*scenario{
 				length: 300, start: places(1000, serviceMean, 1), max: 1000,
 			}
 		},
-		oracle:  func(float64) int { return places(1000, serviceMean, 1) },
 		figures: []figure{{name: "N after / before", most: 1.25}, {name: "waiting meanwhile", most: 0.04, percent: true}},
 		measure: func(_ *scenario, w *world) []float64 {
 			return []float64{float64(w.limit) / w.peak(110, 120), w.waitingShare(125, 180)}
@@ -321,7 +310,6 @@ var scenarios = []*scenario{
 			hangs := func(t float64) float64 { return map[bool]float64{true: 1}[within(120, 180)(t)] }
 			return traffic{rate: constant(500), most: 500, hangs: hangs, beside: func() beside { return beside{breaker: new(breaker)} }, length: 300, start: places(500, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(float64) int { return places(500, serviceMean, 1) },
 		figures: []figure{{name: "N after / before", most: 1.15}, {name: "then goodput of the load", least: 0.96, percent: true}},
 		measure: func(_ *scenario, w *world) []float64 {
 			return []float64{float64(w.limit) / w.peak(110, 120), w.goodput(200, 300) / 500}
@@ -335,7 +323,6 @@ var scenarios = []*scenario{
 				length: 420, start: places(1000, serviceMean, 1), max: 1000,
 			}
 		},
-		oracle:  func(t float64) int { return int(step(120, float64(places(1000, serviceMean, 1)), 65)(t)) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / before", most: 1.6}},
 		measure: func(s *scenario, w *world) []float64 {
 			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / w.peak(110, 120)}
@@ -346,10 +333,10 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 2000), most: 2000, beside: func() beside { return beside{adaptive: new(adaptive)} }, length: 240, start: places(500, serviceMean, 1), max: 2000}
 		},
-		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		need:    func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
 		figures: []figure{{name: "seconds until in band", most: 10}, {name: "then waiting", most: 0.04, percent: true}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{w.inBand(120, 240, s.oracle(130)), w.waitingShare(180, 240)}
+			return []float64{w.inBand(120, 240, s.need(130)), w.waitingShare(180, 240)}
 		},
 	},
 	{
@@ -357,10 +344,10 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 2000), most: 2000, beside: hedges, length: 240, start: places(500, serviceMean, 1), max: 2000}
 		},
-		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		need:    func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
 		figures: []figure{{name: "N / need", most: 1.3}, {name: "then waiting", most: 0.04, percent: true}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{float64(w.limit) / float64(s.oracle(130)), w.waitingShare(180, 240)}
+			return []float64{float64(w.limit) / float64(s.need(130)), w.waitingShare(180, 240)}
 		},
 	},
 	{
@@ -368,7 +355,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 700, 1600), most: 1600, beside: hedges, speed: sharing(constant(100)), length: 420, start: places(700, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return int(step(120, float64(places(700, serviceMean, 1)), 100)(t)) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / capacity", most: 1.85}},
 		measure: func(s *scenario, w *world) []float64 {
 			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / 100}
@@ -379,7 +365,6 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 700, 1600), most: 1600, service: noise(0.3, 420), speed: sharing(constant(100)), length: 420, start: places(700, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return int(step(120, float64(places(700, serviceMean, 1)), 100)(t)) },
 		figures: []figure{{name: "goodput of the best fixed size", least: 0.9, percent: true}, {name: "peak / capacity", most: 3}},
 		measure: func(s *scenario, w *world) []float64 {
 			return []float64{w.goodput(180, 420) / s.best(w), w.peak(120, 420) / 100}
@@ -390,10 +375,10 @@ var scenarios = []*scenario{
 		traffic: func() traffic {
 			return traffic{rate: step(120, 500, 2000), most: 2000, depth: 8, length: 240, start: places(500, serviceMean, 1), max: 2000}
 		},
-		oracle:  func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
+		need:    func(t float64) int { return places(step(120, 500, 2000)(t), serviceMean, 1) },
 		figures: []figure{{name: "N / need without pipelining", most: 2}, {name: "then waiting", most: 0.04, percent: true}},
 		measure: func(s *scenario, w *world) []float64 {
-			return []float64{float64(w.limit) / float64(s.oracle(130)), w.waitingShare(180, 240)}
+			return []float64{float64(w.limit) / float64(s.need(130)), w.waitingShare(180, 240)}
 		},
 	},
 }
@@ -422,9 +407,9 @@ func holdScenario(name string, factor float64) *scenario {
 		traffic: func() traffic {
 			return traffic{rate: constant(500), most: 500, service: step(120, 1, factor), length: 240, start: places(500, serviceMean, 1), max: 1000}
 		},
-		oracle:  func(t float64) int { return places(500, step(120, serviceMean, after)(t), 1) },
+		need:    func(t float64) int { return places(500, step(120, serviceMean, after)(t), 1) },
 		figures: []figure{{name: "seconds until in band", most: 60}},
-		measure: func(s *scenario, w *world) []float64 { return []float64{w.inBand(120, 240, s.oracle(130))} },
+		measure: func(s *scenario, w *world) []float64 { return []float64{w.inBand(120, 240, s.need(130))} },
 	}
 }
 

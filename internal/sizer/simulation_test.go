@@ -18,23 +18,21 @@ import (
 
 // The table of README's kind: go test ./internal/sizer -run Sizer -v -seeds 20
 var (
-	seeds = flag.Int("seeds", 1, "how many random courses of each scenario; from 2 on with other controllers beside the sizer")
+	seeds = flag.Int("seeds", 1, "how many random courses of each scenario")
 	only  = flag.String("scenario", "", "only the scenarios whose names begin like this, with the sizer's decisions")
 )
 
-// results are the figures of a scenario for each seed, with one controller.
+// results are the figures of a scenario for each seed.
 type results [][]float64
 
-func (s *scenario) repeat(t *testing.T, with func(t *traffic, seed uint64) controller) (all results) {
+func (s *scenario) repeat(t *testing.T) (all results) {
 	all = make(results, *seeds)
 	for seed := range *seeds {
 		tr := s.traffic()
-		var w *world
-		all[seed], w = s.run(with(&tr, uint64(seed)+100), &tr, uint64(seed)+100)
-		if c, ok := w.controller.(*bySizer); ok && *only != "" && seed == 0 {
-			for _, d := range c.decisions {
-				t.Logf("%6.1f s %v %d -> %d, need %d, waiting %.1f %%, used %.0f, goodput %.0f, hold %v", d.At.Sub(epoch).Seconds(), d.Kind, d.From, d.To, d.Need, 100*d.Waiting, d.Used, d.Goodput, d.Hold)
-			}
+		c := newSizer(&tr, uint64(seed)+100, standard)
+		all[seed], _ = s.run(c, &tr, uint64(seed)+100)
+		if *only != "" && seed == 0 {
+			c.log(t)
 		}
 	}
 	return all
@@ -64,62 +62,26 @@ func sideBySide(n int, f func(i int)) {
 	running.Wait()
 }
 
-var opponents = []struct {
-	name string
-	make func(s *scenario) func(t *traffic, seed uint64) controller
-}{
-	{"sizer", func(*scenario) func(*traffic, uint64) controller {
-		return func(t *traffic, seed uint64) controller { return newSizer(t, seed, standard) }
-	}},
-	{"fixed", func(*scenario) func(*traffic, uint64) controller {
-		return func(t *traffic, _ uint64) controller { return fixed(t.start) }
-	}},
-	{"gradient", func(*scenario) func(*traffic, uint64) controller {
-		return func(*traffic, uint64) controller { return &gradient{} }
-	}},
-	{"AIMD", func(*scenario) func(*traffic, uint64) controller {
-		return func(*traffic, uint64) controller { return &aimd{} }
-	}},
-	{"oracle", func(s *scenario) func(*traffic, uint64) controller {
-		return func(*traffic, uint64) controller { return oracle(s.oracle) }
-	}},
-}
-
 // The median of the courses must keep the bound of each figure.
 func TestSizerInAllScenarios(t *testing.T) {
 	rows := make([]string, len(scenarios))
-	compares := *seeds > 1
 	sideBySide(len(scenarios), func(i int) {
 		s := scenarios[i]
 		if !strings.HasPrefix(s.name, *only) {
 			return
 		}
-		var columns []results
-		for _, o := range opponents {
-			columns = append(columns, s.repeat(t, o.make(s)))
-			if !compares {
-				break
-			}
-		}
+		courses := s.repeat(t)
 		for j := range s.figures {
 			f := &s.figures[j]
-			row := s.name + "\t" + f.name
-			for c, r := range columns {
-				middle, least, most := r.of(j)
-				row += "\t" + f.text(middle)
-				if c == 0 {
-					row += "\t" + f.text(least) + " to " + f.text(most)
-					if !f.held(middle) {
-						t.Errorf("%s: %s is %s, from %s to %s, and must be %s", s.name, f.name, f.text(middle), f.text(least), f.text(most), f.pass())
-					}
-				}
-			}
-			rows[i] += row + "\t" + f.pass() + "\n"
+			middle, least, most := courses.of(j)
+			row := strings.Join([]string{s.name, f.name, f.text(middle), f.text(least) + " to " + f.text(most), f.pass()}, "\t")
+			testsupport.True(t, f.held(middle), "%s", row)
+			rows[i] += row + "\n"
 		}
 	})
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "scenario\tfigure\tsizer\tof all courses\tfixed\tgradient\tAIMD\toracle\tmust be")
+	fmt.Fprintln(w, "scenario\tfigure\tmedian\tof all courses\tmust be")
 	fmt.Fprint(w, strings.Join(rows, ""))
 	w.Flush()
 	t.Logf("%d courses of each scenario\n%s", *seeds, &text)
@@ -186,7 +148,13 @@ func replicas(n int, t traffic, seed uint64) (all []*world) {
 	for i := range n {
 		all = append(all, newWorld(t, seed+uint64(i), newSizer(&t, seed+uint64(i), standard)))
 	}
-	for end := tick; end < t.length; end += tick {
+	together(all, t.length)
+	return all
+}
+
+// together simulates pools of one SSP up to a time.
+func together(all []*world, length float64) {
+	for end := tick; end < length; end += tick {
 		total := 0
 		for _, w := range all {
 			total += w.inService
@@ -196,7 +164,6 @@ func replicas(n int, t traffic, seed uint64) (all []*world) {
 			w.until(end)
 		}
 	}
-	return all
 }
 
 // Eight replicas grow against one SSP that is full. The verdict of each sees the growth of the others.
@@ -218,26 +185,15 @@ func TestSizersOfReplicasDoNotGrowAgainstAFullSSP(t *testing.T) {
 			for i := range n {
 				worlds = append(worlds, newWorld(f, seed+uint64(i), fixed(size)))
 			}
-			for end := tick; end < 300; end += tick {
-				total := 0
-				for _, w := range worlds {
-					total += w.inService
-				}
-				for _, w := range worlds {
-					w.others = total - w.inService
-					w.until(end)
-				}
-			}
+			together(worlds, 300)
 			sum := 0.0
 			for _, w := range worlds {
 				sum += w.goodput(180, 300)
 			}
 			best = max(best, sum)
 		}
-		for _, d := range all[0].controller.(*bySizer).decisions {
-			if *only != "" {
-				t.Logf("%6.1f s %v %d -> %d, need %d, waiting %.1f %%, used %.0f, goodput %.0f, hold %v", d.At.Sub(epoch).Seconds(), d.Kind, d.From, d.To, d.Need, 100*d.Waiting, d.Used, d.Goodput, d.Hold)
-			}
+		if *only != "" {
+			all[0].controller.(*bySizer).log(t)
 		}
 		t.Logf("peak %d places for a capacity of %d, goodput %.0f/s of %.0f/s", limits, capacity, good, best)
 		if limits > 3*capacity || good < 0.9*best {

@@ -1,7 +1,7 @@
 //go:build !race
 
 // These files simulate pools whose size is decided by a controller: arrivals, dials, a queue,
-// deadlines and an SSP. It drives the sizer that the pool uses, and other controllers beside it.
+// deadlines and an SSP. It drives the sizer that the pool uses.
 package sizer
 
 import (
@@ -139,7 +139,6 @@ type world struct {
 	paused, pause        float64 // no dial begins before; the length of the last pause
 
 	sample  Sample
-	holds   []float64 // of the last tick, for controllers that measure latency
 	seconds []second
 }
 
@@ -294,7 +293,6 @@ func (w *world) decide() {
 	w.sample.Frozen = w.parts.holdsBack(w)
 	w.loseEndpoint()
 	w.limit = w.controller.decide(w, w.sample)
-	w.holds = w.holds[:0]
 	w.second().limit = w.limit
 	w.closeSurplus()
 	w.serve()
@@ -451,7 +449,6 @@ func (w *world) finish(r *request, responded bool) {
 	held := w.now - r.began
 	w.sample.Releases++
 	w.sample.Held += time.Duration(held * float64(time.Second))
-	w.holds = append(w.holds, held)
 	w.parts.ended(w, held, !responded)
 	if p := r.pipe; p != nil {
 		p.inUse--

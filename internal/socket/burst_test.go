@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
@@ -67,9 +69,7 @@ func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 	if _, err := io.ReadFull(slowReader, got); err != nil || !bytes.Equal(got, big) {
 		t.Fatalf("the slow reader got other bytes: %v", err)
 	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, <-ended)
 }
 
 func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
@@ -86,9 +86,7 @@ func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("writing to a connection that was reset: %v", err)
-		}
+		testsupport.MustTrue(t, !time.Now().After(deadline), "writing to a connection that was reset: %v", err)
 	}
 	fine, far := connect(t, "tcp")
 	if n, err := fine.WriteInBurst([]byte("y")); n != 1 || err != nil {

@@ -134,9 +134,7 @@ func TestWriteContinuesAfterATimerThatFiredTooEarly(t *testing.T) {
 		if _, err := io.ReadFull(peer, got[333:]); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("the peer read other bytes, or %v", err)
 		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, <-done)
 	})
 }
 
@@ -211,9 +209,7 @@ func BenchmarkDeadline(b *testing.B) {
 			at := time.Now().Add(time.Hour)
 			for range b.N {
 				at = at.Add(time.Microsecond)
-				if err := set(at); err != nil {
-					b.Fatal(err)
-				}
+				testsupport.NoError(b, set(at))
 			}
 		})
 	}

@@ -104,9 +104,7 @@ func BenchmarkPeek(b *testing.B) {
 		c, _ := connect(b, "tcp")
 		b.ReportAllocs()
 		for range b.N {
-			if c.Peek() != Quiet {
-				b.Fatal("not quiet")
-			}
+			testsupport.MustTrue(b, c.Peek() == Quiet, "not quiet")
 		}
 	})
 	b.Run("RawConn.Read", func(b *testing.B) {

@@ -102,8 +102,7 @@ func TestRequestsBeyondTheCapacityTakeLonger(t *testing.T) {
 		s.mustSet(t, Behaviour{Latency: Latency{Distribution: Distribution{Constant: Duration(30 * time.Millisecond)}, Capacity: 2}})
 		began := time.Now()
 		if h != nil {
-			h.get(7)
-			h.response(7)
+			h.ask(7)
 		} else {
 			dial(t, s).wantOpen()
 		}

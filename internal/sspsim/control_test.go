@@ -57,8 +57,7 @@ func TestControlShowsReplacesAndPatchesTheBehaviour(t *testing.T) {
 		t.Errorf("after PUT: %+v", got)
 	}
 	c := dial(t, s)
-	c.get("x")
-	if resp, _ := c.response("GET"); resp.StatusCode != 204 {
+	if resp, _ := c.ask("x"); resp.StatusCode != 204 {
 		t.Errorf("status %d after PUT", resp.StatusCode)
 	}
 }
@@ -89,8 +88,7 @@ func TestControlShowsAndResetsCountersAndRequests(t *testing.T) {
 	s := startControlled(t, Options{Record: 4, Behaviour: withFaults(Faults{Status: Status{Chance: Every(2)}})})
 	c := dial(t, s)
 	c.wantOpen()
-	c.get("x")
-	c.response("GET")
+	c.ask("x")
 	_, text := s.controlCall(t, "GET", "/counters", "")
 	var n Counters
 	if err := json.Unmarshal([]byte(text), &n); err != nil || n.Requests != 2 || n.ByStatus[503] != 1 || n.Faults["status"] != 1 || n.Connections != 1 {

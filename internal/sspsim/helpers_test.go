@@ -100,6 +100,13 @@ func (r *rawClient) response(method string) (*http.Response, string) {
 	return resp, string(body)
 }
 
+// ask sends a GET, and returns its response.
+func (r *rawClient) ask(id string) (*http.Response, string) {
+	r.t.Helper()
+	r.get(id)
+	return r.response("GET")
+}
+
 // rest reads until the end of the connection, and returns how it ended: nil for a FIN.
 func (r *rawClient) rest() (string, error) {
 	b, err := io.ReadAll(r.br)
@@ -116,8 +123,7 @@ func (r *rawClient) wantEnd() {
 // wantOpen checks that the connection still responds.
 func (r *rawClient) wantOpen() {
 	r.t.Helper()
-	r.get("still-open")
-	if _, body := r.response("GET"); !strings.Contains(body, "still-open") {
+	if _, body := r.ask("still-open"); !strings.Contains(body, "still-open") {
 		r.t.Fatalf("%q is not the response to this request", body)
 	}
 }
@@ -261,4 +267,11 @@ func (h *h2Client) response(id uint32) h2Response {
 			return a
 		}
 	}
+}
+
+// ask sends a GET on stream id, and returns its response.
+func (h *h2Client) ask(id uint32) h2Response {
+	h.t.Helper()
+	h.get(id)
+	return h.response(id)
 }

@@ -35,17 +35,14 @@ func TestStatusFaultCarriesRetryAfter(t *testing.T) {
 		v.status.Chance = Always
 		s := startWith(t, Behaviour{Response: Response{Echo: true}, Faults: Faults{Status: v.status}})
 		c := dial(t, s)
-		c.get("me")
-		resp, body := c.response("GET")
+		resp, body := c.ask("me")
 		if resp.StatusCode != v.code || resp.Header.Get("Retry-After") != v.retry || (body == "") != (v.code == 204 || v.code == 304) || resp.Header.Get("X-Echo-Cb") != "me" {
 			t.Errorf("%+v: %d, %v, %q", v.status, resp.StatusCode, resp.Header, body)
 		}
-		c.get("again")
-		c.response("GET")
+		c.ask("again")
 	}
 	c := dial(t, startWith(t, withFaults(Faults{Status: Status{Chance: Always, RetryAfter: Duration(time.Hour), RetryAfterDate: true}})))
-	c.get("me")
-	resp, _ := c.response("GET")
+	resp, _ := c.ask("me")
 	if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err != nil || time.Until(at) < 58*time.Minute || time.Until(at) > time.Hour {
 		t.Errorf("Retry-After %q (%v), want a date in an hour", resp.Header.Get("Retry-After"), err)
 	}
@@ -75,8 +72,7 @@ func TestShareOfTheRequestsFailsTheSameWayForOneSeed(t *testing.T) {
 		s := start(t, Options{Seed: seed, Behaviour: withFaults(Faults{Status: Status{Chance: Share(0.3)}})})
 		c := dial(t, s)
 		for range 200 {
-			c.get("x")
-			resp, _ := c.response("GET")
+			resp, _ := c.ask("x")
 			pattern += resp.Status[:1]
 		}
 		return pattern

@@ -3,6 +3,8 @@ package sspsim
 import (
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 const get = "GET / HTTP/1.1\r\nHost: a\r\n"
@@ -76,9 +78,7 @@ func TestRequestsCutShortAreNeitherProcessedNorRefused(t *testing.T) {
 	for _, request := range []string{"GET", get, get + "Content-Length: 10\r\n\r\nabc", get + "Transfer-Encoding: chunked\r\n\r\n5\r\nab"} {
 		c := dial(t, s)
 		c.send(request)
-		if err := c.c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, c.c.(interface{ CloseWrite() error }).CloseWrite())
 		c.wantEnd()
 	}
 	if n := s.Counters(); n.Requests != 0 || n.BadRequests != 0 {

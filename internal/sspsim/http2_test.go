@@ -24,8 +24,7 @@ func TestHTTP2RespondsToEveryStreamWithItsOwnID(t *testing.T) {
 	s := startH2C(t, Behaviour{Response: Response{Size: Size{Constant: 3000}, Echo: true}})
 	h := dialH2C(t, s)
 	for id := uint32(1); id < 20; id += 2 {
-		h.get(id)
-		a := h.response(id)
+		a := h.ask(id)
 		if a.status != "200" || len(a.body) != 3000 || !json.Valid([]byte(a.body)) ||
 			!strings.Contains(a.body, fmt.Sprintf(`"s%d"`, id)) || a.fields["x-echo-cb"] != fmt.Sprintf("s%d", id) ||
 			a.fields["content-length"] != "3000" {
@@ -60,8 +59,7 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 	}
 	h.get(1)
 	h.get(3)
-	h.get(5)
-	if a := h.response(5); a.reset == nil || *a.reset != http2.ErrCodeRefusedStream {
+	if a := h.ask(5); a.reset == nil || *a.reset != http2.ErrCodeRefusedStream {
 		t.Fatalf("stream 5: %+v, want REFUSED_STREAM", a)
 	}
 	h.must(h.framer.WriteRSTStream(1, http2.ErrCodeCancel))
@@ -86,8 +84,7 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 	}
 	// The old limit is in force until the new one is acknowledged.
 	h.get(7)
-	h.get(9)
-	if a := h.response(9); a.reset == nil {
+	if a := h.ask(9); a.reset == nil {
 		t.Errorf("a third stream was accepted under a limit of 2")
 	}
 	for range 3 { // 0, 250 and 7
@@ -104,8 +101,7 @@ func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {
 func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
 	s := startH2C(t, Behaviour{Response: Response{Kind: Raw, Size: Size{Constant: 200_000}}})
 	h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
-	h.get(1)
-	if a := h.response(1); len(a.body) != 200_000 {
+	if a := h.ask(1); len(a.body) != 200_000 {
 		t.Errorf("body of %d bytes", len(a.body))
 	}
 	// A window of 0 delays the body. It delays neither the header nor other streams.
@@ -115,8 +111,7 @@ func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
 		t.Fatalf("got %v, want the head of stream 3", f)
 	}
 	s.mustSet(t, Behaviour{Response: Response{NoBid: Always}})
-	h.get(5)
-	if a := h.response(5); a.status != "204" {
+	if a := h.ask(5); a.status != "204" {
 		t.Errorf("stream 5: %+v", a)
 	}
 	h.must(h.framer.WriteWindowUpdate(3, 200_000))
@@ -158,8 +153,7 @@ func TestHTTP2IdleTimeoutClosesWithAndWithoutSayingSo(t *testing.T) {
 		s := startH2C(t, Behaviour{Latency: Constant(100 * time.Millisecond),
 			Connections: Connections{IdleTimeout: Duration(30 * time.Millisecond), Announce: announce}})
 		h := dialH2C(t, s)
-		h.get(1)
-		if a := h.response(1); a.status != "200" {
+		if a := h.ask(1); a.status != "200" {
 			t.Fatalf("response %+v", a)
 		}
 		if announce {
@@ -176,8 +170,7 @@ func TestHTTP2ResponseShapes(t *testing.T) {
 	s := startH2C(t, Behaviour{Response: Response{Trailers: Always, Interim: Always, Cookies: Always, Size: Size{Constant: 300},
 		Headers: []Field{{"Alt-Svc", "clear"}}}})
 	h := dialH2C(t, s)
-	h.get(1)
-	a := h.response(1)
+	a := h.ask(1)
 	if len(a.interim) != 1 || a.interim[0] != "103" || a.status != "200" || len(a.body) != 300 ||
 		a.fields["x-sim-trailer"] != "done" || a.fields["set-cookie"] == "" || a.fields["alt-svc"] != "clear" {
 		t.Errorf("response %+v", a)

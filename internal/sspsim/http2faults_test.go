@@ -13,8 +13,7 @@ func TestHTTP2RefuseStreamIsProvablyUnprocessed(t *testing.T) {
 	s := startH2C(t, withFaults(Faults{RefuseStream: Every(2)}))
 	h := dialH2C(t, s)
 	for id := uint32(1); id <= 7; id += 2 {
-		h.get(id)
-		a := h.response(id)
+		a := h.ask(id)
 		if refused := a.reset != nil && *a.reset == http2.ErrCodeRefusedStream; refused != (id%4 == 3) {
 			t.Errorf("stream %d: %+v", id, a)
 		}
@@ -36,10 +35,8 @@ func TestHTTP2ResetStreamHasItsCodeAndMayComeAfterTheHead(t *testing.T) {
 		v.fault.Chance = Every(2)
 		s := startH2C(t, Behaviour{Response: Response{Trailers: Always}, Faults: Faults{ResetStream: v.fault}})
 		h := dialH2C(t, s)
-		h.get(1)
-		h.response(1)
-		h.get(3)
-		a := h.response(3)
+		h.ask(1)
+		a := h.ask(3)
 		if a.reset == nil || *a.reset != v.code || (a.status != "") != v.fault.AfterHead || (a.body != "") != v.fault.AfterHead {
 			t.Errorf("%+v: %+v", v.fault, a)
 		}

@@ -71,15 +71,13 @@ func TestOnRequestChoosesTheResponse(t *testing.T) {
 	}
 	c := dial(t, start(t, Options{OnRequest: choose}))
 	for target, want := range map[string]int{"chosen": 503, "other": 200} {
-		c.get(target)
-		if r, _ := c.response("GET"); r.StatusCode != want || (r.Header.Get("Retry-After") == "1") != (want == 503) {
+		if r, _ := c.ask(target); r.StatusCode != want || (r.Header.Get("Retry-After") == "1") != (want == 503) {
 			t.Errorf("%s: %d, %v", target, r.StatusCode, r.Header)
 		}
 	}
 	h := dialH2C(t, start(t, Options{Protocol: H2C, OnRequest: choose}))
 	for _, id := range []uint32{1, 3} {
-		h.get(id)
-		if a := h.response(id); a.status != map[uint32]string{1: "200", 3: "503"}[id] {
+		if a := h.ask(id); a.status != map[uint32]string{1: "200", 3: "503"}[id] {
 			t.Errorf("stream %d: %+v", id, a)
 		}
 	}
@@ -90,8 +88,7 @@ func TestOnUnprocessedSeesWhatTheCounterCounts(t *testing.T) {
 		var seen []string
 		s := start(t, Options{Protocol: H2C, Behaviour: withFaults(faults), OnUnprocessed: func(target string) { seen = append(seen, target) }})
 		h := dialH2C(t, s)
-		h.get(1)
-		h.response(1)
+		h.ask(1)
 		h.get(3)
 		s.await(t, "the second request", func(c Counters) bool { return c.Unprocessed == 1 })
 		s.Close() // and with it all goroutines that write seen

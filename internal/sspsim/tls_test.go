@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestTLSCertificateHoldsForLoopbackNames(t *testing.T) {
@@ -49,9 +51,7 @@ func TestALPNFollowsTheProtocol(t *testing.T) {
 	} {
 		s := start(t, Options{Protocol: v.protocol})
 		c, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: s.CA().Pool(), NextProtos: strings.Fields(v.offer)})
-		if (err != nil) != v.fails {
-			t.Errorf("%s offered %q: %v", v.protocol, v.offer, err)
-		}
+		testsupport.True(t, (err != nil) == v.fails, "%s offered %q: %v", v.protocol, v.offer, err)
 		if err != nil {
 			continue
 		}
@@ -64,8 +64,7 @@ func TestALPNFollowsTheProtocol(t *testing.T) {
 			continue
 		}
 		h, _ := newH2Client(raw)
-		h.get(1)
-		if a := h.response(1); a.status != "200" {
+		if a := h.ask(1); a.status != "200" {
 			t.Errorf("%s: %+v", v.protocol, a)
 		}
 	}
@@ -81,8 +80,7 @@ func TestHTTP1OnlyMixesTheProtocolsOfOneAddress(t *testing.T) {
 		}
 		if want == "h2" {
 			h, _ := newH2Client(c)
-			h.get(1)
-			h.response(1)
+			h.ask(1)
 		} else {
 			c.wantOpen()
 		}

@@ -379,9 +379,7 @@ func TestBehavioursFitTheirSSPs(t *testing.T) {
 	}()
 	for _, k := range sspKinds {
 		behaviours := behavioursFor(k)
-		if k.healthy != (len(behaviours) == 1) {
-			t.Errorf("%s has %d behaviours", k.name, len(behaviours))
-		}
+		testsupport.True(t, k.healthy == (len(behaviours) == 1), "%s has %d behaviours", k.name, len(behaviours))
 		for _, m := range behaviours {
 			shown[m.name] = true
 			if err := m.behaviour.Validate(); err != nil {

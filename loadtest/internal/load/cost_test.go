@@ -3,14 +3,8 @@
 package load
 
 import (
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // The generator must cost less than the server that it measures. The test limits the CPU time, because
@@ -52,46 +46,4 @@ func TestRequestAllocatesNothing(t *testing.T) {
 	if each := (many - few) / 20000; each > 0.01 {
 		t.Errorf("a request allocates %.3f times", each)
 	}
-}
-
-// The SSP responds fast to three bursts and slowly to the last one. All requests of a burst on one
-// connection arrive together and wait together. With the race detector they arrive one by one.
-func TestPipelinedRequestsAreTimedOneByOne(t *testing.T) {
-	testsupport.Long(t)
-	const bursts, size, conns = 4, 40, 4
-	// A slow machine takes some 0.3 ms for each request of a burst, and the median waits for half of
-	// them. 5 % of fast is more than that.
-	const fast, slow, every = 5 * fast, 3 * slow, 6 * fast
-	try(t, func() []string {
-		var mu sync.Mutex
-		held := map[uint64]bool{} // connections whose last burst was delayed
-		s := startSSP(t, sspsim.Options{
-			Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(fast),
-				Connections: sspsim.Connections{PipelineOverlap: true}},
-			OnRequest: func(q *sspsim.Request) {
-				_, number, _ := strings.Cut(q.Target, "cb=")
-				n, err := strconv.Atoi(number)
-				mu.Lock()
-				first := err == nil && n > (bursts-1)*size && !held[q.Conn]
-				held[q.Conn] = held[q.Conn] || first
-				mu.Unlock()
-				if first {
-					time.Sleep(time.Until(q.Time.Add(slow)))
-				}
-			},
-		})
-		// A burst must be complete before the next one, which would otherwise wait for it.
-		p := at(s.Addr(), 0, bursts*every)
-		p.Phases[0].BurstEvery, p.Phases[0].BurstSize = every, size
-		p.Protocol, p.Depth, p.Connections = Pipelined, 64, conns
-		stop := lateness(t)
-		r := run(t, p)
-		late := stop()
-		if r.Whole.Answered != bursts*size || r.Connections.TCP != conns || r.Connections.Reused != bursts*size-conns {
-			t.Fatalf("%d responses, %d handshakes and %d reuses for %d requests on %d connections", r.Whole.Answered,
-				r.Connections.TCP, r.Connections.Reused, bursts*size, conns)
-		}
-		return append(within("p50", r.Whole.Latency.P50, fast, late(0.5)),
-			within("p99", r.Whole.Latency.P99, slow, late(0.99))...)
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/stage"
 )
 
@@ -40,7 +41,5 @@ func TestFirstErrorEndsATest(t *testing.T) {
 func TestInterruptedTestHasNoReport(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	_, err := perform(ctx, new(stage.Env), func(*experiment) { interrupt() })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	testsupport.True(t, errors.Is(err, context.Canceled), "%v", err)
 }
