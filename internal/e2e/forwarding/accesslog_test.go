@@ -27,7 +27,7 @@ func TestTheAccessLogHasTheOutcomeOfARequestAndItsDurations(t *testing.T) {
 		testsupport.True(t, line[field] != nil, "there is no %s in %v", field, line)
 	}
 	for field, value := range line {
-		if text, _ := value.(string); text == "secret" || field == "query" {
+		if text, _ := value.(string); strings.Contains(text, "secret") || field == "query" {
 			t.Errorf("%s has the client's bytes: %v", field, value)
 		}
 	}
