@@ -37,6 +37,7 @@ func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
 		{"zero", `{"tmax":0}`, 0},
 		{"too long", `{"tmax":600001}`, 0},
 		{"much too long", `{"tmax":99999999999999999999}`, 0},
+		{"60 beyond 64 bits", `{"tmax":18446744073709551676}`, 0},
 		{"seven digits", `{"tmax":1000000}`, 0},
 		{"negative", `{"tmax":-300}`, 0},
 		{"a plus", `{"tmax":+300}`, 0},

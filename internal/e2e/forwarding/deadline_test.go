@@ -32,11 +32,6 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 		{"the smaller of both, the header", "POST", `{"tmax":20000}`, []string{"X-Adbuffer-Timeout-Ms: 600"}, 595 * time.Millisecond},
 		{"a tmax that is no top-level key", "POST", `{"a":{"tmax":600},"b":"\"tmax\":600"}`, nil, 895 * time.Millisecond},
 		{"a tmax that is no number", "POST", `{"tmax":"600"}`, nil, 895 * time.Millisecond},
-		{"a tmax of 0", "POST", `{"tmax":0}`, nil, 895 * time.Millisecond},
-		{"a negative tmax", "POST", `{"tmax":-5}`, nil, 895 * time.Millisecond},
-		{"a tmax with a fraction", "POST", `{"tmax":600.5}`, nil, 895 * time.Millisecond},
-		{"an absurd tmax", "POST", `{"tmax":600001}`, nil, 895 * time.Millisecond},
-		{"a tmax that overflows", "POST", `{"tmax":18446744073709551676}`, nil, 895 * time.Millisecond},
 		{"a tmax of a compressed body", "POST", `{"tmax":600}`, []string{"Content-Encoding: gzip"}, 895 * time.Millisecond},
 	} {
 		var took time.Duration // from before the request was sent: at least as long as adbuffer waited
@@ -51,7 +46,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 		}
 		t.Logf("%-32s asked %v, response after %v", row.name, row.atLeast, took.Round(time.Millisecond))
 	}
-	ab.WantMetric(16, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")
+	ab.WantMetric(11, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")
 }
 
 func TestTimeoutsRequestEndsARequestBeforeItsDeadline(t *testing.T) {
