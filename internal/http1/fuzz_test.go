@@ -115,6 +115,12 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 	return got
 }
 
+func TestResponsesAgreeWithNetHTTP(t *testing.T) {
+	for _, c := range goodResponses {
+		checkResponse(t, []byte(c.head+c.rest+"HTTP/1.1"), c.method, func() int { return 11 })
+	}
+}
+
 // Random responses consist of pieces that probably matter.
 func TestRandomResponsesAreTheSameInAnyPieces(t *testing.T) {
 	pieces := []string{
