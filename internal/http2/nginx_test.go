@@ -3,33 +3,13 @@ package http2
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
-
-// startNginx runs nginx with HTTP/2 over TLS, and returns its address. server is the content of its
-// server block.
-func startNginx(t testing.TB, server string) string {
-	t.Helper()
-	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
-	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	testsupport.StartNginx(t, dir, addr, fmt.Sprintf(`
-	access_log off;
-	client_max_body_size 8m;
-	server {
-		listen %s ssl http2;
-		ssl_certificate cert.pem;
-		ssl_certificate_key key.pem;
-		%s
-	}`, addr, server))
-	return addr
-}
 
 // fleet is a minimal pool for connections of this package. It lends their places, and sends
 // unprocessed requests again.

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"adbuffer/internal/socket"
-	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -26,13 +25,22 @@ func tlsServer(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// dialTLS returns a connection as a dialer would make it, with h2 negotiated.
+// tlsTo returns a connection as a dialer would make it, with h2 negotiated.
+func tlsTo(addr string) (net.Conn, error) {
+	raw, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(socket.New(raw), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	return c, c.Handshake()
+}
+
 func dialTLS(t testing.TB, addr string) net.Conn {
 	t.Helper()
-	raw, err := net.Dial("tcp", addr)
-	testsupport.NoError(t, err)
-	c := tls.Client(socket.New(raw), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	testsupport.NoError(t, c.Handshake())
+	c, err := tlsTo(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
