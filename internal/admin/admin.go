@@ -162,7 +162,7 @@ func (s *Server) guarded() http.Handler {
 func text(w http.ResponseWriter, status int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	io.WriteString(w, strings.TrimSuffix(s, "\n")+"\n")
+	io.WriteString(w, strings.TrimSuffix(s, "\n")+"\n") //nolint:errcheck // the client has left
 }
 
 func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }

@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"adbuffer/internal/syntax"
 )
@@ -63,7 +64,7 @@ var (
 	errFoldedFraming  = errors.New("folded framing field")
 	errContentLength  = errors.New("invalid or repeated Content-Length")
 	errTransferCoding = errors.New("a Transfer-Encoding other than one \"chunked\"")
-	errInterimFlood   = errors.New("too many 1xx responses")
+	errInterimFlood   = fmt.Errorf("more than %d 1xx responses", maxInterim)
 	errInterimBody    = errors.New("a 1xx response that announces a body")
 	errSwitching      = errors.New("101 although no upgrade was requested")
 	errChunk          = errors.New("malformed chunk")

@@ -48,7 +48,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 					break // the connection has closed
 				}
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "ENHANCE_YOUR_CALM"})
+			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "more than 1000 frames in 1s"})
 		})
 	}
 }

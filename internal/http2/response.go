@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"fmt"
+
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
 
@@ -53,7 +55,7 @@ func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool
 	case last:
 		c.malformedLocked(s, "it ends with a 1xx response", true)
 	case s.interim > maxInterim:
-		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badResponse("too many 1xx responses", false))
+		c.resetLocked(s, h2.ErrCodeEnhanceYourCalm, badResponse(fmt.Sprintf("more than %d 1xx responses", maxInterim), false))
 	}
 }
 

@@ -115,7 +115,7 @@ func TestInterimResponsesAreBounded(t *testing.T) {
 	for range maxInterim + 1 {
 		p.head(id, false, ":status", "103")
 	}
-	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "1xx"})
+	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "more than 16 1xx responses"})
 	p.wantReset(id, h2.ErrCodeEnhanceYourCalm)
 	p.afterwards()
 }
@@ -304,7 +304,7 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 					break
 				}
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "ENHANCE_YOUR_CALM"})
+			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "bytes or 64 CONTINUATION frames"})
 			testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedError, "reason %v")
 			if n := p.conn.in.fragments.Held(); n > http2codec.MaxBlock(testOptions().MaxResponseHeaderBytes) { // the reader no longer uses it
 				t.Errorf("%d bytes of the block were kept", n)

@@ -1,6 +1,9 @@
 package http2codec
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Flood counts frames that cost work and advance no exchange. They are PING, SETTINGS, DATA without
 // content, WINDOW_UPDATE for which no stream waits, frames for ended streams, and unknown types. A
@@ -48,7 +51,7 @@ func (f *Flood) Spend(n int) *Error {
 	}
 	now := time.Now()
 	if !f.since.IsZero() && now.Sub(f.since) < FloodInterval {
-		return FloodError("too many frames that serve no exchange")
+		return FloodError(fmt.Sprintf("more than %d frames in %v that serve no exchange", FloodBudget, FloodInterval))
 	}
 	f.since, f.Left = now, FloodBudget
 	return nil

@@ -2,6 +2,7 @@ package http2codec
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -71,7 +72,7 @@ func (p *Fragments) continued(f Frame) (block HeaderBlock, whole bool, err *Erro
 	}
 	p.frames++
 	if p.frames > MaxContinuations || len(p.block)+len(f.Payload) > p.Limit {
-		return HeaderBlock{}, false, FloodError("a header block that does not end")
+		return HeaderBlock{}, false, FloodError(fmt.Sprintf("a header block over %d bytes or %d CONTINUATION frames", p.Limit, MaxContinuations))
 	}
 	p.block = append(p.block, f.Payload...)
 	if !f.Flags.Has(h2.FlagContinuationEndHeaders) {

@@ -58,7 +58,7 @@ func (d *Decoder) Decode(p []byte, b Block) *Error {
 		case err != nil:
 			return err
 		case b.tooLong():
-			return FloodError("a header list that is much too large")
+			return FloodError("a header list over four times its limit")
 		}
 		first = false
 	}

@@ -54,7 +54,8 @@ func (plan Plan) differences(cfg *config.Config) (known int, all []difference) {
 		known++
 		for _, s := range p.settings() {
 			now, isSize := valueOf(&cfg.SSPs[at].Pool, s.key)
-			if now != s.value && !(isSize && p.measured && now > s.value) {
+			larger := isSize && p.measured && now > s.value // it stays
+			if now != s.value && !larger {
 				all = append(all, difference{p.name, s, now})
 			}
 		}

@@ -249,10 +249,3 @@ func strictly(t *testing.T, file string, v any) {
 		t.Fatalf("%s: %v", file, err)
 	}
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
