@@ -298,10 +298,3 @@ func TestTheBillOfMaterialsNamesTheModules(t *testing.T) {
 		t.Errorf("it names %v", names)
 	}
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
