@@ -39,7 +39,7 @@ func randomRequest(random *rand.Rand) bothRequest {
 		})
 	}
 	if r.method == "POST" || random.IntN(6) == 0 {
-		r.body = strings.Repeat("b", []int{0, 1, 100, 5000, 20_000, 30_001}[random.IntN(6)])
+		r.body = strings.Repeat("b", []int{0, 1, 100, 5000, 30_000, 30_001}[random.IntN(6)])
 		r.length = random.IntN(2) == 0
 	}
 	return r

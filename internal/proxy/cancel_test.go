@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+	"adbuffer/internal/testsupport"
 )
 
 func aborts(on bool) func(*proxy.Options, *route.Route) {
@@ -21,49 +24,85 @@ func aborts(on bool) func(*proxy.Options, *route.Route) {
 	}
 }
 
-// closings are the ways in which a client disconnects.
-var closings = map[string]func(*rawClient) error{
-	"FIN of its sending half": (*rawClient).CloseWrite,
-	"FIN":                     (*rawClient).Close,
-	"RST":                     (*rawClient).reset,
-}
-
 func (c *rawClient) reset() error {
 	c.SetLinger(0)
 	return c.Close()
 }
 
-// A client that closes its connection cancels its request, in each mode. The SSPs of this test
-// respond only after adbuffer has closed their connections.
+// leavings are the ways in which clients leave. begin sends three requests, and returns what ends them.
+var leavings = map[string]struct {
+	change func(*proxy.Options, *route.Route)
+	begin  func(m *modeProxy) (leave []func())
+}{
+	"FIN of its sending half": {func(*proxy.Options, *route.Route) {}, leaveRaw((*rawClient).CloseWrite)},
+	"FIN":                     {func(*proxy.Options, *route.Route) {}, leaveRaw((*rawClient).Close)},
+	"RST":                     {func(*proxy.Options, *route.Route) {}, leaveRaw((*rawClient).reset)},
+	"close_notify, which stays unread": {overTLS, func(m *modeProxy) (leave []func()) {
+		for range 3 {
+			c := m.dialTLS("http/1.1")
+			send(m, c, getFill)
+			leave = append(leave, func() { c.Close() })
+		}
+		return leave
+	}},
+	"RST_STREAM": {overTLS, func(m *modeProxy) (leave []func()) {
+		f := threeStreams(m)
+		for _, id := range []uint32{1, 3, 5} {
+			leave = append(leave, func() { f.framer.WriteRSTStream(id, http2.ErrCodeCancel) })
+		}
+		return leave
+	}},
+	"close of HTTP/2": {overTLS, func(m *modeProxy) []func() {
+		f := threeStreams(m)
+		return []func(){func() { f.conn.Close() }}
+	}},
+}
+
+func leaveRaw(leave func(*rawClient) error) func(m *modeProxy) []func() {
+	return func(m *modeProxy) (all []func()) {
+		for range 3 {
+			c := m.dialRaw()
+			c.send(0, getFill)
+			all = append(all, func() { leave(c) })
+		}
+		return all
+	}
+}
+
+func threeStreams(m *modeProxy) *frames {
+	f := m.frames(m.t.(*testing.T))
+	for _, id := range []uint32{1, 3, 5} {
+		f.request(id, true)
+	}
+	return f
+}
+
+// A client that leaves cancels its request, in each mode, and no other SSP gets it. The SSPs of this test
+// respond only after adbuffer has abandoned their requests.
 func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
-		for name, leave := range closings {
+		for name, way := range leavings {
 			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
 				var received atomic.Int32
 				ssp := neverRespondsCounting(&received)
-				m := newModeProxy(t, mode, aborts(true), ssp("a"), ssp("b"))
+				m := newModeProxy(t, mode, func(o *proxy.Options, rt *route.Route) {
+					aborts(true)(o, rt)
+					way.change(o, rt)
+				}, ssp("a"), ssp("b"))
 				requests := int32(3)
 				if mode == route.ParallelFirst || mode == route.ParallelAll {
 					requests *= 2
 				}
-				var all []*rawClient
-				for range 3 {
-					c := m.dialRaw()
-					c.send(0, getFill)
-					all = append(all, c)
-				}
+				leave := way.begin(m)
 				for received.Load() < requests {
 					time.Sleep(time.Millisecond)
 				}
-				for i, c := range all[:2] {
-					leave(c)
-					m.await(float64(i+1), "adbuffer_requests_total", "client_gone")
+				for i, one := range leave {
+					one()
+					m.await(float64(3*(i+1)/len(leave)), "adbuffer_requests_total", "client_gone")
 				}
-				if n := m.series("adbuffer_requests_total", "client_gone"); n != 2 {
-					t.Errorf("%v requests were cancelled, 2 clients have left", n)
-				}
-				leave(all[2])
-				m.await(3, "adbuffer_requests_total", "client_gone")
+				m.await(0, inFlight, "")
+				testsupport.Equal(t, received.Load(), requests, "the SSPs got %d requests")
 			})
 		}
 	}

@@ -149,6 +149,8 @@ var clientSeeds = []string{
 	"GET http://a/fill?x HTTP/1.1\r\nHost: a\r\n\r\n", "POST /other HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
 	"POST /fill HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab", "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 65\r\n\r\n",
 	"GET /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "\r\n\r\n" + simGet,
+	"HEAD /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "GET /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HEAD /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+	"DELETE /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "GET /fill HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "X /fill#x HTTP/1.1\r\nHost: a\r\n\r\n",
 	"GET /fill HTTP/1.1\nHost: a\n\n", "GET /fill HTTP/1.1\r\nHost: a\r\nX Y: z\r\n\r\n", "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
 	"POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
 	"POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n41\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -204,6 +206,9 @@ func TestClientsAreReadAsRFC9112Says(t *testing.T) {
 		}
 	}
 	for _, one := range clientSeeds {
+		for cut := range len(one) {
+			check([]byte(one[:cut]), nil)
+		}
 		for _, two := range clientSeeds {
 			for _, segments := range [][]int{nil, {1}, {7}, {len(one)}, {len(one) - 1, 1}, {len(one) + 1}} {
 				check([]byte(one+two), segments)

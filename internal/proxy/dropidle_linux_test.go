@@ -50,8 +50,3 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 		})
 	}
 }
-
-func isTimeout(err error) bool {
-	e, ok := err.(net.Error) // net and crypto/tls do not wrap it
-	return ok && e.Timeout()
-}

@@ -217,46 +217,6 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 	m.await(50, "adbuffer_requests_total", "client_gone")
 }
 
-// An error of one stream resets only that stream.
-func TestViolationOfOneStreamLeavesTheOthers(t *testing.T) {
-	m, _ := counted(t)
-	f := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 17})
-	f.batch(func() {
-		f.request(1, false, ":method", "POST", "connection", "close")
-		f.framer.WriteData(1, true, []byte("its body"))
-		f.request(3, true)
-	})
-	if a := f.responseTo(1); !a.reset {
-		t.Errorf("the malformed request: %+v", a)
-	}
-	if a := f.responseTo(3); a.status != "200" {
-		t.Errorf("another stream: %+v", a)
-	}
-}
-
-func TestEachSettingsFrameIsAcknowledged(t *testing.T) {
-	m, _ := counted(t)
-	f := m.frames(t)
-	f.batch(func() {
-		for range 19 {
-			f.framer.WriteSettings()
-		}
-		f.framer.WritePing(false, [8]byte{1})
-	})
-	for acks := 0; ; {
-		frame := f.read()
-		switch frame := frame.(type) {
-		case *http2.SettingsFrame:
-			if frame.IsAck() {
-				acks++
-			}
-		case *http2.PingFrame:
-			testsupport.Equal(t, acks, 20, "%d of 20 SETTINGS are acknowledged")
-			return
-		}
-	}
-}
-
 func TestPaddingBeyondThePayloadEndsTheConnection(t *testing.T) {
 	m, _ := counted(t)
 	for _, kind := range []http2.FrameType{http2.FrameData, http2.FrameHeaders} {

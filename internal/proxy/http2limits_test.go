@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -152,47 +151,6 @@ func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 	if a := f.responseTo(5); a.status != "200" {
 		t.Errorf("the next stream: %+v", a)
 	}
-}
-
-// A client resets streams as soon as it has opened them (CVE-2023-44487). It never runs more
-// handlers than its limit of streams, and its connection is closed.
-func TestRapidResetIsEnded(t *testing.T) {
-	release := make(chan struct{})
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxInFlight = 10_000 }),
-		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { <-release }})
-	defer close(release)
-	before := runtime.NumGoroutine()
-	f := m.frames(t)
-	f.framer.ReadFrame()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			if frame, err := f.framer.ReadFrame(); err != nil {
-				return
-			} else if g, ok := frame.(*http2.GoAwayFrame); ok && g.ErrCode == http2.ErrCodeEnhanceYourCalm {
-				return
-			}
-		}
-	}()
-	most := 0
-	for i := uint32(1); ; i += 2 {
-		f.request(i, true)
-		if err := f.framer.WriteRSTStream(i, http2.ErrCodeCancel); err != nil {
-			break
-		}
-		most = max(most, runtime.NumGoroutine()-before)
-		select {
-		case <-ended:
-		default:
-			if i < 100_000 {
-				continue
-			}
-			t.Error("the connection was not closed")
-		}
-		break
-	}
-	testsupport.AtMost(t, most, 1000, "%d goroutines")
 }
 
 // A header of any size leads to a result: adbuffer's response, the HTTP/2 server's, or the close of

@@ -1,12 +1,10 @@
 package proxy_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -122,35 +120,6 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 	}
 }
 
-func TestStreamThatIsResetMakesTheClientGone(t *testing.T) {
-	received, second := make(chan struct{}), make(chan struct{})
-	m := newModeProxy(t, route.Waterfall, overTLS,
-		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-			close(received)
-			<-second
-			w.WriteHeader(204)
-		}}, bids("b", "{}"))
-	f := m.frames(t)
-	f.request(1, true)
-	<-received
-	f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
-	f.framer.WritePing(false, [8]byte{1})
-	for {
-		frame := f.read()
-		if p, ok := frame.(*http2.PingFrame); ok && p.IsAck() {
-			break // the reset has been handled
-		}
-	}
-	close(second)
-	for m.series("adbuffer_requests_total", "client_gone") != 1 {
-		if m.series("adbuffer_requests_total", "fill") > 0 {
-			t.Fatal("the second SSP received the request of a stream that was reset")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	m.await(1, openClients, "") // the connection stays open
-}
-
 // A client may continue to send its body after an early response. That is no violation.
 func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 10 }), bids("a", "{}"))
@@ -167,42 +136,4 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	testsupport.Equal(t, m.series("adbuffer_client_http2_errors_total", ""), 0, "%v errors of HTTP/2")
 	f.framer.WriteWindowUpdate(5, 0)
 	m.await(1, "adbuffer_client_http2_errors_total", "")
-}
-
-// A client that resets its stream, or closes its connection, cancels its requests in each mode. The
-// SSPs respond only after adbuffer has abandoned their requests.
-func TestStreamThatIsResetCancelsItsRequest(t *testing.T) {
-	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
-		for name, leave := range map[string]func(f *frames){
-			"RST_STREAM": func(f *frames) {
-				for _, id := range []uint32{1, 3, 5} {
-					f.framer.WriteRSTStream(id, http2.ErrCodeCancel)
-				}
-			},
-			"close": func(f *frames) { f.conn.Close() },
-		} {
-			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
-				var received atomic.Int32
-				ssp := neverRespondsCounting(&received)
-				m := newModeProxy(t, mode, func(o *proxy.Options, rt *route.Route) {
-					overTLS(o, rt)
-					o.Deadline.Default = time.Minute
-				}, ssp("a"), ssp("b"))
-				requests := int32(3)
-				if mode == route.ParallelFirst || mode == route.ParallelAll {
-					requests *= 2
-				}
-				f := m.frames(t)
-				for _, id := range []uint32{1, 3, 5} {
-					f.request(id, true)
-				}
-				for received.Load() < requests {
-					time.Sleep(time.Millisecond)
-				}
-				leave(f)
-				m.await(3, "adbuffer_requests_total", "client_gone")
-				m.await(0, inFlight, "")
-			})
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -171,20 +170,6 @@ func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 	exchange(t, c, "a", 200)
 }
 
-// The server's buffers are released, the TLS session is kept.
-func TestIdleTLSClientsAreParkedAndServedAgain(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory = true }), bids("a", "{}"))
-	c := m.dialTLS("http/1.1")
-	for range 3 {
-		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-		m.awaitParked()
-		m.await(1, openClients, "")
-	}
-	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v handshakes")
-	c.Close()
-	m.await(0, openClients, "")
-}
-
 // A client that has sent half a TLS record is not idle, however long the rest takes.
 func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
@@ -240,31 +225,6 @@ func TestServerSaysCloseNotify(t *testing.T) {
 			t.Errorf("the connection ended with %v, not by close_notify", err)
 		}
 		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
-	}
-}
-
-// A client that closes with a close_notify alert leaves an unread TLS record behind.
-func TestClientThatLeftOverTLSIsGone(t *testing.T) {
-	var received sync.WaitGroup
-	received.Add(1)
-	second := make(chan struct{})
-	m := newModeProxy(t, route.Waterfall, overTLS,
-		bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
-			received.Done()
-			<-second
-			w.WriteHeader(204)
-		}}, bids("b", "{}"))
-	c := m.dialTLS()
-	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
-	received.Wait()
-	c.Close()
-	time.Sleep(20 * time.Millisecond)
-	close(second)
-	for m.series("adbuffer_requests_total", "client_gone") != 1 {
-		if m.series("adbuffer_requests_total", "fill") > 0 {
-			t.Fatal("the second SSP received the request of a client that had left")
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

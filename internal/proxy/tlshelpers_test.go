@@ -153,3 +153,8 @@ func (m *modeProxy) awaitParked() {
 	m.t.Helper()
 	testsupport.Eventually(m.t, "connections that are all parked", func() bool { return m.p.Counts().Serving == m.listeners })
 }
+
+func isTimeout(err error) bool {
+	e, ok := err.(net.Error) // net and crypto/tls do not wrap it
+	return ok && e.Timeout()
+}
