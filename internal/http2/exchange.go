@@ -22,12 +22,15 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 		c.unlockAndWrite(nil, nil)
 		return c.releasePlace(ex, err)
 	}
-	wake := s.wake
 	c.unlockAndWrite(s, ex)
-	if wake == nil && ex.Context == nil {
+	if ex.Context == nil {
 		err = <-ex.Done()
 	} else {
-		err = c.await(s, ex, wake)
+		select {
+		case err = <-ex.Done():
+		case <-ex.Context.Done():
+			err = c.cancel(s, ex)
+		}
 	}
 	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
 		return err // abandonLocked frees the place
@@ -82,7 +85,6 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	s.ex = ex
 	s.start = c.out.handed + uint64(len(c.out.buf))
 	s.spent = c.sendBuffer.spent
-	s.body = ex.Request.Body
 	if err := c.appendHeaderLocked(s, &ex.Request); err != nil {
 		c.streams.remove(s)
 		c.recycleLocked(s)
@@ -104,13 +106,15 @@ func (c *Conn) newStreamLocked() *stream {
 	} else {
 		s = new(stream)
 	}
-	*s = stream{queued: s.queued, window: http2codec.NewReceiveWindow(c.streamWindow)}
+	*s = stream{window: http2codec.NewReceiveWindow(c.streamWindow)}
 	return s
 }
 
 func (c *Conn) recycleLocked(s *stream) {
+	if len(s.body) > 0 {
+		c.uploads.n--
+	}
 	s.ex, s.body = nil, nil
-	c.endUploadLocked(s)
 	c.free = append(c.free, s)
 }
 

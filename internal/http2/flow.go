@@ -21,7 +21,7 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 		case c.uploads.n == 0:
 			return c.flood.Idle()
 		}
-		c.wakeNextLocked()
+		c.sendBodiesLocked()
 		return nil
 	}
 	s := c.streams.get(f.ID)
@@ -35,10 +35,11 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 		c.resetLocked(s, h2.ErrCodeProtocol, badResponse("WINDOW_UPDATE by 0", true))
 	case c.windowLocked(s) > http2codec.MaxWindow:
 		c.resetLocked(s, h2.ErrCodeFlowControl, badResponse("WINDOW_UPDATE makes the stream's window overflow", true))
-	case s.wake == nil:
+	case len(s.body) == 0:
 		return c.flood.Idle()
 	default:
 		c.windowGrewLocked(s)
+		c.sendBodiesLocked()
 	}
 	return nil
 }

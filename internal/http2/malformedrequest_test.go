@@ -30,13 +30,14 @@ func TestMalformedRequestsAreNotSent(t *testing.T) {
 			p := connect(t, testOptions())
 			ex := upstream.AcquireExchange()
 			defer ex.Release()
-			ex.Request = upstream.Request{Scheme: "https", Authority: []byte("a.example"), Target: []byte("/")}
+			ex.Request = upstream.Request{Method: upstream.POST, Body: []byte("body"), Scheme: "https", Authority: []byte("a.example"), Target: []byte("/")}
 			ex.Deadline = time.Now().Add(patience)
 			change(&ex.Request)
 			res := result{err: p.conn.Do(ex)}
 			res.wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent, detail: "malformed"})
 			p.afterwards()
 			testsupport.Equal(t, p.owner.freed.Load(), 2, "%d places were freed")
+			testsupport.Equal(t, p.conn.uploads.n, 0, "%d uploads are counted")
 		})
 	}
 }

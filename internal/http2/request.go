@@ -10,8 +10,8 @@ import (
 )
 
 // appendHeaderLocked appends the header of r to the buffer: a HEADERS frame, and CONTINUATION
-// frames if the header is larger than the peer's frame limit. s.body is the body. If it returns an
-// error, the buffer is unchanged.
+// frames if the header is larger than the peer's frame limit. If it returns an error, the buffer is
+// unchanged.
 func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 	start := len(c.out.buf)
 	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
@@ -25,7 +25,7 @@ func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 		return errRequestHeader
 	}
 	var flags h2.Flags
-	if len(s.body) == 0 {
+	if len(r.Body) == 0 {
 		flags, s.sentEnd = h2.FlagHeadersEndStream, true
 	}
 	c.out.buf = http2codec.EndHeaders(c.out.buf, start, int(c.peer.maxFrame), flags, s.id)

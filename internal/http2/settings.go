@@ -68,6 +68,7 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 	}
 	c.updatePlacesLocked()
 	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
+	c.sendBodiesLocked() // after the acknowledgement: the bodies may need the new windows
 	return c.flood.Idle()
 }
 
@@ -89,13 +90,13 @@ func (c *Conn) applyLocked(s *http2codec.SettingsChange) *http2codec.Error {
 
 // setInitialWindowLocked changes the windows of all open streams by the change of the initial
 // window: RFC 9113, section 6.9.2. A stream counts its credit relative to the initial window (see
-// windowLocked), so most changes visit no stream. A change that may wake uploads, or make a window
+// windowLocked), so most changes visit no stream. A change that may continue uploads, or make a window
 // overflow, visits all streams once; flood counts the cost of that visit.
 func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
 	grew := initial > c.peer.initialWindow
 	c.peer.initialWindow = initial
-	mayWake, mayOverflow := grew && c.uploads.n > 0, int64(initial)+c.maxCredit > http2codec.MaxWindow
-	if !mayWake && !mayOverflow {
+	mayContinue, mayOverflow := grew && c.uploads.n > 0, int64(initial)+c.maxCredit > http2codec.MaxWindow
+	if !mayContinue && !mayOverflow {
 		return nil
 	}
 	c.maxCredit = 0

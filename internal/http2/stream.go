@@ -23,17 +23,12 @@ type stream struct {
 	// the bytes sent. See windowLocked.
 	credit int64
 	// body is the part of the request's body that is not in the buffer yet. Its bytes belong to the
-	// caller, so only the caller's goroutine reads them.
+	// caller, which waits while the stream is open.
 	body    []byte
+	queued  bool   // is in Conn.uploads.queue
 	sentEnd bool   // END_STREAM is in the buffer
 	start   uint64 // offset of its HEADERS, in bytes appended to the buffer
 	spent   uint64 // Conn.sendBuffer.spent when its HEADERS were appended to the buffer
-
-	// wake is not nil while the caller sends its body. It has capacity 1, and is signalled when the
-	// upload may continue.
-	wake     chan struct{}
-	waitsFor waitReason
-	queued   bool // is in Conn.uploads.queue
 
 	// Receiving.
 	window    http2codec.ReceiveWindow

@@ -110,7 +110,7 @@ func (c *Conn) takeLocked(until time.Time) []byte {
 	c.out.buf, c.out.spare = c.out.spare[:0], nil
 	c.out.handed += uint64(len(b))
 	c.sendBuffer.spent += cost(len(b))
-	c.wakeNextLocked() // the buffer has space again
+	c.sendBodiesLocked() // the buffer has space again
 	return b
 }
 
