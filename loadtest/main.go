@@ -75,11 +75,9 @@ hold.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	newSuite := func() *suite { return &suite{stdout: stdout, stderr: stderr} }
-	root.AddCommand(newRun(stdout, stderr), newAll(newSuite()), newReport(stdout))
-	for i := range newSuite().commands() {
-		s := newSuite()
-		root.AddCommand(s.commands()[i].cobra(s))
+	root.AddCommand(newRun(stdout, stderr), newAll(&suite{stdout: stdout, stderr: stderr}), newReport(stdout))
+	for _, t := range loadTests() {
+		root.AddCommand(newTest(&suite{stdout: stdout, stderr: stderr}, t))
 	}
 	return root
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/scenario"
 	"adbuffer/loadtest/internal/stage"
 )
@@ -40,25 +39,17 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 			if err != nil {
 				return failure{err}
 			}
-			r, err := rig.New()
-			if err != nil {
-				return failure{err}
-			}
-			defer r.Close()
-			e := &stage.Env{Rig: r, Adbuffer: adbuffer, Scale: 1,
-				Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
-			out, err := scenario.Run(cmd.Context(), e, s, allowRemote, newProgress(stderr, s.Plan()))
-			if out != nil && asJSON {
-				e := json.NewEncoder(stdout)
-				e.SetIndent("", "  ")
-				err = errors.Join(err, e.Encode(out))
-			} else if out != nil {
-				err = errors.Join(err, out.Print(stdout))
-			}
-			if err != nil {
-				return failure{err}
-			}
-			return nil
+			return withEnv(stderr, adbuffer, func(e *stage.Env) error {
+				out, err := scenario.Run(cmd.Context(), e, s, allowRemote, newProgress(stderr, s.Plan()))
+				if out != nil && asJSON {
+					j := json.NewEncoder(stdout)
+					j.SetIndent("", "  ")
+					err = errors.Join(err, j.Encode(out))
+				} else if out != nil {
+					err = errors.Join(err, out.Print(stdout))
+				}
+				return err
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")

@@ -13,28 +13,31 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/tests"
 )
 
-// Options of a run.
-type Options struct {
-	// For is the length of the run. 0 means fullLength times the scale.
-	For time.Duration
-	// Seed determines all random choices. 0 draws a seed.
-	Seed uint64
-	// Allowance is how much later than its deadline a response may come. The machine is shared.
-	Allowance time.Duration
-	// Patience is how long a healthy SSP may take to respond. If it is more than DefaultPatience,
+// options of a run.
+type options struct {
+	// length is the length of the run. 0 means fullLength times the scale.
+	length time.Duration
+	// seed determines all random choices. 0 draws a seed.
+	seed uint64
+	// allowance is how much later than its deadline a response may come. The machine is shared.
+	allowance time.Duration
+	// patience is how long a healthy SSP may take to respond. If it is more than defaultPatience,
 	// no breaker counts a request as failed before this time has passed.
-	Patience time.Duration
-	// Only selects the attacks and the behaviours of SSPs whose names contain it. "" selects all.
-	Only string
-	// Overload lets adbuffer refuse requests while it has too little CPU, and reloads switch its dry run.
-	Overload bool
-	// Think is the mean pause of a client between two requests.
-	Think time.Duration
+	patience time.Duration
+	// only selects the attacks and the behaviours of SSPs whose names contain it. "" selects all.
+	only string
+	// overload lets adbuffer refuse requests while it has too little CPU, and reloads switch its dry run.
+	overload bool
+	// think is the mean pause of a client between two requests.
+	think time.Duration
 }
 
 // fullLength is the length of a run at scale 1.
@@ -42,18 +45,14 @@ const fullLength = 20 * time.Minute
 
 // Defaults of the options.
 const (
-	DefaultAllowance = time.Second
-	DefaultPatience  = 1500 * time.Millisecond
-	DefaultThink     = 60 * time.Millisecond
+	defaultPatience = 1500 * time.Millisecond
+	defaultThink    = 60 * time.Millisecond
 )
-
-// LeastLength is the shortest run: each third of it has one pause, and traffic before the pause.
-const LeastLength = 20 * time.Second
 
 // run is one run of chaos.
 type run struct {
 	env       *stage.Env
-	options   Options
+	options   options
 	began     time.Time
 	log       *requestLog
 	broken    *brokenPromises
@@ -82,17 +81,55 @@ type run struct {
 	stop context.CancelCauseFunc // ends the run early
 }
 
-// Run runs chaos and returns its report.
-func Run(ctx context.Context, e *stage.Env, o Options) (*results.Report, error) {
-	if o.For == 0 {
-		o.For = e.Time(fullLength, time.Minute)
+const question = "Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?"
+
+// Command returns the command of chaos.
+func Command() tests.Command {
+	var o options
+	return tests.Command{Name: "chaos", Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
+		Long: `Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
+behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request
+carries a number that its response must echo, and SSPs count the POSTs that they process.
+Now and then all clients pause, and what adbuffer still holds is measured. The exit status
+is 1 if a promise was broken.`,
+		Example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
+		Flags:   o.addFlags, Check: o.check,
+		Run: func(ctx context.Context, e *stage.Env) (*results.Report, error) { return chaos(ctx, e, o) }}
+}
+
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.DurationVar(&o.length, "for", 0, "how long; default: 20 minutes times --scale")
+	f.Uint64Var(&o.seed, "seed", 0, "of all that is drawn; default: drawn and printed")
+	f.DurationVar(&o.allowance, "allowance", time.Second, "how much later than its deadline a response may come")
+	f.DurationVar(&o.patience, "patience", defaultPatience, "how long a healthy SSP may take to respond; a slow machine needs more")
+	f.StringVar(&o.only, "only", "", "only the attacks and the SSPs' behaviours with this `text` in their names")
+	f.BoolVar(&o.overload, "overload", false, "adbuffer may refuse requests while it has too little CPU")
+	f.DurationVar(&o.think, "think", defaultThink, "a client's mean pause between two requests")
+}
+
+// leastLength is the shortest run: each third of it has one pause, and traffic before the pause.
+const leastLength = 20 * time.Second
+
+func (o *options) check(f *pflag.FlagSet) error {
+	if f.Changed("for") && o.length < leastLength {
+		return fmt.Errorf("--for %v: must be at least %v", o.length, leastLength)
 	}
-	for o.Seed == 0 {
-		o.Seed = rand.Uint64() >> 32
+	if o.allowance < 0 || o.patience < time.Millisecond || o.think < time.Millisecond {
+		return errors.New("--allowance must be at least 0, --patience and --think at least 1ms")
 	}
-	rep := e.Report("chaos", "Everything at once",
-		"Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?")
-	e.Say("chaos: seed %d, for %v", o.Seed, o.For)
+	return nil
+}
+
+// chaos runs chaos and returns its report.
+func chaos(ctx context.Context, e *stage.Env, o options) (*results.Report, error) {
+	if o.length == 0 {
+		o.length = e.Time(fullLength, time.Minute)
+	}
+	for o.seed == 0 {
+		o.seed = rand.Uint64() >> 32
+	}
+	rep := e.Report("chaos", "Everything at once", question)
+	e.Say("chaos: seed %d, for %v", o.seed, o.length)
 	r := &run{env: e, options: o, began: time.Now(), broken: &brokenPromises{say: e.Say}}
 	r.log = newRequestLog(len(sspKinds), r.broken)
 	if err := r.chooseAttacks(); err != nil {
@@ -131,7 +168,7 @@ func (r *run) all(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer stop(nil)
-	source := rand.New(rand.NewPCG(r.options.Seed, 1))
+	source := rand.New(rand.NewPCG(r.options.seed, 1))
 	start := func(task func(rnd *rand.Rand)) {
 		rnd := rand.New(rand.NewPCG(source.Uint64(), source.Uint64()))
 		tasks.Go(func() { task(rnd) })
@@ -182,9 +219,9 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 // pauses makes all clients pause several times, and samples the processes during each pause. It
 // returns at the end of the run.
 func (r *run) pauses(ctx context.Context) error {
-	n := min(max(3, int(r.options.For/(20*time.Second))), 30)
+	n := min(max(3, int(r.options.length/(20*time.Second))), 30)
 	for i := 1; i <= n; i++ {
-		stage.Sleep(ctx, time.Until(r.began.Add(r.options.For*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
+		stage.Sleep(ctx, time.Until(r.began.Add(r.options.length*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
 		if err := r.pause(ctx); err != nil {
 			return err
 		}
@@ -237,7 +274,7 @@ func (r *run) watch(ctx context.Context) {
 		})
 		if n%sayEvery == 0 {
 			_, _, sum := r.tally.all()
-			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d broken promises  %s", time.Since(r.began).Seconds(), r.options.For.Seconds(), sum, sum-before, sayEvery, r.broken.total(), r.holds())
+			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d broken promises  %s", time.Since(r.began).Seconds(), r.options.length.Seconds(), sum, sum-before, sayEvery, r.broken.total(), r.holds())
 			before = sum
 		}
 	}
@@ -264,7 +301,7 @@ func (r *run) whileRunning(fn func() error) error {
 
 // think is a client's pause between two requests.
 func (r *run) think(ctx context.Context, rnd *rand.Rand) {
-	stage.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.Think)))
+	stage.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.think)))
 }
 
 // fail stops the run because of an error that breaks no promise of adbuffer.

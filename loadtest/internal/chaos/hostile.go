@@ -186,7 +186,7 @@ func (h *hostile) witnessCopies() {
 	var sent []*request
 	for time.Now().Before(h.end.Add(-time.Second)) {
 		a := h.drawGET()
-		a.path, a.healthy, a.inHeader, a.deadline = "/mirrored", "calm2", true, h.run.options.Patience
+		a.path, a.healthy, a.inHeader, a.deadline = "/mirrored", "calm2", true, h.run.options.patience
 		if !h.run.exchange(c, clientKind{}, h.rnd, []*request{a}) {
 			break
 		}
@@ -250,13 +250,13 @@ func (r *run) chooseAttacks() error {
 		}
 	}
 	if known == 0 {
-		return fmt.Errorf("--only %q: no attack and no behaviour of an SSP has this in its name", r.options.Only)
+		return fmt.Errorf("--only %q: no attack and no behaviour of an SSP has this in its name", r.options.only)
 	}
 	return nil
 }
 
 // selects reports whether the options select an attack or a behaviour by its name.
-func (r *run) selects(name string) bool { return strings.Contains(name, r.options.Only) }
+func (r *run) selects(name string) bool { return strings.Contains(name, r.options.only) }
 
 // attack makes one attack from one address.
 func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
@@ -285,7 +285,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	defer r.mass.Unlock()
 	r.attacksSeen.add(0, a.name)
 	began := time.Now()
-	n := max(2, int(min(1, float64(DefaultThink)/float64(r.options.Think))*float64(a.conns)))
+	n := max(2, int(min(1, float64(defaultThink)/float64(r.options.think))*float64(a.conns)))
 	end := began.Add(time.Duration(n)*time.Millisecond + massLength)
 	var conns sync.WaitGroup
 	for i := range n {

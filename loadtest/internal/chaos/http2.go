@@ -53,7 +53,7 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 // many requests the same goroutine has sent on the connection before.
 func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rnd *rand.Rand, n int) {
 	a := r.draw(st, "HTTP/2", rnd)
-	wait := a.deadline + r.options.Allowance + patience
+	wait := a.deadline + r.options.allowance + patience
 	abandons := rnd.IntN(20) == 0
 	if abandons {
 		wait = time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))

@@ -73,7 +73,7 @@ func (r *run) startInstances(ctx context.Context) error {
 				return err
 			}
 		}
-		st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.Seed, 0))))
+		st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.seed, 0))))
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	}
 	c.Server = append(c.Server, fmt.Sprintf("max_connections: %d", maxConnections), fmt.Sprintf("max_buffered_bytes: %d", maxBufferedBytes), "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0),
 		fmt.Sprintf("fairness: {key: %q}", []string{"client_ip", "query:cb", "header:X-Request-Id"}[rnd.IntN(3)]))
-	if r.options.Overload {
+	if r.options.overload {
 		c.Server = append(c.Server, fmt.Sprintf("overload: {dry_run: %v}", rnd.IntN(4) == 0))
 	}
 	var names, tiers []string

@@ -55,15 +55,15 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 		return
 	}
 	switch over := p.took - paused - a.deadline; {
-	case over-stalled > r.options.Allowance:
+	case over-stalled > r.options.allowance:
 		r.broken.add(late, "the response to %v came after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), stalled.Round(time.Millisecond), p)
-	case over > r.options.Allowance:
+	case over > r.options.allowance:
 		r.excuse(late, a, stalled)
 	default:
 		r.overrun.observe(over)
 	}
 	switch {
-	case r.options.Overload && source == "proxy/overloaded" && p.status == 503:
+	case r.options.overload && source == "proxy/overloaded" && p.status == 503:
 		return // no promise says how many
 	case bySSP:
 		if err := r.belongs(a, p); err != nil {

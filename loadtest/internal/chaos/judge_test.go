@@ -17,7 +17,7 @@ import (
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
-	r := &run{env: &stage.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: Options{Allowance: time.Second}}
+	r := &run{env: &stage.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{name: name})
 	}
@@ -341,7 +341,7 @@ func TestAClientProvokesAResponse(t *testing.T) {
 func TestOptionsSelectAttacksAndBehaviours(t *testing.T) {
 	for only, want := range map[string]bool{"": true, "broken head": true, "refuses all": true, "all primaries": true, noDescriptors: true, "nothing of all this": false} {
 		r := quiet("a")
-		r.options.Only = only
+		r.options.only = only
 		if err := r.chooseAttacks(); (err == nil) != want {
 			t.Errorf("%q: %v", only, err)
 		}

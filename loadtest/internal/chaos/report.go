@@ -11,7 +11,7 @@ import (
 // report fills the tables of the report, and its verdict on each promise.
 func (r *run) report(rep *results.Report) {
 	keys, counts, sum := r.tally.all()
-	responses := rep.Table(fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.For, r.options.Seed), "response", "requests")
+	responses := rep.Table(fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.length, r.options.seed), "response", "requests")
 	for _, key := range keys {
 		responses.Add(nil, key, counts[key])
 	}
@@ -30,7 +30,7 @@ func (r *run) report(rep *results.Report) {
 	r.judgeGroup()
 	r.checkExcuses(sum)
 	words := map[promise]string{
-		late:    fmt.Sprintf("Allowance %v. %v.", r.options.Allowance, &r.overrun),
+		late:    fmt.Sprintf("Allowance %v. %v.", r.options.allowance, &r.overrun),
 		lost:    fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.log.unanswered)),
 		spared:  fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
 		carried: fmt.Sprintf("%d of %d.", r.group.carried.Load(), r.group.sent.Load()),

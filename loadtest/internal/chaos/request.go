@@ -56,8 +56,8 @@ const (
 // defaultDeadline returns the default deadline in the configuration. A breaker counts a timeout only
 // if the request had this long.
 func (r *run) defaultDeadline() time.Duration {
-	if r.options.Patience > DefaultPatience {
-		return r.options.Patience
+	if r.options.patience > defaultPatience {
+		return r.options.patience
 	}
 	return defaultDeadline
 }
@@ -100,7 +100,7 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	}
 	if a.healthy != "" {
 		// Requests to healthy SSPs must succeed, so they need enough time.
-		a.inHeader, a.deadline = true, r.options.Patience
+		a.inHeader, a.deadline = true, r.options.patience
 	}
 	a.inHeader = a.inHeader || r.defaultDeadline() != defaultDeadline
 	if a.path == "/group" && a.deadline >= defaultDeadline && !st.handsOver {

@@ -82,7 +82,7 @@ func (r *run) startSSPs() error {
 		s := &ssp{name: k.name, healthy: k.healthy, apart: k.apart != nil}
 		s.behaviours = slices.DeleteFunc(behavioursFor(k), func(m namedBehaviour) bool { return !r.selects(m.name) })
 		s.current.Store("healthy")
-		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.Seed + uint64(i), Behaviour: healthy,
+		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.seed + uint64(i), Behaviour: healthy,
 			OnRequest:     func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) },
 			OnUnprocessed: func(target string) { r.log.refuse(i, k.name, s.current.Load().(string), target) }}
 		if k.apart != nil {
@@ -103,7 +103,7 @@ func (r *run) startSSPs() error {
 			s.others, s.config.URLs = append(s.others, other), append(s.config.URLs, other.URL())
 		}
 		if k.healthy {
-			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.Patience))
+			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience))
 		}
 		if s.CA() != nil {
 			s.config.CAFile = filepath.Join(r.env.Rig.Dir, "chaos-ca-"+k.name+".pem")

@@ -6,7 +6,6 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 )
@@ -16,8 +15,7 @@ const atOnce = 600
 
 // cold counts the connections that a cold start opens.
 func cold(e *experiment) {
-	r := e.report("cold", "600 requests at once, cold",
-		"How many connections does a cold start cost the SSP, and how long do its first requests wait?")
+	r := e.rep
 	r.Note("A pool without a cap was seen to open 709 to 1 285 HTTP/2 connections for 600 requests, in 0.55 to 1.98 s.")
 	t := r.Table(fmt.Sprintf("%d requests at once to an SSP that takes 20 ms", atOnce),
 		"proxy", "answered", "failed", "SSP connections", "TLS handshakes", "p50 ms", "p99 ms", "max ms")
@@ -47,24 +45,19 @@ func cold(e *experiment) {
 		t.Add(f.Doubts, c.name, f.Answered, f.Failed, f.SSP.Connections, f.SSP.Handshakes, f.Latency.P50, f.Latency.P99,
 			f.Latency.Max)
 		if c.limit > 0 {
-			judgeCold(r, c.name, c.limit, f)
+			// The pool may have opened some connections before the load.
+			r.Promise(c.name+": a cold start opens no more connections than the pool may have, and loses nothing",
+				f.SSPAll <= c.limit && f.Answered == atOnce, nil,
+				"%v connections of %v allowed, %v of %v requests succeeded, the slowest after %v ms.", f.SSPAll, c.limit,
+				f.Answered, atOnce, f.Latency.Max)
 		}
 	}
-}
-
-// judgeCold counts the connections that a warm pool opened before the load too.
-func judgeCold(r *results.Report, name string, limit uint64, f *stage.Figures) {
-	r.Promise(name+": a cold start opens no more connections than the pool may have, and loses nothing",
-		f.SSPAll <= limit && f.Answered == atOnce, nil,
-		"%v connections of %v allowed, %v of %v requests succeeded, the slowest after %v ms.", f.SSPAll, limit,
-		f.Answered, atOnce, f.Latency.Max)
 }
 
 // churn loads SSPs that close their connections early, and counts the lost requests.
 func churn(e *experiment) {
 	length := e.Time(20*time.Second, 4*time.Second)
-	r := e.report("churn", "SSPs that close connections",
-		"Are requests lost when the SSP closes the connections that are kept to it?")
+	r := e.rep
 	t := r.Table(fmt.Sprintf("%.0f s, half GET, half POST", length.Seconds()),
 		"the SSP closes", "method", "offered", "lost", "p99 ms", "SSP connections", "retries (stale)",
 		"stale connections found")
@@ -98,7 +91,15 @@ func churn(e *experiment) {
 		}
 		all = append(all, f)
 	}
-	judgeChurn(r, all)
+	count := func(method string) (lost, of uint64) {
+		return sumOf(all, func(f *stage.Figures) uint64 { return f.Class(method).Failed }),
+			sumOf(all, func(f *stage.Figures) uint64 { return f.Class(method).Offered })
+	}
+	lost, of := count("GET")
+	r.Promise("no GET is lost to a connection that the SSP closed", lost == 0, nil, "%v of %v lost.", lost, of)
+	lost, of = count("POST")
+	r.Promise("at most one POST in 1 000 is lost to one: it is not sent again where the SSP may have seen it",
+		share(lost, of) <= 0.001, nil, "%v of %v lost.", lost, of)
 }
 
 // closeEarly loads an SSP that closes connections. It returns how many requests adbuffer sent again, and
@@ -110,27 +111,12 @@ func closeEarly(e *experiment, ssp *stage.SSP, plan load.Plan) (f *stage.Figures
 	return f, e.metric(s, "adbuffer_retries_total", `kind="stale"`), e.metric(s, "adbuffer_pool_stale_connections_total")
 }
 
-func judgeChurn(r *results.Report, all []*stage.Figures) {
-	count := func(method string) (lost, of uint64) {
-		for _, f := range all {
-			lost, of = lost+f.Class(method).Failed, of+f.Class(method).Offered
-		}
-		return lost, of
-	}
-	lost, of := count("GET")
-	r.Promise("no GET is lost to a connection that the SSP closed", lost == 0, nil, "%v of %v lost.", lost, of)
-	lost, of = count("POST")
-	r.Promise("at most one POST in 1 000 is lost to one: it is not sent again where the SSP may have seen it",
-		share(lost, of) <= 0.001, nil, "%v of %v lost.", lost, of)
-}
-
 // burst raises the load from nothing to the peak within two seconds, as a live ad break does. It loads
 // a cold adbuffer and a warmed one.
 func burst(e *experiment) {
 	peak := float64(min(e.Count(4000, 1000), 4000)) // other tests measure how much one core carries
 	hold := e.Time(10*time.Second, 3*time.Second)
-	r := e.report("burst", "From nothing to the peak in two seconds",
-		"Do the first requests of an ad break suffer, cold and warmed?")
+	r := e.rep
 	t := r.Table(fmt.Sprintf("0 to %.0f requests/s in 2 s, then %.0f s; the SSPs take 30 ms (p99 120 ms), deadline 1 s",
 		peak, hold.Seconds()),
 		"start", "upstream", "phase", "offered", "answered", "failed", "p50 ms", "p99 ms", "p99.9 ms",
@@ -157,14 +143,10 @@ func burst(e *experiment) {
 			t.Add(f.Doubts, c.start, c.protocol, phase.Name, phase.Offered, phase.Answered, phase.Failed,
 				phase.Latency.P50, phase.Latency.P99, phase.Latency.P999, f.SSPAll)
 		}
-		judgeBurst(r, c.start+", "+c.protocol, f)
+		rise, peak := f.Phase("rise"), f.Phase("peak")
+		r.Promise(c.start+", "+c.protocol+": at most 1 in 1 000 requests fails while the load rises from nothing to the peak",
+			share(rise.Failed, rise.Offered) <= 0.001, f.Doubts,
+			"%s, p99 %v ms, then at the peak %s, p99 %v ms.", rise.Failures(), rise.Latency.P99, peak.Failures(),
+			peak.Latency.P99)
 	}
-}
-
-func judgeBurst(r *results.Report, name string, f *stage.Figures) {
-	rise, peak := f.Phase("rise"), f.Phase("peak")
-	r.Promise(name+": at most 1 in 1 000 requests fails while the load rises from nothing to the peak",
-		share(rise.Failed, rise.Offered) <= 0.001, f.Doubts,
-		"%s, p99 %v ms, then at the peak %s, p99 %v ms.", rise.Failures(), rise.Latency.P99, peak.Failures(),
-		peak.Latency.P99)
 }

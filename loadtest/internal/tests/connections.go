@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
 )
 
@@ -15,16 +14,13 @@ const sequence = 500
 // keepAlive sends requests one after the other. It measures the cost of a connection per request,
 // and counts the handshakes on both sides of adbuffer.
 func keepAlive(e *experiment) {
-	r := e.report("keepalive", "Keep-alive against a connection per request",
-		"What does it cost an application to open a connection for every request, and how much of that remains "+
-			"behind adbuffer?")
-	t := r.Table(fmt.Sprintf("%d requests one after the other", sequence),
+	t := e.rep.Table(fmt.Sprintf("%d requests one after the other", sequence),
 		"client", "path", "connection", "seconds", "client's TCP handshakes", "SSP's TCP handshakes")
 	t.AddTheirs("curl", "direct", "close", "1.27", "500", "500")
 	t.AddTheirs("curl", "direct", "keep-alive", "0.56", "1", "1")
 	t.AddTheirs("Node, no agent", "direct", "close", "2.20", "500", "500")
 	t.AddTheirs("Node, keep-alive agent", "direct", "keep-alive", "0.90", "1", "1")
-	var closing []*stage.Figures // through adbuffer, with a connection for each request
+	var most uint64 // handshakes of the SSP, through adbuffer from a client with a connection for each request
 	for _, client := range []struct{ name, tool string }{{"generator", ""}, {"curl", "curl"}, {"Node", "node"}} {
 		if !e.has(client.tool) {
 			continue
@@ -35,12 +31,14 @@ func keepAlive(e *experiment) {
 				f := sendSequence(e, client.tool, path == "direct", connection == "close")
 				t.Add(f.Doubts, client.name, path, connection, f.Seconds, f.Connections, f.SSP.Connections)
 				if path == "adbuffer" && connection == "close" {
-					closing = append(closing, f)
+					most = max(most, f.SSP.Connections)
 				}
 			}
 		}
 	}
-	judgeKeepAlive(r, closing)
+	e.rep.Promise("an application that opens a connection per request gets keep-alive to the SSP anyway", most <= 1, nil,
+		"Of %v requests through adbuffer, each on a connection of its own, the SSP saw at most %v TCP handshake(s) "+
+			"a client.", sequence, most)
 }
 
 // sendSequence sends requests one after the other with a tool, or with the generator.
@@ -69,26 +67,14 @@ func sendSequence(e *experiment, tool string, direct, close bool) *stage.Figures
 	return f
 }
 
-func judgeKeepAlive(r *results.Report, closing []*stage.Figures) {
-	var most uint64
-	for _, f := range closing {
-		most = max(most, f.SSP.Connections)
-	}
-	r.Promise("an application that opens a connection per request gets keep-alive to the SSP anyway", most <= 1, nil,
-		"Of %v requests through adbuffer, each on a connection of its own, the SSP saw at most %v TCP handshake(s) "+
-			"a client.", sequence, most)
-}
-
 // pipeline sends 10 000 GETs in three ways: pipelined on 100 connections, by 100 workers on
 // keep-alive connections, and all at once.
 func pipeline(e *experiment) {
 	conns, each := e.Count(100, 100), 100
 	n := conns * each
-	r := e.report("pipeline", "Pipelining", "What does it save to send requests without waiting for responses, and "+
-		"can applications that do not pipeline have it from adbuffer?")
-	r.Note("Responses on one client connection come in order, one after the other: a client that pipelines into " +
+	e.rep.Note("Responses on one client connection come in order, one after the other: a client that pipelines into " +
 		"adbuffer saves round trips, not the SSP's time.")
-	t := r.Table(fmt.Sprintf("%d GETs to an SSP that takes 5 ms", n),
+	t := e.rep.Table(fmt.Sprintf("%d GETs to an SSP that takes 5 ms", n),
 		"way of sending", "path", "seconds", "requests/s", "client CPU s", "client connections", "SSP connections",
 		"p99 ms")
 	t.AddTheirs("100 pipelines of 100 requests", "direct", "~5", "", "low", "100")
@@ -99,7 +85,7 @@ func pipeline(e *experiment) {
 	// The SSP processes pipelined requests at the same time, as a server with workers does.
 	behaviour.Connections.PipelineOverlap = true
 	pool := limits(conns, n, "30s")
-	var crowds []*stage.Figures // direct, from a pool, and pipelined
+	atOnce := map[string]float64{} // requests/s by adbuffer's protocol
 	for _, path := range []struct{ name, program, protocol, pool string }{
 		{"direct", "direct", "", ""},
 		{fmt.Sprintf("adbuffer, pool of %d", conns), "", "http1", pool},
@@ -127,16 +113,12 @@ func pipeline(e *experiment) {
 			t.Add(f.Doubts, way.name, path.name, f.Seconds, f.Rate, f.ClientCPU, f.Connections, f.SSP.Connections,
 				f.Latency.P99)
 			if plan.Connections == n {
-				crowds = append(crowds, f)
+				atOnce[path.protocol] = f.Rate
 			}
 		}
 	}
-	judgePipeline(r, conns, crowds[1].Rate, crowds[2].Rate)
-}
-
-func judgePipeline(r *results.Report, conns int, pooled, pipelined float64) {
-	r.Promise("requests of clients that do not pipeline are pipelined to the SSP, and gain by it", pipelined > pooled,
-		nil,
-		"All at once through adbuffer: %v requests/s over a pool of %v connections, %v/s over as many pipelines.",
+	pooled, pipelined := atOnce["http1"], atOnce["http1-pipelined"]
+	e.rep.Promise("requests of clients that do not pipeline are pipelined to the SSP, and gain by it", pipelined > pooled,
+		nil, "All at once through adbuffer: %v requests/s over a pool of %v connections, %v/s over as many pipelines.",
 		pooled, conns, pipelined)
 }

@@ -19,22 +19,31 @@ const never = 1e9
 // endpoints makes one of an SSP's two endpoints respond 500, and repairs it later. Then a region dies,
 // all primaries fail beside a spare, and a mirror is a black hole.
 func endpoints(e *experiment) {
-	e.report("endpoints", "One of two endpoints responds 500",
-		"How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?")
-	for _, part := range []func(*experiment){failOne, regions, spares, mirror} {
-		part(e)
-	}
+	failOne(e)
+	regions(e)
+	spares(e)
+	mirror(e)
 }
 
-// ejection has what a failing endpoint cost.
-type ejection struct {
-	first, next *stage.Figures // in the first window after the failure, and in the next one
-	back        float64        // after how many seconds the repaired endpoint was back
+// endpointRate is the rate of the tests of failing endpoints, in requests a second.
+const endpointRate = 200
+
+func endpointPlan(length time.Duration) load.Plan {
+	return pages(endpointRate, 0, length, "/fillbuffer")
 }
 
-// failOne makes one of two endpoints fail, at adbuffer and at other proxies.
+// endpointWindow is a load in whose figures some requests may fail.
+func endpointWindow(e *experiment) stage.Load {
+	return stage.Generate(endpointPlan(e.Time(10*time.Second, 3*time.Second)), true)
+}
+
+// responds500 is the behaviour of an endpoint that responds 500 to everything.
+var responds500 = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}
+
+// failOne makes one of two endpoints fail, at adbuffer and at other proxies. Half of the requests fail where
+// nothing is ejected.
 func failOne(e *experiment) {
-	t := e.rep.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", pairRate),
+	t := e.rep.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", endpointRate),
 		"proxy", "failed, first window", "of", "failed, next window", "of", "share", "back after, s")
 	for _, p := range []struct{ name, program, more string }{
 		{name: "adbuffer"}, {name: "adbuffer, ejection off", more: "ejection: {enabled: false}"},
@@ -44,55 +53,32 @@ func failOne(e *experiment) {
 			continue
 		}
 		e.say("endpoints: %s", p.name)
+		healthy := steady(5 * time.Millisecond)
 		// A breaker would shed requests that the comparison must count as failed.
-		ssp := &stage.SSP{Name: "ssp", Endpoints: 2, Behaviour: steady(5 * time.Millisecond),
-			More: []string{"breaker: {enabled: false}"}}
-		if p.more != "" {
-			ssp.More = append(ssp.More, p.more)
-		}
-		out := eject(e, stage.Setup{SSPs: []*stage.SSP{ssp}, Program: p.program,
+		ssp := &stage.SSP{Name: "ssp", Endpoints: 2, Behaviour: healthy, More: []string{"breaker: {enabled: false}", p.more}}
+		s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Program: p.program,
 			Route: &rig.Route{Name: "pair", Eject: true}, Config: stage.Config{Deadline: "2s"}})
-		t.Add(doubtsOf(out.first, out.next), p.name, out.first.Failed, out.first.Offered, out.next.Failed,
-			out.next.Offered,
-			results.Percent(share(out.next.Failed, out.next.Offered)), out.back)
+		e.measure(s, stage.Generate(endpointPlan(time.Second), false))
+		e.set(s.SSPs[1], responds500)
+		first, next := e.measure(s, endpointWindow(e)), e.measure(s, endpointWindow(e))
+		e.set(s.SSPs[1], healthy)
+		back := until(e, s, time.Second, 30*time.Second,
+			func(of *stage.Figures, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
+		s.Stop()
+		t.Add(doubtsOf(first, next), p.name, first.Failed, first.Offered, next.Failed, next.Offered,
+			results.Percent(share(next.Failed, next.Offered)), back)
 		if p.name == "adbuffer" {
-			judgeEjection(e.rep, out)
+			e.rep.Promise("an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s",
+				share(next.Failed, next.Offered) < 0.01 && back <= 10, nil,
+				"%v of %v requests failed in the window after the first; the endpoint was back %v s after it was repaired.",
+				next.Failed, next.Offered, back)
 		}
 	}
 }
 
-// pairRate is a number of requests a second. Half of them fail where nothing is ejected.
-const pairRate = 200
-
-func eject(e *experiment, setup stage.Setup) (out ejection) {
-	s := e.start(setup)
-	defer s.Stop()
-	plan := func(length time.Duration) load.Plan { return pages(pairRate, 0, length, "/fillbuffer") }
-	window := stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true)
-	e.measure(s, stage.Generate(plan(time.Second), false))
-	healthy := setup.SSPs[0].Behaviour
-	broken := healthy
-	broken.Faults.Status = sspsim.Status{Chance: sspsim.Always, Code: 500}
-	e.set(s.SSPs[1], broken)
-	out.first = e.measure(s, window)
-	out.next = e.measure(s, window)
-	e.set(s.SSPs[1], healthy)
-	out.back = until(e, s, plan(time.Second), 30*time.Second,
-		func(of load.Summary, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
-	return out
-}
-
-func judgeEjection(r *results.Report, out ejection) {
-	r.Promise("an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s",
-		share(out.next.Failed, out.next.Offered) < 0.01 && out.back <= 10, nil,
-		"%v of %v requests failed in the window after the first; the endpoint was back %v s after it was repaired.",
-		out.next.Failed, out.next.Offered, out.back)
-}
-
-// until repeats a plan until its results are good. It returns after how many seconds the last one began, or
+// until repeats a load until its results are good. It returns after how many seconds the last one began, or
 // never if that did not happen within limit. got is how many requests each endpoint received.
-func until(e *experiment, s *stage.Stage, plan load.Plan, limit time.Duration,
-	good func(of load.Summary, got []float64) bool) float64 {
+func until(e *experiment, s *stage.Stage, length, limit time.Duration, good func(of *stage.Figures, got []float64) bool) float64 {
 	last := make([]uint64, len(s.SSPs))
 	received := func() (got []float64) {
 		for i, ssp := range s.SSPs {
@@ -104,7 +90,7 @@ func until(e *experiment, s *stage.Stage, plan load.Plan, limit time.Duration,
 	received()
 	for began := time.Now(); time.Since(began) < limit; {
 		at := time.Since(began)
-		if of := e.generate(s, plan); good(of, received()) {
+		if of := e.measure(s, stage.Generate(endpointPlan(length), true)); good(of, received()) {
 			return at.Seconds()
 		}
 	}
@@ -141,27 +127,23 @@ func regions(e *experiment) {
 		dead := healthy
 		dead.Faults = death.faults
 		var taken, given float64
-		f := e.beside(s, stage.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true),
-			func(ctx context.Context) { taken, given = regionDeath(ctx, e, s, dead, healthy, death.cut) })
+		f := e.beside(s, stage.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true), func(ctx context.Context) {
+			began := time.Now()
+			stage.Sleep(ctx, regionDies)
+			e.set(s.SSPs[0], dead)
+			if death.cut {
+				e.check(s.SSPs[0].CloseConnections())
+			}
+			taken = untilLoaded(ctx, e, s.SSPs[1], 3*time.Second)
+			stage.Sleep(ctx, time.Until(began.Add(regionWorks)))
+			e.set(s.SSPs[0], healthy)
+			given = untilLoaded(ctx, e, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
+		})
 		s.Stop()
 		t.Add(f.Doubts, death.name, taken, f.Failed, f.Offered, given)
-		judgeRegion(e.rep, death.name, taken, given, f)
+		e.rep.Promise(death.name+": priority 1 takes over within 1 s, and gives back", taken <= 1 && given < 12, f.Doubts,
+			"Taken over after %v s; %v of %v requests failed; given back after %v s.", taken, f.Failed, f.Offered, given)
 	}
-}
-
-// regionDeath makes the first endpoint die and come back during the load. It returns after how many
-// seconds the requests have moved to the second one and back.
-func regionDeath(ctx context.Context, e *experiment, s *stage.Stage, dead, healthy sspsim.Behaviour, cut bool) (taken, given float64) {
-	began := time.Now()
-	stage.Sleep(ctx, regionDies)
-	e.set(s.SSPs[0], dead)
-	if cut {
-		e.check(s.SSPs[0].CloseConnections())
-	}
-	taken = untilLoaded(ctx, e, s.SSPs[1], 3*time.Second)
-	stage.Sleep(ctx, time.Until(began.Add(regionWorks)))
-	e.set(s.SSPs[0], healthy)
-	return taken, untilLoaded(ctx, e, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
 }
 
 // untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
@@ -180,17 +162,9 @@ func untilLoaded(ctx context.Context, e *experiment, s *rig.SSP, limit time.Dura
 	return never
 }
 
-func judgeRegion(r *results.Report, name string, taken, given float64, f *stage.Figures) {
-	r.Promise(name+": priority 1 takes over within 1 s, and gives back", taken <= 1 && given < 12, f.Doubts,
-		"Taken over after %v s; %v of %v requests failed; given back after %v s.", taken, f.Failed, f.Offered, given)
-}
-
-// Two primaries and a spare get requests at this rate. The primaries fail, and the first ejection lasts as
-// long at adbuffer and Envoy.
 const (
-	spareRate    = 200 // requests a second
 	spareTimeout = 300 * time.Millisecond
-	baseTime     = 5.0 // of the first ejection, in seconds
+	baseTime     = 5.0 // of the first ejection at adbuffer and Envoy, in seconds
 )
 
 // takeover has how soon a spare carried the requests of failing primaries.
@@ -200,19 +174,18 @@ type takeover struct {
 	repaired float64        // after how many seconds the repaired primaries were back
 }
 
-// spares makes all primaries fail. It measures how soon the spare carries the requests, and how soon the
+// spares makes both primaries fail. It measures how soon the spare carries the requests, and how soon the
 // primaries do again.
 func spares(e *experiment) {
 	t := e.rep.Table(fmt.Sprintf("%d requests/s with a timeout of %v to two primaries and a spare; then the primaries fail",
-		spareRate, spareTimeout),
+		endpointRate, spareTimeout),
 		"the primaries", "proxy", "the spare carries 99 % after, s", "carried, next window", "of", "share",
 		"primaries back after, s")
 	for _, failure := range []struct {
 		name   string
 		broken sspsim.Behaviour
 	}{
-		{"respond 500", sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always,
-			Code: 500}}}},
+		{"respond 500", responds500},
 		{"hang", sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always, Stall: sspsim.Always}}},
 		{"are slow", steady(5 * spareTimeout)},
 	} {
@@ -240,22 +213,21 @@ func failPrimaries(e *experiment, program string, broken sspsim.Behaviour) (out 
 		Route:   &rig.Route{Name: "spare", Eject: true, Timeout: spareTimeout},
 		Config:  stage.Config{Deadline: spareTimeout.String()}})
 	defer s.Stop()
-	plan := func(length time.Duration) load.Plan { return pages(spareRate, 0, length, "/fillbuffer") }
 	set := func(b sspsim.Behaviour) {
 		e.set(s.SSPs[0], b)
 		e.set(s.SSPs[1], b)
 	}
 	// A busy machine may have ejected a primary.
-	until(e, s, plan(2*time.Second), 20*time.Second,
-		func(_ load.Summary, got []float64) bool { return got[2] == 0 })
+	until(e, s, 2*time.Second, 20*time.Second,
+		func(_ *stage.Figures, got []float64) bool { return got[2] == 0 })
 	set(broken)
 	// Only the spare can respond in time.
-	out.failing = until(e, s, plan(slice), 20*time.Second,
-		func(of load.Summary, _ []float64) bool { return float64(of.Failed) <= 0.01*float64(of.Offered) })
-	out.next = e.measure(s, stage.Generate(plan(e.Time(10*time.Second, 3*time.Second)), true))
+	out.failing = until(e, s, slice, 20*time.Second,
+		func(of *stage.Figures, _ []float64) bool { return float64(of.Failed) <= 0.01*float64(of.Offered) })
+	out.next = e.measure(s, endpointWindow(e))
 	set(healthy)
-	out.repaired = until(e, s, plan(slice), 30*time.Second,
-		func(of load.Summary, got []float64) bool { return got[2] < 0.2*float64(of.Offered) })
+	out.repaired = until(e, s, slice, 30*time.Second,
+		func(of *stage.Figures, got []float64) bool { return got[2] < 0.2*float64(of.Offered) })
 	return out
 }
 

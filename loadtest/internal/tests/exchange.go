@@ -98,8 +98,7 @@ func (r *exchangeRow) doubts() []string {
 // exchange sends bid requests to five SSPs with filters and without: to all of them, and to one of them, as HAProxy
 // can too.
 func exchange(e *experiment) {
-	r := e.report("exchange", "Five SSPs, with filters on bid requests and without",
-		"How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?")
+	r := e.rep
 	r.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
 		"asks one server for each request. So it has rows for one SSP only.", sspCountries, exchangeCountries)
 	ssps := stage.Setup{Program: "direct"}

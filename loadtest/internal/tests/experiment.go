@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
@@ -23,9 +22,17 @@ type experiment struct {
 	doing atomic.Pointer[string] // the last text of say
 }
 
+// command returns the command of a load test.
+func command(name, short, question, long string, test func(*experiment)) Command {
+	return Command{Name: name, Short: short, Long: long,
+		Run: func(ctx context.Context, env *stage.Env) (*results.Report, error) {
+			return perform(ctx, env, env.Report(name, short, question), test)
+		}}
+}
+
 // perform performs a load test to its end or to its first error.
-func perform(ctx context.Context, env *stage.Env, test func(*experiment)) (*results.Report, error) {
-	e := &experiment{Env: env}
+func perform(ctx context.Context, env *stage.Env, rep *results.Report, test func(*experiment)) (*results.Report, error) {
+	e := &experiment{Env: env, rep: rep}
 	e.ctx, e.end = context.WithCancelCause(ctx)
 	defer e.end(nil)
 	ended := make(chan struct{})
@@ -37,7 +44,7 @@ func perform(ctx context.Context, env *stage.Env, test func(*experiment)) (*resu
 	if err := context.Cause(e.ctx); err != nil {
 		return nil, err
 	}
-	return e.rep, nil
+	return rep, nil
 }
 
 // check ends the test if err is not nil.
@@ -65,12 +72,6 @@ func (e *experiment) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	e.doing.Store(&text)
 	e.Say("%s", text)
-}
-
-// report starts the report.
-func (e *experiment) report(kind, title, question string) *results.Report {
-	e.rep = e.Env.Report(kind, title, question)
-	return e.rep
 }
 
 // needs ends the test if a program is not installed.
@@ -114,13 +115,6 @@ func (e *experiment) beside(s *stage.Stage, loaded stage.Load, fn func(context.C
 	stop()
 	<-ended
 	return must(f, err)(e)
-}
-
-// generate executes a plan, and returns the summary of the whole.
-func (e *experiment) generate(s *stage.Stage, plan load.Plan) load.Summary {
-	r := must(s.Generate(e.ctx, plan, nil))(e)
-	e.check(e.ctx.Err())
-	return r.Whole
 }
 
 func (e *experiment) metric(s *stage.Stage, name string, want ...string) float64 {

@@ -25,7 +25,7 @@ func TestFirstErrorEndsATest(t *testing.T) {
 	} {
 		cleaned, passed := false, false
 		env := &stage.Env{Say: func(string, ...any) {}}
-		_, err := perform(t.Context(), env, func(e *experiment) {
+		_, err := perform(t.Context(), env, nil, func(e *experiment) {
 			defer func() { cleaned = true }()
 			e.say("round %d", 2)
 			e.check(nil)
@@ -40,6 +40,6 @@ func TestFirstErrorEndsATest(t *testing.T) {
 
 func TestInterruptedTestHasNoReport(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
-	_, err := perform(ctx, new(stage.Env), func(*experiment) { interrupt() })
+	_, err := perform(ctx, new(stage.Env), nil, func(*experiment) { interrupt() })
 	testsupport.True(t, errors.Is(err, context.Canceled), "%v", err)
 }

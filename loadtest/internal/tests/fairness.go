@@ -26,8 +26,7 @@ func fairness(e *experiment) {
 	if e.Scale < 0.5 {
 		rounds = 3
 	}
-	r := e.report("fairness", "One client or one SSP attacks",
-		"Does anything that one client or one SSP sends hurt other clients?")
+	r := e.rep
 	r.Note("Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A " +
 		"verdict whose p99 rose by less than that is doubted.")
 	t := r.Table(fmt.Sprintf("%.0f requests/s of other clients to other SSPs of %v; medians of %d rounds, calm and "+

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
@@ -56,11 +58,28 @@ type scene struct {
 
 var quietLog = log.New(io.Discard, "", 0)
 
-// runIncidents lets all incidents happen at once, each to an adbuffer of its own, and one Prometheus with
-// the rules of deploy/prometheus scrapes all. only selects those with this text in their names.
+// incidentsCommand lets all incidents happen at once, each to an adbuffer of its own, and one Prometheus with
+// the rules of deploy/prometheus scrapes all.
+func incidentsCommand() Command {
+	only := "" // the incidents with this text in their names
+	c := command("incidents", "Fifteen incidents, and what named them: seven minutes",
+		"Do log, metrics, alerts, page and explain name the cause soon, and are they quiet soon after it?",
+		`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
+an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
+little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
+the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
+named the cause, and when they were quiet again. It needs Linux; two incidents need root.`,
+		func(e *experiment) { runIncidents(e, only) })
+	c.Example = "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload"
+	c.Alone = true
+	c.Flags = func(f *pflag.FlagSet) {
+		f.StringVar(&only, "only", "", "only the incidents with this `text` in their names")
+	}
+	return c
+}
+
 func runIncidents(e *experiment, only string) {
-	r := e.report("incidents", "Fifteen incidents, and what named them",
-		"Do log, metrics, alerts, page and explain name the cause soon, and are they quiet soon after it?")
+	r := e.rep
 	e.needs("prometheus")
 	r.Note("%d requests/s to each adbuffer; each incident lasts %v. Prometheus scrapes every 2 s. The page shows what /overview and /pools have. While nothing listens, page and explain can only say so.", incidentRate, incidentLasts)
 	var scenes []*scene

@@ -16,12 +16,11 @@ import (
 
 // overload sends more than one core carries, then more of one key than its share.
 func overload(e *experiment) {
-	e.report("overload", "More requests than one core carries, and one key that sends too many",
-		"Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?")
-	for _, part := range []func(*experiment){
-		sweep, neighbour, coldCore, noisyKey, manyKeys} {
-		part(e)
-	}
+	sweep(e)
+	neighbour(e)
+	coldCore(e)
+	noisyKey(e)
+	manyKeys(e)
 }
 
 const (
@@ -205,11 +204,7 @@ func neighbour(e *experiment) {
 	e.rep.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
 		"offered", "refused", "failed otherwise", "p99 ms").
 		Add(f.Doubts, f.Offered, f.Statuses[503], f.Failed-min(f.Failed, f.Statuses[503]), f.Latency.P99)
-	judgeNeighbour(e.rep, f)
-}
-
-func judgeNeighbour(r *results.Report, f *stage.Figures) {
-	r.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, nil, "%s of %v.", f.Failures(), f.Offered)
+	e.rep.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, nil, "%s of %v.", f.Failures(), f.Offered)
 }
 
 // coldClients connect at once.
@@ -228,17 +223,13 @@ func coldCore(e *experiment) {
 	ejected := e.metric(s, "adbuffer_endpoint_ejections_total")
 	e.rep.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
 		Add(f.Doubts, f.Answered, f.Kinds(), f.Latency.P99, dials, ejected)
-	judgeColdCore(e.rep, f, dials, ejected)
-}
-
-func judgeColdCore(r *results.Report, f *stage.Figures, dials, ejected float64) {
 	blamed := uint64(0)
 	for kind, n := range f.Errors {
 		if strings.Contains(kind, "connect_failed") || strings.Contains(kind, "breaker_open") {
 			blamed += n
 		}
 	}
-	r.Promise("clients that connect at once on a cold core make no dial fail, and no endpoint is blamed",
+	e.rep.Promise("clients that connect at once on a cold core make no dial fail, and no endpoint is blamed",
 		blamed == 0 && dials == 0 && ejected == 0, nil, "%v failed dials, %v ejections, %v requests blamed on the SSP.",
 		dials, ejected, blamed)
 }
@@ -276,7 +267,8 @@ func noisyKey(e *experiment) {
 			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
 				results.Percent(lost), results.Percent(worst))
 			if key != "" {
-				judgeNoisyKey(e.rep, times, f)
+				e.rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
+					f.Doubts, "The worst of them lost %s.", results.Percent(worst))
 			}
 		}
 	}
@@ -291,12 +283,6 @@ func lostByOthers(f *stage.Figures) (all, worst float64) {
 		}
 	}
 	return share(failed, max(offered, 1)), worst
-}
-
-func judgeNoisyKey(r *results.Report, times float64, f *stage.Figures) {
-	_, worst := lostByOthers(f)
-	r.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01, f.Doubts,
-		"The worst of them lost %s.", results.Percent(worst))
 }
 
 // manyKeys sends a key with each request, more than the places carry.
@@ -316,9 +302,5 @@ func manyKeys(e *experiment) {
 	after := heap("/fillbuffer?pub="+load.Number, n)
 	e.rep.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
 		Add(nil, results.MiB(int64(before)), results.MiB(int64(after)))
-	judgeManyKeys(e.rep, n, before, after)
-}
-
-func judgeManyKeys(r *results.Report, n int, before, after float64) {
-	r.Promise(fmt.Sprintf("%d keys take less than 1 MiB", n), after-before < 1<<20, nil, "The heap grew by %v KiB.", int(after-before)/1024)
+	e.rep.Promise(fmt.Sprintf("%d keys take less than 1 MiB", n), after-before < 1<<20, nil, "The heap grew by %v KiB.", int(after-before)/1024)
 }

@@ -10,21 +10,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 )
 
-// PeersOptions of a comparison.
-type PeersOptions struct {
-	Only    []string // programs to measure; none means all
-	Require []string // programs that must be installed
-	Conns   int      // client connections at saturation and at the fixed rate
-	Rate    float64  // requests a second that every program must reach; 0 measures at saturation only
-	Rounds  int      // the result is their median
-	Idle    int      // idle clients
-	Profile string   // file for a CPU profile of adbuffer at saturation; "" writes none
+// peersOptions are the flags of the test peers.
+type peersOptions struct {
+	only    []string // programs to measure; none means all
+	require []string // programs that must be installed
+	conns   int      // client connections at saturation and at the fixed rate
+	rate    float64  // requests a second that every program must reach; 0 measures at saturation only
+	rounds  int      // the result is their median
+	idle    int      // idle clients
+	profile string   // file for a CPU profile of adbuffer at saturation; "" writes none
+	readme  string   // file whose marked part becomes the tables; "" is none
 }
 
 // fastRate is a rate that only the fastest programs reach.
@@ -49,8 +52,8 @@ var peers = []peer{
 	{"fastify", []string{"h1"}, false, false},
 }
 
-// PeerNames returns the names of all programs.
-func PeerNames() (out []string) {
+// peerNames returns the names of all programs.
+func peerNames() (out []string) {
 	for _, p := range peers {
 		out = append(out, p.name)
 	}
@@ -59,7 +62,7 @@ func PeerNames() (out []string) {
 
 // comparison has the rows of a comparison.
 type comparison struct {
-	PeersOptions
+	peersOptions
 	e       *experiment
 	report  *results.Report
 	body    []byte                // of every response
@@ -68,36 +71,69 @@ type comparison struct {
 	request load.Template
 	length  time.Duration
 	rows    []*peerRow
-	idle    []*idleRow
+	holding []*idleRow
 }
 
-// Peers compares adbuffer with other programs, towards upstreams and towards clients.
-func Peers(ctx context.Context, env *stage.Env, o PeersOptions) (*results.Report, error) {
-	return perform(ctx, env, func(e *experiment) { comparePeers(e, o) })
+// peersCommand compares adbuffer with other programs, towards upstreams and towards clients.
+func peersCommand() Command {
+	o := peersOptions{}
+	c := command("peers", "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
+		"How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
+		`Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
+request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
+fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
+of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
+with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
+broken. --readme writes the table of a README: medians of the rounds, with the least and the most.`,
+		func(e *experiment) { comparePeers(e, o) })
+	c.Example = "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
+		"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000"
+	known := peerNames()
+	c.Flags = func(f *pflag.FlagSet) {
+		f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all of "+strings.Join(known, ","))
+		f.StringSliceVar(&o.require, "require", nil, "programs that must be installed; others are listed as missing")
+		f.IntVar(&o.conns, "conns", 64, "connections to each proxy")
+		f.Float64Var(&o.rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
+		f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the median counts")
+		f.IntVar(&o.idle, "idle", 10000, "idle clients; 0 leaves them out")
+		f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of adbuffer, with which go build optimizes it")
+		f.StringVar(&o.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
+	}
+	c.Check = func(*pflag.FlagSet) error {
+		for _, name := range slices.Concat(o.only, o.require) {
+			if !slices.Contains(known, name) {
+				return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
+			}
+		}
+		if o.conns < 1 || o.rounds < 1 || o.idle < 0 || o.rate < 0 {
+			return errors.New("--conns and --rounds must be at least 1, --idle and --rate at least 0")
+		}
+		return nil
+	}
+	return c
 }
 
-func comparePeers(e *experiment, o PeersOptions) {
-	r := e.report("peers", "adbuffer beside other proxies",
-		"How much does one core carry, and what does a request cost, in adbuffer and in other proxies?")
+func comparePeers(e *experiment, o peersOptions) {
+	r := e.rep
 	e.needs("wrk")
 	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
 		"GET of about 800 bytes, the response 1 KB of JSON.")
 	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
 		"Ratios are medians of the rounds' ratios.")
 	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
-		"fixed rates latency counts from when each request was due.", o.Rounds, o.Conns)
+		"fixed rates latency counts from when each request was due.", o.rounds, o.conns)
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
-	c := &comparison{PeersOptions: o, e: e, report: r, body: load.ConstantBody(1000),
+	c := &comparison{peersOptions: o, e: e, report: r, body: load.ConstantBody(1000),
 		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
 	c.startUpstreams()
 	c.cert = must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
 	for _, p := range peers {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
+		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue
 		}
 		e.say("peers: starting %s", p.name)
 		servers, err := c.start(p)
-		if !slices.Contains(o.Require, p.name) && stage.Skips(r, err) {
+		if !slices.Contains(o.require, p.name) && stage.Skips(r, err) {
 			continue
 		}
 		e.check(err)
@@ -106,8 +142,11 @@ func comparePeers(e *experiment, o PeersOptions) {
 	c.measure()
 	c.show()
 	c.judge()
-	if o.Profile != "" {
-		e.check(c.profile())
+	if o.profile != "" {
+		e.check(c.writeProfile())
+	}
+	if o.readme != "" {
+		e.check(results.WriteMeasured([]*results.Report{r}, o.readme))
 	}
 }
 
@@ -139,14 +178,14 @@ func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
 		return row
 	}
 	at := func(rate float64) stage.Load {
-		return stage.Calmly(stage.OpenLoop(c.Conns, rate, 500*time.Millisecond, c.length, c.request), false)
+		return stage.Calmly(stage.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
-		row := add(servers[protocol], protocol, stage.WRK(c.request, c.Conns, c.length))
-		if c.Rate > 0 {
-			row.fixed = at(c.Rate)
+		row := add(servers[protocol], protocol, stage.WRK(c.request, c.conns, c.length))
+		if c.rate > 0 {
+			row.fixed = at(c.rate)
 		}
-		if p.fast && protocol == "h1" && c.Rate > 0 {
+		if p.fast && protocol == "h1" && c.rate > 0 {
 			row.fast = at(fastRate)
 		}
 	}
@@ -160,8 +199,8 @@ func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
 		if kind == "cleartext" {
 			s = servers["h1"]
 		}
-		if c.Idle > 0 && s != nil {
-			c.idle = append(c.idle, &idleRow{peer: p.name, kind: kind, stage: s})
+		if c.idle > 0 && s != nil {
+			c.holding = append(c.holding, &idleRow{peer: p.name, kind: kind, stage: s})
 		}
 	}
 }
@@ -221,12 +260,12 @@ func (c *comparison) start(p peer) (map[string]*stage.Stage, error) {
 // measure measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
 // The idle clients come once, at the end.
 func (c *comparison) measure() {
-	for n := range c.Rounds {
+	for n := range c.rounds {
 		for _, row := range c.rows {
 			if row.void != "" {
 				continue
 			}
-			c.e.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.Rounds)
+			c.e.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
 			if n == 0 {
 				if err := forwards(c.e.ctx, row.stage, c.request, c.body); err != nil {
 					row.void = "does not return the upstream's response: " + err.Error()
@@ -236,14 +275,14 @@ func (c *comparison) measure() {
 			row.measure(c.e)
 		}
 	}
-	for _, row := range c.idle {
+	for _, row := range c.holding {
 		c.e.say("peers: %s idle %s", row.peer, row.kind)
-		row.measure(c.e, c.request, c.Idle)
+		row.measure(c.e, c.request, c.idle)
 	}
 }
 
-// profile writes one CPU profile of adbuffer in all its rows at saturation.
-func (c *comparison) profile() (err error) {
+// writeProfile writes one CPU profile of adbuffer in all its rows at saturation.
+func (c *comparison) writeProfile() (err error) {
 	args := []string{"tool", "pprof", "-proto"}
 	for _, row := range c.rows {
 		if row.peer != "adbuffer" || row.void != "" {
@@ -266,5 +305,5 @@ func (c *comparison) profile() (err error) {
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
 	}
-	return os.WriteFile(c.Profile, merged, 0o644)
+	return os.WriteFile(c.profile, merged, 0o644)
 }

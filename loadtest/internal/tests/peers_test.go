@@ -82,7 +82,7 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 		}}, "0 requests failed, 0 did not: none", 0},
 	} {
 		c.row.stage = new(stage.Stage)
-		_, err := perform(t.Context(), new(stage.Env), c.row.measure)
+		_, err := perform(t.Context(), new(stage.Env), nil, c.row.measure)
 		testsupport.True(t, err == nil && c.row.void == c.void, "%s: void %q, %v", name, c.row.void, err)
 		if c.void == "" && len(c.row.allDoubts()) != 1+c.doubts {
 			t.Errorf("%s: doubts %q", name, c.row.allDoubts())
@@ -106,7 +106,7 @@ func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 			_ = proxy.Wait()
 			return nil, errors.New("wrk: connection refused")
 		}}
-	if _, err := perform(t.Context(), new(stage.Env), row.measure); err == nil {
+	if _, err := perform(t.Context(), new(stage.Env), nil, row.measure); err == nil {
 		t.Errorf("void %q, no error", row.void)
 	}
 }
@@ -124,7 +124,7 @@ func rounds(peer, way string, costs ...float64) *peerRow {
 func TestRowsAreComparedRoundByRound(t *testing.T) {
 	void := rounds("nginx", "h1", 1)
 	void.void = "3 of 9 requests failed"
-	c := &comparison{report: new(results.Report), PeersOptions: PeersOptions{Rounds: 3, Conns: 64},
+	c := &comparison{report: new(results.Report), peersOptions: peersOptions{rounds: 3, conns: 64},
 		rows: []*peerRow{void, rounds("adbuffer", "h1", 30, 40, 32), rounds("haproxy", "h1", 14, 25, 15),
 			rounds("adbuffer", "pipelined", 10, 20, 12)}}
 	c.summarize()

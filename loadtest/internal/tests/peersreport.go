@@ -111,10 +111,10 @@ func (c *comparison) show() {
 	for _, w := range c.clientWays() {
 		c.table("Clients: "+w.title, w.name, false)
 	}
-	if len(c.idle) > 0 {
-		t := c.report.Table(fmt.Sprintf("memory with %d idle clients", c.Idle), "proxy", "before", "with them",
+	if len(c.holding) > 0 {
+		t := c.report.Table(fmt.Sprintf("memory with %d idle clients", c.idle), "proxy", "before", "with them",
 			"KiB a client")
-		for _, r := range c.idle {
+		for _, r := range c.holding {
 			if r.void != "" {
 				t.Add([]string{"void: " + r.void}, r.peer+" idle "+r.kind, "void")
 				continue
@@ -129,7 +129,7 @@ func (c *comparison) table(title, way string, upstream bool) {
 	heads := []string{"proxy", "CPU µs/request", "of HAProxy", "requests/s", "p50 ms", "p99 ms", "p99.9 ms",
 		"p99 of HAProxy", "p99.9 of HAProxy"}
 	if upstream {
-		heads = append(heads, fmt.Sprintf("at %.0f/s: CPU µs", c.Rate), "p50 ms", "p99 ms", "p99.9 ms")
+		heads = append(heads, fmt.Sprintf("at %.0f/s: CPU µs", c.rate), "p50 ms", "p99 ms", "p99.9 ms")
 		if way == "h1" {
 			heads = append(heads, "at 15 000/s: p99 ms", "p99.9 ms")
 		}
@@ -183,14 +183,14 @@ func (c *comparison) table(title, way string, upstream bool) {
 // summarize adds the tables of the README: medians of the rounds, with the least and the most.
 func (c *comparison) summarize() {
 	costs := c.report.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
-		"rounds, least–most), and KiB of an idle client", c.Rounds),
+		"rounds, least–most), and KiB of an idle client", c.rounds),
 		"proxy", "HTTP/1.1", "pipelined", "HTTP/1.1 over TLS", "HTTP/2 over TLS", "idle, cleartext", "TLS", "HTTP/2")
 	relative := c.report.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
-		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.Rounds),
+		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.rounds),
 		"proxy", "64 clients", "1 000 clients", "TLS", "HTTP/2, 64 × 1", "HTTP/2, 8 × 8", "new TLS connections",
 		"p99, saturated", "p99.9 at 15 000/s")
 	costs.Summary, relative.Summary = true, true
-	for _, peer := range PeerNames() {
+	for _, peer := range peerNames() {
 		if !slices.ContainsFunc(c.rows, func(r *peerRow) bool { return r.peer == peer }) {
 			continue
 		}
@@ -217,11 +217,11 @@ func (c *comparison) summarize() {
 
 // idleClient returns the KiB of an idle client of a program, or NaN.
 func (c *comparison) idleClient(peer, kind string) float64 {
-	i := slices.IndexFunc(c.idle, func(r *idleRow) bool { return r.peer == peer && r.kind == kind && r.void == "" })
+	i := slices.IndexFunc(c.holding, func(r *idleRow) bool { return r.peer == peer && r.kind == kind && r.void == "" })
 	if i < 0 {
 		return math.NaN()
 	}
-	return c.idle[i].perClient
+	return c.holding[i].perClient
 }
 
 // judge compares adbuffer with HAProxy round by round. A promise without figures has no verdict.
@@ -237,7 +237,7 @@ func (c *comparison) judge() {
 			saturated, cpuUs, 1},
 		{"over HTTP/2 and TLS, a forwarded request costs at most 1.1 of HAProxy's CPU", "h2tls", "h2tls", "µs",
 			saturated, cpuUs, 1.1},
-		{fmt.Sprintf("p99 at saturation, over exclusive HTTP/1 with %d clients, is at most 1.5 of HAProxy's", c.Conns),
+		{fmt.Sprintf("p99 at saturation, over exclusive HTTP/1 with %d clients, is at most 1.5 of HAProxy's", c.conns),
 			"h1", "h1", "ms", saturated, p99, 1.5},
 		{"p99.9 at 15 000 requests/s, over exclusive HTTP/1, is at most 1.3 of HAProxy's", "h1", "h1", "ms", atFast,
 			p999, 1.3},

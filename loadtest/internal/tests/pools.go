@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -38,15 +39,18 @@ func pools(e *experiment) {
 		sizes = []int{100, 500, 2000}
 		latencies = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	}
-	r := e.report("pools", "Pools, their size, and the SSP's latency",
-		"How many places must a pool have, and what happens without one?")
+	r := e.rep
 	r.Note("As many clients as places send as fast as responses come, to a pool whose connections are open before. " +
 		"TLS handshakes are those during the measurement.")
 	r.Note("h2 has its places on four connections. Without a pool, every request has a connection of its own to the SSP.")
 	t := r.Table("as many clients as places", "upstream", "places N", "latency X", "N / X per s", "measured per s",
 		"of N / X", "p50 ms", "p99 ms",
 		"open connections", "TLS handshakes", "adbuffer memory")
-	var least *poolShare
+	least := struct {
+		share  float64 // of N / X
+		name   string
+		doubts []string
+	}{share: math.Inf(1)}
 	for _, way := range poolWays {
 		for _, n := range sizes {
 			if way.noPool && n != sizes[0] {
@@ -60,8 +64,8 @@ func pools(e *experiment) {
 				of := f.Rate / expected
 				t.Add(f.Doubts, way.name, n, x, expected, f.Rate, results.Percent(of), f.Latency.P50, f.Latency.P99,
 					f.SSPOpen, f.SSP.Handshakes, results.MiB(f.RSS))
-				if expected <= modest && !way.noPool && (least == nil || of < least.share) {
-					least = &poolShare{name, of, f.Doubts}
+				if expected <= modest && !way.noPool && of < least.share {
+					least.share, least.name, least.doubts = of, name, f.Doubts
 				}
 			}
 		}
@@ -71,30 +75,23 @@ func pools(e *experiment) {
 	t.AddTheirs(500, 1000, "more than 1 500", "", "refused, with an error of its own")
 	e.say("pools: overflow")
 	f := overflow(e)
-	t.Add(f.Doubts, overflowPlaces, overflowQueue, overflowClients, f.Answered, f.Errors[pendingFull],
-		f.Failed-f.Errors[pendingFull], f.Latency.P50, f.Latency.Max)
+	full := f.Errors["status 503 proxy/pending_full"]
+	t.Add(f.Doubts, overflowPlaces, overflowQueue, overflowClients, f.Answered, full, f.Failed-full, f.Latency.P50,
+		f.Latency.Max)
 	t = r.Table("figures of a field report", "setting", "requests/s")
 	t.AddTheirs("no pool, http, 10 or 100 ms", "~3 000, whatever the latency")
 	t.AddTheirs("no pool, https, 100 or 1 000 ms", "~300")
 	t.AddTheirs("pool of 100, https, 10 ms", "400 → ~4 000")
 	t.AddTheirs("pool of 100, 1 s", "100 = N / X")
 	t.AddTheirs("pool of 100, 500 ms", "200 = N / X")
-	judgeOverflow(r, f)
-	judgePools(r, *least)
-}
-
-// poolShare is the measured throughput of a pool as a share of N / X.
-type poolShare struct {
-	name   string
-	share  float64
-	doubts []string
-}
-
-func judgePools(r *results.Report, least poolShare) {
+	r.Promise("requests for which there is no place and no room in the queue are refused at once, with an error of "+
+		"their own", full == overflowClients-overflowPlaces-overflowQueue && f.Failed == full, nil,
+		"Of %v requests at once for %v places and a queue of %v, %v succeeded, %v got 503 pending_full and %v "+
+			"failed otherwise.",
+		overflowClients, overflowPlaces, overflowQueue, f.Answered, full, f.Failed-full)
 	r.Promise("throughput is places / latency, on every protocol, until the cores are full", least.share >= 0.9,
-		least.doubts,
-		"Where N / X asks for at most 2 000 requests/s, the least was %s of it (%s).", results.Percent(least.share),
-		least.name)
+		least.doubts, "Where N / X asks for at most 2 000 requests/s, the least was %s of it (%s).",
+		results.Percent(least.share), least.name)
 }
 
 // fillPool loads a pool of n places with as many clients, for an SSP of latency x.
@@ -125,11 +122,7 @@ func fillPool(e *experiment, way poolWay, n int, x time.Duration) *stage.Figures
 }
 
 // More requests come at once than the places and the queue hold.
-const (
-	overflowPlaces, overflowQueue, overflowClients = 100, 200, 400
-	// pendingFull is the kind of error of a request that the queue refuses.
-	pendingFull = "status 503 proxy/pending_full"
-)
+const overflowPlaces, overflowQueue, overflowClients = 100, 200, 400
 
 func overflow(e *experiment) *stage.Figures {
 	s := e.start(stage.Setup{Anywhere: true,
@@ -137,16 +130,6 @@ func overflow(e *experiment) *stage.Figures {
 			Pool: limits(overflowPlaces, overflowQueue, "30s") + ", max_dials: 100"}}})
 	defer s.Stop()
 	// All connections are open first, so that no request waits for a dial.
-	e.generate(s, stage.ClosedLoop(overflowPlaces, overflowPlaces, 0, small))
+	e.measure(s, stage.Generate(stage.ClosedLoop(overflowPlaces, overflowPlaces, 0, small), false))
 	return e.measure(s, stage.Generate(stage.ClosedLoop(overflowClients, overflowClients, 0, small), true))
-}
-
-func judgeOverflow(r *results.Report, f *stage.Figures) {
-	full := f.Errors[pendingFull]
-	r.Promise("requests for which there is no place and no room in the queue are refused at once, with an error of "+
-		"their own",
-		full == overflowClients-overflowPlaces-overflowQueue && f.Failed == full, nil,
-		"Of %v requests at once for %v places and a queue of %v, %v succeeded, %v got 503 pending_full and %v "+
-			"failed otherwise.",
-		overflowClients, overflowPlaces, overflowQueue, f.Answered, full, f.Failed-full)
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
@@ -31,13 +30,6 @@ func classes(p99 float64, failed map[string]uint64, names ...string) *stage.Figu
 // break is doubted if there are doubts about its figures.
 func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	type judge = func(*results.Report)
-	handshakes := func(n uint64) []*stage.Figures {
-		return []*stage.Figures{{SSP: sspsim.Counters{Connections: 1}}, {SSP: sspsim.Counters{Connections: n}}}
-	}
-	overflowed := func(full, other uint64) *stage.Figures {
-		return &stage.Figures{Summary: load.Summary{Failed: full + other,
-			Errors: map[string]uint64{pendingFull: full, load.Reset: other}}}
-	}
 	seven := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"}
 	ofSick := func(p99 float64, failed map[string]uint64, doubts ...string) judge {
 		row := sickRow{"hangs", turns{[]*stage.Figures{classes(50, nil, seven...)},
@@ -45,23 +37,9 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		row.disturbed[0].Doubts = doubts
 		return func(r *results.Report) { judgeSick(r, []sickRow{{"is well", turns{row.calm, row.calm}}, row}) }
 	}
-	start := func(connections, answered uint64) judge {
-		return func(r *results.Report) {
-			judgeCold(r, "http2", 4, &stage.Figures{SSPAll: connections, Summary: load.Summary{Answered: answered}})
-		}
-	}
-	lost := func(method string, n uint64) judge {
-		return func(r *results.Report) {
-			judgeChurn(r, []*stage.Figures{classes(1, nil, "GET", "POST"),
-				classes(1, map[string]uint64{method: n}, "GET", "POST")})
-		}
-	}
 	doubted := func(f *stage.Figures) *stage.Figures {
 		f.Doubts = []string{"the generator was late"}
 		return f
-	}
-	rise := func(failed uint64) *stage.Figures {
-		return classes(1, map[string]uint64{"rise": failed}, "rise", "peak")
 	}
 	fair := func(r *results.Report, f *stage.Figures, calm ...float64) {
 		row := turns{disturbed: []*stage.Figures{f}}
@@ -88,9 +66,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			last:  [incidentSources]time.Time{byLog: end.Add(-time.Second), byAlert: end.Add(quiet)}}}
 		return func(r *results.Report) { judgeIncidents(r, []*scene{s}) }
 	}
-	sized := func(b bound, v float64, doubts ...string) judge {
-		return func(r *results.Report) { judgeSizing(r, "N", b, v, doubts) }
-	}
 	swept := func(goodput float64, late uint64, critical uint32, doubts ...string) judge {
 		return func(r *results.Report) {
 			peak := classes(1, nil, "critical", "normal")
@@ -99,16 +74,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			twice.Classes[0].Statuses = map[int]uint64{503: uint64(critical), 200: 1000}
 			judgeSweep(r, []sweepRow{{0.9, 100, peak}, {2, goodput, twice}})
 		}
-	}
-	coldly := func(dials, ejected float64, kind string) judge {
-		f := figures(100, 1, 1)
-		f.Errors = map[string]uint64{kind: 1}
-		return func(r *results.Report) { judgeColdCore(r, f, dials, ejected) }
-	}
-	noise := func(failed uint64, doubts ...string) judge {
-		f := classes(1, map[string]uint64{"noisy": 1000, "pub1": failed}, "noisy", "pub1", "pub2")
-		f.Doubts = doubts
-		return func(r *results.Report) { judgeNoisyKey(r, 10, f) }
 	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
@@ -136,41 +101,9 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		broken, promises int // how many are broken, of how many
 		doubtful         judge
 	}{
-		{"keepalive", func(r *results.Report) { judgeKeepAlive(r, handshakes(1)) },
-			func(r *results.Report) { judgeKeepAlive(r, handshakes(2)) }, 1, 1, nil},
-		{"pipeline", func(r *results.Report) { judgePipeline(r, 100, 10, 11) },
-			func(r *results.Report) { judgePipeline(r, 100, 10, 10) }, 1, 1, nil},
-		{"pools", func(r *results.Report) { judgePools(r, poolShare{"a", 0.9, nil}) },
-			func(r *results.Report) { judgePools(r, poolShare{"a", 0.89, nil}) }, 1, 1,
-			func(r *results.Report) { judgePools(r, poolShare{"a", 0.89, []string{"late"}}) }},
-		{"overflow, too few", func(r *results.Report) { judgeOverflow(r, overflowed(100, 0)) },
-			func(r *results.Report) { judgeOverflow(r, overflowed(99, 0)) }, 1, 1, nil},
-		{"overflow, others", func(r *results.Report) { judgeOverflow(r, overflowed(100, 0)) },
-			func(r *results.Report) { judgeOverflow(r, overflowed(100, 1)) }, 1, 1, nil},
-		{"rules", func(r *results.Report) { judgeRules(r, ruleRows(0, 2, 1), true) },
-			func(r *results.Report) { judgeRules(r, ruleRows(1, 1, 1), true) }, 2, 2, nil},
-		{"adproxy", func(r *results.Report) { judgeAdProxy(r, map[string]float64{"adbuffer100": 2, "fastify100": 1}) },
-			func(r *results.Report) { judgeAdProxy(r, map[string]float64{"adbuffer100": 1, "fastify100": 1}) }, 1, 1,
-			nil},
 		{"sick, slower", ofSick(54, nil), ofSick(56, nil), 1, 1, ofSick(56, nil, "late")},
 		{"sick, a failed request", ofSick(54, map[string]uint64{"s8": 1000}), ofSick(50, map[string]uint64{"s3": 1}), 1,
 			1, nil},
-		{"cold, connections", start(4, 600), start(5, 600), 1, 1, nil},
-		{"cold, a lost request", start(4, 600), start(4, 599), 1, 1, nil},
-		{"churn, GET", lost("GET", 0), lost("GET", 1), 1, 2, nil},
-		{"churn, POST", lost("POST", 2), lost("POST", 3), 1, 2, nil},
-		{"burst", func(r *results.Report) { judgeBurst(r, "cold", rise(1)) },
-			func(r *results.Report) { judgeBurst(r, "cold", rise(2)) }, 1, 1,
-			func(r *results.Report) { judgeBurst(r, "cold", doubted(rise(2))) }},
-		{"ejection, share", func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 9, 1), back: 10}) },
-			func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 10, 1), back: 10}) }, 1, 1, nil},
-		{"ejection, back", func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 9, 1), back: 10}) },
-			func(r *results.Report) { judgeEjection(r, ejection{next: figures(1000, 9, 1), back: never}) }, 1, 1, nil},
-		{"regions, taken", func(r *results.Report) { judgeRegion(r, "silent", 1, 11, figures(1, 0, 1)) },
-			func(r *results.Report) { judgeRegion(r, "silent", 1.1, 11, figures(1, 0, 1)) }, 1, 1,
-			func(r *results.Report) { judgeRegion(r, "silent", 1.1, 11, doubted(figures(1, 0, 1))) }},
-		{"regions, given", func(r *results.Report) { judgeRegion(r, "silent", 1, 11, figures(1, 0, 1)) },
-			func(r *results.Report) { judgeRegion(r, "silent", 1, never, figures(1, 0, 1)) }, 1, 1, nil},
 		{"spare, failing", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
 			func(r *results.Report) {
 				judgeSpare(r, "hang", takeover{10.1, doubted(figures(1000, 11, 1)), 5}) // doubts explain the share only
@@ -194,14 +127,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"overload, goodput", swept(85, 0, 0), swept(84, 0, 0), 1, 5, swept(84, 0, 0, "late")},
 		{"overload, late", swept(85, 9, 9), swept(85, 10, 9), 1, 5, swept(85, 10, 9, "late")},
 		{"overload, critical", swept(85, 9, 9), swept(85, 9, 10), 1, 5, nil},
-		{"overload, neighbour", func(r *results.Report) { judgeNeighbour(r, figures(100, 0, 1)) },
-			func(r *results.Report) { judgeNeighbour(r, figures(100, 1, 1)) }, 1, 1, nil},
-		{"overload, dials", coldly(0, 0, "status 503 proxy/pending_timeout"), coldly(1, 0, load.Reset), 1, 1, nil},
-		{"overload, blame", coldly(0, 0, load.Reset), coldly(0, 0, "status 502 proxy/connect_failed"), 1, 1, nil},
-		{"overload, ejection", coldly(0, 0, load.Reset), coldly(0, 1, load.Reset), 1, 1, nil},
-		{"overload, a key", noise(9), noise(10), 1, 1, noise(10, "late")},
-		{"overload, keys", func(r *results.Report) { judgeManyKeys(r, 9, 1, 1<<20) },
-			func(r *results.Report) { judgeManyKeys(r, 9, 1, 1+1<<20) }, 1, 1, nil},
 		{"exchange, queries", auctioned(3000, 1900, 30, 99), auctioned(3001, 1900, 30, 99), 1, 4, auctioned(2999, 1900, 30, 99, "late")},
 		{"exchange, fills", auctioned(3000, 1900, 30, 99), auctioned(3000, 1899, 30, 99), 1, 4, nil},
 		{"exchange, CPU", auctioned(3000, 1900, 30, 99), auctioned(3000, 1900, 30, 100), 1, 4, nil},
@@ -212,10 +137,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"incidents, named", told(alertWithin, alertQuiet), told(alertWithin+1, alertQuiet), 1, 3, nil},
 		{"incidents, misleading", told(alertWithin, alertQuiet), told(alertWithin, alertQuiet, "AdbufferOther"), 1, 3, nil},
 		{"incidents, quiet", told(alertWithin, alertQuiet), told(alertWithin, alertQuiet+1), 1, 3, nil},
-		{"sizing, at most", sized(bound{limit: 10}, 10), sized(bound{limit: 10}, never), 1, 1, sized(bound{limit: 10}, 11, "late")},
-		{"sizing, at least", sized(bound{limit: 0.8, min: true}, 0.8), sized(bound{limit: 0.8, min: true}, 0.79), 1, 1, nil},
-		{"sizing, low load", func(r *results.Report) { judgeLowLoad(r, "low", 0, nil) },
-			func(r *results.Report) { judgeLowLoad(r, "low", 1, nil) }, 1, 1, nil},
 		{"peers, pipelined", peers(10, 11, 13), peers(11, 11, 13), 1, 4, nil},
 		{"peers, h2", peers(10, 11, 13), peers(10, 12, 13), 1, 4, nil},
 		{"peers, p99 and p99.9", peers(10, 11, 13), peers(10, 11, 16), 2, 4, nil},
@@ -249,14 +170,4 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			}
 		}
 	}
-}
-
-// ruleRows are loads of ab with so many failed requests, and these rates with keep-alive and without.
-func ruleRows(failed uint64, on, off float64) []ruleRow {
-	row := func(keepAlive bool, rate float64) ruleRow {
-		f := figures(100, failed, 1)
-		f.Rate = rate
-		return ruleRow{"ab", ownResponse, keepAlive, f}
-	}
-	return []ruleRow{row(true, on), row(false, off)}
 }

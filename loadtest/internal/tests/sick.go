@@ -46,8 +46,7 @@ type sickRow struct {
 // sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
 // Healthy and sick rounds take turns.
 func sick(e *experiment) {
-	r := e.report("sick", "One of eight SSPs is sick",
-		"Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?")
+	r := e.rep
 	t := r.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
 		healthyLatency, sickRounds),
 		"the eighth SSP", "the seven: p50 ms", "p99 ms", "p99 healthy", "ratio", "failed", "of",

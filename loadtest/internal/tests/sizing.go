@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
@@ -22,11 +23,11 @@ import (
 	"adbuffer/loadtest/internal/stage"
 )
 
-// SizingOptions are the flags of the test sizing.
-type SizingOptions struct {
-	Courses int           // of the simulation; its figures are their medians
-	Low     time.Duration // how long the low load lasts; 0 leaves it out
-	Only    string        // only the courses whose names have this text
+// sizingOptions are the flags of the test sizing.
+type sizingOptions struct {
+	courses int           // of the simulation; its figures are their medians
+	low     time.Duration // how long the low load lasts; 0 leaves it out
+	only    string        // only the courses whose names have this text
 }
 
 const (
@@ -175,32 +176,51 @@ func sizingTraces() []trace {
 	}
 }
 
-// Sizing loads pools that size themselves, beside Envoy's adaptive concurrency and the simulation.
-func Sizing(ctx context.Context, env *stage.Env, o SizingOptions) (*results.Report, error) {
-	return perform(ctx, env, func(e *experiment) { sizing(e, o) })
+func sizingCommand() Command {
+	o := sizingOptions{}
+	c := command("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
+		"Does pool.auto find the size that a load needs, and does it stay small where more places do not help?",
+		`Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
+is full, one that becomes slower, a flash and an outage. Envoy with adaptive concurrency gets the
+same at the same time, and the simulation of internal/sizer too. One table has their figures.
+Envoy is taken from $ENVOY or $PATH. --low adds a low load, in which no limit may change. --scale
+has no effect. The exit status is 1 if a promise was broken.`, func(e *experiment) { sizing(e, o) })
+	c.Example = "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h"
+	c.Alone = true
+	c.Flags = func(f *pflag.FlagSet) {
+		f.IntVar(&o.courses, "courses", 20, "courses of the simulation, of which the median counts")
+		f.StringVar(&o.only, "only", "", "only the courses with this `text` in their names")
+		f.DurationVar(&o.low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
+	}
+	c.Check = func(*pflag.FlagSet) error {
+		if o.courses < 1 || o.low < 0 {
+			return errors.New("--courses must be at least 1, --low at least 0")
+		}
+		return nil
+	}
+	return c
 }
 
-func sizing(e *experiment, o SizingOptions) {
-	r := e.report("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency",
-		"Does pool.auto find the size that a load needs, and does it stay small where more places do not help?")
+func sizing(e *experiment, o sizingOptions) {
+	r := e.rep
 	r.Note("Poisson arrivals of GETs, a deadline of %v, and an SSP with a lognormal latency (median 80 ms, p99 250 ms). adbuffer has pool.auto between 16 "+
 		"and 2,000 places, and a breaker only in the outage; its N is adbuffer_pool_auto_limit. Envoy's N is its concurrency_limit, at most 1,000; it refuses what exceeds it. "+
 		"Both run at the same time on one core, each with its own SSP and clients. The need follows Erlang C.", sizingTimeout)
-	simulated := simulate(e, o.Courses)
+	simulated := simulate(e, o.courses)
 	programs := []string{"", "envoy"}
 	if !e.has("envoy") {
 		programs = programs[:1]
 	}
-	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", o.Courses),
+	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", o.courses),
 		"course", "figure", "simulated", "adbuffer", "Envoy, adaptive concurrency", "must be")
 	for _, tr := range sizingTraces() {
-		if !strings.Contains(tr.name, o.Only) {
+		if !strings.Contains(tr.name, o.only) {
 			continue
 		}
 		tr.show(r, t, simulated, tr.runAll(e, programs))
 	}
-	if o.Low > 0 {
-		lowLoad(e, o.Low)
+	if o.low > 0 {
+		lowLoad(e, o.low)
 	}
 }
 
@@ -213,12 +233,8 @@ func (tr *trace) show(r *results.Report, t *results.Table, simulated func(string
 			shown[j] = f.text(f.of(c))
 		}
 		t.Add(courses[0].Doubts, tr.name, f.name, f.text(simulated(tr.name+": "+f.name)), shown[0], shown[1], f.bound)
-		judgeSizing(r, tr.name+": "+f.name, f.bound, f.of(courses[0]), courses[0].Doubts)
+		r.Promise(fmt.Sprintf("%s: %s is %v", tr.name, f.name, f.bound), f.held(f.of(courses[0])), courses[0].Doubts, "%v.", shown[0])
 	}
-}
-
-func judgeSizing(r *results.Report, name string, b bound, v float64, doubts []string) {
-	r.Promise(fmt.Sprintf("%s is %v", name, b), b.held(v), doubts, "%v.", b.text(v))
 }
 
 // runAll runs the trace at the programs at the same time.
@@ -276,11 +292,7 @@ func lowLoad(e *experiment, length time.Duration) {
 		phases: []load.Phase{{Name: "low", Duration: length, From: lowRate, To: lowRate}}}
 	c := low.runAll(e, []string{""})[0]
 	e.rep.Table("A low load", "load", "requests", "decisions", "N").Add(c.Doubts, low.name, c.Offered, c.decisions, c.peak(0, len(c.limits)))
-	judgeLowLoad(e.rep, low.name, c.decisions, c.Doubts)
-}
-
-func judgeLowLoad(r *results.Report, name string, decisions float64, doubts []string) {
-	r.Promise(name+": the limit does not change", decisions == 0, doubts, "%v decisions.", decisions)
+	e.rep.Promise(low.name+": the limit does not change", c.decisions == 0, c.Doubts, "%v decisions.", c.decisions)
 }
 
 // simulate runs the simulation of the traces, and returns its medians by the names of trace and figure. A

@@ -1,12 +1,14 @@
 package tests
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
@@ -58,10 +60,27 @@ type soaked struct {
 	opened, speaking, again float64 // adbuffer's connections, those of the way's protocol, and its retries
 }
 
-// Soak sends n requests each way to a real nginx that closes connections all the time, and accounts
-// for each request. If n is 0, it sends a million times the scale.
-func Soak(ctx context.Context, env *stage.Env, n int) (*results.Report, error) {
-	return perform(ctx, env, func(e *experiment) { soak(e, n) })
+// soakCommand sends n requests each way to a real nginx that closes connections all the time, and accounts
+// for each request.
+func soakCommand() Command {
+	n := 0
+	c := command("soak", "A million requests each way to a real nginx, every one accounted for",
+		"Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
+		`Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
+and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
+Each response must carry its request's number, and nginx's log each number exactly once;
+the exit status is 1 if one does not. It needs nginx.`, func(e *experiment) { soak(e, n) })
+	c.Example = "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json"
+	c.Flags = func(f *pflag.FlagSet) {
+		f.IntVar(&n, "requests", 0, "requests each way; default: a million times --scale")
+	}
+	c.Check = func(f *pflag.FlagSet) error {
+		if n < 0 || f.Changed("requests") && n == 0 {
+			return errors.New("--requests: must be at least 1")
+		}
+		return nil
+	}
+	return c
 }
 
 func soak(e *experiment, n int) {
@@ -69,9 +88,7 @@ func soak(e *experiment, n int) {
 		n = e.Count(1_000_000, 2*perConnection)
 	}
 	count := results.Number(float64(n))
-	r := e.report("soak", "Every request accounted for",
-		"Does each response reach its own request, and does each request reach the SSP exactly once, while a real "+
-			"nginx closes its connections all the time?")
+	r := e.rep
 	e.needs("nginx")
 	r.Note("adbuffer, nginx and the generator share all cores; what is measured is that nothing is lost, mixed up " +
 		"or repeated, not speed.")

@@ -30,12 +30,20 @@ const (
 	storyMayWait         = 0.03 // of the requests, with the advised size
 )
 
-// story slows an SSP down until the pool is too small. A real Prometheus scrapes adbuffer with the
-// rules of deploy/prometheus. It must alert before adbuffer refuses the first request. The advised
-// size must end the waiting.
+// storyCommand slows an SSP down until the pool is too small. Prometheus must alert before adbuffer refuses
+// the first request, and the advised size must end the waiting.
+func storyCommand() Command {
+	c := command("story", "A pool that gets too small, and the alerts: seven minutes",
+		"Does an alert fire before the first request is refused, and does the advised size end the waiting?",
+		`Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus
+scrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request
+is refused, and the advised size, once set, must end the waiting.`, story)
+	c.Alone = true
+	return c
+}
+
 func story(e *experiment) {
-	r := e.report("story", "A pool that gets too small, and the alerts",
-		"Does an alert fire before the first request is refused, and does the advised size end the waiting?")
+	r := e.rep
 	e.needs("prometheus")
 	r.Note("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places "+
 		"busy at first and %.0f at last. "+

@@ -8,86 +8,89 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
 )
 
-// Command is a load test and its texts on the command line.
+// Command is a load test on the command line.
 type Command struct {
 	Name, Short, Long string
 	Run               func(context.Context, *stage.Env) (*results.Report, error)
+
+	Example string
+	Alone   bool                       // it takes minutes at any scale, so that the command all leaves it out
+	Flags   func(*pflag.FlagSet)       // adds flags of its own; nil adds none
+	Check   func(*pflag.FlagSet) error // checks them; nil checks nothing
 }
 
-// Commands are the tests without flags of their own, in the order in which the command all runs them.
-var Commands = []Command{
-	{"keepalive", "500 sequential requests: a connection each against keep-alive",
+// Commands returns the tests in the order in which the command all runs them.
+func Commands() []Command {
+	return append(slices.Clone(plain), soakCommand(), peersCommand(), storyCommand(), incidentsCommand(), sizingCommand())
+}
+
+// plain are the tests without flags of their own.
+var plain = []Command{
+	command("keepalive", "500 sequential requests: a connection each against keep-alive",
+		"What does it cost an application to open a connection for every request, and how much of that remains behind adbuffer?",
 		`Sends 500 requests one after the other, with a connection each and with keep-alive,
-straight to an SSP and through adbuffer, from curl, Node and the generator.`, performing(keepAlive)},
-	{"pipeline", "10 000 requests: pipelined, by workers, at once",
+straight to an SSP and through adbuffer, from curl, Node and the generator.`, keepAlive),
+	command("pipeline", "10 000 requests: pipelined, by workers, at once",
+		"What does it save to send requests without waiting for responses, and can applications that do not pipeline have it from adbuffer?",
 		`Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all
-at once, straight to an SSP and through adbuffer.`, performing(pipeline)},
-	{"pools", "Throughput by pool size and latency, held against N / X",
+at once, straight to an SSP and through adbuffer.`, pipeline),
+	command("pools", "Throughput by pool size and latency, held against N / X",
+		"How many places must a pool have, and what happens without one?",
 		`Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,
 https and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the
-matrix has three sizes and three latencies.`, performing(pools)},
-	{"rules", "Keep-alive on and off with ab and wrk, and the ports",
+matrix has three sizes and three latencies.`, pools),
+	command("rules", "Keep-alive on and off with ab and wrk, and the ports",
+		"What do the usual tools measure with keep-alive and without, and do ports run out?",
 		`Loads adbuffer with ab and wrk, with keep-alive and without, and looks at sockets in
-TIME_WAIT.`, performing(rules)},
-	{"adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
+TIME_WAIT.`, rules),
+	command("adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
+		"How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a connection per request?",
 		`Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a
-fasthttp program and adbuffer, for constant and forwarded responses.`, performing(adProxy)},
-	{"sick", "One of eight SSPs is sick in eight ways",
+fasthttp program and adbuffer, for constant and forwarded responses.`, adProxy),
+	command("sick", "One of eight SSPs is sick in eight ways",
+		"Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?",
 		`Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, responds 503,
-drips, is slow, or sends GOAWAY, and reports what that cost the other SSPs.`, performing(sick)},
-	{"cold", "600 requests at once on a cold start",
-		"Sends 600 requests at once to an adbuffer that has just started.", performing(cold)},
-	{"churn", "SSPs that close connections",
-		"Loads SSPs that close connections after 100 requests or when they idle.", performing(churn)},
-	{"burst", "From nothing to the peak in two seconds",
-		"Raises the load from nothing to its peak within two seconds, cold and warmed.", performing(burst)},
-	{"endpoints", "One of two endpoints fails, beside Envoy and HAProxy",
+drips, is slow, or sends GOAWAY, and reports what that cost the other SSPs.`, sick),
+	command("cold", "600 requests at once on a cold start",
+		"How many connections does a cold start cost the SSP, and how long do its first requests wait?",
+		"Sends 600 requests at once to an adbuffer that has just started.", cold),
+	command("churn", "SSPs that close connections",
+		"Are requests lost when the SSP closes the connections that are kept to it?",
+		"Loads SSPs that close connections after 100 requests or when they idle.", churn),
+	command("burst", "From nothing to the peak in two seconds",
+		"Do the first requests of an ad break suffer, cold and warmed?",
+		"Raises the load from nothing to its peak within two seconds, cold and warmed.", burst),
+	command("endpoints", "One of two endpoints fails, beside Envoy and HAProxy",
+		"How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?",
 		`Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what
 that costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe
 layer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and
 comes back, all primaries fail, hang or are slow beside a spare (at Envoy by priority, at HAProxy a
-backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, performing(endpoints)},
-	{"fairness", "One client or one SSP attacks, and other clients must not feel it",
+backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, endpoints),
+	command("fairness", "One client or one SSP attacks, and other clients must not feel it",
+		"Does anything that one client or one SSP sends hurt other clients?",
 		`Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths
 that are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and
-attacked rounds take turns; the success and p99 of other clients are compared.`, performing(fairness)},
-	{"overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
+attacked rounds take turns; the success and p99 of other clients are compared.`, fairness),
+	command("overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
+		"Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?",
 		`Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
 Envoy (overload manager) and HAProxy. Then a noisy neighbour takes a third of the core, 10 000 clients
 connect at once to a cold core, one key sends 10 and 100 times its share, and each of 100 000 requests
-has a key of its own.`, performing(overload)},
-	{"exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
+has a key of its own.`, overload),
+	command("exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
+		"How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?",
 		`Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
 five, merged into one BidResponse, and to one of them, as HAProxy does by json_query. Counts queries and
-fills, and measures CPU.`, performing(exchange)},
-}
-
-// performing returns a test as a function of its environment.
-func performing(test func(*experiment)) func(context.Context, *stage.Env) (*results.Report, error) {
-	return func(ctx context.Context, env *stage.Env) (*results.Report, error) { return perform(ctx, env, test) }
-}
-
-// Story takes seven minutes at any scale, so that the command all leaves it out.
-var Story = Command{"story", "A pool that gets too small, and the alerts: seven minutes",
-	`Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus
-scrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request
-is refused, and the advised size, once set, must end the waiting.`, performing(story)}
-
-// Incidents takes seven minutes at any scale too. only selects incidents by a text in their names.
-func Incidents(only *string) Command {
-	return Command{"incidents", "Fifteen incidents, and what named them: seven minutes",
-		`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
-an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
-little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
-the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
-named the cause, and when they were quiet again. It needs Linux; two incidents need root.`,
-		performing(func(e *experiment) { runIncidents(e, *only) })}
+fills, and measures CPU.`, exchange),
 }
 
 // medianOf returns the median of a figure over rounds. Of no rounds it is NaN.

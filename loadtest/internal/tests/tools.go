@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 )
@@ -22,22 +21,12 @@ func beforeUpstream(up *rig.SSP) stage.Setup {
 		SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{up.URL}, Protocol: "http1"}}}
 }
 
-// ruleRow is a load of the test rules.
-type ruleRow struct {
-	tool, responses string
-	keepAlive       bool
-	*stage.Figures
-}
-
-const ownResponse = "own (health_path)"
-
 // rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off with ab and wrk,
 // and the client's ports.
 func rules(e *experiment) {
 	const conns = 200
 	n := e.Count(100_000, 2_000)
-	r := e.report("rules", "Load-testing rules of thumb",
-		"What do the usual tools measure with keep-alive and without, and do ports run out?")
+	r := e.rep
 	e.needs("ab")
 	up := e.constantUpstream()
 	reuse := load.Sysctl("net/ipv4/tcp_tw_reuse")
@@ -47,8 +36,10 @@ func rules(e *experiment) {
 		"requests/s", "p50 ms", "p99 ms", "failed", "CPU µs/request", "TIME_WAIT sockets")
 	t.AddTheirs("four cores, PHP", "hello world", "on", "80 000–160 000")
 	t.AddTheirs("four cores, PHP", "hello world", "off", "10 000–30 000", "", "", "", "", "ports run out at ~28 000")
-	var rows []ruleRow
-	for _, responses := range []struct{ name, path string }{{ownResponse, "/health"}, {"forwarded", small.Path}} {
+	all := new(stage.Figures)
+	var fresh uint64            // requests without keep-alive
+	own := map[string]float64{} // requests/s of ab for adbuffer's own response, by keep-alive
+	for _, responses := range []struct{ name, path string }{{"own (health_path)", "/health"}, {"forwarded", small.Path}} {
 		for _, tool := range []string{"ab", "wrk"} {
 			if !e.has(tool) {
 				continue
@@ -68,37 +59,24 @@ func rules(e *experiment) {
 				f := e.once(beforeUpstream(up), loaded)
 				t.Add(f.Doubts, tool, responses.name, onOff, f.Rate, f.Latency.P50, f.Latency.P99, f.Failed, f.CPUus,
 					f.TimeWait)
-				rows = append(rows, ruleRow{tool, responses.name, onOff == "on", f})
+				all.Answered, all.Failed, all.TimeWait = all.Answered+f.Answered, all.Failed+f.Failed, max(all.TimeWait, f.TimeWait)
+				if onOff == "off" {
+					fresh += f.Answered
+				}
+				if tool == "ab" && responses.path == "/health" {
+					own[onOff] = f.Rate
+				}
 			}
 		}
 	}
-	judgeRules(r, rows, reuse == "1" || reuse == "2")
-}
-
-func judgeRules(r *results.Report, rows []ruleRow, reusesPorts bool) {
-	var answered, failed, fresh, timeWait uint64
-	var on, off float64
-	for _, row := range rows {
-		answered, failed, timeWait = answered+row.Answered, failed+row.Failed, max(timeWait, row.TimeWait)
-		if !row.keepAlive {
-			fresh += row.Answered
-		}
-		if row.tool == "ab" && row.responses == ownResponse {
-			if row.keepAlive {
-				on = row.Rate
-			} else {
-				off = row.Rate
-			}
-		}
-	}
-	if reusesPorts {
+	if reuse == "1" || reuse == "2" {
 		r.Promise("where the kernel reuses ports in TIME_WAIT, no request fails for want of a port, with keep-alive "+
-			"or without", failed == 0, nil,
+			"or without", all.Failed == 0, nil,
 			"%v requests failed, %v did not; %v of them came without keep-alive. At most %v sockets were in "+
-				"TIME_WAIT at the end of a run.", failed, answered, fresh, timeWait)
+				"TIME_WAIT at the end of a run.", all.Failed, all.Answered, fresh, all.TimeWait)
 	}
-	r.Promise("keep-alive is worth more than any other setting of a client", on > off, nil,
-		"ab: %v requests/s with it, %v without.", on, off)
+	r.Promise("keep-alive is worth more than any other setting of a client", own["on"] > own["off"], nil,
+		"ab: %v requests/s with it, %v without.", own["on"], own["off"])
 }
 
 // adProxy repeats the prototypes' test: ab without keep-alive on /fillbuffer, for the server's own
@@ -106,9 +84,7 @@ func judgeRules(r *results.Report, rows []ruleRow, reusesPorts bool) {
 func adProxy(e *experiment) {
 	// The full size is a million requests, which take a minute or more, twelve times.
 	n := e.Count(1_000_000, 2_000)
-	r := e.report("adproxy", "The ad proxy itself",
-		"How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a "+
-			"connection per request?")
+	r := e.rep
 	e.needs("ab")
 	r.Note("Constant responses: the prototypes' fixed JSON, and adbuffer's health_path, which is a response of its own.")
 	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which ab shares.")
@@ -150,10 +126,6 @@ func adProxy(e *experiment) {
 			}
 		}
 	}
-	judgeAdProxy(r, rates)
-}
-
-func judgeAdProxy(r *results.Report, rates map[string]float64) {
 	for _, conns := range []int{100, 500} {
 		if node, measured := rates[fmt.Sprint("fastify", conns)]; measured {
 			ours := rates[fmt.Sprint("adbuffer", conns)]
