@@ -7,15 +7,15 @@ import (
 
 // PlanInput is the load of one SSP and the limits of the system. Start from [DefaultPlanInput] and
 // set Rate, P50, P99 and Replicas. Zero is an error, except for fields that give it a meaning.
-// Errors use the names in brackets.
+// Errors name the flags of adbuffer plan, which are in brackets.
 type PlanInput struct {
 	Rate     float64       // [rps] requests per second to the SSP at peak, of all replicas together
 	P50, P99 time.Duration // [p50, p99] quantiles of the time that a place is held
 	Replicas int           // [replicas] processes that share the rate evenly
 
 	Peak         int           // [peak] most places that were in use at once in one replica; 0 = unknown
-	WaitingShare float64       // [waiting-share] share of requests that may wait, between 0 and 1
-	SlowHold     time.Duration // [slow-hold] mean hold on a bad day; 0 = the longer of 2.5 × P50 and twice the mean
+	WaitingShare float64       // [waiting] share of requests that may wait, between 0 and 1
+	SlowHold     time.Duration // [slow] mean hold on a bad day; 0 = the longer of 2.5 × P50 and twice the mean
 	Streams      int           // [streams] requests at once on one HTTP/2 connection
 
 	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
@@ -95,7 +95,7 @@ type PlanResult struct {
 }
 
 // Plan sizes the pools for one SSP. It assumes Poisson arrivals, spread evenly over the replicas,
-// and lognormal holds. The error joins an [InputError] for each invalid number.
+// and lognormal holds. The error has a line for each invalid number.
 func Plan(in PlanInput) (PlanResult, error) {
 	if err := in.validate(); err != nil {
 		return PlanResult{}, err

@@ -1,7 +1,6 @@
 package capacity
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -68,19 +67,19 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 	r, err := Plan(in)
 	testsupport.MustTrue(t, err != nil, "Plan accepted it")
 	want := []string{
-		"rps NaN: must be between 0.001 and 1000000000 requests per second",
-		"replicas 0: must be between 1 and 1000000",
-		"p50 -1ms: must be above 0 and at most 1h0m0s",
-		"p99 2h0m0s: must be above 0 and at most 1h0m0s",
-		"waiting-share 1: must be above 0 and below 1, for example 0.03: no pool is so large that no request ever waits",
-		"slow-hold -1ns: must be above 0 and at most 1h0m0s",
-		"streams 0: must be between 1 and 1000000000",
-		"file-descriptors 0: must be between 1 and 1000000000",
-		"ports 65536: must be between 1 and 65535",
-		"source-addresses -2: must be between 0 and 1000000000",
-		"local-addresses 0: must be between 1 and 1000000000",
-		"ssp-addresses 0: must be between 1 and 1000000000",
-		"max-age 1ms: must be 0 (no limit) or at least 1s",
+		"--rps NaN: must be between 0.001 and 1000000000 requests per second",
+		"--replicas 0: must be between 1 and 1000000",
+		"--p50 -1ms: must be above 0 and at most 1h0m0s",
+		"--p99 2h0m0s: must be above 0 and at most 1h0m0s",
+		"--waiting 1: must be above 0 and below 1, for example 0.03: no pool is so large that no request ever waits",
+		"--slow -1ns: must be above 0 and at most 1h0m0s",
+		"--streams 0: must be between 1 and 1000000000",
+		"--file-descriptors 0: must be between 1 and 1000000000",
+		"--ports 65536: must be between 1 and 65535",
+		"--source-addresses -2: must be between 0 and 1000000000",
+		"--local-addresses 0: must be between 1 and 1000000000",
+		"--ssp-addresses 0: must be between 1 and 1000000000",
+		"--max-age 1ms: must be 0 (no limit) or at least 1s",
 	}
 	if got := err.Error(); got != strings.Join(want, "\n") {
 		t.Errorf("errors:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
@@ -90,33 +89,27 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 
 func TestPlanRefusesEachImpossibleNumberAlone(t *testing.T) {
 	for _, c := range []struct {
-		name  string
 		spoil func(*PlanInput)
 		want  string
 	}{
-		{"rps", func(in *PlanInput) { in.Rate = 0 }, "rps 0: must be between"},
-		{"rps", func(in *PlanInput) { in.Rate = -20000 }, "rps -20000: must be between"},
-		{"rps", func(in *PlanInput) { in.Rate = math.Inf(1) }, "rps +Inf: must be between"},
-		{"rps", func(in *PlanInput) { in.Rate = 1e300 }, "rps 1e+300: must be between"},
-		{"p50", func(in *PlanInput) { in.P50 = 0 }, "p50 0s: must be above 0"},
-		{"p99", func(in *PlanInput) { in.P99 = 79 * time.Millisecond }, "p99 79ms: must not be below p50, which is 80ms"},
-		{"p99", func(in *PlanInput) { in.P50, in.P99 = time.Microsecond, 60*time.Millisecond }, "p99 60ms: is too far above p50, which is 1µs"},
-		{"replicas", func(in *PlanInput) { in.Replicas = -1 }, "replicas -1: must be between"},
-		{"replicas", func(in *PlanInput) { in.Rate = 1e9 }, "replicas 12: are too few: each would have 7516537 requests in flight"},
-		{"waiting-share", func(in *PlanInput) { in.WaitingShare = 0 }, "waiting-share 0: must be above 0"},
-		{"waiting-share", func(in *PlanInput) { in.WaitingShare = 3 }, "waiting-share 3: must be above 0 and below 1"},
-		{"waiting-share", func(in *PlanInput) { in.WaitingShare = math.NaN() }, "waiting-share NaN: must be above 0"},
+		{func(in *PlanInput) { in.Rate = 0 }, "--rps 0: must be between"},
+		{func(in *PlanInput) { in.Rate = -20000 }, "--rps -20000: must be between"},
+		{func(in *PlanInput) { in.Rate = math.Inf(1) }, "--rps +Inf: must be between"},
+		{func(in *PlanInput) { in.Rate = 1e300 }, "--rps 1e+300: must be between"},
+		{func(in *PlanInput) { in.P50 = 0 }, "--p50 0s: must be above 0"},
+		{func(in *PlanInput) { in.P99 = 79 * time.Millisecond }, "--p99 79ms: must not be below p50, which is 80ms"},
+		{func(in *PlanInput) { in.P50, in.P99 = time.Microsecond, 60*time.Millisecond }, "--p99 60ms: is too far above p50, which is 1µs"},
+		{func(in *PlanInput) { in.Replicas = -1 }, "--replicas -1: must be between"},
+		{func(in *PlanInput) { in.Rate = 1e9 }, "--replicas 12: are too few: each would have 7516537 requests in flight"},
+		{func(in *PlanInput) { in.WaitingShare = 0 }, "--waiting 0: must be above 0"},
+		{func(in *PlanInput) { in.WaitingShare = 3 }, "--waiting 3: must be above 0 and below 1"},
+		{func(in *PlanInput) { in.WaitingShare = math.NaN() }, "--waiting NaN: must be above 0"},
 	} {
 		in := twelveReplicas()
 		c.spoil(&in)
 		_, err := Plan(in)
-		var fault *InputError
-		if !errors.As(err, &fault) {
-			t.Errorf("%s: error %v is no InputError", c.want, err)
-			continue
-		}
-		if fault.Name != c.name || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("error about %s = %q, want one that starts with %q", fault.Name, err, c.want)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error is %q, want one that starts with %q", err, c.want)
 		}
 	}
 }
@@ -211,7 +204,7 @@ func TestPlanCountsThePortsOfEachLocalAddress(t *testing.T) {
 	testsupport.Equal(t, mustPlan(t, in).PortsPerAddress, one, "%d ports of a NAT's address")
 }
 
-// For any input, Plan returns InputErrors or a plan whose numbers agree with each other.
+// For any input, Plan returns an error or a plan whose numbers agree with each other.
 func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 	f.Add(20000.0, int64(80*time.Millisecond), int64(250*time.Millisecond), 12, 0.03, int64(0), 100, 4096, 28232, 0, 1, int64(10*time.Minute))
 	f.Add(0.001, int64(1), int64(1), 1_000_000, 0.999, int64(1), 1, 1, 1, 1, 1, int64(time.Second))
@@ -228,12 +221,6 @@ func FuzzPlanRefusesOrAddsUp(f *testing.F) {
 		}
 		r, err := Plan(in)
 		if err != nil {
-			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-				var fault *InputError
-				if !errors.As(e, &fault) || fault.Name == "" || fault.Value == "" || fault.Rule == "" {
-					t.Fatalf("the error does not name the number, the value or the rule: %v", e)
-				}
-			}
 			return
 		}
 		if !(r.Load > 0 && float64(r.Places) > r.Load && r.Places < maxPlaces && r.WaitingShare <= share) {

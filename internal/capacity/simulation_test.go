@@ -9,9 +9,9 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// These tests simulate the queue of the formulas, event by event: Poisson arrivals, one FIFO queue,
-// N servers. Seeds are fixed, so a run can be repeated. The tolerance of each test is four standard
-// errors, estimated from the run.
+// The test simulates the queue of the formulas, event by event: Poisson arrivals, one FIFO queue, N
+// servers. Seeds are fixed, so a run can be repeated. Its tolerance is four standard errors, estimated
+// from the run.
 
 // freeTimes is a heap of the times, in seconds, at which servers become free.
 type freeTimes []float64
@@ -37,11 +37,6 @@ func lognormalHold(rng *rand.Rand, p50, p99 time.Duration) func() float64 {
 	mu := math.Log(p50.Seconds())
 	sigma := (math.Log(p99.Seconds()) - mu) / 2.3263478740408408
 	return func() float64 { return math.Exp(mu + sigma*rng.NormFloat64()) }
-}
-
-// exponentialHold draws holds, in seconds, with the given mean.
-func exponentialHold(rng *rand.Rand, mean time.Duration) func() float64 {
-	return func() float64 { return mean.Seconds() * rng.ExpFloat64() }
 }
 
 // estimate is a mean over batches of one run.
@@ -89,73 +84,6 @@ func simulateWaiting(rng *rand.Rand, rate float64, hold func() float64, servers,
 		}
 	}
 	return batchMeans(waited), batchMeans(waits)
-}
-
-// simulateLoss returns the share of requests that found no server free and were refused.
-func simulateLoss(rng *rand.Rand, rate float64, hold func() float64, servers, n int) estimate {
-	free := make(freeTimes, servers)
-	lost := make([]float64, 0, n)
-	now := 0.0
-	for i := -n / 10; i < n; i++ {
-		now += rng.ExpFloat64() / rate
-		full := free[0] > now
-		if !full {
-			free.replaceFirst(now + hold())
-		}
-		switch {
-		case i < 0:
-		case full:
-			lost = append(lost, 1)
-		default:
-			lost = append(lost, 0)
-		}
-	}
-	return batchMeans(lost)
-}
-
-// matches checks that want is within four standard errors, and that the run was long enough: four
-// errors must be at most resolution × want.
-func (e estimate) matches(t *testing.T, what string, want, resolution float64) {
-	t.Helper()
-	if e.standardError*4 > resolution*want {
-		t.Errorf("%s: the simulation is too coarse, %v ± %v for %v", what, e.mean, 4*e.standardError, want)
-	}
-	near(t, what+" against the simulation", want, e.mean, 4*e.standardError)
-}
-
-func TestErlangCIsWhatAnMMNQueueDoes(t *testing.T) {
-	for _, c := range []struct {
-		name       string
-		rate       float64
-		hold       time.Duration
-		servers    int
-		requests   int
-		resolution float64
-	}{
-		{"1 server, half busy", 50, 10 * time.Millisecond, 1, 400_000, 0.1},
-		{"10 servers, 80 % busy", 800, 10 * time.Millisecond, 10, 400_000, 0.15},
-		{"98 servers for 80 erlangs", 1000, 80 * time.Millisecond, 98, 600_000, 0.35},
-		{"420 servers for 400 erlangs", 5000, 80 * time.Millisecond, 420, 600_000, 0.5},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(7, uint64(c.servers)))
-			share, wait := simulateWaiting(rng, c.rate, exponentialHold(rng, c.hold), c.servers, c.requests)
-			share.matches(t, "share that waits", erlangC(c.servers, Load(c.rate, c.hold)), c.resolution)
-			mean := meanWait(c.rate, c.hold, c.servers)
-			wait.matches(t, "mean wait", mean.Seconds(), 2*c.resolution)
-		})
-	}
-}
-
-func TestErlangBIsWhatALossSystemDoesForAnyHoldTimes(t *testing.T) {
-	const p50, p99 = 80 * time.Millisecond, 250 * time.Millisecond
-	mean := lognormalMean(p50, p99)
-	const rate = 1000.0
-	servers := int(Load(rate, mean))
-	want := erlangB(servers, Load(rate, mean))
-	rng := rand.New(rand.NewPCG(8, 1))
-	simulateLoss(rng, rate, exponentialHold(rng, mean), servers, 400_000).matches(t, "loss with exponential holds", want, 0.1)
-	simulateLoss(rng, rate, lognormalHold(rng, p50, p99), servers, 400_000).matches(t, "loss with lognormal holds", want, 0.1)
 }
 
 // Erlang C is an approximation if holds are not exponential. This test bounds its error for pools

@@ -19,24 +19,14 @@ const (
 	maxCount    = 1_000_000_000 // connections, descriptors, streams, addresses
 )
 
-// InputError is an invalid number of a [PlanInput].
-type InputError struct {
-	Name  string // as in PlanInput: "rps", "waiting-share"
-	Value string // the number
-	Rule  string // the rule for the number, with the reason if it is not obvious
-}
-
-func (e *InputError) Error() string {
-	return e.Name + " " + e.Value + ": " + e.Rule
-}
-
-// inputErrors collects the InputErrors of one PlanInput.
+// inputErrors collects an error for each invalid number of one PlanInput. It names the number as in
+// PlanInput, and says the rule for it, with the reason if that is not obvious.
 type inputErrors []error
 
 // check adds an error unless ok, and returns ok.
 func (e *inputErrors) check(ok bool, name string, value any, rule string, args ...any) bool {
 	if !ok {
-		*e = append(*e, &InputError{Name: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf(rule, args...)})
+		*e = append(*e, fmt.Errorf("--%s %v: %s", name, value, fmt.Sprintf(rule, args...)))
 	}
 	return ok
 }
@@ -49,7 +39,7 @@ func (e *inputErrors) count(name string, v, least, most int) bool {
 	return e.check(v >= least && v <= most, name, v, "must be between %d and %d", least, most)
 }
 
-// validate returns all InputErrors, joined, or nil. NaN is invalid.
+// validate returns all errors, joined, or nil. NaN is invalid.
 func (in PlanInput) validate() error {
 	var e inputErrors
 	rateOK := e.check(in.Rate >= minRate && in.Rate <= maxRate, "rps", FormatNumber(in.Rate),
@@ -65,10 +55,10 @@ func (in PlanInput) validate() error {
 		e.check(load <= maxLoad, "replicas", in.Replicas, "are too few: each would have %.0f requests in flight (%s rps, held %v on average), and a plan ends at %d",
 			load, FormatNumber(in.Rate), mean, maxLoad)
 	}
-	e.check(in.WaitingShare > 0 && in.WaitingShare < 1, "waiting-share", FormatNumber(in.WaitingShare),
+	e.check(in.WaitingShare > 0 && in.WaitingShare < 1, "waiting", FormatNumber(in.WaitingShare),
 		"must be above 0 and below 1, for example 0.03: no pool is so large that no request ever waits")
 	if in.SlowHold != 0 {
-		e.hold("slow-hold", in.SlowHold)
+		e.hold("slow", in.SlowHold)
 	}
 	e.count("peak", in.Peak, 0, maxPlaces/2)
 	e.count("streams", in.Streams, 1, maxCount)

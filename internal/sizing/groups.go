@@ -54,7 +54,7 @@ func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, 
 		}
 		more, err := p.groupWarnings(s, i)
 		if err != nil {
-			return nil, asFlags(err)
+			return nil, err
 		}
 		warnings = append(warnings, more...)
 	}

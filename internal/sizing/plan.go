@@ -4,7 +4,6 @@ package sizing
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ func FromNumbers(in Input) (Plan, error) {
 	var err error
 	p.result, err = capacity.Plan(p.in)
 	if err != nil {
-		return nil, asFlags(err)
+		return nil, err
 	}
 	return Plan{p}, nil
 }
@@ -83,7 +82,7 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 		var err error
 		p.result, err = capacity.Plan(p.in)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", o.name, asFlags(err))
+			return nil, fmt.Errorf("%s: %w", o.name, err)
 		}
 		plan = append(plan, p)
 	}
@@ -184,24 +183,4 @@ func (p *planned) warnings() []string {
 		all = append(all, fmt.Sprintf("the load grows steadily, and the pool is full in %.0f minutes", p.fullIn.Minutes()))
 	}
 	return all
-}
-
-// flagOf holds the flags of adbuffer plan whose name differs from their input's.
-var flagOf = map[string]string{"waiting-share": "waiting", "slow-hold": "slow"}
-
-// asFlags makes the errors of capacity.Plan name flags.
-func asFlags(err error) error {
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		return err
-	}
-	var all []string
-	for _, e := range joined.Unwrap() {
-		text := e.Error()
-		if in := new(capacity.InputError); errors.As(e, &in) {
-			text = fmt.Sprintf("--%s %s: %s", cmp.Or(flagOf[in.Name], in.Name), in.Value, in.Rule)
-		}
-		all = append(all, text)
-	}
-	return errors.New(strings.Join(all, "\n"))
 }
