@@ -7,11 +7,9 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -71,13 +69,12 @@ type Server struct {
 	tails    atomic.Int32       // open
 
 	connections connections
-	scrapes     scrapes
 }
 
 // New returns a server for l's address; Serve runs it.
 func New(opts Options, l net.Listener) *Server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop, scrapes: scrapes{places: make(chan struct{}, maxScrapes)}}
+	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop}
 	s.server = &http.Server{
 		Handler:           s.handler(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -118,7 +115,7 @@ func (s *Server) Close(ctx context.Context) {
 
 func (s *Server) handler() http.Handler {
 	open := http.NewServeMux() // needs no token anywhere
-	open.Handle("GET /metrics", s.scrapes.limit(s.opts.Metrics))
+	open.Handle("GET /metrics", s.connections.limitScrapes(s.opts.Metrics))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.opts.Ready(); err != nil {
@@ -135,21 +132,26 @@ func (s *Server) handler() http.Handler {
 func (s *Server) guarded() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", servePage)
-	mux.HandleFunc("GET /overview", func(w http.ResponseWriter, _ *http.Request) { writeCompactJSON(w, s.opts.Overview()) })
-	mux.HandleFunc("GET /pools", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, s.opts.Pools(r.FormValue("ssp"))) })
-	mux.HandleFunc("GET /history", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, s.opts.History(r.FormValue("ssp"))) })
+	mux.HandleFunc("GET /overview", func(w http.ResponseWriter, _ *http.Request) {
+		b, err := json.Marshal(s.opts.Overview()) // without blanks: the page reads it each second
+		sendJSON(w, http.StatusOK, b, err)
+	})
+	mux.HandleFunc("GET /pools", respond(func(r *http.Request) (any, error) { return s.opts.Pools(r.FormValue("ssp")), nil }))
+	mux.HandleFunc("GET /history", respond(func(r *http.Request) (any, error) { return s.opts.History(r.FormValue("ssp")), nil }))
 	mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, string(s.opts.Config())) })
-	mux.HandleFunc("GET /log/level", s.showLevel)
-	mux.HandleFunc("PUT /log/level", s.changeLevel)
-	mux.HandleFunc("GET /ssps", s.listSSPs)
-	mux.HandleFunc("PUT /ssps/{ssp}/state", s.changeSSP("state"))
-	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", s.changeSSP("state"))
-	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", s.changeSSP("weight"))
-	mux.HandleFunc("GET /capture", s.capture)
+	mux.HandleFunc("GET /log/level", respond(s.showLevel))
+	mux.HandleFunc("PUT /log/level", respond(s.changeLevel))
+	mux.HandleFunc("GET /ssps", respond(func(*http.Request) (any, error) { return s.opts.SSPs.States(), nil }))
+	mux.HandleFunc("PUT /ssps/{ssp}/state", respond(s.changeSSP("state")))
+	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", respond(s.changeSSP("state")))
+	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", respond(s.changeSSP("weight")))
+	mux.HandleFunc("GET /capture", respond(s.capture))
 	mux.HandleFunc("GET /debug/trace", s.trace)
-	mux.HandleFunc("GET /failures", s.failures)
+	mux.HandleFunc("GET /failures", respond(func(*http.Request) (any, error) { // the last one first
+		return map[string]any{"failures": s.opts.Requests.Failures()}, nil
+	}))
 	mux.HandleFunc("GET /tail", s.tail)
-	mux.HandleFunc("POST /explain", s.explain)
+	mux.HandleFunc("POST /explain", respond(s.explain))
 	mux.HandleFunc("POST /reload", s.reload)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -157,33 +159,4 @@ func (s *Server) guarded() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
-}
-
-func text(w http.ResponseWriter, status int, s string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	io.WriteString(w, strings.TrimSuffix(s, "\n")+"\n") //nolint:errcheck // the client has left
-}
-
-func writeJSON(w http.ResponseWriter, v any) { writeStatusJSON(w, http.StatusOK, v) }
-
-func writeStatusJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.MarshalIndent(v, "", " ")
-	sendJSON(w, status, b, err)
-}
-
-// writeCompactJSON is writeJSON without blanks, for what a page reads each second.
-func writeCompactJSON(w http.ResponseWriter, v any) {
-	b, err := json.Marshal(v)
-	sendJSON(w, http.StatusOK, b, err)
-}
-
-func sendJSON(w http.ResponseWriter, status int, b []byte, err error) {
-	if err != nil {
-		text(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(append(b, '\n'))
 }

@@ -1,12 +1,8 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,10 +22,7 @@ const (
 type boundedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
-
-	mu      sync.Mutex
-	since   time.Time // when the first Write began; zero before
-	dropped bool      // each Write fails
+	first   func() // called before the first Write; may be nil
 }
 
 func bounded(next http.Handler) http.Handler {
@@ -45,106 +38,47 @@ func bounded(next http.Handler) http.Handler {
 
 // Write implements http.ResponseWriter.
 func (w *boundedWriter) Write(b []byte) (int, error) {
-	if !w.begin() {
-		return 0, os.ErrDeadlineExceeded
+	if w.first != nil {
+		w.first()
+		w.first = nil
 	}
+	w.control.SetWriteDeadline(time.Now().Add(readerPatience))
 	return w.ResponseWriter.Write(b)
-}
-
-func (w *boundedWriter) begin() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.dropped {
-		return false
-	}
-	now := time.Now()
-	if w.since.IsZero() {
-		w.since = now
-	}
-	w.control.SetWriteDeadline(now.Add(readerPatience))
-	return true
-}
-
-// drop ends a Write that waits for its reader, and fails each later one.
-func (w *boundedWriter) drop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dropped = true
-	w.control.SetWriteDeadline(time.Unix(1, 0))
-}
-
-// writingSince returns when the first Write began. It is zero before, and once it was dropped.
-func (w *boundedWriter) writingSince() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.dropped {
-		return time.Time{}
-	}
-	return w.since
 }
 
 // Unwrap serves http.ResponseController.
 func (w *boundedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// scrapes are the responses to /metrics in progress. One more drops the one that has been read for
-// the longest time. So clients that do not read cannot keep Prometheus away.
-type scrapes struct {
-	places  chan struct{}
-	dropped atomic.Uint64
-	all     sync.Map   // of *boundedWriter
-	mu      sync.Mutex // held by dropLongest: two calls drop two scrapes
-}
-
-// limit bounds the scrapes of next, whose writer is a boundedWriter.
-func (s *scrapes) limit(next http.Handler) http.Handler {
+// limitScrapes bounds the scrapes of next, whose writer is a boundedWriter. One more drops the one that
+// has been read for the longest time. So clients that do not read cannot keep Prometheus away.
+func (c *connections) limitScrapes(next http.Handler) http.Handler {
+	places := make(chan struct{}, maxScrapes)
+	acquire := func() bool {
+		select {
+		case places <- struct{}{}:
+			return true
+		default:
+		}
+		if !c.dropScrape() {
+			return false
+		}
+		select {
+		case places <- struct{}{}:
+			return true
+		case <-time.After(scrapePatience):
+			return false
+		}
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.acquire(r.Context()) {
+		if !acquire() {
 			text(w, http.StatusServiceUnavailable, fmt.Sprintf("%d scrapes are in progress, which is the limit", maxScrapes))
 			return
 		}
-		defer func() { <-s.places }()
-		reader := w.(*boundedWriter)
-		s.all.Store(reader, nil)
-		defer s.all.Delete(reader)
+		defer func() { <-places }()
+		if one, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+			w.(*boundedWriter).first = func() { c.noteScrape(one, time.Now()) }
+			defer c.noteScrape(one, time.Time{})
+		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// acquire acquires a place, and makes room for it if there is none.
-func (s *scrapes) acquire(ctx context.Context) bool {
-	select {
-	case s.places <- struct{}{}:
-		return true
-	default:
-	}
-	if !s.dropLongest() {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, scrapePatience)
-	defer cancel()
-	select {
-	case s.places <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// dropLongest drops a scrape that is being read. It returns false if none is.
-func (s *scrapes) dropLongest() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var longest *boundedWriter
-	var since time.Time
-	for w := range s.all.Range {
-		if at := w.(*boundedWriter).writingSince(); !at.IsZero() && (longest == nil || at.Before(since)) {
-			longest, since = w.(*boundedWriter), at
-		}
-	}
-	if longest == nil {
-		return false
-	}
-	longest.drop()
-	s.dropped.Add(1)
-	return true
 }

@@ -1,9 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -25,42 +25,27 @@ const (
 	mostWait    = time.Minute
 )
 
-func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
+func (s *Server) capture(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	n := 1
-	if v := q.Get("n"); v != "" {
-		var err error
-		n, err = strconv.Atoi(v)
-		if err != nil || n < 1 || n > maxCapture {
-			text(w, http.StatusBadRequest, fmt.Sprintf("n must be from 1 to %d", maxCapture))
-			return
-		}
+	n, err := strconv.Atoi(cmp.Or(q.Get("n"), "1"))
+	if err != nil || n < 1 || n > maxCapture {
+		return nil, badRequest("n must be from 1 to %d", maxCapture)
 	}
 	wait, err := waitOf(r, captureWait)
 	if err != nil {
-		text(w, http.StatusBadRequest, err.Error())
-		return
+		return nil, err
 	}
-	format := q.Get("format")
-	if format != "" && format != "json" && format != "har" {
-		text(w, http.StatusBadRequest, "format must be json or har")
-		return
+	format := cmp.Or(q.Get("format"), "json")
+	if format != "json" && format != "har" {
+		return nil, badRequest("format must be json or har")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	switch v, err := s.opts.Capture(ctx, q.Get("ssp"), n); {
-	case errors.As(err, new(*UnknownError)), errors.Is(err, ErrCaptureOff):
-		text(w, http.StatusNotFound, err.Error())
-	case errors.Is(err, ErrCaptureBusy):
-		text(w, http.StatusConflict, err.Error())
-	case err != nil:
-		text(w, http.StatusInternalServerError, err.Error())
-	default:
-		if h, ok := v.(interface{ HAR() any }); ok && format == "har" {
-			v = h.HAR()
-		}
-		writeJSON(w, v)
+	v, err := s.opts.Capture(ctx, q.Get("ssp"), n)
+	if h, ok := v.(interface{ HAR() any }); ok && format == "har" {
+		v = h.HAR()
 	}
+	return v, err
 }
 
 // waitOf returns the parameter wait of the query, or byDefault.
@@ -71,7 +56,7 @@ func waitOf(r *http.Request, byDefault time.Duration) (time.Duration, error) {
 	}
 	wait, err := time.ParseDuration(v)
 	if err != nil || wait <= 0 || wait > mostWait {
-		return 0, fmt.Errorf("wait must be a duration up to %v, for example 10s", mostWait)
+		return 0, badRequest("wait must be a duration up to %v, for example 10s", mostWait)
 	}
 	return wait, nil
 }

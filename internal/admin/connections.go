@@ -33,6 +33,8 @@ type connection struct {
 	// since is when inProgress last changed or, if it is later, when a head arrived. Before the first
 	// request it is when the connection was accepted.
 	since time.Time
+	// scrape is when the first part of a response to /metrics was written; zero without one in progress.
+	scrape time.Time
 }
 
 type connectionKey struct{}
@@ -45,27 +47,44 @@ func (c *connections) accept(ctx context.Context, conn net.Conn) context.Context
 		c.open = make(map[net.Conn]*connection)
 	}
 	for len(c.open) >= maxConnections {
-		c.dropLocked()
+		var worst net.Conn
+		for conn, one := range c.open {
+			if worst == nil || one.makesRoomBefore(c.open[worst]) {
+				worst = conn
+			}
+		}
+		c.dropLocked(worst)
 	}
 	one := &connection{since: time.Now()}
 	c.open[conn] = one
 	return context.WithValue(ctx, connectionKey{}, one)
 }
 
-// dropLocked closes the connection that makes room first.
-func (c *connections) dropLocked() {
-	var worst net.Conn
+// dropScrape closes the connection whose scrape has been read for longest. It returns false if no scrape
+// is being read.
+func (c *connections) dropScrape() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var longest net.Conn
 	for conn, one := range c.open {
-		if worst == nil || one.makesRoomBefore(c.open[worst]) {
-			worst = conn
+		if !one.scrape.IsZero() && (longest == nil || one.scrape.Before(c.open[longest].scrape)) {
+			longest = conn
 		}
 	}
-	delete(c.open, worst)
-	c.dropped.Add(1)
-	if over, ok := worst.(interface{ NetConn() net.Conn }); ok {
-		worst = over.NetConn() // the Close of TLS may wait for the client
+	if longest != nil {
+		c.dropLocked(longest)
 	}
-	worst.Close()
+	return longest != nil
+}
+
+// dropLocked closes a connection to make room for another one.
+func (c *connections) dropLocked(conn net.Conn) {
+	delete(c.open, conn)
+	c.dropped.Add(1)
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = over.NetConn() // the Close of TLS may wait for the client
+	}
+	conn.Close()
 }
 
 func (one *connection) makesRoomBefore(other *connection) bool {
@@ -115,6 +134,12 @@ func (c *connections) note(one *connection, inProgress bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one.inProgress, one.since = inProgress, time.Now()
+}
+
+func (c *connections) noteScrape(one *connection, begun time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one.scrape = begun
 }
 
 func (c *connections) count() int {

@@ -152,15 +152,17 @@ func TestAScrapeThatIsNotReadMakesRoom(t *testing.T) {
 	}
 	wantOK(t, "one more scrape", dial(t, addr, "/metrics"))
 	wantClosed(t, "the scrape that was unread for longest", unread[0])
-	if n, dropped := c.writing(), c.scrapes.dropped.Load(); n != maxScrapes-1 || dropped != 1 {
+	if n, dropped := c.writing(), c.connections.dropped.Load(); n != maxScrapes-1 || dropped != 1 {
 		t.Errorf("%d scrapes are in progress, and %d were dropped", n, dropped)
 	}
 }
 
 // writing returns how many scrapes are being read.
 func (c *console) writing() (n int) {
-	for w := range c.scrapes.all.Range {
-		if !w.(*boundedWriter).writingSince().IsZero() {
+	c.connections.mu.Lock()
+	defer c.connections.mu.Unlock()
+	for _, one := range c.connections.open {
+		if !one.scrape.IsZero() {
 			n++
 		}
 	}

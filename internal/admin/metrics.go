@@ -18,6 +18,6 @@ func (s *Server) Metrics() prometheus.Collector {
 	return metrics.NewSource(descs, func(to metrics.Sink) {
 		to.Gauge(descConns, float64(s.connections.count()))
 		to.Gauge(descConnsLimit, maxConnections)
-		to.Counter(descDropped, s.connections.dropped.Load()+s.scrapes.dropped.Load())
+		to.Counter(descDropped, s.connections.dropped.Load())
 	})
 }

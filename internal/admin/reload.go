@@ -24,29 +24,35 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	if query.Has("dry_run") {
 		dryRun, err = strconv.ParseBool(query.Get("dry_run"))
 	}
+	var status int
+	var report any
 	switch {
 	case err != nil:
-		text(w, http.StatusBadRequest, fmt.Sprintf("dry_run=%.80q must be 1 or 0", query.Get("dry_run")))
+		err = badRequest("dry_run=%.80q must be 1 or 0", query.Get("dry_run"))
 	case dryRun:
-		s.dryRun(w, r)
+		status, report, err = s.dryRun(r)
 	case s.opts.Reload == nil:
-		text(w, http.StatusNotFound, "this adbuffer has no configuration file to read again")
+		err = &refusal{http.StatusNotFound, "this adbuffer has no configuration file to read again"}
 	case r.ContentLength != 0:
-		text(w, http.StatusBadRequest, "send no body: the file of --config is read again, on the machine of the process; dry_run=1 says what a configuration would change")
+		err = badRequest("send no body: the file of --config is read again, on the machine of the process; dry_run=1 says what a configuration would change")
 	default:
-		status, report := s.opts.Reload()
-		writeStatusJSON(w, status, report)
+		status, report = s.opts.Reload()
 	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	writeJSON(w, status, report)
 }
 
-func (s *Server) dryRun(w http.ResponseWriter, r *http.Request) {
-	document, ok := readBody(w, r, maxDocument, fmt.Sprintf("a configuration must not be longer than %d bytes", maxDocument))
+func (s *Server) dryRun(r *http.Request) (status int, report any, err error) {
+	document, err := readBody(r, maxDocument, fmt.Sprintf("a configuration must not be longer than %d bytes", maxDocument))
 	switch {
-	case !ok:
+	case err != nil:
+		return 0, nil, err
 	case len(document) == 0:
-		text(w, http.StatusBadRequest, "send the configuration as the body: dry_run=1 does not read the file of --config")
-	default:
-		status, report := s.opts.DryRun(document)
-		writeStatusJSON(w, status, report)
+		return 0, nil, badRequest("send the configuration as the body: dry_run=1 does not read the file of --config")
 	}
+	status, report = s.opts.DryRun(document)
+	return status, report, nil
 }

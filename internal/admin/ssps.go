@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -62,43 +63,36 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("no %s is called %q; there are %s", e.What, e.Name, strings.Join(e.Known, ", "))
 }
 
-func (s *Server) listSSPs(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.opts.SSPs.States()) }
-
 // changeSSP handles PUT of a state or a weight. It logs each change with the operator's address.
-func (s *Server) changeSSP(what string) http.HandlerFunc {
+func (s *Server) changeSSP(what string) func(*http.Request) (any, error) {
 	rule := `send {"state":"enabled"}, {"state":"draining"} or {"state":"disabled"}`
 	if what == "weight" {
 		rule = `send {"weight":3}`
 	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, ok := readBody(w, r, maxChangeBytes, fmt.Sprintf("the body is longer than %d bytes; %s", maxChangeBytes, rule))
-		if !ok {
-			return
+	return func(r *http.Request) (any, error) {
+		body, err := readBody(r, maxChangeBytes, fmt.Sprintf("the body is longer than %d bytes; %s", maxChangeBytes, rule))
+		if err != nil {
+			return nil, err
 		}
 		var c Change
 		if json.Unmarshal(body, &c) != nil || (c.State != "") != (what == "state") || (c.Weight != nil) != (what == "weight") {
-			text(w, http.StatusBadRequest, rule)
-			return
+			return nil, badRequest("%s", rule)
 		}
 		ssp, endpoint := r.PathValue("ssp"), r.PathValue("endpoint")
 		_, before := s.stateOf(ssp, endpoint, what)
-		switch err := s.opts.SSPs.Change(ssp, endpoint, c); err.(type) { //nolint:errorlint // Change does not wrap it
-		case nil:
-		case *UnknownError:
-			text(w, http.StatusNotFound, err.Error())
-			return
-		default:
-			text(w, http.StatusBadRequest, err.Error())
-			return
+		err = s.opts.SSPs.Change(ssp, endpoint, c)
+		if errors.As(err, new(*UnknownError)) {
+			return nil, err
+		} else if err != nil {
+			return nil, badRequest("%v", err)
 		}
 		state, now := s.stateOf(ssp, endpoint, what)
 		if state == nil {
-			text(w, http.StatusNotFound, "a reload has just removed it")
-			return
+			return nil, &refusal{http.StatusNotFound, "a reload has just removed it"}
 		}
 		s.opts.Log.Warn("an operator changed an SSP", zap.String("ssp", ssp), zap.String("endpoint", endpoint), zap.String("changed", what),
 			zap.String("before", before), zap.String("now", now), zap.String("by", r.RemoteAddr))
-		writeJSON(w, state)
+		return state, nil
 	}
 }
 

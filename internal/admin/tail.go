@@ -23,11 +23,6 @@ const (
 	tailBeat = time.Second
 )
 
-// failures shows the last requests that failed, the last one first.
-func (s *Server) failures(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, map[string]any{"failures": s.opts.Requests.Failures()})
-}
-
 // tail sends a line of JSON for each request that ends and passes the query's filter, until the
 // reader disconnects.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {

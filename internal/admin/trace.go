@@ -19,19 +19,16 @@ const traceWait = time.Second
 func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
 	wait, err := waitOf(r, traceWait)
 	if err != nil {
-		text(w, http.StatusBadRequest, err.Error())
+		fail(w, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	b, err := s.opts.Trace(ctx)
-	switch {
-	case errors.Is(err, ErrTraceBusy):
-		text(w, http.StatusConflict, err.Error())
-	case err != nil:
-		text(w, http.StatusInternalServerError, err.Error())
-	default:
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Write(b)
+	if err != nil {
+		fail(w, err)
+		return
 	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Write(b)
 }
