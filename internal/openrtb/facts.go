@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"unicode/utf8"
+
+	"adbuffer/internal/syntax"
 )
 
 // Facts are what Paths.Scan found in one body. The zero value is ready for Scan, and has memory for the
@@ -112,4 +115,21 @@ func (f *Facts) content(quoted []byte) []byte {
 	}
 	f.scratch = appendUnescaped(f.scratch[:0], s)
 	return f.scratch
+}
+
+// appendUnescaped appends the content of a string without its escapes. s is the string's bytes between
+// its quotes; syntax.SkipJSONString has accepted it. A lone surrogate becomes U+FFFD.
+func appendUnescaped(b, s []byte) []byte {
+	for len(s) > 0 {
+		if s[0] != '\\' {
+			b, s = append(b, s[0]), s[1:]
+			continue
+		}
+		r, n := syntax.JSONEscape(s)
+		if n == 0 {
+			r, n = utf8.RuneError, len(`\ud800`)
+		}
+		b, s = utf8.AppendRune(b, r), s[n:]
+	}
+	return b
 }

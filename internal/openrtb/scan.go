@@ -76,19 +76,11 @@ func (s *scanner) object(i, depth int, n *node) int {
 	}
 	for {
 		key := i
-		if syntax.JSONByte(b, i) != '"' {
+		i = syntax.SkipJSONString(b, i)
+		if i < 0 {
 			return s.fail(Syntax)
 		}
-		i = skipPlain(b, i+1)
-		var child *node
-		if syntax.JSONByte(b, i) == '"' {
-			child = n.child(b[key+1 : i])
-			i++
-		} else if i = skipEscapes(b, i); i >= 0 {
-			child = n.child(s.facts.content(b[key:i]))
-		} else {
-			return s.fail(Syntax)
-		}
+		child := n.child(s.facts.content(b[key:i]))
 		i = syntax.SkipJSONBlanks(b, i)
 		if syntax.JSONByte(b, i) != ':' {
 			return s.fail(Syntax)
@@ -200,80 +192,14 @@ func (s *scanner) array(i, depth int, n *node) int {
 
 // skip examines the value at s.body[i], in a container of this depth, without its members.
 func (s *scanner) skip(i, depth int) int {
-	b := s.body
-	var objects uint64 // the open containers, the innermost in the lowest bit: 1 for an object
-	outer := depth
-	for {
-		// b[i] starts a value.
-		switch c := syntax.JSONByte(b, i); c {
-		case '"':
-			i = skipString(b, i)
-		case '{', '[':
-			if depth == MaxDepth {
-				return s.fail(Depth)
-			}
-			depth++
-			objects <<= 1
-			i = syntax.SkipJSONBlanks(b, i+1)
-			if c == '{' {
-				objects |= 1
-				if syntax.JSONByte(b, i) != '}' {
-					i = skipKey(b, i)
-					if i < 0 {
-						return s.fail(Syntax)
-					}
-					continue
-				}
-			} else if syntax.JSONByte(b, i) != ']' {
-				continue
-			}
-			i++
-			depth--
-			objects >>= 1
-		default:
-			i = skipScalar(b, i)
-		}
-		if i < 0 {
-			return s.fail(Syntax)
-		}
-		// Close the containers that end here.
-		for {
-			if depth == outer {
-				return i
-			}
-			i = syntax.SkipJSONBlanks(b, i)
-			c := syntax.JSONByte(b, i)
-			if c == ',' {
-				i = syntax.SkipJSONBlanks(b, i+1)
-				if objects&1 != 0 {
-					i = skipKey(b, i)
-					if i < 0 {
-						return s.fail(Syntax)
-					}
-				}
-				break
-			}
-			if c != ']'+byte(objects&1)*('}'-']') {
-				return s.fail(Syntax)
-			}
-			i++
-			depth--
-			objects >>= 1
-		}
+	switch end := syntax.SkipJSON(s.body, i, depth, MaxDepth); end {
+	case syntax.NotJSON:
+		return s.fail(Syntax)
+	case syntax.TooDeep:
+		return s.fail(Depth)
+	default:
+		return end
 	}
-}
-
-// skipKey returns the offset of the value behind the key that starts at b[i], or -1.
-func skipKey(b []byte, i int) int {
-	i = skipString(b, i)
-	if i < 0 {
-		return -1
-	}
-	i = syntax.SkipJSONBlanks(b, i)
-	if syntax.JSONByte(b, i) != ':' {
-		return -1
-	}
-	return syntax.SkipJSONBlanks(b, i+1)
 }
 
 func (f *Facts) nextSerial() uint32 {

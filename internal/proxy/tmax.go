@@ -39,7 +39,7 @@ func scanTmax(body []byte) (value time.Duration, start, end int) {
 		return 0, 0, 0 // this check costs a tenth of a scan
 	}
 	start, end = findTmax.Find(body)
-	if start == end || body[start] == '0' {
+	if start == end {
 		return 0, 0, 0
 	}
 	value, ok := parseMs(body[start:end])

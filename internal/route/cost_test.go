@@ -41,8 +41,9 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 			})
 		}
 	}
-	// 1.2 KB of OpenRTB, repeated.
-	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` + strings.Repeat("x", 1000) + `"}]}],"cur":"USD"},`
+	// 1.2 KB of OpenRTB with VAST, repeated.
+	bid := `{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` +
+		strings.Repeat(`<MediaFile type=\"video/mp4\" width=\"640\" height=\"360\">\n`, 16) + `"}]}],"cur":"USD"},`
 	body := fill("[", bid, "{}]")
 	common := testsupport.CommonInput{Bytes: size, Cost: cost("application/json", body)}
 	for name, body := range map[string]string{

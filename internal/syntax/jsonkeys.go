@@ -23,6 +23,9 @@ var keySets = sync.Pool{New: func() any { return new(keys) }}
 
 var keySeed = maphash.MakeSeed()
 
+// open begins an object.
+func (k *keys) open(depth int) { k.starts[depth] = len(k.hashes) }
+
 // add adds a key, without its quotes. It returns false if there are too many.
 func (k *keys) add(key []byte) bool {
 	if len(k.hashes) == MaxJSONKeys {

@@ -1,6 +1,10 @@
 package syntax
 
-import "unicode/utf16"
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+)
 
 // JSONByte returns b[i], or 0 beyond the end; 0 is not a byte of JSON.
 func JSONByte(b []byte, i int) byte {
@@ -25,27 +29,59 @@ func skipMoreBlanks(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the offset after the string that starts at b[i], or -1 if it is not a valid
-// string.
-func skipString(b []byte, i int) int {
+// SkipJSONString returns the offset after the string that starts at b[i], or -1. The string may be no UTF-8, and
+// have lone surrogates.
+func SkipJSONString(b []byte, i int) int { return skipString(b, i, false) }
+
+// skipString is SkipJSONString. If pairs, it refuses lone surrogates.
+func skipString(b []byte, i int, pairs bool) int {
 	if JSONByte(b, i) != '"' {
 		return -1
 	}
-	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1
-		case c < ' ':
+	i = skipPlain(b, i+1)
+	if JSONByte(b, i) == '"' {
+		return i + 1
+	}
+	return skipEscapes(b, i, pairs)
+}
+
+// skipEscapes returns the offset after the string that goes on at b[i], or -1.
+func skipEscapes(b []byte, i int, pairs bool) int {
+	for JSONByte(b, i) == '\\' {
+		_, n := JSONEscape(b[i:])
+		if n == 0 && !pairs && JSONByte(b, i+1) == 'u' && hex4(b, i+2) >= 0 {
+			n = len(`\ud800`)
+		}
+		if n == 0 {
 			return -1
-		case c == '\\':
-			_, n := JSONEscape(b[i:])
-			if n == 0 {
-				return -1
-			}
-			i += n - 1
+		}
+		i = skipPlain(b, i+n)
+	}
+	if JSONByte(b, i) != '"' {
+		return -1
+	}
+	return i + 1
+}
+
+// skipPlain returns the offset of the next quote, backslash or control character, or the end of b. It
+// examines eight bytes at a time.
+func skipPlain(b []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(b); i += 8 {
+		v := binary.LittleEndian.Uint64(b[i:])
+		// A byte of (x - n*ones) & ^x has its high bit if that byte of x is below n. A borrow may set bits only
+		// above the first such byte. Only quotes (0x22) and control characters are below 0x21 after ^2. No XOR
+		// here changes a high bit, so ^v serves both terms.
+		quotesAndControls, backslashes := (v^2*ones)-0x21*ones, (v^'\\'*ones)-ones
+		found := (quotesAndControls | backslashes) &^ v & highs
+		if found != 0 {
+			return i + bits.TrailingZeros64(found)>>3
 		}
 	}
-	return -1
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // JSONEscape decodes the escape at the start of b. It returns the character and the length of the
@@ -65,14 +101,14 @@ func JSONEscape(b []byte) (r rune, n int) {
 	case 't':
 		return '\t', 2
 	case 'u':
-		r = Hex4(b, 2)
+		r = hex4(b, 2)
 		if r >= 0 && !utf16.IsSurrogate(r) {
 			return r, 6
 		}
 		if r < 0 || JSONByte(b, 6) != '\\' || JSONByte(b, 7) != 'u' {
 			return 0, 0
 		}
-		r = utf16.DecodeRune(r, Hex4(b, 8))
+		r = utf16.DecodeRune(r, hex4(b, 8))
 		if r != '\uFFFD' {
 			return r, 12
 		}
@@ -80,8 +116,8 @@ func JSONEscape(b []byte) (r rune, n int) {
 	return 0, 0
 }
 
-// Hex4 decodes four hexadecimal digits at b[i], or returns -1.
-func Hex4(b []byte, i int) (r rune) {
+// hex4 decodes four hexadecimal digits at b[i], or returns -1.
+func hex4(b []byte, i int) (r rune) {
 	for range 4 {
 		digit := HexDigit(JSONByte(b, i))
 		if digit < 0 {
@@ -93,87 +129,36 @@ func Hex4(b []byte, i int) (r rune) {
 	return r
 }
 
-// SkipJSONLiteral returns the offset after literal, which starts at b[i], or -1 if it does not.
-func SkipJSONLiteral(b []byte, i int, literal string) int {
-	if len(b)-i < len(literal) || string(b[i:i+len(literal)]) != literal {
-		return -1
-	}
-	return i + len(literal)
-}
-
-const (
-	// MaxJSONNumberBytes is how long a number may be. float64 needs 17 digits.
-	MaxJSONNumberBytes = 64
-	// maxExponent bounds the powers of ten of the first and the last digit of a number with a
-	// fraction or an exponent. Then float64 holds both.
-	maxExponent = 307
-)
-
-// skipNumber returns the offset after the number that starts at b[i], or -1 if some parser refuses
-// it. Go, Rust and other parsers refuse 1e400, simdjson an integer of more than 64 bits, Python one
-// of 4301 digits.
+// skipNumber returns the offset after the number that starts at b[i], or -1.
 func skipNumber(b []byte, i int) int {
-	start := i
 	if JSONByte(b, i) == '-' {
 		i++
 	}
-	whole := i
-	if JSONByte(b, i) == '0' {
-		i++
-	} else if i = SkipDigits(b, i); i < 0 {
+	start := i
+	i = skipDigits(b, i)
+	if i < 0 || b[start] == '0' && i > start+1 {
 		return -1
 	}
-	digits, fraction, exponent := i-whole, 0, 0
-	plain := true // an integer without an exponent
-	if JSONByte(b, i) == '.' {
-		from := i + 1
-		i = SkipDigits(b, from)
+	c := JSONByte(b, i)
+	if c == '.' {
+		i = skipDigits(b, i+1)
 		if i < 0 {
 			return -1
 		}
-		fraction, plain = i-from, false
+		c = JSONByte(b, i)
 	}
-	if JSONByte(b, i)|0x20 == 'e' {
+	if c|0x20 != 'e' {
+		return i
+	}
+	i++
+	if c := JSONByte(b, i); c == '+' || c == '-' {
 		i++
-		negative := JSONByte(b, i) == '-'
-		if negative || JSONByte(b, i) == '+' {
-			i++
-		}
-		from := i
-		i = SkipDigits(b, i)
-		if i < 0 {
-			return -1
-		}
-		for _, c := range b[from:i] {
-			exponent = min(10*exponent+int(c-'0'), 10*maxExponent)
-		}
-		if negative {
-			exponent = -exponent
-		}
-		plain = false
 	}
-	switch {
-	case i-start > MaxJSONNumberBytes:
-		return -1
-	case plain && !fits64(b[whole:i], whole > start):
-		return -1
-	case !plain && (exponent+digits-1 > maxExponent || exponent-fraction < -maxExponent):
-		return -1
-	}
-	return i
+	return skipDigits(b, i)
 }
 
-// fits64 reports whether an integer fits into 64 bits, signed or unsigned.
-func fits64(digits []byte, negative bool) bool {
-	limit := "18446744073709551615"
-	if negative {
-		limit = "9223372036854775808"
-	}
-	return len(digits) < len(limit) || len(digits) == len(limit) && string(digits) <= limit
-}
-
-// SkipDigits returns the offset after one or more digits that start at b[i], or -1.
-func SkipDigits(b []byte, i int) int {
+// skipDigits returns the offset after one or more digits that start at b[i], or -1.
+func skipDigits(b []byte, i int) int {
 	start := i
 	for IsDigit(JSONByte(b, i)) {
 		i++

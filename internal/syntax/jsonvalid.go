@@ -1,5 +1,7 @@
 package syntax
 
+import "bytes"
+
 // MaxJSONDepth is how deep a valid document may nest. Parsers stop at some depth (.NET's at 64,
 // others at 100 to 1000). An envelope that cannot be parsed also loses the other SSPs' responses.
 // With the three levels of the envelope, all these parsers can read it. Bid responses nest about
@@ -15,79 +17,47 @@ const MaxJSONDepth = 60
 //   - More than MaxJSONKeys keys, since ValidJSON must remember them.
 //   - An escaped surrogate without its other half. It is no character; Rust, Go v2 and Python's
 //     UTF-8 encoder refuse it.
-//   - Numbers that do not fit: see skipNumber.
+//   - Numbers that do not fit: see fitsAllParsers.
 //
-// ValidJSON takes about half the time of json.Valid.
+// ValidJSON takes less than half the time of json.Valid.
 func ValidJSON(b []byte) bool {
 	k := keySets.Get().(*keys)
 	defer keySets.Put(k)
 	k.hashes = k.hashes[:0]
-	depth := 0
-	var objects uint64 // bit n: the open value at depth n is an object
-	i := SkipJSONBlanks(b, 0)
-	for {
-		// b[i] starts a value.
-		opened := false
-		switch JSONByte(b, i) {
-		case '{', '[':
-			depth++
-			if depth > MaxJSONDepth {
-				return false
-			}
-			objects &^= 1 << depth
-			if b[i] == '{' {
-				objects |= 1 << depth
-				k.starts[depth] = len(k.hashes)
-			}
-			i, opened = i+1, true
-		case '"':
-			i = skipString(b, i)
-		case 't':
-			i = SkipJSONLiteral(b, i, "true")
-		case 'f':
-			i = SkipJSONLiteral(b, i, "false")
-		case 'n':
-			i = SkipJSONLiteral(b, i, "null")
-		default:
-			i = skipNumber(b, i)
-		}
-		if i < 0 {
-			return false
-		}
-		// Close the value that ends here, and the values that end with it.
-		for i = SkipJSONBlanks(b, i); ; i = SkipJSONBlanks(b, i+1) {
-			if depth == 0 {
-				return i == len(b)
-			}
-			end := byte(']')
-			if objects>>depth&1 == 1 {
-				end = '}'
-			}
-			if JSONByte(b, i) != end {
-				break
-			}
-			if end == '}' && !k.close(depth) {
-				return false
-			}
-			depth, opened = depth-1, false
-		}
-		if !opened {
-			if JSONByte(b, i) != ',' {
-				return false
-			}
-			i = SkipJSONBlanks(b, i+1)
-		}
-		if objects>>depth&1 == 1 {
-			key := i
-			i = skipString(b, i)
-			if i < 0 || !k.add(b[key+1:i-1]) {
-				return false
-			}
-			i = SkipJSONBlanks(b, i)
-			if JSONByte(b, i) != ':' {
-				return false
-			}
-			i = SkipJSONBlanks(b, i+1)
-		}
+	end := skipValue(b, SkipJSONBlanks(b, 0), 0, MaxJSONDepth, k)
+	return end >= 0 && SkipJSONBlanks(b, end) == len(b)
+}
+
+const (
+	// MaxJSONNumberBytes is how long a number may be. float64 needs 17 digits.
+	MaxJSONNumberBytes = 64
+	// maxExponent bounds the powers of ten of the first and the last digit of a number with a
+	// fraction or an exponent. Then float64 holds both.
+	maxExponent = 307
+)
+
+// fitsAllParsers reports whether no parser refuses a number for its size. Go, Rust and other parsers refuse
+// 1e400, simdjson an integer of more than 64 bits, Python one of 4301 digits.
+func fitsAllParsers(number []byte) bool {
+	if len(number) > MaxJSONNumberBytes {
+		return false
 	}
+	digits := bytes.TrimPrefix(number, []byte{'-'})
+	mantissa, power := digits, []byte(nil)
+	if e := bytes.IndexAny(digits, "eE"); e >= 0 {
+		mantissa, power = digits[:e], digits[e+1:]
+	}
+	whole, fraction, _ := bytes.Cut(mantissa, []byte{'.'})
+	if len(whole) == len(digits) { // an integer without an exponent
+		limit := "18446744073709551615"
+		if len(digits) < len(number) {
+			limit = "9223372036854775808"
+		}
+		return len(whole) < len(limit) || len(whole) == len(limit) && string(whole) <= limit
+	}
+	exponent, _ := ParseNumber(bytes.TrimLeft(power, "+-"), 10*maxExponent)
+	if bytes.HasPrefix(power, []byte{'-'}) {
+		exponent = -exponent
+	}
+	return exponent+len(whole)-1 <= maxExponent && exponent-len(fraction) >= -maxExponent
 }
