@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"crypto/tls"
-	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -22,15 +21,6 @@ func (ab *Process) DialTLS(config *tls.Config) *Client {
 	c.Conn = tc
 	c.Reader.Reset(tc)
 	return c
-}
-
-// HTTP2Client is net/http's client, with HTTP/2 alone and a connection of its own.
-func (a *Authority) HTTP2Client(t testing.TB) *http.Client {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP2(true)
-	transport := &http.Transport{TLSClientConfig: a.ClientConfig(nil), Protocols: protocols}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: testsupport.Patience}
 }
 
 // Curl runs curl with the given options, and returns its standard output.

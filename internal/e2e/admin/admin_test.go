@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,41 +44,6 @@ func TestBeyondLoopbackTheListenerWarnsAndNeedsTheToken(t *testing.T) {
 			t.Errorf("%v: there is a warning about the token", c.env)
 		}
 		testsupport.True(t, !strings.Contains(ab.Log.String(), "0123456789abcdef"), "the log has the token")
-	}
-}
-
-func TestCaptureShowsExchangesWithoutTheirSecrets(t *testing.T) {
-	t.Parallel()
-	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL(), "headers: {pass: [Cookie, Authorization], set: [{name: X-Api-Key, value: s3cret}]}"), "ADBUFFER_ADMIN_CAPTURE=true")
-	y := make(chan string)
-	go func() {
-		_, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=2&wait=30s", "")
-		y <- body
-	}()
-	var body string
-	testsupport.Eventually(t, "the capture has the requested exchanges", func() bool {
-		ab.Post("/fillbuffer?pub=7", `{"id":"1"}`, "Cookie: id=s3cret", "Authorization: Bearer s3cret", "User-Agent: phone", "Content-Type: application/json")
-		select {
-		case body = <-y:
-			return true
-		default:
-			return false
-		}
-	})
-	var v struct{ Exchanges []map[string]any }
-	if err := json.Unmarshal([]byte(body), &v); err != nil || len(v.Exchanges) != 2 {
-		t.Fatalf("%v: captured %s", err, body)
-	}
-	testsupport.True(t, !strings.Contains(body, "s3cret"), "a secret was captured: %s", body)
-	for _, want := range []string{`"outcome": "fill"`, `/bid?pub=7`, `"phone"`, `{\"id\":\"1\"}`, `"status": 200`, `"(hidden)"`} {
-		testsupport.True(t, strings.Contains(body, want), "%s is not in %s", want, body)
-	}
-	if status, _ := ab.SendAdmin("GET", "/capture?ssp=other", ""); status != 404 {
-		t.Errorf("a capture of an unknown SSP responds with %d", status)
-	}
-	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
-	if status, body := ab.SendAdmin("GET", "/capture?ssp=openx&n=5&wait=20ms", ""); status != 200 || !strings.Contains(body, `"exchanges": []`) {
-		t.Errorf("a capture without traffic responds with %d %s", status, body)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 
 func TestTheAccessLogOnAConsoleSaysWhereTheTimeWent(t *testing.T) {
 	t.Parallel()
-	ssp := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)})
-	want := []string{" INFO request ", `"outcome": "fill"`, `"ssp": "openx"`, `"protocol": "http1"`, `"pending_ms": `, `"dial_ms": `, `"ttfb_ms": `, `"total_ms": `, `"status": 200`}
-	ab := startConsole(t, e2e.Single(ssp.URL()))
+	ssp := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1, Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}})
+	want := []string{" INFO request ", `"outcome": "fill"`, `"ssp": "openx"`, `"protocol": "http1"`, `"pending_ms": `, `"dial_ms": `, `"tls_ms": `, `"ttfb_ms": `, `"total_ms": `, `"status": 200`}
+	ab := startConsole(t, e2e.Single(ssp.URL(), e2e.Trust(t, ssp)))
 	ab.Get("/fillbuffer")
 	var line string
 	testsupport.Eventually(t, "the line is written", func() bool {

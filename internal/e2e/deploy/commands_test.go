@@ -11,14 +11,6 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestTheConfigurationMayBeNamedByAVariable(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_CONFIG="+e2e.WriteConfig(t, e2e.Single(s.URL()))), "serve")
-	ab.AwaitReady()
-	ab.Get("/fillbuffer").WantFill("openx")
-}
-
 func TestServeNamesTheListenerThatCannotOpen(t *testing.T) {
 	t.Parallel()
 	taken := e2e.Healthy(t)

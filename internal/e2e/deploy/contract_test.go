@@ -12,18 +12,19 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 var update = flag.Bool("update", false, "rewrite the list of the operators' contract")
 
 const contractFile = "testdata/contract.txt"
 
-// The list holds every config key, command, flag, outcome and metric with its labels. If one of
+// The list holds every config key, command, flag, outcome with its status, and metric with its labels. If one of
 // them is lost, an operator's configuration, script or dashboard breaks. A new one must be added to
 // the list on purpose.
 func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	t.Parallel()
-	got := slices.Concat(configKeys(t), commands(t), metrics(t))
+	got := slices.Concat(configKeys(t), commands(t), metrics(t), outcomes())
 	slices.Sort(got)
 	got = slices.Compact(got)
 	if *update {
@@ -102,9 +103,25 @@ func commands(t *testing.T) (lines []string) {
 	return lines
 }
 
-var labelName = regexp.MustCompile(`([a-z_]+)="`)
+// outcomes lists the outcomes, and the statuses of adbuffer's own responses.
+func outcomes() (lines []string) {
+	for o := range upstream.Outcomes {
+		line := "outcome " + o.String()
+		if !o.HasResponse() {
+			line += fmt.Sprint(" ", o.Row().Status)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
 
-// metrics lists the metrics that a process exports at its start, with every option on.
+var label = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
+
+// openLabels have values of the configuration or the binary.
+var openLabels = []string{"ssp", "endpoint", "route", "hash", "revision", "goversion"}
+
+// metrics lists the metrics that a process exports at its start, with every option on, and the values of
+// their labels.
 func metrics(t *testing.T) (lines []string) {
 	t.Helper()
 	redis, listener := testsupport.StartRedis(t), e2e.NewAuthority(t)
@@ -120,7 +137,7 @@ ssps:
     adaptive: {enabled: true}
     hedge: {enabled: true}
   - {name: copy, endpoints: [%[3]q]}
-  - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}}
+  - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}, pool: {max_requests_per_conn: 1000}}
   - {name: pipelined, endpoints: [%[3]q], protocol: http1-pipelined}
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}}]
 `, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL(), listener.SSPSection()))
@@ -133,18 +150,21 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp
 		if typ == "histogram" {
 			all = m.All(name + "_count")
 		}
+		values := make(map[string][]string)
 		for _, s := range all {
 			var labels []string
-			for _, l := range labelName.FindAllStringSubmatch(s.Labels, -1) {
+			for _, l := range label.FindAllStringSubmatch(s.Labels, -1) {
 				labels = append(labels, l[1])
+				values[l[1]] = append(values[l[1]], l[2])
 			}
 			lines = append(lines, fmt.Sprintf("metric %s %s{%s}", typ, name, strings.Join(labels, ",")))
 		}
-	}
-	for _, outcome := range append(m.All("adbuffer_requests_total"), m.All("adbuffer_ssp_requests_total")...) {
-		_, word, _ := strings.Cut(outcome.Labels, `outcome="`)
-		word, _, _ = strings.Cut(word, `"`)
-		lines = append(lines, "outcome "+word)
+		for l, of := range values {
+			if !slices.Contains(openLabels, l) && name != "adbuffer_build_info" {
+				slices.Sort(of)
+				lines = append(lines, fmt.Sprintf("values %s{%s} %s", name, l, strings.Join(slices.Compact(of), ",")))
+			}
+		}
 	}
 	return lines
 }

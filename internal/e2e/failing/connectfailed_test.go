@@ -8,35 +8,6 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-func TestWithoutTLSInCommonAnSSPIsTLSFailed(t *testing.T) {
-	t.Parallel()
-	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
-	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
-	noALPN := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSWithout})
-	cleartext := e2e.Healthy(t)
-	for _, row := range []struct {
-		name, endpoint, kind string
-		settings             []string
-		names                []string
-	}{
-		{"an unknown authority", s.URL(), "tls", nil, []string{s.Addr(), "tls.ca_file"}},
-		{"another name", s.URL(), "tls", []string{"tls: {ca_file: " + e2e.CAFile(t, s) + ", server_name: other.example}"}, []string{"other.example"}},
-		{"ALPN without h2", http1.URL(), "alpn", []string{"protocol: http2", e2e.Trust(t, http1)}, []string{"offered h2", "protocol (http2)"}},
-		{"no ALPN", noALPN.URL(), "alpn", []string{"protocol: http2", e2e.Trust(t, noALPN)}, []string{"offered h2", "chose", "protocol (http2)"}},
-		{"no TLS", "https://" + cleartext.Addr() + "/bid", "tls", nil, []string{cleartext.Addr()}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			ab := e2e.Start(t, e2e.Single(row.endpoint, append(row.settings, "retry: {max: 0}")...))
-			ab.WantRefusal(row.name, e2e.Refusal{Status: 502, Reason: "tls_failed", SSP: "openx", Names: row.names},
-				func() *e2e.Response { return ab.Get("/fillbuffer") })
-			if n := ab.Metric("adbuffer_pool_dial_errors_total", "ssp=openx", "kind="+row.kind); n < 1 {
-				t.Errorf("%v dial errors of kind %s", n, row.kind)
-			}
-		})
-	}
-}
-
 // A request ends with the dials' error, whether it waited for the dials or arrived while all
 // addresses were in back-off. Before, the first request to an SSP with an unknown authority ended
 // as connect_failed.
@@ -45,6 +16,8 @@ func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	testsupport.Long(t)
 	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
+	noALPN := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSWithout})
+	cleartext := e2e.Healthy(t)
 	silent := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always}}})
 	refusing := e2e.Failing(t, sspsim.Faults{Refuse: true})
 	hole := e2e.Failing(t, sspsim.Faults{BlackHole: true})
@@ -54,6 +27,9 @@ func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	}{
 		{"tls", unknown.URL(), "tls_failed", nil, []string{unknown.Addr(), "tls.ca_file"}},
 		{"alpn", http1.URL(), "tls_failed", []string{"protocol: http2", e2e.Trust(t, http1)}, []string{http1.Addr(), "offered h2"}},
+		{"tls", unknown.URL(), "tls_failed", []string{"tls: {ca_file: " + e2e.CAFile(t, unknown) + ", server_name: other.example}"}, []string{"other.example"}},
+		{"tls", "https://" + cleartext.Addr() + "/bid", "tls_failed", nil, []string{cleartext.Addr()}},
+		{"alpn", noALPN.URL(), "tls_failed", []string{"protocol: http2", e2e.Trust(t, noALPN)}, []string{"offered h2", "chose", "protocol (http2)"}},
 		{"timeout", silent.URL(), "tls_failed", []string{"timeouts: {tls_handshake: 2s}"}, []string{silent.Addr(), "timeouts.tls_handshake"}},
 		{"timeout", "https://" + hole.Addr(), "connect_failed", []string{"timeouts: {connect: 2s}"}, []string{hole.Addr(), "timeouts.connect"}},
 		{"refused", refusing.URL(), "connect_failed", nil, []string{refusing.Addr(), "connection refused"}},

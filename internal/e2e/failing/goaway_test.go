@@ -104,17 +104,3 @@ func TestResetStreamsSendNoPostTwice(t *testing.T) {
 		})
 	}
 }
-
-// After HTTP_1_1_REQUIRED the SSP gets the request over HTTP/1.
-func TestRequestThatTheSSPWantsOverHTTP1IsSentOverHTTP1(t *testing.T) {
-	t.Parallel()
-	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto, Record: 2, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{
-		ResetStream: sspsim.ResetStream{Chance: sspsim.Always, Code: "HTTP_1_1_REQUIRED"},
-	}}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), e2e.Trust(t, s)))
-	ab.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
-	if n := s.Counters().HTTP2Connections; n != 1 {
-		t.Errorf("%d HTTP/2 connections, want 1", n)
-	}
-	e2e.WantRequests(t, s, 2) // refused over HTTP/2, and then over HTTP/1
-}

@@ -1,6 +1,7 @@
 package failing
 
 import (
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -54,4 +55,10 @@ func TestTimeInWhichAdbufferIsStoppedCountsAgainstNoHandshake(t *testing.T) {
 	for _, kind := range []string{"timeout", "tls", "other"} {
 		ab.WantMetric(0, "adbuffer_pool_dial_errors_total", "kind="+kind)
 	}
+}
+
+func copyAndClose(to, from net.Conn) {
+	io.Copy(to, from)
+	to.Close()
+	from.Close()
 }

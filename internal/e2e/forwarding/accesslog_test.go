@@ -9,29 +9,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
-
-func TestTheAccessLogHasTheOutcomeOfARequestAndItsDurations(t *testing.T) {
-	t.Parallel()
-	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
-	ab := e2e.Start(t, "log: {access: {enabled: true, sample: 1}}\n"+e2e.Single(s.URL(), e2e.Trust(t, s)))
-	ab.Post("/fillbuffer?consent=secret", `{"id":"1"}`, "Cookie: secret").WantFill("openx")
-	var line map[string]any
-	testsupport.Eventually(t, "the log has the request", func() (ok bool) { line, ok = ab.Log.Line("request"); return ok })
-	for field, want := range map[string]any{"route": "default", "method": "POST", "outcome": "fill", "ssp": "openx", "protocol": "http1", "status": 200.0, "bytes_in": 10.0, "attempts": 1.0, "logged_for": "sample", "source": "ssp/openx", "path": "/fillbuffer"} {
-		testsupport.Equal(t, line[field], want, "%[2]s is %[1]v", field)
-	}
-	for _, field := range []string{"total_ms", "pending_ms", "dial_ms", "tls_ms", "ttfb_ms", "id", "peer", "endpoint"} {
-		testsupport.True(t, line[field] != nil, "there is no %s in %v", field, line)
-	}
-	for field, value := range line {
-		if text, _ := value.(string); strings.Contains(text, "secret") || field == "query" {
-			t.Errorf("%s has the client's bytes: %v", field, value)
-		}
-	}
-}
 
 func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
 	t.Parallel()

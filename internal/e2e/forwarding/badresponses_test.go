@@ -107,32 +107,6 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 	}
 }
 
-func TestResponsesInEveryFramingArriveWholeOnReusedConnections(t *testing.T) {
-	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{
-		Echo: true, Size: sspsim.Size{Constant: 30000}, Chunked: sspsim.Every(2), Trailers: sspsim.Every(3), Interim: sspsim.Every(5), NoBid: sspsim.Every(7),
-	}})
-	ab := e2e.Start(t, e2e.Single(s.URL(), "pool: {max_conns: 1}"))
-	c := ab.Dial()
-	stated := 0
-	for i := range 210 {
-		id := fmt.Sprintf("id-%d", i)
-		method := []string{"GET", "GET", "GET", "GET", "HEAD"}[i%5]
-		a := c.Do(method, "/fillbuffer?cb="+id, "").WantSource("ssp/openx")
-		testsupport.MustEqual(t, a.Header("X-Echo-Cb"), id, "request %[2]s got the response to %[1]q", id)
-		if method == "GET" && a.Status == 200 && len(a.Body) != 30000 {
-			t.Errorf("request %s: a body of %d bytes, want 30000", id, len(a.Body))
-		}
-		// The SSP states a length unless it sends chunks, which trailers need too.
-		if n := i + 1; method == "HEAD" && a.Status == 200 && n%2 != 0 && n%3 != 0 {
-			stated++
-			testsupport.Equal(t, a.Header("Content-Length"), "30000", "request %[2]s: HEAD got Content-Length %[1]q", id)
-		}
-	}
-	testsupport.AtLeast(t, stated, 10, "only %d responses to HEAD stated a length")
-	testsupport.Equal(t, s.Counters().Connections, 1, "%d connections to the SSP")
-}
-
 // Bytes that an SSP sends after its response, or before a request, must reach no request.
 func TestUnsolicitedBytesOfAnSSPReachNoClient(t *testing.T) {
 	t.Parallel()

@@ -24,15 +24,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 	}{
 		{"deadline.default", "GET", "", nil, 895 * time.Millisecond},
 		{"the header", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 600"}, 595 * time.Millisecond},
-		{"the header, above the default", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 1200"}, 1195 * time.Millisecond},
-		{"deadline.max", "GET", "", []string{"X-Adbuffer-Timeout-Ms: 600000"}, 1795 * time.Millisecond},
 		{"tmax", "POST", `{"id":"1","tmax":600}`, nil, 595 * time.Millisecond},
-		{"tmax, above the default", "POST", `{"id":"1","tmax":1200}`, nil, 1195 * time.Millisecond},
-		{"the smaller of both, tmax", "POST", `{"tmax":600}`, []string{"X-Adbuffer-Timeout-Ms: 20000"}, 595 * time.Millisecond},
-		{"the smaller of both, the header", "POST", `{"tmax":20000}`, []string{"X-Adbuffer-Timeout-Ms: 600"}, 595 * time.Millisecond},
-		{"a tmax that is no top-level key", "POST", `{"a":{"tmax":600},"b":"\"tmax\":600"}`, nil, 895 * time.Millisecond},
-		{"a tmax that is no number", "POST", `{"tmax":"600"}`, nil, 895 * time.Millisecond},
-		{"a tmax of a compressed body", "POST", `{"tmax":600}`, []string{"Content-Encoding: gzip"}, 895 * time.Millisecond},
 	} {
 		var took time.Duration // from before the request was sent: at least as long as adbuffer waited
 		ab.WantRefusal(row.name, want, func() *e2e.Response {
@@ -46,7 +38,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 		}
 		t.Logf("%-32s asked %v, response after %v", row.name, row.atLeast, took.Round(time.Millisecond))
 	}
-	ab.WantMetric(11, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")
+	ab.WantMetric(3, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")
 }
 
 func TestTimeoutsRequestEndsARequestBeforeItsDeadline(t *testing.T) {

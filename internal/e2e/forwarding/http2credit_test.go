@@ -2,19 +2,15 @@ package forwarding
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -52,7 +48,6 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 		"two WINDOW_UPDATEs for each DATA frame": func(t *testing.T) {
 			readFrameByFrame(t, ab.TrafficAddr, e.ClientConfig(nil, "h2"), streams)
 		},
-		"net/http": func(t *testing.T) { readWithNetHTTP(t, url, e.HTTP2Client(t), streams) },
 		"Node": func(t *testing.T) {
 			run(t, "nodejs", "node", "testdata/manyresponses.js", "https://"+ab.TrafficAddr, fmt.Sprint(streams))
 		},
@@ -146,57 +141,4 @@ func readFrameByFrame(t *testing.T, addr string, config *tls.Config, streams int
 			}
 		}
 	}
-}
-
-// readWithNetHTTP cancels requests before and within their responses.
-func readWithNetHTTP(t *testing.T, url string, client *http.Client, streams int) {
-	numbers := make(chan int)
-	go func() {
-		defer close(numbers)
-		for i := range streams {
-			numbers <- i
-		}
-	}()
-	get := func(i int) error {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if i%40 == 1 {
-			defer time.AfterFunc(time.Duration(i%15)*time.Millisecond, cancel).Stop()
-		}
-		size := int64(3000 + i*7919%47_000)
-		req, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s?n=%d", url, size), nil)
-		if err != nil {
-			return err
-		}
-		res, err := client.Do(req)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		if i%40 == 21 {
-			size = 1000
-		}
-		n, err := io.CopyN(io.Discard, res.Body, size)
-		if ctx.Err() == nil && (err != nil || res.StatusCode != 200) {
-			return fmt.Errorf("status %d, %d of %d bytes: %w", res.StatusCode, n, size, err)
-		}
-		return nil
-	}
-	if err := get(<-numbers); err != nil { // the other requests find its connection
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			for i := range numbers {
-				if err := get(i); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -43,32 +43,3 @@ routes:
 		c.Post("/fillbuffer", body).WantFill("good")
 	}
 }
-
-func TestHTTP10ClientsMayKeepTheirConnection(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	c := ab.Dial()
-	for range 2 {
-		c.Send("GET /fillbuffer?a=1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-		if got := c.Read("GET").WantFill("openx").Header("Connection"); !strings.EqualFold(got, "keep-alive") {
-			t.Errorf("Connection: %q, want keep-alive", got)
-		}
-	}
-	c.Send("GET /fillbuffer?a=1 HTTP/1.0\r\n\r\n")
-	c.Read("GET").WantFill("openx")
-	c.WantClosed()
-	if got := e2e.LastRequest(t, s); got.Protocol != "HTTP/1.1" || got.Get("Host") != s.Addr() {
-		t.Errorf("the SSP got %s with %v", got.Protocol, got.Header)
-	}
-}
-
-func TestConnectionCloseIsObeyed(t *testing.T) {
-	t.Parallel()
-	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()))
-	c := ab.Dial()
-	if got := c.Get("/fillbuffer", "Connection: close").WantFill("openx").Header("Connection"); got != "close" {
-		t.Errorf("Connection: %q, want close", got)
-	}
-	c.WantClosed()
-}

@@ -42,16 +42,6 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	}
 }
 
-// The start logs the same warnings as a reload.
-func TestCheckWarnsOfAnEndpointThatIsTheOwnListener(t *testing.T) {
-	t.Parallel()
-	config := e2e.WriteConfig(t, "server: {listen: \":8080\"}\n"+e2e.Single("http://localhost:8080/fillbuffer?key=s3cret"))
-	stdout, _, code := e2e.Run(t, nil, "check", "--config", config, "--quiet")
-	if code != 0 || !strings.Contains(stdout, "ssps[0].endpoints[0]: leads to this adbuffer itself, at server.listen (:8080)") || strings.Contains(stdout, "s3cret") {
-		t.Errorf("exit status %d: %s", code, stdout)
-	}
-}
-
 func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -112,36 +112,6 @@ func routeOf(raw string) string {
 	return "none"
 }
 
-func TestLenientFormsThatRFC9112AllowsAreServed(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	for _, row := range []struct{ name, raw, body string }{
-		{"absolute-form", "GET http://elsewhere.example/fillbuffer?a=1 HTTP/1.1\r\nHost: a\r\n\r\n", ""},
-		{"an empty line before the request", "\r\nGET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n", ""},
-		{"no blank behind the colon", "GET /fillbuffer HTTP/1.1\r\nHost:a\r\n\r\n", ""},
-		{"bytes beyond ASCII in a value", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nX-A: \xff\xc3\xa9\r\n\r\n", ""},
-		{"chunked", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n", "abcde"},
-		{"Chunked in another case", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: CHUNKED\r\n\r\n1\r\nx\r\n0\r\n\r\n", "x"},
-		{"an empty chunked body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ""},
-		{"GET with an empty body", "GET /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", ""},
-		{"POST without a body", "POST /fillbuffer HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", ""},
-	} {
-		c := ab.Dial()
-		c.Send(row.raw)
-		c.Read("GET").WantStatus(row.name, 200).WantSource("ssp/openx")
-		if got := e2e.LastRequest(t, s); string(got.Body) != row.body || got.Get("Transfer-Encoding") != "" {
-			t.Errorf("%s: the SSP got the body %q with %v, want %q", row.name, got.Body, got.Header, row.body)
-		}
-		c.Get("/fillbuffer").WantFill("openx") // the connection is still good
-		c.Close()
-	}
-	// The host of absolute-form is used only for matching.
-	if got := s.Requests()[0]; got.Get("Host") != s.Addr() || got.Target != "/bid?a=1" {
-		t.Errorf("absolute-form reached the SSP as %q of %q", got.Target, got.Get("Host"))
-	}
-}
-
 func TestOtherMethodsGet405WithAllow(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -63,43 +63,6 @@ func TestWaterfallTriesSSPsInOrderUntilOneFills(t *testing.T) {
 	}
 }
 
-// Without a fill, the client gets 204 if any SSP responded with a no-bid. Otherwise it gets the
-// first response in route order, or the first SSP's error.
-func TestWithoutAFillTheBestOtherResponseIsForwarded(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"waterfall", "parallel-first"} {
-		for _, row := range []struct {
-			name    string
-			a, b, c sspsim.Behaviour
-			status  int
-			source  string
-		}{
-			{"a no_bid among errors", withStatus(500), noBids(), withStatus(400), 204, "ssp/b"},
-			{"responds alone", refusing(), withStatus(503), withStatus(400), 503, "ssp/b"},
-			{"a redirect", withStatus(302), withStatus(503), refusing(), 302, "ssp/a"},
-			{"no response", resetting(), refusing(), refusing(), 502, "proxy/conn_lost"},
-		} {
-			t.Run(mode+", "+row.name, func(t *testing.T) {
-				t.Parallel()
-				a, b, c := e2e.SSPWith(t, row.a), e2e.SSPWith(t, row.b), e2e.SSPWith(t, row.c)
-				ab := three(t, "mode: "+mode+", ssps: [a, b, c]", a, b, c)
-				ab.Post("/fillbuffer", `{"id":"1"}`).WantStatus(row.name, row.status).WantSource(row.source)
-			})
-		}
-	}
-}
-
-func withStatus(code int) sspsim.Behaviour {
-	return sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: code}}}
-}
-func noBids() sspsim.Behaviour {
-	return sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}}
-}
-func refusing() sspsim.Behaviour { return sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}} }
-func resetting() sspsim.Behaviour {
-	return sspsim.Behaviour{Faults: sspsim.Faults{Reset: sspsim.Always}}
-}
-
 func TestParallelFirstForwardsTheFirstFillAndAbandonsTheOtherLegs(t *testing.T) {
 	t.Parallel()
 	// a has no bid, b fills when a's leg has ended and c has its request, c never responds. So
@@ -148,14 +111,4 @@ func TestParallelAllRespondsWithEachSSPsResponse(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=merged")
 	ab.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=c", "outcome=cancelled")
 
-	want := e2e.Refusal{Status: 405, Reason: "method_not_allowed"}
-	if allow := ab.WantRefusal("HEAD", want, func() *e2e.Response { return headBody(conn.Do("HEAD", "/fillbuffer", "")) }).Header("Allow"); allow != "GET, POST" {
-		t.Errorf("Allow: %q", allow)
-	}
-}
-
-// headBody gives a response to HEAD the body that it lacks.
-func headBody(a *e2e.Response) *e2e.Response {
-	a.Body = `{"error":"method_not_allowed","detail":"use GET or POST; see the runbook, entry method_not_allowed"}`
-	return a
 }

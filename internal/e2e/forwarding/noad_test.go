@@ -2,7 +2,6 @@ package forwarding
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -75,26 +74,6 @@ func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 			if n := rose("adbuffer_no_ad_total", route, "origin="+origin); n != want {
 				t.Errorf("%s: no_ad_total of origin %s rose by %v, want %v", row.target, origin, n, want)
 			}
-		}
-	}
-}
-
-func TestErrorDetailFalseNamesNoLimitsAndNoSSP(t *testing.T) {
-	t.Parallel()
-	s := e2e.Failing(t, sspsim.Faults{Refuse: true})
-	ab := e2e.Start(t, "server: {error_detail: false, max_body_bytes: 10}\n"+e2e.Single(s.URL()))
-	for _, row := range []struct {
-		name string
-		do   func() *e2e.Response
-		body string
-	}{
-		{"connect_failed", func() *e2e.Response { return ab.Get("/fillbuffer") }, `{"error":"connect_failed","id":"ID"}` + "\n"},
-		{"no_route", func() *e2e.Response { return ab.Get("/") }, `{"error":"no_route","id":"ID"}` + "\n"},
-		{"too_large", func() *e2e.Response { return ab.Post("/fillbuffer", "0123456789a") }, `{"error":"too_large","id":"ID"}` + "\n"},
-	} {
-		a := row.do().WantSource("proxy/" + row.name)
-		if body := strings.ReplaceAll(a.Body, a.Header("X-Request-Id"), "ID"); body != row.body {
-			t.Errorf("%s: body %q, want %q", row.name, a.Body, row.body)
 		}
 	}
 }

@@ -146,32 +146,3 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 		testsupport.Between(t, away, 1, back+1, "the log has %d lines that Redis is away, and %d that it is back", back)
 	}
 }
-
-func TestReloadChangesAFleetsLimitAndScopeInPlace(t *testing.T) {
-	t.Parallel()
-	s, r := e2e.Healthy(t), testsupport.StartRedis(t)
-	ab := e2e.StartReloadable(t, sharing(r, s.URL(), "limit: 1000"))
-	ab.AwaitMetric(1000, "adbuffer_qps_share", "ssp=openx")
-	reload := func(config string) {
-		t.Helper()
-		ab.Write(config)
-		ab.Signal(syscall.SIGHUP)
-	}
-	reload(sharing(r, s.URL(), "limit: 400"))
-	ab.AwaitMetric(400, "adbuffer_qps_share", "ssp=openx")
-	ab.Get("/single").WantFill("openx")
-
-	own := strings.Replace(sharing(r, s.URL(), "limit: 400"), "scope: fleet", "scope: instance", 1)
-	reload(own)
-	testsupport.Eventually(t, "the limit is the process's own", func() bool { return len(ab.Scrape().All("adbuffer_qps_share")) == 0 })
-	ab.Get("/single").WantFill("openx")
-
-	reload(sharing(r, s.URL(), "limit: 600"))
-	testsupport.Eventually(t, "the limit is the fleet's again", func() bool { return len(ab.Scrape().All("adbuffer_qps_share")) == 1 })
-	ab.AwaitMetric(600, "adbuffer_qps_share", "ssp=openx")
-	ab.Get("/single").WantFill("openx")
-
-	reload(strings.Replace(own, "expected_replicas: 4", "expected_replicas: 5", 1))
-	ab.AwaitMetric(0, "adbuffer_config_last_reload_successful")
-	ab.AwaitMetric(600, "adbuffer_qps_share", "ssp=openx") // a stall may end the lease for a moment
-}

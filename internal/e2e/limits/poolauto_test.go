@@ -61,36 +61,3 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 		t.Errorf("/pools has no dry run: %s", testsupport.Tail(pools, 2000))
 	}
 }
-
-// The SSP closes connections that were idle for three seconds. The pool learns that, and closes them before.
-func TestIdleTimeoutOfAPoolThatSizesItself(t *testing.T) {
-	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{
-		Latency: sspsim.Constant(200 * time.Millisecond), Connections: sspsim.Connections{IdleTimeout: sspsim.Duration(3 * time.Second)},
-	})
-	ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - {name: a, endpoints: [%q], protocol: http1, pool: {max_conns: 50, auto: {enabled: true}}}
-routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
-`, s.URL()))
-	use := func() {
-		ab.Concurrently(8, func(*e2e.Worker) error {
-			ab.Post("/fillbuffer", "{}").WantStatus("a POST after a pause", 200)
-			return nil
-		})
-	}
-	testsupport.Eventually(t, "the pool learns when the SSP closes connections", func() bool {
-		use()
-		time.Sleep(4500 * time.Millisecond)
-		return ab.Metric("adbuffer_pool_learned_idle_seconds", "ssp=a") > 0
-	})
-	testsupport.Eventually(t, "the pool closes connections before the SSP does", func() bool {
-		use()
-		time.Sleep(2 * time.Second)
-		return ab.Metric("adbuffer_pool_connections_closed_total", "ssp=a", "reason=idle") > 5
-	})
-	_, pools := ab.AskAdmin("/pools")
-	for _, want := range []string{"pool.auto closes idle connections after", `"idle_timeout_seconds"`} {
-		testsupport.True(t, strings.Contains(pools, want), "/pools lacks %q", want)
-	}
-}

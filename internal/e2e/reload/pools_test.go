@@ -2,13 +2,11 @@ package reload
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
 )
 
 // pair is a configuration of two SSPs, each with its settings in flow style, on routes with their
@@ -62,37 +60,4 @@ func TestAnSSPThatDidNotChangeKeepsItsSocketsAndCounters(t *testing.T) {
 	if n := a.Counters().Connections; n != 1 {
 		t.Errorf("the SSP accepted %d connections, want 1", n)
 	}
-}
-
-func TestReloadsLeaveNoFileOpen(t *testing.T) {
-	t.Parallel()
-	a, b, other := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
-	first, second := pair(at(a), at(b)), pair(at(a), at(other, "pool: {min_idle: 2}"))
-	ab := e2e.StartReloadable(t, first)
-	reload := func(config string) {
-		ab.Write(config)
-		if status, res := ab.Post(); status != 200 {
-			t.Errorf("%d %+v", status, res)
-		}
-		ab.Get("/b").WantFill("b")
-	}
-	open := func() int {
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", ab.Cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(files)
-	}
-	settled := func() bool {
-		return ab.Metric("adbuffer_pools_draining") == 0 && ab.Metric("adbuffer_client_connections") <= 1
-	}
-	reload(second)
-	reload(first)
-	testsupport.Eventually(t, "the first pools have drained", settled)
-	before := open()
-	for range 20 {
-		reload(second)
-		reload(first)
-	}
-	testsupport.Eventually(t, "old pools leave no file open", func() bool { return settled() && open() <= before })
 }

@@ -1,7 +1,6 @@
 package tls
 
 import (
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -12,33 +11,6 @@ import (
 )
 
 // These are the clients at the edge, with TLS and HTTP/2 by ALPN: curl, nghttp2's and net/http's.
-
-func TestClientsSpeakTLSAndChooseTheirProtocol(t *testing.T) {
-	t.Parallel()
-	s, e := e2e.Healthy(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(s.URL()))
-	c := ab.DialTLS(e.ClientConfig(nil))
-	for range 3 {
-		c.Get("/fillbuffer").WantFill("openx")
-		c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
-	}
-	ab.WantMetric(1, "adbuffer_client_tls_handshakes_total", "resumed=false")
-	plain := ab.Dial()
-	plain.Get("/fillbuffer").WantStatus("plain HTTP", 400)
-	plain.WantClosed()
-	ab.AwaitMetric(1, "adbuffer_client_tls_handshake_errors_total", "reason=invalid")
-
-	res, err := e.HTTP2Client(t).Post("https://"+ab.TrafficAddr+"/fillbuffer?pub=1", "application/json", strings.NewReader(`{"id":"1"}`))
-	testsupport.NoError(t, err)
-	body, _ := io.ReadAll(res.Body)
-	res.Body.Close()
-	if res.ProtoMajor != 2 || res.StatusCode != 200 || res.Header.Get("X-Adbuffer-Source") != "ssp/openx" || len(body) == 0 {
-		t.Errorf("%s %d %v %s", res.Proto, res.StatusCode, res.Header, body)
-	}
-	if got := e2e.LastRequest(t, s); got.Method != "POST" || string(got.Body) != `{"id":"1"}` {
-		t.Errorf("the SSP got %s %s", got.Method, got.Body)
-	}
-}
 
 func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 	t.Parallel()
