@@ -13,7 +13,7 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 		field := &f.fields[i]
 		start := to
 		to = field.end
-		act := actions[field.kind]
+		act := actions[field.id]
 		if act == copyLine && field.verbatim && !field.named && !p.dropped.has(field.Name, &folded) {
 			continue
 		}
@@ -63,7 +63,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 		}
 	case shortenAddrs:
 		short, addrs, others := appendShortAddrs(appendName(dst, field.Name), value)
-		if addrs == 0 && others > 0 && field.kind != forwardedAddr {
+		if addrs == 0 && others > 0 && field.id != nameForwardedAddr {
 			break // the value holds no addresses
 		}
 		if others > 0 {

@@ -35,7 +35,7 @@ func (c *connectionOptions) add(value []byte) bool {
 		return true
 	}
 	for option := range syntax.Elements(value) {
-		if c.addCommon(option) || requestKinds[identify(option)] == never {
+		if c.addCommon(option) || identify(option).neverForwarded() {
 			continue
 		}
 		if c.n == maxOptions {

@@ -2,7 +2,7 @@
 // identity and writes the fields that give it to an SSP.
 //
 // It scans the raw header block of a request once, refuses what RFC 9112 forbids, and gives each
-// field a kind. A Policy, one per SSP, then writes the fields that cross as a block of "Name:
+// field a kind (nameID). A Policy, one per SSP, then writes the fields that cross as a block of "Name:
 // value\r\n" lines. HTTP/1 sends the block unchanged, and HTTP/2 encodes it line by line. Nothing
 // here allocates for a well-formed request.
 //
@@ -28,24 +28,7 @@ type Field struct {
 	Name, Value []byte
 
 	end      int // where the next line starts in the scanned block
-	kind     kind
+	id       nameID
 	verbatim bool // the line reads exactly "Name: value\r\n"
 	named    bool // a Connection field names it
 }
-
-// kind says how the proxy handles a request field.
-type kind uint8
-
-const (
-	ordinary        kind = iota
-	never                // hop-by-hop, framing, Host, X-Adbuffer-*, look-alikes
-	guarded              // crosses if passed by name
-	forwardedFor         // X-Forwarded-For: the list of addresses that adbuffer continues
-	forwarded            // Forwarded, RFC 7239
-	forwardedAddr        // X-Real-IP and similar fields: only addresses
-	forwardedOther       // X-Forwarded-Proto, X-Forwarded-Host and the other X-Forwarded-*
-	deviceIP             // X-Device-IP
-	deviceUserAgent      // X-Device-User-Agent
-	deviceOther          // X-Device-Referer and the other X-Device-*
-	kinds                // the number of kinds
-)

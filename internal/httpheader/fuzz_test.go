@@ -56,7 +56,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("rebuilt as %q: %v", rebuilt, err)
 		}
 		same := cmp.Comparer(func(a, b Field) bool {
-			return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.kind == b.kind && a.named == b.named
+			return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.id == b.id && a.named == b.named
 		})
 		testsupport.MustEqual(t, cmp.Diff(fields.fields, again.fields, same), "", "rebuilt as %[2]q (-before +after):\n%[1]s", rebuilt)
 
@@ -168,8 +168,8 @@ func FuzzTruncate(f *testing.F) {
 		if fields.Scan([]byte(head(name+": "+value))) != nil || len(fields.Fields()) != 2 {
 			return
 		}
-		k := fields.Fields()[1].kind
-		if k == ordinary || k == never || k == guarded || k == deviceUserAgent {
+		k := fields.Fields()[1].id
+		if !k.isIdentity() || k == nameDeviceUserAgent {
 			return
 		}
 		var id Identity
@@ -178,7 +178,7 @@ func FuzzTruncate(f *testing.F) {
 			field, list, _ := strings.Cut(line, ": ")
 			inList := strings.EqualFold(field, "X-Forwarded-For") || field == "X-Device-IP"
 			split := func(r rune) bool { return strings.ContainsRune(`,;= "`, r) }
-			if k == forwardedOther || k == deviceOther {
+			if k == nameForwardedOther || k == nameDeviceOther {
 				split = func(r rune) bool { return r == ',' }
 			}
 			if host := strings.Contains(strings.ToLower(list), "host=") || strings.Contains(strings.ToLower(list), "proto="); host {

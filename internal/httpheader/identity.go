@@ -77,7 +77,7 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 	passing := true // every hop so far was trusted
 	seen := 0
 	for i := len(f.fields) - 1; i >= 0; i-- {
-		if f.fields[i].kind != forwardedFor {
+		if f.fields[i].id != nameForwardedFor {
 			continue
 		}
 		list := f.fields[i].Value
@@ -111,15 +111,15 @@ func (id *Identity) readDevice(f *RequestFields) {
 	addresses, agents := 0, 0
 	for i := range f.fields {
 		field := &f.fields[i]
-		switch field.kind {
-		case deviceIP:
+		switch field.id {
+		case nameDeviceIP:
 			addr, ok := parseAddr(field.Value)
 			addresses++
 			if addresses > 1 || !ok || addr.IsLoopback() {
 				addr = netip.Addr{}
 			}
 			id.device = addr
-		case deviceUserAgent:
+		case nameDeviceUserAgent:
 			agents++
 			if agents == 1 && len(field.Value) > 0 {
 				id.agent = field.Value

@@ -6,20 +6,25 @@ import (
 	"adbuffer/internal/syntax"
 )
 
-// nameID identifies a field name that the proxy knows. Zero is any other name.
+// nameID identifies a field name that the proxy knows, and says how the proxy handles its fields in
+// requests. Zero is any other name: its fields are ordinary.
 type nameID uint8
 
 const (
 	unknownName nameID = iota
 
-	// Ordinary fields whose values adbuffer reads.
+	// Ordinary fields, most of whose values adbuffer reads.
 	nameContentType
 	nameContentEncoding
 	nameUserAgent
 	nameDate
 	nameVia
+	nameGuardedResponse // forwarded if passed, in responses
 
-	// Fields that are never forwarded.
+	nameGuarded // forwarded if passed by name
+
+	// Fields that are never forwarded; see neverForwarded.
+	nameLookAlike // special only with '_' read as '-'
 	nameHost
 	nameContentLength
 	nameTransferEncoding
@@ -28,40 +33,20 @@ const (
 	nameSSP      // X-Adbuffer-Ssp
 	nameControl  // X-Adbuffer-*
 
-	// Fields that are forwarded if passed.
-	nameGuarded         // in requests
-	nameGuardedResponse // in responses; ordinary in requests
-
 	// Identity fields.
-	nameForwardedFor
-	nameForwarded
-	nameForwardedAddr
-	nameForwardedOther
-	nameDeviceIP
-	nameDeviceUserAgent
-	nameDeviceOther
+	nameForwardedFor    // X-Forwarded-For: the list of addresses that adbuffer continues
+	nameForwarded       // Forwarded, RFC 7239
+	nameForwardedAddr   // X-Real-IP and similar fields: only addresses
+	nameForwardedOther  // X-Forwarded-Proto, X-Forwarded-Host and the other X-Forwarded-*
+	nameDeviceIP        // X-Device-IP
+	nameDeviceUserAgent // X-Device-User-Agent
+	nameDeviceOther     // X-Device-Referer and the other X-Device-*
 
 	nameIDs // the number of names
 )
 
-// requestKinds maps each known name to the kind of a request field.
-var requestKinds = [nameIDs]kind{
-	nameHost:             never,
-	nameContentLength:    never,
-	nameTransferEncoding: never,
-	nameConnection:       never,
-	nameHopByHop:         never,
-	nameSSP:              never,
-	nameControl:          never,
-	nameGuarded:          guarded,
-	nameForwardedFor:     forwardedFor,
-	nameForwarded:        forwarded,
-	nameForwardedAddr:    forwardedAddr,
-	nameForwardedOther:   forwardedOther,
-	nameDeviceIP:         deviceIP,
-	nameDeviceUserAgent:  deviceUserAgent,
-	nameDeviceOther:      deviceOther,
-}
+func (id nameID) neverForwarded() bool { return id >= nameLookAlike && id <= nameControl }
+func (id nameID) isIdentity() bool     { return id >= nameForwardedFor }
 
 // longestName is the length of the longest name that identify knows, in bytes.
 const longestName = len("x-nf-client-connection-ip")

@@ -59,14 +59,14 @@ type Policy struct {
 	dropped names         // names that are removed or set; matched through folded
 	set     []byte        // the lines of the fields that are set
 
-	actions [3][kinds]action // by the trust in the request's identity fields
+	actions [3][nameIDs]action // by the trust in the request's identity fields
 
 	forwardedFor, deviceIP, deviceUserAgent bool // send them
 
 	via viaLines
 
-	requestID, foldedRequestID string // of PolicyOptions; foldedRequestID is in lower case, with '-' for '_'
-	sendRequestID              bool
+	requestID     string // of PolicyOptions
+	sendRequestID bool
 }
 
 // action says how a policy handles a request field of one kind.
@@ -92,7 +92,7 @@ const (
 func NewPolicy(o PolicyOptions) *Policy {
 	p := &Policy{options: o}
 	if CheckRequestID(o.RequestID) == nil {
-		p.requestID, p.foldedRequestID = o.RequestID, foldName(o.RequestID)
+		p.requestID = o.RequestID
 	}
 	for _, name := range o.Pass {
 		if CheckPass(name) == nil {
@@ -112,18 +112,20 @@ func NewPolicy(o PolicyOptions) *Policy {
 	list := o.Identity == XForwardedFor || o.Identity == Both
 	device := o.Identity == XDevice || o.Identity == Both
 	for row := range p.actions {
-		p.actions[row][ordinary] = copyLine
-		p.actions[row][guarded] = copyIfPassed
+		for name := range nameGuarded {
+			p.actions[row][name] = copyLine
+		}
+		p.actions[row][nameGuarded] = copyIfPassed
 	}
 	if list {
 		row := &p.actions[trustedPeer]
-		row[forwarded], row[forwardedAddr], row[forwardedOther] = copyLine, copyLine, copyLine
+		row[nameForwarded], row[nameForwardedAddr], row[nameForwardedOther] = copyLine, copyLine, copyLine
 		row = &p.actions[trustedPeerTruncate]
-		row[forwarded], row[forwardedAddr], row[forwardedOther] = shortenForwarded, shortenAddrs, shortenAddrs
+		row[nameForwarded], row[nameForwardedAddr], row[nameForwardedOther] = shortenForwarded, shortenAddrs, shortenAddrs
 	}
 	if device {
-		p.actions[trustedPeer][deviceOther] = copyLine
-		p.actions[trustedPeerTruncate][deviceOther] = shortenAddrs
+		p.actions[trustedPeer][nameDeviceOther] = copyLine
+		p.actions[trustedPeerTruncate][nameDeviceOther] = shortenAddrs
 	}
 	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &folded)
 	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &folded)
@@ -160,11 +162,10 @@ func CheckPass(name string) error {
 	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
 	}
-	id := identify([]byte(name))
-	switch kind := requestKinds[id]; {
-	case kind == never:
+	switch id := identify([]byte(name)); {
+	case id.neverForwarded():
 		return fmt.Errorf("%s never crosses the proxy", name)
-	case kind > guarded:
+	case id.isIdentity():
 		return fmt.Errorf("%s says whose request it is; see identity", name)
 	}
 	return nil
@@ -179,7 +180,7 @@ func CheckSet(field NameValue) error {
 	switch {
 	case id == nameHost:
 		return errors.New("Host is set by the SSP's key host")
-	case requestKinds[id] == never:
+	case id.neverForwarded():
 		return fmt.Errorf("%s never crosses the proxy", field.Name)
 	}
 	if !syntax.IsValue([]byte(field.Value)) {

@@ -25,7 +25,7 @@ func (p *Policy) AppendResponse(dst, lines []byte) []byte {
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		id := identify(name)
 		switch {
-		case requestKinds[id] == never,
+		case id.neverForwarded(),
 			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &syntax.Lower),
 			p.isRequestID(name),
 			named.has(name),
@@ -64,9 +64,7 @@ func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 
 // isRequestID reports whether a field of an SSP is called like the field for request ids, in any case
 // and with '_' read as '-'.
-func (p *Policy) isRequestID(name []byte) bool {
-	return is(name, p.foldedRequestID, &folded)
-}
+func (p *Policy) isRequestID(name []byte) bool { return sameName(name, p.requestID) }
 
 // readConnection reads the Connection fields among lines. It returns false if they name too many
 // fields. It runs before the first field is copied, since a later line may name that field. It only

@@ -99,7 +99,7 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim, underscores b
 	field := &f.fields[len(f.fields)-1]
 	field.Name, field.Value, field.end, field.verbatim = name, value, end, verbatim
 	field.named = false
-	field.kind = requestKinds[id]
+	field.id = id
 	if len(name) == len(f.TimeoutName) && syntax.EqualFold(name, f.TimeoutName) {
 		f.timeouts++
 		if f.timeouts == 1 {
@@ -112,7 +112,9 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim, underscores b
 	switch {
 	case id == unknownName:
 	case underscores:
-		field.kind = lookAlikeKind(field.kind)
+		if id > nameGuarded {
+			field.id = nameLookAlike
+		}
 	default:
 		return f.notice(field, id)
 	}
@@ -184,26 +186,16 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 // noticeID stores a field that is called IDName. Neither it nor a field that only looks like it is
 // forwarded.
 func (f *RequestFields) noticeID(field *Field) {
-	for i, c := range field.Name {
-		if folded[c] != folded[f.IDName[i]] {
-			return
-		}
+	if !sameName(field.Name, f.IDName) {
+		return
 	}
-	field.kind = never
+	field.id = nameLookAlike
 	if syntax.EqualFold(field.Name, f.IDName) {
 		f.clientIDs++
 		if f.clientIDs == 1 {
 			f.clientID = field.Value
 		}
 	}
-}
-
-// lookAlikeKind returns the kind of a field whose name would be of kind k without an underscore.
-func lookAlikeKind(k kind) kind {
-	if k == ordinary || k == guarded {
-		return k
-	}
-	return never
 }
 
 // conclude makes the checks that need the whole block.

@@ -6,7 +6,7 @@ import (
 
 // sameName reports whether a and b are the same name, in any case and with '_' read as '-'. Names
 // consist of token bytes; any other value equals no name.
-func sameName(a, b []byte) bool {
+func sameName[T string | []byte](a []byte, b T) bool {
 	if len(a) != len(b) {
 		return false
 	}
