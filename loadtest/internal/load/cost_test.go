@@ -33,14 +33,10 @@ func TestRequestCostsTheGeneratorLittleCPU(t *testing.T) {
 // A request must not allocate, because pauses of the garbage collector would look like pauses of the
 // server.
 func TestRequestAllocatesNothing(t *testing.T) {
-	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	addr := startUpstream(t)
 	// The set-up allocates. More requests must not allocate more.
 	cost := func(n int) float64 {
-		return testing.AllocsPerRun(1, func() { run(t, closedPlan(s.Addr(), n, 8)) })
+		return testing.AllocsPerRun(1, func() { run(t, closedPlan(addr, n, 8)) })
 	}
 	few, many := cost(1000), cost(21000)
 	if each := (many - few) / 20000; each > 0.01 {

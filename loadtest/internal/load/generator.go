@@ -12,26 +12,14 @@ import (
 // generator sends the requests of a run. Each connection of HTTP/1 and each stream of HTTP/2 has a
 // goroutine that takes due requests.
 type generator struct {
-	plan   *Plan
-	rec    *recorder
-	base   time.Time     // start of the first phase
-	cost   gauge         // of the generator since then
-	due    chan arrival  // of an open loop
-	left   atomic.Int64  // requests that a closed loop may still send; negative is no limit
-	number atomic.Uint64 // of the last request
-	stop   context.Context
-	fatal  func(error) // records an error and cancels stop
-
-	mu       sync.Mutex // guards the fields below
-	requests *Set
-	counts   Counts
-}
-
-// arrival is a request that is due, since the start of the first phase.
-type arrival struct {
-	due   time.Duration
-	phase int32
-	lag   time.Duration // from due until pace saw it
+	plan  *Plan
+	rec   *recorder
+	base  time.Time    // start of the first phase
+	cost  gauge        // of the generator since then
+	due   chan arrival // of an open loop
+	left  atomic.Int64 // requests that a closed loop may still send, if the plan has a limit
+	stop  context.Context
+	fatal func(error) // records an error and cancels stop
 }
 
 // maxBacklog bounds the requests that wait for a connection.
@@ -47,12 +35,8 @@ type client interface {
 }
 
 func newGenerator(plan *Plan, rec *recorder) *generator {
-	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog),
-		requests: NewSet(plan.Host, plan.Templates, plan.Protocol == Close, plan.Seed)}
-	g.left.Store(-1)
-	if plan.Requests > 0 {
-		g.left.Store(int64(plan.Requests))
-	}
+	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog)}
+	g.left.Store(int64(plan.Requests))
 	return g
 }
 
@@ -97,7 +81,6 @@ func (g *generator) run(ctx context.Context) error {
 	ticking.Go(func() { g.tick(ended) })
 	if g.plan.Open {
 		g.pace()
-		close(g.due)
 	}
 	running.Wait()
 	close(ended)
@@ -125,24 +108,23 @@ func (g *generator) now() time.Duration { return time.Since(g.base) }
 
 // pace makes each arrival due at its time.
 func (g *generator) pace() {
-	s := newSchedule(g.plan)
+	defer close(g.due)
 	unlock := preciseTimers()
 	defer unlock()
-	for {
-		a, ok := s.Next()
-		if !ok || g.stop.Err() != nil {
-			return
-		}
+	for a := range g.plan.arrivals {
 		for wait := a.due - g.now(); wait > 0 && g.stop.Err() == nil; wait = a.due - g.now() {
 			sleep(min(wait, 100*time.Millisecond)) // a signal may end it early
 		}
+		if g.stop.Err() != nil {
+			return
+		}
 		a.lag = g.now() - a.due
-		g.rec.Due()
+		g.rec.arrived()
 		select {
 		case g.due <- a:
 		default:
-			g.rec.Seen(a.lag)
-			g.unsent(a, dropped)
+			g.rec.seen(a.lag)
+			g.failed(g.rec.begin(a), dropped)
 		}
 	}
 }
@@ -155,12 +137,12 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 	if !g.plan.Open {
 		now := g.now()
 		ok = now < g.plan.length() && (g.plan.Requests == 0 || g.left.Add(-1) >= 0)
-		return arrival{due: now, phase: int32(g.plan.phaseAt(now))}, ok
+		return arrival{due: now, phase: g.plan.phaseAt(now)}, ok
 	}
 	select {
 	case a, ok = <-g.due:
 		if ok { // it may have waited for a client, which is the server's fault
-			g.rec.Seen(a.lag)
+			g.rec.seen(a.lag)
 		}
 		return a, ok
 	default:
@@ -169,7 +151,7 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 	select {
 	case a, ok = <-g.due:
 		if ok { // this client was idle
-			g.rec.Seen(g.now() - a.due)
+			g.rec.seen(g.now() - a.due)
 		}
 		return a, ok
 	case <-g.stop.Done():
@@ -177,41 +159,31 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 	}
 }
 
-// choose chooses the request of an arrival and counts it. It returns nil if the request has waited for
+// begin chooses the request of an arrival and counts it. ok is false if the request has waited for
 // longer than the timeout.
-func (g *generator) choose(a arrival) (r *Request, number uint64) {
+func (g *generator) begin(a arrival) (f flight, ok bool) {
+	f = g.rec.begin(a)
 	if g.now()-a.due > g.plan.Timeout {
-		g.unsent(a, noConnection)
-		return nil, 0
+		g.failed(f, noConnection)
+		return f, false
 	}
-	return g.sent(a), g.number.Add(1)
+	return f, true
 }
-
-func (g *generator) sent(a arrival) *Request {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := g.requests.Next()
-	g.rec.Sent(int(a.phase), r.Class)
-	return r
-}
-
-// unsent counts a request that was not sent.
-func (g *generator) unsent(a arrival, kind string) { g.failed(a, g.sent(a).Class, kind) }
 
 // failed counts a request without a response. After the end of the run it neither succeeded nor failed.
-func (g *generator) failed(a arrival, class int, kind string) {
+func (g *generator) failed(f flight, kind string) {
 	if g.stop.Err() == nil {
-		g.rec.Failed(int(a.phase), class, kind, g.now()-a.due)
+		g.rec.failed(f, kind, g.now())
 	}
 }
 
 // connectFailed counts a request whose connection could not be opened. A target that refuses connections
 // ends the run.
-func (g *generator) connectFailed(a arrival, class int, err error) {
+func (g *generator) connectFailed(f flight, err error) {
 	if kindOf(err) == Refused {
 		g.fatal(err)
 	}
-	g.failed(a, class, kindOf(err))
+	g.failed(f, kindOf(err))
 	if !g.plan.Open {
 		time.Sleep(10 * time.Millisecond) // the loop would try again at once
 	}
@@ -225,7 +197,7 @@ func (g *generator) tick(ended <-chan struct{}) {
 		case <-ended:
 			return
 		case <-t.C:
-			g.rec.Tick(g.now())
+			g.rec.endInterval(g.now())
 		}
 	}
 }
@@ -239,7 +211,7 @@ func (g *generator) dial() (net.Conn, error) {
 		return nil, dialError(g.plan.Addr, err)
 	}
 	if g.plan.tls == nil {
-		g.count(func(c *Counts) { c.TCP++ })
+		g.rec.count(func(c *Counts) { c.TCP++ })
 		return raw, nil
 	}
 	conn := tls.Client(raw, g.plan.tls)
@@ -249,7 +221,7 @@ func (g *generator) dial() (net.Conn, error) {
 		return nil, &kindError{noConnect, err}
 	}
 	_ = conn.SetDeadline(time.Time{})
-	g.count(func(c *Counts) {
+	g.rec.count(func(c *Counts) {
 		c.TCP++
 		c.TLS++
 		if conn.ConnectionState().DidResume {
@@ -257,10 +229,4 @@ func (g *generator) dial() (net.Conn, error) {
 		}
 	})
 	return conn, nil
-}
-
-func (g *generator) count(add func(*Counts)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	add(&g.counts)
 }

@@ -4,38 +4,48 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
 
-// The cleaner of fasthttp's worker pool sleeps for up to 10 s after the close of its server.
 func TestMain(m *testing.M) {
 	if os.Getenv(upstreamEnv) != "" {
 		serveUpstream()
 		return
 	}
-	testsupport.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	testsupport.Main(m)
 }
 
 // upstreamEnv makes the test's executable a constant upstream.
 const upstreamEnv = "LOADTEST_UPSTREAM"
 
+// constant responds to all requests with a kilobyte, at the lowest cost.
+func constant() (addr string, err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	body := make([]byte, 1000)
+	go fasthttp.Serve(ln, func(ctx *fasthttp.RequestCtx) { ctx.Response.SetBodyRaw(body) })
+	return ln.Addr().String(), nil
+}
+
 func serveUpstream() {
-	s, err := StartConstant("127.0.0.1:0", ConstantBody(1000))
+	addr, err := constant()
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(s.Addr())
+	fmt.Println(addr)
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
-	s.Close()
 }
 
 // startUpstream starts a constant upstream in a process of its own, so that this process has the cost of the

@@ -10,24 +10,22 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// http1 is an HTTP/1 connection with Depth places. The goroutine of run sends, and another one reads. If
-// the server closes the connection, the next request opens it again.
+// http1 has a connection of HTTP/1 with Depth places. The goroutine of run sends, and another one reads. If
+// the server closes the connection, the next request opens another one.
 type http1 struct {
 	g    *generator
 	out  *bufio.Writer // only run uses it
 	free chan struct{} // holds a value for each free place
-
-	mu      sync.Mutex // guards the fields below
-	conn    net.Conn   // nil is closed
-	flights []flight   // requests without a response, oldest first
+	conn *http1Conn    // the last connection
 }
 
-// flight is a request that was sent.
-type flight struct {
-	arrival
-	sent   time.Time
-	number uint64
-	class  int
+// http1Conn is a connection and its requests.
+type http1Conn struct {
+	net.Conn
+
+	mu      sync.Mutex // guards the fields below
+	ended   bool       // no request may be sent
+	flights []flight   // requests without a response, oldest first
 }
 
 func newHTTP1(g *generator) *http1 {
@@ -43,28 +41,19 @@ func (c *http1) connect() error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.conn = conn
-	c.mu.Unlock()
+	c.conn = &http1Conn{Conn: conn}
 	c.out.Reset(conn)
-	go c.read(conn)
-	if c.g.stop.Err() != nil {
-		c.close() // the run ended meanwhile
-	}
+	go c.read(c.conn)
 	return nil
 }
 
 func (c *http1) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.conn != nil {
 		c.conn.Close()
-		c.conn = nil
 	}
 }
 
 func (c *http1) run() {
-	defer context.AfterFunc(c.g.stop, c.close)() // ends the reader, which frees the places
 	for {
 		c.takePlace()
 		a, ok := c.g.next(c.flush)
@@ -93,159 +82,122 @@ func (c *http1) takePlace() {
 // flush sends what is buffered. An error ends the reader too, which counts it.
 func (c *http1) flush() { _ = c.out.Flush() }
 
-// send buffers a request. It opens the connection if that is closed.
+// send buffers a request. It opens a connection if the last one has ended.
 func (c *http1) send(a arrival) {
-	r, number := c.g.choose(a)
-	if r == nil {
+	f, ok := c.g.begin(a)
+	if !ok {
 		c.free <- struct{}{}
 		return
 	}
-	f := flight{a, time.Now(), number, r.Class}
-	for !c.launch(f) {
+	for c.conn == nil || !c.conn.launch(f, c.g.plan.Timeout) {
 		if err := c.connect(); err != nil {
-			c.g.connectFailed(a, r.Class, err)
+			c.g.connectFailed(f, err)
 			c.free <- struct{}{}
 			return
 		}
 	}
-	_, _ = c.out.Write(r.Append(c.out.AvailableBuffer(), number)) // as in flush
+	_, _ = c.out.Write(f.append(c.out.AvailableBuffer(), f.number)) // as in flush
 }
 
-// launch lists a request as sent. It returns false if the connection is closed.
-func (c *http1) launch(f flight) bool {
+// launch lists a request as sent. It returns false if the connection has ended.
+func (c *http1Conn) launch(f flight, timeout time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil {
+	if c.ended {
 		return false
 	}
 	c.flights = append(c.flights, f)
 	if len(c.flights) == 1 {
-		c.expectOldest()
+		c.awaitOldestLocked(timeout)
 	}
 	return true
 }
 
-// expectOldest sets the deadline of the oldest request. The caller holds mu.
-func (c *http1) expectOldest() {
+// awaitOldestLocked sets the deadline of the oldest request.
+func (c *http1Conn) awaitOldestLocked(timeout time.Duration) {
 	var deadline time.Time
 	if len(c.flights) > 0 {
-		deadline = c.flights[0].sent.Add(c.g.plan.Timeout)
+		deadline = c.flights[0].sent.Add(timeout)
 	}
-	_ = c.conn.SetReadDeadline(deadline) // a closed connection has none
+	_ = c.SetReadDeadline(deadline) // a closed connection has none
 }
 
-// land takes the oldest request. It closes the connection if this was its last response.
-func (c *http1) land(last bool) (f flight, ok bool) {
+// land takes the oldest request, whose response has come. If that is the last response, no more requests may be sent.
+func (c *http1Conn) land(last bool, timeout time.Duration) flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.flights) == 0 || c.conn == nil {
-		return f, false
-	}
-	f, c.flights = c.flights[0], c.flights[:copy(c.flights, c.flights[1:])]
-	if c.expectOldest(); last {
-		c.conn.Close()
-		c.conn = nil
-	}
-	return f, true
+	f := c.flights[0]
+	c.flights = c.flights[:copy(c.flights, c.flights[1:])]
+	c.awaitOldestLocked(timeout)
+	c.ended = c.ended || last
+	return f
 }
 
-// watched remembers the error of a connection, by which a cut response differs from a malformed one.
-type watched struct {
-	net.Conn
-	err error
-}
-
-func (w *watched) Read(b []byte) (n int, err error) {
-	n, err = w.Conn.Read(b)
-	w.err = err
-	return n, err
-}
-
-// read reads the responses of a connection until it ends.
-func (c *http1) read(conn net.Conn) {
-	w := &watched{Conn: conn}
-	in := bufio.NewReaderSize(w, maxHead)
-	var resp fasthttp.Response
-	for uses := 0; ; uses++ {
-		if _, err := in.Peek(1); err != nil {
-			c.broke(conn, kindOf(err), kindOf(err))
-			return
-		}
-		if c.idle() {
-			c.g.rec.Unsolicited(c.g.plan.phaseAt(c.g.now()))
-			c.broke(conn, Closed, Closed)
-			return
-		}
-		err := checkHeads(in)
-		if err == nil {
-			err = resp.Read(in)
-		}
-		if err != nil {
-			first, others := badResponse, Closed
-			if w.err != nil {
-				first, others = kindOf(w.err), kindOf(w.err)
-				if first == Closed || first == Reset {
-					first = Cut
-				}
-			}
-			c.broke(conn, first, others)
-			return
-		}
-		last := resp.ConnectionClose() || c.g.plan.Protocol == Close
-		f, ok := c.land(last)
-		if !ok { // the run has ended
-			c.failFlights(Closed, Closed)
-			return
-		}
-		if uses > 0 {
-			c.g.count(func(n *Counts) { n.Reused++ })
-		}
-		now := c.g.now()
-		c.g.rec.Received(int(f.phase), f.class, f.number, response{status: resp.StatusCode(), body: resp.Body(),
-			source: resp.Header.Peek("X-Adbuffer-Source"), echo: resp.Header.Peek("X-Echo-Cb")}, now-f.due, now)
-		if last {
-			c.failFlights(Closed, Closed)
-		}
-		c.free <- struct{}{}
-		if last {
-			return
-		}
-	}
+// end closes a connection and returns its requests without a response.
+func (c *http1Conn) end() []flight {
+	c.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	return c.flights
 }
 
 // idle reports whether no request waits for a response.
-func (c *http1) idle() bool {
+func (c *http1Conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.flights) == 0
 }
 
-// broke ends a connection. Its oldest request fails with an error of the kind first.
-func (c *http1) broke(conn net.Conn, first, others string) {
-	conn.Close()
-	c.mu.Lock()
-	if c.conn == conn {
-		c.conn = nil
-		if len(c.flights) == 0 && first == Closed {
-			c.g.count(func(n *Counts) { n.ClosedIdle++ })
+// read reads the responses of a connection until it ends.
+func (c *http1) read(conn *http1Conn) {
+	defer context.AfterFunc(c.g.stop, func() { conn.Close() })()
+	in := bufio.NewReaderSize(conn, 64<<10)
+	var resp fasthttp.Response
+	for uses := 0; ; uses++ {
+		if _, err := in.Peek(1); err != nil {
+			flights, kind := conn.end(), kindOf(err)
+			if len(flights) == 0 && kind == Closed {
+				c.g.rec.count(func(n *Counts) { n.ClosedIdle++ })
+			}
+			c.fail(flights, kind, kind)
+			return
 		}
+		if conn.idle() {
+			c.g.rec.unsolicited(c.g.plan.phaseAt(c.g.now()))
+			c.fail(conn.end(), Closed, Closed)
+			return
+		}
+		if err := resp.Read(in); err != nil {
+			first, others := kindsWithin(err)
+			c.fail(conn.end(), first, others)
+			return
+		}
+		last := resp.ConnectionClose() || c.g.plan.Protocol == Close
+		f := conn.land(last, c.g.plan.Timeout)
+		if uses > 0 {
+			c.g.rec.count(func(n *Counts) { n.Reused++ })
+		}
+		c.g.rec.received(f, response{status: resp.StatusCode(), body: resp.Body(),
+			source: resp.Header.Peek("X-Adbuffer-Source"), echo: resp.Header.Peek("X-Echo-Cb")}, c.g.now())
+		if last {
+			c.fail(conn.end(), Closed, Closed)
+			c.free <- struct{}{}
+			return
+		}
+		c.free <- struct{}{}
 	}
-	c.mu.Unlock()
-	c.failFlights(first, others)
 }
 
-// failFlights fails all requests of a connection that has ended, and frees their places.
-func (c *http1) failFlights(first, others string) {
-	c.mu.Lock()
-	flights := c.flights
-	c.flights = nil
-	c.mu.Unlock()
+// fail fails the requests of a connection that has ended, and frees their places. The oldest one fails with
+// an error of the kind first.
+func (c *http1) fail(flights []flight, first, others string) {
 	for i, f := range flights {
 		kind := others
 		if i == 0 {
 			kind = first
 		}
-		c.g.failed(f.arrival, f.class, kind)
+		c.g.failed(f, kind)
 		c.free <- struct{}{}
 	}
 }

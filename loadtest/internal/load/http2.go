@@ -1,15 +1,13 @@
 package load
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/net/http2"
@@ -26,39 +24,37 @@ type http2Conn struct {
 	uses int
 }
 
-// open returns the connection.
+// open returns the connection, for one more request.
 func (c *http2Conn) open() (*http2.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != nil && c.conn.CanTakeNewRequest() {
-		return c.conn, nil
+	if c.conn == nil || !c.conn.CanTakeNewRequest() {
+		if err := c.dialLocked(); err != nil {
+			return nil, err
+		}
 	}
+	c.uses++
+	if c.uses > 1 {
+		c.g.rec.count(func(n *Counts) { n.Reused++ })
+	}
+	return c.conn, nil
+}
+
+func (c *http2Conn) dialLocked() error {
 	raw, err := c.g.dial()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if proto := raw.(*tls.Conn).ConnectionState().NegotiatedProtocol; proto != "h2" {
 		raw.Close()
-		return nil, &kindError{noConnect, errors.New("the target negotiated " + strconv.Quote(proto) + ", not h2")}
+		return &kindError{noConnect, errors.New("the target negotiated " + strconv.Quote(proto) + ", not h2")}
 	}
 	c.conn, err = c.transport.NewClientConn(raw)
 	if err != nil {
 		raw.Close()
-		return nil, err
 	}
 	c.uses = 0
-	return c.conn, nil
-}
-
-// use counts a request on the connection.
-func (c *http2Conn) use() {
-	c.mu.Lock()
-	c.uses++
-	reused := c.uses > 1
-	c.mu.Unlock()
-	if reused {
-		c.g.count(func(n *Counts) { n.Reused++ })
-	}
+	return err
 }
 
 func (c *http2Conn) close() {
@@ -77,8 +73,12 @@ type http2Stream struct {
 }
 
 func (s *http2Stream) connect() error {
-	_, err := s.conn.open()
-	return err
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if s.conn.conn != nil {
+		return nil // another stream has opened it
+	}
+	return s.conn.dialLocked()
 }
 
 func (s *http2Stream) close() { s.conn.close() }
@@ -90,48 +90,35 @@ func (s *http2Stream) run() {
 		if !ok {
 			return
 		}
-		r, number := g.choose(a)
-		if r == nil {
+		f, ok := g.begin(a)
+		if !ok {
 			continue
 		}
 		conn, err := s.conn.open()
 		if err != nil {
-			g.connectFailed(a, r.Class, err)
+			g.connectFailed(f, err)
 			continue
 		}
-		s.conn.use()
-		resp, err := s.send(conn, r, number)
+		resp, err := s.send(conn, f)
 		if err != nil {
-			g.failed(a, r.Class, kindOf(err))
+			g.failed(f, kindOf(err))
 			continue
 		}
-		now := g.now()
-		g.rec.Received(int(a.phase), r.Class, number, resp, now-a.due, now)
+		g.rec.received(f, resp, g.now())
 	}
 }
 
 // send sends a request and reads its response, whose body is valid until the next call.
-func (s *http2Stream) send(conn *http2.ClientConn, r *Request, number uint64) (out response, err error) {
+func (s *http2Stream) send(conn *http2.ClientConn, f flight) (out response, err error) {
 	g := s.conn.g
 	ctx, cancel := context.WithTimeout(g.stop, g.plan.Timeout)
 	defer cancel()
-	t := &g.plan.Templates[r.Class]
-	u, err := url.Parse("https://" + g.plan.Host + Fill(r.Path, number))
+	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(f.append(nil, f.number))))
 	if err != nil {
 		return out, err
 	}
-	req := (&http.Request{Method: t.Method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
-	for _, f := range t.Headers {
-		req.Header.Add(f.Name, Fill(f.Value, number))
-	}
-	if t.Method == "POST" {
-		if t.JSON && req.Header.Get("Content-Type") == "" {
-			req.Header.Set("Content-Type", "application/json")
-		}
-		body := Fill(string(r.Body), number)
-		req.Body, req.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	}
-	resp, err := conn.RoundTrip(req)
+	req.URL.Scheme, req.URL.Host = "https", req.Host
+	resp, err := conn.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		return out, err
 	}

@@ -25,6 +25,7 @@ const (
 	wrongResponse = "wrong response" // the response belongs to another request
 	unsolicited   = "unsolicited"    // bytes on a connection without a request
 	dropped       = "dropped"        // the backlog was full
+	other         = "other"
 )
 
 // kindError is an error with its kind.
@@ -65,5 +66,20 @@ func kindOf(err error) string {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return Cut
 	}
-	return "other"
+	return other
+}
+
+// kindsWithin returns the kinds of an error within a response: that of its request, and that of the requests
+// after it.
+func kindsWithin(err error) (first, others string) {
+	switch kind := kindOf(err); kind {
+	case other:
+		return badResponse, Closed
+	case Closed, Cut:
+		return Cut, Closed
+	case Reset:
+		return Cut, Reset
+	default:
+		return kind, kind
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,42 +81,34 @@ func children(pid int) []int {
 	return out
 }
 
-// cores holds the busy time and the total time of each core, in seconds.
-type cores map[int]struct{ busy, all float64 }
+// cores holds the busy time and the total time of some cores, in seconds.
+type cores struct{ busy, all float64 }
 
-// readCores returns the times of the cores since the machine started.
-func readCores() cores {
+// readCores returns the times of the cores with these numbers since the machine started.
+func readCores(numbers []int) (sum cores) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return nil
+		return sum
 	}
 	stat, err := fs.Stat()
 	if err != nil {
-		return nil
+		return sum
 	}
-	out := cores{}
-	for n, c := range stat.CPU {
+	for _, n := range numbers {
+		c := stat.CPU[int64(n)]
 		busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
-		out[int(n)] = struct{ busy, all float64 }{busy, busy + c.Idle + c.Iowait}
+		sum.busy += busy
+		sum.all += busy + c.Idle + c.Iowait
 	}
-	return out
+	return sum
 }
 
-// BusySince returns the share of time that the given cores were busy since before. If cores is nil,
-// all cores count.
-func (c cores) BusySince(before cores, cores []int) float64 {
-	var busy, all float64
-	for n, now := range c {
-		if cores != nil && !slices.Contains(cores, n) {
-			continue
-		}
-		busy += now.busy - before[n].busy
-		all += now.all - before[n].all
-	}
-	if all == 0 {
+// busySince returns the share of time that the cores were busy since before.
+func (c cores) busySince(before cores) float64 {
+	if c.all == before.all {
 		return 0
 	}
-	return busy / all
+	return (c.busy - before.busy) / (c.all - before.all)
 }
 
 // TimeWait returns the number of sockets in TIME_WAIT on this machine.
@@ -141,12 +132,8 @@ func TimeWait() int {
 // Sysctl returns a kernel setting, such as "net/ipv4/tcp_tw_reuse". It returns "" if the kernel has
 // no such setting.
 func Sysctl(name string) string {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return ""
-	}
-	words, _ := fs.SysctlStrings(name)
-	return strings.Join(words, " ")
+	text, _ := os.ReadFile("/proc/sys/" + name)
+	return strings.Join(strings.Fields(string(text)), " ")
 }
 
 // Waits is the time that each thread of a process has waited for a core.

@@ -25,21 +25,30 @@ func Record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(int64(max(0, min(d, longest)))) // the value is in range
 }
 
-// recorder counts the requests and responses of all threads of a run.
+// recorder chooses the requests of a run, and counts them and their responses.
 type recorder struct {
 	plan   *Plan
 	report func(Progress) // called after each interval; may be nil
 
-	mu       sync.Mutex // guards the fields below
-	cells    []cell     // by phase and class
-	tick     *hdrhistogram.Histogram
-	errors   uint64        // errors since the last tick
-	nextTick time.Duration // end of the interval, since the first phase
-	timeline []Tick
-	lag      *hdrhistogram.Histogram // delay between the planned time of a request and the moment the generator saw it
-	last     time.Duration           // time of the last response, since the first phase
+	mu          sync.Mutex // guards the fields below
+	requests    *set
+	connections Counts
+	cells       []cell // by phase and class
+	tick        *hdrhistogram.Histogram
+	errors      uint64 // errors since the last tick
+	timeline    []Tick
+	lag         *hdrhistogram.Histogram // delay between the planned time of a request and the moment the generator saw it
+	last        time.Duration           // time of the last response, since the first phase
 	// Numbers of requests: due in an open loop, sent, and completed or failed.
 	due, sent, ended uint64
+}
+
+// flight is a request that is sent, or fails before.
+type flight struct {
+	arrival
+	*request
+	number uint64
+	sent   time.Time
 }
 
 // Progress is one interval of a run.
@@ -48,13 +57,10 @@ type Progress struct {
 	Waiting uint64 // outstanding requests
 }
 
+// cell has the sums of one phase and class.
 type cell struct {
-	latency  *hdrhistogram.Histogram // of successful and failed requests
-	offered  uint64
-	answered uint64 // expected responses
-	errors   map[string]uint64
-	statuses [600]uint32
-	bytes    int64 // total of all bodies
+	Summary                         // without what follows from latency
+	latency *hdrhistogram.Histogram // of successful and failed requests; nil before the first one
 }
 
 // Tick is one interval of the run, including the warm-up.
@@ -68,131 +74,118 @@ type Tick struct {
 }
 
 func newRecorder(plan *Plan, report func(Progress)) *recorder {
-	return &recorder{plan: plan, report: report, cells: make([]cell, len(plan.Phases)*len(plan.Templates)),
-		nextTick: plan.Tick,
-		tick:     NewHistogram(), lag: NewHistogram()}
+	return &recorder{plan: plan, report: report, requests: newSet(plan), tick: NewHistogram(), lag: NewHistogram(),
+		cells: make([]cell, len(plan.Phases)*len(plan.Templates))}
 }
 
 func (r *recorder) cell(phase, class int) *cell {
 	c := &r.cells[phase*len(r.plan.Templates)+class]
 	if c.latency == nil {
-		c.latency, c.errors = NewHistogram(), map[string]uint64{}
+		c.latency, c.Errors, c.Statuses = NewHistogram(), map[string]uint64{}, map[int]uint64{}
 	}
 	return c
 }
 
-// Due counts a request that is due.
-func (r *recorder) Due() {
+// arrived counts a request that is due.
+func (r *recorder) arrived() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due++
 }
 
-// Seen records how late the generator saw a due request.
-func (r *recorder) Seen(lag time.Duration) {
+// seen records how late the generator saw a due request.
+func (r *recorder) seen(lag time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = r.lag.RecordValue(int64(max(lag, 0))) // a lag above two minutes is not recorded
 }
 
-// Sent counts a request.
-func (r *recorder) Sent(phase, class int) {
+// begin chooses the request of an arrival, and counts it.
+func (r *recorder) begin(a arrival) flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sent++
-	r.cell(phase, class).offered++
+	f := flight{a, r.requests.choose(), r.sent, time.Now()}
+	r.cell(f.phase, f.class).Offered++
+	return f
+}
+
+// count adds to the figures about connections.
+func (r *recorder) count(add func(*Counts)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add(&r.connections)
 }
 
 // response has the parts of a response that count. Its slices are valid until the next one.
 type response struct {
 	status int
-	source []byte // X-Adbuffer-Source
+	source []byte // X-Adbuffer-Source, which distinguishes the errors of the proxy
 	echo   []byte // X-Echo-Cb, which simulated SSPs can send
 	body   []byte
 }
 
-// Received counts the response to the request with this number. at is its time since the first
-// phase.
-func (r *recorder) Received(phase, class int, number uint64, a response, latency, at time.Duration) {
+// received counts the response to a request. now is its time since the first phase.
+func (r *recorder) received(f flight, a response, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended++
-	r.last = max(r.last, at)
+	r.last = max(r.last, now)
+	latency := now - f.due
+	c := r.cell(f.phase, f.class)
 	switch {
 	case !r.plan.expects(a.status):
-		r.badStatus(phase, class, a.status, a.source, latency)
-	case !r.plan.isResponse(a, number):
-		r.failed(phase, class, wrongResponse, latency)
+		c.Statuses[a.status]++
+		kind := "status " + strconv.Itoa(a.status)
+		if len(a.source) > 0 {
+			kind += " " + string(a.source)
+		}
+		r.fail(c, kind, latency)
+	case !r.plan.isResponse(a, f.number):
+		r.fail(c, wrongResponse, latency)
 	case r.plan.Deadline > 0 && latency > r.plan.Deadline:
-		r.failed(phase, class, Late, latency)
+		r.fail(c, Late, latency)
 	default:
-		r.succeeded(phase, class, a.status, int64(len(a.body)), latency)
+		c.Statuses[a.status]++
+		c.Answered++
+		c.Body += int64(len(a.body))
+		Record(c.latency, latency)
+		Record(r.tick, latency)
 	}
 }
 
-// Failed counts a request without a response.
-func (r *recorder) Failed(phase, class int, kind string, latency time.Duration) {
+// failed counts a request without a response.
+func (r *recorder) failed(f flight, kind string, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended++
-	r.failed(phase, class, kind, latency)
+	r.fail(r.cell(f.phase, f.class), kind, now-f.due)
 }
 
-// Unsolicited counts bytes on a connection without a request.
-func (r *recorder) Unsolicited(phase int) {
+// unsolicited counts bytes on a connection without a request.
+func (r *recorder) unsolicited(phase int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed(phase, 0, unsolicited, 0)
+	r.fail(r.cell(phase, 0), unsolicited, 0)
 }
 
-// succeeded counts an expected response.
-func (r *recorder) succeeded(phase, class, status int, body int64, latency time.Duration) {
-	c := r.cell(phase, class)
-	c.answered++
-	c.bytes += body
-	if status < len(c.statuses) {
-		c.statuses[status]++
-	}
-	Record(c.latency, latency)
-	Record(r.tick, latency)
-}
-
-// badStatus counts a response with an unexpected status. source is the value of X-Adbuffer-Source,
-// which distinguishes the errors of the proxy.
-func (r *recorder) badStatus(phase, class, status int, source []byte, latency time.Duration) {
-	c := r.cell(phase, class)
-	if status < len(c.statuses) {
-		c.statuses[status]++
-	}
-	name := "status " + strconv.Itoa(status)
-	if len(source) > 0 {
-		name += " " + string(source)
-	}
-	r.failed(phase, class, name, latency)
-}
-
-// failed counts a failed request. Its time counts as a latency, because without the slowest
+// fail counts a failed request. Its time counts as a latency, because without the slowest
 // requests the percentiles would be too low.
-func (r *recorder) failed(phase, class int, kind string, latency time.Duration) {
-	c := r.cell(phase, class)
+func (r *recorder) fail(c *cell, kind string, latency time.Duration) {
 	// The server chooses the names of some kinds, so their number has a limit.
-	if _, known := c.errors[kind]; !known && len(c.errors) >= 200 {
-		kind = "other"
+	if _, known := c.Errors[kind]; !known && len(c.Errors) >= 200 {
+		kind = other
 	}
-	c.errors[kind]++
+	c.Failed++
+	c.Errors[kind]++
 	r.errors++
 	Record(c.latency, latency)
 	Record(r.tick, latency)
 }
 
-// Tick closes the interval of the timeline and reports it, if the interval is over at now.
-func (r *recorder) Tick(now time.Duration) {
+// endInterval closes the interval of the timeline at now, which counts from the first phase, and reports it.
+func (r *recorder) endInterval(now time.Duration) {
 	r.mu.Lock()
-	if now < r.nextTick {
-		r.mu.Unlock()
-		return
-	}
-	r.nextTick += r.plan.Tick
 	p := Progress{Tick: r.roll(now), Waiting: max(r.due, r.sent) - r.ended}
 	r.mu.Unlock()
 	if r.report != nil {
@@ -202,9 +195,8 @@ func (r *recorder) Tick(now time.Duration) {
 
 // roll closes the interval of the timeline at now, which counts from the first phase.
 func (r *recorder) roll(now time.Duration) Tick {
-	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors,
+	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors, Answered: r.tick.TotalCount() - int64(r.errors),
 		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Max: ms(r.tick.Max())}
-	t.Answered = r.tick.TotalCount() - int64(r.errors)
 	r.tick.Reset()
 	r.errors = 0
 	r.timeline = append(r.timeline, t)

@@ -21,16 +21,14 @@ func books(phases int, classes ...string) *recorder {
 
 func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 	r := books(2, "a", "b")
-	for range 2 {
-		for i := range 100 {
-			r.Sent(0, 0)
-			r.succeeded(0, 0, 200, 7, time.Hour) // of the warm-up
-			r.Sent(1, i%2)
-			if i < 98 {
-				r.succeeded(1, i%2, 200, 10, ms10)
-			} else {
-				r.badStatus(1, i%2, 503, []byte("proxy/deadline"), 300*time.Millisecond)
-			}
+	good, refused := response{status: 200, body: make([]byte, 10)}, response{status: 503, source: []byte("proxy/deadline")}
+	for i := range 200 {
+		r.received(r.begin(arrival{}), good, time.Hour) // of the warm-up
+		f := r.begin(arrival{phase: 1})
+		if i%100 < 98 {
+			r.received(f, good, ms10)
+		} else {
+			r.received(f, refused, 300*time.Millisecond)
 		}
 	}
 	whole, each := r.summarize([]Phase{{Name: "warm-up", Duration: time.Second, Unrecorded: true},
@@ -44,23 +42,32 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 	if whole.Latency.P50 < 9.9 || whole.Latency.P50 > 10.1 || whole.Latency.P99 < 299 || whole.Latency.P99 > 301 {
 		t.Errorf("latency %+v", whole.Latency)
 	}
-	if len(whole.Classes) != 2 || whole.Classes[1].Offered != 100 || each[0].Answered != 200 ||
-		each[0].Latency.Max < 119000 {
+	if len(whole.Classes) != 2 || whole.Classes[0].Offered+whole.Classes[1].Offered != 200 || whole.Classes[1].Offered == 0 ||
+		each[0].Answered != 200 || each[0].Latency.Max < 119000 {
 		t.Errorf("classes %+v, warm-up %+v", whole.Classes, each[0])
 	}
 	testsupport.Equal(t, whole.FailedShare(), 0.02, "failed share %v")
 }
 
-func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
+func TestTimelineHasEachIntervalsOwnFiguresAndTheRequestsThatWait(t *testing.T) {
+	var got []Progress
 	r := books(1, "a")
-	r.succeeded(0, 0, 200, 0, ms10)
-	r.failed(0, 0, "timeout", time.Second)
-	first := r.roll(time.Second)
-	r.succeeded(0, 0, 200, 0, 2*ms10)
-	second := r.roll(2 * time.Second)
-	if first.Answered != 1 || first.Errors != 1 || first.Max < 999 || second.Answered != 1 || second.Errors != 0 ||
-		second.Max > 21 {
-		t.Errorf("%+v, %+v", first, second)
+	r.report = func(p Progress) { got = append(got, p) }
+	for range 5 {
+		r.arrived()
+	}
+	for range 2 {
+		r.begin(arrival{})
+	}
+	r.received(r.begin(arrival{}), response{status: 200}, ms10)
+	r.failed(r.begin(arrival{}), TimedOut, time.Second)
+	r.unsolicited(0)
+	r.endInterval(time.Second)
+	r.received(r.begin(arrival{}), response{status: 200}, 2*ms10)
+	r.endInterval(2 * time.Second)
+	if len(got) != 2 || got[0].Waiting != 3 || got[0].Answered != 1 || got[0].Errors != 2 || got[0].Max < 999 ||
+		got[1].Waiting != 2 || got[1].Answered != 1 || got[1].Errors != 0 || got[1].Max > 21 || r.last != 2*ms10 {
+		t.Errorf("%+v, the last response at %v", got, r.last)
 	}
 	testsupport.True(t, len(r.timeline) == 2, "%+v", r.timeline)
 }
@@ -68,30 +75,8 @@ func TestTimelineHasEachIntervalsOwnFigures(t *testing.T) {
 func TestKindsOfErrorsAreBoundedWhateverTheServerSends(t *testing.T) {
 	r := books(1, "a")
 	for i := range 10000 {
-		r.badStatus(0, 0, 500, fmt.Appendf(nil, "made-up/%d", i), 0)
+		r.received(r.begin(arrival{}), response{status: 500, source: fmt.Appendf(nil, "made-up/%d", i)}, 0)
 	}
 	whole, _ := r.summarize([]Phase{{Name: "load", Duration: time.Second}})
 	testsupport.True(t, len(whole.Errors) <= 201 && whole.Failed == 10000, "%d kinds for %d errors", len(whole.Errors), whole.Failed)
-}
-
-func TestProgressCountsTheRequestsThatWait(t *testing.T) {
-	var got []Progress
-	r := books(1, "a")
-	r.report = func(p Progress) { got = append(got, p) }
-	for range 5 {
-		r.Due()
-	}
-	for range 4 {
-		r.Sent(0, 0)
-	}
-	r.Received(0, 0, 1, response{status: 200}, ms10, 900*time.Millisecond)
-	r.Failed(0, 0, TimedOut, time.Second)
-	r.Unsolicited(0)
-	for _, now := range []time.Duration{999, 1000, 1001, 2100} {
-		r.Tick(now * time.Millisecond)
-	}
-	if len(got) != 2 || got[0].Waiting != 3 || got[0].Answered != 1 || got[0].Errors != 2 || got[1].Errors != 0 ||
-		r.last != 900*time.Millisecond {
-		t.Errorf("%+v, the last response at %v", got, r.last)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 
 	"adbuffer/internal/sspsim"
@@ -41,18 +40,15 @@ type Template struct {
 	Literal string `yaml:"literal"`
 }
 
-// Request is an encoded request without its number.
-type Request struct {
-	Class   int // index of its template
-	Raw     []byte
-	numbers []int // offsets in Raw for the number
-	Body    []byte
-	Path    string
+// request is an encoded request without its number.
+type request struct {
+	class int      // index of its template
+	parts [][]byte // what comes before, between and after the numbers
 }
 
-// Set holds the requests of a run.
-type Set struct {
-	variants [][]Request // for each template
+// set holds the requests of a run.
+type set struct {
+	variants [][]request // for each template
 	pick     []float64   // cumulative weights; the last is 1
 	next     []int       // index of the next variant, for each template
 	random   *rand.Rand
@@ -62,21 +58,21 @@ type Set struct {
 // of the distribution.
 const bodyVariants = 199
 
-// NewSet encodes templates for a host. close adds "Connection: close" to each request. seed
-// determines the random choices.
-func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
-	s := &Set{next: make([]int, len(templates)), random: rand.New(rand.NewPCG(seed, 1))}
+// newSet encodes the templates of a plan, whose seed determines the random choices.
+func newSet(p *Plan) *set {
+	s := &set{next: make([]int, len(p.Templates)), random: rand.New(rand.NewPCG(p.Seed, 1))}
 	sum := 0.0
-	for i, t := range templates {
+	for class, t := range p.Templates {
 		sum += cmp.Or(t.Weight, 1)
 		s.pick = append(s.pick, sum)
 		n := 1
 		if t.Body.P50 > 0 {
 			n = bodyVariants
 		}
-		variants := make([]Request, n)
+		variants := make([]request, n)
 		for v := range variants {
-			variants[v] = encode(host, &templates[i], i, t.Body.At((float64(v)+0.5)/float64(n)), close)
+			text := t.encode(p.Host, t.Body.At((float64(v)+0.5)/float64(n)), p.Protocol == Close)
+			variants[v] = request{class, bytes.Split(text, []byte(Number))}
 		}
 		s.random.Shuffle(n, func(a, b int) { variants[a], variants[b] = variants[b], variants[a] })
 		s.variants = append(s.variants, variants)
@@ -87,8 +83,8 @@ func NewSet(host string, templates []Template, close bool, seed uint64) *Set {
 	return s
 }
 
-// Next chooses a request at random.
-func (s *Set) Next() *Request {
+// choose chooses a request at random.
+func (s *set) choose() *request {
 	class := 0
 	if len(s.pick) > 1 {
 		for r := s.random.Float64(); class < len(s.pick)-1 && r >= s.pick[class]; {
@@ -97,55 +93,44 @@ func (s *Set) Next() *Request {
 	}
 	variants := s.variants[class]
 	i := s.next[class]
-	s.next[class]++
-	if s.next[class] == len(variants) {
-		s.next[class] = 0
-	}
+	s.next[class] = (i + 1) % len(variants)
 	return &variants[i]
 }
 
-// Append appends the request with number n to dst.
-func (r *Request) Append(dst []byte, n uint64) []byte {
-	start := len(dst)
-	dst = append(dst, r.Raw...)
-	for _, at := range r.numbers {
-		putNumber(dst[start+at:start+at+numberDigits], n)
+// append appends the request with number n to dst.
+func (r *request) append(dst []byte, n uint64) []byte {
+	for i, part := range r.parts {
+		if i > 0 {
+			dst = appendNumber(dst, n)
+		}
+		dst = append(dst, part...)
 	}
 	return dst
 }
 
-// putNumber writes n to dst as numberDigits digits.
-func putNumber(dst []byte, n uint64) {
+// appendNumber appends n as numberDigits digits to dst.
+func appendNumber(dst []byte, n uint64) []byte {
+	var digits [numberDigits]byte
 	for i := numberDigits - 1; i >= 0; i-- {
-		dst[i] = byte('0' + n%10)
+		digits[i] = byte('0' + n%10)
 		n /= 10
 	}
+	return append(dst, digits[:]...)
+}
+
+// isNumber reports whether text is n, as appendNumber writes it.
+func isNumber(text []byte, n uint64) bool {
+	var want [numberDigits]byte
+	return string(text) == string(appendNumber(want[:0], n))
 }
 
 // Fill replaces each Number in text with n.
 func Fill(text string, n uint64) string {
-	if !strings.Contains(text, Number) {
-		return text
-	}
-	var b [numberDigits]byte
-	putNumber(b[:], n)
-	return strings.ReplaceAll(text, Number, string(b[:]))
+	return strings.ReplaceAll(text, Number, string(appendNumber(nil, n)))
 }
 
-func encode(host string, t *Template, class, size int, close bool) Request {
-	var body []byte
-	switch {
-	case t.Method != "POST":
-	case t.Literal != "":
-		body = []byte(t.Literal)
-	case t.JSON:
-		body = bidRequest(size)
-	default:
-		body = bytes.Repeat([]byte("x"), size)
-	}
-	// Number is shorter than the digits that replace it.
-	onWire := bytes.ReplaceAll(body, []byte(Number), bytes.Repeat([]byte("0"), numberDigits))
-
+// encode returns a request with a body of size bytes. Number stands where its number belongs.
+func (t *Template) encode(host string, size int, close bool) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", t.Method, t.Path, host)
 	for _, f := range t.Headers {
@@ -154,38 +139,34 @@ func encode(host string, t *Template, class, size int, close bool) Request {
 	if close {
 		b.WriteString("Connection: close\r\n")
 	}
-	if t.Method == "POST" {
-		if t.JSON && !slices.ContainsFunc(t.Headers,
-			func(f Field) bool { return strings.EqualFold(f.Name, "content-type") }) {
-			b.WriteString("Content-Type: application/json\r\n")
-		}
-		b.WriteString("Content-Length: " + strconv.Itoa(len(onWire)) + "\r\n")
+	if t.Method != "POST" {
+		b.WriteString("\r\n")
+		return b.Bytes()
 	}
-	b.WriteString("\r\n")
-	b.Write(body)
-
-	r := Request{Class: class, Body: body, Path: t.Path}
-	for text := b.Bytes(); ; {
-		i := bytes.Index(text, []byte(Number))
-		if i < 0 {
-			r.Raw = append(r.Raw, text...)
-			return r
-		}
-		r.Raw = append(r.Raw, text[:i]...)
-		r.numbers = append(r.numbers, len(r.Raw))
-		r.Raw = append(r.Raw, "0000000000"...)
-		text = text[i+len(Number):]
+	body := t.Literal
+	switch {
+	case body != "":
+	case t.JSON:
+		body = bidRequest(size)
+	default:
+		body = strings.Repeat("x", size)
 	}
+	isContentType := func(f Field) bool { return strings.EqualFold(f.Name, "content-type") }
+	if t.JSON && !slices.ContainsFunc(t.Headers, isContentType) {
+		b.WriteString("Content-Type: application/json\r\n")
+	}
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(Fill(body, 0)), body)
+	return b.Bytes()
 }
 
 // bidRequest returns an OpenRTB 2.6 bid request of size bytes. A smaller size than its minimum has
 // no effect.
-func bidRequest(size int) []byte {
+func bidRequest(size int) string {
 	const before = `{"id":"` + Number + `","at":2,"cur":["EUR"],"imp":[{"id":"1","tagid":"top-banner","secure":1,"bidfloor":0.42,"banner":{"w":300,"h":250,"pos":1,"api":[3,5,6]}}],` +
 		`"site":{"id":"4711","domain":"publisher.example","page":"https://publisher.example/news/article-12345","publisher":{"id":"123456"}},` +
 		`"device":{"ua":"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15","ip":"203.0.113.77","language":"en","devicetype":4,"os":"iOS"},` +
 		`"regs":{"gdpr":1},"user":{"consent":"CPXxRfAPXxRfAAfKABENB-CgAAAAAAAAAAYgAAAAAAAA","eids":"`
 	const after = `"}}`
 	pad := size - len(before) - len(after) - (numberDigits - len(Number))
-	return []byte(before + strings.Repeat("e", max(pad, 0)) + after)
+	return before + strings.Repeat("e", max(pad, 0)) + after
 }

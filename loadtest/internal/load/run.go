@@ -47,7 +47,7 @@ func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error)
 	rec := newRecorder(&plan, report)
 	g := newGenerator(&plan, rec)
 	err := g.run(ctx)
-	r := &Result{Started: g.base, Connections: g.counts, Generator: g.cost.result()}
+	r := &Result{Started: g.base, Connections: rec.connections, Generator: g.cost.result()}
 	r.finish(ctx, rec)
 	return r, err
 }
@@ -89,7 +89,7 @@ type gauge struct {
 	cores cores
 }
 
-func newGauge() gauge { return gauge{time.Now(), processCPU(), readCores()} }
+func newGauge() gauge { return gauge{time.Now(), processCPU(), readCores(allowedCores())} }
 
 // result compares the CPU time with that of all threads that may run at the same time, because goroutines
 // move among threads.
@@ -97,11 +97,5 @@ func (g gauge) result() Generator {
 	used, allowed := (processCPU() - g.cpu).Seconds(), allowedCores()
 	threads := max(1, min(len(allowed), runtime.GOMAXPROCS(0)))
 	return Generator{CPUSeconds: used, Busiest: used / time.Since(g.began).Seconds() / float64(threads),
-		Core: readCores().BusySince(g.cores, allowed)}
-}
-
-func isNumber(text []byte, n uint64) bool {
-	var want [numberDigits]byte
-	putNumber(want[:], n)
-	return string(text) == string(want[:])
+		Core: readCores(allowed).busySince(g.cores)}
 }

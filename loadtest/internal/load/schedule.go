@@ -28,82 +28,48 @@ func (p Phase) Requests() float64 {
 	return n
 }
 
-// schedule yields arrivals in order of time.
-type schedule struct {
-	phases []Phase
-	random *rand.Rand // nil: evenly spaced
-
-	index    int           // index of the phase
-	start    time.Duration // start of the phase
-	expected float64       // expected number of requests between the start of the phase and the next arrival
-	next     time.Duration // time of the next arrival outside bursts, since the start of the phase
-	burstAt  time.Duration // time of the next burst, since the start of the phase
-	burst    int           // remaining requests of that burst
+// arrival is a request that is due, since the start of the first phase.
+type arrival struct {
+	due   time.Duration
+	phase int
+	lag   time.Duration // from due until pace saw it
 }
 
-// newSchedule returns the arrivals of the plan.
-func newSchedule(p *Plan) *schedule {
-	s := &schedule{phases: p.Phases, index: -1}
-	if p.Poisson {
-		s.random = rand.New(rand.NewPCG(p.Seed, 0))
-	}
-	s.enter(0)
-	return s
-}
-
-// Next returns the next arrival. ok is false after the last arrival.
-func (s *schedule) Next() (a arrival, ok bool) {
-	for s.index < len(s.phases) {
-		p := &s.phases[s.index]
-		if s.burst > 0 && s.burstAt <= s.next && s.burstAt < p.Duration {
-			a = arrival{due: s.start + s.burstAt, phase: int32(s.index)}
-			s.burst--
-			if s.burst == 0 {
-				s.burstAt += p.BurstEvery
-				s.burst = p.BurstSize
+// arrivals yields the arrivals of an open loop in order of time.
+func (p *Plan) arrivals(yield func(arrival) bool) {
+	random := rand.New(rand.NewPCG(p.Seed, 0))
+	var start time.Duration
+	for i, phase := range p.Phases {
+		// The next arrival comes when the phase expects this number of requests. Steps of 1 give evenly spaced
+		// arrivals. Exponentially distributed steps give a Poisson process.
+		expected := 0.0
+		if p.Poisson {
+			expected = random.ExpFloat64()
+		}
+		var burst time.Duration // time of the next burst, since the start of the phase
+		for {
+			next := phase.when(expected)
+			for ; phase.BurstEvery > 0 && burst <= next && burst < phase.Duration; burst += phase.BurstEvery {
+				for range phase.BurstSize {
+					if !yield(arrival{due: start + burst, phase: i}) {
+						return
+					}
+				}
 			}
-			return a, true
+			if next >= phase.Duration {
+				break
+			}
+			if !yield(arrival{due: start + next, phase: i}) {
+				return
+			}
+			if p.Poisson {
+				expected += random.ExpFloat64()
+			} else {
+				expected++
+			}
 		}
-		if s.next < p.Duration {
-			a = arrival{due: s.start + s.next, phase: int32(s.index)}
-			s.step()
-			return a, true
-		}
-		s.enter(s.index + 1)
+		start += phase.Duration
 	}
-	return arrival{}, false
-}
-
-func (s *schedule) enter(index int) {
-	if s.index >= 0 {
-		s.start += s.phases[s.index].Duration
-	}
-	s.index = index
-	if index >= len(s.phases) {
-		return
-	}
-	s.expected, s.burstAt = 0, 0
-	s.burst = s.phases[index].BurstSize
-	if s.phases[index].BurstEvery == 0 {
-		s.burst = 0
-	}
-	if s.random != nil {
-		s.step()
-		return
-	}
-	s.next = s.phases[index].when(0)
-}
-
-// step computes the time of the next arrival: the moment until which the phase expects a given
-// number of requests. A step of 1 in that number gives evenly spaced arrivals. Exponentially
-// distributed steps give a Poisson process.
-func (s *schedule) step() {
-	gap := 1.0
-	if s.random != nil {
-		gap = s.random.ExpFloat64()
-	}
-	s.expected += gap
-	s.next = s.phases[s.index].when(s.expected)
 }
 
 // when returns the time until which the phase expects n requests, since its start. If it never

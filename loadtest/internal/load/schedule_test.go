@@ -2,23 +2,14 @@ package load
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"adbuffer/internal/testsupport"
 )
 
-func all(p Plan) []arrival {
-	s := newSchedule(&p)
-	var out []arrival
-	for {
-		a, ok := s.Next()
-		if !ok {
-			return out
-		}
-		out = append(out, a)
-	}
-}
+func all(p Plan) []arrival { return slices.Collect(p.arrivals) }
 
 func TestConstantRateIsEvenlySpaced(t *testing.T) {
 	got := all(Plan{Phases: []Phase{{Duration: time.Second, From: 100, To: 100}}})
@@ -102,17 +93,12 @@ func FuzzArrivalsStayInTheirPhaseAndInOrder(f *testing.F) {
 		}
 		p := Phase{Duration: time.Duration(duration), From: from, To: to, BurstEvery: time.Duration(every),
 			BurstSize: burst}
-		s := newSchedule(&Plan{Phases: []Phase{p}, Poisson: poisson})
-		last := time.Duration(0)
-		for n := 0; ; n++ {
-			a, ok := s.Next()
-			if !ok {
-				break
-			}
+		last, n := time.Duration(0), 0
+		for a := range (&Plan{Phases: []Phase{p}, Poisson: poisson}).arrivals {
 			if a.due < last || a.due >= p.Duration {
 				t.Fatalf("arrival at %v behind one at %v in a phase of %v", a.due, last, p.Duration)
 			}
-			last = a.due
+			last, n = a.due, n+1
 			testsupport.MustTrue(t, float64(n) <= 2*p.Requests()+100, "more than %d arrivals, expected %.0f", n, p.Requests())
 		}
 	})

@@ -103,17 +103,15 @@ func sum(name string, seconds float64, cells []*cell) Summary {
 	s := Summary{Name: name, Seconds: seconds, Errors: map[string]uint64{}, Statuses: map[int]uint64{}}
 	latencies := NewHistogram()
 	for _, c := range cells {
-		s.Offered += c.offered
-		s.Answered += c.answered
-		s.Body += c.bytes
-		for kind, n := range c.errors {
+		s.Offered += c.Offered
+		s.Answered += c.Answered
+		s.Failed += c.Failed
+		s.Body += c.Body
+		for kind, n := range c.Errors {
 			s.Errors[kind] += n
-			s.Failed += n
 		}
-		for status, n := range c.statuses {
-			if n > 0 {
-				s.Statuses[status] += uint64(n)
-			}
+		for status, n := range c.Statuses {
+			s.Statuses[status] += n
 		}
 		latencies.Merge(c.latency)
 	}

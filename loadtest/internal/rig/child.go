@@ -1,63 +1,40 @@
 package rig
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
-	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 )
 
-// childEnv names the role of a child: a process that runs the same executable as its parent.
+// childEnv makes a process a child: it runs the same executable as its parent. Its value is a role, a space,
+// and the path of the order, which is JSON.
 const childEnv = "ADBUFFER_LOADTEST_CHILD"
 
-// A role receives an order as one line of JSON and replies with lines of JSON. The context ends when
-// the parent closes the pipe.
-var roles = map[string]func(ctx context.Context, order []byte, reply func(any) error) error{
-	"ssp": role(func(ctx context.Context, o SSPOptions, reply func(any) error) error {
-		s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
-		if err != nil {
-			return err
-		}
-		if err := reply(sspReply{Addr: s.Addr(), Control: s.ControlURL(), CA: string(s.CA().PEM())}); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return s.Close()
-	}),
-	"constant": role(func(ctx context.Context, body int, reply func(any) error) error {
-		s, err := load.StartConstant("127.0.0.1:0", load.ConstantBody(body))
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		if err := reply(sspReply{Addr: s.Addr()}); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return nil
-	}),
-	"holder":       role(hold),
+// A role executes an order and replies with lines of JSON. Children run until they are stopped.
+var roles = map[string]func(order []byte, reply func(any) error) error{
+	"ssp":          role(simulate),
 	"generator":    role(generate),
+	"constant":     role(constant),
 	"reverseproxy": role(reverseProxy),
 	"sketch":       role(sketch),
 }
 
-func role[T any](play func(ctx context.Context, order T, reply func(any) error) error) func(context.Context, []byte, func(any) error) error {
-	return func(ctx context.Context, text []byte, reply func(any) error) error {
+func role[T any](play func(order T, reply func(any) error) error) func([]byte, func(any) error) error {
+	return func(text []byte, reply func(any) error) error {
 		var order T
 		if err := json.Unmarshal(text, &order); err != nil {
 			return err
 		}
-		return play(ctx, order, reply)
+		return play(order, reply)
 	}
 }
 
@@ -65,79 +42,63 @@ func role[T any](play func(ctx context.Context, order T, reply func(any) error) 
 // Every main, and every TestMain whose tests start SSPs, calls it first. A child writes its error to
 // its log, and the error of its parent quotes that log.
 func ChildMain() {
-	name := os.Getenv(childEnv)
-	if name == "" {
+	name, file, isChild := strings.Cut(os.Getenv(childEnv), " ")
+	if !isChild {
 		return
 	}
-	if err := play(name); err != nil {
+	order, err := os.ReadFile(file)
+	if err == nil {
+		err = roles[name](order, json.NewEncoder(os.Stdout).Encode)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func play(name string) error {
-	lines := bufio.NewReader(os.Stdin)
-	order, err := lines.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("no order: %w", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		_, _ = io.Copy(io.Discard, lines)
-		cancel()
-	}()
-	play, ok := roles[name]
-	if !ok {
-		return fmt.Errorf("no such role: %q", name)
-	}
-	return play(ctx, order, json.NewEncoder(os.Stdout).Encode)
-}
-
 // childTimeout bounds the start of a child.
 const childTimeout = 20 * time.Second
 
-// childProcess is a child and its pipes.
+// childProcess is a child and its replies.
 type childProcess struct {
 	*Process
-	in   *os.File
-	out  *json.Decoder // of pipe
-	pipe *os.File
+	pipe    *os.File // the caller of spawn closes it
+	replies *json.Decoder
 }
 
-// spawn starts a child with the name, the cores and the environment of c, and sends it an order.
+// spawn starts a child with the name, the cores and the environment of c, and gives it an order.
 func (r *Rig) spawn(role string, c Command, order any) (*childProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	inRead, inWrite, err := os.Pipe()
+	text, err := json.Marshal(order)
 	if err != nil {
 		return nil, err
 	}
-	defer inRead.Close()
-	outRead, outWrite, err := os.Pipe()
+	file, err := r.Write(role+"-*.json", string(text))
 	if err != nil {
-		inWrite.Close()
 		return nil, err
 	}
-	defer outWrite.Close()
-	c.Argv, c.Env, c.Stdin, c.stdout = []string{self}, append(c.Env, childEnv+"="+role), inRead, outWrite
+	pipe, stdout, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer stdout.Close()
+	c.Argv, c.Env, c.stdout = []string{self}, append(c.Env, childEnv+"="+role+" "+file), stdout
 	p, err := r.Start(c)
 	if err != nil {
-		inWrite.Close()
-		outRead.Close()
+		pipe.Close()
 		return nil, err
 	}
-	p.pipes = []*os.File{inWrite, outRead}
-	return &childProcess{Process: p, in: inWrite, out: json.NewDecoder(outRead), pipe: outRead}, json.NewEncoder(inWrite).Encode(order)
+	return &childProcess{Process: p, pipe: pipe, replies: json.NewDecoder(pipe)}, nil
 }
 
 // read reads one reply.
 func (c *childProcess) read(v any, timeout time.Duration) error {
 	_ = c.pipe.SetReadDeadline(time.Now().Add(timeout))
-	if err := c.out.Decode(v); err != nil {
+	if err := c.replies.Decode(v); err != nil {
 		return fmt.Errorf("%s: %w: %s", c.Name, err, strings.TrimSpace(string(c.Log())))
 	}
 	return nil
@@ -156,8 +117,8 @@ type generated struct {
 	Error    string // Result then holds the measurements until the error
 }
 
-func generate(ctx context.Context, o generatorOrder, reply func(any) error) error {
-	ctx, cancel := context.WithCancel(ctx)
+func generate(o generatorOrder, reply func(any) error) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	runtime.GOMAXPROCS(max(1, o.Plan.Threads) + 1) // one more makes requests due
 	var report func(load.Progress)
@@ -183,8 +144,9 @@ func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch 
 	if err != nil {
 		return nil, err
 	}
+	defer c.pipe.Close()
 	defer c.Stop()
-	stop := context.AfterFunc(ctx, func() { c.in.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = c.Signal(syscall.SIGTERM) })
 	defer stop()
 	length := plan.Timeout + time.Minute
 	for _, p := range plan.Phases {
@@ -193,6 +155,9 @@ func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch 
 	for end := time.Now().Add(length); ; {
 		var g generated
 		if err := c.read(&g, time.Until(end)); err != nil {
+			if ctx.Err() != nil { // the generator was stopped before it began
+				return &load.Result{Interrupted: true}, nil
+			}
 			return nil, err
 		}
 		switch {

@@ -3,85 +3,43 @@ package rig
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
-	"time"
 
 	"adbuffer/loadtest/internal/load"
 )
 
-// HoldOrder describes connections that a holder keeps idle. Each of them carries one GET first.
-type HoldOrder struct {
-	URL         string
-	Headers     []load.Field
-	Connections int
-	HTTP2       bool
-}
-
-// holdReply is the number of connections that the holder keeps.
-type holdReply struct {
-	Open  int
-	Error string // error of the first connection that failed
-}
-
-// hold opens connections, reads one response on each, and keeps them until the context ends.
-func hold(ctx context.Context, o HoldOrder, reply func(any) error) error {
-	var mu sync.Mutex
-	var held []*http.Transport
-	var result holdReply
+// Hold opens n connections, sends a GET on each, and keeps them idle until release closes them.
+func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 bool) (release func(), err error) {
+	held, errs := make([]*http.Transport, n), make([]error, n)
 	var wait sync.WaitGroup
 	atOnce := make(chan struct{}, 64) // fewer than a listener queues
-	for range o.Connections {
+	for i := range n {
 		atOnce <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-atOnce }()
 			// Each connection has its own transport, because a shared one would reuse idle connections.
-			t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: o.HTTP2, DisableCompression: true}
-			err := Fetch(ctx, t, o.URL, o.Headers, func(resp *http.Response, _ []byte) error {
-				if o.HTTP2 != (resp.ProtoMajor == 2) {
+			held[i] = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2, DisableCompression: true}
+			errs[i] = Fetch(ctx, held[i], url, fields, func(resp *http.Response, _ []byte) error {
+				if http2 != (resp.ProtoMajor == 2) {
 					return fmt.Errorf("the response came over %s", resp.Proto)
 				}
 				return nil
 			})
-			mu.Lock()
-			defer mu.Unlock()
-			held = append(held, t)
-			if err == nil {
-				result.Open++
-			} else if result.Error == "" {
-				result.Error = err.Error()
-			}
 		})
 	}
 	wait.Wait()
-	if err := reply(result); err != nil {
-		return err
+	release = func() {
+		for _, t := range held {
+			t.CloseIdleConnections()
+		}
 	}
-	<-ctx.Done()
-	for _, t := range held {
-		t.CloseIdleConnections()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) > 0 {
+		release()
+		return nil, fmt.Errorf("%d of %d idle connections could be opened: %w", n-len(errs), n, errs[0])
 	}
-	return nil
-}
-
-// ErrNotHeld reports that only some idle connections could be opened.
-var ErrNotHeld = errors.New("idle connections could be opened")
-
-// Hold opens idle connections in a process of their own. That process closes them when it stops.
-func (r *Rig) Hold(o HoldOrder, cores string) (*Process, error) {
-	c, err := r.spawn("holder", Command{Name: "holder", Cores: cores}, o)
-	if err != nil {
-		return nil, err
-	}
-	var a holdReply
-	if err := c.read(&a, childTimeout+time.Duration(o.Connections)*5*time.Millisecond); err != nil {
-		return nil, err
-	}
-	if a.Open < o.Connections {
-		c.Stop()
-		return nil, fmt.Errorf("%d of %d %w: %s", a.Open, o.Connections, ErrNotHeld, a.Error)
-	}
-	return c.Process, nil
+	return release, nil
 }

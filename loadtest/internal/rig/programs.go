@@ -33,7 +33,7 @@ type Route struct {
 	Spare     bool          // the last upstream gets requests only if no other one works
 	Timeout   time.Duration // of a response; 0 is the program's own
 	Adaptive  bool          // limit the requests at once by their latency; only Envoy does
-	Serve     string        // directives of the server block of nginx
+	Serve     string        // directives of the server block of nginx; the body of constant
 	// Member is the path of a member of JSON bodies. Values has the values of it for each upstream; only HAProxy
 	// chooses by them. "" does not read bodies.
 	Member string
@@ -57,6 +57,7 @@ var programs = map[string]string{
 	"caddy":        "{{.Exe}} run --adapter caddyfile --config {{.File}}",
 	"reverseproxy": "",
 	"sketch":       "",
+	"constant":     "", // an upstream
 	"fastify":      "node {{.Exe}} {{port .Addr}} {{join .Upstreams \" \"}}",
 }
 
@@ -148,9 +149,9 @@ func (r *Rig) startProgram(ctx context.Context, name, exe, cores, http, config s
 	return nil
 }
 
-// startPrototype starts a proxy of this package, whose name is that of its role.
+// startPrototype starts a server of this package, whose name is that of its role. It has no replies.
 func (r *Rig) startPrototype(c Command, route *Route) (*Process, error) {
-	order := proxyOrder{Listen: route.Addr, CAFile: route.CAFile, HTTP2: route.HTTP2}
+	order := proxyOrder{Listen: route.Addr, CAFile: route.CAFile, HTTP2: route.HTTP2, Body: route.Serve}
 	if len(route.Upstreams) > 0 {
 		order.Upstream = route.Upstreams[0]
 	}
@@ -158,7 +159,7 @@ func (r *Rig) startPrototype(c Command, route *Route) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return child.Process, nil
+	return child.Process, child.pipe.Close()
 }
 
 func fill(text string, data any) (string, error) {

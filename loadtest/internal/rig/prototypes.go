@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
@@ -13,17 +12,29 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// proxyOrder describes one of the proxies of this file, with which adbuffer is compared. They run as
-// children, until they are stopped.
+// proxyOrder describes one of the servers of this file: proxies with which adbuffer is compared, and an upstream.
 type proxyOrder struct {
 	Listen   string // host:port
 	Upstream string // http://host:port or https://host:port; "" is none
 	CAFile   string // of an https upstream
 	HTTP2    bool   // to the upstream
+	Body     string // of the responses of constant
+}
+
+// constant is the upstream with the lowest cost, because it shares a core with the load. It responds to all
+// requests with the same JSON.
+func constant(o proxyOrder, _ func(any) error) error {
+	s := &fasthttp.Server{NoDefaultDate: true, MaxRequestBodySize: 1 << 20, ReadBufferSize: 16 << 10,
+		DisableHeaderNamesNormalizing: true, DisablePreParseMultipartForm: true, Concurrency: 1 << 17,
+		Handler: func(ctx *fasthttp.RequestCtx) {
+			ctx.Response.Header.SetContentType("application/json")
+			ctx.Response.SetBodyString(o.Body)
+		}}
+	return s.ListenAndServe(o.Listen)
 }
 
 // reverseProxy is ReverseProxy of net/http/httputil, as a careful user sets it.
-func reverseProxy(_ context.Context, o proxyOrder, _ func(any) error) error {
+func reverseProxy(o proxyOrder, _ func(any) error) error {
 	target, err := url.Parse(o.Upstream)
 	if err != nil {
 		return err
@@ -48,7 +59,7 @@ func reverseProxy(_ context.Context, o proxyOrder, _ func(any) error) error {
 
 // sketch is the prototype that a field report measured: fasthttp, with one client of 2 048 connections a
 // host. It responds with a fixed JSON, or forwards to an upstream.
-func sketch(_ context.Context, o proxyOrder, _ func(any) error) error {
+func sketch(o proxyOrder, _ func(any) error) error {
 	client := &fasthttp.Client{MaxConnsPerHost: 2048, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
 	handler := func(ctx *fasthttp.RequestCtx) {
 		ctx.SetContentType("application/json")

@@ -77,7 +77,6 @@ type Process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
-	pipes []*os.File // pipes to a child; Stop closes them
 }
 
 // Command describes a process to start.
@@ -86,7 +85,6 @@ type Command struct {
 	Argv  []string
 	Env   []string // in addition to the environment of this process
 	Cores string   // in the syntax of taskset; "" is all
-	Stdin *os.File // nil is none
 
 	stdout *os.File // nil is the file of the standard error
 }
@@ -109,9 +107,6 @@ func (r *Rig) Start(c Command) (*Process, error) {
 	cmd := exec.Command(path, argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if c.Stdin != nil {
-		cmd.Stdin = c.Stdin
-	}
 	if c.stdout != nil {
 		cmd.Stdout = c.stdout
 	}
@@ -133,9 +128,6 @@ func (r *Rig) Start(c Command) (*Process, error) {
 
 // Stop terminates the process. It kills the process after two seconds.
 func (p *Process) Stop() {
-	for _, f := range p.pipes {
-		f.Close()
-	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:

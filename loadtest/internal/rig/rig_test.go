@@ -84,12 +84,12 @@ func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 	r := newRig(t)
 	s, err := r.StartSSP(SSPOptions{Name: "idle"})
 	testsupport.NoError(t, err)
-	held, err := r.Hold(HoldOrder{URL: s.URL, Connections: 50}, "")
+	release, err := Hold(t.Context(), s.URL, nil, 50, false)
 	testsupport.NoError(t, err)
 	if c, err := s.Counters(); err != nil || c.OpenConnections != 50 || c.Requests != 50 {
 		t.Errorf("%d open, %d requests, %v", c.OpenConnections, c.Requests, err)
 	}
-	held.Stop()
+	release()
 	end := time.Now().Add(30 * time.Second)
 	for time.Now().Before(end) {
 		if c, err := s.Counters(); err == nil && c.OpenConnections == 0 {
@@ -101,8 +101,8 @@ func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 
 func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 	r := newRig(t)
-	up, err := r.StartConstant(100, "")
-	testsupport.NoError(t, err)
+	up := &Route{Serve: "hello"}
+	testsupport.NoError(t, r.StartProgram(t.Context(), "constant", "", "", up))
 	c, err := net.Dial("tcp", up.Addr)
 	testsupport.NoError(t, err)
 	defer c.Close()
@@ -111,7 +111,7 @@ func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	r.Close()
-	testsupport.True(t, !up.Running(), "the process runs on")
+	testsupport.True(t, !up.Process.Running(), "the process runs on")
 	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is still there: %v", err)
 	}

@@ -34,28 +34,31 @@ type SSPOptions struct {
 	Cores     string
 }
 
+// simulate is the role of an SSP.
+func simulate(o SSPOptions, reply func(any) error) error {
+	s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
+	if err != nil {
+		return err
+	}
+	if err := reply(sspReply{Addr: s.Addr(), Control: s.ControlURL(), CA: string(s.CA().PEM())}); err != nil {
+		return err
+	}
+	select {}
+}
+
 // StartSSP starts a simulated SSP.
 func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
-	return r.startSSP("ssp", o.Name, o.Cores, o)
-}
-
-// StartConstant starts the upstream with the lowest cost. Its responses have a body of this length. It
-// has neither behaviours nor counters.
-func (r *Rig) StartConstant(body int, cores string) (*SSP, error) {
-	return r.startSSP("constant", "constant", cores, body)
-}
-
-func (r *Rig) startSSP(role, name, cores string, order any) (*SSP, error) {
-	file := url.PathEscape(name) // a scenario chooses the name
-	c, err := r.spawn(role, Command{Name: role + "-" + file, Cores: cores}, order)
+	file := url.PathEscape(o.Name) // a scenario chooses the name
+	c, err := r.spawn("ssp", Command{Name: "ssp-" + file, Cores: o.Cores}, o)
 	if err != nil {
 		return nil, err
 	}
+	defer c.pipe.Close()
 	var a sspReply
 	if err := c.read(&a, childTimeout); err != nil {
 		return nil, err
 	}
-	s := &SSP{Process: c.Process, Name: name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", control: a.Control}
+	s := &SSP{Process: c.Process, Name: o.Name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", control: a.Control}
 	if a.CA != "" {
 		s.URL = "https://" + a.Addr + "/bid"
 		s.CAFile, err = r.Write("ca-"+file+"-*.pem", a.CA)

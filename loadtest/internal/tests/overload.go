@@ -101,7 +101,7 @@ func peakOf(rows []sweepRow) (peak float64) {
 	return peak
 }
 
-func sweepSetup(program string, refuses bool, up *rig.SSP) stage.Setup {
+func sweepSetup(program string, refuses bool, up *rig.Route) stage.Setup {
 	setup := stage.Setup{Program: program, OneCore: true}
 	if program != "" {
 		setup.Route = &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr}, Compress: true, Overload: refuses, Mirrors: sweepLegs - 1}
@@ -111,7 +111,7 @@ func sweepSetup(program string, refuses bool, up *rig.SSP) stage.Setup {
 	for i := range sweepLegs {
 		name := fmt.Sprintf("s%d", i+1)
 		ssps = append(ssps, name)
-		setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{up.URL}, Protocol: "http1",
+		setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1",
 			More: []string{"gzip_request: {enabled: true}"}})
 	}
 	asks := "mode: parallel-all, ssps: [" + strings.Join(ssps, ", ") + "]}"

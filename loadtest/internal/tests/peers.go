@@ -123,7 +123,7 @@ func comparePeers(e *experiment, o peersOptions) {
 	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
 		"fixed rates latency counts from when each request was due.", o.rounds, o.conns)
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
-	c := &comparison{peersOptions: o, e: e, report: r, body: load.ConstantBody(1000),
+	c := &comparison{peersOptions: o, e: e, report: r, body: []byte(kilobyte),
 		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
 	c.startUpstreams()
 	c.cert = must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
@@ -156,7 +156,7 @@ func (c *comparison) startUpstreams() {
 	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
 	h1, h2 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}, &rig.Route{Name: "up2", TLS: &cert,
 		Serve: serve}
-	c.up = map[string]*rig.Route{"h1": {Addr: c.e.constantUpstream().Addr}, "h1tls": h1, "h2tls": h2}
+	c.up = map[string]*rig.Route{"h1": c.e.constantUpstream(), "h1tls": h1, "h2tls": h2}
 	err := c.e.Rig.StartProgram(c.e.ctx, "nginx", c.e.LoadCores, "", h1, h2)
 	if errors.Is(err, rig.ErrMissing) {
 		delete(c.up, "h1tls")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -120,21 +119,18 @@ type idleRow struct {
 // measure measures the memory of idle clients. Each client has sent one request before.
 func (r *idleRow) measure(e *experiment, request load.Template, clients int) {
 	s := r.stage
-	order := rig.HoldOrder{URL: s.URL() + load.Fill(request.Path, 1), Headers: request.Headers, Connections: 50,
-		HTTP2: r.kind == "HTTP/2"}
-	if warm, err := s.Rig.Hold(order, s.LoadCores); err == nil {
-		warm.Stop()
+	url, http2 := s.URL()+load.Fill(request.Path, 1), r.kind == "HTTP/2"
+	if release, err := rig.Hold(e.ctx, url, request.Headers, 50, http2); err == nil {
+		release()
 		stage.Sleep(e.ctx, settled)
 	}
 	before := must(load.ReadTree(s.PID))(e)
-	order.Connections = clients
-	held, err := s.Rig.Hold(order, s.LoadCores)
-	if errors.Is(err, rig.ErrNotHeld) {
+	release, err := rig.Hold(e.ctx, url, request.Headers, clients, http2)
+	if err != nil {
 		r.void = err.Error()
 		return
 	}
-	e.check(err)
-	defer held.Stop()
+	defer release()
 	stage.Sleep(e.ctx, settled)
 	after := must(load.ReadTree(s.PID))(e)
 	r.before, r.with, r.perClient = before.RSS, after.RSS, float64(after.RSS-before.RSS)/1024/float64(clients)

@@ -10,15 +10,20 @@ import (
 	"adbuffer/loadtest/internal/stage"
 )
 
+// kilobyte is the JSON with which upstreams respond.
+var kilobyte = `{"` + strings.Repeat("x", 996) + `"}`
+
 // constantUpstream starts the cheapest upstream, which responds with a kilobyte.
-func (e *experiment) constantUpstream() *rig.SSP {
-	return must(e.Rig.StartConstant(len(load.ConstantBody(1000)), e.LoadCores))(e)
+func (e *experiment) constantUpstream() *rig.Route {
+	up := &rig.Route{Name: "constant", Serve: kilobyte}
+	e.check(e.Rig.StartProgram(e.ctx, "constant", e.LoadCores, "", up))
+	return up
 }
 
 // beforeUpstream is an adbuffer with one core in front of an upstream. Its own response is at /health.
-func beforeUpstream(up *rig.SSP) stage.Setup {
+func beforeUpstream(up *rig.Route) stage.Setup {
 	return stage.Setup{OneCore: true, Config: stage.Config{Server: []string{"health_path: /health"}},
-		SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{up.URL}, Protocol: "http1"}}}
+		SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1"}}}
 }
 
 // rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off with ab and wrk,
