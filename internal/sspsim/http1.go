@@ -2,7 +2,6 @@ package sspsim
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,19 +18,18 @@ const flushAt = 64 << 10
 // response.
 type http1Conn struct {
 	*conn
-	in      requestReader
-	req     http1Request
-	out     []byte
-	scratch []byte // the start of the body under construction
-	served  int    // requests that have begun on this connection
-	gone    bool   // a write failed
+	in     requestReader
+	reply  reply
+	out    []byte
+	served int  // requests that have begun on this connection
+	gone   bool // a write failed
 
 	readAt time.Time // when the last bytes arrived; kept with PipelineOverlap
 }
 
 func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c}
-	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), maxBody: c.ssp.opts.MaxRequestBody}
+	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), maxBody: c.ssp.opts.MaxRequestBody, keep: c.ssp.watching()}
 	c.poison = func() {
 		h.out = append(h.out, poisonResponse...)
 		h.flush()
@@ -81,13 +79,13 @@ func (h *http1Conn) serve() {
 
 // next reads one whole request.
 func (h *http1Conn) next() error {
-	if err := h.in.readMessageHead(&h.req); err != nil {
+	if err := h.in.readHead(); err != nil {
 		return err
 	}
-	if h.req.wait100 && h.in.src.Buffered() == 0 {
+	if h.in.wait100 && h.in.src.Buffered() == 0 {
 		h.put("HTTP/1.1 100 Continue\r\n\r\n")
 	}
-	return h.in.readBody(&h.req)
+	return h.in.readBody()
 }
 
 func (h *http1Conn) refuse(e *badRequest) {
@@ -97,15 +95,16 @@ func (h *http1Conn) refuse(e *badRequest) {
 
 // respond sends the response to the request just read. It returns false if the connection ends.
 func (h *http1Conn) respond() bool {
-	s, q := h.ssp, &h.req
+	s, q := h.ssp, h.in.Request
 	p := s.plan.Load()
 	h.served++
 	f := p.draw(h.rng, false)
-	f.delay = p.Latency.slowed(f.delay, h.begin(len(q.body)))
+	f.delay = p.Latency.slowed(f.delay, h.begin(len(q.Body)))
 	defer h.end(p, &f)
 	if s.watching() {
 		h.flush()
-		f = s.watch(h.record(), f)
+		q.Time, q.Conn, q.TLS = time.Now(), h.id, h.tls
+		f = s.watch(q, f)
 	}
 	if f.delay > 0 {
 		if p.Connections.PipelineOverlap {
@@ -115,7 +114,7 @@ func (h *http1Conn) respond() bool {
 			return false
 		}
 	}
-	if f.fault == faultCutBody && string(q.method) == "HEAD" {
+	if f.fault == faultCutBody && q.Method == http.MethodHead {
 		f.fault = faultCutHead // the response has no body to cut
 	}
 	if f.fault != faultUnsolicited { // an unsolicited response is counted when it is sent
@@ -132,19 +131,6 @@ func (h *http1Conn) respond() bool {
 		h.gone = true
 		return false
 	}
-	id := ids{body: q.body, requestID: q.requestID, cb: queryValue(q.target, "cb"), bid: openRTBID(q.body)}
-	var r reply
-	r, h.scratch = p.compose(&f, &id, h.scratch)
-	return h.writeReply(p, &f, &r, &id)
-}
-
-func (h *http1Conn) record() *Request {
-	q := &h.req
-	r := &Request{Time: time.Now(), Conn: h.id, Method: string(q.method), Target: string(q.target),
-		Protocol: "HTTP/1.1", Header: fieldsOf(q.fields, span.field), Trailer: fieldsOf(q.trailer, span.field),
-		Body: append([]byte(nil), q.body...), Head: bytes.Clone(q.head), TLS: h.tls}
-	if q.http10 {
-		r.Protocol = "HTTP/1.0"
-	}
-	return r
+	p.compose(&h.reply, &f, q)
+	return h.writeReply(p, &f)
 }

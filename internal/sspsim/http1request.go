@@ -8,6 +8,9 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -28,36 +31,21 @@ func bad(format string, args ...any) error {
 	return &badRequest{status: 400, text: fmt.Sprintf(format, args...)}
 }
 
-// span is the position of a header field in a message head.
-type span struct{ name, value []byte }
-
-func (s span) field() Field { return Field{Name: string(s.name), Value: string(s.value)} }
-
-// http1Request is one HTTP/1 request. Its slices point into the reader's buffers and are valid
-// until the next request is read.
-type http1Request struct {
-	method, target []byte
-	http10         bool
-	head           []byte // raw, with the empty line
-	fields         []span
-	body           []byte
-	trailer        []span
-
-	length    int64 // of Content-Length; -1 if absent
-	chunked   bool
-	close     bool // the peer asks for a close of the connection, or sends HTTP/1.0 without keep-alive
-	wait100   bool // Expect: 100-continue
-	requestID []byte
-}
-
-// requestReader reads requests from a connection. Its buffers grow on demand.
+// requestReader reads the requests of an HTTP/1 connection. It is as strict as RFC 9112 allows: it refuses a
+// request in which a lenient parser could see other fields or another framing. Its buffers grow on demand.
 type requestReader struct {
 	src     *bufio.Reader
 	maxBody int
+	keep    bool // each request outlives the next one, so no Request is used again
 
-	head, body []byte // of the current request
-	trailer    []byte // of the current request; before the trailer arrives, a line between chunks
+	*Request        // the current request
+	raw      []byte // its message head; then lines of its chunks, and its trailer
+	chunked  bool
+	close    bool // the peer asks for a close of the connection, or sends HTTP/1.0 without keep-alive
+	wait100  bool // Expect: 100-continue
 }
+
+var crlf = []byte("\r\n")
 
 // line appends the next line to dst. dst must not grow beyond limit bytes.
 func (r *requestReader) line(dst []byte, limit int, what string) ([]byte, error) {
@@ -76,48 +64,164 @@ func (r *requestReader) line(dst []byte, limit int, what string) ([]byte, error)
 	}
 }
 
-var crlf = []byte("\r\n")
-
-// block appends lines to dst, up to and including an empty one.
-func (r *requestReader) block(dst []byte, limit int, what string) ([]byte, error) {
+// block reads lines into raw, up to and including an empty one.
+func (r *requestReader) block(limit int, what string) error {
+	r.raw = r.raw[:0]
 	for {
-		start := len(dst)
+		start := len(r.raw)
 		var err error
-		dst, err = r.line(dst, limit, what)
-		if err != nil || len(dst)-start == len(crlf) {
-			return dst, err
+		r.raw, err = r.line(r.raw, limit, what)
+		if err != nil || len(r.raw)-start == len(crlf) {
+			return err
 		}
 	}
 }
 
-// readMessageHead reads a message head into q. The error is a *badRequest, or that of the connection:
-// io.EOF between two requests, io.ErrUnexpectedEOF within a message head.
-func (r *requestReader) readMessageHead(q *http1Request) error {
-	var err error
-	r.head, err = r.block(r.head[:0], maxHeadBytes, "head")
-	if err != nil {
-		if errors.Is(err, io.EOF) && len(r.head) > 0 {
+// readHead reads the message head of the next request. The error is a *badRequest, or that of the
+// connection: io.EOF between two requests, io.ErrUnexpectedEOF within a message head.
+func (r *requestReader) readHead() error {
+	if err := r.block(maxHeadBytes, "head"); err != nil {
+		if errors.Is(err, io.EOF) && len(r.raw) > 0 {
 			return io.ErrUnexpectedEOF
 		}
 		return err
 	}
-	*q = http1Request{head: r.head, fields: q.fields[:0], trailer: q.trailer[:0], length: -1}
-	return q.parse()
+	next := &Request{}
+	if r.Request != nil && !r.keep {
+		next = r.Request
+	}
+	*next = Request{Protocol: "HTTP/1.1", Header: next.Header[:0], Body: next.Body[:0], length: -1}
+	r.Request, r.chunked, r.close, r.wait100 = next, false, false, false
+	if r.keep {
+		r.Head = bytes.Clone(r.raw)
+	}
+	line, fields, _ := strings.Cut(string(r.raw), "\r\n")
+	err := r.parseRequestLine(line)
+	if err != nil {
+		return err
+	}
+	r.Header, err = parseFields(r.Header, fields)
+	if err != nil {
+		return err
+	}
+	return r.parseFraming()
+}
+
+func (r *requestReader) parseRequestLine(line string) error {
+	method, rest, _ := strings.Cut(line, " ")
+	space := strings.LastIndexByte(rest, ' ')
+	if method == "" || space <= 0 {
+		return bad("request line %.80q is not a method, a target and a version", line)
+	}
+	r.Method, r.Target = method, rest[:space]
+	if !isToken(method) {
+		return bad("method %.40q is not a token", method)
+	}
+	if strings.IndexFunc(r.Target, func(c rune) bool { return c <= ' ' || c == 0x7f }) >= 0 {
+		return bad("target %.80q holds a space or a control byte", r.Target)
+	}
+	switch rest[space+1:] {
+	case "HTTP/1.1":
+	case "HTTP/1.0":
+		r.Protocol = "HTTP/1.0"
+	default:
+		return &badRequest{505, "version is not HTTP/1.0 or HTTP/1.1"}
+	}
+	return nil
+}
+
+// parseFields appends the fields of block, whose lines end in CRLF, including the empty last line.
+func parseFields(fields []Field, block string) ([]Field, error) {
+	for {
+		line, rest, _ := strings.Cut(block, "\r\n")
+		if line == "" {
+			return fields, nil
+		}
+		block = rest
+		if line[0] == ' ' || line[0] == '\t' {
+			return nil, bad("header line %.80q continues the previous one (obs-fold)", line)
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" {
+			return nil, bad("header line %.80q has no name", line)
+		}
+		if !isToken(name) {
+			return nil, bad("field name %.40q is not a token", name)
+		}
+		value = strings.Trim(value, " \t")
+		if !isValue(value) {
+			return nil, bad("value of %s holds a control byte", name)
+		}
+		fields = append(fields, Field{name, value})
+	}
+}
+
+// parseFraming reads the fields that define the end of the request and the persistence of the
+// connection. RFC 9112, sections 6.3 and 9.3.
+func (r *requestReader) parseFraming() error {
+	hosts, keepAlive, http10 := 0, false, r.Protocol == "HTTP/1.0"
+	for _, f := range r.Header {
+		switch {
+		case equalFold(f.Name, "host"):
+			hosts++
+		case equalFold(f.Name, "expect"):
+			r.wait100 = r.wait100 || !http10 && equalFold(f.Value, "100-continue")
+		case equalFold(f.Name, "connection"):
+			r.close = r.close || hasToken(f.Value, "close")
+			keepAlive = keepAlive || hasToken(f.Value, "keep-alive")
+		case equalFold(f.Name, "x-request-id") && r.requestID == "":
+			r.requestID = f.Value
+		case equalFold(f.Name, "content-length"):
+			if r.length >= 0 {
+				return bad("two Content-Length fields")
+			}
+			var ok bool
+			r.length, ok = parseLength(f.Value)
+			if !ok {
+				return bad("Content-Length %.40q is not a number of at most 15 digits", f.Value)
+			}
+		case equalFold(f.Name, "transfer-encoding"):
+			if r.chunked || !equalFold(f.Value, "chunked") {
+				return &badRequest{501, "Transfer-Encoding is not chunked, once"}
+			}
+			r.chunked = true
+		}
+	}
+	switch {
+	case hosts > 1 || hosts == 0 && !http10:
+		return bad("%d Host fields", hosts)
+	case r.chunked && r.length >= 0:
+		return bad("Content-Length beside Transfer-Encoding")
+	case r.chunked && http10:
+		return bad("Transfer-Encoding in HTTP/1.0")
+	}
+	r.close = r.close || http10 && !keepAlive
+	return nil
+}
+
+func hasToken(list, token string) bool {
+	return httpguts.HeaderValuesContainsToken([]string{list}, token)
+}
+
+func parseLength(v string) (int64, bool) {
+	if len(v) > 15 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(v, 10, 63)
+	return int64(n), err == nil
 }
 
 // readBody reads the body of the request whose message head was just read.
-func (r *requestReader) readBody(q *http1Request) error {
-	r.body = r.body[:0]
+func (r *requestReader) readBody() error {
 	var err error
 	switch {
-	case q.chunked:
-		err = r.readChunks(q)
-	case q.length > int64(r.maxBody):
-		err = &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", q.length, r.maxBody)}
-	case q.length > 0:
-		err = r.readMore(int(q.length))
+	case r.chunked:
+		err = r.readChunks()
+	case r.length > int64(r.maxBody):
+		err = &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", r.length, r.maxBody)}
+	case r.length > 0:
+		err = r.readMore(int(r.length))
 	}
-	q.body = r.body
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -126,55 +230,53 @@ func (r *requestReader) readBody(q *http1Request) error {
 
 // readMore appends n bytes to the body.
 func (r *requestReader) readMore(n int) error {
-	start := len(r.body)
-	r.body = slices.Grow(r.body, n)[:start+n]
-	_, err := io.ReadFull(r.src, r.body[start:])
+	start := len(r.Body)
+	r.Body = slices.Grow(r.Body, n)[:start+n]
+	_, err := io.ReadFull(r.src, r.Body[start:])
 	return err
 }
 
-func (r *requestReader) readChunks(q *http1Request) error {
+func (r *requestReader) readChunks() error {
 	for {
-		var err error
-		r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "chunk size")
+		line, err := r.line(r.raw[:0], maxChunkLine, "chunk size")
 		if err != nil {
 			return err
 		}
-		size, err := chunkSize(bytes.TrimSuffix(r.trailer, crlf))
+		size, err := chunkSize(string(bytes.TrimSuffix(line, crlf)))
 		if err != nil {
 			return err
 		}
 		if size == 0 {
 			break
 		}
-		if len(r.body)+size > r.maxBody {
+		if len(r.Body)+size > r.maxBody {
 			return &badRequest{413, fmt.Sprintf("chunked body is over %d bytes", r.maxBody)}
 		}
 		if err := r.readMore(size); err != nil {
 			return err
 		}
-		r.trailer, err = r.line(r.trailer[:0], maxChunkLine, "end of chunk")
+		line, err = r.line(r.raw[:0], maxChunkLine, "end of chunk")
 		if err != nil {
 			return err
 		}
-		if len(r.trailer) > len(crlf) {
+		if len(line) > len(crlf) {
 			return bad("chunk is longer than its size")
 		}
 	}
-	var err error
-	r.trailer, err = r.block(r.trailer[:0], maxTrailerBytes, "trailer")
+	err := r.block(maxTrailerBytes, "trailer")
 	if err != nil {
 		return err
 	}
-	q.trailer, err = parseFields(q.trailer, r.trailer)
+	r.Trailer, err = parseFields(nil, string(r.raw))
 	return err
 }
 
 // chunkSize parses a chunk's first line and skips extensions.
-func chunkSize(line []byte) (int, error) {
-	digits, _, _ := bytes.Cut(line, []byte{';'})
-	size, err := strconv.ParseUint(string(digits), 16, 63)
+func chunkSize(line string) (int, error) {
+	digits, _, _ := strings.Cut(line, ";")
+	size, err := strconv.ParseUint(digits, 16, 63)
 	switch {
-	case len(digits) == 0:
+	case digits == "":
 		return 0, bad("chunk without a size")
 	case err != nil || !isValue(line):
 		return 0, bad("chunk size %.40q is not hexadecimal", line)

@@ -21,15 +21,15 @@ const (
 )
 
 // framingOf decides the framing of the response. RFC 9112, section 6.3.
-func (h *http1Conn) framingOf(f *fate, r *reply) framing {
+func (h *http1Conn) framingOf(f *fate, http10 bool) framing {
 	switch {
-	case !r.hasBody:
+	case !h.reply.hasBody:
 		return noContent
 	case f.malformation == LengthAndTE || f.malformation == BadChunk:
 		return byChunks
 	case f.traits[traitToEOF]:
 		return byClose
-	case (f.traits[traitChunked] || f.traits[traitTrailers]) && !h.req.http10 && !f.traits[traitHTTP10]:
+	case (f.traits[traitChunked] || f.traits[traitTrailers]) && !http10 && !f.traits[traitHTTP10]:
 		return byChunks
 	}
 	return byLength
@@ -37,22 +37,24 @@ func (h *http1Conn) framingOf(f *fate, r *reply) framing {
 
 // writeReply writes the response with its framing. It returns false if the connection ends after
 // it.
-func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
-	q := &h.req
-	how := h.framingOf(f, r)
+func (h *http1Conn) writeReply(p *script, f *fate) bool {
+	r, http10 := &h.reply, h.in.Protocol == "HTTP/1.0"
+	how := h.framingOf(f, http10)
 	last := p.Connections.MaxRequests > 0 && h.served >= p.Connections.MaxRequests
-	keep := !last && !q.close && !f.traits[traitHTTP10] && how != byClose
-	if f.traits[traitInterim] && !q.http10 {
+	keep := !last && !h.in.close && !f.traits[traitHTTP10] && how != byClose
+	if f.traits[traitInterim] && !http10 {
 		h.put("HTTP/1.1 103 Early Hints\r\nLink: </sim.css>; rel=preload\r\n\r\n")
 	}
 	headStart := len(h.out)
 	h.statusLine(f, r.status)
-	r.writeFields(h, p, f, id)
+	for _, f := range r.fields {
+		h.put(f.Name, ": ", f.Value, "\r\n")
+	}
 	h.writeFraming(f, r, how)
 	switch {
-	case q.close && !q.http10 || last && p.Connections.Announce:
+	case h.in.close && !http10 || last && p.Connections.Announce:
 		h.put("Connection: close\r\n")
-	case q.http10 && keep:
+	case http10 && keep:
 		h.put("Connection: keep-alive\r\n")
 	}
 	h.put(malformedFields[f.malformation], "\r\n")
@@ -65,7 +67,7 @@ func (h *http1Conn) writeReply(p *script, f *fate, r *reply, id *ids) bool {
 		return false
 	}
 	sent := 0
-	if string(q.method) != "HEAD" && how != noContent {
+	if h.in.Method != http.MethodHead && how != noContent {
 		n := r.body.len()
 		if f.fault == faultCutBody {
 			r.body.cut(n / 2)
@@ -101,13 +103,6 @@ func (h *http1Conn) put(texts ...string) {
 	for _, text := range texts {
 		h.out = append(h.out, text...)
 	}
-}
-
-// field implements fieldWriter.
-func (h *http1Conn) field(name, _ string, value []byte) {
-	h.put(name, ": ")
-	h.out = append(h.out, value...)
-	h.put("\r\n")
 }
 
 func (h *http1Conn) writeFraming(f *fate, r *reply, how framing) {

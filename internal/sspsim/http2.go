@@ -49,7 +49,7 @@ type http2Conn struct {
 	limit      uint32   // stream limit in force; the reader's
 	lastLimit  int64    // stream limit last announced, -1 at first; the reader's
 	served     int      // requests processed; the reader's
-	scratch    []byte   // the start of the body under construction; the reader's
+	reply      reply    // of respondNow; the reader's
 
 	mu       sync.Mutex // guards the fields below; never held across I/O
 	room     sync.Cond  // signalled when a window opens, out shrinks, or sealed is set
@@ -58,29 +58,22 @@ type http2Conn struct {
 	writer   *http2.Framer
 	encoder  *hpack.Encoder
 	block    bytes.Buffer // of the header block under construction
+	fields   []Field      // of the response header under construction
 	streams  map[uint32]*stream
 	window   int64  // bytes that may still be sent on the connection
 	initial  int64  // bytes that may be sent on a new stream
 	goneFrom uint32 // streams above it are ignored
-	leaving  bool   // close when the last stream ends
+	leaving  bool   // flush closes the connection when the last stream has ended
 	flushing bool
 	sealed   bool // no more frames are added to out
-	left     bool // leave was called
 }
 
 // stream is one request and its response. The reader owns its fields until the request is complete,
 // and then the handler does. mu of the connection guards the exceptions.
 type stream struct {
-	id        uint32
-	fields    []hpack.HeaderField
-	trailer   []hpack.HeaderField
-	method    string
-	target    string
-	requestID string
-	length    int64 // of content-length; -1 if absent
-	body      []byte
-	received  int  // used bytes of the stream's receive window
-	whole     bool // the request was read whole; always the reader's
+	Request
+	received int  // used bytes of the stream's receive window
+	whole    bool // the request was read whole; always the reader's
 
 	done chan struct{} // closed when the stream is removed from http2Conn.streams
 
@@ -115,7 +108,12 @@ func newHTTP2Conn(c *conn) *http2Conn {
 
 // serve reads frames until the SSP or the peer ends the connection.
 func (h *http2Conn) serve() {
-	defer h.abandon()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.out = h.out[:0] // the peer has gone, or must get no more
+		h.cutLocked()
+	}()
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(h.br, preface); err != nil || string(preface) != http2.ClientPreface {
 		if err == nil {
@@ -166,7 +164,10 @@ func (h *http2Conn) canContinue(err error) bool {
 	default:
 		return false
 	}
-	h.closeAfterStreams()
+	h.mu.Lock()
+	h.cutLocked()
+	h.mu.Unlock()
+	h.flush()
 	h.linger(h.br)
 	return false
 }

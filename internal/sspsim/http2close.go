@@ -8,17 +8,19 @@ import (
 
 // flush writes the queued frames, or leaves them to a goroutine that is flushing. It yields before
 // the first write, so that other streams can add their responses: one system call writes many of
-// them.
+// them. If the connection is leaving and has no stream, flush closes it.
 func (h *http2Conn) flush() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.flushing || len(h.out) == 0 {
+	if h.flushing {
+		h.mu.Unlock()
 		return
 	}
 	h.flushing = true
-	h.mu.Unlock()
-	runtime.Gosched()
-	h.mu.Lock()
+	if len(h.out) > 0 {
+		h.mu.Unlock()
+		runtime.Gosched()
+		h.mu.Lock()
+	}
 	for len(h.out) > 0 {
 		out := h.out
 		h.out = h.spare[:0]
@@ -32,7 +34,12 @@ func (h *http2Conn) flush() {
 		h.room.Broadcast()
 	}
 	h.flushing = false
-	h.room.Broadcast()
+	last := h.leaving && len(h.streams) == 0
+	h.sealed = h.sealed || last
+	h.mu.Unlock()
+	if last {
+		h.closeGracefully()
+	}
 }
 
 // awaitWindow waits until the stream may send a byte. It returns false if the stream or the
@@ -53,18 +60,22 @@ func (h *http2Conn) awaitWindow(st *stream) bool {
 }
 
 // canSend reports whether neither the stream nor the connection has ended; mu is held.
-func (h *http2Conn) canSend(st *stream) bool { return !h.sealed && h.streams[st.id] != nil }
+func (h *http2Conn) canSend(st *stream) bool { return !h.sealed && h.streams[st.Stream] != nil }
 
 // endStream ends a request that was processed, with success or not.
 func (h *http2Conn) endStream(p *script, f *fate, st *stream, flush bool) {
-	h.mu.Lock()
-	h.endStreamLocked(st.id)
-	h.mu.Unlock()
+	h.dropStream(st.Stream)
 	if flush {
 		h.flush()
 	}
 	h.end(p, f)
-	h.closeIfLast()
+}
+
+// dropStream is endStreamLocked with the lock.
+func (h *http2Conn) dropStream(id uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endStreamLocked(id)
 }
 
 // endStreamLocked removes the stream from the connection and wakes the goroutines that wait for it.
@@ -77,24 +88,6 @@ func (h *http2Conn) endStreamLocked(id uint32) {
 	}
 }
 
-// dropStream ends a stream that the peer or the SSP has reset.
-func (h *http2Conn) dropStream(id uint32) {
-	h.mu.Lock()
-	h.endStreamLocked(id)
-	h.mu.Unlock()
-	h.closeIfLast()
-}
-
-// closeIfLast ends a connection that leaves, if no stream is left.
-func (h *http2Conn) closeIfLast() {
-	h.mu.Lock()
-	last := h.leaving && len(h.streams) == 0
-	h.mu.Unlock()
-	if last {
-		h.closeAfterStreams()
-	}
-}
-
 // resetStream sends RST_STREAM and drops the stream.
 func (h *http2Conn) resetStream(id uint32, code http2.ErrCode) {
 	_ = h.control(func() { _ = h.writer.WriteRSTStream(id, code) })
@@ -104,10 +97,9 @@ func (h *http2Conn) resetStream(id uint32, code http2.ErrCode) {
 // refuseBody responds to a request whose body is too large, before its end.
 func (h *http2Conn) refuseBody(st *stream) {
 	_ = h.control(func() {
-		h.openBlock("413")
-		h.writeBlock(st.id, true)
+		h.writeHeaders(st.Stream, true, Field{":status", "413"})
 	})
-	h.resetStream(st.id, http2.ErrCodeNo)
+	h.resetStream(st.Stream, http2.ErrCodeNo)
 }
 
 func (h *http2Conn) sayGoAway(code http2.ErrCode, last uint32) {
@@ -118,46 +110,23 @@ func (h *http2Conn) sayGoAway(code http2.ErrCode, last uint32) {
 // streams have their responses.
 func (h *http2Conn) dropAbove(last uint32) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.leaving = true
 	h.goneFrom = min(h.goneFrom, last)
 	for id, st := range h.streams {
 		if id > last {
 			h.endStreamLocked(id)
-			h.ssp.unprocessed(st.target)
+			h.ssp.unprocessed(st.Target)
 		}
 	}
-	h.mu.Unlock()
-	h.closeIfLast()
 }
 
-// closeAfterStreams ends the streams in flight, writes the queued frames and ends the connection.
-func (h *http2Conn) closeAfterStreams() {
-	h.mu.Lock()
-	if h.left {
-		h.mu.Unlock()
-		return
+// cutLocked ends the streams in flight. The next flush writes the queued frames and closes the connection.
+func (h *http2Conn) cutLocked() {
+	h.sealed, h.leaving = true, true
+	for id := range h.streams {
+		h.endStreamLocked(id)
 	}
-	h.left = true
-	h.cutLocked()
-	for h.flushing || len(h.out) > 0 {
-		if h.flushing {
-			h.room.Wait()
-			continue
-		}
-		h.mu.Unlock()
-		h.flush()
-		h.mu.Lock()
-	}
-	h.mu.Unlock()
-	h.closeGracefully()
-}
-
-// abandon ends the connection when the reader ends: no more frames are read or sent.
-func (h *http2Conn) abandon() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.out = h.out[:0]
-	h.cutLocked()
 	h.room.Broadcast()
 }
 
@@ -168,9 +137,7 @@ func (h *http2Conn) sendUnsolicited() {
 		id = 1
 	}
 	_ = h.control(func() {
-		h.openBlock("200")
-		h.field("", "content-type", []byte("text/plain"))
-		h.writeBlock(id, false)
+		h.writeHeaders(id, false, Field{":status", "200"}, Field{"content-type", "text/plain"})
 		_ = h.writer.WriteData(id, true, []byte(Poison))
 		h.window -= int64(len(Poison))
 	})

@@ -3,11 +3,8 @@ package sspsim
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 )
 
 // takeHeaders opens a stream, or ends one with trailers.
@@ -37,7 +34,7 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 	case f.Truncated:
 		return streamError(id, fmt.Sprintf("header list is over %d bytes", maxHeaderList))
 	}
-	st := &stream{id: id, length: -1, done: make(chan struct{}), fields: slices.Clone(f.Fields)}
+	st := &stream{Request: Request{Stream: id, Protocol: "HTTP/2.0", Header: fieldsOf(f), length: -1}, done: make(chan struct{})}
 	if err := st.parse(); err != nil {
 		return err
 	}
@@ -62,35 +59,43 @@ func streamError(id uint32, cause string) error {
 	return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: errors.New(cause)}
 }
 
+func fieldsOf(f *http2.MetaHeadersFrame) []Field {
+	fields := make([]Field, len(f.Fields))
+	for i, field := range f.Fields {
+		fields[i] = Field{field.Name, field.Value}
+	}
+	return fields
+}
+
 // parse reads the fields. The framer has checked names, values and the order of pseudo-header
 // fields. RFC 9113, sections 8.2.2 and 8.3.1.
 func (st *stream) parse() error {
 	var scheme, authority string
-	for _, f := range st.fields {
+	for _, f := range st.Header {
 		switch f.Name {
 		case ":method":
-			st.method = f.Value
+			st.Method = f.Value
 		case ":path":
-			st.target = f.Value
+			st.Target = f.Value
 		case ":scheme":
 			scheme = f.Value
 		case ":authority", "host":
 			if authority != "" && authority != f.Value {
-				return streamError(st.id, "host is not :authority")
+				return streamError(st.Stream, "host is not :authority")
 			}
 			authority = f.Value
 		case ":status", ":protocol":
-			return streamError(st.id, f.Name+" in a request")
+			return streamError(st.Stream, f.Name+" in a request")
 		case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
-			return streamError(st.id, "connection-specific field "+f.Name)
+			return streamError(st.Stream, "connection-specific field "+f.Name)
 		case "te":
 			if f.Value != "trailers" {
-				return streamError(st.id, "te other than trailers")
+				return streamError(st.Stream, "te other than trailers")
 			}
 		case "content-length":
-			n, ok := parseLength([]byte(f.Value))
+			n, ok := parseLength(f.Value)
 			if !ok || st.length >= 0 {
-				return streamError(st.id, "content-length is not one number of at most 15 digits")
+				return streamError(st.Stream, "content-length is not one number of at most 15 digits")
 			}
 			st.length = n
 		case "x-request-id":
@@ -99,9 +104,9 @@ func (st *stream) parse() error {
 			}
 		}
 	}
-	if !isToken(st.method) || scheme == "" || authority == "" || st.target == "" ||
-		st.target[0] != '/' && st.target != "*" {
-		return streamError(st.id, "without a valid :method, :scheme, :authority or :path")
+	if !isToken(st.Method) || scheme == "" || authority == "" || st.Target == "" ||
+		st.Target[0] != '/' && st.Target != "*" {
+		return streamError(st.Stream, "without a valid :method, :scheme, :authority or :path")
 	}
 	return nil
 }
@@ -109,11 +114,11 @@ func (st *stream) parse() error {
 func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 	switch {
 	case st.whole:
-		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
+		return http2.StreamError{StreamID: st.Stream, Code: http2.ErrCodeStreamClosed}
 	case !f.StreamEnded() || len(f.PseudoFields()) > 0 || f.Truncated:
-		return streamError(st.id, "trailers that do not end the stream, or that are not trailers")
+		return streamError(st.Stream, "trailers that do not end the stream, or that are not trailers")
 	}
-	st.trailer = slices.Clone(f.Fields)
+	st.Trailer = fieldsOf(f)
 	return h.endRequest(st)
 }
 
@@ -138,23 +143,23 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 		return nil // the SSP has ended the stream, which the peer may not know yet
 	}
 	if st.whole {
-		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
+		return http2.StreamError{StreamID: st.Stream, Code: http2.ErrCodeStreamClosed}
 	}
 	st.received += n
 	if st.received > streamWindow {
-		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
+		return http2.StreamError{StreamID: st.Stream, Code: http2.ErrCodeFlowControl}
 	}
-	if len(st.body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
+	if len(st.Body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
 		h.ssp.countBadRequest(fmt.Errorf("body is over %d bytes", h.ssp.opts.MaxRequestBody))
 		h.refuseBody(st)
 		return nil
 	}
-	st.body = append(st.body, f.Data()...)
+	st.Body = append(st.Body, f.Data()...)
 	if f.StreamEnded() {
 		return h.endRequest(st)
 	}
 	if st.received > streamWindow-fullWindow {
-		err := h.control(func() { _ = h.writer.WriteWindowUpdate(st.id, uint32(st.received)) })
+		err := h.control(func() { _ = h.writer.WriteWindowUpdate(st.Stream, uint32(st.received)) })
 		st.received = 0
 		return err
 	}
@@ -163,22 +168,22 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 
 // endRequest starts the response to a whole request.
 func (h *http2Conn) endRequest(st *stream) error {
-	if st.length >= 0 && st.length != int64(len(st.body)) {
-		return streamError(st.id, fmt.Sprintf("content-length %d, but %d bytes of DATA", st.length, len(st.body)))
+	if st.length >= 0 && st.length != int64(len(st.Body)) {
+		return streamError(st.Stream, fmt.Sprintf("content-length %d, but %d bytes of DATA", st.length, len(st.Body)))
 	}
 	s := h.ssp
 	p := s.plan.Load()
 	f := p.draw(h.rng, true)
-	if f.fault == faultRefuseStream || f.fault == faultGoAway && p.Faults.GoAway.Exclude && h.dispatched > st.id {
+	if f.fault == faultRefuseStream || f.fault == faultGoAway && p.Faults.GoAway.Exclude && h.dispatched > st.Stream {
 		// No GOAWAY can exclude a stream below one that is being processed.
 		s.countFault(f.fault)
-		s.unprocessed(st.target)
-		h.resetStream(st.id, http2.ErrCodeRefusedStream)
+		s.unprocessed(st.Target)
+		h.resetStream(st.Stream, http2.ErrCodeRefusedStream)
 		return nil
 	}
 	if f.fault == faultGoAway {
 		s.countFault(f.fault)
-		last := max(st.id, h.dispatched)
+		last := max(st.Stream, h.dispatched)
 		if p.Faults.GoAway.Exclude {
 			last = h.dispatched
 		}
@@ -188,7 +193,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 			return nil
 		}
 	}
-	h.dispatched = max(h.dispatched, st.id)
+	h.dispatched = max(h.dispatched, st.Stream)
 	if limit := p.Connections.MaxRequests; limit > 0 {
 		h.served++
 		if h.served == limit {
@@ -199,7 +204,7 @@ func (h *http2Conn) endRequest(st *stream) error {
 		}
 	}
 	st.whole = true
-	f.delay = p.Latency.slowed(f.delay, h.begin(len(st.body)))
+	f.delay = p.Latency.slowed(f.delay, h.begin(len(st.Body)))
 	if f.delay == 0 && f.fault == noFault && !s.watching() && h.respondNow(p, &f, st) {
 		return nil
 	}
@@ -214,11 +219,3 @@ func (s *SSP) unprocessed(target string) {
 		s.opts.OnUnprocessed(target)
 	}
 }
-
-func (h *http2Conn) record(st *stream) *Request {
-	return &Request{Time: time.Now(), Conn: h.id, Stream: st.id, Method: st.method, Target: st.target,
-		Protocol: "HTTP/2.0", Header: fieldsOf(st.fields, hpackField), Trailer: fieldsOf(st.trailer, hpackField),
-		Body: st.body, TLS: h.tls}
-}
-
-func hpackField(f hpack.HeaderField) Field { return Field{Name: f.Name, Value: f.Value} }

@@ -3,6 +3,7 @@ package sspsim
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -15,7 +16,8 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	defer h.endStream(p, &f, st, true)
 	s := h.ssp
 	if s.watching() {
-		f = s.watch(h.record(st), f)
+		st.Time, st.Conn, st.TLS = time.Now(), h.id, h.tls
+		f = s.watch(&st.Request, f)
 	}
 	if f.delay > 0 && !s.waitFor(f.delay, st.done) {
 		return
@@ -32,10 +34,10 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	case faultReset:
 		h.conn.reset()
 	default:
-		id := st.ids()
-		r, _ := p.compose(&f, &id, nil)
+		var r reply
+		p.compose(&r, &f, &st.Request)
 		h.mu.Lock()
-		h.respondLocked(p, &f, st, &r, &id)
+		h.respond(p, &f, st, &r)
 		h.mu.Unlock()
 	}
 }
@@ -43,14 +45,12 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 // respondNow sends the response from the reader if the windows have room for all of it. Otherwise
 // the reader would wait for a WINDOW_UPDATE that only the reader can receive.
 func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
-	id := st.ids()
-	var r reply
-	r, h.scratch = p.compose(f, &id, h.scratch)
-	n := r.body.len()
+	p.compose(&h.reply, f, &st.Request)
+	n := h.reply.body.len()
 	h.mu.Lock()
 	room := int64(n) <= min(h.window, st.window) && len(h.out)+n <= maxQueued
 	if room {
-		h.respondLocked(p, f, st, &r, &id)
+		h.respond(p, f, st, &h.reply)
 	}
 	h.mu.Unlock()
 	if room {
@@ -59,13 +59,9 @@ func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
 	return room
 }
 
-func (st *stream) ids() ids {
-	return ids{body: st.body, requestID: []byte(st.requestID), cb: queryValue([]byte(st.target), "cb"), bid: openRTBID(st.body)}
-}
-
-// respondLocked queues the response. It releases mu while it waits for room, and returns early if
-// the stream or the connection ends.
-func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *ids) {
+// respond queues the response. The caller holds mu. respond releases it while it waits for room, and
+// returns early if the stream or the connection ends.
+func (h *http2Conn) respond(p *script, f *fate, st *stream, r *reply) {
 	if !h.canSend(st) {
 		return
 	}
@@ -73,20 +69,22 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		h.out = append(h.out, poisonResponse...)
 		return
 	}
-	head := st.method == http.MethodHead
+	isHead := st.Method == http.MethodHead
 	n := r.body.len()
-	if head || !r.hasBody {
+	if isHead || !r.hasBody {
 		r.body = payload{}
 	}
-	start := len(h.out)
 	if f.traits[traitInterim] {
-		h.openBlock("103")
-		h.field("", "link", []byte("</sim.css>; rel=preload"))
-		h.writeBlock(st.id, false)
-		start = len(h.out)
+		h.writeHeaders(st.Stream, false, Field{":status", "103"}, Field{"link", "</sim.css>; rel=preload"})
 	}
-	h.writeHeader(p, f, st, r, id, n)
-	if f.fault == faultCutHead || f.fault == faultCutBody && head {
+	start := len(h.out)
+	trailing := r.trailers && r.hasBody && !isHead
+	if f.fault == faultResetStream && !p.Faults.ResetStream.AfterHead {
+		r.body = payload{}
+	} else {
+		h.writeHeader(f, st, r, n, trailing)
+	}
+	if f.fault == faultCutHead || f.fault == faultCutBody && isHead {
 		h.out = h.out[:start+(len(h.out)-start)/2]
 		h.cutLocked()
 		return
@@ -96,88 +94,73 @@ func (h *http2Conn) respondLocked(p *script, f *fate, st *stream, r *reply, id *
 		r.body.cut(n / 2)
 	}
 	sent := r.body.len()
-	if !h.queueBody(p, f, st, r, half) {
+	if !h.queueBody(p, f, st, r, trailing || half) {
 		return
 	}
-	switch f.fault {
-	case faultCutBody:
+	switch {
+	case f.fault == faultCutBody:
 		h.cutLocked()
 		return
-	case faultResetStream:
-		h.endStreamLocked(st.id)
-		_ = h.writer.WriteRSTStream(st.id, errCodes[p.Faults.ResetStream.Code])
+	case f.fault == faultResetStream:
+		h.endStreamLocked(st.Stream)
+		_ = h.writer.WriteRSTStream(st.Stream, errCodes[p.Faults.ResetStream.Code])
 		return
-	case faultLeftover:
-		_ = h.writer.WriteData(st.id, true, []byte(Poison))
+	case trailing && h.canSend(st):
+		h.writeHeaders(st.Stream, true, Field{"x-sim-trailer", "done"})
+	}
+	if f.fault == faultLeftover {
+		_ = h.writer.WriteData(st.Stream, true, []byte(Poison))
 		h.window -= int64(len(Poison))
 	}
 	// The stream must not count as open when another goroutine flushes its END_STREAM: the peer may
 	// then open the next stream.
-	h.endStreamLocked(st.id)
+	h.endStreamLocked(st.Stream)
 	h.ssp.countResponse(r.status, sent)
 }
 
-// cutLocked ends the connection after the queued frames.
-func (h *http2Conn) cutLocked() {
-	h.sealed, h.leaving = true, true
-	for id := range h.streams {
-		h.endStreamLocked(id)
-	}
-}
-
 // writeHeader queues the header of the response; n is the length of its body.
-func (h *http2Conn) writeHeader(p *script, f *fate, st *stream, r *reply, id *ids, n int) {
-	if f.fault == faultResetStream && !p.Faults.ResetStream.AfterHead {
-		r.body = payload{}
-		return
-	}
+func (h *http2Conn) writeHeader(f *fate, st *stream, r *reply, n int, trailing bool) {
 	switch f.malformation {
 	case H2SettingsBad:
 		_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 2})
 	case H2DataFirst:
-		_ = h.writer.WriteData(st.id, false, []byte("early"))
+		_ = h.writer.WriteData(st.Stream, false, []byte("early"))
+	case H2WrongLength:
+		n++
 	}
-	status := strconv.Itoa(r.status)
-	if f.malformation == H2NoStatus || f.malformation == H2PseudoBehind {
-		h.openBlock("")
-	} else {
-		h.openBlock(status)
+	status := Field{":status", strconv.Itoa(r.status)}
+	h.fields = h.fields[:0]
+	if f.malformation != H2NoStatus && f.malformation != H2PseudoBehind {
+		h.fields = append(h.fields, status)
 	}
-	r.writeFields(h, p, f, id)
+	for _, f := range r.fields {
+		h.fields = append(h.fields, Field{strings.ToLower(f.Name), f.Value})
+	}
 	if r.hasBody {
-		if f.malformation == H2WrongLength {
-			n++
-		}
-		h.field("", "content-length", strconv.AppendInt(nil, int64(n), 10))
+		h.fields = append(h.fields, Field{"content-length", strconv.Itoa(n)})
 	}
 	switch f.malformation {
 	case H2PseudoBehind:
-		h.field("", ":status", []byte(status))
+		h.fields = append(h.fields, status)
 	case H2Uppercase:
-		h.field("", "X-Upper", []byte("1"))
+		h.fields = append(h.fields, Field{"X-Upper", "1"})
 	case H2Connection:
-		h.field("", "connection", []byte("keep-alive"))
+		h.fields = append(h.fields, Field{"connection", "keep-alive"})
 	}
 	if r.trailers && r.hasBody {
-		h.field("", "trailer", []byte("x-sim-trailer"))
+		h.fields = append(h.fields, Field{"trailer", "x-sim-trailer"})
 	}
-	h.writeBlock(st.id, r.body.len() == 0 && !h.trailing(r, st))
+	h.writeHeaders(st.Stream, r.body.len() == 0 && !trailing, h.fields...)
 }
 
-// trailing reports whether a trailer ends the response.
-func (h *http2Conn) trailing(r *reply, st *stream) bool {
-	return r.trailers && r.hasBody && st.method != http.MethodHead
-}
-
-// queueBody queues the body and the end of the stream, unless a fault cuts the response. It returns
-// false if the stream or the connection ended first. The caller holds mu. queueBody unlocks it while
-// it waits, and locks it again.
-func (h *http2Conn) queueBody(p *script, f *fate, st *stream, r *reply, cut bool) bool {
+// queueBody queues the body. Its last frame ends the stream, unless more follows. It returns false if the
+// stream or the connection ended first. The caller holds mu. queueBody unlocks it while it waits, and locks
+// it again.
+func (h *http2Conn) queueBody(p *script, f *fate, st *stream, r *reply, more bool) bool {
 	limit, drip := frameSize, f.fault == faultDrip
 	if drip {
 		limit = min(limit, p.Faults.Drip.Bytes)
 	}
-	trailing := h.trailing(r, st)
 	for r.body.len() > 0 {
 		if !h.awaitWindow(st) {
 			return false
@@ -186,7 +169,7 @@ func (h *http2Conn) queueBody(p *script, f *fate, st *stream, r *reply, cut bool
 		h.window -= int64(len(piece))
 		st.window -= int64(len(piece))
 		last := r.body.len() == 0
-		_ = h.writer.WriteData(st.id, last && !trailing && !cut, piece)
+		_ = h.writer.WriteData(st.Stream, last && !more, piece)
 		if drip && !last {
 			h.mu.Unlock()
 			h.flush()
@@ -197,29 +180,16 @@ func (h *http2Conn) queueBody(p *script, f *fate, st *stream, r *reply, cut bool
 			}
 		}
 	}
-	if trailing && !cut && h.canSend(st) {
-		h.openBlock("")
-		h.field("", "x-sim-trailer", []byte("done"))
-		h.writeBlock(st.id, true)
-	}
 	return true
 }
 
-// openBlock starts a header block. field adds to it and implements fieldWriter. writeBlock queues
-// it.
-func (h *http2Conn) openBlock(status string) {
+// writeHeaders queues a header block.
+func (h *http2Conn) writeHeaders(id uint32, endStream bool, fields ...Field) {
 	h.block.Reset()
-	if status != "" {
-		_ = h.encoder.WriteField(hpack.HeaderField{Name: ":status", Value: status})
+	for _, f := range fields {
+		// HPACK would index the padding and send almost nothing.
+		_ = h.encoder.WriteField(hpack.HeaderField{Name: f.Name, Value: f.Value, Sensitive: f.Name == "x-pad"})
 	}
-}
-
-func (h *http2Conn) field(_, lower string, value []byte) {
-	// HPACK would index the padding and send almost nothing.
-	_ = h.encoder.WriteField(hpack.HeaderField{Name: lower, Value: string(value), Sensitive: lower == padField})
-}
-
-func (h *http2Conn) writeBlock(id uint32, endStream bool) {
 	block := h.block.Bytes()
 	n := min(len(block), frameSize)
 	_ = h.writer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block[:n],

@@ -2,10 +2,12 @@ package sspsim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"net/http"
-	"strings"
 	"time"
+
+	"adbuffer/internal/syntax"
 )
 
 // payload is a response's body: head, pad bytes of filler, tail. next reads it piece by piece, so
@@ -49,81 +51,93 @@ func (b *payload) cut(n int) {
 
 // document is the text before and after an id and the filler.
 type document struct {
-	contentType          []byte
-	before, after, close []byte
+	contentType   string
+	before, after string
+	close         []byte
 }
 
-var (
-	typeJSON   = []byte("application/json")
-	typeXML    = []byte("application/xml")
-	typeBinary = []byte("application/octet-stream")
-)
-
 var documents = map[Kind]*document{
-	OpenRTB: {typeJSON, []byte(`{"id":"`),
-		[]byte(`","seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":"`), []byte(`"}],"seat":"sim"}],"cur":"USD"}`)},
-	VAST: {typeXML, []byte(`<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"><Ad id="`),
-		[]byte(`"><InLine><AdSystem>sspsim</AdSystem><AdTitle>`),
+	OpenRTB: {"application/json", `{"id":`, `,"seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":"`,
+		[]byte(`"}],"seat":"sim"}],"cur":"USD"}`)},
+	VAST: {"application/xml", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"><Ad id="`,
+		`"><InLine><AdSystem>sspsim</AdSystem><AdTitle>`,
 		[]byte(`</AdTitle><Impression>http://127.0.0.1/i</Impression><Creatives></Creatives></InLine></Ad></VAST>`)},
-	Raw: {contentType: typeBinary},
+	Raw: {contentType: "application/octet-stream"},
 }
 
 var noBidDocuments = map[Kind]*document{
-	OpenRTB: {typeJSON, []byte(`{"id":"`), []byte(`","nbr":0}`), nil},
-	VAST:    {typeXML, nil, []byte(`<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`), nil},
-	Raw:     {contentType: typeBinary},
+	OpenRTB: {"application/json", `{"id":`, `,"nbr":0}`, nil},
+	VAST:    {"application/xml", "", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`, nil},
+	Raw:     {contentType: "application/octet-stream"},
 }
 
-const padField = "x-pad" // contains the filler of an oversized message head
+// padding is a value of X-Pad, the field that fills an oversized message head.
+var padding = string(filler[:1000])
 
-// headerField is a field in the form of both protocols.
-type headerField struct {
-	name, lower string
-	value       []byte
-}
-
-func newHeaderField(name, value string) headerField {
-	return headerField{name: name, lower: strings.ToLower(name), value: []byte(value)}
-}
-
-// reply is one response before the framing of its protocol.
+// reply is one response before the framing of its protocol. A reply that is used again keeps its buffers.
 type reply struct {
-	status      int
-	contentType []byte // nil with an empty body
-	retryAfter  string
-	body        payload
-	hasBody     bool // false for a 204, which has no length
-	trailers    bool
+	status   int
+	fields   []Field // without those of the framing, in the spelling of HTTP/1
+	body     payload
+	hasBody  bool // false for a 204, which has no length
+	trailers bool
+	start    []byte // buffer of the body's start
 }
 
-// compose decides the response to a request with these ids. It builds the start of the body in
-// scratch and returns scratch. The reply uses it until the response is written.
-func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
-	kind := p.Response.Kind
-	if kind == "" {
-		kind = OpenRTB
-	}
-	if !bytes.Contains(q.body, p.bidFor) && !f.fault.needsBody() {
+// compose makes r the response to q.
+func (p *script) compose(r *reply, f *fate, q *Request) {
+	id := q.bidID()
+	if !bytes.Contains(q.Body, p.bidFor) && !f.fault.needsBody() {
 		f.traits[traitNoBid] = true
 	}
-	doc, r := documents[kind], reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers]}
-	size := f.size
+	*r = reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers], fields: r.fields[:0], start: r.start[:0]}
+	form := cmp.Or(p.Response.NoBidForm, NoBid204)
 	switch {
 	case f.fault == faultStatus:
-		r.status, r.contentType = f.status.Code, typeJSON
-		r.retryAfter = f.status.retryAfter(time.Now())
-		if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
-			r.hasBody = false
-			return r, scratch
+		r.status = f.status.Code
+		r.hasBody = r.status != http.StatusNoContent && r.status != http.StatusNotModified
+		r.add("Content-Type", "application/json")
+		if after := f.status.retryAfter(time.Now()); after != "" {
+			r.add("Retry-After", after)
 		}
-		r.body.tail = statusBody
-		return r, scratch
-	case f.traits[traitNoBid] && (p.Response.NoBidForm == "" || p.Response.NoBidForm == NoBid204):
+		if r.hasBody {
+			r.body.tail = statusBody
+		}
+	case f.traits[traitNoBid] && form == NoBid204:
 		r.status, r.hasBody = http.StatusNoContent, false
-		return r, scratch
-	case f.traits[traitNoBid] && p.Response.NoBidForm == NoBidEmpty:
-		return r, scratch
-	case f.traits[traitNoBid]:
+	case f.traits[traitNoBid] && form == NoBidEmpty:
+	default:
+		p.writeDocument(r, f, q, id)
+	}
+	if p.Response.Echo {
+		for _, f := range []Field{{"X-Request-Id", q.requestID}, {"X-Echo-Cb", q.cb()}, {"X-Echo-Id", string(id)}} {
+			if f.Value != "" {
+				r.add(f.Name, f.Value)
+			}
+		}
+	}
+	if f.traits[traitCookies] {
+		r.add("Set-Cookie", "sim_uid=1; Path=/; Max-Age=3600")
+		r.add("Set-Cookie", "sim_sid=2; Path=/; HttpOnly")
+	}
+	r.fields = append(r.fields, p.Response.Headers...)
+	if f.fault == faultOversizedHead {
+		for left := p.Faults.OversizedHead.Bytes; left > 0; left -= len(padding) {
+			r.add("X-Pad", padding[:min(left, len(padding))])
+		}
+	}
+}
+
+var statusBody = []byte(`{"error":"simulated"}`)
+
+func (r *reply) add(name, value string) { r.fields = append(r.fields, Field{name, value}) }
+
+// writeDocument makes the response's body a document with the id of its request: bidID, or else that of
+// another part of the request.
+func (p *script) writeDocument(r *reply, f *fate, q *Request, bidID []byte) {
+	kind := cmp.Or(p.Response.Kind, OpenRTB)
+	doc, size := documents[kind], f.size
+	if f.traits[traitNoBid] {
 		doc, size = noBidDocuments[kind], 0
 	}
 	if f.fault == faultOversizedBody {
@@ -131,73 +145,25 @@ func (p *script) compose(f *fate, q *ids, scratch []byte) (reply, []byte) {
 	} else if f.fault.needsBody() {
 		size = max(size, 64)
 	}
-	r.contentType = doc.contentType
-	if p.contentType != nil {
-		r.contentType = p.contentType
+	r.add("Content-Type", cmp.Or(p.Response.ContentType, doc.contentType))
+	start := append(r.start, doc.before...)
+	id := string(bidID)
+	if id == "" {
+		id = cmp.Or(q.cb(), q.requestID, "0")
 	}
-	scratch = append(scratch[:0], doc.before...)
 	switch {
-	case kind == Raw && !p.Response.Echo, kind == VAST && f.traits[traitNoBid]:
-	case kind == VAST:
-		text := bytes.NewBuffer(scratch)
-		_ = xml.EscapeText(text, q.best()) // a bytes.Buffer takes everything
-		scratch = text.Bytes()
-	case len(q.bid) > 0:
-		scratch = append(scratch, q.bid...) // still with JSON's escapes
-	default:
-		scratch = appendJSONText(scratch, q.best())
+	case kind == Raw && p.Response.Echo:
+		start = append(start, id[:min(len(id), size)]...)
+	case kind == VAST && !f.traits[traitNoBid]:
+		text := bytes.NewBuffer(start)
+		_ = xml.EscapeText(text, []byte(id)) // a bytes.Buffer takes everything
+		start = text.Bytes()
+	case kind == OpenRTB && len(bidID) > 0:
+		start = append(append(append(start, '"'), id...), '"') // still with JSON's escapes
+	case kind == OpenRTB:
+		start = syntax.AppendJSONString(start, []byte(id))
 	}
-	if kind == Raw {
-		scratch = scratch[:min(len(scratch), size)]
-	}
-	scratch = append(scratch, doc.after...)
-	r.body = payload{head: scratch, tail: doc.close}
+	r.start = append(start, doc.after...)
+	r.body = payload{head: r.start, tail: doc.close}
 	r.body.pad = max(0, size-r.body.len())
-	return r, scratch
-}
-
-var (
-	cookieUID = []byte("sim_uid=1; Path=/; Max-Age=3600")
-	cookieSID = []byte("sim_sid=2; Path=/; HttpOnly")
-)
-
-var statusBody = []byte(`{"error":"simulated"}`)
-
-// fieldWriter builds a header, in either protocol.
-type fieldWriter interface {
-	// field adds one field; lower is name in lower case.
-	field(name, lower string, value []byte)
-}
-
-// writeFields writes the end-to-end fields of the response, without its framing.
-func (r *reply) writeFields(w fieldWriter, p *script, f *fate, q *ids) {
-	if r.contentType != nil {
-		w.field("Content-Type", "content-type", r.contentType)
-	}
-	if r.retryAfter != "" {
-		w.field("Retry-After", "retry-after", []byte(r.retryAfter))
-	}
-	if p.Response.Echo {
-		if len(q.requestID) > 0 {
-			w.field("X-Request-Id", "x-request-id", q.requestID)
-		}
-		if len(q.cb) > 0 {
-			w.field("X-Echo-Cb", "x-echo-cb", q.cb)
-		}
-		if len(q.bid) > 0 {
-			w.field("X-Echo-Id", "x-echo-id", q.bid)
-		}
-	}
-	if f.traits[traitCookies] {
-		w.field("Set-Cookie", "set-cookie", cookieUID)
-		w.field("Set-Cookie", "set-cookie", cookieSID)
-	}
-	for i := range p.headers {
-		w.field(p.headers[i].name, p.headers[i].lower, p.headers[i].value)
-	}
-	if f.fault == faultOversizedHead {
-		for left := p.Faults.OversizedHead.Bytes; left > 0; left -= 1000 {
-			w.field("X-Pad", padField, filler[:min(left, 1000)])
-		}
-	}
 }

@@ -100,10 +100,7 @@ type script struct {
 	given     Behaviour // as it was given to Set
 	latency   latencySampler
 	size      sampler
-	headers   []headerField
 	bidFor    []byte
-
-	contentType []byte // nil means the content type of the document
 
 	dice  [events]dice
 	plain bool // the only draw for a request is traitNoBid
@@ -115,12 +112,6 @@ func newScript(b Behaviour) *script {
 	b = b.clone()
 	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(), plain: true,
 		bidFor: []byte(b.Response.BidFor)}
-	for _, f := range b.Response.Headers {
-		p.headers = append(p.headers, newHeaderField(f.Name, f.Value))
-	}
-	if b.Response.ContentType != "" {
-		p.contentType = []byte(b.Response.ContentType)
-	}
 	for i, chance := range b.chances() {
 		p.dice[i].Chance = chance
 		if event(i) < traitNoBid && chance != (Chance{}) {

@@ -22,7 +22,7 @@ func TestOpenRTBIDIsTheTopLevelOne(t *testing.T) {
 		``:                                                   "",
 		`{"site":{"id":"x"}}`:                                "",
 	} {
-		if got := openRTBID([]byte(body)); string(got) != want {
+		if got := (&Request{Body: []byte(body)}).bidID(); string(got) != want {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
 	}

@@ -1,9 +1,14 @@
 package sspsim
 
 import (
+	"bytes"
 	"crypto/tls"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"adbuffer/internal/openrtb"
 )
 
 // Request is one request as it arrived.
@@ -30,6 +35,9 @@ type Request struct {
 	// Respond is the response that OnRequest chooses for this request. Code 0 leaves the choice to the
 	// behaviour.
 	Respond Status `json:"-"`
+
+	length    int64  // of Content-Length; -1 if absent
+	requestID string // the first X-Request-Id
 }
 
 // Get returns the first value of the header field name, in any case, or "" if there is none.
@@ -51,13 +59,38 @@ func (r *Request) Values(name string) []string {
 	return values
 }
 
-// fieldsOf returns the fields of a protocol's own list; nil if it is empty.
-func fieldsOf[T any](list []T, field func(T) Field) (fields []Field) {
-	for _, f := range list {
-		fields = append(fields, field(f))
+// cb returns the raw value of the first query parameter cb, or "" without one.
+func (r *Request) cb() string {
+	_, query, _ := strings.Cut(r.Target, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		if value, ok := strings.CutPrefix(pair, "cb="); ok {
+			return value
+		}
 	}
-	return fields
+	return ""
 }
+
+var topLevelID = openrtb.NewFinder(openrtb.MustParsePath("id"))
+
+// bidID returns the content of the first top-level string "id" of an OpenRTB body, with its escapes. It
+// returns nil without one, or if a header field must not have that content.
+func (r *Request) bidID() []byte {
+	start, end := topLevelID.Find(r.Body)
+	if start == end || r.Body[start] != '"' || bytes.IndexByte(r.Body[start:end], 0x7f) >= 0 {
+		return nil
+	}
+	return r.Body[start+1 : end-1]
+}
+
+// equalFold compares without regard to the case of ASCII letters. Equal lengths exclude the letters beyond
+// ASCII that fold to ASCII.
+func equalFold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+
+// isToken reports whether name may be a method or a field name. RFC 9110, section 5.6.2.
+func isToken(name string) bool { return httpguts.ValidHeaderFieldName(name) }
+
+// isValue reports whether v has no control bytes except tab.
+func isValue(v string) bool { return httpguts.ValidHeaderFieldValue(v) }
 
 // Requests returns the last Options.Record requests, the oldest first.
 func (s *SSP) Requests() []*Request {
@@ -66,7 +99,7 @@ func (s *SSP) Requests() []*Request {
 	return append([]*Request{}, s.recorded...)
 }
 
-// watching reports whether requests are recorded or observed. If not, no Request is built.
+// watching reports whether requests are recorded or observed. If not, HTTP/1 reuses its Request.
 func (s *SSP) watching() bool { return s.opts.Record > 0 || s.opts.OnRequest != nil }
 
 // watch records a request, and gives it to OnRequest. It returns the fate that OnRequest leaves.
