@@ -62,9 +62,8 @@ func peerNames() (out []string) {
 
 // comparison has the rows of a comparison.
 type comparison struct {
+	*experiment
 	peersOptions
-	e       *experiment
-	report  *results.Report
 	body    []byte                // of every response
 	up      map[string]*rig.Route // by protocol
 	cert    rig.Certificate       // towards clients
@@ -123,7 +122,7 @@ func comparePeers(e *experiment, o peersOptions) {
 	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
 		"fixed rates latency counts from when each request was due.", o.rounds, o.conns)
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
-	c := &comparison{peersOptions: o, e: e, report: r, body: []byte(kilobyte),
+	c := &comparison{experiment: e, peersOptions: o, body: []byte(kilobyte),
 		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
 	c.startUpstreams()
 	c.cert = must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
@@ -132,14 +131,14 @@ func comparePeers(e *experiment, o peersOptions) {
 			continue
 		}
 		e.say("peers: starting %s", p.name)
-		servers, err := c.start(p)
+		servers, err := c.startPeer(p)
 		if !slices.Contains(o.require, p.name) && stage.Skips(r, err) {
 			continue
 		}
 		e.check(err)
 		c.add(p, servers)
 	}
-	c.measure()
+	c.measureRows()
 	c.show()
 	c.judge()
 	if o.profile != "" {
@@ -152,48 +151,43 @@ func comparePeers(e *experiment, o peersOptions) {
 
 // startUpstreams starts the upstreams that all proxies share.
 func (c *comparison) startUpstreams() {
-	cert := must(c.e.Rig.Certificate("up", "localhost", "127.0.0.1"))(c.e)
+	c.up = map[string]*rig.Route{"h1": c.constantUpstream()}
+	cert := must(c.Rig.Certificate("up", "localhost", "127.0.0.1"))(c.experiment)
 	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
-	h1, h2 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}, &rig.Route{Name: "up2", TLS: &cert,
-		Serve: serve}
-	c.up = map[string]*rig.Route{"h1": c.e.constantUpstream(), "h1tls": h1, "h2tls": h2}
-	err := c.e.Rig.StartProgram(c.e.ctx, "nginx", c.e.LoadCores, "", h1, h2)
+	h1 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}
+	h2 := &rig.Route{Name: "up2", TLS: &cert, Serve: serve}
+	err := c.Rig.StartProgram(c.ctx, "nginx", c.LoadCores, "", h1, h2)
 	if errors.Is(err, rig.ErrMissing) {
-		delete(c.up, "h1tls")
-		delete(c.up, "h2tls")
-		c.report.Misses("nginx as an upstream with TLS: no rows over TLS")
+		c.rep.Misses("nginx as an upstream with TLS: no rows over TLS")
 		return
 	}
-	c.e.check(err)
+	c.check(err)
+	c.up["h1tls"], c.up["h2tls"] = h1, h2
 }
 
-// add adds the rows of a program.
+// add adds the rows of a program. It has no row where it has no stage, since there is no such upstream.
 func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
-	c.e.needs(strings.TrimPrefix(p.name, "adbuffer"))
-	add := func(s *stage.Stage, way string, saturating stage.Load) *peerRow {
-		row := &peerRow{peer: p.name, way: way, stage: s, saturating: saturating}
-		if s != nil { // nil: there is no such upstream
-			c.rows = append(c.rows, row)
-		}
-		return row
-	}
+	c.needs(strings.TrimPrefix(p.name, "adbuffer"))
 	at := func(rate float64) stage.Load {
 		return stage.Calmly(stage.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
-		row := add(servers[protocol], protocol, stage.WRK(c.request, c.conns, c.length))
+		row := &peerRow{peer: p.name, way: protocol, stage: servers[protocol]}
+		row.loads[saturated] = stage.WRK(c.request, c.conns, c.length)
 		if c.rate > 0 {
-			row.fixed = at(c.rate)
+			row.loads[fixed] = at(c.rate)
 		}
 		if p.fast && protocol == "h1" && c.rate > 0 {
-			row.fast = at(fastRate)
+			row.loads[fast] = at(fastRate)
 		}
+		c.rows = append(c.rows, row)
 	}
 	for _, w := range c.clientWays() {
-		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.e.has("h2load")) {
-			add(servers[w.protocol], w.name, w.load)
+		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.has("h2load")) {
+			c.rows = append(c.rows, &peerRow{peer: p.name, way: w.name, stage: servers[w.protocol], loads: peerLoads{w.load}})
 		}
 	}
+	c.rows = slices.DeleteFunc(c.rows, func(r *peerRow) bool { return r.stage == nil })
 	for _, kind := range idleKinds {
 		s := servers["clients"]
 		if kind == "cleartext" {
@@ -212,9 +206,9 @@ var asAdbuffer = map[string][2]string{
 	"h1tls":     {"http1", "max_conns: 1024"}, "h2tls": {"http2", "max_conns: 2"},
 }
 
-// start starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has TLS
-// towards clients. The processes run until the end of the test.
-func (c *comparison) start(p peer) (map[string]*stage.Stage, error) {
+// startPeer starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has
+// TLS towards clients. The processes run until the end of the test.
+func (c *comparison) startPeer(p peer) (map[string]*stage.Stage, error) {
 	protocols := slices.Clone(p.upstreams)
 	if p.clients {
 		protocols = append(protocols, "clients")
@@ -226,58 +220,56 @@ func (c *comparison) start(p peer) (map[string]*stage.Stage, error) {
 		if up == nil {
 			continue
 		}
-		url, caFile, clients := "http://"+up.Addr, "", (*rig.Certificate)(nil)
+		route := &rig.Route{Name: protocol, Upstreams: []string{"http://" + up.Addr}, HTTP2: protocol == "h2tls"}
 		if up.TLS != nil {
-			url, caFile = "https://"+up.Addr, up.TLS.CA
+			route.Upstreams[0], route.CAFile = "https://"+up.Addr, up.TLS.CA
 		}
 		if protocol == "clients" {
-			clients = &c.cert
+			route.TLS = &c.cert
 		}
 		if p.name == "adbuffer" {
 			as := asAdbuffer[protocol]
-			setups[protocol] = stage.Setup{OneCore: true, Config: stage.Config{Deadline: "2s", Cert: clients},
-				SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{url + "/bid"}, CAFile: caFile, Protocol: as[0],
-					Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
+			setups[protocol] = stage.Setup{OneCore: true, Config: stage.Config{Deadline: "2s", Cert: route.TLS},
+				SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{route.Upstreams[0] + "/bid"}, CAFile: route.CAFile,
+					Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
 			continue
 		}
-		route := &rig.Route{Name: protocol, Upstreams: []string{url}, CAFile: caFile, HTTP2: protocol == "h2tls",
-			TLS: clients}
 		routes = append(routes, route)
 		setups[protocol] = stage.Setup{Program: p.name, Route: route}
 	}
 	if len(routes) > 0 {
-		if err := c.e.Rig.StartProgram(c.e.ctx, p.name, c.e.ProxyCores, "", routes...); err != nil {
+		if err := c.Rig.StartProgram(c.ctx, p.name, c.ProxyCores, "", routes...); err != nil {
 			return nil, err
 		}
 	}
 	out := map[string]*stage.Stage{}
 	for protocol, setup := range setups {
-		out[protocol] = c.e.start(setup)
+		out[protocol] = c.start(setup)
 	}
 	return out, nil
 }
 
-// measure measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
+// measureRows measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
 // The idle clients come once, at the end.
-func (c *comparison) measure() {
+func (c *comparison) measureRows() {
 	for n := range c.rounds {
 		for _, row := range c.rows {
 			if row.void != "" {
 				continue
 			}
-			c.e.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
+			c.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
 			if n == 0 {
-				if err := forwards(c.e.ctx, row.stage, c.request, c.body); err != nil {
+				if err := forwards(c.ctx, row.stage, c.request, c.body); err != nil {
 					row.void = "does not return the upstream's response: " + err.Error()
 					continue
 				}
 			}
-			row.measure(c.e)
+			row.measure(c.experiment)
 		}
 	}
 	for _, row := range c.holding {
-		c.e.say("peers: %s idle %s", row.peer, row.kind)
-		row.measure(c.e, c.request, c.idle)
+		c.say("peers: %s idle %s", row.peer, row.kind)
+		row.measure(c.experiment, c.request, c.idle)
 	}
 }
 
@@ -288,20 +280,20 @@ func (c *comparison) writeProfile() (err error) {
 		if row.peer != "adbuffer" || row.void != "" {
 			continue
 		}
-		c.e.say("peers: a profile of adbuffer, %s", row.way)
+		c.say("peers: a profile of adbuffer, %s", row.way)
 		var cpu, file string
-		c.e.beside(row.stage, row.saturating, func(context.Context) {
+		c.beside(row.stage, row.loads[saturated], func(context.Context) {
 			cpu, err = row.stage.Adbuffer.Ask(fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", c.length.Seconds()/2))
 		})
 		if err == nil {
-			file, err = c.e.Rig.Write("*.pprof", cpu)
+			file, err = c.Rig.Write("*.pprof", cpu)
 		}
 		if err != nil {
 			return err
 		}
 		args = append(args, file)
 	}
-	merged, err := exec.CommandContext(c.e.ctx, "go", args...).Output()
+	merged, err := exec.CommandContext(c.ctx, "go", args...).Output()
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
 	}

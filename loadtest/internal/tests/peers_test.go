@@ -69,16 +69,13 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 		void   string
 		doubts int // beside that the row used no core
 	}{
-		"all is well": {peerRow{saturating: good, fixed: good, fast: good}, "", 0},
-		"saturation":  {peerRow{saturating: figures(3)}, "3 requests failed, 97 did not: of unknown kind", 0},
-		"a fixed rate": {peerRow{saturating: good, fixed: figures(1)},
+		"all is well": {peerRow{loads: peerLoads{good, good, good}}, "", 0},
+		"saturation":  {peerRow{loads: peerLoads{figures(3)}}, "3 requests failed, 97 did not: of unknown kind", 0},
+		"a fixed rate": {peerRow{loads: peerLoads{good, figures(1)}},
 			"1 requests failed, 97 did not: of unknown kind", 0},
-		"the fast rate":     {peerRow{saturating: good, fixed: good, fast: figures(1)}, "", 1},
-		"a tool that hangs": {peerRow{saturating: hangs}, "signal: killed", 0},
-		"no request at all ": {peerRow{saturating: func(context.Context, *stage.Stage) (*stage.Figures,
-			error) {
-			return new(stage.Figures), nil
-		}}, "0 requests failed, 0 did not: none", 0},
+		"the fast rate":      {peerRow{loads: peerLoads{good, good, figures(1)}}, "", 1},
+		"a tool that hangs":  {peerRow{loads: peerLoads{hangs}}, "signal: killed", 0},
+		"no request at all ": {peerRow{loads: peerLoads{func(context.Context, *stage.Stage) (*stage.Figures, error) { return new(stage.Figures), nil }}}, "0 requests failed, 0 did not: none", 0},
 	} {
 		c.row.stage = new(stage.Stage)
 		_, err := perform(t.Context(), new(stage.Env), nil, c.row.measure)
@@ -86,9 +83,9 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 		if c.void == "" && len(c.row.allDoubts()) != 1+c.doubts {
 			t.Errorf("%s: doubts %q", name, c.row.allDoubts())
 		}
-		if table := (&comparison{report: new(results.Report), rows: []*peerRow{&c.row}}); c.void != "" {
+		if table := (&comparison{experiment: &experiment{rep: new(results.Report)}, rows: []*peerRow{&c.row}}); c.void != "" {
 			table.table("void", "", false)
-			if row := table.report.Tables[0].Rows[0]; row.Cells[1] != "void" || len(row.Doubts) != 1 {
+			if row := table.rep.Tables[0].Rows[0]; row.Cells[1] != "void" || len(row.Doubts) != 1 {
 				t.Errorf("%s: %+v", name, row)
 			}
 		}
@@ -100,11 +97,11 @@ func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 	proxy := exec.Command("sleep", "60")
 	testsupport.NoError(t, proxy.Start())
 	row := peerRow{stage: &stage.Stage{PID: proxy.Process.Pid},
-		saturating: func(context.Context, *stage.Stage) (*stage.Figures, error) {
+		loads: peerLoads{func(context.Context, *stage.Stage) (*stage.Figures, error) {
 			_ = proxy.Process.Kill()
 			_ = proxy.Wait()
 			return nil, errors.New("wrk: connection refused")
-		}}
+		}}}
 	if _, err := perform(t.Context(), new(stage.Env), nil, row.measure); err == nil {
 		t.Errorf("void %q, no error", row.void)
 	}
@@ -123,25 +120,25 @@ func rounds(peer, way string, costs ...float64) *peerRow {
 func TestRowsAreComparedRoundByRound(t *testing.T) {
 	void := rounds("nginx", "h1", 1)
 	void.void = "3 of 9 requests failed"
-	c := &comparison{report: new(results.Report), peersOptions: peersOptions{rounds: 3, conns: 64},
+	c := &comparison{experiment: &experiment{rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
 		rows: []*peerRow{void, rounds("adbuffer", "h1", 30, 40, 32), rounds("haproxy", "h1", 14, 25, 15),
 			rounds("adbuffer", "pipelined", 10, 20, 12)}}
 	c.summarize()
 	var got []string
-	for _, row := range c.report.Tables[1].Rows {
+	for _, row := range c.rep.Tables[1].Rows {
 		got = append(got, strings.Join(row.Cells[:2], " "))
 	}
 	// 30/14, 40/25, 32/15: the median of the rounds' ratios, the least and the most.
 	if want := []string{"adbuffer 2.13 (1.60–2.14)", "nginx –", "haproxy 1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if row := c.report.Tables[0].Rows[0].Cells; !c.report.Tables[0].Summary || row[1] != "32 (30–40)" ||
+	if row := c.rep.Tables[0].Rows[0].Cells; !c.rep.Tables[0].Summary || row[1] != "32 (30–40)" ||
 		row[2] != "12 (10–20)" || row[3] != "–" {
 		t.Errorf("%q", row)
 	}
 	c.table("costs", "h1", false)
 	got = nil
-	for _, row := range c.report.Tables[2].Rows {
+	for _, row := range c.rep.Tables[2].Rows {
 		got = append(got, strings.Join(row.Cells[:2], " "))
 	}
 	if want := []string{"adbuffer pipelined 12 (10–20)", "haproxy h1 15 (14–25)", "adbuffer h1 32 (30–40)",

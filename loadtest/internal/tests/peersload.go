@@ -33,21 +33,28 @@ func (c *comparison) clientWays() []clientWay {
 	}
 }
 
+// The loads of a row.
+const (
+	saturated = iota
+	fixed     // at the rate of the options
+	fast      // at fastRate
+)
+
+// peerLoads has the loads of a row; nil is not measured.
+type peerLoads [3]stage.Load
+
+// peerRound has the figures of one round of a row; nil was not measured.
+type peerRound [3]*stage.Figures
+
 // peerRow is a program with a way of connections, and what its rounds measured.
 type peerRow struct {
-	peer, way   string
-	stage       *stage.Stage
-	saturating  stage.Load
-	fixed, fast stage.Load // at fixed rates; nil is not measured
+	peer, way string
+	stage     *stage.Stage
+	loads     peerLoads
 
 	rounds []peerRound
-	void   string // why the row has no figures
-}
-
-// peerRound is one round of a row. Figures that were not measured are nil.
-type peerRound struct {
-	saturated, fixed, fast *stage.Figures
-	doubts                 []string // about fast, which has no figures
+	doubts []string // about the fast load of rounds in which it has no figures
+	void   string   // why the row has no figures
 }
 
 // minShare is the share of its core above which a proxy is saturated.
@@ -56,28 +63,24 @@ const minShare = 0.85
 // measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
 func (r *peerRow) measure(e *experiment) {
 	var round peerRound
-	round.saturated, r.void = soundly(e, r.stage, r.saturating)
-	if r.void != "" {
-		return
-	}
-	if share := round.saturated.CPU / round.saturated.Seconds; share < minShare {
-		// Other work took the core, or the load was too small.
-		round.saturated.Doubts = append(round.saturated.Doubts,
-			fmt.Sprintf("at saturation it used only %.0f %% of its core", share*100))
-	}
-	if r.fixed != nil {
-		round.fixed, r.void = soundly(e, r.stage, r.fixed)
-		if r.void != "" {
+	for i, loaded := range r.loads {
+		if loaded == nil {
+			continue
+		}
+		f, fault := soundly(e, r.stage, loaded)
+		switch {
+		case fault == "":
+			round[i] = f
+		case i == fast:
+			r.doubts = append(r.doubts, "fast: "+fault)
+		default:
+			r.void = fault
 			return
 		}
 	}
-	if r.fast != nil {
-		fast, fault := soundly(e, r.stage, r.fast)
-		if fault == "" {
-			round.fast = fast
-		} else {
-			round.doubts = append(round.doubts, "fast: "+fault)
-		}
+	if f := round[saturated]; f.CPU/f.Seconds < minShare {
+		// Other work took the core, or the load was too small.
+		f.Doubts = append(f.Doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", f.CPU/f.Seconds*100))
 	}
 	r.rounds = append(r.rounds, round)
 }

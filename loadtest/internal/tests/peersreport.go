@@ -10,58 +10,34 @@ import (
 	"adbuffer/loadtest/internal/stage"
 )
 
-// peerFigure is a figure of a round. It is NaN if it was not measured.
-type peerFigure func(peerRound) float64
-
-// of makes a figure of one load of a round.
-func of(load func(peerRound) *stage.Figures, figure func(*stage.Figures) float64) peerFigure {
-	return func(r peerRound) float64 {
-		if f := load(r); f != nil {
-			return figure(f)
-		}
-		return math.NaN()
-	}
-}
-
-func saturated(r peerRound) *stage.Figures { return r.saturated }
-func atFixed(r peerRound) *stage.Figures   { return r.fixed }
-func atFast(r peerRound) *stage.Figures    { return r.fast }
-
 func p50(f *stage.Figures) float64  { return f.Latency.P50 }
 func p999(f *stage.Figures) float64 { return f.Latency.P999 }
 
-// row returns the row of a program and a way, if it was measured and is not void.
+// row returns the row of a program and a way. It has no rounds if it was not measured or is void.
 func (c *comparison) row(peer, way string) *peerRow {
-	i := slices.IndexFunc(c.rows, func(r *peerRow) bool {
-		return r.peer == peer && r.way == way && r.void == "" && len(r.rounds) > 0
-	})
+	i := slices.IndexFunc(c.rows, func(r *peerRow) bool { return r.peer == peer && r.way == way && r.void == "" })
 	if i < 0 {
-		return nil
+		return new(peerRow)
 	}
 	return c.rows[i]
 }
 
-// values returns a figure of each round of a row, which may be nil.
-func (r *peerRow) values(figure peerFigure) (out []float64) {
-	if r == nil {
-		return nil
-	}
+// values returns a figure of a load in each round in which it was measured.
+func (r *peerRow) values(load int, figure func(*stage.Figures) float64) (out []float64) {
 	for _, round := range r.rounds {
-		if v := figure(round); !math.IsNaN(v) {
-			out = append(out, v)
+		if round[load] != nil {
+			out = append(out, figure(round[load]))
 		}
 	}
 	return out
 }
 
 // ratios compares two rows round by round, because the speed of the machine differs between rounds.
-func ratios(r, base *peerRow, figure peerFigure) (out []float64) {
-	if r == nil || base == nil {
-		return nil
-	}
+func (r *peerRow) ratios(base *peerRow, load int, figure func(*stage.Figures) float64) (out []float64) {
 	for i := range min(len(r.rounds), len(base.rounds)) {
-		if v := figure(r.rounds[i]) / figure(base.rounds[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out = append(out, v)
+		ours, theirs := r.rounds[i][load], base.rounds[i][load]
+		if ours != nil && theirs != nil && figure(theirs) > 0 {
+			out = append(out, figure(ours)/figure(theirs))
 		}
 	}
 	return out
@@ -77,28 +53,21 @@ func spread(rounds []float64) string {
 }
 
 // allDoubts returns the doubts about the loads of a row.
-func (r *peerRow) allDoubts() (out []string) {
+func (r *peerRow) allDoubts() []string {
 	if r.void != "" {
 		return []string{"void: " + r.void}
 	}
-	add := func(of string, f *stage.Figures) {
-		if f == nil {
-			return
-		}
-		for _, d := range f.Doubts {
-			d = of + d
-			if !slices.Contains(out, d) {
-				out = append(out, d)
+	var all []string
+	for _, round := range r.rounds {
+		for i, of := range []string{"", "fixed: ", "fast: "} {
+			if round[i] != nil {
+				for _, d := range round[i].Doubts {
+					all = append(all, of+d)
+				}
 			}
 		}
 	}
-	for _, round := range r.rounds {
-		add("", round.saturated)
-		add("fixed: ", round.fixed)
-		add("fast: ", round.fast)
-		out = append(out, round.doubts...)
-	}
-	return out
+	return distinct(append(all, r.doubts...))
 }
 
 // show adds the tables.
@@ -112,7 +81,7 @@ func (c *comparison) show() {
 		c.table("Clients: "+w.title, w.name, false)
 	}
 	if len(c.holding) > 0 {
-		t := c.report.Table(fmt.Sprintf("memory with %d idle clients", c.idle), "proxy", "before", "with them",
+		t := c.rep.Table(fmt.Sprintf("memory with %d idle clients", c.idle), "proxy", "before", "with them",
 			"KiB a client")
 		for _, r := range c.holding {
 			if r.void != "" {
@@ -145,10 +114,10 @@ func (c *comparison) table(title, way string, upstream bool) {
 		if r.void != "" || len(r.rounds) == 0 {
 			return math.Inf(1)
 		}
-		return stage.Median(r.values(of(saturated, cpuUs)))
+		return stage.Median(r.values(saturated, cpuUs))
 	}
 	slices.SortStableFunc(rows, func(a, b *peerRow) int { return cmp.Compare(cost(a), cost(b)) })
-	t := c.report.Table(title, heads...)
+	t := c.rep.Table(title, heads...)
 	base := c.row("haproxy", way)
 	for _, r := range rows {
 		name := r.peer
@@ -159,21 +128,21 @@ func (c *comparison) table(title, way string, upstream bool) {
 			t.Add(r.allDoubts(), name, "void")
 			continue
 		}
-		median := func(figure peerFigure) float64 { return stage.Median(r.values(figure)) }
-		ratio := func(figure func(*stage.Figures) float64) float64 {
-			return stage.Median(ratios(r, base, of(saturated, figure)))
+		median := func(load int, figure func(*stage.Figures) float64) float64 {
+			return stage.Median(r.values(load, figure))
 		}
-		cells := []any{name, spread(r.values(of(saturated, cpuUs))), ratio(cpuUs),
-			median(of(saturated, func(f *stage.Figures) float64 { return f.Rate })),
-			median(of(saturated, p50)), median(of(saturated, p99)), median(of(saturated, p999)), ratio(p99),
-			ratio(p999)}
+		ratio := func(figure func(*stage.Figures) float64) float64 {
+			return stage.Median(r.ratios(base, saturated, figure))
+		}
+		cells := []any{name, spread(r.values(saturated, cpuUs)), ratio(cpuUs),
+			median(saturated, func(f *stage.Figures) float64 { return f.Rate }),
+			median(saturated, p50), median(saturated, p99), median(saturated, p999), ratio(p99), ratio(p999)}
 		if upstream {
-			cells = append(cells, median(of(atFixed, cpuUs)), median(of(atFixed, p50)), median(of(atFixed, p99)),
-				median(of(atFixed, p999)))
+			cells = append(cells, median(fixed, cpuUs), median(fixed, p50), median(fixed, p99), median(fixed, p999))
 			if way == "h1" {
-				cells = append(cells, median(of(atFast, p99)), median(of(atFast, p999)))
+				cells = append(cells, median(fast, p99), median(fast, p999))
 			}
-			memory := r.values(of(saturated, func(f *stage.Figures) float64 { return float64(f.RSS) }))
+			memory := r.values(saturated, func(f *stage.Figures) float64 { return float64(f.RSS) })
 			cells = append(cells, results.MiB(int64(slices.Max(memory))))
 		}
 		t.Add(r.allDoubts(), cells...)
@@ -182,10 +151,10 @@ func (c *comparison) table(title, way string, upstream bool) {
 
 // summarize adds the tables of the README: medians of the rounds, with the least and the most.
 func (c *comparison) summarize() {
-	costs := c.report.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
+	costs := c.rep.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
 		"rounds, least–most), and KiB of an idle client", c.rounds),
 		"proxy", "HTTP/1.1", "pipelined", "HTTP/1.1 over TLS", "HTTP/2 over TLS", "idle, cleartext", "TLS", "HTTP/2")
-	relative := c.report.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
+	relative := c.rep.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
 		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.rounds),
 		"proxy", "64 clients", "1 000 clients", "TLS", "HTTP/2, 64 × 1", "HTTP/2, 8 × 8", "new TLS connections",
 		"p99, saturated", "p99.9 at 15 000/s")
@@ -196,40 +165,36 @@ func (c *comparison) summarize() {
 		}
 		cells := []any{peer}
 		for _, way := range []string{"h1", "pipelined", "h1tls", "h2tls"} {
-			cells = append(cells, spread(c.row(peer, way).values(of(saturated, cpuUs))))
+			cells = append(cells, spread(c.row(peer, way).values(saturated, cpuUs)))
 		}
 		for _, kind := range idleKinds {
-			cells = append(cells, c.idleClient(peer, kind))
+			client := math.NaN()
+			for _, r := range c.holding {
+				if r.peer == peer && r.kind == kind && r.void == "" {
+					client = r.perClient
+				}
+			}
+			cells = append(cells, client)
 		}
 		costs.Add(nil, cells...)
 		cells = []any{peer}
-		ratio := func(way string, figure peerFigure) {
-			cells = append(cells, spread(ratios(c.row(peer, way), c.row("haproxy", way), figure)))
+		ratio := func(way string, load int, figure func(*stage.Figures) float64) {
+			cells = append(cells, spread(c.row(peer, way).ratios(c.row("haproxy", way), load, figure)))
 		}
 		for _, way := range []string{"h1", "1000 clients", "tls", "h2 64x1", "h2 8x8", "new tls"} {
-			ratio(way, of(saturated, cpuUs))
+			ratio(way, saturated, cpuUs)
 		}
-		ratio("h1", of(saturated, p99))
-		ratio("h1", of(atFast, p999))
+		ratio("h1", saturated, p99)
+		ratio("h1", fast, p999)
 		relative.Add(nil, cells...)
 	}
 }
 
-// idleClient returns the KiB of an idle client of a program, or NaN.
-func (c *comparison) idleClient(peer, kind string) float64 {
-	i := slices.IndexFunc(c.holding, func(r *idleRow) bool { return r.peer == peer && r.kind == kind && r.void == "" })
-	if i < 0 {
-		return math.NaN()
-	}
-	return c.holding[i].perClient
-}
-
 // judge compares adbuffer with HAProxy round by round. A promise without figures has no verdict.
 func (c *comparison) judge() {
-	type load = func(peerRound) *stage.Figures
 	for _, p := range []struct {
 		text, ours, theirs, unit string
-		load                     load
+		load                     int
 		figure                   func(*stage.Figures) float64
 		limit                    float64
 	}{
@@ -239,21 +204,21 @@ func (c *comparison) judge() {
 			saturated, cpuUs, 1.1},
 		{fmt.Sprintf("p99 at saturation, over exclusive HTTP/1 with %d clients, is at most 1.5 of HAProxy's", c.conns),
 			"h1", "h1", "ms", saturated, p99, 1.5},
-		{"p99.9 at 15 000 requests/s, over exclusive HTTP/1, is at most 1.3 of HAProxy's", "h1", "h1", "ms", atFast,
+		{"p99.9 at 15 000 requests/s, over exclusive HTTP/1, is at most 1.3 of HAProxy's", "h1", "h1", "ms", fast,
 			p999, 1.3},
 	} {
-		ours, theirs, figure := c.row("adbuffer", p.ours), c.row("haproxy", p.theirs), of(p.load, p.figure)
-		ratio := stage.Median(ratios(ours, theirs, figure))
+		ours, theirs := c.row("adbuffer", p.ours), c.row("haproxy", p.theirs)
+		ratio := stage.Median(ours.ratios(theirs, p.load, p.figure))
 		if math.IsNaN(ratio) {
 			continue
 		}
 		var figures []*stage.Figures
 		for _, round := range slices.Concat(ours.rounds, theirs.rounds) {
-			if f := p.load(round); f != nil {
+			if f := round[p.load]; f != nil {
 				figures = append(figures, f)
 			}
 		}
-		c.report.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
-			stage.Median(ours.values(figure)), p.unit, stage.Median(theirs.values(figure)), p.unit, ratio)
+		c.rep.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
+			stage.Median(ours.values(p.load, p.figure)), p.unit, stage.Median(theirs.values(p.load, p.figure)), p.unit, ratio)
 	}
 }

@@ -128,10 +128,16 @@ func mostMemory(rounds []*stage.Figures) (most int64) {
 // doubtsOf returns the doubts about figures, each once.
 func doubtsOf(all ...*stage.Figures) (out []string) {
 	for _, f := range all {
-		for _, d := range f.Doubts {
-			if !slices.Contains(out, d) {
-				out = append(out, d)
-			}
+		out = append(out, f.Doubts...)
+	}
+	return distinct(out)
+}
+
+// distinct returns each of some texts once, in the order of its first occurrence.
+func distinct(all []string) (out []string) {
+	for _, text := range all {
+		if !slices.Contains(out, text) {
+			out = append(out, text)
 		}
 	}
 	return out
