@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,9 +67,8 @@ type run struct {
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
 	frozen                             time.Duration                           // how long the whole machine stood still; written by watchStalls
-	excused                            [promises]atomic.Int64                  // requests that a stall excused
+	excused                            tally                                   // requests that a stall excused, by promise
 	healthy                            struct{ sent, succeeded atomic.Uint64 } // requests to healthy SSPs
-	logBytes                           atomic.Uint64
 
 	// Clients and changes hold gate for reading while they have work in flight. A pause takes it for
 	// writing. pausing asks clients to close their connections early.
@@ -274,22 +272,12 @@ func (r *run) watch(ctx context.Context) {
 		})
 		if n%sayEvery == 0 {
 			_, _, sum := r.tally.all()
-			r.env.Say("chaos: %4.0f of %.0f s  %8d requests, %d in the last %d s  %d broken promises  %s", time.Since(r.began).Seconds(), r.options.length.Seconds(), sum, sum-before, sayEvery, r.broken.total(), r.holds())
+			_, _, broken := r.broken.all()
+			r.say("%4.0f of %.0f s  %8d requests, %d in the last %d s  %d broken promises", time.Since(r.began).Seconds(),
+				r.options.length.Seconds(), sum, sum-before, sayEvery, broken)
 			before = sum
 		}
 	}
-}
-
-// holds returns the memory and the open files of each process.
-func (r *run) holds() string {
-	var parts []string
-	for _, st := range r.instances {
-		if len(st.busy) > 0 {
-			s := st.busy[len(st.busy)-1]
-			parts = append(parts, fmt.Sprintf("%.0f MiB %.0f files", s[rss]/(1<<20), s[files]))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // whileRunning calls fn when no pause is in progress, and keeps a pause waiting until fn returns.

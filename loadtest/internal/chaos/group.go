@@ -42,7 +42,7 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 			}
 		}
 		s.current.Store(m.name)
-		r.behavioursSeen.add(0, m.name)
+		r.behavioursSeen.add(m.name, "")
 	}
 	for ctx.Err() == nil {
 		m := groupBehaviours[rnd.IntN(len(groupBehaviours))]

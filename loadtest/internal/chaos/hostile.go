@@ -271,7 +271,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	d := dialer(net.IPv4(127, 0, 0, byte(2+rnd.IntN(8))))
 	d.Control = a.control
 	if a.conns == 0 {
-		r.attacksSeen.add(0, a.name)
+		r.attacksSeen.add(a.name, "")
 		return r.attackOnce(ctx, a, st, d, protocol, &hostile{run: r, rnd: rnd})
 	}
 	switch {
@@ -283,7 +283,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 		return nil // the machine carries one of these at a time
 	}
 	defer r.mass.Unlock()
-	r.attacksSeen.add(0, a.name)
+	r.attacksSeen.add(a.name, "")
 	began := time.Now()
 	n := max(2, int(min(1, float64(defaultThink)/float64(r.options.think))*float64(a.conns)))
 	end := began.Add(time.Duration(n)*time.Millisecond + massLength)

@@ -209,7 +209,6 @@ func (r *run) inspect(st *instance, a *rig.Adbuffer) {
 			r.broken.add(orderly, "%s: the log has %q: %s", st.name, bad, shorten(log[max(0, i-200):]))
 		}
 	}
-	r.logBytes.Add(uint64(len(log)))
 }
 
 // end stops an instance's process.
@@ -237,7 +236,7 @@ func (r *run) starve(ctx context.Context, st *instance) error {
 	if err != nil {
 		return err
 	}
-	r.behavioursSeen.add(0, noDescriptors)
+	r.behavioursSeen.add(noDescriptors, "")
 	st.starving.Store(time.Now().UnixNano())
 	stage.Sleep(ctx, length)
 	// New connections had to wait for adbuffer.

@@ -47,7 +47,7 @@ const mostPaused = time.Second
 func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	source := p.header.Get("X-Adbuffer-Source")
 	ssp, bySSP := strings.CutPrefix(source, "ssp/")
-	r.tally.add(p.status, source)
+	r.tally.add(fmt.Sprintf("%d %s", p.status, source), "")
 	if a.broken != "" {
 		if bySSP || !refusals[p.status] {
 			r.broken.add(refused, "a request with %s was not refused: %v", a.broken, p)
@@ -192,10 +192,10 @@ func (r *run) merged(a *request, p *response) error {
 // end of the run whether an SSP received the request.
 func (r *run) noResponse(a *request, before int, err error) {
 	if a.broken != "" {
-		r.tally.add(0, "closed, refused")
+		r.tally.add("closed, refused", "")
 		return
 	}
-	r.tally.add(0, "closed, unread: "+reason(err))
+	r.tally.add("closed, unread: "+reason(err), "")
 	if before == 0 {
 		r.newConnectionEnded(a.st, a, "%v: the new connection ended: %v", a, err)
 	}

@@ -24,13 +24,16 @@ func quiet(ssps ...string) *run {
 	return r
 }
 
-// wantBroken checks that this promise was broken and no other. promises means no promise at all.
+// none stands for no promise.
+const none promise = ""
+
+// wantBroken checks that this promise was broken and no other.
 func wantBroken(t *testing.T, r *run, want promise) {
 	t.Helper()
-	for p := range promises {
-		n, examples := r.broken.of(p)
+	for _, p := range promises {
+		n, examples := r.broken.of(string(p))
 		if broken := n > 0; broken != (p == want) {
-			t.Errorf("%q: broken %d times: %v", promiseText[p], n, examples)
+			t.Errorf("%q: broken %d times: %v", p, n, examples)
 		}
 	}
 }
@@ -47,7 +50,7 @@ func TestSSPsAreSentWhatClientsSent(t *testing.T) {
 		body   string
 		want   promise
 	}{
-		{"as sent", target, "POST", body, promises},
+		{"as sent", target, "POST", body, none},
 		{"another method", target, "GET", body, altered},
 		{"a shorter body", target, "POST", body[:length-1], altered},
 		{"a byte of another request", target, "POST", strings.Replace(body, body[200:201], "0", 1), altered},
@@ -75,14 +78,14 @@ func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	}
 	give(0, "POST")
 	give(1, "POST") // as parallel-all does
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	give(1, "POST")
 	wantBroken(t, r, twice)
 	r = quiet("a")
 	r.log.issued.Store(200)
 	give(0, "GET")
 	give(0, "GET") // may be sent again
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	if r.log.seenBy(130) != 0 || r.log.seenBy(131) != -1 || r.log.seenBy(100_000) != -1 {
 		t.Error("the log does not know which SSP received which request")
 	}
@@ -99,19 +102,19 @@ func TestResponsesAreJudged(t *testing.T) {
 		change func(a *request, p *response)
 		want   promise
 	}{
-		{"a bid", func(*request, *response) {}, promises},
+		{"a bid", func(*request, *response) {}, none},
 		{"another request's number", func(_ *request, p *response) { p.header.Set("X-Echo-Cb", "8") }, mixed},
 		{"nothing, of one SSP", func(_ *request, p *response) { p.status, p.header = 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}} }, mixed},
 		{"nothing, of several SSPs", func(a *request, p *response) {
 			a.fansOut, p.status, p.header = true, 204, http.Header{"X-Adbuffer-Source": {"ssp/a"}}
-		}, promises},
+		}, none},
 		{"another request's bid", func(_ *request, p *response) { p.body = []byte(other) }, mixed},
 		{"half a bid", func(_ *request, p *response) { p.body = p.body[:10] }, mixed},
 		{"a response to no request", func(_ *request, p *response) { p.body = []byte(sspsim.Poison) }, mixed},
 		{"bytes", func(_ *request, p *response) {
 			p.header.Set("Content-Type", "application/octet-stream")
 			p.body = []byte("7xxx")
-		}, promises},
+		}, none},
 		{"another request's bytes", func(_ *request, p *response) {
 			p.header.Set("Content-Type", "application/octet-stream")
 			p.body = []byte("8xxx")
@@ -120,23 +123,23 @@ func TestResponsesAreJudged(t *testing.T) {
 			p.header.Set("Content-Type", "application/xml")
 			p.body = []byte(`<VAST><Ad id="7">`)
 		}, mixed},
-		{"in the allowance", func(a *request, p *response) { p.took = a.deadline + time.Second }, promises},
+		{"in the allowance", func(a *request, p *response) { p.took = a.deadline + time.Second }, none},
 		{"too late", func(a *request, p *response) { p.took = a.deadline + time.Second + 2 }, late},
 		{"a reason of adbuffer's own", func(_ *request, p *response) {
 			p.status, p.header = 504, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}}
-		}, promises},
+		}, none},
 		{"with another status", func(_ *request, p *response) {
 			p.status, p.header = 502, http.Header{"X-Adbuffer-Source": {"proxy/deadline"}}
 		}, refused},
 		{"refused", func(_ *request, p *response) {
 			p.status, p.header = 400, http.Header{"X-Adbuffer-Source": {"proxy/bad_request"}}
 		}, refused},
-		{"a broken request that is refused", func(a *request, p *response) { a.broken, p.status, p.header = "x", 400, http.Header{} }, promises},
+		{"a broken request that is refused", func(a *request, p *response) { a.broken, p.status, p.header = "x", 400, http.Header{} }, none},
 		{"a broken request that is forwarded", func(a *request, _ *response) { a.broken = "x" }, refused},
 		{"merged", func(_ *request, p *response) {
 			p.header.Set("X-Adbuffer-Source", "proxy/merged")
 			p.body = []byte(merged(bid, `{"ssp":"b","error":"deadline"}`))
-		}, promises},
+		}, none},
 		{"merged with another request's bid", func(_ *request, p *response) {
 			p.header.Set("X-Adbuffer-Source", "proxy/merged")
 			p.body = []byte(merged(other, `{"ssp":"b","status":204}`))
@@ -176,13 +179,13 @@ func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
 		want    promise
 		excused promise
 	}{
-		{"late without a stall", "", own(504, "deadline"), 3 * second, 0, late, promises},
-		{"late by more than the stall", "", own(504, "deadline"), 5 * second, 2 * second, late, promises},
-		{"late by the stall", "", own(504, "deadline"), 3 * second, 2 * second, promises, late},
-		{"408 after a short stall", "", own(408, "timeout"), 0, 2 * second, refused, promises},
-		{"408 after a stall as long as the timeout", "", own(408, "timeout"), 0, readTimeout, promises, refused},
-		{"a healthy SSP that failed without a stall", "a", own(504, "deadline"), second, 0, spared, promises},
-		{"a healthy SSP that failed in a stall", "a", own(504, "deadline"), second, second, promises, spared},
+		{"late without a stall", "", own(504, "deadline"), 3 * second, 0, late, none},
+		{"late by more than the stall", "", own(504, "deadline"), 5 * second, 2 * second, late, none},
+		{"late by the stall", "", own(504, "deadline"), 3 * second, 2 * second, none, late},
+		{"408 after a short stall", "", own(408, "timeout"), 0, 2 * second, refused, none},
+		{"408 after a stall as long as the timeout", "", own(408, "timeout"), 0, readTimeout, none, refused},
+		{"a healthy SSP that failed without a stall", "a", own(504, "deadline"), second, 0, spared, none},
+		{"a healthy SSP that failed in a stall", "a", own(504, "deadline"), second, second, none, spared},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := quiet("a")
@@ -192,9 +195,9 @@ func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
 			r.judge(&request{token: 7, method: "GET", deadline: second, healthy: row.healthy}, row.p, row.stalled, 0)
 			r.judgeHealthy()
 			wantBroken(t, r, row.want)
-			for p := range promises {
-				if n := r.excused[p].Load(); (n == 1) != (p == row.excused) {
-					t.Errorf("%s: %d excuses", promiseText[p], n)
+			for _, p := range promises {
+				if n, _ := r.excused.of(string(p)); (n == 1) != (p == row.excused) {
+					t.Errorf("%s: %d excuses", p, n)
 				}
 			}
 		})
@@ -207,7 +210,7 @@ func TestMoreExcusesThanOneInAHundredBreakThePromise(t *testing.T) {
 		r.excuse(late, nil, time.Second)
 	}
 	r.checkExcuses(1000)
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.excuse(late, nil, time.Second)
 	r.checkExcuses(1000)
 	wantBroken(t, r, late)
@@ -231,8 +234,9 @@ func TestANewConnectionIsExcusedByAStallOfItsOwnInstance(t *testing.T) {
 	stalled.stalls.lately.Store(int64(600 * time.Millisecond))
 	r.instances = []*instance{stalled, calm}
 	r.newConnectionEnded(stalled, nil, "EOF")
-	wantBroken(t, r, promises)
-	testsupport.Equal(t, r.excused[unread].Load(), 1, "%d excuses")
+	wantBroken(t, r, none)
+	n, _ := r.excused.of(string(unread))
+	testsupport.Equal(t, n, 1, "%d excuses")
 	r.newConnectionEnded(calm, nil, "EOF")
 	wantBroken(t, r, unread)
 }
@@ -245,7 +249,7 @@ func TestARequestThatAnSSPReceivedGetsAResponse(t *testing.T) {
 	r.log.receive(0, "a", "calm", &sspsim.Request{Method: "GET", Target: "/bid?cb=2&m=GET&len=0"})
 	r.noResponse(&request{token: 1}, 1, fmt.Errorf("closed"))
 	r.checkUnanswered()
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.noResponse(&request{token: 2}, 1, fmt.Errorf("closed"))
 	r.checkUnanswered()
 	wantBroken(t, r, lost)
@@ -261,7 +265,7 @@ func TestARefusedRequestIsSentAFewTimes(t *testing.T) {
 		r.log.refuse(0, "a", "refuses all streams", "/bid?cb=77&m=GET")
 		r.log.refuse(1, "b", "refuses all streams", "/bid?cb=7&m=GET")
 	}
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.log.refuse(0, "a", "refuses all streams", "/bid?cb=7&m=GET")
 	wantBroken(t, r, few)
 }
@@ -282,13 +286,13 @@ func TestTheSpareIsJudgedWhilePrimariesFail(t *testing.T) {
 	r.group.judge(&request{sickness: 1}, failed)
 	r.group.judge(a, failed)
 	r.judgeGroup()
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	for range probesOfPrimaries {
 		r.group.judge(a, failed)
 	}
 	r.group.probes.Add(probesOfPrimaries)
 	r.judgeGroup()
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.group.judge(a, failed)
 	r.judgeGroup()
 	wantBroken(t, r, carried)
@@ -302,7 +306,7 @@ func TestWhatAProcessHoldsUnderAnAttackIsJudged(t *testing.T) {
 	r.observe(st, many, sums)
 	r.observe(st, sample{rss: mostMemory, goroutines: 1000 + mostGoroutines*conns}, sums)
 	r.observe(st, many, sums)
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.observe(st, many, sums) // twice in a row
 	wantBroken(t, r, modest)
 	r = quiet("a")
@@ -319,11 +323,11 @@ func TestBlameOfAHealthySSPIsSeenOnce(t *testing.T) {
 	}
 	r, st := quiet("a"), &instance{name: "i"}
 	r.observe(st, sample{}, map[string]float64{blame: 0})
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.observe(st, sample{}, map[string]float64{blame: 2})
 	r.observe(st, sample{}, map[string]float64{blame: 2})
 	wantBroken(t, r, blamed)
-	if n, _ := r.broken.of(blamed); n != 1 {
+	if n, _ := r.broken.of(string(blamed)); n != 1 {
 		t.Errorf("broken %d times", n)
 	}
 }
@@ -334,7 +338,7 @@ func TestAClientProvokesAResponse(t *testing.T) {
 	a := &request{token: r.log.token(), method: "GET", status: 503}
 	q := &sspsim.Request{Method: "GET", Target: "/bid?" + a.query()}
 	r.log.receive(0, "a", "calm", q)
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	testsupport.True(t, q.Respond.Code == 503 && q.Respond.RetryAfter != 0, "%+v", q.Respond)
 }
 
@@ -360,7 +364,7 @@ func TestGrowthIsSeen(t *testing.T) {
 	r := quiet("a")
 	table := new(results.Table)
 	r.compare(&instance{name: "steady", samples: steady}, table)
-	wantBroken(t, r, promises)
+	wantBroken(t, r, none)
 	r.compare(&instance{name: "growing", samples: growing}, table)
 	wantBroken(t, r, flat)
 }

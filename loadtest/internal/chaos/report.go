@@ -35,9 +35,9 @@ func (r *run) report(rep *results.Report) {
 		spared:  fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
 		carried: fmt.Sprintf("%d of %d.", r.group.carried.Load(), r.group.sent.Load()),
 	}
-	for p := range promises {
-		v := results.Verdict{Promise: promiseText[p], Held: true, Words: words[p]}
-		if n, examples := r.broken.of(p); n > 0 {
+	for _, p := range promises {
+		v := results.Verdict{Promise: string(p), Held: true, Words: words[p]}
+		if n, examples := r.broken.of(string(p)); n > 0 {
 			v.Held = false
 			v.Words = fmt.Sprintf("%d times: %s", n, strings.Join(examples, "; "))
 		}
@@ -46,7 +46,6 @@ func (r *run) report(rep *results.Report) {
 	rep.Notes = []string{
 		fmt.Sprintf("The machine stood still for %v; with waits for a core it took %v from requests. Responses: %v.", r.frozen.Round(time.Millisecond), r.taken(), &r.overrun),
 		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
-		fmt.Sprintf("adbuffer's processes wrote %s of log.", results.MiB(int64(r.logBytes.Load()))),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}
 }
@@ -72,7 +71,7 @@ func (r *run) changes(t *results.Table) {
 func (r *run) judgeHealthy() {
 	sent, succeeded := r.healthy.sent.Load(), r.healthy.succeeded.Load()
 	const least = 0.999
-	excused := uint64(r.excused[spared].Load())
+	excused, _ := r.excused.of(string(spared))
 	if float64(succeeded+excused) < least*float64(sent) || sent == 0 {
 		r.broken.add(spared, "%d of %d succeeded, and %d were excused", succeeded, sent, excused)
 	}
@@ -90,10 +89,9 @@ func (r *run) taken() string {
 // excusesInWords returns how many requests were excused, by promise.
 func (r *run) excusesInWords() string {
 	var out []string
-	for p := range r.excused {
-		if n := r.excused[p].Load(); n > 0 {
-			out = append(out, fmt.Sprintf("%d: %s", n, promiseText[p]))
-		}
+	names, counts, _ := r.excused.all()
+	for _, name := range names {
+		out = append(out, fmt.Sprintf("%d: %s", counts[name], name))
 	}
 	if len(out) == 0 {
 		return "No stall of the machine excused anything"

@@ -134,7 +134,7 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 			return
 		}
 		s.current.Store(m.name)
-		r.behavioursSeen.add(0, m.name)
+		r.behavioursSeen.add(m.name, "")
 		if !s.healthy && rnd.IntN(8) == 0 {
 			s.CloseConnections()
 		}

@@ -79,16 +79,17 @@ const mostExcused = 0.01
 
 // excuse counts a request that a stall of the machine excuses.
 func (r *run) excuse(p promise, a *request, stalled time.Duration) {
-	if n := r.excused[p].Add(1); n <= mostExamples {
-		r.say("excused, since the machine stood still for %v: %s: %v", stalled.Round(time.Millisecond), promiseText[p], a)
+	if r.excused.add(string(p), "") <= mostExamples {
+		r.say("excused, since the machine stood still for %v: %s: %v", stalled.Round(time.Millisecond), p, a)
 	}
 }
 
 // checkExcuses breaks the promises for which too many requests were excused.
 func (r *run) checkExcuses(requests uint64) {
-	for p := range r.excused {
-		if n := r.excused[p].Load(); float64(n) > mostExcused*float64(requests) {
-			r.broken.add(promise(p), "%d of %d requests had to be excused, since the machine stood still: it is too busy to judge", n, requests)
+	_, counts, _ := r.excused.all()
+	for name, n := range counts {
+		if float64(n) > mostExcused*float64(requests) {
+			r.broken.add(promise(name), "%d of %d requests had to be excused, since the machine stood still: it is too busy to judge", n, requests)
 		}
 	}
 }

@@ -2,51 +2,60 @@ package chaos
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"adbuffer/loadtest/internal/load"
 )
 
-// tally counts events by name, and responses by status and source.
+// tally counts events by name, and keeps the first examples of each.
 type tally struct {
-	mu    sync.Mutex
-	count map[string]uint64
+	mu       sync.Mutex // guards the fields below
+	count    map[string]uint64
+	examples map[string][]string
 }
 
-func (t *tally) add(status int, source string) {
-	key := source
-	if status != 0 {
-		key = fmt.Sprintf("%d %s", status, source)
-	}
+// mostExamples is how many examples of an event are kept and printed.
+const mostExamples = 5
+
+// add counts an event, and returns how often it has happened. An example may be "".
+func (t *tally) add(name, example string) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count == nil {
-		t.count = map[string]uint64{}
+		t.count, t.examples = map[string]uint64{}, map[string][]string{}
 	}
-	t.count[key]++
+	t.count[name]++
+	if example != "" && len(t.examples[name]) < mostExamples {
+		t.examples[name] = append(t.examples[name], example)
+	}
+	return t.count[name]
 }
 
-// all returns the keys by falling count, their counts, and the sum of the counts.
-func (t *tally) all() (keys []string, counts map[string]uint64, sum uint64) {
+// of returns how often an event happened, and examples.
+func (t *tally) of(name string) (n uint64, examples []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	counts = make(map[string]uint64, len(t.count))
-	for key, n := range t.count {
-		keys, counts[key], sum = append(keys, key), n, sum+n
+	return t.count[name], t.examples[name]
+}
+
+// all returns the names by falling count, their counts, and the sum of the counts.
+func (t *tally) all() (names []string, counts map[string]uint64, sum uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts = maps.Clone(t.count)
+	for name, n := range counts {
+		names, sum = append(names, name), sum+n
 	}
-	slices.SortFunc(keys, func(a, b string) int { return int(counts[b]) - int(counts[a]) })
-	return keys, counts, sum
+	slices.SortFunc(names, func(a, b string) int { return int(counts[b]) - int(counts[a]) })
+	return names, counts, sum
 }
 
 // overrun records by how much responses came after their deadlines.
 type overrun struct {
-	mu     sync.Mutex
-	inTime uint64
-	late   *hdrhistogram.Histogram
+	mu           sync.Mutex // guards the fields below
+	inTime, late uint64
+	most         time.Duration
 }
 
 func (o *overrun) observe(d time.Duration) {
@@ -54,20 +63,14 @@ func (o *overrun) observe(d time.Duration) {
 	defer o.mu.Unlock()
 	if d <= 0 {
 		o.inTime++
-		return
+	} else {
+		o.late++
 	}
-	if o.late == nil {
-		o.late = load.NewHistogram()
-	}
-	load.Record(o.late, d)
+	o.most = max(o.most, d)
 }
 
 func (o *overrun) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.late == nil {
-		return fmt.Sprintf("%d in time, none late", o.inTime)
-	}
-	l := load.LatencyOf(o.late)
-	return fmt.Sprintf("%d in time, %d late, half of them by at most %.1f ms, 99 %% by %.1f, all by %.1f", o.inTime, o.late.TotalCount(), l.P50, l.P99, l.Max)
+	return fmt.Sprintf("%d in time, %d late by at most %v", o.inTime, o.late, o.most.Round(time.Millisecond))
 }

@@ -260,15 +260,11 @@ func mirror(e *experiment) {
 			"{name: mirrored, match: {path: /mirrored}, ssps: [main], mirror: {ssp: hole, share: 1}}",
 		}}})
 	defer s.Stop()
-	loaded := func(path string) stage.Load {
-		return stage.Generate(pages(rate, 500*time.Millisecond, e.Time(5*time.Second, 2*time.Second), path), false)
+	loaded := func(path string) func() *stage.Figures {
+		plan := pages(rate, 500*time.Millisecond, e.Time(5*time.Second, 2*time.Second), path)
+		return func() *stage.Figures { return e.measure(s, stage.Generate(plan, false)) }
 	}
-	var all turns
-	for n := range rounds {
-		e.say("endpoints: black-holed mirror, round %d of %d", n+1, rounds)
-		all.calm = append(all.calm, e.measure(s, loaded("/plain")))
-		all.disturbed = append(all.disturbed, e.measure(s, loaded("/mirrored")))
-	}
+	all := e.inTurn(rounds, "endpoints: black-holed mirror", loaded("/plain"), loaded("/mirrored"))
 	t := e.rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
 		"rounds in turn", rate, latency, rounds),
 		"mirror", "p99 ms without", "with", "ratio", "failed")

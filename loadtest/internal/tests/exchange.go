@@ -57,49 +57,30 @@ func auctions() (all []load.Template) {
 type exchangeRow struct {
 	asks, proxy string
 	filters     bool
-	stage       *stage.Stage
-	rounds      []exchangeRound
+	stage       *stage.Stage // its SSPs are those of the market
+	rounds      []*stage.Figures
 }
 
-// exchangeRound has figures, and the queries that all SSPs got.
-type exchangeRound struct {
-	*stage.Figures
-	queries uint64
-}
-
+// fills returns the share of the requests that got a bid.
 func (r *exchangeRow) fills() float64 {
-	return share(sumOf(r.rounds, func(f exchangeRound) uint64 { return f.Statuses[200] }),
-		sumOf(r.rounds, func(f exchangeRound) uint64 { return f.Answered }))
-}
-
-func (r *exchangeRow) cpu() float64 {
-	return medianOf(r.rounds, func(f exchangeRound) float64 { return f.CPUus })
+	return share(sumOf(r.rounds, func(f *stage.Figures) uint64 { return f.Statuses[200] }), sumOf(r.rounds, answered))
 }
 
 // queries returns how many queries the SSPs got, and how many they wanted.
 func (r *exchangeRow) queries() (got, wanted uint64) {
-	for _, round := range r.rounds {
-		got += round.queries
-		for _, class := range round.Classes {
+	for _, f := range r.rounds {
+		got += f.SSP.Responded
+		for _, class := range f.Classes {
 			wanted += class.Answered * uint64(len(sspsOf(class.Name)))
 		}
 	}
 	return got, wanted
 }
 
-func (r *exchangeRow) doubts() []string {
-	var all []*stage.Figures
-	for _, round := range r.rounds {
-		all = append(all, round.Figures)
-	}
-	return doubtsOf(all...)
-}
-
 // exchange sends bid requests to five SSPs with filters and without: to all of them, and to one of them, as HAProxy
 // can too.
 func exchange(e *experiment) {
-	r := e.rep
-	r.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
+	e.rep.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
 		"asks one server for each request. So it has rows for one SSP only.", sspCountries, exchangeCountries)
 	ssps := stage.Setup{Program: "direct"}
 	for i := range exchangeSSPs {
@@ -118,28 +99,34 @@ func exchange(e *experiment) {
 		for _, filters := range []bool{false, true} {
 			row := &exchangeRow{asks: p.asks, proxy: p.proxy, filters: filters, stage: e.start(exchangeSetup(ssps.SSPs, p.mode, filters))}
 			defer row.stage.Stop()
+			row.stage.SSPs = market.SSPs
 			rows = append(rows, row)
 		}
+	}
+	loaded := func(length time.Duration, expected bool) stage.Load {
+		p := stage.OpenLoop(64, exchangeRate, 0, length, auctions()...)
+		p.Statuses = []int{200, 204}
+		return stage.Generate(p, expected)
 	}
 	for n := range exchangeRounds {
 		for _, row := range rows {
 			e.say("exchange: %s asks %s, filters: %v, round %d of %d", row.proxy, row.asks, row.filters, n+1, exchangeRounds)
-			row.measure(e, market.SSPs)
+			e.measure(row.stage, loaded(500*time.Millisecond, true)) // a warm-up, whose queries do not count
+			row.rounds = append(row.rounds, e.measure(row.stage, loaded(e.Time(6*time.Second, time.Second), false)))
 		}
 	}
-	t := r.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
+	t := e.rep.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
 		exchangeRounds), "asks", "proxy", "filters", "queries/request", "fills", "CPU µs/request", "p99 ms")
 	for _, row := range rows {
 		got, _ := row.queries()
 		var cpu []float64
-		for _, round := range row.rounds {
-			cpu = append(cpu, round.CPUus)
+		for _, f := range row.rounds {
+			cpu = append(cpu, f.CPUus)
 		}
-		t.Add(row.doubts(), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
-			share(got, sumOf(row.rounds, func(f exchangeRound) uint64 { return f.Answered })), results.Percent(row.fills()),
-			spread(cpu), medianOf(row.rounds, func(f exchangeRound) float64 { return f.Latency.P99 }))
+		t.Add(doubtsOf(row.rounds...), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
+			share(got, sumOf(row.rounds, answered)), results.Percent(row.fills()), spread(cpu), medianOf(row.rounds, p99))
 	}
-	judgeExchange(r, rows)
+	judgeExchange(e.rep, rows)
 }
 
 // exchangeSetup returns the setup of adbuffer with a mode, or of HAProxy for the mode "".
@@ -165,25 +152,6 @@ func exchangeSetup(ssps []*stage.SSP, mode string, filters bool) stage.Setup {
 		fmt.Sprintf("{name: exchange, match: {path: /bid}, %s, ssps: [%s]}", mode, strings.Join(legs, ", "))}}}
 }
 
-// measure measures a round, after a warm-up whose queries do not count.
-func (r *exchangeRow) measure(e *experiment, ssps []*rig.SSP) {
-	plan := func(length time.Duration) load.Plan {
-		p := stage.OpenLoop(64, exchangeRate, 0, length, auctions()...)
-		p.Statuses = []int{200, 204}
-		return p
-	}
-	received := func() (n uint64) {
-		for _, s := range ssps {
-			n += e.counters(s).Requests
-		}
-		return n
-	}
-	e.measure(r.stage, stage.Generate(plan(500*time.Millisecond), true))
-	before := received()
-	f := e.measure(r.stage, stage.Generate(plan(e.Time(6*time.Second, time.Second)), false))
-	r.rounds = append(r.rounds, exchangeRound{f, received() - before})
-}
-
 func judgeExchange(r *results.Report, rows []*exchangeRow) {
 	row := func(asks, proxy string, filters bool) *exchangeRow {
 		i := slices.IndexFunc(rows, func(r *exchangeRow) bool {
@@ -195,19 +163,19 @@ func judgeExchange(r *results.Report, rows []*exchangeRow) {
 		return rows[i]
 	}
 	all, some := row("all five", "adbuffer", false), row("all five", "adbuffer", true)
+	cpu := func(r *exchangeRow) float64 { return medianOf(r.rounds, cpuUs) }
+	doubts := doubtsOf(some.rounds...)
 	got, wanted := some.queries()
-	r.Promise("with filters the SSPs get the queries that they want, and no others", got == wanted, some.doubts(),
+	r.Promise("with filters the SSPs get the queries that they want, and no others", got == wanted, doubts,
 		"They got %v queries and wanted %v.", got, wanted)
-	r.Promise("filters cost no fill", some.fills() >= all.fills(), some.doubts(), "%s of the requests with filters, %s without.",
+	r.Promise("filters cost no fill", some.fills() >= all.fills(), doubts, "%s of the requests with filters, %s without.",
 		results.Percent(some.fills()), results.Percent(all.fills()))
-	doubts := append(all.doubts(), some.doubts()...)
-	r.Promise("filters save more CPU than they cost", some.cpu() < all.cpu(), doubts, "%v µs a request with filters, %v without.",
-		some.cpu(), all.cpu())
+	r.Promise("filters save more CPU than they cost", cpu(some) < cpu(all), append(doubtsOf(all.rounds...), doubts...),
+		"%v µs a request with filters, %v without.", cpu(some), cpu(all))
 	one, theirs := row("one", "adbuffer", true), row("one", "HAProxy", true)
 	if theirs == nil {
 		return
 	}
-	doubts = append(one.doubts(), theirs.doubts()...)
-	r.Promise("to choose one SSP by the body costs at most 1.5 of HAProxy's CPU", one.cpu() <= 1.5*theirs.cpu(), doubts,
-		"%v µs a request, HAProxy %v.", one.cpu(), theirs.cpu())
+	r.Promise("to choose one SSP by the body costs at most 1.5 of HAProxy's CPU", cpu(one) <= 1.5*cpu(theirs),
+		doubtsOf(slices.Concat(one.rounds, theirs.rounds)...), "%v µs a request, HAProxy %v.", cpu(one), cpu(theirs))
 }

@@ -73,7 +73,7 @@ func judgeFairness(r *results.Report, attack string, row turns) {
 }
 
 // attackInTurn measures calm and attacked rounds in turn.
-func attackInTurn(e *experiment, a *attack, rounds int) (row turns) {
+func attackInTurn(e *experiment, a *attack, rounds int) turns {
 	templates := []load.Template{stage.Bid("fair1", "/fillbuffer/fair1"), stage.Bid("fair2", "/fillbuffer/fair2"),
 		stage.Page("page", "/fillbuffer/fair1")}
 	ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
@@ -92,16 +92,16 @@ func attackInTurn(e *experiment, a *attack, rounds int) (row turns) {
 	measured := e.Time(10*time.Second, 2*time.Second)
 	loaded := stage.Generate(poisson(stage.OpenLoop(128, fairRate, fairWarmUp+fairInForce, measured, templates...), 200,
 		204), true)
-	for n := range rounds {
-		e.say("fairness: %s, round %d of %d", a.name, n+1, rounds)
+	calm := func() *stage.Figures {
 		awaitRest(e, s)
-		calm := e.measure(s, loaded)
-		attacked := e.beside(s, loaded, func(ctx context.Context) {
+		return e.measure(s, loaded)
+	}
+	attacked := func() *stage.Figures {
+		return e.beside(s, loaded, func(ctx context.Context) {
 			a.after(ctx, e, s, fairWarm, fairWarmUp+fairInForce+measured)
 		})
-		row.calm, row.disturbed = append(row.calm, calm), append(row.disturbed, attacked)
 	}
-	return row
+	return e.inTurn(rounds, "fairness: "+a.name, calm, attacked)
 }
 
 // awaitRest waits for a bounded time until the requests of the last attack have ended. Otherwise they

@@ -3,7 +3,6 @@ package tests
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,22 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// The sources that may name an incident.
+// source may name an incident.
+type source struct {
+	name          string
+	within, quiet time.Duration         // how soon it must name the incident, and be quiet after its end
+	ask           func(s *scene) string // returns what names the incident now; "" if nothing does
+}
+
+// sources are all sources; byLog is the index of the log.
+var sources = [...]source{
+	byLog:     {"log", namedWithin, quietWithin, (*scene).inLog},
+	byMetric:  {"metrics", namedWithin, quietWithin, (*scene).inMetrics},
+	byAlert:   {"alert", alertWithin, alertQuiet, (*scene).inAlerts},
+	byPage:    {"page", namedWithin, quietWithin, (*scene).onPage},
+	byExplain: {"explain", namedWithin, quietWithin, (*scene).explained},
+}
+
 const (
 	byLog = iota
 	byMetric
@@ -27,8 +41,6 @@ const (
 	incidentSources
 )
 
-var sourceNames = [incidentSources]string{"log", "metrics", "alert", "page", "explain"}
-
 // names is what has named an incident.
 type names struct {
 	first, last [incidentSources]time.Time // when each source named it; zero: it did not
@@ -37,31 +49,26 @@ type names struct {
 	read        int                        // bytes of the log that were looked at
 }
 
-var incidentClient = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
-// get sends a GET to the admin listener.
-func (s *scene) get(path string) (string, error) {
-	return ask(incidentClient.Get("http://" + s.admin + path))
+// look notes which sources name the incident now, and which alerts mislead.
+func (s *scene) look() {
+	now := time.Now()
+	for i, source := range sources {
+		said := source.ask(s)
+		if said == "" {
+			continue
+		}
+		s.names.last[i] = now
+		if s.names.first[i].IsZero() {
+			s.names.first[i], s.names.said[i] = now, said
+		}
+	}
 }
 
-func ask(res *http.Response, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = errors.New(res.Status)
-	}
-	return string(b), err
-}
-
-// said returns what a source says: its text, or the error of asking it.
-func said(text string, err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return text
+func (s *scene) inLog() string {
+	text := s.logText()
+	fresh := text[min(s.names.read, len(text)):]
+	s.names.read = len(text)
+	return quote(s.log, fresh)
 }
 
 // logText returns all that the adbuffers have logged.
@@ -77,43 +84,70 @@ func (s *scene) logText() string {
 	return string(all)
 }
 
-// look notes which sources name the incident now, and which alerts mislead.
-func (s *scene) look() {
-	now := time.Now()
-	note := func(source int, said string) {
-		if said == "" {
-			return
-		}
-		s.names.last[source] = now
-		if s.names.first[source].IsZero() {
-			s.names.first[source], s.names.said[source] = now, said
-		}
+func (s *scene) inMetrics() string {
+	if s.metric == "" {
+		return ""
 	}
-	text := s.logText()
-	fresh := text[min(s.names.read, len(text)):]
-	s.names.read = len(text)
-	note(byLog, quote(s.log, fresh))
-	if s.page != "" {
-		note(byPage, quote(s.page, said(s.get("/overview"))+"\n"+said(s.get("/pools"))))
+	query := strings.ReplaceAll(s.metric, "$i", `instance="`+s.admin+`"`)
+	text := said(incidentClient.Get("http://" + s.prom + "/api/v1/query?query=" + url.QueryEscape(query)))
+	var v struct{ Data struct{ Result []any } }
+	if json.Unmarshal([]byte(text), &v) != nil || len(v.Data.Result) == 0 {
+		return ""
 	}
-	if s.explain != "" {
-		note(byExplain, quote(s.explain, said(ask(incidentClient.Post("http://"+s.admin+"/explain", "", strings.NewReader("GET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"))))))
-	}
-	if s.metric != "" {
-		if s.query(strings.ReplaceAll(s.metric, "$i", `instance="`+s.admin+`"`)) {
-			note(byMetric, strings.NewReplacer("{$i}", "", "$i,", "").Replace(s.metric))
-		}
-	}
-	for _, name := range s.alerts() {
+	return strings.NewReplacer("{$i}", "", "$i,", "").Replace(s.metric)
+}
+
+// inAlerts returns an alert of this adbuffer, or of its route, that names the incident. It notes those that
+// mislead.
+func (s *scene) inAlerts() (named string) {
+	all, _ := firing(s.prom) // without Prometheus nothing is named
+	for _, labels := range all {
+		name := labels["alertname"]
 		switch {
+		case labels["instance"] != s.admin && labels["route"] != s.route():
 		case s.alert != "" && quote("^("+s.alert+")$", name) != "":
-			note(byAlert, name)
-		case s.also == "" || quote("^("+strings.TrimPrefix(s.also, "|")+")$", name) == "":
-			if !slices.Contains(s.names.misleading, name) {
-				s.names.misleading = append(s.names.misleading, name)
-			}
+			named = name
+		case s.also != "" && quote("^("+strings.TrimPrefix(s.also, "|")+")$", name) != "":
+		case !slices.Contains(s.names.misleading, name):
+			s.names.misleading = append(s.names.misleading, name)
 		}
 	}
+	return named
+}
+
+func (s *scene) onPage() string {
+	if s.page == "" {
+		return ""
+	}
+	return quote(s.page, s.get("/overview")+"\n"+s.get("/pools"))
+}
+
+func (s *scene) explained() string {
+	if s.explain == "" {
+		return ""
+	}
+	return quote(s.explain, said(incidentClient.Post("http://"+s.admin+"/explain", "", strings.NewReader("GET /fillbuffer HTTP/1.1\r\nHost: a\r\n\r\n"))))
+}
+
+var incidentClient = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// get sends a GET to the admin listener.
+func (s *scene) get(path string) string { return said(incidentClient.Get("http://" + s.admin + path)) }
+
+// said returns what a source says: its text, or the error of asking it.
+func said(res *http.Response, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return err.Error()
+	case res.StatusCode != http.StatusOK:
+		return res.Status
+	}
+	return string(b)
 }
 
 // quote returns the part of a text around what an expression matches first: up to 40 bytes before it and 160
@@ -132,60 +166,35 @@ func quote(expr, text string) string {
 	return strings.NewReplacer("|", "/", "`", "'").Replace(strings.TrimSpace(before + behind))
 }
 
-// query reports whether a query has a result.
-func (s *scene) query(expr string) bool {
-	var v struct{ Data struct{ Result []any } }
-	text, err := ask(incidentClient.Get("http://" + s.prom + "/api/v1/query?query=" + url.QueryEscape(expr)))
-	return err == nil && json.Unmarshal([]byte(text), &v) == nil && len(v.Data.Result) > 0
-}
-
-// alerts returns the names of the alerts of this adbuffer, or of its route, that fire.
-func (s *scene) alerts() (names []string) {
-	var v struct {
-		Data struct {
-			Alerts []struct {
-				State  string
-				Labels map[string]string
-			}
-		}
-	}
-	text, err := ask(incidentClient.Get("http://" + s.prom + "/api/v1/alerts"))
-	if err != nil || json.Unmarshal([]byte(text), &v) != nil {
-		return nil
-	}
-	for _, a := range v.Data.Alerts {
-		if a.State == "firing" && (a.Labels["instance"] == s.admin || a.Labels["route"] == s.route()) {
-			names = append(names, a.Labels["alertname"])
-		}
-	}
-	return names
-}
-
-// judgeIncidents adds the table and the verdicts.
+// judgeIncidents adds the tables and the verdicts.
 func judgeIncidents(r *results.Report, scenes []*scene) {
 	columns := []string{"incident"}
-	for _, name := range sourceNames {
-		columns = append(columns, name)
+	for _, source := range sources {
+		columns = append(columns, source.name)
 	}
 	t := r.Table("Seconds until each source named it / until it was quiet after the end", append(columns, "other alerts")...)
+	said := r.Table("What each source said first", "incident", "source", "text")
 	var unnamed, misled, loud []string
 	for _, s := range scenes {
 		cells := []any{s.name}
 		named := 0
-		for i := range sourceNames {
-			cells = append(cells, s.cell(i))
-			limit, quiet := namedWithin, quietWithin
-			if i == byAlert {
-				limit, quiet = alertWithin, alertQuiet
+		for i, source := range sources {
+			first, last := s.names.first[i], s.names.last[i]
+			if first.IsZero() {
+				cells = append(cells, "–")
+				continue
 			}
+			cells = append(cells, fmt.Sprintf("%.0f / %.0f", first.Sub(s.began).Seconds(), max(0, last.Sub(s.ended).Seconds())))
+			said.Add(nil, s.name, source.name, "`"+s.names.said[i]+"`")
+			limit := source.within
 			if i == byLog && s.logAfter {
 				limit += incidentLasts
 			}
-			if !s.names.first[i].IsZero() && s.names.first[i].Sub(s.began) <= limit {
+			if first.Sub(s.began) <= limit {
 				named++
 			}
-			if s.names.last[i].Sub(s.ended) > quiet {
-				loud = append(loud, s.name+": "+sourceNames[i])
+			if last.Sub(s.ended) > source.quiet {
+				loud = append(loud, s.name+": "+source.name)
 			}
 		}
 		if named < cmp.Or(s.needs, 3) {
@@ -196,30 +205,18 @@ func judgeIncidents(r *results.Report, scenes []*scene) {
 		}
 		t.Add(nil, append(cells, strings.Join(s.names.misleading, " "))...)
 	}
-	said := r.Table("What each source said first", "incident", "source", "text")
-	for _, s := range scenes {
-		for i, text := range s.names.said {
-			if text != "" {
-				said.Add(nil, s.name, sourceNames[i], "`"+text+"`")
-			}
+	for _, p := range []struct {
+		text   string
+		broken []string
+	}{
+		{"each cause is named by at least three of the five within 15 s, by alerts within 120 s", unnamed},
+		{"no alert misleads", misled},
+		{"all are quiet within 60 s of the end, alerts within 180 s", loud},
+	} {
+		words := "All did."
+		if len(p.broken) > 0 {
+			words = "Not so: " + strings.Join(p.broken, "; ") + "."
 		}
+		r.Promise(p.text, len(p.broken) == 0, nil, "%s", words)
 	}
-	r.Promise("each cause is named by at least three of the five within 15 s, by alerts within 120 s", len(unnamed) == 0, nil, "%s", orNone(unnamed))
-	r.Promise("no alert misleads", len(misled) == 0, nil, "%s", orNone(misled))
-	r.Promise("all are quiet within 60 s of the end, alerts within 180 s", len(loud) == 0, nil, "%s", orNone(loud))
-}
-
-func orNone(broken []string) string {
-	if len(broken) == 0 {
-		return "All did."
-	}
-	return "Not so: " + strings.Join(broken, "; ") + "."
-}
-
-// cell shows when a source named the incident, and when it was quiet again.
-func (s *scene) cell(source int) string {
-	if s.names.first[source].IsZero() {
-		return "–"
-	}
-	return fmt.Sprintf("%.0f / %.0f", s.names.first[source].Sub(s.began).Seconds(), max(0, s.names.last[source].Sub(s.ended).Seconds()))
 }

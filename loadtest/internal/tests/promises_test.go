@@ -86,8 +86,8 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	auctioned := func(queries, filled uint64, us, cpu float64, doubts ...string) judge {
 		row := func(asks, proxy string, filters bool, queries, filled uint64, cpu float64) *exchangeRow {
 			f := classes(1, nil, "C0", "C1") // two SSPs want requests from C0, one from C1
-			f.Answered, f.Statuses, f.CPUus, f.Doubts = 2000, map[int]uint64{200: filled}, cpu, doubts
-			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: []exchangeRound{{f, queries}}}
+			f.Answered, f.Statuses, f.CPUus, f.Doubts, f.SSP.Responded = 2000, map[int]uint64{200: filled}, cpu, doubts, queries
+			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: []*stage.Figures{f}}
 		}
 		return func(r *results.Report) {
 			judgeExchange(r, []*exchangeRow{row("all five", "adbuffer", false, 10000, 1900, 100),

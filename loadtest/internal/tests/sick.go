@@ -46,8 +46,7 @@ type sickRow struct {
 // sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
 // Healthy and sick rounds take turns.
 func sick(e *experiment) {
-	r := e.rep
-	t := r.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
+	t := e.rep.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
 		healthyLatency, sickRounds),
 		"the eighth SSP", "the seven: p50 ms", "p99 ms", "p99 healthy", "ratio", "failed", "of",
 		"the sick SSP: answered", "of", "its errors", "adbuffer CPU µs/request", "open files")
@@ -68,12 +67,11 @@ func sick(e *experiment) {
 			row.disturbed[sickRounds-1].Files)
 		rows = append(rows, row)
 	}
-	judgeSick(r, rows)
+	judgeSick(e.rep, rows)
 }
 
 // sicken measures rounds in which the last SSP is healthy, and rounds in which it is sick.
 func sicken(e *experiment, ill sickness) sickRow {
-	row := sickRow{name: ill.name}
 	var ssps []*stage.SSP
 	var templates []load.Template
 	for i := range sickSSPs {
@@ -94,18 +92,13 @@ func sicken(e *experiment, ill sickness) sickRow {
 	// Clients have enough connections, so that requests wait inside adbuffer only.
 	loaded := stage.Calmly(poisson(stage.OpenLoop(512, sickRate*sickSSPs, 500*time.Millisecond,
 		e.Time(4*time.Second, time.Second), templates...), 200, 204), true)
-	for n := range sickRounds {
-		e.say("sick: %s, round %d of %d", ill.name, n+1, sickRounds)
-		for _, turn := range []struct {
-			rounds *[]*stage.Figures
-			sspsim.Behaviour
-		}{{&row.calm, healthyBehaviour()}, {&row.disturbed, behaviour}} {
-			e.check(s.SSPs[sickSSPs-1].Set(turn.Behaviour))
-			f := e.measure(s, loaded)
-			*turn.rounds = append(*turn.rounds, f)
+	with := func(b sspsim.Behaviour) func() *stage.Figures {
+		return func() *stage.Figures {
+			e.set(s.SSPs[sickSSPs-1], b)
+			return e.measure(s, loaded)
 		}
 	}
-	return row
+	return sickRow{ill.name, e.inTurn(sickRounds, "sick: "+ill.name, with(healthyBehaviour()), with(behaviour))}
 }
 
 func sspName(i int) string { return fmt.Sprintf("s%d", i+1) }

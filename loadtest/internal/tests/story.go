@@ -136,6 +136,25 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: ["%s"]}]}]
 	return addr, p.AwaitPort(ctx, addr, 30*time.Second)
 }
 
+// firing returns the labels of the alerts that fire.
+func firing(prom string) (labels []map[string]string, err error) {
+	var v struct {
+		Data struct {
+			Alerts []struct {
+				State  string
+				Labels map[string]string
+			}
+		}
+	}
+	err = rig.GetJSON("http://"+prom+"/api/v1/alerts", &v)
+	for _, a := range v.Data.Alerts {
+		if a.State == "firing" {
+			labels = append(labels, a.Labels)
+		}
+	}
+	return labels, err
+}
+
 // tooSmall loads the pool while the SSP slows down.
 func (s *storyRun) tooSmall() *stage.Figures {
 	s.note(fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
@@ -194,19 +213,10 @@ func (s *storyRun) load(warm, length time.Duration, do func(since time.Duration)
 
 // look notes the state of the pool, new alerts, and the first refused request.
 func (s *storyRun) look(p load.Progress) {
-	var alerts struct {
-		Data struct {
-			Alerts []struct {
-				State  string
-				Labels map[string]string
-			}
-		}
-	}
 	s.readPool()
-	s.check(rig.GetJSON("http://"+s.prom+"/api/v1/alerts", &alerts))
-	for _, a := range alerts.Data.Alerts {
-		name := a.Labels["alertname"]
-		if a.State != "firing" || slices.Contains(s.alerts, name) {
+	for _, labels := range must(firing(s.prom))(s.experiment) {
+		name := labels["alertname"]
+		if slices.Contains(s.alerts, name) {
 			continue
 		}
 		s.alerts = append(s.alerts, name)

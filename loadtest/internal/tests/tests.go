@@ -146,6 +146,15 @@ func distinct(all []string) (out []string) {
 // turns has the rounds of two situations that took turns, so that other work of the machine slows both.
 type turns struct{ calm, disturbed []*stage.Figures }
 
+// inTurn measures rounds of two situations in turn.
+func (e *experiment) inTurn(rounds int, what string, calm, disturbed func() *stage.Figures) (t turns) {
+	for n := range rounds {
+		e.say("%s, round %d of %d", what, n+1, rounds)
+		t.calm, t.disturbed = append(t.calm, calm()), append(t.disturbed, disturbed())
+	}
+	return t
+}
+
 func (t turns) doubts() []string { return doubtsOf(slices.Concat(t.calm, t.disturbed)...) }
 
 // ratio compares the medians of a figure.
