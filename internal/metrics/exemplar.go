@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -21,10 +20,8 @@ type Exemplar struct {
 // exemplars holds the last exemplar of each bucket. Most histograms have none, and use no memory
 // for them.
 type exemplars struct {
-	any atomic.Bool
-	mu  sync.Mutex // guards last
-	// last has an entry for each bucket. An entry never changes.
-	last []*Exemplar
+	mu   sync.Mutex  // guards last
+	last []*Exemplar // of each bucket; an entry never changes
 }
 
 // ObserveTraced counts d, and keeps it as its bucket's exemplar. It allocates: use it only for
@@ -37,7 +34,6 @@ func (h *Histogram) ObserveTraced(d time.Duration, traceID [16]byte, at time.Tim
 	defer h.exemplars.mu.Unlock()
 	if h.exemplars.last == nil {
 		h.exemplars.last = make([]*Exemplar, len(h.bounds)+1)
-		h.exemplars.any.Store(true)
 	}
 	h.exemplars.last[bucket] = e
 }
@@ -45,9 +41,6 @@ func (h *Histogram) ObserveTraced(d time.Duration, traceID [16]byte, at time.Tim
 // Exemplars returns the exemplar of each bucket, nil for a bucket without one; the last bucket is
 // above all bounds. It returns nil if no bucket has one.
 func (h *Histogram) Exemplars() []*Exemplar {
-	if !h.exemplars.any.Load() {
-		return nil
-	}
 	h.exemplars.mu.Lock()
 	defer h.exemplars.mu.Unlock()
 	return slices.Clone(h.exemplars.last)

@@ -18,9 +18,9 @@ type Histogram struct {
 }
 
 // NewHistogram returns a histogram with the given upper bounds, which are inclusive and must
-// ascend. Exported values are multiplied by scale.
-func NewHistogram(scale float64, bounds ...int64) *Histogram {
-	return newHistogram(layoutOf(layoutKey{scale: scale, parts: 1}, bounds))
+// ascend. Exported values are divided by per.
+func NewHistogram(per float64, bounds ...int64) *Histogram {
+	return newHistogram(layoutOf(per, 1, false, bounds))
 }
 
 func newHistogram(l *layout) *Histogram {
@@ -38,7 +38,7 @@ func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
 	for i, b := range bounds {
 		ns[i] = int64(b)
 	}
-	return newHistogram(layoutOf(layoutKey{scale: 1e-9, parts: parts, native: true}, ns))
+	return newHistogram(layoutOf(1e9, parts, true, ns))
 }
 
 // RequestDurations returns a histogram of durations with buckets around the usual deadlines of ad

@@ -15,49 +15,43 @@ import (
 type layout struct {
 	bounds   []int64    // upper bounds, inclusive, ascending
 	exported []float64  // bounds in the exported unit
-	scale    float64    // one unit of Observe in the exported unit
+	per      float64    // units of Observe in one exported unit
 	fine     []int64    // upper bounds of the fine buckets
 	starts   [65]uint16 // index: number of bits of a value; the first fine bucket that the value may be in
 	whole    []int      // the last fine bucket of each exported bucket
 	native   *native    // nil if the histogram has no native form
 }
 
-type layoutKey struct {
-	scale  float64
-	parts  int // fine buckets per exported bucket, in addition to the native histogram's
-	native bool
-	bounds string
-}
+var layouts sync.Map // text to *layout; the code defines all bounds, so the map is bounded
 
-var layouts sync.Map // layoutKey to *layout; the code defines all keys, so the map is bounded
-
-// layoutOf returns the layout of bounds.
-func layoutOf(key layoutKey, bounds []int64) *layout {
-	key.bounds = fmt.Sprint(bounds)
+// layoutOf returns the layout of bounds. Each bucket has at least parts fine buckets. native says that the
+// values are nanoseconds, and that there is a native histogram too.
+func layoutOf(per float64, parts int, native bool, bounds []int64) *layout {
+	key := fmt.Sprint(per, parts, native, bounds)
 	if l, ok := layouts.Load(key); ok {
 		return l.(*layout)
 	}
-	l, _ := layouts.LoadOrStore(key, newLayout(key, bounds))
+	l, _ := layouts.LoadOrStore(key, newLayout(per, parts, native, bounds))
 	return l.(*layout)
 }
 
-func newLayout(key layoutKey, bounds []int64) *layout {
+func newLayout(per float64, parts int, native bool, bounds []int64) *layout {
 	if len(bounds) == 0 {
 		panic("BUG: no bounds")
 	}
-	l := &layout{bounds: slices.Clone(bounds), scale: key.scale}
+	l := &layout{bounds: slices.Clone(bounds), per: per}
 	low := int64(0)
 	for i, b := range bounds {
 		if i > 0 && b <= low {
 			panic(fmt.Sprintf("BUG: bounds %v do not ascend", bounds))
 		}
-		for part := range int64(key.parts) {
-			l.fine = append(l.fine, low+(b-low)*(part+1)/int64(key.parts))
+		for part := range int64(parts) {
+			l.fine = append(l.fine, low+(b-low)*(part+1)/int64(parts))
 		}
 		low = b
 		l.exported = append(l.exported, l.export(float64(b)))
 	}
-	if key.native {
+	if native {
 		l.native = newNative(min(bounds[0], nativeFrom), max(bounds[len(bounds)-1], nativeTo))
 		l.fine = append(l.fine, l.native.bounds...)
 	}
@@ -90,14 +84,8 @@ func (l *layout) indexes(bounds []int64) []int {
 	return all
 }
 
-// export returns v in the exported unit. It divides if scale is the inverse of an integer, since
-// 35e6 * 1e-9 is not 0.035.
-func (l *layout) export(v float64) float64 {
-	if per := math.Round(1 / l.scale); l.scale < 1 && math.Abs(per*l.scale-1) < 1e-12 {
-		return v / per
-	}
-	return v * l.scale
-}
+// export returns v in the exported unit.
+func (l *layout) export(v float64) float64 { return v / l.per }
 
 // cumulative returns the number of values up to each exported bound, and the total number.
 func (l *layout) cumulative(c Counts) []uint64 {

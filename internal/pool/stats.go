@@ -94,7 +94,7 @@ func newStats() *stats {
 		hold: requestHistogram(),
 		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
 		idleAge:         metrics.Durations(4*time.Second, 8*time.Second, 60*time.Second),
-		atArrival:       metrics.NewHistogram(1e-3, 500, 800, 999),
+		atArrival:       metrics.NewHistogram(1e3, 500, 800, 999),
 		requestsPerConn: metrics.NewHistogram(1, 10, 100, 1000),
 		arrivals:        metrics.NewCounter(),
 		successes:       metrics.NewCounter(),
