@@ -42,10 +42,13 @@ type Record struct {
 
 // Leg is one SSP's part in a request.
 type Leg struct {
-	SSP      string
-	Outcome  upstream.Outcome
+	SSP string
+	// Outcome is Cancelled if the leg was abandoned.
+	Outcome upstream.Outcome
+	// Exchange is the zero Summary if the SSP got no request, or the leg was abandoned.
 	Exchange upstream.Summary
-	Took     time.Duration
+	// Took is the time until it ended, or was abandoned.
+	Took time.Duration
 }
 
 // Reason is the reason for a line in the access log.

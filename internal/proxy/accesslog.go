@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"time"
 
 	"adbuffer/internal/httpheader"
@@ -80,9 +81,7 @@ func addResult(rec *logs.Record, res *route.Result, ex *upstream.Exchange) {
 	if ex != nil && rec.Outcome != upstream.Merged {
 		rec.Exchange = ex.Summary()
 	}
-	for _, l := range res.Legs() {
-		rec.Legs = append(rec.Legs, logs.Leg{SSP: l.SSP.Name(), Outcome: l.Outcome, Exchange: l.Exchange, Took: l.Took})
-	}
+	rec.Legs = slices.Clone(res.Legs())
 }
 
 // path returns the path of the request target, unchanged.

@@ -102,7 +102,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
 		o.Access = logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1000}
-		rt.NoAdOnError, rt.Masked = true, route.NewStatuses("4xx", "5xx")
+		rt.NoAdOnError, rt.Masked = true, route.Statuses{"4xx", "5xx"}
 	}, bids("a", "{}"), respondsWith("b", 503), neverResponds("c"), bidder{name: "d", addr: "127.0.0.1:1"}, respondsWith("e", 404))
 	for id, c := range map[string]struct {
 		target, source string

@@ -303,7 +303,7 @@ func TestNoFillIsNoAd(t *testing.T) {
 			t.Errorf("mode %d: body %q, and not counted as the SSP's no_bid", mode, body)
 		}
 		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) {
-			rt.NoAdOnError, rt.Masked = true, route.NewStatuses("4xx", "5xx")
+			rt.NoAdOnError, rt.Masked = true, route.Statuses{"4xx", "5xx"}
 		}, respondsWith("a", 500), respondsWith("b", 404))
 		res, _ = m.do("GET", "/fill")
 		m.want(res, 204, "ssp/a")

@@ -56,18 +56,14 @@ func (rt *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[
 
 // cutControl returns the value of the parameter ssp, or nil, and the query without the parameter.
 func cutControl(query []byte, scratch *[]byte) (name, without []byte, err error) {
-	start, end := -1, 0
-	for at := 0; at < len(query); {
-		if query[at] == '&' {
-			at++ // an empty parameter
-			continue
-		}
-		next := paramEnd(query, at)
-		if value, ok := paramValue(query[at:next], control); ok {
+	at, start, end := 0, -1, 0
+	for param := range bytes.SplitSeq(query, []byte{'&'}) {
+		next := at + len(param)
+		if key, value, _ := bytes.Cut(param, []byte{'='}); string(key) == control {
 			if start >= 0 {
 				return nil, nil, ErrChoiceRepeated
 			}
-			start, end, name = at, next, query[at+value:next]
+			start, end, name = at, next, query[next-len(value):next]
 			if bytes.IndexByte(name, '%') >= 0 {
 				return nil, nil, ErrChoiceEncoded
 			}

@@ -120,7 +120,7 @@ func ended(res *Result) string {
 func legsOf(res *Result) string {
 	var all []string
 	for _, l := range res.Legs() {
-		all = append(all, fmt.Sprintf("%s %v %v", l.SSP.Name(), l.Outcome, l.Took))
+		all = append(all, fmt.Sprintf("%s %v %v", l.SSP, l.Outcome, l.Took))
 	}
 	return strings.Join(all, ", ")
 }

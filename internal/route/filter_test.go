@@ -73,7 +73,7 @@ func TestSSPsWhoseConditionsDoNotHoldAreNotAsked(t *testing.T) {
 			want(t, name, ended(&res), tt.want)
 			var legs []string
 			for _, l := range res.Legs() {
-				legs = append(legs, l.SSP.Name()+" "+l.Outcome.String())
+				legs = append(legs, l.SSP+" "+l.Outcome.String())
 			}
 			want(t, name+", legs", strings.Join(legs, ", "), tt.legs)
 			res.Release()

@@ -32,7 +32,7 @@ type Condition struct {
 	Name  string
 	Value *string
 
-	param int32 // of the query: index of Name in the table's params
+	param int // of the query: index of Name in the table's params
 }
 
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
@@ -76,7 +76,7 @@ func (rt *Route) matches(f *httpheader.RequestFields, params *foundParams) (name
 		return nil, false
 	}
 	for i := range m.Query {
-		if !m.Query[i].inQuery(f.Query, params) {
+		if !m.Query[i].inQuery(params) {
 			return nil, false
 		}
 	}
@@ -127,9 +127,9 @@ func withoutPort(host []byte) []byte {
 	return host
 }
 
-func (c *Condition) inQuery(query []byte, params *foundParams) bool {
+func (c *Condition) inQuery(params *foundParams) bool {
 	for _, p := range params.all[:params.n] {
-		if p.name == c.param && (c.Value == nil || string(query[p.value:p.end]) == *c.Value) {
+		if p.name == c.param && (c.Value == nil || string(p.value) == *c.Value) {
 			return true
 		}
 	}

@@ -1,6 +1,9 @@
 package route
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // maxFoundParams is the number of parameters of a query that are compared with conditions: the
 // first ones whose name occurs in a condition.
@@ -15,49 +18,28 @@ type foundParams struct {
 	done bool
 }
 
-// foundParam is the position of a parameter's value in the raw query.
-type foundParam struct{ name, value, end int32 }
+// foundParam is a parameter: the index of its name, and its raw value.
+type foundParam struct {
+	name  int
+	value []byte
+}
 
-// find looks for parameters with these names, once.
+// find looks for parameters with these names, once. Nothing is decoded.
 func (f *foundParams) find(query []byte, names []string) {
 	if f.done {
 		return
 	}
 	f.done = true
-	for at := 0; at < len(query) && f.n < len(f.all); {
-		if query[at] == '&' {
-			at++ // an empty parameter
+	for param := range bytes.SplitSeq(query, []byte{'&'}) {
+		name, value, _ := bytes.Cut(param, []byte{'='})
+		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
+		if i < 0 || len(param) == 0 {
 			continue
 		}
-		end := paramEnd(query, at)
-		for i, name := range names {
-			if value, ok := paramValue(query[at:end], name); ok {
-				f.all[f.n] = foundParam{name: int32(i), value: int32(at + value), end: int32(end)}
-				f.n++
-				break
-			}
+		f.all[f.n] = foundParam{i, value}
+		f.n++
+		if f.n == len(f.all) {
+			return
 		}
-		at = end + 1
 	}
-}
-
-// paramEnd returns the end of the parameter at query[at].
-func paramEnd(query []byte, at int) int {
-	if i := bytes.IndexByte(query[at:], '&'); i >= 0 {
-		return at + i
-	}
-	return len(query)
-}
-
-// paramValue returns the start of a parameter's value: name=value, or the name alone with an empty
-// value. ok is false if the parameter has another name. Nothing is decoded.
-func paramValue(param []byte, name string) (at int, ok bool) {
-	n := len(name)
-	if len(param) < n || string(param[:n]) != name {
-		return 0, false
-	}
-	if len(param) == n {
-		return n, true
-	}
-	return n + 1, param[n] == '='
 }

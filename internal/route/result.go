@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"adbuffer/internal/logs"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -36,7 +37,7 @@ func (res *Result) Status() int {
 
 // Legs returns the outcome of each leg, in the route's order; nil if there can only be one. They
 // are valid until Release.
-func (res *Result) Legs() []Leg {
+func (res *Result) Legs() []logs.Leg {
 	if res.legs == nil {
 		return nil
 	}
@@ -56,19 +57,8 @@ func (res *Result) Release() {
 	}
 }
 
-// Leg is one SSP's part of a request.
-type Leg struct {
-	SSP *ssp.SSP
-	// Outcome is Cancelled if the leg was abandoned.
-	Outcome upstream.Outcome
-	// Took is the time until it ended, or was abandoned.
-	Took time.Duration
-	// Exchange is the zero Summary if the SSP got no request, or the leg was abandoned.
-	Exchange upstream.Summary
-}
-
 // legLog holds the legs of one request; reused.
-type legLog struct{ all []Leg }
+type legLog struct{ all []logs.Leg }
 
 var legLogs = sync.Pool{New: func() any { return new(legLog) }}
 
@@ -80,7 +70,7 @@ func newLegLog() *legLog {
 
 // add records a leg; ex is its exchange, or nil.
 func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *upstream.Exchange) {
-	leg := Leg{SSP: s, Outcome: o, Took: took}
+	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took}
 	if ex != nil {
 		leg.Exchange = ex.Summary()
 	}

@@ -150,7 +150,7 @@ func (t *Table) indexParams(conditions []Condition) {
 			at = len(t.params)
 			t.params = append(t.params, c.Name)
 		}
-		c.param = int32(at)
+		c.param = at
 	}
 }
 

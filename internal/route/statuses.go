@@ -5,29 +5,14 @@ import (
 	"strconv"
 )
 
-// Statuses is a set of statuses from 400 to 599. The zero value is empty.
-type Statuses struct {
-	classes [6]bool // by the first digit
-	codes   []int
-}
-
-// NewStatuses returns the set of the statuses in texts: the classes 4xx and 5xx, and exact statuses.
-func NewStatuses(texts ...string) (s Statuses) {
-	for _, text := range texts {
-		if text == "4xx" || text == "5xx" {
-			s.classes[text[0]-'0'] = true
-			continue
-		}
-		status, err := strconv.Atoi(text)
-		if err != nil {
-			panic("BUG: a valid configuration has the status " + text)
-		}
-		s.codes = append(s.codes, status)
-	}
-	return s
-}
+// Statuses is a set of statuses from 400 to 599: the classes 4xx and 5xx, and exact statuses, as a configuration
+// states them.
+type Statuses []string
 
 // Has reports whether the set has a status.
-func (s *Statuses) Has(status int) bool {
-	return status >= 400 && status <= 599 && (s.classes[status/100] || slices.Contains(s.codes, status))
+func (s Statuses) Has(status int) bool {
+	return status >= 400 && status <= 599 && slices.ContainsFunc(s, func(text string) bool {
+		exact, err := strconv.Atoi(text)
+		return err == nil && exact == status || err != nil && int(text[0]-'0') == status/100
+	})
 }
