@@ -25,7 +25,7 @@ type reply struct {
 	fields string // lines
 	body   string
 	err    *upstream.Error // in place of a response
-	panics bool
+	panics bool            // when the body has arrived
 	// stubborn is how long the connection keeps a cancelled exchange. It reads the request during
 	// that time.
 	stubborn time.Duration
@@ -172,14 +172,14 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 		return err
 	}
 	ex.Times.FirstByte = ex.Times.Done
-	if r.panics {
-		panic("the connection is broken")
-	}
 	if r.err != nil {
 		return r.err
 	}
 	if err := ex.Reserve(len(r.body)); err != nil {
 		return err
+	}
+	if r.panics {
+		panic("the connection is broken")
 	}
 	a := &ex.Response
 	a.Status, a.ContentLength = r.status, len(r.body)

@@ -74,7 +74,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 // A panic in a mirrored request is reported and counted, and ends no other request.
 func TestMirrorThatPanicsIsInternal(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", reply{panics: true})
+		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", reply{body: "x", panics: true})
 		rt := mirroring(a, b, 1, 1<<20)
 		var panics atomic.Int64
 		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { panics.Add(1) }}

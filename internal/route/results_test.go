@@ -109,7 +109,7 @@ var resultTests = []resultTest{
 		result: "client_gone of b", legs: "a cancelled 30ms, b client_gone 30ms", took: 30 * ms, asked: "ab",
 	},
 	{
-		name: "a leg panics", mode: ParallelFirst, ssps: []reply{{after: 10 * ms, panics: true}, fills(20*ms, "ad")},
+		name: "a leg panics", mode: ParallelFirst, ssps: []reply{{after: 10 * ms, body: "x", panics: true}, fills(20*ms, "ad")},
 		result: "fill of b: 200 ad", legs: "a internal 0s, b fill 20ms", took: 20 * ms, asked: "ab", panics: 1,
 	},
 
@@ -152,7 +152,7 @@ var resultTests = []resultTest{
 		result: "client_gone", legs: "a fill 1ms, b client_gone 1ms", took: ms, asked: "ab",
 	},
 	{
-		name: "legs panic", mode: ParallelAll, ssps: []reply{{panics: true}, fills(ms, "x"), {panics: true}},
+		name: "legs panic", mode: ParallelAll, ssps: []reply{{body: "x", panics: true}, fills(ms, "x"), {body: "x", panics: true}},
 		result: `merged: 200 {"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"internal","ms":0}]}`,
 		legs:   "a internal 0s, b fill 1ms, c internal 0s", took: ms, asked: "abc", panics: 2,
 	},

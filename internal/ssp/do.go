@@ -46,7 +46,11 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		return err.Outcome, err
 	}
 	c := call{start: start, client: r.Identity.Group(), trace: r.Trace.Leg(s.opts.Name, r.Method)}
-	defer func() { // even after a panic
+	panicked := true
+	defer func() {
+		if panicked {
+			ex.ReleaseBytes()
+		}
 		s.releaseCopy(r, &c.body)
 		s.buffered.Release(r.Held)
 		s.inFlight.Release()
@@ -72,6 +76,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		(*f)(s, r, ex, outcome, err)
 	}
 	c.trace.Ended(ex, outcome, err)
+	panicked = false
 	return outcome, err
 }
 

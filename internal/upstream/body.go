@@ -62,8 +62,14 @@ func (ex *Exchange) Reserve(n int) error {
 
 // ReleaseBody empties Response.Body and releases its bytes to Share and Budget.
 func (ex *Exchange) ReleaseBody() {
+	ex.ReleaseBytes()
+	ex.Response.Body = ex.Response.Body[:0]
+}
+
+// ReleaseBytes releases the bytes of Response.Body to Share and Budget. After a panic a connection may still
+// write to the body, so ex is not released then: the garbage collector frees it.
+func (ex *Exchange) ReleaseBytes() {
 	ex.Share.Release(ex.reserved)
 	ex.Budget.Release(ex.reserved)
 	ex.reserved = 0
-	ex.Response.Body = ex.Response.Body[:0]
 }
