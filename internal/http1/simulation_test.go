@@ -20,8 +20,9 @@ var full = flag.Bool("full", false, "run campaigns as a whole")
 
 // In the simulation a response arrives in two parts, cut at any byte, on connections with any
 // history. The pause ends 1 ms before, at, and 1 ms after each timeout. In every case, bytes that
-// arrived before the deadline count, and the caller returns exactly at the deadline. A connection
-// is reused if and only if the response ends within linger. No response reaches another request.
+// arrived before the deadline count, and the caller returns exactly at the deadline, or when its
+// context ends. A connection is reused if and only if the response ends within linger, and its
+// place is not free before. No response reaches another request.
 const (
 	simBudget = 100 * time.Millisecond // until the deadline of the exchange under test
 	simLinger = 50 * time.Millisecond
@@ -203,13 +204,14 @@ type scene struct {
 	first    time.Duration
 	second   time.Duration
 	late     bool // no read wakes up for bytes before the deadline
+	cancel   bool // the context ends at simBudget, and not the deadline
 	history  int
 	kind     kind
 }
 
 func (sc scene) String() string {
-	return fmt.Sprintf("%s, %s, %s: %d bytes at %v, the rest at %v, late %v",
-		sc.kind, histories[sc.history].name, simResponses[sc.response].name, sc.cut, sc.first, sc.second, sc.late)
+	return fmt.Sprintf("%s, %s, %s: %d bytes at %v, the rest at %v, late %v, cancelled %v",
+		sc.kind, histories[sc.history].name, simResponses[sc.response].name, sc.cut, sc.first, sc.second, sc.late, sc.cancel)
 }
 
 func (sc scene) play(tb testing.TB) {
@@ -220,12 +222,23 @@ func (sc scene) play(tb testing.TB) {
 	before := h.play(m)
 	begin := time.Now()
 	deadline := begin.Add(simBudget)
-	c := m.begin(simBudget, nil)
+	budget, abandoned := simBudget, upstream.ErrDeadline
+	var ctx context.Context
+	if sc.cancel {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(context.Background(), simBudget)
+		defer end()
+		budget, abandoned = time.Hour, upstream.ErrCancelled
+	}
+	c := m.begin(budget, func(ex *upstream.Exchange) { ex.Context = ctx })
 	m.s.Take()
 	m.s.Hold(sc.late)
 	time.Sleep(time.Until(begin.Add(sc.first)))
 	m.s.Arrive(before + r.text[:sc.cut])
 	time.Sleep(time.Until(begin.Add(sc.second)))
+	if freed, _ := m.owner.counts(); !r.fin && !h.overdue && sc.second < simBudget+simLinger && freed >= m.exchanges {
+		tb.Fatal("the place is free while the response is outstanding")
+	}
 	m.s.Arrive(r.text[sc.cut:])
 	if r.fin {
 		m.s.End()
@@ -243,8 +256,8 @@ func (sc scene) play(tb testing.TB) {
 	case came.Equal(deadline) && c.err == nil:
 		m.wantBody(c, came, r.status, r.body)
 	default:
-		if c.err != upstream.ErrDeadline || c.at != deadline {
-			tb.Fatalf("error %v at %v, want %v at %v", c.err, c.at.Sub(begin), upstream.ErrDeadline, simBudget)
+		if c.err != abandoned || c.at != deadline || c.ex.Times.Done != deadline {
+			tb.Fatalf("error %v at %v, Times.Done %v, want %v at %v", c.err, c.at.Sub(begin), c.ex.Times.Done.Sub(begin), abandoned, simBudget)
 		}
 	}
 
@@ -288,11 +301,13 @@ func scenes(k kind, history int, f func(scene)) {
 				for _, first := range []time.Duration{0, d - tick, d + tick, l - tick} {
 					if first <= second {
 						sc.first, sc.second = first, second
-						f(sc)
+						for _, sc.cancel = range []bool{false, true} {
+							f(sc)
+						}
 					}
 				}
 			}
-			sc.first, sc.second, sc.late = 0, d-tick, true
+			sc.first, sc.second, sc.late, sc.cancel = 0, d-tick, true, false
 			f(sc)
 		}
 	}
