@@ -2,15 +2,20 @@ package scenario
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"slices"
 	"sync"
-	"time"
+	"text/template"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/syntax"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 )
 
@@ -51,7 +56,8 @@ func Run(ctx context.Context, e *stage.Env, s *Scenario, allowRemote bool, progr
 			return nil, err
 		}
 	}
-	st, err := e.Start(ctx, s.setup())
+	setup := s.setup()
+	st, err := e.Start(ctx, setup)
 	if err != nil {
 		return nil, err
 	}
@@ -63,32 +69,39 @@ func Run(ctx context.Context, e *stage.Env, s *Scenario, allowRemote bool, progr
 			return nil, fmt.Errorf("target.pid: %w", err)
 		}
 	}
-	stop := s.change(ctx)
+	sims := map[string]*rig.SSP{}
+	for i, ssp := range setup.SSPs {
+		sims[ssp.Name] = st.SSPs[i]
+	}
+	stop := s.change(ctx, sims)
 	result, err := st.Generate(ctx, s.Plan(), progress)
 	err = errors.Join(err, stop())
 	if result == nil {
 		return nil, err
 	}
-	out := &Outcome{Scenario: s.Name, Load: result}
+	out := &Outcome{Scenario: s.Name, Load: result, SSPs: map[string]sspsim.Counters{}}
 	// If the process has exited, the failed requests show it.
 	if after, readErr := load.ReadTree(st.PID); st.PID != 0 && readErr == nil {
 		out.Proxy = usage(st.PID, before, after, result)
 	}
-	for _, ssp := range s.SSPs {
-		c, countErr := ssp.Sim().Counters()
-		if out.SSPs == nil {
-			out.SSPs = map[string]sspsim.Counters{}
-		}
-		out.SSPs[ssp.Name], err = c, errors.Join(err, countErr)
+	for name, sim := range sims {
+		c, countErr := sim.Counters()
+		out.SSPs[name], err = c, errors.Join(err, countErr)
 	}
 	return out, err
 }
 
+// setup returns the setup of the scenario. A target SSP is the first one.
 func (s *Scenario) setup() stage.Setup {
-	t := stage.Setup{SSPs: s.SSPs, URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true,
+	t := stage.Setup{URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true,
 		Config: stage.Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}
-	if s.Target.SSP != "" {
-		t.Program, t.Direct = "direct", s.Target.SSP
+	for _, ssp := range s.SSPs {
+		at := len(t.SSPs)
+		if ssp.Name == s.Target.SSP {
+			t.Program, at = "direct", 0
+		}
+		t.SSPs = slices.Insert(t.SSPs, at, &stage.SSP{Name: ssp.Name, Speaks: ssp.Protocol,
+			Behaviour: ssp.Behaviour.Behaviour, Seed: ssp.Seed, Cores: ssp.Cores})
 	}
 	return t
 }
@@ -105,7 +118,7 @@ func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
 
 // change applies the changes of the scenario at their times, until stop is called. stop returns their
 // errors.
-func (s *Scenario) change(ctx context.Context) (stop func() error) {
+func (s *Scenario) change(ctx context.Context, sims map[string]*rig.SSP) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	errs := make([]error, len(s.Changes))
@@ -113,7 +126,7 @@ func (s *Scenario) change(ctx context.Context) (stop func() error) {
 		running.Go(func() {
 			stage.Sleep(ctx, c.At)
 			if ctx.Err() == nil {
-				errs[i] = stage.Named(s.SSPs, c.SSP).Sim().Patch(c.JSON)
+				errs[i] = sims[c.SSP].Patch(c.Behaviour.JSON)
 			}
 		})
 	}
@@ -124,5 +137,35 @@ func (s *Scenario) change(ctx context.Context) (stop func() error) {
 	}
 }
 
-// tick is the interval between two reports of progress.
-const tick = time.Second
+//go:embed outcome.txt
+var outcomeText string
+
+var outcomeTemplate = template.Must(template.New("outcome").Funcs(template.FuncMap{"mib": results.MiB,
+	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) }}).Parse(outcomeText))
+
+// Print writes the outcome as text.
+func (o *Outcome) Print(w io.Writer) error { return outcomeTemplate.Execute(w, o) }
+
+// Table returns the figures of all phases and classes as Markdown.
+func (o *Outcome) Table() string {
+	r := o.Load
+	t := results.Table{Title: o.Scenario, Columns: []string{"phase", "seconds", "offered", "answered", "failed",
+		"answers/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}}
+	var row func(name string, s load.Summary)
+	row = func(name string, s load.Summary) {
+		t.Add(r.Doubts, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P90,
+			s.Latency.P99, s.Latency.P999, s.Latency.Max)
+		for _, class := range s.Classes {
+			row("  "+class.Name, class)
+		}
+	}
+	whole := r.Whole.Name
+	if len(r.Phases) > 1 {
+		whole = "all recorded"
+		for _, p := range r.Phases {
+			row(p.Name, p)
+		}
+	}
+	row(whole, r.Whole)
+	return t.Markdown()
+}

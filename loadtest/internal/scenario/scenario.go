@@ -4,14 +4,14 @@ package scenario
 import (
 	"bytes"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // Scenario is the content of a scenario file.
@@ -19,7 +19,7 @@ type Scenario struct {
 	Name     string          `yaml:"name"`
 	Target   Target          `yaml:"target"`
 	Adbuffer Adbuffer        `yaml:"adbuffer"`
-	SSPs     []*stage.SSP    `yaml:"ssps"`
+	SSPs     []SSP           `yaml:"ssps"`
 	Load     Load            `yaml:"load"`
 	Requests []load.Template `yaml:"requests"`
 	Expect   Expect          `yaml:"expect"`
@@ -45,12 +45,21 @@ type Adbuffer struct {
 	Cores  string `yaml:"cores"` // in the syntax of taskset; "" is all
 }
 
+// SSP is a simulated SSP.
+type SSP struct {
+	Name      string          `yaml:"name"`
+	Protocol  sspsim.Protocol `yaml:"protocol"` // "" is HTTP/1.1 in cleartext
+	Behaviour Behaviour       `yaml:"behaviour"`
+	Seed      uint64          `yaml:"seed"`
+	Cores     string          `yaml:"cores"` // as in Adbuffer
+}
+
 // Load describes how the generator sends requests.
 type Load struct {
 	Mode        string        `yaml:"mode"`     // open | closed
 	Arrivals    string        `yaml:"arrivals"` // constant | poisson; requires mode open
-	Protocol    string        `yaml:"protocol"` // http1 | http1-close | http1-pipelined | http2
-	Depth       int           `yaml:"depth"`    // requests in a pipeline or streams on an HTTP/2 connection
+	Protocol    load.Protocol `yaml:"protocol"`
+	Depth       int           `yaml:"depth"` // requests in a pipeline or streams on an HTTP/2 connection
 	Connections int           `yaml:"connections"`
 	Threads     int           `yaml:"threads"`
 	Timeout     time.Duration `yaml:"timeout"`
@@ -86,63 +95,64 @@ type Expect struct {
 type Change struct {
 	At        time.Duration `yaml:"at"`
 	SSP       string        `yaml:"ssp"`
-	Behaviour yaml.Node     `yaml:"behaviour"` // only these keys change
-
-	// JSON is Behaviour in the syntax of the SSP's control endpoint.
-	JSON []byte `yaml:"-"`
+	Behaviour Behaviour     `yaml:"behaviour"` // only these keys change
 }
 
-// maxFile bounds the size of a scenario file.
-const maxFile = 1 << 20
-
-// ReadFile reads a scenario from a file, or from standard input for "-". Mistakes in the scenario are
-// returned as Faults.
+// ReadFile reads a scenario from a file, or from standard input for "-".
 func ReadFile(name string) (*Scenario, error) {
-	in := os.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
+	if name == "-" {
+		name = "/dev/stdin"
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
-	}
-	if len(data) > maxFile {
-		return nil, errors.New("a scenario has at most 1 MiB")
 	}
 	return parse(data)
 }
 
-// parse parses a scenario. Its error is Faults with all mistakes.
+// parse parses a scenario. Its error has all mistakes: those of the YAML and of its types, with their lines,
+// or those against rules, with their paths.
 func parse(data []byte) (*Scenario, error) {
-	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: "http1", Depth: 16,
+	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: load.KeepAlive, Depth: 16,
 		Connections: 64, Threads: 1, Timeout: 5 * time.Second}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
-	err := dec.Decode(s)
-	if errors.Is(err, io.EOF) {
-		return nil, Faults{{Path: "scenario", Rule: "is empty"}}
-	}
-	c := &checker{faults: decodeFaults(err)}
-	if types := (*yaml.TypeError)(nil); err != nil && !errors.As(err, &types) {
-		return nil, c.faults // the text is not YAML
+	if err := dec.Decode(s); err != nil {
+		return nil, fmt.Errorf("scenario: %w", err)
 	}
 	if dec.Decode(new(yaml.Node)) == nil {
-		c.fault("scenario", "holds more than one document")
+		return nil, errors.New("scenario: holds more than one document")
 	}
 	if len(s.Requests) == 0 {
 		s.Requests = []load.Template{{Preset: "ad"}}
 	}
 	for i := range s.Requests {
-		stage.FillPreset(&s.Requests[i])
+		fillPreset(&s.Requests[i])
 	}
-	c.scenario(s)
-	if len(c.faults) > 0 {
-		return nil, c.faults
+	for i := range s.Load.Phases {
+		if p := &s.Load.Phases[i]; p.Name == "" {
+			p.Name = fmt.Sprintf("phase %d", i+1)
+		}
 	}
-	return s, nil
+	return s, s.check()
+}
+
+// Plan returns the load of s as a plan without an address.
+func (s *Scenario) Plan() load.Plan {
+	l := s.Load
+	p := load.Plan{Protocol: l.Protocol, Depth: l.Depth, Open: l.Mode == "open", Poisson: l.Arrivals == "poisson",
+		Connections: l.Connections, Threads: l.Threads, Timeout: l.Timeout, Requests: l.Requests,
+		Statuses: s.Expect.Status, Echo: s.Expect.Echo, Seed: l.Seed, Insecure: s.Target.Insecure, Templates: s.Requests}
+	for _, phase := range l.Phases {
+		out := load.Phase{Name: phase.Name, Duration: phase.For, BurstEvery: phase.Burst.Every,
+			BurstSize: phase.Burst.Requests, Unrecorded: phase.Record != nil && !*phase.Record}
+		if phase.Rate != nil {
+			phase.From, phase.To = phase.Rate, phase.Rate
+		}
+		if phase.From != nil {
+			out.From, out.To = float64(*phase.From), float64(*phase.To)
+		}
+		p.Phases = append(p.Phases, out)
+	}
+	return p
 }

@@ -49,8 +49,10 @@ func (c Config) YAML() (string, error) {
 func (c Config) Parse(text string) (*template.Template, error) {
 	find := func(get func(*SSP) string) func(string) (string, error) {
 		return func(name string) (string, error) {
-			if ssp := Named(c.SSPs, name); ssp != nil {
-				return get(ssp), nil
+			for _, ssp := range c.SSPs {
+				if ssp.Name == name {
+					return get(ssp), nil
+				}
 			}
 			return "", fmt.Errorf("adbuffer.config: no SSP %q", name)
 		}

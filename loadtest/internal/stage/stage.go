@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
@@ -17,39 +14,28 @@ import (
 
 // SSP is an SSP of a measurement: its part of adbuffer's configuration and its simulation.
 type SSP struct {
-	Name     string   `yaml:"name"`
-	Protocol string   `yaml:"-"` // protocol of adbuffer towards it; "" is auto
-	Pool     string   `yaml:"-"` // keys of pool in the flow style of YAML, without braces
-	More     []string `yaml:"-"` // more keys of the SSP, one in each line
-	URLs     []string `yaml:"-"` // its endpoints; if there is none, Start starts simulated SSPs
-	CAFile   string   `yaml:"-"`
+	Name     string
+	Protocol string   // protocol of adbuffer towards it; "" is auto
+	Pool     string   // keys of pool in the flow style of YAML, without braces
+	More     []string // more keys of the SSP, one in each line
+	URLs     []string // its endpoints; if there is none, Start starts simulated SSPs
+	CAFile   string
 
-	Speaks    sspsim.Protocol  `yaml:"protocol"` // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
-	Behaviour sspsim.Behaviour `yaml:"-"`
-	Node      yaml.Node        `yaml:"behaviour"` // Behaviour in a scenario file
-	Endpoints int              `yaml:"-"`         // 0 is 1
-	Spare     bool             `yaml:"-"`         // the last endpoint has priority 1
-	Seed      uint64           `yaml:"seed"`
-	Cores     string           `yaml:"cores"` // "" is Env.LoadCores
-
-	sims []*rig.SSP
+	Speaks    sspsim.Protocol // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
+	Behaviour sspsim.Behaviour
+	Endpoints int  // 0 is 1
+	Spare     bool // the last endpoint has priority 1
+	Seed      uint64
+	Cores     string // "" is Env.LoadCores
 }
 
 // IsSpare reports whether the endpoint of an index is the spare.
 func (s *SSP) IsSpare(i int) bool { return s.Spare && i == len(s.URLs)-1 }
 
-// Named returns the SSP with this name, or nil.
-func Named(ssps []*SSP, name string) *SSP {
-	if i := slices.IndexFunc(ssps, func(s *SSP) bool { return s.Name == name }); i >= 0 {
-		return ssps[i]
-	}
-	return nil
-}
-
 // Setup describes the SSPs of a measurement and the server in front of them.
 type Setup struct {
 	SSPs []*SSP
-	// Program is a program of package rig, "direct" for an SSP, or "" for adbuffer.
+	// Program is a program of package rig, "direct" for the first SSP, or "" for adbuffer.
 	Program string
 	Route   *rig.Route // route of Program; Start starts it unless it runs
 	Config  Config     // configuration of adbuffer
@@ -59,7 +45,6 @@ type Setup struct {
 	// URL is a running server. CAFile and PID, which may be empty, belong to it.
 	URL, CAFile string
 	PID         int
-	Direct      string // name of the SSP for "direct"; "" is the first
 }
 
 // Stage is a setup with its running processes.
@@ -112,11 +97,7 @@ func (e *Env) Start(ctx context.Context, t Setup) (_ *Stage, err error) {
 		}
 		err = s.startAdbuffer(ctx, t)
 	case "direct":
-		ssp := t.SSPs[0]
-		if t.Direct != "" {
-			ssp = Named(t.SSPs, t.Direct)
-		}
-		sim := ssp.sims[0]
+		sim := s.SSPs[0]
 		s.PID = sim.PID
 		err = s.loadURL(sim.URL, sim.CAFile)
 	default:
@@ -142,13 +123,10 @@ func (s *Stage) startSSP(ssp *SSP, anywhere bool) error {
 		}
 		s.stops = append(s.stops, sim.Stop)
 		s.SSPs = append(s.SSPs, sim)
-		ssp.sims, ssp.URLs, ssp.CAFile = append(ssp.sims, sim), append(ssp.URLs, sim.URL), sim.CAFile
+		ssp.URLs, ssp.CAFile = append(ssp.URLs, sim.URL), sim.CAFile
 	}
 	return nil
 }
-
-// Sim returns the simulation of the first endpoint of the SSP, after Start.
-func (s *SSP) Sim() *rig.SSP { return s.sims[0] }
 
 // loadURL sets the server to load.
 func (s *Stage) loadURL(text, caFile string) error {
