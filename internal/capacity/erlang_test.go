@@ -61,7 +61,7 @@ func erlangBFromFactorials(servers int, load *big.Rat) *big.Rat {
 
 func TestErlangFormulasEqualTheirDefinitionInExactArithmetic(t *testing.T) {
 	for _, c := range []struct{ servers, load int }{
-		{1, 2}, {10, 8}, {98, 80}, {170, 150}, {171, 150}, {172, 171}, {440, 400}, {500, 100}, {900, 899}, {1680, 1600},
+		{1, 2}, {10, 8}, {98, 80}, {170, 150}, {171, 150}, {172, 171}, {440, 400}, {500, 100}, {1100, 1099},
 	} {
 		load := big.NewRat(int64(c.load), 1)
 		b := erlangBFromFactorials(c.servers, load)

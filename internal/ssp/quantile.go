@@ -2,35 +2,43 @@ package ssp
 
 import (
 	"math"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/metrics"
 )
 
-// quantile tracks a quantile of an SSP's latencies in the last 30 to 60 s, within a sixteenth. An
-// observation is one atomic addition. The first observation after a quarter of a second computes
-// the quantile again.
+// quantile tracks a quantile of an SSP's latencies in the last 30 to 60 s, within a sixteenth. The
+// first observation after a quarter of a second computes the quantile again.
 //
-// Times are since the SSP was made. It is safe for concurrent use. An observation at the exact
-// moment when the oldest ones are dropped may be dropped with them.
+// Times are since the SSP was made. It is safe for concurrent use.
 type quantile struct {
-	counts   [2][quantileBuckets]atomic.Uint32 // the current half minute, and the one before
-	current  atomic.Uint32                     // index of the current half
-	value    atomic.Int64                      // ns; 0 = too few observations
-	refresh  atomic.Int64                      // ns; when the value is computed again
-	mu       sync.Mutex                        // held during the computation; guards the fields below
-	forgetAt time.Duration                     // when the older half is dropped
-	q        float64
-	need     uint32 // observations needed for a value
+	first     sync.Once // the first observation makes latencies: without hedging it has no memory
+	latencies *metrics.Histogram
+	value     atomic.Int64   // ns; 0 = too few observations
+	refresh   atomic.Int64   // ns; when the value is computed again
+	mu        sync.Mutex     // held during the computation; guards the fields below
+	forgotten metrics.Counts // the observations before the last 30 to 60 s
+	recent    metrics.Counts // the observations until the current half minute began
+	forgetAt  time.Duration  // when the half minute ends
+	q         float64
+	need      uint64 // observations needed for a value
 }
 
 const (
 	quantileSpan    = 30 * time.Second
 	quantileRefresh = 250 * time.Millisecond
 	quantileSteps   = 16 // buckets for each power of two
-	quantileBuckets = 28 * quantileSteps
 )
+
+// latencyBounds are powers of two, from 16 µs to about two minutes.
+var latencyBounds = func() (all []time.Duration) {
+	for d := 16 * time.Microsecond; d < 2*time.Minute; d *= 2 {
+		all = append(all, d)
+	}
+	return all
+}()
 
 func (q *quantile) init(of float64) {
 	q.set(of)
@@ -44,13 +52,18 @@ func (q *quantile) set(of float64) {
 	defer q.mu.Unlock()
 	q.q = of
 	// Enough for ten observations beyond the quantile.
-	q.need = uint32(math.Ceil(10 / max(1-of, 0.001)))
+	q.need = uint64(math.Ceil(10 / max(1-of, 0.001)))
 }
 
 // observe records a latency. A cancelled attempt, whose latency is a lower bound, still counts
 // correctly if it was above the quantile.
 func (q *quantile) observe(now, latency time.Duration) {
-	q.counts[q.current.Load()&1][quantileBucket(latency)].Add(1)
+	q.first.Do(func() {
+		q.latencies = metrics.DurationsInParts(quantileSteps, latencyBounds...)
+		q.forgotten = q.latencies.Counts()
+		q.recent = q.forgotten
+	})
+	q.latencies.ObserveDuration(latency)
 	if int64(now) >= q.refresh.Load() && q.mu.TryLock() {
 		defer q.mu.Unlock()
 		q.refreshLocked(now)
@@ -62,55 +75,22 @@ func (q *quantile) get() time.Duration { return time.Duration(q.value.Load()) }
 
 func (q *quantile) refreshLocked(now time.Duration) {
 	q.refresh.Store(int64(now + quantileRefresh))
+	all := q.latencies.Counts()
 	if now >= q.forgetAt {
-		forget := q.current.Load() ^ 1
-		for i := range q.counts[forget] {
-			q.counts[forget][i].Store(0)
-		}
+		q.forgotten, q.recent = q.recent, all
 		if now >= q.forgetAt+quantileSpan { // unused for long: the other half is old too
-			for i := range q.counts[forget^1] {
-				q.counts[forget^1][i].Store(0)
-			}
+			q.forgotten = all
 		}
-		q.current.Store(forget)
 		q.forgetAt = now + quantileSpan
 	}
-	var both [quantileBuckets]uint32
-	var n uint32
-	for i := range both {
-		both[i] = q.counts[0][i].Load() + q.counts[1][i].Load()
-		n += both[i]
+	counted := all.Sub(q.forgotten)
+	n := uint64(0)
+	for _, c := range counted {
+		n += c
 	}
-	if n < q.need {
-		q.value.Store(0)
-		return
+	value := 0.0
+	if n >= q.need {
+		value = q.latencies.QuantileOf(q.q, counted)
 	}
-	rank := uint32(math.Ceil(q.q * float64(n)))
-	var below uint32
-	for i, c := range both {
-		below += c
-		if below >= rank {
-			q.value.Store(int64(quantileBound(i)))
-			return
-		}
-	}
-}
-
-// quantileBucket returns the bucket of d: linear in microseconds up to 16, then sixteen per power
-// of two.
-func quantileBucket(d time.Duration) int {
-	us := uint64(max(d, 0) / time.Microsecond)
-	if us < quantileSteps {
-		return int(us)
-	}
-	shift := bits.Len64(us) - bits.Len64(quantileSteps)
-	return min(shift*quantileSteps+int(us>>shift), quantileBuckets-1)
-}
-
-func quantileBound(bucket int) time.Duration {
-	if bucket < quantileSteps {
-		return time.Duration(bucket+1) * time.Microsecond
-	}
-	shift := bucket/quantileSteps - 1
-	return time.Duration(quantileSteps+bucket%quantileSteps+1) << shift * time.Microsecond
+	q.value.Store(int64(math.Round(value * float64(time.Second))))
 }
