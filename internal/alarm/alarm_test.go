@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestItRingsAtTheEarliestMomentAndOnce(t *testing.T) {
@@ -35,8 +37,6 @@ func TestItRingsAtTheEarliestMomentAndOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(rang) != 2 || rang[0] != 2*time.Second || rang[1] != 5*time.Second {
-			t.Errorf("it rang after %v, want 2s and 5s", rang)
-		}
+		testsupport.True(t, len(rang) == 2 && rang[0] == 2*time.Second && rang[1] == 5*time.Second, "it rang after %v, want 2s and 5s", rang)
 	})
 }

@@ -111,9 +111,7 @@ func TestFailuresThatAClientProvokesEjectNothing(t *testing.T) {
 		for range 600 {
 			s.serve(20, func(_ string, client rates.Group) bool { return client == 0 })
 		}
-		if got := s.ejections(); len(got) > 0 {
-			t.Errorf("%s: %d ejections", name, len(got))
-		}
+		testsupport.Equal(t, len(s.ejections()), 0, "%[2]s: %[1]d ejections", name)
 	}
 }
 
@@ -183,9 +181,7 @@ func TestFailingChecksRespectMaxEjected(t *testing.T) {
 
 func TestDryRunEjectsNothingAndCounts(t *testing.T) {
 	s := start(func(s *Settings) { s.Ejection.DryRun = true }, 0, 0)
-	if got := s.serve(400, failsAtB); got["b"] != 200 {
-		t.Errorf("b got %d of 400 requests", got["b"])
-	}
+	testsupport.Equal(t, s.serve(400, failsAtB)["b"], 200, "b got %d of 400 requests")
 	if s.states() != "enabled enabled" || len(s.events) != 1 || !s.events[0].Ejected || !s.events[0].DryRun {
 		t.Errorf("%s, events %+v; want one event of the dry run", s.states(), s.events)
 	}

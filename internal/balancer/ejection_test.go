@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/rates"
+	"adbuffer/internal/testsupport"
 )
 
 func testEjection() Ejection {
@@ -37,9 +38,7 @@ func TestADeadEndpointIsEjectedHoweverItsClientsShareTheLoad(t *testing.T) {
 		h.window.Init(o.Window, 0)
 		now, n := time.Duration(0), 0
 		for ; n < 2000; n++ {
-			if h.record(&o, c.client(n), false, now) {
-				t.Fatalf("%s: ejected by a success", name)
-			}
+			testsupport.MustTrue(t, !h.record(&o, c.client(n), false, now), "%s: ejected by a success", name)
 			now += every
 		}
 		failed := 1
@@ -51,9 +50,7 @@ func TestADeadEndpointIsEjectedHoweverItsClientsShareTheLoad(t *testing.T) {
 			failed++
 			now += every
 		}
-		if failed > c.most {
-			t.Errorf("%s: ejected after %d failures, want %d", name, failed, c.most)
-		}
+		testsupport.AtMost(t, failed, c.most, "%[2]s: ejected after %[1]d failures", name)
 	}
 }
 
@@ -62,9 +59,8 @@ func TestMostEjectedIsExact(t *testing.T) {
 	for n := 2; n <= 200; n++ {
 		for percent := 1; percent <= 100; percent++ {
 			o := Ejection{MaxEjected: float64(percent) / 100}
-			if got, want := o.most(n), min(max(percent*n/100, 1), n-1); got != want {
-				t.Fatalf("%d %% of %d endpoints are %d, want %d", percent, n, got, want)
-			}
+			got, want := o.most(n), min(max(percent*n/100, 1), n-1)
+			testsupport.MustTrue(t, got == want, "%d %% of %d endpoints are %d, want %d", percent, n, got, want)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
@@ -18,9 +20,7 @@ func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
 			sum += weights[i]
 		}
 		round := smooth(weights)
-		if len(round) > maxTurns+len(weights) {
-			t.Fatalf("%v: a round of %d turns", weights, len(round))
-		}
+		testsupport.MustTrue(t, len(round) <= maxTurns+len(weights), "%v: a round of %d turns", weights, len(round))
 		for i, w := range weights {
 			n := 0
 			for _, at := range round {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestErlangCAgreesWithPublishedValues(t *testing.T) {
@@ -86,9 +88,8 @@ func TestErlangFormulasAtTheirEdges(t *testing.T) {
 	if b, c := erlangB(maxPlaces, 1), erlangC(maxPlaces, 1); b != 0 || c != 0 { // far below the smallest float64
 		t.Errorf("a huge pool loses %v and lets %v wait, want 0", b, c)
 	}
-	if got := erlangB(10, 10); !(got > 0 && got < 1) {
-		t.Errorf("ErlangB of a full pool = %v, want between 0 and 1: losses relieve it", got)
-	}
+	got := erlangB(10, 10)
+	testsupport.True(t, got > 0 && got < 1, "ErlangB of a full pool = %v, want between 0 and 1: losses relieve it", got)
 }
 
 func TestPlacesIsTheLeastNumberThatKeepsTheShare(t *testing.T) {
@@ -98,15 +99,12 @@ func TestPlacesIsTheLeastNumberThatKeepsTheShare(t *testing.T) {
 		hold := time.Duration(1+rng.IntN(300)) * time.Millisecond
 		share := math.Exp(-0.05 - 10*rng.Float64())
 		n := Places(rate, hold, share)
-		if got := erlangC(n, Load(rate, hold)); got > share {
-			t.Errorf("Places(%v, %v, %v) = %d, with which %v wait", rate, hold, share, n, got)
-		}
+		testsupport.AtMost(t, erlangC(n, Load(rate, hold)), share, "Places(%[2]v, %[3]v, %[4]v) = %[5]d, with which %[1]v wait", rate, hold, share, n)
 		if got := erlangC(n-1, Load(rate, hold)); got <= share {
 			t.Errorf("Places(%v, %v, %v) = %d, but %d are enough for the share: %v", rate, hold, share, n, n-1, got)
 		}
-		if load := Load(rate, hold); float64(n) <= load {
-			t.Errorf("Places(%v, %v, %v) = %d, not above the load %v", rate, hold, share, n, load)
-		}
+		load := Load(rate, hold)
+		testsupport.True(t, float64(n) > load, "Places(%v, %v, %v) = %d, not above the load %v", rate, hold, share, n, load)
 	}
 }
 
@@ -126,9 +124,7 @@ func TestPlacesAtTheEdges(t *testing.T) {
 		{math.Inf(1), 0.03, time.Second, maxPlaces},
 		{maxPlaces, 0.03, time.Second, maxPlaces},
 	} {
-		if got := Places(c.rate, c.hold, c.share); got != c.want {
-			t.Errorf("Places(%v, %v, %v) = %d, want %d", c.rate, c.hold, c.share, got, c.want)
-		}
+		testsupport.Equal(t, Places(c.rate, c.hold, c.share), c.want, "Places(%[2]v, %[3]v, %[4]v) = %[1]d", c.rate, c.hold, c.share)
 	}
 }
 
@@ -139,25 +135,16 @@ func TestMoreLoadNeverNeedsFewerPlacesAndMorePlacesNeverMakeMoreWait(t *testing.
 		hold := time.Duration(1 + rng.IntN(int(200*time.Millisecond)))
 		share := 0.001 + 0.9*rng.Float64()
 		n := Places(rate, hold, share)
-		if got := Places(rate*(1+rng.Float64()), hold, share); got < n {
-			t.Errorf("a higher rate than %v (hold %v, share %v) needs %d places instead of %d", rate, hold, share, got, n)
-		}
+		testsupport.AtLeast(t, Places(rate*(1+rng.Float64()), hold, share), n, "a higher rate than %[2]v (hold %[3]v, share %[4]v) needs %[1]d places instead of %[5]d", rate, hold, share, n)
 		if got := Places(rate, hold+time.Duration(rng.IntN(int(hold))), share); got < n {
 			t.Errorf("a longer hold than %v (rate %v, share %v) needs %d places instead of %d", hold, rate, share, got, n)
 		}
-		if got := Places(rate, hold, share/2); got < n {
-			t.Errorf("a smaller share than %v (rate %v, hold %v) needs %d places instead of %d", share, rate, hold, got, n)
-		}
-		if erlangC(n+1, Load(rate, hold)) >= erlangC(n, Load(rate, hold)) {
-			t.Errorf("one place more than %d (rate %v, hold %v) lets as many wait", n, rate, hold)
-		}
+		testsupport.AtLeast(t, Places(rate, hold, share/2), n, "a smaller share than %[2]v (rate %[3]v, hold %[4]v) needs %[1]d places instead of %[5]d", share, rate, hold, n)
+		testsupport.True(t, erlangC(n+1, Load(rate, hold)) < erlangC(n, Load(rate, hold)), "one place more than %d (rate %v, hold %v) lets as many wait", n, rate, hold)
 		less, more := meanWait(rate, hold, n+1), meanWait(rate, hold, n)
-		if less > more {
-			t.Errorf("one place more than %d (rate %v, hold %v) lets them wait %v instead of %v", n, rate, hold, less, more)
-		}
-		if b, c := erlangB(n, Load(rate, hold)), erlangC(n, Load(rate, hold)); b > c {
-			t.Errorf("%d places, rate %v, hold %v: more are lost (%v) than would wait (%v)", n, rate, hold, b, c)
-		}
+		testsupport.AtMost(t, less, more, "one place more than %[2]d (rate %[3]v, hold %[4]v) lets them wait %[1]v instead of %[5]v", n, rate, hold, more)
+		b, c := erlangB(n, Load(rate, hold)), erlangC(n, Load(rate, hold))
+		testsupport.True(t, b <= c, "%d places, rate %v, hold %v: more are lost (%v) than would wait (%v)", n, rate, hold, b, c)
 	}
 }
 
@@ -165,12 +152,10 @@ func TestFullRateIsWhereWaitingBecomesCertain(t *testing.T) {
 	const hold = 125 * time.Millisecond
 	full := FullRate(40, hold)
 	near(t, "share that waits at the full rate", erlangC(40, Load(full, hold)), 1, 1e-12)
-	if got := erlangC(40, Load(full*0.999, hold)); !(got < 1) {
-		t.Errorf("share that waits just below the full rate = %v, want below 1", got)
-	}
-	if wait := meanWait(full*0.999, hold, 40); wait <= hold {
-		t.Errorf("MeanWait just below the full rate = %v, want more than a hold", wait)
-	}
+	got := erlangC(40, Load(full*0.999, hold))
+	testsupport.True(t, got < 1, "share that waits just below the full rate = %v, want below 1", got)
+	wait := meanWait(full*0.999, hold, 40)
+	testsupport.True(t, wait > hold, "MeanWait just below the full rate = %v, want more than a hold", wait)
 }
 
 func TestSquareRootRuleIsWithinTwoPlacesFrom40To4000Erlangs(t *testing.T) {

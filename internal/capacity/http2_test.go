@@ -1,14 +1,16 @@
 package capacity
 
-import "testing"
+import (
+	"testing"
+
+	"adbuffer/internal/testsupport"
+)
 
 func TestHTTP2ConnsAreTheFewestThatCarryThePlaces(t *testing.T) {
 	for _, c := range []struct{ places, streams, want int }{
 		{0, 100, 0}, {-5, 100, 0}, {1, 100, 1}, {100, 100, 1}, {101, 100, 2}, {1680, 100, 17}, {7, 1, 7}, {7, 0, 7}, {7, -1, 7},
 	} {
-		if got := HTTP2Conns(c.places, c.streams); got != c.want {
-			t.Errorf("HTTP2Conns(%d, %d) = %d, want %d", c.places, c.streams, got, c.want)
-		}
+		testsupport.Equal(t, HTTP2Conns(c.places, c.streams), c.want, "HTTP2Conns(%[2]d, %[3]d) = %[1]d", c.places, c.streams)
 	}
 }
 
@@ -35,12 +37,9 @@ func grow(places, streams int) int {
 func TestHTTP2GrownConnsMatchThePoolsRulePlayedOut(t *testing.T) {
 	for _, streams := range []int{1, 2, 3, 7, 10, 100, 101, 250} {
 		for places := range 420 {
-			if got, want := HTTP2GrownConns(places, streams), grow(places, streams); got != want {
-				t.Fatalf("HTTP2GrownConns(%d, %d) = %d, want %d", places, streams, got, want)
-			}
-			if HTTP2GrownConns(places, streams) < HTTP2Conns(places, streams) {
-				t.Fatalf("%d places, %d streams: fewer connections half full than full", places, streams)
-			}
+			got, want := HTTP2GrownConns(places, streams), grow(places, streams)
+			testsupport.MustTrue(t, got == want, "HTTP2GrownConns(%d, %d) = %d, want %d", places, streams, got, want)
+			testsupport.MustTrue(t, HTTP2GrownConns(places, streams) >= HTTP2Conns(places, streams), "%d places, %d streams: fewer connections half full than full", places, streams)
 		}
 	}
 }

@@ -47,9 +47,7 @@ func TestPlanOfTwelveReplicasAt20000PerSecond(t *testing.T) {
 	testsupport.Equal(t, math.Ceil(r.RulePlaces), 175, "L + 2√L rounds up to %v")
 	testsupport.Equal(t, math.Floor(r.RuleSlowFullRate), 874, "L + 2√L places are full at %v requests/s")
 
-	if r.HTTP2Conns != 2 || r.HTTP2GrownConns != 4 {
-		t.Errorf("HTTP/2 connections = %d, %d with growth at half; want 2, 4", r.HTTP2Conns, r.HTTP2GrownConns)
-	}
+	testsupport.True(t, r.HTTP2Conns == 2 && r.HTTP2GrownConns == 4, "HTTP/2 connections = %d, %d with growth at half; want 2, 4", r.HTTP2Conns, r.HTTP2GrownConns)
 	near(t, "the SSP's load", r.TotalLoad, 1803.97, 0.005)
 	if r.TotalPlaces != 2112 || r.TotalHTTP2Conns != 24 || r.TotalHTTP2GrownConns != 48 {
 		t.Errorf("totals = %d, %d, %d; want 2112, 24, 48", r.TotalPlaces, r.TotalHTTP2Conns, r.TotalHTTP2GrownConns)
@@ -81,9 +79,8 @@ func TestPlanNamesEveryImpossibleNumberAtOnce(t *testing.T) {
 		"--ssp-addresses 0: must be between 1 and 1000000000",
 		"--max-age 1ms: must be 0 (no limit) or at least 1s",
 	}
-	if got := err.Error(); got != strings.Join(want, "\n") {
-		t.Errorf("errors:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
-	}
+	got := err.Error()
+	testsupport.True(t, got == strings.Join(want, "\n"), "errors:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
 	testsupport.True(t, r.Places == 0 && r.Warnings == nil, "a refused plan has results: %+v", r)
 }
 
@@ -108,18 +105,15 @@ func TestPlanRefusesEachImpossibleNumberAlone(t *testing.T) {
 		in := twelveReplicas()
 		c.spoil(&in)
 		_, err := Plan(in)
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the error is %q, want one that starts with %q", err, c.want)
-		}
+		testsupport.True(t, err != nil && strings.HasPrefix(err.Error(), c.want) && !strings.Contains(err.Error(), "\n"), "the error is %q, want one that starts with %q", err, c.want)
 	}
 }
 
 func TestPlanAcceptsATailWhoseMeanStaysBelowIt(t *testing.T) {
 	in := twelveReplicas()
 	in.P50, in.P99 = time.Microsecond, 40*time.Millisecond
-	if r := mustPlan(t, in); r.MeanHold >= in.P99 {
-		t.Errorf("mean hold %v of p99 %v", r.MeanHold, in.P99)
-	}
+	r := mustPlan(t, in)
+	testsupport.True(t, r.MeanHold < in.P99, "mean hold %v of p99 %v", r.MeanHold, in.P99)
 }
 
 func TestPlanCountsFileDescriptorsOfBothSides(t *testing.T) {
@@ -140,16 +134,13 @@ func TestPlanCountsPortsBetweenOnePairOfAddresses(t *testing.T) {
 	in.Rate = 300000 // 27,060 erlangs: one HTTP/1 connection for each
 	r := mustPlan(t, in)
 	testsupport.True(t, r.PortsPerAddress == r.Places, "%d ports for %d connections that never age", r.PortsPerAddress, r.Places)
-	if len(r.Warnings) != 0 {
-		t.Errorf("%d ports of 28232 are no reason to warn: %q", r.PortsPerAddress, r.Warnings)
-	}
+	testsupport.True(t, len(r.Warnings) == 0, "%d ports of 28232 are no reason to warn: %q", r.PortsPerAddress, r.Warnings)
 
 	// A tenth more are in TIME_WAIT: 60 s of a life of 10 minutes.
 	in.MaxAge = 10 * time.Minute
 	r = mustPlan(t, in)
-	if want := int(math.Ceil(float64(r.Places) * 1.1)); r.PortsPerAddress != want {
-		t.Errorf("%d ports, want %d", r.PortsPerAddress, want)
-	}
+	want := int(math.Ceil(float64(r.Places) * 1.1))
+	testsupport.True(t, r.PortsPerAddress == want, "%d ports, want %d", r.PortsPerAddress, want)
 	wantWarning(t, r, fmt.Sprintf("ephemeral ports: %d are needed from one source address to one address of the SSP, 28232 exist", r.PortsPerAddress))
 
 	in.SSPAddresses = 2
@@ -162,9 +153,7 @@ func TestPlanSharesPortsAmongReplicasBehindOneAddress(t *testing.T) {
 	in.MaxAge = 0
 	for _, c := range []struct{ sources, replicasOnOne int }{{0, 1}, {12, 1}, {30, 1}, {6, 2}, {5, 3}, {1, 12}} {
 		in.SourceAddresses = c.sources
-		if got := mustPlan(t, in).PortsPerAddress; got != 176*c.replicasOnOne {
-			t.Errorf("%d source addresses for 12 replicas: %d ports, want %d", c.sources, got, 176*c.replicasOnOne)
-		}
+		testsupport.Equal(t, mustPlan(t, in).PortsPerAddress, 176*c.replicasOnOne, "%[2]d source addresses for 12 replicas: %[1]d ports", c.sources)
 	}
 	in.SourceAddresses, in.PortsPerAddress = 1, 2000
 	wantWarning(t, mustPlan(t, in), "ephemeral ports: 2112 are needed")
@@ -172,9 +161,7 @@ func TestPlanSharesPortsAmongReplicasBehindOneAddress(t *testing.T) {
 
 func wantWarning(t *testing.T, r PlanResult, prefix string) {
 	t.Helper()
-	if len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], prefix) {
-		t.Errorf("warnings = %q, want one that starts with %q", r.Warnings, prefix)
-	}
+	testsupport.True(t, len(r.Warnings) == 1 && strings.HasPrefix(r.Warnings[0], prefix), "warnings = %q, want one that starts with %q", r.Warnings, prefix)
 }
 
 func TestPlanTakesASlowHoldAboveTheMeanByDefault(t *testing.T) {
@@ -184,9 +171,7 @@ func TestPlanTakesASlowHoldAboveTheMeanByDefault(t *testing.T) {
 
 	in.SlowHold, in.P99 = 0, 8*time.Second // raises the mean above 2.5 × p50
 	r := mustPlan(t, in)
-	if r.SlowHold != 2*r.MeanHold || r.SlowHold <= in.P50*5/2 {
-		t.Errorf("slow hold = %v, want twice the mean %v", r.SlowHold, r.MeanHold)
-	}
+	testsupport.True(t, r.SlowHold == 2*r.MeanHold && r.SlowHold > in.P50*5/2, "slow hold = %v, want twice the mean %v", r.SlowHold, r.MeanHold)
 
 	in = twelveReplicas()
 	in.SlowHold = 50 * time.Millisecond

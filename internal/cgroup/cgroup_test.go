@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"testing/fstest"
+
+	"adbuffer/internal/testsupport"
 )
 
 // known is all that a group says.
@@ -45,8 +47,6 @@ func TestWhatLinuxSaysOfTheCPU(t *testing.T) {
 		for file, text := range c.files {
 			files[file] = &fstest.MapFile{Data: []byte(text)}
 		}
-		if got := known(Own(files)); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		testsupport.Equal(t, known(Own(files)), c.want, "%[2]s: %[1]q", name)
 	}
 }

@@ -46,21 +46,17 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 		o.Mode = tt.mode
 		d := newDialer(t, o)
 		r, err := d.Dial(t.Context(), tt.offerHTTP2, p.addr("ssp.test"))
-		if got := (<-p.hello).SupportedProtos; !slices.Equal(got, tt.offered) {
-			t.Errorf("%s, offerHTTP2 %v: offered %q, want %q", tt.mode, tt.offerHTTP2, got, tt.offered)
-		}
+		got := (<-p.hello).SupportedProtos
+		testsupport.True(t, slices.Equal(got, tt.offered), "%s, offerHTTP2 %v: offered %q, want %q", tt.mode, tt.offerHTTP2, got, tt.offered)
 		if tt.want != upstream.Unknown {
 			must(t, err)
 			defer r.Conn.Close()
-			if _, ok := r.Conn.(*tls.Conn); !ok || r.Protocol != tt.want || r.TLS <= 0 || r.TCP <= 0 {
-				t.Errorf("%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.accepts, r, tt.want)
-			}
+			_, ok := r.Conn.(*tls.Conn)
+			testsupport.True(t, ok && r.Protocol == tt.want && r.TLS > 0 && r.TCP > 0, "%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.accepts, r, tt.want)
 			continue
 		}
 		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+strings.Join(tt.offered, " and "), "see protocol")
-		if kind(e) != "alpn" || handshakesOf(d).failed != 1 {
-			t.Errorf("%v is counted as %s, %+v", e, kind(e), &d.stats)
-		}
+		testsupport.True(t, kind(e) == "alpn" && handshakesOf(d).failed == 1, "%v is counted as %s, %+v", e, kind(e), &d.stats)
 	}
 }
 
@@ -113,12 +109,9 @@ func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	r := p.dial(t, d, true)
 	readOne(t, r)
 	state := r.Conn.(*tls.Conn).ConnectionState()
-	if r.Protocol != upstream.HTTP1 || state.NegotiatedProtocol != "http/1.1" {
-		t.Errorf("protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
-	}
-	if n := handshakesOf(d); d.stats.http2Refused.Load() != 1 || n.failed != 1 || n.full+n.resumed != 1 {
-		t.Errorf("%+v", n)
-	}
+	testsupport.True(t, r.Protocol == upstream.HTTP1 && state.NegotiatedProtocol == "http/1.1", "protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
+	n := handshakesOf(d)
+	testsupport.True(t, d.stats.http2Refused.Load() == 1 && n.failed == 1 && n.full+n.resumed == 1, "%+v", n)
 
 	o := p.https(t, ca, "ssp.test")
 	o.Mode = HTTP2
@@ -146,9 +139,7 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 			t.Errorf("%x %x: %v, %v", tt.version, tt.suite, p, err)
 		case !tt.ok:
 			e := checkError(t, err, upstream.TLSFailed, tls.CipherSuiteName(tt.suite))
-			if !errors.Is(e, errInadequate) || kind(e) != "alpn" {
-				t.Errorf("%x %x: %v, counted as %s", tt.version, tt.suite, e, kind(e))
-			}
+			testsupport.True(t, errors.Is(e, errInadequate) && kind(e) == "alpn", "%x %x: %v, counted as %s", tt.version, tt.suite, e, kind(e))
 		}
 	}
 }

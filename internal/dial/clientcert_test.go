@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -66,9 +67,8 @@ func TestTheClientCertificateIsShown(t *testing.T) {
 		p := mutual(t, ca, version)
 		o := p.https(t, ca, "ssp.test")
 		o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
-		if name, _ := p.dialAs(t, newDialer(t, o)); name != "adbuffer-1" {
-			t.Errorf("%s: the peer saw %q", tls.VersionName(version), name)
-		}
+		name, _ := p.dialAs(t, newDialer(t, o))
+		testsupport.True(t, name == "adbuffer-1", "%s: the peer saw %q", tls.VersionName(version), name)
 	}
 }
 
@@ -80,9 +80,7 @@ func TestAPeerThatWantsAnotherCertificateIsATLSFault(t *testing.T) {
 		o := p.https(t, ca, "ssp.test")
 		o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
 		e := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed, "tls.cert_file")
-		if kind(e) != "tls" {
-			t.Errorf("%v is counted as %s", e, kind(e))
-		}
+		testsupport.Equal(t, kind(e), "tls", "%[2]v is counted as %[1]s", e)
 	}
 }
 
@@ -99,13 +97,11 @@ func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
 			id.write(t, "second")
 		}
 		// The session of the first certificate would still carry the first name.
-		if name, resumed := p.dialAs(t, d); name != want || resumed != (i%2 == 1) {
-			t.Errorf("handshake %d: the peer saw %q, resumed is %v; want %q", i, name, resumed, want)
-		}
+		name, resumed := p.dialAs(t, d)
+		testsupport.True(t, name == want && resumed == (i%2 == 1), "handshake %d: the peer saw %q, resumed is %v; want %q", i, name, resumed, want)
 	}
-	if s := &d.stats; s.certsReloaded.Load() != 1 || s.certsBroken.Load() != 0 {
-		t.Errorf("%+v", s)
-	}
+	s := &d.stats
+	testsupport.True(t, s.certsReloaded.Load() == 1 && s.certsBroken.Load() == 0, "%+v", s)
 }
 
 func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
@@ -135,19 +131,14 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 			}
 		}
 		mu.Lock()
-		if len(warned) != i+1 || !hasAll(warned[i], "tls.", filepath.Dir(id.certFile), "stays in use") {
-			t.Errorf("break %d: warned %q", i, warned)
-		}
+		testsupport.True(t, len(warned) == i+1 && hasAll(warned[i], "tls.", filepath.Dir(id.certFile), "stays in use"), "break %d: warned %q", i, warned)
 		mu.Unlock()
 	}
-	if s := &d.stats; s.certsBroken.Load() != uint64(len(breaks)) || s.certsReloaded.Load() != 0 {
-		t.Errorf("%+v", s)
-	}
+	s := &d.stats
+	testsupport.True(t, s.certsBroken.Load() == uint64(len(breaks)) && s.certsReloaded.Load() == 0, "%+v", s)
 	id.write(t, "second")
 	if name, _ := p.dialAs(t, d); name != "second" {
 		t.Errorf("after the repair the peer saw %q", name)
 	}
-	if strings.Contains(strings.Join(warned, ""), "PRIVATE") {
-		t.Errorf("a warning contains content of the files: %q", warned)
-	}
+	testsupport.True(t, !strings.Contains(strings.Join(warned, ""), "PRIVATE"), "a warning contains content of the files: %q", warned)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/lag"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -86,9 +87,7 @@ func TestADialToABlackHoleEndsDespiteTheLag(t *testing.T) {
 			starve(t, 5)
 			began := time.Now()
 			dialError(t, d, c.to, c.want, c.setting)
-			if took := time.Since(began); took < 50*time.Millisecond {
-				t.Errorf("the dial ended after %v, although this process hardly ran", took)
-			}
+			testsupport.AtLeast(t, time.Since(began), 50*time.Millisecond, "the dial ended after %v, although this process hardly ran")
 		})
 	}
 }
@@ -102,11 +101,8 @@ func TestAnAddressIsNotSlowBecauseOfTheLag(t *testing.T) {
 	d.delay = 30 * time.Millisecond
 	starve(t, 20)
 	for range 5 {
-		if r := raceTo(t, d, first, second); r.At != 0 || r.Lost[1] != nil {
-			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
-		}
+		r := raceTo(t, d, first, second)
+		testsupport.MustTrue(t, r.At == 0 && r.Lost[1] == nil, "At is %d, Lost %v", r.At, r.Lost)
 	}
-	if others.Load() != 0 {
-		t.Errorf("%d connections to the second address", others.Load())
-	}
+	testsupport.Equal(t, others.Load(), 0, "%d connections to the second address")
 }

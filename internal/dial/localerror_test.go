@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -44,9 +45,7 @@ func TestADialUsesAFileThatBecomesFree(t *testing.T) {
 	o := p.options(t, "http", "ssp.test")
 	o.FreeFile = func(err error) bool {
 		calls++
-		if !errors.Is(err, syscall.EMFILE) {
-			t.Errorf("FreeFile gets %v", err)
-		}
+		testsupport.True(t, errors.Is(err, syscall.EMFILE), "FreeFile gets %v", err)
 		full = false
 		return true
 	}
@@ -59,7 +58,5 @@ func TestADialUsesAFileThatBecomesFree(t *testing.T) {
 	}
 	p.dial(t, d, true)
 	p.dial(t, d, true)
-	if calls != 1 {
-		t.Errorf("FreeFile was called %d times, want once", calls)
-	}
+	testsupport.Equal(t, calls, 1, "FreeFile was called %d times")
 }

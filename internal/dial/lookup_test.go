@@ -65,9 +65,7 @@ func (n *names) wantLookups(t *testing.T, host string, want int) {
 	t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.lookups[host] != want {
-		t.Errorf("%s was looked up %d times, want %d", host, n.lookups[host], want)
-	}
+	testsupport.Equal(t, n.lookups[host], want, "%[2]s was looked up %[1]d times", host)
 }
 
 const connectTimeout = 250 * time.Millisecond
@@ -90,8 +88,7 @@ func wantAddrs(t *testing.T, d *Dialer, want ...string) []upstream.Address {
 	got, err := d.Addresses(t.Context())
 	must(t, err)
 	slices.Sort(want)
-	if s := sorted(got); !slices.Equal(s, want) {
-		t.Fatalf("addresses %q, want %q", s, want)
-	}
+	s := sorted(got)
+	testsupport.MustTrue(t, slices.Equal(s, want), "addresses %q, want %q", s, want)
 	return got
 }

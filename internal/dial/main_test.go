@@ -260,9 +260,7 @@ func checkError(t *testing.T, err error, want upstream.Outcome, detail ...string
 	t.Helper()
 	var e *upstream.Error
 	testsupport.MustTrue(t, errors.As(err, &e), "%v is no *upstream.Error", err)
-	if e.Outcome != want || e.Progress != upstream.NotSent {
-		t.Errorf("%v: outcome %v, progress %v; want %v, NotSent", err, e.Outcome, e.Progress, want)
-	}
+	testsupport.True(t, e.Outcome == want && e.Progress == upstream.NotSent, "%v: outcome %v, progress %v; want %v, NotSent", err, e.Outcome, e.Progress, want)
 	for _, d := range detail {
 		testsupport.True(t, strings.Contains(e.Detail, d), "detail %q does not contain %q", e.Detail, d)
 	}

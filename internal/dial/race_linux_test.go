@@ -45,9 +45,7 @@ func raceTo(t *testing.T, d *Dialer, addrs ...upstream.Address) Result {
 	r, err := d.Dial(t.Context(), true, addrs...)
 	must(t, err)
 	t.Cleanup(func() { r.Conn.Close() })
-	if got := r.Socket.RemoteAddr().(*net.TCPAddr).AddrPort(); got != addrs[r.At].AddrPort {
-		t.Errorf("the connection leads to %v, and At is %v", got, addrs[r.At])
-	}
+	testsupport.Equal(t, r.Socket.RemoteAddr().(*net.TCPAddr).AddrPort(), addrs[r.At].AddrPort, "the connection leads to %v, and At is %v", addrs[r.At])
 	return r
 }
 
@@ -89,9 +87,7 @@ func TestSeveralSilentAddressesYieldToTheNext(t *testing.T) {
 	good, _ := counted(t, "127.0.0.1")
 	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = testsupport.Patience })
 	d.delay = time.Millisecond
-	if r := raceTo(t, d, hole, hole, hole, good); r.At != 3 {
-		t.Errorf("At is %d, want 3", r.At)
-	}
+	testsupport.Equal(t, raceTo(t, d, hole, hole, hole, good).At, 3, "At is %d")
 }
 
 // If timeouts.connect is short, the next address still gets half of it.
@@ -110,9 +106,7 @@ func TestARefusedAttemptStartsTheNextAtOnce(t *testing.T) {
 	d := patientDialer(t)
 	for range 20 {
 		r := raceTo(t, d, refuses, refuses, refuses, good)
-		if r.At != 3 || !errors.Is(r.Lost[0], syscall.ECONNREFUSED) || !errors.Is(r.Lost[2], syscall.ECONNREFUSED) {
-			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
-		}
+		testsupport.MustTrue(t, r.At == 3 && errors.Is(r.Lost[0], syscall.ECONNREFUSED) && errors.Is(r.Lost[2], syscall.ECONNREFUSED), "At is %d, Lost %v", r.At, r.Lost)
 	}
 	testsupport.Eventually(t, "the good address accepts", func() bool { return n.Load() == 20 })
 }
@@ -124,9 +118,8 @@ func TestAHealthyAddressIsDialledAlone(t *testing.T) {
 	second, others := counted(t, "::1")
 	d := patientDialer(t)
 	for range 50 {
-		if r := raceTo(t, d, first, second); r.At != 0 || r.Lost[1] != nil {
-			t.Fatalf("At is %d, Lost %v", r.At, r.Lost)
-		}
+		r := raceTo(t, d, first, second)
+		testsupport.MustTrue(t, r.At == 0 && r.Lost[1] == nil, "At is %d, Lost %v", r.At, r.Lost)
 	}
 	testsupport.Eventually(t, "all arrive", func() bool { return n.Load() == 50 })
 	testsupport.Equal(t, others.Load(), 0, "%d connections to the second address")
@@ -185,9 +178,7 @@ func TestSourceAddressesHoldForEachAttempt(t *testing.T) {
 	raceTo(t, d, hole, good)
 	d = raceDialer(t, func(o *Options) { o.Sources = []netip.Addr{netip.MustParseAddr("::1")} })
 	r := raceTo(t, d, hole, good)
-	if !strings.Contains(r.Lost[0].Error(), "source_addresses") {
-		t.Errorf("the attempt without a source address failed with %v", r.Lost[0])
-	}
+	testsupport.True(t, strings.Contains(r.Lost[0].Error(), "source_addresses"), "the attempt without a source address failed with %v", r.Lost[0])
 	d = raceDialer(t, func(o *Options) { o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2")} })
 	good4, _ := counted(t, "127.0.0.1")
 	r = raceTo(t, d, hole, good4)

@@ -79,9 +79,8 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 		must(t, err)
 		synctest.Wait()
 		n.wantLookups(t, "a.example", 2)
-		if second, _ := d.Addresses(t.Context()); &second[0] != &first[0] || len(second) != len(first) {
-			t.Error("a rotated result made a new slice")
-		}
+		second, _ := d.Addresses(t.Context())
+		testsupport.True(t, &second[0] == &first[0] && len(second) == len(first), "a rotated result made a new slice")
 		time.Sleep(resultKept)
 		n.set("a.example", "2001:db8::2", 0)
 		_, err = d.Addresses(t.Context())
@@ -128,9 +127,7 @@ func TestALookupWithoutAddressesFails(t *testing.T) {
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		if s := &d.stats; s.lookupsFailed.Load() != 1 {
-			t.Errorf("%d look-ups failed, want 1", s.lookupsFailed.Load())
-		}
+		testsupport.Equal(t, d.stats.lookupsFailed.Load(), 1, "%d look-ups failed")
 	}, "http://a.example")
 }
 
@@ -143,9 +140,8 @@ func TestAFailedFirstLookupIsMadeAgainByTheNextCaller(t *testing.T) {
 			testsupport.True(t, kind(e) == "dns" && strings.Contains(e.Error(), "no such host"), "%v is counted as %s", e, kind(e))
 			n.wantLookups(t, "a.example", want)
 		}
-		if w := n.warnings(); len(w) > 0 {
-			t.Errorf("warned of an error that was returned: %q", w)
-		}
+		w := n.warnings()
+		testsupport.True(t, len(w) == 0, "warned of an error that was returned: %q", w)
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 	}, "http://a.example")
@@ -159,9 +155,7 @@ func TestTheFirstLookupIsWaitedForWithinTheContext(t *testing.T) {
 		began := time.Now()
 		_, err := d.Addresses(ctx)
 		checkError(t, err, upstream.ConnectFailed, "cancelled", "a.example")
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
+		testsupport.True(t, errors.Is(err, context.DeadlineExceeded) && time.Since(began) == 100*time.Millisecond, "%v after %v", err, time.Since(began))
 	}, "http://a.example")
 }
 
@@ -171,9 +165,7 @@ func TestTheFirstLookupIsWaitedForWithinTheConnectTimeout(t *testing.T) {
 		began := time.Now()
 		_, err := d.Addresses(t.Context())
 		e := checkError(t, err, upstream.ConnectFailed, "a.example", "250ms", "timeouts.connect")
-		if kind(e) != "dns" || !upstream.IsTimeout(e) || time.Since(began) != connectTimeout {
-			t.Errorf("%v after %v, counted as %s", e, time.Since(began), kind(e))
-		}
+		testsupport.True(t, kind(e) == "dns" && upstream.IsTimeout(e) && time.Since(began) == connectTimeout, "%v after %v, counted as %s", e, time.Since(began), kind(e))
 		// The look-up continued, and serves the next request.
 		time.Sleep(time.Second)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -188,9 +180,7 @@ func TestALookupThatNeverEndsIsEnded(t *testing.T) {
 		checkError(t, err, upstream.ConnectFailed)
 		time.Sleep(lookupLimit)
 		synctest.Wait()
-		if s := &d.stats; s.lookupsFailed.Load() != 1 {
-			t.Errorf("%d look-ups failed, want 1", s.lookupsFailed.Load())
-		}
+		testsupport.Equal(t, d.stats.lookupsFailed.Load(), 1, "%d look-ups failed")
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 	}, "http://a.example")
@@ -236,9 +226,8 @@ func TestOneDeadNameDoesNotHoldUpTheOthers(t *testing.T) {
 			testsupport.MustEqual(t, time.Since(began), 0, "waited for %v")
 			time.Sleep(time.Second)
 		}
-		if w := strings.Join(n.warnings(), "\n"); !hasAll(w, "lookup b.example: ", "lookup c.example: no such host; only other endpoints are in use") {
-			t.Errorf("warned %q", w)
-		}
+		w := strings.Join(n.warnings(), "\n")
+		testsupport.True(t, hasAll(w, "lookup b.example: ", "lookup c.example: no such host; only other endpoints are in use"), "warned %q", w)
 		n.set("b.example", "192.0.2.2", 0)
 		time.Sleep(lookupLimit + 2*maxLookupPause) // a look-up under way, and the pause after it
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -253,9 +242,7 @@ func TestIPAddressesAreNeverLookedUp(t *testing.T) {
 		wantAddrs(t, d, want...)
 		time.Sleep(time.Hour)
 		wantAddrs(t, d, want...)
-		if s := &d.stats; s.lookups.Load() != 0 {
-			t.Errorf("%d look-ups", s.lookups.Load())
-		}
+		testsupport.Equal(t, d.stats.lookups.Load(), 0, "%d look-ups")
 	}, "http://192.0.2.7", "http://[2001:db8::7]:8080")
 }
 
@@ -264,12 +251,10 @@ func TestRefusedAddressesAreLeftOut(t *testing.T) {
 		n.set("a.example", "169.254.169.254 192.0.2.1 fe80::1%eth0 ::ffff:192.0.2.2", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.2:80)")
 		synctest.Wait()
-		if s := &d.stats; s.addrsRefused.Load() != 2 || s.lookupsFailed.Load() != 0 {
-			t.Errorf("%+v", s)
-		}
-		if w := n.warnings(); len(w) != 1 || !strings.Contains(w[0], "a.example") || !strings.Contains(w[0], "link-local") {
-			t.Errorf("warned %q", w)
-		}
+		s := &d.stats
+		testsupport.True(t, s.addrsRefused.Load() == 2 && s.lookupsFailed.Load() == 0, "%+v", s)
+		w := n.warnings()
+		testsupport.True(t, len(w) == 1 && strings.Contains(w[0], "a.example") && strings.Contains(w[0], "link-local"), "warned %q", w)
 	}, "http://a.example")
 }
 
@@ -284,9 +269,8 @@ func TestALookupWithRefusedAddressesAloneFailsAndSaysWhy(t *testing.T) {
 			n.set("a.example", tt.result, 0)
 			_, err := d.Addresses(t.Context())
 			e := checkError(t, err, upstream.ConnectFailed, "a.example")
-			if s := e.Error(); kind(e) != "dns" || !strings.Contains(s, tt.result+", "+tt.kind+" address") {
-				t.Errorf("%s is counted as %s", s, kind(e))
-			}
+			s := e.Error()
+			testsupport.True(t, kind(e) == "dns" && strings.Contains(s, tt.result+", "+tt.kind+" address"), "%s is counted as %s", s, kind(e))
 		}, "http://a.example")
 	}
 }
@@ -300,9 +284,8 @@ func TestAHugeListOfAddressesIsCut(t *testing.T) {
 		n.set("a.example", result.String(), 0)
 		got, err := d.Addresses(t.Context())
 		must(t, err)
-		if s := &d.stats; len(got) != maxAddrsPerName || s.addrsBeyond.Load() != 1000-maxAddrsPerName {
-			t.Errorf("%d addresses of 1000, %d counted as too many", len(got), s.addrsBeyond.Load())
-		}
+		s := &d.stats
+		testsupport.True(t, len(got) == maxAddrsPerName && s.addrsBeyond.Load() == 1000-maxAddrsPerName, "%d addresses of 1000, %d counted as too many", len(got), s.addrsBeyond.Load())
 	}, "http://a.example")
 
 	var urls []string
@@ -318,9 +301,7 @@ func TestAHugeListOfAddressesIsCut(t *testing.T) {
 		synctest.Wait()
 		got, err := d.Addresses(t.Context())
 		must(t, err)
-		if len(got) > maxAddrs || len(got) < len(urls) {
-			t.Errorf("%d addresses of %d endpoints, at most %d are wanted", len(got), len(urls), maxAddrs)
-		}
+		testsupport.True(t, len(got) <= maxAddrs && len(got) >= len(urls), "%d addresses of %d endpoints, at most %d are wanted", len(got), len(urls), maxAddrs)
 	}, urls...)
 }
 

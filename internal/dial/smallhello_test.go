@@ -76,9 +76,8 @@ func startMiddlebox(t *testing.T, behind *peer, lose func(*net.TCPConn)) *middle
 
 func (m *middlebox) want(t *testing.T, large, small int32) {
 	t.Helper()
-	if l, s := m.large.Load(), m.small.Load(); l != large || s != small {
-		t.Errorf("%d large and %d small hellos arrived, want %d and %d", l, s, large, small)
-	}
+	l, s := m.large.Load(), m.small.Load()
+	testsupport.True(t, l == large && s == small, "%d large and %d small hellos arrived, want %d and %d", l, s, large, small)
 }
 
 func reset(c *net.TCPConn) { c.SetLinger(0) } // closing sends a reset
@@ -98,9 +97,8 @@ func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.
 		d := newDialer(t, o)
 		for range 3 {
 			r := m.dial(t, d, false)
-			if state := <-ssp.state; state.CurveID != tls.X25519 || state.Version != tls.VersionTLS13 {
-				t.Errorf("%s: %s over %s", name, state.CurveID, tls.VersionName(state.Version))
-			}
+			state := <-ssp.state
+			testsupport.True(t, state.CurveID == tls.X25519 && state.Version == tls.VersionTLS13, "%s: %s over %s", name, state.CurveID, tls.VersionName(state.Version))
 			readOne(t, r)
 		}
 		m.want(t, 1, 3)
@@ -134,9 +132,8 @@ func TestASmallHelloThatOnlyGetsAnAlertIsNoSuccess(t *testing.T) {
 		t.Errorf("the second error is %v", err)
 	}
 	m.want(t, 2, 1) // no second attempt for a minute
-	if s := &d.stats; s.helloHelped.Load() != 0 || s.helloFailed.Load() != 1 {
-		t.Errorf("%+v", s)
-	}
+	s := &d.stats
+	testsupport.True(t, s.helloHelped.Load() == 0 && s.helloFailed.Load() == 1, "%+v", s)
 }
 
 // An address that has completed a handshake with a large hello keeps getting large ones, although
@@ -152,15 +149,12 @@ func TestALargeHelloThatIsLostByChanceIsTriedAgainAndNotUnlearned(t *testing.T) 
 	d := newDialer(t, o)
 	for i, group := range []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.X25519MLKEM768} {
 		r := m.dial(t, d, false)
-		if state := <-ssp.state; state.CurveID != group {
-			t.Errorf("connection %d uses %v, want %v", i, state.CurveID, group)
-		}
+		testsupport.Equal(t, (<-ssp.state).CurveID, group, "connection %[2]d uses %[1]v", i)
 		readOne(t, r)
 	}
 	m.want(t, 3, 1)
-	if s := &d.stats; lost.Load() != 1 || s.helloHelped.Load() != 1 {
-		t.Errorf("%d lost, %+v", lost.Load(), s)
-	}
+	s := &d.stats
+	testsupport.True(t, lost.Load() == 1 && s.helloHelped.Load() == 1, "%d lost, %+v", lost.Load(), s)
 }
 
 // forget ends the time of all entries.
@@ -181,9 +175,8 @@ func TestASmallHelloThatIsOfNoUseIsNotRepeated(t *testing.T) {
 		dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
 	}
 	m.want(t, 3, 1)
-	if s := &d.stats; s.helloHelped.Load() != 0 || s.helloFailed.Load() != 1 || handshakesOf(d).failed != 4 {
-		t.Errorf("%+v", s)
-	}
+	s := &d.stats
+	testsupport.True(t, s.helloHelped.Load() == 0 && s.helloFailed.Load() == 1 && handshakesOf(d).failed == 4, "%+v", s)
 	d.hellos.forget()
 	dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed)
 	m.want(t, 4, 2)

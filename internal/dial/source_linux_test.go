@@ -39,9 +39,8 @@ func TestConnectionsComeFromSourceAddresses(t *testing.T) {
 			}
 		}))
 	}
-	if want := []string{"127.0.0.2", "127.0.0.3", "127.0.0.2", "127.0.0.3"}; !slices.Equal(seen, want) {
-		t.Errorf("the peer saw %v, want %v", seen, want)
-	}
+	want := []string{"127.0.0.2", "127.0.0.3", "127.0.0.2", "127.0.0.3"}
+	testsupport.True(t, slices.Equal(seen, want), "the peer saw %v, want %v", seen, want)
 }
 
 // Dials leave out an address that no source address can reach.
@@ -67,7 +66,5 @@ func TestForeignSourceAddressIsNamed(t *testing.T) {
 	o.Sources = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
 	d := newDialer(t, o)
 	_, err := d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)})
-	if err == nil || !strings.Contains(err.Error(), "source_addresses") || !strings.Contains(err.Error(), "192.0.2.1") {
-		t.Errorf("the error is %v", err)
-	}
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "source_addresses") && strings.Contains(err.Error(), "192.0.2.1"), "the error is %v", err)
 }

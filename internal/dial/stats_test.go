@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"adbuffer/internal/metrics"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -66,9 +67,7 @@ adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 		}
 		counts := metrics.NewSource(Descs, func(to metrics.Sink) { d.Collect(to.With("openx")) })
 		problems, err := testutil.CollectAndLint(counts)
-		if err != nil || len(problems) > 0 {
-			t.Errorf("%v, %v", problems, err)
-		}
+		testsupport.True(t, err == nil && len(problems) == 0, "%v, %v", problems, err)
 		text, err := testutil.CollectAndFormat(counts, expfmt.TypeTextPlain, "adbuffer_dns_addresses_dropped_total", "adbuffer_dns_failing_names", "adbuffer_dns_lookups_total",
 			"adbuffer_http2_cipher_refused_total", "adbuffer_ssp_client_certificate_expiry_timestamp_seconds", "adbuffer_ssp_client_certificate_reloads_total",
 			"adbuffer_tls_handshakes_total", "adbuffer_tls_small_hello_retries_total")
@@ -79,8 +78,6 @@ adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 				got.WriteString(line)
 			}
 		}
-		if got.String() != want {
-			t.Errorf("got\n%s\nwant\n%s", &got, want)
-		}
+		testsupport.True(t, got.String() == want, "got\n%s\nwant\n%s", &got, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -34,9 +35,7 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 		var optErr error
 		must(t, raw.Control(func(fd uintptr) { got, optErr = unix.GetsockoptInt(int(fd), opt.level, opt.name2) }))
 		must(t, optErr)
-		if got != opt.want {
-			t.Errorf("%s is %d, want %d", opt.name, got, opt.want)
-		}
+		testsupport.Equal(t, got, opt.want, "%[2]s is %[1]d", opt.name)
 	}
 }
 
@@ -63,9 +62,7 @@ func TestASYNWithoutResponseEndsAtTheConnectTimeout(t *testing.T) {
 	o := (&peer{port: a.AddrPort.Port()}).options(t, "https", "ssp.test")
 	o.ConnectTimeout = 30 * time.Millisecond // the handshake's timeout is a minute
 	e := dialError(t, newDialer(t, o), a, upstream.ConnectFailed, a.String(), "30ms", "timeouts.connect")
-	if kind(e) != "timeout" {
-		t.Errorf("%v is counted as %s", e, kind(e))
-	}
+	testsupport.Equal(t, kind(e), "timeout", "%[2]v is counted as %[1]s", e)
 }
 
 func TestASYNWithoutResponseEndsWithTheContext(t *testing.T) {
@@ -75,7 +72,5 @@ func TestASYNWithoutResponseEndsWithTheContext(t *testing.T) {
 	time.AfterFunc(20*time.Millisecond, cancel)
 	r, err := d.Dial(ctx, true, a)
 	checkError(t, err, upstream.ConnectFailed, "cancelled")
-	if !errors.Is(err, context.Canceled) || r.TCP <= 0 {
-		t.Errorf("%v after %v", err, r.TCP)
-	}
+	testsupport.True(t, errors.Is(err, context.Canceled) && r.TCP > 0, "%v after %v", err, r.TCP)
 }

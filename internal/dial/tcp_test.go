@@ -24,9 +24,7 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 		d := newDialer(t, o)
 		testsupport.Equal(t, d.Protocol(), want, "%[2]s: protocol %[1]v before the dial", mode)
 		r := p.dial(t, d, true)
-		if r.Protocol != want || r.Conn != net.Conn(r.Socket) || r.TCP <= 0 || r.TLS != 0 {
-			t.Errorf("%s: %+v, want %v", mode, r, want)
-		}
+		testsupport.True(t, r.Protocol == want && r.Conn == net.Conn(r.Socket) && r.TCP > 0 && r.TLS == 0, "%s: %+v, want %v", mode, r, want)
 		testsupport.True(t, r.Socket.Peek() == socket.Quiet, "%s: the new socket is not quiet", mode)
 	}
 }

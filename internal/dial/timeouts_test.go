@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -24,9 +25,7 @@ func TestAShorterConnectTimeoutHoldsForTheNextLookup(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	ends, err := upstream.ParseEndpoints([]string{"http://ssp.test/bid"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: HTTP1, ConnectTimeout: time.Hour, Lookup: never})
 	d.SetTimeouts(7*time.Millisecond, 0)
 	_, err = d.Addresses(t.Context())

@@ -44,9 +44,7 @@ func TestALaterHandshakeResumesTheSession(t *testing.T) {
 					tls.VersionName(version), i, hasResumed(r), server.DidResume, tls.VersionName(server.Version))
 			}
 		}
-		if n := handshakesOf(d); n != (handshakes{full: 1, resumed: 2}) {
-			t.Errorf("%+v", n)
-		}
+		testsupport.Equal(t, handshakesOf(d), handshakes{full: 1, resumed: 2}, "%+v")
 	}
 }
 
@@ -61,9 +59,7 @@ func TestSessionsBelongToOneAddress(t *testing.T) {
 			must(t, err)
 			readOne(t, r)
 			r.Conn.Close()
-			if hasResumed(r) != (i > 0) {
-				t.Errorf("round %d, port %d: resumed is %v", i, p.port, hasResumed(r))
-			}
+			testsupport.Equal(t, hasResumed(r), i > 0, "round %[2]d, port %[3]d: resumed is %[1]v", i, p.port)
 		}
 	}
 }
@@ -107,9 +103,7 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 		}
 		d := newDialer(t, o)
 		e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
-		if kind(e) != "tls" || handshakesOf(d).failed != 1 {
-			t.Errorf("%s: %v is counted as %s, %+v", tt.name, e, kind(e), &d.stats)
-		}
+		testsupport.True(t, kind(e) == "tls" && handshakesOf(d).failed == 1, "%s: %v is counted as %s, %+v", tt.name, e, kind(e), &d.stats)
 		o.TLS.InsecureSkipVerify = true
 		r := p.dial(t, newDialer(t, o), true)
 		readOne(t, r)
@@ -183,13 +177,10 @@ func TestHandshakesThatFail(t *testing.T) {
 			r, err := d.Dial(ctx, true, p.addr("ssp.test"))
 			e := checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
 			testsupport.True(t, tt.cause == nil || errors.Is(err, tt.cause), "%v does not wrap %v", err, tt.cause)
-			if kind(e) != tt.kind || strings.Contains(e.Error(), "Bad Request") {
-				t.Errorf("%v is counted as %s, want %s", e, kind(e), tt.kind)
-			}
+			testsupport.True(t, kind(e) == tt.kind && !strings.Contains(e.Error(), "Bad Request"), "%v is counted as %s, want %s", e, kind(e), tt.kind)
 			testsupport.True(t, r.Conn == nil && r.Socket == nil && r.TCP > 0 && r.TLS > 0, "a dial that failed during TLS returned %+v", r)
-			if n := handshakesOf(d).failed; n != uint64(tt.conns) {
-				t.Errorf("%d failed handshakes are counted, want %d", n, tt.conns)
-			}
+			n := handshakesOf(d).failed
+			testsupport.True(t, n == uint64(tt.conns), "%d failed handshakes are counted, want %d", n, tt.conns)
 			for range tt.conns {
 				<-closed
 			}

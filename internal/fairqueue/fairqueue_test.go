@@ -123,9 +123,7 @@ func TestKeyThatSendsTooMuchTakesNothingFromTheOthers(t *testing.T) {
 				lost += s.lost[key(i)]
 				all += s.lost[key(i)] + s.got[key(i)]
 			}
-			if float64(lost) > 0.01*float64(all) {
-				t.Errorf("%d times, a queue of %d: the other keys lost %d of %d requests", times, queue, lost, all)
-			}
+			testsupport.True(t, float64(lost) <= 0.01*float64(all), "%d times, a queue of %d: the other keys lost %d of %d requests", times, queue, lost, all)
 			if s.lost[noisy] == 0 || s.got[noisy] < 500 {
 				t.Errorf("%d times, a queue of %d: the key lost %d requests, and %d were served; it should have what is left", times, queue, s.lost[noisy], s.got[noisy])
 			}
@@ -208,9 +206,7 @@ func TestQueuesForget(t *testing.T) {
 		q.Push(b, other, now)
 		// Equal queues have their turns in the order of their numbers.
 		if c.first == "paid" {
-			if q.paid[a.queue-1] != q.paid[b.queue-1] {
-				t.Errorf("after %v the queues have paid %v and %v", c.pause, q.paid[a.queue-1], q.paid[b.queue-1])
-			}
+			testsupport.Equal(t, q.paid[a.queue-1], q.paid[b.queue-1], "after %[2]v the queues have paid %[1]v and %[3]v", c.pause, q.paid[b.queue-1])
 		} else if got := q.First().Value; got != c.first {
 			t.Errorf("after %v the turn is of the key that has %s", c.pause, got)
 		}
@@ -227,9 +223,7 @@ func TestUnknownPlaceCostsNothing(t *testing.T) {
 
 func TestHundredThousandKeysTakeNoMemory(t *testing.T) {
 	var q Queues[int]
-	if n := unsafe.Sizeof(q); n > 8<<10 {
-		t.Errorf("the queues of an SSP take %d bytes", n)
-	}
+	testsupport.AtMost(t, unsafe.Sizeof(q), 8<<10, "the queues of an SSP take %d bytes")
 	it, n, now := &Item[int]{}, uint64(0), time.Unix(1e9, 0)
 	if allocs := testing.AllocsPerRun(100_000, func() {
 		n++

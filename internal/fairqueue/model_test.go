@@ -191,9 +191,7 @@ func TestQueuesAgreeWithAModel(t *testing.T) {
 				m.remove(it)
 				m.lend(i)
 				all = slices.DeleteFunc(all, func(other *Item[int]) bool { return other == it })
-				if int(lent[len(lent)-1]) != i+1 {
-					t.Fatalf("queue %d pays for a request of queue %d", int(lent[len(lent)-1])-1, i)
-				}
+				testsupport.MustTrue(t, int(lent[len(lent)-1]) == i+1, "queue %d pays for a request of queue %d", int(lent[len(lent)-1])-1, i)
 			case n == 7 && len(all) > 0: // it gives up
 				at := r.IntN(len(all))
 				q.Remove(all[at])

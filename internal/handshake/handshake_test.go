@@ -120,9 +120,7 @@ func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
 			for _, want := range []string{`group="` + name + `",ssp="openx"} 1`, `version="` + v + `"} 1`, `group="other",ssp="openx"} 0`, `reason="timeout",ssp="openx"} 0`} {
 				testsupport.True(t, strings.Contains(text, want), "%s over %s: no %s in\n%s", name, v, want, text)
 			}
-			if n := strings.Count(text, "} 1"); n != 2 {
-				t.Errorf("%s over %s: counted %d times:\n%s", name, v, n, text)
-			}
+			testsupport.Equal(t, strings.Count(text, "} 1"), 2, "%[2]s over %[3]s: counted %[1]d times:\n%[4]s", name, v, text)
 		}
 	}
 }
@@ -148,9 +146,7 @@ func TestClassicalGroupsAreTheRestWithoutHybridOnes(t *testing.T) {
 		{[]string{"X25519MLKEM768"}, nil, false},
 	} {
 		p, ok := NewPolicy("1.3", row.groups).Classical()
-		if want := NewPolicy("1.3", row.want); ok != row.ok || p.MinVersion != tls.VersionTLS13 || !slices.Equal(p.Groups, want.Groups) {
-			t.Errorf("%v: %+v, %v", row.groups, p, ok)
-		}
+		testsupport.True(t, ok == row.ok && p.MinVersion == tls.VersionTLS13 && slices.Equal(p.Groups, NewPolicy("1.3", row.want).Groups), "%v: %+v, %v", row.groups, p, ok)
 	}
 }
 
@@ -179,8 +175,6 @@ func TestNoSuiteThatHTTP2AllowsIsLeftOut(t *testing.T) {
 		}
 		name := s.Name
 		good := strings.Contains(name, "ECDHE") && (strings.Contains(name, "GCM") || strings.Contains(name, "POLY1305"))
-		if good != slices.Contains(HTTP2Suites, s.ID) {
-			t.Errorf("%s: allowed is %v", name, !good)
-		}
+		testsupport.True(t, good == slices.Contains(HTTP2Suites, s.ID), "%s: allowed is %v", name, !good)
 	}
 }

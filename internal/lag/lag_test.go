@@ -37,9 +37,7 @@ func (s *starved) starve(d time.Duration) {
 func wantLag(t *testing.T, s Span, ran, lag time.Duration) {
 	t.Helper()
 	now := time.Now()
-	if s.Ran(now) != ran || s.Lag(now) != lag {
-		t.Errorf("the span ran %v with a lag of %v, want %v and %v", s.Ran(now), s.Lag(now), ran, lag)
-	}
+	testsupport.True(t, s.Ran(now) == ran && s.Lag(now) == lag, "the span ran %v with a lag of %v, want %v and %v", s.Ran(now), s.Lag(now), ran, lag)
 }
 
 // While the process does not run, Ran stands still, also before the late tick.
@@ -121,9 +119,7 @@ func TestATimeoutEndsWithItsParentOrItsCancel(t *testing.T) {
 		m := newStarved()
 		parent, end := context.WithCancel(t.Context())
 		ctx, cancel := m.WithTimeout(parent, time.Hour)
-		if ctx.Err() != nil {
-			t.Error(ctx.Err())
-		}
+		testsupport.True(t, ctx.Err() == nil, "%v", ctx.Err())
 		end()
 		<-ctx.Done()
 		testsupport.Equal(t, ctx.Err(), context.Canceled, "ended by its parent: %v")

@@ -22,9 +22,7 @@ func TestAPassStandsBehindAllReadySockets(t *testing.T) {
 	var writers []*os.File
 	for range n {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		writers = append(writers, w)
 		go func() {
 			waiting.Add(1)

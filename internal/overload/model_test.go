@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // model is an adbuffer with one core and its clients, in steps of a millisecond. Requests wait in a
@@ -102,9 +104,7 @@ func TestGoodputStaysUnderOverload(t *testing.T) {
 		m.run(60)
 		was := m.refused
 		m.run(20)
-		if m.refused != was {
-			t.Errorf("%v times the capacity over %v connections: requests are refused 6 s after the overload", c.load, c.connections)
-		}
+		testsupport.True(t, m.refused == was, "%v times the capacity over %v connections: requests are refused 6 s after the overload", c.load, c.connections)
 	}
 }
 
@@ -118,9 +118,7 @@ func TestANoisyNeighbourMakesNothingRefused(t *testing.T) {
 		m.stolen = 0
 		m.run(4)
 	}
-	if m.refused != [Priorities]float64{} {
-		t.Errorf("%v requests are refused", m.refused)
-	}
+	testsupport.Equal(t, m.refused, [Priorities]float64{}, "%v requests are refused")
 }
 
 // The sheddable requests go first, all of them before a normal one; critical ones last.
@@ -134,9 +132,7 @@ func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 		c.may = row.may
 		got := c.shares()
 		for p, want := range map[Priority]float64{Sheddable: row.sheddable, Normal: row.normal, Critical: row.critical} {
-			if math.Abs(got[p]-want) > 1e-9 {
-				t.Errorf("%v may pass: %v of %v is refused, want %v", row.may, got[p], p, want)
-			}
+			testsupport.True(t, math.Abs(got[p]-want) <= 1e-9, "%v may pass: %v of %v is refused, want %v", row.may, got[p], p, want)
 		}
 	}
 }
@@ -151,7 +147,5 @@ func TestAPauseGrowsWithTheTimeOfItsWindow(t *testing.T) {
 		short.observe(200, 100*time.Millisecond, l, false)
 	}
 	long.observe(200, time.Second, l, false)
-	if short.pause != 320*time.Millisecond || long.pause != short.pause {
-		t.Errorf("five windows of 100 ms make the pause %v, one of a second %v", short.pause, long.pause)
-	}
+	testsupport.True(t, short.pause == 320*time.Millisecond && long.pause == short.pause, "five windows of 100 ms make the pause %v, one of a second %v", short.pause, long.pause)
 }

@@ -61,9 +61,7 @@ func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 		}
 		behind.place.Release(behind.ex)
 		r := <-alone
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
+		testsupport.NoError(t, r.err)
 		later.wantWaits()
 		r.place.Release(new(upstream.Exchange))
 		synctest.Wait()

@@ -241,14 +241,10 @@ func (a *anyOrder) run() {
 	}
 	a.load(90 * sec) // longer than max_age, max_time, and any pause
 	before := p.Snapshot()
-	if n := a.load(4 * sec); n > 0 {
-		t.Errorf("%d requests failed", n)
-	}
+	testsupport.Equal(t, a.load(4*sec), 0, "%d requests failed")
 	synctest.Wait()
 	s := p.Snapshot()
-	if s.PlacesInUse != 0 || s.Pending+s.WaitingForDials != 0 {
-		t.Errorf("%d places are in use, and %d requests wait", s.PlacesInUse, s.Pending+s.WaitingForDials)
-	}
+	testsupport.True(t, s.PlacesInUse == 0 && s.Pending+s.WaitingForDials == 0, "%d places are in use, and %d requests wait", s.PlacesInUse, s.Pending+s.WaitingForDials)
 	for i, e := range s.Endpoints {
 		if n := e.Requests["fill"] - before.Endpoints[i].Requests["fill"]; n < 100 || e.State != "enabled" || !e.Active || e.Unreachable {
 			t.Errorf("%s got %d of 800 requests: %+v", e.Endpoint, n, e)

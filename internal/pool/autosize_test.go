@@ -56,9 +56,8 @@ func TestPoolSizesItself(t *testing.T) {
 			})
 			kinds := driveTicking(t, p, 2*msec, 10*sec, c.heldBack)
 			snap := p.Snapshot()
-			if n := p.conns.maxConns(); n < c.least || n > c.most {
-				t.Errorf("%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
-			}
+			n := p.conns.maxConns()
+			testsupport.True(t, n >= c.least && n <= c.most, "%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
 			if grown := kinds[sizer.Grown] > 0; grown != c.grown {
 				t.Errorf("decisions %v", kinds)
 			}
@@ -104,9 +103,7 @@ func TestRevertedGrowthClosesConnections(t *testing.T) {
 		snap := p.Snapshot()
 		testsupport.Equal(t, snap.Idle[upstream.HTTP1]+snap.Active[upstream.HTTP1], 12, "%d connections are open")
 		p.resize(15, 0, time.Now())
-		if p.conns.surplus() > 0 || p.conns.maxConns() != 15 {
-			t.Errorf("surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
-		}
+		testsupport.True(t, p.conns.surplus() <= 0 && p.conns.maxConns() == 15, "surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
 	})
 }
 
@@ -121,9 +118,7 @@ func TestPoolThatSizesItselfKeepsMinIdleAndAConnectionForEachEndpoint(t *testing
 					o.Endpoints = append(o.Endpoints, balancer.Options{Name: fmt.Sprintf("ssp%d:80", i), Weight: 1})
 				}
 			})
-			if got := p.conns.maxConns(); got != c.want {
-				t.Errorf("min_idle %d and %d endpoints: %d connections, want %d", c.minIdle, c.endpoints, got, c.want)
-			}
+			testsupport.Equal(t, p.conns.maxConns(), c.want, "min_idle %[2]d and %[3]d endpoints: %[1]d connections", c.minIdle, c.endpoints)
 		}
 	})
 }

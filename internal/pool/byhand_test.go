@@ -55,28 +55,20 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 			pass(100 * msec)
 			for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
 				for _, name := range []string{"a:80", "c:80"} {
-					if !p.SetEndpointState(name, state) || p.SetEndpointState("no.such:80", state) {
-						t.Error("SetEndpointState reports the wrong endpoint as missing")
-					}
+					testsupport.True(t, p.SetEndpointState(name, state) && !p.SetEndpointState("no.such:80", state), "SetEndpointState reports the wrong endpoint as missing")
 					pass(20 * msec)
 					before := servedBy(p, name)
 					pass(200 * msec)
-					if n := servedBy(p, name) - before; n != 0 {
-						t.Errorf("%s got %d requests although it is %v", name, n, state)
-					}
+					testsupport.Equal(t, servedBy(p, name)-before, 0, "%[2]s got %[1]d requests although it is %[3]v", name, state)
 					if n := openTo(p, name); state == balancer.Disabled && n != 0 {
 						t.Errorf("%s is disabled and has %d connections", name, n)
 					}
 					p.SetEndpointState(name, balancer.Enabled)
 					pass(200 * msec)
-					if n := servedBy(p, name) - before; n < 100 {
-						t.Errorf("%s got %d requests after it was enabled", name, n)
-					}
+					testsupport.AtLeast(t, servedBy(p, name)-before, 100, "%[2]s got %[1]d requests after it was enabled", name)
 				}
 			}
-			if !p.SetEndpointWeight("b:80", 8) || p.SetEndpointWeight("no.such:80", 8) {
-				t.Error("SetEndpointWeight reports the wrong endpoint as missing")
-			}
+			testsupport.True(t, p.SetEndpointWeight("b:80", 8) && !p.SetEndpointWeight("no.such:80", 8), "SetEndpointWeight reports the wrong endpoint as missing")
 			pass(50 * msec)
 			a, b := servedBy(p, "a:80"), servedBy(p, "b:80")
 			pass(sec)
@@ -125,9 +117,7 @@ func TestWholeSSPByHand(t *testing.T) {
 		p.SetEndpointState("b:80", balancer.Disabled)
 		testsupport.True(t, p.Refusing(), "does not refuse although no endpoint is enabled")
 		for _, e := range p.Snapshot().Endpoints {
-			if e.Share != 0 || e.Active {
-				t.Errorf("%s is %s, and gets %v of the requests (active: %v)", e.Endpoint, e.State, e.Share, e.Active)
-			}
+			testsupport.True(t, e.Share == 0 && !e.Active, "%s is %s, and gets %v of the requests (active: %v)", e.Endpoint, e.State, e.Share, e.Active)
 		}
 	})
 }
@@ -152,9 +142,7 @@ func TestDisabledSSPKeepsNoConnection(t *testing.T) {
 		r.wantErr(upstream.Deadline, 5*msec)
 		p.SetState(balancer.Disabled)
 		pass(10 * msec)
-		if s.dialCount() != 1 || s.openCount() != 0 {
-			t.Errorf("%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
-		}
+		testsupport.True(t, s.dialCount() == 1 && s.openCount() == 0, "%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
 	})
 	t.Run("check", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
@@ -184,9 +172,7 @@ func TestDisabledSSPIsNotDialled(t *testing.T) {
 		testsupport.Equal(t, s.dialCount()-dials, 0, "%d dials in a minute")
 		s.set(nil)
 		p.SetState(balancer.Enabled)
-		if got := serve(t, p, 100, msec, nil); got["b:80"] < 40 {
-			t.Errorf("b got %d of 100 requests after the SSP was enabled", got["b:80"])
-		}
+		testsupport.AtLeast(t, serve(t, p, 100, msec, nil)["b:80"], 40, "b got %d of 100 requests after the SSP was enabled")
 	})
 }
 
@@ -204,9 +190,8 @@ func TestPoolInherits(t *testing.T) {
 		after := start(t, s, withWeights(1, 1, 1, 1))
 		after.Inherit(before)
 		serve(t, after, 30, 5*msec, nil)
-		if got := serve(t, after, 500, msec, nil); got["a:80"] != 0 || got["b:80"] != 300 {
-			t.Errorf("500 requests were shared %v, want none for a and 300 for b", got)
-		}
+		got := serve(t, after, 500, msec, nil)
+		testsupport.True(t, got["a:80"] == 0 && got["b:80"] == 300, "500 requests were shared %v, want none for a and 300 for b", got)
 		testsupport.AtLeast(t, servedBy(after, "b:80"), served+300, "b's counter is %d, want %d as before", served)
 		before.SetState(balancer.Disabled)
 		after.Inherit(before)

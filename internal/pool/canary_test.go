@@ -99,18 +99,15 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 			pass(19 * sec)
 			testsupport.Equal(t, s.openCount(), 1, "%d connections are open after 19 s, want the canary")
 			pass(3 * sec)
-			if n := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway) - found; n != 1 {
-				t.Errorf("the SSP closed %d connections, want the canary", n)
-			}
+			n := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway) - found
+			testsupport.True(t, n == 1, "the SSP closed %d connections, want the canary", n)
 			limit = 10 * time.Minute
 			for _, want := range []struct{ least, most time.Duration }{{21 * sec, 24 * sec}, {27 * sec, 30 * sec}, {34 * sec, 38 * sec}} {
 				for range canariesNeeded {
 					fill(t, p, 3)
 					pass(50 * sec)
 				}
-				if got := p.idleTimeout(); got < want.least || got > want.most {
-					t.Errorf("after %d canaries idle connections close after %v, want %v to %v", canariesNeeded, got, want.least, want.most)
-				}
+				testsupport.Between(t, p.idleTimeout(), want.least, want.most, "after %[2]d canaries idle connections close after %[1]v", canariesNeeded)
 			}
 			for range 5 * canariesNeeded {
 				fill(t, p, 3)

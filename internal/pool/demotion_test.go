@@ -27,12 +27,9 @@ func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
 		p := start(t, s, auto)
-		if err := acquire(t, p).do(); err == nil {
-			t.Fatal("no error")
-		}
-		if snap := p.Snapshot(); !snap.Demoted || snap.Demotions != 1 || snap.Protocol != upstream.HTTP1 {
-			t.Fatalf("the pool was not demoted: %+v", snap)
-		}
+		testsupport.MustTrue(t, acquire(t, p).do() != nil, "no error")
+		snap := p.Snapshot()
+		testsupport.MustTrue(t, snap.Demoted && snap.Demotions == 1 && snap.Protocol == upstream.HTTP1, "the pool was not demoted: %+v", snap)
 		r := ask(t, p, sec)
 		pass(10 * msec)
 		r.wantConn(1, 10*msec)
@@ -81,9 +78,8 @@ func TestRareViolationsDemoteNoSSP(t *testing.T) {
 		testsupport.MustTrue(t, p.Snapshot().Demoted, "not demoted after %d violations at once", maxViolations)
 		pass(demotedFor + sec)
 		for range maxViolations - 1 {
-			if r := acquire(t, p); r.conn().protocol != upstream.HTTP2 || r.do() == nil {
-				t.Fatal("no violation after the demotion")
-			}
+			r := acquire(t, p)
+			testsupport.MustTrue(t, r.conn().protocol == upstream.HTTP2 && r.do() != nil, "no violation after the demotion")
 			synctest.Wait()
 		}
 		testsupport.Equal(t, p.Snapshot().Demotions, 1, "%d demotions: the last two violations are too few")
@@ -153,9 +149,8 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 				}
 				pass(10 * msec)
 			}
-			if snap := p.Snapshot(); snap.Demotions != 1 || snap.Idle[upstream.HTTP1] != 1 {
-				t.Errorf("%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
-			}
+			snap := p.Snapshot()
+			testsupport.True(t, snap.Demotions == 1 && snap.Idle[upstream.HTTP1] == 1, "%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
 			acquire(t, p).do()
 		})
 	}
@@ -173,18 +168,15 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 			testsupport.MustTrue(t, p.Snapshot().Demoted, "not demoted")
 			pass(cool - 2*sec)
 			acquire(t, p).do()
-			if s.dials[len(s.dials)-1].offer {
-				t.Fatalf("HTTP/2 was offered %v after the start of a demotion of %v", cool-2*sec, cool)
-			}
+			testsupport.MustTrue(t, !s.dials[len(s.dials)-1].offer, "HTTP/2 was offered %v after the start of a demotion of %v", cool-2*sec, cool)
 			pass(3 * sec)
 			cool *= 2
 		}
 		s.locked(func() { s.do = nil }) // the SSP is repaired
 		r := acquire(t, p)
 		testsupport.Equal(t, r.conn().protocol, upstream.HTTP2, "HTTP/2 was not offered again: %v")
-		if err := r.do(); err != nil {
-			t.Error(err)
-		}
+		err := r.do()
+		testsupport.True(t, err == nil, "%v", err)
 	})
 }
 
@@ -204,9 +196,7 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 		first.do()
 		second := ask(t, p, sec)
 		pass(sec)
-		if second.err != nil || second.conn().protocol != upstream.HTTP1 {
-			t.Errorf("the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
-		}
+		testsupport.True(t, second.err == nil && second.conn().protocol == upstream.HTTP1, "the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
 		second.do()
 		testsupport.Equal(t, s.openCount(), 1, "%d connections are open, want only that of HTTP/1")
 		testsupport.Equal(t, p.Snapshot().Protocol, upstream.HTTP1, "the pool uses %v")

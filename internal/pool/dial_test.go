@@ -71,9 +71,8 @@ func TestFailedDialsAreCountedByKind(t *testing.T) {
 		dialTLS:     &upstream.Error{Outcome: upstream.TLSFailed},
 		dialOther:   &upstream.Error{Outcome: upstream.ConnectFailed},
 	} {
-		if got := dialErrorKind(err); got != want {
-			t.Errorf("%v is of kind %s, want %s", err, dialErrorNames[got], dialErrorNames[want])
-		}
+		got := dialErrorKind(err)
+		testsupport.True(t, got == want, "%v is of kind %s, want %s", err, dialErrorNames[got], dialErrorNames[want])
 	}
 }
 

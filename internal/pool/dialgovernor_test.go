@@ -28,20 +28,17 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 			pass(msec)
 			testsupport.MustTrue(t, r.ended(), "request %d waits, but every address refuses", i)
 			slowest = max(slowest, r.took)
-			if e := upstream.AsError(r.err); e.Outcome != upstream.ConnectFailed || !strings.Contains(e.Error(), "refused by the script") {
-				t.Fatalf("request %d got %v, want the last error", i, r.err)
-			}
+			e := upstream.AsError(r.err)
+			testsupport.MustTrue(t, e.Outcome == upstream.ConnectFailed && strings.Contains(e.Error(), "refused by the script"), "request %d got %v, want the last error", i, r.err)
 		}
 		testsupport.Equal(t, slowest, 0, "a request took %v, want at once")
 		// Two dials at first, two after 0.1, 0.3, 0.7, 1.5 and 3.1 s, and then two every 5
 		// s, ±20 %.
 		testsupport.Between(t, s.dialCount(), 18, 30, "%d dials in %d s, want about 22", seconds)
-		if n := p.conns.endpoints.all[0].stats.failed[dialRefused].Load(); int(n) != s.dialCount() {
-			t.Errorf("%d refused dials counted, want %d", n, s.dialCount())
-		}
-		if got := p.Snapshot().LastDialError; !strings.Contains(got, "refused by the script") {
-			t.Errorf("the snapshot's last error is %q", got)
-		}
+		n := p.conns.endpoints.all[0].stats.failed[dialRefused].Load()
+		testsupport.True(t, int(n) == s.dialCount(), "%d refused dials counted, want %d", n, s.dialCount())
+		got := p.Snapshot().LastDialError
+		testsupport.True(t, strings.Contains(got, "refused by the script"), "the snapshot's last error is %q", got)
 	})
 }
 
@@ -61,9 +58,7 @@ func TestPausesDoubleWithJitterUpToTheirLimit(t *testing.T) {
 		want, exact := 100*msec, 0
 		for i := 1; i < len(at); i++ {
 			gap := at[i].Sub(at[i-1])
-			if gap < want*8/10-msec || gap > min(5*sec, want*12/10)+msec {
-				t.Errorf("pause %d is %v, want %v ±20 %%, and at most 5s", i, gap, want)
-			}
+			testsupport.True(t, gap >= want*8/10-msec && gap <= min(5*sec, want*12/10)+msec, "pause %d is %v, want %v ±20 %%, and at most 5s", i, gap, want)
 			if gap == want {
 				exact++
 			}
@@ -84,9 +79,7 @@ func TestPausesStayWithinAnyBackoff(t *testing.T) {
 				continue
 			}
 			pause := s.until.Sub(now)
-			if pause < min(limits[0], limits[1])/2 || pause > limits[1] {
-				t.Fatalf("back-off %v: pause %d is %v", limits, i, pause)
-			}
+			testsupport.MustTrue(t, pause >= min(limits[0], limits[1])/2 && pause <= limits[1], "back-off %v: pause %d is %v", limits, i, pause)
 			now = s.until
 		}
 	}
@@ -100,9 +93,8 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 		askAll(t, p, 50, sec)
 		pass(0)
 		// After the first failure of max_dials dials that began together, one more dial may start.
-		if n := s.dialCount(); n > 16+1 {
-			t.Fatalf("%d dials at first, max_dials is 16", n)
-		}
+		n := s.dialCount()
+		testsupport.MustTrue(t, n <= 16+1, "%d dials at first, max_dials is 16", n)
 		pass(150 * msec) // the pause is over
 		s.refuse(20 * msec)
 		before, lookups := s.dialCount(), s.lookups.Load()
@@ -119,9 +111,8 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 		testsupport.Equal(t, p.Snapshot().Dialing, 16, "%d dials after the trial")
 		pass(sec)
 		for _, r := range all {
-			if err := r.do(); err != nil {
-				t.Error(err)
-			}
+			err := r.do()
+			testsupport.True(t, err == nil, "%v", err)
 		}
 	})
 }
@@ -158,9 +149,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 		later := ask(t, p, sec)
 		pass(0)
 		e := later.wantErr(upstream.TLSFailed, 0)
-		if e.Err != bad || !strings.Contains(e.Detail, "pool.dial_backoff") {
-			t.Errorf("the error says %q", e.Error())
-		}
+		testsupport.True(t, e.Err == bad && strings.Contains(e.Detail, "pool.dial_backoff"), "the error says %q", e.Error())
 		testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[dialTLS].Load(), 2, "%d TLS failures counted")
 	})
 }
@@ -181,9 +170,7 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 		// for it, even while the pool dials it again.
 		for i := range 3000 {
 			r := askAfterLearning(t, p, i)
-			if i >= 10 && r.took > 5*msec {
-				t.Fatalf("request %d waited %v", i, r.took)
-			}
+			testsupport.MustTrue(t, i < 10 || r.took <= 5*msec, "request %d waited %v", i, r.took)
 			r.do()
 		}
 		tries := 0
@@ -231,9 +218,8 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 				r.wantErr(upstream.ConnectFailed, 0)
 			}
 			testsupport.Between(t, s.lookups.Load(), 3, 12, "%d look-ups in 3 s, want about 5")
-			if n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load(); !empty && int64(n) != s.lookups.Load() {
-				t.Errorf("%d failed look-ups counted, want %d", n, s.lookups.Load())
-			}
+			n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load()
+			testsupport.True(t, empty || int64(n) == s.lookups.Load(), "%d failed look-ups counted, want %d", n, s.lookups.Load())
 			if e := p.Snapshot().Endpoints[0]; !e.Unreachable || !strings.HasPrefix(e.LastDialError, "connect_failed: ") {
 				t.Errorf("without an address the endpoint is %+v", e)
 			}
@@ -261,9 +247,8 @@ func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 		for s.dialCount() == dials {
 			pass(msec)
 		}
-		if d, l := s.dialCount()-dials, s.lookups.Load()-lookups; d != 1 || l != 1 {
-			t.Errorf("%d dials and %d look-ups when the pause ends, want one each", d, l)
-		}
+		d, l := s.dialCount()-dials, s.lookups.Load()-lookups
+		testsupport.True(t, d == 1 && l == 1, "%d dials and %d look-ups when the pause ends, want one each", d, l)
 		useAll(append(all, held))
 	})
 }
@@ -288,9 +273,7 @@ func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
 		})
 		r := ask(t, p, sec)
 		pass(sec)
-		if r.err != nil || r.took > 126*msec {
-			t.Errorf("the request got %v after %v, want a connection when the second address may be tried again", r.err, r.took)
-		}
+		testsupport.True(t, r.err == nil && r.took <= 126*msec, "the request got %v after %v, want a connection when the second address may be tried again", r.err, r.took)
 		r.do()
 		held.do()
 	})

@@ -113,9 +113,8 @@ func TestWeightsShareRequests(t *testing.T) {
 			p := start(t, s, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol })
 			serve(t, p, 30, 5*msec, nil) // until each endpoint has a connection
 			for range 3 {
-				if got := serve(t, p, 800, msec, nil); got["a:80"] != 500 || got["b:80"] != 200 || got["c:80"] != 100 {
-					t.Errorf("%v: 800 requests were shared %v, want 500, 200, 100", protocol, got)
-				}
+				got := serve(t, p, 800, msec, nil)
+				testsupport.True(t, got["a:80"] == 500 && got["b:80"] == 200 && got["c:80"] == 100, "%v: 800 requests were shared %v, want 500, 200, 100", protocol, got)
 			}
 		})
 	}
@@ -138,9 +137,8 @@ func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
 		synctest.Wait()
 		testsupport.Equal(t, s.dialCount(), 2, "%d dials, want one to each endpoint")
 		pass(60 * msec)
-		if got := serve(t, p, 100, msec, nil); got["a:80"] != 50 || got["b:80"] != 50 {
-			t.Errorf("once both are connected, 100 requests are shared %v", got)
-		}
+		got := serve(t, p, 100, msec, nil)
+		testsupport.True(t, got["a:80"] == 50 && got["b:80"] == 50, "once both are connected, 100 requests are shared %v", got)
 	})
 }
 
@@ -154,9 +152,7 @@ func TestEndpointWithoutConnectionGetsOneAtMaxConns(t *testing.T) {
 		}
 		p.SetEndpointState("b:80", balancer.Enabled)
 		serve(t, p, 50, 5*msec, nil)
-		if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
-			t.Errorf("b got %d of 100 requests, want 50", got["b:80"])
-		}
+		testsupport.Equal(t, serve(t, p, 100, msec, nil)["b:80"], 50, "b got %d of 100 requests")
 	})
 }
 
@@ -180,18 +176,14 @@ func TestEndpointWithoutConnectionGetsOneAtMaxHTTP2Conns(t *testing.T) {
 			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
 			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2 })
 			p.SetEndpointState("b:80", balancer.Disabled)
-			if err := p.Warm(t.Context()); err != nil || len(s.openTo("a:80")) != 2 {
-				t.Fatalf("%v, a has %d connections", err, len(s.openTo("a:80")))
-			}
+			err := p.Warm(t.Context())
+			testsupport.MustTrue(t, err == nil && len(s.openTo("a:80")) == 2, "%v, a has %d connections", err, len(s.openTo("a:80")))
 			p.SetEndpointState("b:80", balancer.Enabled)
 			serve(t, p, 10, 5*msec, nil)
-			if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
-				t.Errorf("%v: b got %d of 100 requests, want 50", protocol, got["b:80"])
-			}
+			testsupport.Equal(t, serve(t, p, 100, msec, nil)["b:80"], 50, "%[2]v: b got %[1]d of 100 requests", protocol)
 			for _, e := range names[:2] {
-				if conns := s.openTo(e); len(conns) != 1 || conns[0].protocol != upstream.HTTP2 {
-					t.Errorf("%v: %s has %d connections, want one over HTTP/2", protocol, e, len(conns))
-				}
+				conns := s.openTo(e)
+				testsupport.True(t, len(conns) == 1 && conns[0].protocol == upstream.HTTP2, "%v: %s has %d connections, want one over HTTP/2", protocol, e, len(conns))
 			}
 			testsupport.Equal(t, s.dialCount(), 3, "%[2]v: %[1]d dials", protocol)
 		})
@@ -213,13 +205,11 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 				o.Events = log.add
 			})
 			failures := serve(t, p, 200, msec, failB)["b:80"]
-			if want := map[string]int{"in a row": 5, "by ratio": 20}[name]; failures != want {
-				t.Errorf("%d requests failed, want %d", failures, want)
-			}
+			want := map[string]int{"in a row": 5, "by ratio": 20}[name]
+			testsupport.True(t, failures == want, "%d requests failed, want %d", failures, want)
 			testsupport.Equal(t, stateOf(p, "b:80"), "ejected", "b is %s")
-			if events := log.all(); len(events) != 1 || !events[0].Ejected || events[0].Endpoint != "b:80" || events[0].Lasts != 5*time.Second {
-				t.Errorf("events %+v, want one ejection of b for 5 s", events)
-			}
+			events := log.all()
+			testsupport.True(t, len(events) == 1 && events[0].Ejected && events[0].Endpoint == "b:80" && events[0].Lasts == 5*time.Second, "events %+v, want one ejection of b for 5 s", events)
 			for i, c := range s.conns {
 				testsupport.True(t, c.addr.Name != "b:80" || c.CloseReason() != upstream.NotClosed, "connection %d to b is still open", i)
 			}
@@ -266,9 +256,7 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 		for range 3 {
 			left := p.Snapshot().Endpoints[1].EjectedSeconds
 			testsupport.MustTrue(t, left >= 4 && left <= 5, "the ejection still lasts %v s, want almost 5", left)
-			if got := serve(t, p, int(100*left)-20, 10*msec, fails); got["b:80"] != 0 {
-				t.Fatalf("b got %d requests while it is ejected", got["b:80"])
-			}
+			testsupport.MustEqual(t, serve(t, p, int(100*left)-20, 10*msec, fails)["b:80"], 0, "b got %d requests while it is ejected")
 			if got := serve(t, p, 50, 10*msec, fails); got["b:80"] != 1 {
 				t.Fatalf("b got %d requests after the ejection, want 1 probe", got["b:80"])
 			}
@@ -276,9 +264,7 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 		bad = false
 		serve(t, p, 600, 10*msec, nil)
 		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s after it works again")
-		if got := serve(t, p, 100, msec, nil); got["b:80"] != 50 {
-			t.Errorf("b got %d of 100 requests after it came back, want 50", got["b:80"])
-		}
+		testsupport.Equal(t, serve(t, p, 100, msec, nil)["b:80"], 50, "b got %d of 100 requests after it came back")
 		testsupport.Equal(t, p.Snapshot().Endpoints[1].Ejections, 1, "%d ejections were counted: a failed probe prolongs it")
 	})
 }
@@ -311,9 +297,7 @@ func TestSlowStart(t *testing.T) {
 		for i := 1; i < len(shares); i++ {
 			testsupport.True(t, shares[i] >= shares[i-1]-3, "b's requests of each hundred a second: %v, want no decrease", shares)
 		}
-		if shares[0] > 15 || shares[12] != 50 || shares[5] < 20 || shares[5] > 45 {
-			t.Errorf("b's requests of each hundred a second: %v, want an increase from about 10 to 50", shares)
-		}
+		testsupport.True(t, shares[0] <= 15 && shares[12] == 50 && shares[5] >= 20 && shares[5] <= 45, "b's requests of each hundred a second: %v, want an increase from about 10 to 50", shares)
 	})
 }
 
@@ -340,9 +324,7 @@ func TestPriorities(t *testing.T) {
 					o.Endpoints[2].Priority = 1
 					o.Ejection.MaxEjected = 0.7
 				})
-				if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 {
-					t.Fatalf("c got %d requests while a and b work", got["c:80"])
-				}
+				testsupport.MustEqual(t, serve(t, p, 100, msec, nil)["c:80"], 0, "c got %d requests while a and b work")
 				broken.Store(true)
 				for _, c := range s.conns {
 					if how != "fails" {
@@ -359,9 +341,7 @@ func TestPriorities(t *testing.T) {
 						finish(r, how == "fails" && r.ex.Endpoint != "c:80")
 					}
 				}
-				if got := serve(t, p, 100, msec, nil); got["c:80"] < 99 {
-					t.Errorf("a second after a and b broke, c got %d of 100 requests", got["c:80"])
-				}
+				testsupport.AtLeast(t, serve(t, p, 100, msec, nil)["c:80"], 99, "a second after a and b broke, c got %d of 100 requests")
 				broken.Store(false)
 				for end := time.Now().Add(9 * time.Second); time.Now().Before(end); {
 					serve(t, p, 1, 5*msec, nil)

@@ -69,9 +69,7 @@ func TestEndpointsChangeInPlace(t *testing.T) {
 			for _, c := range a {
 				testsupport.Equal(t, c.reason, upstream.NotClosed, "%[2]v: a connection to an endpoint that stays closed: %[1]v", protocol)
 			}
-			if n := len(s.openTo(names[1])); n > 0 {
-				t.Errorf("%v: %d connections to the removed endpoint", protocol, n)
-			}
+			testsupport.Equal(t, len(s.openTo(names[1])), 0, "%[2]v: %[1]d connections to the removed endpoint", protocol)
 			testsupport.True(t, len(s.openTo(names[2])) != 0, "%v: no connection to the new endpoint", protocol)
 			wantEqualShares(t, p, 2)
 			change(p, s, names[2]) // one endpoint stays
@@ -79,9 +77,7 @@ func TestEndpointsChangeInPlace(t *testing.T) {
 			change(p, s, names[2], names[1], names[0]) // removed endpoints come back
 			pass(sec)
 			wantEqualShares(t, p, 3)
-			if n := stop(); n > 0 {
-				t.Errorf("%v: %d requests failed", protocol, n)
-			}
+			testsupport.Equal(t, stop(), 0, "%[2]v: %[1]d requests failed", protocol)
 		})
 	}
 }
@@ -95,9 +91,8 @@ func wantEqualShares(t *testing.T, p *Pool, n int) {
 	testsupport.Equal(t, len(after), n, "there are %d endpoints")
 	for i, e := range after {
 		got := e.Requests["fill"] - before[i].Requests["fill"]
-		if want := uint64(2000 / n); got < want*9/10 || got > want*11/10 {
-			t.Errorf("endpoint %s of %d got %d requests, want about %d", e.Endpoint, n, got, want)
-		}
+		want := uint64(2000 / n)
+		testsupport.True(t, got >= want*9/10 && got <= want*11/10, "endpoint %s of %d got %d requests, want about %d", e.Endpoint, n, got, want)
 	}
 }
 
@@ -112,9 +107,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 		left := p.Snapshot().Endpoints[2].EjectedSeconds
 		change(p, s, names[2], names[0], names[1], names[3])
 		at := p.Snapshot().Endpoints
-		if at[0].State != "ejected" || at[0].EjectedSeconds != left || at[0].Ejections != 1 {
-			t.Errorf("the ejected endpoint: %+v", at[0])
-		}
+		testsupport.True(t, at[0].State == "ejected" && at[0].EjectedSeconds == left && at[0].Ejections == 1, "the ejected endpoint: %+v", at[0])
 		testsupport.True(t, at[1].Weight == 5 && at[2].State == "draining" && at[3].State == "enabled", "endpoints: %+v", at)
 		change(p, s, names[0], names[3])
 		change(p, s, names[0], names[3], names[1], names[2])
@@ -126,9 +119,8 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 		testsupport.True(t, p.Refusing(), "the pool takes requests, and its only endpoint is disabled")
 		change(p, s, names[1], names[0])
 		testsupport.True(t, !p.Refusing() && stateOf(p, names[1]) == "disabled", "the disabled endpoint is %s", stateOf(p, names[1]))
-		if served := serve(t, p, 10, msec, nil); served[names[0]] != 10 {
-			t.Errorf("shares %v, want all at the enabled endpoint", served)
-		}
+		served := serve(t, p, 10, msec, nil)
+		testsupport.True(t, served[names[0]] == 10, "shares %v, want all at the enabled endpoint", served)
 	})
 }
 
@@ -138,9 +130,8 @@ func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
 		serve(t, p, 20, msec, func(e string) bool { return e == names[1] })
 		change(p, s, names[1])
 		testsupport.Equal(t, stateOf(p, names[1]), "enabled", "its state is %s")
-		if served := serve(t, p, 10, msec, nil); served[names[1]] != 10 {
-			t.Errorf("shares %v", served)
-		}
+		served := serve(t, p, 10, msec, nil)
+		testsupport.True(t, served[names[1]] == 10, "shares %v", served)
 	})
 }
 
@@ -166,9 +157,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 			testsupport.Equal(t, r.ex.Endpoint, names[0], "a request went to the removed endpoint: %v")
 		}
 		for _, r := range all {
-			if c := r.conn(); c.reason != upstream.NotClosed {
-				t.Errorf("the connection of a request closed: %v", c.reason)
-			}
+			testsupport.Equal(t, r.conn().reason, upstream.NotClosed, "the connection of a request closed: %v")
 			finish(r, true) // the result of a removed endpoint changes nothing
 		}
 		useAll(late)

@@ -127,9 +127,8 @@ func TestFullQueueRefusesARequestThatWaitsForADial(t *testing.T) {
 		}
 		pending, other := askAs(t, p, quiet, sec), askAs(t, p, quiet, sec)
 		all[15].wantErr(upstream.PendingFull, 0)
-		if s := p.Snapshot(); s.Pending != 1 || s.WaitingForDials != 16 {
-			t.Errorf("%d requests are pending and %d wait for dials, want 1 and 16", s.Pending, s.WaitingForDials)
-		}
+		s := p.Snapshot()
+		testsupport.True(t, s.Pending == 1 && s.WaitingForDials == 16, "%d requests are pending and %d wait for dials, want 1 and 16", s.Pending, s.WaitingForDials)
 		useAll(append(all[:15], pending, other))
 	})
 }
@@ -166,9 +165,8 @@ func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
 		time.Sleep(time.Until(ends) + 20*sec)
 		synctest.Wait()
 		// 40 s of places are 200 slow requests and 2000 fast ones.
-		if slow, fast := served[noisy], served[quiet]; slow < 150 || fast < 1500 {
-			t.Errorf("%d slow and %d fast requests were served", slow, fast)
-		}
+		slow, fast := served[noisy], served[quiet]
+		testsupport.True(t, slow >= 150 && fast >= 1500, "%d slow and %d fast requests were served", slow, fast)
 	})
 }
 
@@ -257,9 +255,8 @@ func TestManyKeysAndReloadsLeaveNoMemory(t *testing.T) {
 			return liveHeap()
 		}
 		before := reloads(20)
-		if after := reloads(200); after > before+100<<10 {
-			t.Errorf("the heap grew from %d to %d KiB", before>>10, after>>10)
-		}
+		after := reloads(200)
+		testsupport.True(t, after <= before+100<<10, "the heap grew from %d to %d KiB", before>>10, after>>10)
 		held.do()
 	})
 }

@@ -37,9 +37,7 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 				all := askAll(t, p, 50, sec)
 				pass(100 * msec)
 				for _, r := range all {
-					if !r.ended() || r.err != nil || r.ex.Redials != 0 {
-						t.Fatalf("a request: ended %v, %v, may outlast %d more failures", r.ended(), r.err, r.ex.Redials)
-					}
+					testsupport.MustTrue(t, r.ended() && r.err == nil && r.ex.Redials == 0, "a request: ended %v, %v, may outlast %d more failures", r.ended(), r.err, r.ex.Redials)
 					r.do()
 				}
 			})
@@ -119,9 +117,8 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 				r.do()
 			}
 			testsupport.Equal(t, s.dialCount(), c.dials, "%[2]+v: %[1]d dials", c)
-			if used := c.redials - r.ex.Redials; used > c.redials || used < c.dials-1 {
-				t.Errorf("%+v: Redials was reduced by %d", c, used)
-			}
+			used := c.redials - r.ex.Redials
+			testsupport.True(t, used <= c.redials && used >= c.dials-1, "%+v: Redials was reduced by %d", c, used)
 		})
 	}
 }
@@ -134,9 +131,8 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 		s.failFirst(1, upstream.HTTP1, errRefused)
 		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
 		first := &upstream.Exchange{Deadline: time.Now().Add(sec)}
-		if _, err := p.Acquire(first); err != errRefused {
-			t.Errorf("the first request got %v", err)
-		}
+		_, err := p.Acquire(first)
+		testsupport.True(t, err == errRefused, "the first request got %v", err)
 		r := acquire(t, p)
 		testsupport.Equal(t, r.took, 5*msec, "the second request took %v, want a dial")
 		r.do()
@@ -168,9 +164,7 @@ func TestRefusingSSPGetsMaxDialsAndThenTwoAfterEachPause(t *testing.T) {
 		// every 5 s, ±20 %. Each takes 0.1 s.
 		testsupport.AtMost(t, s.dialCount(), 4+1+2*(6+60/4), "%d dials in a minute")
 		for i, c := range s.dials[5:] {
-			if i > 0 && c.at.Sub(s.dials[5+i-1].at) < 80*msec {
-				t.Errorf("dial %d starts %v after the previous one", 5+i, c.at.Sub(s.dials[5+i-1].at))
-			}
+			testsupport.True(t, i <= 0 || c.at.Sub(s.dials[5+i-1].at) >= 80*msec, "dial %d starts %v after the previous one", 5+i, c.at.Sub(s.dials[5+i-1].at))
 		}
 	})
 }

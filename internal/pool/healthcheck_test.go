@@ -109,9 +109,8 @@ func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
 		}
 		testsupport.Equal(t, fmt.Sprint(log.checkChanges()), "[1 b:80 status 500 3 b:80 <nil>]", "events: %v")
 		for _, e := range p.Snapshot().Endpoints {
-			if n := len(s.conns[e.Endpoint]); uint64(n) > 1+e.ChecksFailed {
-				t.Errorf("the checks of %s used %d connections: want one, and one after each of %d failures", e.Endpoint, n, e.ChecksFailed)
-			}
+			n := len(s.conns[e.Endpoint])
+			testsupport.True(t, uint64(n) <= 1+e.ChecksFailed, "the checks of %s used %d connections: want one, and one after each of %d failures", e.Endpoint, n, e.ChecksFailed)
 			if e.Endpoint == "b:80" && (e.ChecksFailed < 3 || e.ChecksOK < 10) {
 				t.Errorf("%d checks failed and %d succeeded", e.ChecksFailed, e.ChecksOK)
 			}
@@ -131,9 +130,7 @@ func TestProbeOfAnEjectedEndpointIsACheck(t *testing.T) {
 		ejected := time.Now()
 		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is not ejected: %v")
 		for stateOf(p, "b:80") == "ejected" {
-			if got := serve(t, p, 1, 10*msec, nil); got["b:80"] > 0 {
-				t.Fatal("an ejected endpoint got a request")
-			}
+			testsupport.MustTrue(t, serve(t, p, 1, 10*msec, nil)["b:80"] <= 0, "an ejected endpoint got a request")
 		}
 		testsupport.Between(t, time.Since(ejected), 4900*msec, 5100*msec, "b was back after %v, want 5 s")
 
@@ -141,9 +138,7 @@ func TestProbeOfAnEjectedEndpointIsACheck(t *testing.T) {
 		s.setSick("b:80")
 		serve(t, p, 20, 10*msec, failing("b:80"))
 		got := serve(t, p, 6000, 10*msec, nil)
-		if got["b:80"] > 0 || stateOf(p, "b:80") != "unhealthy" {
-			t.Errorf("b got %d requests in a minute, and is %s", got["b:80"], stateOf(p, "b:80"))
-		}
+		testsupport.True(t, got["b:80"] <= 0 && stateOf(p, "b:80") == "unhealthy", "b got %d requests in a minute, and is %s", got["b:80"], stateOf(p, "b:80"))
 	})
 }
 
@@ -177,9 +172,7 @@ func TestEndpointsOutOfUseAreNotChecked(t *testing.T) {
 		if a, b := checks(); a < 10 || b > 0 {
 			t.Errorf("with b draining: %d and %d checks", a, b)
 		}
-		if open := s.openTo("b:80"); len(open) > 0 {
-			t.Error("the connection for the checks of b stayed open")
-		}
+		testsupport.True(t, len(s.openTo("b:80")) == 0, "the connection for the checks of b stayed open")
 		p.SetState(balancer.Disabled)
 		if a, b := checks(); a+b > 0 {
 			t.Errorf("of a disabled SSP: %d and %d checks", a, b)
@@ -218,9 +211,8 @@ func TestReloadKeepsWhatChecksFound(t *testing.T) {
 		want(unchecked, "enabled")
 		changeOptions(p, func(o *Options) { o.HealthCheck.Path = "" })
 		want(p, "enabled")
-		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] < 45 {
-			t.Errorf("100 requests were shared %v", got)
-		}
+		got := serve(t, p, 100, 10*msec, nil)
+		testsupport.True(t, got["b:80"] >= 45, "100 requests were shared %v", got)
 	})
 }
 
@@ -243,9 +235,7 @@ func TestCheckOnAConnectionThatCloses(t *testing.T) {
 			}
 		}
 		for _, e := range p.Snapshot().Endpoints {
-			if e.ChecksFailed > 0 || e.ChecksOK < 10 {
-				t.Errorf("%s: %d checks failed and %d succeeded", e.Endpoint, e.ChecksFailed, e.ChecksOK)
-			}
+			testsupport.True(t, e.ChecksFailed <= 0 && e.ChecksOK >= 10, "%s: %d checks failed and %d succeeded", e.Endpoint, e.ChecksFailed, e.ChecksOK)
 		}
 	})
 }
@@ -285,8 +275,7 @@ func TestChecksOfReplicasAreNotInStep(t *testing.T) {
 				near++
 			}
 		}
-		if n := len(a.checksOf("a:80")); n < 690 || n > 750 || near > n/4 {
-			t.Errorf("%d checks in an hour, %d of them within 50 ms of the other pool's", n, near)
-		}
+		n := len(a.checksOf("a:80"))
+		testsupport.True(t, n >= 690 && n <= 750 && near <= n/4, "%d checks in an hour, %d of them within 50 ms of the other pool's", n, near)
 	})
 }

@@ -101,9 +101,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 			t.Errorf("a member in the shared list is not multiplexed, or drains: %+v", m)
 		}
 	}
-	if aging != p.conns.shared.aging {
-		t.Errorf("%d multiplexed connections are aging; the pool counts %d", aging, p.conns.shared.aging)
-	}
+	testsupport.Equal(t, aging, p.conns.shared.aging, "%d multiplexed connections are aging; the pool counts %d", p.conns.shared.aging)
 	canaries := 0
 	for _, e := range p.conns.endpoints.all {
 		if e.canary != nil {
@@ -113,9 +111,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 			}
 		}
 	}
-	if canaries != p.conns.idleRule.canaries {
-		t.Errorf("%d endpoints have a canary; the pool counts %d", canaries, p.conns.idleRule.canaries)
-	}
+	testsupport.Equal(t, canaries, p.conns.idleRule.canaries, "%d endpoints have a canary; the pool counts %d", p.conns.idleRule.canaries)
 	var opened, closed uint64
 	for i := range p.stats.openedBy {
 		opened += p.stats.openedBy[i].Load()
@@ -123,13 +119,10 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	for i := range p.stats.closedBy {
 		closed += p.stats.closedBy[i].Load()
 	}
-	if opened != closed+uint64(len(p.conns.members)) {
-		t.Errorf("%d connections opened, %d closed, %d open", opened, closed, len(p.conns.members))
-	}
+	testsupport.Equal(t, opened, closed+uint64(len(p.conns.members)), "%d connections opened, %d closed, %d open", closed, len(p.conns.members))
 	testsupport.Equal(t, p.stats.closedBy[upstream.NotClosed].Load(), 0, "%d connections were closed without a reason")
-	if q := &p.queue; p.opts.MaxPending >= 0 && q.pending > p.opts.MaxPending {
-		t.Errorf("%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
-	}
+	q := &p.queue
+	testsupport.True(t, p.opts.MaxPending < 0 || q.pending <= p.opts.MaxPending, "%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
 	wantConsistentFairQueues(t, &p.queue)
 	waits := uint64(0)
 	for _, h := range p.stats.acquire {
@@ -138,9 +131,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	testsupport.AtLeast(t, p.stats.arrivals.Load(), waits, "%d requests arrived, %d got one or an error", waits)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.maxOpen > p.opts.MaxConns {
-		t.Errorf("%d connections were open or being dialled at once, %d may be", s.maxOpen, p.opts.MaxConns)
-	}
+	testsupport.AtMost(t, s.maxOpen, p.opts.MaxConns, "%d connections were open or being dialled at once, %d may be", p.opts.MaxConns)
 	testsupport.True(t, s.maxDials <= p.opts.MaxDials, "%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
 }
 
@@ -179,13 +170,9 @@ func wantConsistentEndpoints(t testing.TB, p *Pool) {
 		if e.Barred() {
 			unusable += e.open
 		}
-		if e.open != open[e] || len(e.shared) != shared[e] {
-			t.Errorf("%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open[e], shared[e])
-		}
+		testsupport.True(t, e.open == open[e] && len(e.shared) == shared[e], "%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open[e], shared[e])
 	}
-	if kept != c.kept || unusable != c.unusable {
-		t.Errorf("%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
-	}
+	testsupport.True(t, kept == c.kept && unusable == c.unusable, "%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
 }
 
 // request is one call of Acquire in its own goroutine.
@@ -295,9 +282,7 @@ func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Erro
 func (r *request) wantWaits() {
 	r.t.Helper()
 	synctest.Wait()
-	if r.ended() {
-		r.t.Fatalf("the request does not wait: %v", r.err)
-	}
+	testsupport.MustTrue(r.t, !r.ended(), "the request does not wait: %v", r.err)
 }
 
 func (r *request) conn() *fakeConn { return r.place.m.conn.(*fakeConn) }

@@ -45,15 +45,11 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 		testsupport.Equal(t, p.closedFor(upstream.ClosedByPeer), 33, "%d connections closed by the SSP")
 		wantConsistent(t, p, s)
 		for range 17 {
-			if r := acquire(t, p); r.took != 0 {
-				t.Errorf("a request waited %v, but connections are idle", r.took)
-			}
+			testsupport.Equal(t, acquire(t, p).took, 0, "a request waited %v, but connections are idle")
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.conns.endpoints.all[0].idle.list) != 0 || p.conns.inUse != 17 {
-			t.Errorf("%d idle, %d in use, want 0 and 17", len(p.conns.endpoints.all[0].idle.list), p.conns.inUse)
-		}
+		testsupport.True(t, len(p.conns.endpoints.all[0].idle.list) == 0 && p.conns.inUse == 17, "%d idle, %d in use, want 0 and 17", len(p.conns.endpoints.all[0].idle.list), p.conns.inUse)
 		for m := range p.conns.members { // release all
 			p.releaseLocked(m, unused)
 		}

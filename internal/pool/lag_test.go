@@ -42,13 +42,10 @@ func TestDialThatLagEndsIsNoFailure(t *testing.T) {
 		r := ask(t, p, time.Minute)
 		starve(30 * sec)
 		pass(time.Minute)
-		if !r.ended() || r.err != nil || r.took < lag.MostExtra || r.took > 2*lag.MostExtra {
-			t.Fatalf("the request: ended %v after %v, %v", r.ended(), r.took, r.err)
-		}
+		testsupport.MustTrue(t, r.ended() && r.err == nil && r.took >= lag.MostExtra && r.took <= 2*lag.MostExtra, "the request: ended %v after %v, %v", r.ended(), r.took, r.err)
 		r.do()
-		if e := p.Snapshot().Endpoints[0]; e.LastDialError != "" || p.Snapshot().LastDialError != "" || p.conns.endpoints.all[0].stats.failed[dialOther].Load() != 0 {
-			t.Errorf("the endpoint is %+v", e)
-		}
+		e := p.Snapshot().Endpoints[0]
+		testsupport.True(t, e.LastDialError == "" && p.Snapshot().LastDialError == "" && p.conns.endpoints.all[0].stats.failed[dialOther].Load() == 0, "the endpoint is %+v", e)
 		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
 	})
 }

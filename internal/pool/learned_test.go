@@ -20,9 +20,8 @@ func closeIdle(s *fakeSSP, after time.Duration) {
 
 func wantLearned(t *testing.T, p *Pool, low, high time.Duration) {
 	t.Helper()
-	if got := p.Snapshot().LearnedIdleSeconds; got < low.Seconds() || got > high.Seconds() {
-		t.Errorf("the learned idle limit is %v s, want %v to %v", got, low, high)
-	}
+	got := p.Snapshot().LearnedIdleSeconds
+	testsupport.True(t, got >= low.Seconds() && got <= high.Seconds(), "the learned idle limit is %v s, want %v to %v", got, low, high)
 }
 
 func TestIdleLimitIsLearnedFromConnectionsThatTheJanitorFindsClosed(t *testing.T) {

@@ -20,18 +20,16 @@ func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
 		testsupport.True(t, !p.Ready(), "ready before any connection is open")
 		began := time.Now()
 		testsupport.NoError(t, p.Warm(t.Context()))
-		if took := time.Since(began); took != 30*msec || s.openCount() != 3 {
-			t.Errorf("Warm returned after %v with %d connections, want 30ms and 3", took, s.openCount())
-		}
+		took := time.Since(began)
+		testsupport.True(t, took == 30*msec && s.openCount() == 3, "Warm returned after %v with %d connections, want 30ms and 3", took, s.openCount())
 		testsupport.True(t, p.Ready(), "not ready")
 	})
 }
 
 func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		if err := p.Warm(t.Context()); err != nil || !p.Ready() || s.dialCount() != 0 {
-			t.Errorf("%v, ready %v, %d dials", err, p.Ready(), s.dialCount())
-		}
+		err := p.Warm(t.Context())
+		testsupport.True(t, err == nil && p.Ready() && s.dialCount() == 0, "%v, ready %v, %d dials", err, p.Ready(), s.dialCount())
 	})
 }
 
@@ -45,9 +43,8 @@ func TestWarmReturnsOnceTheSSPIsDrainedByHand(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 		defer cancel()
 		began := time.Now()
-		if err := p.Warm(ctx); err != nil || time.Since(began) != sec || !p.Ready() {
-			t.Errorf("Warm returned %v after %v, ready %v", err, time.Since(began), p.Ready())
-		}
+		err := p.Warm(ctx)
+		testsupport.True(t, err == nil && time.Since(began) == sec && p.Ready(), "Warm returned %v after %v, ready %v", err, time.Since(began), p.Ready())
 	})
 }
 
@@ -58,9 +55,8 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 		defer cancel()
-		if err := p.Warm(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
+		err := p.Warm(ctx)
+		testsupport.True(t, errors.Is(err, context.DeadlineExceeded), "got %v", err)
 		testsupport.AtMost(t, s.dialCount(), 9, "%d dials in 10 s to an SSP that refuses, want few")
 		s.set(nil)
 		pass(7 * sec)
@@ -82,13 +78,11 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 			waits := ask(t, p, sec)
 			began := time.Now()
 			cut := p.Close(t.Context())
-			if took := time.Since(began); cut != 0 || took != 200*msec {
-				t.Errorf("Close cut %d after %v, want none after 200ms", cut, took)
-			}
+			took := time.Since(began)
+			testsupport.True(t, cut == 0 && took == 200*msec, "Close cut %d after %v, want none after 200ms", cut, took)
 			for range 2 {
-				if err := <-done; err != nil {
-					t.Errorf("an exchange under way got %v", err)
-				}
+				err := <-done
+				testsupport.True(t, err == nil, "an exchange under way got %v", err)
 			}
 			waits.wantErr(upstream.Draining, 0)
 			late := ask(t, p, sec)
@@ -122,13 +116,11 @@ func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*msec)
 		defer cancel()
 		began := time.Now()
-		if cut := p.Close(ctx); cut != 3 || time.Since(began) != 50*msec {
-			t.Errorf("Close cut %d after %v, want 3 after 50ms", cut, time.Since(began))
-		}
+		cut := p.Close(ctx)
+		testsupport.True(t, cut == 3 && time.Since(began) == 50*msec, "Close cut %d after %v, want 3 after 50ms", cut, time.Since(began))
 		for range 3 {
-			if err := <-fails; upstream.AsError(err).Outcome != upstream.ConnLost {
-				t.Errorf("an exchange that was cut got %v", err)
-			}
+			err := <-fails
+			testsupport.True(t, upstream.AsError(err).Outcome == upstream.ConnLost, "an exchange that was cut got %v", err)
 		}
 		wantConsistent(t, p, s)
 		testsupport.Equal(t, p.Snapshot().PlacesInUse, 0, "%d places in use")
@@ -145,13 +137,10 @@ func TestCloseCancelsDials(t *testing.T) {
 		testsupport.Equal(t, time.Since(began), 0, "Close took %v")
 		r.wantErr(upstream.Draining, 0)
 		for kind := range p.conns.endpoints.all[0].stats.failed {
-			if n := p.conns.endpoints.all[0].stats.failed[kind].Load(); n != 0 {
-				t.Errorf("%d cancelled dials are counted as failed (%s)", n, dialErrorNames[kind])
-			}
+			testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[kind].Load(), 0, "%d cancelled dials are counted as failed (%s)", dialErrorNames[kind])
 		}
-		if err := p.Warm(t.Context()); upstream.AsError(err).Outcome != upstream.Draining {
-			t.Errorf("Warm after Close says %v", err)
-		}
+		err := p.Warm(t.Context())
+		testsupport.True(t, upstream.AsError(err).Outcome == upstream.Draining, "Warm after Close says %v", err)
 	})
 }
 

@@ -93,9 +93,7 @@ func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 		for _, c := range s.conns {
 			carried = append(carried, c.done)
 		}
-		if len(carried) != 4 || carried[0] != 3 || carried[1] != 3 || carried[2] != 3 || carried[3] != 1 {
-			t.Errorf("connections carried %v requests, want 3, 3, 3, 1", carried)
-		}
+		testsupport.True(t, len(carried) == 4 && carried[0] == 3 && carried[1] == 3 && carried[2] == 3 && carried[3] == 1, "connections carried %v requests, want 3, 3, 3, 1", carried)
 		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxRequests), 3, "%d connections closed for max_requests")
 		testsupport.Equal(t, p.stats.requestsPerConn.Sum(), 9, "closed connections carried %v requests")
 	})
@@ -110,9 +108,7 @@ func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 			began := time.Now()
 			for time.Since(began) < 60*sec {
 				next := acquire(t, p) // at every moment one request is under way
-				if next.took != 0 && last != nil {
-					t.Fatalf("a request waited %v for a connection, %v after the start", next.took, time.Since(began))
-				}
+				testsupport.MustTrue(t, next.took == 0 || last == nil, "a request waited %v for a connection, %v after the start", next.took, time.Since(began))
 				if last != nil {
 					last.do()
 				}
@@ -135,9 +131,8 @@ func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
 		for p.Snapshot().Idle[upstream.HTTP2] == 0 {
 			pass(msec)
 		}
-		if snap := p.Snapshot(); snap.Draining[upstream.HTTP2] != 1 {
-			t.Errorf("%d connections drain, want the old one", snap.Draining[upstream.HTTP2])
-		}
+		snap := p.Snapshot()
+		testsupport.True(t, snap.Draining[upstream.HTTP2] == 1, "%d connections drain, want the old one", snap.Draining[upstream.HTTP2])
 		held.do()
 	})
 }
@@ -156,9 +151,8 @@ func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
 			}
 			last = r
 		}
-		if age := time.Since(began); age < replaceWithin || age > replaceWithin+15*sec {
-			t.Errorf("the old connection was drained after %v, want max_age and a minute", age)
-		}
+		age := time.Since(began)
+		testsupport.True(t, age >= replaceWithin && age <= replaceWithin+15*sec, "the old connection was drained after %v, want max_age and a minute", age)
 		synctest.Wait()
 		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedMaxAge, "it was closed for %q")
 	})

@@ -51,13 +51,10 @@ func TestLocalErrorsBlameNoAddressAndNoEndpoint(t *testing.T) {
 			r := acquire(t, p)
 			defer r.do()
 		}
-		if all := events.all(); len(all) > 0 {
-			t.Errorf("events: %+v", all)
-		}
+		all := events.all()
+		testsupport.True(t, len(all) == 0, "events: %+v", all)
 		for _, e := range p.Snapshot().Endpoints {
-			if e.Unreachable || e.State != "enabled" {
-				t.Errorf("%s is %s, unreachable: %v", e.Endpoint, e.State, e.Unreachable)
-			}
+			testsupport.True(t, !e.Unreachable && e.State == "enabled", "%s is %s, unreachable: %v", e.Endpoint, e.State, e.Unreachable)
 		}
 	})
 }
@@ -106,9 +103,7 @@ func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
 		pass(75 * sec)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if ejected.Probe() != balancer.ProbeReady {
-			t.Errorf("5 s after this machine could dial again, the probe of the endpoint is in state %d, want %d", ejected.Probe(), balancer.ProbeReady)
-		}
+		testsupport.Equal(t, ejected.Probe(), balancer.ProbeReady, "5 s after this machine could dial again, the probe of the endpoint is in state %d")
 		testsupport.AtMost(t, s.dialCount(), 30, "%d dials")
 	})
 }
@@ -122,9 +117,7 @@ func TestALocalErrorFailsNoHealthCheck(t *testing.T) {
 		})
 		pass(time.Minute)
 		e := p.Snapshot().Endpoints[0]
-		if e.State != "enabled" || e.ChecksFailed > 0 {
-			t.Errorf("after a minute, the endpoint is %s, with %d failed checks", e.State, e.ChecksFailed)
-		}
+		testsupport.True(t, e.State == "enabled" && e.ChecksFailed <= 0, "after a minute, the endpoint is %s, with %d failed checks", e.State, e.ChecksFailed)
 		testsupport.AtLeast(t, s.dialCount(), 50, "%d dials for checks")
 	})
 }

@@ -111,9 +111,8 @@ func TestSeriesAreBoundedPerSSP(t *testing.T) {
 		}
 		ask(t, p, sec)
 		pass(sec)
-		if after := countSeries(t, registry(t, p, q)); before != 2*perSSP || after != before {
-			t.Errorf("two SSPs have %d series at start and %d later, want %d", before, after, 2*perSSP)
-		}
+		after := countSeries(t, registry(t, p, q))
+		testsupport.True(t, before == 2*perSSP && after == before, "two SSPs have %d series at start and %d later, want %d", before, after, 2*perSSP)
 	})
 }
 

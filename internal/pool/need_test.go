@@ -47,9 +47,8 @@ func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 		wantNear(t, "the hold", n.HoldSeconds, 0.08)
 		wantNear(t, "the load", n.Load, 16)
 		wantNear(t, "the headroom", n.HeadroomRatio, 0.75)
-		if want := capacity.Places(n.ArrivalsPerSecond, time.Duration(n.HoldSeconds*1e9), 0.03); n.AdvisedPlaces != want || n.AdvisedConnections != want {
-			t.Errorf("%d places on %d connections are advised, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
-		}
+		want := capacity.Places(n.ArrivalsPerSecond, time.Duration(n.HoldSeconds*1e9), 0.03)
+		testsupport.True(t, n.AdvisedPlaces == want && n.AdvisedConnections == want, "%d places on %d connections are advised, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
 		pass(61 * sec)
 		if n := p.Snapshot().Need; n.Load != 0 || n.AdvisedConnections != 0 || n.HeadroomRatio != 1 {
 			t.Errorf("after a minute without requests the need is %+v, want none", n)

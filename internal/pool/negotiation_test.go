@@ -31,9 +31,8 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 			all := askAll(t, p, 150, sec)
 			pass(9 * msec)
 			testsupport.Equal(t, s.dialCount(), 1, "%d dials while the protocol is unknown")
-			if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 150 {
-				t.Errorf("%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
-			}
+			snap := p.Snapshot()
+			testsupport.True(t, snap.Pending == 0 && snap.WaitingForDials == 150, "%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
 			pass(2 * msec)
 			want := 1 + 16 // max_dials
 			if protocol == upstream.HTTP2 {
@@ -88,9 +87,8 @@ func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 			}()
 		}
 		for range 600 {
-			if err := <-failed; err != nil {
-				t.Error(err)
-			}
+			err := <-failed
+			testsupport.True(t, err == nil, "%v", err)
 		}
 		testsupport.Equal(t, s.dialCount(), 4, "%d dials, want max_http2_conns, 4")
 	})
@@ -122,9 +120,7 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 		if snap.Active[upstream.HTTP2] != 2 || snap.Active[upstream.HTTP1] != 8 {
 			t.Errorf("%d HTTP/2 and %d HTTP/1 connections, want 2 and 8", snap.Active[upstream.HTTP2], snap.Active[upstream.HTTP1])
 		}
-		if snap.PlacesInUse != 14 || snap.PlacesLimit != 14 {
-			t.Errorf("%d of %d places in use, want 14 of 14", snap.PlacesInUse, snap.PlacesLimit)
-		}
+		testsupport.True(t, snap.PlacesInUse == 14 && snap.PlacesLimit == 14, "%d of %d places in use, want 14 of 14", snap.PlacesInUse, snap.PlacesLimit)
 		doAll(all)
 		testsupport.Equal(t, len(s.conns), 10, "%d connections were opened: every handshake gives a used connection")
 	})

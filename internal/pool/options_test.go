@@ -71,9 +71,8 @@ func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
 		}
 		useAll([]*request{a, b})
 		pass(2 * sec)
-		if n := s.openCount(); n != 1 || s.dialCount() != 3 {
-			t.Errorf("%d connections are open after %d dials, want 1 after 3", n, s.dialCount())
-		}
+		n := s.openCount()
+		testsupport.True(t, n == 1 && s.dialCount() == 3, "%d connections are open after %d dials, want 1 after 3", n, s.dialCount())
 	})
 }
 
@@ -179,9 +178,7 @@ func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for m := range p.conns.members {
-				if m.version != 1 {
-					t.Errorf("connection %d of the previous version is open", m.conn.(*fakeConn).n)
-				}
+				testsupport.True(t, m.version == 1, "connection %d of the previous version is open", m.conn.(*fakeConn).n)
 			}
 		})
 	}

@@ -25,9 +25,8 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 		second.do()
 		testsupport.Equal(t, p.stats.stale.Load(), 1, "%d stale connections counted")
 		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedUnsolicited].Load(), 1, "%d connections closed for unsolicited bytes")
-		if a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count(); a != 3 || b != 3 {
-			t.Errorf("%d requests arrived and %d got one, want 3 and 3", a, b)
-		}
+		a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count()
+		testsupport.True(t, a == 3 && b == 3, "%d requests arrived and %d got one, want 3 and 3", a, b)
 	})
 }
 
@@ -40,9 +39,7 @@ func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 			s.conn(n).closeItself(upstream.ClosedByPeer)
 		}
 		r := acquire(t, p)
-		if r.took != 0 || r.conn().reason != upstream.NotClosed {
-			t.Errorf("got connection %d after %v", r.conn().n, r.took)
-		}
+		testsupport.True(t, r.took == 0 && r.conn().reason == upstream.NotClosed, "got connection %d after %v", r.conn().n, r.took)
 		testsupport.Equal(t, s.openCount(), 1, "%d connections are open")
 		r.do()
 	})

@@ -145,9 +145,8 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 			if refusals > 0 {
 				outcome, wait = upstream.Deadline, sec
 			}
-			if took := time.Since(began); upstream.AsError(err).Outcome != outcome || took != wait {
-				t.Errorf("a request got %v after %v and %d refusals", err, took, refusals)
-			}
+			took := time.Since(began)
+			testsupport.True(t, upstream.AsError(err).Outcome == outcome && took == wait, "a request got %v after %v and %d refusals", err, took, refusals)
 			pass(sec - time.Since(began))
 		}
 		// Three dials, then one after each of 1, 2, 4 ms and so on, up to 5 s.
@@ -233,9 +232,7 @@ func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
 		held := acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
 		_, err := p.Acquire(ex)
-		if err != upstream.ErrDeadlineNotSent || time.Now().Before(ex.Deadline) {
-			t.Errorf("got %v, %v before the deadline", err, time.Until(ex.Deadline))
-		}
+		testsupport.True(t, err == upstream.ErrDeadlineNotSent && !time.Now().Before(ex.Deadline), "got %v, %v before the deadline", err, time.Until(ex.Deadline))
 		held.do()
 	})
 }

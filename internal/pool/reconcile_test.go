@@ -42,12 +42,8 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			}
 			s.mu.Unlock()
 			testsupport.Equal(t, seen[all[0]], 0, "%[2]v: %[1]d connections to the removed address", protocol)
-			if seen[all[2]] == 0 || served < 10 {
-				t.Errorf("%v: the new address has %d connections and got %d requests", protocol, seen[all[2]], served)
-			}
-			if n := stop(); n > 0 {
-				t.Errorf("%v: %d requests failed", protocol, n)
-			}
+			testsupport.True(t, seen[all[2]] != 0 && served >= 10, "%v: the new address has %d connections and got %d requests", protocol, seen[all[2]], served)
+			testsupport.Equal(t, stop(), 0, "%[2]v: %[1]d requests failed", protocol)
 			s.locked(func() { s.lookup = errRefused }) // DNS fails: the last good result stays
 			pass(10 * time.Second)
 			testsupport.True(t, s.openCount() != 0, "%v: a failed look-up closed all connections", protocol)
@@ -90,9 +86,7 @@ func TestNewAddressesGetConnections(t *testing.T) {
 				seen[conn.addr]++
 				testsupport.Equal(t, conn.protocol, c.protocol, "a connection uses %v")
 			}
-			if len(seen) != c.want || s.openCount() != c.want+1 {
-				t.Errorf("%d connections, to %d new addresses: %v; want one to each of %d", s.openCount()-1, len(seen), seen, c.want)
-			}
+			testsupport.True(t, len(seen) == c.want && s.openCount() == c.want+1, "%d connections, to %d new addresses: %v; want one to each of %d", s.openCount()-1, len(seen), seen, c.want)
 			for _, i := range []int{0, 2, 4, 6} {
 				testsupport.True(t, seen[all[i]] <= 0, "another connection to %v, which is not new", all[i])
 			}

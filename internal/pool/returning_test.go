@@ -36,9 +36,7 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 		probe := acquire(t, p)
 		testsupport.MustEqual(t, before.conn(), probe.conn(), "the probe has its own connection: %v")
 		finish(before, true)
-		if got := before.conn().CloseReason(); got != upstream.NotClosed {
-			t.Errorf("another request's failure closed the connection of the probe: %v", got)
-		}
+		testsupport.Equal(t, before.conn().CloseReason(), upstream.NotClosed, "another request's failure closed the connection of the probe: %v")
 		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s before the probe has ended")
 		finish(probe, false)
 		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s after a probe that succeeded")
@@ -57,9 +55,8 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 				dials = s.dialCount()
 			}
 		}
-		if got := s.dialCount(); got != dials {
-			t.Errorf("%d more dials, although no connection failed", got-dials)
-		}
+		got := s.dialCount()
+		testsupport.True(t, got == dials, "%d more dials, although no connection failed", got-dials)
 		testsupport.Equal(t, stateOf(p, "b:80"), "ejected", "b is %s, although all its probes failed")
 	})
 }
@@ -113,9 +110,7 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 			t.Errorf("b got %d of the first 100 requests after it came back, want about a tenth", got["b:80"])
 		}
 		serve(t, p, 2100, 10*msec, nil)
-		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] != 50 {
-			t.Errorf("b got %d of 100 requests after slow_start, want 50", got["b:80"])
-		}
+		testsupport.Equal(t, serve(t, p, 100, 10*msec, nil)["b:80"], 50, "b got %d of 100 requests after slow_start")
 	})
 }
 
@@ -132,16 +127,12 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 			for range 40 {
 				shares[serveOne(t, p, "")]++
 				for _, c := range []struct{ avoid, want string }{{"a:80", "b:80"}, {"b:80", "a:80"}} {
-					if got := serveOne(t, p, c.avoid); got != c.want {
-						t.Fatalf("%v: a request that avoids %s went to %s", protocol, c.avoid, got)
-					}
+					testsupport.MustEqual(t, serveOne(t, p, c.avoid), c.want, "%[2]v: a request that avoids %[3]s went to %[1]s", protocol, c.avoid)
 				}
 			}
 			testsupport.True(t, shares["a:80"] == 30, "%v: the other requests were shared %v, want 30 to 10", protocol, shares)
 			p.SetEndpointState("b:80", balancer.Disabled)
-			if got := serveOne(t, p, "a:80"); got != "a:80" {
-				t.Errorf("%v: a request that avoids the only endpoint left went to %q", protocol, got)
-			}
+			testsupport.Equal(t, serveOne(t, p, "a:80"), "a:80", "%[2]v: a request that avoids the only endpoint left went to %[1]q", protocol)
 		})
 	}
 }
@@ -237,7 +228,5 @@ func (r *request) wantEndpoint(name string) {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.over || r.err != nil || r.ex.Endpoint != name {
-		r.t.Fatalf("over %v, %v, at %q; want a place at %s", r.over, r.err, r.ex.Endpoint, name)
-	}
+	testsupport.MustTrue(r.t, r.over && r.err == nil && r.ex.Endpoint == name, "over %v, %v, at %q; want a place at %s", r.over, r.err, r.ex.Endpoint, name)
 }

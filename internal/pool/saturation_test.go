@@ -113,9 +113,7 @@ func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
 		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
 		over.wantErr(upstream.PendingFull, 0)
 		h := p.stats.atArrival
-		if h.Count() != 5 || h.Sum() != 0+0.25+0.5+0.75+1 {
-			t.Errorf("%d arrivals found %v in sum, want 5 and 2.5", h.Count(), h.Sum())
-		}
+		testsupport.True(t, h.Count() == 5 && h.Sum() == 0+0.25+0.5+0.75+1, "%d arrivals found %v in sum, want 5 and 2.5", h.Count(), h.Sum())
 		useAll(all)
 	})
 }

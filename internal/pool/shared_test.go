@@ -164,9 +164,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 		r := acquire(t, p)
 		testsupport.True(t, r.conn().n == 1 && r.took == 0, "got connection %d after %v, want 1 at once", r.conn().n, r.took)
 		snap := p.Snapshot()
-		if snap.Draining[upstream.HTTP2] != 1 || snap.Active[upstream.HTTP2] != 1 || snap.PlacesInUse != 2 {
-			t.Errorf("the pool is %+v", snap)
-		}
+		testsupport.True(t, snap.Draining[upstream.HTTP2] == 1 && snap.Active[upstream.HTTP2] == 1 && snap.PlacesInUse == 2, "the pool is %+v", snap)
 		held.do() // the outstanding exchange continues
 		r.do()
 		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedGoaway].Load(), 1, "%d connections closed for goaway")
@@ -179,9 +177,7 @@ func TestReplacementThatClosesIdleIsNotReplaced(t *testing.T) {
 		acquire(t, p).do()
 		s.conn(0).goAway(upstream.ClosedGoaway)
 		pass(60 * sec)
-		if s.dialCount() != 2 || s.openCount() != 0 {
-			t.Errorf("%d dials and %d open connections, want 2 and none", s.dialCount(), s.openCount())
-		}
+		testsupport.True(t, s.dialCount() == 2 && s.openCount() == 0, "%d dials and %d open connections, want 2 and none", s.dialCount(), s.openCount())
 	})
 }
 

@@ -37,9 +37,8 @@ func failing(names ...string) func(string) bool {
 func TestSpareServesWhileAllPrimariesAreEjected(t *testing.T) {
 	withEndpoints(t, 3, withPriorities(0, 0, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
 		serve(t, p, 20, 10*msec, failing("a:80", "b:80"))
-		if a, b := stateOf(p, "a:80"), stateOf(p, "b:80"); a != "ejected" || b != "ejected" {
-			t.Fatalf("a is %s, b is %s", a, b)
-		}
+		a, b := stateOf(p, "a:80"), stateOf(p, "b:80")
+		testsupport.MustTrue(t, a == "ejected" && b == "ejected", "a is %s, b is %s", a, b)
 		// Over a minute, each probe of a and b costs a request.
 		if got := serve(t, p, 6000, 10*msec, failing("a:80", "b:80")); got["c:80"] < 5970 {
 			t.Errorf("c got %d of 6000 requests: %v", got["c:80"], got)
@@ -47,9 +46,8 @@ func TestSpareServesWhileAllPrimariesAreEjected(t *testing.T) {
 		repaired := time.Now()
 		for stateOf(p, "a:80") != "enabled" || stateOf(p, "b:80") != "enabled" {
 			serve(t, p, 1, 10*msec, nil)
-			if took := time.Since(repaired); took > testEjection().BaseTime+100*msec {
-				t.Fatalf("not back after %v", took)
-			}
+			took := time.Since(repaired)
+			testsupport.MustTrue(t, took <= testEjection().BaseTime+100*msec, "not back after %v", took)
 		}
 		if got := serve(t, p, 100, 10*msec, nil); got["a:80"]+got["b:80"] != 100 || got["a:80"] < 48 || got["b:80"] < 48 {
 			t.Errorf("after the repair, 100 requests were shared %v", got)
@@ -146,17 +144,11 @@ func TestFailureAsideIsReported(t *testing.T) {
 			r.do()
 			return r.place.Ended(0, result, 0, &r.ex.Times)
 		}
-		if ended(held[0], upstream.Failure) || p.Left() != 0 {
-			t.Error("a failure of an endpoint that serves was reported as aside")
-		}
+		testsupport.True(t, !ended(held[0], upstream.Failure) && p.Left() == 0, "a failure of an endpoint that serves was reported as aside")
 		serve(t, p, 4, 10*msec, failing("a:80"))
 		testsupport.Equal(t, p.Left(), 1, "%d endpoints have left")
-		if !ended(held[1], upstream.Failure) || ended(held[2], upstream.Success) {
-			t.Error("a late failure of an ejected endpoint was not reported as aside, or a success was")
-		}
+		testsupport.True(t, ended(held[1], upstream.Failure) && !ended(held[2], upstream.Success), "a late failure of an ejected endpoint was not reported as aside, or a success was")
 		p.SetEndpointState("b:80", balancer.Disabled)
-		if r := acquire(t, p); ended(r, upstream.Failure) {
-			t.Error("a failure of the only endpoint that serves was reported as aside")
-		}
+		testsupport.True(t, !ended(acquire(t, p), upstream.Failure), "a failure of the only endpoint that serves was reported as aside")
 	})
 }

@@ -52,9 +52,8 @@ func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 		for _, a := range c.failed {
 			g.stateOf(a).failures = 1
 		}
-		if got := g.othersOf(&endpoint{addrs: c.addrs}, c.at); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		got := g.othersOf(&endpoint{addrs: c.addrs}, c.at)
+		testsupport.True(t, slices.Equal(got, c.want), "%s: %v, want %v", c.name, got, c.want)
 	}
 }
 
@@ -89,9 +88,8 @@ func TestAddressThatLosesEjectsNothing(t *testing.T) {
 		for i := range 2 {
 			askAfterLearning(t, p, i).do()
 		}
-		if e := p.Snapshot().Endpoints[0]; e.DialErrors != 1 || e.Ejections != 0 {
-			t.Errorf("%d dial errors, %d ejections, want 1 and 0", e.DialErrors, e.Ejections)
-		}
+		e := p.Snapshot().Endpoints[0]
+		testsupport.True(t, e.DialErrors == 1 && e.Ejections == 0, "%d dial errors, %d ejections, want 1 and 0", e.DialErrors, e.Ejections)
 	})
 }
 
@@ -106,9 +104,7 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
 		for i := range 1000 {
 			r := askAfterLearning(t, p, i)
-			if dead(r.conn().addr) || r.place.m.addr != r.conn().addr {
-				t.Fatalf("request %d: the connection to %v is recorded as one to %v", i, r.conn().addr, r.place.m.addr)
-			}
+			testsupport.MustTrue(t, !dead(r.conn().addr) && r.place.m.addr == r.conn().addr, "request %d: the connection to %v is recorded as one to %v", i, r.conn().addr, r.place.m.addr)
 			r.do()
 		}
 		pass(sec) // until the last dial ends
@@ -117,16 +113,11 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 			if dead(c.addr) {
 				tries++
 			}
-			if slices.ContainsFunc(c.others, dead) && len(s.dials) > 10 && c.n > 10 {
-				t.Fatalf("dial %d tries an address that lost before: %v", c.n, c.others)
-			}
+			testsupport.MustTrue(t, !slices.ContainsFunc(c.others, dead) || len(s.dials) <= 10 || c.n <= 10, "dial %d tries an address that lost before: %v", c.n, c.others)
 		}
-		if tries < 4 || tries > 24 {
-			t.Errorf("%d dials to the dead addresses, want about one every 5 s for each", tries)
-		}
+		testsupport.True(t, tries >= 4 && tries <= 24, "%d dials to the dead addresses, want about one every 5 s for each", tries)
 		e := p.conns.endpoints.all[0]
-		if n := e.stats.failed[dialTimeout].Load(); n != uint64(tries) {
-			t.Errorf("%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
-		}
+		n := e.stats.failed[dialTimeout].Load()
+		testsupport.True(t, n == uint64(tries), "%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
 	})
 }

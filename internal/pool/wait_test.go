@@ -41,13 +41,9 @@ func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
 			r.do()
 		}
 		again := acquire(t, p)
-		if again.conn() != c.conn() {
-			t.Errorf("the request got connection %d, want %d", again.conn().n, c.conn().n)
-		}
+		testsupport.True(t, again.conn() == c.conn(), "the request got connection %d, want %d", again.conn().n, c.conn().n)
 		next := acquire(t, p)
-		if next.conn() != a.conn() {
-			t.Errorf("the request got connection %d, want %d", next.conn().n, a.conn().n)
-		}
+		testsupport.True(t, next.conn() == a.conn(), "the request got connection %d, want %d", next.conn().n, a.conn().n)
 		again.do()
 		next.do()
 	})
@@ -86,9 +82,8 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 			b := ask(t, p, sec)
 			pass(50 * msec)
 			want := "no place was free within 50ms; see " + settings + " and pool.pending_timeout"
-			if e := b.wantErr(upstream.PendingTimeout, 50*msec); e.Detail != want {
-				t.Errorf("the error says\n%s\nwant\n%s", e.Detail, want)
-			}
+			e := b.wantErr(upstream.PendingTimeout, 50*msec)
+			testsupport.True(t, e.Detail == want, "the error says\n%s\nwant\n%s", e.Detail, want)
 			a.do()
 			acquire(t, p).do()
 		})
@@ -107,9 +102,8 @@ func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
 		}
 		r := ask(t, p, sec)
 		pass(100 * msec)
-		if e := r.wantErr(upstream.PendingTimeout, 50*msec); !strings.Contains(e.Error(), errRefused.Error()) {
-			t.Errorf("the error is %v, want the cause %v", e, errRefused)
-		}
+		e := r.wantErr(upstream.PendingTimeout, 50*msec)
+		testsupport.True(t, strings.Contains(e.Error(), errRefused.Error()), "the error is %v, want the cause %v", e, errRefused)
 		a.do()
 	})
 }
@@ -118,9 +112,8 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 40, 40, 0, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		all := askAll(t, p, 40, sec)
 		synctest.Wait()
-		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 40 {
-			t.Errorf("%d wait for a place and %d for dials, want 0 and 40", snap.Pending, snap.WaitingForDials)
-		}
+		snap := p.Snapshot()
+		testsupport.True(t, snap.Pending == 0 && snap.WaitingForDials == 40, "%d wait for a place and %d for dials, want 0 and 40", snap.Pending, snap.WaitingForDials)
 		over := ask(t, p, sec)
 		over.wantErr(upstream.PendingFull, 0)
 		pass(100 * time.Millisecond) // ten rounds of four dials
@@ -202,9 +195,8 @@ func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 		pass(60 * time.Millisecond)
 		began := time.Now()
 		_, err := p.Acquire(ex)
-		if took := time.Since(began); took != 40*time.Millisecond || upstream.AsError(err).Outcome != upstream.Deadline {
-			t.Errorf("got %v after %v, want the deadline after 40ms", err, took)
-		}
+		took := time.Since(began)
+		testsupport.True(t, took == 40*time.Millisecond && upstream.AsError(err).Outcome == upstream.Deadline, "got %v after %v, want the deadline after 40ms", err, took)
 		held.do()
 	})
 }
@@ -244,15 +236,13 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		held := acquire(t, p)
 		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
 		all := askAll(t, p, 4, sec)
-		if snap := p.Snapshot(); snap.Pending != 0 || snap.WaitingForDials != 4 {
-			t.Fatalf("%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
-		}
+		snap := p.Snapshot()
+		testsupport.MustTrue(t, snap.Pending == 0 && snap.WaitingForDials == 4, "%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
 		pass(40 * time.Millisecond) // another dial follows the first failure
 		all[0].wantWaits()
 		for _, r := range all[1:] {
-			if e := r.wantErr(upstream.PendingFull, 40*time.Millisecond); e.Err != errRefused {
-				t.Errorf("the error does not say why no connection is opened: %v", e)
-			}
+			e := r.wantErr(upstream.PendingFull, 40*time.Millisecond)
+			testsupport.True(t, e.Err == errRefused, "the error does not say why no connection is opened: %v", e)
 		}
 		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		pass(60 * time.Millisecond)

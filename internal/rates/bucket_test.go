@@ -24,9 +24,8 @@ func TestBucketHasItsBurstAndFillsAtItsRate(t *testing.T) {
 		now := time.Hour
 		testsupport.Equal(t, count(&b, now), 10, "rate %[2]v: %[1]d tokens in a full bucket", rate)
 		testsupport.True(t, !b.Has(now), "rate %v: an empty bucket has a token", rate)
-		if m := b.Missing(now); m < 9.99 || m > 10.01 {
-			t.Errorf("rate %v: %v tokens are missing, want 10", rate, m)
-		}
+		m := b.Missing(now)
+		testsupport.True(t, m >= 9.99 && m <= 10.01, "rate %v: %v tokens are missing, want 10", rate, m)
 		testsupport.Equal(t, count(&b, now+time.Duration(5e9/rate)+1), 5, "rate %[2]v: %[1]d tokens after five intervals", rate)
 	}
 }
@@ -63,8 +62,6 @@ func TestTheLowestRateGivesOnlyTheBurst(t *testing.T) {
 				taken++
 			}
 		}
-		if taken != 2 || b.Has(5*time.Hour) {
-			t.Errorf("a rate of %g gave %d tokens in five hours, want the burst of 2", rate, taken)
-		}
+		testsupport.True(t, taken == 2 && !b.Has(5*time.Hour), "a rate of %g gave %d tokens in five hours, want the burst of 2", rate, taken)
 	}
 }

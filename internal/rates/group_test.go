@@ -22,9 +22,7 @@ func TestAddressesAreInGroups(t *testing.T) {
 		{"198.51.100.7", "::ffff:198.51.100.7"},
 	} {
 		a, b := GroupOf(netip.MustParseAddr(same[0])), GroupOf(netip.MustParseAddr(same[1]))
-		if a != b || a >= ClientGroups {
-			t.Errorf("%s is in group %d, %s in group %d", same[0], a, same[1], b)
-		}
+		testsupport.True(t, a == b && a < ClientGroups, "%s is in group %d, %s in group %d", same[0], a, same[1], b)
 	}
 	other := 0
 	for i := range byte(100) {
@@ -126,9 +124,8 @@ func TestAllFailuresCountWhateverTheirGroups(t *testing.T) {
 				w.Record(0, g, true)
 			}
 		}
-		if n, _ := w.Tally(); n > 0 && w.Ratio(0.99, 1) != 1 {
-			t.Fatalf("the share of %d failures is %v", n, w.Ratio(0.99, 1))
-		}
+		n, _ := w.Tally()
+		testsupport.MustTrue(t, n <= 0 || w.Ratio(0.99, 1) == 1, "the share of %d failures is %v", n, w.Ratio(0.99, 1))
 	}
 }
 
@@ -144,9 +141,8 @@ func TestFewRequestsOfOthersCountLittle(t *testing.T) {
 		for range others {
 			w.Record(0, 5, false)
 		}
-		if got := w.Ratio(0, 20); math.Abs(got-want) > 1e-9 {
-			t.Errorf("with %d good requests of another group the share is %v, want %v", others, got, want)
-		}
+		got := w.Ratio(0, 20)
+		testsupport.True(t, math.Abs(got-want) <= 1e-9, "with %d good requests of another group the share is %v, want %v", others, got, want)
 	}
 }
 

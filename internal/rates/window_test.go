@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // TestWindowCountsItsLengthOnly compares the window with a list of all requests, over random
@@ -74,14 +76,11 @@ func TestWindowIsExactAfterConcurrentUse(t *testing.T) {
 		for i := range w.slots {
 			slots += w.slots[i][g].Load()
 		}
-		if sum := w.sums[g].Load(); sum != slots {
-			t.Errorf("the sum of group %d is %#x, that of the slots %#x", g, sum, slots)
-		}
+		testsupport.Equal(t, w.sums[g].Load(), slots, "the sum of group %[2]d is %#[1]x, that of the slots %#[3]x", g, slots)
 	}
 	w.Advance(time.Hour)
-	if requests, failures := w.Tally(); requests != 0 || failures != 0 {
-		t.Errorf("%d of %d are left after an hour", failures, requests)
-	}
+	requests, failures := w.Tally()
+	testsupport.True(t, requests == 0 && failures == 0, "%d of %d are left after an hour", failures, requests)
 }
 
 // TestWindowForgetsWithinItsNewLength checks that the window never forgets a request before the
@@ -100,9 +99,8 @@ func TestWindowForgetsWithinItsNewLength(t *testing.T) {
 		now += 100 * time.Millisecond
 		w.Advance(now)
 	}
-	if half, _ := w.Tally(); half == 0 || half >= before {
-		t.Errorf("%d of %d are left after half of the new length", half, before)
-	}
+	half, _ := w.Tally()
+	testsupport.True(t, half != 0 && half < before, "%d of %d are left after half of the new length", half, before)
 	now += 900 * time.Millisecond
 	w.Advance(now)
 	if n, _ := w.Tally(); n != 0 {

@@ -43,9 +43,7 @@ func TestForecastOfARampComesTrue(t *testing.T) {
 		}
 		lead += first / 20
 	}
-	if below == 0 || float64(right) < 0.8*float64(below) || lead < 5 {
-		t.Errorf("%d of %d forecasts came true, and the first came %.1f minutes before", right, below, lead)
-	}
+	testsupport.True(t, below != 0 && float64(right) >= 0.8*float64(below) && lead >= 5, "%d of %d forecasts came true, and the first came %.1f minutes before", right, below, lead)
 }
 
 func TestAFlatLoadGivesNoForecast(t *testing.T) {

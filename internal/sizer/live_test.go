@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 var figuresFile = flag.String("figures", "", "the `file` for the medians of TestSizerOnLiveTraces, in JSON")
@@ -87,9 +89,7 @@ func TestSizerOnLiveTraces(t *testing.T) {
 			f := &s.figures[j]
 			middle, least, most := all.of(j)
 			t.Logf("%s: %s %s, %s to %s", s.name, f.name, f.text(middle), f.text(least), f.text(most))
-			if !f.held(middle) {
-				t.Errorf("%s: %s is %s, and must be %s", s.name, f.name, f.text(middle), f.pass())
-			}
+			testsupport.True(t, f.held(middle), "%s: %s is %s, and must be %s", s.name, f.name, f.text(middle), f.pass())
 			medians[s.name+": "+f.name] = min(middle, math.MaxFloat32)
 		}
 	}
@@ -98,8 +98,6 @@ func TestSizerOnLiveTraces(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(*figuresFile, text, 0o600)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testsupport.True(t, err == nil, "%v", err)
 	}
 }

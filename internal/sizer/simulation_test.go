@@ -137,9 +137,7 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		c.without(&changed)
 		with, without := measured(standard), measured(changed)
 		t.Logf("%s: %.3f with, %.3f without %s", s.name, with, without, c.rule)
-		if ratio := without / with; !(ratio >= c.worse) {
-			t.Errorf("%s: %.3f with, %.3f without %s", s.name, with, without, c.rule)
-		}
+		testsupport.True(t, (without/with) >= c.worse, "%s: %.3f with, %.3f without %s", s.name, with, without, c.rule)
 	}
 }
 
@@ -196,9 +194,7 @@ func TestSizersOfReplicasDoNotGrowAgainstAFullSSP(t *testing.T) {
 			all[0].controller.(*bySizer).log(t)
 		}
 		t.Logf("peak %d places for a capacity of %d, goodput %.0f/s of %.0f/s", limits, capacity, good, best)
-		if limits > 3*capacity || good < 0.9*best {
-			t.Errorf("seed %d: peak %d places for a capacity of %d, goodput %.0f/s of %.0f/s", seed, limits, capacity, good, best)
-		}
+		testsupport.True(t, limits <= 3*capacity && good >= 0.9*best, "seed %d: peak %d places for a capacity of %d, goodput %.0f/s of %.0f/s", seed, limits, capacity, good, best)
 	}
 }
 
@@ -216,7 +212,5 @@ func TestSizerOverADay(t *testing.T) {
 	w.run()
 	opened := w.sum(0, 86400, func(s *second) int { return s.opened })
 	t.Logf("%.2f changes an hour, %.0f connections opened, %.2f %% waited", w.changes()/24, opened, 100*w.waitingShare(0, 86400))
-	if w.changes() > 24*2 || w.waitingShare(0, 86400) > 0.03 {
-		t.Errorf("%.0f changes, %.2f %% waited", w.changes(), 100*w.waitingShare(0, 86400))
-	}
+	testsupport.True(t, w.changes() <= 24*2 && w.waitingShare(0, 86400) <= 0.03, "%.0f changes, %.2f %% waited", w.changes(), 100*w.waitingShare(0, 86400))
 }

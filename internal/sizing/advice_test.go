@@ -54,9 +54,8 @@ func TestOwnSizeNamesTheLastDecision(t *testing.T) {
 func TestOwnSizeSaysWhenIdleConnectionsClose(t *testing.T) {
 	s, o := loaded(0.15, 176)
 	s.Auto, s.LearnedIdleSeconds, o.IdleTimeout = &pool.AutoSnapshot{IdleTimeoutSeconds: 55}, 60, 55*time.Second
-	if got := OwnSize(s, o); len(got) != 1 {
-		t.Errorf("with the configured timeout: %q", got)
-	}
+	got := OwnSize(s, o)
+	testsupport.True(t, len(got) == 1, "with the configured timeout: %q", got)
 	s.Auto.IdleTimeoutSeconds, s.LearnedIdleSeconds = 18, 19
 	wantText(t, OwnSize(s, o)[1], "pool.auto closes idle connections after 18 s instead of 55s", "after about 19 s idle")
 	o.Auto.Enabled = true
@@ -74,9 +73,8 @@ func TestAdviceForAPoolThatFitsSaysWhenItIsFull(t *testing.T) {
 func TestAdviceNamesConnectionsThatTheLoadDoesNotNeed(t *testing.T) {
 	s, o := loaded(0.01, 15)
 	o.MinIdle = 30 // a load that doubles needs them
-	if got := Advice(s, o); strings.Contains(got, "min_idle") {
-		t.Errorf("the advice is %q", got)
-	}
+	got := Advice(s, o)
+	testsupport.True(t, !strings.Contains(got, "min_idle"), "the advice is %q", got)
 	o.MinIdle = 31
 	wantText(t, Advice(s, o), "pool.max_conns 100 is enough.", "pool.min_idle 31 keeps more connections open than this load needs.")
 }
@@ -101,9 +99,7 @@ func TestAdvisedIdleTimeoutIsBelowTheLearnedOne(t *testing.T) {
 	} {
 		s := &pool.Snapshot{LearnedIdleSeconds: c.learned}
 		o := &pool.Options{IdleTimeout: c.set}
-		if got := IdleTimeout(s, o); got != c.want {
-			t.Errorf("learned %v s, set %v: advised %v, want %v", c.learned, c.set, got, c.want)
-		}
+		testsupport.Equal(t, IdleTimeout(s, o), c.want, "learned %[2]v s, set %[3]v: advised %[1]v", c.learned, c.set)
 		if text := IdleAdvice(s, o); (text == "") != (c.want == 0) || c.want > 0 && !strings.Contains(text, "Set pool.idle_timeout to "+c.want.String()) {
 			t.Errorf("learned %v s, set %v: %q", c.learned, c.set, text)
 		}

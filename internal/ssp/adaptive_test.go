@@ -156,9 +156,8 @@ func TestOverloadedSSPGetsWhatItCanProcess(t *testing.T) {
 				t.Errorf("minute %d: %.0f of %d get a response, in %v; limit %d to %d", minute, goodput, capacity, m.mean(), m.lowest, m.highest)
 			}
 		}
-		if base := time.Duration(m.a.base.Load()); adapt && base > 100*msec {
-			t.Errorf("%v count as the SSP's own latency, which is 90ms", base)
-		}
+		base := time.Duration(m.a.base.Load())
+		testsupport.True(t, !adapt || base <= 100*msec, "%v count as the SSP's own latency, which is 90ms", base)
 	}
 }
 
@@ -167,9 +166,7 @@ func TestSSPThatStaysSlowerGetsItsRequestsBack(t *testing.T) {
 	m.run(time.Minute)
 	m.median *= 3
 	m.run(15 * time.Second)
-	if m.shed == 0 || m.lowest < 8 {
-		t.Fatalf("%d were shed, limit %d: want some, and no limit below the floor", m.shed, m.lowest)
-	}
+	testsupport.MustTrue(t, m.shed != 0 && m.lowest >= 8, "%d were shed, limit %d: want some, and no limit below the floor", m.shed, m.lowest)
 	m.run(105 * time.Second)
 	for range 3 {
 		if m.run(time.Minute); m.shedRatio() > 0.001 {
@@ -186,9 +183,8 @@ func TestProbeRestoresTheLimit(t *testing.T) {
 	for range adaptiveMinSamples {
 		m.a.observe(adaptiveWindow, 0, 80*msec)
 	}
-	if got := m.f.Limit(); got != 40 || m.a.probe != notProbing {
-		t.Errorf("the limit is %d after the probe, want 40", got)
-	}
+	got := m.f.Limit()
+	testsupport.True(t, got == 40 && m.a.probe == notProbing, "the limit is %d after the probe, want 40", got)
 }
 
 func TestAdaptiveLimitStaysWithinFloorAndMaxInFlight(t *testing.T) {
@@ -205,9 +201,7 @@ func TestAdaptiveLimitStaysWithinFloorAndMaxInFlight(t *testing.T) {
 			m.run(15 * time.Second)
 			lowest, highest = min(lowest, m.lowest), max(highest, m.highest)
 		}
-		if lowest < c.lowest || highest > c.highest {
-			t.Errorf("floor %d, max_in_flight %d: the limit was %d to %d", c.floor, c.max, lowest, highest)
-		}
+		testsupport.True(t, lowest >= c.lowest && highest <= c.highest, "floor %d, max_in_flight %d: the limit was %d to %d", c.floor, c.max, lowest, highest)
 		if c.lowest < c.highest && (lowest > 2*c.lowest+2 || c.max > 0 && highest != c.max) {
 			t.Errorf("floor %d, max_in_flight %d: the limit was %d to %d, and never at its ends", c.floor, c.max, lowest, highest)
 		}
@@ -223,9 +217,7 @@ func TestUnusedAdaptiveLimitDoesNotGrow(t *testing.T) {
 	testsupport.True(t, m.lowest == 100 && m.highest == 100, "the limit was %d to %d with a tenth of it in use", m.lowest, m.highest)
 	m.rate = 1000
 	m.run(10 * time.Second)
-	if m.highest <= 100 || m.shedRatio() > 0.05 {
-		t.Errorf("the limit rose to %d when it was used, and %.3f were shed", m.highest, m.shedRatio())
-	}
+	testsupport.True(t, m.highest > 100 && m.shedRatio() <= 0.05, "the limit rose to %d when it was used, and %.3f were shed", m.highest, m.shedRatio())
 }
 
 func TestAdaptiveLimitFallsFromTheUsedPart(t *testing.T) {

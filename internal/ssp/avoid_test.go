@@ -64,8 +64,6 @@ func TestAttemptAfterAFailedDialAvoidsTheLastEndpoint(t *testing.T) {
 			return nil
 		}
 		c.get().want(upstream.Fill)
-		if !slices.Equal(avoided, []string{"", "a:80", "a:80"}) {
-			t.Errorf("the attempts avoid %q", avoided)
-		}
+		testsupport.True(t, slices.Equal(avoided, []string{"", "a:80", "a:80"}), "the attempts avoid %q", avoided)
 	})
 }

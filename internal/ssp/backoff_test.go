@@ -68,14 +68,12 @@ func TestRetryAfterPausesTheSSP(t *testing.T) {
 		testsupport.RunBubble(t, strconv.Itoa(status), func(t *testing.T) {
 			p := &fakePool{steps: []step{response(status, "busy", "retry-after: 2"), fill()}}
 			c := newClient(t, p, nil)
-			if res := c.get(); res.status != status || res.body != "busy" {
-				t.Fatalf("the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
-			}
+			res := c.get()
+			testsupport.MustTrue(t, res.status == status && res.body == "busy", "the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
 			refused := c.get().want(upstream.SSPBackoff)
 			refused.wantDetail("Retry-After", "2s", "retry_after_max", "30s")
-			if after := upstream.AsError(refused.err).RetryAfter; after != 2*time.Second {
-				t.Errorf("the client may come back after %v, want 2s", after)
-			}
+			after := upstream.AsError(refused.err).RetryAfter
+			testsupport.True(t, after == 2*time.Second, "the client may come back after %v, want 2s", after)
 			time.Sleep(2*time.Second - 1)
 			c.get().want(upstream.SSPBackoff)
 			testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, 1e-9, "%v s of the pause are left, want 1 ns")

@@ -56,9 +56,8 @@ func TestTmaxBecomesTheRemainingTimeAndNoOtherByteChanges(t *testing.T) {
 			r.Deadline = r.Received.Add(c.deadline)
 			cl.do(r).want(upstream.Fill)
 			want := before[:r.TmaxStart] + c.want + before[r.TmaxEnd:]
-			if got := p.requests()[0].body; got != want || !json.Valid([]byte(got)) {
-				t.Errorf("sent\n%s\nwant\n%s", got, want)
-			}
+			got := p.requests()[0].body
+			testsupport.True(t, got == want && json.Valid([]byte(got)), "sent\n%s\nwant\n%s", got, want)
 			testsupport.True(t, string(r.Body) == before, "the client's body, which all legs share, became %s", r.Body)
 			cl.wantIdle()
 		})
@@ -172,9 +171,7 @@ func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 	for i := range sent {
 		testsupport.True(t, sent[i].body == sent[0].body && sent[i].head == sent[0].head, "attempt %d differs from the first", i)
 	}
-	if len(sent) != 3 || !strings.HasPrefix(gunzip(t, sent[2].body), "body body") {
-		t.Errorf("%d were sent, the last %q", len(sent), gunzip(t, sent[2].body))
-	}
+	testsupport.True(t, len(sent) == 3 && strings.HasPrefix(gunzip(t, sent[2].body), "body body"), "%d were sent, the last %q", len(sent), gunzip(t, sent[2].body))
 }
 
 // The copy of a body counts in the budget.
@@ -193,9 +190,8 @@ func TestBodyCopyIsReservedAsLongAsTheLeg(t *testing.T) {
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
 	r := c.withTmax("300")
 	p.steps = []step{func(ex *upstream.Exchange) error {
-		if got, want := c.budget.Used(), int64(len(r.Body)); got < want || got > want+10 {
-			t.Errorf("%d bytes are held for a copy of %d", got, want)
-		}
+		got, want := c.budget.Used(), int64(len(r.Body))
+		testsupport.True(t, got >= want && got <= want+10, "%d bytes are held for a copy of %d", got, want)
 		return fail(notProcessed)(ex)
 	}, fill()}
 	c.do(r).want(upstream.Fill)
@@ -277,9 +273,7 @@ func TestEachAttemptHasTheBodyWithoutWhatIsRemoved(t *testing.T) {
 					}
 					for _, then := range steps {
 						p.steps = append(p.steps, func(ex *upstream.Exchange) error {
-							if n := c.budget.Used(); n < int64(len(original)) || n > most {
-								t.Errorf("%s: %d bytes are held for copies of %d bytes", name, n, len(original))
-							}
+							testsupport.Between(t, c.budget.Used(), int64(len(original)), most, "%[2]s: %[1]d bytes are held for copies of %[3]d bytes", name, len(original))
 							return then(ex)
 						})
 					}
@@ -301,9 +295,8 @@ func TestEachAttemptHasTheBodyWithoutWhatIsRemoved(t *testing.T) {
 						if rewrite {
 							tmax = int(r.Deadline.Sub(s.at).Milliseconds())
 						}
-						if want := fmt.Sprintf(without, tmax, x); got != want {
-							t.Errorf("%s, rewrite %v, gzip %v: attempt %d sent %s, want %s", name, rewrite, compress, i, got, want)
-						}
+						want := fmt.Sprintf(without, tmax, x)
+						testsupport.True(t, got == want, "%s, rewrite %v, gzip %v: attempt %d sent %s, want %s", name, rewrite, compress, i, got, want)
 					}
 					c.wantSent(p, 3)
 					c.wantIdle()
@@ -325,7 +318,6 @@ func TestABodyInIdentityIsNotCompressedBesideRemove(t *testing.T) {
 	rest := `"b":"` + strings.Repeat("b", 500) + `"}`
 	r.Body = []byte(`{"a":1,` + rest)
 	c.do(r).want(upstream.Fill)
-	if sent := p.requests()[0]; sent.body != "{"+rest || strings.Count(sent.head, "Content-Encoding") != 1 {
-		t.Errorf("sent %q with fields\n%s", sent.body, sent.head)
-	}
+	sent := p.requests()[0]
+	testsupport.True(t, sent.body == "{"+rest && strings.Count(sent.head, "Content-Encoding") == 1, "sent %q with fields\n%s", sent.body, sent.head)
 }

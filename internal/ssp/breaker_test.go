@@ -39,9 +39,8 @@ func TestBreakerShedsInProportion(t *testing.T) {
 		for i := range c.requests {
 			b.record(0, 0, i < c.failures)
 		}
-		if got := b.shedRatio(0); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%+v: sheds %v", c, got)
-		}
+		got := b.shedRatio(0)
+		testsupport.True(t, math.Abs(got-c.want) <= 1e-9, "%+v: sheds %v", c, got)
 	}
 }
 
@@ -93,9 +92,8 @@ func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 		}
 		testsupport.AtLeast(t, c.ssp.breaker.wouldShed.Load(), 700, "%d were counted, want about 880")
 		testsupport.Equal(t, c.ssp.breaker.shed.Load(), 0, "%d were counted as shed")
-		if got := c.ssp.Snapshot().BreakerShedRatio; math.Abs(got-0.9) > 1e-9 {
-			t.Errorf("the ratio is %v, want 0.9", got)
-		}
+		got := c.ssp.Snapshot().BreakerShedRatio
+		testsupport.True(t, math.Abs(got-0.9) <= 1e-9, "the ratio is %v, want 0.9", got)
 	})
 }
 
@@ -111,9 +109,8 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 			}
 		}
 		requests, failures := c.ssp.breaker.Tally()
-		if n := uint64(len(p.requests())); n > 250 || requests != n || failures != n {
-			t.Errorf("%d of 1000 were sent, and %d of %d counted as failures; shed requests must not count", n, failures, requests)
-		}
+		n := uint64(len(p.requests()))
+		testsupport.True(t, n <= 250 && requests == n && failures == n, "%d of 1000 were sent, and %d of %d counted as failures; shed requests must not count", n, failures, requests)
 		c.wantIdle()
 
 		// The SSP recovers. The breaker sees this from the requests that it still sends, and in the
@@ -188,15 +185,13 @@ func TestTimeoutCountsIfTheSSPHadItsRequestTimeout(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = 50 * msec })
 		c.get().want(upstream.Deadline)
-		if _, failures := c.ssp.breaker.Tally(); failures != 1 {
-			t.Error("a timeout by timeouts.request does not count")
-		}
+		_, failures := c.ssp.breaker.Tally()
+		testsupport.True(t, failures == 1, "a timeout by timeouts.request does not count")
 		r := c.request(upstream.GET)
 		r.Deadline = r.Received.Add(20 * msec)
 		c.do(r).want(upstream.Deadline)
-		if requests, _ := c.ssp.breaker.Tally(); requests != 1 {
-			t.Error("a timeout that came earlier counts")
-		}
+		requests, _ := c.ssp.breaker.Tally()
+		testsupport.True(t, requests == 1, "a timeout that came earlier counts")
 	})
 }
 
@@ -211,9 +206,8 @@ func TestFailuresOfEndpointsThatAreOutShedNothing(t *testing.T) {
 		for range 20 {
 			c.get()
 		}
-		if shed := c.ssp.Snapshot().BreakerShedRatio; shed < 0.89 {
-			t.Fatalf("%v are shed after 20 failures", shed)
-		}
+		shed := c.ssp.Snapshot().BreakerShedRatio
+		testsupport.MustTrue(t, shed >= 0.89, "%v are shed after 20 failures", shed)
 		p.left.Add(1)
 		p.aside.Store(true)
 		for range 40 {

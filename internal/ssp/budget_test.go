@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // The test compares with plain arithmetic: a request adds a fifth, a retry takes one, ten is the
@@ -24,9 +26,7 @@ func TestRetryBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 				fifths = min(fifths+1, 50)
 			case n < 9:
 				want := fifths >= 5
-				if got := b.spend(); got != want {
-					t.Fatalf("seed %d: spend is %v with %d fifths", seed, got, fifths)
-				}
+				testsupport.MustEqual(t, b.spend(), want, "seed %[2]d: spend is %[1]v with %[3]d fifths", seed, fifths)
 				if want {
 					fifths -= 5
 					retries++
@@ -36,9 +36,7 @@ func TestRetryBudgetIsAFifthOfTheRequestsAndTen(t *testing.T) {
 				fifths = min(fifths+5, 50)
 				retries-- // most of these retries: this one was not sent
 			}
-			if retries > requests/5+10 {
-				t.Fatalf("seed %d: %d retries for %d requests", seed, retries, requests)
-			}
+			testsupport.MustTrue(t, retries <= requests/5+10, "seed %d: %d retries for %d requests", seed, retries, requests)
 		}
 	}
 }
@@ -59,7 +57,6 @@ func TestRetryBudgetHoldsForConcurrentRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := spent.Load(); n > 20000/5+10 || n < 20000/5 {
-		t.Errorf("%d retries for 20000 requests, want a fifth, and ten", n)
-	}
+	n := spent.Load()
+	testsupport.True(t, n <= 20000/5+10 && n >= 20000/5, "%d retries for 20000 requests, want a fifth, and ten", n)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -73,9 +74,7 @@ func TestClassificationOfResponses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSSP(options(func(o *Options) { o.NoBidBody = c.by }), &fakePool{})
 			a := &upstream.Response{Status: c.status, Body: []byte(c.body), Fields: []byte(c.fields)}
-			if got := s.classify(&Request{Method: c.method}, a); got != c.want {
-				t.Errorf("is %v, want %v", got, c.want)
-			}
+			testsupport.Equal(t, s.classify(&Request{Method: c.method}, a), c.want, "is %v")
 		})
 	}
 }
@@ -97,9 +96,8 @@ func FuzzHasVASTAd(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "Ad" && e.Name.Space == "" && !got {
-				t.Fatalf("no ad is found in %q", body)
-			}
+			e, ok := token.(xml.StartElement)
+			testsupport.MustTrue(t, !ok || e.Name.Local != "Ad" || e.Name.Space != "" || got, "no ad is found in %q", body)
 		}
 	})
 }
@@ -127,9 +125,7 @@ func FuzzHasBid(f *testing.F) {
 						continue
 					}
 					var bids []json.RawMessage
-					if json.Unmarshal(seat["bid"], &bids) == nil && len(bids) > 0 {
-						t.Fatalf("no bid in %q", body)
-					}
+					testsupport.MustTrue(t, json.Unmarshal(seat["bid"], &bids) != nil || len(bids) == 0, "no bid in %q", body)
 				}
 			}
 		}

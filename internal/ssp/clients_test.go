@@ -77,9 +77,8 @@ func TestFailuresThatAClientProvokesShedAndPauseNothingOfOthers(t *testing.T) {
 				c.getAs(all[1+i%9], "").want(upstream.Fill)
 				time.Sleep(100 * msec)
 			}
-			if s := c.ssp.Snapshot(); s.BreakerShedRatio != 0 || s.RetryAfterPaused != 0 {
-				t.Errorf("%v of the requests are shed, %d responses paused the SSP", s.BreakerShedRatio, s.RetryAfterPaused)
-			}
+			s := c.ssp.Snapshot()
+			testsupport.True(t, s.BreakerShedRatio == 0 && s.RetryAfterPaused == 0, "%v of the requests are shed, %d responses paused the SSP", s.BreakerShedRatio, s.RetryAfterPaused)
 		})
 	}
 }
@@ -206,9 +205,8 @@ func TestSlowRequestsOfAClientLowerNoLimit(t *testing.T) {
 					return "ok"
 				})
 			}
-			if limit := cl.ssp.Snapshot().ConcurrencyLimit; (limit < 1000) != c.lowered {
-				t.Errorf("the limit is %d of 1000, want it lowered: %v", limit, c.lowered)
-			}
+			limit := cl.ssp.Snapshot().ConcurrencyLimit
+			testsupport.True(t, (limit < 1000) == c.lowered, "the limit is %d of 1000, want it lowered: %v", limit, c.lowered)
 		})
 	}
 }

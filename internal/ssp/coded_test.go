@@ -22,9 +22,8 @@ func gzipped(t testing.TB, body string) []byte {
 	w := gzip.NewWriter(&b)
 	half := len(body) / 2
 	for _, part := range []string{body[:half], body[half:]} {
-		if _, err := io.WriteString(w, part); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(w, part)
+		testsupport.MustTrue(t, err == nil, "%v", err)
 		testsupport.NoError(t, w.Flush())
 	}
 	testsupport.NoError(t, w.Close())
@@ -68,16 +67,12 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 		testsupport.MustTrue(t, len(coded) <= maxCodedScan, "%d bytes are %d compressed", len(c.body), len(coded))
 		before := bytes.Clone(coded)
 		for _, coding := range []string{"gzip", "X-GZIP", "Gzip"} { // decoders are reused
-			if got := classifyCoded(c.by, coded, coding); got != c.want {
-				t.Errorf("%.60s by %v in %s is %v, want %v", c.body, c.by, coding, got, c.want)
-			}
+			testsupport.Equal(t, classifyCoded(c.by, coded, coding), c.want, "%.60[2]s by %[3]v in %[4]s is %[1]v", c.body, c.by, coding)
 		}
 		testsupport.MustTrue(t, bytes.Equal(coded, before), "the search changed the body")
 		// A body that cannot be decoded to its end may hold an ad.
 		for _, n := range []int{1, len(coded) / 2, len(coded) - 1} {
-			if got := classifyCoded(c.by, coded[:n], "gzip"); got != upstream.Fill {
-				t.Errorf("the first %d of %d bytes of %.60s are %v", n, len(coded), c.body, got)
-			}
+			testsupport.Equal(t, classifyCoded(c.by, coded[:n], "gzip"), upstream.Fill, "the first %[2]d of %[3]d bytes of %.60[4]s are %[1]v", n, len(coded), c.body)
 		}
 	}
 }
@@ -105,9 +100,8 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 		{"bytes after the end", append(gzipped(t, noBidJSON), "x"...), []string{"gzip"}},
 		{"a wrong checksum", wrong, []string{"gzip"}},
 	} {
-		if got := classifyCoded(NoBidOpenRTB, c.body, c.codings...); got != upstream.Fill {
-			t.Errorf("%s: %v, want fill", c.name, got)
-		}
+		got := classifyCoded(NoBidOpenRTB, c.body, c.codings...)
+		testsupport.True(t, got == upstream.Fill, "%s: %v, want fill", c.name, got)
 	}
 	members := append(gzipped(t, `{"id":"1",`), gzipped(t, `"seatbid":[]}`)...)
 	testsupport.Equal(t, classifyCoded(NoBidOpenRTB, members, "gzip"), upstream.NoBid, "two members of gzip: %v, want no_bid")
@@ -148,9 +142,8 @@ func FuzzCoded(f *testing.F) {
 			coded := gzipped(t, string(body))
 			want, _ := by.search(body)
 			want = want || len(coded) > maxCodedScan
-			if got, _ := by.searchCoded(gzip, coded); got != want {
-				t.Fatalf("%q: %v, want %v", body, got, want)
-			}
+			got, _ := by.searchCoded(gzip, coded)
+			testsupport.MustTrue(t, got == want, "%q: %v, want %v", body, got, want)
 		}
 	})
 }
@@ -191,8 +184,7 @@ func BenchmarkCompressedNoBid(b *testing.B) {
 	body := gzipped(b, noBidJSON)
 	b.ReportAllocs()
 	for b.Loop() {
-		if ad, _ := NoBidOpenRTB.searchCoded([]byte("gzip"), body); ad {
-			b.Fatal("an ad")
-		}
+		ad, _ := NoBidOpenRTB.searchCoded([]byte("gzip"), body)
+		testsupport.MustTrue(b, !ad, "an ad")
 	}
 }

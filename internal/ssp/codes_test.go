@@ -79,9 +79,8 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 			if name == c.want {
 				want = 1
 			}
-			if got := s.stats.noBids[i].Load(); got != want {
-				t.Errorf("%q: %d with the reason %s, want %s", c.body, got, name, c.want)
-			}
+			got := s.stats.noBids[i].Load()
+			testsupport.True(t, got == want, "%q: %d with the reason %s, want %s", c.body, got, name, c.want)
 		}
 	}
 }
@@ -92,7 +91,5 @@ func TestReasonsHaveSeriesOnlyWhereTheyAreRead(t *testing.T) {
 		n, err := testutil.GatherAndCount(registry(t, s), "adbuffer_no_bid_reasons_total")
 		testsupport.True(t, err == nil && n == want, "%v: %d series, %v; want %d", by, n, err, want)
 	}
-	if fmt.Sprint(noBidReasonNames) != "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 vendor other none]" {
-		t.Error(noBidReasonNames)
-	}
+	testsupport.True(t, fmt.Sprint(noBidReasonNames) == "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 vendor other none]", "%v", noBidReasonNames)
 }

@@ -52,15 +52,10 @@ func TestFieldsCrossByThePolicyAndBodyAndMethodUnchanged(t *testing.T) {
 	c.do(r).want(upstream.Fill)
 
 	sent := p.requests()
-	if want := "User-Agent: phone\r\nAccept-Encoding: gzip\r\nX-Openrtb-Version: 2.6\r\n"; sent[0].head != want {
-		t.Errorf("sent the fields\n%s\nwant\n%s", sent[0].head, want)
-	}
-	if !strings.Contains(sent[1].head, "Accept-Encoding: identity\r\n") || strings.Contains(sent[1].head, "gzip") {
-		t.Errorf("a plain request sent the fields\n%s", sent[1].head)
-	}
-	if sent[0].method != upstream.POST || sent[0].body != `{"id":"1"}` {
-		t.Errorf("sent %v with body %q", sent[0].method, sent[0].body)
-	}
+	want := "User-Agent: phone\r\nAccept-Encoding: gzip\r\nX-Openrtb-Version: 2.6\r\n"
+	testsupport.True(t, sent[0].head == want, "sent the fields\n%s\nwant\n%s", sent[0].head, want)
+	testsupport.True(t, strings.Contains(sent[1].head, "Accept-Encoding: identity\r\n") && !strings.Contains(sent[1].head, "gzip"), "a plain request sent the fields\n%s", sent[1].head)
+	testsupport.True(t, sent[0].method == upstream.POST && sent[0].body == `{"id":"1"}`, "sent %v with body %q", sent[0].method, sent[0].body)
 	c.wantIdle()
 }
 
@@ -74,9 +69,8 @@ func TestReusedExchangeSendsNothingOfItsLastRequest(t *testing.T) {
 	r := c.request(upstream.GET)
 	r.Query = []byte("new")
 	c.doOn(ex, r, 0).want(upstream.Fill)
-	if got := p.requests()[0]; got.target != "/bid?v=2&new" || got.head != "User-Agent: phone\r\n" {
-		t.Errorf("sent %q with fields %q", got.target, got.head)
-	}
+	got := p.requests()[0]
+	testsupport.True(t, got.target == "/bid?v=2&new" && got.head == "User-Agent: phone\r\n", "sent %q with fields %q", got.target, got.head)
 }
 
 func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
@@ -111,12 +105,9 @@ func TestTimeoutCountsFromTheBeginOfTheLeg(t *testing.T) {
 		ex := upstream.AcquireExchange()
 		defer ex.Release()
 		start := time.Now()
-		if o, _ := c.ssp.Do(r, ex, 50*msec); o != upstream.Deadline || time.Since(start) != 50*msec {
-			t.Errorf("%v after %v, want a deadline after 50ms", o, time.Since(start))
-		}
-		if ex.Times.Queued != start {
-			t.Errorf("Queued is %v after the leg began", ex.Times.Queued.Sub(start))
-		}
+		o, _ := c.ssp.Do(r, ex, 50*msec)
+		testsupport.True(t, o == upstream.Deadline && time.Since(start) == 50*msec, "%v after %v, want a deadline after 50ms", o, time.Since(start))
+		testsupport.True(t, ex.Times.Queued == start, "Queued is %v after the leg began", ex.Times.Queued.Sub(start))
 	})
 }
 
@@ -192,9 +183,7 @@ func TestTrailersAreRequestedUnlessThePolicyRemovesTe(t *testing.T) {
 		cl.fields.HTTP2 = true
 		cl.head("Host: ads.example\r\nte: trailers\r\n\r\n")
 		cl.get().want(upstream.Fill)
-		if got := p.requests()[0].head; got != c.want {
-			t.Errorf("%v, remove %v: the header is %q, want %q", c.protocol, c.remove, got, c.want)
-		}
+		testsupport.Equal(t, p.requests()[0].head, c.want, "%[2]v, remove %[3]v: the header is %[1]q", c.protocol, c.remove)
 	}
 }
 
@@ -225,9 +214,8 @@ func TestEveryRequestIsCountedOnceAndTimedIfAdmitted(t *testing.T) {
 			}
 			testsupport.Equal(t, c.ssp.stats.outcomes[o].Load(), want, "counted %d as %v", o)
 		}
-		if n, sum := c.ssp.stats.duration.Count(), c.ssp.stats.duration.Sum(); n != 2 || sum != 0.01 {
-			t.Errorf("%d requests of %v s were timed, want 2 of 0.01", n, sum)
-		}
+		n, sum := c.ssp.stats.duration.Count(), c.ssp.stats.duration.Sum()
+		testsupport.True(t, n == 2 && sum == 0.01, "%d requests of %v s were timed, want 2 of 0.01", n, sum)
 		testsupport.Equal(t, c.ssp.stats.firstByte.Count(), 1, "%d first bytes were timed, want that of the response")
 	})
 }
@@ -242,9 +230,8 @@ func TestCancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
 		ex.Context = ctx
 		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
 		testsupport.Equal(t, res.took, 20*msec, "took %v")
-		if requests, _ := c.ssp.breaker.Tally(); requests != 0 {
-			t.Error("it counts for the breaker")
-		}
+		requests, _ := c.ssp.breaker.Tally()
+		testsupport.True(t, requests == 0, "it counts for the breaker")
 	})
 }
 

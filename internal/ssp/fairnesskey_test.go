@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/testsupport"
 )
 
 func TestFairnessKeyIsReadFromTheRequest(t *testing.T) {
 	request := func(client, header, query, body string) *Request {
 		r := &Request{Fields: new(httpheader.RequestFields), Identity: new(httpheader.Identity), Query: []byte(query), Body: []byte(body)}
-		if err := r.Fields.Scan([]byte("Host: a\r\n" + header + "\r\n")); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, r.Fields.Scan([]byte("Host: a\r\n"+header+"\r\n")))
 		r.Identity.Resolve(r.Fields, netip.MustParseAddr(client), false, nil, true)
 		return r
 	}
@@ -51,7 +50,5 @@ func TestFairnessKeyIsReadFromTheRequest(t *testing.T) {
 			t.Errorf("%s: the hashes are %x, want two equal ones", c.key, hashes)
 		}
 	}
-	if r := request("192.0.2.1", "", "", ""); NewFairnessKey("") != nil || r.keyer() != nil {
-		t.Error("without a key, requests have one")
-	}
+	testsupport.True(t, NewFairnessKey("") == nil && request("192.0.2.1", "", "", "").keyer() == nil, "without a key, requests have one")
 }

@@ -281,24 +281,19 @@ func (r result) wantDetail(words ...string) {
 func (c *client) wantIdle() {
 	c.t.Helper()
 	testsupport.Equal(c.t, c.ssp.inFlight.Now(), 0, "%d requests are still in flight")
-	if n, share := c.budget.Used(), c.ssp.buffered.Used(); n != 0 || share != 0 {
-		c.t.Errorf("%d bytes of the budget, and %d of the SSP's share, are still held", n, share)
-	}
+	n, share := c.budget.Used(), c.ssp.buffered.Used()
+	testsupport.True(c.t, n == 0 && share == 0, "%d bytes of the budget, and %d of the SSP's share, are still held", n, share)
 }
 
 func (c *client) wantSent(p *fakePool, n int) {
 	c.t.Helper()
-	if sent := p.requests(); len(sent) != n {
-		c.t.Fatalf("%d requests were sent, want %d", len(sent), n)
-	}
+	testsupport.MustEqual(c.t, len(p.requests()), n, "%d requests were sent")
 	testsupport.Equal(c.t, c.ssp.stats.sent.Load(), uint64(n), "%d requests were counted as sent, want %d", n)
 }
 
 func (c *client) wantRetries(want map[retryKind]uint64) {
 	c.t.Helper()
 	for k := range retryKinds {
-		if got := c.ssp.stats.retries[k].Load(); got != want[k] {
-			c.t.Errorf("%d retries %s, want %d", got, retryKindNames[k], want[k])
-		}
+		testsupport.Equal(c.t, c.ssp.stats.retries[k].Load(), want[k], "%d retries %s", retryKindNames[k])
 	}
 }

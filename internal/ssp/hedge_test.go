@@ -128,15 +128,12 @@ func TestResultOfTwoAttempts(t *testing.T) {
 				time.AfterFunc(tt.cancel, cancel)
 				ex.Context = ctx
 			}
-			if res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want); res.body != tt.body || res.took != tt.took {
-				t.Errorf("%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
-			}
+			res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want)
+			testsupport.True(t, res.body == tt.body && res.took == tt.took, "%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
 			ex.Release()
 			c.wantSent(p, tt.sent)
 			c.wantRetries(tt.retries)
-			if won := c.ssp.stats.hedgesWon.Load(); won != tt.won {
-				t.Errorf("%d hedges are counted as won, want %d", won, tt.won)
-			}
+			testsupport.Equal(t, c.ssp.stats.hedgesWon.Load(), tt.won, "%d hedges are counted as won")
 			testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way")
 			c.wantIdle()
 		})
@@ -169,9 +166,8 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 			cl.do(cl.request(c.method)).want(upstream.Fill)
 			cl.wantSent(p, 1)
 			cl.wantRetries(nil)
-			if got, want := cl.ssp.stats.overBudget[retryHedge].Load(), c.name == "no budget"; (got == 1) != want || got > 1 {
-				t.Errorf("%d hedges are counted as refused by the budget", got)
-			}
+			got, want := cl.ssp.stats.overBudget[retryHedge].Load(), c.name == "no budget"
+			testsupport.True(t, (got == 1) == want && got <= 1, "%d hedges are counted as refused by the budget", got)
 			cl.wantIdle()
 		})
 	}
@@ -199,9 +195,8 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 			c.wantRetries(nil)
 			testsupport.Equal(t, c.ssp.budget.fifths.Load(), maxFifths, "the budget is %d fifths, want it full")
 			testsupport.Equal(t, c.ssp.stats.overBudget[retryHedge].Load(), 0, "%d hedges are counted as refused by the budget")
-			if limited := c.ssp.qps.limited.Load(); (limited == 1) != (name == "token") {
-				t.Errorf("%d were counted as over the limit", limited)
-			}
+			limited := c.ssp.qps.limited.Load()
+			testsupport.True(t, (limited == 1) == (name == "token"), "%d were counted as over the limit", limited)
 			c.wantIdle()
 		})
 	}
@@ -269,9 +264,7 @@ func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 			first.Store(int64(d))
 			c.get().want(upstream.Fill)
 		}
-		if late := c.ssp.lateAfter.get(); late < 100*msec || late > 107*msec {
-			t.Errorf("an attempt is late after %v in the end; without hedging, 9 in 10 latencies are up to 100ms", late)
-		}
+		testsupport.Between(t, c.ssp.lateAfter.get(), 100*msec, 107*msec, "an attempt is late after %v in the end; without hedging, 9 in 10 latencies are up to 100ms")
 		testsupport.Between(t, c.ssp.stats.retries[retryHedge].Load(), 300, 420, "%d hedges for 4000 requests, want a tenth")
 	})
 }

@@ -33,9 +33,7 @@ func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if most.Load() != 3 || f.Now() != 0 || refused.Load() == 0 {
-		t.Errorf("%d at once, want 3; %d left, %d refused", most.Load(), f.Now(), refused.Load())
-	}
+	testsupport.True(t, most.Load() == 3 && f.Now() == 0 && refused.Load() != 0, "%d at once, want 3; %d left, %d refused", most.Load(), f.Now(), refused.Load())
 }
 
 func TestLoweredLimitKeepsRequestsInFlight(t *testing.T) {

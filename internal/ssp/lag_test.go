@@ -40,12 +40,9 @@ func TestATimeoutUnderLagIsNotTheSSPsFailure(t *testing.T) {
 			s := newClient(t, p, func(o *Options) { o.Lag = m })
 			starve(c.lag)
 			s.get().want(upstream.Deadline)
-			if got := p.ended[0]; got != c.want {
-				t.Errorf("lag %s: the result for the endpoint is %v, want %v", name, got, c.want)
-			}
-			if _, failures := s.ssp.breaker.Tally(); failures > 0 != (c.want == upstream.Failure) {
-				t.Errorf("lag %s: %d failures for the breaker, and the result is %v", name, failures, c.want)
-			}
+			testsupport.Equal(t, p.ended[0], c.want, "lag %[2]s: the result for the endpoint is %[1]v", name)
+			_, failures := s.ssp.breaker.Tally()
+			testsupport.True(t, failures > 0 == (c.want == upstream.Failure), "lag %s: %d failures for the breaker, and the result is %v", name, failures, c.want)
 		})
 	}
 }
@@ -57,8 +54,7 @@ func TestLagIsNoLatencyOfTheSSP(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{after(200*msec, fill())}}, func(o *Options) { o.Lag, o.Adaptive.Enabled = m, true })
 		starve(110 * msec)
 		c.get().want(upstream.Fill)
-		if _, latency := c.ssp.adaptive.latencies.Take(0); time.Duration(latency) < 95*msec || time.Duration(latency) > 105*msec {
-			t.Errorf("the latency is %v, want about 100 ms", time.Duration(latency))
-		}
+		_, latency := c.ssp.adaptive.latencies.Take(0)
+		testsupport.True(t, time.Duration(latency) >= 95*msec && time.Duration(latency) <= 105*msec, "the latency is %v, want about 100 ms", time.Duration(latency))
 	})
 }

@@ -22,9 +22,8 @@ func registry(t *testing.T, ssps ...*SSP) *prometheus.Registry {
 
 func wantMetrics(t *testing.T, reg *prometheus.Registry, want string, names ...string) {
 	t.Helper()
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
-		t.Error(err)
-	}
+	err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...)
+	testsupport.True(t, err == nil, "%v", err)
 }
 
 func TestEverySeriesExistsFromTheStart(t *testing.T) {

@@ -39,9 +39,8 @@ func TestRateIsWithinFivePercentOfTheLimit(t *testing.T) {
 			}
 		}
 		allowed := c.o.Limit * c.span.Seconds()
-		if got := float64(sent); got < 0.95*allowed || got > 1.05*allowed {
-			t.Errorf("%+v: %d in %v, want %v within 5 %%", c.o, sent, c.span, allowed)
-		}
+		got := float64(sent)
+		testsupport.True(t, got >= 0.95*allowed && got <= 1.05*allowed, "%+v: %d in %v, want %v within 5 %%", c.o, sent, c.span, allowed)
 	}
 }
 
@@ -67,9 +66,8 @@ func TestNoPeriodHasMoreThanBurstAndRate(t *testing.T) {
 		for i := range sent {
 			for j := i; j < min(i+200, len(sent)); j++ {
 				most := burst + o.Limit*(sent[j]-sent[i]).Seconds() + 0.01
-				if n := float64(j - i + 1); n > most {
-					t.Fatalf("%+v: %v within %v, want at most %v", o, n, sent[j]-sent[i], most)
-				}
+				n := float64(j - i + 1)
+				testsupport.MustTrue(t, n <= most, "%+v: %v within %v, want at most %v", o, n, sent[j]-sent[i], most)
 			}
 		}
 	}
@@ -122,9 +120,7 @@ func TestQPSLimitHoldsForConcurrentRequests(t *testing.T) {
 	}
 	wg.Wait()
 	testsupport.Between(t, sent.Load(), 990, 1010, "%d were sent, want 1000 and a burst of 10 at most")
-	if got := q.limited.Load(); got != uint64(40000-sent.Load()) {
-		t.Errorf("%d were counted as refused of %d", got, 40000-sent.Load())
-	}
+	testsupport.Equal(t, q.limited.Load(), uint64(40000-sent.Load()), "%d were counted as refused of %d", 40000-sent.Load())
 }
 
 func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
@@ -135,9 +131,8 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 		c.get().want(upstream.Fill)
 		refused := c.get().want(upstream.QPSLimit)
 		refused.wantDetail("10 requests a second", "2 at once", "ssps[].qps")
-		if after := upstream.AsError(refused.err).RetryAfter; after != 100*msec {
-			t.Errorf("the client may come back after %v, want 100ms", after)
-		}
+		after := upstream.AsError(refused.err).RetryAfter
+		testsupport.True(t, after == 100*msec, "the client may come back after %v, want 100ms", after)
 		testsupport.Equal(t, p.acquired, 2, "%d places were acquired: a request over the limit need not wait for a place")
 		time.Sleep(100 * msec)
 		c.get().want(upstream.Fill)
@@ -177,9 +172,7 @@ func TestQPSLimitCountsSentRequests(t *testing.T) {
 		}
 		testsupport.True(t, count[upstream.Fill] == 3 && count[upstream.QPSLimit] == 7, "%v, want 3 fills", count)
 		c.wantSent(p, 3)
-		if p.returned != 7 || c.ssp.qps.limited.Load() != 7 {
-			t.Errorf("%d places were released unused and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
-		}
+		testsupport.True(t, p.returned == 7 && c.ssp.qps.limited.Load() == 7, "%d places were released unused and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
 		c.wantIdle()
 	})
 }

@@ -31,9 +31,7 @@ func TestQuantileIsWithinASixteenth(t *testing.T) {
 		slices.Sort(all)
 		want := all[int(math.Ceil(of*float64(len(all))))-1]
 		got := q.get()
-		if got < want || got > want+want/quantileSteps+time.Microsecond {
-			t.Errorf("seed %d: the %.3f quantile is %v, want %v and a sixteenth at most", seed, of, got, want)
-		}
+		testsupport.Between(t, got, want, want+want/quantileSteps+time.Microsecond, "seed %[2]d: the %.3[3]f quantile is %[1]v", seed, of)
 	}
 }
 
@@ -46,9 +44,8 @@ func TestQuantileNeedsTenObservationsBeyondIt(t *testing.T) {
 				q.observe(0, time.Millisecond)
 			}
 			q.observe(quantileRefresh, time.Millisecond)
-			if got := q.get(); (got > 0) != known {
-				t.Errorf("the %v quantile is %v after %d", of, got, n)
-			}
+			got := q.get()
+			testsupport.True(t, (got > 0) == known, "the %v quantile is %v after %d", of, got, n)
 		}
 	}
 }
@@ -62,9 +59,8 @@ func TestQuantileForgets(t *testing.T) {
 		}
 	}
 	feed(0, 10*time.Second, 100*msec)
-	if got := q.get(); got < 100*msec || got > 107*msec {
-		t.Fatalf("is %v", got)
-	}
+	got := q.get()
+	testsupport.MustTrue(t, got >= 100*msec && got <= 107*msec, "is %v", got)
 	feed(10*time.Second, 30*time.Second, 10*msec)
 	testsupport.AtMost(t, q.get(), 11*msec, "is %v, but two of three latencies are 10ms")
 	feed(30*time.Second, 61*time.Second, 20*msec)

@@ -63,9 +63,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 			cl.wantSent(p, 2)
 			cl.wantRetries(map[retryKind]uint64{c.why: 1})
 			first, second := p.requests()[0], p.requests()[1]
-			if first.target != second.target || first.head != second.head || second.body != "body" {
-				t.Errorf("%+v was sent again as %+v", first, second)
-			}
+			testsupport.True(t, first.target == second.target && first.head == second.head && second.body == "body", "%+v was sent again as %+v", first, second)
 			cl.wantIdle()
 		})
 	}
@@ -149,9 +147,7 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 			sent := p.requests()
 			testsupport.MustEqual(t, len(sent), 1+len(pauses), "retry.max %[2]d: sent %[1]d times", max)
 			for i, want := range pauses {
-				if got := sent[i+1].at.Sub(sent[i].at); got != want {
-					t.Errorf("retry.max %d: pause %d is %v, want %v", max, i, got, want)
-				}
+				testsupport.Equal(t, sent[i+1].at.Sub(sent[i].at), want, "retry.max %[2]d: pause %[3]d is %[1]v", max, i)
 			}
 			c.wantIdle()
 		})
@@ -176,9 +172,7 @@ func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 		for k.ssp.budget.spend() {
 		}
 		k.do(k.request(upstream.POST)).want(upstream.ConnLost)
-		if n := len(p.requests()); n != c.sent {
-			t.Errorf("%v, %d responses for each request: sent %d times, want %d", c.protocol, c.served, n, c.sent)
-		}
+		testsupport.Equal(t, len(p.requests()), c.sent, "%[2]v, %[3]d responses for each request: sent %[1]d times", c.protocol, c.served)
 	}
 }
 
@@ -236,9 +230,7 @@ func TestCancelledLegEndsThePauseBetweenAttempts(t *testing.T) {
 		ex := upstream.AcquireExchange()
 		defer ex.Release()
 		ex.Context = ctx
-		if res := c.doOn(ex, c.request(upstream.GET), 0); res.took != 100*msec {
-			t.Errorf("ended after %v", res.took)
-		}
+		testsupport.Equal(t, c.doOn(ex, c.request(upstream.GET), 0).took, 100*msec, "ended after %v")
 	})
 }
 
@@ -260,9 +252,8 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 	}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 3 })
 	c.get().want(upstream.Fill)
-	if want := []terms{{false, 3}, {true, 2}, {false, 1}, {false, 1}}; !slices.Equal(got, want) {
-		t.Errorf("the pool received %v, want %v", got, want)
-	}
+	want := []terms{{false, 3}, {true, 2}, {false, 1}, {false, 1}}
+	testsupport.True(t, slices.Equal(got, want), "the pool received %v, want %v", got, want)
 	c.wantRetries(map[retryKind]uint64{retryNotSent: 2, retryNotProcessed: 1, retryStale: 1})
 }
 
@@ -366,9 +357,8 @@ func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 	for range requests {
 		c.get().want(upstream.ConnLost)
 	}
-	if n := c.ssp.stats.retries[retryNotSent].Load(); n > requests/5+10 || n < requests/5 {
-		t.Errorf("%d retries for %d requests, want a fifth, and ten", n, requests)
-	}
+	n := c.ssp.stats.retries[retryNotSent].Load()
+	testsupport.True(t, n <= requests/5+10 && n >= requests/5, "%d retries for %d requests, want a fifth, and ten", n, requests)
 }
 
 // Retries do not prolong a request: it ends at its deadline, and nothing is sent after that.
@@ -379,9 +369,8 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 		res := c.get().want(upstream.Deadline)
 		testsupport.Equal(t, res.took, 295*msec, "took %v")
 		for _, s := range p.requests() {
-			if at := s.at.Sub(res.times.Queued); at >= 295*msec {
-				t.Errorf("sent again after %v", at)
-			}
+			at := s.at.Sub(res.times.Queued)
+			testsupport.True(t, at < 295*msec, "sent again after %v", at)
 		}
 		c.wantSent(p, 4) // after 0, 80, 170 and 270 ms
 	})

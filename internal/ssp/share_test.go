@@ -22,16 +22,14 @@ func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 		first := upstream.AcquireExchange()
 		c.doOn(first, c.request(upstream.GET), 0).want(upstream.Fill)
 		c.get().want(upstream.Overloaded).wantDetail("600 of 1000", "ssps[].max_buffered_bytes")
-		if _, failures := c.ssp.window.Tally(); failures != 0 {
-			t.Errorf("the breaker counts %d failures", failures)
-		}
+		_, failures := c.ssp.window.Tally()
+		testsupport.True(t, failures == 0, "the breaker counts %d failures", failures)
 		was := c.ssp
 		c.ssp = was.With(options(func(o *Options) { o.MaxBufferedBytes = 1200 }))
 		second := upstream.AcquireExchange()
 		c.doOn(second, c.request(upstream.GET), 0).want(upstream.Fill)
-		if s := c.ssp.Snapshot(); s.BufferedBytes != 1200 || s.BufferedBytesLimit != 1200 {
-			t.Errorf("%d of %d bytes are held, want all of 1200", s.BufferedBytes, s.BufferedBytesLimit)
-		}
+		s := c.ssp.Snapshot()
+		testsupport.True(t, s.BufferedBytes == 1200 && s.BufferedBytesLimit == 1200, "%d of %d bytes are held, want all of 1200", s.BufferedBytes, s.BufferedBytesLimit)
 		c.ssp = c.ssp.movedTo(options(func(o *Options) { o.MaxBufferedBytes = 1300 }), p)
 		c.get().want(upstream.Overloaded)
 		first.Release()
@@ -133,9 +131,7 @@ func TestBodyCountsInTheShareUntilItsRequestEnds(t *testing.T) {
 				ex.Context = ctx
 			}
 			c.doOn(ex, r, 0).want(tt.want)
-			if c.ssp.buffered.Used() != c.budget.Used() {
-				t.Errorf("%d bytes are held in the share, want the response's %d", c.ssp.buffered.Used(), c.budget.Used())
-			}
+			testsupport.Equal(t, c.ssp.buffered.Used(), c.budget.Used(), "%d bytes are held in the share")
 			ex.Release()
 			c.wantIdle()
 			testsupport.True(t, asked != 0, "the pool was not asked for a place")

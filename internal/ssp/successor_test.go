@@ -61,9 +61,7 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 		for _, r := range p.requests() {
 			hosts = append(hosts, r.authority)
 		}
-		if got := strings.Join(hosts, " "); got != "old.example old.example new.example" {
-			t.Errorf("requests went to %s: the retry belongs to the request that began earlier", got)
-		}
+		testsupport.Equal(t, strings.Join(hosts, " "), "old.example old.example new.example", "requests went to %s: the retry belongs to the request that began earlier")
 		testsupport.Equal(t, was.Snapshot().Sent, 3, "%d were counted as sent")
 		c.wantIdle()
 	})
@@ -112,9 +110,7 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 		}
 		c.becomes(func(o *Options) { o.Breaker.Window = time.Second })
 		time.Sleep(time.Second + 100*msec)
-		if got := c.ssp.Snapshot(); got.BreakerRequests != 0 {
-			t.Errorf("%d requests are in a window of 1 s after more than that", got.BreakerRequests)
-		}
+		testsupport.Equal(t, c.ssp.Snapshot().BreakerRequests, 0, "%d requests are in a window of 1 s after more than that")
 		c.becomes(func(o *Options) { o.Breaker.Enabled = false })
 		for range 100 {
 			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
@@ -207,9 +203,8 @@ func TestAdaptiveSwitchedOnAgainMeasuresAnew(t *testing.T) {
 	c.becomes(adaptive(false))
 	c.becomes(adaptive(true))
 	observe(adaptiveMinSamples, 2*time.Hour, 100*msec)
-	if base, limit := time.Duration(c.ssp.adaptive.base.Load()), c.ssp.inFlight.Limit(); base != 100*msec || limit != 100 {
-		t.Errorf("an SSP that takes 100ms counts as one that takes %v; its limit is %d, want 100", base, limit)
-	}
+	base, limit := time.Duration(c.ssp.adaptive.base.Load()), c.ssp.inFlight.Limit()
+	testsupport.True(t, base == 100*msec && limit == 100, "an SSP that takes 100ms counts as one that takes %v; its limit is %d, want 100", base, limit)
 }
 
 func TestChangedSettingsEndAProbe(t *testing.T) {
@@ -218,18 +213,15 @@ func TestChangedSettingsEndAProbe(t *testing.T) {
 	a.probe, a.limitBefore = measuring, 40
 	c.ssp.inFlight.SetLimit(20)
 	c.becomes(func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 5}, 100 })
-	if got := c.ssp.inFlight.Limit(); got != 40 || a.probe != notProbing {
-		t.Errorf("the limit is %d, want 40, as before the probe", got)
-	}
+	got := c.ssp.inFlight.Limit()
+	testsupport.True(t, got == 40 && a.probe == notProbing, "the limit is %d, want 40, as before the probe", got)
 }
 
 func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
 		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.25} })
-		if late := c.ssp.lateAfter.get(); late == 0 {
-			t.Fatal("the learned state is lost")
-		}
+		testsupport.MustTrue(t, c.ssp.lateAfter.get() != 0, "the learned state is lost")
 		for range 300 { // so that the median is 20 ms, and the first quartile still 10 ms
 			c.get().want(upstream.Fill)
 		}
@@ -292,12 +284,8 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 		c.ssp = was.movedTo(options(with), &fakePool{steps: []step{fill()}, host: "other.example"})
 		c.get().want(upstream.Fill)
 		got := c.ssp.Snapshot()
-		if got.BreakerFailures != 0 || got.BackoffSeconds != 0 || got.ConcurrencyLimit != 100 {
-			t.Errorf("%+v, want no learned state", got)
-		}
-		if got.Sent != 2 || got.Outcomes["server_error"] != 1 || got.Outcomes["ssp_backoff"] != 1 || got.BreakerShed != 5 {
-			t.Errorf("%+v, want the counts to continue", got)
-		}
+		testsupport.True(t, got.BreakerFailures == 0 && got.BackoffSeconds == 0 && got.ConcurrencyLimit == 100, "%+v, want no learned state", got)
+		testsupport.True(t, got.Sent == 2 && got.Outcomes["server_error"] == 1 && got.Outcomes["ssp_backoff"] == 1 && got.BreakerShed == 5, "%+v, want the counts to continue", got)
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate
 		for i := range 10 * adaptiveMinSamples {

@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
 
 func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
 	tracer, err := tracing.New(tracing.Options{Endpoint: "http://127.0.0.1:1", Sample: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer tracer.Close(t.Context())
 	const clients = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, c := range []struct {

@@ -30,9 +30,8 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 		held, err := int64(100), ex.AppendBody(make([]byte, 10))
 		if c.names != "" {
 			held = 90
-			if e := AsError(err); e.Outcome != Overloaded || e.Progress != MaybeProcessed || !strings.Contains(e.Detail, c.names) {
-				t.Errorf("error %v, want one with %q", err, c.names)
-			}
+			e := AsError(err)
+			testsupport.True(t, e.Outcome == Overloaded && e.Progress == MaybeProcessed && strings.Contains(e.Detail, c.names), "error %v, want one with %q", err, c.names)
 		} else if err != nil {
 			t.Error(err)
 		}
@@ -69,17 +68,14 @@ func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 				testsupport.NoError(t, ex.AppendBody(p))
 			} else {
 				room := ex.BodyRoom(claim - len(want))
-				if len(room) == 0 || len(room) > claim-len(want) {
-					t.Fatalf("room for %d bytes, of %d that the SSP claims", len(room), claim-len(want))
-				}
+				testsupport.MustTrue(t, len(room) != 0 && len(room) <= claim-len(want), "room for %d bytes, of %d that the SSP claims", len(room), claim-len(want))
 				p = p[:copy(room, p)]
 				testsupport.NoError(t, ex.TakeBody(len(p)))
 			}
 			want = append(want, p...)
 			wantUsed(t, ex.Budget, int64(len(want)))
-			if c := cap(ex.Response.Body); c > 2*len(want)+4<<10 {
-				t.Fatalf("memory of %d bytes for %d that have arrived, of %d", c, len(want), claim)
-			}
+			c := cap(ex.Response.Body)
+			testsupport.MustTrue(t, c <= 2*len(want)+4<<10, "memory of %d bytes for %d that have arrived, of %d", c, len(want), claim)
 		}
 		testsupport.MustTrue(t, slices.Equal(ex.Response.Body, want), "the body differs from the bytes that arrived")
 		b := ex.Budget

@@ -98,8 +98,6 @@ func FuzzEndpoints(f *testing.F) {
 			again += "?" + ends.Query
 		}
 		twice, err := ParseEndpoints([]string{again})
-		if err != nil || twice.All[0] != e || twice.Path != ends.Path || twice.Query != ends.Query {
-			t.Fatalf("%q, written as %q, is %+v (%v), want %+v", s, again, twice, err, ends)
-		}
+		testsupport.MustTrue(t, err == nil && twice.All[0] == e && twice.Path == ends.Path && twice.Query == ends.Query, "%q, written as %q, is %+v (%v), want %+v", s, again, twice, err, ends)
 	})
 }

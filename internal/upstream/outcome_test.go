@@ -3,6 +3,8 @@ package upstream
 import (
 	"reflect"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestEachOutcomeHasAWholeRowOfItsOwn(t *testing.T) {
@@ -10,19 +12,11 @@ func TestEachOutcomeHasAWholeRowOfItsOwn(t *testing.T) {
 	for o := range Outcomes {
 		row := reflect.ValueOf(rows[o])
 		for i := range row.NumField() {
-			if row.Field(i).IsZero() {
-				t.Errorf("outcome %d (%v) has no %s", o, o, row.Type().Field(i).Name)
-			}
+			testsupport.True(t, !row.Field(i).IsZero(), "outcome %d (%v) has no %s", o, o, row.Type().Field(i).Name)
 		}
-		if names[o.String()] || !IsOutcome(o.String()) {
-			t.Errorf("outcome %d: the name %q is not its own", o, o)
-		}
+		testsupport.True(t, !names[o.String()] && IsOutcome(o.String()), "outcome %d: the name %q is not its own", o, o)
 		names[o.String()] = true
-		if o.HasResponse() != (o <= ServerError) {
-			t.Errorf("%v has the status %d", o, o.Row().Status)
-		}
+		testsupport.True(t, o.HasResponse() == (o <= ServerError), "%v has the status %d", o, o.Row().Status)
 	}
-	if IsOutcome("") {
-		t.Error("an outcome has no name")
-	}
+	testsupport.True(t, !IsOutcome(""), "an outcome has no name")
 }
