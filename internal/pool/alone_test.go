@@ -16,9 +16,7 @@ func pipelined(o *Options) {
 
 func newPipelinedSSP(t testing.TB) *fakeSSP {
 	s := newFakeSSP(t)
-	s.set(func(dialCall) dialResult {
-		return dialResult{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4}
-	})
+	s.always(dialResult{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4})
 	return s
 }
 

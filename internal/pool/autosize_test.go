@@ -44,16 +44,14 @@ func TestPoolSizesItself(t *testing.T) {
 		{name: "dry run", change: func(o *Options) { o.Auto.DryRun = true }, least: 300, most: 300},
 		{name: "not enabled", change: func(o *Options) { o.Auto.Enabled = false }, least: 300, most: 300},
 	} {
-		testsupport.RunBubble(t, c.name, func(t *testing.T) {
-			s := newFakeSSP(t)
+		runInBubble(t, c.name, func(o *Options) {
+			o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 300, 300, 1000, 16
+			o.Auto = AutoSize{Enabled: true, MinConns: 8}
+			if c.change != nil {
+				c.change(o)
+			}
+		}, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.do = holding(100 * msec)
-			p := start(t, s, func(o *Options) {
-				o.MaxConns, o.MaxIdle, o.MaxPending, o.MaxDials = 300, 300, 1000, 16
-				o.Auto = AutoSize{Enabled: true, MinConns: 8}
-				if c.change != nil {
-					c.change(o)
-				}
-			})
 			kinds := driveTicking(t, p, 2*msec, 10*sec, c.heldBack)
 			snap := p.Snapshot()
 			n := p.conns.maxConns()

@@ -49,7 +49,7 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP1Pipelined, upstream.HTTP2} {
 		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
 			s := endpointsSSP(t, 3)
-			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
+			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
 			stop := loaded(t, p)
 			pass(100 * msec)
@@ -155,15 +155,13 @@ func TestDisabledSSPKeepsNoConnection(t *testing.T) {
 
 // While the SSP is drained or disabled, the pool dials no endpoint to find out whether it works.
 func TestDisabledSSPIsNotDialled(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
+	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Ejection.Enabled = false }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.addr.Name == "b:80" {
 				return dialResult{err: errRefused}
 			}
 			return dialResult{after: msec}
 		})
-		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Ejection.Enabled = false })
 		serve(t, p, 100, 10*msec, nil)
 		testsupport.MustTrue(t, p.Snapshot().Endpoints[1].Unreachable, "b is reachable")
 		p.SetState(balancer.Disabled)

@@ -69,15 +69,13 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 		{"dry run", func(o *Options) { o.Auto.DryRun = true }, upstream.HTTP1, 55 * sec, 55 * sec, false},
 		{"not enabled", func(o *Options) { o.Auto = AutoSize{} }, upstream.HTTP1, 55 * sec, 55 * sec, false},
 	} {
-		testsupport.RunBubble(t, c.name, func(t *testing.T) {
-			s := newFakeSSP(t)
-			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: c.protocol} })
-			p := start(t, s, func(o *Options) {
-				sizesItself(o)
-				if c.change != nil {
-					c.change(o)
-				}
-			})
+		runInBubble(t, c.name, func(o *Options) {
+			sizesItself(o)
+			if c.change != nil {
+				c.change(o)
+			}
+		}, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: c.protocol})
 			limit := 20 * sec
 			closing(t, p, s, &limit)
 			for range 5 {

@@ -22,11 +22,9 @@ func (s *fakeSSP) violate(e *upstream.Error, closes bool) {
 }
 
 func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
-		p := start(t, s, auto)
 		testsupport.MustTrue(t, acquire(t, p).do() != nil, "no error")
 		snap := p.Snapshot()
 		testsupport.MustTrue(t, snap.Demoted && snap.Demotions == 1 && snap.Protocol == upstream.HTTP1, "the pool was not demoted: %+v", snap)
@@ -43,11 +41,9 @@ func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 
 func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
-		testsupport.RunBubble(t, name, func(t *testing.T) {
-			s := newFakeSSP(t)
+		runInBubble(t, name, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.speakHTTP2()
 			s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
-			p := start(t, s, auto)
 			for i := range maxViolations {
 				testsupport.MustTrue(t, !p.Snapshot().Demoted, "demoted after %d violations, want %d", i, maxViolations)
 				acquire(t, p).do()
@@ -60,11 +56,9 @@ func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 
 // A demotion needs its violations within violationWindow, and after the demotion before.
 func TestRareViolationsDemoteNoSSP(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { auto(o); o.IdleTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, true)
-		p := start(t, s, func(o *Options) { auto(o); o.IdleTimeout = sec })
 		for i := range 3 * maxViolations {
 			acquire(t, p).do()
 			pass(violationWindow/2 + sec)
@@ -87,11 +81,9 @@ func TestRareViolationsDemoteNoSSP(t *testing.T) {
 }
 
 func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
-		p := start(t, s, auto)
 		for range 2 {
 			all := askAll(t, p, 40, sec)
 			pass(20 * msec)
@@ -103,15 +95,13 @@ func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 }
 
 func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
 				return dialResult{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true}}
 			}
 			return dialResult{after: 10 * msec}
 		})
-		p := start(t, s, auto)
 		r := ask(t, p, sec)
 		pass(sec)
 		r.wantConn(0, 20*msec)
@@ -125,8 +115,7 @@ func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 // The SSP accepts HTTP/2, and closes the connection before the first request.
 func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 	for name, beforeDialReturns := range map[string]bool{"before its first use": true, "while it is idle": false} {
-		testsupport.RunBubble(t, name, func(t *testing.T) {
-			s := newFakeSSP(t)
+		runInBubble(t, name, func(o *Options) { auto(o); o.MinIdle = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.set(func(c dialCall) dialResult {
 				switch {
 				case !c.offer:
@@ -137,7 +126,6 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 					return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
 				}
 			})
-			p := start(t, s, func(o *Options) { auto(o); o.MinIdle = 1 })
 			for range 1000 {
 				s.mu.Lock()
 				conns := s.conns
@@ -157,11 +145,9 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 }
 
 func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { auto(o); o.IdleTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
-		p := start(t, s, func(o *Options) { auto(o); o.IdleTimeout = sec })
 		cool := demotedFor
 		for range 4 {
 			acquire(t, p).do()
@@ -181,8 +167,7 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 }
 
 func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
 				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1}
@@ -190,7 +175,6 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 			return dialResult{after: 50 * msec}
 		})
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
-		p := start(t, s, auto)
 		first := acquire(t, p) // it starts another dial, which offers HTTP/2 too
 		pass(5 * msec)
 		first.do()
@@ -204,11 +188,9 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 }
 
 func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
 		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
-		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
 		acquire(t, p).do()
 		testsupport.True(t, !p.Snapshot().Demoted, "demoted")
 	})

@@ -13,12 +13,8 @@ import (
 const msec = time.Millisecond
 
 func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		s.set(func(dialCall) dialResult {
-			return dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
-		})
-		p := start(t, s, func(o *Options) { o.Protocol = upstream.HTTP2 })
+	inBubble(t, func(o *Options) { o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway})
 		for range 1000 {
 			r := ask(t, p, 50*msec)
 			pass(10 * msec)
@@ -29,9 +25,7 @@ func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 }
 
 func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		start(t, s, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 })
+	inBubble(t, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 }, func(t *testing.T, s *fakeSSP, _ *Pool) {
 		for range 1000 { // for 10 s, the SSP closes its connections
 			s.mu.Lock()
 			conns := s.conns

@@ -13,14 +13,12 @@ import (
 
 // refuse makes all dials fail after the given duration.
 func (s *fakeSSP) refuse(after time.Duration) {
-	s.set(func(dialCall) dialResult { return dialResult{after: after, err: errRefused} })
+	s.always(dialResult{after: after, err: errRefused})
 }
 
 func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 })
 		const seconds = 30
 		slowest := time.Duration(0)
 		for i := range seconds * 1000 {
@@ -43,10 +41,8 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 }
 
 func TestPausesDoubleWithJitterUpToTheirLimit(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
-		p := start(t, s, nil)
 		var at []time.Time // of all dials except the first, whose failure begins no pause
 		for len(at) < 12 {
 			askOnce(t, p, sec)
@@ -86,10 +82,8 @@ func TestPausesStayWithinAnyBackoff(t *testing.T) {
 }
 
 func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 })
 		askAll(t, p, 50, sec)
 		pass(0)
 		// After the first failure of max_dials dials that began together, one more dial may start.
@@ -104,7 +98,7 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 		testsupport.Equal(t, s.lookups.Load()-lookups, 1, "%d goroutines looked up an address on trial")
 		testsupport.Equal(t, p.Snapshot().Dialing, 1, "the snapshot shows %d dials under way")
 		pass(sec) // the second pause is over
-		s.set(func(dialCall) dialResult { return dialResult{after: 20 * msec} })
+		s.always(dialResult{after: 20 * msec})
 		all := askAll(t, p, 50, sec)
 		pass(20 * msec)
 		// The trial succeeded: more dials follow at once.
@@ -118,10 +112,8 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 }
 
 func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(5 * msec)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 })
 		askAll(t, p, 16, sec)
 		pass(11 * msec)
 		testsupport.MustEqual(t, s.dialCount(), 17, "%d dials, want 16, and one more at once")
@@ -136,11 +128,9 @@ func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
 }
 
 func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		bad := &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "its certificate has expired"}
-		s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, err: bad} })
-		p := start(t, s, nil)
+		s.always(dialResult{after: 5 * msec, err: bad})
 		first := ask(t, p, sec)
 		pass(10 * msec)
 		if e := first.wantErr(upstream.TLSFailed, 10*msec); e != bad {
@@ -155,8 +145,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 }
 
 func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(3)
 		dead := s.addrs[1]
 		s.set(func(c dialCall) dialResult {
@@ -165,7 +154,6 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 			}
 			return dialResult{after: 5 * msec}
 		})
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
 		// Each request needs its own connection. Once the black hole is known, no request may wait
 		// for it, even while the pool dials it again.
 		for i := range 3000 {
@@ -184,10 +172,8 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 }
 
 func TestAddressesTakeTurns(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 12, 12 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(4)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 12, 12 })
 		all := askAll(t, p, 12, sec)
 		pass(20 * msec)
 		count := map[upstream.Address]int{}
@@ -203,15 +189,13 @@ func TestAddressesTakeTurns(t *testing.T) {
 
 func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	for name, empty := range map[string]bool{"an error": false, "no address": true} {
-		testsupport.RunBubble(t, name, func(t *testing.T) {
-			s := newFakeSSP(t)
+		runInBubble(t, name, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 			gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
 			addrs := s.addrs
 			s.addrs = nil
 			if !empty {
 				s.lookup = gone
 			}
-			p := start(t, s, nil)
 			for range 3000 {
 				r := ask(t, p, sec)
 				pass(msec)
@@ -243,7 +227,7 @@ func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 			pass(0)
 		}
 		dials, lookups := s.dialCount(), s.lookups.Load()
-		s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec} })
+		s.always(dialResult{after: 10 * msec})
 		for s.dialCount() == dials {
 			pass(msec)
 		}
@@ -256,10 +240,8 @@ func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
 // Both addresses refuse, and the pool dials them again when their pause ends. Then one of them is a
 // black hole: no request waits for it alone.
 func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.PendingTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(2)
-		p := start(t, s, func(o *Options) { o.PendingTimeout = sec })
 		held := acquire(t, p)
 		s.set(func(c dialCall) dialResult {
 			switch {
@@ -281,8 +263,7 @@ func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {
 
 // With max_conns 1, a trial that hangs would take the only connection.
 func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxRequests = 1, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(2)
 		dead := s.addrs[0]
 		s.set(func(c dialCall) dialResult {
@@ -291,7 +272,6 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 			}
 			return dialResult{after: 5 * msec}
 		})
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxRequests = 1, 1 })
 		ask(t, p, sec)
 		pass(sec)
 		p.mu.Lock()

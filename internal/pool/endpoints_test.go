@@ -107,10 +107,8 @@ func stateOf(p *Pool, name string) string {
 // Over both kinds of connections, the pool shares each round of requests exactly by weight.
 func TestWeightsShareRequests(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 3)
-			s.set(func(dialCall) dialResult { return dialResult{after: 10 * msec, protocol: protocol} })
-			p := start(t, s, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol })
+		withEndpoints(t, 3, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			serve(t, p, 30, 5*msec, nil) // until each endpoint has a connection
 			for range 3 {
 				got := serve(t, p, 800, msec, nil)
@@ -122,10 +120,8 @@ func TestWeightsShareRequests(t *testing.T) {
 
 // A request does not wait for a dial to its endpoint while another endpoint has a free place.
 func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
+	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult { return dialResult{after: 50 * msec} })
-		p := start(t, s, withWeights(1, 1))
 		first := acquire(t, p)
 		finish(first, false)
 		for range 5 { // while the other endpoint is dialled
@@ -171,10 +167,8 @@ func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
 // loses one.
 func TestEndpointWithoutConnectionGetsOneAtMaxHTTP2Conns(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.Unknown} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 2)
-			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
-			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2 })
+		withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 			p.SetEndpointState("b:80", balancer.Disabled)
 			err := p.Warm(t.Context())
 			testsupport.MustTrue(t, err == nil && len(s.openTo("a:80")) == 2, "%v, a has %d connections", err, len(s.openTo("a:80")))
@@ -357,8 +351,7 @@ func TestPriorities(t *testing.T) {
 // While all endpoints refuse, requests get the error of a dial. The pool recovers when an endpoint
 // works again.
 func TestAllEndpointsDown(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
+	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		var down atomic.Bool
 		down.Store(true)
 		s.set(func(dialCall) dialResult {
@@ -367,7 +360,6 @@ func TestAllEndpointsDown(t *testing.T) {
 			}
 			return dialResult{after: 5 * msec}
 		})
-		p := start(t, s, withWeights(1, 1))
 		for range 100 {
 			r := ask(t, p, sec)
 			pass(50 * msec)

@@ -40,10 +40,8 @@ func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
 // An endpoint that a reload adds gets a connection before a request needs it.
 func TestAddedEndpointIsDialledAtOnce(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 1)
-			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
-			p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol = protocol })
+		withEndpoints(t, 1, func(o *Options) { withWeights(1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 5 * msec, protocol: protocol})
 			acquire(t, p).do()
 			change(p, s, names[0], names[1])
 			pass(50 * msec)
@@ -56,10 +54,8 @@ func TestAddedEndpointIsDialledAtOnce(t *testing.T) {
 // connections to removed ones close.
 func TestEndpointsChangeInPlace(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 2)
-			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
-			p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = protocol })
+		withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 5 * msec, protocol: protocol})
 			stop := loaded(t, p)
 			pass(sec)
 			a := s.openTo(names[0])
@@ -138,15 +134,13 @@ func TestEjectedEndpointThatIsLeftAloneServes(t *testing.T) {
 // Requests on a removed endpoint complete as usual. A dial to it that is under way brings a
 // connection that closes unused.
 func TestRemovedEndpointDrains(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
+	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.n >= 4 {
 				return dialResult{after: 200 * msec}
 			}
 			return dialResult{after: msec}
 		})
-		p := start(t, s, withWeights(1, 1))
 		all := acquireAll(t, p, 4)
 		late := []*request{ask(t, p, sec), ask(t, p, sec)} // a dial to each endpoint
 		pass(msec)

@@ -135,13 +135,11 @@ func TestFullQueueRefusesARequestThatWaitsForADial(t *testing.T) {
 
 // One key's requests hold their place ten times as long. It gets a place as often as another key's ten.
 func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 4, 200, true, 100*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.do = func(c *fakeConn, ex *upstream.Exchange) error {
 			time.Sleep(ex.UsualTimeout)
 			return nil
 		}
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 4, 200, true, 100*sec })
 		ends := time.Now().Add(10 * sec)
 		served := map[uint64]int{}
 		for range 60 {

@@ -61,7 +61,7 @@ type dialResult struct {
 func newFakeSSP(t testing.TB, result ...dialResult) *fakeSSP {
 	s := &fakeSSP{t: t, addrs: addresses(1)}
 	for _, r := range result {
-		s.script = func(dialCall) dialResult { return r }
+		s.always(r)
 	}
 	return s
 }
@@ -84,6 +84,9 @@ func addresses(n int) []upstream.Address {
 func (s *fakeSSP) set(script func(dialCall) dialResult) {
 	s.locked(func() { s.script = script })
 }
+
+// always makes all dials end with r.
+func (s *fakeSSP) always(r dialResult) { s.set(func(dialCall) dialResult { return r }) }
 
 func (s *fakeSSP) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	s.lookups.Add(1)

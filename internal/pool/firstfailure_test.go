@@ -30,10 +30,8 @@ var quickErrors = map[string]error{
 func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 	for name, err := range quickErrors {
 		for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-			testsupport.RunBubble(t, name+" "+protocol.String(), func(t *testing.T) {
-				s := newFakeSSP(t)
+			runInBubble(t, name+" "+protocol.String(), func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 				s.failFirst(1, protocol, err)
-				p := start(t, s, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 })
 				all := askAll(t, p, 50, sec)
 				pass(100 * msec)
 				for _, r := range all {
@@ -50,10 +48,8 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
 	for name, err := range quickErrors {
 		for earlier := 1; earlier < 8; earlier++ {
-			testsupport.RunBubble(t, fmt.Sprint(name, earlier), func(t *testing.T) {
-				s := newFakeSSP(t)
+			runInBubble(t, fmt.Sprint(name, earlier), nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 				s.failFirst(earlier+1, upstream.HTTP1, err)
-				p := start(t, s, nil)
 				for s.dialCount() < earlier {
 					r := askOnce(t, p, sec)
 					pass(10 * msec)
@@ -74,10 +70,8 @@ func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
 // A dial that times out is not repeated at once after earlier failures: the requests that wait for it
 // would wait twice as long.
 func TestDialThatTimesOutAfterEarlierFailuresIsNotRepeatedAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.failFirst(100, upstream.HTTP1, &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: timeoutError{}})
-		p := start(t, s, nil)
 		for n := 2; n < 8; n++ { // the first failure begins no pause
 			r := ask(t, p, sec)
 			pass(20 * msec)
@@ -89,11 +83,9 @@ func TestDialThatTimesOutAfterEarlierFailuresIsNotRepeatedAtOnce(t *testing.T) {
 }
 
 func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.lookup = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "try again", IsTemporary: true}}
 		s.lookupFails = 1
-		p := start(t, s, nil)
 		acquire(t, p).do()
 		testsupport.Equal(t, s.lookups.Load(), 2, "%d look-ups")
 	})
@@ -105,10 +97,8 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 	for _, c := range []struct{ redials, failing, dials int }{
 		{0, 1, 1}, {1, 1, 2}, {1, 2, 2}, {3, 1, 2}, {3, 2, 2},
 	} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
+		inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.failFirst(c.failing, upstream.HTTP1, errRefused)
-			p := start(t, s, nil)
 			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: c.redials}}
 			r.place, r.err = p.Acquire(r.ex)
 			if failed := r.err != nil; failed != (c.dials == c.failing) {
@@ -126,10 +116,8 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 // A request that may outlast no failed dial fails with its dial. The next request starts a dial at
 // once: the address pauses only after the second failure in a row.
 func TestFirstFailureBeginsNoPause(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxRequests = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.failFirst(1, upstream.HTTP1, errRefused)
-		p := start(t, s, func(o *Options) { o.MaxRequests = 1 })
 		first := &upstream.Exchange{Deadline: time.Now().Add(sec)}
 		_, err := p.Acquire(first)
 		testsupport.True(t, err == errRefused, "the first request got %v", err)
@@ -151,10 +139,8 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 // After a while the SSP refuses all dials, while many requests a second arrive. At most max_dials
 // dials run at once, and two dials follow each pause.
 func TestRefusingSSPGetsMaxDialsAndThenTwoAfterEachPause(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 4, 1000 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(100 * msec)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 4, 1000 })
 		for range 60 * 100 {
 			ask(t, p, sec)
 			pass(10 * msec)

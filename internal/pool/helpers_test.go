@@ -57,12 +57,18 @@ func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	return p
 }
 
-// inBubble runs test in a synctest bubble, with an SSP and a pool that start returns.
+// inBubble runs test in a synctest bubble, with an SSP and a pool that start returns. The pool dials
+// nothing before the test has told the SSP what to do.
 func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newFakeSSP(t)
 		test(t, s, start(t, s, change))
 	})
+}
+
+// runInBubble is inBubble as a subtest.
+func runInBubble(t *testing.T, name string, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	t.Run(name, func(t *testing.T) { inBubble(t, change, test) })
 }
 
 // withEndpoints is inBubble with an SSP of n endpoints.

@@ -129,9 +129,8 @@ func (p *Pool) checkingNow() int {
 
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
-			p := start(t, s, func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec })
+		runInBubble(t, protocol.String(), func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			pass(5 * sec)
 			testsupport.MustEqual(t, s.openCount(), 2, "%d connections are open before the first request")
 			s.conn(0).closeItself(upstream.ClosedByPeer)

@@ -66,10 +66,8 @@ func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
 }
 
 func TestIdleLimitOfHTTP2IsLearnedExactly(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
-		p := start(t, s, auto)
 		for range learnedLeast {
 			acquire(t, p).do()
 			time.Sleep(7 * sec)

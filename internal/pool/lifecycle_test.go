@@ -13,10 +13,8 @@ import (
 )
 
 func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MinIdle = 3 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult { return dialResult{after: time.Duration(c.n+1) * 10 * msec} })
-		p := start(t, s, func(o *Options) { o.MinIdle = 3 })
 		testsupport.True(t, !p.Ready(), "ready before any connection is open")
 		began := time.Now()
 		testsupport.NoError(t, p.Warm(t.Context()))
@@ -35,10 +33,8 @@ func TestWarmReturnsAtOnceWithoutMinIdle(t *testing.T) {
 
 // A pool that an operator drained or disabled opens no connections, so Warm does not wait for them.
 func TestWarmReturnsOnceTheSSPIsDrainedByHand(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MinIdle = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
-		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
 		time.AfterFunc(sec, func() { p.SetState(balancer.Draining) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 		defer cancel()
@@ -49,10 +45,8 @@ func TestWarmReturnsOnceTheSSPIsDrainedByHand(t *testing.T) {
 }
 
 func TestWarmEndsWithItsContext(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MinIdle = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
-		p := start(t, s, func(o *Options) { o.MinIdle = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 		defer cancel()
 		err := p.Warm(ctx)
@@ -66,10 +60,9 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 
 func TestCloseWaitsForExchanges(t *testing.T) {
 	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "multiplexed": upstream.HTTP2} {
-		testsupport.RunBubble(t, name, func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol, places: 1})
+		runInBubble(t, name, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol, places: 1})
 			s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
-			p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 })
 			a, b := ask(t, p, sec), ask(t, p, sec)
 			pass(20 * msec)
 			done := make(chan error, 2)
@@ -97,15 +90,13 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 }
 
 func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.do = func(c *fakeConn, _ *upstream.Exchange) error {
 			for c.CloseReason() == upstream.NotClosed {
 				time.Sleep(msec)
 			}
 			return errFakeLost
 		}
-		p := start(t, s, nil)
 		fails := make(chan error, 3)
 		for range 3 {
 			r := ask(t, p, sec)
@@ -128,9 +119,8 @@ func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 }
 
 func TestCloseCancelsDials(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: 700 * msec})
-		p := start(t, s, func(o *Options) { o.MinIdle = 2 })
+	inBubble(t, func(o *Options) { o.MinIdle = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: 700 * msec})
 		r := ask(t, p, sec)
 		began := time.Now()
 		p.Close(t.Context())
@@ -145,11 +135,9 @@ func TestCloseCancelsDials(t *testing.T) {
 }
 
 func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		through := make(chan struct{})
 		s.set(func(dialCall) dialResult { <-through; return dialResult{} })
-		p := start(t, s, nil)
 		r := ask(t, p, sec)
 		closed := make(chan struct{})
 		go func() { p.Close(t.Context()); close(closed) }()

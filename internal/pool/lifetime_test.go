@@ -54,11 +54,9 @@ func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
 }
 
 func TestMaxAgeVariesByATenth(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
-		p := start(t, s, func(o *Options) {
-			o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxAge, o.IdleTimeout = 200, 200, 200, 100*sec, 0
-		})
+	inBubble(t, func(o *Options) {
+		o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxAge, o.IdleTimeout = 200, 200, 200, 100*sec, 0
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 200)
 		pass(89 * sec)
 		testsupport.Equal(t, s.openCount(), 200, "%d connections are open at 89 s")

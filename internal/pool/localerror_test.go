@@ -61,10 +61,8 @@ func TestLocalErrorsBlameNoAddressAndNoEndpoint(t *testing.T) {
 
 // A shortage often ends at once, because adbuffer closes a connection that is idle.
 func TestAShortLocalErrorFailsNoRequest(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.failLocally(time.Now().Add(5 * msec))
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 })
 		all := askAll(t, p, p.Options().MaxPending, sec)
 		useAll(all)
 		testsupport.AtMost(t, s.dialCount(), 40, "%d dials")
@@ -73,10 +71,8 @@ func TestAShortLocalErrorFailsNoRequest(t *testing.T) {
 
 // A look-up that fails because of this machine is no failure of the SSP's name.
 func TestLookUpsThatFailLocallyBackOffNoFurther(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.BackoffMin, o.BackoffMax = time.Minute, time.Hour }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.lookup = errLocal
-		p := start(t, s, func(o *Options) { o.BackoffMin, o.BackoffMax = time.Minute, time.Hour })
 		for range 100 {
 			r := ask(t, p, sec)
 			pass(100 * msec)
@@ -91,12 +87,10 @@ func TestLookUpsThatFailLocallyBackOffNoFurther(t *testing.T) {
 
 // A failed dial for the probe repeats the ejection, unless this machine is the reason.
 func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		p := start(t, s, func(o *Options) {
-			withWeights(1, 1)(o)
-			o.Ejection.Consecutive, o.Ejection.BaseTime = 1, time.Minute
-		})
+	withEndpoints(t, 2, func(o *Options) {
+		withWeights(1, 1)(o)
+		o.Ejection.Consecutive, o.Ejection.BaseTime = 1, time.Minute
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		ejected := p.conns.endpoints.all[0]
 		p.eject(ejected, time.Now())
 		s.failLocally(time.Now().Add(70 * sec))
@@ -109,12 +103,10 @@ func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
 }
 
 func TestALocalErrorFailsNoHealthCheck(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) {
+		o.HealthCheck = HealthCheck{Path: "/", Interval: sec, Timeout: sec, Unhealthy: 1, Healthy: 1, Scheme: "http"}
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.failLocally(time.Now().Add(time.Hour))
-		p := start(t, s, func(o *Options) {
-			o.HealthCheck = HealthCheck{Path: "/", Interval: sec, Timeout: sec, Unhealthy: 1, Healthy: 1, Scheme: "http"}
-		})
 		pass(time.Minute)
 		e := p.Snapshot().Endpoints[0]
 		testsupport.True(t, e.State == "enabled" && e.ChecksFailed <= 0, "after a minute, the endpoint is %s, with %d failed checks", e.State, e.ChecksFailed)

@@ -38,8 +38,10 @@ func TestEverySeriesExistsFromStart(t *testing.T) {
 }
 
 func TestMetricsShowWhatThePoolDid(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) {
+		auto(o)
+		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 6, 6, 1, 1
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			switch c.n {
 			case 1:
@@ -49,10 +51,6 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 			default:
 				return dialResult{after: 10 * msec}
 			}
-		})
-		p := start(t, s, func(o *Options) {
-			auto(o)
-			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 6, 6, 1, 1
 		})
 		a := acquire(t, p) // dialled: HTTP/1
 		b := acquire(t, p) // dialled: HTTP/2
@@ -97,10 +95,8 @@ func TestSeriesAreBoundedPerSSP(t *testing.T) {
 			perSSP++
 		}
 	}
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
-		p := start(t, s, auto)
 		q := start(t, newFakeSSP(t), func(o *Options) { auto(o); o.SSP = "other" })
 		before := countSeries(t, registry(t, p, q))
 		fill(t, p, 200)

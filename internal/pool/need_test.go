@@ -36,10 +36,8 @@ func wantNear(t *testing.T, what string, got, want float64) {
 }
 
 func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 64, 64 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.do = holding(80 * msec)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle = 64, 64 })
 		drive(t, p, 5*msec, 90*sec)
 		n := p.Snapshot().Need
 		wantNear(t, "the window", n.WindowSeconds, 60)
@@ -57,10 +55,8 @@ func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 }
 
 func TestNeedCountsRefusedRequests(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 2, 2, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.do = holding(100 * msec)
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 2, 2, 0 })
 		drive(t, p, 10*msec, 30*sec)
 		n := p.Snapshot().Need
 		wantNear(t, "the load", n.Load, 10)
@@ -70,10 +66,9 @@ func TestNeedCountsRefusedRequests(t *testing.T) {
 }
 
 func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{protocol: upstream.HTTP2, places: 10})
+	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = upstream.HTTP2, 8, 8 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{protocol: upstream.HTTP2, places: 10})
 		s.do = holding(100 * msec)
-		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = upstream.HTTP2, 8, 8 })
 		drive(t, p, 10*msec, 20*sec)
 		n := p.Snapshot().Need
 		if want := (n.AdvisedPlaces + 4) / 5; n.AdvisedPlaces < 11 || n.AdvisedConnections != want {

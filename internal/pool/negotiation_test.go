@@ -25,9 +25,8 @@ func (s *fakeSSP) speakHTTP2() {
 
 func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
-			p := start(t, s, auto)
+		runInBubble(t, protocol.String(), auto, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			all := askAll(t, p, 150, sec)
 			pass(9 * msec)
 			testsupport.Equal(t, s.dialCount(), 1, "%d dials while the protocol is unknown")
@@ -46,8 +45,7 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 }
 
 func TestFailedProbeIsFollowedByAnother(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(3)
 		s.set(func(c dialCall) dialResult {
 			if c.n < 2 {
@@ -55,7 +53,6 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 			}
 			return dialResult{after: 5 * msec, protocol: upstream.HTTP2}
 		})
-		p := start(t, s, auto)
 		a, b := ask(t, p, sec), ask(t, p, sec)
 		pass(20 * msec)
 		a.wantConn(0, 15*msec)
@@ -67,11 +64,9 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 }
 
 func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
 		s.do = func(*fakeConn, *upstream.Exchange) error { pass20(); return nil }
-		p := start(t, s, auto)
 		failed := make(chan error, 600)
 		for range 600 {
 			r := ask(t, p, sec)
@@ -95,18 +90,16 @@ func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 }
 
 func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) {
+		auto(o)
+		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 10, 10, 2
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		// A balancer with backends of both protocols.
 		s.set(func(c dialCall) dialResult {
 			if c.offer && c.n != 1 {
 				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 3}
 			}
 			return dialResult{after: 10 * msec}
-		})
-		p := start(t, s, func(o *Options) {
-			auto(o)
-			o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 10, 10, 2
 		})
 		var all []*request
 		for range 14 { // 2×3 streams and 8 connections
@@ -130,9 +123,8 @@ func TestHTTP2IsOfferedOnlyIfAllowed(t *testing.T) {
 	for protocol, want := range map[upstream.Protocol]bool{
 		upstream.Unknown: true, upstream.HTTP2: true, upstream.HTTP1: false, upstream.HTTP1Pipelined: false,
 	} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{protocol: protocol})
-			p := start(t, s, func(o *Options) { o.Protocol = protocol })
+		inBubble(t, func(o *Options) { o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{protocol: protocol})
 			acquire(t, p).do()
 			testsupport.Equal(t, s.dials[0].offer, want, "protocol %[2]v: HTTP/2 offered: %[1]v", protocol)
 		})

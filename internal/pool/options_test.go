@@ -133,10 +133,8 @@ func TestRaisedMinIdleOpensConnections(t *testing.T) {
 }
 
 func TestShorterBackoffAppliesAtOnce(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
-		p := start(t, s, nil)
 		changeOptions(p, func(o *Options) { o.BackoffMin, o.BackoffMax = 10*msec, 10*msec })
 		for range 100 {
 			ask(t, p, sec)

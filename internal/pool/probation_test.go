@@ -66,10 +66,9 @@ func http2Pool(o *Options) {
 func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	for i, clients := range []int{8, 64, 8, 64} {
 		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
+		inBubble(t, http2Pool, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 			processed := s.processOnly(1, msec, late)
-			p := start(t, s, http2Pool)
 			const each = 50
 			var refusals, most atomic.Int64
 			done := make(chan struct{})
@@ -99,10 +98,9 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 // A connection with more processed than refused requests begins no probation. A connection that
 // stays open ends it.
 func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2, places: 20})
+	inBubble(t, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2, places: 20})
 		s.processOnly(3, msec, 0)
-		p := start(t, s, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 })
 		all := askAll(t, p, 10, sec)
 		pass(2 * msec)
 		for _, r := range all {
@@ -134,10 +132,9 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 // An SSP closes each connection and processes no request. The pool dials it less and less often.
 // Requests wait for the next connection; refused requests wait until their deadline.
 func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
+	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 		s.processOnly(0, 0, 0)
-		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec })
 		for range 20 {
 			began := time.Now()
 			refusals, err := sendUntilProcessed(p, sec)
@@ -164,10 +161,9 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 
 // After the SSP has processed a request, dials are not spaced.
 func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
+	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 		s.processOnly(0, 0, 0)
-		p := start(t, s, func(o *Options) { http2Pool(o); o.PendingTimeout = 10 * sec })
 		if _, err := sendUntilProcessed(p, 10*sec); err == nil { // the spaces grow to seconds
 			t.Fatal("the SSP processed a request")
 		}
@@ -190,10 +186,9 @@ func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 
 // The SSP refuses single requests on a connection that stays open. Dials are not spaced.
 func TestRefusedRequestsOnAnOpenConnectionDelayNoDial(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: msec, protocol: upstream.HTTP2})
+	inBubble(t, http2Pool, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
-		p := start(t, s, http2Pool)
 		for range 20 {
 			acquire(t, p).do()
 		}

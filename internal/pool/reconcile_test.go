@@ -12,15 +12,13 @@ import (
 // takes seconds, and no request fails.
 func TestConnectionsFollowDNS(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 1)
+		withEndpoints(t, 1, func(o *Options) { withWeights(1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			all := addresses(3)
 			for i := range all {
 				all[i].Name = names[0]
 			}
 			s.addrs = all[:2]
-			s.set(func(dialCall) dialResult { return dialResult{after: 5 * msec, protocol: protocol} })
-			p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol = protocol })
+			s.always(dialResult{after: 5 * msec, protocol: protocol})
 			stop := loaded(t, p)
 			pass(sec)
 			s.mu.Lock()

@@ -25,10 +25,8 @@ func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
 // Only the end of the probe decides whether an ejected endpoint returns. While the pool ignores
 // ejection, the endpoint's connections carry other requests too.
 func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
-		s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: upstream.HTTP2} })
-		p := start(t, s, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 })
+	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 		serve(t, p, 50, msec, failsAtB)
 		p.SetEndpointState("a:80", balancer.Draining) // b is the only endpoint left, so it gets requests
 		before := acquire(t, p)
@@ -85,19 +83,17 @@ func TestPoolInheritsEjections(t *testing.T) {
 
 // An endpoint that refused connections also returns by slow_start.
 func TestSlowStartAfterRefusals(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := endpointsSSP(t, 2)
+	withEndpoints(t, 2, func(o *Options) {
+		withWeights(1, 1)(o)
+		o.Ejection.Enabled = false
+		o.SlowStart = 20 * sec
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		down := true
 		s.set(func(c dialCall) dialResult {
 			if c.addr.Name == "b:80" && down {
 				return dialResult{after: msec, err: errRefused}
 			}
 			return dialResult{after: msec}
-		})
-		p := start(t, s, func(o *Options) {
-			withWeights(1, 1)(o)
-			o.Ejection.Enabled = false
-			o.SlowStart = 20 * sec
 		})
 		if got := serve(t, p, 300, 10*msec, nil); got["b:80"] != 0 || !p.Snapshot().Endpoints[1].Unreachable {
 			t.Fatalf("b got %d requests while it refuses connections", got["b:80"])
@@ -118,10 +114,8 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 // requests stay exact.
 func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := endpointsSSP(t, 2)
-			s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: protocol} })
-			p := start(t, s, func(o *Options) { withWeights(3, 1)(o); o.Protocol = protocol })
+		withEndpoints(t, 2, func(o *Options) { withWeights(3, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: msec, protocol: protocol})
 			serve(t, p, 40, msec, nil)
 			shares := map[string]int{}
 			for range 40 {
@@ -203,7 +197,7 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 // have these places.
 func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*request) {
 	s := endpointsSSP(t, 2)
-	s.set(func(dialCall) dialResult { return dialResult{after: msec, protocol: protocol, places: 1} })
+	s.always(dialResult{after: msec, protocol: protocol, places: 1})
 	p := start(t, s, func(o *Options) {
 		withWeights(1, 1)(o)
 		o.Protocol, o.MaxConns, o.MaxHTTP2Conns, o.PendingTimeout = protocol, 2, 2, sec

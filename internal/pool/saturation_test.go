@@ -28,10 +28,8 @@ func TestSaturationCountsConnectionsThatMayYetBeOpened(t *testing.T) {
 }
 
 func TestSaturationWhileTheProtocolIsUnknownCountsOnePlaceAConnection(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
-		p := start(t, s, auto)
 		wantSaturation(t, p, 0, 256)
 		r := acquire(t, p)
 		wantSaturation(t, p, 1, 400) // 100 places are open, and three more connections may be opened
@@ -52,9 +50,8 @@ func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
 }
 
 func TestSaturationOfPipelinedConnections(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{protocol: upstream.HTTP1Pipelined})
-		p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns = upstream.HTTP1Pipelined, 4 })
+	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns = upstream.HTTP1Pipelined, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{protocol: upstream.HTTP1Pipelined})
 		wantSaturation(t, p, 0, 32)
 		r := acquire(t, p)
 		wantSaturation(t, p, 1, 32)

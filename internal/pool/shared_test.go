@@ -75,15 +75,14 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 
 func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.HTTP1Pipelined} {
-		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol, places: 10})
-			p := start(t, s, func(o *Options) {
-				multiplexed(o)
-				o.Protocol, o.PipelineDepth = protocol, 10
-				if protocol == upstream.HTTP1Pipelined {
-					o.MaxConns = 3 // max_http2_conns does not apply
-				}
-			})
+		runInBubble(t, protocol.String(), func(o *Options) {
+			multiplexed(o)
+			o.Protocol, o.PipelineDepth = protocol, 10
+			if protocol == upstream.HTTP1Pipelined {
+				o.MaxConns = 3 // max_http2_conns does not apply
+			}
+		}, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol, places: 10})
 			var all []*request
 			grown := map[int]int{5: 2, 10: 3} // number of dials by the number of requests
 			want := 1
@@ -137,11 +136,10 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 }
 
 func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1})
-		p := start(t, s, func(o *Options) {
-			o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = upstream.HTTP2, 100, 4, 8, 2
-		})
+	inBubble(t, func(o *Options) {
+		o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = upstream.HTTP2, 100, 4, 8, 2
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1})
 		all := askAll(t, p, 7, sec)
 		pass(10 * msec)
 		// The pool expected 100 streams and got one: it dials three more connections, and two

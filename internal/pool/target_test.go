@@ -76,15 +76,13 @@ func (s *fakeSSP) blackHole() {
 
 // An address that loses is no failure of its endpoint.
 func TestAddressThatLosesEjectsNothing(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) {
+		o.MaxRequests = 1
+		o.Endpoints = []balancer.Options{{Name: "a:80", Weight: 1}, {Name: "b:80", Weight: 1, Priority: 1}}
+		o.Ejection.Consecutive = 1
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = dualStack(1)
 		s.blackHole()
-		p := start(t, s, func(o *Options) {
-			o.MaxRequests = 1
-			o.Endpoints = []balancer.Options{{Name: "a:80", Weight: 1}, {Name: "b:80", Weight: 1, Priority: 1}}
-			o.Ejection.Consecutive = 1
-		})
 		for i := range 2 {
 			askAfterLearning(t, p, i).do()
 		}
@@ -96,12 +94,10 @@ func TestAddressThatLosesEjectsNothing(t *testing.T) {
 // An address that lost to another one is on trial: the other addresses get the dials. Each failed
 // attempt counts once. The connection belongs to the address that was reached.
 func TestAddressThatLosesIsOnTrial(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = dualStack(2)
 		dead := func(a upstream.Address) bool { return a.AddrPort.Addr().Is6() }
 		s.blackHole()
-		p := start(t, s, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 })
 		for i := range 1000 {
 			r := askAfterLearning(t, p, i)
 			testsupport.MustTrue(t, !dead(r.conn().addr) && r.place.m.addr == r.conn().addr, "request %d: the connection to %v is recorded as one to %v", i, r.conn().addr, r.place.m.addr)

@@ -75,9 +75,8 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 		upstream.HTTP2:          "pool.max_http2_conns, pool.max_streams_per_conn",
 		upstream.HTTP1Pipelined: "pool.max_conns, pool.pipeline_depth",
 	} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t, dialResult{protocol: protocol, places: 1})
-			p := start(t, s, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 1, 1 })
+		inBubble(t, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 1, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{protocol: protocol, places: 1})
 			a := acquire(t, p)
 			b := ask(t, p, sec)
 			pass(50 * msec)
@@ -202,12 +201,10 @@ func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 }
 
 func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		// The dialer ignores the end of its context.
 		block := make(chan struct{})
 		s.set(func(c dialCall) dialResult { <-block; return dialResult{} })
-		p := start(t, s, nil)
 		short, long := ask(t, p, 300*time.Millisecond), ask(t, p, 5*sec)
 		pass(sec)
 		short.wantErr(upstream.Deadline, 300*time.Millisecond)
@@ -218,9 +215,8 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 }
 
 func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: time.Hour})
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: time.Hour})
 		r := ask(t, p, 5*sec)
 		pass(2 * 760 * time.Millisecond)
 		testsupport.Equal(t, p.Snapshot().Dialing, 0, "%d dials are under way after twice connect + tls_handshake")
@@ -234,7 +230,7 @@ func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
-		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
+		s.always(dialResult{after: 20 * time.Millisecond, err: errRefused})
 		all := askAll(t, p, 4, sec)
 		snap := p.Snapshot()
 		testsupport.MustTrue(t, snap.Pending == 0 && snap.WaitingForDials == 4, "%d wait for a place and %d for dials, want 0 and 4", snap.Pending, snap.WaitingForDials)
@@ -256,7 +252,7 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 func TestPendingTimesAddUp(t *testing.T) {
 	inBubble(t, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
-		s.set(func(dialCall) dialResult { return dialResult{after: 20 * time.Millisecond, err: errRefused} })
+		s.always(dialResult{after: 20 * time.Millisecond, err: errRefused})
 		r := ask(t, p, 10*sec)
 		pass(sec)
 		// The pause of 100 ms, most of the pause of 200 ms (±20 %), and four dials between.
@@ -268,7 +264,7 @@ func TestPendingTimesAddUp(t *testing.T) {
 func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
-		s.set(func(dialCall) dialResult { return dialResult{after: 200 * time.Millisecond} })
+		s.always(dialResult{after: 200 * time.Millisecond})
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := askWith(t, p, sec, ctx)
 		stays := ask(t, p, sec)
@@ -283,9 +279,8 @@ func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 }
 
 func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t, dialResult{after: 200 * time.Millisecond})
-		p := start(t, s, nil)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: 200 * time.Millisecond})
 		r := ask(t, p, sec)
 		pass(250 * time.Millisecond)
 		r.wantConn(0, 200*time.Millisecond)
@@ -297,15 +292,13 @@ func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 
 // After each back-off the pool dials for the requests that wait, without another event.
 func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.n < 4 {
 				return dialResult{err: errRefused}
 			}
 			return dialResult{after: 150 * msec}
 		})
-		p := start(t, s, nil)
 		r := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true})
 		for s.dialCount() < 5 {
 			pass(10 * msec)
@@ -321,10 +314,8 @@ func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
 // The first request gets a released place. The dial that began for it now serves the second one,
 // whose pending_timeout no longer counts.
 func TestDialServesTheNextRequestIfAPlaceIsReleasedFirst(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		s := newFakeSSP(t)
+	inBubble(t, func(o *Options) { o.MaxConns, o.PendingTimeout = 2, 50*msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult { return dialResult{after: time.Duration(1+99*c.n) * msec} })
-		p := start(t, s, func(o *Options) { o.MaxConns, o.PendingTimeout = 2, 50*msec })
 		held := acquire(t, p)
 		first := ask(t, p, sec) // its dial takes 100 ms
 		second := ask(t, p, sec)
