@@ -104,7 +104,7 @@ func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
 
 func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p, held := oneFairPlace(t, func(o *Options) { o.PendingTimeout = 30 * msec })
+		p, _ := oneFairPlace(t, func(o *Options) { o.PendingTimeout = 30 * msec })
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy})
 		late, short := askAs(t, p, quiet, sec), askAs(t, p, noisy+1, 10*msec)
@@ -114,7 +114,6 @@ func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
 		short.wantErr(upstream.Deadline, 10*msec)
 		late.wantErr(upstream.PendingTimeout, 30*msec)
 		testsupport.Equal(t, p.Snapshot().FairQueues, 0, "requests wait in %d queues")
-		held.do()
 	})
 }
 
@@ -211,7 +210,6 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 		if *keyer != 1 || second.ex.FairKey == 0 || second.ex.Payer == 0 {
 			t.Errorf("a request that waited told its key %d times: %x; queue %d pays", *keyer, second.ex.FairKey, second.ex.Payer)
 		}
-		second.do()
 	})
 }
 
@@ -235,7 +233,7 @@ func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 // Requests of many keys wait, and reloads turn fair queueing on and off meanwhile.
 func TestManyKeysAndReloadsLeaveNoMemory(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p, held := oneFairPlace(t, func(o *Options) { o.MaxPending = 64 })
+		p, _ := oneFairPlace(t, func(o *Options) { o.MaxPending = 64 })
 		key := uint64(0)
 		reloads := func(n int) uint64 {
 			for range n {
@@ -255,7 +253,6 @@ func TestManyKeysAndReloadsLeaveNoMemory(t *testing.T) {
 		before := reloads(20)
 		after := reloads(200)
 		testsupport.True(t, after <= before+100<<10, "the heap grew from %d to %d KiB", before>>10, after>>10)
-		held.do()
 	})
 }
 

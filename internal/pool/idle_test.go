@@ -93,7 +93,6 @@ func TestRequestWaitsForAConnectionThatTheJanitorChecks(t *testing.T) {
 		p.duringCheck(func() { r = ask(t, p, sec) })
 		testsupport.MustTrue(t, r.err == nil && r.ended(), "the request: ended %v, %v", r.ended(), r.err)
 		testsupport.Equal(t, s.dialCount(), 1, "%d dials")
-		r.place.Release(r.ex)
 	})
 }
 

@@ -132,12 +132,11 @@ func countSeries(t testing.TB, r *prometheus.Registry) int {
 
 func TestSnapshotIsJSONWithNames(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
-		r := acquire(t, p)
+		acquire(t, p)
 		b, err := json.Marshal(p.Snapshot())
 		testsupport.NoError(t, err)
 		for _, want := range []string{`"ssp":"openx"`, `"protocol":"http1"`, `"active":{"http1":1,"http1-pipelined":0,"http2":0}`, `"places_in_use":1`} {
 			testsupport.True(t, strings.Contains(string(b), want), "%s is not in %s", want, b)
 		}
-		r.do()
 	})
 }

@@ -196,7 +196,6 @@ func TestRefusedRequestsOnAnOpenConnectionDelayNoDial(t *testing.T) {
 		r := ask(t, p, sec)
 		pass(msec)
 		r.wantConn(1, msec)
-		r.do()
 	})
 }
 
@@ -217,17 +216,15 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 		for _, r := range []*request{first, second, third, fresh} {
 			r.wantConn(0, 40*msec)
 		}
-		fresh.do()
 	})
 }
 
 // pending_timeout and max_pending do not apply to a resent request.
 func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		held := acquire(t, p)
+		acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
 		_, err := p.Acquire(ex)
 		testsupport.True(t, err == upstream.ErrDeadlineNotSent && !time.Now().Before(ex.Deadline), "got %v, %v before the deadline", err, time.Until(ex.Deadline))
-		held.do()
 	})
 }

@@ -258,7 +258,6 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 		time.Sleep(avoidRefusing)
 		r := acquire(t, p)
 		testsupport.Equal(t, r.conn(), refused, "the connection is still avoided: %v")
-		r.do()
 	})
 }
 

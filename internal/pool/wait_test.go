@@ -44,8 +44,6 @@ func TestMostRecentlyUsedConnectionIsUsedFirst(t *testing.T) {
 		testsupport.True(t, again.conn() == c.conn(), "the request got connection %d, want %d", again.conn().n, c.conn().n)
 		next := acquire(t, p)
 		testsupport.True(t, next.conn() == a.conn(), "the request got connection %d, want %d", next.conn().n, a.conn().n)
-		again.do()
-		next.do()
 	})
 }
 
@@ -93,7 +91,7 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 // cannot.
 func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		a := acquire(t, p)
+		acquire(t, p)
 		s.refuse(0)
 		for range 3 { // the dials begin to pause
 			ask(t, p, sec)
@@ -103,7 +101,6 @@ func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
 		pass(100 * msec)
 		e := r.wantErr(upstream.PendingTimeout, 50*msec)
 		testsupport.True(t, strings.Contains(e.Error(), errRefused.Error()), "the error is %v, want the cause %v", e, errRefused)
-		a.do()
 	})
 }
 
@@ -137,7 +134,6 @@ func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
 		r := ask(t, p, sec)
 		pass(20 * time.Millisecond)
 		r.wantConn(1, 15*time.Millisecond) // the old connection is closed before the next is dialled
-		r.do()
 	})
 }
 
@@ -166,11 +162,10 @@ func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"before pending_timeout": 30 * time.Millisecond, "at pending_timeout": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-				held := acquire(t, p)
+				acquire(t, p)
 				r := ask(t, p, deadline)
 				pass(60 * time.Millisecond)
 				r.wantErr(upstream.Deadline, deadline)
-				held.do()
 			})
 		})
 	}
@@ -188,7 +183,7 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 // deadline, for as long as the first attempt had taken.
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-		held := acquire(t, p)
+		acquire(t, p)
 		ex := &upstream.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
 		ex.Times.Queued = time.Now()
 		pass(60 * time.Millisecond)
@@ -196,7 +191,6 @@ func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 		_, err := p.Acquire(ex)
 		took := time.Since(began)
 		testsupport.True(t, took == 40*time.Millisecond && upstream.AsError(err).Outcome == upstream.Deadline, "got %v after %v, want the deadline after 40ms", err, took)
-		held.do()
 	})
 }
 
@@ -229,7 +223,7 @@ func TestDialIsCancelledAfterItsTimeout(t *testing.T) {
 // connection. Then the requests are pending, within max_pending and pending_timeout.
 func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 5, 5, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		held := acquire(t, p)
+		acquire(t, p)
 		s.always(dialResult{after: 20 * time.Millisecond, err: errRefused})
 		all := askAll(t, p, 4, sec)
 		snap := p.Snapshot()
@@ -243,7 +237,6 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		pass(60 * time.Millisecond)
 		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 ms for the dials, 50 ms for the place
-		held.do()
 	})
 }
 
@@ -251,13 +244,12 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 // of its waits for a place is at most pending_timeout.
 func TestPendingTimesAddUp(t *testing.T) {
 	inBubble(t, func(o *Options) { o.PendingTimeout = 200 * time.Millisecond }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		held := acquire(t, p)
+		acquire(t, p)
 		s.always(dialResult{after: 20 * time.Millisecond, err: errRefused})
 		r := ask(t, p, 10*sec)
 		pass(sec)
 		// The pause of 100 ms, most of the pause of 200 ms (±20 %), and four dials between.
 		r.wantErr(upstream.PendingTimeout, 280*time.Millisecond)
-		held.do()
 	})
 }
 
@@ -286,7 +278,6 @@ func TestWaitForADialOutlastsPendingTimeout(t *testing.T) {
 		r.wantConn(0, 200*time.Millisecond)
 		testsupport.Equal(t, r.ex.Times.TCP, 200*time.Millisecond, "the exchange's dial took %v")
 		testsupport.Equal(t, r.ex.Times.Acquired.Sub(r.ex.Times.Queued), 200*time.Millisecond, "the exchange waited %v")
-		r.do()
 	})
 }
 
@@ -307,7 +298,6 @@ func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
 		testsupport.AtMost(t, time.Since(r.began), 860*msec, "the fifth dial began after %v, want it after the back-off")
 		pass(150 * msec)
 		testsupport.MustTrue(t, r.ended() && r.err == nil, "ended %v, %v; want the connection of the dial", r.ended(), r.err)
-		r.do()
 	})
 }
 
@@ -324,8 +314,6 @@ func TestDialServesTheNextRequestIfAPlaceIsReleasedFirst(t *testing.T) {
 		pass(100 * msec)
 		first.wantConn(0, 10*msec)
 		second.wantConn(1, 100*msec)
-		first.do()
-		second.do()
 	})
 }
 
@@ -341,6 +329,5 @@ func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		held.do()
 		next.wantConn(0, time.Millisecond)
-		next.do()
 	})
 }
