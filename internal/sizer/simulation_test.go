@@ -28,7 +28,7 @@ type results [][]float64
 func (s *scenario) repeat(t *testing.T) (all results) {
 	all = make(results, *seeds)
 	for seed := range *seeds {
-		tr := s.traffic()
+		tr := s.traffic
 		c := newSizer(&tr, uint64(seed)+100, standard)
 		all[seed], _ = s.run(c, &tr, uint64(seed)+100)
 		if *only != "" && seed == 0 {
@@ -123,7 +123,7 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		measured := func(r rules) float64 {
 			var all []float64
 			for i := range c.courses {
-				tr := s.traffic()
+				tr := s.traffic
 				figures, w := s.run(newSizer(&tr, c.seed+i, r), &tr, c.seed+i)
 				if c.measure != nil {
 					all = append(all, c.measure(w))
