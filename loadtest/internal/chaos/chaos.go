@@ -14,29 +14,22 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
 	"adbuffer/loadtest/internal/tests"
 )
 
-// options of a run.
+// options are the flags of chaos.
 type options struct {
-	// length is the length of the run. 0 means fullLength times the scale.
-	length time.Duration
-	// seed determines all random choices. 0 draws a seed.
-	seed uint64
-	// allowance is how much later than its deadline a response may come. The machine is shared.
-	allowance time.Duration
+	length    time.Duration // 0 means fullLength times the scale
+	seed      uint64        // of all random choices; 0 draws one
+	allowance time.Duration // how much later than its deadline a response may come: the machine is shared
 	// patience is how long a healthy SSP may take to respond. If it is more than defaultPatience,
 	// no breaker counts a request as failed before this time has passed.
 	patience time.Duration
-	// only selects the attacks and the behaviours of SSPs whose names contain it. "" selects all.
-	only string
-	// overload lets adbuffer refuse requests while it has too little CPU, and reloads switch its dry run.
-	overload bool
-	// think is the mean pause of a client between two requests.
-	think time.Duration
+	only     string        // selects the attacks and the behaviours of SSPs whose names contain it; "" selects all
+	overload bool          // adbuffer may refuse requests while it has too little CPU, and reloads switch its dry run
+	think    time.Duration // mean pause of a client between two requests
 }
 
 // fullLength is the length of a run at scale 1.
@@ -50,7 +43,7 @@ const (
 
 // run is one run of chaos.
 type run struct {
-	env       *stage.Env
+	*tests.Experiment
 	options   options
 	began     time.Time
 	log       *requestLog
@@ -75,24 +68,21 @@ type run struct {
 	gate    sync.RWMutex
 	pausing atomic.Bool
 	resumed atomic.Int64 // when the last pause ended, in nanoseconds since 1970
-
-	stop context.CancelCauseFunc // ends the run early
 }
-
-const question = "Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?"
 
 // Command returns the command of chaos.
 func Command() tests.Command {
 	var o options
-	return tests.Command{Name: "chaos", Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
-		Long: `Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
+	c := tests.NewCommand("chaos", "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
+		"Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?",
+		`Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
 behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request
 carries a number that its response must echo, and SSPs count the POSTs that they process.
 Now and then all clients pause, and what adbuffer still holds is measured. The exit status
-is 1 if a promise was broken.`,
-		Example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
-		Flags:   o.addFlags, Check: o.check,
-		Run: func(ctx context.Context, e *stage.Env) (*results.Report, error) { return chaos(ctx, e, o) }}
+is 1 if a promise was broken.`, func(e *tests.Experiment) { chaos(e, o) })
+	c.Example = "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42"
+	c.Flags, c.Check = o.addFlags, o.check
+	return c
 }
 
 func (o *options) addFlags(f *pflag.FlagSet) {
@@ -118,21 +108,18 @@ func (o *options) check(f *pflag.FlagSet) error {
 	return nil
 }
 
-// chaos runs chaos and returns its report.
-func chaos(ctx context.Context, e *stage.Env, o options) (*results.Report, error) {
+// chaos runs chaos, and reports.
+func chaos(e *tests.Experiment, o options) {
 	if o.length == 0 {
 		o.length = e.Time(fullLength, time.Minute)
 	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32
 	}
-	rep := e.Report("chaos", "Everything at once", question)
 	e.Say("chaos: seed %d, for %v", o.seed, o.length)
-	r := &run{env: e, options: o, began: time.Now(), broken: &brokenPromises{say: e.Say}}
+	r := &run{Experiment: e, options: o, broken: &brokenPromises{say: e.Say}}
 	r.log = newRequestLog(len(sspKinds), r.broken)
-	if err := r.chooseAttacks(); err != nil {
-		return nil, err
-	}
+	r.Check(r.chooseAttacks())
 	defer func() {
 		for _, s := range r.ssps {
 			s.Close()
@@ -141,31 +128,22 @@ func chaos(ctx context.Context, e *stage.Env, o options) (*results.Report, error
 			}
 		}
 	}()
-	if err := r.startSSPs(); err != nil {
-		return nil, err
-	}
-	if err := r.startInstances(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.all(ctx); err != nil {
-		return nil, err
-	}
+	r.startSSPs()
+	r.startInstances()
+	r.all()
 	for _, st := range r.instances {
 		r.end(st)
 	}
 	r.checkUnanswered()
-	r.report(rep)
-	return rep, nil
+	r.report(e.Rep)
 }
 
 // all runs clients, SSPs and changes to the end of the run.
-func (r *run) all(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	r.stop = stop
+func (r *run) all() {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	defer stop(nil)
+	ctx, stop := context.WithCancel(r.Ctx)
+	defer stop()
 	source := rand.New(rand.NewPCG(r.options.seed, 1))
 	start := func(task func(rnd *rand.Rand)) {
 		rnd := rand.New(rand.NewPCG(source.Uint64(), source.Uint64()))
@@ -200,13 +178,20 @@ func (r *run) all(ctx context.Context) error {
 			clients(http2Clients, r.useHTTP2)
 		}
 	}
-	return r.pauses(ctx)
+	// All clients pause several times.
+	n := min(max(3, int(r.options.length/(20*time.Second))), 30)
+	for i := 1; i <= n; i++ {
+		stage.Sleep(ctx, time.Until(r.began.Add(r.options.length*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
+		r.pause()
+	}
 }
 
 // client is one client until the context ends. It calls use for one connection after the other.
 func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func(context.Context, *instance, *rand.Rand) error) {
 	for ctx.Err() == nil {
-		if err := r.whileRunning(func() error { return use(ctx, st, rnd) }); err != nil && ctx.Err() == nil {
+		var err error
+		r.whileRunning(func() { err = use(ctx, st, rnd) })
+		if err != nil && ctx.Err() == nil {
 			r.newConnectionEnded(st, nil, "%v", err)
 			stage.Sleep(ctx, time.Second)
 		}
@@ -214,21 +199,8 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 	}
 }
 
-// pauses makes all clients pause several times, and samples the processes during each pause. It
-// returns at the end of the run.
-func (r *run) pauses(ctx context.Context) error {
-	n := min(max(3, int(r.options.length/(20*time.Second))), 30)
-	for i := 1; i <= n; i++ {
-		stage.Sleep(ctx, time.Until(r.began.Add(r.options.length*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
-		if err := r.pause(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // pause samples all instances while clients pause.
-func (r *run) pause(ctx context.Context) error {
+func (r *run) pause() {
 	r.pausing.Store(true)
 	r.gate.Lock()
 	defer func() {
@@ -236,19 +208,10 @@ func (r *run) pause(ctx context.Context) error {
 		r.resumed.Store(time.Now().UnixNano())
 		r.gate.Unlock()
 	}()
-	stage.Sleep(ctx, settleTime)
+	stage.Sleep(r.Ctx, settleTime)
 	for _, st := range r.instances {
-		if ctx.Err() != nil {
-			break
-		}
-		if err := r.sampleAtRest(ctx, st); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%s: %w: %s", st.name, err, st.process.Load().LastLog())
-		}
+		r.sampleAtRest(st)
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // watch samples the instances each second, and prints the progress of the run.
@@ -261,14 +224,13 @@ func (r *run) watch(ctx context.Context) {
 			return
 		}
 		// During a pause a scrape would add its page and its compressor to the heap that is judged.
-		_ = r.whileRunning(func() error {
+		r.whileRunning(func() {
 			for _, st := range r.instances {
 				// A process that is being replaced may not respond. Only samples of pauses are judged.
 				if s, sums, err := st.take(); err == nil {
 					r.observe(st, s, sums)
 				}
 			}
-			return nil
 		})
 		if n%sayEvery == 0 {
 			_, _, sum := r.tally.all()
@@ -281,10 +243,10 @@ func (r *run) watch(ctx context.Context) {
 }
 
 // whileRunning calls fn when no pause is in progress, and keeps a pause waiting until fn returns.
-func (r *run) whileRunning(fn func() error) error {
+func (r *run) whileRunning(fn func()) {
 	r.gate.RLock()
 	defer r.gate.RUnlock()
-	return fn()
+	fn()
 }
 
 // think is a client's pause between two requests.
@@ -292,7 +254,4 @@ func (r *run) think(ctx context.Context, rnd *rand.Rand) {
 	stage.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.think)))
 }
 
-// fail stops the run because of an error that breaks no promise of adbuffer.
-func (r *run) fail(err error) { r.stop(errors.Join(errors.New("chaos: cannot continue"), err)) }
-
-func (r *run) say(format string, args ...any) { r.env.Say("chaos: "+format, args...) }
+func (r *run) say(format string, args ...any) { r.Say("chaos: "+format, args...) }

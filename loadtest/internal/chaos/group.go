@@ -37,9 +37,7 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 	set := func(m namedBehaviour) {
 		m.behaviour.Response.Echo = true
 		for _, primary := range []*sspsim.SSP{s.SSP, s.others[0]} {
-			if err := primary.Set(m.behaviour); err != nil {
-				r.fail(err)
-			}
+			r.Check(primary.Set(m.behaviour))
 		}
 		s.current.Store(m.name)
 		r.behavioursSeen.add(m.name, "")

@@ -17,6 +17,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/tests"
 )
 
 // instance is an address at which an adbuffer serves clients. adbuffer reloads its configuration
@@ -52,11 +53,8 @@ const (
 )
 
 // startInstances starts an adbuffer for each instance.
-func (r *run) startInstances(ctx context.Context) error {
-	cert, err := r.env.Rig.Certificate("chaos", "127.0.0.1")
-	if err != nil {
-		return err
-	}
+func (r *run) startInstances() {
+	cert := tests.Must(r.Rig.Certificate("chaos", "127.0.0.1"))(r.Experiment)
 	r.cert = &cert
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert.Authority)
@@ -67,30 +65,18 @@ func (r *run) startInstances(ctx context.Context) error {
 		{name: "TLS, handed over", encrypted: true, handsOver: true},
 	} {
 		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
-		for _, addr := range []*string{&st.addr, &st.admin} {
-			*addr, err = r.env.Rig.FreeAddr()
-			if err != nil {
-				return err
-			}
-		}
-		st.file, err = r.env.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.seed, 0))))
-		if err != nil {
-			return err
-		}
-		a, err := r.startProcess(ctx, st)
-		if err != nil {
-			return err
-		}
-		st.process.Store(a)
+		st.addr = tests.Must(r.Rig.FreeAddr())(r.Experiment)
+		st.admin = tests.Must(r.Rig.FreeAddr())(r.Experiment)
+		st.file = tests.Must(r.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.seed, 0)))))(r.Experiment)
+		st.process.Store(r.startProcess(st))
 		r.instances = append(r.instances, st)
 	}
-	return nil
 }
 
-func (r *run) startProcess(ctx context.Context, st *instance) (*rig.Adbuffer, error) {
-	return r.env.Rig.StartAdbuffer(ctx, r.env.Adbuffer, st.file, "",
+func (r *run) startProcess(st *instance) *rig.Adbuffer {
+	return tests.Must(r.Rig.StartAdbuffer(r.Ctx, r.Adbuffer, st.file, "",
 		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
-		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
+		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String()))(r.Experiment)
 }
 
 // config returns an instance's configuration. rnd chooses the settings that reloads change.
@@ -148,45 +134,34 @@ func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 		if ctx.Err() != nil {
 			return
 		}
-		err := r.whileRunning(func() error {
+		r.whileRunning(func() {
 			switch {
 			case st.handsOver && n%3 == 0:
-				return r.handOver(ctx, st)
+				r.handOver(st)
 			case n%6 == 1 && r.selects(noDescriptors):
-				return r.starve(ctx, st)
+				r.starve(ctx, st)
+			default:
+				r.reload(st, rnd)
 			}
-			return r.reload(st, rnd)
 		})
-		if err != nil && ctx.Err() == nil {
-			r.fail(fmt.Errorf("%s: %w", st.name, err))
-			return
-		}
 	}
 }
 
 // reload changes the configuration file and sends the signal to reload it.
-func (r *run) reload(st *instance, rnd *rand.Rand) error {
+func (r *run) reload(st *instance, rnd *rand.Rand) {
 	temporary := st.file + ".new"
-	if err := os.WriteFile(temporary, []byte(r.config(st, rnd)), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, st.file); err != nil {
-		return err
-	}
+	r.Check(os.WriteFile(temporary, []byte(r.config(st, rnd)), 0o600))
+	r.Check(os.Rename(temporary, st.file))
 	st.reloads++
-	return st.process.Load().Signal(syscall.SIGHUP)
+	r.Check(st.process.Load().Signal(syscall.SIGHUP))
 }
 
 // handOver starts a new process. It drains the old process when the new one is ready.
-func (r *run) handOver(ctx context.Context, st *instance) error {
-	next, err := r.startProcess(ctx, st)
-	if err != nil {
-		return err
-	}
+func (r *run) handOver(st *instance) {
+	next := r.startProcess(st)
 	st.handovers++
 	st.replaced.Store(time.Now().UnixNano())
 	r.drain(st, st.process.Swap(next))
-	return nil
 }
 
 // drain makes a process of an instance drain and exit, as an operator does.
@@ -225,23 +200,17 @@ func (r *run) end(st *instance) {
 const noDescriptors = "no descriptor is left"
 
 // starve takes the unused descriptors from a process for a while, so that it can neither dial nor accept.
-func (r *run) starve(ctx context.Context, st *instance) error {
+func (r *run) starve(ctx context.Context, st *instance) {
 	const length = 700 * time.Millisecond
 	a := st.process.Load()
-	used, err := load.Read(a.PID)
-	if err != nil {
-		return err
-	}
-	restore, err := a.LimitFiles(used.Files * 3 / 4)
-	if err != nil {
-		return err
-	}
+	used := tests.Must(load.Read(a.PID))(r.Experiment)
+	restore := tests.Must(a.LimitFiles(used.Files * 3 / 4))(r.Experiment)
 	r.behavioursSeen.add(noDescriptors, "")
 	st.starving.Store(time.Now().UnixNano())
 	stage.Sleep(ctx, length)
 	// New connections had to wait for adbuffer.
 	st.stalls.sum.Add(int64(length))
-	return restore()
+	r.Check(restore())
 }
 
 // starved reports whether the process had no descriptor a moment ago.

@@ -220,8 +220,10 @@ func reason(err error) string {
 // checkUnanswered looks up the requests that got no response.
 func (r *run) checkUnanswered() {
 	for _, a := range r.log.unanswered {
-		if i := r.log.seenBy(a.token); i >= 0 {
-			r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response", r.ssps[i].name, a)
+		for i, s := range r.ssps {
+			if r.log.received(a.token, i) {
+				r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response", s.name, a)
+			}
 		}
 	}
 }

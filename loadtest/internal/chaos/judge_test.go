@@ -12,12 +12,14 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/tests"
 )
 
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
-	r := &run{env: &stage.Env{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
+	e := &tests.Experiment{Env: &stage.Env{Say: func(string, ...any) {}}}
+	r := &run{Experiment: e, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{name: name})
 	}
@@ -86,7 +88,7 @@ func TestAPOSTIsProcessedOnceByEachSSP(t *testing.T) {
 	give(0, "GET")
 	give(0, "GET") // may be sent again
 	wantBroken(t, r, none)
-	if r.log.seenBy(130) != 0 || r.log.seenBy(131) != -1 || r.log.seenBy(100_000) != -1 {
+	if !r.log.received(130, 0) || r.log.received(131, 0) || r.log.received(100_000, 0) {
 		t.Error("the log does not know which SSP received which request")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -32,19 +33,25 @@ type request struct {
 // mode is a route of the configuration.
 type mode struct {
 	path    string
-	share   int
+	share   int  // of 20 requests
 	heads   bool // HEAD is allowed
 	fansOut bool // several SSPs may receive a request
 }
 
-var modes = []mode{
-	{path: "/single", share: 8, heads: true},
-	{path: "/split", share: 3, heads: true},
-	{path: "/waterfall", share: 3, heads: true, fansOut: true},
-	{path: "/first", share: 2, fansOut: true},
-	{path: "/all", share: 2, fansOut: true},
-	{path: "/group", share: 2, heads: true},
-}
+// modes has each mode as often as its share.
+var modes = func() (all []mode) {
+	for _, m := range []mode{
+		{path: "/single", share: 8, heads: true},
+		{path: "/split", share: 3, heads: true},
+		{path: "/waterfall", share: 3, heads: true, fansOut: true},
+		{path: "/first", share: 2, fansOut: true},
+		{path: "/all", share: 2, fansOut: true},
+		{path: "/group", share: 2, heads: true},
+	} {
+		all = append(all, slices.Repeat([]mode{m}, m.share)...)
+	}
+	return all
+}()
 
 // The deadline of a request is the default of the configuration, or a field of its header sets it.
 const (
@@ -74,7 +81,7 @@ func (r *run) drawAll(n int, st *instance, kind string, rnd *rand.Rand) []*reque
 // draw returns a correct request of a client of this kind.
 func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	a := &request{st: st, client: st.name + ", " + kind, token: r.log.token(), method: "GET", deadline: defaultDeadline, fields: http.Header{}}
-	m := drawMode(rnd)
+	m := modes[rnd.IntN(len(modes))]
 	a.path, a.fansOut = m.path, m.fansOut
 	if m.path == "/single" {
 		s := r.mixed()[rnd.IntN(len(r.mixed()))]
@@ -175,17 +182,4 @@ func (a *request) http1(http10 bool) []byte {
 
 func (a *request) String() string {
 	return fmt.Sprintf("%s: %s %s?%s with %v", a.client, a.method, a.path, a.query(), a.deadline)
-}
-
-// drawMode draws a mode by the shares.
-func drawMode(rnd *rand.Rand) mode {
-	sum := 0
-	for _, m := range modes {
-		sum += m.share
-	}
-	at, i := rnd.IntN(sum), 0
-	for ; at >= modes[i].share; i++ {
-		at -= modes[i].share
-	}
-	return modes[i]
 }

@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"fmt"
-	"math/bits"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -44,16 +43,6 @@ func newRequestLog(ssps int, b *brokenPromises) *requestLog {
 
 // token returns a number that no other request has.
 func (l *requestLog) token() uint64 { return l.issued.Add(1) }
-
-// seenBy returns the index of an SSP that received the request, -1 for none.
-func (l *requestLog) seenBy(token uint64) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if token >= uint64(len(l.seen)) || l.seen[token] == 0 {
-		return -1
-	}
-	return bits.TrailingZeros16(l.seen[token])
-}
 
 // received reports whether an SSP received the request.
 func (l *requestLog) received(token uint64, ssp int) bool {

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/tests"
 )
 
 // sample is the resources that a process holds, by quantity. Memory is in bytes.
@@ -57,7 +57,7 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 		}
 	})
 	if err != nil {
-		return s, nil, err
+		return s, nil, fmt.Errorf("%s: %w: %s", st.name, err, a.LastLog())
 	}
 	u, err := load.Read(a.PID)
 	s[rss], s[files] = float64(u.RSS), float64(u.Files)
@@ -109,36 +109,31 @@ func (r *run) observe(st *instance, s sample, sums map[string]float64) {
 const settleTime = 3500 * time.Millisecond
 
 // sampleAtRest samples an instance while clients pause. It waits until nothing is in use.
-func (r *run) sampleAtRest(ctx context.Context, st *instance) error {
+func (r *run) sampleAtRest(st *instance) {
 	var left []string
-	for end := time.Now().Add(15 * time.Second); ; {
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		r.Check(r.Ctx.Err())
 		_, sums, err := st.take()
-		if err != nil {
-			return err
-		}
+		r.Check(err)
 		left = left[:0]
 		for _, name := range zeroAtRest {
 			if sums[name] != 0 {
 				left = append(left, fmt.Sprintf("%s %v", name, sums[name]))
 			}
 		}
-		if len(left) == 0 || ctx.Err() != nil {
+		if len(left) == 0 {
 			break
 		}
 		if time.Now().After(end) {
 			r.broken.add(returned, "%s, %v after the last request: %s", st.name, 15*time.Second, strings.Join(left, ", "))
 			break
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
-	live, err := st.live()
-	if err != nil {
-		return err
-	}
+	live := tests.Must(st.live())(r.Experiment)
 	s, _, err := st.take()
+	r.Check(err)
 	s[heap] = live
 	st.samples = append(st.samples, s)
-	return err
 }
 
 // live returns the size of the heap without garbage.

@@ -13,6 +13,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/tests"
 )
 
 // ssp is a simulated SSP. It runs in this process.
@@ -77,7 +78,7 @@ func (r *run) named(name string) int {
 }
 
 // startSSPs starts an SSP of each kind.
-func (r *run) startSSPs() error {
+func (r *run) startSSPs() {
 	for i, k := range sspKinds {
 		s := &ssp{name: k.name, healthy: k.healthy, apart: k.apart != nil}
 		s.behaviours = slices.DeleteFunc(behavioursFor(k), func(m namedBehaviour) bool { return !r.selects(m.name) })
@@ -88,31 +89,21 @@ func (r *run) startSSPs() error {
 		if k.apart != nil {
 			options.Behaviour = *k.apart
 		}
-		var err error
-		s.SSP, err = sspsim.Start(options)
-		if err != nil {
-			return err
-		}
+		s.SSP = tests.Must(sspsim.Start(options))(r.Experiment)
 		r.ssps = append(r.ssps, s)
 		s.config = stage.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}
 		for range k.endpoints - 1 {
-			other, err := sspsim.Start(options)
-			if err != nil {
-				return err
-			}
+			other := tests.Must(sspsim.Start(options))(r.Experiment)
 			s.others, s.config.URLs = append(s.others, other), append(s.config.URLs, other.URL())
 		}
 		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience))
 		}
 		if s.CA() != nil {
-			s.config.CAFile = filepath.Join(r.env.Rig.Dir, "chaos-ca-"+k.name+".pem")
-			if err := s.CA().WriteFile(s.config.CAFile); err != nil {
-				return err
-			}
+			s.config.CAFile = filepath.Join(r.Rig.Dir, "chaos-ca-"+k.name+".pem")
+			r.Check(s.CA().WriteFile(s.config.CAFile))
 		}
 	}
-	return nil
 }
 
 // changeBehaviours changes the behaviour of one SSP until the context ends. The SSP is healthy while
@@ -129,10 +120,7 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 			// adbuffer must dial now and then, also when it has no descriptor.
 			b.Connections = sspsim.Connections{MaxRequests: 20, Announce: true}
 		}
-		if err := s.Set(b); err != nil {
-			r.fail(fmt.Errorf("SSP %s, %s: %w", s.name, m.name, err))
-			return
-		}
+		r.Check(s.Set(b))
 		s.current.Store(m.name)
 		r.behavioursSeen.add(m.name, "")
 		if !s.healthy && rnd.IntN(8) == 0 {

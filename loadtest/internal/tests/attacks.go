@@ -108,11 +108,11 @@ func (a *attack) once(ctx context.Context, t *stage.Stage) {
 // after starts the attack when adbuffer has completed n requests of the other clients. It stops the
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
 // would rightly pause the SSP, and the pause would outlast the round.
-func (a *attack) after(ctx context.Context, e *experiment, s *stage.Stage, n float64, length time.Duration) {
+func (a *attack) after(ctx context.Context, e *Experiment, s *stage.Stage, n float64, length time.Duration) {
 	const ended = "adbuffer_requests_total"
 	for before := e.metric(s, ended); e.metric(s, ended) < before+n; stage.Sleep(ctx, 20*time.Millisecond) {
 		if ctx.Err() != nil {
-			e.check(errors.New("the attack did not begin: the other clients ended too few requests"))
+			e.Check(errors.New("the attack did not begin: the other clients ended too few requests"))
 		}
 	}
 	attacking, end := context.WithTimeout(ctx, length)

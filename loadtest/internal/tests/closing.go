@@ -14,8 +14,8 @@ import (
 const atOnce = 600
 
 // cold counts the connections that a cold start opens.
-func cold(e *experiment) {
-	r := e.rep
+func cold(e *Experiment) {
+	r := e.Rep
 	r.Note("A pool without a cap was seen to open 709 to 1 285 HTTP/2 connections for 600 requests, in 0.55 to 1.98 s.")
 	t := r.Table(fmt.Sprintf("%d requests at once to an SSP that takes 20 ms", atOnce),
 		"proxy", "answered", "failed", "SSP connections", "TLS handshakes", "p50 ms", "p99 ms", "max ms")
@@ -55,9 +55,9 @@ func cold(e *experiment) {
 }
 
 // churn loads SSPs that close their connections early, and counts the lost requests.
-func churn(e *experiment) {
+func churn(e *Experiment) {
 	length := e.Time(20*time.Second, 4*time.Second)
-	r := e.rep
+	r := e.Rep
 	t := r.Table(fmt.Sprintf("%.0f s, half GET, half POST", length.Seconds()),
 		"the SSP closes", "method", "offered", "lost", "p99 ms", "SSP connections", "retries (stale)",
 		"stale connections found")
@@ -104,7 +104,7 @@ func churn(e *experiment) {
 
 // closeEarly loads an SSP that closes connections. It returns how many requests adbuffer sent again, and
 // how many closed connections it found.
-func closeEarly(e *experiment, ssp *stage.SSP, plan load.Plan) (f *stage.Figures, retries, stale float64) {
+func closeEarly(e *Experiment, ssp *stage.SSP, plan load.Plan) (f *stage.Figures, retries, stale float64) {
 	s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Config: stage.Config{Deadline: "1s"}})
 	defer s.Stop()
 	f = e.measure(s, stage.Calmly(plan, true))
@@ -113,10 +113,10 @@ func closeEarly(e *experiment, ssp *stage.SSP, plan load.Plan) (f *stage.Figures
 
 // burst raises the load from nothing to the peak within two seconds, as a live ad break does. It loads
 // a cold adbuffer and a warmed one.
-func burst(e *experiment) {
+func burst(e *Experiment) {
 	peak := float64(min(e.Count(4000, 1000), 4000)) // other tests measure how much one core carries
 	hold := e.Time(10*time.Second, 3*time.Second)
-	r := e.rep
+	r := e.Rep
 	t := r.Table(fmt.Sprintf("0 to %.0f requests/s in 2 s, then %.0f s; the SSPs take 30 ms (p99 120 ms), deadline 1 s",
 		peak, hold.Seconds()),
 		"start", "upstream", "phase", "offered", "answered", "failed", "p50 ms", "p99 ms", "p99.9 ms",

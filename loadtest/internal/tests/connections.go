@@ -13,8 +13,8 @@ const sequence = 500
 
 // keepAlive sends requests one after the other. It measures the cost of a connection per request,
 // and counts the handshakes on both sides of adbuffer.
-func keepAlive(e *experiment) {
-	t := e.rep.Table(fmt.Sprintf("%d requests one after the other", sequence),
+func keepAlive(e *Experiment) {
+	t := e.Rep.Table(fmt.Sprintf("%d requests one after the other", sequence),
 		"client", "path", "connection", "seconds", "client's TCP handshakes", "SSP's TCP handshakes")
 	t.AddTheirs("curl", "direct", "close", "1.27", "500", "500")
 	t.AddTheirs("curl", "direct", "keep-alive", "0.56", "1", "1")
@@ -36,13 +36,13 @@ func keepAlive(e *experiment) {
 			}
 		}
 	}
-	e.rep.Promise("an application that opens a connection per request gets keep-alive to the SSP anyway", most <= 1, nil,
+	e.Rep.Promise("an application that opens a connection per request gets keep-alive to the SSP anyway", most <= 1, nil,
 		"Of %v requests through adbuffer, each on a connection of its own, the SSP saw at most %v TCP handshake(s) "+
 			"a client.", sequence, most)
 }
 
 // sendSequence sends requests one after the other with a tool, or with the generator.
-func sendSequence(e *experiment, tool string, direct, close bool) *stage.Figures {
+func sendSequence(e *Experiment, tool string, direct, close bool) *stage.Figures {
 	setup := stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1"}}, Anywhere: true}
 	if direct {
 		setup.Program = "direct"
@@ -50,7 +50,7 @@ func sendSequence(e *experiment, tool string, direct, close bool) *stage.Figures
 	s := e.start(setup)
 	defer s.Stop()
 	// A connection of adbuffer's own must not spare a handshake.
-	e.check(s.SSPs[0].CloseConnections())
+	e.Check(s.SSPs[0].CloseConnections())
 	loaded := stage.Sequence(tool, small.Path, sequence, close)
 	if tool == "" {
 		plan := stage.ClosedLoop(1, sequence, 0, small)
@@ -69,12 +69,12 @@ func sendSequence(e *experiment, tool string, direct, close bool) *stage.Figures
 
 // pipeline sends 10 000 GETs in three ways: pipelined on 100 connections, by 100 workers on
 // keep-alive connections, and all at once.
-func pipeline(e *experiment) {
+func pipeline(e *Experiment) {
 	conns, each := e.Count(100, 100), 100
 	n := conns * each
-	e.rep.Note("Responses on one client connection come in order, one after the other: a client that pipelines into " +
+	e.Rep.Note("Responses on one client connection come in order, one after the other: a client that pipelines into " +
 		"adbuffer saves round trips, not the SSP's time.")
-	t := e.rep.Table(fmt.Sprintf("%d GETs to an SSP that takes 5 ms", n),
+	t := e.Rep.Table(fmt.Sprintf("%d GETs to an SSP that takes 5 ms", n),
 		"way of sending", "path", "seconds", "requests/s", "client CPU s", "client connections", "SSP connections",
 		"p99 ms")
 	t.AddTheirs("100 pipelines of 100 requests", "direct", "~5", "", "low", "100")
@@ -118,7 +118,7 @@ func pipeline(e *experiment) {
 		}
 	}
 	pooled, pipelined := atOnce["http1"], atOnce["http1-pipelined"]
-	e.rep.Promise("requests of clients that do not pipeline are pipelined to the SSP, and gain by it", pipelined > pooled,
+	e.Rep.Promise("requests of clients that do not pipeline are pipelined to the SSP, and gain by it", pipelined > pooled,
 		nil, "All at once through adbuffer: %v requests/s over a pool of %v connections, %v/s over as many pipelines.",
 		pooled, conns, pipelined)
 }

@@ -18,7 +18,7 @@ const never = 1e9
 
 // endpoints makes one of an SSP's two endpoints respond 500, and repairs it later. Then a region dies,
 // all primaries fail beside a spare, and a mirror is a black hole.
-func endpoints(e *experiment) {
+func endpoints(e *Experiment) {
 	failOne(e)
 	regions(e)
 	spares(e)
@@ -33,7 +33,7 @@ func endpointPlan(length time.Duration) load.Plan {
 }
 
 // endpointWindow is a load in whose figures some requests may fail.
-func endpointWindow(e *experiment) stage.Load {
+func endpointWindow(e *Experiment) stage.Load {
 	return stage.Generate(endpointPlan(e.Time(10*time.Second, 3*time.Second)), true)
 }
 
@@ -42,8 +42,8 @@ var responds500 = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{C
 
 // failOne makes one of two endpoints fail, at adbuffer and at other proxies. Half of the requests fail where
 // nothing is ejected.
-func failOne(e *experiment) {
-	t := e.rep.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", endpointRate),
+func failOne(e *Experiment) {
+	t := e.Rep.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", endpointRate),
 		"proxy", "failed, first window", "of", "failed, next window", "of", "share", "back after, s")
 	for _, p := range []struct{ name, program, more string }{
 		{name: "adbuffer"}, {name: "adbuffer, ejection off", more: "ejection: {enabled: false}"},
@@ -68,7 +68,7 @@ func failOne(e *experiment) {
 		t.Add(doubtsOf(first, next), p.name, first.Failed, first.Offered, next.Failed, next.Offered,
 			results.Percent(share(next.Failed, next.Offered)), back)
 		if p.name == "adbuffer" {
-			e.rep.Promise("an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s",
+			e.Rep.Promise("an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s",
 				share(next.Failed, next.Offered) < 0.01 && back <= 10, nil,
 				"%v of %v requests failed in the window after the first; the endpoint was back %v s after it was repaired.",
 				next.Failed, next.Offered, back)
@@ -78,7 +78,7 @@ func failOne(e *experiment) {
 
 // until repeats a load until its results are good. It returns after how many seconds the last one began, or
 // never if that did not happen within limit. got is how many requests each endpoint received.
-func until(e *experiment, s *stage.Stage, length, limit time.Duration, good func(of *stage.Figures, got []float64) bool) float64 {
+func until(e *Experiment, s *stage.Stage, length, limit time.Duration, good func(of *stage.Figures, got []float64) bool) float64 {
 	last := make([]uint64, len(s.SSPs))
 	received := func() (got []float64) {
 		for i, ssp := range s.SSPs {
@@ -107,9 +107,9 @@ const (
 
 // regions makes the endpoint of priority 0 die and come back. It measures how soon requests move to the
 // endpoint of priority 1, and how soon they return.
-func regions(e *experiment) {
+func regions(e *Experiment) {
 	healthy := steady(5 * time.Millisecond)
-	t := e.rep.Table(fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate,
+	t := e.Rep.Table(fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate,
 		regionWorks-regionDies),
 		"priority 0", "taken over after, s", "failed", "of", "given back after, s")
 	for _, death := range []struct {
@@ -132,7 +132,7 @@ func regions(e *experiment) {
 			stage.Sleep(ctx, regionDies)
 			e.set(s.SSPs[0], dead)
 			if death.cut {
-				e.check(s.SSPs[0].CloseConnections())
+				e.Check(s.SSPs[0].CloseConnections())
 			}
 			taken = untilLoaded(ctx, e, s.SSPs[1], 3*time.Second)
 			stage.Sleep(ctx, time.Until(began.Add(regionWorks)))
@@ -141,14 +141,14 @@ func regions(e *experiment) {
 		})
 		s.Stop()
 		t.Add(f.Doubts, death.name, taken, f.Failed, f.Offered, given)
-		e.rep.Promise(death.name+": priority 1 takes over within 1 s, and gives back", taken <= 1 && given < 12, f.Doubts,
+		e.Rep.Promise(death.name+": priority 1 takes over within 1 s, and gives back", taken <= 1 && given < 12, f.Doubts,
 			"Taken over after %v s; %v of %v requests failed; given back after %v s.", taken, f.Failed, f.Offered, given)
 	}
 }
 
 // untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
 // never if that does not happen within limit.
-func untilLoaded(ctx context.Context, e *experiment, s *rig.SSP, limit time.Duration) float64 {
+func untilLoaded(ctx context.Context, e *Experiment, s *rig.SSP, limit time.Duration) float64 {
 	began := time.Now()
 	before := e.counters(s).Requests
 	for last := began; ctx.Err() == nil && time.Since(began) < limit; {
@@ -176,8 +176,8 @@ type takeover struct {
 
 // spares makes both primaries fail. It measures how soon the spare carries the requests, and how soon the
 // primaries do again.
-func spares(e *experiment) {
-	t := e.rep.Table(fmt.Sprintf("%d requests/s with a timeout of %v to two primaries and a spare; then the primaries fail",
+func spares(e *Experiment) {
+	t := e.Rep.Table(fmt.Sprintf("%d requests/s with a timeout of %v to two primaries and a spare; then the primaries fail",
 		endpointRate, spareTimeout),
 		"the primaries", "proxy", "the spare carries 99 % after, s", "carried, next window", "of", "share",
 		"primaries back after, s")
@@ -199,13 +199,13 @@ func spares(e *experiment) {
 			t.Add(out.next.Doubts, failure.name, p.name, out.failing, out.next.Answered, out.next.Offered,
 				results.Percent(share(out.next.Answered, out.next.Offered)), out.repaired)
 			if p.program == "" {
-				judgeSpare(e.rep, failure.name, out)
+				judgeSpare(e.Rep, failure.name, out)
 			}
 		}
 	}
 }
 
-func failPrimaries(e *experiment, program string, broken sspsim.Behaviour) (out takeover) {
+func failPrimaries(e *Experiment, program string, broken sspsim.Behaviour) (out takeover) {
 	const slice = 500 * time.Millisecond
 	healthy := steady(5 * time.Millisecond)
 	s := e.start(stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Endpoints: 3, Spare: true, Behaviour: healthy}},
@@ -246,7 +246,7 @@ func judgeSpare(r *results.Report, failure string, out takeover) {
 
 // mirror compares p99 with a black-holed mirror and without a mirror. Short runs of both take turns, so
 // that other work of the machine slows both.
-func mirror(e *experiment) {
+func mirror(e *Experiment) {
 	const (
 		rate    = 500
 		rounds  = 8
@@ -265,11 +265,11 @@ func mirror(e *experiment) {
 		return func() *stage.Figures { return e.measure(s, stage.Generate(plan, false)) }
 	}
 	all := e.inTurn(rounds, "endpoints: black-holed mirror", loaded("/plain"), loaded("/mirrored"))
-	t := e.rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
+	t := e.Rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
 		"rounds in turn", rate, latency, rounds),
 		"mirror", "p99 ms without", "with", "ratio", "failed")
 	t.Add(all.doubts(), "black-holed mirror", medianOf(all.calm, p99), medianOf(all.disturbed, p99), mirrorRatio(all), mirrorFailed(all))
-	judgeMirror(e.rep, all)
+	judgeMirror(e.Rep, all)
 }
 
 // mirrorRatio returns the median of the rounds' ratios of p99.

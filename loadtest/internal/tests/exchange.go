@@ -79,8 +79,8 @@ func (r *exchangeRow) queries() (got, wanted uint64) {
 
 // exchange sends bid requests to five SSPs with filters and without: to all of them, and to one of them, as HAProxy
 // can too.
-func exchange(e *experiment) {
-	e.rep.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
+func exchange(e *Experiment) {
+	e.Rep.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
 		"asks one server for each request. So it has rows for one SSP only.", sspCountries, exchangeCountries)
 	ssps := stage.Setup{Program: "direct"}
 	for i := range exchangeSSPs {
@@ -115,7 +115,7 @@ func exchange(e *experiment) {
 			row.rounds = append(row.rounds, e.measure(row.stage, loaded(e.Time(6*time.Second, time.Second), false)))
 		}
 	}
-	t := e.rep.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
+	t := e.Rep.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
 		exchangeRounds), "asks", "proxy", "filters", "queries/request", "fills", "CPU µs/request", "p99 ms")
 	for _, row := range rows {
 		got, _ := row.queries()
@@ -126,7 +126,7 @@ func exchange(e *experiment) {
 		t.Add(doubtsOf(row.rounds...), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
 			share(got, sumOf(row.rounds, answered)), results.Percent(row.fills()), spread(cpu), medianOf(row.rounds, p99))
 	}
-	judgeExchange(e.rep, rows)
+	judgeExchange(e.Rep, rows)
 }
 
 // exchangeSetup returns the setup of adbuffer with a mode, or of HAProxy for the mode "".

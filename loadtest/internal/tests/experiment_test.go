@@ -16,19 +16,19 @@ func TestFirstErrorEndsATest(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	for name, test := range map[string]func(*experiment){
-		"of the test": func(e *experiment) { e.check(broken) },
-		"of a value":  func(e *experiment) { must(1, broken)(e) },
-		"beside a load": func(e *experiment) {
-			e.beside(new(stage.Stage), lasts, func(context.Context) { e.check(broken) })
+	for name, test := range map[string]func(*Experiment){
+		"of the test": func(e *Experiment) { e.Check(broken) },
+		"of a value":  func(e *Experiment) { Must(1, broken)(e) },
+		"beside a load": func(e *Experiment) {
+			e.beside(new(stage.Stage), lasts, func(context.Context) { e.Check(broken) })
 		},
 	} {
 		cleaned, passed := false, false
 		env := &stage.Env{Say: func(string, ...any) {}}
-		_, err := perform(t.Context(), env, nil, func(e *experiment) {
+		_, err := perform(t.Context(), env, nil, func(e *Experiment) {
 			defer func() { cleaned = true }()
 			e.say("round %d", 2)
-			e.check(nil)
+			e.Check(nil)
 			test(e)
 			passed = true
 		})
@@ -40,6 +40,6 @@ func TestFirstErrorEndsATest(t *testing.T) {
 
 func TestInterruptedTestHasNoReport(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
-	_, err := perform(ctx, new(stage.Env), nil, func(*experiment) { interrupt() })
+	_, err := perform(ctx, new(stage.Env), nil, func(*Experiment) { interrupt() })
 	testsupport.True(t, errors.Is(err, context.Canceled), "%v", err)
 }

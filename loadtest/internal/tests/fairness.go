@@ -21,12 +21,12 @@ const (
 // fairness attacks adbuffer as one client or one SSP can, and measures the requests of the other
 // clients. Calm and attacked rounds take turns often enough for stable medians. No round is repeated
 // because of its result, since that would select the good rounds.
-func fairness(e *experiment) {
+func fairness(e *Experiment) {
 	rounds := 5
 	if e.Scale < 0.5 {
 		rounds = 3
 	}
-	r := e.rep
+	r := e.Rep
 	r.Note("Noise is by how much p99 differs between the calm rounds of one attack, as a share of the median. A " +
 		"verdict whose p99 rose by less than that is doubted.")
 	t := r.Table(fmt.Sprintf("%.0f requests/s of other clients to other SSPs of %v; medians of %d rounds, calm and "+
@@ -73,13 +73,13 @@ func judgeFairness(r *results.Report, attack string, row turns) {
 }
 
 // attackInTurn measures calm and attacked rounds in turn.
-func attackInTurn(e *experiment, a *attack, rounds int) turns {
+func attackInTurn(e *Experiment, a *attack, rounds int) turns {
 	templates := []load.Template{stage.Bid("fair1", "/fillbuffer/fair1"), stage.Bid("fair2", "/fillbuffer/fair2"),
 		stage.Page("page", "/fillbuffer/fair1")}
 	ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
 		{Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
 	if a.ssp != nil {
-		url := must(a.serve())(e)
+		url := Must(a.serve())(e)
 		ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
 	}
 	if a.shared {
@@ -106,10 +106,10 @@ func attackInTurn(e *experiment, a *attack, rounds int) turns {
 
 // awaitRest waits for a bounded time until the requests of the last attack have ended. Otherwise they
 // would add to the requests of the next round, and fill max_in_flight.
-func awaitRest(e *experiment, s *stage.Stage) {
+func awaitRest(e *Experiment, s *stage.Stage) {
 	busy := []string{"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_pool_places_in_use"}
-	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end); stage.Sleep(e.ctx, 50*time.Millisecond) {
-		e.check(e.ctx.Err())
+	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end); stage.Sleep(e.Ctx, 50*time.Millisecond) {
+		e.Check(e.Ctx.Err())
 		inUse := 0.0
 		for _, name := range busy {
 			inUse += e.metric(s, name)

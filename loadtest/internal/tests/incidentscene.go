@@ -2,10 +2,10 @@ package tests
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,40 +36,45 @@ const (
 // scene is an incident that runs: an adbuffer, its SSPs and its clients.
 type scene struct {
 	*incident
-	env     *stage.Env
+	e       *Experiment
 	dir     string
 	config  string
 	sims    []*sspsim.SSP
-	port    int      // of the first SSP
-	addr    string   // of adbuffer's listener
-	admin   string   // of its admin listener
-	prom    string   // of Prometheus
-	logFile string   // "" = adbuffer's output
-	stops   []func() // in order of start
+	port    int    // of the first SSP
+	addr    string // of adbuffer's listener
+	admin   string // of its admin listener
+	prom    string // of Prometheus
+	logFile string // "" = adbuffer's output
+	unmount func() // nil = nothing is mounted
 
 	adbuffer  *rig.Process
 	processes []*rig.Process // all adbuffers, in order of start
 	expires   *expiring
-	calmed    func() // ends a storm
+	calm      func() // ends a storm
 
 	began, ended time.Time
 	names        names
 }
 
-var quietLog = log.New(io.Discard, "", 0)
+// check ends the test if err is not nil.
+func (s *scene) check(err error) {
+	if err != nil {
+		s.e.Check(fmt.Errorf("%s: %w", s.name, err))
+	}
+}
 
 // incidentsCommand lets all incidents happen at once, each to an adbuffer of its own, and one Prometheus with
 // the rules of deploy/prometheus scrapes all.
 func incidentsCommand() Command {
 	only := "" // the incidents with this text in their names
-	c := command("incidents", "Fifteen incidents, and what named them: seven minutes",
+	c := NewCommand("incidents", "Fifteen incidents, and what named them: seven minutes",
 		"Do log, metrics, alerts, page and explain name the cause soon, and are they quiet soon after it?",
 		`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
 an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
 little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
 the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
 named the cause, and when they were quiet again. It needs Linux; two incidents need root.`,
-		func(e *experiment) { runIncidents(e, only) })
+		func(e *Experiment) { runIncidents(e, only) })
 	c.Example = "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload"
 	c.Alone = true
 	c.Flags = func(f *pflag.FlagSet) {
@@ -78,62 +83,56 @@ named the cause, and when they were quiet again. It needs Linux; two incidents n
 	return c
 }
 
-func runIncidents(e *experiment, only string) {
-	r := e.rep
+func runIncidents(e *Experiment, only string) {
+	r := e.Rep
 	e.needs("prometheus")
 	r.Note("%d requests/s to each adbuffer; each incident lasts %v. Prometheus scrapes every 2 s. The page shows what /overview and /pools have. While nothing listens, page and explain can only say so.", incidentRate, incidentLasts)
 	var scenes []*scene
 	var admins []string
 	defer func() {
 		for _, s := range scenes {
-			s.stop()
+			if s.unmount != nil {
+				s.unmount()
+			}
 		}
 	}()
 	for i := range incidents {
 		if !strings.Contains(incidents[i].name, only) {
 			continue
 		}
-		s := &scene{incident: &incidents[i], env: e.Env, dir: filepath.Join(e.Rig.Dir, "incident-"+strconv.Itoa(i))}
+		s := &scene{incident: &incidents[i], e: e, dir: filepath.Join(e.Rig.Dir, "incident-"+strconv.Itoa(i))}
 		if s.root && os.Geteuid() != 0 {
 			r.Misses("root, for the incident " + s.name)
 			continue
 		}
 		scenes = append(scenes, s)
 		e.say("incidents: starting %s", s.name)
-		e.check(s.start())
+		s.start()
 		admins = append(admins, s.admin)
 	}
 	if len(scenes) == 0 {
-		e.check(fmt.Errorf("no incident has %q in its name", only))
+		e.Check(fmt.Errorf("no incident has %q in its name", only))
 	}
-	prom := must(startPrometheus(e.ctx, e.Env, "2s", admins...))(e)
+	prom := startPrometheus(e, "2s", admins...)
 	e.say("incidents: all run for %v", incidentCalm+incidentLasts+incidentAfter)
 	var wait sync.WaitGroup
 	for _, s := range scenes {
 		s.prom = prom
-		wait.Go(func() {
-			if err := s.run(e.ctx); err != nil {
-				e.check(fmt.Errorf("%s: %w", s.name, err))
-			}
-		})
+		wait.Go(s.run)
 	}
 	wait.Wait()
-	e.check(e.ctx.Err())
+	e.Check(e.Ctx.Err())
 	judgeIncidents(r, scenes)
 }
 
 // start starts the SSPs and adbuffer.
-func (s *scene) start() (err error) {
-	if err := os.Mkdir(s.dir, 0o755); err != nil {
-		return err
-	}
+func (s *scene) start() {
+	s.check(os.Mkdir(s.dir, 0o755))
 	var urls []string
 	for i := range max(1, s.ssps) {
 		sim, err := sspsim.Start(sspsim.Options{Behaviour: steady(incidentLatency)})
-		if err != nil {
-			return err
-		}
-		s.sims, s.stops = append(s.sims, sim), append(s.stops, func() { sim.Close() })
+		s.check(err)
+		s.sims = append(s.sims, sim)
 		url := strconv.Quote(sim.URL())
 		if s.spare && i == s.ssps-1 {
 			url = "{url: " + url + ", priority: 1}"
@@ -143,16 +142,9 @@ func (s *scene) start() (err error) {
 	_, port, _ := strings.Cut(s.sims[0].Addr(), ":")
 	s.port, _ = strconv.Atoi(port)
 	if s.prepare != nil {
-		if err := s.prepare(s); err != nil {
-			return err
-		}
+		s.prepare(s)
 	}
-	for _, addr := range []*string{&s.addr, &s.admin} {
-		*addr, err = s.env.Rig.FreeAddr()
-		if err != nil {
-			return err
-		}
-	}
+	s.addr, s.admin = Must(s.e.Rig.FreeAddr())(s.e), Must(s.e.Rig.FreeAddr())(s.e)
 	endpoints := strings.Join(urls, ", ")
 	if s.endpoint != "" {
 		endpoints = fmt.Sprintf(s.endpoint, s.port)
@@ -163,68 +155,45 @@ admin: {listen: %q}
 ssps: [{name: ssp, endpoints: [%s]%s}]
 routes: [{name: %q, match: {path: /fillbuffer}, ssps: [ssp]}]
 `, s.addr, s.server, s.admin, s.top, endpoints, s.keys, s.route()), "$DIR", s.dir)
-	if err := s.write("adbuffer.yaml", s.config); err != nil {
-		return err
-	}
-	return s.startAdbuffer()
+	s.write("adbuffer.yaml", s.config)
+	s.startAdbuffer()
 }
 
 // route returns the name of the incident's route: the alerts about routes cover all instances.
 func (s *scene) route() string { return strings.ToLower(strings.ReplaceAll(s.name, " ", "-")) }
 
 // startAdbuffer starts an adbuffer, also beside another one.
-func (s *scene) startAdbuffer() error {
-	wrap := strings.ReplaceAll(s.wrap, "$DIR", s.dir)
-	if wrap == "" {
-		wrap = "exec "
-	}
-	p, err := s.env.Rig.Start(rig.Command{Name: "adbuffer", Argv: []string{"sh", "-c", wrap + s.env.Adbuffer + " serve --config " + s.dir + "/adbuffer.yaml"}})
-	if err != nil {
-		return err
-	}
+func (s *scene) startAdbuffer() {
+	line := cmp.Or(strings.ReplaceAll(s.wrap, "$DIR", s.dir), "exec ") + s.e.Adbuffer + " serve --config " + s.dir + "/adbuffer.yaml"
+	p, err := s.e.Rig.Start(rig.Command{Name: "adbuffer", Argv: []string{"sh", "-c", line}})
+	s.check(err)
 	s.adbuffer, s.processes = p, append(s.processes, p)
-	s.stops = append(s.stops, p.Stop)
 	// The log says it, since another process may respond.
 	ready := fmt.Sprintf(`"msg":"ready","pid":%d,`, p.PID)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if strings.Contains(s.logText(), ready) {
-			return nil
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(s.logText(), ready); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.check(fmt.Errorf("adbuffer is not ready: %s", p.LastLog()))
 		}
-	}
-	return fmt.Errorf("adbuffer is not ready: %s", p.LastLog())
-}
-
-func (s *scene) stop() {
-	if s.calmed != nil {
-		s.calmed()
-	}
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		s.stops[i]()
 	}
 }
 
 // run lets the incident happen, and looks at all sources once a second.
-func (s *scene) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
+func (s *scene) run() {
+	ctx, stop := context.WithCancel(s.e.Ctx)
 	defer stop()
 	go s.load(ctx)
 	stage.Sleep(ctx, incidentCalm)
 	s.names.read = len(s.logText()) // lines of the start name nothing
-	if err := s.begin(s); err != nil {
-		return err
-	}
+	s.begin(s)
 	s.began = time.Now()
 	for time.Since(s.began) < incidentLasts+incidentAfter && ctx.Err() == nil {
 		if s.ended.IsZero() && time.Since(s.began) > incidentLasts {
-			if err := s.end(s); err != nil {
-				return err
-			}
+			s.end(s)
 			s.ended = time.Now()
 		}
 		s.look()
 		stage.Sleep(ctx, time.Second)
 	}
-	return nil
 }
 
 // load sends requests. Each takes at most a second, and some may be on their way at once.

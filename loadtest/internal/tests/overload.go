@@ -15,7 +15,7 @@ import (
 )
 
 // overload sends more than one core carries, then more of one key than its share.
-func overload(e *experiment) {
+func overload(e *Experiment) {
 	sweep(e)
 	neighbour(e)
 	coldCore(e)
@@ -61,9 +61,9 @@ func (r *sweepRow) late() float64 {
 // proxy's core carries few of them, and the other core is never busy: it sends four times as many, and
 // responds for the SSPs. The generator can have a connection for each request within its timeout; with
 // fewer, requests would wait in the generator. HAProxy has no counterpart: it has no limit by its CPU.
-func sweep(e *experiment) {
+func sweep(e *Experiment) {
 	up := e.constantUpstream()
-	t := e.rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
+	t := e.Rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
 		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
 	var carried float64
@@ -89,7 +89,7 @@ func sweep(e *experiment) {
 				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
 		}
 		if p.program == "" && p.refuses {
-			judgeSweep(e.rep, rows)
+			judgeSweep(e.Rep, rows)
 		}
 	}
 }
@@ -129,12 +129,12 @@ func bids() []load.Template {
 	return []load.Template{critical, normal}
 }
 
-func sweepLength(e *experiment) time.Duration { return e.Time(20*time.Second, 2*time.Second) }
+func sweepLength(e *Experiment) time.Duration { return e.Time(20*time.Second, 2*time.Second) }
 
 // carries measures what one core carries in a closed loop, of a setup that refuses nothing. It is more than
 // in an open loop with thousands of connections. So adbuffer's figure is the most that it then responds to in
 // time. Envoy has none, since its goodput falls before.
-func carries(e *experiment, name string, setup stage.Setup) (rate float64) {
+func carries(e *Experiment, name string, setup stage.Setup) (rate float64) {
 	e.say("overload: what %s carries", name)
 	s := e.start(setup)
 	defer s.Stop()
@@ -144,7 +144,7 @@ func carries(e *experiment, name string, setup stage.Setup) (rate float64) {
 	return rate
 }
 
-func sweepOne(e *experiment, name string, setup stage.Setup, carried float64, factors []float64) (rows []sweepRow) {
+func sweepOne(e *Experiment, name string, setup stage.Setup, carried float64, factors []float64) (rows []sweepRow) {
 	s := e.start(setup)
 	defer s.Stop()
 	for _, factor := range factors {
@@ -153,13 +153,13 @@ func sweepOne(e *experiment, name string, setup stage.Setup, carried float64, fa
 		e.say("overload: %s, %v × %.0f requests/s", name, factor, carried)
 		plan := stage.OpenLoop(conns, rate, length/4, length, bids()...)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
-		f, err := s.Measure(e.ctx, stage.Generate(plan, true))
+		f, err := s.Measure(e.Ctx, stage.Generate(plan, true))
 		if err != nil && setup.Program != "" { // it may accept no connections for seconds
-			f, err = &stage.Figures{Doubts: []string{err.Error()}}, e.ctx.Err()
+			f, err = &stage.Figures{Doubts: []string{err.Error()}}, e.Ctx.Err()
 		}
-		e.check(err)
+		e.Check(err)
 		rows = append(rows, sweepRow{factor, f.Rate, f})
-		stage.Sleep(e.ctx, settled) // the proxy still handles requests that clients have given up
+		stage.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have given up
 	}
 	return rows
 }
@@ -184,34 +184,34 @@ func judgeSweep(r *results.Report, rows []sweepRow) {
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
 
 // neighbour loads 70 % of a core, beside a process that takes a third of it in bursts, and scrapes.
-func neighbour(e *experiment) {
+func neighbour(e *Experiment) {
 	up := e.constantUpstream()
 	setup := beforeUpstream(up)
 	setup.Config.Server = append(setup.Config.Server, "overload: {enabled: true}")
 	s := e.start(setup)
 	defer s.Stop()
 	carried := e.measure(s, stage.Generate(stage.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
-	noise := must(e.Rig.Start(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores}))(e)
+	noise := Must(e.Rig.Start(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores}))(e)
 	defer noise.Stop()
 	e.say("overload: a noisy neighbour")
 	plan := stage.OpenLoop(256, 0.7*carried.Rate*2/3, time.Second, e.Time(10*time.Minute, 3*time.Second), small)
 	plan.Poisson = true
 	f := e.beside(s, stage.Generate(plan, true), func(ctx context.Context) {
 		for ; ctx.Err() == nil; stage.Sleep(ctx, 5*time.Second) {
-			must(s.Adbuffer.Ask("/metrics"))(e)
+			Must(s.Adbuffer.Ask("/metrics"))(e)
 		}
 	})
-	e.rep.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
+	e.Rep.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
 		"offered", "refused", "failed otherwise", "p99 ms").
 		Add(f.Doubts, f.Offered, f.Statuses[503], f.Failed-min(f.Failed, f.Statuses[503]), f.Latency.P99)
-	e.rep.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, nil, "%s of %v.", f.Failures(), f.Offered)
+	e.Rep.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, nil, "%s of %v.", f.Failures(), f.Offered)
 }
 
 // coldClients connect at once.
 const coldClients = 10_000
 
 // coldCore lets many clients connect at once to an adbuffer on one core that has no connection yet.
-func coldCore(e *experiment) {
+func coldCore(e *Experiment) {
 	n := e.Count(coldClients, 500)
 	e.say("overload: %d clients at once", n)
 	s := e.start(stage.Setup{OneCore: true, Config: stage.Config{Deadline: "30s"},
@@ -221,7 +221,7 @@ func coldCore(e *experiment) {
 	f := e.measure(s, stage.Generate(stage.ClosedLoop(n, n, 0, small), true))
 	dials := e.metric(s, "adbuffer_pool_dial_errors_total")
 	ejected := e.metric(s, "adbuffer_endpoint_ejections_total")
-	e.rep.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
+	e.Rep.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
 		Add(f.Doubts, f.Answered, f.Kinds(), f.Latency.P99, dials, ejected)
 	blamed := uint64(0)
 	for kind, n := range f.Errors {
@@ -229,7 +229,7 @@ func coldCore(e *experiment) {
 			blamed += n
 		}
 	}
-	e.rep.Promise("clients that connect at once on a cold core make no dial fail, and no endpoint is blamed",
+	e.Rep.Promise("clients that connect at once on a cold core make no dial fail, and no endpoint is blamed",
 		blamed == 0 && dials == 0 && ejected == 0, nil, "%v failed dials, %v ejections, %v requests blamed on the SSP.",
 		dials, ejected, blamed)
 }
@@ -248,8 +248,8 @@ func keyedSSP() []*stage.SSP {
 }
 
 // noisyKey measures what the other keys lose, with fair queueing and without.
-func noisyKey(e *experiment) {
-	t := e.rep.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
+func noisyKey(e *Experiment) {
+	t := e.Rep.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
 		"the noisy key sends", "server.fairness.key", "its requests served", "the other keys lost", "the worst one lost")
 	for _, times := range []float64{10, 100} {
 		for _, key := range []string{"", "query:pub"} {
@@ -267,7 +267,7 @@ func noisyKey(e *experiment) {
 			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
 				results.Percent(lost), results.Percent(worst))
 			if key != "" {
-				e.rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
+				e.Rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
 					f.Doubts, "The worst of them lost %s.", results.Percent(worst))
 			}
 		}
@@ -286,21 +286,21 @@ func lostByOthers(f *stage.Figures) (all, worst float64) {
 }
 
 // manyKeys sends a key with each request, more than the places carry.
-func manyKeys(e *experiment) {
+func manyKeys(e *Experiment) {
 	s := e.start(stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
 		Server: []string{`fairness: {key: "query:pub"}`}}})
 	defer s.Stop()
 	heap := func(path string, n int) float64 {
 		plan := stage.ClosedLoop(512, n, 0, stage.Get(path))
 		e.measure(s, stage.Generate(plan, true))
-		stage.Sleep(e.ctx, settled)
+		stage.Sleep(e.Ctx, settled)
 		return e.metric(s, "go_memstats_heap_alloc_bytes")
 	}
 	n := e.Count(100_000, 20_000)
 	e.say("overload: %d keys", n)
 	before := heap("/fillbuffer?pub=one", n)
 	after := heap("/fillbuffer?pub="+load.Number, n)
-	e.rep.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
+	e.Rep.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
 		Add(nil, results.MiB(int64(before)), results.MiB(int64(after)))
-	e.rep.Promise(fmt.Sprintf("%d keys take less than 1 MiB", n), after-before < 1<<20, nil, "The heap grew by %v KiB.", int(after-before)/1024)
+	e.Rep.Promise(fmt.Sprintf("%d keys take less than 1 MiB", n), after-before < 1<<20, nil, "The heap grew by %v KiB.", int(after-before)/1024)
 }

@@ -62,7 +62,7 @@ func peerNames() (out []string) {
 
 // comparison has the rows of a comparison.
 type comparison struct {
-	*experiment
+	*Experiment
 	peersOptions
 	body    []byte                // of every response
 	up      map[string]*rig.Route // by protocol
@@ -76,7 +76,7 @@ type comparison struct {
 // peersCommand compares adbuffer with other programs, towards upstreams and towards clients.
 func peersCommand() Command {
 	o := peersOptions{}
-	c := command("peers", "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
+	c := NewCommand("peers", "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
 		"How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
 		`Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
 request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
@@ -84,7 +84,7 @@ fixed rates (by the generator), each proxy alone on core 0, everything else on c
 of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
 with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
 broken. --readme writes the table of a README: medians of the rounds, with the least and the most.`,
-		func(e *experiment) { comparePeers(e, o) })
+		func(e *Experiment) { comparePeers(e, o) })
 	c.Example = "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
 		"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000"
 	known := peerNames()
@@ -112,8 +112,8 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 	return c
 }
 
-func comparePeers(e *experiment, o peersOptions) {
-	r := e.rep
+func comparePeers(e *Experiment, o peersOptions) {
+	r := e.Rep
 	e.needs("wrk")
 	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
 		"GET of about 800 bytes, the response 1 KB of JSON.")
@@ -122,10 +122,10 @@ func comparePeers(e *experiment, o peersOptions) {
 	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
 		"fixed rates latency counts from when each request was due.", o.rounds, o.conns)
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
-	c := &comparison{experiment: e, peersOptions: o, body: []byte(kilobyte),
+	c := &comparison{Experiment: e, peersOptions: o, body: []byte(kilobyte),
 		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
 	c.startUpstreams()
-	c.cert = must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
+	c.cert = Must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
 	for _, p := range peers {
 		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue
@@ -135,33 +135,33 @@ func comparePeers(e *experiment, o peersOptions) {
 		if !slices.Contains(o.require, p.name) && stage.Skips(r, err) {
 			continue
 		}
-		e.check(err)
+		e.Check(err)
 		c.add(p, servers)
 	}
 	c.measureRows()
 	c.show()
 	c.judge()
 	if o.profile != "" {
-		e.check(c.writeProfile())
+		e.Check(c.writeProfile())
 	}
 	if o.readme != "" {
-		e.check(results.WriteMeasured([]*results.Report{r}, o.readme))
+		e.Check(results.WriteMeasured([]*results.Report{r}, o.readme))
 	}
 }
 
 // startUpstreams starts the upstreams that all proxies share.
 func (c *comparison) startUpstreams() {
 	c.up = map[string]*rig.Route{"h1": c.constantUpstream()}
-	cert := must(c.Rig.Certificate("up", "localhost", "127.0.0.1"))(c.experiment)
+	cert := Must(c.Rig.Certificate("up", "localhost", "127.0.0.1"))(c.Experiment)
 	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
 	h1 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}
 	h2 := &rig.Route{Name: "up2", TLS: &cert, Serve: serve}
-	err := c.Rig.StartProgram(c.ctx, "nginx", c.LoadCores, "", h1, h2)
+	err := c.Rig.StartProgram(c.Ctx, "nginx", c.LoadCores, "", h1, h2)
 	if errors.Is(err, rig.ErrMissing) {
-		c.rep.Misses("nginx as an upstream with TLS: no rows over TLS")
+		c.Rep.Misses("nginx as an upstream with TLS: no rows over TLS")
 		return
 	}
-	c.check(err)
+	c.Check(err)
 	c.up["h1tls"], c.up["h2tls"] = h1, h2
 }
 
@@ -238,7 +238,7 @@ func (c *comparison) startPeer(p peer) (map[string]*stage.Stage, error) {
 		setups[protocol] = stage.Setup{Program: p.name, Route: route}
 	}
 	if len(routes) > 0 {
-		if err := c.Rig.StartProgram(c.ctx, p.name, c.ProxyCores, "", routes...); err != nil {
+		if err := c.Rig.StartProgram(c.Ctx, p.name, c.ProxyCores, "", routes...); err != nil {
 			return nil, err
 		}
 	}
@@ -259,17 +259,17 @@ func (c *comparison) measureRows() {
 			}
 			c.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
 			if n == 0 {
-				if err := forwards(c.ctx, row.stage, c.request, c.body); err != nil {
+				if err := forwards(c.Ctx, row.stage, c.request, c.body); err != nil {
 					row.void = "does not return the upstream's response: " + err.Error()
 					continue
 				}
 			}
-			row.measure(c.experiment)
+			row.measure(c.Experiment)
 		}
 	}
 	for _, row := range c.holding {
 		c.say("peers: %s idle %s", row.peer, row.kind)
-		row.measure(c.experiment, c.request, c.idle)
+		row.measure(c.Experiment, c.request, c.idle)
 	}
 }
 
@@ -293,7 +293,7 @@ func (c *comparison) writeProfile() (err error) {
 		}
 		args = append(args, file)
 	}
-	merged, err := exec.CommandContext(c.ctx, "go", args...).Output()
+	merged, err := exec.CommandContext(c.Ctx, "go", args...).Output()
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
 	}

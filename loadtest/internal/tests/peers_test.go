@@ -83,9 +83,9 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 		if c.void == "" && len(c.row.allDoubts()) != 1+c.doubts {
 			t.Errorf("%s: doubts %q", name, c.row.allDoubts())
 		}
-		if table := (&comparison{experiment: &experiment{rep: new(results.Report)}, rows: []*peerRow{&c.row}}); c.void != "" {
+		if table := (&comparison{Experiment: &Experiment{Rep: new(results.Report)}, rows: []*peerRow{&c.row}}); c.void != "" {
 			table.table("void", "", false)
-			if row := table.rep.Tables[0].Rows[0]; row.Cells[1] != "void" || len(row.Doubts) != 1 {
+			if row := table.Rep.Tables[0].Rows[0]; row.Cells[1] != "void" || len(row.Doubts) != 1 {
 				t.Errorf("%s: %+v", name, row)
 			}
 		}
@@ -120,25 +120,25 @@ func rounds(peer, way string, costs ...float64) *peerRow {
 func TestRowsAreComparedRoundByRound(t *testing.T) {
 	void := rounds("nginx", "h1", 1)
 	void.void = "3 of 9 requests failed"
-	c := &comparison{experiment: &experiment{rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
+	c := &comparison{Experiment: &Experiment{Rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
 		rows: []*peerRow{void, rounds("adbuffer", "h1", 30, 40, 32), rounds("haproxy", "h1", 14, 25, 15),
 			rounds("adbuffer", "pipelined", 10, 20, 12)}}
 	c.summarize()
 	var got []string
-	for _, row := range c.rep.Tables[1].Rows {
+	for _, row := range c.Rep.Tables[1].Rows {
 		got = append(got, strings.Join(row.Cells[:2], " "))
 	}
 	// 30/14, 40/25, 32/15: the median of the rounds' ratios, the least and the most.
 	if want := []string{"adbuffer 2.13 (1.60–2.14)", "nginx –", "haproxy 1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if row := c.rep.Tables[0].Rows[0].Cells; !c.rep.Tables[0].Summary || row[1] != "32 (30–40)" ||
+	if row := c.Rep.Tables[0].Rows[0].Cells; !c.Rep.Tables[0].Summary || row[1] != "32 (30–40)" ||
 		row[2] != "12 (10–20)" || row[3] != "–" {
 		t.Errorf("%q", row)
 	}
 	c.table("costs", "h1", false)
 	got = nil
-	for _, row := range c.rep.Tables[2].Rows {
+	for _, row := range c.Rep.Tables[2].Rows {
 		got = append(got, strings.Join(row.Cells[:2], " "))
 	}
 	if want := []string{"adbuffer pipelined 12 (10–20)", "haproxy h1 15 (14–25)", "adbuffer h1 32 (30–40)",

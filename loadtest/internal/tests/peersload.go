@@ -61,7 +61,7 @@ type peerRow struct {
 const minShare = 0.85
 
 // measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
-func (r *peerRow) measure(e *experiment) {
+func (r *peerRow) measure(e *Experiment) {
 	var round peerRound
 	for i, loaded := range r.loads {
 		if loaded == nil {
@@ -87,7 +87,7 @@ func (r *peerRow) measure(e *experiment) {
 
 // soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. A proxy
 // that has died ends the test.
-func soundly(e *experiment, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string) {
+func soundly(e *Experiment, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string) {
 	f = e.measure(s, func(ctx context.Context, s *stage.Stage) (*stage.Figures, error) {
 		f, err := loaded(ctx, s)
 		if err != nil && ctx.Err() == nil {
@@ -120,22 +120,22 @@ type idleRow struct {
 }
 
 // measure measures the memory of idle clients. Each client has sent one request before.
-func (r *idleRow) measure(e *experiment, request load.Template, clients int) {
+func (r *idleRow) measure(e *Experiment, request load.Template, clients int) {
 	s := r.stage
 	url, http2 := s.URL()+load.Fill(request.Path, 1), r.kind == "HTTP/2"
-	if release, err := rig.Hold(e.ctx, url, request.Headers, 50, http2); err == nil {
+	if release, err := rig.Hold(e.Ctx, url, request.Headers, 50, http2); err == nil {
 		release()
-		stage.Sleep(e.ctx, settled)
+		stage.Sleep(e.Ctx, settled)
 	}
-	before := must(load.ReadTree(s.PID))(e)
-	release, err := rig.Hold(e.ctx, url, request.Headers, clients, http2)
+	before := Must(load.ReadTree(s.PID))(e)
+	release, err := rig.Hold(e.Ctx, url, request.Headers, clients, http2)
 	if err != nil {
 		r.void = err.Error()
 		return
 	}
 	defer release()
-	stage.Sleep(e.ctx, settled)
-	after := must(load.ReadTree(s.PID))(e)
+	stage.Sleep(e.Ctx, settled)
+	after := Must(load.ReadTree(s.PID))(e)
 	r.before, r.with, r.perClient = before.RSS, after.RSS, float64(after.RSS-before.RSS)/1024/float64(clients)
 }
 

@@ -81,7 +81,7 @@ func (c *comparison) show() {
 		c.table("Clients: "+w.title, w.name, false)
 	}
 	if len(c.holding) > 0 {
-		t := c.rep.Table(fmt.Sprintf("memory with %d idle clients", c.idle), "proxy", "before", "with them",
+		t := c.Rep.Table(fmt.Sprintf("memory with %d idle clients", c.idle), "proxy", "before", "with them",
 			"KiB a client")
 		for _, r := range c.holding {
 			if r.void != "" {
@@ -117,7 +117,7 @@ func (c *comparison) table(title, way string, upstream bool) {
 		return stage.Median(r.values(saturated, cpuUs))
 	}
 	slices.SortStableFunc(rows, func(a, b *peerRow) int { return cmp.Compare(cost(a), cost(b)) })
-	t := c.rep.Table(title, heads...)
+	t := c.Rep.Table(title, heads...)
 	base := c.row("haproxy", way)
 	for _, r := range rows {
 		name := r.peer
@@ -151,10 +151,10 @@ func (c *comparison) table(title, way string, upstream bool) {
 
 // summarize adds the tables of the README: medians of the rounds, with the least and the most.
 func (c *comparison) summarize() {
-	costs := c.rep.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
+	costs := c.Rep.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
 		"rounds, least–most), and KiB of an idle client", c.rounds),
 		"proxy", "HTTP/1.1", "pipelined", "HTTP/1.1 over TLS", "HTTP/2 over TLS", "idle, cleartext", "TLS", "HTTP/2")
-	relative := c.rep.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
+	relative := c.Rep.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
 		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.rounds),
 		"proxy", "64 clients", "1 000 clients", "TLS", "HTTP/2, 64 × 1", "HTTP/2, 8 × 8", "new TLS connections",
 		"p99, saturated", "p99.9 at 15 000/s")
@@ -218,7 +218,7 @@ func (c *comparison) judge() {
 				figures = append(figures, f)
 			}
 		}
-		c.rep.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
+		c.Rep.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
 			stage.Median(ours.values(p.load, p.figure)), p.unit, stage.Median(theirs.values(p.load, p.figure)), p.unit, ratio)
 	}
 }

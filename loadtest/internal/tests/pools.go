@@ -32,14 +32,14 @@ var poolWays = []poolWay{
 
 // pools compares adbuffer with Little's law: N places of an SSP with latency X carry N / X requests a
 // second, until a core is full.
-func pools(e *experiment) {
+func pools(e *Experiment) {
 	sizes := []int{100, 200, 500, 1000, 2000}
 	latencies := []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second}
 	if e.Scale < 0.5 {
 		sizes = []int{100, 500, 2000}
 		latencies = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 	}
-	r := e.rep
+	r := e.Rep
 	r.Note("As many clients as places send as fast as responses come, to a pool whose connections are open before. " +
 		"TLS handshakes are those during the measurement.")
 	r.Note("h2 has its places on four connections. Without a pool, every request has a connection of its own to the SSP.")
@@ -95,7 +95,7 @@ func pools(e *experiment) {
 }
 
 // fillPool loads a pool of n places with as many clients, for an SSP of latency x.
-func fillPool(e *experiment, way poolWay, n int, x time.Duration) *stage.Figures {
+func fillPool(e *Experiment, way poolWay, n int, x time.Duration) *stage.Figures {
 	pool := limits(n, n, "30s") + ", max_dials: 64"
 	switch {
 	case way.protocol == "http2": // n streams on four connections
@@ -124,7 +124,7 @@ func fillPool(e *experiment, way poolWay, n int, x time.Duration) *stage.Figures
 // More requests come at once than the places and the queue hold.
 const overflowPlaces, overflowQueue, overflowClients = 100, 200, 400
 
-func overflow(e *experiment) *stage.Figures {
+func overflow(e *Experiment) *stage.Figures {
 	s := e.start(stage.Setup{Anywhere: true,
 		SSPs: []*stage.SSP{{Name: "overflow", Protocol: "http1", Behaviour: steady(500 * time.Millisecond),
 			Pool: limits(overflowPlaces, overflowQueue, "30s") + ", max_dials: 100"}}})

@@ -77,7 +77,7 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
-			c := &comparison{experiment: &experiment{rep: r}, rows: []*peerRow{rounds("adbuffer", "h1", h1),
+			c := &comparison{Experiment: &Experiment{Rep: r}, rows: []*peerRow{rounds("adbuffer", "h1", h1),
 				rounds("adbuffer", "pipelined", pipelined), rounds("adbuffer", "h2tls", h2),
 				rounds("haproxy", "h1", 10), rounds("haproxy", "h2tls", 10)}}
 			c.judge()

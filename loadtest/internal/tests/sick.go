@@ -45,8 +45,8 @@ type sickRow struct {
 
 // sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
 // Healthy and sick rounds take turns.
-func sick(e *experiment) {
-	t := e.rep.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
+func sick(e *Experiment) {
+	t := e.Rep.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
 		healthyLatency, sickRounds),
 		"the eighth SSP", "the seven: p50 ms", "p99 ms", "p99 healthy", "ratio", "failed", "of",
 		"the sick SSP: answered", "of", "its errors", "adbuffer CPU µs/request", "open files")
@@ -67,11 +67,11 @@ func sick(e *experiment) {
 			row.disturbed[sickRounds-1].Files)
 		rows = append(rows, row)
 	}
-	judgeSick(e.rep, rows)
+	judgeSick(e.Rep, rows)
 }
 
 // sicken measures rounds in which the last SSP is healthy, and rounds in which it is sick.
-func sicken(e *experiment, ill sickness) sickRow {
+func sicken(e *Experiment, ill sickness) sickRow {
 	var ssps []*stage.SSP
 	var templates []load.Template
 	for i := range sickSSPs {

@@ -178,13 +178,13 @@ func sizingTraces() []trace {
 
 func sizingCommand() Command {
 	o := sizingOptions{}
-	c := command("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
+	c := NewCommand("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
 		"Does pool.auto find the size that a load needs, and does it stay small where more places do not help?",
 		`Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
 is full, one that becomes slower, a flash and an outage. Envoy with adaptive concurrency gets the
 same at the same time, and the simulation of internal/sizer too. One table has their figures.
 Envoy is taken from $ENVOY or $PATH. --low adds a low load, in which no limit may change. --scale
-has no effect. The exit status is 1 if a promise was broken.`, func(e *experiment) { sizing(e, o) })
+has no effect. The exit status is 1 if a promise was broken.`, func(e *Experiment) { sizing(e, o) })
 	c.Example = "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h"
 	c.Alone = true
 	c.Flags = func(f *pflag.FlagSet) {
@@ -201,8 +201,8 @@ has no effect. The exit status is 1 if a promise was broken.`, func(e *experimen
 	return c
 }
 
-func sizing(e *experiment, o sizingOptions) {
-	r := e.rep
+func sizing(e *Experiment, o sizingOptions) {
+	r := e.Rep
 	r.Note("Poisson arrivals of GETs, a deadline of %v, and an SSP with a lognormal latency (median 80 ms, p99 250 ms). adbuffer has pool.auto between 16 "+
 		"and 2,000 places, and a breaker only in the outage; its N is adbuffer_pool_auto_limit. Envoy's N is its concurrency_limit, at most 1,000; it refuses what exceeds it. "+
 		"Both run at the same time on one core, each with its own SSP and clients. The need follows Erlang C.", sizingTimeout)
@@ -238,7 +238,7 @@ func (tr *trace) show(r *results.Report, t *results.Table, simulated func(string
 }
 
 // runAll runs the trace at the programs at the same time.
-func (tr *trace) runAll(e *experiment, programs []string) []*course {
+func (tr *trace) runAll(e *Experiment, programs []string) []*course {
 	e.say("sizing: %s", tr.name)
 	courses := make([]*course, len(programs))
 	var running sync.WaitGroup
@@ -246,11 +246,11 @@ func (tr *trace) runAll(e *experiment, programs []string) []*course {
 		running.Go(func() { courses[i] = tr.run(e, program) })
 	}
 	running.Wait()
-	e.check(e.ctx.Err())
+	e.Check(e.Ctx.Err())
 	return courses
 }
 
-func (tr *trace) run(e *experiment, program string) *course {
+func (tr *trace) run(e *Experiment, program string) *course {
 	route := &rig.Route{Name: "sizing", Adaptive: true, Timeout: sizingTimeout}
 	s := e.start(stage.Setup{Program: program, Route: route, Config: stage.Config{Deadline: sizingTimeout.String()},
 		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: tr.ssp, Pool: "max_conns: 2000, auto: {enabled: true}",
@@ -274,46 +274,46 @@ func (tr *trace) run(e *experiment, program string) *course {
 }
 
 // limitOf returns the limit in force of the proxy of a stage.
-func limitOf(e *experiment, s *stage.Stage, envoy *rig.Route) float64 {
+func limitOf(e *Experiment, s *stage.Stage, envoy *rig.Route) float64 {
 	if s.Adbuffer != nil {
 		return e.metric(s, "adbuffer_pool_auto_limit")
 	}
 	var stats struct{ Stats []struct{ Value float64 } }
-	e.check(rig.GetJSON("http://"+envoy.Admin+"/stats?format=json&filter=gradient_controller.concurrency_limit", &stats))
+	e.Check(rig.GetJSON("http://"+envoy.Admin+"/stats?format=json&filter=gradient_controller.concurrency_limit", &stats))
 	if len(stats.Stats) != 1 {
-		e.check(fmt.Errorf("%d concurrency limits of Envoy, want 1", len(stats.Stats)))
+		e.Check(fmt.Errorf("%d concurrency limits of Envoy, want 1", len(stats.Stats)))
 	}
 	return stats.Stats[0].Value
 }
 
 // lowLoad sends a few requests for a long time. No limit may change.
-func lowLoad(e *experiment, length time.Duration) {
+func lowLoad(e *Experiment, length time.Duration) {
 	low := trace{name: fmt.Sprintf("%v requests/s for %v", lowRate, length), ssp: sspsim.Behaviour{Latency: sizingLatency},
 		phases: []load.Phase{{Name: "low", Duration: length, From: lowRate, To: lowRate}}}
 	c := low.runAll(e, []string{""})[0]
-	e.rep.Table("A low load", "load", "requests", "decisions", "N").Add(c.Doubts, low.name, c.Offered, c.decisions, c.peak(0, len(c.limits)))
-	e.rep.Promise(low.name+": the limit does not change", c.decisions == 0, c.Doubts, "%v decisions.", c.decisions)
+	e.Rep.Table("A low load", "load", "requests", "decisions", "N").Add(c.Doubts, low.name, c.Offered, c.decisions, c.peak(0, len(c.limits)))
+	e.Rep.Promise(low.name+": the limit does not change", c.decisions == 0, c.Doubts, "%v decisions.", c.decisions)
 }
 
 // simulate runs the simulation of the traces, and returns its medians by the names of trace and figure. A
 // figure that it does not have is NaN.
-func simulate(e *experiment, courses int) func(name string) float64 {
-	root := must(rig.ModuleRoot(e.ctx))(e)
+func simulate(e *Experiment, courses int) func(name string) float64 {
+	root := Must(rig.ModuleRoot(e.Ctx))(e)
 	e.say("sizing: simulating %d courses", courses)
 	file := filepath.Join(e.Rig.Dir, "simulated.json")
-	cmd := exec.CommandContext(e.ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
+	cmd := exec.CommandContext(e.Ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
 		"-args", "-seeds", fmt.Sprint(courses), "-figures", file)
 	cmd.Dir = root
 	out, failed := cmd.CombinedOutput()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		e.check(fmt.Errorf("the simulation: %w\n%s", errors.Join(failed, err), out))
+		e.Check(fmt.Errorf("the simulation: %w\n%s", errors.Join(failed, err), out))
 	}
 	if failed != nil {
-		e.rep.Note("The simulation broke a bound of its own:\n%s", out)
+		e.Rep.Note("The simulation broke a bound of its own:\n%s", out)
 	}
 	simulated := make(map[string]float64)
-	e.check(json.Unmarshal(text, &simulated))
+	e.Check(json.Unmarshal(text, &simulated))
 	return func(name string) float64 {
 		if v, known := simulated[name]; known {
 			return v

@@ -64,12 +64,12 @@ type soaked struct {
 // for each request.
 func soakCommand() Command {
 	n := 0
-	c := command("soak", "A million requests each way to a real nginx, every one accounted for",
+	c := NewCommand("soak", "A million requests each way to a real nginx, every one accounted for",
 		"Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
 		`Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
 and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
 Each response must carry its request's number, and nginx's log each number exactly once;
-the exit status is 1 if one does not. It needs nginx.`, func(e *experiment) { soak(e, n) })
+the exit status is 1 if one does not. It needs nginx.`, func(e *Experiment) { soak(e, n) })
 	c.Example = "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json"
 	c.Flags = func(f *pflag.FlagSet) {
 		f.IntVar(&n, "requests", 0, "requests each way; default: a million times --scale")
@@ -83,12 +83,12 @@ the exit status is 1 if one does not. It needs nginx.`, func(e *experiment) { so
 	return c
 }
 
-func soak(e *experiment, n int) {
+func soak(e *Experiment, n int) {
 	if n == 0 {
 		n = e.Count(1_000_000, 2*perConnection)
 	}
 	count := results.Number(float64(n))
-	r := e.rep
+	r := e.Rep
 	e.needs("nginx")
 	r.Note("adbuffer, nginx and the generator share all cores; what is measured is that nothing is lost, mixed up " +
 		"or repeated, not speed.")
@@ -107,7 +107,7 @@ func soak(e *experiment, n int) {
 }
 
 // soak sends the requests to an nginx of their own.
-func (w way) soak(e *experiment, n int) (out soaked) {
+func (w way) soak(e *Experiment, n int) (out soaked) {
 	conns := min(w.conns, max(1, n/(4*perConnection)))
 	ssp := &stage.SSP{Name: "nginx", Protocol: w.protocol,
 		Pool: w.pool + limits(conns, 4096, "20s") + fmt.Sprintf(", max_http2_conns: %d", conns)}
@@ -115,10 +115,10 @@ func (w way) soak(e *experiment, n int) (out soaked) {
 	nginx := &rig.Route{Name: w.id, Serve: fmt.Sprintf(soakServe, log)}
 	scheme := "http://"
 	if w.tls {
-		cert := must(e.Rig.Certificate("soak", "127.0.0.1"))(e)
+		cert := Must(e.Rig.Certificate("soak", "127.0.0.1"))(e)
 		scheme, nginx.TLS, ssp.CAFile = "https://", &cert, cert.CA
 	}
-	e.check(e.Rig.StartProgram(e.ctx, "nginx", "", fmt.Sprintf(soakHTTP, perConnection), nginx))
+	e.Check(e.Rig.StartProgram(e.Ctx, "nginx", "", fmt.Sprintf(soakHTTP, perConnection), nginx))
 	defer nginx.Process.Stop()
 	ssp.URLs = []string{scheme + nginx.Addr + "/bid"}
 	s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Anywhere: true, Config: stage.Config{Deadline: "30s"}})
@@ -143,9 +143,9 @@ func (w way) soak(e *experiment, n int) (out soaked) {
 	// nginx writes the rest of its log when it exits.
 	s.Stop()
 	nginx.Process.Stop()
-	file := must(os.Open(log))(e)
+	file := Must(os.Open(log))(e)
 	defer file.Close()
-	out.account = must(readLog(file, n))(e)
+	out.account = Must(readLog(file, n))(e)
 	return out
 }
 

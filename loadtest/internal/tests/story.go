@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,7 +32,7 @@ const (
 // storyCommand slows an SSP down until the pool is too small. Prometheus must alert before adbuffer refuses
 // the first request, and the advised size must end the waiting.
 func storyCommand() Command {
-	c := command("story", "A pool that gets too small, and the alerts: seven minutes",
+	c := NewCommand("story", "A pool that gets too small, and the alerts: seven minutes",
 		"Does an alert fire before the first request is refused, and does the advised size end the waiting?",
 		`Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus
 scrapes adbuffer with the rules of deploy/prometheus. It must alert before the first request
@@ -42,8 +41,8 @@ is refused, and the advised size, once set, must end the waiting.`, story)
 	return c
 }
 
-func story(e *experiment) {
-	r := e.rep
+func story(e *Experiment) {
+	r := e.Rep
 	e.needs("prometheus")
 	r.Note("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places "+
 		"busy at first and %.0f at last. "+
@@ -51,10 +50,10 @@ func story(e *experiment) {
 	st := e.start(stage.Setup{SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}},
 		Anywhere: true, Config: stage.Config{Deadline: "1s"}})
 	defer st.Stop()
-	s := &storyRun{experiment: e, Stage: st, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
+	s := &storyRun{Experiment: e, Stage: st, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
 		"saturation and waiting requests of the moment",
 		"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections")}
-	s.prom = must(startPrometheus(e.ctx, e.Env, "5s", st.Adbuffer.Admin))(e)
+	s.prom = startPrometheus(e, "5s", st.Adbuffer.Admin)
 	s.began = time.Now()
 	s.small = s.tooSmall()
 	s.resize()
@@ -79,7 +78,7 @@ func storyLimits(conns int) string { return limits(conns, 100, "250ms") }
 
 // storyRun is the state of a run of the story.
 type storyRun struct {
-	*experiment
+	*Experiment
 	*stage.Stage
 	began   time.Time
 	prom    string // host:port
@@ -111,29 +110,18 @@ type poolState struct {
 
 // startPrometheus starts Prometheus with the rules of deploy/prometheus, and returns its host:port. It
 // scrapes targets, which are host:port of admin listeners.
-func startPrometheus(ctx context.Context, e *stage.Env, scrapeInterval string, targets ...string) (addr string, err error) {
-	root, err := rig.ModuleRoot(ctx)
-	if err != nil {
-		return "", err
-	}
-	file, err := e.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
+func startPrometheus(e *Experiment, scrapeInterval string, targets ...string) (addr string) {
+	root := Must(rig.ModuleRoot(e.Ctx))(e)
+	file := Must(e.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
 global: {scrape_interval: %s, evaluation_interval: 5s}
 rule_files: ["%s/*.rules.yml"]
 scrape_configs: [{job_name: adbuffer, static_configs: [{targets: ["%s"]}]}]
-`, scrapeInterval, filepath.Join(root, "deploy/prometheus"), strings.Join(targets, `", "`)))
-	if err != nil {
-		return "", err
-	}
-	addr, err = e.Rig.FreeAddr()
-	if err != nil {
-		return "", err
-	}
-	p, err := e.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
-		"--storage.tsdb.path", filepath.Join(e.Rig.Dir, "prometheus"), "--web.listen-address", addr, "--log.level=error"}})
-	if err != nil {
-		return "", err
-	}
-	return addr, p.AwaitPort(ctx, addr, 30*time.Second)
+`, scrapeInterval, filepath.Join(root, "deploy/prometheus"), strings.Join(targets, `", "`))))(e)
+	addr = Must(e.Rig.FreeAddr())(e)
+	p := Must(e.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
+		"--storage.tsdb.path", filepath.Join(e.Rig.Dir, "prometheus"), "--web.listen-address", addr, "--log.level=error"}}))(e)
+	e.Check(p.AwaitPort(e.Ctx, addr, 30*time.Second))
+	return addr
 }
 
 // firing returns the labels of the alerts that fire.
@@ -169,16 +157,16 @@ func (s *storyRun) tooSmall() *stage.Figures {
 func (s *storyRun) resize() {
 	s.advised = s.last.Need.Advised
 	if s.advised <= storyPool || s.refused.IsZero() {
-		s.check(errors.New("no larger pool was advised, or no request was refused: the story shows nothing"))
+		s.Check(errors.New("no larger pool was advised, or no request was refused: the story shows nothing"))
 	}
 	s.note(fmt.Sprintf("the pool is set to the advised %d connections, in the running process", s.advised))
-	text := must(os.ReadFile(s.Adbuffer.File))(s.experiment)
+	text := Must(os.ReadFile(s.Adbuffer.File))(s.Experiment)
 	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(s.advised), 1)
-	s.check(os.WriteFile(s.Adbuffer.File, []byte(changed), 0o600))
-	s.check(s.Adbuffer.Signal(syscall.SIGHUP))
-	for end := time.Now().Add(20 * time.Second); s.last.Limit != s.advised; stage.Sleep(s.ctx, 50*time.Millisecond) {
+	s.Check(os.WriteFile(s.Adbuffer.File, []byte(changed), 0o600))
+	s.Check(s.Adbuffer.Signal(syscall.SIGHUP))
+	for end := time.Now().Add(20 * time.Second); s.last.Limit != s.advised; stage.Sleep(s.Ctx, 50*time.Millisecond) {
 		if time.Now().After(end) {
-			s.check(fmt.Errorf("the pool was not set to %d connections: %s", s.advised, s.Adbuffer.Log()))
+			s.Check(fmt.Errorf("the pool was not set to %d connections: %s", s.advised, s.Adbuffer.Log()))
 		}
 		s.readPool()
 	}
@@ -214,7 +202,7 @@ func (s *storyRun) load(warm, length time.Duration, do func(since time.Duration)
 // look notes the state of the pool, new alerts, and the first refused request.
 func (s *storyRun) look(p load.Progress) {
 	s.readPool()
-	for _, labels := range must(firing(s.prom))(s.experiment) {
+	for _, labels := range Must(firing(s.prom))(s.Experiment) {
 		name := labels["alertname"]
 		if slices.Contains(s.alerts, name) {
 			continue
@@ -242,7 +230,7 @@ func (s *storyRun) note(event string) {
 	if event == "" {
 		s.states.Add(nil, at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
 	} else {
-		s.rep.Notes = append(s.rep.Notes, at+" "+event)
+		s.Rep.Notes = append(s.Rep.Notes, at+" "+event)
 	}
 	s.say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d "+
 		"connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
@@ -251,6 +239,6 @@ func (s *storyRun) note(event string) {
 // readPool reads the state of the pool.
 func (s *storyRun) readPool() {
 	var pools struct{ Pools []poolState }
-	s.check(rig.GetJSON("http://"+s.Adbuffer.Admin+"/pools", &pools))
+	s.Check(rig.GetJSON("http://"+s.Adbuffer.Admin+"/pools", &pools))
 	s.last = pools.Pools[0]
 }

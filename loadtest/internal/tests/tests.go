@@ -34,59 +34,59 @@ func Commands() []Command {
 
 // plain are the tests without flags of their own.
 var plain = []Command{
-	command("keepalive", "500 sequential requests: a connection each against keep-alive",
+	NewCommand("keepalive", "500 sequential requests: a connection each against keep-alive",
 		"What does it cost an application to open a connection for every request, and how much of that remains behind adbuffer?",
 		`Sends 500 requests one after the other, with a connection each and with keep-alive,
 straight to an SSP and through adbuffer, from curl, Node and the generator.`, keepAlive),
-	command("pipeline", "10 000 requests: pipelined, by workers, at once",
+	NewCommand("pipeline", "10 000 requests: pipelined, by workers, at once",
 		"What does it save to send requests without waiting for responses, and can applications that do not pipeline have it from adbuffer?",
 		`Sends 10 000 GETs as 100 pipelines of 100, from 100 workers with keep-alive, and all
 at once, straight to an SSP and through adbuffer.`, pipeline),
-	command("pools", "Throughput by pool size and latency, held against N / X",
+	NewCommand("pools", "Throughput by pool size and latency, held against N / X",
 		"How many places must a pool have, and what happens without one?",
 		`Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,
 https and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the
 matrix has three sizes and three latencies.`, pools),
-	command("rules", "Keep-alive on and off with ab and wrk, and the ports",
+	NewCommand("rules", "Keep-alive on and off with ab and wrk, and the ports",
 		"What do the usual tools measure with keep-alive and without, and do ports run out?",
 		`Loads adbuffer with ab and wrk, with keep-alive and without, and looks at sockets in
 TIME_WAIT.`, rules),
-	command("adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
+	NewCommand("adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
 		"How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a connection per request?",
 		`Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a
 fasthttp program and adbuffer, for constant and forwarded responses.`, adProxy),
-	command("sick", "One of eight SSPs is sick in eight ways",
+	NewCommand("sick", "One of eight SSPs is sick in eight ways",
 		"Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?",
 		`Loads eight SSPs while one of them hangs, refuses, drops SYNs, resets, responds 503,
 drips, is slow, or sends GOAWAY, and reports what that cost the other SSPs.`, sick),
-	command("cold", "600 requests at once on a cold start",
+	NewCommand("cold", "600 requests at once on a cold start",
 		"How many connections does a cold start cost the SSP, and how long do its first requests wait?",
 		"Sends 600 requests at once to an adbuffer that has just started.", cold),
-	command("churn", "SSPs that close connections",
+	NewCommand("churn", "SSPs that close connections",
 		"Are requests lost when the SSP closes the connections that are kept to it?",
 		"Loads SSPs that close connections after 100 requests or when they idle.", churn),
-	command("burst", "From nothing to the peak in two seconds",
+	NewCommand("burst", "From nothing to the peak in two seconds",
 		"Do the first requests of an ad break suffer, cold and warmed?",
 		"Raises the load from nothing to its peak within two seconds, cold and warmed.", burst),
-	command("endpoints", "One of two endpoints fails, beside Envoy and HAProxy",
+	NewCommand("endpoints", "One of two endpoints fails, beside Envoy and HAProxy",
 		"How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?",
 		`Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what
 that costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe
 layer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and
 comes back, all primaries fail, hang or are slow beside a spare (at Envoy by priority, at HAProxy a
 backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, endpoints),
-	command("fairness", "One client or one SSP attacks, and other clients must not feel it",
+	NewCommand("fairness", "One client or one SSP attacks, and other clients must not feel it",
 		"Does anything that one client or one SSP sends hurt other clients?",
 		`Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths
 that are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and
 attacked rounds take turns; the success and p99 of other clients are compared.`, fairness),
-	command("overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
+	NewCommand("overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
 		"Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?",
 		`Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
 Envoy (overload manager) and HAProxy. Then a noisy neighbour takes a third of the core, 10 000 clients
 connect at once to a cold core, one key sends 10 and 100 times its share, and each of 100 000 requests
 has a key of its own.`, overload),
-	command("exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
+	NewCommand("exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
 		"How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?",
 		`Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
 five, merged into one BidResponse, and to one of them, as HAProxy does by json_query. Counts queries and
@@ -147,7 +147,7 @@ func distinct(all []string) (out []string) {
 type turns struct{ calm, disturbed []*stage.Figures }
 
 // inTurn measures rounds of two situations in turn.
-func (e *experiment) inTurn(rounds int, what string, calm, disturbed func() *stage.Figures) (t turns) {
+func (e *Experiment) inTurn(rounds int, what string, calm, disturbed func() *stage.Figures) (t turns) {
 	for n := range rounds {
 		e.say("%s, round %d of %d", what, n+1, rounds)
 		t.calm, t.disturbed = append(t.calm, calm()), append(t.disturbed, disturbed())

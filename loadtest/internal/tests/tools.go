@@ -14,9 +14,9 @@ import (
 var kilobyte = `{"` + strings.Repeat("x", 996) + `"}`
 
 // constantUpstream starts the cheapest upstream, which responds with a kilobyte.
-func (e *experiment) constantUpstream() *rig.Route {
+func (e *Experiment) constantUpstream() *rig.Route {
 	up := &rig.Route{Name: "constant", Serve: kilobyte}
-	e.check(e.Rig.StartProgram(e.ctx, "constant", e.LoadCores, "", up))
+	e.Check(e.Rig.StartProgram(e.Ctx, "constant", e.LoadCores, "", up))
 	return up
 }
 
@@ -28,10 +28,10 @@ func beforeUpstream(up *rig.Route) stage.Setup {
 
 // rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off with ab and wrk,
 // and the client's ports.
-func rules(e *experiment) {
+func rules(e *Experiment) {
 	const conns = 200
 	n := e.Count(100_000, 2_000)
-	r := e.rep
+	r := e.Rep
 	e.needs("ab")
 	up := e.constantUpstream()
 	reuse := load.Sysctl("net/ipv4/tcp_tw_reuse")
@@ -86,10 +86,10 @@ func rules(e *experiment) {
 
 // adProxy repeats the prototypes' test: ab without keep-alive on /fillbuffer, for the server's own
 // responses and for forwarded responses.
-func adProxy(e *experiment) {
+func adProxy(e *Experiment) {
 	// The full size is a million requests, which take a minute or more, twelve times.
 	n := e.Count(1_000_000, 2_000)
-	r := e.rep
+	r := e.Rep
 	e.needs("ab")
 	r.Note("Constant responses: the prototypes' fixed JSON, and adbuffer's health_path, which is a response of its own.")
 	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which ab shares.")
@@ -115,11 +115,11 @@ func adProxy(e *experiment) {
 				case kind == "forwarded":
 					setup.Route.Upstreams = []string{"http://" + up.Addr}
 				}
-				s, err := e.Start(e.ctx, setup)
+				s, err := e.Start(e.Ctx, setup)
 				if stage.Skips(r, err) {
 					continue
 				}
-				e.check(err)
+				e.Check(err)
 				f := e.measure(s, stage.AB(path, n, conns))
 				s.Stop()
 				e.needs(strings.TrimPrefix(program, "adbuffer"))
