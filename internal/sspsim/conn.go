@@ -166,7 +166,7 @@ func (c *conn) idleTooLong() bool {
 func (c *conn) poke() {
 	if c.serving.Load() && !c.closing.Load() {
 		c.pokes.Add(1)
-		_ = c.tcp.SetReadDeadline(time.Unix(1, 0))
+		_ = c.tcp.SetReadDeadline(past)
 	}
 }
 

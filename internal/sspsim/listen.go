@@ -5,166 +5,139 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// gate is the listening side of an SSP. It keeps its port in all states, because a socket that is
-// bound but never listens reserves it. Its states are:
+// gate is the listening socket of an SSP. It is bound to its port in all states:
 //
-//	open       a listener and its accept loop: dials succeed
-//	refusing   no listener: dials get ECONNREFUSED
-//	blackHole  a listener that is never accepted from, with a backlog of 0 that a
-//	           connection of our own fills: SYNs are dropped
+//	open       connections are accepted
+//	refusing   the socket does not listen: dials get ECONNREFUSED
+//	blackHole  nothing is accepted, and a connection of our own fills the backlog of 0: SYNs are dropped
 type gate struct {
-	addr   *net.TCPAddr // with the chosen port
-	holder int          // file descriptor of the socket that reserves the port
-	serve  func(net.Listener)
+	ln        *net.TCPListener // without a past deadline only while open
+	accepting sync.Mutex       // held during Accept, and while set changes the socket
 
 	// SSP.setMu guards these fields.
 	state gateState
-	ln    net.Listener
-	plug  net.Conn // fills the accept queue in blackHole
+	plug  net.Conn // fills the backlog in blackHole
 }
 
 type gateState uint8
 
 const (
-	gateClosed gateState = iota
+	gateNew gateState = iota // before the first set: the socket listens, and nothing is accepted
 	gateOpen
 	gateRefusing
 	gateBlackHole
+	gateClosed
 )
+
+// backlog of an open gate. Linux lowers it to net.core.somaxconn.
+const backlog = 1 << 16
+
+// past ends the wait of an accept or a read.
+var past = time.Unix(1, 0)
 
 // openGate binds addr, which no other process may listen on. It accepts no connection before the
 // first set.
-func openGate(addr string, serve func(net.Listener)) (*gate, error) {
-	// The first listener sets no SO_REUSEPORT, so a port that is in use gives an error.
-	ln, err := net.Listen("tcp", addr)
+func openGate(addr string) (*gate, error) {
+	// This listener sets no SO_REUSEPORT, so a port that is in use gives an error. The kernel would take a port
+	// that it has chosen itself from a socket that ends listening. So a second socket names the port.
+	first, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	defer ln.Close()
-	raw, err := ln.(*net.TCPListener).SyscallConn()
+	defer first.Close()
+	sharePort := func(_, _ string, raw syscall.RawConn) error {
+		return control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+	}
+	raw, err := first.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	if err := sharePort(raw); err != nil {
+	if err := sharePort("", "", raw); err != nil {
 		return nil, err
 	}
-	g := &gate{addr: ln.Addr().(*net.TCPAddr), serve: serve, state: gateRefusing}
-	g.holder, err = holdPort(g.addr)
+	shared := net.ListenConfig{Control: sharePort}
+	ln, err := shared.Listen(context.Background(), "tcp", first.Addr().String())
 	if err != nil {
-		return nil, fmt.Errorf("holding port %d: %w", g.addr.Port, err)
+		return nil, err
 	}
-	return g, nil
+	g := &gate{ln: ln.(*net.TCPListener)}
+	return g, g.ln.SetDeadline(past)
 }
 
-// sharePort sets SO_REUSEPORT. Sockets of one user that all have it may bind the same port.
-func sharePort(raw syscall.RawConn) error {
+func control(raw syscall.RawConn, do func(fd int) error) error {
 	var err error
-	ctlErr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-	})
+	ctlErr := raw.Control(func(fd uintptr) { err = do(int(fd)) })
 	return errors.Join(ctlErr, err)
 }
 
-// listenShared listens on a port that holdPort reserves.
-func listenShared(addr *net.TCPAddr) (net.Listener, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return sharePort(raw) }}
-	return lc.Listen(context.Background(), "tcp", addr.String())
+// accept returns the next connection. Its error is net.ErrClosed after close, and any other one in a state
+// other than open.
+func (g *gate) accept() (*net.TCPConn, error) {
+	g.accepting.Lock()
+	defer g.accepting.Unlock()
+	return g.ln.AcceptTCP()
 }
 
-// holdPort binds a socket to addr and never listens on it.
-func holdPort(addr *net.TCPAddr) (int, error) {
-	var sa unix.Sockaddr
-	family := unix.AF_INET
-	if v4 := addr.IP.To4(); v4 != nil {
-		sa = &unix.SockaddrInet4{Port: addr.Port, Addr: [4]byte(v4)}
-	} else {
-		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: addr.Port, Addr: [16]byte(addr.IP.To16())}
-	}
-	syscall.ForkLock.RLock()
-	fd, err := unix.Socket(family, unix.SOCK_STREAM, 0)
-	if err == nil {
-		unix.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return -1, err
-	}
-	for _, step := range []func() error{
-		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) },
-		// With it, bind succeeds although connections of an earlier listener are in TIME_WAIT.
-		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) },
-		func() error { return unix.Bind(fd, sa) },
-		// Without it, a socket with SO_REUSEADDR alone could take the port.
-		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0) },
-	} {
-		if err := step(); err != nil {
-			unix.Close(fd)
-			return -1, err
-		}
-	}
-	return fd, nil
-}
-
-// set changes the gate to state.
+// set changes the gate to gateOpen, gateRefusing or gateBlackHole.
 func (g *gate) set(state gateState) error {
 	if state == g.state {
 		return nil
 	}
-	g.refuse()
-	if state == gateOpen || state == gateBlackHole {
-		ln, err := listenShared(g.addr)
-		if err != nil {
-			return fmt.Errorf("listening on %v again: %w", g.addr, err)
-		}
-		g.ln = ln
-	}
-	g.state = state
-	switch state {
-	case gateOpen:
-		g.serve(g.ln)
-	case gateBlackHole:
-		return g.fill()
-	}
-	return nil
-}
-
-// fill fills the accept queue of the listener.
-func (g *gate) fill() error {
-	raw, err := g.ln.(*net.TCPListener).SyscallConn()
+	_ = g.ln.SetDeadline(past)
+	g.accepting.Lock()
+	defer g.accepting.Unlock()
+	g.unplug()
+	raw, err := g.ln.SyscallConn()
 	if err != nil {
 		return err
 	}
-	// listen(2) on a listening socket changes its backlog. With a backlog of 0 Linux queues one
-	// connection and drops later SYNs.
-	ctlErr := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) })
-	if err := errors.Join(ctlErr, err); err != nil {
-		return fmt.Errorf("shrinking the accept queue of %v: %w", g.addr, err)
+	err = control(raw, func(fd int) error {
+		err := unix.Shutdown(fd, unix.SHUT_RD)
+		if errors.Is(err, unix.ENOTCONN) { // it does not listen
+			err = nil
+		}
+		// With SO_REUSEADDR, another socket could take the port.
+		return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0))
+	})
+	g.state = gateRefusing
+	if err != nil || state == gateRefusing {
+		return err
 	}
-	// If a client's dial came first, the queue is already full.
-	g.plug, _ = net.DialTimeout("tcp", g.addr.String(), 200*time.Millisecond)
-	return nil
+	queue := backlog
+	if state == gateBlackHole {
+		queue = 0 // Linux still queues one connection
+	}
+	err = control(raw, func(fd int) error {
+		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Listen(fd, queue))
+	})
+	if err != nil {
+		return fmt.Errorf("listening on %v again: %w", g.ln.Addr(), err)
+	}
+	g.state = state
+	if state == gateBlackHole {
+		// If a client's dial came first, the queue is already full.
+		g.plug, _ = net.DialTimeout("tcp", g.ln.Addr().String(), 200*time.Millisecond)
+		return nil
+	}
+	return g.ln.SetDeadline(time.Time{})
 }
 
-func (g *gate) refuse() {
-	if g.ln != nil {
-		g.ln.Close()
-		g.ln = nil
-	}
+func (g *gate) unplug() {
 	if g.plug != nil {
 		g.plug.Close()
 		g.plug = nil
 	}
-	g.state = gateRefusing
 }
 
 func (g *gate) close() {
-	g.refuse()
-	unix.Close(g.holder)
+	g.unplug()
+	g.ln.Close()
 	g.state = gateClosed
 }

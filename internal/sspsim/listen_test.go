@@ -21,7 +21,11 @@ func dialErr(addr string, timeout time.Duration) error {
 
 func TestRefuseClosesThePortAndOpensItAgain(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
-		s := start(t, Options{Addr: addr})
+		s := start(t, Options{Addr: addr, Behaviour: withFaults(Faults{Refuse: true})})
+		if err := dialErr(s.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("dial: %v, want connection refused from the start", err)
+		}
+		s.mustSet(t, Behaviour{})
 		c := dial(t, s)
 		c.wantOpen()
 		for range 3 {

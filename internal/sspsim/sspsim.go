@@ -111,10 +111,11 @@ func Start(o Options) (*SSP, error) {
 		}
 	}
 	var err error
-	s.gate, err = openGate(o.Addr, s.serve)
+	s.gate, err = openGate(o.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("sspsim: %w", err)
 	}
+	s.wg.Go(s.serve)
 	if err := s.Set(o.Behaviour); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("sspsim: %w", err)
@@ -170,7 +171,7 @@ func (s *SSP) prepareTLS() error {
 }
 
 // Addr returns the SSP's listening address, host:port.
-func (s *SSP) Addr() string { return s.gate.addr.String() }
+func (s *SSP) Addr() string { return s.gate.ln.Addr().String() }
 
 // URL returns the URL for bid requests. The SSP responds on every other path too.
 func (s *SSP) URL() string {
@@ -265,21 +266,19 @@ func (s *SSP) Close() error {
 	return err
 }
 
-// serve accepts from ln in a goroutine, until ln closes.
-func (s *SSP) serve(ln net.Listener) {
-	s.wg.Go(func() {
-		for {
-			nc, err := ln.Accept()
-			if err == nil {
-				s.wg.Go(func() { s.handle(nc.(*net.TCPConn)) })
-				continue
-			}
-			// Any other error may be temporary, such as a lack of file descriptors.
-			if errors.Is(err, net.ErrClosed) || !s.waitFor(5*time.Millisecond, nil) {
-				return
-			}
+// serve accepts connections until Close.
+func (s *SSP) serve() {
+	for {
+		tcp, err := s.gate.accept()
+		switch {
+		case err == nil:
+			s.wg.Go(func() { s.handle(tcp) })
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // the gate is not open, or file descriptors are missing
+			s.waitFor(5*time.Millisecond, nil)
 		}
-	})
+	}
 }
 
 // track makes the conn of a new connection. It returns nil if the connection must be closed at
