@@ -3,13 +3,11 @@
 package route
 
 import (
-	"bytes"
 	"runtime"
 	"testing"
 	"time"
 
 	"adbuffer/internal/ssp"
-	"adbuffer/internal/sspsim"
 	"adbuffer/internal/upstream"
 )
 
@@ -62,38 +60,6 @@ func TestModesAllocateLittle(t *testing.T) {
 			})
 			if n > tt.most {
 				t.Errorf("%v allocations, want at most %v", n, tt.most)
-			}
-		})
-	}
-}
-
-// TestParallelAllOverRealConnectionsAllocatesLittle also counts the allocations of four SSPs, pools
-// and connections on real sockets. It leaves out HTTP/2, for which the simulated SSPs themselves
-// allocate.
-func TestParallelAllOverRealConnectionsAllocatesLittle(t *testing.T) {
-	for name, protocol := range protocols {
-		if protocol == upstream.HTTP2 {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			var sims []*fakeSSP
-			for _, n := range []string{"a", "b", "c", "d"} {
-				sims = append(sims, newSim(t, n, protocol, sspsim.Behaviour{}))
-			}
-			rt := all(sims)
-			r := newClient(t, upstream.POST, "a=1&b=2", `{"id":"1"}`, "Content-Type: application/json")
-			p := &Process{InFlight: new(ssp.InFlight)}
-			n := testing.AllocsPerRun(200, func() {
-				r.Received = time.Now()
-				r.Deadline = r.Received.Add(time.Minute)
-				res := rt.Do(&r.Request, nil, p)
-				if !bytes.Contains(res.Exchange.Response.Body, []byte(`"d","status":200`)) {
-					t.Fatalf("result: %s", ended(&res))
-				}
-				res.Release()
-			})
-			if n >= 20 {
-				t.Errorf("%v allocations, want less than 20", n)
 			}
 		})
 	}

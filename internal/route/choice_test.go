@@ -1,7 +1,6 @@
 package route
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -129,44 +128,6 @@ func TestParameterIsCutFromEveryPosition(t *testing.T) {
 			want(t, what, string(without), strings.Join(others[:n], "&"))
 		}
 	}
-}
-
-// FuzzCutControl compares cutControl with splitting the query and joining it again.
-func FuzzCutControl(f *testing.F) {
-	for _, q := range []string{"ssp=a", "x&ssp=a&y", "ssp=a&", "&ssp=a", "ssp=a&ssp=b", "ssp=%61", "ssp", "a&&&ssp=&&", "%73sp=a"} {
-		f.Add([]byte(q))
-	}
-	scratch := []byte("rest of another")
-	f.Fuzz(func(t *testing.T, query []byte) {
-		before := bytes.Clone(query)
-		var params [][]byte
-		found := 0
-		encoded := false
-		var wantName []byte
-		for _, p := range bytes.Split(query, []byte("&")) {
-			if key, v, _ := bytes.Cut(p, []byte("=")); string(key) == "ssp" {
-				found++
-				encoded = encoded || bytes.IndexByte(v, '%') >= 0
-				wantName = v
-				continue
-			}
-			params = append(params, p)
-		}
-		name, without, err := cutControl(query, &scratch)
-		testsupport.MustTrue(t, bytes.Equal(query, before), "the query became %q", query)
-		if found > 1 || encoded {
-			if !errors.Is(err, ErrChoiceRepeated) && !errors.Is(err, ErrChoiceEncoded) || name != nil || without != nil {
-				t.Fatalf("%q: %q, %q, %v", query, name, without, err)
-			}
-			return
-		}
-		if err != nil || (name != nil) != (found == 1) || !bytes.Equal(name, wantName) {
-			t.Fatalf("%q: name %q, %v", query, name, err)
-		}
-		if expect := bytes.Join(params, []byte("&")); !bytes.Equal(without, expect) {
-			t.Fatalf("%q: left is %q, want %q", query, without, expect)
-		}
-	})
 }
 
 // A cut does not allocate once scratch is large enough.

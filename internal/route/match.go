@@ -151,14 +151,5 @@ func (c *Condition) inFields(f *httpheader.RequestFields) bool {
 
 // hasDotDot reports whether a segment of the path is "..".
 func hasDotDot(path []byte) bool {
-	for {
-		i := bytes.Index(path, []byte("/.."))
-		if i < 0 {
-			return false
-		}
-		path = path[i+3:]
-		if len(path) == 0 || path[0] == '/' {
-			return true
-		}
-	}
+	return bytes.Contains(path, []byte("/../")) || bytes.HasSuffix(path, []byte("/.."))
 }

@@ -1,12 +1,10 @@
 package route
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"adbuffer/internal/httpheader"
-	"adbuffer/internal/ssp"
 )
 
 // lookup is a request to match. target is a raw path with a query.
@@ -23,6 +21,19 @@ func lookup(t testing.TB, host, target string, lines ...string) *httpheader.Requ
 }
 
 func value(s string) *string { return &s }
+
+// wantMatches checks which requests match m.
+func wantMatches[T any](t *testing.T, m Match, request func(T) *httpheader.RequestFields, yes, no []T) {
+	t.Helper()
+	table := NewTable([]*Route{{Match: m}})
+	for expect, requests := range map[bool][]T{true: yes, false: no} {
+		for _, q := range requests {
+			if r, name := table.Find(request(q), new(Search)); (r != nil) != expect || name != nil {
+				t.Errorf("%+v: %v matches: %v, chooses %q", m, q, r != nil, name)
+			}
+		}
+	}
+}
 
 func TestMatchOnPath(t *testing.T) {
 	for _, tt := range []struct {
@@ -41,17 +52,7 @@ func TestMatchOnPath(t *testing.T) {
 		{"/*", []string{"/", "/a", "//", "/a/b", "/%00", "/..."}, []string{"", "a", "/..", "/../", "/a/..", "/a/../b", "/..././.."}},
 		{"/a*", []string{"/a*"}, []string{"/a", "/ab", "/a/"}}, // the pattern does not end at a segment: it is an exact path
 	} {
-		table := NewTable([]*Route{{Match: Match{Path: tt.path}}})
-		for _, p := range tt.yes {
-			if r, name := table.Find(lookup(t, "h", p), new(Search)); r == nil || name != nil {
-				t.Errorf("%s: %q does not match (%q)", tt.path, p, name)
-			}
-		}
-		for _, p := range tt.no {
-			if r, _ := table.Find(lookup(t, "h", p), new(Search)); r != nil {
-				t.Errorf("%s: %q matches", tt.path, p)
-			}
-		}
+		wantMatches(t, Match{Path: tt.path}, func(path string) *httpheader.RequestFields { return lookup(t, "h", path) }, tt.yes, tt.no)
 	}
 }
 
@@ -99,17 +100,7 @@ func TestMatchOnHost(t *testing.T) {
 		{"[2001:db8::a]", []string{"[2001:DB8::A]:443", "[2001:db8::a]"}, []string{"[2001:db8::a]x", "2001:db8::a"}},
 		{"127.0.0.1", []string{"127.0.0.1", "127.0.0.1:80"}, []string{"127.0.0.10", "127.0.0.1."}},
 	} {
-		table := NewTable([]*Route{{Match: Match{Path: "/", Host: tt.host}}})
-		for _, h := range tt.yes {
-			if r, _ := table.Find(lookup(t, h, "/"), new(Search)); r == nil {
-				t.Errorf("%s: %q does not match", tt.host, h)
-			}
-		}
-		for _, h := range tt.no {
-			if r, _ := table.Find(lookup(t, h, "/"), new(Search)); r != nil {
-				t.Errorf("%s: %q matches", tt.host, h)
-			}
-		}
+		wantMatches(t, Match{Path: "/", Host: tt.host}, func(host string) *httpheader.RequestFields { return lookup(t, host, "/") }, tt.yes, tt.no)
 	}
 }
 
@@ -125,7 +116,9 @@ func TestMatchOnQuery(t *testing.T) {
 	}{
 		{"a value", []Condition{format}, []string{
 			"format=video", "a=1&format=video", "format=video&a", "format=audio&format=video", "&&format=video&",
+			strings.Repeat("format=a&", maxFoundParams-1) + "format=video", strings.Repeat("a&", 1000) + "format=video",
 		}, []string{
+			strings.Repeat("format=a&", maxFoundParams) + "format=video",
 			"", "format", "format=", "format=Video", "Format=video", "format=video%20", "f%6frmat=video", "format=%76ideo",
 			"format=video;a=1", "xformat=video", "a=format=video", "format==video", "format=video#",
 		}},
@@ -133,17 +126,7 @@ func TestMatchOnQuery(t *testing.T) {
 		{"present", []Condition{present}, []string{"format", "format=", "format=x", "a=b&format"}, []string{"", "a=format", "format%3d"}},
 		{"two", []Condition{format, {Name: "size"}}, []string{"size=1&format=video", "format=video&size"}, []string{"size=1", "format=video", "size=format=video"}},
 	} {
-		table := NewTable([]*Route{{Match: Match{Path: "/", Query: tt.conditions}}})
-		for _, q := range tt.yes {
-			if r, _ := table.Find(lookup(t, "h", "/?"+q), new(Search)); r == nil {
-				t.Errorf("%s: %q does not match", tt.name, q)
-			}
-		}
-		for _, q := range tt.no {
-			if r, _ := table.Find(lookup(t, "h", "/?"+q), new(Search)); r != nil {
-				t.Errorf("%s: %q matches", tt.name, q)
-			}
-		}
+		wantMatches(t, Match{Path: "/", Query: tt.conditions}, func(query string) *httpheader.RequestFields { return lookup(t, "h", "/?"+query) }, tt.yes, tt.no)
 	}
 }
 
@@ -161,17 +144,7 @@ func TestMatchOnHeader(t *testing.T) {
 		{"present", []Condition{{Name: "x-env"}}, [][]string{{"X-Env:"}, {"X-Env: a"}}, [][]string{nil, {"X-En: v"}}},
 		{"two", []Condition{{Name: "A"}, {Name: "B", Value: value("2")}}, [][]string{{"B: 2", "A: 1"}}, [][]string{{"A: 1"}, {"B: 2"}, {"A: 2", "B: 1"}}},
 	} {
-		table := NewTable([]*Route{{Match: Match{Path: "/", Header: tt.conditions}}})
-		for _, lines := range tt.yes {
-			if r, _ := table.Find(lookup(t, "h", "/", lines...), new(Search)); r == nil {
-				t.Errorf("%s: %q does not match", tt.name, lines)
-			}
-		}
-		for _, lines := range tt.no {
-			if r, _ := table.Find(lookup(t, "h", "/", lines...), new(Search)); r != nil {
-				t.Errorf("%s: %q matches", tt.name, lines)
-			}
-		}
+		wantMatches(t, Match{Path: "/", Header: tt.conditions}, func(lines []string) *httpheader.RequestFields { return lookup(t, "h", "/", lines...) }, tt.yes, tt.no)
 	}
 }
 
@@ -206,68 +179,4 @@ func TestFirstRouteThatMatchesInFullWins(t *testing.T) {
 		}
 		want(t, tt.host+tt.target, got, tt.route)
 	}
-}
-
-// FuzzDotDot compares hasDotDot with a walk over the segments.
-func FuzzDotDot(f *testing.F) {
-	for _, p := range []string{"/..", "/a/../b", "/.../..", "/..a/..", "//..", "/....//"} {
-		f.Add(p)
-	}
-	f.Fuzz(func(t *testing.T, path string) {
-		path = "/" + path
-		found := false
-		for _, segment := range strings.Split(path, "/") {
-			found = found || segment == ".."
-		}
-		if got := hasDotDot([]byte(path)); got != found {
-			t.Errorf("%q: %v, want %v", path, got, found)
-		}
-	})
-}
-
-// FuzzConditionsOnAQuery compares conditions with splitting the query.
-func FuzzConditionsOnAQuery(f *testing.F) {
-	for _, q := range []string{"q=1", "q", "q=", "qq=1&q=1", "&&q=2&q=1", "q=1=1", "format=video&q", "Q=1", "q=%31", "=1&q", strings.Repeat("q=2&", 15) + "q=1", strings.Repeat("q=2&", 16) + "q=1"} {
-		f.Add(q)
-	}
-	one, empty := "1", ""
-	conditions := []Condition{{Name: "q"}, {Name: "q", Value: &one}, {Name: "q", Value: &empty}, {Name: "format", Value: &one}, {Name: "qq"}}
-	// Each table has all names, and a different condition first.
-	var tables []*Table
-	for i := range conditions {
-		var routes []*Route
-		for _, c := range slices.Concat(conditions[i:], conditions[:i]) {
-			routes = append(routes, &Route{Match: Match{Path: "/", Query: []Condition{c}}, Targets: []Target{{SSP: new(ssp.SSP)}}})
-		}
-		tables = append(tables, NewTable(routes))
-	}
-	f.Fuzz(func(t *testing.T, query string) {
-		params := strings.Split(query, "&")
-		looked := 0
-		holds := make([]bool, len(conditions))
-		for _, p := range params {
-			name, value, _ := strings.Cut(p, "=")
-			if name != "q" && name != "qq" && name != "format" {
-				continue
-			}
-			if looked++; looked > maxFoundParams {
-				break
-			}
-			for i, c := range conditions {
-				holds[i] = holds[i] || name == c.Name && (c.Value == nil || value == *c.Value)
-			}
-		}
-		for i, table := range tables {
-			var first *Route
-			for j := range conditions {
-				if k := (i + j) % len(conditions); holds[k] {
-					first = table.Routes[j]
-					break
-				}
-			}
-			if got, _ := table.Find(lookup(t, "a", "/?"+query), new(Search)); got != first {
-				t.Fatalf("%q: the route is %v, want %v", query, got, first)
-			}
-		}
-	})
 }
