@@ -116,6 +116,14 @@ func ended(res *Result) string {
 	return s.String()
 }
 
+// ask sends r to a route, or only to chosen, and checks the result.
+func ask(t testing.TB, rt *Route, r *client, chosen *Target, result string) {
+	t.Helper()
+	res := rt.Do(&r.Request, chosen, newProcess(t))
+	want(t, "result", ended(&res), result)
+	res.Release()
+}
+
 // legsOf describes how the legs of a result ended, in text.
 func legsOf(res *Result) string {
 	var all []string

@@ -96,9 +96,7 @@ func TestSecondariesAreAwaitedIfNoPrimaryIsAsked(t *testing.T) {
 		rt := &Route{Name: "r", Mode: ParallelAll, Targets: []Target{{SSP: b.SSP, Secondary: true}, {SSP: a.SSP, When: in(t, "x", "1")}, {SSP: c.SSP, Secondary: true}}}
 		table := NewTable([]*Route{rt})
 		r := examined(t, table, `{"x":2}`)
-		res := rt.Do(&r.Request, nil, newProcess(t))
-		want(t, "result", ended(&res), `merged: 200 {"results":[{"ssp":"b","status":200,"ms":10,"body":"b"},{"ssp":"a","error":"filtered"},{"ssp":"c","status":200,"ms":20,"body":"c"}]}`)
-		res.Release()
+		ask(t, rt, r, nil, `merged: 200 {"results":[{"ssp":"b","status":200,"ms":10,"body":"b"},{"ssp":"a","error":"filtered"},{"ssp":"c","status":200,"ms":20,"body":"c"}]}`)
 	})
 }
 
@@ -107,15 +105,9 @@ func TestSSPThatTheClientChoseIsFilteredToo(t *testing.T) {
 		a := newFake(t, "a", fills(0, "a"))
 		rt := &Route{Name: "r", Targets: []Target{{SSP: a.SSP, When: in(t, "x", "1")}}}
 		table := NewTable([]*Route{rt})
-		r := examined(t, table, `{"x":2}`)
-		res := rt.Do(&r.Request, &rt.Targets[0], newProcess(t))
-		want(t, "result", ended(&res), "filtered")
-		res.Release()
+		ask(t, rt, examined(t, table, `{"x":2}`), &rt.Targets[0], "filtered")
 		a.wantRequests(0)
-		r = examined(t, table, `{"x":1}`)
-		res = rt.Do(&r.Request, &rt.Targets[0], newProcess(t))
-		want(t, "result", ended(&res), "fill of a: 200 a")
-		res.Release()
+		ask(t, rt, examined(t, table, `{"x":1}`), &rt.Targets[0], "fill of a: 200 a")
 	})
 }
 

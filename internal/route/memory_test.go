@@ -87,30 +87,40 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	})
 }
 
-// If the caller waits for every leg, nothing is copied.
-func TestOnlyLegsThatMayOutliveTheRequestHaveACopy(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		rt   func(a, b *fakeSSP) *Route
-		copy bool
-	}{
-		{"single", func(a, b *fakeSSP) *Route { return newRoute(Single, a, b) }, false},
-		{"split", func(a, b *fakeSSP) *Route { return newRoute(Split, a, b) }, false},
-		{"waterfall", func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false},
-		{"parallel-all", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}) }, false},
-		{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true},
-		{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true},
-	} {
+// routesToTwo are routes to the SSPs a and b: whether their legs may outlive the request, and so have a copy of it,
+// and whether a's and b's leg can be cancelled.
+var routesToTwo = []struct {
+	name             string
+	rt               func(a, b *fakeSSP) *Route
+	copies           bool
+	cancelA, cancelB bool
+}{
+	{"single", func(a, b *fakeSSP) *Route { return newRoute(Single, a, b) }, false, false, false},
+	{"split", func(a, b *fakeSSP) *Route { return newRoute(Split, a, b) }, false, false, false},
+	{"waterfall", func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false, false, false},
+	{"parallel-all", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}) }, false, false, false},
+	{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true, true, false},
+	{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true, true, true},
+}
+
+// If the caller waits for every leg, nothing is copied. Legs that it waits for cannot be cancelled, so their
+// connections need not watch for that.
+func TestOnlyLegsThatMayOutliveTheRequestHaveACopyAndCanBeCancelled(t *testing.T) {
+	for _, tt := range routesToTwo {
 		testsupport.RunBubble(t, tt.name, func(t *testing.T) {
 			a, b := newFake(t, "a", silent), newFake(t, "b", silent)
 			r := newClient(t, upstream.POST, "", "body")
-			script := func(ex *upstream.Exchange) reply {
-				if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copy {
-					t.Errorf("the leg has the request's own body: %v", own)
+			for f, cancellable := range map[*fakeSSP]bool{a: tt.cancelA, b: tt.cancelB} {
+				f.script = func(ex *upstream.Exchange) reply {
+					if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copies {
+						t.Errorf("%s's leg has the request's own body: %v", f.Name(), own)
+					}
+					if got := ex.Context != nil; got != cancellable {
+						t.Errorf("%s can be cancelled: %v", f.Name(), got)
+					}
+					return responses(ms, 204)
 				}
-				return responses(ms, 204)
 			}
-			a.script, b.script = script, script
 			res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
 			res.Release()
 			wantEmpty(t, r.Budget)
@@ -221,16 +231,7 @@ func TestLegsCheckTheClientConnectionOneAtATime(t *testing.T) {
 // A body that several legs send counts in the share of each while its leg runs, and once in the
 // budget of all. An SSP whose share is full ends only its own legs.
 func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		rt     func(a, b *fakeSSP) *Route
-		copies bool
-	}{
-		{"waterfall", func(a, b *fakeSSP) *Route { return newRoute(Waterfall, a, b) }, false},
-		{"parallel-first", func(a, b *fakeSSP) *Route { return newRoute(ParallelFirst, a, b) }, true},
-		{"parallel-all", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}) }, false},
-		{"parallel-all with a secondary", func(a, b *fakeSSP) *Route { return all([]*fakeSSP{a, b}, true) }, true},
-	} {
+	for _, tt := range routesToTwo[2:] {
 		for _, full := range []bool{false, true} {
 			testsupport.RunBubble(t, fmt.Sprint(tt.name, full), func(t *testing.T) {
 				r := newClient(t, upstream.POST, "", strings.Repeat("b", 800))

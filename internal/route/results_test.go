@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -21,7 +22,9 @@ type resultTest struct {
 	ssps      []reply
 	secondary string // the SSPs that parallel-all does not wait for
 	noBidBody ssp.NoBidBody
-	limit     int // of requests and legs in flight, the request itself included; 0 = none
+	state     balancer.State // of a
+	drains    bool           // a is being removed by a reload
+	limit     int            // of requests and legs in flight, the request itself included; 0 = none
 	change    func(t *testing.T, rt *Route, r *client)
 
 	result string
@@ -50,6 +53,39 @@ var resultTests = []resultTest{
 	{name: "document", mode: Single, noBidBody: ssp.NoBidVAST, ssps: []reply{fills(10*ms, "<VAST/>"), fills(0, "other")}, result: "no_bid of a: 200 <VAST/>", took: 10 * ms, asked: "a"},
 	{name: "error", mode: Single, ssps: []reply{responses(10*ms, 500), fills(0, "other")}, result: "server_error of a: 500 no ad for you", took: 10 * ms, asked: "a"},
 	{name: "failure", mode: Single, ssps: []reply{fails(10*ms, upstream.ConnLost), fills(0, "other")}, result: "conn_lost of a", took: 10 * ms, asked: "a"},
+
+	{name: "a disabled SSP", mode: Single, state: balancer.Disabled, ssps: []reply{fills(0, "ad")}, result: "ssp_disabled of a"},
+	{name: "all disabled", mode: Split, state: balancer.Disabled, ssps: []reply{fills(0, "ad")}, result: "ssp_disabled of a"},
+	{
+		name: "a disabled SSP is drawn", mode: Split, state: balancer.Disabled, ssps: []reply{fills(0, "other"), fills(0, "ad")},
+		change: func(_ *testing.T, rt *Route, _ *client) { rt.draw = func(int) int { return 0 } },
+		result: "fill of b: 200 ad", asked: "b",
+	},
+	{
+		name: "a disabled SSP", mode: Waterfall, state: balancer.Draining, ssps: []reply{fills(0, "other"), fills(0, "ad")},
+		result: "fill of b: 200 ad", legs: "a ssp_disabled 0s, b fill 0s", asked: "b",
+	},
+	{
+		name: "a disabled SSP", mode: ParallelFirst, state: balancer.Draining, ssps: []reply{fills(0, "other"), fills(ms, "ad")},
+		result: "fill of b: 200 ad", legs: "a ssp_disabled 0s, b fill 1ms", took: ms, asked: "b",
+	},
+	{
+		name: "a disabled SSP", mode: ParallelAll, state: balancer.Disabled, ssps: []reply{fills(0, "other"), fills(0, "ad")},
+		result: `merged: 200 {"results":[{"ssp":"a","error":"ssp_disabled"},{"ssp":"b","status":200,"ms":0,"body":"ad"}]}`, legs: "a ssp_disabled 0s, b fill 0s", asked: "b",
+	},
+	{name: "an SSP that drains", mode: Single, drains: true, ssps: []reply{fills(0, "ad")}, result: "draining of a"},
+	{
+		name: "an SSP that drains", mode: Waterfall, drains: true, ssps: []reply{fills(0, "other"), fills(0, "ad")},
+		result: "fill of b: 200 ad", legs: "a draining 0s, b fill 0s", asked: "b",
+	},
+	{
+		name: "an SSP that drains", mode: ParallelFirst, drains: true, ssps: []reply{fills(0, "other"), fills(ms, "ad")},
+		result: "fill of b: 200 ad", legs: "a draining 0s, b fill 1ms", took: ms, asked: "b",
+	},
+	{
+		name: "an SSP that drains", mode: ParallelAll, drains: true, ssps: []reply{fills(0, "other"), fills(0, "ad")},
+		result: `merged: 200 {"results":[{"ssp":"a","error":"draining","ms":0},{"ssp":"b","status":200,"ms":0,"body":"ad"}]}`, legs: "a draining 0s, b fill 0s", asked: "b",
+	},
 
 	{
 		name: "each tier ends at its timeout", mode: Waterfall, ssps: []reply{silent, silent, fills(10*ms, "ad")}, change: tiers(80*ms, 40*ms),
@@ -204,6 +240,10 @@ func (tt *resultTest) run(t *testing.T) {
 	for i, reply := range tt.ssps {
 		fakes = append(fakes, newFake(t, "abcdef"[i:i+1], reply, func(o *ssp.Options) { o.NoBidBody = tt.noBidBody }))
 	}
+	fakes[0].pool.SetState(tt.state)
+	if tt.drains {
+		fakes[0].pool.Close(t.Context())
+	}
 	rt, r, p := newRoute(tt.mode, fakes...), get(t), newProcess(t)
 	for i, f := range fakes {
 		rt.Targets[i].Secondary = strings.Contains(tt.secondary, f.Name())
@@ -288,8 +328,7 @@ func TestSequentialModesCountNoLegs(t *testing.T) {
 				testsupport.Equal(t, p.InFlight.Now(), 0, "%d legs in flight")
 				return fills(0, "ad")
 			}
-			r := get(t)
-			res := newRoute(mode, a).Do(&r.Request, nil, p)
+			res := newRoute(mode, a).Do(&get(t).Request, nil, p)
 			want(t, "result", ended(&res), "fill of a: 200 ad")
 			res.Release()
 		})
