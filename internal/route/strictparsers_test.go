@@ -136,7 +136,7 @@ func readByGo(envelope []byte) error {
 	return nil
 }
 
-// documents are package jsonsyntax's samples: JSON, almost JSON, and JSON that parsers treat
+// documents are package syntax's samples: JSON, almost JSON, and JSON that parsers treat
 // differently.
 func documents(t *testing.T) (all []string) {
 	b, err := os.ReadFile("../syntax/testdata/documents.txt")
