@@ -1,13 +1,13 @@
 package http2
 
 import (
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -25,7 +25,7 @@ import (
 // exchanges continue. Closed: all exchanges have failed; a last GOAWAY may still be on its way.
 type Conn struct {
 	net    net.Conn
-	socket net.Conn // below net; its Close never blocks
+	socket kernelSocket // below net
 	owner  upstream.Owner
 	opts   Options
 	// streamWindow is the receive window of a new stream.
@@ -66,25 +66,25 @@ type Conn struct {
 	// Work for unlock.
 	mustCloseSocket bool
 	changed         bool
-	freed           []freedPlace
+	freed           []place
 }
 
 var _ upstream.Conn = (*Conn)(nil)
 
-// New starts HTTP/2 on conn: a *tls.Conn on a *socket.Conn that has negotiated h2, or a *socket.Conn
-// to a peer with prior knowledge of HTTP/2. Close closes conn.
+// New starts HTTP/2 on conn: a TLS connection on sock that has negotiated h2, or sock itself for a
+// peer with prior knowledge of HTTP/2. Close closes conn.
 //
 // New does not wait for the peer's settings. Until they arrive, the connection opens up to 100
 // streams, the minimum that RFC 9113, section 6.5.2, advises peers to allow.
-func New(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
-	c := newConn(conn, owner, opts.withDefaults())
+func New(conn net.Conn, sock *socket.Conn, owner upstream.Owner, opts Options) *Conn {
+	c := newConn(conn, sock, owner, opts.withDefaults())
 	go c.read()
 	return c
 }
 
-func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
+func newConn(conn net.Conn, sock kernelSocket, owner upstream.Owner, opts Options) *Conn {
 	c := &Conn{
-		net: conn, socket: belowTLS(conn), owner: owner, opts: opts,
+		net: conn, socket: sock, owner: owner, opts: opts,
 		streamWindow:  streamWindow(opts.MaxResponseBytes),
 		streams:       newTable(opts.MaxStreams),
 		encoder:       http2codec.NewEncoder(),
@@ -94,30 +94,20 @@ func newConn(conn net.Conn, owner upstream.Owner, opts Options) *Conn {
 		lastProcessed: http2codec.NoLimit,
 	}
 	c.deadlines.alarm.Ring = c.expire
-	if s, ok := c.socket.(kernelSocket); ok {
-		c.sendBuffer.size = uint64(s.SendBuffer()) / 2
-		c.deadlines.hasUnread = s.HasInput
-		s.OnWait(nil, c.writeBy)
-	}
+	c.sendBuffer.size = uint64(sock.SendBuffer()) / 2
+	sock.OnWait(nil, c.writeBy)
 	c.in.init(opts)
 	c.places.Store(int32(c.placesLocked()))
 	c.out.buf = c.appendPreface(c.out.buf)
 	return c
 }
 
-// kernelSocket has the methods of socket.Conn that a connection uses. Pipes in tests lack them.
+// kernelSocket has the methods of socket.Conn that a connection uses.
 type kernelSocket interface {
+	Close() error // never blocks
 	SendBuffer() int
 	HasInput() bool
 	OnWait(read, write func() time.Time)
-}
-
-// belowTLS returns the connection below TLS, or conn if it has none.
-func belowTLS(conn net.Conn) net.Conn {
-	if c, ok := conn.(*tls.Conn); ok {
-		return c.NetConn()
-	}
-	return conn
 }
 
 // Protocol returns upstream.HTTP2.
@@ -240,8 +230,8 @@ func (c *Conn) unlock() {
 	if hangUp {
 		c.socket.Close()
 	}
-	for _, f := range freed {
-		c.owner.Freed(f.held, f.by)
+	for _, p := range freed {
+		c.owner.Freed(time.Since(p.acquired), p.by)
 	}
 	if changed {
 		c.owner.Changed()

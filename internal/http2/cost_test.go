@@ -23,7 +23,7 @@ type fed struct {
 }
 
 func newFed(t testing.TB, opts Options) *fed {
-	f := &fed{t: t, conn: newConn(newWire(), newOwner(), opts.withDefaults())}
+	f := &fed{t: t, conn: newConn(nil, newWire(), newOwner(), opts.withDefaults())}
 	f.conn.in.gotSettings = true
 	f.conn.peer.maxStreams = http2codec.NoLimit
 	f.conn.socketClosed = true // the connection writes nothing to the peer

@@ -21,8 +21,6 @@ type deadlines struct {
 	alarm      alarm.Alarm // calls Conn.expire
 	lateChecks int         // checks since the passed deadline
 	quiet      bool        // the last check found nothing
-	// hasUnread reports whether the socket has unread bytes; nil if that is unknown.
-	hasUnread func() bool
 }
 
 const (
@@ -40,7 +38,7 @@ func (c *Conn) expire() {
 	}
 	now := time.Now()
 	d := &c.deadlines
-	late, pause := d.late(&c.reads)
+	late, pause := c.lateLocked()
 	looked := false
 	var next time.Time
 	for i := range c.streams.slots {
@@ -71,16 +69,17 @@ func (c *Conn) expire() {
 	c.unlockAndWrite(nil, nil)
 }
 
-// late reports whether a response may have arrived that the reader has not handled, and the pause
-// before the next check.
-func (d *deadlines) late(r *reads) (late bool, pause time.Duration) {
+// lateLocked reports whether a response may have arrived that the reader has not handled, and the
+// pause before the next check.
+func (c *Conn) lateLocked() (late bool, pause time.Duration) {
+	d := &c.deadlines
 	switch {
 	case d.lateChecks == maxLateChecks:
 		return false, 0
-	case r.handling() || d.hasUnread != nil && d.hasUnread():
+	case c.reads.handling() || c.socket.HasInput():
 		d.quiet = false
 		return true, lateCheckPause
-	case d.quiet || d.hasUnread == nil:
+	case d.quiet:
 		return false, 0
 	}
 	d.quiet = true

@@ -75,7 +75,7 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 	for _, late := range []time.Duration{0, time.Microsecond, time.Millisecond, maxLateChecks*lateCheckPause - time.Microsecond, time.Second} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			w, gate := newWire(), make(chan struct{}, 100)
-			c := New(gated{w, gate}, newOwner(), testOptions())
+			c := newOnWire(gated{w, gate}, w, newOwner(), testOptions())
 			gate <- struct{}{}
 			w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 			synctest.Wait()

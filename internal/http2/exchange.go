@@ -150,6 +150,6 @@ func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
 	p := place{s.ex.Times.Acquired, s.ex.Payer}
 	c.resetLocked(s, h2.ErrCodeCancel, why)
 	if !c.resets.add(c, p) {
-		c.freed = append(c.freed, p.freed(time.Now()))
+		c.freed = append(c.freed, p)
 	}
 }

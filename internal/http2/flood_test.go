@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/socket"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
@@ -57,7 +58,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 func quietPeer(t *testing.T, opts Options) *peer {
 	t.Helper()
 	client, server := net.Pipe()
-	p := newPeer(t, client, server, opts)
+	p := newPeer(t, socket.New(client), server, opts)
 	server.SetDeadline(time.Time{})
 	p.handshake()
 	synctest.Wait()

@@ -28,7 +28,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	opts := testOptions()
 	opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = 100000, 4096
 	w, o := newWire(), newOwner()
-	conn := New(w, o, opts)
+	conn := newOnWire(w, w, o, opts)
 	budget := upstream.NewBudget(1 << 20)
 	var done [fuzzedExchanges]<-chan result
 	for i := range done {

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"net"
@@ -33,6 +34,12 @@ func TestMain(m *testing.M) {
 
 // patience bounds each wait of these tests. It is far longer than any of them takes.
 const patience = testsupport.Patience
+
+// freedPlace has the arguments of Freed.
+type freedPlace struct {
+	held time.Duration
+	by   upstream.Payer
+}
 
 // owner counts the calls of the connection to its owner.
 type owner struct {
@@ -124,7 +131,7 @@ func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
 	p.fr.AllowIllegalWrites = true
 	p.fr.SetMaxReadFrameSize(1<<24 - 1)
 	server.SetDeadline(time.Now().Add(patience))
-	conn := New(client, p.owner, opts)
+	conn := New(client, socketOf(client), p.owner, opts)
 	p.conn = conn
 	t.Cleanup(func() {
 		conn.Close(upstream.ClosedDrain)
@@ -155,6 +162,17 @@ func loopback(t testing.TB) (client, server net.Conn) {
 		t.Fatal("no connection was accepted")
 	}
 	return socket.New(client), server
+}
+
+// socketOf returns the socket below c, which is a socket.Conn or TLS on one.
+func socketOf(c net.Conn) *socket.Conn {
+	switch c := c.(type) {
+	case *tls.Conn:
+		return c.NetConn().(*socket.Conn)
+	case *countingConn:
+		return c.Conn
+	}
+	return c.(*socket.Conn)
 }
 
 func (p *peer) handshake(settings ...h2.Setting) {

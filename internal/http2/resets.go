@@ -34,14 +34,6 @@ type place struct {
 	by       upstream.Payer
 }
 
-// freedPlace has the arguments of upstream.Owner.Freed.
-type freedPlace struct {
-	held time.Duration
-	by   upstream.Payer
-}
-
-func (p place) freed(now time.Time) freedPlace { return freedPlace{now.Sub(p.acquired), p.by} }
-
 // resetPing is the content of these PINGs. It distinguishes their acknowledgements from all others.
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
@@ -99,10 +91,7 @@ func (r *resets) onResponse() { r.responded, r.noPings = true, false }
 
 // free makes unlock free the places of list.
 func (r *resets) free(c *Conn, list *[]place) {
-	now := time.Now()
-	for _, p := range *list {
-		c.freed = append(c.freed, p.freed(now))
-	}
+	c.freed = append(c.freed, *list...)
 	*list = (*list)[:0]
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/socket"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -25,22 +26,13 @@ func tlsServer(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// tlsTo returns a connection as a dialer would make it, with h2 negotiated.
-func tlsTo(addr string) (net.Conn, error) {
-	raw, err := net.Dial("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	c := tls.Client(socket.New(raw), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	return c, c.Handshake()
-}
-
+// dialTLS returns a connection as a dialer would make it, with h2 negotiated.
 func dialTLS(t testing.TB, addr string) net.Conn {
 	t.Helper()
-	c, err := tlsTo(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw, err := net.Dial("tcp", addr)
+	testsupport.NoError(t, err)
+	c := tls.Client(socket.New(raw), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	testsupport.NoError(t, c.Handshake())
 	return c
 }
 
@@ -51,7 +43,7 @@ func open(t testing.TB, c net.Conn, opts Options) (*Conn, *owner) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		c = socket.New(tcp)
 	}
-	conn := New(c, o, opts)
+	conn := New(c, socketOf(c), o, opts)
 	t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
 	return conn, o
 }

@@ -184,11 +184,18 @@ func (w *wire) SetDeadline(time.Time) error      { panic("BUG: OnWait sets the d
 func (w *wire) LocalAddr() net.Addr  { return &net.TCPAddr{} }
 func (w *wire) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
+// newOnWire does what New does, on a wire.
+func newOnWire(conn net.Conn, w *wire, o *owner, opts Options) *Conn {
+	c := newConn(conn, w, o, opts.withDefaults())
+	go c.read()
+	return c
+}
+
 // onWire starts a connection on a wire, whose peer has sent its settings.
 func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 	t.Helper()
 	w, o := newWire(), newOwner()
-	c := New(w, o, opts)
+	c := newOnWire(w, w, o, opts)
 	w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 	return c, w, o
 }

@@ -242,7 +242,7 @@ func TestUnsentRequestsAreNotWrittenLater(t *testing.T) {
 // behind it.
 func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	client, server := net.Pipe() // no buffer: a write waits until it is read
-	p = newPeer(t, client, server, testOptions())
+	p = newPeer(t, socket.New(client), server, testOptions())
 	p.handshake()
 	p.ping()
 	first = p.start(get("/first"))
@@ -277,6 +277,6 @@ func TestResponsesFreeTheSendBuffer(t *testing.T) {
 func TestCallersWriteToASocketThemselves(t *testing.T) {
 	client, _ := loopback(t)
 	defer client.Close()
-	c := newConn(client, newOwner(), testOptions())
+	c := newConn(client, socketOf(client), newOwner(), testOptions())
 	testsupport.True(t, c.sendBuffer.fits(8<<10), "a fresh socket has space for only %d bytes", c.sendBuffer.size)
 }

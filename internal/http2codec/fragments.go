@@ -100,6 +100,3 @@ func (p *Fragments) Free() {
 		p.block = nil
 	}
 }
-
-// Held returns how many bytes of a block are held.
-func (p *Fragments) Held() int { return len(p.block) }

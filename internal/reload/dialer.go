@@ -85,7 +85,7 @@ func (d *dialer) Dial(ctx context.Context, addr upstream.Address, others []upstr
 	o := d.conns.Load()
 	switch r.Protocol {
 	case upstream.HTTP2:
-		took.Conn = http2.New(r.Conn, owner, o.http2)
+		took.Conn = http2.New(r.Conn, r.Socket, owner, o.http2)
 	case upstream.HTTP1Pipelined:
 		took.Conn = http1.NewPipelined(r.Conn, r.Socket, owner, o.http1)
 	default:

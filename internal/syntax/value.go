@@ -39,7 +39,7 @@ func ControlAt(b []byte) int {
 func IsValueByte(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
 
 // IsValue reports whether all bytes of v are legal in the value of a field.
-func IsValue(v []byte) bool { return isText(v, ' ') || ControlAt(v) == len(v) }
+func IsValue(v []byte) bool { return ControlAt(v) == len(v) }
 
 // IsTrimmedValue reports whether v is a value and neither begins nor ends with a blank, as HTTP/2
 // demands. RFC 9113, section 8.2.1.
@@ -49,25 +49,8 @@ func IsTrimmedValue(v []byte) bool {
 
 // IsVisible reports whether v has neither control bytes nor blanks. A request target must have
 // none.
-func IsVisible(v []byte) bool { return isText(v, '!') }
-
-// isText reports whether v has no byte below lowest, which is at most 128, and no DEL. It examines
-// eight bytes at a time: a target of 300 bytes takes 25 ns instead of 120.
-func isText(v []byte, lowest byte) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for ; len(v) >= 8; v = v[8:] {
-		x := binary.LittleEndian.Uint64(v)
-		del := x ^ ones*0x7f
-		if (x-ones*uint64(lowest))&^x&tops != 0 || (del-ones)&^del&tops != 0 {
-			return false
-		}
-	}
-	for _, c := range v {
-		if c < lowest || c == 0x7f {
-			return false
-		}
-	}
-	return true
+func IsVisible(v []byte) bool {
+	return IsValue(v) && bytes.IndexByte(v, ' ') < 0 && bytes.IndexByte(v, '\t') < 0
 }
 
 // Trim returns v without the blanks around it.
