@@ -357,7 +357,7 @@ func (x *Explained) String() string {
 		s := &x.SSPs[i]
 		b.WriteByte('\n')
 		name := s.SSP
-		if s.Weight > 0 && x.Mode == string(config.ModeSplit) {
+		if s.Weight > 0 && x.Mode == string(route.Split) {
 			name += fmt.Sprintf(", weight %d", s.Weight)
 		}
 		if s.TimeoutMs > 0 {

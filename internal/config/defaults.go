@@ -5,6 +5,8 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+
+	"adbuffer/internal/route"
 )
 
 // defaults returns the default of every key at and below section type t, in the form in which YAML
@@ -73,15 +75,15 @@ func completeLists(tree map[string]any) {
 		})
 		return merge(merge(defaults(reflect.TypeFor[SSP]()), derived(ssp)), ssp)
 	})
-	each(tree["routes"], func(route map[string]any) map[string]any {
+	each(tree["routes"], func(rt map[string]any) map[string]any {
 		weight := 0
-		if route["mode"] == string(ModeSplit) {
+		if rt["mode"] == string(route.Split) {
 			weight = 1
 		}
-		each(route["ssps"], func(leg map[string]any) map[string]any {
+		each(rt["ssps"], func(leg map[string]any) map[string]any {
 			return merge(merge(defaults(reflect.TypeFor[RouteSSP]()), map[string]any{"weight": weight}), leg)
 		})
-		return merge(defaults(reflect.TypeFor[Route]()), route)
+		return merge(defaults(reflect.TypeFor[Route]()), rt)
 	})
 }
 

@@ -2,7 +2,8 @@ package config
 
 import "adbuffer/internal/handshake"
 
-// The types below take one of a few words, which the tag words of a key lists.
+// The types below take one of a few words, which the tag words of a key lists. Others are types of the
+// packages that use them.
 
 // LogLevel is the least important level that is logged.
 type LogLevel string
@@ -43,38 +44,6 @@ type TLSGroup string
 // Policy returns the policy for handshakes.
 func (p TLSPolicy) Policy() handshake.Policy { return handshake.NewPolicy(p.MinVersion, p.Groups) }
 
-// Identity is how an SSP learns the client's address.
-type Identity string
-
-// The identities. IdentityXDevice is X-Device-IP and X-Device-User-Agent (VAST 4).
-const (
-	IdentityXForwardedFor Identity = "x_forwarded_for"
-	IdentityXDevice       Identity = "x_device"
-	IdentityBoth          Identity = "both"
-	IdentityNone          Identity = "none"
-)
-
-// NoBidBody is the format in which a 200 can say that there is no ad.
-type NoBidBody string
-
-// The formats. With NoBidNone every 200 that has a body is a fill.
-const (
-	NoBidNone    NoBidBody = "none"
-	NoBidVAST    NoBidBody = "vast"
-	NoBidOpenRTB NoBidBody = "openrtb"
-)
-
-// RetryStale says which requests are sent again after a reused connection closed
-// before any byte of a response.
-type RetryStale string
-
-// RetryIdempotent is GET and HEAD.
-const (
-	RetryIdempotent RetryStale = "idempotent"
-	RetryAll        RetryStale = "all"
-	RetryNever      RetryStale = "never"
-)
-
 // Scope says which processes share a limit.
 type Scope string
 
@@ -82,18 +51,6 @@ type Scope string
 const (
 	ScopeInstance Scope = "instance" // this process's own
 	ScopeFleet    Scope = "fleet"    // of all replicas together
-)
-
-// Mode is how a route uses its SSPs.
-type Mode string
-
-// The modes.
-const (
-	ModeSingle        Mode = "single"         // the first
-	ModeSplit         Mode = "split"          // one, by weight
-	ModeWaterfall     Mode = "waterfall"      // in order, until one fills
-	ModeParallelFirst Mode = "parallel-first" // all; the first fill is the response
-	ModeParallelAll   Mode = "parallel-all"   // all; every response in one document
 )
 
 // OnError is the response to a client after a failure.
@@ -110,17 +67,6 @@ const (
 	PriorityCritical  Priority = "critical"
 	PriorityNormal    Priority = "normal"
 	PrioritySheddable Priority = "sheddable"
-)
-
-// NoAd is a route's no-ad response.
-type NoAd string
-
-// The no-ad responses.
-const (
-	NoAdEmpty NoAd = "empty" // 204
-	NoAdVAST  NoAd = "vast"  // 200 with an empty VAST document
-
-	NoAdOpenRTB NoAd = "openrtb" // 200 with a BidResponse without bids
 )
 
 // MergeOpenRTB is one BidResponse of all responses.

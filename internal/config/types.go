@@ -25,6 +25,9 @@ import (
 	"net/netip"
 	"time"
 
+	"adbuffer/internal/httpheader"
+	"adbuffer/internal/route"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -239,33 +242,33 @@ type Endpoint struct {
 
 // Settings are the keys of ssp_defaults and of each SSP.
 type Settings struct {
-	Protocol               Protocol      `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
-	MaxInFlight            int           `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
-	Pool                   Pool          `yaml:"pool"`
-	Timeouts               Timeouts      `yaml:"timeouts"`
-	TLS                    SSPTLS        `yaml:"tls" reload:"new pool"`
-	Headers                Headers       `yaml:"headers"`
-	Host                   string        `yaml:"host" form:"host and port"` // "" = the endpoint's
-	Identity               Identity      `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
-	MaxResponseBytes       int           `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
-	MaxResponseHeaderBytes int           `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
-	MaxResponseFields      int           `yaml:"max_response_fields" default:"256" min:"1" max:"65536" reload:"new connections"` // of header and trailers together
-	MaxBufferedBytes       int           `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`                                 // of requests and responses held at once; see BufferedBytesLimit
-	NoBidBody              NoBidBody     `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
-	RewriteTmax            bool          `yaml:"rewrite_tmax"`
-	Remove                 []Removal     `yaml:"remove"` // members of the body that the SSP does not get
-	GzipRequest            GzipRequest   `yaml:"gzip_request"`
-	QPS                    QPS           `yaml:"qps"`
-	Retry                  Retry         `yaml:"retry"`
-	Hedge                  Hedge         `yaml:"hedge"`
-	Adaptive               Adaptive      `yaml:"adaptive"`
-	Breaker                Breaker       `yaml:"breaker"`
-	Ejection               Ejection      `yaml:"ejection"`
-	HealthCheck            HealthCheck   `yaml:"health_check"`
-	SlowStart              time.Duration `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
-	SourceAddresses        []netip.Addr  `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
-	RetryAfterMax          time.Duration `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
-	RetryAfterShare        float64       `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
+	Protocol               Protocol                `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
+	MaxInFlight            int                     `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
+	Pool                   Pool                    `yaml:"pool"`
+	Timeouts               Timeouts                `yaml:"timeouts"`
+	TLS                    SSPTLS                  `yaml:"tls" reload:"new pool"`
+	Headers                Headers                 `yaml:"headers"`
+	Host                   string                  `yaml:"host" form:"host and port"` // "" = the endpoint's
+	Identity               httpheader.IdentityMode `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
+	MaxResponseBytes       int                     `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
+	MaxResponseHeaderBytes int                     `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
+	MaxResponseFields      int                     `yaml:"max_response_fields" default:"256" min:"1" max:"65536" reload:"new connections"` // of header and trailers together
+	MaxBufferedBytes       int                     `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`                                 // of requests and responses held at once; see BufferedBytesLimit
+	NoBidBody              ssp.NoBidBody           `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
+	RewriteTmax            bool                    `yaml:"rewrite_tmax"`
+	Remove                 []Removal               `yaml:"remove"` // members of the body that the SSP does not get
+	GzipRequest            GzipRequest             `yaml:"gzip_request"`
+	QPS                    QPS                     `yaml:"qps"`
+	Retry                  Retry                   `yaml:"retry"`
+	Hedge                  Hedge                   `yaml:"hedge"`
+	Adaptive               Adaptive                `yaml:"adaptive"`
+	Breaker                Breaker                 `yaml:"breaker"`
+	Ejection               Ejection                `yaml:"ejection"`
+	HealthCheck            HealthCheck             `yaml:"health_check"`
+	SlowStart              time.Duration           `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
+	SourceAddresses        []netip.Addr            `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
+	RetryAfterMax          time.Duration           `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
+	RetryAfterShare        float64                 `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
 }
 
 // Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait
@@ -354,8 +357,8 @@ type QPS struct {
 
 // Retry says which failed requests are sent again.
 type Retry struct {
-	Max   int        `yaml:"max" default:"1" min:"0" max:"10"`
-	Stale RetryStale `yaml:"stale" default:"idempotent" words:"idempotent all never"`
+	Max   int            `yaml:"max" default:"1" min:"0" max:"10"`
+	Stale ssp.RetryStale `yaml:"stale" default:"idempotent" words:"idempotent all never"`
 }
 
 // Hedge sends an idempotent request a second time if it takes longer than Quantile of the earlier
@@ -407,12 +410,12 @@ type HealthCheck struct {
 type Route struct {
 	Name         string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name"` // [a-z0-9_-]+, not "none"
 	Match        Match      `yaml:"match" jsonschema:"required"`
-	Mode         Mode       `yaml:"mode" default:"single" words:"single split waterfall parallel-first parallel-all"`
+	Mode         route.Mode `yaml:"mode" default:"single" words:"single split waterfall parallel-first parallel-all"`
 	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"` // at least one, none twice, each a name of Config.SSPs
 	Priority     Priority   `yaml:"priority" default:"normal" words:"critical normal sheddable"`
 	ClientChoice bool       `yaml:"client_choice"`
 	OnError      OnError    `yaml:"on_error" default:"status" words:"status no_ad"`
-	NoAd         NoAd       `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`
+	NoAd         route.NoAd `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`
 
 	Merge         string   `yaml:"merge" form:"merge"`                                         // parallel-all only; "" = the envelope
 	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces

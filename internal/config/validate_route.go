@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"adbuffer/internal/route"
 )
 
 func checkRoutes(cfg *Config, r *report) {
@@ -15,36 +17,36 @@ func checkRoutes(cfg *Config, r *report) {
 		known = nil // a route may mean the SSP whose name is missing or invalid
 	}
 	for i := range cfg.Routes {
-		route, path := &cfg.Routes[i], at("routes", i)
-		if route.Name == "none" {
-			r.add(join(path, "name"), route.Name, "must not be none, the metrics' word for requests that match no route")
+		rt, path := &cfg.Routes[i], at("routes", i)
+		if rt.Name == "none" {
+			r.add(join(path, "name"), rt.Name, "must not be none, the metrics' word for requests that match no route")
 		}
-		checkMatch(&route.Match, join(path, "match"), r)
-		if health := cfg.Server.HealthPath; health != "" && route.Match.Path == health {
+		checkMatch(&rt.Match, join(path, "match"), r)
+		if health := cfg.Server.HealthPath; health != "" && rt.Match.Path == health {
 			r.add(join(path, "match.path"), health, "must differ from server.health_path, which comes first", "server.health_path")
 		}
-		checkConditions(route.Match.OpenRTB, join(path, "match.openrtb"), r)
-		checkRouteSSPs(route, known, path, r)
-		if route.Merge != "" && route.Mode != ModeParallelAll {
-			r.add(join(path, "merge"), route.Merge, "is for mode parallel-all only", join(path, "mode"))
+		checkConditions(rt.Match.OpenRTB, join(path, "match.openrtb"), r)
+		checkRouteSSPs(rt, known, path, r)
+		if rt.Merge != "" && rt.Mode != route.ParallelAll {
+			r.add(join(path, "merge"), rt.Merge, "is for mode parallel-all only", join(path, "mode"))
 		}
-		if status := join(path, "on_error_status"); route.OnError != OnErrorNoAd && !slices.Equal(route.OnErrorStatus, defaultMasked) {
+		if status := join(path, "on_error_status"); rt.OnError != OnErrorNoAd && !slices.Equal(rt.OnErrorStatus, defaultMasked) {
 			r.add(status, nil, "needs on_error: no_ad beside it", join(path, "on_error"))
 		}
-		checkMirror(route, known, join(path, "mirror.ssp"), r)
+		checkMirror(rt, known, join(path, "mirror.ssp"), r)
 	}
 }
 
 // defaultMasked is the default of on_error_status.
 var defaultMasked = []string{"4xx", "5xx"}
 
-func checkMirror(route *Route, known map[string]bool, path string, r *report) {
-	name := route.Mirror.SSP
+func checkMirror(rt *Route, known map[string]bool, path string, r *report) {
+	name := rt.Mirror.SSP
 	switch {
 	case name == "":
 	case !known[name] && len(known) > 0:
 		r.add(path, name, unknownSSP(name, known))
-	case slices.ContainsFunc(route.SSPs, func(leg RouteSSP) bool { return leg.Name == name }):
+	case slices.ContainsFunc(rt.SSPs, func(leg RouteSSP) bool { return leg.Name == name }):
 		r.add(path, name, "must not be one of the route's ssps, because the copies would add to its load; define another SSP for them")
 	}
 }
@@ -60,21 +62,21 @@ func unknownSSP(name string, known map[string]bool) string {
 
 // checkRouteSSPs checks a route's SSPs against each other, its mode and the known names. known is
 // nil if the names cannot be determined.
-func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report) {
+func checkRouteSSPs(rt *Route, known map[string]bool, path string, r *report) {
 	list, mode := join(path, "ssps"), join(path, "mode")
 	weights, primaries := 0, 0
-	for i, leg := range route.SSPs {
+	for i, leg := range rt.SSPs {
 		p := at(list, i)
 		if leg.Name != "" && !known[leg.Name] && len(known) > 0 {
 			r.add(join(p, "name"), leg.Name, unknownSSP(leg.Name, known))
 		}
-		if leg.Weight != 0 && route.Mode != ModeSplit {
+		if leg.Weight != 0 && rt.Mode != route.Split {
 			r.add(join(p, "weight"), leg.Weight, "is for mode split only", mode)
 		}
-		if leg.Timeout != 0 && route.Mode != ModeWaterfall {
+		if leg.Timeout != 0 && rt.Mode != route.Waterfall {
 			r.add(join(p, "timeout"), formatDuration(leg.Timeout), "is for mode waterfall only", mode)
 		}
-		if leg.Secondary && route.Mode != ModeParallelAll {
+		if leg.Secondary && rt.Mode != route.ParallelAll {
 			r.add(join(p, "secondary"), leg.Secondary, "is for mode parallel-all only", mode)
 		}
 		checkConditions(leg.When, join(p, "when"), r)
@@ -83,10 +85,10 @@ func checkRouteSSPs(route *Route, known map[string]bool, path string, r *report)
 			primaries++
 		}
 	}
-	if route.Mode == ModeSplit && weights == 0 {
+	if rt.Mode == route.Split && weights == 0 {
 		r.add(list, nil, "must have a weight above 0 for mode split")
 	}
-	if route.Mode == ModeParallelAll && primaries == 0 {
+	if rt.Mode == route.ParallelAll && primaries == 0 {
 		r.add(list, nil, "must have an SSP that is not secondary")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"adbuffer/internal/route"
 	"adbuffer/internal/syntax"
 )
 
@@ -159,21 +160,21 @@ func (r *Route) uses(ssp string) bool {
 
 func (w *warner) route(cfg *Config, i int) {
 	routes := cfg.Routes
-	route, path := &routes[i], at("routes", i)
-	if route.Mode == ModeSingle && !route.ClientChoice {
-		always := slices.IndexFunc(route.SSPs, func(leg RouteSSP) bool { return len(leg.When) == 0 })
-		if always >= 0 && always < len(route.SSPs)-1 {
-			w.add(join(path, "ssps"), "mode single asks no SSP after %s; client_choice would let clients choose another SSP", route.SSPs[always].Name)
+	rt, path := &routes[i], at("routes", i)
+	if rt.Mode == route.Single && !rt.ClientChoice {
+		always := slices.IndexFunc(rt.SSPs, func(leg RouteSSP) bool { return len(leg.When) == 0 })
+		if always >= 0 && always < len(rt.SSPs)-1 {
+			w.add(join(path, "ssps"), "mode single asks no SSP after %s; client_choice would let clients choose another SSP", rt.SSPs[always].Name)
 		}
 	}
-	for j, leg := range route.SSPs {
+	for j, leg := range rt.SSPs {
 		w.aboveMax(join(at(join(path, "ssps"), j), "timeout"), leg.Timeout, &cfg.Deadline)
-		if route.Mode == ModeSplit && leg.Weight == 0 && !route.ClientChoice {
+		if rt.Mode == route.Split && leg.Weight == 0 && !rt.ClientChoice {
 			w.add(join(at(join(path, "ssps"), j), "weight"), "is 0, so %s gets no requests; client_choice would let clients choose it", leg.Name)
 		}
 	}
 	for j := range i {
-		if routes[j].Match.covers(&route.Match) {
+		if routes[j].Match.covers(&rt.Match) {
 			w.add(join(path, "match"), "is never reached: route %s matches all of its requests first", routes[j].Name)
 			return
 		}

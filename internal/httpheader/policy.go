@@ -10,20 +10,20 @@ import (
 )
 
 // IdentityMode says which fields give an SSP the client's identity: the setting `identity`.
-type IdentityMode uint8
+type IdentityMode string
 
-// The modes, named as in the configuration.
+// The modes. Another one means XForwardedFor.
 const (
 	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto,
 	// X-Forwarded-Host, Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
-	XForwardedFor IdentityMode = iota
+	XForwardedFor IdentityMode = "x_forwarded_for"
 	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 requires. Other X-Device-* are
 	// forwarded from trusted peers.
-	XDevice
+	XDevice IdentityMode = "x_device"
 	// Both does both of the above.
-	Both
+	Both IdentityMode = "both"
 	// None sends no identity field.
-	None
+	None IdentityMode = "none"
 )
 
 // NameValue is a field that a policy sets.
@@ -109,7 +109,7 @@ func NewPolicy(o PolicyOptions) *Policy {
 		}
 	}
 
-	list := o.Identity == XForwardedFor || o.Identity == Both
+	list := o.Identity != XDevice && o.Identity != None
 	device := o.Identity == XDevice || o.Identity == Both
 	for row := range p.actions {
 		for name := range nameGuarded {

@@ -82,7 +82,7 @@ func threeStreams(m *modeProxy) *frames {
 func TestClientThatLeavesCancelsItsRequest(t *testing.T) {
 	for _, mode := range []route.Mode{route.Single, route.Split, route.Waterfall, route.ParallelFirst, route.ParallelAll} {
 		for name, way := range leavings {
-			t.Run(fmt.Sprintf("mode %d, %s", mode, name), func(t *testing.T) {
+			t.Run(fmt.Sprintf("mode %s, %s", mode, name), func(t *testing.T) {
 				var received atomic.Int32
 				ssp := neverRespondsCounting(&received)
 				m := newModeProxy(t, mode, func(o *proxy.Options, rt *route.Route) {

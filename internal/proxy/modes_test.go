@@ -300,7 +300,7 @@ func TestNoFillIsNoAd(t *testing.T) {
 		res, body := m.do("GET", "/fill")
 		m.want(res, 204, "ssp/b")
 		if body != "" || m.series("adbuffer_requests_total", "no_bid") != 1 || m.series("adbuffer_no_ad_total", "ssp") != 1 {
-			t.Errorf("mode %d: body %q, and not counted as the SSP's no_bid", mode, body)
+			t.Errorf("mode %s: body %q, and not counted as the SSP's no_bid", mode, body)
 		}
 		m = newModeProxy(t, mode, func(_ *proxy.Options, rt *route.Route) {
 			rt.NoAdOnError, rt.Masked = true, route.Statuses{"4xx", "5xx"}
@@ -308,7 +308,7 @@ func TestNoFillIsNoAd(t *testing.T) {
 		res, _ = m.do("GET", "/fill")
 		m.want(res, 204, "ssp/a")
 		if m.series("adbuffer_requests_total", "server_error") != 1 || m.series("adbuffer_no_ad_total", "proxy") != 1 {
-			t.Errorf("mode %d: not counted as a replaced error", mode)
+			t.Errorf("mode %s: not counted as a replaced error", mode)
 		}
 	}
 }

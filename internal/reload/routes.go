@@ -21,8 +21,8 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 	for i := range routes {
 		c := &routes[i]
 		r := &route.Route{
-			Name: c.Name, Mode: modes[c.Mode], ClientChoice: c.ClientChoice,
-			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: c.OnErrorStatus, NoAd: noAds[c.NoAd], VASTVersion: c.VASTVersion,
+			Name: c.Name, Mode: c.Mode, ClientChoice: c.ClientChoice,
+			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: c.OnErrorStatus, NoAd: c.NoAd, VASTVersion: c.VASTVersion,
 			MergeOpenRTB: c.Merge == config.MergeOpenRTB,
 			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
 			Match: route.Match{
@@ -94,14 +94,7 @@ func bodyValues(list []config.JSONValue) []openrtb.Value {
 	return all
 }
 
-// The words of the configuration, with the values of package route.
-var (
-	modes = map[config.Mode]route.Mode{
-		config.ModeSingle: route.Single, config.ModeSplit: route.Split, config.ModeWaterfall: route.Waterfall,
-		config.ModeParallelFirst: route.ParallelFirst, config.ModeParallelAll: route.ParallelAll,
-	}
-	priorities = map[config.Priority]overload.Priority{
-		config.PriorityCritical: overload.Critical, config.PriorityNormal: overload.Normal, config.PrioritySheddable: overload.Sheddable,
-	}
-	noAds = map[config.NoAd]route.NoAd{config.NoAdEmpty: route.NoAdEmpty, config.NoAdVAST: route.NoAdVAST, config.NoAdOpenRTB: route.NoAdOpenRTB}
-)
+// priorities are the words of the configuration.
+var priorities = map[config.Priority]overload.Priority{
+	config.PriorityCritical: overload.Critical, config.PriorityNormal: overload.Normal, config.PrioritySheddable: overload.Sheddable,
+}

@@ -18,15 +18,15 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	o := ssp.Options{
 		Name: c.Name, Scheme: s.cfg.Parsed.Scheme, Path: s.cfg.Parsed.Path, Query: s.cfg.Parsed.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
-			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: identityModes[c.Identity], Via: common.via,
+			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: c.Identity, Via: common.via,
 			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
 		}),
 		RequestTimeout: c.Timeouts.Request, BlameAfter: common.patience, MaxInFlight: c.MaxInFlight,
 		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),
 		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
 		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
-		RetryMax: c.Retry.Max, RetryStale: retryStales[c.Retry.Stale], Hedge: ssp.HedgeOptions(c.Hedge),
-		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: noBidBodies[c.NoBidBody], MaxResponseBytes: c.MaxResponseBytes,
+		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: ssp.HedgeOptions(c.Hedge),
+		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {
@@ -93,17 +93,3 @@ func nameValues(fields []config.Field) []httpheader.NameValue {
 	}
 	return all
 }
-
-// The words of the configuration, with the values of the packages below.
-var (
-	identityModes = map[config.Identity]httpheader.IdentityMode{
-		config.IdentityXForwardedFor: httpheader.XForwardedFor, config.IdentityXDevice: httpheader.XDevice,
-		config.IdentityBoth: httpheader.Both, config.IdentityNone: httpheader.None,
-	}
-	retryStales = map[config.RetryStale]ssp.RetryStale{
-		config.RetryIdempotent: ssp.StaleIdempotent, config.RetryAll: ssp.StaleAll, config.RetryNever: ssp.StaleNever,
-	}
-	noBidBodies = map[config.NoBidBody]ssp.NoBidBody{
-		config.NoBidNone: ssp.NoBidNone, config.NoBidVAST: ssp.NoBidVAST, config.NoBidOpenRTB: ssp.NoBidOpenRTB,
-	}
-)

@@ -35,10 +35,10 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 			res := newRoute(mode, a).Do(&r.Request, nil, newProcess(t))
 			res.Release()
 			if got := strings.Contains(a.requests()[0].fields, "Accept-Encoding: identity\r\n"); got != plain {
-				t.Errorf("mode %d sends %q", mode, a.requests()[0].fields)
+				t.Errorf("mode %s sends %q", mode, a.requests()[0].fields)
 			}
 			if got := strings.Contains(a.requests()[0].fields, "Accept-Encoding: gzip, zstd\r\n"); got == plain {
-				t.Errorf("mode %d sends %q", mode, a.requests()[0].fields)
+				t.Errorf("mode %s sends %q", mode, a.requests()[0].fields)
 			}
 		})
 	}
@@ -60,14 +60,14 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 			rt := newRoute(mode, a, b)
 			r := newClient(t, upstream.HEAD, "", "", "Accept-Encoding: gzip")
 			if _, ok := rt.Allow(upstream.HEAD, &rt.Targets[1]); !ok {
-				t.Errorf("mode %d refuses HEAD to a chosen SSP", mode)
+				t.Errorf("mode %s refuses HEAD to a chosen SSP", mode)
 			}
 			res := rt.Do(&r.Request, &rt.Targets[1], newProcess(t))
 			defer res.Release()
 			want(t, "result", ended(&res), "server_error of b: 503 no ad for you")
 			a.wantRequests(0)
 			if !strings.Contains(b.requests()[0].fields, "Accept-Encoding: gzip\r\n") {
-				t.Errorf("mode %d sends %q", mode, b.requests()[0].fields)
+				t.Errorf("mode %s sends %q", mode, b.requests()[0].fields)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestParallelModesRefuseHEAD(t *testing.T) {
 		rt := &Route{Mode: mode}
 		for _, m := range []upstream.Method{upstream.GET, upstream.HEAD, upstream.POST} {
 			list, ok := rt.Allow(m, nil)
-			testsupport.True(t, list == allow && ok == strings.Contains(allow, m.String()), "mode %d, %v: %q, %v", mode, m, list, ok)
+			testsupport.True(t, list == allow && ok == strings.Contains(allow, m.String()), "mode %s, %v: %q, %v", mode, m, list, ok)
 		}
 	}
 }

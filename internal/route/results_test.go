@@ -283,7 +283,7 @@ func (tt *resultTest) run(t *testing.T) {
 	for _, f := range fakes {
 		for _, q := range f.requests() {
 			asked += f.Name()
-			if q.at != r.Received && tt.mode >= ParallelFirst {
+			if q.at != r.Received && (tt.mode == ParallelFirst || tt.mode == ParallelAll) {
 				t.Errorf("%s received its request after %v", f.Name(), q.at.Sub(r.Received))
 			}
 		}

@@ -11,27 +11,25 @@ import (
 )
 
 // Mode is how a route uses its SSPs.
-type Mode uint8
+type Mode string
 
-// The modes, named as in the configuration.
+// The modes. Another one means Single.
 const (
-	Single Mode = iota
-	Split
-	Waterfall
-	ParallelFirst
-	ParallelAll
+	Single        Mode = "single"         // the first
+	Split         Mode = "split"          // one, by weight
+	Waterfall     Mode = "waterfall"      // in order, until one fills
+	ParallelFirst Mode = "parallel-first" // all; the first fill is the response
+	ParallelAll   Mode = "parallel-all"   // all; every response in one document
 )
 
 // NoAd is the response of a route without an ad.
-type NoAd uint8
+type NoAd string
 
+// The responses. Another one, such as "empty", is 204.
 const (
-	// NoAdEmpty is 204.
-	NoAdEmpty NoAd = iota
-	// NoAdVAST is 200 with an empty VAST document.
-	NoAdVAST
+	NoAdVAST NoAd = "vast" // 200 with an empty VAST document
 	// NoAdOpenRTB is 200 with a BidResponse without bids, or 204 for a request without an id.
-	NoAdOpenRTB
+	NoAdOpenRTB NoAd = "openrtb"
 )
 
 // Target is an SSP's part in a route.

@@ -9,13 +9,12 @@ import (
 )
 
 // NoBidBody says how a body distinguishes a no-bid from a fill.
-type NoBidBody uint8
+type NoBidBody string
 
-// The values of `no_bid_body`.
+// The values of `no_bid_body`. With another one, such as "none", any body is a fill.
 const (
-	NoBidNone    NoBidBody = iota // any body is a fill
-	NoBidVAST                     // a document without <Ad is no bid
-	NoBidOpenRTB                  // a document without a bid is no bid
+	NoBidVAST    NoBidBody = "vast"    // a document without <Ad is no bid
+	NoBidOpenRTB NoBidBody = "openrtb" // a document without a bid is no bid
 )
 
 // maxScan bounds the size of a body that is searched for an ad. A larger body counts as an ad.
@@ -42,7 +41,7 @@ func (s *SSP) outcomeOf(r *Request, res *upstream.Response) (upstream.Outcome, n
 		return upstream.Redirect, nbrNone
 	case res.Status == 204, r.Method != upstream.HEAD && len(res.Body) == 0:
 		return upstream.NoBid, nbrNone
-	case r.Method == upstream.HEAD, s.opts.NoBidBody == NoBidNone:
+	case r.Method == upstream.HEAD, s.opts.NoBidBody != NoBidVAST && s.opts.NoBidBody != NoBidOpenRTB:
 		return upstream.Fill, nbrNone
 	}
 	filled, why := s.opts.NoBidBody.filled(res)

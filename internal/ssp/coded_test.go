@@ -58,7 +58,7 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 		{NoBidVAST, adVAST, upstream.Fill},
 		{NoBidOpenRTB, noBidJSON, upstream.NoBid},
 		{NoBidOpenRTB, bidJSON, upstream.Fill},
-		{NoBidNone, noBidJSON, upstream.Fill},
+		{"", noBidJSON, upstream.Fill},
 		{NoBidVAST, noAdVAST + blanks, upstream.NoBid},
 		{NoBidVAST, noAdVAST + blanks + " ", upstream.Fill},
 		{NoBidVAST, "", upstream.NoBid},

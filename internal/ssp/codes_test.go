@@ -86,7 +86,7 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 }
 
 func TestReasonsHaveSeriesOnlyWhereTheyAreRead(t *testing.T) {
-	for by, want := range map[NoBidBody]int{NoBidNone: 0, NoBidVAST: 0, NoBidOpenRTB: noBidReasons} {
+	for by, want := range map[NoBidBody]int{"": 0, NoBidVAST: 0, NoBidOpenRTB: noBidReasons} {
 		s := newSSP(options(func(o *Options) { o.NoBidBody = by }), &fakePool{})
 		n, err := testutil.GatherAndCount(registry(t, s), "adbuffer_no_bid_reasons_total")
 		testsupport.True(t, err == nil && n == want, "%v: %d series, %v; want %d", by, n, err, want)

@@ -101,11 +101,11 @@ type GzipOptions struct {
 
 // RetryStale says which requests are retried when their reused HTTP/1 connection closed before the
 // first byte of a response.
-type RetryStale uint8
+type RetryStale string
 
-// The values of `retry.stale`.
+// The values of `retry.stale`. Another one means StaleIdempotent.
 const (
-	StaleIdempotent RetryStale = iota // retry GET and HEAD
-	StaleAll                          // retry any method; the SSP may process the request twice
-	StaleNever
+	StaleIdempotent RetryStale = "idempotent" // retry GET and HEAD
+	StaleAll        RetryStale = "all"        // retry any method; the SSP may process the request twice
+	StaleNever      RetryStale = "never"
 )

@@ -79,7 +79,7 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		// An SSP that restarts closes all connections at once, more than the budget has tokens for.
 		// So a connection whose own responses have earned a token pays with it; otherwise the budget
 		// pays. In both cases at most every fifth request is sent again.
-		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale == StaleIdempotent && r.Method.Idempotent()
+		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale != StaleNever && r.Method.Idempotent()
 		return retryStale, ok && s.mayResend(ex, n, retryStale, ex.Served >= fifthsPerToken)
 	default:
 		return 0, false
