@@ -99,7 +99,7 @@ func (a *App) register() error {
 }
 
 // Reload applies cfg; see reload.Versions.Replace.
-func (a *App) Reload(cfg *config.Config) (*reload.Result, error) {
+func (a *App) Reload(cfg *config.Config) (*reload.Report, error) {
 	if a.Ready() {
 		a.notifyReloading()
 		defer a.notifyReady()

@@ -139,7 +139,7 @@ func (v *service) await(what string, ok func() bool) {
 }
 
 // reload applies s.
-func (v *service) reload(s setup) *reload.Result {
+func (v *service) reload(s setup) *reload.Report {
 	v.t.Helper()
 	r, err := v.app.Reload(s.load(v.t))
 	testsupport.MustTrue(v.t, err == nil, "the reload failed: %v", err)

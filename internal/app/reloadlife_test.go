@@ -128,8 +128,10 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	testsupport.Equal(t, v.app.adminOptions().Token(), "another", "the token is %q after the reload")
 	testsupport.True(t, trace.IsEnabled(), "the flight recorder does not run after the reload")
 	testsupport.Equal(t, v.level.Level(), zap.WarnLevel, "the log's level is %v")
-	s.log = "level: info, access: {enabled: true, sample: 1}"
 	v.level.SetLevel(zap.ErrorLevel) // by an operator: it lasts until log.level changes
+	v.reload(s)
+	testsupport.Equal(t, v.level.Level(), zap.ErrorLevel, "after a reload with the same log.level the level is %v")
+	s.log = "level: info, access: {enabled: true, sample: 1}"
 	v.reload(s)
 	testsupport.Equal(t, v.level.Level(), zap.InfoLevel, "the log's level is %v")
 	s.admin = strings.Replace(s.admin, "flight_recorder: 5s", "flight_recorder: 0s", 1)

@@ -10,7 +10,7 @@ import (
 
 // An SSP has 215 lines: one message for each series, and what promhttp makes of it.
 func TestAScrapeAllocatesLittleForEachSSP(t *testing.T) {
-	one, many := newOf(t, 1).metrics(), newOf(t, 51).metrics()
+	one, many := newOf(t, plain(1, false)).metrics(), newOf(t, plain(51, false)).metrics()
 	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0", protobuf} {
 		allocations := func(h http.Handler) float64 {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)

@@ -23,18 +23,27 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// newOf returns an App with n SSPs, which does not run.
-func newOf(t testing.TB, n int) *App {
-	t.Helper()
+// plain is a configuration of n SSPs with all defaults, over TLS at names or in cleartext at addresses.
+func plain(n int, tls bool) string {
 	var b strings.Builder
 	b.WriteString("server: {listen: \"127.0.0.1:0\"}\nadmin: {listen: \"127.0.0.1:0\"}\nssps:\n")
 	names := make([]string, n)
 	for i := range n {
 		names[i] = fmt.Sprintf("ssp%d", i)
-		fmt.Fprintf(&b, "  - {name: %s, endpoints: [\"http://127.0.0.1:%d/bid\"]}\n", names[i], 9000+i)
+		url := fmt.Sprintf("http://127.0.0.1:%d/bid", 9000+i)
+		if tls {
+			url = fmt.Sprintf("https://ssp%d.example/bid", i)
+		}
+		fmt.Fprintf(&b, "  - {name: %s, endpoints: [%q]}\n", names[i], url)
 	}
 	fmt.Fprintf(&b, "routes: [{name: default, match: {path: /fillbuffer}, ssps: [%s], client_choice: true}]\n", strings.Join(names, ", "))
-	cfg, _, err := config.Parse([]byte(b.String()), nil)
+	return b.String()
+}
+
+// newOf returns an App of a configuration, which does not run.
+func newOf(t testing.TB, text string) *App {
+	t.Helper()
+	cfg, _, err := config.Parse([]byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +65,7 @@ func (d discard) WriteHeader(int)             {}
 // BenchmarkScrapeOf50SSPs measures a scrape of /metrics with 50 SSPs, about 11,000 lines, and the
 // same by client_golang. CPU is that of the whole process.
 func BenchmarkScrapeOf50SSPs(b *testing.B) {
-	a := newOf(b, 50)
+	a := newOf(b, plain(50, false))
 	for name, fields := range map[string][2]string{
 		"text": {"text/plain;version=0.0.4", ""}, "text, gzip": {"text/plain;version=0.0.4", "gzip"},
 		"OpenMetrics, gzip": {"application/openmetrics-text;version=1.0.0", "gzip"}, "protobuf, gzip": {protobuf, "gzip"},
@@ -102,7 +111,7 @@ func exports(b *testing.B, a *App) http.Handler {
 // are the CPU time that others take meanwhile: the longest, and that of all but 1 % of its sleeps.
 func BenchmarkWaitDuringScrapes(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	a := newOf(b, 50)
+	a := newOf(b, plain(50, false))
 	for name, h := range map[string]http.Handler{"own": a.metrics(), "client_golang": promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{}), "OTLP": exports(b, a)} {
 		b.Run(name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
@@ -134,14 +143,6 @@ func BenchmarkWaitDuringScrapes(b *testing.B) {
 }
 
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
-
-// BenchmarkPoolsOf50SSPs measures the request that the page sends once a second.
-func BenchmarkPoolsOf50SSPs(b *testing.B) {
-	a := newOf(b, 50)
-	for b.Loop() {
-		a.pools("")
-	}
-}
 
 // The handler's own page has the series of client_golang's, with the same values, after requests
 // that ended in many ways.
@@ -200,36 +201,6 @@ func ownSeries(t *testing.T, h http.Handler, accept string) (all []string) {
 			if strings.HasPrefix(f.GetName(), "adbuffer_") {
 				all = append(all, f.GetName()+" "+m.String()+"\n")
 			}
-		}
-	}
-}
-
-func TestAScrapeHasEverySSP(t *testing.T) {
-	a := newOf(t, 50)
-	w := httptest.NewRecorder()
-	a.metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 50 {
-		if !strings.Contains(string(body), fmt.Sprintf(`adbuffer_pool_saturation_ratio{ssp="ssp%d"} 0`, i)) {
-			t.Errorf("ssp%d is missing", i)
-		}
-	}
-	if lines := strings.Count(string(body), "\n"); lines > 25000 {
-		t.Errorf("50 SSPs make %d lines", lines)
-	}
-}
-
-// BenchmarkReloadOf50SSPs measures a reload that changes nothing. It spends nearly all time on
-// comparing both configurations setting by setting.
-func BenchmarkReloadOf50SSPs(b *testing.B) {
-	a := newOf(b, 50)
-	cfg := a.versions.Current().Config
-	for b.Loop() {
-		if _, err := a.Reload(cfg); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

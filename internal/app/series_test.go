@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
-
-	"adbuffer/internal/config"
 	"adbuffer/internal/testsupport"
 )
 
@@ -45,17 +42,6 @@ func estate(n int) string {
 	return b.String()
 }
 
-// overTLS is a configuration of n SSPs, all over TLS at names, and with all defaults.
-func overTLS(n int) string {
-	var b strings.Builder
-	b.WriteString("server: {listen: \"127.0.0.1:0\"}\nadmin: {listen: \"127.0.0.1:0\"}\nssps:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "  - {name: ssp%d, endpoints: [\"https://ssp%d.example/bid\"]}\n", i, i)
-	}
-	b.WriteString("routes: [{name: default, match: {path: /fillbuffer}, ssps: [ssp0], client_choice: true}]\n")
-	return b.String()
-}
-
 // A Prometheus keeps each series of each replica in memory. Before, these configurations had 6 528, 23 768, 6 184
 // and 23 204 series, and most of them could never change.
 func TestNoSeriesIsThereForWhatCannotHappen(t *testing.T) {
@@ -64,15 +50,10 @@ func TestNoSeriesIsThereForWhatCannotHappen(t *testing.T) {
 		most       int
 	}{
 		{"13 SSPs of all kinds", estate(13), 3500}, {"50 SSPs of all kinds", estate(50), 14000},
-		{"13 SSPs over TLS", overTLS(13), 3500}, {"50 SSPs over TLS", overTLS(50), 14000},
+		{"13 SSPs over TLS", plain(13, true), 3500}, {"50 SSPs over TLS", plain(50, true), 14000},
 	} {
-		cfg, _, err := config.Parse([]byte(row.text), nil)
-		testsupport.NoError(t, err)
-		a, err := New(cfg, zap.NewNop(), Process{})
-		testsupport.NoError(t, err)
 		w := httptest.NewRecorder()
-		a.metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		a.Close()
+		newOf(t, row.text).metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		n := 0
 		for line := range strings.Lines(w.Body.String()) {
 			if !strings.HasPrefix(line, "#") {

@@ -104,25 +104,6 @@ func TestEveryWayToChangeAFileIsNoticed(t *testing.T) {
 	})
 }
 
-func TestASwapOfAKubernetesVolumeIsNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		volume := t.TempDir()
-		file := filepath.Join(volume, "adbuffer.yaml")
-		write(t, filepath.Join(mkdir(t, filepath.Join(volume, "..2026_01")), "adbuffer.yaml"), "1")
-		link(t, "..2026_01", filepath.Join(volume, "..data"))
-		link(t, "..data/adbuffer.yaml", file)
-		w := watch(t, file)
-		for _, next := range []string{"..2026_02", "..2026_03"} {
-			old, err := os.Readlink(filepath.Join(volume, "..data"))
-			testsupport.NoError(t, err)
-			write(t, filepath.Join(mkdir(t, filepath.Join(volume, next)), "adbuffer.yaml"), next)
-			link(t, next, filepath.Join(volume, "..data"))
-			testsupport.NoError(t, os.RemoveAll(filepath.Join(volume, old)))
-			w.wantSeen("..data leads to "+next, 2*WatchEvery)
-		}
-	})
-}
-
 func TestDirectoriesBehindSymbolicLinksAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()

@@ -82,7 +82,7 @@ const (
 func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
 	v.reloading.Lock()
 	defer v.reloading.Unlock()
-	if v.closed || v.serving.Err() != nil {
+	if v.serving.Err() != nil {
 		return nil, ErrStopping
 	}
 	was := v.Current()

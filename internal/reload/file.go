@@ -2,7 +2,6 @@ package reload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -24,7 +23,7 @@ const (
 
 // service is what a File reloads: an *app.App.
 type service interface {
-	Reload(cfg *config.Config) (*Result, error)
+	Reload(cfg *config.Config) (*Report, error)
 	ReloadFailed(err error)
 }
 
@@ -148,7 +147,7 @@ func (f *File) readLocked(r *reading) {
 	f.content, _ = f.content.Update()
 	cfg, warnings, err := f.load()
 	if err != nil {
-		r.report.refused(err)
+		r.report = failed(err)
 		if !slices.Equal(r.by, []string{byFile}) || err.Error() != f.unread {
 			f.log.Info("reading the configuration again", by)
 			f.service.ReloadFailed(err)
@@ -159,20 +158,19 @@ func (f *File) readLocked(r *reading) {
 	f.unread = ""
 	f.log.Info("reading the configuration again", by)
 	content := f.contentOf(cfg) // before the service reads the files, which may take long
-	res, err := f.service.Reload(cfg)
-	switch {
-	case errors.Is(err, ErrStopping):
-		f.log.Warn("the configuration stays as it is while adbuffer drains", by)
-		r.report.stopping()
-	case err != nil:
-		r.report.refused(err)
-	default:
-		warnings = append(warnings, res.Warnings...)
-		r.report.done(res, warnings)
-		f.follow(cfg, content)
+	report, err := f.service.Reload(cfg)
+	if err != nil {
+		r.report = failed(err)
+		if r.report.Result == draining {
+			f.log.Warn("the configuration stays as it is while adbuffer drains", by)
+		}
+		return
 	}
+	r.report = *report
+	r.report.Warnings = append(warnings, report.Warnings...)
+	f.follow(cfg, content)
 	if r.report.Result == applied {
-		LogWarnings(f.log, warnings)
+		LogWarnings(f.log, r.report.Warnings)
 	}
 }
 

@@ -22,7 +22,7 @@ type counter struct {
 	during            func() // called within Reload; may be nil
 }
 
-func (c *counter) Reload(cfg *config.Config) (*Result, error) {
+func (c *counter) Reload(cfg *config.Config) (*Report, error) {
 	c.reloads++
 	if c.during != nil {
 		c.during()
@@ -30,7 +30,7 @@ func (c *counter) Reload(cfg *config.Config) (*Result, error) {
 	if c.refuse != nil {
 		return nil, c.refuse
 	}
-	return &Result{Hash: cfg.Hash()}, nil
+	return &Report{Result: unchanged, Hash: cfg.Hash()}, nil
 }
 
 func (c *counter) ReloadFailed(error) { c.failures++ }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 
+	"go.uber.org/zap"
+
 	"adbuffer/internal/config"
 )
 
@@ -22,7 +24,7 @@ type Report struct {
 	Hash     string           `json:"hash,omitempty"` // of the new configuration in force; empty if the old one is
 	Changes  []config.Change  `json:"changes"`
 	Faults   config.Errors    `json:"faults"`
-	Warnings []config.Warning `json:"warnings"`
+	Warnings []config.Warning `json:"warnings"` // about the configuration, and about the present load
 	// Error is the reason why the file could not be read or applied, if that is not an error of its
 	// values.
 	Error string `json:"error,omitempty"`
@@ -39,21 +41,32 @@ func (r *Report) Err() error {
 	return errors.New(r.Error)
 }
 
-func (r *Report) done(res *Result, warnings []config.Warning) {
-	r.Result, r.Hash, r.Changes, r.Warnings = applied, res.Hash, res.Changes, warnings
-	if len(res.Changes) == 0 {
-		r.Result = unchanged
-	}
-}
-
-func (r *Report) refused(err error) {
-	r.Result = refused
-	if !errors.As(err, &r.Faults) {
+// failed is the report of a reload that changed nothing, since err.
+func failed(err error) Report {
+	r := Report{Result: refused}
+	switch {
+	case errors.Is(err, ErrStopping):
+		r.Result, r.Error = draining, err.Error()
+	case !errors.As(err, &r.Faults):
 		r.Error = err.Error()
 	}
+	return r
 }
 
-func (r *Report) stopping() { r.Result, r.Error = draining, ErrStopping.Error() }
+// maxLoggedChanges bounds the logged changes of one reload. A change of ssp_defaults is a change of
+// every SSP.
+const maxLoggedChanges = 100
+
+func (r *Report) log(log *zap.Logger) {
+	log.Info("configuration reloaded", zap.String("hash", r.Hash), zap.Int("changes", len(r.Changes)))
+	for i, c := range r.Changes {
+		if i == maxLoggedChanges {
+			log.Info("further changes of the configuration are not logged", zap.Int("changes", len(r.Changes)-i))
+			return
+		}
+		log.Info("configuration changed", zap.String("path", c.Path), zap.String("old", c.Old), zap.String("new", c.New), zap.String("effect", string(c.Effect)))
+	}
+}
 
 // response is the report with [] in place of JSON's null for an empty list.
 func (r Report) response() (status int, body any) {

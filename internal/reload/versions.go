@@ -1,3 +1,6 @@
+// Package reload replaces the configuration of a running service. It reads the file again, lists
+// the changes and builds the next config version. It then drains the parts of the old version that
+// the next one does not use.
 package reload
 
 import (
@@ -43,10 +46,9 @@ type Versions struct {
 	// version, such as a scrape, hold it for reading.
 	swapLock sync.RWMutex
 
-	reloading sync.Mutex // held by Replace; guards closed
-	closed    bool       // no other version may follow
+	reloading sync.Mutex // held by Replace and DryRun
 
-	serving    context.Context // ends when the drain begins
+	serving    context.Context // ends when the drain begins; no other version may follow then
 	stop       context.CancelFunc
 	alive      context.Context // ends when the pools are closed
 	die        context.CancelFunc
@@ -92,10 +94,10 @@ var ErrStopping = errors.New("adbuffer is stopping, and accepts no other configu
 //
 // Calls wait for one another. A call waits up to prewarmLimit for pools that replace old ones, and
 // never for old pools to drain.
-func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
+func (v *Versions) Replace(cfg *config.Config) (*Report, error) {
 	v.reloading.Lock()
 	defer v.reloading.Unlock()
-	if v.closed || v.serving.Err() != nil {
+	if v.serving.Err() != nil {
 		return nil, ErrStopping
 	}
 	was := v.Current()
@@ -112,9 +114,12 @@ func (v *Versions) Replace(cfg *config.Config) (*Result, error) {
 		pauseChecks(next.Parts)
 	}
 	v.opts.Applied(next)
-	res := &Result{Hash: next.Hash, Changes: p.changes}
-	res.log(v.opts.Log)
-	return res, nil
+	report := &Report{Result: applied, Hash: next.Hash, Changes: p.changes}
+	if len(p.changes) == 0 {
+		report.Result = unchanged
+	}
+	report.log(v.opts.Log)
+	return report, nil
 }
 
 func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, error) {
@@ -237,9 +242,8 @@ func pauseChecks(parts []*Part) {
 // tracer. It waits for a reload in progress first.
 func (v *Versions) Close(ctx context.Context) {
 	v.stop()
-	v.reloading.Lock()
-	v.closed = true
-	v.reloading.Unlock()
+	v.reloading.Lock() // until a reload in progress has ended
+	defer v.reloading.Unlock()
 	v.die()
 	current := v.Current()
 	closeParts(ctx, current.Parts)
