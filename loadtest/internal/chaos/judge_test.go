@@ -256,7 +256,7 @@ func TestARequestThatAnSSPReceivedGetsAResponse(t *testing.T) {
 	r.checkUnanswered()
 	wantBroken(t, r, lost)
 	r = quiet("a")
-	r.noResponse(&request{token: 3}, 0, fmt.Errorf("closed")) // the first on its connection
+	r.noResponse(&request{token: 3, st: new(instance)}, 0, fmt.Errorf("closed")) // the first on its connection
 	wantBroken(t, r, unread)
 }
 

@@ -99,14 +99,10 @@ func (r *run) checkExcuses(requests uint64) {
 // taken half of that second from this instance lately. A process without descriptors closes idle
 // connections.
 func (r *run) newConnectionEnded(st *instance, a *request, format string, args ...any) {
-	lately, starved := time.Duration(0), false
-	if st != nil {
-		lately, starved = time.Duration(st.stalls.lately.Load()), st.starved()
-		format = st.name + ": " + format
-	}
-	if lately > time.Second/2 || starved {
+	lately := time.Duration(st.stalls.lately.Load())
+	if lately > time.Second/2 || st.starved() {
 		r.excuse(unread, a, lately)
 		return
 	}
-	r.broken.add(unread, format, args...)
+	r.broken.add(unread, st.name+": "+format, args...)
 }

@@ -42,7 +42,7 @@ func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 	for pieces := max(1, m.pieces); at < len(w.text); pieces-- {
 		n := len(w.text) - at
 		if pieces > 1 && n > 1 {
-			n = w.cut(w.text[at:], pieces, rnd)
+			n = cut(w.text[at:], pieces, rnd)
 		}
 		if _, err := c.Write(w.text[at : at+n]); err != nil {
 			return
@@ -52,31 +52,14 @@ func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 			w.whole[next].Store(time.Now().UnixNano())
 		}
 		if m.pause > 0 && at < len(w.text) {
-			pause := m.pause
-			if !w.inBody(at, next) {
-				pause = min(pause, headPause)
-			}
-			time.Sleep(time.Duration(rnd.Int64N(int64(pause))))
+			time.Sleep(time.Duration(rnd.Int64N(int64(m.pause))))
 		}
 	}
 }
 
-// headPause is the longest pause within a head. All pauses of a head together stay below a second: in that
-// time an attack takes all places, and then the head that has been arriving for longest makes room.
-const headPause = 250 * time.Millisecond
-
-// inBody reports whether byte at of the text is behind the header of request i, to which it belongs.
-func (w *writing) inBody(at, i int) bool {
-	begin := 0
-	if i > 0 {
-		begin = w.ends[i-1]
-	}
-	return bytes.Contains(w.text[begin:at], []byte("\r\n\r\n"))
-}
-
 // cut chooses the length of the next piece at random. A piece often ends inside the empty line
 // behind a header.
-func (w *writing) cut(rest []byte, pieces int, rnd *rand.Rand) int {
+func cut(rest []byte, pieces int, rnd *rand.Rand) int {
 	if i := bytes.Index(rest, []byte("\r\n\r\n")); i > 0 && i+3 < len(rest) && rnd.IntN(3) == 0 {
 		return i + 1 + rnd.IntN(3)
 	}

@@ -24,7 +24,7 @@ const maxExamples = 5
 // readLog reads lines of "number requests-on-its-connection".
 func readLog(r io.Reader, n int) (account, error) {
 	var a account
-	times := make([]uint8, n+1) // a count stays at its maximum
+	times := make([]int, n+1)
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		id, nth, ok := strings.Cut(lines.Text(), " ")
@@ -42,9 +42,7 @@ func readLog(r io.Reader, n int) (account, error) {
 			a.stranger = id
 			continue
 		}
-		if times[number] < 255 {
-			times[number]++
-		}
+		times[number]++
 	}
 	for number, t := range times[1:] {
 		switch t {

@@ -66,16 +66,6 @@ var attacks = []*attack{
 		workers: 3, do: beGreedy},
 }
 
-// serve serves the attacker's SSP until the process ends, and returns its URL.
-func (a *attack) serve() (url string, err error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	go func() { _ = http.Serve(ln, a.ssp) }()
-	return "http://" + ln.Addr().String() + "/bid", nil
-}
-
 // run attacks until the context ends.
 func (a *attack) run(ctx context.Context, t *stage.Stage) {
 	var workers sync.WaitGroup

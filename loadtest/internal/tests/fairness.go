@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -79,8 +80,9 @@ func attackInTurn(e *Experiment, a *attack, rounds int) turns {
 	ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
 		{Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
 	if a.ssp != nil {
-		url := Must(a.serve())(e)
-		ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{url}, Protocol: "http1"})
+		server := httptest.NewServer(a.ssp)
+		defer server.Close()
+		ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{server.URL + "/bid"}, Protocol: "http1"})
 	}
 	if a.shared {
 		templates = append(templates, stage.Page(attackersSSP, "/fillbuffer/"+attackersSSP))

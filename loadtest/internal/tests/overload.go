@@ -35,9 +35,8 @@ var sweepBody = sspsim.Size{P50: 4000, P95: 8000, Max: 20000}
 
 // sweepRow is an offered load and what came of it.
 type sweepRow struct {
-	factor  float64 // of what the core carries
-	goodput float64 // responses a second within the deadline
-	*stage.Figures
+	factor         float64 // of what the core carries
+	*stage.Figures         // its rate is goodput: responses a second within the deadline
 }
 
 // refused returns the share of a class that got a status of 500 and above.
@@ -84,8 +83,8 @@ func sweep(e *Experiment) {
 		peak := peakOf(rows)
 		for i := range rows {
 			row := &rows[i]
-			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/max(row.Seconds, 1), row.goodput,
-				results.Percent(row.goodput/peak), row.Latency.P99, results.Percent(row.late()),
+			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/max(row.Seconds, 1), row.Rate,
+				results.Percent(row.Rate/peak), row.Latency.P99, results.Percent(row.late()),
 				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
 		}
 		if p.program == "" && p.refuses {
@@ -96,7 +95,7 @@ func sweep(e *Experiment) {
 
 func peakOf(rows []sweepRow) (peak float64) {
 	for _, row := range rows {
-		peak = max(peak, row.goodput)
+		peak = max(peak, row.Rate)
 	}
 	return peak
 }
@@ -158,7 +157,7 @@ func sweepOne(e *Experiment, name string, setup stage.Setup, carried float64, fa
 			f, err = &stage.Figures{Doubts: []string{err.Error()}}, e.Ctx.Err()
 		}
 		e.Check(err)
-		rows = append(rows, sweepRow{factor, f.Rate, f})
+		rows = append(rows, sweepRow{factor, f})
 		stage.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have given up
 	}
 	return rows
@@ -170,7 +169,7 @@ func judgeSweep(r *results.Report, rows []sweepRow) {
 		row := &rows[i]
 		if least := map[float64]float64{2: 0.85, 4: 0.75}[row.factor]; least > 0 {
 			r.Promise(fmt.Sprintf("at %v times what the core carries, goodput is at least %.0f %% of its peak", row.factor, least*100),
-				row.goodput >= least*peak, row.Doubts, "%v of %v responses/s in time.", row.goodput, peak)
+				row.Rate >= least*peak, row.Doubts, "%v of %v responses/s in time.", row.Rate, peak)
 		}
 		r.Promise(fmt.Sprintf("at %v times, p99 of served requests stays below the deadline", row.factor), row.late() < 0.01,
 			row.Doubts, "%s were late.", results.Percent(row.late()))

@@ -70,9 +70,10 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		return func(r *results.Report) {
 			peak := classes(1, nil, "critical", "normal")
 			twice := classes(1, nil, "critical", "normal")
+			peak.Rate, twice.Rate = 100, goodput
 			twice.Answered, twice.Errors, twice.Doubts = 1000-late, map[string]uint64{load.Late: late}, doubts
 			twice.Classes[0].Statuses = map[int]uint64{503: uint64(critical), 200: 1000}
-			judgeSweep(r, []sweepRow{{0.9, 100, peak}, {2, goodput, twice}})
+			judgeSweep(r, []sweepRow{{0.9, peak}, {2, twice}})
 		}
 	}
 	peers := func(pipelined, h2, h1 float64) judge {

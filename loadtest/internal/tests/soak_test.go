@@ -28,13 +28,6 @@ func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 	}
 }
 
-func TestThreeHundredTimesAreNotOnce(t *testing.T) {
-	if a, err := readLog(strings.NewReader(strings.Repeat("0000000001 1\n", 257)), 1); err != nil || a.twice != 1 ||
-		a.once != 0 {
-		t.Errorf("%+v, %v", a, err)
-	}
-}
-
 func TestEachViolationIsReported(t *testing.T) {
 	good := func() soaked {
 		return soaked{&stage.Figures{Summary: load.Summary{Answered: 4000}},

@@ -145,8 +145,8 @@ func firing(prom string) (labels []map[string]string, err error) {
 
 // tooSmall loads the pool while the SSP slows down.
 func (s *storyRun) tooSmall() *stage.Figures {
-	s.note(fmt.Sprintf("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
-		"down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm))
+	s.note("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
+		"down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm)
 	return s.load(0, storyCalm+storyRamp+storyMinute, func(since time.Duration) {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
 		s.set(s.SSPs[0], steady(storyFast+time.Duration(share*float64(storySlow-storyFast))))
@@ -159,7 +159,7 @@ func (s *storyRun) resize() {
 	if s.advised <= storyPool || s.refused.IsZero() {
 		s.Check(errors.New("no larger pool was advised, or no request was refused: the story shows nothing"))
 	}
-	s.note(fmt.Sprintf("the pool is set to the advised %d connections, in the running process", s.advised))
+	s.note("the pool is set to the advised %d connections, in the running process", s.advised)
 	text := Must(os.ReadFile(s.Adbuffer.File))(s.Experiment)
 	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(s.advised), 1)
 	s.Check(os.WriteFile(s.Adbuffer.File, []byte(changed), 0o600))
@@ -211,7 +211,7 @@ func (s *storyRun) look(p load.Progress) {
 		if s.alerted.IsZero() {
 			s.alerted = time.Now()
 		}
-		s.note(fmt.Sprintf("**%s fires**; the page says: %s", name, s.last.Advice))
+		s.note("**%s fires**; the page says: %s", name, s.last.Advice)
 	}
 	if s.refused.IsZero() && p.Errors > 0 {
 		s.refused = time.Now()
@@ -219,21 +219,24 @@ func (s *storyRun) look(p load.Progress) {
 	}
 	if quarters := int(time.Since(s.began) / (15 * time.Second)); quarters > s.looked {
 		s.looked = quarters
-		s.note("")
+		p := s.last
+		s.states.Add(nil, s.at(), 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
+		s.say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections",
+			s.at(), 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
 	}
 }
 
-// note adds an event to the story. Without an event it adds the current state of the pool.
-func (s *storyRun) note(event string) {
-	d, p := time.Since(s.began).Round(time.Second), s.last
-	at := fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
-	if event == "" {
-		s.states.Add(nil, at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
-	} else {
-		s.Rep.Notes = append(s.Rep.Notes, at+" "+event)
-	}
-	s.say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d "+
-		"connections: %s", at, 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised, strings.ReplaceAll(event, "**", ""))
+// at returns the time since the begin of the story.
+func (s *storyRun) at() string {
+	d := time.Since(s.began).Round(time.Second)
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// note adds an event to the story.
+func (s *storyRun) note(format string, args ...any) {
+	event := fmt.Sprintf(format, args...)
+	s.Rep.Note("%s %s", s.at(), event)
+	s.say("story: %s %s", s.at(), strings.ReplaceAll(event, "**", ""))
 }
 
 // readPool reads the state of the pool.
