@@ -30,13 +30,6 @@ func classes(p99 float64, failed map[string]uint64, names ...string) *stage.Figu
 // break is doubted if there are doubts about its figures.
 func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	type judge = func(*results.Report)
-	seven := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"}
-	ofSick := func(p99 float64, failed map[string]uint64, doubts ...string) judge {
-		row := sickRow{"hangs", turns{[]*stage.Figures{classes(50, nil, seven...)},
-			[]*stage.Figures{classes(p99, failed, seven...)}}}
-		row.disturbed[0].Doubts = doubts
-		return func(r *results.Report) { judgeSick(r, []sickRow{{"is well", turns{row.calm, row.calm}}, row}) }
-	}
 	doubted := func(f *stage.Figures) *stage.Figures {
 		f.Doubts = []string{"the generator was late"}
 		return f
@@ -50,13 +43,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	}
 	mirrored := func(plain, copied *stage.Figures) judge {
 		return func(r *results.Report) { judgeMirror(r, turns{[]*stage.Figures{plain}, []*stage.Figures{copied}}) }
-	}
-	storyOf := func(alerted time.Duration, failed uint64, waited float64) judge {
-		now := time.Now()
-		return func(r *results.Report) {
-			judgeStory(r, &storyRun{alerts: []string{"PoolBusy"}, alerted: now.Add(alerted), refused: now,
-				small: figures(10, 1, 1), large: figures(10, failed, 1), waited: waited})
-		}
 	}
 	// The log names it after 3 s, metrics after 4 s, an alert after alerted, and that ends after quiet.
 	told := func(alerted, quiet time.Duration, misleading ...string) judge {
@@ -102,9 +88,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		broken, promises int // how many are broken, of how many
 		doubtful         judge
 	}{
-		{"sick, slower", ofSick(54, nil), ofSick(56, nil), 1, 1, ofSick(56, nil, "late")},
-		{"sick, a failed request", ofSick(54, map[string]uint64{"s8": 1000}), ofSick(50, map[string]uint64{"s3": 1}), 1,
-			1, nil},
 		{"spare, failing", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
 			func(r *results.Report) {
 				judgeSpare(r, "hang", takeover{10.1, doubted(figures(1000, 11, 1)), 5}) // doubts explain the share only
@@ -132,9 +115,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		{"exchange, fills", auctioned(3000, 1900, 30, 99), auctioned(3000, 1899, 30, 99), 1, 4, nil},
 		{"exchange, CPU", auctioned(3000, 1900, 30, 99), auctioned(3000, 1900, 30, 100), 1, 4, nil},
 		{"exchange, HAProxy", auctioned(3000, 1900, 30, 99), auctioned(3000, 1900, 31, 99), 1, 4, auctioned(3000, 1900, 31, 99, "late")},
-		{"story, alert", storyOf(-time.Second, 0, 0.03), storyOf(time.Second, 0, 0.03), 1, 3, nil},
-		{"story, refused", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 1, 0.03), 1, 3, nil},
-		{"story, waited", storyOf(-time.Second, 0, 0.03), storyOf(-time.Second, 0, 0.04), 1, 3, nil},
 		{"incidents, named", told(alertWithin, alertQuiet), told(alertWithin+1, alertQuiet), 1, 3, nil},
 		{"incidents, misleading", told(alertWithin, alertQuiet), told(alertWithin, alertQuiet, "AdbufferOther"), 1, 3, nil},
 		{"incidents, quiet", told(alertWithin, alertQuiet), told(alertWithin, alertQuiet+1), 1, 3, nil},

@@ -37,12 +37,6 @@ const (
 	sickRate   = 100 // requests a second to each SSP
 )
 
-// sickRow has the rounds of one sickness.
-type sickRow struct {
-	name string
-	turns
-}
-
 // sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
 // Healthy and sick rounds take turns.
 func sick(e *Experiment) {
@@ -50,28 +44,27 @@ func sick(e *Experiment) {
 		healthyLatency, sickRounds),
 		"the eighth SSP", "the seven: p50 ms", "p99 ms", "p99 healthy", "ratio", "failed", "of",
 		"the sick SSP: answered", "of", "its errors", "adbuffer CPU µs/request", "open files")
-	var rows []sickRow
 	for _, ill := range sicknesses {
 		row := sicken(e, ill)
+		last := row.disturbed[sickRounds-1]
 		ofSick := func(count func(load.Summary) uint64) uint64 {
 			return sumOf(row.disturbed, func(f *stage.Figures) uint64 { return count(f.Class(sspName(sickSSPs - 1))) })
 		}
-		t.Add(row.doubts(), row.name, medianOf(row.disturbed,
-			func(f *stage.Figures) float64 { return theSeven(f).Latency.P50 }), medianOf(row.disturbed, sevenP99),
-			medianOf(row.calm, sevenP99),
-			results.Ratio(row.ratio(sevenP99)), sevenFailed(row.disturbed), sumOf(row.disturbed,
-				func(f *stage.Figures) uint64 { return theSeven(f).Offered }),
-			ofSick(func(s load.Summary) uint64 { return s.Answered }),
-			ofSick(func(s load.Summary) uint64 { return s.Offered }),
-			row.disturbed[sickRounds-1].Class(sspName(sickSSPs-1)).Kinds(), medianOf(row.disturbed, cpuUs),
-			row.disturbed[sickRounds-1].Files)
-		rows = append(rows, row)
+		before, after := medianOf(row.calm, sevenP99), medianOf(row.disturbed, sevenP99)
+		lost, lostCalm := sumOf(row.disturbed, sevenFailed), sumOf(row.calm, sevenFailed)
+		of := sumOf(row.disturbed, func(f *stage.Figures) uint64 { return theSeven(f).Offered })
+		t.Add(row.doubts(), ill.name, medianOf(row.disturbed, func(f *stage.Figures) float64 { return theSeven(f).Latency.P50 }),
+			after, before, results.Ratio(after/before), lost, of,
+			ofSick(func(s load.Summary) uint64 { return s.Answered }), ofSick(func(s load.Summary) uint64 { return s.Offered }),
+			last.Class(sspName(sickSSPs-1)).Kinds(), medianOf(row.disturbed, cpuUs), last.Files)
+		e.Rep.Promise("an SSP that "+ill.name+" costs only its own requests", after <= 1.10*before && lost <= lostCalm, row.doubts(),
+			"p99 of the other seven went from %v to %v ms, and %v of their %v requests failed, against %v.", before, after, lost,
+			of, lostCalm)
 	}
-	judgeSick(e.Rep, rows)
 }
 
 // sicken measures rounds in which the last SSP is healthy, and rounds in which it is sick.
-func sicken(e *Experiment, ill sickness) sickRow {
+func sicken(e *Experiment, ill sickness) turns {
 	var ssps []*stage.SSP
 	var templates []load.Template
 	for i := range sickSSPs {
@@ -98,7 +91,7 @@ func sicken(e *Experiment, ill sickness) sickRow {
 			return e.measure(s, loaded)
 		}
 	}
-	return sickRow{ill.name, e.inTurn(sickRounds, "sick: "+ill.name, with(healthyBehaviour()), with(behaviour))}
+	return e.inTurn(sickRounds, "sick: "+ill.name, with(healthyBehaviour()), with(behaviour))
 }
 
 func sspName(i int) string { return fmt.Sprintf("s%d", i+1) }
@@ -117,36 +110,4 @@ func theSeven(f *stage.Figures) (sum load.Summary) {
 
 func sevenP99(f *stage.Figures) float64 { return theSeven(f).Latency.P99 }
 
-func sevenFailed(rounds []*stage.Figures) uint64 {
-	return sumOf(rounds, func(f *stage.Figures) uint64 { return theSeven(f).Failed })
-}
-
-// held reports whether the sick SSP cost only its own requests.
-func (r sickRow) held() bool {
-	return r.ratio(sevenP99) <= 1.10 && sevenFailed(r.disturbed) <= sevenFailed(r.calm)
-}
-
-// judgeSick names the sickness that was nearest to the limit, or one that broke the promise. One that
-// broke it without doubts comes first.
-func judgeSick(r *results.Report, rows []sickRow) {
-	worst := rows[0]
-	gravity := func(row sickRow) float64 {
-		switch {
-		case row.held():
-			return row.ratio(sevenP99)
-		case len(row.doubts()) > 0:
-			return 1e6 + row.ratio(sevenP99)
-		}
-		return 1e9 + row.ratio(sevenP99)
-	}
-	for _, row := range rows {
-		if gravity(row) > gravity(worst) {
-			worst = row
-		}
-	}
-	r.Promise("a sick SSP costs only its own requests", worst.held(), worst.doubts(),
-		"Nearest to the limit was the eighth that %s: p99 of the seven went from %v to %v ms, and %v of their %v "+
-			"requests failed, against %v.",
-		worst.name, medianOf(worst.calm, sevenP99), medianOf(worst.disturbed, sevenP99), sevenFailed(worst.disturbed),
-		sumOf(worst.disturbed, func(f *stage.Figures) uint64 { return theSeven(f).Offered }), sevenFailed(worst.calm))
-}
+func sevenFailed(f *stage.Figures) uint64 { return theSeven(f).Failed }

@@ -55,23 +55,19 @@ func story(e *Experiment) {
 		"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections")}
 	s.prom = startPrometheus(e, "5s", st.Adbuffer.Admin)
 	s.began = time.Now()
-	s.small = s.tooSmall()
+	small := s.tooSmall()
 	s.resize()
-	s.large, s.waited = s.largeEnough()
-	judgeStory(r, s)
-}
-
-func judgeStory(r *results.Report, s *storyRun) {
+	large, waited := s.largeEnough()
 	lead, alert := time.Duration(0), "No alert fired."
 	if len(s.alerts) > 0 {
 		lead = s.refused.Sub(s.alerted)
 		alert = fmt.Sprintf("%s fired %v before.", s.alerts[0], lead.Round(time.Second))
 	}
 	r.Promise("an alert fires before the first request is refused", lead > 0, nil, "%s", alert)
-	r.Promise("with the advised size no request is refused", s.large.Failed == 0, nil,
-		"With %v connections %s; with %v %s.", storyPool, s.small.Failures(), s.advised, s.large.Failures())
-	r.Promise("with the advised size at most 3 % of the requests wait", s.waited <= storyMayWait, nil, "%s waited.",
-		results.Percent(s.waited))
+	r.Promise("with the advised size no request is refused", large.Failed == 0, nil,
+		"With %v connections %s; with %v %s.", storyPool, small.Failures(), s.advised, large.Failures())
+	r.Promise("with the advised size at most 3 % of the requests wait", waited <= storyMayWait, nil, "%s waited.",
+		results.Percent(waited))
 }
 
 func storyLimits(conns int) string { return limits(conns, 100, "250ms") }
@@ -89,9 +85,6 @@ type storyRun struct {
 
 	alerts           []string // in the order in which they fired
 	alerted, refused time.Time
-
-	small, large *stage.Figures // before and after the pool was resized
-	waited       float64        // share of the requests that waited in the large pool
 }
 
 // poolState is the part of /pools that the story reads.
