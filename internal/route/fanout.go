@@ -130,6 +130,25 @@ func (f *fanout) resize(n int) {
 	f.legs = f.legs[:n]
 }
 
+// startAll starts the legs of the SSPs that are asked, and ends the other legs. It returns how many it started.
+func (f *fanout) startAll(r *ssp.Request) (primaries, secondaries int) {
+	for i := range f.legs {
+		l := &f.legs[i]
+		switch {
+		case !l.target.Asks(r):
+			l.refuse(errFiltered)
+			l.received = true
+			continue
+		case l.target.Secondary:
+			secondaries++
+		default:
+			primaries++
+		}
+		f.start(l)
+	}
+	return primaries, secondaries
+}
+
 // start runs l on its own goroutine. A leg over the limit of requests in flight ends at once.
 func (f *fanout) start(l *leg) {
 	if !l.acquire() {
@@ -199,20 +218,6 @@ func (l *leg) acquire() bool {
 		Detail: fmt.Sprintf("%d of %d requests and legs are in flight; see server.max_in_flight", f.Now(), f.Limit()),
 	})
 	return false
-}
-
-// filter ends the legs of the SSPs that are not asked. It returns how many legs remain.
-func (f *fanout) filter(r *ssp.Request) (asked int) {
-	for i := range f.legs {
-		l := &f.legs[i]
-		if l.target.Asks(r) {
-			asked++
-			continue
-		}
-		l.refuse(errFiltered)
-		l.received = true
-	}
-	return asked
 }
 
 // refuse ends l before its request was sent.

@@ -10,45 +10,27 @@ import (
 // parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
 // with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is asked, it
 // waits for the secondaries.
-//
-// The caller runs one primary's leg itself, which saves a goroutine. That delays nothing: the
-// response must wait for that leg anyway.
 func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
-	f, err := rt.newFanout(r, p, !rt.waitsForAll)
+	f, err := rt.newFanout(r, p, rt.abandons)
 	if err != nil {
 		return Result{Outcome: err.Outcome, Err: err}
 	}
 	defer f.detach()
 	f.request.Plain = true
-	if f.filter(r) == 0 {
+	primaries, secondaries := f.startAll(r)
+	missing, awaitsSecondaries := primaries, primaries == 0
+	if awaitsSecondaries {
+		missing = secondaries
+	}
+	if missing == 0 {
 		return sendToOne(r, nil, f.legLog())
 	}
-	callerLeg, secondaries := f.callerLeg(rt)
-	missing := 0
-	for i := range f.legs {
-		l := &f.legs[i]
-		if l.received {
-			continue // it is not asked
-		}
-		if i != callerLeg {
-			f.start(l)
-		}
-		if l.target.Secondary == secondaries {
-			missing++
-		}
-	}
-	own := &f.legs[callerLeg]
-	if own.acquire() {
-		own.send()
-	}
-	own.received = true
-	gone := own.outcome == upstream.ClientGone
-	missing--
+	gone := false
 	for missing > 0 || len(f.ended) > 0 {
 		l := <-f.ended
 		l.received = true
 		gone = gone || l.outcome == upstream.ClientGone
-		if l.target.Secondary == secondaries {
+		if l.target.Secondary == awaitsSecondaries {
 			missing--
 		}
 	}
@@ -59,36 +41,6 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 		return f.merged(r)
 	}
 	return f.envelope(r.Budget)
-}
-
-// callerLeg returns the leg that the caller runs. secondaries says that no primary is asked.
-func (f *fanout) callerLeg(rt *Route) (leg int, secondaries bool) {
-	if !f.legs[rt.callerLeg].received {
-		return rt.callerLeg, false
-	}
-	leg = -1
-	for i := range f.legs {
-		if l := &f.legs[i]; !l.received && (leg < 0 || !l.target.Secondary || f.legs[leg].target.Secondary) {
-			leg = i
-		}
-	}
-	return leg, f.legs[leg].target.Secondary
-}
-
-// prepareParallelAll chooses the leg that the caller runs: the last primary, so that the legs
-// before it are started first.
-func (rt *Route) prepareParallelAll() {
-	rt.callerLeg, rt.waitsForAll = -1, true
-	for i := range rt.Targets {
-		if rt.Targets[i].Secondary {
-			rt.waitsForAll = false
-		} else {
-			rt.callerLeg = i
-		}
-	}
-	if rt.callerLeg < 0 {
-		panic("BUG: all SSPs of route " + rt.Name + " are secondary")
-	}
 }
 
 // envelope builds the response of parallel-all: an entry for each leg, in the route's order. During

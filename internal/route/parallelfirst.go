@@ -6,22 +6,17 @@ import (
 )
 
 // parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
-// other legs are abandoned. The caller runs no leg itself, so that it can receive the first fill at
-// once. A connection may take long to abandon another leg.
+// other legs are abandoned.
 func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, true)
 	if err != nil {
 		return Result{Outcome: err.Outcome, Err: err}
 	}
 	defer f.detach()
-	asked := f.filter(r)
+	primaries, secondaries := f.startAll(r)
+	asked := primaries + secondaries
 	if asked == 0 {
 		return sendToOne(r, nil, f.legLog())
-	}
-	for i := range f.legs {
-		if l := &f.legs[i]; !l.received {
-			f.start(l)
-		}
 	}
 	for range asked {
 		l := <-f.ended

@@ -174,7 +174,7 @@ var resultTests = []resultTest{
 			`{"ssp":"c","status":200,"ms":30,"body":"z"},{"ssp":"d","status":200,"ms":50,"body":"y"}]}`,
 		legs: "a cancelled 50ms, b fill 20ms, c fill 30ms, d fill 50ms", took: 50 * ms, asked: "abcd",
 	},
-	{ // The caller runs the only primary's leg. The response of c arrives during this leg.
+	{
 		name: "secondaries beside one primary", mode: ParallelAll, secondary: "bc", ssps: []reply{fills(20*ms, "x"), silent, responses(10*ms, 204)},
 		result: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":20,"body":"x"},{"ssp":"b","error":"not_waited"},{"ssp":"c","status":204,"ms":10}]}`,
 		legs:   "a fill 20ms, b cancelled 20ms, c no_bid 10ms", took: 20 * ms, asked: "abc",
@@ -184,7 +184,7 @@ var resultTests = []resultTest{
 		result: "client_gone", legs: "a client_gone 1ms, b fill 2ms", took: 2 * ms, asked: "ab",
 	},
 	{
-		name: "the caller's leg finds the client closed", mode: ParallelAll, ssps: []reply{fills(ms, "x"), fails(ms, upstream.ClientGone)},
+		name: "the last leg finds the client closed", mode: ParallelAll, ssps: []reply{fills(ms, "x"), fails(ms, upstream.ClientGone)},
 		result: "client_gone", legs: "a fill 1ms, b client_gone 1ms", took: ms, asked: "ab",
 	},
 	{
@@ -192,7 +192,7 @@ var resultTests = []resultTest{
 		result: `merged: 200 {"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"internal","ms":0}]}`,
 		legs:   "a internal 0s, b fill 1ms, c internal 0s", took: ms, asked: "abc", panics: 2,
 	},
-	{ // The legs are counted in order. The caller's leg is the last.
+	{ // The legs are counted in order.
 		name: "the last leg is over the limit", mode: ParallelAll, limit: 3, ssps: []reply{fills(ms, "x"), fills(ms, "x"), fills(ms, "x")},
 		result: `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"x"},{"ssp":"b","status":200,"ms":1,"body":"x"},{"ssp":"c","error":"overloaded","ms":0}]}`,
 		legs:   "a fill 1ms, b fill 1ms, c overloaded 0s", took: ms, asked: "ab",

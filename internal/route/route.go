@@ -49,8 +49,7 @@ type Route struct {
 	Name  string
 	Match Match
 	Mode  Mode
-	// Targets has at least one target, and no SSP twice. For Split one has a weight, for
-	// ParallelAll one is not Secondary.
+	// Targets has at least one target, and no SSP twice. For Split one has a weight.
 	Targets      []Target
 	ClientChoice bool
 	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses with a status of Masked, by NoAd.
@@ -72,11 +71,10 @@ type Route struct {
 	filters    bool           // a target has conditions
 	removes    bool           // an SSP does not get all members of the body
 	removed    openrtb.Paths  // of these members
+	abandons   bool           // a target is secondary
 
-	weights     int             // sum of the targets', for Split
-	draw        func(n int) int // a random number from 0 to n-1, for Split
-	callerLeg   int             // the target whose leg the caller runs, for ParallelAll
-	waitsForAll bool            // no target is secondary, for ParallelAll
+	weights int             // sum of the targets', for Split
+	draw    func(n int) int // a random number from 0 to n-1, for Split
 }
 
 // Table holds all routes, in order: the first match wins.
@@ -98,16 +96,14 @@ func NewTable(routes []*Route) *Table {
 			target := &rt.Targets[i]
 			target.when = t.compile(target.When)
 			rt.filters = rt.filters || len(target.when) > 0
+			rt.abandons = rt.abandons || target.Secondary
 			rt.addRemoved(target.SSP)
 		}
 		if rt.Mirror != nil {
 			rt.addRemoved(rt.Mirror.SSP)
 		}
-		switch rt.Mode {
-		case Split:
+		if rt.Mode == Split {
 			rt.prepareSplit()
-		case ParallelAll:
-			rt.prepareParallelAll()
 		}
 	}
 	return t

@@ -75,16 +75,9 @@ func TestSplitIsRandom(t *testing.T) {
 	testsupport.True(t, drawn["a"] != 0 && drawn["c"] != 0 && drawn["b"] <= 0, "drawn: %v", drawn)
 }
 
-func TestTablesOfImpossibleRoutesAreBugs(t *testing.T) {
-	for name, rt := range map[string]*Route{
-		"no weight":     {Mode: Split, Targets: []Target{{}, {}}},
-		"all secondary": {Mode: ParallelAll, Targets: []Target{{Secondary: true}, {Secondary: true}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				testsupport.True(t, recover() != nil, "NewTable did not panic")
-			}()
-			NewTable([]*Route{rt})
-		})
-	}
+func TestSplitWithoutWeightsIsABug(t *testing.T) {
+	defer func() {
+		testsupport.True(t, recover() != nil, "NewTable did not panic")
+	}()
+	NewTable([]*Route{{Mode: Split, Targets: []Target{{}, {}}}})
 }
