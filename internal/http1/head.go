@@ -67,8 +67,6 @@ var (
 	errInterimFlood   = fmt.Errorf("more than %d 1xx responses", maxInterim)
 	errInterimBody    = errors.New("a 1xx response that announces a body")
 	errSwitching      = errors.New("101 although no upgrade was requested")
-	errChunk          = errors.New("malformed chunk")
-	errTrailer        = errors.New("malformed trailer section")
 	errHeadTooLarge   = errors.New("header section over its limit")
 	errTooManyFields  = errors.New("too many header fields")
 	errBodyTooLarge   = errors.New("body over its limit")

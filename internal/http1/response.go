@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -26,8 +27,7 @@ type responseReader struct {
 	interim      int // 1xx responses so far
 	remaining    int // missing bytes of the body, or of the chunk
 	size         int // bytes of the body so far
-	searched     int // length of the buffer's start without an LF; see line
-	trailerBytes int // bytes of the trailer so far
+	chunks       syntax.Chunks
 	networkReads int // reads that waited for the network
 }
 
@@ -36,10 +36,8 @@ type phase uint8
 const (
 	inHead phase = iota
 	inFixed
-	inChunkSize
+	inChunkLine // a size, a line end behind data, or a trailer line
 	inChunk
-	inChunkEnd
-	inTrailer
 	inUntilClose
 	atEnd
 )
@@ -79,12 +77,8 @@ func (r *responseReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 			err = r.readMessageHead(br, ex)
 		case inFixed, inChunk:
 			err = r.readBody(br, ex)
-		case inChunkSize:
-			err = r.readChunkSize(br)
-		case inChunkEnd:
-			err = r.readChunkEnd(br)
-		case inTrailer:
-			err = r.readTrailer(br)
+		case inChunkLine:
+			err = r.readChunkLine(br)
 		case inUntilClose:
 			err = r.readUntilClose(br, ex)
 		case atEnd:
@@ -149,7 +143,8 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 		r.phase, r.remaining = inFixed, r.header.contentLength
 		return r.claim(r.remaining)
 	case chunked:
-		r.phase = inChunkSize
+		r.phase = inChunkLine
+		r.chunks = syntax.Chunks{MaxData: r.maxBody, MaxTrailer: r.maxHead, MaxFields: r.header.maxFields - r.header.fields}
 	case untilClose:
 		r.phase = inUntilClose
 	}
@@ -192,7 +187,26 @@ func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error
 	if r.phase == inFixed {
 		r.phase = atEnd
 	} else {
-		r.phase = inChunkEnd
+		r.phase = inChunkLine
+	}
+	return nil
+}
+
+func (r *responseReader) readChunkLine(br *bufio.Reader) error {
+	b, _ := br.Peek(br.Buffered())
+	n, err := r.chunks.TakeLine(b)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return r.fill(br)
+	}
+	br.Discard(n)
+	switch {
+	case r.chunks.Ended():
+		r.phase = atEnd
+	case r.chunks.Left > 0:
+		r.phase, r.remaining, r.chunks.Left = inChunk, r.chunks.Left, 0
 	}
 	return nil
 }
@@ -236,11 +250,11 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	switch {
 	case errors.As(err, &typed):
 		return typed
-	case errors.Is(err, errHeadTooLarge):
+	case errors.Is(err, errHeadTooLarge), errors.Is(err, syntax.ErrTrailerTooLarge):
 		return upstream.HeaderTooLarge(r.maxHead)
-	case errors.Is(err, errBodyTooLarge):
+	case errors.Is(err, errBodyTooLarge), errors.Is(err, syntax.ErrChunksTooLarge):
 		return upstream.BodyTooLarge(r.maxBody)
-	case errors.Is(err, errTooManyFields):
+	case errors.Is(err, errTooManyFields), errors.Is(err, syntax.ErrTrailerFields):
 		return upstream.TooManyFields(r.header.maxFields)
 	case !isConnError(err):
 		e.Outcome = upstream.BadResponse

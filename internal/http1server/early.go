@@ -1,13 +1,10 @@
 package http1server
 
-import "bytes"
-
 // early holds bytes that a client sent after the current message head or chunk: the beginning of a
 // body, or further requests. It has a buffer only while it is not empty.
 type early struct {
-	buf      *[]byte
-	r, w     int // (*buf)[r:w] are the bytes
-	searched int // the first so many of them contain no LF
+	buf  *[]byte
+	r, w int // (*buf)[r:w] are the bytes
 }
 
 // keep copies b, which has at most max_header_bytes. early must be empty.
@@ -21,32 +18,22 @@ func (e *early) keep(s *Server, b []byte) {
 
 // take moves bytes to p, as many as fit.
 func (e *early) take(server *Server, p []byte) int {
-	if e.buf == nil {
-		return 0
-	}
-	n := copy(p, (*e.buf)[e.r:e.w])
+	n := copy(p, e.bytes())
 	e.skip(server, n)
 	return n
 }
 
-// line returns the first line with its LF, or nil if its end has not arrived. It stays until skip.
-func (e *early) line() []byte {
+// bytes returns the bytes, which stay until skip.
+func (e *early) bytes() []byte {
 	if e.buf == nil {
 		return nil
 	}
-	b := (*e.buf)[e.r:e.w]
-	i := bytes.IndexByte(b[e.searched:], '\n')
-	if i < 0 {
-		e.searched = len(b)
-		return nil
-	}
-	return b[:e.searched+i+1]
+	return (*e.buf)[e.r:e.w]
 }
 
 // skip removes n bytes.
 func (e *early) skip(server *Server, n int) {
 	e.r += n
-	e.searched = 0
 	if e.r == e.w {
 		e.release(server)
 	}
@@ -70,8 +57,6 @@ func (e *early) fill(server *Server, read func([]byte) (int, error)) error {
 	}
 	return err
 }
-
-func (e *early) len() int { return e.w - e.r }
 
 func (e *early) empty() bool { return e.buf == nil }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"adbuffer/internal/http1server"
+	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
 
@@ -41,15 +42,17 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		n, err := r.source.Read(r.body[len(r.body):r.room])
 		r.body = r.body[:len(r.body)+n]
 		switch {
-		case len(r.body) > limit, errors.Is(err, http1server.ErrBodyLimit):
+		case len(r.body) > limit, errors.Is(err, syntax.ErrChunksTooLarge):
 			return r.bodyTooLarge()
 		case len(r.body) > 0 && r.ssp.Method != upstream.POST:
 			return bodyNotAllowed()
 		case len(r.body) == limit && length >= 0, errors.Is(err, io.EOF) && length < 0:
 			return nil
 		case err == nil:
-		case errors.Is(err, http1server.ErrTrailers):
+		case errors.Is(err, syntax.ErrTrailerTooLarge):
 			return http1server.Malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
+		case errors.Is(err, syntax.ErrChunkLine), errors.Is(err, syntax.ErrChunkExcess):
+			return http1server.Malformed("the body is malformed: " + err.Error())
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.opts.NotReadInTime()
 		default:

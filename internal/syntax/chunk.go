@@ -1,22 +1,137 @@
 package syntax
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
 
-// MaxChunkSize is the largest body that a configuration allows. For a larger size, ParseChunkSize returns
-// MaxChunkSize + 1.
-const MaxChunkSize = 1 << 30
+// Chunks follows a body in the chunked transfer coding, line by line: RFC 9112, section 7.1. Its
+// user reads the data. Sizes are plain hexadecimal, and CRLF ends each line. Extensions are bounded
+// and skipped; trailer fields are checked and dropped. The zero Chunks with limits is at the start
+// of a body.
+type Chunks struct {
+	// MaxData is the most bytes of data. A chunk that exceeds it is refused when its size has arrived.
+	MaxData int
+	// MaxTrailer and MaxFields are the most bytes of trailer lines, and the most trailer fields, that
+	// may still come.
+	MaxTrailer, MaxFields int
+	// BoundExcess bounds the bytes of size lines. A peer may send extensions and tiny chunks, but they
+	// must not be most of its bytes.
+	BoundExcess bool
 
-// ParseChunkSize reads a line of the chunked transfer coding, without its line end: a size in plain
-// hexadecimal, and any extensions. ok is false if it is malformed. RFC 9112, section 7.1.
-func ParseChunkSize(line []byte) (size int, ok bool) {
-	digits := 0
+	// Left is how many bytes of data come before the next line. The user counts it down.
+	Left int
+
+	next     chunkLine
+	data     int // bytes of data that size lines have announced
+	excess   int // bytes of size lines above fairLine and fairShare
+	searched int // the first so many bytes of the next line contain no LF
+}
+
+// chunkLine is the next line of a chunked body.
+type chunkLine uint8
+
+const (
+	sizeLine chunkLine = iota
+	dataEnd            // the line end behind the data
+	trailerLine
+	noLine // the body has ended
+)
+
+// Violations of Chunks.
+var (
+	ErrChunk           = errors.New("malformed chunk")
+	ErrChunkLine       = fmt.Errorf("a chunk's size and extensions take more than %d bytes", maxChunkLine)
+	ErrChunkExcess     = fmt.Errorf("the chunks' extensions and line ends take over %d bytes more than they may", maxExcess)
+	ErrChunksTooLarge  = errors.New("body over its limit")
+	ErrTrailer         = errors.New("malformed trailer section")
+	ErrTrailerTooLarge = errors.New("trailer section over its limit")
+	ErrTrailerFields   = errors.New("too many trailer fields")
+)
+
+// Bounds of bytes that are not data.
+const (
+	maxChunkLine = 256      // a size with its extensions and line end
+	maxExcess    = 16 << 10 // bound of Chunks.excess
+	fairLine     = 16       // bytes of a size line that never count as excess
+	fairShare    = 2        // further such bytes for each byte of data
+	// maxChunk is the largest body that a configuration allows.
+	maxChunk = 1 << 30
+)
+
+// Ended reports whether the last line has been taken.
+func (c *Chunks) Ended() bool { return c.next == noLine }
+
+// TakeLine takes the line at the start of b, which holds the bytes that have arrived. n is the
+// line's length, or 0 if b does not hold all of it. Left must be 0.
+func (c *Chunks) TakeLine(b []byte) (n int, err error) {
+	limit, tooLong := maxChunkLine, ErrChunkLine
+	switch c.next {
+	case dataEnd:
+		limit, tooLong = len("\r\n"), ErrChunk
+	case trailerLine:
+		limit, tooLong = c.MaxTrailer, ErrTrailerTooLarge
+	}
+	i := bytes.IndexByte(b[c.searched:], '\n')
+	n = c.searched + i + 1
+	switch {
+	case i < 0 && len(b) < limit:
+		c.searched = len(b)
+		return 0, nil
+	case i < 0 || n > limit:
+		return 0, tooLong
+	}
+	c.searched = 0
+	return n, c.take(b[:n])
+}
+
+func (c *Chunks) take(line []byte) error {
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	switch {
+	case c.next == sizeLine && ok:
+		return c.takeSize(text)
+	case c.next == dataEnd && ok && len(text) == 0:
+		c.next = sizeLine
+	case c.next != trailerLine:
+		return ErrChunk
+	case ok && len(text) == 0:
+		c.next = noLine
+	default:
+		name, value, colon := bytes.Cut(text, []byte{':'})
+		if !ok || !colon || !IsToken(name) || !IsValue(value) {
+			return ErrTrailer
+		}
+		c.MaxTrailer -= len(line)
+		c.MaxFields--
+		if c.MaxFields < 0 {
+			return ErrTrailerFields
+		}
+	}
+	return nil
+}
+
+func (c *Chunks) takeSize(line []byte) error {
+	size, digits := 0, 0
 	for digits < len(line) && HexDigit(line[digits]) >= 0 {
-		size = min(size<<4|HexDigit(line[digits]), MaxChunkSize+1)
+		size = min(size<<4|HexDigit(line[digits]), maxChunk+1)
 		digits++
 	}
-	rest := bytes.TrimLeft(line[digits:], " \t")
-	if digits == 0 || len(rest) > 0 && rest[0] != ';' || len(rest) == 0 && len(line) != digits {
-		return 0, false
+	extensions := bytes.TrimLeft(line[digits:], " \t")
+	if digits == 0 || len(extensions) > 0 && extensions[0] != ';' || len(extensions) == 0 && len(line) != digits || !IsValue(extensions) {
+		return ErrChunk
 	}
-	return size, IsValue(rest)
+	c.excess = max(0, c.excess+len(line)+len("\r\n")-fairLine-fairShare*min(size, maxExcess))
+	c.data += size
+	switch {
+	case c.BoundExcess && c.excess > maxExcess:
+		return ErrChunkExcess
+	case size > maxChunk || c.data > c.MaxData:
+		return ErrChunksTooLarge
+	case size == 0:
+		c.next = trailerLine
+	default:
+		c.Left, c.next = size, dataEnd
+	}
+	return nil
 }
