@@ -93,7 +93,7 @@ func newHTTP2Conn(c *conn) *http2Conn {
 	h := &http2Conn{conn: c, limit: maxOpenStreams, lastLimit: -1, streams: map[uint32]*stream{},
 		window: 65535, initial: 65535, goneFrom: 1<<31 - 1}
 	h.room.L = &h.mu
-	h.br = bufio.NewReaderSize(c, 16<<10)
+	h.br = bufio.NewReaderSize(h, 16<<10)
 	h.framer = http2.NewFramer(nil, h.br)
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	h.framer.MaxHeaderListSize = maxHeaderList
@@ -133,10 +133,13 @@ func (h *http2Conn) serve() {
 		if err != nil && !h.canContinue(err) {
 			return
 		}
-		if h.br.Buffered() == 0 {
-			h.flush()
-		}
 	}
+}
+
+// Read writes the queued frames before it waits for more bytes.
+func (h *http2Conn) Read(b []byte) (int, error) {
+	h.flush()
+	return h.conn.Read(b)
 }
 
 // canContinue handles the error of a frame. It returns false if the reader must end.

@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -34,6 +35,18 @@ func TestHTTP2RespondsToEveryStreamWithItsOwnID(t *testing.T) {
 	if n := s.Counters(); n.HTTP2Connections != 1 || n.Requests != 10 || n.Responded != 10 || n.ByStatus[200] != 10 {
 		t.Errorf("counters %+v", n)
 	}
+}
+
+// A response once waited for the rest of a frame that had arrived in part.
+func TestHTTP2RespondsWhileTheNextFrameIsIncomplete(t *testing.T) {
+	h := dialH2C(t, startH2C(t, Behaviour{}))
+	var request bytes.Buffer
+	wire := h.framer
+	h.framer = http2.NewFramer(&request, nil)
+	h.get(1)
+	h.framer = wire
+	h.send(request.String() + "\x00\x00")
+	testsupport.Equal(t, h.response(1).status, "200", "status %s")
 }
 
 // netHTTPClient is the client of x/net, an independent implementation.
