@@ -76,7 +76,8 @@ func (c *conn) handshake(p *script) bool {
 	s := c.ssp
 	cfg := s.tls
 	if s.opts.Protocol == TLSAuto && p.dice[http1Only].roll(c.rng) {
-		cfg = s.tlsHTTP1
+		cfg = cfg.Clone()
+		cfg.NextProtos = []string{"http/1.1"}
 	}
 	t := tls.Server(c.tcp, cfg)
 	_ = c.tcp.SetDeadline(time.Now().Add(handshakeTimeout))

@@ -74,12 +74,16 @@ func (s *SSP) change(w http.ResponseWriter, r *http.Request) {
 		writeErrors(w, http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
-	err = s.update(func(b *Behaviour) error {
-		if r.Method == http.MethodPut {
-			*b = Behaviour{}
-		}
-		return b.UnmarshalJSON(body)
-	})
+	s.setMu.Lock()
+	defer s.setMu.Unlock()
+	var b Behaviour
+	if r.Method == http.MethodPatch {
+		b = s.Behaviour()
+	}
+	err = b.UnmarshalJSON(body)
+	if err == nil {
+		err = s.setLocked(b)
+	}
 	if invalid := (*InvalidError)(nil); errors.As(err, &invalid) {
 		writeErrors(w, http.StatusBadRequest, invalid.Mistakes...)
 		return

@@ -102,21 +102,17 @@ type script struct {
 	size      sampler
 	bidFor    []byte
 
-	dice  [events]dice
-	plain bool // the only draw for a request is traitNoBid
+	dice [events]dice
 
 	malformed1, malformed2 []Malformation // the kinds for each protocol
 }
 
 func newScript(b Behaviour) *script {
 	b = b.clone()
-	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(), plain: true,
+	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(),
 		bidFor: []byte(b.Response.BidFor)}
 	for i, chance := range b.chances() {
 		p.dice[i].Chance = chance
-		if event(i) < traitNoBid && chance != (Chance{}) {
-			p.plain = false
-		}
 	}
 	p.malformed1 = malformationsOf(http1Malformations, b.Faults.Malformed.Kinds)
 	p.malformed2 = malformationsOf(http2Malformations, b.Faults.Malformed.Kinds)
@@ -160,9 +156,6 @@ type fate struct {
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), status: p.Faults.Status}
 	f.traits[traitNoBid] = p.dice[traitNoBid].roll(r)
-	if p.plain {
-		return f
-	}
 	kinds, firstTrait := p.malformed1, traitHTTP10
 	if isHTTP2 {
 		kinds, firstTrait = p.malformed2, traitTrailers

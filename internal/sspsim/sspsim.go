@@ -68,12 +68,11 @@ type Options struct {
 
 // SSP is a running simulated SSP. Its methods are safe for concurrent use.
 type SSP struct {
-	opts     Options       // defaults applied; set once in Start
-	ca       *CA           // set once in Start; nil without TLS
-	tls      *tls.Config   // set once in Start; nil without TLS
-	tlsHTTP1 *tls.Config   // tls without HTTP/2
-	control  *http.Server  // set once in Start; nil without a control endpoint
-	done     chan struct{} // closed by Close
+	opts    Options       // defaults applied; set once in Start
+	ca      *CA           // set once in Start; nil without TLS
+	tls     *tls.Config   // set once in Start; nil without TLS
+	control *http.Server  // set once in Start; nil without a control endpoint
+	done    chan struct{} // closed by Close
 
 	plan atomic.Pointer[script]
 
@@ -158,15 +157,13 @@ func (s *SSP) prepareTLS() error {
 	if err != nil {
 		return err
 	}
-	s.tlsHTTP1 = s.tls.Clone()
-	s.tlsHTTP1.NextProtos = []string{"http/1.1"}
-	// Both need the same ticket key: a session of one configuration can be resumed with the other.
+	// Connections of HTTP1Only use clones of the configuration. They have its ticket key, so that a session of
+	// one protocol can be resumed with the other.
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
 	}
 	s.tls.SetSessionTicketKeys([][32]byte{key})
-	s.tlsHTTP1.SetSessionTicketKeys([][32]byte{key})
 	return nil
 }
 
@@ -190,17 +187,6 @@ func (s *SSP) Behaviour() Behaviour { return s.plan.Load().given.clone() }
 func (s *SSP) Set(b Behaviour) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()
-	return s.setLocked(b)
-}
-
-// update applies change to a copy of the current behaviour and sets the result, as one step.
-func (s *SSP) update(change func(*Behaviour) error) error {
-	s.setMu.Lock()
-	defer s.setMu.Unlock()
-	b := s.Behaviour()
-	if err := change(&b); err != nil {
-		return err
-	}
 	return s.setLocked(b)
 }
 
