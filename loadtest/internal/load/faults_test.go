@@ -129,25 +129,6 @@ func TestInterruptedRunReturnsWhatItHas(t *testing.T) {
 	}
 }
 
-func TestImpossiblePlansAreRefused(t *testing.T) {
-	good := at("127.0.0.1:1", 1, time.Second)
-	for want, spoil := range map[string]func(*Plan){
-		"each needs one":           func(p *Plan) { p.Connections, p.Threads = 1, 2 },
-		"needs a phase":            func(p *Plan) { p.Phases = nil },
-		"needs a request":          func(p *Plan) { p.Templates = nil },
-		"needs an https target":    func(p *Plan) { p.Protocol = HTTP2 },
-		`protocol "http3" is none`: func(p *Plan) { p.Protocol = "http3" },
-		"needs an http target":     func(p *Plan) { p.Protocol, p.Encrypted = Pipelined, true },
-	} {
-		p := good
-		p.Phases = append([]Phase(nil), good.Phases...)
-		spoil(&p)
-		if _, err := Run(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-}
-
 // A client that waits for a due request must get it at once. A client that was busy is the server's fault.
 func TestIdleClientsThatGetRequestsLateAreALag(t *testing.T) {
 	for _, idle := range []bool{false, true} {

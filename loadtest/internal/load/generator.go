@@ -25,9 +25,9 @@ type generator struct {
 // maxBacklog bounds the requests that wait for a connection.
 const maxBacklog = 1 << 20
 
-// client is a connection, or a stream of one.
+// client is a connection that is opened again when it ends.
 type client interface {
-	// connect opens the connection, if there is none.
+	// connect opens the connection.
 	connect() error
 	// run sends requests until there are no more, and returns after their responses.
 	run()
@@ -43,13 +43,10 @@ func newGenerator(plan *Plan, rec *recorder) *generator {
 // clients returns the clients of the plan.
 func (g *generator) clients() (out []client) {
 	for range g.plan.Connections {
-		if g.plan.Protocol != HTTP2 {
+		if g.plan.Protocol == HTTP2 {
+			out = append(out, &http2Conn{g: g})
+		} else {
 			out = append(out, newHTTP1(g))
-			continue
-		}
-		shared := &http2Conn{g: g}
-		for range g.plan.Depth {
-			out = append(out, &http2Stream{conn: shared})
 		}
 	}
 	return out
@@ -73,19 +70,28 @@ func (g *generator) run(ctx context.Context) error {
 		}
 	}
 	g.base, g.cost = time.Now(), newGauge()
-	var running, ticking sync.WaitGroup
+	var running sync.WaitGroup
 	for _, c := range clients {
 		running.Go(c.run)
 	}
-	ended := make(chan struct{})
-	ticking.Go(func() { g.tick(ended) })
 	if g.plan.Open {
-		g.pace()
+		running.Go(g.pace)
 	}
-	running.Wait()
-	close(ended)
-	ticking.Wait()
-	return cause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		running.Wait()
+	}()
+	tick := time.NewTicker(g.plan.Tick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return cause(ctx)
+		case <-tick.C:
+			g.rec.endInterval(g.now())
+		}
+	}
 }
 
 // connect opens the connections of all clients.
@@ -186,19 +192,6 @@ func (g *generator) connectFailed(f flight, err error) {
 	g.failed(f, kindOf(err))
 	if !g.plan.Open {
 		time.Sleep(10 * time.Millisecond) // the loop would try again at once
-	}
-}
-
-func (g *generator) tick(ended <-chan struct{}) {
-	t := time.NewTicker(g.plan.Tick)
-	defer t.Stop()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-t.C:
-			g.rec.endInterval(g.now())
-		}
 	}
 }
 

@@ -80,7 +80,7 @@ func startSSP(t *testing.T, o sspsim.Options) *sspsim.SSP {
 
 // at returns a plan for addr: an open loop with evenly spaced requests in one phase.
 func at(addr string, rate float64, length time.Duration) Plan {
-	return Plan{Addr: addr, Host: addr, Protocol: KeepAlive, Open: true, Connections: 64, Timeout: 5 * time.Second,
+	return Plan{Addr: addr, Protocol: KeepAlive, Open: true, Connections: 64, Timeout: 5 * time.Second,
 		Phases:    []Phase{{Name: "steady", Duration: length, From: rate, To: rate}},
 		Templates: []Template{{Name: "ad", Method: "GET", Path: "/bid?cb={n}"}}}
 }

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// http2Conn is an HTTP/2 connection that several streams share. It dials again after the peer has sent
-// GOAWAY.
+// http2Conn is an HTTP/2 connection with Depth streams. It dials again after the peer has sent GOAWAY.
 type http2Conn struct {
 	g         *generator
 	transport http2.Transport
@@ -24,23 +23,13 @@ type http2Conn struct {
 	uses int
 }
 
-// open returns the connection, for one more request.
-func (c *http2Conn) open() (*http2.ClientConn, error) {
+func (c *http2Conn) connect() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn == nil || !c.conn.CanTakeNewRequest() {
-		if err := c.dialLocked(); err != nil {
-			return nil, err
-		}
-	}
-	c.uses++
-	if c.uses > 1 {
-		c.g.rec.count(func(n *Counts) { n.Reused++ })
-	}
-	return c.conn, nil
+	return c.connectLocked()
 }
 
-func (c *http2Conn) dialLocked() error {
+func (c *http2Conn) connectLocked() error {
 	raw, err := c.g.dial()
 	if err != nil {
 		return err
@@ -57,61 +46,67 @@ func (c *http2Conn) dialLocked() error {
 	return err
 }
 
+// open returns the connection, for one more request.
+func (c *http2Conn) open() (*http2.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil || !c.conn.CanTakeNewRequest() {
+		if err := c.connectLocked(); err != nil {
+			return nil, err
+		}
+	}
+	c.uses++
+	if c.uses > 1 {
+		c.g.rec.count(func(n *Counts) { n.Reused++ })
+	}
+	return c.conn, nil
+}
+
 func (c *http2Conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil {
 		c.conn.Close()
-		c.conn = nil
 	}
 }
 
-// http2Stream sends one request at a time on a connection.
-type http2Stream struct {
-	conn *http2Conn
-	body bytes.Buffer
-}
-
-func (s *http2Stream) connect() error {
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	if s.conn.conn != nil {
-		return nil // another stream has opened it
+func (c *http2Conn) run() {
+	var streams sync.WaitGroup
+	for range c.g.plan.Depth {
+		streams.Go(c.stream)
 	}
-	return s.conn.dialLocked()
+	streams.Wait()
 }
 
-func (s *http2Stream) close() { s.conn.close() }
-
-func (s *http2Stream) run() {
-	g := s.conn.g
+// stream sends one request at a time.
+func (c *http2Conn) stream() {
+	var body bytes.Buffer
 	for {
-		a, ok := g.next(func() {})
+		a, ok := c.g.next(func() {})
 		if !ok {
 			return
 		}
-		f, ok := g.begin(a)
+		f, ok := c.g.begin(a)
 		if !ok {
 			continue
 		}
-		conn, err := s.conn.open()
+		conn, err := c.open()
 		if err != nil {
-			g.connectFailed(f, err)
+			c.g.connectFailed(f, err)
 			continue
 		}
-		resp, err := s.send(conn, f)
+		resp, err := c.send(conn, f, &body)
 		if err != nil {
-			g.failed(f, kindOf(err))
+			c.g.failed(f, kindOf(err))
 			continue
 		}
-		g.rec.received(f, resp, g.now())
+		c.g.rec.received(f, resp, c.g.now())
 	}
 }
 
-// send sends a request and reads its response, whose body is valid until the next call.
-func (s *http2Stream) send(conn *http2.ClientConn, f flight) (out response, err error) {
-	g := s.conn.g
-	ctx, cancel := context.WithTimeout(g.stop, g.plan.Timeout)
+// send sends a request and reads its response, whose body is in body.
+func (c *http2Conn) send(conn *http2.ClientConn, f flight, body *bytes.Buffer) (out response, err error) {
+	ctx, cancel := context.WithTimeout(c.g.stop, c.g.plan.Timeout)
 	defer cancel()
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(f.append(nil, f.number))))
 	if err != nil {
@@ -123,10 +118,10 @@ func (s *http2Stream) send(conn *http2.ClientConn, f flight) (out response, err 
 		return out, err
 	}
 	defer resp.Body.Close()
-	s.body.Reset()
-	if _, err := s.body.ReadFrom(resp.Body); err != nil {
+	body.Reset()
+	if _, err := body.ReadFrom(resp.Body); err != nil {
 		return out, &kindError{Cut, err}
 	}
-	return response{status: resp.StatusCode, body: s.body.Bytes(), source: []byte(resp.Header.Get("X-Adbuffer-Source")),
+	return response{status: resp.StatusCode, body: body.Bytes(), source: []byte(resp.Header.Get("X-Adbuffer-Source")),
 		echo: []byte(resp.Header.Get("X-Echo-Cb"))}, nil
 }

@@ -9,10 +9,10 @@
 package load
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -31,13 +31,12 @@ const (
 
 // Plan describes a whole run.
 type Plan struct {
-	Addr string // host:port to connect to
-	Host string // value of the Host field
+	Addr string // host:port to connect to, which is the value of the Host field too
 	// Encrypted uses TLS, which HTTP2 needs. Authority is a CA certificate in PEM; if it is empty, the
 	// run trusts the CAs of the machine. Insecure accepts any certificate.
 	Encrypted, Insecure bool
 	Authority           []byte
-	tls                 *tls.Config // built by check; nil is cleartext
+	tls                 *tls.Config // built by prepare; nil is cleartext
 	Protocol            Protocol
 	Depth               int // of Pipelined and HTTP2
 
@@ -68,44 +67,14 @@ type Plan struct {
 	Tick time.Duration
 }
 
-// check sets defaults and returns an error if the plan cannot run.
-func (p *Plan) check() error {
-	if p.Threads == 0 {
-		p.Threads = 1
-	}
-	if p.Timeout == 0 {
-		p.Timeout = 5 * time.Second
-	}
+// prepare sets defaults and builds the TLS configuration.
+func (p *Plan) prepare() error {
+	p.Threads = cmp.Or(p.Threads, 1)
+	p.Timeout = cmp.Or(p.Timeout, 5*time.Second)
+	p.Tick = cmp.Or(p.Tick, time.Second)
 	if p.Depth == 0 || p.Protocol == KeepAlive || p.Protocol == Close {
 		p.Depth = 1
 	}
-	if p.Tick == 0 {
-		p.Tick = time.Second
-	}
-	if err := p.makeTLS(); err != nil {
-		return err
-	}
-	switch {
-	case p.Connections < p.Threads:
-		return fmt.Errorf("%d connections for %d threads: each needs one", p.Connections, p.Threads)
-	case len(p.Phases) == 0:
-		return errors.New("a run needs a phase")
-	case len(p.Templates) == 0:
-		return errors.New("a run needs a request")
-	case p.Protocol == HTTP2 && p.tls == nil:
-		return errors.New("http2 needs an https target")
-	case p.Protocol == Pipelined && p.tls != nil:
-		return errors.New("http1-pipelined needs an http target")
-	}
-	switch p.Protocol {
-	case KeepAlive, Close, Pipelined, HTTP2:
-		return nil
-	}
-	return fmt.Errorf("protocol %q is none of http1, http1-close, http1-pipelined, http2", p.Protocol)
-}
-
-// makeTLS builds the TLS configuration.
-func (p *Plan) makeTLS() error {
 	if !p.Encrypted {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,12 +32,9 @@ func Read(pid int) (Usage, error) {
 	}
 	// /proc/PID/schedstat has nanoseconds, but only for the main thread. A sum over all threads would
 	// miss ended threads. So the ticks of stat count.
-	stat, err := p.Stat()
-	if err != nil {
-		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
-	}
-	status, err := p.NewStatus()
-	if err != nil {
+	stat, statErr := p.Stat()
+	status, statusErr := p.NewStatus()
+	if err := errors.Join(statErr, statusErr); err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	u := Usage{CPU: time.Duration(stat.UTime+stat.STime) * tick, RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}

@@ -71,7 +71,7 @@ func newSet(p *Plan) *set {
 		}
 		variants := make([]request, n)
 		for v := range variants {
-			text := t.encode(p.Host, t.Body.At((float64(v)+0.5)/float64(n)), p.Protocol == Close)
+			text := t.encode(p.Addr, t.Body.At((float64(v)+0.5)/float64(n)), p.Protocol == Close)
 			variants[v] = request{class, bytes.Split(text, []byte(Number))}
 		}
 		s.random.Shuffle(n, func(a, b int) { variants[a], variants[b] = variants[b], variants[a] })

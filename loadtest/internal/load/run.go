@@ -41,7 +41,7 @@ type Generator struct {
 // Run executes the plan. If ctx is cancelled or an error ends the run, the result holds the
 // measurements until then. Run calls report, which may be nil, after each interval.
 func Run(ctx context.Context, plan Plan, report func(Progress)) (*Result, error) {
-	if err := plan.check(); err != nil {
+	if err := plan.prepare(); err != nil {
 		return nil, err
 	}
 	rec := newRecorder(&plan, report)

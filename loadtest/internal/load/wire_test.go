@@ -16,7 +16,7 @@ import (
 )
 
 func TestRequestIsWhatNetHTTPReads(t *testing.T) {
-	set := newSet(&Plan{Host: "ads.example", Templates: []Template{{Name: "bid", Method: "POST", Path: "/fillbuffer?cb={n}",
+	set := newSet(&Plan{Addr: "ads.example", Templates: []Template{{Name: "bid", Method: "POST", Path: "/fillbuffer?cb={n}",
 		JSON: true, Headers: []Field{{"X-Request-Id", "r{n}"}}, Body: sspsim.Size{Constant: 1300}}}})
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(set.choose().append(nil, 42))))
 	testsupport.NoError(t, err)

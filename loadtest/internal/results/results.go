@@ -3,7 +3,6 @@
 package results
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -139,11 +138,7 @@ func (r *Report) Save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, r.Kind+".json"), []byte(b.String()), 0o644)
 }
 
-// order is the order of reports by kind. Other kinds follow by name.
-var order = map[string]int{"peers": 1, "keepalive": 2, "pipeline": 3, "pools": 4, "rules": 5, "adproxy": 6, "sick": 7,
-	"cold": 8, "churn": 9, "burst": 10, "soak": 11, "fairness": 12, "overload": 13, "exchange": 14, "chaos": 15}
-
-// LoadAll reads every report in a folder.
+// LoadAll reads every report in a folder, in the order in which the tests were started.
 func LoadAll(dir string) ([]*Report, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -164,9 +159,6 @@ func LoadAll(dir string) ([]*Report, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s: no results: run a load test with --out %s first", dir, dir)
 	}
-	rank := func(r *Report) int { return cmp.Or(order[r.Kind], len(order)+1) }
-	slices.SortStableFunc(out, func(a, b *Report) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind))
-	})
+	slices.SortStableFunc(out, func(a, b *Report) int { return a.Started.Compare(b.Started) })
 	return out, nil
 }

@@ -19,20 +19,21 @@ func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 	testsupport.Equal(t, Number(math.NaN())+Percent(math.NaN())+Ratio(math.NaN())+Percent(0.5)+Ratio(2), "–––50.00 %2.000", "%q")
 }
 
-func TestReportsComeBackInTheOrderTheyAreShown(t *testing.T) {
+func TestReportsComeBackInTheOrderOfTheTests(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Write(dir, dir); err == nil || !strings.Contains(err.Error(), "run a load test with --out") {
 		t.Errorf("a folder without results: %v", err)
 	}
-	for _, kind := range []string{"sick", "zebra", "keepalive", "peers"} {
-		testsupport.NoError(t, (&Report{Kind: kind, Title: "Of " + kind}).Save(dir))
+	kinds := []string{"sick", "zebra", "keepalive", "peers"}
+	for i, kind := range kinds {
+		testsupport.NoError(t, (&Report{Kind: kind, Title: "Of " + kind, Started: time.Unix(int64(i), 0)}).Save(dir))
 	}
 	file, err := Write(dir, dir)
 	testsupport.NoError(t, err)
 	text, err := os.ReadFile(file)
 	testsupport.NoError(t, err)
 	at := 0
-	for _, kind := range []string{"peers", "keepalive", "sick", "zebra"} {
+	for _, kind := range kinds {
 		i := strings.Index(string(text), "## Of "+kind)
 		testsupport.True(t, i >= at, "%s is not behind the others in:\n%s", kind, text)
 		at = i

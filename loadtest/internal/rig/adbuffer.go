@@ -33,33 +33,20 @@ func ModuleRoot(ctx context.Context) (string, error) {
 }
 
 // Build builds adbuffer from this module and returns the path of the executable. Its version names
-// the commit, if there is one.
+// the commit, if there is one, and -dirty if files were changed.
 func (r *Rig) Build(ctx context.Context) (string, error) {
 	root, err := ModuleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
+	commit, _ := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
 	bin := filepath.Join(r.Dir, "adbuffer")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app.Commit="+commit(ctx), "./cmd/adbuffer")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building adbuffer in %s: %w\n%s", root, err, out)
 	}
 	return bin, nil
-}
-
-// commit returns the commit of the working directory. A suffix marks changed Go files. Outside of a
-// repository the result is "".
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no", "--", ":/*.go").Output()
-	if err != nil || len(changed) > 0 {
-		return strings.TrimSpace(string(out)) + "+changes"
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // StartAdbuffer starts bin with the configuration in file and waits until it is ready. The

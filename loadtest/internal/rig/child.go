@@ -104,12 +104,6 @@ func (c *childProcess) read(v any, timeout time.Duration) error {
 	return nil
 }
 
-// generatorOrder is the order to a generator.
-type generatorOrder struct {
-	Plan  load.Plan
-	Watch bool // also reply with progress after each interval
-}
-
 // generated is a reply of a generator: its progress, and in the last reply its result.
 type generated struct {
 	Progress *load.Progress
@@ -117,19 +111,11 @@ type generated struct {
 	Error    string // Result then holds the measurements until the error
 }
 
-func generate(o generatorOrder, reply func(any) error) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer cancel()
-	runtime.GOMAXPROCS(max(1, o.Plan.Threads) + 1) // one more makes requests due
-	var report func(load.Progress)
-	if o.Watch {
-		report = func(p load.Progress) {
-			if reply(generated{Progress: &p}) != nil {
-				cancel() // the parent has closed the pipe
-			}
-		}
-	}
-	r, err := load.Run(ctx, o.Plan, report)
+func generate(plan load.Plan, reply func(any) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	runtime.GOMAXPROCS(max(1, plan.Threads) + 1)                                                // one more makes requests due
+	r, err := load.Run(ctx, plan, func(p load.Progress) { _ = reply(generated{Progress: &p}) }) // SIGPIPE ends it
 	out := generated{Result: r}
 	if err != nil {
 		out.Error = err.Error()
@@ -140,7 +126,7 @@ func generate(o generatorOrder, reply func(any) error) error {
 // Generate executes a plan in a process of its own. It calls watch, which may be nil, after each
 // interval. When ctx ends, the load ends, and Generate returns the measurements until then.
 func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
-	c, err := r.spawn("generator", Command{Name: "generator", Cores: cores}, generatorOrder{plan, watch != nil})
+	c, err := r.spawn("generator", Command{Name: "generator", Cores: cores}, plan)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func newRig(t *testing.T) *Rig {
 }
 
 func plan(addr string) load.Plan {
-	return load.Plan{Addr: addr, Host: addr, Protocol: load.KeepAlive, Connections: 2, Requests: 20,
+	return load.Plan{Addr: addr, Protocol: load.KeepAlive, Connections: 2, Requests: 20,
 		Phases: []load.Phase{{Name: "load", Duration: time.Minute}}, Templates: []load.Template{{Name: "get", Method: "GET", Path: "/bid?cb={n}"}}}
 }
 

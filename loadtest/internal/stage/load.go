@@ -115,7 +115,7 @@ func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress
 
 // Generate executes a plan against the server of the stage.
 func (s *Stage) Generate(ctx context.Context, plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
-	plan.Addr, plan.Host = s.Addr, s.Host
+	plan.Addr = s.Addr
 	if s.TLS {
 		plan.Encrypted, plan.Authority = true, append(plan.Authority, s.Authority...)
 	}

@@ -51,7 +51,6 @@ type Setup struct {
 type Stage struct {
 	*Env
 	Addr      string // host:port of the loaded server
-	Host      string // value of the Host field
 	Authority []byte // CA of the server's certificate in PEM
 	TLS       bool
 	PID       int           // process of the loaded server; 0 if unknown
@@ -140,7 +139,7 @@ func (s *Stage) loadURL(text, caFile string) error {
 			return err
 		}
 	}
-	s.Addr, s.Host, s.TLS = u.Host, u.Host, u.Scheme == "https"
+	s.Addr, s.TLS = u.Host, u.Scheme == "https"
 	if u.Port() == "" {
 		s.Addr += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	}
@@ -178,7 +177,7 @@ func (s *Stage) startAdbuffer(ctx context.Context, t Setup) error {
 		return err
 	}
 	s.stops = append(s.stops, a.Stop)
-	s.Adbuffer, s.Addr, s.Host, s.PID = a, a.Addr, a.Addr, a.PID
+	s.Adbuffer, s.Addr, s.PID = a, a.Addr, a.PID
 	if c.Cert != nil {
 		s.TLS, s.Authority = true, c.Cert.Authority
 	}
@@ -201,7 +200,7 @@ func (s *Stage) startProgram(ctx context.Context, t Setup) error {
 		}
 		s.stops = append(s.stops, route.Process.Stop)
 	}
-	s.Addr, s.Host, s.PID = route.Addr, route.Addr, route.Process.PID
+	s.Addr, s.PID = route.Addr, route.Process.PID
 	if route.TLS != nil {
 		s.TLS, s.Authority = true, route.TLS.Authority
 	}

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,24 +19,25 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// tool loads with a load tool. argv returns its command line, and parse reads the figures in its standard
-// output. A run that takes a minute longer than seconds is an error; 0 is no limit.
-func tool(seconds int, argv func(*Stage) []string, parse func(s *Stage, out string) (*Figures, error)) Load {
+// tool loads with a load tool. start returns its command line, and the function that reads the figures in its
+// standard output. A run that takes a minute longer than seconds is an error; 0 is no limit.
+func tool(seconds int, start func(*Stage) (argv []string, parse func(out string) (*Figures, error))) Load {
 	return func(ctx context.Context, s *Stage) (*Figures, error) {
 		if seconds > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second+time.Minute)
 			defer cancel()
 		}
-		line := argv(s)
-		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-		var out, errs bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		if err := cmd.Run(); err != nil {
+		argv, parse := start(s)
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
 			text := bytes.TrimSpace(errs.Bytes())
-			return nil, fmt.Errorf("%s: %w: %s", line[0], err, text[max(0, len(text)-400):])
+			return nil, fmt.Errorf("%s: %w: %s", argv[0], err, text[max(0, len(text)-400):])
 		}
-		f, err := parse(s, out.String())
+		f, err := parse(string(out))
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +73,12 @@ func wholeSeconds(length time.Duration) int { return max(1, int(length.Seconds()
 
 // AB loads path with n requests of ApacheBench.
 func AB(path string, n, conns int, flags ...string) Load {
-	return tool(0, func(s *Stage) []string {
+	return tool(0, func(s *Stage) ([]string, func(string) (*Figures, error)) {
 		// -l accepts responses of different lengths. -r counts a socket error and continues. -q prints no
 		// progress.
-		return s.onLoadCores(slices.Concat([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(conns)},
-			flags, []string{s.URL() + path})...)
-	}, func(_ *Stage, out string) (*Figures, error) { return parseAB(out) })
+		argv := append([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(conns)}, flags...)
+		return s.onLoadCores(append(argv, s.URL()+path)...), parseAB
+	})
 }
 
 // abLine matches a figure of ab, such as "Complete requests:      100" or "  99%      7".
@@ -106,12 +106,12 @@ var wrkScript string
 // WRK loads with GETs of one thread of wrk.
 func WRK(t load.Template, conns int, length time.Duration) Load {
 	seconds := wholeSeconds(length)
-	return tool(seconds, func(s *Stage) []string {
+	return tool(seconds, func(s *Stage) ([]string, func(string) (*Figures, error)) {
 		file := filepath.Join(s.Rig.Dir, "wrk.lua")
 		_ = os.WriteFile(file, []byte(wrkScript), 0o600) // wrk cannot run without it
-		return s.onLoadCores(append([]string{"wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file},
-			s.request(t)...)...)
-	}, func(_ *Stage, out string) (*Figures, error) { return parseWRK(out) })
+		argv := []string{"wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file}
+		return s.onLoadCores(append(argv, s.request(t)...)...), parseWRK
+	})
 }
 
 func parseWRK(out string) (*Figures, error) {
@@ -135,20 +135,20 @@ func parseWRK(out string) (*Figures, error) {
 // H2Load loads with GETs of one thread of h2load over HTTP/2. The latencies are in its log of requests.
 func H2Load(t load.Template, conns, streams int, length time.Duration) Load {
 	seconds := wholeSeconds(length)
-	file := func(s *Stage) string { return filepath.Join(s.Rig.Dir, "h2load.log") }
-	return tool(seconds, func(s *Stage) []string {
-		_ = os.Remove(file(s)) // h2load appends to it
-		return s.onLoadCores(append([]string{"h2load", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%d", seconds), "--log-file=" + file(s)},
-			s.request(t)...)...)
-	}, func(s *Stage, _ string) (*Figures, error) {
-		log, err := os.Open(file(s))
-		if err != nil {
-			return nil, err
+	return tool(seconds, func(s *Stage) ([]string, func(string) (*Figures, error)) {
+		file := filepath.Join(s.Rig.Dir, "h2load.log")
+		_ = os.Remove(file) // h2load appends to it
+		argv := []string{"h2load", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%d", seconds), "--log-file=" + file}
+		return s.onLoadCores(append(argv, s.request(t)...)...), func(string) (*Figures, error) {
+			log, err := os.Open(file)
+			if err != nil {
+				return nil, err
+			}
+			defer log.Close()
+			f, err := parseH2Load(log)
+			f.Seconds, f.Rate = float64(seconds), float64(f.Answered)/float64(seconds)
+			return f, err
 		}
-		defer log.Close()
-		f, err := parseH2Load(log)
-		f.Seconds, f.Rate = float64(seconds), float64(f.Answered)/float64(seconds)
-		return f, err
 	})
 }
 
@@ -179,39 +179,36 @@ var nodeScript string
 // Sequence sends n GETs of path one after the other from one curl or Node process. close opens a
 // connection for each request.
 func Sequence(program, path string, n int, close bool) Load {
-	if program == "node" {
-		return tool(0, func(s *Stage) []string {
-			return []string{"node", "-e", nodeScript, s.URL() + path, strconv.Itoa(n), strconv.FormatBool(!close)}
-		}, func(_ *Stage, out string) (*Figures, error) {
-			var r struct {
-				Answered, Handshakes uint64
-				Seconds              float64
+	return tool(0, func(s *Stage) ([]string, func(string) (*Figures, error)) {
+		if program == "node" {
+			return []string{"node", "-e", nodeScript, s.URL() + path, strconv.Itoa(n), strconv.FormatBool(!close)}, func(out string) (*Figures, error) {
+				var r struct {
+					Answered, Handshakes uint64
+					Seconds              float64
+				}
+				if err := json.Unmarshal([]byte(out), &r); err != nil {
+					return nil, fmt.Errorf("node printed %.200q: %w", out, err)
+				}
+				return sequenceOf(n, r.Answered, r.Handshakes, r.Seconds), nil
 			}
-			if err := json.Unmarshal([]byte(out), &r); err != nil {
-				return nil, fmt.Errorf("node printed %.200q: %w", out, err)
-			}
-			return sequenceOf(n, r.Answered, r.Handshakes, r.Seconds), nil
-		})
-	}
-	var start time.Time
-	return tool(0, func(s *Stage) []string {
-		start = time.Now()
+		}
 		argv := []string{"curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %{num_connects}\n", fmt.Sprintf("%s&n=[1-%d]", s.URL()+path, n)}
 		if close {
 			argv = append(argv, "-H", "Connection: close")
 		}
-		return argv
-	}, func(_ *Stage, out string) (*Figures, error) {
-		var answered, handshakes uint64
-		for line := range strings.Lines(out) {
-			status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if strings.HasPrefix(status, "2") {
-				answered++
+		start := time.Now()
+		return argv, func(out string) (*Figures, error) {
+			var answered, handshakes uint64
+			for line := range strings.Lines(out) {
+				status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
+				if strings.HasPrefix(status, "2") {
+					answered++
+				}
+				c, _ := strconv.ParseUint(connects, 10, 64)
+				handshakes += c
 			}
-			c, _ := strconv.ParseUint(connects, 10, 64)
-			handshakes += c
+			return sequenceOf(n, answered, handshakes, time.Since(start).Seconds()), nil
 		}
-		return sequenceOf(n, answered, handshakes, time.Since(start).Seconds()), nil
 	})
 }
 

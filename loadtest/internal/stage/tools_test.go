@@ -71,8 +71,10 @@ func TestFailedRequestsOfAToolAreDoubted(t *testing.T) {
 		answered, failed uint64
 		doubts           int
 	}{{10, 0, 0}, {10, 1, 1}, {0, 0, 1}} {
-		f, err := tool(0, func(*Stage) []string { return []string{"true"} }, func(*Stage, string) (*Figures, error) {
-			return &Figures{Summary: load.Summary{Answered: c.answered, Failed: c.failed}}, nil
+		f, err := tool(0, func(*Stage) ([]string, func(string) (*Figures, error)) {
+			return []string{"true"}, func(string) (*Figures, error) {
+				return &Figures{Summary: load.Summary{Answered: c.answered, Failed: c.failed}}, nil
+			}
 		})(t.Context(), new(Stage))
 		testsupport.True(t, err == nil && len(f.Doubts) == c.doubts, "%+v: doubts %q, %v", c, f.Doubts, err)
 	}
