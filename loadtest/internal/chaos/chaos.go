@@ -122,9 +122,8 @@ func chaos(e *tests.Experiment, o options) {
 	r.Check(r.chooseAttacks())
 	defer func() {
 		for _, s := range r.ssps {
-			s.Close()
-			for _, other := range s.others {
-				other.Close()
+			for _, sim := range s.sims {
+				sim.Close()
 			}
 		}
 	}()

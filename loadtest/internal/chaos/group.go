@@ -36,7 +36,7 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 	s := r.ssps[r.named("group")]
 	set := func(m namedBehaviour) {
 		m.behaviour.Response.Echo = true
-		for _, primary := range []*sspsim.SSP{s.SSP, s.others[0]} {
+		for _, primary := range s.sims[:2] {
 			r.Check(primary.Set(m.behaviour))
 		}
 		s.current.Store(m.name)

@@ -56,7 +56,7 @@ func (h *hostile) drawBroken() (*request, string) {
 }
 
 func (h *hostile) send(asks ...*request) error {
-	_, err := h.Write(newWriting(asks, false).text)
+	_, err := h.Write(textOf(asks, false))
 	return err
 }
 
@@ -110,9 +110,9 @@ var http1Attacks = []attack{
 		asks := h.draw(1 + h.rnd.IntN(3))
 		bad, text := h.drawBroken()
 		text += strings.Repeat("GET / HTTP/1.1\r\n\r\n", h.rnd.IntN(50))
-		_, _ = h.Write(append(newWriting(asks, false).text, text...))
+		_, _ = h.Write(append(textOf(asks, false), text...))
 		h.wait(300) // a refused request must not destroy earlier responses
-		if h.run.responses(h.http1Conn, clientKind{}, asks, func(int) time.Time { return time.Now() }) {
+		if h.run.responses(h.http1Conn, clientKind{}, asks, time.Now) {
 			h.wantRefused(bad)
 		}
 	}},

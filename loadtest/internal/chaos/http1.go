@@ -106,9 +106,9 @@ func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*reque
 	return reusable
 }
 
-// responses reads and judges the responses to requests in their order. wholeAt returns when a
-// request was written whole. responses reports whether the connection can be used again.
-func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt func(int) time.Time) bool {
+// responses reads and judges the responses to requests in their order. wholeAt returns when all of
+// them were written. responses reports whether the connection can be used again.
+func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt func() time.Time) bool {
 	var last time.Time // when the previous response was read
 	for i, a := range asks {
 		stalled := c.st.stalls.total()
@@ -119,8 +119,8 @@ func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt fun
 		}
 		c.served++
 		// The clock of a request starts when adbuffer has read the request and has sent the
-		// previous response.
-		p.took = max(0, min(first.Sub(wholeAt(i)), first.Sub(last)))
+		// previous response. Pieces of the requests behind it take less than the allowance.
+		p.took = max(0, min(first.Sub(wholeAt()), first.Sub(last)))
 		r.judge(a, p, c.st.stalls.total()-stalled, 0)
 		last = time.Now()
 		if p.closes {

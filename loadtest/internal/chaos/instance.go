@@ -93,14 +93,14 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	var names, tiers []string
 	for _, s := range r.ssps {
 		ssp := s.config
-		if !s.healthy && !s.apart {
+		if !s.healthy && s.apart == nil {
 			// A reload changes the limits of the pool in place, or replaces the pool.
 			ssp.Pool = strings.Replace(ssp.Pool, "max_conns: 64", fmt.Sprintf("max_conns: %d", 8+rnd.IntN(56)), 1)
 			ssp.More = append(ssp.More, "max_buffered_bytes: 33554432", fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
 				fmt.Sprintf("timeouts: {connect: %dms}", 150+100*rnd.IntN(2)))
 		}
 		c.SSPs = append(c.SSPs, &ssp)
-		if s.apart {
+		if s.apart != nil {
 			continue
 		}
 		names = append(names, s.name)

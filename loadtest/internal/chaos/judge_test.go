@@ -21,7 +21,7 @@ func quiet(ssps ...string) *run {
 	e := &tests.Experiment{Env: &stage.Env{Say: func(string, ...any) {}}}
 	r := &run{Experiment: e, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
 	for _, name := range ssps {
-		r.ssps = append(r.ssps, &ssp{name: name})
+		r.ssps = append(r.ssps, &ssp{sspKind: sspKind{name: name}})
 	}
 	return r
 }

@@ -22,8 +22,10 @@ func (r *run) report(rep *results.Report) {
 		r.compare(st, grown)
 	}
 	for _, s := range r.ssps {
-		if c := s.Counters(); c.BadRequests > 0 {
-			r.broken.add(altered, "SSP %s refused %d requests of adbuffer, such as: %s", s.name, c.BadRequests, c.LastBadRequest)
+		for _, sim := range s.sims {
+			if c := sim.Counters(); c.BadRequests > 0 {
+				r.broken.add(altered, "SSP %s refused %d requests of adbuffer, such as: %s", s.name, c.BadRequests, c.LastBadRequest)
+			}
 		}
 	}
 	r.judgeHealthy()

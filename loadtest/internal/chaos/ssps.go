@@ -18,11 +18,8 @@ import (
 
 // ssp is a simulated SSP. It runs in this process.
 type ssp struct {
-	*sspsim.SSP
-	others     []*sspsim.SSP // its further endpoints
-	name       string
-	healthy    bool // always
-	apart      bool
+	sspKind
+	sims       []*sspsim.SSP // its endpoints
 	config     stage.SSP
 	behaviours []namedBehaviour // the behaviours that it may have
 	current    atomic.Value     // the name of its behaviour
@@ -37,7 +34,7 @@ type sspKind struct {
 	healthy  bool
 	// apart is the behaviour of an SSP that has a route of its own and is not in the mixed traffic.
 	apart     *sspsim.Behaviour
-	endpoints int // 0 means 1; the last of several is the spare
+	endpoints int // the last of several is the spare
 }
 
 const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64"
@@ -65,7 +62,7 @@ var large = sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*ti
 
 // mixed returns the SSPs of the mixed traffic.
 func (r *run) mixed() []*ssp {
-	n := slices.IndexFunc(r.ssps, func(s *ssp) bool { return s.apart })
+	n := slices.IndexFunc(r.ssps, func(s *ssp) bool { return s.apart != nil })
 	if n < 0 {
 		n = len(r.ssps)
 	}
@@ -80,28 +77,24 @@ func (r *run) named(name string) int {
 // startSSPs starts an SSP of each kind.
 func (r *run) startSSPs() {
 	for i, k := range sspKinds {
-		s := &ssp{name: k.name, healthy: k.healthy, apart: k.apart != nil}
+		s := &ssp{sspKind: k, config: stage.SSP{Name: k.name, Protocol: k.protocol,
+			Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}}
+		r.ssps = append(r.ssps, s)
 		s.behaviours = slices.DeleteFunc(behavioursFor(k), func(m namedBehaviour) bool { return !r.selects(m.name) })
 		s.current.Store("healthy")
-		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.seed + uint64(i), Behaviour: healthy,
+		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.seed + uint64(i), Behaviour: *cmp.Or(k.apart, &healthy),
 			OnRequest:     func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) },
 			OnUnprocessed: func(target string) { r.log.refuse(i, k.name, s.current.Load().(string), target) }}
-		if k.apart != nil {
-			options.Behaviour = *k.apart
-		}
-		s.SSP = tests.Must(sspsim.Start(options))(r.Experiment)
-		r.ssps = append(r.ssps, s)
-		s.config = stage.SSP{Name: k.name, URLs: []string{s.URL()}, Protocol: k.protocol, Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}
-		for range k.endpoints - 1 {
-			other := tests.Must(sspsim.Start(options))(r.Experiment)
-			s.others, s.config.URLs = append(s.others, other), append(s.config.URLs, other.URL())
+		for range max(1, k.endpoints) {
+			sim := tests.Must(sspsim.Start(options))(r.Experiment)
+			s.sims, s.config.URLs = append(s.sims, sim), append(s.config.URLs, sim.URL())
 		}
 		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience))
 		}
-		if s.CA() != nil {
+		if ca := s.sims[0].CA(); ca != nil {
 			s.config.CAFile = filepath.Join(r.Rig.Dir, "chaos-ca-"+k.name+".pem")
-			r.Check(s.CA().WriteFile(s.config.CAFile))
+			r.Check(ca.WriteFile(s.config.CAFile))
 		}
 	}
 }
@@ -120,11 +113,11 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 			// adbuffer must dial now and then, also when it has no descriptor.
 			b.Connections = sspsim.Connections{MaxRequests: 20, Announce: true}
 		}
-		r.Check(s.Set(b))
+		r.Check(s.sims[0].Set(b))
 		s.current.Store(m.name)
 		r.behavioursSeen.add(m.name, "")
 		if !s.healthy && rnd.IntN(8) == 0 {
-			s.CloseConnections()
+			s.sims[0].CloseConnections()
 		}
 		stage.Sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
 	}

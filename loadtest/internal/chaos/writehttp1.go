@@ -4,33 +4,36 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net"
-	"sync/atomic"
 	"time"
 )
 
 // writing is the text of requests while a client sends it, at once or in pieces.
 type writing struct {
-	text  []byte
-	ends  []int          // where each request ends in text
-	whole []atomic.Int64 // when all of each request was written, in nanoseconds since 1970; 0 if not yet
-	done  chan struct{}  // closed after the last write, or after one that failed
+	text []byte
+	end  time.Time     // of the last write, or of one that failed; valid when done is closed
+	done chan struct{} // closed at end
 }
 
 func newWriting(asks []*request, http10 bool) *writing {
-	w := &writing{whole: make([]atomic.Int64, len(asks)), done: make(chan struct{})}
-	for _, a := range asks {
-		w.text = append(w.text, a.http1(http10)...)
-		w.ends = append(w.ends, len(w.text))
-	}
-	return w
+	return &writing{text: textOf(asks, http10), done: make(chan struct{})}
 }
 
-// wholeAt returns when all of a request was written. It returns the current time if that is not done.
-func (w *writing) wholeAt(i int) time.Time {
-	if at := w.whole[i].Load(); at != 0 {
-		return time.Unix(0, at)
+// textOf returns the text of requests in HTTP/1, one behind the other.
+func textOf(asks []*request, http10 bool) (text []byte) {
+	for _, a := range asks {
+		text = append(text, a.http1(http10)...)
 	}
-	return time.Now()
+	return text
+}
+
+// wholeAt returns when all requests were written. It returns the current time if that is not done.
+func (w *writing) wholeAt() time.Time {
+	select {
+	case <-w.done:
+		return w.end
+	default:
+		return time.Now()
+	}
 }
 
 // write writes the text with the pieces and pauses of the client's kind. It drops errors, since
@@ -38,20 +41,19 @@ func (w *writing) wholeAt(i int) time.Time {
 func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 	defer close(w.done)
 	_ = c.SetWriteDeadline(time.Now().Add(30 * time.Second))
-	at, next := 0, 0
-	for pieces := max(1, m.pieces); at < len(w.text); pieces-- {
-		n := len(w.text) - at
+	rest := w.text
+	for pieces := max(1, m.pieces); len(rest) > 0; pieces-- {
+		n := len(rest)
 		if pieces > 1 && n > 1 {
-			n = cut(w.text[at:], pieces, rnd)
+			n = cut(rest, pieces, rnd)
 		}
-		if _, err := c.Write(w.text[at : at+n]); err != nil {
+		_, err := c.Write(rest[:n])
+		w.end = time.Now()
+		if err != nil {
 			return
 		}
-		at += n
-		for ; next < len(w.ends) && w.ends[next] <= at; next++ {
-			w.whole[next].Store(time.Now().UnixNano())
-		}
-		if m.pause > 0 && at < len(w.text) {
+		rest = rest[n:]
+		if m.pause > 0 && len(rest) > 0 {
 			time.Sleep(time.Duration(rnd.Int64N(int64(m.pause))))
 		}
 	}

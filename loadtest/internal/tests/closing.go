@@ -91,15 +91,10 @@ func churn(e *Experiment) {
 		}
 		all = append(all, f)
 	}
-	count := func(method string) (lost, of uint64) {
-		return sumOf(all, func(f *stage.Figures) uint64 { return f.Class(method).Failed }),
-			sumOf(all, func(f *stage.Figures) uint64 { return f.Class(method).Offered })
-	}
-	lost, of := count("GET")
-	r.Promise("no GET is lost to a connection that the SSP closed", lost == 0, nil, "%v of %v lost.", lost, of)
-	lost, of = count("POST")
+	gets, posts := counts(all, "GET"), counts(all, "POST")
+	r.Promise("no GET is lost to a connection that the SSP closed", gets.Failed == 0, nil, "%v of %v lost.", gets.Failed, gets.Offered)
 	r.Promise("at most one POST in 1 000 is lost to one: it is not sent again where the SSP may have seen it",
-		share(lost, of) <= 0.001, nil, "%v of %v lost.", lost, of)
+		share(posts.Failed, posts.Offered) <= 0.001, nil, "%v of %v lost.", posts.Failed, posts.Offered)
 }
 
 // closeEarly loads an SSP that closes connections. It returns how many requests adbuffer sent again, and

@@ -199,7 +199,11 @@ func spares(e *Experiment) {
 			t.Add(out.next.Doubts, failure.name, p.name, out.failing, out.next.Answered, out.next.Offered,
 				results.Percent(share(out.next.Answered, out.next.Offered)), out.repaired)
 			if p.program == "" {
-				judgeSpare(e.Rep, failure.name, out)
+				e.Rep.Promise(fmt.Sprintf("if all primaries %s, the spare takes over within 10 s, and they are back within base_time "+
+					"of their repair", failure.name), out.failing <= 10 && out.repaired <= baseTime, nil,
+					"After %v s; back after %v s.", out.failing, out.repaired)
+				e.Rep.Promise(fmt.Sprintf("if all primaries %s, the spare then carries 99 %%", failure.name),
+					share(out.next.Answered, out.next.Offered) >= 0.99, out.next.Doubts, "%v of %v.", out.next.Answered, out.next.Offered)
 			}
 		}
 	}
@@ -231,19 +235,6 @@ func failPrimaries(e *Experiment, program string, broken sspsim.Behaviour) (out 
 	return out
 }
 
-// judgeSpare ignores doubts about the window unless only its share broke the promise.
-func judgeSpare(r *results.Report, failure string, out takeover) {
-	carried := share(out.next.Answered, out.next.Offered) >= 0.99
-	soon := out.failing <= 10 && out.repaired <= baseTime
-	var doubts []string
-	if soon {
-		doubts = out.next.Doubts
-	}
-	r.Promise(fmt.Sprintf("if all primaries %s, the spare carries 99 %% within 10 s; they are back within base_time "+
-		"of their repair", failure), carried && soon, doubts,
-		"After %v s; then %v of %v; back after %v s.", out.failing, out.next.Answered, out.next.Offered, out.repaired)
-}
-
 // mirror compares p99 with a black-holed mirror and without a mirror. Short runs of both take turns, so
 // that other work of the machine slows both.
 func mirror(e *Experiment) {
@@ -268,29 +259,23 @@ func mirror(e *Experiment) {
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
 		"rounds in turn", rate, latency, rounds),
 		"mirror", "p99 ms without", "with", "ratio", "failed")
-	t.Add(all.doubts(), "black-holed mirror", medianOf(all.calm, p99), medianOf(all.disturbed, p99), mirrorRatio(all), mirrorFailed(all))
-	judgeMirror(e.Rep, all)
-}
-
-// mirrorRatio returns the median of the rounds' ratios of p99.
-func mirrorRatio(all turns) float64 {
 	var ratios []float64
-	for i := range all.calm {
+	var broken []*stage.Figures // rounds in which requests failed
+	for i := range rounds {
 		ratios = append(ratios, p99(all.disturbed[i])/p99(all.calm[i]))
-	}
-	return stage.Median(ratios)
-}
-
-func mirrorFailed(all turns) uint64 { return sumOf(slices.Concat(all.calm, all.disturbed), failed) }
-
-// judgeMirror ignores all doubts if requests failed in runs without doubts.
-func judgeMirror(r *results.Report, all turns) {
-	ratio, lost, doubts := mirrorRatio(all), mirrorFailed(all), all.doubts()
-	for _, runs := range [][]*stage.Figures{all.calm, all.disturbed} {
-		if sumOf(runs, failed) > 0 && len(doubtsOf(runs...)) == 0 {
-			doubts = nil
+		for _, f := range []*stage.Figures{all.calm[i], all.disturbed[i]} {
+			if f.Failed > 0 {
+				broken = append(broken, f)
+			}
 		}
 	}
-	r.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03 && lost == 0, doubts,
-		"The median of the rounds' ratios is %v; %v requests failed.", ratio, lost)
+	ratio, lost := stage.Median(ratios), counts(broken).Failed
+	t.Add(all.doubts(), "black-holed mirror", medianOf(all.calm, p99), medianOf(all.disturbed, p99), ratio, lost)
+	e.Rep.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03, all.doubts(),
+		"The median of the rounds' ratios is %v.", ratio)
+	doubts := doubtsOf(broken...)
+	if slices.ContainsFunc(broken, func(f *stage.Figures) bool { return len(f.Doubts) == 0 }) {
+		doubts = nil
+	}
+	e.Rep.Promise("black-holed mirror: no request of the main traffic fails", lost == 0, doubts, "%v requests failed.", lost)
 }

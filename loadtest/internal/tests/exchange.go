@@ -63,7 +63,11 @@ type exchangeRow struct {
 
 // fills returns the share of the requests that got a bid.
 func (r *exchangeRow) fills() float64 {
-	return share(sumOf(r.rounds, func(f *stage.Figures) uint64 { return f.Statuses[200] }), sumOf(r.rounds, answered))
+	bids := uint64(0)
+	for _, f := range r.rounds {
+		bids += f.Statuses[200]
+	}
+	return share(bids, counts(r.rounds).Answered)
 }
 
 // queries returns how many queries the SSPs got, and how many they wanted.
@@ -119,12 +123,8 @@ func exchange(e *Experiment) {
 		exchangeRounds), "asks", "proxy", "filters", "queries/request", "fills", "CPU µs/request", "p99 ms")
 	for _, row := range rows {
 		got, _ := row.queries()
-		var cpu []float64
-		for _, f := range row.rounds {
-			cpu = append(cpu, f.CPUus)
-		}
 		t.Add(doubtsOf(row.rounds...), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
-			share(got, sumOf(row.rounds, answered)), results.Percent(row.fills()), spread(cpu), medianOf(row.rounds, p99))
+			share(got, counts(row.rounds).Answered), results.Percent(row.fills()), spread(valuesOf(row.rounds, cpuUs)), medianOf(row.rounds, p99))
 	}
 	judgeExchange(e.Rep, rows)
 }
@@ -153,16 +153,11 @@ func exchangeSetup(ssps []*stage.SSP, mode string, filters bool) stage.Setup {
 }
 
 func judgeExchange(r *results.Report, rows []*exchangeRow) {
-	row := func(asks, proxy string, filters bool) *exchangeRow {
-		i := slices.IndexFunc(rows, func(r *exchangeRow) bool {
-			return r.asks == asks && r.proxy == proxy && r.filters == filters
-		})
-		if i < 0 {
-			return nil
-		}
-		return rows[i]
+	by := map[string]*exchangeRow{}
+	for _, row := range rows {
+		by[fmt.Sprintf("%s asks %s, filters: %v", row.proxy, row.asks, row.filters)] = row
 	}
-	all, some := row("all five", "adbuffer", false), row("all five", "adbuffer", true)
+	all, some := by["adbuffer asks all five, filters: false"], by["adbuffer asks all five, filters: true"]
 	cpu := func(r *exchangeRow) float64 { return medianOf(r.rounds, cpuUs) }
 	doubts := doubtsOf(some.rounds...)
 	got, wanted := some.queries()
@@ -172,7 +167,7 @@ func judgeExchange(r *results.Report, rows []*exchangeRow) {
 		results.Percent(some.fills()), results.Percent(all.fills()))
 	r.Promise("filters save more CPU than they cost", cpu(some) < cpu(all), append(doubtsOf(all.rounds...), doubts...),
 		"%v µs a request with filters, %v without.", cpu(some), cpu(all))
-	one, theirs := row("one", "adbuffer", true), row("one", "HAProxy", true)
+	one, theirs := by["adbuffer asks one, filters: true"], by["HAProxy asks one, filters: true"]
 	if theirs == nil {
 		return
 	}

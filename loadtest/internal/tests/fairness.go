@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -37,40 +38,29 @@ func fairness(e *Experiment) {
 		"adbuffer CPU µs/request calm", "attacked", "adbuffer memory")
 	for _, a := range attacks {
 		row := attackInTurn(e, a, rounds)
-		t.Add(row.doubts(), a.name, a.cost, results.Percent(succeeded(row.calm)),
-			results.Percent(succeeded(row.disturbed)), medianOf(row.calm, p99), medianOf(row.disturbed, p99),
-			results.Ratio(row.ratio(p99)), results.Percent(row.noise()), medianOf(row.calm, cpuUs), medianOf(row.disturbed,
-				cpuUs), results.MiB(mostMemory(row.disturbed)))
-		judgeFairness(r, a.name, row)
+		calm, attacked := succeeded(row.calm), succeeded(row.disturbed)
+		before, after := valuesOf(row.calm, p99), medianOf(row.disturbed, p99)
+		rise, noise := after/stage.Median(before), (slices.Max(before)-slices.Min(before))/stage.Median(before)
+		memory := slices.Max(valuesOf(row.disturbed, func(f *stage.Figures) float64 { return float64(f.RSS) }))
+		t.Add(row.doubts(), a.name, a.cost, results.Percent(calm), results.Percent(attacked), stage.Median(before), after,
+			results.Ratio(rise), results.Percent(noise), medianOf(row.calm, cpuUs), medianOf(row.disturbed, cpuUs),
+			results.MiB(int64(memory)))
+		r.Promise(a.name+": at least 99.9 % of the other clients' requests succeed", attacked >= 0.999, nil,
+			"%s of the other requests succeeded, %s when calm (%s in the last round).",
+			results.Percent(attacked), results.Percent(calm), row.disturbed[rounds-1].Failures())
+		doubts := row.doubts()
+		if rise-1 < noise {
+			doubts = append(doubts, "the calm rounds differ by more than the rise")
+		}
+		r.Promise(a.name+": the other clients' p99 stays within 10 %", rise <= 1.10, doubts,
+			"p99 went from %v to %v ms, with %s of noise.", stage.Median(before), after, results.Percent(noise))
 	}
-}
-
-// noise returns by how much p99 differs between calm rounds, as a share of their median.
-func (f turns) noise() float64 {
-	low, high := p99(f.calm[0]), p99(f.calm[0])
-	for _, round := range f.calm {
-		low, high = min(low, p99(round)), max(high, p99(round))
-	}
-	return (high - low) / medianOf(f.calm, p99)
 }
 
 // succeeded returns the share of the requests that succeeded.
 func succeeded(rounds []*stage.Figures) float64 {
-	return share(sumOf(rounds, answered), sumOf(rounds, offered))
-}
-
-func judgeFairness(r *results.Report, attack string, row turns) {
-	r.Promise(attack+": at least 99.9 % of the other clients' requests succeed", succeeded(row.disturbed) >= 0.999, nil,
-		"%s of the other requests succeeded, %s when calm (%s in the last round).",
-		results.Percent(succeeded(row.disturbed)), results.Percent(succeeded(row.calm)),
-		row.disturbed[len(row.disturbed)-1].Failures())
-	doubts := row.doubts()
-	if row.ratio(p99)-1 < row.noise() {
-		doubts = append(doubts, "the calm rounds differ by more than the rise")
-	}
-	r.Promise(attack+": the other clients' p99 stays within 10 %", row.ratio(p99) <= 1.10, doubts,
-		"p99 went from %v to %v ms, with %s of noise.", medianOf(row.calm, p99), medianOf(row.disturbed, p99),
-		results.Percent(row.noise()))
+	sum := counts(rounds)
+	return share(sum.Answered, sum.Offered)
 }
 
 // attackInTurn measures calm and attacked rounds in turn.

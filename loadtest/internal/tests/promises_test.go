@@ -30,20 +30,6 @@ func classes(p99 float64, failed map[string]uint64, names ...string) *stage.Figu
 // break is doubted if there are doubts about its figures.
 func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 	type judge = func(*results.Report)
-	doubted := func(f *stage.Figures) *stage.Figures {
-		f.Doubts = []string{"the generator was late"}
-		return f
-	}
-	fair := func(r *results.Report, f *stage.Figures, calm ...float64) {
-		row := turns{disturbed: []*stage.Figures{f}}
-		for _, ms := range calm {
-			row.calm = append(row.calm, figures(1000, 0, ms))
-		}
-		judgeFairness(r, "silent", row)
-	}
-	mirrored := func(plain, copied *stage.Figures) judge {
-		return func(r *results.Report) { judgeMirror(r, turns{[]*stage.Figures{plain}, []*stage.Figures{copied}}) }
-	}
 	// The log names it after 3 s, metrics after 4 s, an alert after alerted, and that ends after quiet.
 	told := func(alerted, quiet time.Duration, misleading ...string) judge {
 		end := time.Now()
@@ -88,26 +74,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		broken, promises int // how many are broken, of how many
 		doubtful         judge
 	}{
-		{"spare, failing", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
-			func(r *results.Report) {
-				judgeSpare(r, "hang", takeover{10.1, doubted(figures(1000, 11, 1)), 5}) // doubts explain the share only
-			}, 1, 1, nil},
-		{"spare, carried", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
-			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 11, 1), 5}) }, 1, 1,
-			func(r *results.Report) { judgeSpare(r, "hang", takeover{10, doubted(figures(1000, 11, 1)), 5}) }},
-		{"spare, repaired", func(r *results.Report) { judgeSpare(r, "hang", takeover{10, figures(1000, 10, 1), 5}) },
-			func(r *results.Report) {
-				judgeSpare(r, "hang", takeover{10, doubted(figures(1000, 10, 1)), 5.1})
-			}, 1, 1, nil},
-		{"mirror, slower", mirrored(figures(9, 0, 100), figures(9, 0, 103)), mirrored(figures(9, 0, 100), figures(9, 0, 104)), 1, 1,
-			mirrored(figures(9, 0, 100), doubted(figures(9, 0, 104)))},
-		{"mirror, failed", mirrored(figures(9, 0, 100), figures(9, 0, 103)), mirrored(doubted(figures(9, 0, 100)), figures(9, 1, 100)), 1, 1,
-			mirrored(figures(9, 0, 100), doubted(figures(9, 1, 100)))},
-		{"fairness, success", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
-			func(r *results.Report) { fair(r, figures(1000, 2, 109), 100, 100) }, 1, 2, nil},
-		{"fairness, p99", func(r *results.Report) { fair(r, figures(1000, 1, 109), 100, 100) },
-			func(r *results.Report) { fair(r, figures(1000, 1, 120), 100, 100, 105) }, 1, 2,
-			func(r *results.Report) { fair(r, figures(1000, 1, 120), 100, 105, 125) }},
 		{"overload, goodput", swept(85, 0, 0), swept(84, 0, 0), 1, 5, swept(84, 0, 0, "late")},
 		{"overload, late", swept(85, 9, 9), swept(85, 10, 9), 1, 5, swept(85, 10, 9, "late")},
 		{"overload, critical", swept(85, 9, 9), swept(85, 9, 10), 1, 5, nil},

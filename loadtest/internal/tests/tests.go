@@ -93,37 +93,37 @@ five, merged into one BidResponse, and to one of them, as HAProxy does by json_q
 fills, and measures CPU.`, exchange),
 }
 
-// medianOf returns the median of a figure over rounds. Of no rounds it is NaN.
-func medianOf[T any](rounds []T, figure func(T) float64) float64 {
-	var all []float64
-	for _, round := range rounds {
-		all = append(all, figure(round))
+// valuesOf returns a figure of each round.
+func valuesOf(rounds []*stage.Figures, figure func(*stage.Figures) float64) (all []float64) {
+	for _, f := range rounds {
+		all = append(all, figure(f))
 	}
-	return stage.Median(all)
+	return all
 }
 
-// sumOf returns the sum of a count over rounds.
-func sumOf[T any](rounds []T, count func(T) uint64) (sum uint64) {
-	for _, round := range rounds {
-		sum += count(round)
+// medianOf returns the median of a figure over rounds. Of no rounds it is NaN.
+func medianOf(rounds []*stage.Figures, figure func(*stage.Figures) float64) float64 {
+	return stage.Median(valuesOf(rounds, figure))
+}
+
+// counts adds the counts of rounds: of some classes of their requests, or of all for none.
+func counts(rounds []*stage.Figures, classes ...string) (sum load.Summary) {
+	add := func(s load.Summary) {
+		sum.Offered, sum.Answered, sum.Failed = sum.Offered+s.Offered, sum.Answered+s.Answered, sum.Failed+s.Failed
+	}
+	for _, f := range rounds {
+		if len(classes) == 0 {
+			add(f.Summary)
+		}
+		for _, class := range classes {
+			add(f.Class(class))
+		}
 	}
 	return sum
 }
 
 func p99(f *stage.Figures) float64   { return f.Latency.P99 }
 func cpuUs(f *stage.Figures) float64 { return f.CPUus }
-
-func offered(f *stage.Figures) uint64  { return f.Offered }
-func answered(f *stage.Figures) uint64 { return f.Answered }
-func failed(f *stage.Figures) uint64   { return f.Failed }
-
-// mostMemory returns the largest memory of the loaded server.
-func mostMemory(rounds []*stage.Figures) (most int64) {
-	for _, f := range rounds {
-		most = max(most, f.RSS)
-	}
-	return most
-}
 
 // doubtsOf returns the doubts about figures, each once.
 func doubtsOf(all ...*stage.Figures) (out []string) {
@@ -156,11 +156,6 @@ func (e *Experiment) inTurn(rounds int, what string, calm, disturbed func() *sta
 }
 
 func (t turns) doubts() []string { return doubtsOf(slices.Concat(t.calm, t.disturbed)...) }
-
-// ratio compares the medians of a figure.
-func (t turns) ratio(figure func(*stage.Figures) float64) float64 {
-	return medianOf(t.disturbed, figure) / medianOf(t.calm, figure)
-}
 
 // share returns part / whole.
 func share(part, whole uint64) float64 { return float64(part) / float64(whole) }
