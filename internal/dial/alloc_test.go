@@ -6,12 +6,13 @@ import (
 	"context"
 	"testing"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
 func TestAddressesThatAreKnownCostNoAllocation(t *testing.T) {
 	ends, err := upstream.ParseEndpoints([]string{"http://localhost:1234", "http://127.0.0.2"})
-	must(t, err)
+	testsupport.NoError(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout})
 	ctx := context.Background()
 	if _, err := d.Addresses(ctx); err != nil {

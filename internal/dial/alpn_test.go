@@ -49,7 +49,7 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 		got := (<-p.hello).SupportedProtos
 		testsupport.True(t, slices.Equal(got, tt.offered), "%s, offerHTTP2 %v: offered %q, want %q", tt.mode, tt.offerHTTP2, got, tt.offered)
 		if tt.want != upstream.Unknown {
-			must(t, err)
+			testsupport.NoError(t, err)
 			defer r.Conn.Close()
 			_, ok := r.Conn.(*tls.Conn)
 			testsupport.True(t, ok && r.Protocol == tt.want && r.TLS > 0 && r.TCP > 0, "%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.accepts, r, tt.want)
@@ -79,12 +79,12 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 	o.Endpoints.All = append(o.Endpoints.All, upstream.Endpoint{Host: "ssp.test", Port: old.port})
 	d := newDialer(t, o)
 	addrs, err := d.Addresses(t.Context())
-	must(t, err)
+	testsupport.NoError(t, err)
 	testsupport.MustTrue(t, len(addrs) == 2, "addresses %v", addrs)
 	for range 2 {
 		for _, a := range addrs {
 			r, err := d.Dial(t.Context(), true, a)
-			must(t, err)
+			testsupport.NoError(t, err)
 			want := upstream.HTTP2
 			if a.AddrPort.Port() == old.port {
 				want = upstream.HTTP1

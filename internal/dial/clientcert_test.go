@@ -30,7 +30,7 @@ func newIdentity(t *testing.T, ca *authority, name string) *identity {
 
 func (id *identity) write(t *testing.T, name string) {
 	t.Helper()
-	writePair(t, id.ca.valid(t, name), id.certFile, id.keyFile)
+	testsupport.WriteCertificate(t, id.ca.valid(t, name), id.certFile, id.keyFile)
 	id.touch(t)
 }
 
@@ -38,8 +38,8 @@ func (id *identity) write(t *testing.T, name string) {
 func (id *identity) touch(t *testing.T) {
 	t.Helper()
 	id.written = id.written.Add(time.Second)
-	must(t, os.Chtimes(id.certFile, id.written, id.written))
-	must(t, os.Chtimes(id.keyFile, id.written, id.written))
+	testsupport.NoError(t, os.Chtimes(id.certFile, id.written, id.written))
+	testsupport.NoError(t, os.Chtimes(id.keyFile, id.written, id.written))
 }
 
 // mutual listens for clients with a certificate of ca.
@@ -47,7 +47,7 @@ func mutual(t *testing.T, ca *authority, version uint16) *peer {
 	t.Helper()
 	return listenTLS(t, &tls.Config{
 		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, MaxVersion: version,
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.pool(),
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: testsupport.Roots(ca.Certificate),
 	})
 }
 
@@ -119,9 +119,12 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 	}
 	d := newDialer(t, o)
 	breaks := []func(){
-		func() { writeFile(t, id.certFile, []byte("half of it")); id.touch(t) },
-		func() { writePair(t, ca.valid(t, "x"), id.certFile, filepath.Join(t.TempDir(), "x.key")); id.touch(t) },
-		func() { must(t, os.Remove(id.keyFile)) },
+		func() { writeFile(t, id.certFile, "half of it"); id.touch(t) },
+		func() {
+			testsupport.WriteCertificate(t, ca.valid(t, "x"), id.certFile, filepath.Join(t.TempDir(), "x.key"))
+			id.touch(t)
+		},
+		func() { testsupport.NoError(t, os.Remove(id.keyFile)) },
 	}
 	for i, breakIt := range breaks {
 		breakIt()

@@ -62,7 +62,7 @@ func TestADialOutlastsItsTimeoutsWhileOtherGoroutinesRun(t *testing.T) {
 			starve(t, 20)
 			for range 5 {
 				r, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
-				must(t, err)
+				testsupport.NoError(t, err)
 				r.Conn.Close()
 			}
 		})

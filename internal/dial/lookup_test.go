@@ -75,9 +75,9 @@ func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...st
 	testsupport.Bubble(t, func(t *testing.T) {
 		n := &names{results: map[string]string{}, takes: map[string]time.Duration{}, lookups: map[string]int{}}
 		ends, err := upstream.ParseEndpoints(urls)
-		must(t, err)
+		testsupport.NoError(t, err)
 		d, err := New(Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout, Lookup: n.lookup, Warn: n.warn})
-		must(t, err)
+		testsupport.NoError(t, err)
 		defer d.Close()
 		f(t, n, d)
 	})
@@ -86,7 +86,7 @@ func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...st
 func wantAddrs(t *testing.T, d *Dialer, want ...string) []upstream.Address {
 	t.Helper()
 	got, err := d.Addresses(t.Context())
-	must(t, err)
+	testsupport.NoError(t, err)
 	slices.Sort(want)
 	s := sorted(got)
 	testsupport.MustTrue(t, slices.Equal(s, want), "addresses %q, want %q", s, want)

@@ -7,11 +7,8 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
@@ -39,51 +36,19 @@ func handshakesOf(d *Dialer) (n handshakes) {
 }
 
 // authority issues certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
+type authority struct{ tls.Certificate }
 
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	ca := &authority{key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA of a test"},
-		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &ca.key.PublicKey, ca.key)
-	must(t, err)
-	ca.cert, err = x509.ParseCertificate(der)
-	must(t, err)
-	return ca
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	return key
-}
+func newAuthority(*testing.T) *authority { return &authority{testsupport.Certificate("CA of a test")} }
 
 // issue returns a certificate for the host (a name or an address), usable by servers and clients.
 func (ca *authority) issue(t *testing.T, host string, notAfter time.Time) tls.Certificate {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: host},
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: notAfter,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &key.PublicKey, ca.key)
-	must(t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	testsupport.NoError(t, err)
+	cert := testsupport.CertificateUntil(notAfter, key, host)
+	cert.Certificate[0], err = x509.CreateCertificate(rand.Reader, cert.Leaf, ca.Leaf, key.Public(), ca.PrivateKey)
+	testsupport.NoError(t, err)
+	return cert
 }
 
 func (ca *authority) valid(t *testing.T, host string) tls.Certificate {
@@ -91,34 +56,16 @@ func (ca *authority) valid(t *testing.T, host string) tls.Certificate {
 	return ca.issue(t, host, time.Now().Add(time.Hour))
 }
 
-func (ca *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	return pool
-}
-
 // file writes the authority's certificate to a file.
 func (ca *authority) file(t *testing.T) string {
 	t.Helper()
-	return writeFile(t, filepath.Join(t.TempDir(), "ca.pem"), encode("CERTIFICATE", ca.cert.Raw))
+	cert, _ := testsupport.PEM(t, ca.Certificate)
+	return writeFile(t, filepath.Join(t.TempDir(), "ca.pem"), cert)
 }
 
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-// writePair writes a certificate and its key.
-func writePair(t *testing.T, cert tls.Certificate, certFile, keyFile string) {
+func writeFile(t *testing.T, path, text string) string {
 	t.Helper()
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	must(t, err)
-	writeFile(t, certFile, encode("CERTIFICATE", cert.Certificate[0]))
-	writeFile(t, keyFile, encode("PRIVATE KEY", key))
-}
-
-func writeFile(t *testing.T, path string, data []byte) string {
-	t.Helper()
-	must(t, os.WriteFile(path, data, 0o600))
+	testsupport.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -138,7 +85,7 @@ func (p *peer) addr(host string) upstream.Address {
 func listen(t *testing.T, serve func(*net.TCPConn)) *peer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testsupport.NoError(t, err)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var conns []*net.TCPConn
@@ -208,7 +155,7 @@ func (p *peer) options(t *testing.T, scheme, host string) Options {
 	t.Helper()
 	a := p.addr(host).AddrPort
 	ends, err := upstream.ParseEndpoints([]string{scheme + "://" + netip.AddrPortFrom(a.Addr(), a.Port()).String() + "/bid"})
-	must(t, err)
+	testsupport.NoError(t, err)
 	ends.All[0] = upstream.Endpoint{Host: host, Port: a.Port()}
 	return Options{
 		Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute, TLSTimeout: time.Minute,
@@ -219,7 +166,7 @@ func (p *peer) options(t *testing.T, scheme, host string) Options {
 func newDialer(t *testing.T, o Options) *Dialer {
 	t.Helper()
 	d, err := New(o)
-	must(t, err)
+	testsupport.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -228,9 +175,9 @@ func newDialer(t *testing.T, o Options) *Dialer {
 func (p *peer) dial(t *testing.T, d *Dialer, offerHTTP2 bool) Result {
 	t.Helper()
 	addrs, err := d.Addresses(t.Context())
-	must(t, err)
+	testsupport.NoError(t, err)
 	r, err := d.Dial(t.Context(), offerHTTP2, addrs[0])
-	must(t, err)
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { r.Conn.Close() })
 	return r
 }
@@ -238,9 +185,9 @@ func (p *peer) dial(t *testing.T, d *Dialer, offerHTTP2 bool) Result {
 // readOne reads the byte that listenTLS sends.
 func readOne(t *testing.T, r Result) {
 	t.Helper()
-	must(t, r.Conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	testsupport.NoError(t, r.Conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	_, err := io.ReadFull(r.Conn, make([]byte, 1))
-	must(t, err)
+	testsupport.NoError(t, err)
 }
 
 // dialError returns the error of a dial that must fail, after it checks the properties that all
@@ -265,11 +212,6 @@ func checkError(t *testing.T, err error, want upstream.Outcome, detail ...string
 		testsupport.True(t, strings.Contains(e.Detail, d), "detail %q does not contain %q", e.Detail, d)
 	}
 	return e
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	testsupport.NoError(t, err)
 }
 
 func sorted(addrs []upstream.Address) []string {

@@ -21,7 +21,7 @@ import (
 func counted(t *testing.T, ip string) (upstream.Address, *atomic.Int64) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
-	must(t, err)
+	testsupport.NoError(t, err)
 	n := new(atomic.Int64)
 	ended := make(chan struct{})
 	go func() {
@@ -43,7 +43,7 @@ func counted(t *testing.T, ip string) (upstream.Address, *atomic.Int64) {
 func raceTo(t *testing.T, d *Dialer, addrs ...upstream.Address) Result {
 	t.Helper()
 	r, err := d.Dial(t.Context(), true, addrs...)
-	must(t, err)
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { r.Conn.Close() })
 	testsupport.Equal(t, r.Socket.RemoteAddr().(*net.TCPAddr).AddrPort(), addrs[r.At].AddrPort, "the connection leads to %v, and At is %v", addrs[r.At])
 	return r
@@ -138,12 +138,12 @@ func TestTheLoserIsClosed(t *testing.T) {
 	r.start(context.Background())
 	r.start(context.Background()) // with the attempt of run, three attempts connect
 	won := r.run(context.Background())
-	must(t, won.err)
-	must(t, <-served)
-	must(t, <-served)
+	testsupport.NoError(t, won.err)
+	testsupport.NoError(t, <-served)
+	testsupport.NoError(t, <-served)
 	testsupport.True(t, len(served) <= 0, "the winner was closed too")
 	won.conn.Close()
-	must(t, <-served)
+	testsupport.NoError(t, <-served)
 }
 
 // When all addresses fail, the error is about one of them, and Lost holds all other errors.

@@ -71,12 +71,12 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1 192.0.2.2 2001:db8::1", 0)
 		first, err := d.Addresses(t.Context())
-		must(t, err)
+		testsupport.NoError(t, err)
 		kept := slices.Clone(first)
 		time.Sleep(resultKept)
 		n.set("a.example", "2001:db8::1 192.0.2.2 192.0.2.1", 0)
 		_, err = d.Addresses(t.Context())
-		must(t, err)
+		testsupport.NoError(t, err)
 		synctest.Wait()
 		n.wantLookups(t, "a.example", 2)
 		second, _ := d.Addresses(t.Context())
@@ -84,7 +84,7 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 		time.Sleep(resultKept)
 		n.set("a.example", "2001:db8::2", 0)
 		_, err = d.Addresses(t.Context())
-		must(t, err)
+		testsupport.NoError(t, err)
 		synctest.Wait()
 		wantAddrs(t, d, "a.example ([2001:db8::2]:80)")
 		testsupport.True(t, slices.Equal(first, kept), "a slice that a caller keeps was changed")
@@ -283,7 +283,7 @@ func TestAHugeListOfAddressesIsCut(t *testing.T) {
 		}
 		n.set("a.example", result.String(), 0)
 		got, err := d.Addresses(t.Context())
-		must(t, err)
+		testsupport.NoError(t, err)
 		s := &d.stats
 		testsupport.True(t, len(got) == maxAddrsPerName && s.addrsBeyond.Load() == 1000-maxAddrsPerName, "%d addresses of 1000, %d counted as too many", len(got), s.addrsBeyond.Load())
 	}, "http://a.example")
@@ -297,10 +297,10 @@ func TestAHugeListOfAddressesIsCut(t *testing.T) {
 			n.set(fmt.Sprintf("h%d.example", i), "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5", 0)
 		}
 		_, err := d.Addresses(t.Context())
-		must(t, err)
+		testsupport.NoError(t, err)
 		synctest.Wait()
 		got, err := d.Addresses(t.Context())
-		must(t, err)
+		testsupport.NoError(t, err)
 		testsupport.True(t, len(got) <= maxAddrs && len(got) >= len(urls), "%d addresses of %d endpoints, at most %d are wanted", len(got), len(urls), maxAddrs)
 	}, urls...)
 }
@@ -321,10 +321,10 @@ func TestCloseEndsLookupsUnderWay(t *testing.T) {
 
 func TestTheSystemsResolverIsTheDefault(t *testing.T) {
 	ends, err := upstream.ParseEndpoints([]string{"http://localhost:1234"})
-	must(t, err)
+	testsupport.NoError(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute})
 	addrs, err := d.Addresses(t.Context())
-	must(t, err)
+	testsupport.NoError(t, err)
 	for _, a := range addrs {
 		testsupport.True(t, a.Host == "localhost" && a.AddrPort.Addr().IsLoopback() && a.AddrPort.Port() == 1234, "localhost is at %v", a)
 	}

@@ -32,8 +32,8 @@ func TestConnectionsComeFromSourceAddresses(t *testing.T) {
 		r := p.dial(t, d, true)
 		seen = append(seen, <-from)
 		raw, err := r.Socket.Conn.(*net.TCPConn).SyscallConn()
-		must(t, err)
-		must(t, raw.Control(func(fd uintptr) {
+		testsupport.NoError(t, err)
+		testsupport.NoError(t, raw.Control(func(fd uintptr) {
 			if n, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT); err != nil || n != 1 {
 				t.Errorf("IP_BIND_ADDRESS_NO_PORT is %d (%v), want 1", n, err)
 			}
@@ -53,7 +53,7 @@ func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2")}
 	d := newDialer(t, o)
 	addrs, err := d.Addresses(context.Background())
-	must(t, err)
+	testsupport.NoError(t, err)
 	testsupport.True(t, len(addrs) == 1 && addrs[0].AddrPort.Addr().Is4(), "addresses %v, want the IPv4 one", addrs)
 	_, err = d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("[::1]:80")})
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "source_addresses"), "a dial to IPv6: %v", err)

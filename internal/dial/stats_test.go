@@ -71,7 +71,7 @@ adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 		text, err := testutil.CollectAndFormat(counts, expfmt.TypeTextPlain, "adbuffer_dns_addresses_dropped_total", "adbuffer_dns_failing_names", "adbuffer_dns_lookups_total",
 			"adbuffer_http2_cipher_refused_total", "adbuffer_ssp_client_certificate_expiry_timestamp_seconds", "adbuffer_ssp_client_certificate_reloads_total",
 			"adbuffer_tls_handshakes_total", "adbuffer_tls_small_hello_retries_total")
-		must(t, err)
+		testsupport.NoError(t, err)
 		var got strings.Builder
 		for line := range strings.Lines(string(text)) {
 			if !strings.HasPrefix(line, "#") {

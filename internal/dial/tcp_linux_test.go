@@ -19,7 +19,7 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	r := p.dial(t, newDialer(t, p.options(t, "http", "ssp.test")), true)
 	raw, err := r.Socket.Conn.(syscall.Conn).SyscallConn()
-	must(t, err)
+	testsupport.NoError(t, err)
 	for _, opt := range []struct {
 		name               string
 		level, name2, want int
@@ -33,8 +33,8 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 	} {
 		var got int
 		var optErr error
-		must(t, raw.Control(func(fd uintptr) { got, optErr = unix.GetsockoptInt(int(fd), opt.level, opt.name2) }))
-		must(t, optErr)
+		testsupport.NoError(t, raw.Control(func(fd uintptr) { got, optErr = unix.GetsockoptInt(int(fd), opt.level, opt.name2) }))
+		testsupport.NoError(t, optErr)
 		testsupport.Equal(t, got, opt.want, "%[2]s is %[1]d", opt.name)
 	}
 }
@@ -44,15 +44,15 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 func tcpBlackHole(t *testing.T) upstream.Address {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { ln.Close() })
 	raw, err := ln.(*net.TCPListener).SyscallConn()
-	must(t, err)
+	testsupport.NoError(t, err)
 	var listenErr error
-	must(t, raw.Control(func(fd uintptr) { listenErr = unix.Listen(int(fd), 0) }))
-	must(t, listenErr)
+	testsupport.NoError(t, raw.Control(func(fd uintptr) { listenErr = unix.Listen(int(fd), 0) }))
+	testsupport.NoError(t, listenErr)
 	plug, err := net.Dial("tcp", ln.Addr().String())
-	must(t, err)
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { plug.Close() })
 	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 }

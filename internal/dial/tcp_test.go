@@ -33,9 +33,9 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 func closedPort(t *testing.T) upstream.Address {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testsupport.NoError(t, err)
 	a := upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
-	must(t, ln.Close())
+	testsupport.NoError(t, ln.Close())
 	return a
 }
 

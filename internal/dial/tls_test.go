@@ -56,7 +56,7 @@ func TestSessionsBelongToOneAddress(t *testing.T) {
 	for i := range 2 {
 		for _, p := range []*peer{one, two} { // each peer knows only its own tickets
 			r, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
-			must(t, err)
+			testsupport.NoError(t, err)
 			readOne(t, r)
 			r.Conn.Close()
 			testsupport.Equal(t, hasResumed(r), i > 0, "round %[2]d, port %[3]d: resumed is %[1]v", i, p.port)
@@ -191,10 +191,12 @@ func TestHandshakesThatFail(t *testing.T) {
 func TestFilesThatAreBrokenAreNamedWithTheirSetting(t *testing.T) {
 	ca, dir := newAuthority(t), t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	writePair(t, ca.valid(t, "a"), file("a.pem"), file("a.key"))
-	writePair(t, ca.valid(t, "b"), file("b.pem"), file("b.key"))
-	writeFile(t, file("text"), []byte("no PEM"))
-	writeFile(t, file("half.pem"), append(encode("CERTIFICATE", ca.cert.Raw), encode("CERTIFICATE", ca.cert.Raw[:99])...))
+	testsupport.WriteCertificate(t, ca.valid(t, "a"), file("a.pem"), file("a.key"))
+	testsupport.WriteCertificate(t, ca.valid(t, "b"), file("b.pem"), file("b.key"))
+	writeFile(t, file("text"), "no PEM")
+	whole, _ := testsupport.PEM(t, ca.Certificate)
+	half, _ := testsupport.PEM(t, tls.Certificate{Certificate: [][]byte{ca.Leaf.Raw[:99]}, PrivateKey: ca.PrivateKey})
+	writeFile(t, file("half.pem"), whole+half)
 	for _, tt := range []struct {
 		tls  TLS
 		want []string
