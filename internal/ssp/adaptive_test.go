@@ -272,9 +272,7 @@ func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			cl := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) { o.Adaptive.Enabled = true })
-			ex := upstream.AcquireExchange()
-			defer ex.Release()
-			cl.doOn(ex, cl.request(upstream.GET), c.timeout)
+			cl.getIn(t.Context(), c.timeout)
 			testsupport.Equal(t, cl.ssp.adaptive.latencies.Count(), c.want, "%d latencies were recorded")
 		})
 	}

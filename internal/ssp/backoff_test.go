@@ -101,10 +101,7 @@ func TestShorterPauseDoesNotShortenALongerOne(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(msec, response(503, "", "Retry-After: 10")), after(2*msec, response(503, "", "Retry-After: 1")), fill()}}
 		c := newClient(t, p, nil)
-		results := make(chan result)
-		for range 2 {
-			go func() { results <- c.get() }()
-		}
+		results := c.start(2)
 		for range 2 {
 			(<-results).want(upstream.ServerError)
 		}

@@ -165,9 +165,7 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
 			cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
-			ex := upstream.AcquireExchange()
-			defer ex.Release()
-			cl.doOn(ex, cl.request(upstream.GET), c.timeout)
+			cl.getIn(t.Context(), c.timeout)
 			requests, failures := cl.ssp.breaker.Tally()
 			got := neither
 			switch {

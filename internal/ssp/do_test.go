@@ -154,10 +154,7 @@ func TestClosedClientConnectionIsFoundBeforeARetry(t *testing.T) {
 func TestRequestsOverMaxInFlightAreRefusedWithTheLimit(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{after(10*msec, fill())}}, func(o *Options) { o.MaxInFlight = 2 })
-		results := make(chan result, 3)
-		for range 3 {
-			go func() { results <- c.get() }()
-		}
+		results := c.start(3)
 		(<-results).want(upstream.Overloaded).wantDetail("2 of 2", "max_in_flight")
 		(<-results).want(upstream.Fill)
 		(<-results).want(upstream.Fill)
@@ -225,10 +222,7 @@ func TestCancelledLegEndsAtOnceAndIsNoFailure(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*msec, cancel)
-		ex := upstream.AcquireExchange()
-		defer ex.Release()
-		ex.Context = ctx
-		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
+		res := c.getIn(ctx, 0).want(upstream.Cancelled)
 		testsupport.Equal(t, res.took, 20*msec, "took %v")
 		requests, _ := c.ssp.breaker.Tally()
 		testsupport.True(t, requests == 0, "it counts for the breaker")

@@ -1,6 +1,7 @@
 package ssp
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -256,6 +257,29 @@ func (c *client) doOn(ex *upstream.Exchange, r *Request, timeout time.Duration) 
 	start := time.Now()
 	o, err := c.ssp.Do(r, ex, timeout)
 	return result{c.t, o, err, ex.Response.Status, string(ex.Response.Body), ex.Times, time.Since(start)}
+}
+
+// getIn is get in a context, with a timeout of the call's own, 0 for none.
+func (c *client) getIn(ctx context.Context, timeout time.Duration) result {
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	ex.Context = ctx
+	return c.doOn(ex, c.request(upstream.GET), timeout)
+}
+
+// start gets n times at once.
+func (c *client) start(n int) <-chan result {
+	results := make(chan result, n)
+	for range n {
+		go func() { results <- c.get() }()
+	}
+	return results
+}
+
+// spendBudget leaves no token for retries.
+func (c *client) spendBudget() {
+	for c.ssp.budget.spend() {
+	}
 }
 
 func (c *client) get() result { return c.do(c.request(upstream.GET)) }

@@ -150,8 +150,7 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 		{"POST", upstream.POST, nil, nil},
 		{"hedging is off", upstream.GET, nil, func(c *client) { c.ssp.opts.Hedge.Enabled = false }},
 		{"no budget", upstream.GET, nil, func(c *client) {
-			for c.ssp.budget.spend() {
-			}
+			c.spendBudget()
 		}},
 		{"over max_in_flight", upstream.GET, func(o *Options) { o.MaxInFlight = 1 }, nil},
 		{"too few observations", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
@@ -210,10 +209,7 @@ func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(msec, cancel)
-			ex := upstream.AcquireExchange()
-			ex.Context = ctx
-			c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Cancelled)
-			ex.Release()
+			c.getIn(ctx, 0).want(upstream.Cancelled)
 		}
 		testsupport.Equal(t, c.ssp.lateAfter.get(), 0, "an attempt is late after %v, but the SSP has never responded")
 	})

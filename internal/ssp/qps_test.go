@@ -162,10 +162,7 @@ func TestQPSLimitCountsSentRequests(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(20 * msec); return nil }}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 3} })
-		results := make(chan result, 10)
-		for range 10 {
-			go func() { results <- c.get() }()
-		}
+		results := c.start(10)
 		count := map[upstream.Outcome]int{}
 		for range 10 {
 			count[(<-results).outcome]++

@@ -111,8 +111,7 @@ func TestStaleConnectionsUseTheBudgetAndAreTriedOnceMoreThanRetryMax(t *testing.
 
 	p = &fakePool{steps: []step{fail(stale), fill()}}
 	c = newClient(t, p, nil)
-	for c.ssp.budget.spend() {
-	}
+	c.spendBudget()
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 1)
 	wantMetrics(t, registry(t, c.ssp), `
@@ -127,8 +126,7 @@ adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
 	for served, sent := range map[int]int{fifthsPerToken - 1: 1, fifthsPerToken: 2} {
 		p = &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = served; return &stale }, fill()}}
 		c = newClient(t, p, nil)
-		for c.ssp.budget.spend() {
-		}
+		c.spendBudget()
 		c.get()
 		c.wantSent(p, sent)
 	}
@@ -169,8 +167,7 @@ func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 			return &notProcessed
 		}}}
 		k := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
-		for k.ssp.budget.spend() {
-		}
+		k.spendBudget()
 		k.do(k.request(upstream.POST)).want(upstream.ConnLost)
 		testsupport.Equal(t, len(p.requests()), c.sent, "%[2]v, %[3]d responses for each request: sent %[1]d times", c.protocol, c.served)
 	}
@@ -180,8 +177,7 @@ func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed)}}
 	c := newClient(t, p, nil)
-	for c.ssp.budget.spend() {
-	}
+	c.spendBudget()
 	c.get().want(upstream.ConnLost)
 	c.wantSent(p, 2)
 	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
@@ -200,8 +196,7 @@ func TestUnsentRequestsAreTriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 			testsupport.RunBubble(t, name+" for "+timeout.String(), func(t *testing.T) {
 				p := &fakePool{steps: []step{refuses}}
 				c := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
-				for c.ssp.budget.spend() {
-				}
+				c.spendBudget()
 				r := c.request(upstream.POST)
 				r.Deadline = r.Received.Add(timeout)
 				c.do(r).want(upstream.ConnLost)
@@ -227,10 +222,7 @@ func TestCancelledLegEndsThePauseBetweenAttempts(t *testing.T) {
 		p := &fakePool{steps: []step{fail(notProcessed)}}
 		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 }) // pauses of 0, 10, 20, 40 and 80 ms
 		time.AfterFunc(100*msec, cancel)
-		ex := upstream.AcquireExchange()
-		defer ex.Release()
-		ex.Context = ctx
-		testsupport.Equal(t, c.doOn(ex, c.request(upstream.GET), 0).took, 100*msec, "ended after %v")
+		testsupport.Equal(t, c.getIn(ctx, 0).took, 100*msec, "ended after %v")
 	})
 }
 
@@ -397,10 +389,7 @@ func TestCancelledLegIsNotRetried(t *testing.T) {
 		return &e
 	}, fill()}}
 	c := newClient(t, p, nil)
-	ex := upstream.AcquireExchange()
-	defer ex.Release()
-	ex.Context = ctx
-	c.doOn(ex, c.request(upstream.GET), 0).want(upstream.ConnLost)
+	c.getIn(ctx, 0).want(upstream.ConnLost)
 	c.wantSent(p, 1)
 }
 

@@ -51,8 +51,7 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(10*msec, fail(notSent)), fill()}}
 		c := newClient(t, p, func(o *Options) { o.Host = "old.example" })
-		results, before := make(chan result), c.on(c.ssp)
-		go func() { results <- before.get() }()
+		results := c.on(c.ssp).start(1)
 		time.Sleep(5 * msec)
 		was := c.becomes(func(o *Options) { o.Host, o.RetryMax = "new.example", 0 })
 		(<-results).want(upstream.Fill)
@@ -77,10 +76,7 @@ func TestRequestsInFlightCountForTheSuccessorsLimit(t *testing.T) {
 		} {
 			p := &fakePool{steps: []step{after(10*msec, fill())}}
 			c := newClient(t, p, nil)
-			results := make(chan result, 2)
-			for range 2 {
-				go func() { results <- c.get() }()
-			}
+			results := c.start(2)
 			time.Sleep(msec)
 			n := c.on(next(c, p))
 			n.get().want(upstream.Overloaded).wantDetail("2 of 2", "max_in_flight")
@@ -142,8 +138,7 @@ func TestPauseThatAnEarlierRequestStartsIsWithinTheNewMaximum(t *testing.T) {
 	for _, limit := range []time.Duration{0, 2 * time.Second} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			c := newClient(t, &fakePool{steps: []step{after(10*msec, response(503, "", "Retry-After: 20"))}}, nil)
-			results, before := make(chan result), c.on(c.ssp)
-			go func() { results <- before.get() }()
+			results := c.on(c.ssp).start(1)
 			time.Sleep(5 * msec)
 			c.becomes(func(o *Options) { o.RetryAfterMax = limit })
 			(<-results).want(upstream.ServerError)
