@@ -134,7 +134,7 @@ func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
 	testsupport.Equal(t, lasts[len(lasts)-1], 5*time.Second, "after 90 s without a failure an ejection lasts %v, want base_time")
 }
 
-// max_ejected bounds the number of ejected endpoints, and one endpoint always stays.
+// max_ejected bounds the number of ejected endpoints of the last priority, and one endpoint always stays.
 func TestMaxEjectedEndpoints(t *testing.T) {
 	for _, c := range []struct {
 		endpoints int
@@ -145,6 +145,9 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 		s.serve(200, func(string, rates.Group) bool { return true })
 		testsupport.Equal(t, s.count("ejected"), c.want, "%[2]+v: %[1]d endpoints are ejected", c)
 	}
+	s := start(nil, 0, 0, 0, 1)
+	s.serve(200, func(e string, _ rates.Group) bool { return e != "d" })
+	testsupport.Equal(t, s.states(), "ejected ejected ejected enabled", "%s, although a later priority serves")
 }
 
 // The checks of all endpoints fail. Without a spare, max_ejected keeps half of them in. One event says

@@ -217,26 +217,6 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	}
 }
 
-func TestManyWaitersCauseOneDialWhenThePauseEnds(t *testing.T) {
-	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 16, 16, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		held := acquire(t, p)
-		s.refuse(0)
-		var all []*request
-		for range 8 {
-			all = append(all, ask(t, p, sec))
-			pass(0)
-		}
-		dials, lookups := s.dialCount(), s.lookups.Load()
-		s.always(dialResult{after: 10 * msec})
-		for s.dialCount() == dials {
-			pass(msec)
-		}
-		d, l := s.dialCount()-dials, s.lookups.Load()-lookups
-		testsupport.True(t, d == 1 && l == 1, "%d dials and %d look-ups when the pause ends, want one each", d, l)
-		useAll(append(all, held))
-	})
-}
-
 // Both addresses refuse, and the pool dials them again when their pause ends. Then one of them is a
 // black hole: no request waits for it alone.
 func TestTrialOfOneAddressDoesNotDelayAnother(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"adbuffer/internal/balancer"
-	"adbuffer/internal/rates"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -82,17 +81,14 @@ func serve(t testing.TB, p *Pool, n int, took time.Duration, fails func(endpoint
 }
 
 // finish ends a request, with a result for its endpoint.
-func finish(r *request, failed bool) { finishFor(r, 0, failed) }
-
-// finishFor ends a request of a client of the given group.
-func finishFor(r *request, client rates.Group, failed bool) {
+func finish(r *request, failed bool) {
 	r.ex.Times.Done = time.Now()
 	r.do()
 	o, v := upstream.Fill, upstream.Success
 	if failed {
 		o, v = upstream.ServerError, upstream.Failure
 	}
-	r.place.Ended(o, v, client, &r.ex.Times)
+	r.place.Ended(o, v, 0, &r.ex.Times)
 }
 
 func stateOf(p *Pool, name string) string {
@@ -221,22 +217,6 @@ func TestSettingsChangeWhileAnEventIsReported(t *testing.T) {
 			p.SetOptions(p.Options())
 		}
 		testsupport.Equal(t, len(log.ejections()), 1, "%d ejections")
-	})
-}
-
-// A client whose requests fail, with most of the load, ejects no endpoint for the others.
-func TestFailuresOfOneClientEjectNothing(t *testing.T) {
-	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
-		for i := range 2000 { // of another client, and then 20 failures for each
-			finishFor(acquire(t, p), rates.Group(1+i%9), false)
-			for range 20 * min(1, i/500) {
-				finishFor(acquire(t, p), 0, true)
-			}
-			time.Sleep(10 * msec)
-		}
-		for _, e := range p.Snapshot().Endpoints {
-			testsupport.True(t, e.Ejections == 0, "%s was ejected %d times", e.Endpoint, e.Ejections)
-		}
 	})
 }
 

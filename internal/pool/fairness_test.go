@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -228,39 +227,4 @@ func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 		}
 		testsupport.True(t, payers[0] != 0 && payers[1] == payers[0] && payers[2] == payers[0], "the queues %v pay, want one", payers)
 	})
-}
-
-// Requests of many keys wait, and reloads turn fair queueing on and off meanwhile.
-func TestManyKeysAndReloadsLeaveNoMemory(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p, _ := oneFairPlace(t, func(o *Options) { o.MaxPending = 64 })
-		key := uint64(0)
-		reloads := func(n int) uint64 {
-			for range n {
-				var all []*request
-				for range 100 { // more than may wait
-					key += 0x9e3779b97f4a7c15
-					all = append(all, askAs(t, p, key, sec))
-				}
-				changeOptions(p, func(o *Options) { o.Fair = !o.Fair })
-				pass(2 * sec)
-				for _, r := range all {
-					testsupport.MustTrue(t, r.err != nil, "a request got a place that is in use")
-				}
-			}
-			return liveHeap()
-		}
-		before := reloads(20)
-		after := reloads(200)
-		testsupport.True(t, after <= before+100<<10, "the heap grew from %d to %d KiB", before>>10, after>>10)
-	})
-}
-
-// liveHeap returns the bytes of the heap without garbage. The second collection empties sync.Pools.
-func liveHeap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

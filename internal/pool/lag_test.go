@@ -59,6 +59,7 @@ func TestDialEndsWithItsTimeoutsWithoutLag(t *testing.T) {
 		r := askOnce(t, p, 10*sec)
 		pass(sec)
 		r.wantErr(upstream.ConnectFailed, 760*msec)
+		testsupport.Equal(t, p.Snapshot().Dialing, 0, "%d dials are under way")
 	})
 }
 

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -77,31 +76,6 @@ func TestProbesThatHangBeginEveryBaseTime(t *testing.T) {
 			testsupport.Between(t, probes[i+1].Sub(probes[i]), 5*sec, 5100*msec, "%v between two probes, want 5 s")
 		}
 	})
-}
-
-// Without a later priority, half of ten endpoints may be out. The others serve although they fail.
-func TestMaxEjectedHoldsWithinTheLastPriority(t *testing.T) {
-	for later, want := range map[int]int{0: 5, 1: 10} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			s := newFakeSSP(t)
-			s.addrs = addresses(10 + later)
-			p := start(t, s, func(o *Options) {
-				o.MaxConns, o.MaxIdle, o.Endpoints = 64, 64, nil
-				for i := range s.addrs {
-					s.addrs[i].Name = fmt.Sprintf("e%d:80", i)
-					o.Endpoints = append(o.Endpoints, balancer.Options{Name: s.addrs[i].Name, Priority: i / 10})
-				}
-			})
-			serve(t, p, 300, 10*msec, func(e string) bool { return e != "e10:80" })
-			out := 0
-			for _, e := range p.Snapshot().Endpoints {
-				if e.State == "ejected" {
-					out++
-				}
-			}
-			testsupport.Equal(t, out, want, "with %[2]d endpoints of a later priority, %[1]d of 10 are ejected", later)
-		})
-	}
 }
 
 // The primaries are ejected, and then the spare is drained, fails or becomes unreachable. Requests go

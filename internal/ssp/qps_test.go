@@ -3,8 +3,6 @@ package ssp
 import (
 	"math/rand/v2"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,32 +15,6 @@ import (
 
 // behind sets a bucket's clock to after all times of the test.
 var behind = time.Now().Add(24 * time.Hour)
-
-// Over five seconds of overload the rate is within 5 % of the limit, for any pattern of arrivals.
-func TestRateIsWithinFivePercentOfTheLimit(t *testing.T) {
-	for _, c := range []struct {
-		o    QPSOptions
-		span time.Duration
-	}{
-		{QPSOptions{Limit: 50}, 5 * time.Second},
-		{QPSOptions{Limit: 123.4}, 5 * time.Second},
-		{QPSOptions{Limit: 20000}, 5 * time.Second},
-		{QPSOptions{Limit: 7e6, Burst: 100}, 5 * msec}, // 142.86 ns apart: rounding would cause an error of 0.6 %
-	} {
-		var q qps
-		q.init(c.o, behind)
-		rnd := rand.New(rand.NewPCG(1, uint64(c.o.Limit)))
-		sent := 0
-		for now := time.Duration(0); now < c.span; now += time.Duration(rnd.ExpFloat64() * 1e9 / (2 * c.o.Limit)) {
-			if q.take(now) == nil {
-				sent++
-			}
-		}
-		allowed := c.o.Limit * c.span.Seconds()
-		got := float64(sent)
-		testsupport.True(t, got >= 0.95*allowed && got <= 1.05*allowed, "%+v: %d in %v, want %v within 5 %%", c.o, sent, c.span, allowed)
-	}
-}
 
 // In any span of time no more requests pass than burst and rate allow, for random limits and
 // arrivals.
@@ -102,25 +74,6 @@ func TestNoLimitAdmitsEverything(t *testing.T) {
 	for range 1000 {
 		testsupport.MustTrue(t, q.refuse(0) == nil && q.take(0) == nil, "refused")
 	}
-}
-
-func TestQPSLimitHoldsForConcurrentRequests(t *testing.T) {
-	var q qps
-	q.init(QPSOptions{Limit: 1000, Burst: 10}, behind)
-	var sent atomic.Int64
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for i := range 10000 {
-				if q.take(time.Duration(i)*100*time.Microsecond) == nil { // for a second
-					sent.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	testsupport.Between(t, sent.Load(), 990, 1010, "%d were sent, want 1000 and a burst of 10 at most")
-	testsupport.Equal(t, q.limited.Load(), uint64(40000-sent.Load()), "%d were counted as refused of %d", 40000-sent.Load())
 }
 
 func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
