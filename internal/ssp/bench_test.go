@@ -148,6 +148,6 @@ func BenchmarkGzip4KB(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(r.Body)))
 	for range b.N {
-		dst, _ = appendGzip(dst[:0], len(r.Body), r.Body, noNumber, nil)
+		dst, _ = appendGzip(dst[:0], r.Body)
 	}
 }

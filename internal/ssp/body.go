@@ -24,37 +24,69 @@ const (
 	maxTmaxDigits = 6
 )
 
-// makeBody copies r's body into ex.Block if it must be changed. It compresses the body once per
-// call, and writes the remaining time into it for each attempt. A body that compression does not
-// shorten stays uncompressed.
+// makeBody copies r's body into ex.Block if it must be changed: without the members that s does not
+// get, with the remaining time, and compressed. It writes the time for each attempt, and otherwise makes
+// the body once per call. A body that compression does not shorten stays uncompressed.
 func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
-	if s.opts.Remove != nil && len(r.Body) > 0 {
-		return s.makeEditedBody(r, ex, c)
-	}
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
+	edit := s.opts.Remove != nil && len(r.Body) > 0
 	compress := s.compresses(r)
-	if !rewrite && (!compress || c.made) {
+	if !rewrite && (c.made || !edit && !compress) {
 		return nil
 	}
-	if err := s.reserveCopy(r, c, 1); err != nil {
+	copies := 0
+	if rewrite || edit {
+		copies++
+	}
+	if compress {
+		copies++
+	}
+	if err := s.reserveCopy(r, c, copies); err != nil {
 		return err
 	}
-	before, left, behind := r.Body, noNumber, []byte(nil)
-	if rewrite {
-		before, left, behind = r.Body[:r.TmaxStart], remaining(ex), r.Body[r.TmaxEnd:]
+	b, plain, start, end := ex.Block[:0], r.Body, r.TmaxStart, r.TmaxEnd
+	if edit {
+		var err *upstream.Error
+		b, err = s.appendEdited(b, r.Body)
+		if err != nil {
+			return err
+		}
+		start, end = findTmax.Find(b)
+	} else if rewrite {
+		b = append(b, r.Body...)
 	}
-	c.made, c.gzipped = true, false
-	b := ex.Block[:0]
+	if rewrite && start < end {
+		var digits [maxTmaxDigits]byte
+		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex), 10)...)
+	}
+	if len(b) > 0 {
+		plain = b
+	}
 	if compress {
-		b, c.gzipped = appendGzip(b, len(r.Body), before, left, behind)
+		n := len(b)
+		b, c.gzipped = appendGzip(b, plain[:len(plain):len(plain)])
+		if c.gzipped {
+			b = b[:copy(b, b[n:])]
+		}
 	}
-	if !c.gzipped && rewrite {
-		b = append(b, before...)
-		b = strconv.AppendInt(b, left, 10)
-		b = append(b, behind...)
-	}
-	ex.Block, c.n = b, len(b)
+	ex.Block, c.n, c.made = b, len(b), true
 	return nil
+}
+
+var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
+
+// appendEdited appends body without the members that s does not get.
+func (s *SSP) appendEdited(b, body []byte) ([]byte, *upstream.Error) {
+	f := openrtb.AcquireFacts()
+	defer f.Release()
+	b, changed := s.opts.Remove.Apply(b, body, f)
+	if f.Reason != openrtb.Readable {
+		return b, upstream.Errorf(upstream.Filtered, upstream.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
+	}
+	if !changed {
+		b = append(b, body...)
+	}
+	return b, nil
 }
 
 // compresses reports whether gzip_request compresses r's body.
@@ -74,50 +106,6 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *upstream.Error {
 	c.reserved = n
 	return nil
 }
-
-var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
-
-// makeEditedBody copies r's body into ex.Block without the members that s does not get, writes the remaining time
-// into it, and compresses it.
-func (s *SSP) makeEditedBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
-	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
-	if c.made && !rewrite {
-		return nil
-	}
-	compress := s.compresses(r)
-	copies := 1
-	if compress {
-		copies = 2
-	}
-	if err := s.reserveCopy(r, c, copies); err != nil {
-		return err
-	}
-	f := openrtb.AcquireFacts()
-	defer f.Release()
-	b, changed := s.opts.Remove.Apply(ex.Block[:0], r.Body, f)
-	if f.Reason != openrtb.Readable {
-		return upstream.Errorf(upstream.Filtered, upstream.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
-	}
-	if !changed {
-		b = append(b, r.Body...)
-	}
-	if start, end := findTmax.Find(b); rewrite && start < end {
-		var digits [maxTmaxDigits]byte
-		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex), 10)...)
-	}
-	if compress {
-		plain := len(b)
-		b, c.gzipped = appendGzip(b, plain, b[:plain:plain], noNumber, nil)
-		if c.gzipped {
-			b = b[:copy(b, b[plain:])]
-		}
-	}
-	ex.Block, c.n, c.made = b, len(b), true
-	return nil
-}
-
-// noNumber means that no number is between the two parts of a body.
-const noNumber int64 = -1
 
 // remaining returns the milliseconds until the deadline, at least 1.
 func remaining(ex *upstream.Exchange) int64 {

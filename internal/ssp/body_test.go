@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -225,25 +224,19 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 // FuzzGzip checks that appended bytes can be decompressed and follow the bytes before them, or that
 // nothing is appended.
 func FuzzGzip(f *testing.F) {
-	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), int64(300))
-	f.Add([]byte(strings.Repeat("ad ", 300)), uint16(7), int64(-1))
-	f.Add([]byte{}, uint16(0), int64(1))
-	f.Fuzz(func(t *testing.T, body []byte, at uint16, number int64) {
-		i := min(int(at), len(body))
-		want := string(body)
-		if number = max(number, noNumber) % (maxTmax + 1); number != noNumber {
-			want = string(body[:i]) + strconv.FormatInt(number, 10) + string(body[i:])
-		}
+	f.Add([]byte(strings.Repeat("ad ", 300)))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, body []byte) {
 		dst := []byte("head")
-		out, ok := appendGzip(dst, len(body), body[:i], number, body[i:])
+		out, ok := appendGzip(dst, body)
 		testsupport.MustTrue(t, bytes.HasPrefix(out, dst), "%q is gone", dst)
 		packed := out[len(dst):]
 		if !ok {
-			testsupport.MustTrue(t, len(packed) <= 0, "%d bytes were not read", len(packed))
+			testsupport.MustEqual(t, len(packed), 0, "%d bytes were not read")
 			return
 		}
 		testsupport.MustTrue(t, len(packed) < len(body), "%d bytes became %d", len(body), len(packed))
-		testsupport.MustEqual(t, gunzip(t, string(packed)), want, "%[2]q was decompressed as %[1]q", want)
+		testsupport.MustEqual(t, gunzip(t, string(packed)), string(body), "%[2]q was decompressed as %[1]q", body)
 	})
 }
 

@@ -70,7 +70,7 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 		s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
 		a := &upstream.Response{Status: 200, Body: []byte(c.body)}
 		if c.coding != "" {
-			a.Body, _ = appendGzip(nil, 1<<20, []byte(c.body), noNumber, nil)
+			a.Body = gzipped(t, c.body)
 			a.Fields = []byte("Content-Encoding: " + c.coding + "\r\n")
 		}
 		testsupport.Equal(t, s.classify(&Request{Method: upstream.GET}, a), upstream.NoBid, "%[2]q counts as %[1]v", c.body)

@@ -2,7 +2,6 @@ package ssp
 
 import (
 	"errors"
-	"strconv"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -14,8 +13,6 @@ type gzipWriter struct {
 	z     *gzip.Writer
 	out   []byte
 	limit int // of len(out)
-
-	digits [maxTmaxDigits]byte // here, because the compressor's input must not be on a stack
 }
 
 var gzipWriters = sync.Pool{New: func() any {
@@ -35,20 +32,14 @@ func (w *gzipWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendGzip appends before, number and behind to dst, compressed; number may be noNumber. If the
-// result is not shorter than length, it returns dst unchanged, and false.
-func appendGzip(dst []byte, length int, before []byte, number int64, behind []byte) ([]byte, bool) {
+// appendGzip appends plain to dst, compressed. If the result is not shorter than plain, it returns dst
+// unchanged, and false.
+func appendGzip(dst, plain []byte) ([]byte, bool) {
 	w := gzipWriters.Get().(*gzipWriter)
 	defer gzipWriters.Put(w)
-	w.out, w.limit = dst, len(dst)+length-1
+	w.out, w.limit = dst, len(dst)+len(plain)-1
 	w.z.Reset(w)
-	_, err := w.z.Write(before)
-	if err == nil && number != noNumber {
-		_, err = w.z.Write(strconv.AppendInt(w.digits[:0], number, 10))
-	}
-	if err == nil && len(behind) > 0 {
-		_, err = w.z.Write(behind)
-	}
+	_, err := w.z.Write(plain)
 	if err == nil {
 		err = w.z.Close()
 	}
