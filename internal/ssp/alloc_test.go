@@ -3,15 +3,13 @@
 package ssp
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
 
-// alloc sends one request on one exchange, through a pool that allocates nothing.
+// alloc sends one request on one exchange.
 func (c *client) alloc(ex *upstream.Exchange, r *Request) {
 	ex.Times = upstream.Times{Queued: r.Received}
 	ex.ReleaseBody()
@@ -88,51 +86,6 @@ func TestRefusedRequestAllocatesNothing(t *testing.T) {
 		}
 		ex.Release()
 	}
-}
-
-// oneConn is a connection that responds at once, and its dialer.
-type oneConn struct{ owner upstream.Owner }
-
-func (c *oneConn) Addresses(context.Context) ([]upstream.Address, error) {
-	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "rtb.openx.example"}}}, nil
-}
-
-func (c *oneConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
-	c.owner = owner
-	return pool.Dialed{Conn: c}, nil
-}
-
-func (c *oneConn) Do(ex *upstream.Exchange) error {
-	ex.Response.Status = 204
-	ex.Times.Done = ex.Times.Acquired
-	c.owner.Freed(0, ex.Payer)
-	return nil
-}
-
-func (c *oneConn) Protocol() upstream.Protocol       { return upstream.HTTP1 }
-func (c *oneConn) Places() int                       { return 1 }
-func (c *oneConn) Idle() bool                        { return true }
-func (c *oneConn) Close(upstream.CloseReason)        {}
-func (c *oneConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
-
-func TestAcquiringFromAPoolAllocatesNothing(t *testing.T) {
-	p := pool.New(pool.Options{
-		SSP: "openx", MaxConns: 1, MaxHTTP2Conns: 1, MaxIdle: 1, MaxPending: 1, PendingTimeout: time.Second, MaxDials: 1,
-		BackoffMin: time.Second, BackoffMax: time.Second, ConnectTimeout: time.Second, Protocol: upstream.HTTP1,
-	}, new(oneConn))
-	defer p.Close(t.Context())
-	c := newQuietClient(t, nil)
-	c.ssp = New(options(nil), p)
-	if c.ssp.Pool() != p {
-		t.Error("Pool returns another")
-	}
-	r := c.request(upstream.GET)
-	r.Deadline = r.Received.Add(time.Minute)
-	ex := upstream.AcquireExchange()
-	if n := testing.AllocsPerRun(1000, func() { c.alloc(ex, r) }); n != 0 {
-		t.Errorf("%v allocations a request, want none", n)
-	}
-	ex.Release()
 }
 
 func TestCountingAResponseAllocatesNothing(t *testing.T) {

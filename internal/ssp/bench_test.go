@@ -1,49 +1,49 @@
 package ssp
 
 import (
+	"context"
 	"testing"
 	"time"
 
-	"adbuffer/internal/rates"
+	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
 
-// quietPool has one place that responds at once, and allocates nothing.
-type quietPool struct{ status int }
+// quietConn is a connection that responds at once, and a dialer of such connections.
+type quietConn struct{ owner upstream.Owner }
 
-func (p *quietPool) Acquire(ex *upstream.Exchange) (place, error) {
-	if ex.Times.Queued.IsZero() {
-		ex.Times.Queued = time.Now()
-	}
-	ex.Times.Acquired = ex.Times.Queued
-	return p, nil
+func (*quietConn) Addresses(context.Context) ([]upstream.Address, error) { return quietAddresses, nil }
+
+var quietAddresses = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "rtb.openx.example"}}}
+
+func (*quietConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+	return pool.Dialed{Conn: &quietConn{owner}}, nil
 }
 
-func (p *quietPool) Do(ex *upstream.Exchange) error {
-	ex.Response.Status = p.status
+func (c *quietConn) Do(ex *upstream.Exchange) error {
+	ex.Response.Status = 200
 	ex.Response.Fields = append(ex.Response.Fields, "Content-Type: application/json\r\n"...)
 	ex.Response.Body = append(ex.Response.Body, `{"seatbid":[{"bid":[{}]}]}`...)
 	ex.Times.FirstByte = ex.Times.Acquired
 	ex.Times.Done = ex.Times.Acquired
+	c.owner.Freed(0, ex.Payer)
 	return nil
 }
 
-func (p *quietPool) Release(*upstream.Exchange) {}
+func (*quietConn) Protocol() upstream.Protocol       { return upstream.HTTP1 }
+func (*quietConn) Places() int                       { return 1 }
+func (*quietConn) Idle() bool                        { return true }
+func (*quietConn) Close(upstream.CloseReason)        {}
+func (*quietConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
 
-func (p *quietPool) Protocol() upstream.Protocol { return upstream.HTTP1 }
-
-func (p *quietPool) Refusing() bool { return false }
-
-func (p *quietPool) Ended(upstream.Outcome, upstream.Result, rates.Group, *upstream.Times) bool {
-	return false
-}
-
-func (p *quietPool) Left() uint64 { return 0 }
-
-func (p *quietPool) Host() string { return "rtb.openx.example" }
-
+// newQuietClient returns a client of an SSP on a pool whose connections respond at once.
 func newQuietClient(t testing.TB, with func(o *Options)) *client {
-	c := &client{t: t, ssp: newSSP(options(with), &quietPool{200}), budget: upstream.NewBudget(1 << 20)}
+	p := pool.New(pool.Options{
+		SSP: "openx", MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: -1, PendingTimeout: time.Hour, MaxDials: 64,
+		BackoffMin: time.Second, BackoffMax: time.Second, ConnectTimeout: time.Hour, Protocol: upstream.HTTP1,
+	}, new(quietConn))
+	t.Cleanup(func() { p.Close(context.Background()) })
+	c := &client{t: t, ssp: New(options(with), p), budget: upstream.NewBudget(1 << 20)}
 	c.head("Host: ads.example\r\nUser-Agent: phone\r\nAccept: */*\r\nContent-Type: application/json\r\n\r\n")
 	return c
 }
