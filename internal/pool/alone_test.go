@@ -20,60 +20,46 @@ func newPipelinedSSP(t testing.TB) *fakeSSP {
 	return s
 }
 
-// acquireAlone acquires a place for an exchange that must be alone.
-func acquireAlone(p *Pool, deadline time.Duration) (Place, error) {
-	ex := upstream.AcquireExchange()
-	ex.Deadline, ex.Alone = time.Now().Add(deadline), true
-	return p.Acquire(ex)
+// askAlone starts a request that must be alone.
+func askAlone(t testing.TB, p *Pool, deadline time.Duration) *request {
+	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Alone: true})
+}
+
+// wantPlace checks that the request has a place, and releases the place unused.
+func (r *request) wantPlace() {
+	r.t.Helper()
+	synctest.Wait()
+	testsupport.MustTrue(r.t, r.ended() && r.err == nil, "the request was not served: %v", r.err)
+	r.place.Release(r.ex)
 }
 
 func TestRequestThatMustBeAloneSharesNoPipelinedConnection(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newPipelinedSSP(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, time.Second })
-		place, err := acquireAlone(p, time.Second)
-		testsupport.NoError(t, err)
-		behind := ask(t, p, time.Second)
+		p := start(t, newPipelinedSSP(t), func(o *Options) { pipelined(o); o.MaxConns, o.PendingTimeout = 1, sec })
+		first := askAlone(t, p, sec)
+		pass(20 * msec)
+		behind := ask(t, p, sec)
 		behind.wantWaits() // the pool puts no request behind the request that must be alone
-		place.Release(new(upstream.Exchange))
+		first.wantPlace()
 		synctest.Wait()
 		testsupport.MustTrue(t, behind.ended() && behind.err == nil, "the waiting request was not served: %v", behind.err)
 
 		// A request that must be alone waits until the connection is empty. Later requests wait
 		// too, so that the connection becomes empty.
-		type result struct {
-			place Place
-			err   error
-		}
-		alone := make(chan result, 1)
-		go func() {
-			pl, err := acquireAlone(p, time.Second)
-			alone <- result{pl, err}
-		}()
-		synctest.Wait()
-		later := ask(t, p, time.Second)
+		alone, later := askAlone(t, p, sec), ask(t, p, sec)
+		alone.wantWaits()
 		later.wantWaits()
-		select {
-		case <-alone:
-			t.Fatal("the request got a place although another exchange was outstanding")
-		default:
-		}
-		behind.place.Release(behind.ex)
-		r := <-alone
-		testsupport.NoError(t, r.err)
+		behind.wantPlace()
 		later.wantWaits()
-		r.place.Release(new(upstream.Exchange))
-		synctest.Wait()
-		testsupport.MustTrue(t, later.ended() && later.err == nil, "the waiting request was not served: %v", later.err)
+		alone.wantPlace()
+		later.wantPlace()
 	})
 }
 
 func TestRequestThatMustBeAloneSharesHTTP2(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MaxHTTP2Conns = 1 })
+	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns = 1 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		acquire(t, p)
-		place, err := acquireAlone(p, 20*msec)
-		testsupport.MustTrue(t, err == nil, "the request got no place, but an HTTP/2 stream is always alone: %v", err)
-		place.Release(new(upstream.Exchange))
+		askAlone(t, p, 20*msec).wantPlace() // an HTTP/2 stream is always alone
 	})
 }
 
@@ -83,26 +69,15 @@ func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newPipelinedSSP(t)
 		p := start(t, s, func(o *Options) { pipelined(o); o.MaxConns, o.MaxPending = 6, 1 })
-		places, errs := make(chan Place, 8), make(chan error, 8)
+		var all []*request
 		for range 8 {
-			go func() {
-				place, err := acquireAlone(p, 20*msec)
-				if err != nil {
-					errs <- err
-					return
-				}
-				places <- place
-			}()
+			all = append(all, askAlone(t, p, 20*msec))
 		}
-		synctest.Wait()
-		testsupport.Equal(t, s.dialCount(), 6, "%d dials for eight requests that must be alone, want max_conns, 6")
-		if err := <-errs; upstream.AsError(err).Outcome != upstream.PendingFull {
-			t.Errorf("the eighth request got %v", err)
-		}
+		testsupport.Equal(t, s.dialCount(), 6, "%d dials for eight requests that must be alone")
+		all[7].wantErr(upstream.PendingFull, 0)
 		pass(10 * msec)
-		for range 6 {
-			(<-places).Release(new(upstream.Exchange))
+		for _, r := range all[:7] {
+			r.wantPlace()
 		}
-		(<-places).Release(new(upstream.Exchange))
 	})
 }

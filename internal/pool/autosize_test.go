@@ -86,16 +86,10 @@ func TestPoolThatStopsSizingItself(t *testing.T) {
 // After a growth that did not help, connections above the limit close as soon as they are free.
 func TestRevertedGrowthClosesConnections(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 20, 20 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		var all []Place
-		for range 20 {
-			ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
-			place, err := p.Acquire(ex)
-			testsupport.NoError(t, err)
-			all = append(all, place)
-		}
+		all := acquireAll(t, p, 20)
 		p.resize(12, 12, time.Now())
-		for _, place := range all {
-			place.Release(new(upstream.Exchange))
+		for _, r := range all {
+			r.place.Release(r.ex)
 		}
 		synctest.Wait()
 		snap := p.Snapshot()

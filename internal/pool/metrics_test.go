@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -85,49 +84,6 @@ func TestMetricsFollowNamingRules(t *testing.T) {
 			t.Errorf("%s: %s", problem.Metric, problem.Text)
 		}
 	})
-}
-
-// An SSP has a fixed number of series, which bounds the cost of a scrape.
-func TestSeriesAreBoundedPerSSP(t *testing.T) {
-	perSSP := 115 + 21 // of the pool without fair queues, plus those of one endpoint
-	for o := range upstream.Outcomes {
-		if o.Row().Endpoint == upstream.Counted {
-			perSSP++
-		}
-	}
-	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.speakHTTP2()
-		q := start(t, newFakeSSP(t), func(o *Options) { auto(o); o.SSP = "other" })
-		before := countSeries(t, registry(t, p, q))
-		fill(t, p, 200)
-		fill(t, q, 4)
-		s.refuse(0)
-		for _, c := range s.conns {
-			c.goAway(upstream.ClosedGoaway)
-		}
-		ask(t, p, sec)
-		pass(sec)
-		after := countSeries(t, registry(t, p, q))
-		testsupport.True(t, before == 2*perSSP && after == before, "two SSPs have %d series at start and %d later, want %d", before, after, 2*perSSP)
-	})
-}
-
-// countSeries counts series as Prometheus stores them: a histogram has its buckets, +Inf, sum and
-// count.
-func countSeries(t testing.TB, r *prometheus.Registry) int {
-	families, err := r.Gather()
-	testsupport.NoError(t, err)
-	n := 0
-	for _, f := range families {
-		for _, m := range f.Metric {
-			if f.GetType() == dto.MetricType_HISTOGRAM {
-				n += len(m.Histogram.Bucket) + 3
-			} else {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 func TestSnapshotIsJSONWithNames(t *testing.T) {
