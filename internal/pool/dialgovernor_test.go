@@ -271,10 +271,6 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 			return dialResult{after: 5 * msec}
 		})
 		synctest.Wait()
-		if r := acquire(t, p); r.conn().addr != dead {
-			t.Errorf("got a connection to %v", r.conn().addr)
-		} else {
-			r.do()
-		}
+		testsupport.Equal(t, acquire(t, p).conn().addr, dead, "got a connection to %v")
 	})
 }

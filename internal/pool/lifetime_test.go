@@ -72,11 +72,7 @@ func TestMaxAgeSetToZeroAppliesToOpenConnections(t *testing.T) {
 		fill(t, p, 1)
 		changeOptions(p, func(o *Options) { o.MaxAge = 0 })
 		pass(10 * sec)
-		if r := acquire(t, p); r.conn().n != 0 {
-			t.Error("max_age of the settings before closed the connection")
-		} else {
-			r.do()
-		}
+		testsupport.Equal(t, acquire(t, p).conn().n, 0, "max_age of the settings before closed the connection: got connection %d")
 	})
 }
 

@@ -163,12 +163,7 @@ func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 			testsupport.MustEqual(t, s.dialCount(), before, "%d dials after %d, but ConnVersion did not change", before)
 			changeOptions(p, func(o *Options) { o.ConnVersion++ })
 			for range 80 { // 8 s
-				ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
-				place, err := p.Acquire(ex)
-				testsupport.MustTrue(t, err == nil, "no place: %v", err)
-				if err := place.Do(ex); err != nil {
-					t.Fatalf("a request failed: %v", err)
-				}
+				testsupport.NoError(t, acquire(t, p).do())
 				pass(100 * msec)
 			}
 			testsupport.AtLeast(t, s.openCount(), 2, "%d connections are open, want 2")

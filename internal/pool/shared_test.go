@@ -44,8 +44,7 @@ func inUse(p *Pool) map[int]int {
 }
 
 func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := start(t, newHTTP2SSP(t), func(o *Options) { multiplexed(o); o.MinIdle = 3 })
+	overHTTP2(t, func(o *Options) { o.MinIdle = 3 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
 		all := acquireAll(t, p, 21)
 		for n, places := range inUse(p) {
@@ -59,16 +58,9 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 			}
 		}
 		for range 3 {
-			if r := acquire(t, p); r.conn() != busy {
-				t.Errorf("the request got connection %d, want %d, which is idle", r.conn().n, busy.n)
-			} else {
-				r.place.Release(r.ex)
-			}
-		}
-		for _, r := range all {
-			if r.conn() != busy {
-				r.do()
-			}
+			r := acquire(t, p)
+			testsupport.Equal(t, r.conn().n, busy.n, "the request got connection %d, and another one is idle")
+			r.place.Release(r.ex)
 		}
 	})
 }
@@ -215,11 +207,7 @@ func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 		pass(10 * msec)
 		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
 		b.do()
-		if r := acquire(t, p); r.took != 0 {
-			t.Errorf("the next request waited %v", r.took)
-		} else {
-			r.do()
-		}
+		testsupport.Equal(t, acquire(t, p).took, 0, "the next request waited %v")
 	})
 }
 
