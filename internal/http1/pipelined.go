@@ -58,7 +58,7 @@ type Pipelined struct {
 	entered      int        // exchanges that have entered the pipeline
 	first        int        // length of the first request
 	arrived      []entry    // entries that the reader has not taken over yet, in order
-	writing      bool       // a goroutine is in flush or flushBehind, or is about to be
+	writing      bool       // a goroutine is in flush, or is about to be
 	writeUntil   time.Time  // when the current write fails, if it must wait
 	writingEnded sync.Cond  // of mu; signalled when writing becomes false after writesEnded
 	firstDone    bool       // the first response has arrived, and the connection stayed open

@@ -25,30 +25,21 @@ const (
 // flush writes until the buffer is empty. Its caller has set writing. A write that must wait for the
 // SSP fails at the deadline, and ends the connection. All other writes succeed even after the
 // deadline, since they carry requests of other callers too.
+//
+// Without a deadline, flush runs in its own goroutine, and a write may take as long as a caller waits
+// for a response.
 func (p *Pipelined) flush(deadline time.Time) {
 	for round := 0; ; round++ {
 		p.mu.Lock()
-		if round == maxRounds || p.queuedBytes-p.respondedBytes.Load() > maxDirect {
-			p.mu.Unlock()
-			go p.flushBehind()
-			return
-		}
-		b := p.takeLocked()
 		p.writeUntil = deadline
-		p.mu.Unlock()
-		if b == nil || !p.write(b) {
+		if deadline.IsZero() {
+			p.writeUntil = p.latest.Add(p.opts.Linger)
+		} else if round == maxRounds || p.queuedBytes-p.respondedBytes.Load() > maxDirect {
+			p.mu.Unlock()
+			go p.flush(time.Time{})
 			return
 		}
-	}
-}
-
-// flushBehind runs flush in its own goroutine. The write may take as long as a caller waits for a
-// response.
-func (p *Pipelined) flushBehind() {
-	for {
-		p.mu.Lock()
 		b := p.takeLocked()
-		p.writeUntil = p.latest.Add(p.opts.Linger)
 		p.mu.Unlock()
 		if b == nil || !p.write(b) {
 			return
@@ -157,6 +148,6 @@ func (p *Pipelined) firstResponseDone() {
 	}
 	p.mu.Unlock()
 	if start {
-		go p.flushBehind()
+		go p.flush(time.Time{})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -121,47 +120,6 @@ func TestWindowMayBecomeNegative(t *testing.T) {
 	if _, ended := p.wantData(id, 13); !ended {
 		t.Error("the last DATA has no END_STREAM")
 	}
-	p.respond(id, "ok")
-	wait(t, done).wantBody(t, "ok")
-}
-
-// A body of 64 KiB, or 1 MiB with -full, passes through a window that the peer opens byte by byte.
-func TestLargeBodyThroughAWindowOf1Byte(t *testing.T) {
-	size, alone := 1<<16, 100 // alone: number of bytes before which the peer waits with each new window
-	if *full {
-		size = 1 << 20
-	}
-	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1})
-	p.do(p.fr.WriteWindowUpdate(0, 1<<22))
-	p.ping()
-	body := strings.Repeat("0123456789abcdef", size/16)
-	r := post("/", body)
-	r.timeout = 5 * time.Minute
-	p.net.SetDeadline(time.Now().Add(5 * time.Minute))
-	done := r.start(p.conn)
-	id := p.request().StreamID
-	var got strings.Builder
-	for range alone {
-		data := next[*h2.DataFrame](p).Data()
-		testsupport.MustEqual(t, len(data), 1, "%d bytes through a window of 1")
-		got.Write(data)
-		p.do(p.fr.WriteWindowUpdate(id, 1))
-	}
-	var updates sync.WaitGroup
-	updates.Go(func() {
-		for range size - alone {
-			if p.fr.WriteWindowUpdate(id, 1) != nil {
-				return
-			}
-		}
-	})
-	for ended := false; !ended; {
-		f := next[*h2.DataFrame](p)
-		got.Write(f.Data())
-		ended = f.StreamEnded()
-	}
-	updates.Wait()
-	testsupport.Equal(t, got.String(), body, "another body arrived: %v")
 	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }

@@ -15,7 +15,8 @@
 // # Goroutines
 //
 // Serve reads on its caller's goroutine. It returns while the connection is idle, so an idle client
-// needs no goroutine. Workers are kept for the next requests until the connection is idle. Workers
+// needs no goroutine. Workers are kept for the next requests until the connection is idle: a goroutine
+// for each request costs 9 µs more CPU of 26 to 29 (BenchmarkForwardH2 on one core). Workers
 // write: the first worker with bytes to send lets all ready workers add theirs, and writes for all.
 // The reader never writes to the socket while requests can arrive, so it never waits for a client
 // that does not read.

@@ -104,11 +104,12 @@ func (h *handover) send(c *net.UnixConn) error {
 		return err
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+	s, closed := h.sockets, h.closed
+	h.after = c
+	h.mu.Unlock()
+	if closed {
 		return net.ErrClosed
 	}
-	s := h.sockets
 	sockets := []handedSocket{
 		{Name: meetingSocket, Network: "unix", Address: h.name},
 		s.Traffic.options.handed(),
@@ -119,7 +120,6 @@ func (h *handover) send(c *net.UnixConn) error {
 		return err
 	}
 	c.SetWriteDeadline(time.Now().Add(takeOverWithin))
-	h.after = c
 	return withFDs(func(fds ...int) error {
 		_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 		return err
