@@ -41,8 +41,8 @@
   value: {{ int64 $own.maxBufferedBytes | quote }}
 - name: ADBUFFER_SERVER_MAX_CONNECTIONS
   value: {{ int $own.maxConnections | quote }}
-{{- /* 95 % of the limit: so many MiB, with six zeros behind, in bytes. GOMAXPROCS needs
-nothing: Go reads the CPU limit from the cgroup since 1.25. */}}
+{{- /* 95 % of the limit: the number of MiB, with six zeros, in bytes. No GOMAXPROCS: since
+1.25, Go follows the CPU limit of the cgroup. */}}
 - name: MEMORY_LIMIT_MIB
   valueFrom:
     resourceFieldRef:

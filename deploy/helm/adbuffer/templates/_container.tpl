@@ -8,8 +8,8 @@ env:
   {{- include "adbuffer.env" . | nindent 2 }}
 resources:
   {{- toYaml (index .Values .Values.mode).resources | nindent 2 }}
-{{- /* /readyz says no while the pools warm up (admin.warmup_timeout, 10 s at most) and
-while adbuffer drains, never for an SSP's sake. */}}
+{{- /* /readyz fails while the pools warm up (admin.warmup_timeout, 10 s at most) and
+while adbuffer drains, never because of an SSP. */}}
 startupProbe:
   httpGet: {path: /readyz, port: {{ if eq .Values.mode "edge" }}admin{{ else }}adbuffer-admin{{ end }}}
   periodSeconds: 1
