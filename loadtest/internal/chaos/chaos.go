@@ -59,7 +59,6 @@ type run struct {
 
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
-	frozen                             time.Duration                           // how long the whole machine stood still; written by watchStalls
 	excused                            tally                                   // requests that a stall excused, by promise
 	healthy                            struct{ sent, succeeded atomic.Uint64 } // requests to healthy SSPs
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -207,11 +206,8 @@ func (r *run) noResponse(a *request, before int, err error) {
 // reason returns the text of an error without the parts that differ between connections.
 func reason(err error) string {
 	var errno syscall.Errno
-	switch {
-	case errors.As(err, &errno):
+	if errors.As(err, &errno) {
 		return errno.Error()
-	case errors.Is(err, io.EOF):
-		return "EOF"
 	}
 	text, _, _ := strings.Cut(err.Error(), "; ")
 	return text

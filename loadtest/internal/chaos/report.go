@@ -46,7 +46,7 @@ func (r *run) report(rep *results.Report) {
 		rep.Verdicts = append(rep.Verdicts, v)
 	}
 	rep.Notes = []string{
-		fmt.Sprintf("The machine stood still for %v; with waits for a core it took %v from requests. Responses: %v.", r.frozen.Round(time.Millisecond), r.taken(), &r.overrun),
+		fmt.Sprintf("The machine stood still, or let requests wait for a core, for %v. Responses: %v.", r.taken(), &r.overrun),
 		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}

@@ -64,7 +64,6 @@ func (r *run) watchStalls(ctx context.Context) {
 		before, was := own, last
 		own, last = load.ReadWaits(os.Getpid()), time.Now()
 		frozen := max(0, last.Sub(was)-2*stallTick)
-		r.frozen += frozen
 		for _, st := range r.instances {
 			st.stalls.look(last, st.process.Load().PID, frozen, own.Longest(before))
 		}

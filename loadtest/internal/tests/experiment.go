@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"adbuffer/internal/sspsim"
@@ -22,9 +23,9 @@ type Experiment struct {
 	doing atomic.Pointer[string] // the last text of say
 }
 
-// NewCommand returns the command of a load test.
+// NewCommand returns the command of a load test, whose question the help and the report show. long may be "".
 func NewCommand(name, short, question, long string, test func(*Experiment)) Command {
-	return Command{Name: name, Short: short, Long: long,
+	return Command{Name: name, Short: short, Long: strings.TrimSpace(question + "\n\n" + long),
 		Run: func(ctx context.Context, env *stage.Env) (*results.Report, error) {
 			return perform(ctx, env, env.Report(name, short, question), test)
 		}}

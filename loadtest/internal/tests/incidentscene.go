@@ -72,8 +72,7 @@ func incidentsCommand() Command {
 		`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
 an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
 little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
-the rules of deploy/prometheus. For each it reports when log, metrics, alerts, page and explain
-named the cause, and when they were quiet again. It needs Linux; two incidents need root.`,
+the rules of deploy/prometheus. It needs Linux; two incidents need root.`,
 		func(e *Experiment) { runIncidents(e, only) })
 	c.Example = "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload"
 	c.Alone = true
