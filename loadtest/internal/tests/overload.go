@@ -50,12 +50,6 @@ func refused(s load.Summary) float64 {
 	return share(n, max(s.Offered, 1))
 }
 
-// late returns the share of the served responses that came after the deadline.
-func (r *sweepRow) late() float64 {
-	late := r.Errors[load.Late]
-	return share(late, max(late+r.Answered, 1))
-}
-
 // sweep offers multiples of what one core carries. A bid request goes to many SSPs, compressed. So the
 // proxy's core carries few of them, and the other core is never busy: it sends four times as many, and
 // responds for the SSPs. The generator can have a connection for each request within its timeout; with
@@ -81,14 +75,23 @@ func sweep(e *Experiment) {
 		}
 		rows := sweepOne(e, p.name, sweepSetup(p.program, p.refuses, up), carried, []float64{0.5, 0.9, 1.2, 2, 4})
 		peak := peakOf(rows)
-		for i := range rows {
-			row := &rows[i]
+		for _, row := range rows {
+			late := share(row.Errors[load.Late], max(row.Errors[load.Late]+row.Answered, 1)) // of the served responses
+			critical, normal := refused(row.Class("critical")), refused(row.Class("normal"))
 			t.Add(row.Doubts, p.name, fmt.Sprintf("%v×", row.factor), float64(row.Offered)/max(row.Seconds, 1), row.Rate,
-				results.Percent(row.Rate/peak), row.Latency.P99, results.Percent(row.late()),
-				results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))), row.CPUus)
-		}
-		if p.program == "" && p.refuses {
-			judgeSweep(e.Rep, rows)
+				results.Percent(row.Rate/peak), row.Latency.P99, results.Percent(late), results.Percent(critical),
+				results.Percent(normal), row.CPUus)
+			if p.program != "" || !p.refuses {
+				continue
+			}
+			if least := map[float64]float64{2: 0.85, 4: 0.75}[row.factor]; least > 0 {
+				e.Rep.Promise(fmt.Sprintf("at %v times what the core carries, goodput is at least %.0f %% of its peak", row.factor, least*100),
+					row.Rate >= least*peak, row.Doubts, "%v of %v responses/s in time.", row.Rate, peak)
+			}
+			e.Rep.Promise(fmt.Sprintf("at %v times, p99 of served requests stays below the deadline", row.factor), late < 0.01,
+				row.Doubts, "%s were late.", results.Percent(late))
+			e.Rep.Promise(fmt.Sprintf("at %v times, less than 1 %% of the critical requests are refused", row.factor), critical < 0.01,
+				row.Doubts, "%s were refused, of the normal ones %s.", results.Percent(critical), results.Percent(normal))
 		}
 	}
 }
@@ -161,22 +164,6 @@ func sweepOne(e *Experiment, name string, setup stage.Setup, carried float64, fa
 		stage.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have given up
 	}
 	return rows
-}
-
-func judgeSweep(r *results.Report, rows []sweepRow) {
-	peak := peakOf(rows)
-	for i := range rows {
-		row := &rows[i]
-		if least := map[float64]float64{2: 0.85, 4: 0.75}[row.factor]; least > 0 {
-			r.Promise(fmt.Sprintf("at %v times what the core carries, goodput is at least %.0f %% of its peak", row.factor, least*100),
-				row.Rate >= least*peak, row.Doubts, "%v of %v responses/s in time.", row.Rate, peak)
-		}
-		r.Promise(fmt.Sprintf("at %v times, p99 of served requests stays below the deadline", row.factor), row.late() < 0.01,
-			row.Doubts, "%s were late.", results.Percent(row.late()))
-		r.Promise(fmt.Sprintf("at %v times, less than 1 %% of the critical requests are refused", row.factor),
-			refused(row.Class("critical")) < 0.01, row.Doubts, "%s were refused, of the normal ones %s.",
-			results.Percent(refused(row.Class("critical"))), results.Percent(refused(row.Class("normal"))))
-	}
 }
 
 // bursts takes a third of a core in bursts of 20 ms.
@@ -254,34 +241,27 @@ func noisyKey(e *Experiment) {
 		for _, key := range []string{"", "query:pub"} {
 			e.say("overload: a key sends %v times its share, key %q", times, key)
 			templates := []load.Template{{Name: "noisy", Method: "GET", Path: "/fillbuffer?pub=noisy", Weight: times}}
+			var pubs []string // the other keys
 			for i := range keys {
-				pub := fmt.Sprintf("pub%d", i)
-				templates = append(templates, load.Template{Name: pub, Method: "GET", Path: "/fillbuffer?pub=" + pub})
+				pubs = append(pubs, fmt.Sprintf("pub%d", i))
+				templates = append(templates, load.Template{Name: pubs[i], Method: "GET", Path: "/fillbuffer?pub=" + pubs[i]})
 			}
 			plan := stage.OpenLoop(2048, keyRate*(keys+times), 2*time.Second, e.Time(20*time.Second, 3*time.Second), templates...)
 			plan.Poisson = true
 			f := e.once(stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
 				Server: []string{fmt.Sprintf("fairness: {key: %q}", key)}}}, stage.Generate(plan, true))
-			lost, worst := lostByOthers(f)
+			worst := 0.0
+			for _, pub := range pubs {
+				worst = max(worst, f.Class(pub).FailedShare())
+			}
 			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
-				results.Percent(lost), results.Percent(worst))
+				results.Percent(counts([]*stage.Figures{f}, pubs...).FailedShare()), results.Percent(worst))
 			if key != "" {
 				e.Rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
 					f.Doubts, "The worst of them lost %s.", results.Percent(worst))
 			}
 		}
 	}
-}
-
-// lostByOthers returns which share of their requests the other keys lost together, and the worst of them.
-func lostByOthers(f *stage.Figures) (all, worst float64) {
-	var failed, offered uint64
-	for _, c := range f.Classes {
-		if c.Name != "noisy" {
-			failed, offered, worst = failed+c.Failed, offered+c.Offered, max(worst, share(c.Failed, max(c.Offered, 1)))
-		}
-	}
-	return share(failed, max(offered, 1)), worst
 }
 
 // manyKeys sends a key with each request, more than the places carry.

@@ -38,16 +38,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 			last:  [incidentSources]time.Time{byLog: end.Add(-time.Second), byAlert: end.Add(quiet)}}}
 		return func(r *results.Report) { judgeIncidents(r, []*scene{s}) }
 	}
-	swept := func(goodput float64, late uint64, critical uint32, doubts ...string) judge {
-		return func(r *results.Report) {
-			peak := classes(1, nil, "critical", "normal")
-			twice := classes(1, nil, "critical", "normal")
-			peak.Rate, twice.Rate = 100, goodput
-			twice.Answered, twice.Errors, twice.Doubts = 1000-late, map[string]uint64{load.Late: late}, doubts
-			twice.Classes[0].Statuses = map[int]uint64{503: uint64(critical), 200: 1000}
-			judgeSweep(r, []sweepRow{{0.9, peak}, {2, twice}})
-		}
-	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
 			c := &comparison{Experiment: &Experiment{Rep: r}, rows: []*peerRow{rounds("adbuffer", "h1", h1),
@@ -74,9 +64,6 @@ func TestEachPromiseHoldsAndBreaks(t *testing.T) {
 		broken, promises int // how many are broken, of how many
 		doubtful         judge
 	}{
-		{"overload, goodput", swept(85, 0, 0), swept(84, 0, 0), 1, 5, swept(84, 0, 0, "late")},
-		{"overload, late", swept(85, 9, 9), swept(85, 10, 9), 1, 5, swept(85, 10, 9, "late")},
-		{"overload, critical", swept(85, 9, 9), swept(85, 9, 10), 1, 5, nil},
 		{"exchange, queries", auctioned(3000, 1900, 30, 99), auctioned(3001, 1900, 30, 99), 1, 4, auctioned(2999, 1900, 30, 99, "late")},
 		{"exchange, fills", auctioned(3000, 1900, 30, 99), auctioned(3000, 1899, 30, 99), 1, 4, nil},
 		{"exchange, CPU", auctioned(3000, 1900, 30, 99), auctioned(3000, 1900, 30, 100), 1, 4, nil},
