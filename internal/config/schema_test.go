@@ -141,36 +141,6 @@ func TestSchemaFileIsFresh(t *testing.T) {
 	testsupport.True(t, bytes.Equal(got, want), "%s differs from the types and comments; run go generate ./internal/config", file)
 }
 
-func TestSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
-	s := schema(t)
-	t.Run("shipped files", func(t *testing.T) {
-		for _, file := range shipped(t) {
-			data, err := os.ReadFile(file)
-			testsupport.NoError(t, err)
-			for name, text := range map[string][]byte{file: data, file + ", effective": mustLoad(t, file).YAMLWithSecrets()} {
-				if err := schemaAccepts(s, text); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-		}
-	})
-	references := strings.NewReplacer("max_conns: 64", "max_conns: \"${CONNS}\", idle_timeout: \"${IDLE:-5s}\"", "mode: split", "mode: \"${MODE}\"").Replace(twoSSPs)
-	if err := schemaAccepts(s, []byte(references)); err != nil {
-		t.Error(err)
-	}
-	for _, name := range []string{
-		"invalid-unknown-key", "invalid-unknown-key-in-wrong-place", "invalid-list-for-section", "invalid-mapping-for-list",
-		"invalid-value-for-section", "invalid-mapping-for-value", "invalid-value-for-list", "invalid-timeout-without-unit",
-		"invalid-timeout-with-unknown-unit", "invalid-size-with-unit", "invalid-fraction-for-whole-number",
-		"invalid-number-for-boolean", "invalid-number-for-text", "invalid-out-of-range", "invalid-unknown-word",
-		"invalid-ssp-without-name-or-endpoints", "invalid-route-unknown-word", "invalid-no-ssp",
-	} {
-		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
-		testsupport.NoError(t, err)
-		testsupport.True(t, schemaAccepts(s, data) != nil, "the schema accepts testdata/%s.yaml", name)
-	}
-}
-
 func TestSchemaDescribesEveryKeyAndNothingElse(t *testing.T) {
 	s := schema(t)
 	var check func(s *jsonschema.Schema, typ reflect.Type)

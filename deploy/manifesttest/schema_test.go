@@ -1,0 +1,59 @@
+package manifesttest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+
+	"adbuffer/config"
+	"adbuffer/internal/testsupport"
+)
+
+// The JSON Schema of the configuration accepts valid files, as an editor reads them, and refuses wrong
+// types, ranges, words and keys.
+func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(config.Schema))
+	testsupport.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	testsupport.NoError(t, compiler.AddResource("adbuffer.json", document))
+	schema, err := compiler.Compile("adbuffer.json")
+	testsupport.NoError(t, err)
+	accepts := func(text []byte) error {
+		asJSON, err := yaml.YAMLToJSON(text)
+		testsupport.NoError(t, err)
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+		testsupport.NoError(t, err)
+		return schema.Validate(value)
+	}
+	read := func(name string) []byte {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		testsupport.NoError(t, err)
+		return text
+	}
+	effective, status := command(t, nil, "check", "--show-secrets", "../../config/adbuffer.yaml")
+	testsupport.MustTrue(t, status == 0, "check: exit status %d:\n%s", status, effective)
+	valid := map[string][]byte{
+		"effective":  []byte(effective),
+		"references": []byte(strings.NewReplacer("max_conns: 256", "max_conns: \"${CONNS}\"", "mode: single", "mode: \"${MODE}\"").Replace(effective)),
+	}
+	for _, name := range []string{"adbuffer", "edge", "minimal", "openrtb", "sidecar"} {
+		valid[name] = read("config/" + name + ".yaml")
+	}
+	for name, text := range valid {
+		if err := accepts(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{
+		"unknown-key", "unknown-key-in-wrong-place", "list-for-section", "mapping-for-list", "value-for-section", "mapping-for-value",
+		"value-for-list", "timeout-without-unit", "timeout-with-unknown-unit", "size-with-unit", "fraction-for-whole-number",
+		"number-for-boolean", "number-for-text", "out-of-range", "unknown-word", "ssp-without-name-or-endpoints", "route-unknown-word", "no-ssp",
+	} {
+		testsupport.True(t, accepts(read("internal/config/testdata/invalid-"+name+".yaml")) != nil, "the schema accepts testdata/invalid-%s.yaml", name)
+	}
+}
