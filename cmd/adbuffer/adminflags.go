@@ -2,9 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,4 +59,22 @@ func newClient(at *admin.ClientOptions) (*admin.Client, error) {
 		return nil, fmt.Errorf("--%s %w", adminFlag, err)
 	}
 	return client, failed(err)
+}
+
+// ask sends a request to the admin listener, and decodes its response into v within timeout. A response
+// whose status is one of also is decoded like a 200.
+func ask(ctx context.Context, client *admin.Client, timeout time.Duration, method, path string, content []byte, v any, also ...int) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	body, err := client.Send(ctx, method, path, content)
+	if e, ok := errors.AsType[*admin.StatusError](err); ok && slices.Contains(also, e.Status) {
+		body, err = []byte(e.Body), nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("%s%s does not respond as an adbuffer does: is it the admin listener of an adbuffer? %w", client.URL(), path, err)
+	}
+	return nil
 }

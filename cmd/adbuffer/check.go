@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -143,17 +142,12 @@ func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Che
 	if len(text) == 0 {
 		text = []byte("\n") // a request without a body would be refused as a mistake
 	}
-	ctx, cancel := context.WithTimeout(ctx, dryRunTimeout)
-	defer cancel()
-	body, err := client.Send(ctx, http.MethodPost, "/reload?dry_run=1", text)
-	if e, ok := errors.AsType[*admin.StatusError](err); ok && e.Status == http.StatusUnprocessableEntity {
-		body, err = []byte(e.Body), nil
-	}
+	res := new(reload.Check)
+	err = ask(ctx, client, dryRunTimeout, http.MethodPost, "/reload?dry_run=1", text, res, http.StatusUnprocessableEntity)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", adminFlag, err)
 	}
-	res := new(reload.Check)
-	if err := json.Unmarshal(body, res); err != nil || res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) {
+	if res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) {
 		return nil, fmt.Errorf("--%s: %s/reload does not respond to a dry run: is it the admin listener of an adbuffer?", adminFlag, client.URL())
 	}
 	if res.Against != nil {

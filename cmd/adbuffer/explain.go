@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,14 +117,8 @@ func (f *explainFlags) byAdmin(ctx context.Context, message []byte) (*adminview.
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
-	defer cancel()
-	body, err := client.Send(ctx, http.MethodPost, "/explain?client="+url.QueryEscape(f.client), message)
-	if err != nil {
-		return nil, failed(err)
-	}
 	x := new(adminview.Explained)
-	return x, failed(json.Unmarshal(body, x))
+	return x, failed(ask(ctx, client, sspTimeout, http.MethodPost, "/explain?client="+url.QueryEscape(f.client), message, x))
 }
 
 // message returns the request as a client would send it.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,17 +42,12 @@ adbuffer check --admin says beforehand what a file would change.`,
 }
 
 func askReload(ctx context.Context, client *admin.Client, stdout io.Writer, asJSON bool) error {
-	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
-	defer cancel()
-	body, err := client.Send(ctx, http.MethodPost, "/reload", nil)
-	if e, ok := errors.AsType[*admin.StatusError](err); ok && (e.Status == http.StatusUnprocessableEntity || e.Status == http.StatusServiceUnavailable) {
-		body, err = []byte(e.Body), nil
-	}
+	var report reload.Report
+	err := ask(ctx, client, reloadTimeout, http.MethodPost, "/reload", nil, &report, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
 	if err != nil {
 		return err
 	}
-	var report reload.Report
-	if err := json.Unmarshal(body, &report); err != nil || report.Result == "" {
+	if report.Result == "" {
 		return fmt.Errorf("%s/reload does not respond as an adbuffer does", client.URL())
 	}
 	refused := report.Err()

@@ -101,15 +101,9 @@ func (f *sspFlags) list(ctx context.Context, w io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
-	defer cancel()
-	body, err := client.Get(ctx, "/ssps")
-	if err != nil {
-		return failed(err)
-	}
 	var all, chosen []admin.SSPState
-	if err := json.Unmarshal(body, &all); err != nil {
-		return failed(fmt.Errorf("%s/ssps: %w", client.URL(), err))
+	if err := ask(ctx, client, sspTimeout, http.MethodGet, "/ssps", nil, &all); err != nil {
+		return failed(err)
 	}
 	var names []string
 	for _, s := range all {
@@ -141,27 +135,21 @@ func (f *sspFlags) change(ctx context.Context, w io.Writer, ssp, what string, c 
 	if err != nil {
 		return failed(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, sspTimeout)
-	defer cancel()
-	body, err := client.Send(ctx, http.MethodPut, path+"/"+what, content)
-	if err != nil {
-		return failed(err)
-	}
-	if f.asJSON {
-		_, err = w.Write(body)
-		return failed(err)
-	}
+	var s admin.SSPState
+	var e admin.EndpointState
+	var changed any = &s
 	if f.endpoint != "" {
-		var e admin.EndpointState
-		if err := json.Unmarshal(body, &e); err != nil {
-			return failed(err)
-		}
+		changed = &e
+	}
+	err = ask(ctx, client, sspTimeout, http.MethodPut, path+"/"+what, content, changed)
+	switch {
+	case err != nil:
+		return failed(err)
+	case f.asJSON:
+		return failed(printJSON(w, changed))
+	case f.endpoint != "":
 		fmt.Fprintf(w, "%s, endpoint %s: %s, weight %d\n", ssp, e.Endpoint, e.State, e.Weight)
 		return nil
-	}
-	var s admin.SSPState
-	if err := json.Unmarshal(body, &s); err != nil {
-		return failed(err)
 	}
 	fmt.Fprintf(w, "%s: %s", ssp, s.State)
 	if s.State == "enabled" && !slices.ContainsFunc(s.Endpoints, func(e admin.EndpointState) bool { return e.Active }) {

@@ -106,10 +106,8 @@ func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchan
 			e.First = milliseconds(t.FirstByte.Sub(t.Acquired))
 		}
 	}
-	if r := &ex.Request; len(r.Target) > 0 {
-		e.Request = message(r.Fields, r.Body, policy.Sets)
-		e.Request.Method = r.Method.String()
-		e.Request.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, req.Query)
+	if len(ex.Request.Target) > 0 {
+		e.Request = sent(&ex.Request, policy, req.Query)
 	}
 	if err != nil {
 		e.Error = err.Error()
@@ -118,6 +116,14 @@ func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchan
 	e.Response = message(ex.Response.Fields, ex.Response.Body, nil)
 	e.Response.Status = ex.Response.Status
 	return e
+}
+
+// sent shows a request to an SSP. clients is the query of the client's request.
+func sent(r *upstream.Request, policy *httpheader.Policy, clients []byte) *capturedMsg {
+	m := message(r.Fields, r.Body, policy.Sets)
+	m.Method = r.Method.String()
+	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, clients)
+	return m
 }
 
 func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }

@@ -100,7 +100,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		case q.Err != nil:
 			s.Error = q.Err.Error()
 		default:
-			s.Request = sentMessage(q)
+			s.Request = sent(&q.Request, q.Target.SSP.Policy(), q.Query)
 		}
 		x.SSPs = append(x.SSPs, s)
 	}
@@ -249,15 +249,6 @@ func lowered(c *config.Config) []string {
 		}
 	}
 	return all
-}
-
-// sentMessage shows the request that an SSP would get.
-func sentMessage(q *proxy.ExplainedRequest) *capturedMsg {
-	r := &q.Request
-	m := message(r.Fields, r.Body, q.Target.SSP.Policy().Sets)
-	m.Method = r.Method.String()
-	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, q.Query)
-	return m
 }
 
 // why lists the conditions of the route, all of which hold, and the client's choice.

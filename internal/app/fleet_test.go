@@ -45,8 +45,8 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	}
 }
 
-// Each key of the fleet must reach it. TestRedisOverTLSWithBothCertificates and
-// TestRedisPasswordIsReadAgainWithAReload show the keys that are not among its options.
+// Each key of the fleet must reach it. Package fleet tests the password and both certificates,
+// TestTLSToRedisFollowsItsFiles the keys of TLS.
 func TestTheKeysOfTheFleetReachIt(t *testing.T) {
 	base := config.Fleet{
 		Redis:  config.Redis{Address: "unix:/run/redis.sock", Username: "ads", DB: 1},

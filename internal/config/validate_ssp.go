@@ -10,8 +10,12 @@ import (
 )
 
 func checkSSP(ssp *SSP, path string, r *report) {
-	scheme := checkEndpoints(ssp, join(path, "endpoints"), r)
-	checkProtocol(ssp.Protocol, scheme, path, r)
+	switch scheme := checkEndpoints(ssp, join(path, "endpoints"), r); {
+	case ssp.Protocol == ProtocolHTTP2 && scheme == "http":
+		r.add(join(path, "protocol"), ssp.Protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
+	case ssp.Protocol == ProtocolH2C && scheme == "https":
+		r.add(join(path, "protocol"), ssp.Protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
+	}
 	ssp.TLS.check(join(path, "tls"), r)
 	for i, removal := range ssp.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
@@ -60,14 +64,4 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 		}
 	}
 	return all.Scheme
-}
-
-func checkProtocol(protocol Protocol, scheme, path string, r *report) {
-	p := join(path, "protocol")
-	switch {
-	case protocol == ProtocolHTTP2 && scheme == "http":
-		r.add(p, protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
-	case protocol == ProtocolH2C && scheme == "https":
-		r.add(p, protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
-	}
 }

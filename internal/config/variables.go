@@ -111,21 +111,6 @@ func newVariables(env Env) *variables {
 	return &variables{env: env, settings: map[string]string{}, elements: map[string]string{}, byIndex: map[string]string{}}
 }
 
-// of returns the variable for the scalar at path. It is not set if the text is "". other is another
-// path with the same variable, "" for none.
-func (v *variables) of(path string) (name, text, other string) {
-	name = v.nameOf(path, v.elements)
-	other = v.settings[name]
-	if other == path {
-		other = ""
-	}
-	v.settings[name] = path
-	if indexed := v.nameOf(path, nil); indexed != name {
-		v.byIndex[indexed] = name
-	}
-	return name, v.env[name], other
-}
-
 // nameOf is the name of the variable for the value at path: the path in upper case, with underscores,
 // and with elements in place of indices.
 func (v *variables) nameOf(path string, elements map[string]string) string {
@@ -140,11 +125,17 @@ func (v *variables) nameOf(path string, elements map[string]string) string {
 	return v.nameOf(above, elements) + "_" + last
 }
 
-// variable is of, and reports a variable that would set two values.
+// variable returns the variable for the scalar at path. It is not set if the text is "". A variable that
+// would set two values is an error.
 func (d decoder) variable(path string) (name, text string) {
-	name, text, other := d.of(path)
-	if other != "" && text != "" {
+	name = d.nameOf(path, d.elements)
+	text = d.env[name]
+	if other := d.settings[name]; other != "" && other != path && text != "" {
 		d.addAt(mark{env: name}, path, "", "sets "+other+" too; give one of them another name")
+	}
+	d.settings[name] = path
+	if indexed := d.nameOf(path, nil); indexed != name {
+		d.byIndex[indexed] = name
 	}
 	return name, text
 }

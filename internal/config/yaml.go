@@ -39,8 +39,7 @@ func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 		r.syntax(data, err)
 		return nil, false
 	}
-	size := expansion{sizes: map[*yaml.Node]int{}}
-	if values := size.of(&doc); values > maxValues {
+	if countValues(&doc, map[*yaml.Node]int{}) > maxValues {
 		r.add("", nil, fmt.Sprintf("aliases expand to more than %d values, or an anchor holds itself", maxValues))
 		return nil, false
 	}
@@ -58,28 +57,24 @@ func kindOf(node *yaml.Node) string {
 	}
 }
 
-// expansion counts the values of a document with expanded aliases, in time linear in the document.
-type expansion struct {
-	sizes map[*yaml.Node]int // of nodes seen; over maxValues while a node is being counted
-}
-
-// of returns the number of values at and below node. It is above maxValues if there are too many or
-// node contains itself.
-func (e expansion) of(node *yaml.Node) int {
-	if size, ok := e.sizes[node]; ok {
+// countValues returns the number of values at and below node with expanded aliases, in time linear in the
+// document. It is above maxValues if there are too many or node contains itself. sizes has the nodes that
+// were counted, and is over maxValues for a node that is being counted.
+func countValues(node *yaml.Node, sizes map[*yaml.Node]int) int {
+	if size, ok := sizes[node]; ok {
 		return size
 	}
-	e.sizes[node] = maxValues + 1
+	sizes[node] = maxValues + 1
 	size := 1
 	if node.Kind == yaml.AliasNode {
-		size += e.of(node.Alias)
+		size += countValues(node.Alias, sizes)
 	}
 	for _, child := range node.Content {
-		size += e.of(child)
+		size += countValues(child, sizes)
 		if size > maxValues {
 			return size
 		}
 	}
-	e.sizes[node] = size
+	sizes[node] = size
 	return size
 }

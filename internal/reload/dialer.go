@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -44,7 +45,8 @@ func newDialer(c *config.SSP, shared *Options) (*dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &dialer{dial: d, headWait: newHeadWait()}
+	const ms = time.Millisecond
+	all := &dialer{dial: d, headWait: metrics.Durations(ms/10, 5*ms, 50*ms, 500*ms)} // from negligible waits up to a usual deadline
 	all.set(c)
 	return all, nil
 }

@@ -76,7 +76,7 @@ func (v *Versions) drain(ctx context.Context, l *leftover) {
 	if cut > 0 && v.alive.Err() == nil {
 		v.opts.Log.Error("requests were cut at the end of a pool's drain; see server.drain.timeout", zap.Int("cut", cut))
 	}
-	v.closeTracer(l.tracer)
+	closeTracer(l.tracer, v.opts.Log)
 }
 
 // closeParts closes the pools at the same time, and then their dialers. It returns how many places

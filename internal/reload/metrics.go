@@ -2,7 +2,6 @@ package reload
 
 import (
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,13 +10,6 @@ import (
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
 )
-
-const ms = time.Millisecond
-
-// newHeadWait has buckets from negligible waits up to a usual deadline.
-func newHeadWait() *metrics.Histogram {
-	return metrics.Durations(ms/10, 5*ms, 50*ms, 500*ms)
-}
 
 var (
 	descs        metrics.Descs

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/config"
 	"adbuffer/internal/configfile"
@@ -98,7 +100,7 @@ func (p *prepared) drop() {
 		}
 	}
 	if p.tracer != p.was.Tracer {
-		closeTracer(p.tracer) //nolint:errcheck // it has no spans
+		closeTracer(p.tracer, zap.NewNop()) // it has no spans
 	}
 }
 
@@ -109,7 +111,7 @@ func (p *prepared) build(f *fleet.Fleet) *Version {
 	byName := make(map[string]*ssp.SSP, len(p.ssps))
 	for i := range p.ssps {
 		part := p.ssps[i].build(p.was.common, p.common, f)
-		next.add(part)
+		next.Parts, next.SSPs, next.Pools = append(next.Parts, part), append(next.SSPs, part.SSP), append(next.Pools, part.SSP.Pool())
 		byName[part.Config.Name] = part.SSP
 	}
 	next.Table = newTable(p.cfg, byName, p.was.Table)

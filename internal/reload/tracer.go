@@ -22,17 +22,13 @@ func (v *Versions) newTracer(c *config.Tracing) (*tracing.Tracer, error) {
 }
 
 // closeTracer sends the last spans of a tracer, which may be nil.
-func (v *Versions) closeTracer(t *tracing.Tracer) {
-	if err := closeTracer(t); err != nil {
-		v.opts.Log.Warn("the last spans could not be sent; see tracing.endpoint", zap.Error(err))
-	}
-}
-
-func closeTracer(t *tracing.Tracer) error {
+func closeTracer(t *tracing.Tracer, log *zap.Logger) {
 	if t == nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	return t.Close(ctx)
+	if err := t.Close(ctx); err != nil {
+		log.Warn("the last spans could not be sent; see tracing.endpoint", zap.Error(err))
+	}
 }

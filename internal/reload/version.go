@@ -49,10 +49,6 @@ func (v *Version) Part(name string) *Part {
 	return nil
 }
 
-func (v *Version) add(p *Part) {
-	v.Parts, v.SSPs, v.Pools = append(v.Parts, p), append(v.SSPs, p.SSP), append(v.Pools, p.SSP.Pool())
-}
-
 // without returns the parts of v whose pools are not in next.
 func (v *Version) without(next *Version) []*Part {
 	return slices.DeleteFunc(slices.Clone(v.Parts), func(p *Part) bool { return slices.Contains(next.Pools, p.SSP.Pool()) })

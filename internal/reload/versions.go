@@ -248,5 +248,5 @@ func (v *Versions) Close(ctx context.Context) {
 	current := v.Current()
 	closeParts(ctx, current.Parts)
 	v.background.Wait()
-	v.closeTracer(current.Tracer)
+	closeTracer(current.Tracer, v.opts.Log)
 }
