@@ -140,7 +140,7 @@ func BenchmarkCodec(b *testing.B) {
 		for b.Loop() {
 			f, n, _ := http2codec.ParseFrame(wire)
 			in.block.Reset()
-			if err := in.decoder.Decode(f.Payload, &in.block); err != nil {
+			if err := in.Decoder.Decode(f.Payload, &in.block); err != nil {
 				b.Fatal(err)
 			}
 			if _, n, _ = http2codec.ParseFrame(wire[n:]); n == 0 {

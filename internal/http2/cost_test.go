@@ -24,8 +24,7 @@ type fed struct {
 
 func newFed(t testing.TB, opts Options) *fed {
 	f := &fed{t: t, conn: newConn(nil, newWire(), newOwner(), opts.withDefaults())}
-	f.conn.in.gotSettings = true
-	f.conn.peer.maxStreams = http2codec.NoLimit
+	f.feed(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 	f.conn.socketClosed = true // the connection writes nothing to the peer
 	return f
 }
@@ -82,11 +81,15 @@ func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 	c.out.buf = c.out.buf[:0]
 	took = testsupport.ThreadTime(func() {
 		for len(b) > 0 && err == nil {
-			fr, n, _ := http2codec.ParseFrame(b)
-			if n == 0 {
+			fr, n, violation := c.in.Next(b)
+			if n > 0 && violation == nil {
+				violation = c.handle(fr)
+			}
+			if violation != nil {
+				err = violation
+			} else if n == 0 {
 				f.t.Fatal("half a frame")
 			}
-			err = c.handle(fr)
 			b = b[n:]
 		}
 	})
@@ -310,7 +313,7 @@ func (h *hostility) measure(t *testing.T) costOf {
 		for bytes < 40<<10 {
 			b := h.frames(f)
 			insert := []byte{0x40, 1, 'a', 1, 'b'} // the first insert allocates the table's memory
-			if err := f.conn.in.decoder.Decode(insert, &http2codec.ResponseBlock{Limit: 1 << 10}); err != nil {
+			if err := f.conn.in.Decoder.Decode(insert, &http2codec.ResponseBlock{Limit: 1 << 10}); err != nil {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&before)

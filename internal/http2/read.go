@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/upstream"
@@ -18,14 +17,11 @@ import (
 
 // reader holds the fields that only the reader's goroutine uses.
 type reader struct {
+	http2codec.Reader
 	buf         []byte // buf[r:w] was read and not handled yet
 	r, w        int
-	now         time.Time // when the last read returned; zero until it is needed
 	gotSettings bool
-
-	decoder   http2codec.Decoder
-	block     http2codec.ResponseBlock
-	fragments http2codec.Fragments
+	block       http2codec.ResponseBlock
 }
 
 // reads counts the reads of the socket. The reader's goroutine counts; all goroutines may read the
@@ -41,18 +37,8 @@ const readBuffer = 64 << 10
 
 func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
-	in.decoder = http2codec.NewDecoder()
+	in.Reader = http2codec.NewReader(opts.MaxResponseHeaderBytes)
 	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
-	in.fragments.Limit = http2codec.MaxBlock(opts.MaxResponseHeaderBytes)
-}
-
-// clock returns when the current frame was read. It reads the clock once for all frames of one
-// read.
-func (in *reader) clock() time.Time {
-	if in.now.IsZero() {
-		in.now = time.Now()
-	}
-	return in.now
 }
 
 // read is the reader's goroutine; it runs until the socket is closed.
@@ -76,21 +62,20 @@ func (c *Conn) readFrames() error {
 	in := &c.in
 	for {
 		for {
-			f, n, size := http2codec.ParseFrame(in.buf[in.r:in.w])
-			if !in.gotSettings {
-				if err := in.checkFirst(); err != nil {
-					return err
-				}
+			b := in.buf[in.r:in.w]
+			if !in.gotSettings && bytes.HasPrefix(b, []byte("HTTP/1")) {
+				return http2codec.ProtocolError("the peer responded in HTTP/1; see protocol")
 			}
-			if size > http2codec.MaxFrameSize {
-				return http2codec.FrameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
+			f, n, err := in.Next(b)
+			if err == nil && n > 0 {
+				in.r += n
+				err = c.handle(f)
+			}
+			if err != nil {
+				return err
 			}
 			if n == 0 {
 				break
-			}
-			in.r += n
-			if err := c.handle(f); err != nil {
-				return err
 			}
 		}
 		in.w = copy(in.buf, in.buf[in.r:in.w])
@@ -106,44 +91,21 @@ func (c *Conn) readFrames() error {
 			return err
 		}
 		in.w += n
-		in.now = time.Time{}
+		in.Arrived()
 		c.reads.done.Add(1)
 	}
 }
 
-// checkFirst checks that the peer begins with SETTINGS. RFC 9113, section 3.4.
-func (in *reader) checkFirst() error {
-	b := in.buf[in.r:in.w]
-	switch {
-	case bytes.HasPrefix(b, []byte("HTTP/1")):
-		return http2codec.ProtocolError("the peer responded in HTTP/1; see protocol")
-	case len(b) >= http2codec.FrameHeaderLen && (h2.FrameType(b[3]) != h2.FrameSettings || h2.Flags(b[4]).Has(h2.FlagSettingsAck)):
-		return http2codec.ProtocolError("the first frame is not SETTINGS")
-	}
-	return nil
-}
-
-func (c *Conn) handle(f http2codec.Frame) error {
-	err := c.in.fragments.Check(f)
-	if err == nil {
-		err = c.dispatch(f)
-	}
-	if err != nil {
-		return err // typed, so not nil
-	}
-	return nil
-}
-
-func (c *Conn) dispatch(f http2codec.Frame) *http2codec.Error {
+func (c *Conn) handle(f http2codec.Frame) *http2codec.Error {
 	var last bool
 	if f.Kind == h2.FrameHeaders || f.Kind == h2.FrameContinuation {
-		block, whole, err := c.in.fragments.Take(f)
+		block, whole, err := c.in.Fragments.Take(f)
 		if err != nil || !whole {
 			return err
 		}
 		// Callers need mu while the block is decoded.
 		c.in.block.Reset()
-		if err := c.in.decoder.Decode(block.Bytes, &c.in.block); err != nil {
+		if err := c.in.Decoder.Decode(block.Bytes, &c.in.block); err != nil {
 			return err
 		}
 		f.Kind, last = h2.FrameHeaders, block.Last

@@ -64,7 +64,7 @@ func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool)
 	ex := s.ex
 	s.gotHeader, s.fields = true, b.Regular
 	s.noBody = ex.Request.Method == upstream.HEAD || b.Status == 204 || b.Status == 304
-	ex.Times.FirstByte = c.in.clock()
+	ex.Times.FirstByte = c.in.Clock()
 	ex.Response.Status = b.Status
 	if b.Status != 204 { // RFC 9110, section 8.6
 		ex.Response.ContentLength = b.Length
@@ -100,7 +100,7 @@ func (c *Conn) responseDoneLocked(s *stream) {
 		c.malformedLocked(s, "the body is not as long as its content-length", false)
 		return
 	}
-	s.ex.Times.Done = c.in.clock()
+	s.ex.Times.Done = c.in.Clock()
 	c.streams.slot(s.id).completed = s.id
 	if !s.sentEnd {
 		// The peer does not need the remaining request: RFC 9113, section 8.1.

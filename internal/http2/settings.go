@@ -38,13 +38,10 @@ func streamWindow(maxBody int) int {
 
 // appendPreface appends the first bytes of the connection: RFC 9113, section 3.4.
 func (c *Conn) appendPreface(b []byte) []byte {
-	var s []byte
-	s = http2codec.AppendSetting(s, h2.SettingEnablePush, 0)
-	s = http2codec.AppendSetting(s, h2.SettingInitialWindowSize, uint32(c.streamWindow))
-	s = http2codec.AppendSetting(s, h2.SettingMaxHeaderListSize, uint32(min(int64(c.opts.MaxResponseHeaderBytes), http2codec.NoLimit)))
-	b = append(b, h2.ClientPreface...)
-	b = append(http2codec.AppendFrameHeader(b, len(s), h2.FrameSettings, 0, 0), s...)
-	return http2codec.AppendWindowUpdate(b, 0, connWindow-http2codec.InitialWindow)
+	return http2codec.AppendSettings(append(b, h2.ClientPreface...), connWindow,
+		h2.Setting{ID: h2.SettingEnablePush, Val: 0},
+		h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(c.streamWindow)},
+		h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: uint32(min(int64(c.opts.MaxResponseHeaderBytes), http2codec.NoLimit))})
 }
 
 // onSettingsLocked applies the peer's settings and acknowledges them.

@@ -86,8 +86,8 @@ func (p *Fragments) continued(f Frame) (block HeaderBlock, whole bool, err *Erro
 	return block, true, nil
 }
 
-// Check returns the violation of a frame that is not allowed within a header block, or by itself.
-func (p *Fragments) Check(f Frame) *Error {
+// check returns the violation of a frame that is not allowed within a header block, or by itself.
+func (p *Fragments) check(f Frame) *Error {
 	if p.ID != 0 && (f.Kind != h2.FrameContinuation || f.ID != p.ID) {
 		return ProtocolError("a frame in the middle of a header block")
 	}

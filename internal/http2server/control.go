@@ -59,7 +59,7 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 	if s == nil {
 		return c.flood.Caused()
 	}
-	responded, isRapid := s.responded, c.in.clock().Sub(s.opened) < rapid
+	responded, isRapid := s.responded, c.in.Clock().Sub(s.opened) < rapid
 	s.ended = true // the client can send nothing on it
 	c.dropLocked(s)
 	switch {
@@ -124,12 +124,10 @@ func (c *Conn) windowGrewLocked(s *Stream) {
 
 // appendPrefaceLocked appends the first frames of the connection: RFC 9113, section 3.4.
 func (c *Conn) appendPrefaceLocked() {
-	var s []byte
-	s = http2codec.AppendSetting(s, h2.SettingMaxConcurrentStreams, uint32(c.opts.MaxStreams))
-	s = http2codec.AppendSetting(s, h2.SettingInitialWindowSize, uint32(c.opts.StreamWindow))
-	s = http2codec.AppendSetting(s, h2.SettingMaxHeaderListSize, uint32(c.opts.MaxHeaderList))
-	c.out.buf = append(http2codec.AppendFrameHeader(c.out.buf, len(s), h2.FrameSettings, 0, 0), s...)
-	c.out.buf = http2codec.AppendWindowUpdate(c.out.buf, 0, connWindow-http2codec.InitialWindow)
+	c.out.buf = http2codec.AppendSettings(c.out.buf, connWindow,
+		h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: uint32(c.opts.MaxStreams)},
+		h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(c.opts.StreamWindow)},
+		h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: uint32(c.opts.MaxHeaderList)})
 }
 
 // onSettingsLocked handles the client's settings and acknowledges them.

@@ -48,7 +48,7 @@ func (c *Conn) onBodyLocked(s *Stream, p []byte) {
 	s.awaits100 = false
 	if !s.bodyBegun && !s.readBy.IsZero() {
 		read, _ := c.owner.Timeouts()
-		s.readBy = c.in.clock().Add(read)
+		s.readBy = c.in.Clock().Add(read)
 	}
 	s.bodyBegun = true
 	if refusal := s.req.Data(p); refusal != nil {
@@ -94,7 +94,7 @@ func (c *Conn) awaitBodyLocked(s *Stream) {
 	}
 	s.req.Await()
 	read, _ := c.owner.Timeouts()
-	s.readBy = c.in.clock().Add(read)
+	s.readBy = c.in.Clock().Add(read)
 	c.watchLocked(s.readBy)
 }
 

@@ -13,7 +13,7 @@ func (c *Conn) onHeadersLocked(f http2codec.Frame) *http2codec.Error {
 	if f.ID&1 == 0 {
 		return http2codec.ProtocolError("HEADERS on a stream that a client cannot open")
 	}
-	block, whole, err := c.in.fragments.Take(f)
+	block, whole, err := c.in.Fragments.Take(f)
 	if err != nil || !whole {
 		return err
 	}
@@ -24,7 +24,7 @@ func (c *Conn) onHeadersLocked(f http2codec.Frame) *http2codec.Error {
 func (c *Conn) onBlockLocked(id uint32, block http2codec.HeaderBlock) *http2codec.Error {
 	b, last := &c.in.block, block.Last
 	b.Reset()
-	if err := c.in.decoder.Decode(block.Bytes, b); err != nil {
+	if err := c.in.Decoder.Decode(block.Bytes, b); err != nil {
 		return err
 	}
 	if s := c.streams.get(id); s != nil {

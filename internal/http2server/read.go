@@ -16,22 +16,17 @@ import (
 
 // reader is the state that only Serve's goroutine uses. It holds Conn.mu while it handles frames.
 type reader struct {
+	http2codec.Reader
 	buf     *[]byte // (*buf)[r:w] was read and not handled yet; nil while idle
 	r, w    int
-	now     time.Time // when the last read returned; zero until asked for
 	preface int       // bytes of the client's preface that have arrived
-	settled bool      // the client's first SETTINGS have arrived
 	partBy  time.Time // when a frame or header block that has begun must be whole
-
-	decoder   http2codec.Decoder
-	block     http2codec.RequestBlock
-	fragments http2codec.Fragments
+	block   http2codec.RequestBlock
 }
 
 func (in *reader) init(opts Options) {
-	in.decoder = http2codec.NewDecoder()
+	in.Reader = http2codec.NewReader(opts.MaxHeaderList)
 	in.block.Limit = opts.MaxHeaderList
-	in.fragments.Limit = http2codec.MaxBlock(opts.MaxHeaderList)
 }
 
 // Read buffers. A connection begins with a small one. If it sends much or long frames, it gets a
@@ -91,18 +86,9 @@ func (in *reader) release() {
 	}
 }
 
-// clock returns when the current frame was read. It reads the clock once for all frames of one
-// read.
-func (in *reader) clock() time.Time {
-	if in.now.IsZero() {
-		in.now = time.Now()
-	}
-	return in.now
-}
-
 // partial reports whether a frame, a header block or the preface has begun and is not complete.
 func (in *reader) partial() bool {
-	return in.r < in.w || in.fragments.ID != 0 || in.preface > 0 && in.preface < len(h2.ClientPreface)
+	return in.r < in.w || in.Fragments.ID != 0 || in.preface > 0 && in.preface < len(h2.ClientPreface)
 }
 
 // Given adds bytes that were read from the client before New was called. It must be called before
@@ -163,7 +149,7 @@ func (c *Conn) handle(n int, readErr error) error {
 
 func (c *Conn) handleReadLocked(n int, readErr error) error {
 	c.in.w += n
-	c.in.now = time.Time{}
+	c.in.Arrived()
 	switch {
 	case n > 0 || readErr == nil:
 	case c.closed:
@@ -234,8 +220,8 @@ func (c *Conn) silentLocked() error {
 func (c *Conn) freeLocked() {
 	c.in.free()
 	c.in.block.Free()
-	c.in.fragments.Free()
-	c.in.decoder.Shrink()
+	c.in.Fragments.Free()
+	c.in.Decoder.Shrink()
 	c.encoder.Forget()
 	c.stopWorkersLocked()
 	c.out.buf, c.out.spare, c.out.release = nil, nil, nil
@@ -255,10 +241,10 @@ func (c *Conn) handleFramesLocked() error {
 		return err
 	}
 	for in.preface == len(h2.ClientPreface) {
-		f, n, size := http2codec.ParseFrame((*in.buf)[in.r:in.w])
+		f, n, err := in.Next((*in.buf)[in.r:in.w])
 		switch {
-		case size > http2codec.MaxFrameSize:
-			return http2codec.FrameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
+		case err != nil:
+			return err
 		case n == 0:
 			return nil
 		}
@@ -266,7 +252,7 @@ func (c *Conn) handleFramesLocked() error {
 		if err := c.handleFrameLocked(f); err != nil {
 			return err // typed, so not nil
 		}
-		if in.fragments.ID == 0 {
+		if in.Fragments.ID == 0 {
 			in.partBy = time.Time{}
 		}
 		if c.closed {
@@ -293,15 +279,6 @@ func (in *reader) readPreface() error {
 }
 
 func (c *Conn) handleFrameLocked(f http2codec.Frame) *http2codec.Error {
-	if !c.in.settled {
-		if f.Kind != h2.FrameSettings || f.Flags.Has(h2.FlagSettingsAck) {
-			return http2codec.ProtocolError("the first frame is not SETTINGS")
-		}
-		c.in.settled = true
-	}
-	if err := c.in.fragments.Check(f); err != nil {
-		return err
-	}
 	switch f.Kind {
 	case h2.FrameHeaders, h2.FrameContinuation:
 		return c.onHeadersLocked(f)

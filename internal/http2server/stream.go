@@ -129,7 +129,7 @@ func (t *table) wasOpen(id uint32) (possible, ended bool) {
 // newStreamLocked opens stream id.
 func (c *Conn) newStreamLocked(id uint32) *Stream {
 	s := streams.Get().(*Stream)
-	s.id, s.opened = id, c.in.clock()
+	s.id, s.opened = id, c.in.Clock()
 	s.window = http2codec.NewReceiveWindow(c.opts.StreamWindow)
 	c.streams.open = append(c.streams.open, s) // the highest number
 	c.idleAt = time.Time{}

@@ -1,0 +1,49 @@
+package http2codec
+
+import (
+	"time"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// Reader is what both sides of a connection need to read frames. Only the reader's goroutine uses
+// it.
+type Reader struct {
+	Decoder   Decoder
+	Fragments Fragments
+
+	settled bool      // the peer's first SETTINGS have arrived
+	now     time.Time // when the last read returned; zero until it is asked for
+}
+
+// NewReader returns a reader with a limit on header lists.
+func NewReader(maxHeaderList int) Reader {
+	return Reader{Decoder: NewDecoder(), Fragments: Fragments{Limit: MaxBlock(maxHeaderList)}}
+}
+
+// Next reads the frame at the start of b, and checks it. n is its length, or 0 if b does not hold all
+// of it.
+func (r *Reader) Next(b []byte) (f Frame, n int, err *Error) {
+	f, n, size := ParseFrame(b)
+	switch {
+	case size > MaxFrameSize:
+		return f, 0, FrameSizeError("a frame larger than SETTINGS_MAX_FRAME_SIZE")
+	case n == 0:
+		return f, 0, nil
+	case !r.settled && (f.Kind != h2.FrameSettings || f.Flags.Has(h2.FlagSettingsAck)): // RFC 9113, section 3.4
+		return f, 0, ProtocolError("the first frame is not SETTINGS")
+	}
+	r.settled = true
+	return f, n, r.Fragments.check(f)
+}
+
+// Arrived notes that a read has returned.
+func (r *Reader) Arrived() { r.now = time.Time{} }
+
+// Clock returns when the current frame was read. It reads the clock once for all frames of one read.
+func (r *Reader) Clock() time.Time {
+	if r.now.IsZero() {
+		r.now = time.Now()
+	}
+	return r.now
+}
