@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,12 +39,6 @@ var kinds = func() *runtime.Scheme {
 // are errors, and so is a field whose name differs in case.
 var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, kinds, kinds, json.SerializerOptions{Yaml: true, Strict: true})
 
-// edgeKinds are the kinds of the edge service's manifests. Only they and Job may be in manifests: no
-// test looks at others.
-var edgeKinds = []string{
-	"Deployment", "Service", "ConfigMap", "ServiceAccount", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor",
-}
-
 // objects are the objects of a set of manifests.
 type objects []runtime.Object
 
@@ -76,9 +69,6 @@ func decode(text string) (all objects, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w\n%s", kind, err, doc)
 		}
-		if kind.Kind != "Job" && !slices.Contains(edgeKinds, kind.Kind) {
-			return nil, fmt.Errorf("a %s: no test looks at this kind", kind.Kind)
-		}
 		all = append(all, decoded)
 	}
 }
@@ -99,29 +89,4 @@ func mustDecode(t *testing.T, text string) objects {
 	o, err := decode(text)
 	testsupport.NoError(t, err)
 	return o
-}
-
-func TestEveryObjectDecodesStrictly(t *testing.T) {
-	for name, text := range everySet(t) {
-		o, err := decode(text)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		testsupport.True(t, len(o) >= 2, "%s: %d objects, which is hardly all", name, len(o))
-	}
-}
-
-func TestEdgeHasEveryKind(t *testing.T) {
-	for _, name := range []string{"overlay edge", "values-full.yaml"} {
-		o := mustDecode(t, everySet(t)[name])
-		for _, kind := range edgeKinds {
-			if !slices.ContainsFunc(o, func(one runtime.Object) bool { return one.GetObjectKind().GroupVersionKind().Kind == kind }) {
-				t.Errorf("%s: no %s", name, kind)
-			}
-		}
-	}
-	if _, err := decode("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"); err == nil {
-		t.Error("a kind that no test looks at is accepted")
-	}
 }

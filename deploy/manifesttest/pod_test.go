@@ -40,6 +40,7 @@ func layOut(t *testing.T, o objects, spec *corev1.PodSpec) *pod {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	testsupport.NoError(t, os.Chmod(root, 0o755))
 	p := &pod{root: root}
+	cert, key := testsupport.PEM(t, testsupport.Certificate("localhost")) // each Secret fits each place that mounts one
 	for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
 		for _, m := range c.VolumeMounts {
 			p.dirs = append(p.dirs, m.MountPath)
@@ -52,7 +53,7 @@ func layOut(t *testing.T, o objects, spec *corev1.PodSpec) *pod {
 			case v.ConfigMap != nil:
 				p.project(t, m.MountPath, o.configMap(v.ConfigMap.Name).Data, 0o644)
 			case v.Secret != nil:
-				p.project(t, m.MountPath, secret(t), 0o440)
+				p.project(t, m.MountPath, map[string]string{"token": adminToken + "\n", "tls.crt": cert, "tls.key": key}, 0o440)
 			case v.EmptyDir != nil:
 				testsupport.NoError(t, os.MkdirAll(p.path(m.MountPath), 0o755))
 				p.own(t, p.path(m.MountPath), 0o2770)

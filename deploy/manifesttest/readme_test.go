@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
 )
 
@@ -38,7 +39,7 @@ func TestPlanPrintsWhatThePageShows(t *testing.T) {
 	shown := planned.FindAllStringSubmatch(page(t, "../README.md"), -1)
 	testsupport.MustTrue(t, len(shown) != 0, "the page shows no plan")
 	for _, s := range shown {
-		if out, status := command(t, nil, strings.Fields(s[1])...); status != 0 || out != s[2] {
+		if out, _, status := e2e.Run(t, nil, strings.Fields(s[1])...); status != 0 || out != s[2] {
 			t.Errorf("adbuffer %s: exit status %d, prints\n%s\nthe page has\n%s", s[1], status, out, s[2])
 		}
 	}
@@ -48,7 +49,7 @@ func TestPlanAgreesWithTheTableOfReplicas(t *testing.T) {
 	rows := tableRow.FindAllStringSubmatch(page(t, "../README.md"), -1)
 	testsupport.MustTrue(t, len(rows) >= 3, "%d rows", len(rows))
 	for _, r := range rows {
-		out, _ := command(t, nil, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", r[1], "--json")
+		out, _, _ := e2e.Run(t, nil, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", r[1], "--json")
 		var plan struct {
 			SSPs []struct {
 				Replicas, Places int

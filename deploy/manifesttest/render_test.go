@@ -64,17 +64,17 @@ func values(t *testing.T, file string) map[string]any {
 }
 
 // renderChart does what `helm template` does, with the check of the schema.
-func renderChart(v map[string]any) (string, error) {
+func renderChart(v map[string]any) (text, notes string, err error) {
 	c, err := loader.LoadDir(chartDir)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	return render(c, v)
 }
 
 func mustRenderChart(t *testing.T, v map[string]any) string {
 	t.Helper()
-	text, err := renderChart(v)
+	text, _, err := renderChart(v)
 	testsupport.NoError(t, err)
 	return text
 }
@@ -93,23 +93,24 @@ func loadApplication(t *testing.T) *chart.Chart {
 // renderApplication renders that chart with its own values.
 func renderApplication(t *testing.T) string {
 	t.Helper()
-	text, err := render(loadApplication(t), map[string]any{})
+	text, _, err := render(loadApplication(t), map[string]any{})
 	testsupport.NoError(t, err)
 	return text
 }
 
-func render(c *chart.Chart, v map[string]any) (string, error) {
+// render returns the manifests that Helm applies, and the text that it prints after an installation.
+func render(c *chart.Chart, v map[string]any) (text, notes string, err error) {
 	if err := chartutil.ProcessDependencies(c, v); err != nil {
-		return "", err
+		return "", "", err
 	}
 	release := chartutil.ReleaseOptions{Name: "ads", Namespace: "edge", Revision: 1, IsInstall: true}
 	all, err := chartutil.ToRenderValues(c, v, release, chartutil.DefaultCapabilities)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	files, err := engine.Engine{Strict: true}.Render(c, all)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -117,17 +118,5 @@ func render(c *chart.Chart, v map[string]any) (string, error) {
 			fmt.Fprintf(&b, "---\n# %s\n%s\n", name, files[name])
 		}
 	}
-	return b.String(), nil
-}
-
-// notes returns the text that Helm prints after an installation.
-func notes(t *testing.T, v map[string]any) string {
-	t.Helper()
-	c, err := loader.LoadDir(chartDir)
-	testsupport.NoError(t, err)
-	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "ads", Namespace: "edge"}, chartutil.DefaultCapabilities)
-	testsupport.NoError(t, err)
-	files, err := engine.Engine{Strict: true}.Render(c, all)
-	testsupport.NoError(t, err)
-	return files["adbuffer/templates/NOTES.txt"]
+	return b.String(), files["adbuffer/templates/NOTES.txt"], nil
 }

@@ -2,73 +2,50 @@ package manifesttest
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
-	"regexp"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"adbuffer/internal/e2e"
+	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
 
-var (
-	simListens = regexp.MustCompile(`simulated SSP, listening on (http://\S+)`)
-	listens    = regexp.MustCompile(`"msg":"starting".*"listen":"([^"]+)"`)
-	admins     = regexp.MustCompile(`"msg":"starting".*"admin":"([^"]+)"`)
-	drains     = regexp.MustCompile(`"msg":"(draining)"`)
-	stopped    = regexp.MustCompile(`"msg":"(stopped)"`)
-)
+func TestMain(m *testing.M) { e2e.Main(m) }
 
 // running is a pod's adbuffer with the container's own arguments and variables, as the kubelet runs
 // it. But it has free ports, and simulated SSPs: one for each region of the first SSP.
 type running struct {
-	*process
-	near, far *simulated
+	*e2e.Process
+	near, far *sspsim.SSP
 	pod       *pod
-	traffic   string // host:port, or a unix socket's path
-	admin     string // URL
 }
 
 func run(t *testing.T, o objects, a *adbufferPod, env ...string) *running {
 	t.Helper()
-	near, far := simulate(t, testsupport.FreeAddr(t)), simulate(t, testsupport.FreeAddr(t)) // a test starts one again
 	p := layOut(t, o, a.spec)
-	all := append(p.env(t, a.container), "ADBUFFER_SSPS_OPENX_ENDPOINTS_0_URL="+near.url, "ADBUFFER_SSPS_OPENX_ENDPOINTS_1_URL="+far.url, "ADBUFFER_SSPS_BACKUP_ENDPOINTS_0="+near.url, "ADBUFFER_ADMIN_LISTEN=:0")
-	r := &running{near: near, far: far, pod: p, process: start(t, append(all, env...), as(a.spec, a.container), binary(t), p.args(a.container)...)}
-	r.traffic = r.await(listens)
-	_, port, err := net.SplitHostPort(r.await(admins))
-	testsupport.NoError(t, err)
-	r.admin = "http://127.0.0.1:" + port
+	r := &running{near: e2e.Healthy(t), far: e2e.Healthy(t), pod: p}
+	cmd := exec.Command(e2e.Binary(t), p.args(a.container)...)
+	testsupport.NoError(t, os.Chmod(filepath.Dir(cmd.Path), 0o711)) // the pods' users run it
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as(a.spec, a.container)}
+	cmd.Env = append(p.env(t, a.container), "ADBUFFER_SSPS_OPENX_ENDPOINTS_0_URL="+r.near.URL(), "ADBUFFER_SSPS_OPENX_ENDPOINTS_1_URL="+r.far.URL(), "ADBUFFER_SSPS_BACKUP_ENDPOINTS_0="+r.near.URL(), "ADBUFFER_ADMIN_LISTEN=:0")
+	cmd.Env = append(cmd.Env, env...)
+	r.Process = e2e.LaunchCommand(t, cmd, (*e2e.Process).FindListeners)
+	r.AdminAddr = "127.0.0.1:" + testsupport.Port(t, r.AdminAddr)
 	testsupport.Eventually(t, "startupProbe succeeds", func() bool {
-		return get(t, "", r.admin+a.container.StartupProbe.HTTPGet.Path).status == http.StatusOK
+		status, _ := r.AskAdmin(a.container.StartupProbe.HTTPGet.Path)
+		return status == http.StatusOK
 	})
 	for _, probe := range []string{a.container.ReadinessProbe.HTTPGet.Path, a.container.LivenessProbe.HTTPGet.Path} {
-		if got := get(t, "", r.admin+probe); got.status != http.StatusOK {
-			t.Fatalf("probe of %s: %d %s", probe, got.status, got.body)
+		if status, body := r.AskAdmin(probe); status != http.StatusOK {
+			t.Fatalf("probe of %s: %d %s", probe, status, body)
 		}
 	}
 	return r
-}
-
-// simulated is a simulated SSP.
-type simulated struct {
-	*process
-	addr, url string
-}
-
-func simulate(t *testing.T, listen string) *simulated {
-	t.Helper()
-	s := &simulated{process: start(t, nil, nil, binary(t), "sim", "--listen", listen)}
-	s.url = s.await(simListens)
-	u, err := url.Parse(s.url)
-	testsupport.NoError(t, err)
-	s.addr = u.Host
-	return s
 }
 
 func the(t *testing.T, o objects, name string) *adbufferPod {
@@ -78,24 +55,16 @@ func the(t *testing.T, o objects, name string) *adbufferPod {
 	return a
 }
 
-func isAd(a response) bool {
-	return a.status == http.StatusOK && a.header.Get("X-Adbuffer-Source") == "ssp/openx" && strings.Contains(a.body, "seatbid")
+func (r *running) ad() bool {
+	res := r.Get("/fillbuffer?pub=1")
+	return res.Status == http.StatusOK && res.Header("X-Adbuffer-Source") == "ssp/openx"
 }
 
 // wantAd sends requests until an ad of openx comes. On a slow machine the first request may miss the
 // manifest's deadline.
-func wantAd(t *testing.T, socket, url string) {
-	t.Helper()
-	var last response
-	defer func() {
-		if t.Failed() {
-			t.Logf("the last response: %d %v\n%s", last.status, last.header, last.body)
-		}
-	}()
-	testsupport.Eventually(t, "an ad of openx", func() bool {
-		last = get(t, socket, url)
-		return isAd(last)
-	})
+func (r *running) wantAd() {
+	r.T.Helper()
+	testsupport.Eventually(r.T, "an ad of openx", r.ad)
 }
 
 func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
@@ -103,50 +72,65 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	o := mustDecode(t, renderOverlay(t, overlaysDir+"/edge"))
 	a := the(t, o, "adbuffer")
 	r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s", "ADBUFFER_ROUTES_DEFAULT_SSPS_OPENX_TIMEOUT=2s")
-	wantAd(t, "", "http://"+r.traffic+"/fillbuffer?pub=1")
+	r.wantAd()
 
 	// The token is for the operators' pages. Prometheus and the kubelet need none.
 	for _, c := range []struct {
 		path, token string
 		want        int
 	}{{"/pools", "", 403}, {"/pools", "wrong", 403}, {"/pools", adminToken, 200}, {"/metrics", "", 200}} {
-		if got := get(t, "", r.admin+c.path, "Authorization", "Bearer "+c.token); got.status != c.want {
-			t.Errorf("%s with token %q: %d, want %d", c.path, c.token, got.status, c.want)
+		if status, _ := r.SendAdmin("GET", c.path, "", "Authorization", "Bearer "+c.token); status != c.want {
+			t.Errorf("%s with token %q: %d, want %d", c.path, c.token, status, c.want)
 		}
 	}
 
 	// The metrics of the adapter's rule exist, and GOMEMLIMIT is 95 % of the limit.
-	metrics := get(t, "", r.admin+"/metrics").body
-	for _, series := range []string{adapterMetric + `{ssp="openx"} `, adapterMetric + `{ssp="backup"} `, `adbuffer_breaker_shed_ratio{ssp="openx"} `} {
-		testsupport.True(t, strings.Contains(metrics, "\n"+series), "no series %s", series)
-	}
+	r.WantMetric(0, adapterMetric, "ssp=backup")
+	r.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx")
 	limit := float64(a.container.Resources.Limits.Memory().Value())
-	if got := gauge(t, metrics, "go_gc_gomemlimit_bytes"); got < 0.9*limit || got > 0.97*limit {
-		t.Errorf("GOMEMLIMIT is %.0f of %.0f bytes", got, limit)
-	}
+	testsupport.Between(t, r.Metric("go_gc_gomemlimit_bytes"), 0.9*limit, 0.97*limit, "GOMEMLIMIT is %v")
 
 	// The kubelet writes a changed ConfigMap, and adbuffer reloads it.
 	changed := strings.Replace(o.configMap("adbuffer").Data["adbuffer.yaml"], "max_conns: 64", "max_conns: 65", 1)
 	r.pod.swap(t, "/etc/adbuffer", map[string]string{"adbuffer.yaml": changed}, 0o644)
-	testsupport.Eventually(t, "the change is in force", func() bool {
-		return strings.Contains(get(t, "", r.admin+"/config", "Authorization", "Bearer "+adminToken).body, "max_conns: 65")
-	})
-	if got := gauge(t, get(t, "", r.admin+"/metrics").body, "adbuffer_config_last_reload_successful"); got != 1 {
-		t.Errorf("adbuffer_config_last_reload_successful is %v", got)
-	}
+	r.AwaitMetric(65, "adbuffer_pool_connections_limit", "ssp=openx")
+	r.WantMetric(1, "adbuffer_config_last_reload_successful")
 
 	// After SIGTERM, as after preStop, adbuffer is not ready. It serves requests until it ends with exit
 	// status 0.
-	testsupport.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	r.await(drains)
-	if got := get(t, "", r.admin+"/readyz"); got.status != http.StatusServiceUnavailable {
-		t.Errorf("ready while draining: %d", got.status)
+	r.BeginDrain()
+	if status, _ := r.AskAdmin("/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("ready while draining: %d", status)
 	}
-	if got := get(t, "", "http://"+r.traffic+"/fillbuffer?pub=1"); !isAd(got) {
-		t.Errorf("no ad while draining: %d %v\n%s", got.status, got.header, got.body)
+	testsupport.True(t, r.ad(), "no ad while draining")
+	r.WantExit(0)
+}
+
+// The shipped examples have two regions. The far one gets no request while the near one works, and
+// all of them while it does not.
+func TestTheFarRegionServesWhileTheNearOneIsDown(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"adbuffer":     renderOverlay(t, overlaysDir+"/edge"),
+		"ads-adbuffer": mustRenderChart(t, values(t, "testdata/values-default.yaml")),
+	} {
+		o := mustDecode(t, text)
+		r := run(t, o, the(t, o, name), "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s")
+		filled := func(s *sspsim.SSP) float64 {
+			return r.Metric("adbuffer_endpoint_requests_total", "ssp=openx", "endpoint="+s.Addr(), "outcome=fill")
+		}
+		if first, second := r.ad(), r.ad(); !first || !second || filled(r.near) != 2 || filled(r.far) != 0 {
+			t.Fatalf("%s: the near region had %v of 2 requests, the far one %v", name, filled(r.near), filled(r.far))
+		}
+		e2e.SetBehaviour(t, r.near, sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}})
+		r.near.CloseConnections()
+		testsupport.Eventually(t, "the far region serves", func() bool { return r.ad() && filled(r.far) > 0 })
+		e2e.SetBehaviour(t, r.near, sspsim.Behaviour{})
+		testsupport.Eventually(t, "the near region serves again", func() bool { return r.ad() && filled(r.near) > 2 })
+		if had := filled(r.far); !r.ad() || filled(r.far) != had {
+			t.Errorf("%s: the far region still gets requests", name)
+		}
 	}
-	r.wantExit(0)
-	r.await(stopped)
 }
 
 // The example's application is a real nginx with the ConfigMap's own configuration. It gets ads over
@@ -157,31 +141,26 @@ func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
 	o := mustDecode(t, renderOverlay(t, overlaysDir+"/sidecar"))
 	a := the(t, o, "application")
 	r := run(t, o, a)
-	if info, err := os.Stat(r.traffic); err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm() != 0o660 {
-		t.Fatalf("%s: %v, %v", r.traffic, info, err)
+	if info, err := os.Stat(r.TrafficAddr); err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm() != 0o660 {
+		t.Fatalf("%s: %v, %v", r.TrafficAddr, info, err)
 	}
-	wantAd(t, r.traffic, "http://adbuffer/fillbuffer?pub=1")
-
+	r.wantAd()
 	url := runApplication(t, r.pod, a)
-	wantAd(t, "", url+"/ad?pub=1&slot=top")
+	testsupport.Eventually(t, "the application is alive and has an ad", func() bool {
+		return status(t, url+a.spec.Containers[0].ReadinessProbe.HTTPGet.Path) == http.StatusOK && status(t, url+"/ad?pub=1&slot=top") == http.StatusOK
+	})
 
 	// adbuffer ends before the application, and has no request to wait for.
-	testsupport.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	r.wantExit(0)
-	if got := get(t, "", url+"/ad"); got.status != http.StatusBadGateway {
-		t.Errorf("an ad without adbuffer: %d", got.status)
-	}
-	if got := get(t, "", url+"/alive"); got.status != http.StatusOK {
-		t.Errorf("the application is alive without adbuffer: %d", got.status)
-	}
+	r.Signal(syscall.SIGTERM)
+	r.WantExit(0)
+	testsupport.Equal(t, status(t, url+"/ad"), http.StatusBadGateway, "an ad without adbuffer: %d")
+	testsupport.Equal(t, status(t, url+"/alive"), http.StatusOK, "the application is alive without adbuffer: %d")
 }
 
 // runApplication runs the example's application on a free port.
 func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	t.Helper()
 	c := &a.spec.Containers[0]
-	nginx, err := exec.LookPath(c.Command[0])
-	testsupport.NoError(t, err)
 	file := p.path("/etc/application/nginx.conf")
 	text, err := os.ReadFile(file)
 	testsupport.NoError(t, err)
@@ -189,12 +168,19 @@ func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	listen := fmt.Sprintf("listen %d;", portNamed(c, "http"))
 	testsupport.MustTrue(t, strings.Contains(string(text), listen), "nginx.conf has no %q", listen)
 	testsupport.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen "+addr+";", 1)), 0o644))
-	start(t, os.Environ(), as(a.spec, c), nginx, p.args(c)[1:]...)
-	url = "http://" + addr
-	testsupport.Eventually(t, "the application is alive", func() bool {
-		return get(t, "", url+c.ReadinessProbe.HTTPGet.Path).status == http.StatusOK
-	})
-	return url
+	cmd := exec.Command(c.Command[0], p.args(c)[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as(a.spec, c), Setpgid: true}
+	testsupport.StartDaemon(t, "nginx-light", "tcp", addr, cmd)
+	t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // its children too, which hold its output open
+	return "http://" + addr
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}).Get(url)
+	testsupport.NoError(t, err)
+	res.Body.Close()
+	return res.StatusCode
 }
 
 // A configuration that the chart made of its values works too.
@@ -206,28 +192,14 @@ func TestChartsPodsServeAds(t *testing.T) {
 	} {
 		o := mustDecode(t, text)
 		a := the(t, o, name)
-		if a.sidecar {
-			r := run(t, o, a)
-			wantAd(t, r.traffic, "http://adbuffer/fillbuffer?pub=1")
-			continue
+		var env []string
+		if !a.sidecar {
+			env = []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0"}
 		}
-		r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0")
-		wantAd(t, "", "http://"+r.traffic+"/fillbuffer?pub=1")
-		if got := get(t, "", r.admin+"/pools"); got.status != http.StatusForbidden {
-			t.Errorf("%s: /pools without a tokenSecret: %d", name, got.status)
-		}
-	}
-}
-
-func gauge(t *testing.T, metrics, name string) float64 {
-	t.Helper()
-	for line := range strings.Lines(metrics) {
-		if text, ok := strings.CutPrefix(line, name+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			testsupport.NoError(t, err)
-			return v
+		r := run(t, o, a, env...)
+		r.wantAd()
+		if status, _ := r.AskAdmin("/pools"); !a.sidecar && status != http.StatusForbidden {
+			t.Errorf("%s: /pools without a tokenSecret: %d", name, status)
 		}
 	}
-	t.Errorf("no metric %s", name)
-	return 0
 }
