@@ -8,17 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"adbuffer/internal/httpheader"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
-	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
-	"adbuffer/internal/upstream"
 )
 
 // responding is an SSP that responds with 200 and a body.
@@ -230,34 +226,4 @@ func (c *streamClient) readResponses(tb testing.TB, n int) {
 			n--
 		}
 	}
-}
-
-// This measures the cost of a mirror for the requests that it copies: without a mirror, and with
-// one that accepts connections and never responds. cpu-ns/op is the CPU time of all goroutines. It
-// depends little on the machine's other work.
-func BenchmarkForwardMirrored(b *testing.B) {
-	for _, share := range []float64{0, 0.1, 1} {
-		b.Run(strconv.FormatFloat(share, 'g', -1, 64), func(b *testing.B) {
-			m := newModeProxy(b, route.Single, func(o *proxy.Options, rt *route.Route) {
-				o.Access.Enabled, o.MaxBufferedBytes, o.MaxInFlight = false, 1<<26, 1<<10
-				hole := ssp.New(ssp.Options{
-					Name: "hole", Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{}), RequestTimeout: 300 * time.Millisecond,
-					Breaker: ssp.BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
-				}, rt.Targets[1].SSP.Pool())
-				rt.Targets = rt.Targets[:1]
-				if share > 0 {
-					rt.Mirror = &route.Mirror{SSP: hole, Share: share, Budget: new(upstream.Budget), Stats: new(route.MirrorStats)}
-					rt.Mirror.Budget.SetLimit(1 << 23)
-				}
-			}, bidder{name: "a", addr: responding(b, strings.Repeat("x", 1024)).Addr().String()}, bidder{name: "hole", addr: neverResponding(b).Addr().String()})
-			before := testsupport.CPUTime(b)
-			benchmarkHTTP1(b, m, func(m *modeProxy) (net.Conn, error) { return net.Dial("tcp", m.addr()) })
-			b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
-		})
-	}
-}
-
-// neverResponding is an SSP that accepts connections and never responds.
-func neverResponding(tb testing.TB) net.Listener {
-	return testsupport.Listen(tb) // the kernel accepts
 }

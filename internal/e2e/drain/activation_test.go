@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
 
@@ -28,12 +27,7 @@ type manager struct {
 	env    []string
 }
 
-func newManager(t *testing.T, config, names string, env ...string) *manager {
-	t.Helper()
-	return newManagerAt(t, "127.0.0.1", config, names, env...)
-}
-
-func newManagerAt(t *testing.T, host, config, names string, env ...string) *manager {
+func newManager(t *testing.T, host, config, names string, env ...string) *manager {
 	t.Helper()
 	m := &manager{t: t, names: names, config: e2e.WriteConfig(t, config), env: env}
 	for range strings.Count(names, ":") + 1 {
@@ -65,26 +59,6 @@ func (m *manager) start() *e2e.Process {
 	ab := e2e.LaunchCommand(m.t, m.command(), (*e2e.Process).FindListeners)
 	ab.AwaitReady()
 	return ab
-}
-
-func TestRestartsLoseNoRequestIfSystemdKeepsTheSocket(t *testing.T) {
-	t.Parallel()
-	testsupport.Long(t)
-	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)})
-	m := newManager(t, e2e.Single(s.URL()), "admin:traffic", drainDelayed)
-	now := m.start()
-	if now.AdminAddr != m.addrs[0] || now.TrafficAddr != m.addrs[1] {
-		t.Fatalf("traffic at %s and admin at %s; passed were admin and traffic at %v", now.TrafficAddr, now.AdminAddr, m.addrs)
-	}
-	l := startLoad(now)
-	for range 3 {
-		now.Signal(syscall.SIGTERM)
-		now.WantExit(0)
-		now = m.start() // clients wait in the socket's queue until then
-	}
-	l.wantNothingLost(t)
-	now.Signal(syscall.SIGTERM)
-	now.WantExit(0)
 }
 
 func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T) {
@@ -123,7 +97,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 // needs a token.
 func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
 	t.Parallel()
-	m := newManagerAt(t, "0.0.0.0", e2e.Single("http://127.0.0.1:1/"), "traffic:admin", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0")
+	m := newManager(t, "0.0.0.0", e2e.Single("http://127.0.0.1:1/"), "traffic:admin", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0")
 	ab := m.start()
 	if status, _ := ab.AskAdmin("/pools"); status != 403 {
 		t.Errorf("/pools responds with %d without a token", status)

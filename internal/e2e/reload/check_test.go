@@ -1,18 +1,14 @@
 package reload
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
 
@@ -88,32 +84,6 @@ func TestCheckAgainstExitsWith1IfARestartIsNeeded(t *testing.T) {
 	}
 	if _, stderr, code := checkAgainst(ab, strings.Replace(config, "ssps: [openx]", "ssps: [unknown]", 1)); code != 1 || !strings.Contains(stderr, "routes[0].ssps[0].name") {
 		t.Errorf("a file with errors: exit status %d, want 1: %s", code, stderr)
-	}
-}
-
-func TestCheckAgainstNeverShowsASecretAndSaysThatOneDiffers(t *testing.T) {
-	t.Parallel()
-	ssp := e2e.Healthy(t)
-	config := func(key, header, limit string) string {
-		return e2e.Single(ssp.URL()+"?key="+key, "headers: {set: [{name: X-Api-Key, value: "+header+"}]}", "max_in_flight: "+limit)
-	}
-	ab := e2e.Start(t, config("s3cret1", "s3cret1", "0"))
-	for _, c := range []struct{ key, header, limit, want string }{
-		{"s3cret1", "s3cret1", "0", "a reload would change nothing"},
-		{"s3cret1", "s3cret2", "0", "ssps[openx].headers.set"},
-		{"s3cret2", "s3cret1", "0", "ssps[openx].endpoints"},
-		{"s3cret2", "s3cret2", "7", "a reload would apply 3 changes: 3 in place"},
-	} {
-		for _, form := range []string{"--quiet=false", "--json"} {
-			stdout, stderr, code := checkAgainst(ab, config(c.key, c.header, c.limit), form)
-			if code != 0 || strings.Contains(stdout+stderr, "s3cret") {
-				t.Errorf("%v %s: exit status %d, want 0, and no secret: %s%s", c, form, code, stdout, stderr)
-			}
-			testsupport.True(t, form == "--json" || strings.Contains(stdout, c.want), "%v: the output lacks %q: %s", c, c.want, stdout)
-			if changed := c.key+c.header != "s3cret1s3cret1"; changed != strings.Contains(stdout, "but another secret") {
-				t.Errorf("%v %s: a secret has changed: %v: %s", c, form, changed, stdout)
-			}
-		}
 	}
 }
 
@@ -212,44 +182,4 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 			t.Errorf("%v: exit status %d, want %d and %q: %s", c.args, code, c.code, c.want, stderr)
 		}
 	}
-}
-
-func TestCheckAgainstAnAdminListenerWithTLS(t *testing.T) {
-	t.Parallel()
-	ca, err := sspsim.NewCA()
-	testsupport.NoError(t, err)
-	dir := t.TempDir()
-	file := func(name string) string { return filepath.Join(dir, name) }
-	issue := func(name string, make func() (tls.Certificate, error)) {
-		cert, err := make()
-		if err == nil {
-			err = sspsim.WriteKeyPair(cert, file(name+".pem"), file(name+".key"))
-		}
-		testsupport.NoError(t, err)
-	}
-	issue("server", func() (tls.Certificate, error) { return ca.ServerCert("127.0.0.1", "::1", "localhost") })
-	issue("ops", func() (tls.Certificate, error) { return ca.ClientCert("ops") })
-	testsupport.NoError(t, ca.WriteFile(file("ca.pem")))
-	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}, client_ca_file: %q}\n", file("server.pem"), file("server.key"), file("ca.pem")) + e2e.Single(e2e.Healthy(t).URL())
-	own := e2e.WriteConfig(t, config)
-	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN=0.0.0.0:0"), "serve", "--config", own)
-	_, port, err := net.SplitHostPort(ab.AdminAddr)
-	testsupport.NoError(t, err)
-	for _, c := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"--ca-file", file("ca.pem"), "--cert-file", file("ops.pem"), "--key-file", file("ops.key")}, 0, "a reload would change nothing"},
-		{[]string{"--insecure", "--cert-file", file("ops.pem"), "--key-file", file("ops.key")}, 0, "a reload would change nothing"},
-		{[]string{"--ca-file", file("ca.pem")}, 1, "--cert-file"},
-		{nil, 1, "certificate"},
-	} {
-		stdout, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", own, "--against", "https://127.0.0.1:" + port}, c.args...)...)
-		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
-			t.Errorf("%v: exit status %d, want %d and %q: %s%s", c.args, code, c.code, c.want, stdout, stderr)
-		}
-	}
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
 }

@@ -6,12 +6,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -126,39 +123,4 @@ func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
 	a.Replace("ca.pem", other.PEM())
 	testsupport.Eventually(t, "the other authority's clients are accepted", func() bool { return let(other) })
 	testsupport.True(t, !let(a) && !let(nil), "still accepted: of the previous authority %v, without a certificate %v", let(a), let(nil))
-}
-
-// The error for a file or socket without permission contains its name.
-func TestPermissionErrorsNameTheFile(t *testing.T) {
-	t.Parallel()
-	a := e2e.NewAuthority(t)
-	file := a.File("adbuffer.yaml")
-	config := a.TLSSection("") + e2e.Single("http://127.0.0.1:1/")
-	locked := a.File("locked")
-	for _, err := range []error{
-		os.WriteFile(file, []byte(config), 0o644), //nolint:gosec // the other user must read it
-		os.WriteFile(a.File("plain.yaml"), []byte(e2e.Single("http://127.0.0.1:1/")), 0o644),
-		os.Chmod(a.File("cert.pem"), 0o644), os.Chmod(a.File("key.pem"), 0), os.Mkdir(locked, 0o555),
-		os.Chmod(filepath.Dir(a.Dir), 0o711), os.Chmod(a.Dir, 0o711), os.Chmod(filepath.Dir(e2e.Binary(t)), 0o711), //nolint:gosec // as above
-	} {
-		testsupport.NoError(t, err)
-	}
-	for _, row := range []struct {
-		file, listen string
-		says         []string
-	}{
-		{file, "127.0.0.1:0", []string{"server.tls.key_file", a.File("key.pem"), "permission denied"}},
-		{a.File("plain.yaml"), "unix:" + locked + "/ad.sock", []string{"server.listen", "permission denied", "may not create files in " + locked}},
-	} {
-		cmd := e2e.Command(t, append(e2e.Patient(), "ADBUFFER_SERVER_LISTEN="+row.listen), "serve", "--config", row.file)
-		cmd.Dir = "/"
-		if os.Geteuid() == 0 { // root can read the file
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		}
-		out, err := cmd.CombinedOutput()
-		testsupport.True(t, err != nil && cmd.ProcessState.ExitCode() == 1, "%v: %s", err, out)
-		for _, w := range row.says {
-			testsupport.True(t, strings.Contains(string(out), w), "%s\ndoes not contain %q", out, w)
-		}
-	}
 }
