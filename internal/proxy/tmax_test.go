@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
+// FuzzTmax has bodies that encoding/json reads.
 func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -21,32 +22,10 @@ func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
 		{"behind everything else", `{"id":"1","imp":[{"banner":{"w":[1,2]}}],"at":1,"test":null,"x":-1.5e3,"y":true,"tmax":120,"cur":["USD"]}`, 120},
 		{"the longest", `{"tmax":600000}`, 600000},
 		{"the shortest", `{"tmax":1,"x":2}`, 1},
-		{"nested in an object", `{"ext":{"tmax":300}}`, 0},
-		{"nested in a list", `{"imp":[{"tmax":300}]}`, 0},
-		{"nested, then at the top", `{"ext":{"tmax":300,"a":[{"tmax":301}]},"tmax":302}`, 302},
-		{"as a value", `{"x":"tmax","y":["tmax",300]}`, 0},
-		{"in a string", `{"x":"\",\"tmax\":300"}`, 0},
-		{"behind a string that ends in backslashes", `{"x":"\\\\","y":"\\\"","tmax":300}`, 300},
-		{"behind brackets in strings", `{"x":"}]{[,","}":"{","tmax":300}`, 300},
-		{"behind an empty key", `{"":"","tmax":300}`, 300},
-		{"a longer key", `{"tmaxx":300,"xtmax":300," tmax":300}`, 0},
-		{"another case", `{"Tmax":300}`, 0},
 		{"a key with escapes", `{"\u0074max":300}`, 0},
 		{"the first of two", `{"tmax":100,"tmax":200}`, 100},
-		{"a bad one, then a good one", `{"tmax":"100","tmax":200}`, 0},
-		{"zero", `{"tmax":0}`, 0},
-		{"too long", `{"tmax":600001}`, 0},
-		{"much too long", `{"tmax":99999999999999999999}`, 0},
-		{"60 beyond 64 bits", `{"tmax":18446744073709551676}`, 0},
-		{"seven digits", `{"tmax":1000000}`, 0},
-		{"negative", `{"tmax":-300}`, 0},
 		{"a plus", `{"tmax":+300}`, 0},
 		{"leading zero", `{"tmax":0300}`, 0},
-		{"a fraction", `{"tmax":300.0}`, 0},
-		{"an exponent", `{"tmax":3e2}`, 0},
-		{"a string", `{"tmax":"300"}`, 0},
-		{"null", `{"tmax":null}`, 0},
-		{"a list", `{"tmax":[300]}`, 0},
 		{"two numbers", `{"tmax":300 400}`, 0},
 		{"no value", `{"tmax":}`, 0},
 		{"cut behind the digits", `{"tmax":300`, 0},
@@ -58,10 +37,7 @@ func TestTmaxIsFoundAtTheTopLevelAndNowhereElse(t *testing.T) {
 		{"no colon", `{"x" 1,"tmax":300}`, 0},
 		{"no key", `{,"tmax":300}`, 0},
 		{"behind the object", `{"x":1},"tmax":300}`, 0},
-		{"a list of objects", `[{"tmax":300}]`, 0},
-		{"a string", `"tmax"`, 0},
 		{"nothing", ``, 0},
-		{"blanks", ` `, 0},
 		{"a bracket", `{`, 0},
 		{"not JSON", `tmax=300`, 0},
 		{"compressed", "\x1f\x8b{\"tmax\":300}", 0},
@@ -96,6 +72,10 @@ func FuzzTmax(f *testing.F) {
 		`{"tmax":300}`, `{"id":"1","imp":[{"tmax":1}],"tmax":300,"at":1}`, `{"tmax":0}`, `{"tmax":300.0}`, `{"tmax":3e2}`, `{"tmax":600001}`,
 		`{"a\\":"\\\"","tmax" : 5 }`, `{"\u0074max":1,"tmax":2}`, `{"tmax":"300","tmax":2}`, `{"x":{"y":[[],{}]},"tmax":7}`, "{\n}", `[]`, `{"tmax":[1]}`,
 		`{"":{"":[]},"tmax":12,"x`, `{"x":1}"tmax":3}`,
+		`{"ext":{"tmax":300}}`, `{"imp":[{"tmax":300}]}`, `{"ext":{"tmax":300,"a":[{"tmax":301}]},"tmax":302}`, `{"x":"tmax","y":["tmax",300]}`, `{"x":"\",\"tmax\":300"}`,
+		`{"x":"\\\\","y":"\\\"","tmax":300}`, `{"x":"}]{[,","}":"{","tmax":300}`, `{"":"","tmax":300}`, `{"tmaxx":300,"xtmax":300," tmax":300}`, `{"Tmax":300}`,
+		`{"tmax":"100","tmax":200}`, `{"tmax":0}`, `{"tmax":600001}`, `{"tmax":99999999999999999999}`, `{"tmax":18446744073709551676}`, `{"tmax":1000000}`, `{"tmax":-300}`,
+		`{"tmax":300.0}`, `{"tmax":3e2}`, `{"tmax":"300"}`, `{"tmax":null}`, `{"tmax":[300]}`, `[{"tmax":300}]`, `"tmax"`, ` `,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -5,7 +5,6 @@ package openrtb
 import (
 	"encoding/json"
 	"io/fs"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,26 +146,6 @@ func without(v any, path []string) {
 			delete(object, name)
 		}
 	}
-}
-
-// equal reports whether two values are the same string, number or boolean.
-func equal(a, b any) bool {
-	m, isNumber := a.(json.Number)
-	n, isToo := b.(json.Number)
-	if !isNumber || !isToo {
-		return isScalar(a) && a == b
-	}
-	x, ok := new(big.Rat).SetString(m.String())
-	y, okToo := new(big.Rat).SetString(n.String())
-	return ok && okToo && x.Cmp(y) == 0
-}
-
-func isScalar(v any) bool {
-	switch v.(type) {
-	case string, json.Number, bool:
-		return true
-	}
-	return false
 }
 
 // pathsOf returns the path of every member below v, each once, and a value at it.
