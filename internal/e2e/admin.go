@@ -11,7 +11,7 @@ import (
 // SendAdmin sends a request to the admin listener.
 func (ab *Process) SendAdmin(method, path, body string, fields ...string) (status int, response string) {
 	ab.T.Helper()
-	status, response, err := ab.tryAdmin(method, path, body, fields...)
+	status, response, err := ab.TrySendAdmin(method, path, body, fields...)
 	if err != nil {
 		ab.T.Fatalf("admin: %v\n%s", err, ab.Log)
 	}
@@ -24,12 +24,8 @@ func (ab *Process) AskAdmin(path string) (status int, body string) {
 	return ab.SendAdmin("GET", path, "")
 }
 
-// TryAskAdmin is AskAdmin for a process that may have ended.
-func (ab *Process) TryAskAdmin(path string) (status int, body string, err error) {
-	return ab.tryAdmin("GET", path, "")
-}
-
-func (ab *Process) tryAdmin(method, path, body string, fields ...string) (status int, response string, err error) {
+// TrySendAdmin is SendAdmin for a process that may have ended.
+func (ab *Process) TrySendAdmin(method, path, body string, fields ...string) (status int, response string, err error) {
 	req, err := http.NewRequest(method, "http://"+ab.AdminAddr+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err

@@ -25,12 +25,15 @@ type Client struct {
 // Dial opens a connection, and closes it at the end of the test.
 func (ab *Process) Dial() *Client {
 	ab.T.Helper()
+	c, err := ab.tryDial()
+	testsupport.NoError(ab.T, err)
+	ab.T.Cleanup(c.Close)
+	return c
+}
+
+func (ab *Process) tryDial() (*Client, error) {
 	c, err := net.DialTimeout(ab.Network, ab.TrafficAddr, testsupport.Patience)
-	if err != nil {
-		ab.T.Fatal(err)
-	}
-	ab.T.Cleanup(func() { c.Close() })
-	return &Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}
+	return &Client{T: ab.T, Conn: c, Reader: bufio.NewReader(c)}, err
 }
 
 func (c *Client) Close() { c.Conn.Close() }

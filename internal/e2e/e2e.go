@@ -18,6 +18,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -84,7 +86,7 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	built := filepath.Join(cache, "adbuffer")
 	args := []string{"build", "-ldflags", "-X adbuffer/internal/app.Version=v0.0.0-test"}
-	if raceEnabled {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		built += "-race"
 		args = append(args, "-race", "-pgo=off")
 	}

@@ -1,17 +1,13 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"adbuffer/internal/testsupport"
 )
 
 // Worker is one of many clients at once. It opens its connection again after adbuffer closed it.
@@ -25,11 +21,11 @@ type Worker struct {
 // Exchange sends a request and reads its response.
 func (w *Worker) Exchange(method, target, body string, fields ...string) (*Response, error) {
 	if w.Client == nil {
-		c, err := net.DialTimeout(w.Process.Network, w.Process.TrafficAddr, testsupport.Patience)
+		c, err := w.Process.tryDial()
 		if err != nil {
 			return nil, err
 		}
-		w.Client = &Client{T: w.Process.T, Conn: c, Reader: bufio.NewReader(c)}
+		w.Client = c
 	}
 	w.Client.patient()
 	began := time.Now()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,11 +18,7 @@ import (
 
 // Process is a running process of the binary under test.
 type Process struct {
-	T     testing.TB
-	Cmd   *exec.Cmd
-	Log   *testsupport.LogBuffer
-	ended chan struct{}
-
+	*testsupport.Daemon
 	TrafficAddr, AdminAddr string // host:port, or for traffic the path of a Unix socket
 	Network                string // of traffic
 
@@ -66,23 +61,12 @@ func (ab *Process) FindListeners() bool {
 // addresses of the open listeners in the log.
 func LaunchCommand(t testing.TB, cmd *exec.Cmd, find func(ab *Process) bool) *Process {
 	t.Helper()
-	ab := &Process{T: t, Cmd: cmd, Log: new(testsupport.LogBuffer), ended: make(chan struct{}), Network: "tcp"}
-	ab.Cmd.Stdout, ab.Cmd.Stderr = io.Discard, ab.Log
-	if err := ab.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		ab.Cmd.Wait()
-		close(ab.ended)
-	}()
-	t.Cleanup(func() { ab.Cmd.Process.Kill() })
-	t.Cleanup(ab.Stop)
-	testsupport.Eventually(t, "the listeners are open", func() bool {
-		if ab.HasEnded() {
-			t.Fatalf("adbuffer ended:\n%s", ab.Log)
-		}
+	ab := &Process{Network: "tcp"}
+	testsupport.Launch(t, cmd, func(d *testsupport.Daemon) bool {
+		ab.Daemon = d
 		return find(ab)
 	})
+	t.Cleanup(ab.Stop)
 	if strings.HasPrefix(ab.TrafficAddr, "/") {
 		ab.Network = "unix"
 	}
@@ -107,13 +91,6 @@ func (ab *Process) AwaitReady() {
 	testsupport.Eventually(ab.T, "/readyz responds with 200", func() bool { status, _ := ab.AskAdmin("/readyz"); return status == http.StatusOK })
 }
 
-func (ab *Process) Signal(s os.Signal) {
-	ab.T.Helper()
-	if err := ab.Cmd.Process.Signal(s); err != nil {
-		ab.T.Fatal(err)
-	}
-}
-
 // BeginDrain sends SIGTERM, and waits until adbuffer drains.
 func (ab *Process) BeginDrain() {
 	ab.T.Helper()
@@ -121,21 +98,12 @@ func (ab *Process) BeginDrain() {
 	testsupport.Eventually(ab.T, "adbuffer drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
 }
 
-func (ab *Process) HasEnded() bool {
-	select {
-	case <-ab.ended:
-		return true
-	default:
-		return false
-	}
-}
-
 // WantExit waits for the end of the process, which must have this exit status.
 func (ab *Process) WantExit(code int) {
 	ab.T.Helper()
 	ab.ExitIsTested = true
 	select {
-	case <-ab.ended:
+	case <-ab.Ended():
 	case <-time.After(testsupport.Patience):
 		ab.T.Fatalf("adbuffer did not end:\n%s", ab.Log)
 	}
@@ -153,11 +121,11 @@ func (ab *Process) Stop() {
 	if !ab.HasEnded() {
 		ab.Signal(syscall.SIGTERM)
 		select {
-		case <-ab.ended:
+		case <-ab.Ended():
 		case <-time.After(testsupport.Patience):
 			ab.T.Error("adbuffer did not stop on SIGTERM")
 			ab.Signal(syscall.SIGQUIT) // for a dump of its goroutines
-			<-ab.ended
+			<-ab.Ended()
 		}
 	}
 	if code := ab.Cmd.ProcessState.ExitCode(); code != 0 && !ab.ExitIsTested {
@@ -168,9 +136,6 @@ func (ab *Process) Stop() {
 		if strings.Contains(text, bad) {
 			ab.T.Errorf("adbuffer's log has %q", bad)
 		}
-	}
-	if ab.T.Failed() {
-		ab.T.Logf("adbuffer's log:\n%s", testsupport.Tail(text, 16<<10))
 	}
 }
 

@@ -45,7 +45,7 @@ func startNghttpd(t testing.TB, options ...string) string {
 	testsupport.NoError(t, err)
 	args := append([]string{"-a", "127.0.0.1", "-d", dir, "--echo-upload"}, options...)
 	args = append(args, port, filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem"))
-	testsupport.StartDaemon(t, "nghttp2-server", "tcp", addr, exec.Command(testsupport.Needs(t, "nghttp2-server", "nghttpd"), args...))
+	testsupport.StartDaemon(t, "tcp", addr, exec.Command(testsupport.Needs(t, "nghttp2-server", "nghttpd"), args...))
 	return addr
 }
 

@@ -2,27 +2,25 @@ package testsupport
 
 import (
 	"net"
+	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 )
 
-// Daemon is a server of another project that runs for the length of a test.
+// Daemon is a process that runs for the length of a test.
 type Daemon struct {
-	t     testing.TB
-	cmd   *exec.Cmd
+	T     testing.TB
+	Cmd   *exec.Cmd
+	Log   *LogBuffer // its standard error, and its standard output
 	ended chan struct{}
 }
 
-// StartDaemon runs cmd, of a Debian package, and returns when it accepts connections on addr.
-func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon {
+// Launch runs cmd, and returns when ready returns true.
+func Launch(t testing.TB, cmd *exec.Cmd, ready func(*Daemon) bool) *Daemon {
 	t.Helper()
-	log := new(LogBuffer)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; install the Debian package %s", err, pkg)
-	}
-	d := &Daemon{t: t, cmd: cmd, ended: make(chan struct{})}
+	d := &Daemon{T: t, Cmd: cmd, Log: new(LogBuffer), ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = d.Log, d.Log
+	NoError(t, cmd.Start())
 	go func() {
 		cmd.Wait()
 		close(d.ended)
@@ -30,31 +28,46 @@ func StartDaemon(t testing.TB, pkg, network, addr string, cmd *exec.Cmd) *Daemon
 	t.Cleanup(func() {
 		d.Kill()
 		if t.Failed() {
-			t.Logf("%s:\n%s", cmd.Path, Tail(log.String(), 4<<10))
+			t.Logf("%s:\n%s", cmd.Path, Tail(d.Log.String(), 16<<10))
 		}
 	})
-	Eventually(t, cmd.Path+" listens", func() bool {
-		select {
-		case <-d.ended:
-			t.Fatalf("%s ended: %s", cmd.Path, log)
-		default:
-		}
+	Eventually(t, cmd.Path+" is ready", func() bool {
+		MustTrue(t, !d.HasEnded(), "%s ended", cmd.Path)
+		return ready(d)
+	})
+	return d
+}
+
+// StartDaemon runs a server of another project, and returns when it accepts connections on addr.
+func StartDaemon(t testing.TB, network, addr string, cmd *exec.Cmd) *Daemon {
+	t.Helper()
+	return Launch(t, cmd, func(*Daemon) bool {
 		c, err := net.Dial(network, addr)
 		if err == nil {
 			c.Close()
 		}
 		return err == nil
 	})
-	return d
 }
 
 // Signal sends s to the process, which may have ended.
-func (d *Daemon) Signal(s syscall.Signal) {
-	d.cmd.Process.Signal(s)
-}
+func (d *Daemon) Signal(s os.Signal) { d.Cmd.Process.Signal(s) }
 
 // Kill ends the process without notice, if it has not ended.
 func (d *Daemon) Kill() {
-	d.Signal(syscall.SIGKILL)
+	d.Signal(os.Kill)
 	<-d.ended
+}
+
+// Ended is closed when the process has ended.
+func (d *Daemon) Ended() <-chan struct{} { return d.ended }
+
+// HasEnded reports whether the process has ended.
+func (d *Daemon) HasEnded() bool {
+	select {
+	case <-d.ended:
+		return true
+	default:
+		return false
+	}
 }

@@ -20,5 +20,5 @@ func StartNginx(t testing.TB, dir, addr, http string) *Daemon {
 	if err := os.WriteFile(file, []byte(config+"default_type application/json;\n"+http+"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return StartDaemon(t, "nginx-light", "tcp", addr, exec.Command(Needs(t, "nginx-light", "/usr/sbin/nginx"), "-p", dir, "-c", file, "-e", "stderr"))
+	return StartDaemon(t, "tcp", addr, exec.Command(Needs(t, "nginx-light", "/usr/sbin/nginx"), "-p", dir, "-c", file, "-e", "stderr"))
 }

@@ -38,7 +38,7 @@ func (s *Redis) Restart() {
 	args := append([]string{
 		"--bind", "127.0.0.1", "--port", Port(s.t, s.Addr), "--unixsocket", s.Socket, "--save", "", "--appendonly", "no", "--dir", filepath.Dir(s.Socket),
 	}, s.args...)
-	s.Daemon = StartDaemon(s.t, "redis-server", "unix", s.Socket, exec.Command(Needs(s.t, "redis-server", "redis-server"), args...))
+	s.Daemon = StartDaemon(s.t, "unix", s.Socket, exec.Command(Needs(s.t, "redis-server", "redis-server"), args...))
 }
 
 // Pause stops the process: the kernel still accepts connections, but the server does not respond.

@@ -69,7 +69,7 @@ func (f *finder) request(mode, id string) (shown string) {
 	f.t.Helper()
 	captured := make(chan string, 1)
 	go func() {
-		_, body, err := f.TryAskAdmin("/capture?n=1&wait=30s&ssp=of-" + mode)
+		_, body, err := f.TrySendAdmin("GET", "/capture?n=1&wait=30s&ssp=of-"+mode, "")
 		captured <- fmt.Sprint(body, err)
 	}()
 	testsupport.Eventually(f.t, "the capture of "+mode+" has the request", func() bool {

@@ -59,7 +59,7 @@ func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 		page, _, _ := strings.Cut(out.String(), "\n")
 		url, found := strings.CutPrefix(page, "The admin page: http://")
 		testsupport.MustTrue(t, found, "%v begins with %q, want the URL of the page", row.args, page)
-		ab := &e2e.Process{T: t, AdminAddr: strings.TrimSuffix(url, "/")}
+		ab := &e2e.Process{Daemon: &testsupport.Daemon{T: t}, AdminAddr: strings.TrimSuffix(url, "/")}
 		if !row.moves {
 			ab.AwaitMetric(0, "adbuffer_in_flight_requests") // the requests that were shown are counted
 		}

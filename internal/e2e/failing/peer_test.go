@@ -24,14 +24,14 @@ import (
 
 // peer is a real HTTP server that acts as an SSP, in front of a backend of the test.
 type peer struct {
-	name, pkg string
-	graceful  syscall.Signal // stops it after the requests in flight
+	name     string
+	graceful syscall.Signal // stops it after the requests in flight
 	// command runs it on addr.
 	command func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd
 }
 
 var peerServers = []peer{
-	{"nghttpx", "nghttp2-proxy", syscall.SIGQUIT, func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
+	{"nghttpx", syscall.SIGQUIT, func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
 		host, port, _ := net.SplitHostPort(addr)
 		frontend := host + "," + port
 		if !encrypted {
@@ -42,7 +42,7 @@ var peerServers = []peer{
 			// The configuration closes connections early, and allows few streams on each.
 			"--frontend-max-requests=50", "--frontend-http2-max-concurrent-streams=6", dir+"/key.pem", dir+"/cert.pem")
 	}},
-	{"h2o", "h2o", syscall.SIGTERM, func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
+	{"h2o", syscall.SIGTERM, func(t *testing.T, dir, addr, backend string, encrypted bool) *exec.Cmd {
 		_, port, _ := net.SplitHostPort(addr)
 		ssl := ""
 		if encrypted {
@@ -80,7 +80,7 @@ func (p *peer) start(t *testing.T, a *e2e.Authority, backend string, encrypted b
 			t.Fatal(err)
 		}
 	}
-	d = testsupport.StartDaemon(t, p.pkg, "tcp", addr, p.command(t, dir, addr, backend, encrypted))
+	d = testsupport.StartDaemon(t, "tcp", addr, p.command(t, dir, addr, backend, encrypted))
 	scheme := "http"
 	if encrypted {
 		scheme = "https"

@@ -144,9 +144,9 @@ func TestARealProxyInFront(t *testing.T) {
 			t.Parallel()
 			ab := e2e.Start(t, row.section+e2e.Single("http://"+b.addr+"/bid"), "ADBUFFER_SERVER_MAX_BODY_BYTES=1048576")
 			front := testsupport.FreeAddr(t)
-			testsupport.StartDaemon(t, "nghttp2-proxy", "tcp", front, exec.Command(testsupport.Needs(t, "nghttp2-proxy", "nghttpx"), "--conf=/dev/null", "--workers=1", "--frontend="+strings.Replace(front, ":", ",", 1)+";no-tls",
+			testsupport.StartDaemon(t, "tcp", front, exec.Command(testsupport.Needs(t, "nghttp2-proxy", "nghttpx"), "--conf=/dev/null", "--workers=1", "--frontend="+strings.Replace(front, ":", ",", 1)+";no-tls",
 				"--backend="+strings.Replace(ab.TrafficAddr, ":", ",", 1)+row.params, "--cacert="+a.File("ca.pem"), "--log-level=ERROR"))
-			through := &e2e.Process{T: t, TrafficAddr: front, Network: "tcp"}
+			through := &e2e.Process{Daemon: &testsupport.Daemon{T: t}, TrafficAddr: front, Network: "tcp"}
 			through.Concurrently(8, func(w *e2e.Worker) error {
 				client := &http.Client{Transport: &http.Transport{}, Timeout: testsupport.Patience}
 				defer client.CloseIdleConnections()

@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // serveDocumented runs `adbuffer serve --config config/adbuffer.yaml`, the file
@@ -26,7 +27,7 @@ func serveDocumented(t testing.TB, s *sspsim.SSP, path string) *e2e.Process {
 // directly sends a request to an SSP without adbuffer.
 func directly(t testing.TB, s *sspsim.SSP, method, target, body string, fields ...string) *e2e.Response {
 	t.Helper()
-	ab := &e2e.Process{T: t, Network: "tcp", TrafficAddr: s.Addr()}
+	ab := &e2e.Process{Daemon: &testsupport.Daemon{T: t}, Network: "tcp", TrafficAddr: s.Addr()}
 	return ab.Dial().Do(method, target, body, fields...)
 }
 
