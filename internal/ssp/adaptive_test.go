@@ -252,28 +252,3 @@ func TestErrorOverTheAdaptiveLimitNamesIt(t *testing.T) {
 		c.wantIdle()
 	})
 }
-
-// A request that failed at once or was cancelled by its client gives no information about the SSP's
-// latency.
-func TestOnlyResponsesAndLongTimeoutsAreLatencies(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		step    step
-		timeout time.Duration
-		want    int64
-	}{
-		{"fill", fill(), 0, 1},
-		{"no bid", response(204, ""), 0, 1},
-		{"404", response(404, ""), 0, 0},
-		{"500", response(500, ""), 0, 0},
-		{"connection lost", fail(cutMidResponse), 0, 0},
-		{"patient timeout", never(), 0, 1},
-		{"impatient timeout", never(), 10 * msec, 0},
-	} {
-		testsupport.RunBubble(t, c.name, func(t *testing.T) {
-			cl := newClient(t, &fakePool{steps: []step{c.step}}, func(o *Options) { o.Adaptive.Enabled = true })
-			cl.getIn(t.Context(), c.timeout)
-			testsupport.Equal(t, cl.ssp.adaptive.latencies.Count(), c.want, "%d latencies were recorded")
-		})
-	}
-}
