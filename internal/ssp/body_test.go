@@ -86,26 +86,6 @@ func TestBodyIsUnchangedWithoutAnythingToRewrite(t *testing.T) {
 	}
 }
 
-func TestRetryCarriesTheTimeThatRemainsThen(t *testing.T) {
-	for _, compress := range []bool{false, true} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			p := &fakePool{steps: []step{after(100*msec, fail(notProcessed)), fill()}}
-			c := newClient(t, p, func(o *Options) { o.RewriteTmax = true; o.Gzip = GzipOptions{Enabled: compress} })
-			r := c.withTmax("300")
-			r.Body = append(r.Body, strings.Repeat(" ", 200)...)
-			c.do(r).want(upstream.Fill)
-			for i, want := range []string{`"tmax": 295 ,`, `"tmax": 195 ,`} {
-				got := p.requests()[i].body
-				if compress {
-					got = gunzip(t, got)
-				}
-				testsupport.True(t, strings.Contains(got, want), "attempt %d sent %s, want %s in it", i, got, want)
-			}
-			c.wantIdle()
-		})
-	}
-}
-
 func TestWhichBodiesAreCompressed(t *testing.T) {
 	long := strings.Repeat(`{"imp":[{"id":"1"}]}`, 60)
 	noise := make([]byte, 2000)
@@ -240,61 +220,72 @@ func FuzzGzip(f *testing.F) {
 	})
 }
 
-// An SSP with remove gets its own body in every attempt: retried, hedged and compressed. The body that all legs
-// share stays, and each copy is reserved once and released.
-func TestEachAttemptHasTheBodyWithoutWhatIsRemoved(t *testing.T) {
+// Every attempt has the body that its SSP gets: without what remove names, with the time that remains then,
+// and compressed. The body that all legs share stays, and each copy is reserved once and released.
+func TestEachAttemptHasItsBody(t *testing.T) {
 	edit := openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("device.ifa")}})
-	const body, without = `{"device":{"ifa":"secret","ua":"x"},"tmax":300,"x":"%s"}`, `{"device":{"ua":"x"},"tmax":%d,"x":"%s"}`
+	const body, without = `{"device":{"ifa":"secret","ua":"x"},"tmax":%d,"x":"%s"}`, `{"device":{"ua":"x"},"tmax":%d,"x":"%s"}`
 	x := strings.Repeat("x", 200)
-	original := fmt.Sprintf(body, x)
-	steps := map[string][]step{
-		"retried":         {after(100*msec, fail(notProcessed)), fail(notProcessed), fill()},
-		"resent, hedged":  {fail(stale), never(), fill()},
-		"hedged, retried": {after(20*msec, fail(stale)), fail(cutMidResponse), fill()},
-	}
-	for name, steps := range steps {
-		for _, rewrite := range []bool{false, true} {
-			for _, compress := range []bool{false, true} {
-				testsupport.Bubble(t, func(t *testing.T) {
-					p := &fakePool{}
-					c := learnt(t, p, func(o *Options) {
-						o.Remove, o.RewriteTmax, o.Gzip = edit, rewrite, GzipOptions{Enabled: compress}
-					})
-					most := int64(2 * (len(original) + maxTmaxDigits))
-					if compress {
-						most *= 2
+	original := fmt.Sprintf(body, 300, x)
+	for name, steps := range map[string]func(c *client) []step{
+		"retried": func(*client) []step {
+			return []step{after(100*msec, fail(notProcessed)), fail(notProcessed), fill()}
+		},
+		"resent, hedged":  func(*client) []step { return []step{fail(stale), never(), fill()} },
+		"hedged, retried": func(*client) []step { return []step{after(20*msec, fail(stale)), fail(cutMidResponse), fill()} },
+		"not hedged, then hedged": func(c *client) []step {
+			late := c.ssp.lateAfter.value.Swap(0)
+			return []step{func(ex *upstream.Exchange) error {
+				c.ssp.lateAfter.value.Store(late)
+				return fail(stale)(ex)
+			}, never(), fill()}
+		},
+	} {
+		for settings := range 8 {
+			remove, rewrite, compress := settings&1 > 0, settings&2 > 0, settings&4 > 0
+			testsupport.Bubble(t, func(t *testing.T) {
+				p := &fakePool{}
+				c := learnt(t, p, func(o *Options) {
+					o.RewriteTmax, o.Gzip = rewrite, GzipOptions{Enabled: compress}
+					if remove {
+						o.Remove = edit
 					}
-					for _, then := range steps {
-						p.steps = append(p.steps, func(ex *upstream.Exchange) error {
-							testsupport.Between(t, c.budget.Used(), int64(len(original)), most, "%[2]s: %[1]d bytes are held for copies of %[3]d bytes", name, len(original))
-							return then(ex)
-						})
-					}
-					method := upstream.GET
-					if name == "retried" {
-						method = upstream.POST // it is not hedged
-					}
-					r := c.request(method)
-					r.Body = []byte(original)
-					r.TmaxStart = strings.Index(original, "300")
-					r.TmaxEnd = r.TmaxStart + 3
-					c.do(r).want(upstream.Fill)
-					testsupport.True(t, string(r.Body) == original, "%s: the body that all legs share became %s", name, r.Body)
-					for i, s := range p.requests() {
-						got, tmax := s.body, 300
-						if compress {
-							got = gunzip(t, got)
-						}
-						if rewrite {
-							tmax = int(r.Deadline.Sub(s.at).Milliseconds())
-						}
-						want := fmt.Sprintf(without, tmax, x)
-						testsupport.True(t, got == want, "%s, rewrite %v, gzip %v: attempt %d sent %s, want %s", name, rewrite, compress, i, got, want)
-					}
-					c.wantSent(p, 3)
-					c.wantIdle()
 				})
-			}
+				least, most, want := int64(len(original)), int64(4*(len(original)+maxTmaxDigits)), body
+				if settings == 0 {
+					least, most = 0, 0
+				}
+				if remove {
+					want = without
+				}
+				for _, then := range steps(c) {
+					p.steps = append(p.steps, func(ex *upstream.Exchange) error {
+						testsupport.Between(t, c.budget.Used(), least, most, "%[2]s: %[1]d bytes are held for copies", name)
+						return then(ex)
+					})
+				}
+				r := c.request(upstream.GET)
+				if name == "retried" {
+					r.Method = upstream.POST // it is not hedged
+				}
+				r.Body = []byte(original)
+				r.TmaxStart = strings.Index(original, "300")
+				r.TmaxEnd = r.TmaxStart + 3
+				c.do(r).want(upstream.Fill)
+				testsupport.Equal(t, string(r.Body), original, "%[2]s: the body that all legs share became %[1]s", name)
+				for i, s := range p.requests() {
+					got, tmax := s.body, 300
+					if compress {
+						got = gunzip(t, got)
+					}
+					if rewrite {
+						tmax = int(r.Deadline.Sub(s.at).Milliseconds())
+					}
+					testsupport.Equal(t, got, fmt.Sprintf(want, tmax, x), "%[2]s, settings %03[3]b: attempt %[4]d sent %[1]s", name, settings, i)
+				}
+				c.wantSent(p, 3)
+				c.wantIdle()
+			})
 		}
 	}
 }

@@ -2,7 +2,6 @@ package ssp
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -263,37 +262,4 @@ func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 		testsupport.Between(t, c.ssp.lateAfter.get(), 100*msec, 107*msec, "an attempt is late after %v in the end; without hedging, 9 in 10 latencies are up to 100ms")
 		testsupport.Between(t, c.ssp.stats.retries[retryHedge].Load(), 300, 420, "%d hedges for 4000 requests, want a tenth")
 	})
-}
-
-// Each attempt has the body in its own exchange.
-func TestBodyIsSentCompleteByBothAttempts(t *testing.T) {
-	for name, steps := range map[string]func(c *client) []step{
-		"resent, then hedged": func(*client) []step {
-			return []step{fail(stale), never(), fill()}
-		},
-		"hedged, then not": func(*client) []step {
-			return []step{after(20*msec, fail(stale)), fail(cutMidResponse), fill()}
-		},
-		"not, then hedged": func(c *client) []step {
-			late := c.ssp.lateAfter.value.Swap(0)
-			return []step{func(ex *upstream.Exchange) error {
-				c.ssp.lateAfter.value.Store(late)
-				return fail(stale)(ex)
-			}, never(), fill()}
-		},
-	} {
-		testsupport.RunBubble(t, name, func(t *testing.T) {
-			p := &fakePool{}
-			c := learnt(t, p, func(o *Options) { o.Gzip = GzipOptions{Enabled: true, MinBytes: 1} })
-			p.steps = steps(c)
-			r := c.request(upstream.GET)
-			r.Body = []byte(strings.Repeat(`{"imp":1}`, 100))
-			c.do(r).want(upstream.Fill)
-			for i, s := range p.requests() {
-				testsupport.Equal(t, gunzip(t, s.body), string(r.Body), "attempt %[2]d sent %[1]q", i)
-			}
-			c.wantSent(p, 3)
-			c.wantIdle()
-		})
-	}
 }
