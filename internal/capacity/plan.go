@@ -58,7 +58,7 @@ func DefaultPlanInput() PlanInput {
 	}
 }
 
-// PlanResult is the size of the pools for one SSP. Fields without "Total" are for one replica.
+// PlanResult is the size of the pool of one replica for an SSP.
 type PlanResult struct {
 	Rate     float64       // requests per second
 	MeanHold time.Duration // W
@@ -82,12 +82,6 @@ type PlanResult struct {
 
 	FileDescriptors int // needed by this SSP over HTTP/1, including its clients' connections
 	PortsPerAddress int // used by HTTP/1 on one source address towards one address of the SSP
-
-	TotalLoad            float64 // places in use on average, equal to the SSP's requests in flight
-	TotalPlaces          int     // HTTP/1 connections that the SSP must accept
-	TotalHTTP2Conns      int     // HTTP/2 connections that the SSP must accept, at least
-	TotalHTTP2GrownConns int     // HTTP/2 connections that the SSP must accept, with HTTP2GrownConns
-	TotalSlowFullRate    float64 // requests per second that fill all pools when W is SlowHold
 
 	// Warnings are the limits of the system that the plan exceeds. Each names the need, the limit
 	// and the setting to change.
@@ -121,13 +115,6 @@ func Plan(in PlanInput) (PlanResult, error) {
 
 	r.HTTP2Conns = HTTP2Conns(r.Places, in.Streams)
 	r.HTTP2GrownConns = HTTP2GrownConns(r.Places, in.Streams)
-
-	replicas := float64(in.Replicas)
-	r.TotalLoad = r.Load * replicas
-	r.TotalPlaces = r.Places * in.Replicas
-	r.TotalHTTP2Conns = r.HTTP2Conns * in.Replicas
-	r.TotalHTTP2GrownConns = r.HTTP2GrownConns * in.Replicas
-	r.TotalSlowFullRate = r.SlowFullRate * replicas
 
 	r.FileDescriptors = 2*r.Places + ownFileDescriptors // each place serves a client with its own connection
 	r.PortsPerAddress = in.portsPerAddress(r.Places)

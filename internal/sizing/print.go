@@ -43,22 +43,22 @@ func printOne(w io.Writer, p *planned) {
 	row("", "per replica", "the SSP sees")
 	row("requests/s (λ)", number(r.Rate), number(in.Rate))
 	row("a place is held for, mean (W)", rounded(r.MeanHold), "")
-	row("places in use on average (L = λ·W)", number(r.Load), number(r.TotalLoad))
-	row("pool size, exact Erlang C (N)", number(float64(r.Places)), number(float64(r.TotalPlaces)))
+	row("places in use on average (L = λ·W)", number(r.Load), each(r.Load))
+	row("pool size, exact Erlang C (N)", number(float64(r.Places)), each(float64(r.Places)))
 	row("pool size, rule of thumb L + 2·√L", fmt.Sprintf("%.0f (%.2f)", math.Ceil(r.RulePlaces), r.RulePlaces), each(r.RulePlaces))
 	row("requests that wait with N", number(100*r.WaitingShare)+" %", "")
 	row("mean wait with N", rounded(r.MeanWait), "")
 	row("places in use with N", number(100*r.Saturation)+" %", "")
 	row("N is full at", number(r.FullRate)+" requests/s", each(r.FullRate))
-	row(fmt.Sprintf("N is full at, when W is %s", rounded(r.SlowHold)), number(r.SlowFullRate)+" requests/s", number(r.TotalSlowFullRate))
+	row(fmt.Sprintf("N is full at, when W is %s", rounded(r.SlowHold)), number(r.SlowFullRate)+" requests/s", each(r.SlowFullRate))
 	row("L + 2·√L is full at, then", number(r.RuleSlowFullRate)+" requests/s", each(r.RuleSlowFullRate))
 	if p.shared() {
 		kind := "HTTP/2 connections"
 		if p.pipelined() {
 			kind = "pipelined connections"
 		}
-		row(fmt.Sprintf("%s of %d, at least", kind, in.Streams), number(float64(r.HTTP2Conns)), number(float64(r.TotalHTTP2Conns)))
-		row("the same, at most half full", number(float64(r.HTTP2GrownConns)), number(float64(r.TotalHTTP2GrownConns)))
+		row(fmt.Sprintf("%s of %d, at least", kind, in.Streams), number(float64(r.HTTP2Conns)), each(float64(r.HTTP2Conns)))
+		row("the same, at most half full", number(float64(r.HTTP2GrownConns)), each(float64(r.HTTP2GrownConns)))
 	}
 	if !p.http2() {
 		row("file descriptors, HTTP/1 and its clients", number(float64(r.FileDescriptors)), "")
