@@ -284,16 +284,6 @@ var scenarios = []*scenario{
 		},
 	},
 	{
-		name:    "the SSP's capacity halves, with the adaptive limit",
-		traffic: traffic{rate: constant(1000), most: 1000, speed: sharing(step(120, 130, 65)), beside: adapts, length: 420, start: need(1000), max: 1000},
-		figures: []figure{serves(0.9), peaks("peak / before", 420, 0, 1.6)},
-	},
-	{
-		name:    "500 to 2 000/s at once, with the adaptive limit",
-		traffic: traffic{rate: step(120, 500, 2000), most: 2000, beside: adapts, length: 240, start: need(500), max: 2000},
-		figures: []figure{settles(120, 240, need(2000), 0.1, 10), waits("then waiting", 180, 240, 0.04)},
-	},
-	{
 		name:    "500 to 2 000/s at once, with hedges",
 		traffic: traffic{rate: step(120, 500, 2000), most: 2000, beside: hedges, length: 240, start: need(500), max: 2000},
 		figures: []figure{ends("N / need", need(2000), 1.3), waits("then waiting", 180, 240, 0.04)},
@@ -333,7 +323,6 @@ func during(from, to, then, otherwise float64) func(t float64) float64 {
 // The parts that an SSP may have beside its pool.
 func hedges() beside { return beside{hedge: &hedge{late: 0.2}} }
 func breaks() beside { return beside{breaker: new(breaker)} }
-func adapts() beside { return beside{adaptive: new(adaptive)} }
 
 // noise returns a factor that changes each second, by up to share.
 func noise(share float64, length int) func(t float64) float64 {
