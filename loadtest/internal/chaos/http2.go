@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"adbuffer/loadtest/internal/stage"
 )
 
 const (
@@ -21,17 +26,33 @@ const (
 // patience is added to the time in which a response must come: the machine itself may take it.
 const patience = 20 * time.Second
 
+// A Transport would send requests again, so each client manages its connection itself. The windows of
+// smallWindows are those of HTTP/2 without settings. So its client returns credit for each frame.
+var (
+	largeWindows    = new(http2.Transport)
+	smallWindows, _ = http2.ConfigureTransports(&http.Transport{HTTP2: &http.HTTP2Config{
+		MaxReceiveBufferPerConnection: 1 << 16, MaxReceiveBufferPerStream: 1 << 16}})
+)
+
+// dialHTTP2 opens a connection of an honest client.
+func (r *run) dialHTTP2(ctx context.Context, st *instance, kind string, t *http2.Transport, rnd *rand.Rand) (*http2.ClientConn, error) {
+	conn, err := r.dial(ctx, st, honest(rnd), kind, "h2")
+	if err != nil {
+		return nil, err
+	}
+	cc, err := t.NewClientConn(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	return cc, nil
+}
+
 // useHTTP2 opens a connection and sends requests on it until one side closes it or clients pause.
 func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error {
-	conn, err := r.dial(ctx, st, honest(rnd), "HTTP/2", "h2")
+	cc, err := r.dialHTTP2(ctx, st, "HTTP/2", largeWindows, rnd)
 	if err != nil {
 		return err
-	}
-	defer conn.Close()
-	// A Transport would send requests again, so the client manages its connection itself.
-	cc, err := (&http2.Transport{}).NewClientConn(conn)
-	if err != nil {
-		return fmt.Errorf("HTTP/2: %w", err)
 	}
 	defer cc.Close()
 	requests := 1 + rnd.IntN(40)
@@ -40,7 +61,14 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 		rnd := rand.New(rand.NewPCG(rnd.Uint64(), 0))
 		streams.Go(func() {
 			for n := 0; n < requests && !r.pausing.Load() && ctx.Err() == nil && cc.CanTakeNewRequest(); n++ {
-				r.stream(ctx, st, cc, rnd, n)
+				a := r.draw(st, "HTTP/2", rnd)
+				if err := r.stream(ctx, cc, a, rnd); err != nil {
+					before := n
+					if goneAway(err) {
+						before = 1 // HTTP/2 reports which requests were not processed: clients send them again
+					}
+					r.ended([]*request{a}, before, err)
+				}
 				r.think(ctx, rnd)
 			}
 		})
@@ -49,10 +77,43 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 	return nil
 }
 
-// stream sends one request and judges its response. Now and then the client abandons it. n is how
-// many requests the same goroutine has sent on the connection before.
-func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rnd *rand.Rand, n int) {
-	a := r.draw(st, "HTTP/2", rnd)
+// useCredit is an honest HTTP/2 client that has many large responses at once, and returns credit for each
+// DATA frame.
+func (r *run) useCredit(ctx context.Context, st *instance, rnd *rand.Rand) error {
+	const kind, requests, atOnce = "HTTP/2 with credit by the frame", 250, 100
+	cc, err := r.dialHTTP2(ctx, st, kind, smallWindows, rnd)
+	if err != nil {
+		return err
+	}
+	defer cc.Close()
+	var opened atomic.Int64
+	var ended sync.Once
+	var streams sync.WaitGroup
+	for range atOnce {
+		rnd := rand.New(rand.NewPCG(rnd.Uint64(), 0))
+		streams.Go(func() {
+			for opened.Add(1) <= requests && !r.pausing.Load() && ctx.Err() == nil && cc.CanTakeNewRequest() {
+				a := r.draw(st, kind, rnd)
+				a.method, a.body, a.path, a.healthy, a.fansOut, a.deadline, a.sickness = "GET", nil, "/large", "", false, mostDeadline, 0
+				a.inHeader = true
+				err := r.stream(ctx, cc, a, rnd)
+				var reset http2.StreamError // a single stream may end: abandoned requests still count
+				if err != nil && !errors.As(err, &reset) && !goneAway(err, http2.ErrCodeNo) && !st.starved() {
+					ended.Do(func() { r.broken.add(kept, "%s: after %d requests: %v", st.name, opened.Load(), err) })
+				}
+			}
+		})
+	}
+	streams.Wait()
+	for wait := rnd.IntN(100); wait > 0 && !r.pausing.Load() && ctx.Err() == nil; wait-- {
+		stage.Sleep(ctx, 100*time.Millisecond)
+	}
+	return nil
+}
+
+// stream sends a request and judges its response. Now and then the client abandons it. The error is why there
+// was no response.
+func (r *run) stream(ctx context.Context, cc *http2.ClientConn, a *request, rnd *rand.Rand) error {
 	wait := a.deadline + r.options.allowance + patience
 	abandons := rnd.IntN(20) == 0
 	if abandons {
@@ -65,7 +126,7 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 	if rnd.IntN(4) == 0 {
 		body.pause = time.Duration(rnd.IntN(20)) * time.Millisecond
 	}
-	stalled, from := st.stalls.total(), time.Now()
+	stalled, from := a.st.stalls.total(), time.Now()
 	res, err := cc.RoundTrip(req)
 	var text []byte
 	took := time.Since(from)
@@ -78,21 +139,22 @@ func (r *run) stream(ctx context.Context, st *instance, cc *http2.ClientConn, rn
 	}
 	switch {
 	case abandons && err != nil, ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return nil
 	case err != nil:
-		if goneAway(err) {
-			n = 1 // HTTP/2 reports which requests were not processed: clients send them again
-		}
-		r.ended([]*request{a}, n, err)
-	default:
-		// The clock starts behind the upload: adbuffer cannot make it shorter.
-		r.judge(a, &response{status: res.StatusCode, header: res.Header, body: text, took: took}, st.stalls.total()-stalled, body.took())
+		return err
 	}
+	// The clock starts behind the upload: adbuffer cannot make it shorter.
+	r.judge(a, &response{status: res.StatusCode, header: res.Header, body: text, took: took}, a.st.stalls.total()-stalled, body.took())
+	return nil
 }
 
-// goneAway reports whether a connection took no more requests. The client of x/net exports only one
-// of these errors.
-func goneAway(err error) bool {
+// goneAway reports whether a connection took no more requests, for one of these reasons if there are any. The
+// client of x/net exports only one of these errors.
+func goneAway(err error, codes ...http2.ErrCode) bool {
 	var goAway http2.GoAwayError
-	return errors.As(err, &goAway) || strings.HasPrefix(err.Error(), "http2: Transport received Server's graceful shutdown GOAWAY") ||
+	if errors.As(err, &goAway) {
+		return len(codes) == 0 || slices.Contains(codes, goAway.ErrCode)
+	}
+	return strings.HasPrefix(err.Error(), "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(err.Error(), "http2: client conn not usable")
 }
