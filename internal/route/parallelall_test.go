@@ -73,18 +73,6 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 	}
 }
 
-func TestParallelModesRefuseHEAD(t *testing.T) {
-	for mode, allow := range map[Mode]string{
-		Single: "GET, HEAD, POST", Split: "GET, HEAD, POST", Waterfall: "GET, HEAD, POST", ParallelFirst: "GET, POST", ParallelAll: "GET, POST",
-	} {
-		rt := &Route{Mode: mode}
-		for _, m := range []upstream.Method{upstream.GET, upstream.HEAD, upstream.POST} {
-			list, ok := rt.Allow(m, nil)
-			testsupport.True(t, list == allow && ok == strings.Contains(allow, m.String()), "mode %s, %v: %q, %v", mode, m, list, ok)
-		}
-	}
-}
-
 func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		body := strings.Repeat(`"`, 500) // twice as large in the envelope

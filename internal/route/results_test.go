@@ -54,6 +54,11 @@ var resultTests = []resultTest{
 	{name: "error", mode: Single, ssps: []reply{responses(10*ms, 500), fills(0, "other")}, result: "server_error of a: 500 no ad for you", took: 10 * ms, asked: "a"},
 	{name: "failure", mode: Single, ssps: []reply{fails(10*ms, upstream.ConnLost), fills(0, "other")}, result: "conn_lost of a", took: 10 * ms, asked: "a"},
 
+	{ // b gets no request instead.
+		name: "the drawn SSP fails", mode: Split, ssps: []reply{responses(0, 503), fills(0, "ad")},
+		change: func(_ *testing.T, rt *Route, _ *client) { rt.draw = func(int) int { return 0 } },
+		result: "server_error of a: 503 no ad for you", asked: "a",
+	},
 	{name: "a disabled SSP", mode: Single, state: balancer.Disabled, ssps: []reply{fills(0, "ad")}, result: "ssp_disabled of a"},
 	{name: "all disabled", mode: Split, state: balancer.Disabled, ssps: []reply{fills(0, "ad")}, result: "ssp_disabled of a"},
 	{
@@ -116,6 +121,14 @@ var resultTests = []resultTest{
 		result: "fill of b: 200", legs: "a no_bid 0s, b fill 0s", asked: "ab",
 	},
 
+	{ // The 204 has neither the document nor the fields that describe it.
+		name: "a document without an ad", mode: Waterfall, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, upstream.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
+		result: "no_bid of b: 204", legs: "a conn_lost 0s, b no_bid 0s", asked: "ab",
+	},
+	{
+		name: "a document without an ad", mode: ParallelFirst, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, upstream.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
+		result: "no_bid of b: 204", legs: "a conn_lost 0s, b no_bid 0s", asked: "ab",
+	},
 	{
 		name: "the first fill ends the other legs", mode: ParallelFirst, ssps: []reply{silent, fills(120*ms, "slow"), fills(40*ms, "ad"), responses(20*ms, 204)},
 		result: "fill of c: 200 ad", legs: "a cancelled 40ms, b cancelled 40ms, c fill 40ms, d no_bid 20ms", took: 40 * ms, asked: "abcd",
@@ -273,6 +286,12 @@ func (tt *resultTest) run(t *testing.T) {
 	}
 	if tt.detail != "" && (res.Err == nil || !strings.Contains(res.Err.Error(), tt.detail)) {
 		t.Errorf("the error is %v, want %q in it", res.Err, tt.detail)
+	}
+
+	if res.Outcome == upstream.NoBid && tt.mode >= Waterfall {
+		if a := &res.Exchange.Response; len(a.Fields) > 0 || a.ContentLength >= 0 {
+			t.Errorf("the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
+		}
 	}
 
 	synctest.Wait() // abandoned legs end now, not later

@@ -37,32 +37,6 @@ func TestSplitDrawsByWeight(t *testing.T) {
 	}
 }
 
-func TestSplitAsksOneSSP(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		a, b := newFake(t, "a", responses(0, 503)), newFake(t, "b", fills(0, "ad"))
-		rt := newRoute(Split, a, b)
-		rt.Targets[1].Weight = 9
-		rt.ready()
-		draws := []int{0, 1, 2, 8, 9}
-		rt.draw = func(int) int { n := draws[0]; draws = draws[1:]; return n }
-		for i := range 5 {
-			expect := "fill of b: 200 ad"
-			if i == 0 {
-				expect = "server_error of a: 503 no ad for you" // b gets no request instead
-			}
-			r := get(t)
-			res := rt.Do(&r.Request, nil, newProcess(t))
-			want(t, "result", ended(&res), expect)
-			if res.Legs() != nil {
-				t.Errorf("legs: %s", legsOf(&res))
-			}
-			res.Release()
-		}
-		a.wantRequests(1)
-		b.wantRequests(4)
-	})
-}
-
 // A random draw chooses every SSP that has a weight, and no other SSP.
 func TestSplitIsRandom(t *testing.T) {
 	rt := newRoute(Split, newFake(t, "a", silent), newFake(t, "b", silent), newFake(t, "c", silent))

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -78,24 +77,5 @@ func TestOutcomeWithoutAFill(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A document that states a no-bid is replaced by a 204 without it.
-func TestNoBidWithADocumentBecomes204(t *testing.T) {
-	for _, mode := range []Mode{Waterfall, ParallelFirst} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			vast := func(o *ssp.Options) { o.NoBidBody = ssp.NoBidVAST }
-			a := newFake(t, "a", fails(0, upstream.ConnLost))
-			b := newFake(t, "b", reply{status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}, vast)
-			r := get(t)
-			res := newRoute(mode, a, b).Do(&r.Request, nil, newProcess(t))
-			want(t, "result", ended(&res), "no_bid of b: 204")
-			if a := &res.Exchange.Response; len(a.Fields) > 0 || a.ContentLength >= 0 {
-				t.Errorf("the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
-			}
-			wantEmpty(t, r.Budget)
-			res.Release()
-		})
 	}
 }
