@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
-	"adbuffer/internal/route"
+	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
 
@@ -18,21 +18,24 @@ type end struct {
 	detail  string // of an error
 	at      time.Time
 	took    time.Duration
+	// The following are zero if the request was not forwarded.
+	ssp      *ssp.SSP        // nil also if there is no single one
+	err      *upstream.Error // why no SSP responded
+	exchange *upstream.Exchange
+	legs     []logs.Leg
 }
 
-// ended counts and reports a request that has its response, w. res and ex are nil if the request was
-// not forwarded.
-func (p *Proxy) ended(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+// ended counts and reports a request that has its response, w.
+func (p *Proxy) ended(w *response, r *request, e *end) {
 	rs := r.stats(r.route)
 	rs.outcomes[e.outcome].Add(1)
 	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
-	p.report(w, r, e, res, ex)
+	p.report(w, r, e)
 	r.endTrace(w, e)
 }
 
-// report adds a request to the request log. Its response is w. res and ex are nil if the
-// request was not forwarded. While ex is being sent to the client, it is no longer in res.
-func (p *Proxy) report(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+// report adds a request, whose response is w, to the request log.
+func (p *Proxy) report(w *response, r *request, e *end) {
 	wants := p.requests.Wants(&r.opts.Access, e.outcome.IsFailure(), e.took, e.at)
 	if wants.None() {
 		return
@@ -51,8 +54,9 @@ func (p *Proxy) report(w *response, r *request, e *end, res *route.Result, ex *u
 	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
 		rec.Status = w.Status
 	}
-	if res != nil {
-		addResult(rec, res, ex)
+	rec.SSP, rec.Legs = nameOf(e.ssp), slices.Clone(e.legs)
+	if e.exchange != nil && e.outcome != upstream.Merged {
+		rec.Exchange = e.exchange.Summary()
 	}
 	p.requests.Write(rec, wants)
 }
@@ -71,17 +75,6 @@ func (p *Proxy) endedUnread(v *configVersion, peer netip.Addr, id []byte, f *ref
 		rec.Status, rec.Source = f.StatusCode(), "proxy/"+f.Outcome.String()
 	}
 	p.requests.Write(rec, w)
-}
-
-// addResult adds the SSPs that got the request, and their results.
-func addResult(rec *logs.Record, res *route.Result, ex *upstream.Exchange) {
-	if res.SSP != nil {
-		rec.SSP = res.SSP.Name()
-	}
-	if ex != nil && rec.Outcome != upstream.Merged {
-		rec.Exchange = ex.Summary()
-	}
-	rec.Legs = slices.Clone(res.Legs())
 }
 
 // path returns the path of the request target, unchanged.

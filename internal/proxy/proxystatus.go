@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"syscall"
 
-	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
 
@@ -71,25 +70,20 @@ func tlsStatusError(err error) string {
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
 var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
 
-// addProxyStatus adds the field of RFC 9209. res and ex are nil if the request was not forwarded.
-func (r *request) addProxyStatus(w *response, e *end, res *route.Result, ex *upstream.Exchange) {
-	var err *upstream.Error
-	ssp := ""
-	if res != nil {
-		err, ssp = res.Err, nameOf(res.SSP)
-	}
+// addProxyStatus adds the field of RFC 9209.
+func (r *request) addProxyStatus(w *response, e *end) {
 	b := append(r.scratch[:0], "adbuffer"...)
-	if kind := statusError(e.outcome, err); kind != "" {
+	if kind := statusError(e.outcome, e.err); kind != "" {
 		b = append(append(b, "; error="...), kind...)
 	}
-	if r.opts.ErrorDetail && ssp != "" {
-		b = appendText(append(b, "; next-hop="...), ssp)
+	if r.opts.ErrorDetail && e.ssp != nil {
+		b = appendText(append(b, "; next-hop="...), e.ssp.Name())
 	}
-	if ex != nil && e.outcome != upstream.Merged {
+	if ex := e.exchange; ex != nil && e.outcome != upstream.Merged {
 		if next := nextProtocols[ex.Protocol]; next != "" {
 			b = appendText(append(b, "; next-protocol="...), next)
 		}
-		if err == nil {
+		if e.err == nil {
 			b = strconv.AppendInt(append(b, "; received-status="...), int64(ex.Response.Status), 10)
 		}
 	}

@@ -89,25 +89,23 @@ func setRetryAfter(w *response, wait time.Duration) {
 func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	defer res.Release()
 	now := time.Now()
-	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started)}
+	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started), ssp: res.SSP, err: res.Err, exchange: res.Exchange, legs: res.Legs()}
 	if res.Err != nil {
 		e.detail = res.Err.Text()
 	}
-	ex := res.Exchange
 	p.writeResult(w, r, res)
-	p.finish(w, r, &e, res, ex)
+	p.finish(w, r, &e)
 }
 
-// finish adds the fields about the request to its response, and counts and reports the request. res
-// and ex are nil if the request was not forwarded.
-func (p *Proxy) finish(w *response, r *request, e *end, res *route.Result, ex *upstream.Exchange) {
+// finish adds the fields about the request to its response, and counts and reports the request.
+func (p *Proxy) finish(w *response, r *request, e *end) {
 	if r.opts.ProxyStatus {
-		r.addProxyStatus(w, e, res, ex)
+		r.addProxyStatus(w, e)
 	}
 	if r.opts.ServerTiming {
-		r.addServerTiming(w, ex, e.took)
+		r.addServerTiming(w, e)
 	}
-	p.ended(w, r, e, res, ex)
+	p.ended(w, r, e)
 }
 
 // writeResult writes the response, and keeps its exchange until it is sent.
@@ -185,7 +183,7 @@ func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 	if r.writeError(w, f.Outcome, f.StatusCode(), "", f.Detail) {
 		setRetryAfter(w, f.RetryAfter)
 	}
-	p.finish(w, r, &e, nil, nil)
+	p.finish(w, r, &e)
 }
 
 // panicked logs legs that panicked after their request had ended.
@@ -209,7 +207,7 @@ func (p *Proxy) done(w *response, r *request, panicked any) {
 		w.reset()
 		w.Close = true
 		r.writeOwn(w, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
-		p.ended(w, r, &e, nil, nil)
+		p.ended(w, r, &e)
 		r.setRequestID(w, r.requestID())
 		// The request's buffers may still be in use elsewhere: the garbage collector frees them.
 		p.budget.Release(int64(r.room))

@@ -3,15 +3,13 @@ package proxy
 import (
 	"strconv"
 	"time"
-
-	"adbuffer/internal/upstream"
 )
 
-// addServerTiming adds the durations of the parts of a request, in milliseconds. ex is nil if no
-// single SSP got the request. https://www.w3.org/TR/server-timing/
-func (r *request) addServerTiming(w *response, ex *upstream.Exchange, took time.Duration) {
+// addServerTiming adds the durations of the parts of a request, in milliseconds.
+// https://www.w3.org/TR/server-timing/
+func (r *request) addServerTiming(w *response, e *end) {
 	b := r.scratch[:0]
-	if ex != nil && !ex.Times.Acquired.IsZero() {
+	if ex := e.exchange; ex != nil && !ex.Times.Acquired.IsZero() {
 		t := &ex.Times
 		b = appendTiming(b, "pending", t.Acquired.Sub(t.Queued))
 		if t.TCP > 0 {
@@ -24,7 +22,7 @@ func (r *request) addServerTiming(w *response, ex *upstream.Exchange, took time.
 			b = appendTiming(b, "ttfb", t.FirstByte.Sub(t.Acquired))
 		}
 	}
-	b = appendTiming(b, "total", took)
+	b = appendTiming(b, "total", e.took)
 	w.addField("Server-Timing", b)
 	r.scratch = b
 }

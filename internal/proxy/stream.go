@@ -174,7 +174,7 @@ func (s *stream) neverServed(r *request) {
 		e.outcome, e.detail = upstream.BadRequest, v
 	}
 	r.beginTrace(e.at)
-	p.ended(&s.response, r, &e, nil, nil)
+	p.ended(&s.response, r, &e)
 	p.uploads.end(&r.upload, true)
 	p.release(r)
 }

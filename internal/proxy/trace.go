@@ -26,7 +26,7 @@ func (r *request) endTrace(w *response, e *end) {
 	}
 	t := tracing.RequestEnd{
 		Method: "_OTHER", Route: r.stats(r.route).name, Scheme: "http", Path: logs.Visible(r.path()), Protocol: "1.1",
-		Outcome: e.outcome, Failed: e.outcome.IsFailure(), From: e.at.Add(-e.took), To: e.at,
+		Outcome: e.outcome, From: e.at.Add(-e.took), To: e.at,
 	}
 	switch m := string(r.method); m {
 	case "GET", "HEAD", "POST":

@@ -22,7 +22,6 @@ type RequestEnd struct {
 	Protocol string // of the client: 1.1 or 2
 	Status   int    // of the response; 0 = the client got none
 	Outcome  upstream.Outcome
-	Failed   bool
 	From, To time.Time
 }
 
@@ -39,12 +38,10 @@ func (r *Request) Ended(e *RequestEnd) {
 	if e.Status > 0 {
 		all = append(all, attribute.Int("http.response.status_code", e.Status))
 	}
-	if e.Failed {
-		all = append(all, attribute.String("error.type", e.Outcome.String()))
-	}
 	s := span{of: r.tracer, own: r.span, name: e.Method + " " + e.Route, kind: trace.SpanKindServer, from: e.From, to: e.To, attributes: all}
-	if e.Failed {
+	if e.Outcome.IsFailure() {
 		s.failure = e.Outcome.String()
+		s.attributes = append(all, attribute.String("error.type", s.failure))
 	}
 	s.emit(r.parent)
 }
