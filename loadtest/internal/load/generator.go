@@ -217,9 +217,6 @@ func (g *generator) dial() (net.Conn, error) {
 	g.rec.count(func(c *Counts) {
 		c.TCP++
 		c.TLS++
-		if conn.ConnectionState().DidResume {
-			c.Resumed++
-		}
 	})
 	return conn, nil
 }

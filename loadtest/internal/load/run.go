@@ -12,7 +12,6 @@ import (
 type Counts struct {
 	TCP        uint64 `json:"tcp_handshakes"`
 	TLS        uint64 `json:"tls_handshakes"`
-	Resumed    uint64 `json:"tls_resumed"` // TLS handshakes that resumed a session
 	Reused     uint64 `json:"reused"`      // requests that were not the first on their connection
 	ClosedIdle uint64 `json:"closed_idle"` // idle connections that the server closed
 }

@@ -22,12 +22,11 @@ func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 boo
 			defer func() { <-atOnce }()
 			// Each connection has its own transport, because a shared one would reuse idle connections.
 			held[i] = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2, DisableCompression: true}
-			errs[i] = Fetch(ctx, held[i], url, fields, func(resp *http.Response, _ []byte) error {
-				if http2 != (resp.ProtoMajor == 2) {
-					return fmt.Errorf("the response came over %s", resp.Proto)
-				}
-				return nil
-			})
+			resp, _, err := Fetch(ctx, held[i], url, fields)
+			if err == nil && http2 != (resp.ProtoMajor == 2) {
+				err = fmt.Errorf("the response came over %s", resp.Proto)
+			}
+			errs[i] = err
 		})
 	}
 	wait.Wait()

@@ -143,16 +143,16 @@ func (r *idleRow) measure(e *Experiment, request load.Template, clients int) {
 func forwards(ctx context.Context, s *stage.Stage, t load.Template, want []byte) error {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	return rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers,
-		func(resp *http.Response, body []byte) error {
-			switch {
-			case resp.StatusCode != 200:
-				return fmt.Errorf("status %d: %.100q", resp.StatusCode, body)
-			case !bytes.Equal(body, want):
-				return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
-			case resp.Header.Get("Content-Type") != "application/json":
-				return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
-			}
-			return nil
-		})
+	resp, body, err := rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers)
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode != 200:
+		return fmt.Errorf("status %d: %.100q", resp.StatusCode, body)
+	case !bytes.Equal(body, want):
+		return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
+	case resp.Header.Get("Content-Type") != "application/json":
+		return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
+	}
+	return nil
 }
