@@ -24,18 +24,17 @@ func parseAddr(b []byte) (addr netip.Addr, ok bool) {
 		if end < 0 || !isPort(b[end+1:]) {
 			return netip.Addr{}, false
 		}
-		return parseIPv6(b[1:end])
+		addr, ok = ParseAddress(b[1:end])
+		return addr, ok && bytes.IndexByte(b[:end], ':') > 0
 	}
 	colon := bytes.IndexByte(b, ':')
 	switch {
-	case colon < 0:
-		return parseIPv4(b)
-	case bytes.IndexByte(b[colon+1:], ':') >= 0:
-		return parseIPv6(b)
+	case colon < 0, bytes.IndexByte(b[colon+1:], ':') >= 0:
+		return ParseAddress(b)
 	case !isPort(b[colon:]):
 		return netip.Addr{}, false
 	}
-	return parseIPv4(b[:colon])
+	return ParseAddress(b[:colon])
 }
 
 // isPort reports whether b is empty, or a colon and a decimal number of up to five digits.
@@ -50,54 +49,26 @@ func isPort(b []byte) bool {
 	return ok
 }
 
-// parseIPv4 parses dotted decimals without leading zeros, which some parsers read as octal. For
-// bytes that are no address, netip.ParseAddr would allocate an error and take four times as long.
-func parseIPv4(b []byte) (addr netip.Addr, ok bool) {
-	var a [4]byte
-	octet, digits, n := 0, 0, 0
-	for _, c := range b {
+// ParseAddress parses one address without a port. It returns a mapped IPv4 address as IPv4. It refuses
+// zones.
+func ParseAddress(b []byte) (addr netip.Addr, ok bool) {
+	const shortest, longest = len("0.0.0.0"), len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
+	colons := 0
+	for _, c := range b[:min(len(b), longest)] {
 		switch {
-		case syntax.IsDigit(c):
-			if digits > 0 && n == 0 {
-				return netip.Addr{}, false
-			}
-			n = n*10 + int(c-'0')
-			digits++
-			if n > 255 {
-				return netip.Addr{}, false
-			}
-		case c == '.' && digits > 0 && octet < 3:
-			a[octet] = byte(n)
-			octet++
-			digits, n = 0, 0
-		default:
+		case c == ':':
+			colons++
+		case c != '.' && syntax.HexDigit(c) < 0:
 			return netip.Addr{}, false
 		}
 	}
-	if octet != 3 || digits == 0 {
-		return netip.Addr{}, false
-	}
-	a[3] = byte(n)
-	return netip.AddrFrom4(a), true
-}
-
-func parseIPv6(b []byte) (addr netip.Addr, ok bool) {
-	const longest = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
-	if len(b) < 2 || len(b) > longest || bytes.IndexByte(b, ':') < 0 || bytes.IndexByte(b, '%') >= 0 {
+	// For most bytes that are no address, ParseAddr is not called, since it allocates its errors.
+	if len(b) > longest || colons < 2 && len(b) < shortest {
 		return netip.Addr{}, false
 	}
 	// ParseAddr keeps no part of the string once it has returned, as there is no zone.
 	addr, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(b), len(b)))
 	return addr.Unmap(), err == nil
-}
-
-// ParseAddress parses one address without a port. It returns a mapped IPv4 address as IPv4. It refuses
-// zones.
-func ParseAddress(b []byte) (addr netip.Addr, ok bool) {
-	if bytes.IndexByte(b, ':') < 0 {
-		return parseIPv4(b)
-	}
-	return parseIPv6(b)
 }
 
 // Shorten returns a with its last bits cleared: /24 or /56 remain, which identify a network but not

@@ -14,12 +14,12 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 		start := to
 		to = field.end
 		act := actions[field.id]
-		if act == copyLine && field.verbatim && !field.named && !p.dropped.has(field.Name, &folded) {
+		if act == copyLine && field.verbatim && !field.named && !p.drops(field.Name) {
 			continue
 		}
 		dst = append(dst, f.raw[from:start]...)
 		from = to
-		if act != drop && !field.named && !p.dropped.has(field.Name, &folded) {
+		if act != drop && !field.named && !p.drops(field.Name) {
 			dst = p.appendField(dst, field, act)
 		}
 	}
@@ -58,7 +58,7 @@ func (p *Policy) appendField(dst []byte, field *Field, act action) []byte {
 	before := len(dst)
 	switch act {
 	case copyIfPassed:
-		if !p.pass.has(field.Name, &syntax.Lower) {
+		if !p.passes(field.Name) {
 			return dst
 		}
 	case shortenAddrs:

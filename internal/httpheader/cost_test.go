@@ -46,6 +46,8 @@ func hostileHeads() map[string]string {
 		"many X-Forwarded-For":            lines(120, func(int) string { return "X-Forwarded-For: 192.0.2.1, 192.0.2.2" }),
 		"one long address":                fill("X-Forwarded-For: ", "1", "\r\n"),
 		"addresses in X-Real-IP":          fill("X-Real-IP: ", "192.0.2.1,", "\r\n"),
+		"almost addresses in X-Real-IP":   fill("X-Real-IP: ", "1.1.1.1.,", "\r\n"),
+		"a word in X-Real-IP":             fill("X-Real-IP: ", "bad,", "\r\n"),
 		"elements of Forwarded":           fill("Forwarded: ", "for=192.0.2.1,", "for=_x\r\n"),
 		"parameters of Forwarded":         fill("Forwarded: ", "for=192.0.2.1;", "for=_x\r\n"),
 		"a quoted string in Forwarded":    fill("Forwarded: for=\"", "x", "\"\r\n"),

@@ -130,20 +130,6 @@ func knownName(name string) nameID {
 	return unknownName
 }
 
-// is reports whether name, read through fold, is want. fold is folded or syntax.Lower, and want is in lower
-// case.
-func is(name []byte, want string, fold *[256]byte) bool {
-	if len(name) != len(want) {
-		return false
-	}
-	for i, c := range name {
-		if fold[c] != want[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // folded maps each byte of a token to lower case, with '_' as '-', and all other bytes to 0.
 var folded = func() [256]byte {
 	t := syntax.Lower

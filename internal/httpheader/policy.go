@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"adbuffer/internal/syntax"
 )
@@ -55,9 +54,9 @@ type PolicyOptions struct {
 // for concurrent use.
 type Policy struct {
 	options PolicyOptions // the options of NewPolicy
-	pass    names         // matched through syntax.Lower
-	dropped names         // names that are removed or set; matched through folded
-	set     []byte        // the lines of the fields that are set
+	pass    []string
+	dropped []string // names of fields that are removed or set
+	set     []byte   // the lines of the fields that are set
 
 	actions [3][nameIDs]action // by the trust in the request's identity fields
 
@@ -96,15 +95,13 @@ func NewPolicy(o PolicyOptions) *Policy {
 	}
 	for _, name := range o.Pass {
 		if CheckPass(name) == nil {
-			p.pass.add(strings.ToLower(name))
+			p.pass = append(p.pass, name)
 		}
 	}
-	for _, name := range o.Remove {
-		p.dropped.add(foldName(name))
-	}
+	p.dropped = slices.Clone(o.Remove)
 	for _, field := range o.Set {
 		if CheckSet(field) == nil {
-			p.dropped.add(foldName(field.Name))
+			p.dropped = append(p.dropped, field.Name)
 			p.set = syntax.AppendField(p.set, []byte(field.Name), syntax.Trim([]byte(field.Value)))
 		}
 	}
@@ -127,21 +124,31 @@ func NewPolicy(o PolicyOptions) *Policy {
 		p.actions[trustedPeer][nameDeviceOther] = copyLine
 		p.actions[trustedPeerTruncate][nameDeviceOther] = shortenAddrs
 	}
-	p.forwardedFor = list && !p.dropped.has([]byte("x-forwarded-for"), &folded)
-	p.deviceIP = device && !p.dropped.has([]byte("x-device-ip"), &folded)
-	p.deviceUserAgent = device && !p.dropped.has([]byte("x-device-user-agent"), &folded)
-	if !p.dropped.has([]byte("via"), &folded) {
+	p.forwardedFor = list && !p.Drops("x-forwarded-for")
+	p.deviceIP = device && !p.Drops("x-device-ip")
+	p.deviceUserAgent = device && !p.Drops("x-device-user-agent")
+	if !p.Drops("via") {
 		p.via = newViaLines(o.Via)
 	}
-	p.sendRequestID = o.SendRequestID && p.requestID != "" && !p.dropped.has([]byte(p.requestID), &folded)
+	p.sendRequestID = o.SendRequestID && p.requestID != "" && !p.Drops(p.requestID)
 	return p
 }
 
 // Sets reports whether the policy sets fields of this name.
-func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.dropped.has(name, &folded) }
+func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.drops(name) }
 
 // Drops reports whether the policy removes the client's fields of this name, or replaces them.
-func (p *Policy) Drops(name string) bool { return p.dropped.has([]byte(name), &folded) }
+func (p *Policy) Drops(name string) bool { return p.drops([]byte(name)) }
+
+// drops reports the same, in any case and with '_' read as '-'.
+func (p *Policy) drops(name []byte) bool {
+	return slices.ContainsFunc(p.dropped, func(dropped string) bool { return sameName(name, dropped) })
+}
+
+// passes reports whether guarded fields of this name may cross, in any case.
+func (p *Policy) passes(name []byte) bool {
+	return slices.ContainsFunc(p.pass, func(passed string) bool { return syntax.EqualFold(name, passed) })
+}
 
 // With returns a policy like p that also sets the given fields, in place of p's fields with their
 // names. Call it at start-up: legs that need `Accept-Encoding: identity` have their own policy.
@@ -149,7 +156,7 @@ func (p *Policy) With(set ...NameValue) *Policy {
 	o := p.options
 	o.Set = slices.Clone(set)
 	for _, field := range p.options.Set {
-		replaced := func(s NameValue) bool { return foldName(s.Name) == foldName(field.Name) }
+		replaced := func(s NameValue) bool { return sameName([]byte(s.Name), field.Name) }
 		if !slices.ContainsFunc(set, replaced) {
 			o.Set = append(o.Set, field)
 		}

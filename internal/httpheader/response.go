@@ -26,7 +26,7 @@ func (p *Policy) AppendResponse(dst, lines []byte) []byte {
 		id := identify(name)
 		switch {
 		case id.neverForwarded(),
-			(id == nameGuarded || id == nameGuardedResponse) && !p.pass.has(name, &syntax.Lower),
+			(id == nameGuarded || id == nameGuardedResponse) && !p.passes(name),
 			p.isRequestID(name),
 			named.has(name),
 			syntax.ControlAt(name) < len(name), // the connection has already refused such names
@@ -72,7 +72,7 @@ func (p *Policy) isRequestID(name []byte) bool { return sameName(name, p.request
 func (c *connectionOptions) readConnection(lines []byte) bool {
 	const name = "connection"
 	for len(lines) > len(name) {
-		if lines[len(name)] == ':' && is(lines[:len(name)], name, &folded) {
+		if lines[len(name)] == ':' && sameName(lines[:len(name)], name) {
 			_, value, _ := syntax.CutField(lines)
 			if !c.add(value) {
 				return false

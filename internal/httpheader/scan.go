@@ -151,7 +151,7 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		}
 		f.chunked = true
 	case nameHopByHop:
-		f.trailers = f.trailers || f.HTTP2 && is(name, "te", &folded) && string(value) == "trailers"
+		f.trailers = f.trailers || f.HTTP2 && sameName(name, "te") && string(value) == "trailers"
 	case nameForwardedFor:
 		f.lists = true
 	case nameDeviceIP, nameDeviceUserAgent:
