@@ -15,7 +15,6 @@ import (
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
-	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/overload"
@@ -191,7 +190,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
 		},
 		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
-		Access:   logs.AccessOptions(c.Log.Access),
+		Access:   c.Log.Access,
 		Tracer:   v.Tracer, Overload: a.overload,
 	}
 }

@@ -7,16 +7,17 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Ejection says when a failing endpoint gets no requests for a while.
+// Ejection says when a failing endpoint gets no requests for a while. Package config says what the tags mean.
 type Ejection struct {
-	Enabled           bool
-	Window            time.Duration
-	MinRequests       int
-	FailureRatio      float64
-	BaseTime, MaxTime time.Duration
-	Consecutive       int     // failures in a row that eject; 0 = off
-	MaxEjected        float64 // share of the endpoints of one priority
-	DryRun            bool
+	Enabled      bool          `yaml:"enabled" default:"true"`
+	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
+	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window, before the ratio ejects
+	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0.01" max:"1"`
+	BaseTime     time.Duration `yaml:"base_time" default:"5s" min:"10ms" max:"1h" at_most:"max_time"` // times the number of ejections in a row
+	MaxTime      time.Duration `yaml:"max_time" default:"5m" min:"10ms" max:"24h"`
+	Consecutive  int           `yaml:"consecutive" default:"5" min:"0" max:"1000000"` // 0 = only the ratio ejects
+	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the endpoints of one priority
+	DryRun       bool          `yaml:"dry_run"`                                       // count, eject nothing
 }
 
 // most returns how many of n endpoints of one priority may be out at the same time, unless an

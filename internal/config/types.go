@@ -1,8 +1,8 @@
 // Package config turns YAML into one valid, unchanging Config. It is the only user of viper.
 //
 // A key is one struct field here and one commented line in config/adbuffer.yaml. The comment there is
-// the operator's documentation of the key. The JSON Schema has it too. The field's tags have the
-// other facts:
+// the operator's documentation of the key. The JSON Schema has it too. A section that another package takes
+// as it is has a type of that package. The field's tags have the other facts:
 //
 //   - yaml: the key's name.
 //   - default: the value of an absent key.
@@ -25,7 +25,10 @@ import (
 	"net/netip"
 	"time"
 
+	"adbuffer/internal/balancer"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/logs"
+	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -152,18 +155,9 @@ type Admin struct {
 
 // Log says which lines adbuffer writes to standard error.
 type Log struct {
-	Level  LogLevel  `yaml:"level" default:"info" words:"debug info warn error"`
-	Format LogFormat `yaml:"format" default:"json" words:"json console" reload:"restart"`
-	Access AccessLog `yaml:"access"`
-}
-
-// AccessLog is the log line of a single request.
-type AccessLog struct {
-	Enabled      bool          `yaml:"enabled"`
-	Sample       float64       `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of requests that get a line
-	Failures     bool          `yaml:"failures" default:"true"`                            // requests that ended in a 5xx get one too
-	Slow         time.Duration `yaml:"slow" min:"0s" max:"10m"`                            // and requests that took longer; 0 = none
-	MaxPerSecond int           `yaml:"max_per_second" default:"100" min:"1" max:"1000000"` // lines that Failures and Slow add
+	Level  LogLevel           `yaml:"level" default:"info" words:"debug info warn error"`
+	Format LogFormat          `yaml:"format" default:"json" words:"json console" reload:"restart"`
+	Access logs.AccessOptions `yaml:"access"`
 }
 
 // Tracing says which requests get spans, and where adbuffer sends them.
@@ -257,13 +251,13 @@ type Settings struct {
 	NoBidBody              ssp.NoBidBody           `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool                    `yaml:"rewrite_tmax"`
 	Remove                 []Removal               `yaml:"remove"` // members of the body that the SSP does not get
-	GzipRequest            GzipRequest             `yaml:"gzip_request"`
+	GzipRequest            ssp.GzipOptions         `yaml:"gzip_request"`
 	QPS                    QPS                     `yaml:"qps"`
 	Retry                  Retry                   `yaml:"retry"`
-	Hedge                  Hedge                   `yaml:"hedge"`
-	Adaptive               Adaptive                `yaml:"adaptive"`
-	Breaker                Breaker                 `yaml:"breaker"`
-	Ejection               Ejection                `yaml:"ejection"`
+	Hedge                  ssp.HedgeOptions        `yaml:"hedge"`
+	Adaptive               ssp.AdaptiveOptions     `yaml:"adaptive"`
+	Breaker                ssp.BreakerOptions      `yaml:"breaker"`
+	Ejection               balancer.Ejection       `yaml:"ejection"`
 	HealthCheck            HealthCheck             `yaml:"health_check"`
 	SlowStart              time.Duration           `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
 	SourceAddresses        []netip.Addr            `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
@@ -276,7 +270,7 @@ type Settings struct {
 type Pool struct {
 	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`                         // open + dialling
 	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536" at_most:"max_conns"` // of MaxConns; an absent key is never above it
-	Auto               PoolAuto        `yaml:"auto"`
+	Auto               pool.AutoSize   `yaml:"auto"`
 	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536" at_most:"max_conns max_idle"` // kept warm
 	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`          // an absent key is MaxConns; 0 = a connection per request
 	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
@@ -290,13 +284,6 @@ type Pool struct {
 	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024" reload:"new connections"`          // http1-pipelined
 	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"`                    // http1-pipelined
 	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m" reload:"new connections"`               // 0 = an abandoned exchange closes its connection
-}
-
-// PoolAuto lets a pool decide how many of its max_conns it uses.
-type PoolAuto struct {
-	Enabled  bool `yaml:"enabled"`
-	DryRun   bool `yaml:"dry_run"`                                    // decide, count and show, and change nothing
-	MinConns int  `yaml:"min_conns" default:"16" min:"1" max:"65536"` // the pool never allows itself fewer
 }
 
 // Backoff is the wait after failed dials to one address. It doubles from Min to Max.
@@ -341,12 +328,6 @@ type Field struct {
 	Value string `yaml:"value" form:"field value" hide:"field"`
 }
 
-// GzipRequest compresses request bodies.
-type GzipRequest struct {
-	Enabled  bool `yaml:"enabled"`
-	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies are not compressed
-}
-
 // QPS is a token bucket before the pool.
 type QPS struct {
 	Limit  float64 `yaml:"limit" min:"0" max:"10000000"`                    // requests a second; 0 = unlimited
@@ -359,42 +340,6 @@ type QPS struct {
 type Retry struct {
 	Max   int            `yaml:"max" default:"1" min:"0" max:"10"`
 	Stale ssp.RetryStale `yaml:"stale" default:"idempotent" words:"idempotent all never"`
-}
-
-// Hedge sends an idempotent request a second time if it takes longer than Quantile of the earlier
-// requests.
-type Hedge struct {
-	Enabled  bool    `yaml:"enabled"`
-	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
-}
-
-// Adaptive lowers the limit of requests in flight while the SSP is slow.
-type Adaptive struct {
-	Enabled bool `yaml:"enabled"`
-	Floor   int  `yaml:"floor" default:"8" min:"1" max:"10000000"` // never lower than this
-}
-
-// Breaker sheds a share of the requests to an SSP that fails.
-type Breaker struct {
-	Enabled      bool          `yaml:"enabled" default:"true"`
-	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
-	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window; below, nothing is shed
-	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0" max:"0.99"`
-	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share of requests that is sent when everything fails
-	DryRun       bool          `yaml:"dry_run"`                                     // only count
-}
-
-// Ejection keeps requests from an endpoint that fails. BaseTime <= MaxTime.
-type Ejection struct {
-	Enabled      bool          `yaml:"enabled" default:"true"`
-	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
-	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window, before the ratio ejects
-	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0.01" max:"1"`
-	BaseTime     time.Duration `yaml:"base_time" default:"5s" min:"10ms" max:"1h" at_most:"max_time"` // times the number of ejections in a row
-	MaxTime      time.Duration `yaml:"max_time" default:"5m" min:"10ms" max:"24h"`
-	Consecutive  int           `yaml:"consecutive" default:"5" min:"0" max:"1000000"` // 0 = only the ratio ejects
-	MaxEjected   float64       `yaml:"max_ejected" default:"0.5" min:"0" max:"1"`     // share of the endpoints of one priority
-	DryRun       bool          `yaml:"dry_run"`                                       // count, eject nothing
 }
 
 // HealthCheck sends a GET to each endpoint at each interval.

@@ -8,14 +8,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// AccessOptions are the settings `log.access`.
+// AccessOptions are the settings `log.access`. Package config says what the tags mean.
 type AccessOptions struct {
-	Enabled  bool
-	Sample   float64       // share of the requests, 0 to 1
-	Failures bool          // requests that ended in a 5xx, whatever Sample says
-	Slow     time.Duration // requests that took longer, whatever Sample says; 0 = none
-	// MaxPerSecond bounds the lines that Failures and Slow add in a second.
-	MaxPerSecond int
+	Enabled      bool          `yaml:"enabled"`
+	Sample       float64       `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of requests that get a line
+	Failures     bool          `yaml:"failures" default:"true"`                            // requests that ended in a 5xx get one too
+	Slow         time.Duration `yaml:"slow" min:"0s" max:"10m"`                            // and requests that took longer; 0 = none
+	MaxPerSecond int           `yaml:"max_per_second" default:"100" min:"1" max:"1000000"` // lines that Failures and Slow add
 }
 
 // RequestLog receives records of requests. A nil RequestLog wants none.

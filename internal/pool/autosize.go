@@ -9,13 +9,11 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// AutoSize lets a pool decide how many of its max_conns it uses.
+// AutoSize lets a pool decide how many of its max_conns it uses. Package config says what the tags mean.
 type AutoSize struct {
-	Enabled bool
-	DryRun  bool // decisions are counted and shown, and change nothing
-	// MinConns is the least size, ≥ 1, in places. There are at least MinIdle connections too, and one for
-	// each endpoint.
-	MinConns int
+	Enabled  bool `yaml:"enabled"`
+	DryRun   bool `yaml:"dry_run"`                                    // decide, count and show, and change nothing
+	MinConns int  `yaml:"min_conns" default:"16" min:"1" max:"65536"` // the least size, in places; there are at least MinIdle connections too, and one for each endpoint
 }
 
 // autosize feeds the sizer, and keeps what it decided.

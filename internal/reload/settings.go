@@ -24,9 +24,9 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		RequestTimeout: c.Timeouts.Request, BlameAfter: common.patience, MaxInFlight: c.MaxInFlight,
 		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),
 		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
-		Adaptive:         ssp.AdaptiveOptions(c.Adaptive), Breaker: ssp.BreakerOptions(c.Breaker), RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
-		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: ssp.HedgeOptions(c.Hedge),
-		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: ssp.GzipOptions(c.GzipRequest), NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
+		Adaptive:         c.Adaptive, Breaker: c.Breaker, RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
+		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: c.Hedge,
+		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {
@@ -46,9 +46,8 @@ func (s *preparedSSP) poolOptions(common common) pool.Options {
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
-		Ejection: balancer.Ejection(c.Ejection), SlowStart: c.SlowStart, Events: s.events, Lag: s.lag,
+		Ejection: c.Ejection, SlowStart: c.SlowStart, Events: s.events, Lag: s.lag, Auto: c.Pool.Auto,
 	}
-	o.Auto = pool.AutoSize(c.Pool.Auto)
 	o.HealthCheck = pool.HealthCheck{
 		Path: c.HealthCheck.Path, Interval: c.HealthCheck.Interval, Timeout: c.HealthCheck.Timeout,
 		Unhealthy: c.HealthCheck.Unhealthy, Healthy: c.HealthCheck.Healthy, Scheme: c.Parsed.Scheme, Host: c.Host,

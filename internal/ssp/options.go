@@ -53,20 +53,21 @@ type Options struct {
 	PipelineAll bool
 }
 
-// AdaptiveOptions are the settings `adaptive`.
+// AdaptiveOptions are the settings `adaptive`, which lower the limit of requests in flight while the SSP is
+// slow. Package config says what the tags mean.
 type AdaptiveOptions struct {
-	Enabled bool
-	Floor   int // ≥ 1
+	Enabled bool `yaml:"enabled"`
+	Floor   int  `yaml:"floor" default:"8" min:"1" max:"10000000"` // never lower than this
 }
 
-// BreakerOptions are the settings `breaker`.
+// BreakerOptions are the settings `breaker`, which sheds a share of the requests to an SSP that fails.
 type BreakerOptions struct {
-	Enabled      bool
-	Window       time.Duration
-	MinRequests  int     // requests in the window; with fewer, nothing is shed
-	FailureRatio float64 // 0 to 0.99; up to this ratio nothing is shed
-	MinProbe     float64 // share of requests that pass if all fail
-	DryRun       bool
+	Enabled      bool          `yaml:"enabled" default:"true"`
+	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
+	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window; below, nothing is shed
+	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0" max:"0.99"`
+	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share of requests that is sent when everything fails
+	DryRun       bool          `yaml:"dry_run"`                                     // only count
 }
 
 // QPSOptions are the settings `qps`.
@@ -87,16 +88,17 @@ func (o *QPSOptions) BurstInForce() int {
 	return max(1, int(o.Limit/10))
 }
 
-// HedgeOptions are the settings `hedge`.
+// HedgeOptions are the settings `hedge`: an idempotent request is sent a second time if it takes longer than
+// Quantile of the earlier requests.
 type HedgeOptions struct {
-	Enabled  bool
-	Quantile float64 // 0.5 to 0.999
+	Enabled  bool    `yaml:"enabled"`
+	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
 }
 
 // GzipOptions are the settings `gzip_request`.
 type GzipOptions struct {
-	Enabled  bool
-	MinBytes int // smaller bodies are not compressed
+	Enabled  bool `yaml:"enabled"`
+	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies are not compressed
 }
 
 // RetryStale says which requests are retried when their reused HTTP/1 connection closed before the
