@@ -94,12 +94,24 @@ func (e *StatusError) Error() string {
 
 // Get returns the body of path. A status other than 200 is a *StatusError.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, path, nil)
+	return c.Send(ctx, http.MethodGet, path, nil)
 }
 
-// Send sends body to path and returns the response's body, as Get does.
-func (c *Client) Send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	return c.do(ctx, method, path, bytes.NewReader(body))
+// Send sends content to path and returns the response's body, as Get does.
+func (c *Client) Send(ctx context.Context, method, path string, content []byte) ([]byte, error) {
+	res, err := c.open(ctx, method, path, content)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes+1))
+	if err == nil && len(body) > maxReplyBytes {
+		err = fmt.Errorf("the response is longer than %d bytes", maxReplyBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.base+path, err)
+	}
+	return body, nil
 }
 
 // Lines calls f with each line of path, without its end, until the listener or f ends that, or ctx
@@ -123,25 +135,9 @@ func (c *Client) Lines(ctx context.Context, path string, f func(line []byte) err
 	return in.Err()
 }
 
-func (c *Client) do(ctx context.Context, method, path string, content io.Reader) ([]byte, error) {
-	res, err := c.open(ctx, method, path, content)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes+1))
-	if err == nil && len(body) > maxReplyBytes {
-		err = fmt.Errorf("the response is longer than %d bytes", maxReplyBytes)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.base+path, err)
-	}
-	return body, nil
-}
-
 // open sends a request and returns its response, whose status is 200. The caller closes the body.
-func (c *Client) open(ctx context.Context, method, path string, content io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+func (c *Client) open(ctx context.Context, method, path string, content []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}

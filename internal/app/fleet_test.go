@@ -32,6 +32,9 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	v := run(t, s)
 	v.want("/x", "a")
 	v.wantMetric(`qps_fleet_connected{ssp="a"}`, "1")
+	v.await("the replica is known, and has the whole limit", func() bool {
+		return v.metric(`qps_replicas{ssp="a"}`) == "1" && v.metric(`qps_share{ssp="a"}`) == "100"
+	})
 	v.wantMetric(`qps_limited_total{ssp="a"}`, "0")
 	s.ssps[0] = at("a", a, "qps: {limit: 50, scope: fleet}")
 	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.InPlace {
