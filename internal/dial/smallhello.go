@@ -59,22 +59,15 @@ func (h *hellos) learn(addr netip.AddrPort, size helloSize) {
 	if h.at == nil {
 		h.at = make(map[netip.AddrPort]learnedHello)
 	}
-	if _, known := h.at[addr]; !known && len(h.at) >= maxAddrs {
-		h.evictOneLocked()
-	}
 	h.at[addr] = learnedHello{size, time.Now().Add(helloFor[size])}
-}
-
-// evictOneLocked forgets the address whose time is over first.
-func (h *hellos) evictOneLocked() {
-	var first netip.AddrPort
-	var until time.Time
-	for a, l := range h.at {
-		if until.IsZero() || l.until.Before(until) {
-			first, until = a, l.until
+	for other := range h.at { // in a random order
+		if len(h.at) <= maxAddrs {
+			break
+		}
+		if other != addr {
+			delete(h.at, other)
 		}
 	}
-	delete(h.at, first)
 }
 
 // lostHello reports whether a handshake failed as if a middlebox had dropped its ClientHello.

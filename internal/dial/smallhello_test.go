@@ -228,28 +228,13 @@ func TestASmallHelloChecksTheCertificate(t *testing.T) {
 	m.want(t, 1, 1)
 }
 
-// One address more than are remembered evicts the address whose time is over first, and no other.
+// One address more than are remembered makes the dialer forget another one.
 func TestRememberedHelloSizesAreBounded(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		var h hellos
-		addr := func(i int) netip.AddrPort {
-			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(i+1))
-		}
-		for i := range 3 * maxAddrs {
-			h.learn(addr(i), needsSmall)
-			time.Sleep(time.Millisecond)
-		}
-		for i := range 3 * maxAddrs {
-			want := unknownHello
-			if i >= 2*maxAddrs {
-				want = needsSmall
-			}
-			testsupport.Equal(t, h.sizeFor(addr(i)), want, "address %[2]d: %[1]d", i)
-		}
-		h.learn(addr(2*maxAddrs), takesNone)
-		h.learn(addr(0), needsSmall)
-		if h.sizeFor(addr(2*maxAddrs)) != unknownHello || len(h.at) != maxAddrs {
-			t.Errorf("the address whose time is over first was not evicted, or %d addresses are remembered", len(h.at))
-		}
-	})
+	var h hellos
+	for i := range uint16(3 * maxAddrs) {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), i+1)
+		h.learn(addr, needsSmall)
+		testsupport.MustEqual(t, h.sizeFor(addr), needsSmall, "the new address: %d")
+		testsupport.MustEqual(t, len(h.at), min(int(i)+1, maxAddrs), "%d addresses are remembered")
+	}
 }

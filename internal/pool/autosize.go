@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"adbuffer/internal/sizer"
-	"adbuffer/internal/upstream"
 )
 
 // AutoSize lets a pool decide how many of its max_conns it uses. Package config says what the tags mean.
@@ -43,7 +42,7 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	demand := p.conns.inUse + p.queue.n
 	// Each endpoint needs a connection to get its share, and min_idle stays in force.
 	least := max(p.opts.MinIdle, len(p.conns.endpoints.all))
-	auto, limits := p.opts.Auto, sizer.Limits{Min: p.opts.Auto.MinConns, Max: p.conns.configured() * perConn, DryRun: p.opts.Auto.DryRun}
+	auto, limits := p.opts.Auto, sizer.Limits{Min: p.opts.Auto.MinConns, Max: p.conns.limitOf(p.opts.MaxConns) * perConn, DryRun: p.opts.Auto.DryRun}
 	p.mu.Unlock()
 	x.Releases, x.Held = p.stats.hold.Count(), time.Duration(p.stats.hold.Sum()*float64(time.Second))
 
@@ -137,14 +136,6 @@ func (c *connections) allEjected() bool {
 func (c *connections) maxConns() int {
 	if c.sized > 0 {
 		return min(c.sized, c.opts.MaxConns)
-	}
-	return c.opts.MaxConns
-}
-
-// configured returns how many connections of the next kind the settings allow.
-func (c *connections) configured() int {
-	if c.next() == upstream.HTTP2 {
-		return min(c.opts.MaxHTTP2Conns, c.opts.MaxConns)
 	}
 	return c.opts.MaxConns
 }

@@ -94,7 +94,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		}
 		p.addLocked(m, took, now)
 	case p.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
-	case offerHTTP2 && refusesHTTP2(err) && p.demotableLocked(now): // the address may work over HTTP/1
+	case offerHTTP2 && upstream.AsError(err).BlamesHTTP2() && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
 	default:

@@ -47,7 +47,7 @@ func (f *queueFull) error() error {
 
 // placeSettings names the settings that limit the number of places.
 func (c *connections) placeSettings() string {
-	if c.maxConns() < c.configured() {
+	if c.maxConns() < c.limitOf(c.opts.MaxConns) {
 		return "pool.auto" // the pool has chosen a smaller size than the settings allow
 	}
 	switch c.next() {
@@ -57,10 +57,4 @@ func (c *connections) placeSettings() string {
 		return "pool.max_conns, pool.pipeline_depth"
 	}
 	return "pool.max_conns"
-}
-
-// refusesHTTP2 reports whether a dial failed because it offered HTTP/2.
-func refusesHTTP2(err error) bool {
-	e := upstream.AsError(err)
-	return e.RefusesHTTP2 || e.Demote
 }

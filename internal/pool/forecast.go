@@ -42,11 +42,15 @@ func (c *connections) perConn() int {
 }
 
 // limit returns how many connections of the next connection's kind may be open.
-func (c *connections) limit() int {
+func (c *connections) limit() int { return c.limitOf(c.maxConns()) }
+
+// limitOf returns how many connections of the next connection's kind may be open if at most `most` of all
+// kinds may be.
+func (c *connections) limitOf(most int) int {
 	if c.next() == upstream.HTTP2 {
-		return c.sharedLimit()
+		return min(c.opts.MaxHTTP2Conns, most)
 	}
-	return c.maxConns()
+	return most
 }
 
 // sharedLimit returns how many multiplexed connections may take requests.
@@ -74,7 +78,7 @@ func (c *connections) mayOpen() int { return c.room(c.maxConns()) }
 func (c *connections) room(most int) int {
 	n := most - len(c.members)
 	if c.next() == upstream.HTTP2 {
-		n = min(n, min(c.opts.MaxHTTP2Conns, most)-len(c.shared.list))
+		n = min(n, c.limitOf(most)-len(c.shared.list))
 	}
 	return max(0, n)
 }

@@ -94,7 +94,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 		}
 		return nil
 	}
-	if e := upstream.AsError(err); e.Stale || e.Demote || e.RefusesHTTP2 || e.Progress == upstream.NotProcessed {
+	if e := upstream.AsError(err); e.Stale || e.BlamesHTTP2() || e.Progress == upstream.NotProcessed {
 		m.pool.failed(m, e)
 	}
 	return err

@@ -295,7 +295,7 @@ func (p *Pool) failed(m *member, e *upstream.Error) {
 	if e.Stale {
 		p.learned.lostRace(m, now)
 	}
-	if (e.Demote || e.RefusesHTTP2) && p.demotableLocked(now) && p.demotion.violatedOn(m, e, now) {
+	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, e, now) {
 		p.demoteLocked(now)
 		p.growLocked(now)
 	}

@@ -75,6 +75,9 @@ func (e *Error) Text() string {
 	}
 }
 
+// BlamesHTTP2 reports whether the peer refuses or violates HTTP/2, so that HTTP/1 may work.
+func (e *Error) BlamesHTTP2() bool { return e.Demote || e.RefusesHTTP2 }
+
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
