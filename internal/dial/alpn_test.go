@@ -15,7 +15,7 @@ import (
 )
 
 func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	both, h1, h2 := []string{"h2", "http/1.1"}, []string{"http/1.1"}, []string{"h2"}
 	for _, tt := range []struct {
 		mode       Mode
@@ -71,7 +71,7 @@ func TestOnlyAutoOverTLSLeavesTheProtocolOpen(t *testing.T) {
 }
 
 func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	cert := []tls.Certificate{ca.valid(t, "ssp.test")}
 	modern := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"h2", "http/1.1"}})
 	old := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"http/1.1"}})
@@ -99,7 +99,7 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 // A peer that chooses HTTP/2 together with a cipher suite that HTTP/2 prohibits violates the
 // protocol. HTTP/1.1 over the same suite is allowed.
 func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	p := listenTLS(t, &tls.Config{
 		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")},
 		NextProtos:   []string{"h2", "http/1.1"}, MaxVersion: tls.VersionTLS12,
@@ -145,7 +145,7 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 }
 
 func TestTheSecondTryWithoutHTTP2EndsWithTheContext(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	cfg := &tls.Config{
 		Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12,
 		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},

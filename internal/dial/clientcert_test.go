@@ -61,7 +61,7 @@ func (p *peer) dialAs(t *testing.T, d *Dialer) (name string, resumed bool) {
 }
 
 func TestTheClientCertificateIsShown(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	id := newIdentity(t, ca, "adbuffer-1")
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		p := mutual(t, ca, version)
@@ -73,9 +73,9 @@ func TestTheClientCertificateIsShown(t *testing.T) {
 }
 
 func TestAPeerThatWantsAnotherCertificateIsATLSFault(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	p := mutual(t, ca, tls.VersionTLS12) // with TLS 1.3 the peer reports the refusal after the handshake
-	stranger := newIdentity(t, newAuthority(t), "stranger")
+	stranger := newIdentity(t, newAuthority(), "stranger")
 	for _, id := range []*identity{{}, stranger} {
 		o := p.https(t, ca, "ssp.test")
 		o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
@@ -85,7 +85,7 @@ func TestAPeerThatWantsAnotherCertificateIsATLSFault(t *testing.T) {
 }
 
 func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	id := newIdentity(t, ca, "first")
 	p := mutual(t, ca, tls.VersionTLS13)
 	o := p.https(t, ca, "ssp.test")
@@ -105,7 +105,7 @@ func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
 }
 
 func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	id := newIdentity(t, ca, "first")
 	p := mutual(t, ca, tls.VersionTLS13)
 	o := p.https(t, ca, "ssp.test")

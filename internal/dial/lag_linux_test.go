@@ -53,7 +53,7 @@ func metered(t *testing.T, o Options) *Dialer {
 // A dial waits for its turn four times as long as its timeouts, since this process has too little
 // CPU. The SSP responds at once. Before, the timers of the timeouts ran first, and the SSP was blamed.
 func TestADialOutlastsItsTimeoutsWhileOtherGoroutinesRun(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 	for scheme, o := range map[string]Options{"http": p.options(t, "http", "ssp.test"), "https": p.https(t, ca, "ssp.test")} {
 		t.Run(scheme, func(t *testing.T) {

@@ -38,7 +38,7 @@ func handshakesOf(d *Dialer) (n handshakes) {
 // authority issues certificates.
 type authority struct{ tls.Certificate }
 
-func newAuthority(*testing.T) *authority { return &authority{testsupport.Certificate("CA of a test")} }
+func newAuthority() *authority { return &authority{testsupport.Certificate("CA of a test")} }
 
 // issue returns a certificate for the host (a name or an address), usable by servers and clients.
 func (ca *authority) issue(t *testing.T, host string, notAfter time.Time) tls.Certificate {

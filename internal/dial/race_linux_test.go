@@ -188,12 +188,12 @@ func TestSourceAddressesHoldForEachAttempt(t *testing.T) {
 // The handshake and its error belong to the address that won.
 func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 	hole := tcpBlackHole(t)
-	ca := newAuthority(t)
+	ca := newAuthority()
 	p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	r := raceTo(t, d, hole, p.addr("ssp.test"))
 	testsupport.True(t, r.At == 1 && r.TLS > 0, "At is %d, the handshake took %v", r.At, r.TLS)
-	strange := newDialer(t, p.https(t, newAuthority(t), "ssp.test"))
+	strange := newDialer(t, p.https(t, newAuthority(), "ssp.test"))
 	r, err := strange.Dial(t.Context(), true, hole, p.addr("ssp.test"))
 	checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), "trusted authority")
 	testsupport.True(t, r.At == 1 && r.Lost[0] != nil, "At is %d, Lost %v", r.At, r.Lost)
@@ -201,7 +201,7 @@ func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 
 // The second handshake, with a small ClientHello, is with the address that won, and is recorded for it.
 func TestASmallHelloFollowsTheWinner(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 	m := startMiddlebox(t, ssp, reset)
 	d := newDialer(t, m.https(t, ca, "ssp.test"))

@@ -84,7 +84,7 @@ func reset(c *net.TCPConn) { c.SetLinger(0) } // closing sends a reset
 
 func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.T) {
 	testsupport.Long(t)
-	ca := newAuthority(t)
+	ca := newAuthority()
 	for name, lose := range map[string]func(*net.TCPConn){"reset": reset, "dropped": func(c *net.TCPConn) { waitForEnd(c) }} {
 		ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 		m := startMiddlebox(t, ssp, lose)
@@ -139,7 +139,7 @@ func TestASmallHelloThatOnlyGetsAnAlertIsNoSuccess(t *testing.T) {
 // An address that has completed a handshake with a large hello keeps getting large ones, although
 // one was lost.
 func TestALargeHelloThatIsLostByChanceIsTriedAgainAndNotUnlearned(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 	var lost atomic.Int32
 	m := startMiddlebox(t, ssp, func(c *net.TCPConn) { lost.Add(1); reset(c) })
@@ -184,7 +184,7 @@ func TestASmallHelloThatIsOfNoUseIsNotRepeated(t *testing.T) {
 
 // No other error leads to a second attempt.
 func TestOtherFailedHandshakesAreNotTriedAgain(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	for name, row := range map[string]struct {
 		lose   func(*net.TCPConn)
 		policy handshake.Policy
@@ -220,7 +220,7 @@ func TestOtherFailedHandshakesAreNotTriedAgain(t *testing.T) {
 
 // After a small hello, an untrusted certificate is still untrusted.
 func TestASmallHelloChecksTheCertificate(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "other.test")}})
 	m := startMiddlebox(t, ssp, reset)
 	d := newDialer(t, m.https(t, ca, "ssp.test"))

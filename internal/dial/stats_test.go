@@ -17,7 +17,7 @@ import (
 // An SSP whose endpoints are IP addresses has no look-ups that could fail, and one without tls.cert_file has
 // no certificate that could end.
 func TestCountsAreExportedWhereTheyCanChange(t *testing.T) {
-	id := newIdentity(t, newAuthority(t), "first")
+	id := newIdentity(t, newAuthority(), "first")
 	address, named := (&peer{port: 1}).options(t, "http", "127.0.0.1"), (&peer{port: 1}).options(t, "https", "ssp.test")
 	named.TLS.CertFile, named.TLS.KeyFile = id.certFile, id.keyFile
 	for _, row := range []struct {

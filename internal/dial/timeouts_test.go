@@ -13,7 +13,7 @@ import (
 
 func TestAShorterHandshakeTimeoutHoldsForTheNextDial(t *testing.T) {
 	p := listen(t, func(c *net.TCPConn) { waitForEnd(c) }) // sends nothing
-	ca := newAuthority(t)
+	ca := newAuthority()
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	d.SetTimeouts(5*time.Second, 7*time.Millisecond)
 	dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, "no TLS handshake within 7ms", "timeouts.tls_handshake")

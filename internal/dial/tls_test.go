@@ -28,7 +28,7 @@ func hasAll(s string, parts ...string) bool {
 func waitForEnd(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
 func TestALaterHandshakeResumesTheSession(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		p := listenTLS(t, &tls.Config{
 			Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: []string{"h2"}, MaxVersion: version,
@@ -49,7 +49,7 @@ func TestALaterHandshakeResumesTheSession(t *testing.T) {
 }
 
 func TestSessionsBelongToOneAddress(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	cert := []tls.Certificate{ca.valid(t, "ssp.test")}
 	one, two := listenTLS(t, &tls.Config{Certificates: cert}), listenTLS(t, &tls.Config{Certificates: cert})
 	d := newDialer(t, one.https(t, ca, "ssp.test"))
@@ -65,7 +65,7 @@ func TestSessionsBelongToOneAddress(t *testing.T) {
 }
 
 func TestTheServerNameIsTheHostOrTheSetting(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	for _, tt := range []struct{ host, setting, cert, sni string }{
 		{"ssp.test", "", "ssp.test", "ssp.test"},
 		{"ssp.test.", "", "ssp.test", "ssp.test"},
@@ -83,14 +83,14 @@ func TestTheServerNameIsTheHostOrTheSetting(t *testing.T) {
 }
 
 func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	for _, tt := range []struct {
 		name   string
 		cert   tls.Certificate
 		change func(*Options)
 		detail string
 	}{
-		{"of another authority", newAuthority(t).valid(t, "ssp.test"), nil, "tls.ca_file"},
+		{"of another authority", newAuthority().valid(t, "ssp.test"), nil, "tls.ca_file"},
 		{"of no system authority", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.CAFile = "" }, "tls.ca_file"},
 		{"expired", ca.issue(t, "ssp.test", time.Now().Add(-time.Minute)), nil, "expired"},
 		{"for another name", ca.valid(t, "other.test"), nil, "tls.server_name"},
@@ -122,7 +122,7 @@ func (d deadlineNow) Err() error {
 
 // A handshake that fails is counted by its kind, names the address, and closes the connection.
 func TestHandshakesThatFail(t *testing.T) {
-	ca := newAuthority(t)
+	ca := newAuthority()
 	serve := func(cfg *tls.Config) func(*net.TCPConn) {
 		cfg.Certificates = []tls.Certificate{ca.valid(t, "ssp.test")}
 		return func(c *net.TCPConn) { _ = tls.Server(c, cfg).Handshake() }
@@ -189,7 +189,7 @@ func TestHandshakesThatFail(t *testing.T) {
 }
 
 func TestFilesThatAreBrokenAreNamedWithTheirSetting(t *testing.T) {
-	ca, dir := newAuthority(t), t.TempDir()
+	ca, dir := newAuthority(), t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	testsupport.WriteCertificate(t, ca.valid(t, "a"), file("a.pem"), file("a.key"))
 	testsupport.WriteCertificate(t, ca.valid(t, "b"), file("b.pem"), file("b.key"))

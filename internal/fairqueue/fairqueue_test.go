@@ -154,19 +154,6 @@ func (s *sim) fill(key uint64, holds time.Duration, n int) {
 	}
 }
 
-// Two keys always have waiting requests. The requests of one hold their places ten times as long.
-func TestRequestsPayForTheTimeOfTheirPlaces(t *testing.T) {
-	s := newSim(20, math.MaxInt)
-	slow, fast := twoKeys()
-	for range 10_000 {
-		s.fill(slow, 100*time.Millisecond, 30)
-		s.fill(fast, 10*time.Millisecond, 30)
-		s.step()
-	}
-	a, b := s.served[slow].Seconds(), s.served[fast].Seconds()
-	testsupport.True(t, a/b >= 0.8 && a/b <= 1.25 && a+b >= 180, "the slow key had places for %.0f s, the fast one for %.0f s", a, b)
-}
-
 // A key that sent nothing for long has no right to what it left.
 func TestKeySavesNothing(t *testing.T) {
 	s := newSim(20, math.MaxInt)

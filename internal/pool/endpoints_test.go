@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -134,20 +135,6 @@ func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
 	})
 }
 
-// An endpoint without a connection gets one even at max_conns.
-func TestEndpointWithoutConnectionGetsOneAtMaxConns(t *testing.T) {
-	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.MaxConns, o.MaxIdle = 4, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		p.SetEndpointState("b:80", balancer.Disabled)
-		all := acquireAll(t, p, 4)
-		for _, r := range all {
-			finish(r, false)
-		}
-		p.SetEndpointState("b:80", balancer.Enabled)
-		serve(t, p, 50, 5*msec, nil)
-		testsupport.Equal(t, serve(t, p, 100, msec, nil)["b:80"], 50, "b got %d of 100 requests")
-	})
-}
-
 // If max_conns allows fewer connections than there are endpoints, the pool does not replace a
 // connection for each request.
 func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
@@ -159,21 +146,26 @@ func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
 	}
 }
 
-// An endpoint without a connection also gets one at max_http2_conns: the most crowded endpoint
-// loses one.
-func TestEndpointWithoutConnectionGetsOneAtMaxHTTP2Conns(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.Unknown} {
-		withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-			s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+// An endpoint without a connection gets one even at max_conns or max_http2_conns: the most crowded
+// endpoint loses one.
+func TestEndpointWithoutConnectionGetsOneAtTheLimit(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2, upstream.Unknown} {
+		withEndpoints(t, 2, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2
+			if protocol == upstream.HTTP1 {
+				o.MaxConns, o.MaxIdle = 2, 2
+			}
+		}, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: msec, protocol: cmp.Or(protocol, upstream.HTTP2)})
 			p.SetEndpointState("b:80", balancer.Disabled)
-			err := p.Warm(t.Context())
-			testsupport.MustTrue(t, err == nil && len(s.openTo("a:80")) == 2, "%v, a has %d connections", err, len(s.openTo("a:80")))
+			testsupport.NoError(t, p.Warm(t.Context()))
+			testsupport.MustEqual(t, len(s.openTo("a:80")), 2, "a has %d connections")
 			p.SetEndpointState("b:80", balancer.Enabled)
 			serve(t, p, 10, 5*msec, nil)
 			testsupport.Equal(t, serve(t, p, 100, msec, nil)["b:80"], 50, "%[2]v: b got %[1]d of 100 requests", protocol)
 			for _, e := range names[:2] {
-				conns := s.openTo(e)
-				testsupport.True(t, len(conns) == 1 && conns[0].protocol == upstream.HTTP2, "%v: %s has %d connections, want one over HTTP/2", protocol, e, len(conns))
+				testsupport.Equal(t, len(s.openTo(e)), 1, "%[2]v: %[3]s has %[1]d connections", protocol, e)
 			}
 			testsupport.Equal(t, s.dialCount(), 3, "%[2]v: %[1]d dials", protocol)
 		})
