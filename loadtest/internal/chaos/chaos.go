@@ -53,9 +53,9 @@ type run struct {
 
 	cert *rig.Certificate // of the encrypted instances
 
-	http1Attacks, http2Attacks []attack
-	mass                       sync.Mutex // held by the one attack that uses many connections
-	group                      group
+	attacks []attack   // that the options select
+	mass    sync.Mutex // held by the one attack that uses many connections
+	group   group
 
 	tally, behavioursSeen, attacksSeen tally
 	overrun                            overrun
@@ -165,7 +165,7 @@ func (r *run) all() {
 				start(func(rnd *rand.Rand) { r.client(ctx, st, rnd, use) })
 			}
 		}
-		if len(r.http1Attacks)+len(r.http2Attacks) > 0 {
+		if len(r.attacks) > 0 {
 			clients(1, r.attack)
 		}
 		clients(1, r.useCredit)

@@ -23,6 +23,7 @@ type attack struct {
 	// conns is on how many connections do runs at once, fewer if clients think longer than by default. The
 	// client opens one in each millisecond. 0 means a single connection.
 	conns int
+	http2 bool
 	bare  bool // without the TLS handshake
 	// control sets options of the socket; nil sets none.
 	control func(network, addr string, c syscall.RawConn) error
@@ -239,11 +240,8 @@ func (h *hostile) wantRefused(a *request) {
 
 // chooseAttacks keeps the attacks that the options select.
 func (r *run) chooseAttacks() error {
-	rest := func(all []attack) []attack {
-		return slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return !r.selects(a.name) })
-	}
-	r.http1Attacks, r.http2Attacks = rest(http1Attacks), rest(http2Attacks)
-	known := len(r.http1Attacks) + len(r.http2Attacks)
+	r.attacks = slices.DeleteFunc(slices.Concat(http1Attacks, http2Attacks), func(a attack) bool { return !r.selects(a.name) })
+	known := len(r.attacks)
 	for _, m := range slices.Concat(allBehaviours(), groupBehaviours, []namedBehaviour{{name: noDescriptors}}) {
 		if r.selects(m.name) {
 			known++
@@ -260,19 +258,12 @@ func (r *run) selects(name string) bool { return strings.Contains(name, r.option
 
 // attack makes one attack from one address.
 func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
-	protocol, all := "http/1.1", r.http1Attacks
-	if len(all) == 0 || len(r.http2Attacks) > 0 && rnd.IntN(2) == 0 {
-		protocol, all = "h2", r.http2Attacks
-	}
-	a := all[rnd.IntN(len(all))]
-	if a.bare {
-		protocol = ""
-	}
+	a := r.attacks[rnd.IntN(len(r.attacks))]
 	d := dialer(net.IPv4(127, 0, 0, byte(2+rnd.IntN(8))))
 	d.Control = a.control
 	if a.conns == 0 {
 		r.attacksSeen.add(a.name, "")
-		return r.attackOnce(ctx, a, st, d, protocol, &hostile{run: r, rnd: rnd})
+		return r.attackOnce(ctx, a, st, d, &hostile{run: r, rnd: rnd})
 	}
 	switch {
 	case st.encrypted && a.conns > 100 && !a.bare:
@@ -290,7 +281,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	var conns sync.WaitGroup
 	for i := range n {
 		h := &hostile{run: r, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), n: i, end: end}
-		conns.Go(func() { _ = r.attackOnce(ctx, a, st, d, protocol, h) })
+		conns.Go(func() { _ = r.attackOnce(ctx, a, st, d, h) })
 		stage.Sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Millisecond)))
 	}
 	conns.Wait()
@@ -305,7 +296,11 @@ const aloneFor = 3 * time.Second
 const massLength = 2500 * time.Millisecond
 
 // attackOnce attacks on a connection of its own, and closes the connection by FIN or by RST.
-func (r *run) attackOnce(ctx context.Context, a attack, st *instance, d net.Dialer, protocol string, h *hostile) error {
+func (r *run) attackOnce(ctx context.Context, a attack, st *instance, d net.Dialer, h *hostile) error {
+	protocol := map[bool]string{false: "http/1.1", true: "h2"}[a.http2]
+	if a.bare {
+		protocol = ""
+	}
 	conn, err := r.dial(ctx, st, d, "a hostile client", protocol)
 	if err != nil {
 		return err

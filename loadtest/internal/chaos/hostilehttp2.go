@@ -15,14 +15,14 @@ import (
 
 // http2Attacks are what a hostile client may do over HTTP/2.
 var http2Attacks = []attack{
-	{name: "opens streams without their bodies", do: func(h *hostile) {
+	{name: "opens streams without their bodies", http2: true, do: func(h *hostile) {
 		f := h.http2()
 		for i := range 100 + h.rnd.IntN(200) {
 			open(f, i, h.drawPart(0), 200_000)
 		}
 		h.readAtMost(f, 1500)
 	}},
-	{name: "resets each stream at once", do: func(h *hostile) {
+	{name: "resets each stream at once", http2: true, do: func(h *hostile) {
 		f := h.http2()
 		for i := range 20 + h.rnd.IntN(100) {
 			id := open(f, i, h.drawGET(), -1)
@@ -30,7 +30,7 @@ var http2Attacks = []attack{
 		}
 		h.readAtMost(f, 500)
 	}},
-	{name: "sends many SETTINGS and PINGs", do: func(h *hostile) {
+	{name: "sends many SETTINGS and PINGs", http2: true, do: func(h *hostile) {
 		f := h.http2()
 		for range 200 + h.rnd.IntN(2000) {
 			_ = f.WritePing(false, [8]byte{})
@@ -38,7 +38,7 @@ var http2Attacks = []attack{
 		}
 		h.readAtMost(f, 400)
 	}},
-	{name: "opens no window on many connections", conns: 40, do: func(h *hostile) {
+	{name: "opens no window on many connections", http2: true, conns: 40, do: func(h *hostile) {
 		f := h.http2(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		for i := range 240 {
 			a := h.drawGET()
@@ -48,7 +48,7 @@ var http2Attacks = []attack{
 		_ = f.Flush()
 		h.hold()
 	}},
-	{name: "reads nothing and provokes frames", conns: 800, control: narrow, do: func(h *hostile) {
+	{name: "reads nothing and provokes frames", http2: true, conns: 800, control: narrow, do: func(h *hostile) {
 		f := h.http2()
 		for i := range 16 {
 			a := h.drawGET()
@@ -65,7 +65,7 @@ var http2Attacks = []attack{
 		}
 		time.Sleep(time.Until(h.end))
 	}},
-	{name: "sends frames at random", do: func(h *hostile) {
+	{name: "sends frames at random", http2: true, do: func(h *hostile) {
 		f := h.http2()
 		for range 1 + h.rnd.IntN(60) {
 			payload := h.noise(h.rnd.IntN(200))

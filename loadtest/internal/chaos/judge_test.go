@@ -351,8 +351,8 @@ func TestOptionsSelectAttacksAndBehaviours(t *testing.T) {
 		if err := r.chooseAttacks(); (err == nil) != want {
 			t.Errorf("%q: %v", only, err)
 		}
-		if n := len(r.http1Attacks); only == "broken head" && n != 2 || only == "refuses all" && n != 0 {
-			t.Errorf("%q: %d attacks over HTTP/1", only, n)
+		if n := len(r.attacks); only == "broken head" && n != 2 || only == "refuses all" && n != 0 {
+			t.Errorf("%q: %d attacks", only, n)
 		}
 	}
 }
