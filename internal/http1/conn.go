@@ -178,11 +178,7 @@ func (c *Conn) closeReasonAfter() upstream.CloseReason {
 // completeExchange ends the exchange: it closes the connection with r, or makes it idle.
 func (c *Conn) completeExchange(ex *upstream.Exchange, r upstream.CloseReason) {
 	if ex.Times.Done.IsZero() {
-		if c.response.networkReads <= 1 && !ex.Times.FirstByte.IsZero() {
-			ex.Times.Done = ex.Times.FirstByte // all bytes came at once: no need to read the clock again
-		} else {
-			ex.Times.Done = time.Now()
-		}
+		ex.Times.Done = time.Now()
 	}
 	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
 }

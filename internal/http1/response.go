@@ -22,13 +22,12 @@ type responseReader struct {
 	toHEAD  bool
 	discard bool // the response is abandoned: discard all its bytes
 
-	phase        phase
-	header       headParser
-	interim      int // 1xx responses so far
-	remaining    int // missing bytes of the body, or of the chunk
-	size         int // bytes of the body so far
-	chunks       syntax.Chunks
-	networkReads int // reads that waited for the network
+	phase     phase
+	header    headParser
+	interim   int // 1xx responses so far
+	remaining int // missing bytes of the body, or of the chunk
+	size      int // bytes of the body so far
+	chunks    syntax.Chunks
 }
 
 type phase uint8
@@ -173,7 +172,6 @@ func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error
 		case r.discard:
 			err = r.fill(br)
 		default:
-			r.networkReads++
 			n, err = br.Read(ex.BodyRoom(r.remaining))
 			if n > 0 {
 				err = ex.TakeBody(n)
@@ -269,7 +267,6 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 
 // fill waits for at least one byte more than is buffered.
 func (r *responseReader) fill(br *bufio.Reader) error {
-	r.networkReads++
 	if br.Buffered() >= r.maxHead {
 		return errHeadTooLarge
 	}

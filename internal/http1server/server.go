@@ -200,7 +200,6 @@ const drainEvery = 10 * time.Millisecond
 
 // Counts are the numbers of a Server's connections.
 type Counts struct {
-	Open       int // accepted and not closed
 	Serving    int // those that hold buffers of fasthttp's server, and the listeners
 	Unfinished int // those that wait for the rest of a handshake or head
 	Waiting    int // the unfinished ones that wait for their clients, and not for adbuffer
@@ -211,7 +210,7 @@ func (s *Server) Open() int { return int(s.open.Load()) }
 
 // Counts counts connections.
 func (s *Server) Counts() Counts {
-	n := Counts{Open: s.Open(), Serving: int(s.http.GetOpenConnectionsCount())}
+	n := Counts{Serving: int(s.http.GetOpenConnectionsCount())}
 	n.Unfinished, n.Waiting = s.clients.countUnfinished()
 	return n
 }

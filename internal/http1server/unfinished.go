@@ -82,32 +82,22 @@ func (c *Conn) drop() bool {
 }
 
 // setUnfinished notes whether the connection is unfinished. It returns false if the connection has
-// been taken, and so will be closed. The connection's goroutine calls it.
+// been taken, and so will be closed. Then it does nothing, so that drop finds the connection even if
+// it is parked. The connection's goroutine calls it.
 func (c *Conn) setUnfinished(now bool) (open bool) {
-	switch {
-	case now == (c.unfinished != nil):
-		return true
-	case now:
-		c.server.clients.addUnfinished(c)
+	if now == (c.unfinished != nil) {
 		return true
 	}
-	return c.server.clients.removeUnfinished(c)
-}
-
-func (c *clients) addUnfinished(cc *Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unfinished.addLocked(cc, time.Now())
-}
-
-// removeUnfinished returns false if cc has been taken. Then it does nothing, so that drop finds cc
-// even if cc is parked.
-func (c *clients) removeUnfinished(cc *Conn) (open bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	open = c.unfinished.removeLocked(cc.unfinished)
+	all := &c.server.clients
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if now {
+		all.unfinished.addLocked(c, time.Now())
+		return true
+	}
+	open = all.unfinished.removeLocked(c.unfinished)
 	if open {
-		cc.unfinished = nil
+		c.unfinished = nil
 	}
 	return open
 }
