@@ -53,7 +53,7 @@ func (c *Conn) parkLocked() {
 
 // await is the goroutine of a parked connection that the watch cannot watch.
 func (pc *parkedConn) await(c *socket.Conn) {
-	c.Await(time.Time{})
+	c.Await()
 	pc.Notify(false)
 }
 

@@ -2,7 +2,6 @@ package socket
 
 import (
 	"testing"
-	"time"
 
 	"adbuffer/internal/testsupport"
 )
@@ -12,7 +11,7 @@ func TestHasInputSeesBytesBesideAnAwait(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			c, peer := connect(t, network)
 			awaited := make(chan error)
-			go func() { awaited <- c.Await(time.Time{}) }()
+			go func() { awaited <- c.Await() }()
 			testsupport.True(t, !c.HasInput(), "HasInput is true, but no byte was sent")
 			peer.Write([]byte("a"))
 			testsupport.Eventually(t, "HasInput sees the byte", c.HasInput)

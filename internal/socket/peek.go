@@ -54,6 +54,19 @@ func (c *Conn) peek(fd uintptr) {
 	c.n, c.errno = c.sys.Recv(fd, c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 }
 
+// Await waits until bytes or the end of the stream have arrived from the peer, and consumes nothing. It
+// fails if the socket is closed. It needs no buffer, and sets no deadline. On a connection without a
+// file descriptor it returns at once. It must not run at the same time as a Read or a Peek.
+func (c *Conn) Await() error {
+	if c.raw == nil || c.MidRecord() {
+		return nil
+	}
+	return c.raw.Read(func(fd uintptr) bool {
+		c.peek(fd)
+		return c.errno != syscall.EAGAIN
+	})
+}
+
 // HasInput reports whether a Read would not wait for the socket. It is true if bytes or the end of
 // the stream have arrived, or if the socket has failed or is closed. It consumes nothing, and may
 // run at the same time as an Await, a Peek or a Read.
