@@ -31,18 +31,18 @@ func bidRequest(tb testing.TB, n int) []byte {
 func benchConditions(p *Paths) (routes [10][]Test) {
 	for i := range routes {
 		routes[i] = []Test{
-			p.Condition(&Condition{Path: MustParsePath("device.geo.country"), Op: In, Values: []Value{{text: "AUT"}, {text: fmt.Sprintf("C%02d", i)}}}),
+			p.Condition(&Condition{Path: MustParsePath("device.geo.country"), Values: []Value{{text: "AUT"}, {text: fmt.Sprintf("C%02d", i)}}}),
 			p.Condition([]*Condition{
-				{Path: MustParsePath("imp.*.video"), Op: Exists},
-				{Path: MustParsePath("regs.coppa"), Op: NotIn, Values: []Value{{other: true, text: "1e0"}}},
-				{Path: MustParsePath("imp.*.banner.w"), Op: In, Values: []Value{{other: true, text: "728e0"}}},
-				{Path: MustParsePath("site.publisher.id"), Op: In, Values: []Value{{text: "p-9"}}},
-				{Path: MustParsePath("user.consent"), Op: Exists},
-				{Path: MustParsePath("app"), Op: Missing},
-				{Path: MustParsePath("source.schain.complete"), Op: In, Values: []Value{{other: true, text: "1e0"}}},
-				{Path: MustParsePath("device.devicetype"), Op: In, Values: []Value{{other: true, text: "3e0"}, {other: true, text: "7e0"}}},
-				{Path: MustParsePath("imp.*.pmp.deals.*.id"), Op: In, Values: []Value{{text: "deal-9"}}},
-				{Path: MustParsePath("bcat"), Op: Exists},
+				{Path: MustParsePath("imp.*.video")},
+				{Path: MustParsePath("regs.coppa"), Not: true, Values: []Value{{other: true, text: "1e0"}}},
+				{Path: MustParsePath("imp.*.banner.w"), Values: []Value{{other: true, text: "728e0"}}},
+				{Path: MustParsePath("site.publisher.id"), Values: []Value{{text: "p-9"}}},
+				{Path: MustParsePath("user.consent")},
+				{Path: MustParsePath("app"), Not: true},
+				{Path: MustParsePath("source.schain.complete"), Values: []Value{{other: true, text: "1e0"}}},
+				{Path: MustParsePath("device.devicetype"), Values: []Value{{other: true, text: "3e0"}, {other: true, text: "7e0"}}},
+				{Path: MustParsePath("imp.*.pmp.deals.*.id"), Values: []Value{{text: "deal-9"}}},
+				{Path: MustParsePath("bcat")},
 			}[i]),
 		}
 	}

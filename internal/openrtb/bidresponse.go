@@ -22,7 +22,7 @@ var bidResponses = func() (r struct {
 	r.paths.AnyCase = true
 	for i, root := range []Path{nil, {"openrtb", "response"}} {
 		below := func(names ...string) Path { return append(append(Path{}, root...), names...) }
-		r.bids[i] = r.paths.Condition(&Condition{Path: below("seatbid", AnyElement, "bid", AnyElement), Op: Exists})
+		r.bids[i] = r.paths.Condition(&Condition{Path: below("seatbid", AnyElement, "bid", AnyElement)})
 		r.nbr[i] = r.paths.Member(below("nbr"))
 	}
 	r.seatbid, r.id, r.cur = r.paths.Member(Path{"seatbid"}), r.paths.Member(Path{"id"}), r.paths.Member(Path{"cur"})

@@ -50,23 +50,12 @@ const manyChildren = 17
 // canonical form.
 type values struct{ strings, others map[string][]int32 }
 
-// Op is what a Condition demands.
-type Op uint8
-
-// The operators. A path with "*" leads to any number of members. In and Exists demand that one of them
-// fits, NotIn and Missing that none does.
-const (
-	In      Op = iota // a member equals one of Values
-	NotIn             // no member does
-	Exists            // there is a member, which may be null
-	Missing           // there is none
-)
-
-// Condition is a condition on the members of a body.
+// Condition demands a member at Path that equals one of Values, or any member, which may be null, if there are no
+// Values. Not demands that there is none. A path with "*" leads to any number of members.
 type Condition struct {
 	Path   Path
-	Op     Op
-	Values []Value // of In and NotIn
+	Values []Value
+	Not    bool
 }
 
 // Test is a compiled Condition: whether Facts.Holds depends on one fact about the body.
@@ -148,16 +137,16 @@ func (n *node) childInAnyCase(name []byte) *node {
 // Condition compiles c. Conditions on the existence of one member share their fact.
 func (p *Paths) Condition(c *Condition) Test {
 	n := p.node(c.Path)
-	if c.Op == Exists || c.Op == Missing {
+	if len(c.Values) == 0 {
 		if n.exists == nil {
 			n.exists = &Test{fact: p.newFact()}
 		}
-		return Test{fact: n.exists.fact, want: c.Op == Exists}
+		return Test{fact: n.exists.fact, want: !c.Not}
 	}
 	if n.values == nil {
 		n.values = &values{strings: make(map[string][]int32), others: make(map[string][]int32)}
 	}
-	t := Test{fact: p.newFact(), want: c.Op == In}
+	t := Test{fact: p.newFact(), want: !c.Not}
 	for _, v := range c.Values {
 		facts := n.values.strings
 		if v.other {

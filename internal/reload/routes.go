@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"slices"
 	"strings"
 
 	"adbuffer/internal/config"
@@ -66,18 +67,10 @@ func conditions(cs []config.Condition) []route.Condition {
 func BodyConditions(cs []config.BodyCondition) []openrtb.Condition {
 	all := make([]openrtb.Condition, len(cs))
 	for i, c := range cs {
-		o := openrtb.Condition{Path: openrtb.MustParsePath(c.Path)}
-		switch {
-		case c.In != nil:
-			o.Op, o.Values = openrtb.In, bodyValues(c.In)
-		case c.NotIn != nil:
-			o.Op, o.Values = openrtb.NotIn, bodyValues(c.NotIn)
-		case *c.Exists:
-			o.Op = openrtb.Exists
-		default:
-			o.Op = openrtb.Missing
+		all[i] = openrtb.Condition{
+			Path: openrtb.MustParsePath(c.Path), Values: bodyValues(slices.Concat(c.In, c.NotIn)),
+			Not: c.NotIn != nil || c.Exists != nil && !*c.Exists,
 		}
-		all[i] = o
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 // in is the condition that the member at path is one of texts.
 func in(t testing.TB, path string, texts ...string) []openrtb.Condition {
 	t.Helper()
-	c := openrtb.Condition{Path: openrtb.MustParsePath(path), Op: openrtb.In}
+	c := openrtb.Condition{Path: openrtb.MustParsePath(path)}
 	for _, text := range texts {
 		v, err := openrtb.ParseValue([]byte(text))
 		if err != nil {
