@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -23,14 +24,17 @@ func TestLatencyOfAKnownSSPIsMeasured(t *testing.T) {
 		{sspsim.TLSHTTP1, KeepAlive, 1},
 		{sspsim.TLSHTTP2, HTTP2, 16},
 	} {
-		s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{
-			Latency: sspsim.Constant(200 * time.Millisecond), Connections: sspsim.Connections{PipelineOverlap: true}}})
-		p := at(s.Addr(), 50, time.Second)
-		p.Protocol, p.Depth = c.protocol, c.depth
-		trust(&p, s)
-		r := run(t, p)
-		testsupport.Equal(t, r.Whole.Answered, 50, "%[2]s %[3]s: %[1]d responses", c.ssp, c.protocol)
-		testsupport.Between(t, r.Whole.Latency.P50, 195, 1000, "%[2]s %[3]s: p50 is %[1]v ms", c.ssp, c.protocol)
+		t.Run(fmt.Sprint(c.ssp, " ", c.protocol), func(t *testing.T) {
+			t.Parallel()
+			s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{
+				Latency: sspsim.Constant(200 * time.Millisecond), Connections: sspsim.Connections{PipelineOverlap: true}}})
+			p := at(s.Addr(), 50, time.Second)
+			p.Protocol, p.Depth = c.protocol, c.depth
+			trust(&p, s)
+			r := run(t, p)
+			testsupport.Equal(t, r.Whole.Answered, 50, "%d responses")
+			testsupport.Between(t, r.Whole.Latency.P50, 195, 1000, "p50 is %v ms")
+		})
 	}
 }
 
@@ -66,6 +70,7 @@ func stalledRun(t *testing.T, open bool, stall time.Duration) *Result {
 }
 
 func TestRequestsThatWaitForAConnectionAreTimedFromWhenTheyWereDue(t *testing.T) {
+	t.Parallel()
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(100 * time.Millisecond)}})
 	p := at(s.Addr(), 20, time.Second) // twice what one connection carries
 	p.Connections = 1

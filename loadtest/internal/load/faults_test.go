@@ -42,6 +42,7 @@ func wantDoubt(t *testing.T, r *Result, text string) {
 }
 
 func TestRequestsWithoutResponseTimeOutAndCountAmongTheLatencies(t *testing.T) {
+	t.Parallel()
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Every(10)}}})
 	p := closedPlan(s.Addr(), 20, 1)
 	p.Timeout = 2 * time.Second // a slow machine needs some of it for the other requests
@@ -69,6 +70,7 @@ func TestTargetThatRefusesEndsTheRunWithTheReason(t *testing.T) {
 }
 
 func TestRateThatCannotBeKeptIsDoubted(t *testing.T) {
+	t.Parallel()
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(time.Second)}})
 	p := at(s.Addr(), 200, time.Second)
 	p.Connections, p.Timeout = 2, 1500*time.Millisecond
