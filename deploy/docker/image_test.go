@@ -114,9 +114,7 @@ func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
 	testsupport.Equal(t, found["/adbuffer"].Mode(), 0o755, "/adbuffer has mode %v")
 	testsupport.Equal(t, found["/tmp"].Mode(), fs.ModeDir|fs.ModeSticky|0o777, "/tmp has mode %v")
 	authorities, err := os.ReadFile(root + "/etc/ssl/certs/ca-certificates.crt")
-	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(authorities) {
-		t.Errorf("no authorities to verify SSPs with (%v)", err)
-	}
+	testsupport.True(t, err == nil && x509.NewCertPool().AppendCertsFromPEM(authorities), "no authorities to verify SSPs with (%v)", err)
 	size := int64(0)
 	for _, l := range b.layers {
 		size += l.Size

@@ -107,9 +107,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 		t.Errorf("%s, %v: %s", res.Status, err, body)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", serve.Process.Pid))
-	if err != nil || !bytes.Contains(status, []byte("CapEff:\t0000000000000000")) {
-		t.Errorf("it has capabilities (%v):\n%s", err, status)
-	}
+	testsupport.True(t, err == nil && bytes.Contains(status, []byte("CapEff:\t0000000000000000")), "it has capabilities (%v):\n%s", err, status)
 	testsupport.NoError(t, serve.Process.Signal(syscall.SIGTERM))
 	if err := serve.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, &log)

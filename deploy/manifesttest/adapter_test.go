@@ -49,9 +49,7 @@ func adapterQuery(t *testing.T) string {
 		t.Fatalf("series %s, called %s: the autoscaler asks for %s", r.SeriesQuery, r.Name.As, adapterMetric)
 	}
 	for _, label := range []string{"namespace", "pod"} {
-		if r.Resources.Overrides[label].Resource != label || !strings.Contains(r.SeriesQuery, label+`!=""`) {
-			t.Errorf("label %s is not the resource", label)
-		}
+		testsupport.True(t, r.Resources.Overrides[label].Resource == label && strings.Contains(r.SeriesQuery, label+`!=""`), "label %s is not the resource", label)
 	}
 	query, err := template.New("").Delims("<<", ">>").Option("missingkey=error").Parse(r.MetricsQuery)
 	testsupport.NoError(t, err)

@@ -95,7 +95,5 @@ func TestNotesNameTheNextSteps(t *testing.T) {
 
 func TestAnApplicationMustAskForTheSidecarMode(t *testing.T) {
 	_, _, err := render(loadApplication(t), map[string]any{"adbuffer": map[string]any{"mode": "edge"}})
-	if err == nil || !strings.Contains(err.Error(), "set mode: sidecar for the adbuffer subchart") {
-		t.Errorf("got %v", err)
-	}
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "set mode: sidecar for the adbuffer subchart"), "got %v", err)
 }

@@ -67,9 +67,7 @@ func TestCheckHookFailsForAFault(t *testing.T) {
 	spec := &of[*batchv1.Job](o)[0].Spec.Template.Spec
 	p := layOut(t, o, spec)
 	_, stderr, status := e2e.Run(t, p.env(t, &spec.Containers[0]), p.args(&spec.Containers[0])...)
-	if status != 1 || !strings.Contains(stderr, "ssp_defaults.pool.max_con") {
-		t.Errorf("exit status %d:\n%s", status, stderr)
-	}
+	testsupport.True(t, status == 1 && strings.Contains(stderr, "ssp_defaults.pool.max_con"), "exit status %d:\n%s", status, stderr)
 }
 
 // misfits returns a line for each setting in force that does not fit the pod.

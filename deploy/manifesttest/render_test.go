@@ -37,9 +37,7 @@ func everySet(t *testing.T) map[string]string {
 	}
 	files, err := filepath.Glob("testdata/values-*.yaml")
 	testsupport.NoError(t, err)
-	if len(overlays) < 2 || len(files) < 4 {
-		t.Fatalf("%d overlays and %d values files: some are not where they were", len(overlays), len(files))
-	}
+	testsupport.MustTrue(t, len(overlays) >= 2 && len(files) >= 4, "%d overlays and %d values files: some are not where they were", len(overlays), len(files))
 	for _, f := range files {
 		all[filepath.Base(f)] = mustRenderChart(t, values(t, f))
 	}

@@ -170,7 +170,7 @@ func runApplication(t *testing.T, p *pod, a *adbufferPod) (url string) {
 	testsupport.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), listen, "listen "+addr+";", 1)), 0o644))
 	cmd := exec.Command(c.Command[0], p.args(c)[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as(a.spec, c), Setpgid: true}
-	testsupport.StartDaemon(t, "nginx-light", "tcp", addr, cmd)
+	testsupport.StartDaemon(t, "tcp", addr, cmd)
 	t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // its children too, which hold its output open
 	return "http://" + addr
 }

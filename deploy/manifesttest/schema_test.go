@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"adbuffer/config"
+	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
 )
 
@@ -35,7 +36,7 @@ func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 		testsupport.NoError(t, err)
 		return text
 	}
-	effective, status := command(t, nil, "check", "--show-secrets", "../../config/adbuffer.yaml")
+	effective, _, status := e2e.Run(t, nil, "check", "--show-secrets", "../../config/adbuffer.yaml")
 	testsupport.MustTrue(t, status == 0, "check: exit status %d:\n%s", status, effective)
 	valid := map[string][]byte{
 		"effective":  []byte(effective),

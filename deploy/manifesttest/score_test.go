@@ -46,9 +46,7 @@ func TestKubeScoreFindsNothing(t *testing.T) {
 		}
 		out, err := exec.Command("go", args...).CombinedOutput()
 		testsupport.True(t, err == nil, "%s: %v\n%s", name, err, out)
-		if !strings.Contains(string(out), "apps/v1/Deployment") {
-			t.Errorf("%s: no Deployment was looked at:\n%s", name, out)
-		}
+		testsupport.True(t, strings.Contains(string(out), "apps/v1/Deployment"), "%s: no Deployment was looked at:\n%s", name, out)
 	}
 }
 
@@ -62,9 +60,7 @@ func TestManifestsFitAdbuffersOwnRules(t *testing.T) {
 					t.Errorf("%s: image %s names a registry", name, c.Image)
 				}
 				for _, m := range c.VolumeMounts {
-					if m.SubPath != "" || m.SubPathExpr != "" {
-						t.Errorf("%s: container %s mounts a subPath, which no reload sees change", name, c.Name)
-					}
+					testsupport.True(t, m.SubPath == "" && m.SubPathExpr == "", "%s: container %s mounts a subPath, which no reload sees change", name, c.Name)
 				}
 			}
 			if s := a.container.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
@@ -86,14 +82,10 @@ func TestManifestsFitAdbuffersOwnRules(t *testing.T) {
 						job = *l.Replacement
 					}
 				}
-				if e.Path != "/metrics" || job != "adbuffer" {
-					t.Errorf("%s: path %s, job %q, where the alerts expect adbuffer", name, e.Path, job)
-				}
+				testsupport.True(t, e.Path == "/metrics" && job == "adbuffer", "%s: path %s, job %q, where the alerts expect adbuffer", name, e.Path, job)
 			}
 			for _, d := range of[*appsv1.Deployment](o) { // otherwise the pods belong to another release
-				if !selects(&m.Spec.Selector, d.Spec.Template.Labels) {
-					t.Errorf("%s: PodMonitor %s does not select the pods of %s", name, m.Name, d.Name)
-				}
+				testsupport.True(t, selects(&m.Spec.Selector, d.Spec.Template.Labels), "%s: PodMonitor %s does not select the pods of %s", name, m.Name, d.Name)
 			}
 		}
 		for _, j := range of[*batchv1.Job](o) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"adbuffer/internal/testsupport/boottest"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) {
@@ -37,9 +39,7 @@ exec systemd-nspawn --register=no --quiet ${keep-} --directory="$1/root" --priva
 // the test makes. Then the .rpm is tested too.
 func TestThePackagesWorkUnderASystemdThatRuns(t *testing.T) {
 	share := t.TempDir()
-	if err := os.Chmod(share, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.Chmod(share, 0o755))
 	for _, version := range []string{"0.1.0", "0.1.1"} {
 		if dist := os.Getenv("ADBUFFER_RELEASE"); dist == "" || version != "0.1.0" {
 			copyFiles(t, packagesOf(t, version), share)
@@ -49,9 +49,7 @@ func TestThePackagesWorkUnderASystemdThatRuns(t *testing.T) {
 	}
 	if os.Getenv("ADBUFFER_RELEASE") == "" {
 		for _, f := range glob(t, share+"/*.rpm") {
-			if err := os.Remove(f); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, os.Remove(f))
 		}
 	}
 	copyFile(t, os.Args[0], share+"/test")
@@ -62,33 +60,21 @@ func TestThePackagesWorkUnderASystemdThatRuns(t *testing.T) {
 func packagesOf(t *testing.T, version string) string {
 	t.Helper()
 	r := &release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1_750_000_000, 0)}
-	if err := r.build(t.Context(), runtime.GOARCH, r.binary(runtime.GOARCH)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.findGo(t.Context()), r.writeLicenses(runtime.GOARCH)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.build(t.Context(), runtime.GOARCH, r.binary(runtime.GOARCH)))
+	testsupport.NoError(t, errors.Join(r.findGo(t.Context()), r.writeLicenses(runtime.GOARCH)))
 	stage := t.TempDir()
 	manual, err := r.manual(t.Context(), stage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	pages := glob(t, manual+"/man/adbuffer*.1.gz")
-	if len(pages) < 10 {
-		t.Errorf("man pages %v, want one for each command", pages)
-	}
-	if err := r.packages(stage, runtime.GOARCH, manual); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.True(t, len(pages) >= 10, "man pages %v, want one for each command", pages)
+	testsupport.NoError(t, r.packages(stage, runtime.GOARCH, manual))
 	return r.out
 }
 
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return found
 }
 
@@ -106,14 +92,10 @@ func copyFiles(t *testing.T, from, to string) {
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer in.Close()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, err = io.Copy(out, in)
 	if closing := out.Close(); err != nil || closing != nil {
 		t.Fatal(fmt.Errorf("%w, %w", err, closing))

@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"adbuffer/internal/testsupport"
 )
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
@@ -29,13 +31,9 @@ const commit = "0123456789abcdef0123456789abcdef01234567"
 func small(t *testing.T) (r *release, manual string) {
 	t.Helper()
 	r = &release{root: "../..", out: t.TempDir(), version: "1.2.3-rc.1", commit: commit, time: time.Unix(1_750_000_000, 0).UTC()}
-	if err := r.findGo(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.findGo(t.Context()))
 	program, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	manual = t.TempDir()
 	pages := map[string]string{"bash": "bash", "zsh": "zsh", "fish": "fish", "man/adbuffer.1.gz": "a page"}
 	for _, arch := range architectures {
@@ -45,13 +43,9 @@ func small(t *testing.T) (r *release, manual string) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(manual, name)
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)))
 	}
-	if err := r.writeLicenses(architectures...); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.writeLicenses(architectures...))
 	return r, manual
 }
 
@@ -75,9 +69,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
-	}
+	testsupport.MustTrue(t, err == nil, "%v: %v\n%s", args, err, out)
 	return string(out)
 }
 
@@ -86,13 +78,9 @@ func run(t *testing.T, args ...string) string {
 func TestTwoReleasesOfACommitAreEqual(t *testing.T) {
 	sums := func() string {
 		r, manual := small(t)
-		if err := r.pack(t.TempDir(), manual); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, r.pack(t.TempDir(), manual))
 		list, err := os.ReadFile(r.file("SHA256SUMS"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 		check.Dir = r.out
 		if out, err := check.CombinedOutput(); err != nil {
@@ -116,9 +104,7 @@ func TestTwoReleasesOfACommitAreEqual(t *testing.T) {
 		"adbuffer_1.2.3-rc.1_licenses.txt", "adbuffer_1.2.3-rc.1_linux_amd64", "adbuffer_1.2.3-rc.1_linux_amd64.cdx.json", "adbuffer_1.2.3-rc.1_linux_arm64", "adbuffer_1.2.3-rc.1_linux_arm64.cdx.json",
 		"adbuffer_1.2.3-rc.1_oci.tar", "adbuffer_1.2.3~rc.1-1_amd64.deb", "adbuffer_1.2.3~rc.1-1_arm64.deb",
 	}
-	if !slices.Equal(names, want) {
-		t.Errorf("the release has %q, want %q", names, want)
-	}
+	testsupport.True(t, slices.Equal(names, want), "the release has %q, want %q", names, want)
 }
 
 func TestAVersionIsThreeNumbers(t *testing.T) {
@@ -132,9 +118,7 @@ func TestAVersionIsThreeNumbers(t *testing.T) {
 
 func TestTheDebianPackageHasItsFiles(t *testing.T) {
 	r, manual := small(t)
-	if err := r.packages(t.TempDir(), "arm64", manual); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.packages(t.TempDir(), "arm64", manual))
 	file := r.file("adbuffer_1.2.3~rc.1-1_arm64.deb")
 	found := make(map[string]string) // mode and owner by path
 	for line := range strings.Lines(run(t, "dpkg-deb", "--contents", file)) {
@@ -158,9 +142,7 @@ func TestTheDebianPackageHasItsFiles(t *testing.T) {
 	}
 	control := run(t, "dpkg-deb", "--field", file)
 	for _, want := range []string{"Package: adbuffer\n", "Version: 1.2.3~rc.1-1\n", "Architecture: arm64\n", "Depends: systemd, ca-certificates\n"} {
-		if !strings.Contains(control, want) {
-			t.Errorf("%q is missing:\n%s", want, control)
-		}
+		testsupport.True(t, strings.Contains(control, want), "%q is missing:\n%s", want, control)
 	}
 	if conffiles := run(t, "dpkg-deb", "--info", file, "conffiles"); conffiles != "/etc/adbuffer/adbuffer.yaml\n" {
 		t.Errorf("conffiles %q", conffiles)
@@ -181,9 +163,7 @@ func TestTheNotesOfAReleaseAreInTheChangelog(t *testing.T) {
 func TestTheLicensesOfAllModulesAreThere(t *testing.T) {
 	r, _ := small(t)
 	text, err := os.ReadFile(r.licenses())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if got := spdxOf(text); !slices.Equal(got, []string{"Apache-2.0", "BSD-3-Clause", "MIT"}) || !strings.Contains(string(text), "\ngithub.com/Masterminds/semver/v3 v") {
 		t.Errorf("it has the licenses %v", got)
 	}
@@ -192,15 +172,11 @@ func TestTheLicensesOfAllModulesAreThere(t *testing.T) {
 // The image has the files and the settings of the Dockerfile, for both processors.
 func TestTheImageIsThatOfTheDockerfile(t *testing.T) {
 	r, _ := small(t)
-	if err := r.image(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.image(t.TempDir()))
 	dir := t.TempDir()
 	run(t, "tar", "-xf", r.file("adbuffer_1.2.3-rc.1_oci.tar"), "-C", dir)
 	outer, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	manifest, err := outer.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3-rc.1" {
 		t.Fatalf("%v: %+v", err, manifest)
@@ -209,47 +185,33 @@ func TestTheImageIsThatOfTheDockerfile(t *testing.T) {
 	if err == nil {
 		err = validate.Index(index)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	dockerfile, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	manifest, err = index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
 		image, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		if files := filesOf(t, image); !maps.Equal(files, map[string]int64{"adbuffer": 0o755, "etc": 0o755, "etc/ssl": 0o755, "etc/ssl/certs": 0o755, "etc/ssl/certs/ca-certificates.crt": 0o644, "licenses.txt": 0o644, "tmp": 0o1777}) {
 			t.Errorf("%s has %v", m.Platform, files)
 		}
 		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		c := &config.Config
 		for _, line := range []string{
 			"USER " + c.User, "ENV " + strings.Join(c.Env, " "), `ENTRYPOINT ["` + strings.Join(c.Entrypoint, " ") + `"]`, `CMD ["` + strings.Join(c.Cmd, " ") + `"]`, "STOPSIGNAL " + c.StopSignal, "EXPOSE 8080 9090",
 			fmt.Sprintf(`HEALTHCHECK --interval=%v --timeout=%v --start-period=%v --retries=%d CMD ["/adbuffer", "health"]`, c.Healthcheck.Interval, c.Healthcheck.Timeout, c.Healthcheck.StartPeriod, c.Healthcheck.Retries),
 		} {
-			if !strings.Contains(string(dockerfile), "\n"+line+"\n") {
-				t.Errorf("the image has %q, the Dockerfile not", line)
-			}
+			testsupport.True(t, strings.Contains(string(dockerfile), "\n"+line+"\n"), "the image has %q, the Dockerfile not", line)
 		}
 		if config.Architecture != m.Platform.Architecture || c.Labels["org.opencontainers.image.revision"] != commit {
 			t.Errorf("%s has the configuration %+v", m.Platform, config)
 		}
 	}
-	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
-		t.Errorf("the image is for %v", platforms)
-	}
+	testsupport.True(t, slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}), "the image is for %v", platforms)
 }
 
 // filesOf returns the modes of an image's files.
@@ -263,27 +225,19 @@ func filesOf(t *testing.T, image containers.Image) map[string]int64 {
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		found[h.Name] = h.Mode
 	}
 }
 
 func TestTheBillOfMaterialsNamesTheModules(t *testing.T) {
 	r, _ := small(t)
-	if err := r.billOfMaterials("amd64"); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, r.billOfMaterials("amd64"))
 	in, err := os.Open(r.binary("amd64") + ".cdx.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer in.Close()
 	var bom cyclonedx.BOM
-	if err := cyclonedx.NewBOMDecoder(in, cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, cyclonedx.NewBOMDecoder(in, cyclonedx.BOMFileFormatJSON).Decode(&bom))
 	if c := bom.Metadata.Component; c.PackageURL != "pkg:golang/adbuffer@1.2.3-rc.1" || c.Type != cyclonedx.ComponentTypeApplication || (*c.Licenses)[0].License.ID != "Apache-2.0" {
 		t.Errorf("it is about %+v", c)
 	}
@@ -294,7 +248,5 @@ func TestTheBillOfMaterialsNamesTheModules(t *testing.T) {
 			t.Errorf("%s has the hashes %v", c.Name, c.Hashes)
 		}
 	}
-	if !slices.Equal(names, []string{"std BSD-3-Clause", "github.com/Masterminds/semver/v3 MIT"}) {
-		t.Errorf("it names %v", names)
-	}
+	testsupport.True(t, slices.Equal(names, []string{"std BSD-3-Clause", "github.com/Masterminds/semver/v3 MIT"}), "it names %v", names)
 }

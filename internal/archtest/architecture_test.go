@@ -6,19 +6,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // The files, packages and functions that ARCHITECTURE.md names exist, and it names all packages.
 func TestArchitectureNamesFilesAndFunctionsThatExist(t *testing.T) {
 	const root = "../.."
 	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	names := regexp.MustCompile("`([a-z0-9]+(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(string(page), -1)
-	if len(names) < 50 {
-		t.Fatalf("ARCHITECTURE.md names %d files and packages, want at least 50", len(names))
-	}
+	testsupport.MustTrue(t, len(names) >= 50, "ARCHITECTURE.md names %d files and packages, want at least 50", len(names))
 	for _, m := range names {
 		_, err := os.Stat(filepath.Join(root, m[1]))
 		if err != nil { // the files of a request's way are under internal

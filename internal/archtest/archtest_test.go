@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // layers are the packages from top to bottom; ARCHITECTURE.md shows them. A package may import only
@@ -35,9 +37,7 @@ func listPackages(t *testing.T) []goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-pgo=off", "-json=ImportPath,Imports", "adbuffer/cmd/...", "adbuffer/config", "adbuffer/internal/...")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	testsupport.MustTrue(t, err == nil, "go list: %v", err)
 	var all []goPackage
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage

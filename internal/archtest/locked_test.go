@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // A method whose name ends in Locked keeps the mutex locked, from its call to its return.
@@ -34,12 +36,8 @@ func TestLockedMethodsKeepTheLock(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if methods < 50 {
-		t.Errorf("%d methods are named Locked, want at least 50", methods)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, methods >= 50, "%d methods are named Locked, want at least 50", methods)
 }
 
 // unlocks returns the calls of Lock and Unlock in a body, without those of function literals, which

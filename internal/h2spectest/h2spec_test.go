@@ -52,9 +52,7 @@ func TestConformance(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			addr := e2e.Start(t, "server: "+row.server+"\nssps: [{name: a, endpoints: [\""+ssp.URL+"/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n").TrafficAddr
 			host, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, err)
 			number, _ := strconv.Atoi(port)
 			c := &config.Config{Host: host, Port: number, Path: "/", Timeout: 10 * time.Second, MaxHeaderLen: 4000, Strict: true, TLS: row.tls, Insecure: true}
 			ran := 0
@@ -62,9 +60,7 @@ func TestConformance(t *testing.T) {
 				group.Test(c)
 				ran += verdicts(t, group, row.exceptions)
 			}
-			if ran != cases {
-				t.Errorf("%d cases ran, want %d", ran, cases)
-			}
+			testsupport.True(t, ran == cases, "%d cases ran, want %d", ran, cases)
 		})
 	}
 }

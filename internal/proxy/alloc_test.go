@@ -9,6 +9,8 @@ import (
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/tracing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // This counts allocations of the whole process for a forwarded request, including a client and an
@@ -21,9 +23,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 		return func() { exchangeOn(t, c, r) }
 	}
 	tracer, err := tracing.New(tracing.Options{Endpoint: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer tracer.Close(t.Context())
 	for _, row := range []struct {
 		name    string
@@ -60,9 +60,7 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 			}
 			got := testing.AllocsPerRun(2000, send)
 			t.Logf("%.1f allocations", got)
-			if got > row.ceiling {
-				t.Errorf("%.1f allocations for each request, want at most %v", got, row.ceiling)
-			}
+			testsupport.True(t, got <= row.ceiling, "%.1f allocations for each request, want at most %v", got, row.ceiling)
 		})
 	}
 }

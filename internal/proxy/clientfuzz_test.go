@@ -15,6 +15,8 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/upstream"
+
+	"adbuffer/internal/testsupport"
 )
 
 // memConn is a client that has sent all its bytes, and closed. The bytes arrive in segments.
@@ -233,11 +235,7 @@ func FuzzClientsAreReadAsRFC9112Says(f *testing.F) {
 		if segment > 0 {
 			segments = []int{int(segment)}
 		}
-		if err := s.compare(sent, in, segments); err != nil {
-			t.Fatal(err)
-		}
-		if err := byNetHTTP(in, *sent); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, s.compare(sent, in, segments))
+		testsupport.NoError(t, byNetHTTP(in, *sent))
 	})
 }

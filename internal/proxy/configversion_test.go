@@ -91,9 +91,7 @@ func TestCountersOfAKeptRouteContinueAndThoseOfARemovedOneVanish(t *testing.T) {
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same(), m.another("comes", "/comes")}))
 	m.do("GET", "/fill")
 	got := m.routesCounted()
-	if len(got) != 3 || got["r"] != 2 || got["none"] != 1 || got["comes"] != 0 {
-		t.Errorf("requests by route: %v, want r 2, none 1, comes 0", got)
-	}
+	testsupport.True(t, len(got) == 3 && got["r"] == 2 && got["none"] == 1 && got["comes"] == 0, "requests by route: %v, want r 2, none 1, comes 0", got)
 	testsupport.Equal(t, m.p.Snapshot().Requests, 3, "the snapshot has %d requests")
 }
 
@@ -111,9 +109,7 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 		defer close(done)
 		res, body := m.do("POST", "/fill")
 		m.want(res, 502, "proxy/conn_lost")
-		if !strings.Contains(body, `"ssp":"a"`) {
-			t.Errorf("body %s, want the detail that was configured when the request arrived", body)
-		}
+		testsupport.True(t, strings.Contains(body, `"ssp":"a"`), "body %s, want the detail that was configured when the request arrived", body)
 	}()
 	<-received
 	o := m.options

@@ -76,9 +76,7 @@ func TestExplainSaysWhatHappens(t *testing.T) {
 			}
 		}
 		if e.Refusal == nil {
-			if res.StatusCode != 204 {
-				t.Errorf("%q: explained as forwarded, and responded to with %d %s", message, res.StatusCode, body)
-			}
+			testsupport.True(t, res.StatusCode == 204, "%q: explained as forwarded, and responded to with %d %s", message, res.StatusCode, body)
 			continue
 		}
 		refused[e.Refusal.Outcome.String()]++
@@ -154,8 +152,6 @@ func TestExplainOmitsAnSSPWithoutWeight(t *testing.T) {
 	m := newModeProxy(t, route.Split, func(_ *proxy.Options, rt *route.Route) { rt.Targets[1].Weight = 0 }, respondsWith("a", 204), respondsWith("b", 204))
 	for path, want := range map[string]string{"/fill": "a", "/fill/b": "b"} {
 		e := m.p.Explain([]byte("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"), netip.Addr{}, func(string) string { return "h" })
-		if len(e.Requests) != 1 || e.Requests[0].Target.SSP.Name() != want {
-			t.Errorf("%s: %+v, want one request to %s", path, e.Requests, want)
-		}
+		testsupport.True(t, len(e.Requests) == 1 && e.Requests[0].Target.SSP.Name() == want, "%s: %+v, want one request to %s", path, e.Requests, want)
 	}
 }

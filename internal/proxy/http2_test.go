@@ -21,9 +21,7 @@ import (
 // connections.
 func wantProto2(t *testing.T, res *http.Response) {
 	t.Helper()
-	if res.ProtoMajor != 2 {
-		t.Errorf("the response came over %s", res.Proto)
-	}
+	testsupport.True(t, res.ProtoMajor == 2, "the response came over %s", res.Proto)
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Trailer"} {
 		if v, ok := res.Header[name]; ok {
 			t.Errorf("the response has %s: %v", name, v)

@@ -317,9 +317,7 @@ func TestLegsCountAgainstMaxInFlight(t *testing.T) {
 	m := newModeProxy(t, route.ParallelAll, func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 1 }, bids("a", "1"), bids("b", "2"))
 	res, body := m.do("GET", "/fill")
 	m.want(res, 200, "proxy/merged")
-	if body != `{"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0}]}` {
-		t.Errorf("envelope: %s", body)
-	}
+	testsupport.True(t, body == `{"results":[{"ssp":"a","error":"overloaded","ms":0},{"ssp":"b","error":"overloaded","ms":0}]}`, "envelope: %s", body)
 	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 }
 
@@ -337,9 +335,7 @@ func TestLegThatPanicsIsCounted(t *testing.T) {
 	m := newModeProxy(t, route.ParallelAll, nil, bidder{name: "a", handler: http.NotFound, broken: true}, bids("b", "{}"))
 	res, body := m.do("GET", "/fill")
 	m.want(res, 200, "proxy/merged")
-	if !strings.HasPrefix(body, `{"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,`) {
-		t.Errorf("envelope: %s", body)
-	}
+	testsupport.True(t, strings.HasPrefix(body, `{"results":[{"ssp":"a","error":"internal","ms":0},{"ssp":"b","status":200,`), "envelope: %s", body)
 	testsupport.Equal(t, m.series("adbuffer_panics_total", ""), 1, "%v panics are counted")
 	testsupport.Equal(t, m.logs.FilterMessage("a leg of a request panicked").Len(), 1, "%d panics are logged")
 }

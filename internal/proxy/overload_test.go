@@ -66,9 +66,7 @@ func TestTooLittleCPUIsALimitOfTheService(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.Overload = refusing() }, bids("a", "{}"))
 	for _, l := range m.p.Limits() {
 		if l.Setting == "server.overload.target" {
-			if l.Used != 1000 || l.Limit != 5 || l.Reached == 0 {
-				t.Errorf("the limit is %+v", l)
-			}
+			testsupport.True(t, l.Used == 1000 && l.Limit == 5 && l.Reached != 0, "the limit is %+v", l)
 			return
 		}
 	}

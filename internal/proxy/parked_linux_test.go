@@ -32,9 +32,7 @@ var parkedKinds = map[string]struct {
 }{
 	"cleartext": {func(*proxy.Options, *route.Route) {}, func(m *modeProxy) net.Conn {
 		c, err := net.Dial("tcp", m.addr())
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		testsupport.NoError(m.t, err)
 		askHTTP1(m.t, c)
 		return c
 	}, askHTTP1},

@@ -70,13 +70,9 @@ func detach(t *testing.T, c net.Conn) (fd int) {
 		c = over.NetConn()
 	}
 	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	c.Close()
 	return fd
 }

@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"adbuffer/internal/upstream"
+
+	"adbuffer/internal/testsupport"
 )
 
 // documentedErrors returns the table of deploy/logs/README.md: the types of each outcome.
 func documentedErrors(t *testing.T) map[string][]string {
 	t.Helper()
 	b, err := os.ReadFile("../../deploy/logs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	_, table, _ := strings.Cut(string(b), "RFC 9209, section 2.3")
 	table, _, _ = strings.Cut(table, "\n## ")
 	word := regexp.MustCompile("`([a-z_]+)`")
@@ -48,9 +48,7 @@ func TestEachOutcomeHasTheDocumentedErrorType(t *testing.T) {
 		}
 		switch o {
 		case upstream.Deadline, upstream.ConnectFailed, upstream.TLSFailed: // by phase or cause
-			if len(types) < 2 {
-				t.Errorf("%v is documented as %v", o, types)
-			}
+			testsupport.True(t, len(types) >= 2, "%v is documented as %v", o, types)
 		default:
 			if len(types) != 1 || types[0] != statusError(o, nil) {
 				t.Errorf("%v has the error type %q, documented %v", o, statusError(o, nil), types)

@@ -11,6 +11,8 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+
+	"adbuffer/internal/testsupport"
 )
 
 var uuidv7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
@@ -32,9 +34,7 @@ func trustsLoopback(o *proxy.Options, _ *route.Route) {
 func idOf(t *testing.T, res *http.Response) string {
 	t.Helper()
 	ids := res.Header.Values("X-Request-Id")
-	if len(ids) != 1 {
-		t.Fatalf("ids in the header of a %d: %q", res.StatusCode, ids)
-	}
+	testsupport.MustTrue(t, len(ids) == 1, "ids in the header of a %d: %q", res.StatusCode, ids)
 	return ids[0]
 }
 
@@ -98,9 +98,7 @@ func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, respondsWith("a", 200))
 	m.dialInBody()
 	res, err := http.ReadResponse(bufio.NewReader(m.dial()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer res.Body.Close()
 	if id := idOf(t, res); res.StatusCode != 503 || !uuidv7.MatchString(id) {
 		t.Errorf("%d with id %s", res.StatusCode, id)

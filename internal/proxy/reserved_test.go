@@ -10,6 +10,8 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+
+	"adbuffer/internal/testsupport"
 )
 
 // sender is a client that sends a body in small pieces, and claims the largest allowed length.
@@ -109,15 +111,11 @@ func TestBodiesOfStreamsHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 		t.Helper()
 		for limit := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Microsecond) {
 			held := m.p.Snapshot().BufferedBytes
-			if held > 2*came+streams*perStream {
-				t.Fatalf("%d bytes are held, when %d have come on %d streams", held, came, streams)
-			}
+			testsupport.MustTrue(t, held <= 2*came+streams*perStream, "%d bytes are held, when %d have come on %d streams", held, came, streams)
 			if held >= came {
 				return
 			}
-			if time.Now().After(limit) {
-				t.Fatalf("%d bytes have come, and %d are held", came, held)
-			}
+			testsupport.MustTrue(t, !time.Now().After(limit), "%d bytes have come, and %d are held", came, held)
 		}
 	}
 	check()

@@ -8,6 +8,8 @@ import (
 
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
@@ -50,9 +52,7 @@ func TestFieldsOfTheSSPStayBesideOurs(t *testing.T) {
 	if got := res.Header.Values("Server-Timing"); len(got) != 2 || got[0] != "db;dur=5" || !regexp.MustCompile(`^pending;dur=[0-9.]+, ttfb;dur=[0-9.]+, total;dur=[0-9.]+$`).MatchString(got[1]) {
 		t.Errorf("Server-Timing %q", got)
 	}
-	if res.Header.Get("X-After") != "1" {
-		t.Errorf("fields are lost: %v", res.Header)
-	}
+	testsupport.True(t, res.Header.Get("X-After") == "1", "fields are lost: %v", res.Header)
 }
 
 func TestNeitherFieldIsAddedByDefault(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"adbuffer/internal/proxy"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Pipelined requests get responses in their order, wherever they are cut, and however slow their
@@ -79,9 +81,7 @@ func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 								}
 								break
 							}
-							if len(got) != 1 || got[0].status != 200 {
-								t.Fatalf("%s: %+v to a client that took nothing for %v", name, got, pause)
-							}
+							testsupport.MustTrue(t, len(got) == 1 && got[0].status == 200, "%s: %+v to a client that took nothing for %v", name, got, pause)
 						}
 						c.Release()
 					}

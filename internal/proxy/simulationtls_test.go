@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"os"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // recordOverhead is the size of a TLS 1.3 record without its text: header, content type and tag.
@@ -27,9 +29,7 @@ func (c *simClient) shakeHands() {
 	c.t.Helper()
 	c.tls = &simTLS{simClient: c}
 	c.tls.conn = tls.Client(c.tls, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", MinVersion: tls.VersionTLS13, Time: simTLSTime})
-	if err := c.tls.conn.Handshake(); err != nil {
-		c.t.Fatal(err)
-	}
+	testsupport.NoError(c.t, c.tls.conn.Handshake())
 	c.tls.shaken = true
 	c.tls.open() // session tickets
 }

@@ -33,9 +33,7 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 	for _, n := range []int{0, 1, 16 << 10, 16<<10 + 1, 90_000} { // bodies that end with a TLS record, and within one
 		res, body := m.ask(c, "POST", "/fill", big[:n])
 		m.want(res, 200, "ssp/a")
-		if body != big[:len(big)-n] || res.ProtoMajor != 1 {
-			t.Errorf("%d bytes of body: a response of %d bytes over %s", n, len(body), res.Proto)
-		}
+		testsupport.True(t, body == big[:len(big)-n] && res.ProtoMajor == 1, "%d bytes of body: a response of %d bytes over %s", n, len(body), res.Proto)
 	}
 	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v handshakes for one kept connection")
 }

@@ -83,9 +83,7 @@ func FuzzTmax(f *testing.F) {
 		before := bytes.Clone(body)
 		got, start, end := scanTmax(body)
 		testsupport.MustTrue(t, bytes.Equal(body, before), "the body was changed")
-		if start > end || end > len(body) || (got > 0) != (start < end) {
-			t.Fatalf("%v from %d to %d of %d bytes", got, start, end, len(body))
-		}
+		testsupport.MustTrue(t, start <= end && end <= len(body) && (got > 0) == (start < end), "%v from %d to %d of %d bytes", got, start, end, len(body))
 		if got > 0 {
 			n, err := strconv.Atoi(string(body[start:end]))
 			if err != nil || time.Duration(n)*time.Millisecond != got || n < minStatedMs || n > maxStatedMs || !bytes.Contains(body, tmaxKey) {

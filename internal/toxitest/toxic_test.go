@@ -46,9 +46,7 @@ func startLink(t *testing.T, name string, protocol sspsim.Protocol, size int) (l
 	ca := e2e.CAFile(t, s)
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	l.proxy = toxiproxy.NewProxy(server, name, "127.0.0.1:0", s.Addr())
-	if err := l.proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, l.proxy.Start())
 	t.Cleanup(l.proxy.Stop)
 	return l, fmt.Sprintf("  - {name: %s, endpoints: [\"https://%s/bid\"], protocol: auto, breaker: {enabled: false}, tls: {ca_file: %q, server_name: 127.0.0.1}}\n", name, l.proxy.Listen, ca)
 }
@@ -68,9 +66,7 @@ func (l *link) wantOnce() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for cb, n := range l.posts {
-		if n > 1 {
-			l.t.Errorf("SSP %s processed POST %s %d times", l.name, cb, n)
-		}
+		testsupport.True(l.t, n <= 1, "SSP %s processed POST %s %d times", l.name, cb, n)
 	}
 }
 
@@ -201,9 +197,7 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 					})
 				}
 				clients.Wait()
-				if wellFailed > 0 {
-					t.Errorf("%s: %d requests to the other SSP failed", poison.name, wellFailed)
-				}
+				testsupport.True(t, wellFailed == 0, "%s: %d requests to the other SSP failed", poison.name, wellFailed)
 				if poison.all && responded != asked || poison.none && responded != 0 {
 					t.Errorf("%s: the SSP responded to %d of %d requests", poison.name, responded, asked)
 				}

@@ -35,9 +35,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 	ab.T.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: testsupport.Patience}
 	req, err := http.NewRequest("GET", "https://"+ab.AdminAddr+path, nil)
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Set(fields[i], fields[i+1])
 	}
@@ -51,9 +49,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	return res.StatusCode, string(b)
 }
 
@@ -117,9 +113,7 @@ func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
 	a.Renew()
 	testsupport.Eventually(t, "the new certificate is shown", func() bool { return serialOf(t, ab, a) != before })
 	_, metrics := askTLS(ab, a.ClientConfig(nil), "/metrics")
-	if !strings.Contains(metrics, `adbuffer_tls_certificate_reload_successful{listener="admin"} 1`) {
-		t.Error("there is no metric about the certificate")
-	}
+	testsupport.True(t, strings.Contains(metrics, `adbuffer_tls_certificate_reload_successful{listener="admin"} 1`), "there is no metric about the certificate")
 	ab.Signal(syscall.SIGTERM)
 	ab.WantExit(0)
 }

@@ -27,9 +27,7 @@ func TestTheAccessLogOnAConsoleSaysWhereTheTimeWent(t *testing.T) {
 		return line != ""
 	})
 	for _, w := range want {
-		if !strings.Contains(line, w) {
-			t.Errorf("%q is not in %s", w, line)
-		}
+		testsupport.True(t, strings.Contains(line, w), "%q is not in %s", w, line)
 	}
 }
 

@@ -25,9 +25,7 @@ func TestPrometheusKeepsExemplarsOfTracedRequests(t *testing.T) {
 	for _, name := range []string{"adbuffer_request_duration_seconds_bucket", "adbuffer_ssp_request_duration_seconds_bucket", "adbuffer_ssp_first_byte_seconds_bucket"} {
 		var got []string
 		testsupport.Eventually(t, "Prometheus has an exemplar of "+name, func() bool { got = p.traces(name); return len(got) > 0 })
-		if len(got) != 1 || got[0] != want {
-			t.Errorf("%s has exemplars of the traces %v, want %s", name, got, want)
-		}
+		testsupport.True(t, len(got) == 1 && got[0] == want, "%s has exemplars of the traces %v, want %s", name, got, want)
 	}
 	if got := p.traces("adbuffer_pool_hold_seconds_bucket"); len(got) != 0 {
 		t.Errorf("a histogram of another kind has exemplars of %v", got)

@@ -46,9 +46,7 @@ routes:
 			after += len(all)
 		}
 	}
-	if after != series {
-		t.Errorf("%d series at the start, %d after traffic", series, after)
-	}
+	testsupport.True(t, after == series, "%d series at the start, %d after traffic", series, after)
 	t.Logf("%d series for 2 SSPs and a route", series)
 }
 

@@ -46,9 +46,7 @@ type prometheusOptions struct {
 func startPrometheusWith(t testing.TB, ab *e2e.Process, o prometheusOptions) *prometheusServer {
 	t.Helper()
 	rules, err := filepath.Abs(cmp.Or(o.rules, rulesDir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	config := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `

@@ -43,9 +43,7 @@ func startChromium(t testing.TB, options ...chromedp.ExecAllocatorOption) contex
 func profile(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() {
 		testsupport.Eventually(t, dir+" is removed", func() bool { return os.RemoveAll(dir) == nil })
 	})

@@ -64,12 +64,8 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 	err := chromedp.Run(ctx, chromedp.Navigate("https://"+ab.TrafficAddr+"/fillbuffer"), chromedp.Evaluate(script, &got, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
 		return p.WithAwaitPromise(true)
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != ";;AbortError;h2" {
-		t.Errorf("the page shows %q", got)
-	}
+	testsupport.NoError(t, err)
+	testsupport.True(t, got == ";;AbortError;h2", "the page shows %q", got)
 	testsupport.Eventually(t, "the SSP sees 20 cancelled requests", func() bool { return cancelled.Load() == 20 })
 	ab.AwaitMetric(20, "adbuffer_requests_total", "route=default", "outcome=client_gone")
 	ab.WantMetric(0, "adbuffer_client_http2_errors_total")

@@ -126,9 +126,7 @@ func number(t *testing.T, text string) float64 {
 		end = len(text)
 	}
 	v, err := strconv.ParseFloat(strings.ReplaceAll(text[:end], ",", ""), 64)
-	if err != nil {
-		t.Fatalf("%q has no number", text)
-	}
+	testsupport.MustTrue(t, err == nil, "%q has no number", text)
 	return v
 }
 

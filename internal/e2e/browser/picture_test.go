@@ -21,9 +21,7 @@ func TestAPictureOfTheDemosPage(t *testing.T) {
 	out := new(testsupport.LogBuffer)
 	cmd := exec.Command(e2e.Binary(t), "demo")
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -31,9 +29,7 @@ func TestAPictureOfTheDemosPage(t *testing.T) {
 	testsupport.Eventually(t, "the demo suggests the next steps", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
 	page, _, _ := strings.Cut(out.String(), "\n")
 	_, url, found := strings.Cut(page, "The admin page: ")
-	if !found {
-		t.Fatalf("the demo begins with %q", page)
-	}
+	testsupport.MustTrue(t, found, "the demo begins with %q", page)
 	file := os.Getenv("ADBUFFER_PICTURE")
 	if file != "" {
 		time.Sleep(3 * time.Minute) // the charts show five minutes
@@ -45,13 +41,9 @@ func TestAPictureOfTheDemosPage(t *testing.T) {
 	var picture []byte
 	b.run(chromedp.CaptureScreenshot(&picture))
 	config, err := png.DecodeConfig(bytes.NewReader(picture))
-	if err != nil || config.Width != 1280 || config.Height != 1180 {
-		t.Errorf("the picture is %+v: %v", config, err)
-	}
+	testsupport.True(t, err == nil && config.Width == 1280 && config.Height == 1180, "the picture is %+v: %v", config, err)
 	if file != "" {
-		if err := os.WriteFile(file, picture, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(file, picture, 0o644))
 	}
 	b.wantNoProblems()
 }

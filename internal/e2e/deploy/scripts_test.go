@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // The scripts of testdata/scripts run the binary. Their command exits runs a program that must end
@@ -18,9 +19,7 @@ import (
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	config, err := filepath.Abs("../../../config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	binary := e2e.Binary(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/scripts",

@@ -34,9 +34,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	res, err := client.Do(req)
 	testsupport.NoError(t, err)
 	res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		t.Fatalf("the control endpoint responds with %s", res.Status)
-	}
+	testsupport.MustTrue(t, res.StatusCode == http.StatusOK, "the control endpoint responds with %s", res.Status)
 	ab.Get("/fillbuffer").WantFill("openx")
 
 	ab.Signal(syscall.SIGTERM)

@@ -74,9 +74,7 @@ func TestADrainThatCutsRequestsExitsWith1(t *testing.T) {
 	ab.WantExit(1)
 	busy.WantClosed()
 	line, ok := ab.Log.Line("stopped, with requests cut; see server.drain.timeout")
-	if !ok || line["cut"] != 1.0 {
-		t.Errorf("the log does not name the requests that were cut:\n%s", ab.Log)
-	}
+	testsupport.True(t, ok && line["cut"] == 1.0, "the log does not name the requests that were cut:\n%s", ab.Log)
 }
 
 func TestASecondSignalEndsTheWait(t *testing.T) {

@@ -19,18 +19,14 @@ func handoverSocket(ab *e2e.Process) *net.UnixAddr {
 	ab.T.Helper()
 	open := make(map[string]bool)
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", ab.Cmd.Process.Pid))
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	for _, file := range files {
 		if to, err := os.Readlink(file); err == nil {
 			open[to] = true
 		}
 	}
 	sockets, err := os.ReadFile("/proc/net/unix")
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	for line := range strings.Lines(string(sockets)) {
 		f := strings.Fields(line)
 		if name := f[len(f)-1]; strings.HasPrefix(name, "@adbuffer-") && open["socket:["+f[6]+"]"] {
@@ -53,9 +49,7 @@ func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 	began := time.Now()
 	for range connections {
 		c, err := net.DialUnix("unix", nil, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		c.Close()
 	}
 	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_suppressed_total") > 0 })

@@ -18,9 +18,7 @@ var fails = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance:
 func hostPort(t *testing.T, s *sspsim.SSP) string {
 	t.Helper()
 	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return u.Host
 }
 

@@ -28,9 +28,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `, a.URL(), b.URL(), conns)
 	}
 	file := filepath.Join(t.TempDir(), "small.yaml")
-	if err := os.WriteFile(file, []byte(text(1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(text(1)), 0o600))
 	check := func(wantCode int, wantWarning bool, args ...string) {
 		t.Helper()
 		out, log, code := e2e.Run(t, nil, append([]string{"check", "--config", file, "--quiet"}, args...)...)

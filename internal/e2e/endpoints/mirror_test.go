@@ -15,9 +15,7 @@ func TestMirror(t *testing.T) {
 	t.Parallel()
 	main, partner := e2e.Healthy(t), e2e.Healthy(t)
 	hole, err := net.Listen("tcp", "127.0.0.1:0") // it never accepts and never responds
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	defer hole.Close()
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:

@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // The pause is longer than the test.
@@ -28,9 +29,7 @@ func TestRetryAfterPausesRequests(t *testing.T) {
 					a.WantStatus("the SSP's own", row.code)
 					n++
 				}
-				if n < row.least || n > row.most {
-					t.Errorf("%d responses paused the SSP, want %d to %d", n, row.least, row.most)
-				}
+				testsupport.True(t, n >= row.least && n <= row.most, "%d responses paused the SSP, want %d to %d", n, row.least, row.most)
 				ab.WantMetric(1, "adbuffer_ssp_retry_after_responses_total", "effect=paused")
 				want := e2e.Refusal{Status: 503, Reason: "ssp_backoff", SSP: "openx", Names: []string{"Retry-After", "retry_after_max"}}
 				a := ab.WantRefusal("during the pause", want, func() *e2e.Response { return c.Get("/fillbuffer") })

@@ -10,6 +10,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // adbuffer is stopped during a handshake, for longer than timeouts.tls_handshake. The SSP responds
@@ -18,9 +19,7 @@ func TestTimeInWhichAdbufferIsStoppedCountsAgainstNoHandshake(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -63,9 +63,7 @@ hosts:
   default: {paths: {"/": {proxy.reverse.url: "http://%s/", proxy.preserve-host: ON}}}
 `, user, port, ssl, backend)
 		file := filepath.Join(dir, "h2o.conf")
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 		return exec.Command(testsupport.Needs(t, "h2o", "h2o"), "-c", file)
 	}},
 }
@@ -76,9 +74,7 @@ func (p *peer) start(t *testing.T, a *e2e.Authority, backend string, encrypted b
 	addr := testsupport.FreeAddr(t)
 	dir := t.TempDir()
 	for _, name := range []string{"cert.pem", "key.pem"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(e2e.ReadFile(t, a.File(name))), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(e2e.ReadFile(t, a.File(name))), 0o600))
 	}
 	d = testsupport.StartDaemon(t, "tcp", addr, p.command(t, dir, addr, backend, encrypted))
 	scheme := "http"

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // provokable responds with status to requests whose query says so, and to all requests once broken is
@@ -65,9 +66,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 					}
 				}
 			}
-			if refused > 0 {
-				t.Errorf("%d of 270 requests of the others were refused", refused)
-			}
+			testsupport.True(t, refused <= 0, "%d of 270 requests of the others were refused", refused)
 			ab.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx")
 			ab.WantMetric(0, "adbuffer_ssp_retry_after_responses_total", "effect=paused")
 			for _, s := range []*provokable{a, b} {

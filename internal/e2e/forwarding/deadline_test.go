@@ -33,9 +33,7 @@ func TestARequestGets504AtItsDeadline(t *testing.T) {
 			took = time.Since(began)
 			return a
 		})
-		if took < row.atLeast || took > late {
-			t.Errorf("%s: the SSP had %v, want at least %v and at most %v", row.name, took, row.atLeast, late)
-		}
+		testsupport.True(t, took >= row.atLeast && took <= late, "%s: the SSP had %v, want at least %v and at most %v", row.name, took, row.atLeast, late)
 		t.Logf("%-32s asked %v, response after %v", row.name, row.atLeast, took.Round(time.Millisecond))
 	}
 	ab.WantMetric(3, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=deadline")

@@ -67,9 +67,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	if body != grpcMessage("echo hello") || res.ProtoMajor != 2 || res.Header.Get("Content-Length") != "" {
 		t.Errorf("%q over %s, %v", body, res.Proto, res.Header)
 	}
-	if len(res.Trailer) != 2 || res.Trailer.Get("Grpc-Status") != "0" || res.Trailer.Get("Grpc-Message") != "fine" {
-		t.Errorf("trailer %v", res.Trailer)
-	}
+	testsupport.True(t, len(res.Trailer) == 2 && res.Trailer.Get("Grpc-Status") == "0" && res.Trailer.Get("Grpc-Message") == "fine", "trailer %v", res.Trailer)
 	testsupport.Equal(t, res.Header.Get("X-Adbuffer-Source"), "ssp/openx", "source %q")
 	res, body = call("fail")
 	testsupport.True(t, body == "" && res.Header.Get("Grpc-Status") == "5", "a call that fails: %q %v", body, res.Header)

@@ -98,9 +98,7 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 	for _, size := range []int{1, 16384, 65536, 1 << 20} {
 		file := filepath.Join(dir, fmt.Sprint(size))
 		body := strings.Repeat("x", size)
-		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, os.WriteFile(file, []byte(body), 0o600))
 		if got := run("curl", "-sS", "--fail", "--http2-prior-knowledge", "--data-binary", "@"+file, url); got != "echo"+body {
 			t.Errorf("curl with %d bytes: got %d", size, len(got))
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // Before, an endpoint that led back to adbuffer turned one request into as many as the deadline and
@@ -70,9 +71,7 @@ func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	}
 	edge.Dial().Get("/fillbuffer", chain(8)).WantStatus("eight adbuffers before", 200)
 	own := e2e.ErrorOf(edge.Dial().Get("/fillbuffer", chain(9)).WantStatus("nine adbuffers before", 508).WantSource("proxy/loop"))
-	if !strings.Contains(own.Detail, "9 adbuffers, and 8 are allowed") {
-		t.Errorf("the error is %+v", own)
-	}
+	testsupport.True(t, strings.Contains(own.Detail, "9 adbuffers, and 8 are allowed"), "the error is %+v", own)
 	edge.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=loop")
 
 	edge.Take("server: {via: false}\n" + e2e.Single(s.URL()))

@@ -65,17 +65,11 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 		"Via: " + ab.Via() + "\r\n" +
 		"X-Openrtb-Version: 2.6\r\n" +
 		fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
-	if string(got.Head) != want {
-		t.Errorf("the SSP got\n%s\nwant\n%s", got.Head, want)
-	}
-	if string(got.Body) != body {
-		t.Errorf("the SSP got the body\n%s\nwant\n%s", got.Body, body)
-	}
+	testsupport.True(t, string(got.Head) == want, "the SSP got\n%s\nwant\n%s", got.Head, want)
+	testsupport.True(t, string(got.Body) == body, "the SSP got the body\n%s\nwant\n%s", got.Body, body)
 
 	direct := directly(t, s, "POST", "/bid", body)
-	if a.Body != direct.Body || len(a.Body) != 2000 {
-		t.Errorf("the response's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
-	}
+	testsupport.True(t, a.Body == direct.Body && len(a.Body) == 2000, "the response's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
 	for _, f := range direct.Fields {
 		if f.Name != "Date" && !slices.Contains(a.Fields, f) {
 			t.Errorf("the response lacks the SSP's field %v: %v", f, a.Fields)
@@ -126,7 +120,5 @@ func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {
 	if slices.SortFunc(want, byName); !slices.Equal(sorted, want) {
 		t.Errorf("the SSP got %v\nwant %v", sorted, want)
 	}
-	if string(got.Body) != body {
-		t.Errorf("the SSP got the body %s", got.Body)
-	}
+	testsupport.True(t, string(got.Body) == body, "the SSP got the body %s", got.Body)
 }

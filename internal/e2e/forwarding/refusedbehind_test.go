@@ -52,9 +52,7 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 				if err != nil {
 					return began, err
 				}
-				if first.Status != 200 || len(first.Body) != size {
-					t.Errorf("status %d, %d bytes", first.Status, len(first.Body))
-				}
+				testsupport.True(t, first.Status == 200 && len(first.Body) == size, "status %d, %d bytes", first.Status, len(first.Body))
 				refused, err := c.TryRead("GET")
 				if err == nil && refused.Status/100 != 4 {
 					t.Errorf("status %d of the refused one", refused.Status)

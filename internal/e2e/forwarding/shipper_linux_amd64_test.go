@@ -62,9 +62,7 @@ routes:
 		delete(want, "time")
 		event := maps.Clone(e)
 		delete(event, "timestamp")
-		if !reflect.DeepEqual(event, want) {
-			t.Errorf("the event is\n%v, want\n%v", event, want)
-		}
+		testsupport.True(t, reflect.DeepEqual(event, want), "the event is\n%v, want\n%v", event, want)
 		if labels := config.Labels(e); want["msg"] == "request" {
 			requests[fmt.Sprintf("%s %s %s %s %s", labels["service"], labels["level"], labels["route"], labels["outcome"], labels["ssp"])]++
 		}
@@ -73,7 +71,5 @@ routes:
 		"adbuffer info choice fill fills": 1, "adbuffer info choice no_bid no-bids": 1, "adbuffer info choice server_error fails": 1,
 		"adbuffer info tiers fill fills": 1, "adbuffer info none no_route ": 1, "adbuffer info none bad_request ": 1,
 	}
-	if !maps.Equal(requests, want) || i != len(events) {
-		t.Errorf("%d events of %d lines; requests by labels are %v, want %v", len(events), i, requests, want)
-	}
+	testsupport.True(t, maps.Equal(requests, want) && i == len(events), "%d events of %d lines; requests by labels are %v, want %v", len(events), i, requests, want)
 }

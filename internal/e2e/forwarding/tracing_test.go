@@ -47,9 +47,7 @@ routes:
 	legs := make(map[string]string) // SSPs by span id
 	for _, name := range []string{"a", "b", "c"} {
 		all := r.Named("ssp " + name)
-		if len(all) != 1 || string(all[0].ParentSpanId) != string(request.SpanId) {
-			t.Fatalf("%d legs of %s, want one below the request", len(all), name)
-		}
+		testsupport.MustTrue(t, len(all) == 1 && string(all[0].ParentSpanId) == string(request.SpanId), "%d legs of %s, want one below the request", len(all), name)
 		legs[string(all[0].SpanId)] = name
 	}
 	got := make(map[string]int)

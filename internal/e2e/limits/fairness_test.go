@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // A publisher has filled the queue. Another publisher's request takes the place of its newest one, as long as
@@ -60,8 +61,6 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 			t.Errorf("request %d got %d %s", i, res.Status, res.Body)
 		}
 	}
-	if refused != 2 {
-		t.Errorf("%d requests of the noisy publisher were refused, want 2", refused)
-	}
+	testsupport.True(t, refused == 2, "%d requests of the noisy publisher were refused, want 2", refused)
 	ab.WantMetric(0, "adbuffer_fairness_active_queues", "ssp=a")
 }

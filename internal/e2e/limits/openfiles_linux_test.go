@@ -16,9 +16,7 @@ import (
 // limitFiles makes the running process fail to open a file whose number would be n or more.
 func limitFiles(ab *e2e.Process, n uint64) {
 	ab.T.Helper()
-	if err := unix.Prlimit(ab.Cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: 20000}, nil); err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, unix.Prlimit(ab.Cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: 20000}, nil))
 }
 
 // lastSocket returns the highest number of a socket that the process has open.
@@ -26,9 +24,7 @@ func lastSocket(ab *e2e.Process) (last uint64) {
 	ab.T.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", ab.Cmd.Process.Pid)
 	open, err := os.ReadDir(dir)
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	for _, e := range open {
 		n, err := strconv.ParseUint(e.Name(), 10, 64)
 		if file, _ := os.Readlink(dir + e.Name()); err == nil && strings.HasPrefix(file, "socket:") {

@@ -13,6 +13,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // startWithin starts adbuffer with a limit of ulimit.
@@ -67,9 +68,7 @@ func TestClientsAreRefusedBeforeOpenFilesRunOut(t *testing.T) {
 		return nil
 	})
 	t.Logf("%d of %d clients were served, %d refused", served.Load(), clients, refused.Load())
-	if served.Load() < limit {
-		t.Error("too few clients were served")
-	}
+	testsupport.True(t, served.Load() >= limit, "too few clients were served")
 	m := ab.Scrape()
 	for _, zero := range []string{"adbuffer_accept_errors_total", "adbuffer_pool_dial_errors_total"} {
 		if n := m.Sum(zero); n != 0 {
@@ -100,9 +99,7 @@ func wantWarning(ab *e2e.Reloadable, path string, words ...string) {
 			}
 		}
 	}
-	if n != 1 {
-		ab.T.Errorf("%d warnings about %s, want 1", n, path)
-	}
+	testsupport.True(ab.T, n == 1, "%d warnings about %s, want 1", n, path)
 }
 
 // Each reload compares its settings with the machine.

@@ -12,20 +12,17 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // addressSpace returns how many KiB of address space a process has taken.
 func addressSpace(ab *e2e.Reloadable) int {
 	ab.T.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", ab.Cmd.Process.Pid))
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	_, after, _ := strings.Cut(string(status), "VmSize:")
 	n, err := strconv.Atoi(strings.Fields(after)[0])
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	return n
 }
 
@@ -43,9 +40,7 @@ func TestUploadsMakeRoomBeforeTheMemoryRunsOut(t *testing.T) {
 		c.Send("POST /fillbuffer HTTP/1.1\r\nHost: adbuffer.test\r\nContent-Length: 2097152\r\n\r\n")
 		(&net.Buffers{most}).WriteTo(c.Conn)
 	}
-	if ab.HasEnded() {
-		t.Fatalf("adbuffer ended:\n%.2000s", ab.Log)
-	}
+	testsupport.MustTrue(t, !ab.HasEnded(), "adbuffer ended:\n%.2000s", ab.Log)
 	ab.Get("/fillbuffer").WantFill("openx")
 	if limit := ab.Metric("adbuffer_buffered_bytes_limit"); limit < 1<<20 || limit > 1<<28 {
 		t.Errorf("adbuffer_buffered_bytes_limit is %v", limit)

@@ -12,6 +12,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) { e2e.Main(m) }
@@ -147,9 +148,7 @@ routes:
 		compareMerged(t, s, a.Body, request, id, currency, r, status)
 	}
 	t.Logf("%d merged, %d left out", merged, refused)
-	if merged < 100 || refused < 100 {
-		t.Errorf("the samples prove little")
-	}
+	testsupport.True(t, merged >= 100 && refused >= 100, "the samples prove little")
 }
 
 // compareMerged compares a merged response with one that is put together here.

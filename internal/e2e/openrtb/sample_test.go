@@ -26,9 +26,7 @@ func readSamples(t *testing.T) (all []sample) {
 	t.Helper()
 	testsupport.Long(t)
 	text, err := os.ReadFile("testdata/specification.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	if err := json.Unmarshal(text, &all); err != nil || len(all) < 8 {
 		t.Fatalf("%d samples of the specification, %v", len(all), err)
 	}

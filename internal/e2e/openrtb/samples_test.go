@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/openrtb"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestBodiesOfOthers(t *testing.T) {
@@ -36,9 +38,7 @@ func compareRequests(t *testing.T, samples []sample) {
 		}
 	}
 	t.Logf("%d requests, %d removals", len(seen), removed)
-	if len(seen) < 1000 || removed < len(seen) {
-		t.Errorf("the samples prove little")
-	}
+	testsupport.True(t, len(seen) >= 1000 && removed >= len(seen), "the samples prove little")
 }
 
 // compareRemoval removes the members at a path. It returns 1 if there was one.

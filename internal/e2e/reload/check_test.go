@@ -178,8 +178,6 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 		{[]string{"--insecure"}, 2, "--admin"},
 	} {
 		_, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", file}, c.args...)...)
-		if code != c.code || !strings.Contains(stderr, c.want) {
-			t.Errorf("%v: exit status %d, want %d and %q: %s", c.args, code, c.code, c.want, stderr)
-		}
+		testsupport.True(t, code == c.code && strings.Contains(stderr, c.want), "%v: exit status %d, want %d and %q: %s", c.args, code, c.code, c.want, stderr)
 	}
 }

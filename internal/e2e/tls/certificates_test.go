@@ -42,9 +42,7 @@ func tryTLS(ab *e2e.Process, config *tls.Config) (*e2e.Client, *x509.Certificate
 func serial(ab *e2e.Process, a *e2e.Authority) string {
 	ab.T.Helper()
 	k, cert, err := tryTLS(ab, a.ClientConfig(a))
-	if err != nil {
-		ab.T.Fatal(err)
-	}
+	testsupport.NoError(ab.T, err)
 	k.Close()
 	return cert.SerialNumber.String()
 }

@@ -52,9 +52,7 @@ func TestTheTLSPolicyOfAReloadHoldsForNewHandshakes(t *testing.T) {
 	old := a.ClientConfig(nil)
 	old.MaxVersion = 0x0303 // TLS 1.2
 	kept, _, err := tryTLS(ab.Process, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	ab.WantMetric(1, "adbuffer_client_tls_handshakes_by_version_total", "version=1.2")
 	ab.Take(config(`, min_version: "1.3"`))
 	wantTaken(t, ab.TrafficAddr, a, false, "alert protocol version", "-tls1_2")

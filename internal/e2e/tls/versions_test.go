@@ -49,9 +49,7 @@ func sClient(t *testing.T, addr string, a *e2e.Authority, input string, args ...
 	}
 	cmd := exec.Command(testsupport.Needs(t, "openssl", "openssl"), append([]string{"s_client", "-connect", addr, "-servername", "localhost", "-CAfile", a.File("ca.pem")}, args...)...)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	log := new(testsupport.LogBuffer)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
