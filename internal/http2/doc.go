@@ -7,7 +7,8 @@
 //
 // Each connection has one reader, which New starts and which ends with the socket. There is no
 // writer goroutine: a caller encodes its request into the shared buffer under Conn.mu. If no other
-// goroutine is writing, it becomes the writer; see Conn.unlockAndWrite. A write that may block gets a
+// goroutine is writing, it becomes the writer; see Conn.unlockAndWrite. Bodies that wait are appended
+// by the goroutine that gets them a window or room in the buffer. A write that may block gets a
 // goroutine of its own, so neither a caller nor the reader waits for a stuck peer.
 //
 // # Locks

@@ -46,7 +46,7 @@ func (p *peer) wantNoData() {
 	}
 }
 
-// Many uploads wait for the connection's window. Each WINDOW_UPDATE wakes only the first of them.
+// Many uploads wait for the connection's window. Each WINDOW_UPDATE goes to the first of them.
 func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
 	fill, filled := p.begin(post("/", strings.Repeat("f", http2codec.InitialWindow)))
@@ -77,8 +77,8 @@ func TestUploadsShareTheConnectionsWindowInOrder(t *testing.T) {
 	}
 }
 
-// An upload that ends while it is first in the queue wakes the next one.
-func TestUploadThatEndsWakesTheNext(t *testing.T) {
+// An upload that ends while it is first in the queue leaves its turn to the next one.
+func TestUploadThatEndsLeavesItsTurnToTheNext(t *testing.T) {
 	for range 50 {
 		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 1 << 20})
 		p.start(post("/", strings.Repeat("f", http2codec.InitialWindow)))

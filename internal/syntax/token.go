@@ -1,6 +1,6 @@
 // Package syntax reads the small parts that messages are made of. Of HTTP: tokens, field values, lists,
-// numbers and field lines. Of JSON, without building values: it validates a document, skips and decodes
-// parts of one, and writes strings.
+// numbers, field lines and the lines of chunked bodies. Of JSON, without building values: it validates a
+// document, skips and decodes parts of one, and writes strings.
 //
 // All parsers of adbuffer use it, so that no two of them disagree about a byte. The simulated SSP has
 // its own parser, because it checks adbuffer's from outside.
