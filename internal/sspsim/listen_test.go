@@ -106,14 +106,15 @@ func TestCloseConnectionsCutsOpenOnesAndTakesNewOnes(t *testing.T) {
 
 func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	// goleak, in TestMain, finds goroutines that do not end.
-	states := map[string]Faults{
-		"idle": {}, "hang": {Hang: Always}, "stall": {Stall: Always},
-		"drip":       {Drip: Drip{Chance: Always, Pause: Duration(time.Minute)}},
-		"large body": {OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}, // the client does not read it
+	states := map[string]Behaviour{
+		"idle": {}, "hang": withFaults(Faults{Hang: Always}), "stall": withFaults(Faults{Stall: Always}),
+		"drip":       withFaults(Faults{Drip: Drip{Chance: Always, Pause: Duration(time.Minute)}}),
+		"large body": withFaults(Faults{OversizedBody: Oversized{Chance: Always, Bytes: 64 << 20}}), // the client does not read it
+		"latency":    {Latency: Constant(time.Duration(maxLatency))},
 	}
 	for _, protocol := range []Protocol{HTTP1, H2C, TLSHTTP1, TLSHTTP2} {
-		for name, faults := range states {
-			s := start(t, Options{Protocol: protocol, Behaviour: withFaults(faults)})
+		for name, b := range states {
+			s := start(t, Options{Protocol: protocol, Behaviour: b})
 			c := dial(t, s) // with TLS: the handshake does not end
 			if protocol == HTTP1 {
 				c.get("x")
@@ -139,18 +140,9 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 			if n := s.Counters(); n.OpenConnections != 0 || n.InFlight != 0 {
 				t.Errorf("%s, %s: after Close %+v", protocol, name, n)
 			}
+			if err := errors.Join(s.Close(), s.Set(b)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s, %s: Close and Set after Close: %v", protocol, name, err)
+			}
 		}
-	}
-}
-
-func TestCloseDoesNotWaitForLatency(t *testing.T) {
-	s := startWith(t, Behaviour{Latency: Constant(time.Duration(maxLatency))})
-	c := dial(t, s)
-	c.get("x")
-	s.await(t, "request in flight", func(c Counters) bool { return c.InFlight == 1 })
-	s.Close()
-	s.Close()
-	if err := s.Set(Behaviour{}); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Set after Close: %v", err)
 	}
 }

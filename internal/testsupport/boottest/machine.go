@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,60 +40,61 @@ func (m *Machine) Property(name string) string {
 }
 
 // Ad sends one request on a new connection.
-func (m *Machine) Ad() {
-	if body := m.Get("http://127.0.0.1:8080/fillbuffer?pub=1"); !strings.Contains(body, "seatbid") {
-		panic("no ad: " + body)
+func (m *Machine) Ad() { Must(ad()) }
+
+func ad() error {
+	body, err := get("http://127.0.0.1:8080/fillbuffer?pub=1")
+	if err == nil && !strings.Contains(body, "seatbid") {
+		err = fmt.Errorf("no ad: %s", body)
 	}
+	return err
 }
 
 // Get returns the body of a response with status 200.
 func (m *Machine) Get(url string) string {
+	body, err := get(url)
+	Must(err)
+	return body
+}
+
+func get(url string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	res, err := client.Get(url)
-	Must(err)
+	if err != nil {
+		return "", err
+	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	Must(err)
-	if res.StatusCode != http.StatusOK {
-		panic(fmt.Sprintf("%s: %s: %s", url, res.Status, body))
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, res.Status, body)
 	}
-	return string(body)
+	return string(body), err
 }
 
 // UnderRequests calls change while requests arrive, each on its own connection. None may fail. pause is
 // the time between two requests of the same goroutine.
 func (m *Machine) UnderRequests(pause time.Duration, change func()) {
-	stop := make(chan struct{})
+	var stopped atomic.Bool
 	var requests sync.WaitGroup
 	var mu sync.Mutex // guards the variables below
-	var failures []any
+	var failures []error
 	n := 0
 	for range 4 {
 		requests.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
+			for !stopped.Load() {
+				err := ad()
+				mu.Lock()
+				n++
+				if err != nil {
+					failures = append(failures, err)
 				}
-				func() {
-					defer func() {
-						p := recover()
-						mu.Lock()
-						defer mu.Unlock()
-						n++
-						if p != nil {
-							failures = append(failures, p)
-						}
-					}()
-					m.Ad()
-				}()
+				mu.Unlock()
 				time.Sleep(pause)
 			}
 		})
 	}
 	change()
-	close(stop)
+	stopped.Store(true)
 	requests.Wait()
 	if n < 10 || len(failures) > 0 {
 		panic(fmt.Sprintf("%d of %d requests failed: %v", len(failures), n, failures))
