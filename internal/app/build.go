@@ -36,7 +36,7 @@ func (a *App) build(cfg *config.Config) error {
 	}
 	a.queue = lag.NewQueue()
 	a.overload, a.lag = new(overload.Gate), lag.New(a.queue.Pass)
-	a.overload.Configure(overload.Settings(cfg.Server.Overload))
+	a.overload.Configure(cfg.Server.Overload)
 	a.lag.OnWindow(a.overload.Observe)
 	var err error
 	a.versions, err = reload.New(cfg, reload.Options{
@@ -148,7 +148,7 @@ func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 
 // apply makes next the version that new requests use. It runs under the swap lock.
 func (a *App) apply(next *reload.Version) {
-	a.overload.Configure(overload.Settings(next.Config.Server.Overload))
+	a.overload.Configure(next.Config.Server.Overload)
 	a.proxy.Reload(a.proxyOptions(next), next.Table)
 	a.trustPeers(next.Config)
 	a.certificates.setPolicies(next.Config)

@@ -140,31 +140,3 @@ func TestSchemaFileIsFresh(t *testing.T) {
 	testsupport.NoError(t, err)
 	testsupport.True(t, bytes.Equal(got, want), "%s differs from the types and comments; run go generate ./internal/config", file)
 }
-
-func TestSchemaDescribesEveryKeyAndNothingElse(t *testing.T) {
-	s := schema(t)
-	var check func(s *jsonschema.Schema, typ reflect.Type)
-	check = func(section *jsonschema.Schema, typ reflect.Type) {
-		testsupport.MustTrue(t, section != nil, "no schema for %s", typ)
-		testsupport.True(t, section.AdditionalProperties == jsonschema.FalseSchema, "%s: unknown keys are allowed", typ)
-		if got, want := section.Properties.Len(), len(keysOf(typ)); got != want {
-			t.Errorf("%s has %d properties, want one for each of %d keys", typ, got, want)
-		}
-		for _, k := range keysOf(typ) {
-			property, ok := section.Properties.Get(k.name)
-			if !ok {
-				t.Errorf("%s: no property %s", typ, k.name)
-				continue
-			}
-			testsupport.True(t, property.Description != "", "%s: %s has no description", typ, k.name)
-			below := k.typ
-			if isList(below) {
-				below = below.Elem()
-			}
-			if isSection(below) {
-				check(s.Definitions[below.Name()], below)
-			}
-		}
-	}
-	check(s, reflect.TypeFor[document]())
-}

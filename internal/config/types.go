@@ -28,6 +28,7 @@ import (
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -59,46 +60,39 @@ type document struct {
 
 // Server is the listener for applications and edge nodes.
 type Server struct {
-	Listen           Address        `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener" reload:"restart"` // host:port, or unix:/path
-	SocketMode       FileMode       `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // of the unix socket only
-	ReusePort        bool           `yaml:"reuse_port" reload:"restart"`                                                                                      // of both listeners: handed to the next process
-	TLS              ServerTLS      `yaml:"tls" reload:"restart"`
-	ProxyProtocol    bool           `yaml:"proxy_protocol" reload:"restart"` // of TrustedProxies and of unix peers: required
-	MaxConnections   int            `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
-	MaxInFlight      int            `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
-	MaxUploads       int            `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
-	MaxStreams       int            `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
-	H2C              bool           `yaml:"h2c"`                                                                // HTTP/2 in cleartext
-	MaxBufferedBytes int            `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and responses
-	ReadTimeout      time.Duration  `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
-	WriteTimeout     time.Duration  `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
-	IdleTimeout      time.Duration  `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
-	MaxHeaderBytes   int            `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
-	MaxBodyBytes     int            `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
-	ReduceIdleMemory bool           `yaml:"reduce_idle_memory"`
-	AbortOnClose     bool           `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
-	TrustedProxies   []netip.Prefix `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
-	HealthPath       string         `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
-	ErrorDetail      bool           `yaml:"error_detail" default:"true"`
-	Via              bool           `yaml:"via" default:"true"` // of requests to SSPs
-	RequestID        RequestID      `yaml:"request_id"`
-	ProxyStatus      bool           `yaml:"proxy_status"`  // of responses; RFC 9209
-	ServerTiming     bool           `yaml:"server_timing"` // of responses
-	Fairness         Fairness       `yaml:"fairness"`
-	Overload         Overload       `yaml:"overload"`
-	Drain            Drain          `yaml:"drain"`
+	Listen           Address          `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener" reload:"restart"` // host:port, or unix:/path
+	SocketMode       FileMode         `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // of the unix socket only
+	ReusePort        bool             `yaml:"reuse_port" reload:"restart"`                                                                                      // of both listeners: handed to the next process
+	TLS              ServerTLS        `yaml:"tls" reload:"restart"`
+	ProxyProtocol    bool             `yaml:"proxy_protocol" reload:"restart"` // of TrustedProxies and of unix peers: required
+	MaxConnections   int              `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
+	MaxInFlight      int              `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
+	MaxUploads       int              `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
+	MaxStreams       int              `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
+	H2C              bool             `yaml:"h2c"`                                                                // HTTP/2 in cleartext
+	MaxBufferedBytes int              `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and responses
+	ReadTimeout      time.Duration    `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
+	WriteTimeout     time.Duration    `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
+	IdleTimeout      time.Duration    `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
+	MaxHeaderBytes   int              `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
+	MaxBodyBytes     int              `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
+	ReduceIdleMemory bool             `yaml:"reduce_idle_memory"`
+	AbortOnClose     bool             `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
+	TrustedProxies   []netip.Prefix   `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
+	HealthPath       string           `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
+	ErrorDetail      bool             `yaml:"error_detail" default:"true"`
+	Via              bool             `yaml:"via" default:"true"` // of requests to SSPs
+	RequestID        RequestID        `yaml:"request_id"`
+	ProxyStatus      bool             `yaml:"proxy_status"`  // of responses; RFC 9209
+	ServerTiming     bool             `yaml:"server_timing"` // of responses
+	Fairness         Fairness         `yaml:"fairness"`
+	Overload         overload.Options `yaml:"overload"`
+	Drain            Drain            `yaml:"drain"`
 }
 
 // Fairness says whose requests share an SSP's places while requests wait for them.
 type Fairness struct {
 	Key string `yaml:"key" form:"fairness key"` // client_ip, header:NAME, query:NAME or openrtb:/path; "" = no sharing
-}
-
-// Overload says which requests are refused while adbuffer has too little CPU.
-type Overload struct {
-	Enabled bool          `yaml:"enabled" default:"true"`
-	DryRun  bool          `yaml:"dry_run"`                                  // only count
-	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // own lag up to which nothing is refused
 }
 
 // RequestID identifies a request in responses, logs, captures and spans.

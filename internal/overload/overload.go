@@ -32,11 +32,12 @@ func (p Priority) String() string { return names[p] }
 // refusedInOrder are all priorities, the first to be refused in front.
 var refusedInOrder = [Priorities]Priority{Sheddable, Normal, Critical}
 
-// Settings are the keys server.overload; config/adbuffer.yaml explains each of them.
-type Settings struct {
-	Enabled bool
-	DryRun  bool
-	Target  time.Duration // more than 0
+// Options are the settings server.overload: which requests are refused while adbuffer has too little CPU.
+// Package config says what the tags mean.
+type Options struct {
+	Enabled bool          `yaml:"enabled" default:"true"`
+	DryRun  bool          `yaml:"dry_run"`                                  // only count
+	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // own lag up to which nothing is refused
 }
 
 // Gate decides which requests are refused. The zero value refuses nothing until Configure. A nil Gate
@@ -47,7 +48,7 @@ type Gate struct {
 	counts   [Priorities]counts
 
 	mu         sync.Mutex // guards the fields below
-	settings   Settings
+	settings   Options
 	controller controller
 	seen       [Priorities]seen // of the last window
 	since      time.Time        // when the overload began; zero = there is none
@@ -80,7 +81,7 @@ type Refusal struct {
 const RetryAfter = time.Second
 
 // Configure sets the settings. Without Enabled all that was learned is forgotten.
-func (g *Gate) Configure(s Settings) {
+func (g *Gate) Configure(s Options) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s != g.settings {

@@ -15,7 +15,7 @@ const (
 
 // overloaded returns a gate that refuses all requests but critical ones, as good as always. The lag was
 // 300 ms.
-func overloaded(t *testing.T, s Settings) *Gate {
+func overloaded(t *testing.T, s Options) *Gate {
 	t.Helper()
 	g := new(Gate)
 	g.Configure(s)
@@ -30,7 +30,7 @@ func overloaded(t *testing.T, s Settings) *Gate {
 	return g
 }
 
-var on = Settings{Enabled: true, Target: 5 * msec}
+var on = Options{Enabled: true, Target: 5 * msec}
 
 func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
 	g := overloaded(t, on)
@@ -57,12 +57,12 @@ func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
 
 func TestAGateThatIsOffOrTriesRefusesNothing(t *testing.T) {
 	var none *Gate
-	for name, g := range map[string]*Gate{"none": none, "off": overloaded(t, Settings{Target: 5 * msec}), "not configured": new(Gate)} {
+	for name, g := range map[string]*Gate{"none": none, "off": overloaded(t, Options{Target: 5 * msec}), "not configured": new(Gate)} {
 		if r := g.Refuse(Sheddable); r != nil {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	g := overloaded(t, Settings{Enabled: true, DryRun: true, Target: 5 * msec})
+	g := overloaded(t, Options{Enabled: true, DryRun: true, Target: 5 * msec})
 	if r := g.Refuse(Sheddable); r != nil {
 		t.Errorf("dry run: %+v", r)
 	}
@@ -71,7 +71,7 @@ func TestAGateThatIsOffOrTriesRefusesNothing(t *testing.T) {
 	n, _ := g.Count(Normal)
 	testsupport.True(t, n == 0 && g.State().DryRun, "dry run: %d normal ones refused; the state is %+v", n, g.State())
 	g = overloaded(t, on)
-	g.Configure(Settings{Target: 5 * msec})
+	g.Configure(Options{Target: 5 * msec})
 	if r := g.Refuse(Sheddable); r != nil || g.State().Overloaded {
 		t.Errorf("switched off: %+v", r)
 	}

@@ -20,7 +20,7 @@ import (
 // 200 ms in the mean.
 func refusing() *overload.Gate {
 	g := new(overload.Gate)
-	g.Configure(overload.Settings{Enabled: true, Target: 5 * time.Millisecond})
+	g.Configure(overload.Options{Enabled: true, Target: 5 * time.Millisecond})
 	for s := g.State(); s.PauseMs < 200 || s.Refusing["normal"] < 1-1e-6; s = g.State() {
 		g.Observe(time.Second, 100*time.Millisecond)
 		for range 2000 * runtime.GOMAXPROCS(0) {
@@ -134,7 +134,7 @@ func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
 			if a := send(); a.status != "503" || a.source != "proxy/overloaded" {
 				t.Fatalf("the first request: %+v", a)
 			}
-			g.Configure(overload.Settings{})
+			g.Configure(overload.Options{})
 			a := send("X-Adbuffer-Timeout-Ms: 1")
 			testsupport.AtLeast(t, time.Since(began), least, "the second request had its response after %v, want at least %v", least)
 			if a.status != "503" || a.source != "proxy/overloaded" || !strings.Contains(a.body, "after it came") {
@@ -182,7 +182,7 @@ func TestARequestOfAClientThatLeftDuringAPauseIsNotSent(t *testing.T) {
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != 503 {
 		t.Fatal(res, err)
 	}
-	g.Configure(overload.Settings{})
+	g.Configure(overload.Options{})
 	fmt.Fprint(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 	c.Close()
 	m.await(1, "adbuffer_requests_total", "client_gone")
