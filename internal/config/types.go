@@ -252,7 +252,7 @@ type Settings struct {
 	Adaptive               ssp.AdaptiveOptions     `yaml:"adaptive"`
 	Breaker                ssp.BreakerOptions      `yaml:"breaker"`
 	Ejection               balancer.Ejection       `yaml:"ejection"`
-	HealthCheck            HealthCheck             `yaml:"health_check"`
+	HealthCheck            pool.HealthCheck        `yaml:"health_check"`
 	SlowStart              time.Duration           `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
 	SourceAddresses        []netip.Addr            `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
 	RetryAfterMax          time.Duration           `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
@@ -334,15 +334,6 @@ type QPS struct {
 type Retry struct {
 	Max   int            `yaml:"max" default:"1" min:"0" max:"10"`
 	Stale ssp.RetryStale `yaml:"stale" default:"idempotent" words:"idempotent all never"`
-}
-
-// HealthCheck sends a GET to each endpoint at each interval.
-type HealthCheck struct {
-	Path      string        `yaml:"path" form:"exact path"` // "" = no checks
-	Interval  time.Duration `yaml:"interval" default:"5s" min:"100ms" max:"1h"`
-	Timeout   time.Duration `yaml:"timeout" default:"1s" min:"1ms" max:"1h"`
-	Unhealthy int           `yaml:"unhealthy" default:"3" min:"1" max:"1000"` // failures in a row
-	Healthy   int           `yaml:"healthy" default:"2" min:"1" max:"1000"`   // successes in a row
 }
 
 // Route says which requests go to which SSPs, and how.

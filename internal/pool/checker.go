@@ -13,15 +13,19 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// HealthCheck are the settings of active health checks: a GET to each endpoint at each interval.
+// HealthCheck are the settings of active health checks: a GET to each endpoint at each interval. Package
+// config says what the tags mean.
 type HealthCheck struct {
-	Path               string // "" = nothing is checked
-	Interval, Timeout  time.Duration
-	Unhealthy, Healthy int // results in a row that change the state
+	Path      string        `yaml:"path" form:"exact path"` // "" = no checks
+	Interval  time.Duration `yaml:"interval" default:"5s" min:"100ms" max:"1h"`
+	Timeout   time.Duration `yaml:"timeout" default:"1s" min:"1ms" max:"1h"`
+	Unhealthy int           `yaml:"unhealthy" default:"3" min:"1" max:"1000"` // failures in a row
+	Healthy   int           `yaml:"healthy" default:"2" min:"1" max:"1000"`   // successes in a row
 	// Paused checks nothing, and leaves the endpoints in their states.
-	Paused bool
+	Paused bool `yaml:"-"`
 	// Scheme and Host are those of the SSP's requests. An empty Host is the endpoint's.
-	Scheme, Host string
+	Scheme string `yaml:"-"`
+	Host   string `yaml:"-"`
 }
 
 // on reports whether endpoints are checked now.

@@ -46,12 +46,9 @@ func (s *preparedSSP) poolOptions(common common) pool.Options {
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
 		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
-		Ejection: c.Ejection, SlowStart: c.SlowStart, Events: s.events, Lag: s.lag, Auto: c.Pool.Auto,
+		Ejection: c.Ejection, SlowStart: c.SlowStart, Events: s.events, Lag: s.lag, Auto: c.Pool.Auto, HealthCheck: c.HealthCheck,
 	}
-	o.HealthCheck = pool.HealthCheck{
-		Path: c.HealthCheck.Path, Interval: c.HealthCheck.Interval, Timeout: c.HealthCheck.Timeout,
-		Unhealthy: c.HealthCheck.Unhealthy, Healthy: c.HealthCheck.Healthy, Scheme: c.Parsed.Scheme, Host: c.Host,
-	}
+	o.HealthCheck.Scheme, o.HealthCheck.Host = c.Parsed.Scheme, c.Host
 	for i, e := range s.cfg.Parsed.All {
 		o.Endpoints = append(o.Endpoints, balancer.Options{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
 	}
