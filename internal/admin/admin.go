@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -39,24 +40,28 @@ type Options struct {
 	Config func() []byte
 	// Level is the log's level, which PUT /log/level changes.
 	Level *zap.AtomicLevel
-	// Capture waits for exchanges with an SSP.
-	Capture Capture
-	// Trace is the flight recorder.
-	Trace Trace
+	// Capture returns the next n exchanges with an SSP as a value for JSON, or as many as ended before ctx
+	// did. Its errors are ErrCaptureBusy, ErrCaptureOff, and *UnknownError for an unknown SSP.
+	Capture func(ctx context.Context, ssp string, n int) (any, error)
+	// Trace returns Go's execution trace of the last seconds. If no flight recorder runs, it returns the
+	// trace of the time until ctx ends. Its error is ErrTraceBusy while another trace is recorded.
+	Trace func(ctx context.Context) ([]byte, error)
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
 	// Routes returns the names of the routes in force.
 	Routes func() []string
 	// Requests has the last failures, and reports requests as they end.
 	Requests *logs.RequestLog
-	// Explain says how a request would be handled.
-	Explain Explain
+	// Explain returns, as a value for JSON, how adbuffer would handle message: one HTTP/1.1 request from a
+	// client at peer. No SSP gets the request.
+	Explain func(message []byte, peer netip.Addr) any
 	// MaxRequestBytes returns the limit of a client's request, head and body.
 	MaxRequestBytes func() int64
-	// Reload reads the configuration again. nil: it has no file.
-	Reload Reload
-	// DryRun says what a reload would do.
-	DryRun DryRun
+	// Reload reads the configuration again and applies it. nil: it has no file. It returns the status of the
+	// response and a value for its JSON body: what changed, or the errors.
+	Reload func() (status int, report any)
+	// DryRun returns in the same form what a reload of document would do. It changes nothing.
+	DryRun func(document []byte) (status int, report any)
 	Log    *zap.Logger
 }
 

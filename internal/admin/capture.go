@@ -9,11 +9,7 @@ import (
 	"time"
 )
 
-// Capture returns the next n exchanges with an SSP as a value for JSON, or as many as
-// ended before ctx did.
-type Capture func(ctx context.Context, ssp string, n int) (any, error)
-
-// Errors of a Capture. An unknown SSP is an *UnknownError.
+// Errors of Options.Capture.
 var (
 	ErrCaptureBusy = errors.New("another capture of this SSP is in progress")
 	ErrCaptureOff  = errors.New("captures are off; see admin.capture")

@@ -6,10 +6,6 @@ import (
 	"net/netip"
 )
 
-// Explain returns, as a value for JSON, how adbuffer would handle message: one HTTP/1.1 request
-// from a client at peer. No SSP gets the request.
-type Explain func(message []byte, peer netip.Addr) any
-
 // explainMargin is how much longer than the largest forwarded request a message may be. Then the
 // explanation itself says that a request is too large.
 const explainMargin = 1 << 20

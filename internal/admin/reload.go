@@ -6,14 +6,6 @@ import (
 	"strconv"
 )
 
-// Reload reads the configuration again and applies it. It returns the status of the
-// response and a value for its JSON body: what changed, or the errors.
-type Reload func() (status int, report any)
-
-// DryRun returns the status and the value for JSON that say what a reload of document would do. It
-// changes nothing.
-type DryRun func(document []byte) (status int, report any)
-
 // maxDocument is more than any valid configuration has, so that the report names that limit.
 const maxDocument = 2 << 20 // bytes
 

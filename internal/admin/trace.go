@@ -7,11 +7,7 @@ import (
 	"time"
 )
 
-// Trace returns Go's execution trace of the last seconds. If no flight recorder runs, it returns
-// the trace of the time until ctx ends.
-type Trace func(ctx context.Context) ([]byte, error)
-
-// ErrTraceBusy is the error of Trace while another trace is recorded.
+// ErrTraceBusy is the error of Options.Trace while another trace is recorded.
 var ErrTraceBusy = errors.New("another execution trace is being recorded")
 
 const traceWait = time.Second

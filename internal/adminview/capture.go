@@ -49,7 +49,7 @@ type capturedMsg struct {
 // maxCapturedBody bounds how much of each body is kept.
 const maxCapturedBody = 4 << 10
 
-// Capture implements admin.Capture: it returns the next n exchanges with an SSP, or
+// Capture returns the next n exchanges with an SSP, or
 // as many as ended before ctx did. A capture of an SSP that a reload removes does not continue on
 // another SSP of that name.
 func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {

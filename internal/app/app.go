@@ -73,9 +73,9 @@ var stateNames = map[int32]string{starting: "starting", ready: "ready", draining
 
 // Process holds the parts of the process that an App uses. Each may be nil.
 type Process struct {
-	Level  *zap.AtomicLevel // of New's log; operators and reloads change it
-	Sink   *logs.Sink       // of New's log
-	Reload admin.Reload     // reads the configuration again and calls App.Reload, for POST /reload
+	Level  *zap.AtomicLevel                // of New's log; operators and reloads change it
+	Sink   *logs.Sink                      // of New's log
+	Reload func() (status int, report any) // reads the configuration again and calls App.Reload, for POST /reload
 }
 
 // New builds the service from cfg and opens its listeners, so that a configuration that

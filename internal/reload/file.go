@@ -81,7 +81,7 @@ func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
 	}
 }
 
-// Post serves POST /reload; it is an admin.Reload.
+// Post serves POST /reload.
 func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
 
 // contentOf returns the content of the files of cfg: as they were last read, or as they are now if cfg
