@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/testsupport"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,10 +36,10 @@ routes:
 	if own.Protocol != ProtocolAuto || own.Pool.MaxConns != 4 || own.Pool.MaxDials != 2 || own.Pool.DialBackoff != (Backoff{time.Second, 9 * time.Second}) {
 		t.Errorf("own: %+v", own)
 	}
-	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []Field{}}, plain.Headers); diff != "" {
+	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []httpheader.NameValue{}}, plain.Headers); diff != "" {
 		t.Errorf("plain (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []Field{}}, own.Headers); diff != "" {
+	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []httpheader.NameValue{}}, own.Headers); diff != "" {
 		t.Errorf("own: a list replaces the default (-want +got):\n%s", diff)
 	}
 	if plain.Pool.MaxIdle != 8 || own.Pool.MaxIdle != 4 {

@@ -311,15 +311,9 @@ type ClientTLS struct {
 // Headers says which fields adbuffer forwards beside the usual ones. Remove is applied
 // before Set. Names are RFC 9110 tokens in the operator's spelling.
 type Headers struct {
-	Pass   []string `yaml:"pass" form:"passed field" unique:"."`
-	Remove []string `yaml:"remove" form:"forwarded field" unique:"."`
-	Set    []Field  `yaml:"set" unique:"name"` // names are unique
-}
-
-// Field is a header field that adbuffer writes.
-type Field struct {
-	Name  string `yaml:"name" jsonschema:"required" empty:"must be set" form:"set field"`
-	Value string `yaml:"value" form:"field value" hide:"field"`
+	Pass   []string               `yaml:"pass" form:"passed field" unique:"."`
+	Remove []string               `yaml:"remove" form:"forwarded field" unique:"."`
+	Set    []httpheader.NameValue `yaml:"set" unique:"name"` // names are unique
 }
 
 // QPS is a token bucket before the pool.

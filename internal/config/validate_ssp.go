@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
 
@@ -25,7 +26,7 @@ func checkSSP(ssp *SSP, path string, r *report) {
 			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")
 		}
 	}
-	if i := slices.IndexFunc(ssp.Headers.Set, func(f Field) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
+	if i := slices.IndexFunc(ssp.Headers.Set, func(f httpheader.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
 		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
 	}
 	if limit, floor := ssp.MaxInFlight, ssp.Adaptive.Floor; ssp.Adaptive.Enabled && limit > 0 && floor > limit {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"adbuffer/internal/httpheader"
 )
 
 // Env holds variables by their names. A nil Env has none.
@@ -146,7 +148,7 @@ var noWord = regexp.MustCompile(`[^A-Z0-9]`)
 // names that differ.
 func (d decoder) name(path string, element *yaml.Node, t reflect.Type) {
 	switch t {
-	case reflect.TypeFor[SSP](), reflect.TypeFor[Route](), reflect.TypeFor[RouteSSP](), reflect.TypeFor[Field]():
+	case reflect.TypeFor[SSP](), reflect.TypeFor[Route](), reflect.TypeFor[RouteSSP](), reflect.TypeFor[httpheader.NameValue]():
 		written, _ := d.env.Expand(nameIn(element)) // its error is reported where the name is decoded
 		d.elements[path] = noWord.ReplaceAllString(strings.ToUpper(written), "_")
 	}

@@ -25,8 +25,11 @@ const (
 	None IdentityMode = "none"
 )
 
-// NameValue is a field that a policy sets.
-type NameValue struct{ Name, Value string }
+// NameValue is a field that a policy sets. Package config says what the tags mean.
+type NameValue struct {
+	Name  string `yaml:"name" jsonschema:"required" empty:"must be set" form:"set field"`
+	Value string `yaml:"value" form:"field value" hide:"field"`
+}
 
 // PolicyOptions say which fields of a request are forwarded to one SSP, and which fields of its
 // response are forwarded back.

@@ -18,7 +18,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	o := ssp.Options{
 		Name: c.Name, Scheme: s.cfg.Parsed.Scheme, Path: s.cfg.Parsed.Path, Query: s.cfg.Parsed.Query, Host: c.Host,
 		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
-			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: nameValues(c.Headers.Set), Identity: c.Identity, Via: common.via,
+			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: c.Headers.Set, Identity: c.Identity, Via: common.via,
 			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
 		}),
 		RequestTimeout: c.Timeouts.Request, BlameAfter: common.patience, MaxInFlight: c.MaxInFlight,
@@ -80,12 +80,4 @@ func removals(cs []config.Removal) *openrtb.Edit {
 		all[i] = openrtb.Removal{Path: openrtb.MustParsePath(c.Path), When: BodyConditions(c.When)}
 	}
 	return openrtb.NewEdit(all)
-}
-
-func nameValues(fields []config.Field) []httpheader.NameValue {
-	all := make([]httpheader.NameValue, len(fields))
-	for i, f := range fields {
-		all[i] = httpheader.NameValue{Name: f.Name, Value: f.Value}
-	}
-	return all
 }
