@@ -15,7 +15,7 @@ import (
 type http1 struct {
 	g    *generator
 	out  *bufio.Writer // only run uses it
-	free chan struct{} // holds a value for each free place
+	used chan struct{} // holds a value for each place in use
 	conn *http1Conn    // the last connection
 }
 
@@ -29,11 +29,7 @@ type http1Conn struct {
 }
 
 func newHTTP1(g *generator) *http1 {
-	c := &http1{g: g, out: bufio.NewWriterSize(nil, 16<<10), free: make(chan struct{}, g.plan.Depth)}
-	for range g.plan.Depth {
-		c.free <- struct{}{}
-	}
-	return c
+	return &http1{g: g, out: bufio.NewWriterSize(nil, 16<<10), used: make(chan struct{}, g.plan.Depth)}
 }
 
 func (c *http1) connect() error {
@@ -58,24 +54,24 @@ func (c *http1) run() {
 		c.takePlace()
 		a, ok := c.g.next(c.flush)
 		if !ok {
-			c.free <- struct{}{}
+			<-c.used
 			break
 		}
 		c.send(a)
 	}
 	c.flush()
-	for range cap(c.free) { // the last responses have come
-		<-c.free
+	for range cap(c.used) { // the last responses have come
+		c.used <- struct{}{}
 	}
 }
 
 // takePlace waits for a free place.
 func (c *http1) takePlace() {
 	select {
-	case <-c.free:
+	case c.used <- struct{}{}:
 	default:
 		c.flush()
-		<-c.free
+		c.used <- struct{}{}
 	}
 }
 
@@ -86,13 +82,13 @@ func (c *http1) flush() { _ = c.out.Flush() }
 func (c *http1) send(a arrival) {
 	f, ok := c.g.begin(a)
 	if !ok {
-		c.free <- struct{}{}
+		<-c.used
 		return
 	}
 	for c.conn == nil || !c.conn.launch(f, c.g.plan.Timeout) {
 		if err := c.connect(); err != nil {
 			c.g.connectFailed(f, err)
-			c.free <- struct{}{}
+			<-c.used
 			return
 		}
 	}
@@ -182,10 +178,10 @@ func (c *http1) read(conn *http1Conn) {
 			source: resp.Header.Peek("X-Adbuffer-Source"), echo: resp.Header.Peek("X-Echo-Cb")}, c.g.now())
 		if last {
 			c.fail(conn.end(), Closed, Closed)
-			c.free <- struct{}{}
+			<-c.used
 			return
 		}
-		c.free <- struct{}{}
+		<-c.used
 	}
 }
 
@@ -198,6 +194,6 @@ func (c *http1) fail(flights []flight, first, others string) {
 			kind = first
 		}
 		c.g.failed(f, kind)
-		c.free <- struct{}{}
+		<-c.used
 	}
 }

@@ -38,7 +38,7 @@ func (s *Scenario) check() error {
 		ssp, path := &s.SSPs[i], fmt.Sprintf("ssps[%d]", i)
 		c.faultIf(ssp.Name == "", path+".name", "is missing")
 		c.faultIf(s.ssp(ssp.Name) != ssp, path+".name", "%q is there twice", ssp.Name)
-		oneOf(c, path+".protocol", ssp.Protocol, "", sspsim.HTTP1, sspsim.H2C, sspsim.TLSAuto, sspsim.TLSHTTP2,
+		oneOf(c, path+".protocol", ssp.Protocol, sspsim.HTTP1, sspsim.H2C, sspsim.TLSAuto, sspsim.TLSHTTP2,
 			sspsim.TLSHTTP1, sspsim.TLSWithout)
 	}
 	c.target(s)

@@ -3,6 +3,7 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ type Adbuffer struct {
 // SSP is a simulated SSP.
 type SSP struct {
 	Name      string          `yaml:"name"`
-	Protocol  sspsim.Protocol `yaml:"protocol"` // "" is HTTP/1.1 in cleartext
+	Protocol  sspsim.Protocol `yaml:"protocol"`
 	Behaviour Behaviour       `yaml:"behaviour"`
 	Seed      uint64          `yaml:"seed"`
 	Cores     string          `yaml:"cores"` // as in Adbuffer
@@ -125,6 +126,9 @@ func parse(data []byte) (*Scenario, error) {
 	}
 	if len(s.Requests) == 0 {
 		s.Requests = []load.Template{{Preset: "ad"}}
+	}
+	for i := range s.SSPs {
+		s.SSPs[i].Protocol = cmp.Or(s.SSPs[i].Protocol, sspsim.HTTP1)
 	}
 	for i := range s.Requests {
 		fillPreset(&s.Requests[i])
