@@ -256,6 +256,26 @@ func (g *gate) hold(*sspsim.Request) {
 	<-g.open
 }
 
+// inFlight sends n requests, which g holds back at the SSP.
+func (v *service) inFlight(g *gate, path string, n int) chan response {
+	responses := make(chan response, n)
+	for range n {
+		go func() { responses <- v.get(path) }()
+	}
+	for range n {
+		<-g.arrived
+	}
+	return responses
+}
+
+// wantNoConnections waits until all connections to a simulated SSP are closed.
+func wantNoConnections(t *testing.T, s *sspsim.SSP) {
+	t.Helper()
+	if !s.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
+		t.Errorf("%d connections to %s are open", s.Counters().OpenConnections, s.URL())
+	}
+}
+
 // rawConn is a client's connection, byte by byte.
 type rawConn struct {
 	t    *testing.T

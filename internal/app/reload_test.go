@@ -116,13 +116,7 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 	const settings = "max_in_flight: 10, pool: {max_conns: 8, min_idle: 2, max_idle: 3}"
 	s := setup{ssps: []string{at("a", a, settings)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	responses := make(chan response, 5)
-	for range cap(responses) {
-		go func() { responses <- v.get("/x") }()
-	}
-	for range cap(responses) {
-		<-g.arrived
-	}
+	responses := v.inFlight(g, "/x", 5)
 	s.ssps[0] = at("a", b, settings)
 	if r := v.reload(s); len(r.Changes) != 1 || r.Changes[0].Effect != config.NewPool {
 		t.Errorf("the reload says %v", r.Changes)
@@ -142,9 +136,7 @@ func TestAnotherEndpointGetsANewPoolAndTheOldOneDrains(t *testing.T) {
 	}
 	v.drained()
 	v.wantMetric("pools_draining", "0")
-	if !a.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections to the old endpoint are open", a.Counters().OpenConnections)
-	}
+	wantNoConnections(t, a)
 	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "6")
 }
 
@@ -153,9 +145,7 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{OnRequest: g.hold})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a"), to("y", "b")}}
 	v := run(t, s)
-	responses := make(chan response, 1)
-	go func() { responses <- v.get("/y") }()
-	<-g.arrived
+	responses := v.inFlight(g, "/y", 1)
 	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
 	v.reload(s)
 	if got := v.get("/y"); got.source != "proxy/no_route" {
@@ -175,9 +165,7 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 		t.Errorf("the request in flight got %+v", got)
 	}
 	v.drained()
-	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections to the removed SSP are open", b.Counters().OpenConnections)
-	}
+	wantNoConnections(t, b)
 }
 
 func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
@@ -217,9 +205,7 @@ func TestAWaterfallReachesAnSSPThatAReloadRemoved(t *testing.T) {
 	b := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a), at("b", b)}, routes: []string{to("x", "a, b", "mode: waterfall")}}
 	v := run(t, s)
-	responses := make(chan response, 1)
-	go func() { responses <- v.get("/x") }()
-	<-g.arrived
+	responses := v.inFlight(g, "/x", 1)
 	s.ssps, s.routes = s.ssps[:1], []string{to("x", "a")}
 	v.reload(s)
 	close(g.open)

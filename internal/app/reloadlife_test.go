@@ -39,9 +39,7 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	responses := make(chan response, 1)
-	go func() { responses <- v.get("/x") }()
-	<-g.arrived
+	responses := v.inFlight(g, "/x", 1)
 	s.ssps[0] = at("a", b)
 	v.reload(s)
 	v.want("/x", "a")
@@ -57,9 +55,7 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	}
 	testsupport.Equal(t, v.draining(), 0, "%d pools of earlier versions are left")
 	for _, one := range []*sspsim.SSP{a, b} {
-		if !one.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-			t.Errorf("%d connections are open", one.Counters().OpenConnections)
-		}
+		wantNoConnections(t, one)
 	}
 }
 
@@ -69,9 +65,7 @@ func TestAnOldPoolIsCutAtTheEndOfTheDrainsTimeout(t *testing.T) {
 	a, b := sim(t, sspsim.Options{OnRequest: g.hold}), sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, more: "deadline: {default: 1m, max: 1m}"}
 	v := run(t, s)
-	responses := make(chan response, 1)
-	go func() { responses <- v.get("/x") }()
-	<-g.arrived
+	responses := v.inFlight(g, "/x", 1)
 	s.ssps[0] = at("a", b)
 	s.drain = "50ms"
 	v.reload(s)
@@ -255,7 +249,5 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 	if v.ended <- err; err != nil {
 		t.Error(err)
 	}
-	if !a.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections are open", a.Counters().OpenConnections)
-	}
+	wantNoConnections(t, a)
 }

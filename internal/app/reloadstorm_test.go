@@ -310,7 +310,5 @@ func TestAnOldPoolIsClosedThoughRequestsNeverPause(t *testing.T) {
 	close(stop)
 	close(g.open)
 	wg.Wait()
-	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections to the old endpoint are open", b.Counters().OpenConnections)
-	}
+	wantNoConnections(t, b)
 }

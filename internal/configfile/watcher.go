@@ -5,7 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,28 +20,20 @@ const readEvery = 10
 // Watcher watches files that may be replaced, or reached through symbolic links, such as Kubernetes'
 // volumes. It polls, since network file systems and mounts of single files raise no events.
 type Watcher struct {
-	mu    sync.Mutex // guards files
-	files []string
+	files atomic.Pointer[[]string]
 }
 
-// Watch replaces the files that are watched. It may be called at any time.
+// Watch replaces the files that are watched. Call it before Run, and then at any time.
 func (w *Watcher) Watch(files []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.files = slices.Clone(files)
+	files = slices.Clone(files)
+	w.files.Store(&files)
 }
 
-func (w *Watcher) watched() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.files
-}
-
-// Run calls look once at first, and then when the files may have changed, until ctx ends.
+// Run calls look once at first, and then when the files of Watch may have changed, until ctx ends.
 // look must find out whether they did; see Look.
 func (w *Watcher) Run(ctx context.Context, look func()) {
 	look()
-	poll(ctx, w.watched, look)
+	poll(ctx, func() []string { return *w.files.Load() }, look)
 }
 
 // poll calls look when the records of files have changed, until ctx ends. An editor or a kubelet

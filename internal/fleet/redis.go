@@ -2,10 +2,8 @@ package fleet
 
 import (
 	"context"
-	"crypto/sha1"
 	"crypto/tls"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -18,7 +16,7 @@ import (
 var leaseScript string
 
 // leaseSHA is the script's name in Redis.
-var leaseSHA = func() string { sum := sha1.Sum([]byte(leaseScript)); return hex.EncodeToString(sum[:]) }()
+var leaseSHA = redis.NewScript(1, leaseScript).Hash()
 
 // Redis is the address of Redis with the credentials.
 type Redis struct {
