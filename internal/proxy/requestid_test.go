@@ -63,9 +63,7 @@ func TestEveryResponseHasTheIDOfItsRequest(t *testing.T) {
 		if res.StatusCode != c.status || c.want != "" && id != c.want || c.want == "" && !uuidv7.MatchString(id) {
 			t.Errorf("%s %s %q: %d with id %s, want %d with %q", c.method, c.target, c.fields, res.StatusCode, id, c.status, c.want)
 		}
-		if got := res.Header.Get("X-Got"); got != "" {
-			t.Errorf("the SSP got the id %q", got)
-		}
+		testsupport.Equal(t, res.Header.Get("X-Got"), "", "the SSP got the id %q")
 		if c.status < 400 {
 			continue
 		}

@@ -36,9 +36,7 @@ func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
 	m.options.ErrorDetail = false
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	res, _ := m.do("GET", "/fill/d")
-	if got := res.Header.Get("Proxy-Status"); got != "adbuffer; error=connection_refused" {
-		t.Errorf("without error_detail: %s", got)
-	}
+	testsupport.Equal(t, res.Header.Get("Proxy-Status"), "adbuffer; error=connection_refused", "without error_detail: %s")
 }
 
 func TestFieldsOfTheSSPStayBesideOurs(t *testing.T) {

@@ -175,9 +175,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 					synctest.Wait()
 				}
 			}
-			if n := <-cut; n != 0 {
-				t.Errorf("%d requests were cut", n)
-			}
+			testsupport.Equal(t, <-cut, 0, "%d requests were cut")
 			for _, v := range clients {
 				v.check(fmt.Sprintf("kept %v, reduce %v, BeginDrain %v before Drain, %v", v.kept, reduce, delay, v.arrivals), v.arrivals[0].pause <= delay)
 			}
@@ -218,9 +216,7 @@ func TestRequestThatArrivesRightAfterALookGetsAResponse(t *testing.T) {
 					v.received = v.Received()
 					v.ArriveBehind(1+looks, simGet)
 					time.Sleep(delay + tick/2) // no connection is parked at a moment at which the drain looks
-					if cut := s.p.Drain(t.Context()); cut != 0 {
-						t.Errorf("%d requests were cut", cut)
-					}
+					testsupport.Equal(t, s.p.Drain(t.Context()), 0, "%d requests were cut")
 					if v.Pending() {
 						v.Release() // it has not arrived: there were fewer checks
 					} else {

@@ -65,9 +65,7 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 	if text := cell("ssp-03", "trouble"); text != "no trouble" || cell("ssp-03", "failed") != "0 %" {
 		t.Errorf("a healthy SSP's row says %q, failed %q", text, cell("ssp-03", "failed"))
 	}
-	if text := cell("ssp-50", "failed"); text != "100 %" {
-		t.Errorf("of the dead SSP's requests %q failed", text)
-	}
+	testsupport.Equal(t, cell("ssp-50", "failed"), "100 %", "of the dead SSP's requests %q failed")
 	var routes string
 	b.eval(`document.querySelector("#routes tbody").innerText`, &routes)
 	if !strings.HasPrefix(routes, "default\t") || !strings.Contains(routes, "/s") && strings.Count(routes, "%") != 2 {

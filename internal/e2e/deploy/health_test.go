@@ -21,9 +21,7 @@ func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	}
 	c.Do("HEAD", "/health", "").WantStatus("HEAD", 200)
 	c.Get("/fillbuffer").WantFill("openx")
-	if n := ab.Scrape().Sum("adbuffer_requests_total") - before; n != 1 {
-		t.Errorf("%v requests counted, want the one that no load balancer sent", n)
-	}
+	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_requests_total")-before, 1, "%v requests counted")
 	ab.BeginDrain()
 	c.Get("/health").WantStatus("draining", 503)
 	ab.Signal(syscall.SIGTERM) // ends the delay
@@ -55,7 +53,5 @@ routes:
 	if status, _ := ab.AskAdmin("/readyz"); status != 200 {
 		t.Errorf("/readyz responds with %d because of an SSP", status)
 	}
-	if n := warm.Counters().Connections; n != 5 {
-		t.Errorf("%d connections were dialled, want none beyond the warm ones", n)
-	}
+	testsupport.Equal(t, warm.Counters().Connections, 5, "%d connections were dialled")
 }

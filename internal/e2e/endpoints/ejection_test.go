@@ -85,27 +85,3 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 		t.Errorf("it got %v of 200 requests", n)
 	}
 }
-
-// Two SSPs that share a host have separate counters.
-func TestSSPsWithOneEndpointAreAccountedApart(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - {name: a, endpoints: [%[1]q]}
-  - {name: b, endpoints: [%[1]q]}
-routes:
-  - {name: a, match: {path: /a}, ssps: [a]}
-  - {name: b, match: {path: /b}, ssps: [b]}
-`, s.URL()))
-	for range 3 {
-		ab.Get("/a").WantFill("a")
-	}
-	ab.Get("/b").WantFill("b")
-	ab.WantMetric(3, "adbuffer_endpoint_requests_total", "ssp=a", "endpoint="+hostPort(t, s), "outcome=fill")
-	ab.WantMetric(1, "adbuffer_endpoint_requests_total", "ssp=b", "endpoint="+hostPort(t, s), "outcome=fill")
-	if status, body := ab.SendAdmin("PUT", "/ssps/a/state", `{"state":"disabled"}`); status != 200 {
-		t.Fatal(status, body)
-	}
-	ab.Get("/b").WantFill("b")
-}

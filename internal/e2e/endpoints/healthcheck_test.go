@@ -129,9 +129,7 @@ ssps:
 				ab.AwaitMetricAbove(4, "adbuffer_endpoint_checks_total", "endpoint="+s.addr, "result=ok")
 				s.wantChecks(t, c.proto+" GET rtb.openx.example /health")
 			}
-			if n := ab.Scrape().Sum("adbuffer_pool_connections_opened_total"); n != 0 {
-				t.Errorf("health checks opened %v connections of the pool", n)
-			}
+			testsupport.Equal(t, ab.Scrape().Sum("adbuffer_pool_connections_opened_total"), 0, "health checks opened %v connections of the pool")
 
 			b.status.Store(503)
 			ab.AwaitMetric(1, "adbuffer_endpoint_state", "endpoint="+b.addr, "state=unhealthy")

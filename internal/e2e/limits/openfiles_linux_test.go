@@ -71,9 +71,7 @@ routes:
 			t.Errorf("%s is %v", zero, n)
 		}
 	}
-	if n := m.Sum("adbuffer_endpoint_state", "state=enabled"); n != 2 {
-		t.Errorf("%v endpoints are enabled, want 2", n)
-	}
+	testsupport.Equal(t, m.Sum("adbuffer_endpoint_state", "state=enabled"), 2, "%v endpoints are enabled")
 }
 
 // A request had no file for its connection, and new clients waited, while idle clients held files.

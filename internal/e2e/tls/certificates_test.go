@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -102,23 +101,4 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 	}
 	kept.Get("/fillbuffer").WantFill("openx")
 	kept.Close()
-}
-
-func TestTheAuthorityOfClientsIsReloadedToo(t *testing.T) {
-	t.Parallel()
-	s, a, other := e2e.Healthy(t), e2e.NewAuthority(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, a.TLSSection(fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))+e2e.Single(s.URL()))
-	let := func(by *e2e.Authority) bool {
-		k, _, err := tryTLS(ab, a.ClientConfig(by))
-		if err == nil {
-			k.Close()
-		}
-		return err == nil
-	}
-	if !let(a) || let(other) || let(nil) {
-		t.Errorf("accepted: a client of the authority %v, of another authority %v, without a certificate %v", let(a), let(other), let(nil))
-	}
-	a.Replace("ca.pem", other.PEM())
-	testsupport.Eventually(t, "the other authority's clients are accepted", func() bool { return let(other) })
-	testsupport.True(t, !let(a) && !let(nil), "still accepted: of the previous authority %v, without a certificate %v", let(a), let(nil))
 }
