@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -36,10 +37,11 @@ func bad(format string, args ...any) error {
 type requestReader struct {
 	src     *bufio.Reader
 	maxBody int
-	keep    bool // each request outlives the next one, so no Request is used again
+	keep    bool // each request outlives the next one, so neither a Request nor its head is used again
 
 	*Request        // the current request
-	raw      []byte // its message head; then lines of its chunks, and its trailer
+	raw      []byte // its message head
+	rest     []byte // a line between its chunks, and then its trailer
 	chunked  bool
 	close    bool // the peer asks for a close of the connection, or sends HTTP/1.0 without keep-alive
 	wait100  bool // Expect: 100-continue
@@ -64,15 +66,14 @@ func (r *requestReader) line(dst []byte, limit int, what string) ([]byte, error)
 	}
 }
 
-// block reads lines into raw, up to and including an empty one.
-func (r *requestReader) block(limit int, what string) error {
-	r.raw = r.raw[:0]
+// block appends lines to dst, up to and including an empty one.
+func (r *requestReader) block(dst []byte, limit int, what string) ([]byte, error) {
 	for {
-		start := len(r.raw)
+		start := len(dst)
 		var err error
-		r.raw, err = r.line(r.raw, limit, what)
-		if err != nil || len(r.raw)-start == len(crlf) {
-			return err
+		dst, err = r.line(dst, limit, what)
+		if err != nil || len(dst)-start == len(crlf) {
+			return dst, err
 		}
 	}
 }
@@ -80,23 +81,24 @@ func (r *requestReader) block(limit int, what string) error {
 // readHead reads the message head of the next request. The error is a *badRequest, or that of the
 // connection: io.EOF between two requests, io.ErrUnexpectedEOF within a message head.
 func (r *requestReader) readHead() error {
-	if err := r.block(maxHeadBytes, "head"); err != nil {
+	next := r.Request
+	if next == nil || r.keep {
+		next, r.raw = &Request{}, make([]byte, 0, 1<<10)
+	}
+	var err error
+	r.raw, err = r.block(r.raw[:0], maxHeadBytes, "head")
+	if err != nil {
 		if errors.Is(err, io.EOF) && len(r.raw) > 0 {
 			return io.ErrUnexpectedEOF
 		}
 		return err
 	}
-	next := &Request{}
-	if r.Request != nil && !r.keep {
-		next = r.Request
-	}
 	*next = Request{Protocol: "HTTP/1.1", Header: next.Header[:0], Body: next.Body[:0], length: -1}
 	r.Request, r.chunked, r.close, r.wait100 = next, false, false, false
-	if r.keep {
-		r.Head = bytes.Clone(r.raw)
-	}
-	line, fields, _ := strings.Cut(string(r.raw), "\r\n")
-	err := r.parseRequestLine(line)
+	r.Head = r.raw
+	// The strings of the request share the memory of raw, so that a request allocates nothing.
+	line, fields, _ := strings.Cut(unsafe.String(unsafe.SliceData(r.raw), len(r.raw)), "\r\n")
+	err = r.parseRequestLine(line)
 	if err != nil {
 		return err
 	}
@@ -238,11 +240,12 @@ func (r *requestReader) readMore(n int) error {
 
 func (r *requestReader) readChunks() error {
 	for {
-		line, err := r.line(r.raw[:0], maxChunkLine, "chunk size")
+		var err error
+		r.rest, err = r.line(r.rest[:0], maxChunkLine, "chunk size")
 		if err != nil {
 			return err
 		}
-		size, err := chunkSize(string(bytes.TrimSuffix(line, crlf)))
+		size, err := chunkSize(string(bytes.TrimSuffix(r.rest, crlf)))
 		if err != nil {
 			return err
 		}
@@ -255,19 +258,20 @@ func (r *requestReader) readChunks() error {
 		if err := r.readMore(size); err != nil {
 			return err
 		}
-		line, err = r.line(r.raw[:0], maxChunkLine, "end of chunk")
+		r.rest, err = r.line(r.rest[:0], maxChunkLine, "end of chunk")
 		if err != nil {
 			return err
 		}
-		if len(line) > len(crlf) {
+		if len(r.rest) > len(crlf) {
 			return bad("chunk is longer than its size")
 		}
 	}
-	err := r.block(maxTrailerBytes, "trailer")
+	var err error
+	r.rest, err = r.block(r.rest[:0], maxTrailerBytes, "trailer")
 	if err != nil {
 		return err
 	}
-	r.Trailer, err = parseFields(nil, string(r.raw))
+	r.Trailer, err = parseFields(nil, string(r.rest))
 	return err
 }
 
