@@ -240,3 +240,10 @@ func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
 		})
 	}
 }
+
+func TestABodyThatFindsNoRoomIsOverloadedOverHTTP2(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = 5000 }), echoes("a"))
+	res, body := m.ask(m.client(true), "POST", "/fill", strings.Repeat("x", 6000))
+	m.want(res, 503, "proxy/overloaded")
+	testsupport.True(t, strings.Contains(body, "server.max_buffered_bytes"), "body: %s", body)
+}
