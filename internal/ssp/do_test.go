@@ -107,7 +107,7 @@ func TestTimeoutCountsFromTheBeginOfTheLeg(t *testing.T) {
 		start := time.Now()
 		o, _ := c.ssp.Do(r, ex, 50*msec)
 		testsupport.True(t, o == upstream.Deadline && time.Since(start) == 50*msec, "%v after %v, want a deadline after 50ms", o, time.Since(start))
-		testsupport.True(t, ex.Times.Queued == start, "Queued is %v after the leg began", ex.Times.Queued.Sub(start))
+		testsupport.True(t, ex.Times.Queued.Equal(start), "Queued is %v after the leg began", ex.Times.Queued.Sub(start))
 	})
 }
 

@@ -22,7 +22,7 @@ func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 boo
 			defer func() { <-atOnce }()
 			// Each connection has its own transport, because a shared one would reuse idle connections.
 			held[i] = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2, DisableCompression: true}
-			resp, _, err := Fetch(ctx, held[i], url, fields)
+			resp, _, err := Fetch(ctx, held[i], url, fields) //nolint:bodyclose // Fetch closes it
 			if err == nil && http2 != (resp.ProtoMajor == 2) {
 				err = fmt.Errorf("the response came over %s", resp.Proto)
 			}

@@ -143,7 +143,7 @@ func (r *idleRow) measure(e *Experiment, request load.Template, clients int) {
 func forwards(ctx context.Context, s *stage.Stage, t load.Template, want []byte) error {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	resp, body, err := rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers)
+	resp, body, err := rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers) //nolint:bodyclose // Fetch closes it
 	switch {
 	case err != nil:
 		return err
