@@ -26,6 +26,11 @@ routes:
 		if strings.HasPrefix(name, "adbuffer_") {
 			series += len(all)
 		}
+		for _, s := range all {
+			if strings.HasPrefix(name, "adbuffer_") && m.Types[name] == "counter" {
+				testsupport.Equal(t, s.Value, 0, "%v at the start of "+name+s.Labels)
+			}
+		}
 	}
 	for name, labels := range map[string]string{
 		"ssp_requests_total": "outcome=no_route", "requests_total": "outcome=cancelled", "endpoint_state": "state=unhealthy", "endpoint_checks_total": "ssp=a",

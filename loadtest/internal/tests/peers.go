@@ -165,7 +165,8 @@ func (c *comparison) startUpstreams() {
 	c.up["h1tls"], c.up["h2tls"] = h1, h2
 }
 
-// add adds the rows of a program. It has no row where it has no stage, since there is no such upstream.
+// add adds the rows of a program: one for each protocol of its SSPs, and one for each way of its clients.
+// A row needs a stage: without nginx there is no upstream with TLS.
 func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
 	c.needs(strings.TrimPrefix(p.name, "adbuffer"))
 	at := func(rate float64) stage.Load {
