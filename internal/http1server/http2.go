@@ -115,9 +115,15 @@ const prefaceLine = "PRI * HTTP/2.0\r\n"
 // http2Socket is the socket below HTTP/2: an io.ReadWriter.
 type http2Socket struct{ c *Conn }
 
+// Read fails if the connection has made room for another one, and drop will close it: no request of
+// these bytes may be forwarded.
 func (s http2Socket) Read(b []byte) (int, error) {
 	s.c.awaitPause()
-	return s.c.read(b)
+	n, err := s.c.read(b)
+	if n > 0 && s.c.isTaken() {
+		return 0, net.ErrClosed
+	}
+	return n, err
 }
 
 func (s http2Socket) Write(b []byte) (int, error) { return s.c.Write(b) }

@@ -102,6 +102,18 @@ func (c *Conn) setUnfinished(now bool) (open bool) {
 	return open
 }
 
+// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, it takes
+// the connection no more: reading is false. The connection's goroutine calls it.
+func (c *Conn) isTaken() bool {
+	if c.unfinished == nil {
+		return false
+	}
+	all := &c.server.clients
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return c.unfinished.place == nil
+}
+
 // countUnfinished returns how many connections are unfinished, and how many of them wait for their
 // clients.
 func (c *clients) countUnfinished() (all, waiting int) {
