@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,42 +102,6 @@ func exports(b *testing.B, a *App) http.Handler {
 		}
 		s.Close(b.Context()) // this is an export
 	})
-}
-
-// BenchmarkWaitDuringScrapes measures how long requests wait for their core while 50 SSPs are scraped,
-// on a machine with one. A goroutine in place of requests sleeps for 50 µs at a time, and the metrics
-// are the CPU time that others take meanwhile: the longest, and that of all but 1 % of its sleeps.
-func BenchmarkWaitDuringScrapes(b *testing.B) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	a := newOf(b, plain(50, false))
-	for name, h := range map[string]http.Handler{"own": a.metrics(), "client_golang": promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{}), "OTLP": exports(b, a)} {
-		b.Run(name, func(b *testing.B) {
-			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
-			r.Header.Set("Accept-Encoding", "gzip")
-			var longest, waits []time.Duration
-			for b.Loop() {
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					h.ServeHTTP(discard{http.Header{}}, r)
-				}()
-				at := len(waits)
-				for ended := false; !ended; {
-					before := testsupport.CPUTime(b)
-					time.Sleep(50 * time.Microsecond)
-					waits = append(waits, testsupport.CPUTime(b)-before)
-					select {
-					case <-done:
-						ended = true
-					default:
-					}
-				}
-				longest = append(longest, slices.Max(waits[at:]))
-			}
-			slices.Sort(longest)
-			b.ReportMetric(longest[len(longest)/2].Seconds()*1e3, "longest-ms")
-		})
-	}
 }
 
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"

@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-
-	"adbuffer/internal/syntax"
 )
 
 // adHead is the head of a common ad request: 12 fields, about 600 bytes.
@@ -91,24 +89,4 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		report(b)
 	})
-}
-
-func BenchmarkAppendResponse(b *testing.B) {
-	p := NewPolicy(PolicyOptions{})
-	lines := []byte(adResponse)
-	dst := make([]byte, 0, 4096)
-	b.ReportAllocs()
-	for b.Loop() {
-		dst = p.AppendResponse(dst[:0], lines)
-	}
-}
-
-func BenchmarkLines(b *testing.B) {
-	lines := []byte(adResponse)
-	b.ReportAllocs()
-	for b.Loop() {
-		for name, value := range syntax.Fields(lines) {
-			_, _ = name, value
-		}
-	}
 }

@@ -173,21 +173,6 @@ func TestTextsAreCut(t *testing.T) {
 	}
 }
 
-// This measures the log's cost for a request that no output wants, and for a failure beyond the
-// limit.
-func BenchmarkWants(b *testing.B) {
-	l := newLogged()
-	o := &AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1}
-	now := time.Now()
-	for name, failed := range map[string]bool{"unwanted": false, "suppressed": true} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				l.Wants(o, failed, time.Millisecond, now)
-			}
-		})
-	}
-}
-
 // At the turn of a second, requests of both seconds come in any order.
 func TestARequestOfTheSecondBeforeDoesNotBeginTheSecondAgain(t *testing.T) {
 	var w window

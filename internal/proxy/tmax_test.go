@@ -130,16 +130,3 @@ func bidRequest(n int) []byte {
 	}
 	return append(b, `{}],"site":{"id":"102855","domain":"www.foobar.com","page":"http://www.foobar.com/1234.html","publisher":{"id":"8953","name":"foobar.com"}},"device":{"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_6_8) AppleWebKit/537.13","ip":"123.145.167.10"},"user":{"id":"55816b39711f9b5acf3b90e313ed29e51665623f"},"tmax":120}`...)
 }
-
-func BenchmarkTmax(b *testing.B) {
-	for _, n := range []int{1 << 10, 4 << 10, 32 << 10} {
-		b.Run(strconv.Itoa(n>>10)+"KB", func(b *testing.B) {
-			body := bidRequest(n)
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			for range b.N {
-				scanTmax(body)
-			}
-		})
-	}
-}

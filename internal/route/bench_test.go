@@ -36,22 +36,3 @@ func BenchmarkModes(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkEnvelope writes an envelope of four SSPs.
-func BenchmarkEnvelope(b *testing.B) {
-	xml := `<VAST version="4.2"><Ad id="1"><InLine><AdTitle>` + strings.Repeat("x", 1000) + "</AdTitle></InLine></Ad></VAST>\n"
-	bid := `{"id":"1","seatbid":[{"bid":[{"price":1.25,"adm":"` + strings.Repeat("x", 1000) + `"}]}]}`
-	var out []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		entries := [...]entry{
-			response("a", "application/json", bid, ""), response("b", "text/xml", xml, ""),
-			response("c", "application/json", bid, "Content-Encoding: gzip\r\n"), {ssp: "d", err: "deadline", took: time.Second},
-		}
-		out = out[:0]
-		for i := range entries {
-			entries[i].bound()
-			out = entries[i].append(out)
-		}
-	}
-}

@@ -3,11 +3,52 @@
 package ssp
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"adbuffer/internal/pool"
 	"adbuffer/internal/upstream"
 )
+
+// quietConn is a connection that responds at once, and a dialer of such connections.
+type quietConn struct{ owner upstream.Owner }
+
+func (*quietConn) Addresses(context.Context) ([]upstream.Address, error) { return quietAddresses, nil }
+
+var quietAddresses = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "rtb.openx.example"}}}
+
+func (*quietConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+	return pool.Dialed{Conn: &quietConn{owner}}, nil
+}
+
+func (c *quietConn) Do(ex *upstream.Exchange) error {
+	ex.Response.Status = 200
+	ex.Response.Fields = append(ex.Response.Fields, "Content-Type: application/json\r\n"...)
+	ex.Response.Body = append(ex.Response.Body, `{"seatbid":[{"bid":[{}]}]}`...)
+	ex.Times.FirstByte = ex.Times.Acquired
+	ex.Times.Done = ex.Times.Acquired
+	c.owner.Freed(0, ex.Payer)
+	return nil
+}
+
+func (*quietConn) Protocol() upstream.Protocol       { return upstream.HTTP1 }
+func (*quietConn) Places() int                       { return 1 }
+func (*quietConn) Idle() bool                        { return true }
+func (*quietConn) Close(upstream.CloseReason)        {}
+func (*quietConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
+
+// newQuietClient returns a client of an SSP on a pool whose connections respond at once.
+func newQuietClient(t testing.TB, with func(o *Options)) *client {
+	p := pool.New(pool.Options{
+		SSP: "openx", MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: -1, PendingTimeout: time.Hour, MaxDials: 64,
+		BackoffMin: time.Second, BackoffMax: time.Second, ConnectTimeout: time.Hour, Protocol: upstream.HTTP1,
+	}, new(quietConn))
+	t.Cleanup(func() { p.Close(context.Background()) })
+	c := &client{t: t, ssp: New(options(with), p), budget: upstream.NewBudget(1 << 20)}
+	c.head("Host: ads.example\r\nUser-Agent: phone\r\nAccept: */*\r\nContent-Type: application/json\r\n\r\n")
+	return c
+}
 
 // alloc sends one request on one exchange.
 func (c *client) alloc(ex *upstream.Exchange, r *Request) {

@@ -179,12 +179,3 @@ func hostileBodies(t testing.TB) map[string][]byte {
 		"members": bytes.Repeat(empty, maxCodedScan/len(empty)),
 	}
 }
-
-func BenchmarkCompressedNoBid(b *testing.B) {
-	body := gzipped(b, noBidJSON)
-	b.ReportAllocs()
-	for b.Loop() {
-		ad, _ := NoBidOpenRTB.searchCoded([]byte("gzip"), body)
-		testsupport.MustTrue(b, !ad, "an ad")
-	}
-}

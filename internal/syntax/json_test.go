@@ -116,21 +116,3 @@ func documents(tb testing.TB) (all []string) {
 	}
 	return all
 }
-
-// BenchmarkValidJSON compares ValidJSON with json.Valid.
-func BenchmarkValidJSON(b *testing.B) {
-	bid := []byte(`{"id":"1","seatbid":[{"bid":[{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"adm":"<VAST version=\"4.2\"><Ad/>` +
-		strings.Repeat("x", 1000) + `"}]}],"cur":"USD"}`)
-	b.Run("ValidJSON", func(b *testing.B) {
-		b.SetBytes(int64(len(bid)))
-		for b.Loop() {
-			ValidJSON(bid)
-		}
-	})
-	b.Run("json.Valid", func(b *testing.B) {
-		b.SetBytes(int64(len(bid)))
-		for b.Loop() {
-			json.Valid(bid)
-		}
-	})
-}

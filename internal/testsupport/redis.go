@@ -3,11 +3,8 @@ package testsupport
 import (
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -60,26 +57,4 @@ func (s *Redis) Do(name string, args ...any) any {
 		s.t.Fatalf("%s: %v", name, err)
 	}
 	return reply
-}
-
-// CPU returns the processor time of the server.
-func (s *Redis) CPU() time.Duration {
-	s.t.Helper()
-	info, err := redis.String(s.Do("INFO", "cpu"), nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var used time.Duration
-	for line := range strings.Lines(info) {
-		for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
-			if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok {
-				seconds, err := strconv.ParseFloat(text, 64)
-				if err != nil {
-					s.t.Fatal(err)
-				}
-				used += time.Duration(seconds * float64(time.Second))
-			}
-		}
-	}
-	return used
 }
