@@ -1,7 +1,7 @@
 package httpheader
 
 import (
-	"strings"
+	"bytes"
 
 	"adbuffer/internal/syntax"
 )
@@ -58,27 +58,28 @@ func identify(name []byte) nameID {
 	for i, c := range name[:n] {
 		lower[i] = folded[c]
 	}
+	known := lower[:n]
 	if len(name) <= longestName {
-		if id := knownName(string(lower[:n])); id != unknownName {
+		if id := knownName(known); id != unknownName {
 			return id
 		}
 	}
-	switch text := string(lower[:n]); {
-	case strings.HasPrefix(text, "x-forwarded-"):
+	switch {
+	case bytes.HasPrefix(known, []byte("x-forwarded-")):
 		return nameForwardedOther
-	case strings.HasPrefix(text, "x-device-"):
+	case bytes.HasPrefix(known, []byte("x-device-")):
 		return nameDeviceOther
-	case strings.HasPrefix(text, "x-adbuffer-"):
+	case bytes.HasPrefix(known, []byte("x-adbuffer-")):
 		return nameControl
-	case strings.HasPrefix(text, "proxy-"):
+	case bytes.HasPrefix(known, []byte("proxy-")):
 		return nameGuarded
 	}
 	return unknownName
 }
 
 // knownName returns the id of a name in lower case, with '-' for '_'.
-func knownName(name string) nameID {
-	switch name {
+func knownName(name []byte) nameID {
+	switch string(name) {
 	case "host":
 		return nameHost
 	case "content-length":

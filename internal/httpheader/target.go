@@ -10,10 +10,8 @@ import (
 // section 3.2. The host of an absolute-form replaces Host. SetTarget returns the rule that target
 // violates, "" for none. Call it after Scan.
 func (f *RequestFields) SetTarget(target []byte) (violation string) {
-	for _, c := range target {
-		if c <= ' ' || c == 0x7f || c == '#' {
-			return "the request target has a byte that must be percent-encoded"
-		}
+	if !syntax.IsVisible(target) || bytes.IndexByte(target, '#') >= 0 {
+		return "the request target has a byte that must be percent-encoded"
 	}
 	if len(target) > 0 && target[0] != '/' {
 		i := bytes.Index(target, []byte("://"))
