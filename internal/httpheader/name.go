@@ -54,12 +54,29 @@ const longestName = len("x-nf-client-connection-ip")
 // identify returns the id of a name, in any case and with '_' read as '-'.
 func identify(name []byte) nameID {
 	var lower [longestName]byte
-	n := min(len(name), longestName)
-	for i, c := range name[:n] {
-		lower[i] = folded[c]
+	fold(&lower, name)
+	return idOf(&lower, len(name))
+}
+
+// fold returns the length of the token at the start of b. It copies the token to lower as far as there
+// is room, in lower case and with '-' for '_'.
+func fold(lower *[longestName]byte, b []byte) int {
+	for i, c := range b {
+		c = folded[c]
+		if c == 0 {
+			return i
+		}
+		if i < len(lower) {
+			lower[i] = c
+		}
 	}
-	known := lower[:n]
-	if len(name) <= longestName {
+	return len(b)
+}
+
+// idOf returns the id of a name with n bytes that fold has copied to lower.
+func idOf(lower *[longestName]byte, n int) nameID {
+	known := lower[:min(n, longestName)]
+	if n <= longestName {
 		if id := knownName(known); id != unknownName {
 			return id
 		}
@@ -137,16 +154,3 @@ var folded = func() [256]byte {
 	t['_'] = '-'
 	return t
 }()
-
-// nameClass maps '_' to underscore, any other byte of a token to 1, and all other bytes to 0.
-var nameClass = func() (t [256]byte) {
-	for i, c := range syntax.Lower {
-		if c != 0 {
-			t[i] = 1
-		}
-	}
-	t['_'] = underscore
-	return t
-}()
-
-const underscore = 2

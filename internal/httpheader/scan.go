@@ -13,6 +13,7 @@ import (
 // The fields are slices of raw, which must not change while they are in use.
 func (f *RequestFields) Scan(raw []byte) error {
 	f.begin(raw)
+	var lower [longestName]byte
 	for pos := 0; ; {
 		if pos >= len(raw) {
 			if pos == 0 {
@@ -20,15 +21,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 			}
 			return refuse(RuleUnterminated, nil)
 		}
-		nameEnd, seen := pos, byte(0)
-		for nameEnd < len(raw) {
-			class := nameClass[raw[nameEnd]]
-			if class == 0 {
-				break
-			}
-			seen |= class
-			nameEnd++
-		}
+		nameEnd := pos + fold(&lower, raw[pos:])
 		if nameEnd == pos {
 			if raw[pos] == '\r' && len(raw) == pos+2 && raw[pos+1] == '\n' {
 				break
@@ -57,7 +50,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 		}
 		pos = cr + 2
 		verbatim := end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
-		err := f.add(name, raw[start:end], pos, verbatim, seen&underscore != 0)
+		err := f.add(name, raw[start:end], pos, verbatim, idOf(&lower, len(name)))
 		if err != nil {
 			return err
 		}
@@ -75,7 +68,7 @@ func (f *RequestFields) Take(raw []byte, lines []Line) error {
 	at := 0
 	for _, l := range lines {
 		name := raw[at : at+l.Name]
-		err := f.add(name, raw[at+l.Name+len(": "):l.End-len("\r\n")], l.End, true, bytes.IndexByte(name, '_') >= 0)
+		err := f.add(name, raw[at+l.Name+len(": "):l.End-len("\r\n")], l.End, true, identify(name))
 		if err != nil {
 			return err
 		}
@@ -84,12 +77,11 @@ func (f *RequestFields) Take(raw []byte, lines []Line) error {
 	return f.conclude()
 }
 
-// add classifies a field whose line ends at end. verbatim says that the line reads "Name: value\r\n".
-func (f *RequestFields) add(name, value []byte, end int, verbatim, underscores bool) error {
+// add adds a field whose line ends at end. verbatim says that the line reads "Name: value\r\n".
+func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameID) error {
 	if len(f.fields) == maxFields {
 		return &Error{Rule: RuleTooManyFields, Limit: maxFields}
 	}
-	id := identify(name)
 	// In place, because copying a Field costs as much as finding it.
 	if len(f.fields) < cap(f.fields) {
 		f.fields = f.fields[:len(f.fields)+1]
@@ -111,7 +103,7 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim, underscores b
 	}
 	switch {
 	case id == unknownName:
-	case underscores:
+	case bytes.IndexByte(name, '_') >= 0:
 		if id > nameGuarded {
 			field.id = nameLookAlike
 		}
