@@ -146,6 +146,9 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	}
 	switch {
 	case err == nil:
+		if c.response.reads <= 1 { // all of it arrived with its first byte; this saves a reading of the clock, 40 ns
+			ex.Times.Done = ex.Times.FirstByte
+		}
 		c.completeExchange(ex, c.closeReasonAfter())
 		return nil
 	case errors.Is(err, errAbandoned):

@@ -23,6 +23,7 @@ type responseReader struct {
 	discard bool // the response is abandoned: discard all its bytes
 
 	phase     phase
+	reads     int // calls that read the socket, and may have waited
 	header    headParser
 	interim   int // 1xx responses so far
 	remaining int // missing bytes of the body, or of the chunk
@@ -172,6 +173,7 @@ func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error
 		case r.discard:
 			err = r.fill(br)
 		default:
+			r.reads++
 			n, err = br.Read(ex.BodyRoom(r.remaining))
 			if n > 0 {
 				err = ex.TakeBody(n)
@@ -270,6 +272,7 @@ func (r *responseReader) fill(br *bufio.Reader) error {
 	if br.Buffered() >= r.maxHead {
 		return errHeadTooLarge
 	}
+	r.reads++
 	_, err := br.Peek(br.Buffered() + 1)
 	if errors.Is(err, bufio.ErrBufferFull) {
 		return errHeadTooLarge
