@@ -8,13 +8,11 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// SendAdmin sends a request to the admin listener.
+// SendAdmin sends a request to the admin listener. fields are names and values.
 func (ab *Process) SendAdmin(method, path, body string, fields ...string) (status int, response string) {
 	ab.T.Helper()
 	status, response, err := ab.TrySendAdmin(method, path, body, fields...)
-	if err != nil {
-		ab.T.Fatalf("admin: %v\n%s", err, ab.Log)
-	}
+	testsupport.MustTrue(ab.T, err == nil, "admin: %v\n%s", err, ab.Log)
 	return status, response
 }
 
@@ -24,16 +22,20 @@ func (ab *Process) AskAdmin(path string) (status int, body string) {
 	return ab.SendAdmin("GET", path, "")
 }
 
-// TrySendAdmin is SendAdmin for a process that may have ended.
+// TrySendAdmin is SendAdmin for a listener that may refuse the connection.
 func (ab *Process) TrySendAdmin(method, path, body string, fields ...string) (status int, response string, err error) {
-	req, err := http.NewRequest(method, "http://"+ab.AdminAddr+path, strings.NewReader(body))
+	scheme := "http://"
+	if ab.AdminTLS != nil {
+		scheme = "https://"
+	}
+	req, err := http.NewRequest(method, scheme+ab.AdminAddr+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Set(fields[i], fields[i+1])
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testsupport.Patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: ab.AdminTLS}, Timeout: testsupport.Patience}
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, "", err

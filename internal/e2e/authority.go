@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // ListenerName is the host name of a listener with a certificate.
@@ -24,12 +26,10 @@ type Authority struct {
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	ca, err := sspsim.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	a := &Authority{ca, t, t.TempDir()}
 	a.Renew()
-	a.Replace("ca.pem", ca.PEM())
+	a.Replace("ca.pem", string(ca.PEM()))
 	return a
 }
 
@@ -39,36 +39,23 @@ func (a *Authority) File(name string) string { return filepath.Join(a.Dir, name)
 // Renew writes a new certificate and key of the listener.
 func (a *Authority) Renew() {
 	a.t.Helper()
-	cert, err := a.ServerCert("localhost", ListenerName, "127.0.0.1")
-	if err == nil {
-		err = sspsim.WriteKeyPair(cert, a.File("cert.new"), a.File("key.new"))
-	}
-	for _, name := range []string{"cert", "key"} {
-		if err == nil {
-			err = os.Rename(a.File(name+".new"), a.File(name+".pem"))
-		}
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	pair, err := a.ServerCert("localhost", ListenerName, "127.0.0.1")
+	testsupport.NoError(a.t, err)
+	cert, key := testsupport.PEM(a.t, pair)
+	a.Replace("cert.pem", cert)
+	a.Replace("key.pem", key)
 }
 
 // Replace writes a file in one step.
-func (a *Authority) Replace(name string, content []byte) {
+func (a *Authority) Replace(name, content string) {
 	a.t.Helper()
 	replaceFile(a.t, a.File(name), content)
 }
 
 // replaceFile writes a file in one step.
-func replaceFile(t testing.TB, file string, content []byte) {
+func replaceFile(t testing.TB, file, content string) {
 	t.Helper()
-	err := os.WriteFile(file+".new", content, 0o600)
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, errors.Join(os.WriteFile(file+".new", []byte(content), 0o600), os.Rename(file+".new", file)))
 }
 
 // ClientConfig is the configuration of a client that trusts the authority and offers these
@@ -78,9 +65,7 @@ func (a *Authority) ClientConfig(by *Authority, protocols ...string) *tls.Config
 	c := &tls.Config{RootCAs: a.Pool(), ServerName: ListenerName, NextProtos: protocols}
 	if by != nil {
 		cert, err := by.ClientCert("ops")
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		testsupport.NoError(a.t, err)
 		// The client sends it also if the listener asks for a certificate of another authority.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
@@ -108,8 +93,6 @@ func (a *Authority) section(ofTLS, ofServer string) string {
 func ReadFile(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return string(b)
 }

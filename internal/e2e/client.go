@@ -112,7 +112,6 @@ func (c *Client) Read(method string) *Response {
 // TryRead reads a response strictly: CRLF, one Content-Length if there is a body, and no other
 // framing.
 func (c *Client) TryRead(method string) (*Response, error) {
-	began := time.Now()
 	c.patient()
 	a := &Response{t: c.T}
 	line, err := c.line()
@@ -154,7 +153,6 @@ func (c *Client) TryRead(method string) (*Response, error) {
 		}
 	}
 	if method == "HEAD" || a.Status < 200 || a.Status == 204 || a.Status == 304 {
-		a.Took = time.Since(began)
 		return a, nil
 	}
 	if length < 0 {
@@ -162,7 +160,7 @@ func (c *Client) TryRead(method string) (*Response, error) {
 	}
 	body := make([]byte, length)
 	_, err = io.ReadFull(c.Reader, body)
-	a.Body, a.Took = string(body), time.Since(began)
+	a.Body = string(body)
 	return a, err
 }
 

@@ -1,7 +1,7 @@
 // Package e2e runs the real binary against real sockets, for the end-to-end
 // tests in the folders below it, one folder for each theme.
 //
-//   - Process is an adbuffer process, and Reloadable one whose configuration changes.
+//   - Process is an adbuffer process.
 //   - Client is one raw connection to it; Worker and Traffic make load.
 //   - Scrape is one response of /metrics; Refusal is an error response and its promises.
 //   - Healthy, Failing, Gated and Scripted start simulated SSPs in the test's process.
@@ -37,12 +37,7 @@ const parallel = "4"
 // Main is TestMain of every package of end-to-end tests. It also fails if goroutines are left when
 // all tests have ended, unless known excepts them.
 func Main(m *testing.M, known ...goleak.Option) {
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		flag.Set("test.parallel", parallel)
-	}
+	flag.Set("test.parallel", parallel) // the command line, which is parsed later, may choose another
 	code := testsupport.Run(m, known...)
 	if dir, err := binaryDir(); err == nil {
 		os.RemoveAll(dir)
@@ -111,8 +106,6 @@ var build = sync.OnceValues(func() (string, error) {
 func Binary(t testing.TB) string {
 	t.Helper()
 	file, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	return file
 }

@@ -2,70 +2,51 @@ package e2e
 
 import (
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"adbuffer/internal/testsupport"
 )
-
-// series is one line of the exposition format.
-type series struct {
-	Labels string // {a="b",c="d"} as written, empty without labels
-	Value  float64
-}
-
-// Has reports whether the series has all of these labels, each written as name=value.
-func (s series) Has(labels []string) bool {
-	for _, l := range labels {
-		name, value, _ := strings.Cut(l, "=")
-		pair := fmt.Sprintf("%s=%q", name, value)
-		if !strings.Contains(s.Labels, "{"+pair) && !strings.Contains(s.Labels, ","+pair) {
-			return false
-		}
-	}
-	return true
-}
 
 // Scrape is one response of /metrics, by the names of the metrics. A histogram has the
 // names name_bucket, name_sum and name_count.
 type Scrape struct {
 	t      testing.TB
-	Series map[string][]series
+	Series map[string]model.Vector
 	Types  map[string]string // from the lines # TYPE
 }
 
 func (ab *Process) Scrape() *Scrape {
 	ab.T.Helper()
 	_, text := ab.AskAdmin("/metrics")
-	m := &Scrape{t: ab.T, Series: map[string][]series{}, Types: map[string]string{}}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if typed, ok := strings.CutPrefix(line, "# TYPE "); ok {
-			name, typ, _ := strings.Cut(typed, " ")
-			m.Types[name] = typ
-		}
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		space := strings.LastIndexByte(line, ' ')
-		value, err := strconv.ParseFloat(line[space+1:], 64)
-		if err != nil {
-			ab.T.Fatalf("/metrics: %q: %v", line, err)
-		}
-		name, labels := line[:space], ""
-		if i := strings.IndexByte(name, '{'); i >= 0 {
-			name, labels = name[:i], name[i:]
-		}
-		m.Series[name] = append(m.Series[name], series{labels, value})
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	testsupport.NoError(ab.T, err)
+	samples, err := expfmt.ExtractSamples(new(expfmt.DecodeOptions), slices.Collect(maps.Values(families))...)
+	testsupport.NoError(ab.T, err)
+	m := &Scrape{t: ab.T, Series: map[string]model.Vector{}, Types: map[string]string{}}
+	for name, f := range families {
+		m.Types[name] = strings.ToLower(f.GetType().String())
+	}
+	for _, s := range samples {
+		name := string(s.Metric[model.MetricNameLabel])
+		m.Series[name] = append(m.Series[name], s)
 	}
 	return m
 }
 
-// All returns the series of a metric that have these labels.
-func (m *Scrape) All(name string, labels ...string) (found []series) {
+// All returns the series of a metric that have these labels, each written as name=value.
+func (m *Scrape) All(name string, labels ...string) (found model.Vector) {
 	for _, s := range m.Series[name] {
-		if s.Has(labels) {
+		if !slices.ContainsFunc(labels, func(label string) bool {
+			name, value, _ := strings.Cut(label, "=")
+			return string(s.Metric[model.LabelName(name)]) != value
+		}) {
 			found = append(found, s)
 		}
 	}
@@ -76,20 +57,16 @@ func (m *Scrape) All(name string, labels ...string) (found []series) {
 func (m *Scrape) Value(name string, labels ...string) float64 {
 	m.t.Helper()
 	found := m.All(name, labels...)
-	if len(found) != 1 {
-		m.t.Fatalf("%d series %s%v, want 1: %v", len(found), name, labels, m.Series[name])
-	}
-	return found[0].Value
+	testsupport.MustTrue(m.t, len(found) == 1, "%d series %s%v, want 1: %v", len(found), name, labels, m.Series[name])
+	return float64(found[0].Value)
 }
 
 // Sum adds up all series of a metric that have these labels.
 func (m *Scrape) Sum(name string, labels ...string) (total float64) {
 	m.t.Helper()
-	if len(m.Series[name]) == 0 {
-		m.t.Fatalf("there is no %s", name)
-	}
+	testsupport.MustTrue(m.t, len(m.Series[name]) > 0, "there is no %s", name)
 	for _, s := range m.All(name, labels...) {
-		total += s.Value
+		total += float64(s.Value)
 	}
 	return total
 }
@@ -103,9 +80,7 @@ func (ab *Process) Metric(name string, labels ...string) float64 {
 // WantMetric checks one series.
 func (ab *Process) WantMetric(want float64, name string, labels ...string) {
 	ab.T.Helper()
-	if got := ab.Metric(name, labels...); got != want {
-		ab.T.Errorf("%s%v is %v, want %v", name, labels, got, want)
-	}
+	testsupport.Equal(ab.T, ab.Metric(name, labels...), want, "%[2]s%[3]v is %[1]v", name, labels)
 }
 
 // AwaitMetric waits until one series has this value.

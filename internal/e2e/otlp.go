@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -56,14 +55,6 @@ func StartOTLPReceiver(t *testing.T) *OTLPReceiver {
 	return r
 }
 
-// AwaitSpans waits until the receiver has the spans of all requests that have their response. The
-// spans of one request may arrive in two batches.
-func (ab *Process) AwaitSpans() {
-	ab.T.Helper()
-	made := ab.Metric("adbuffer_trace_spans_total", "state=made")
-	ab.AwaitMetric(made, "adbuffer_trace_spans_total", "state=sent")
-}
-
 // Named returns the spans of this name.
 func (r *OTLPReceiver) Named(name string) (found []*otlp.Span) {
 	r.mu.Lock()
@@ -95,9 +86,4 @@ func Attribute(s *otlp.Span, key string) string {
 		return strconv.FormatInt(a.Value.GetIntValue(), 10)
 	}
 	return ""
-}
-
-// TraceParent returns the traceparent that makes s the parent of another span.
-func TraceParent(s *otlp.Span) string {
-	return "00-" + hex.EncodeToString(s.TraceId) + "-" + hex.EncodeToString(s.SpanId) + "-01"
 }

@@ -7,23 +7,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// setting is a key of the configuration, by its path, and a value.
-type setting struct{ path, value string }
-
-// patient are the settings of a process on a slow machine: timeouts are long, and too little CPU refuses
-// nothing.
-var patient = []setting{
-	{"server.listen", "127.0.0.1:0"},
-	{"server.drain.delay", "0s"},
-	{"server.overload.enabled", "false"},
-	{"server.read_timeout", "20s"},
-	{"server.write_timeout", "20s"},
-	{"admin.listen", "127.0.0.1:0"},
-	{"deadline.default", "20s"},
-	{"deadline.max", "30s"},
-	{"ssp_defaults.timeouts.connect", "10s"},
-	{"ssp_defaults.timeouts.tls_handshake", "10s"},
-	{"ssp_defaults.pool.pending_timeout", "10s"},
+// patient are the settings of a process on a slow machine, by their paths: timeouts are long, and too
+// little CPU refuses nothing.
+var patient = map[string]string{
+	"server.listen":                       "127.0.0.1:0",
+	"server.drain.delay":                  "0s",
+	"server.overload.enabled":             "false",
+	"server.read_timeout":                 "20s",
+	"server.write_timeout":                "20s",
+	"admin.listen":                        "127.0.0.1:0",
+	"deadline.default":                    "20s",
+	"deadline.max":                        "30s",
+	"ssp_defaults.timeouts.connect":       "10s",
+	"ssp_defaults.timeouts.tls_handshake": "10s",
+	"ssp_defaults.pool.pending_timeout":   "10s",
 }
 
 // Patient is the environment of a process on a slow machine: timeouts are long. Its variables take
@@ -32,22 +29,21 @@ func Patient() []string { return patientFor("") }
 
 // patientFor is Patient without the settings that the configuration has itself.
 func patientFor(config string) []string {
-	var tree map[string]any
+	var tree any
 	yaml.Unmarshal([]byte(config), &tree)
 	env := []string{"GORACE=exitcode=66"}
-	for _, s := range patient {
-		if !has(tree, strings.Split(s.path, ".")) {
-			env = append(env, "ADBUFFER_"+strings.ToUpper(strings.ReplaceAll(s.path, ".", "_"))+"="+s.value)
+	for path, value := range patient {
+		if !has(tree, path) {
+			env = append(env, "ADBUFFER_"+strings.ToUpper(strings.ReplaceAll(path, ".", "_"))+"="+value)
 		}
 	}
 	return slices.Clip(env) // so that two tests can append to it
 }
 
-func has(tree map[string]any, path []string) bool {
-	value, ok := tree[path[0]]
-	if !ok || len(path) == 1 {
-		return ok
+func has(tree any, path string) bool {
+	for name := range strings.SplitSeq(path, ".") {
+		section, _ := tree.(map[string]any)
+		tree = section[name]
 	}
-	below, ok := value.(map[string]any)
-	return ok && has(below, path[1:])
+	return tree != nil
 }

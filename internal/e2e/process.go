@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,18 +20,29 @@ import (
 // Process is a running process of the binary under test.
 type Process struct {
 	*testsupport.Daemon
-	TrafficAddr, AdminAddr string // host:port, or for traffic the path of a Unix socket
-	Network                string // of traffic
+	TrafficAddr, AdminAddr string      // host:port, or for traffic the path of a Unix socket
+	Network                string      // of traffic
+	AdminTLS               *tls.Config // of a client of the admin listener; nil for a listener without TLS
+	File                   string      // the configuration
 
 	ExitIsTested bool // the test itself checks how the process ended
 }
 
-// Start runs `adbuffer serve` with the configuration, and waits until it is ready. Timeouts that the
-// configuration does not set are long. env are variables for it, NAME=value. At the end of the test
-// it must hold no resources, and stop with exit status 0.
+// Start runs `adbuffer serve` with the configuration in a file of its own, and waits until it is ready.
+// Timeouts that the configuration does not set are long. env are variables for it, NAME=value. At the
+// end of the test it must hold no resources, and stop with exit status 0.
 func Start(t testing.TB, config string, env ...string) *Process {
 	t.Helper()
-	return StartReloadable(t, config, env...).Process
+	return Serve(t, WriteConfig(t, config), append(patientFor(config), env...)...)
+}
+
+// Serve is Start with a file, and with the environment env alone.
+func Serve(t testing.TB, file string, env ...string) *Process {
+	t.Helper()
+	ab := Launch(t, env, "serve", "--config", file)
+	ab.File = file
+	ab.AwaitReady()
+	return ab
 }
 
 // Launch runs the binary with these arguments, and returns when its listeners
@@ -95,7 +107,7 @@ func (ab *Process) AwaitReady() {
 func (ab *Process) BeginDrain() {
 	ab.T.Helper()
 	ab.Signal(syscall.SIGTERM)
-	testsupport.Eventually(ab.T, "adbuffer drains", func() bool { _, ok := ab.Log.Line("draining"); return ok })
+	ab.WantLogged("draining")
 }
 
 // WantExit waits for the end of the process, which must have this exit status.
@@ -107,9 +119,14 @@ func (ab *Process) WantExit(code int) {
 	case <-time.After(testsupport.Patience):
 		ab.T.Fatalf("adbuffer did not end:\n%s", ab.Log)
 	}
-	if got := ab.Cmd.ProcessState.ExitCode(); got != code {
-		ab.T.Errorf("exit status %d, want %d:\n%s", got, code, ab.Log)
-	}
+	testsupport.Equal(ab.T, ab.Cmd.ProcessState.ExitCode(), code, "exit status %[1]d:\n%[2]s", ab.Log)
+}
+
+// Terminate sends SIGTERM, and waits for the end of the process, which must have this exit status.
+func (ab *Process) Terminate(code int) {
+	ab.T.Helper()
+	ab.Signal(syscall.SIGTERM)
+	ab.WantExit(code)
 }
 
 // Stop ends the process at the end of a test, and checks for leaks.
@@ -162,7 +179,7 @@ func (ab *Process) held() string {
 	} {
 		for _, s := range m.All(name) {
 			if s.Value != 0 {
-				left = append(left, fmt.Sprintf("%s%s %v", name, s.Labels, s.Value))
+				left = append(left, s.String())
 			}
 		}
 	}
@@ -191,8 +208,6 @@ func Run(t testing.TB, env []string, args ...string) (stdout, stderr string, cod
 func WriteConfig(t testing.TB, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "adbuffer.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"strings"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Refusal is an error response of adbuffer, with all values that operators may rely on.
@@ -20,7 +22,6 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 	if want.Route == "" {
 		want.Route = "default"
 	}
-	labels := []string{"route=" + want.Route, "outcome=" + want.Reason}
 	before := ab.Scrape()
 	a := do()
 	for range 3 { // a breaker lets a share of the requests pass, and then the next one must be refused
@@ -37,29 +38,21 @@ func (ab *Process) WantRefusal(what string, want Refusal, do func() *Response) *
 		ab.T.Errorf("%s: body %s, want error %q of ssp %q", what, a.Body, want.Reason, want.SSP)
 	}
 	for _, name := range want.Names {
-		if !strings.Contains(e.Detail, name) {
-			ab.T.Errorf("%s: detail %q does not name %q", what, e.Detail, name)
-		}
+		testsupport.True(ab.T, strings.Contains(e.Detail, name), "%s: detail %q does not name %q", what, e.Detail, name)
 	}
 	if !strings.HasSuffix(e.Detail, "see the runbook, entry "+want.Reason) || strings.ContainsAny(e.Detail, "\r\n") || strings.Contains(e.Detail, ". ") {
 		ab.T.Errorf("%s: detail %q is not one sentence that names the runbook's entry", what, e.Detail)
 	}
-	if a.Header("Date") == "" {
-		ab.T.Errorf("%s: no Date", what)
+	testsupport.True(ab.T, a.Header("Date") != "", "%s: no Date", what)
+	wantOne := func(name string, labels ...string) {
+		ab.T.Helper()
+		rose := after.Sum(name, labels...) - before.Sum(name, labels...)
+		testsupport.Equal(ab.T, rose, 1, "%[2]s: %[3]s%[4]v rose by %[1]v", what, name, labels)
 	}
-	const name = "adbuffer_requests_total"
-	if n := after.Sum(name, labels...) - before.Sum(name, labels...); n != 1 {
-		ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
-	}
-	if n := after.Sum(name) - before.Sum(name); n != 1 {
-		ab.T.Errorf("%s: the sum of %s rose by %v, want 1", what, name, n)
-	}
+	wantOne("adbuffer_requests_total", "route="+want.Route, "outcome="+want.Reason)
+	wantOne("adbuffer_requests_total")
 	if want.SSP != "" {
-		const name = "adbuffer_ssp_requests_total"
-		labels := []string{"ssp=" + want.SSP, "outcome=" + want.Reason}
-		if n := after.Sum(name, labels...) - before.Sum(name, labels...); n != 1 {
-			ab.T.Errorf("%s: %s%v rose by %v, want 1", what, name, labels, n)
-		}
+		wantOne("adbuffer_ssp_requests_total", "ssp="+want.SSP, "outcome="+want.Reason)
 	}
 	return a
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/testsupport"
 )
@@ -15,7 +14,6 @@ type Response struct {
 	Status int
 	Fields []Field
 	Body   string
-	Took   time.Duration // since the call of Read
 }
 
 type Field struct{ Name, Value string }
@@ -69,33 +67,6 @@ func ErrorOf(a *Response) (e Error) {
 	}
 	if err := json.Unmarshal([]byte(a.Body), &e); err != nil {
 		a.t.Errorf("the body is no JSON: %v: %q", err, a.Body)
-	}
-	return e
-}
-
-// envelope is the response of parallel-all.
-type envelope struct {
-	Results []struct {
-		SSP         string          `json:"ssp"`
-		Status      int             `json:"status"`
-		MS          *int            `json:"ms"`
-		ContentType string          `json:"content_type"`
-		Body        json.RawMessage `json:"body"`
-		Base64      string          `json:"body_base64"`
-		Error       string          `json:"error"`
-	} `json:"results"`
-}
-
-func EnvelopeOf(a *Response) (e envelope) {
-	a.t.Helper()
-	a.WantStatus("parallel-all", 200).WantSource("proxy/merged")
-	if ct := a.Header("Content-Type"); ct != "application/json" {
-		a.t.Errorf("Content-Type %q", ct)
-	}
-	d := json.NewDecoder(strings.NewReader(a.Body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
-		a.t.Fatalf("%v in %s", err, a.Body)
 	}
 	return e
 }

@@ -45,9 +45,7 @@ func (ab *Process) Via() string {
 func StartSSP(t testing.TB, o sspsim.Options) *sspsim.SSP {
 	t.Helper()
 	s, err := sspsim.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -71,46 +69,36 @@ func Failing(t testing.TB, f sspsim.Faults) *sspsim.SSP {
 func LastRequest(t testing.TB, s *sspsim.SSP) *sspsim.Request {
 	t.Helper()
 	all := s.Requests()
-	if len(all) == 0 {
-		t.Fatal("the SSP got no request")
-	}
+	testsupport.MustTrue(t, len(all) > 0, "the SSP got no request")
 	return all[len(all)-1]
 }
 
 // WantRequests checks how many requests s has received.
 func WantRequests(t testing.TB, s *sspsim.SSP, n uint64) {
 	t.Helper()
-	if got := s.Counters().Requests; got != n {
-		t.Errorf("the SSP got %d requests, want %d", got, n)
-	}
+	testsupport.Equal(t, s.Counters().Requests, n, "the SSP got %d requests")
 }
 
 // Gated is an SSP that holds back its responses until Open.
 type Gated struct {
 	*sspsim.SSP
-	gate chan struct{}
-	once sync.Once
+	Open func() // lets the SSP respond to all requests, later ones too
 }
 
 // StartGated starts a gated SSP; AwaitInFlight waits for requests to arrive.
 func StartGated(t testing.TB, o sspsim.Options) *Gated {
 	t.Helper()
-	g := &Gated{gate: make(chan struct{})}
-	o.OnRequest = func(*sspsim.Request) { <-g.gate }
-	g.SSP = StartSSP(t, o)
+	gate := make(chan struct{})
+	o.OnRequest = func(*sspsim.Request) { <-gate }
+	g := &Gated{StartSSP(t, o), sync.OnceFunc(func() { close(gate) })}
 	t.Cleanup(g.Open) // before the SSP closes
 	return g
 }
 
-// Open lets the SSP respond to all requests, later ones too.
-func (g *Gated) Open() { g.once.Do(func() { close(g.gate) }) }
-
 // AwaitCounters waits until ok accepts the counters of s.
 func AwaitCounters(t testing.TB, s *sspsim.SSP, what string, ok func(sspsim.Counters) bool) {
 	t.Helper()
-	if !s.AwaitCounters(testsupport.Patience, ok) {
-		t.Fatalf("not within %v: %s; the SSP's counters %+v", testsupport.Patience, what, s.Counters())
-	}
+	testsupport.MustTrue(t, s.AwaitCounters(testsupport.Patience, ok), "not within %v: %s; the SSP's counters %+v", testsupport.Patience, what, s.Counters())
 }
 
 // AwaitInFlight waits until the SSP has n requests without a response.
@@ -122,18 +110,14 @@ func AwaitInFlight(t testing.TB, s *sspsim.SSP, n int64) {
 // SetBehaviour gives s another behaviour.
 func SetBehaviour(t testing.TB, s *sspsim.SSP, b sspsim.Behaviour) {
 	t.Helper()
-	if err := s.Set(b); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.Set(b))
 }
 
 // CAFile writes the authority of s's certificate to a file.
 func CAFile(t testing.TB, s *sspsim.SSP) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := s.CA().WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.CA().WriteFile(file))
 	return file
 }
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 // Traffic is load that runs beside a test.
 type Traffic struct {
 	stopped atomic.Bool
-	done    chan struct{}
+	running sync.WaitGroup
 	sent    atomic.Int64
 }
 
@@ -21,9 +22,8 @@ type Traffic struct {
 // response, to the targets in turn, until Stop. A target that begins with "POST " gets a
 // body.
 func (ab *Process) StartTraffic(n int, pause time.Duration, targets ...string) *Traffic {
-	y := &Traffic{done: make(chan struct{})}
-	go func() {
-		defer close(y.done)
+	y := new(Traffic)
+	y.running.Go(func() {
 		ab.Concurrently(n, func(w *Worker) error {
 			for i := w.Id; !y.stopped.Load(); i++ {
 				method, body, target := "GET", "", targets[i%len(targets)]+strconv.Itoa(i)
@@ -38,7 +38,7 @@ func (ab *Process) StartTraffic(n int, pause time.Duration, targets ...string) *
 			}
 			return nil
 		})
-	}()
+	})
 	ab.T.Cleanup(y.Stop)
 	return y
 }
@@ -46,7 +46,7 @@ func (ab *Process) StartTraffic(n int, pause time.Duration, targets ...string) *
 // Stop returns after the last response.
 func (y *Traffic) Stop() {
 	y.stopped.Store(true)
-	<-y.done
+	y.running.Wait()
 }
 
 // AwaitSent waits for n more responses.

@@ -70,9 +70,7 @@ func Roots(c tls.Certificate) *x509.CertPool {
 func PEM(t testing.TB, c tls.Certificate) (cert, key string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
@@ -82,8 +80,6 @@ func WriteCertificate(t testing.TB, c tls.Certificate, certFile, keyFile string)
 	t.Helper()
 	cert, key := PEM(t, c)
 	for file, text := range map[string]string{certFile: cert, keyFile: key} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 }

@@ -19,9 +19,7 @@ const firstPort, endPort = 10100, 32768
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, release, err := ReserveAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	t.Cleanup(release)
 	return addr
 }

@@ -9,9 +9,7 @@ import (
 func Listen(tb testing.TB) net.Listener {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	NoError(tb, err)
 	tb.Cleanup(func() { l.Close() })
 	return l
 }

@@ -48,9 +48,7 @@ func (s *Redis) Resume() { s.Signal(syscall.SIGCONT) }
 func (s *Redis) Do(name string, args ...any) any {
 	s.t.Helper()
 	c, err := redis.Dial("unix", s.Socket)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	NoError(s.t, err)
 	defer c.Close()
 	reply, err := c.Do(name, args...)
 	if err != nil {

@@ -44,14 +44,10 @@ type SimulatedSocket struct {
 func NewSimulatedSocket(tb testing.TB) *SimulatedSocket {
 	tb.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	NoError(tb, err)
 	s := &SimulatedSocket{tb: tb, fd: pair[0], far: pair[1], wake: make(chan struct{}), refuse: -1}
 	for _, fd := range pair {
-		if err := syscall.SetNonblock(fd, true); err != nil {
-			tb.Fatal(err)
-		}
+		NoError(tb, syscall.SetNonblock(fd, true))
 	}
 	return s
 }

@@ -15,9 +15,7 @@ import (
 func Port(t testing.TB, addr string) string {
 	t.Helper()
 	_, p, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	return p
 }
 

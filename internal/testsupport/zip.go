@@ -10,20 +10,14 @@ import (
 func ReadZip(t testing.TB, path string) map[string]string {
 	t.Helper()
 	z, err := zip.OpenReader(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	defer z.Close()
 	files := make(map[string]string)
 	for _, f := range z.File {
 		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, err)
 		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, err)
 		files[f.Name] = string(b)
 	}
 	return files

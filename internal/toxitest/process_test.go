@@ -32,9 +32,7 @@ type process struct{ *e2e.Process }
 func start(t *testing.T, config string) *process {
 	t.Helper()
 	env := []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s"}
-	ab := e2e.Launch(t, env, "serve", "--config", e2e.WriteConfig(t, config))
-	ab.AwaitReady()
-	return &process{ab}
+	return &process{e2e.Serve(t, e2e.WriteConfig(t, config), env...)}
 }
 
 // response is the response that a client got.

@@ -51,7 +51,7 @@ func TestTheLogLevelCanBeChangedAtRunTime(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_LOG_ACCESS_ENABLED=true", "ADBUFFER_LOG_ACCESS_SAMPLE=1")
 	ab.Get("/fillbuffer?n=first")
-	testsupport.Eventually(t, "the request is logged", func() bool { _, ok := ab.Log.Line("request"); return ok })
+	ab.WantLogged("request")
 	if status, body := ab.SendAdmin("PUT", "/log/level", "error"); status != 200 || !strings.Contains(body, `"error"`) {
 		t.Fatalf("PUT responds with %d %s", status, body)
 	}

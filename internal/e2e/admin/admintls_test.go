@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -26,7 +25,7 @@ func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...s
 	_, port, err := net.SplitHostPort(ab.AdminAddr)
 	testsupport.NoError(t, err)
 	ab.AdminAddr = "127.0.0.1:" + port
-	testsupport.Eventually(t, "ready", func() bool { _, ok := ab.Log.Line("ready"); return ok })
+	ab.WantLogged("ready")
 	return ab
 }
 
@@ -57,7 +56,7 @@ func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) 
 func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	t.Parallel()
 	a, other := e2e.NewAuthority(t), e2e.NewAuthority(t)
-	a.Replace("token", []byte("0123456789abcdef\n"))
+	a.Replace("token", "0123456789abcdef\n")
 	ab := secureAdmin(t, a, "0.0.0.0", fmt.Sprintf(", client_ca_file: %q, token_file: %q", a.File("ca.pem"), a.File("token")))
 	for _, row := range []struct {
 		name          string
@@ -91,13 +90,12 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 		testsupport.Equal(t, res.StatusCode, 400, "without TLS /metrics responds with %d")
 	}
 	// A change of the CA file is read too.
-	a.Replace("ca.pem", other.PEM())
+	a.Replace("ca.pem", string(other.PEM()))
 	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
 	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {
 		t.Errorf("a certificate of the previous authority gets %d", status)
 	}
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 }
 
 func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
@@ -114,8 +112,7 @@ func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
 	testsupport.Eventually(t, "the new certificate is shown", func() bool { return serialOf(t, ab, a) != before })
 	_, metrics := askTLS(ab, a.ClientConfig(nil), "/metrics")
 	testsupport.True(t, strings.Contains(metrics, `adbuffer_tls_certificate_reload_successful{listener="admin"} 1`), "there is no metric about the certificate")
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 }
 
 func serialOf(t *testing.T, ab *e2e.Process, a *e2e.Authority) string {
@@ -132,6 +129,5 @@ func TestPrometheusScrapesOverTLSWithoutACertificateOfItsOwn(t *testing.T) {
 	ab := secureAdmin(t, a, "0.0.0.0", fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))
 	p := startPrometheus(t, ab, "scheme: https", fmt.Sprintf("tls_config: {ca_file: %q, server_name: localhost}", a.File("ca.pem")))
 	p.await(`up{job="adbuffer"}`, 1)
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 }

@@ -28,7 +28,7 @@ routes:
 		}
 		for _, s := range all {
 			if strings.HasPrefix(name, "adbuffer_") && m.Types[name] == "counter" {
-				testsupport.Equal(t, s.Value, 0, "%v at the start of "+name+s.Labels)
+				testsupport.Equal(t, s.Value, 0, "%v at the start of "+s.Metric.String())
 			}
 		}
 	}

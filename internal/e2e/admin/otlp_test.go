@@ -17,7 +17,7 @@ func TestMetricsArriveAtAnOTLPReceiver(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)
 	config := e2e.Single(e2e.Healthy(t).URL()) + "metrics: {otlp: {interval: 1s}}\n"
-	ab := e2e.StartReloadable(t, config, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+testsupport.FreeAddr(t))
+	ab := e2e.Start(t, config, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+testsupport.FreeAddr(t))
 	ab.AwaitMetricAbove(1, "adbuffer_otlp_metrics_exports_total", "result=failed")
 	ab.Get("/fillbuffer").WantFill("openx")
 	config = strings.Replace(config, "otlp: {", "otlp: {endpoint: \""+r.URL+"\", ", 1)

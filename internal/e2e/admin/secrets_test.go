@@ -43,7 +43,7 @@ routes:
   - {name: default, match: {path: "/fillbuffer"}, ssps: [openx, dead, untrusted], client_choice: true}
 `, s.Addr(), version, token)
 	}
-	ab := e2e.StartReloadable(t, config("1"), "ADBUFFER_SSPS_OPENX_HEADERS_SET_X_PARTNER_VALUE=s3cret-variable")
+	ab := e2e.Start(t, config("1"), "ADBUFFER_SSPS_OPENX_HEADERS_SET_X_PARTNER_VALUE=s3cret-variable")
 	outputs := map[string]string{}
 	run := func(args ...string) {
 		stdout, stderr, _ := e2e.Run(t, ab.Cmd.Env, args...)
@@ -51,7 +51,7 @@ routes:
 	}
 
 	// This is traffic of each kind, with a capture and adbuffer tail.
-	live := follow(t, ab.Process)
+	live := follow(t, ab)
 	c := ab.Dial()
 	testsupport.Eventually(t, "tail follows", func() bool {
 		c.Get("/fillbuffer").WantFill("openx")

@@ -224,10 +224,9 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 		l := "ssp=" + ssp
 		same(ssp+"'s requests", f["requests"], m.Sum("adbuffer_ssp_requests_total", l))
 		for _, s := range m.All("adbuffer_ssp_requests_total", l) {
-			_, outcome, _ := strings.Cut(s.Labels, `outcome="`)
-			outcome, _, _ = strings.Cut(outcome, `"`)
+			outcome := string(s.Metric["outcome"])
 			if s.Value > 0 || f["outcome "+outcome] != "" {
-				same(ssp+"'s "+outcome, f["outcome "+outcome], s.Value)
+				same(ssp+"'s "+outcome, f["outcome "+outcome], float64(s.Value))
 			}
 		}
 		same(ssp+"'s places in use", f["saturation"], m.Value("adbuffer_pool_places_in_use", l))
@@ -269,9 +268,7 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 func quantileOf(m *e2e.Scrape, q float64, name string, labels ...string) float64 {
 	total := m.Value(name+"_count", labels...)
 	for _, s := range m.All(name+"_bucket", labels...) {
-		_, le, _ := strings.Cut(s.Labels, `le="`)
-		le, _, _ = strings.Cut(le, `"`)
-		if bound, err := strconv.ParseFloat(le, 64); err == nil && s.Value >= q*total {
+		if bound, err := strconv.ParseFloat(string(s.Metric["le"]), 64); err == nil && float64(s.Value) >= q*total {
 			return bound
 		}
 	}

@@ -44,7 +44,7 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		config += fmt.Sprintf("  - {name: %s, endpoints: [%s], pool: {max_conns: %d, max_pending: 100}}\n", name, endpoints, conns)
 	}
 	config += fmt.Sprintf("routes: [{name: default, match: {path: /fillbuffer}, client_choice: true, ssps: [%s]}]\n", strings.Join(names, ", "))
-	ab := e2e.StartReloadable(t, config)
+	ab := e2e.Start(t, config)
 	y := ab.StartTraffic(8, time.Millisecond, "/fillbuffer/ssp-07?n=", "/fillbuffer/ssp-07?n=", "/fillbuffer/ssp-07?n=", "/fillbuffer/ssp-44?n=", "/fillbuffer/ssp-50?n=", "/fillbuffer/ssp-03?n=")
 	y.AwaitSent(t, 50)
 	b := openPage(t, "http://"+ab.AdminAddr+"/")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
+
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -115,8 +117,6 @@ func outcomes() (lines []string) {
 	return lines
 }
 
-var label = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
-
 // openLabels have values of the configuration or the binary.
 var openLabels = []string{"ssp", "endpoint", "route", "hash", "revision", "goversion"}
 
@@ -153,10 +153,12 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp
 		values := make(map[string][]string)
 		for _, s := range all {
 			var labels []string
-			for _, l := range label.FindAllStringSubmatch(s.Labels, -1) {
-				labels = append(labels, l[1])
-				values[l[1]] = append(values[l[1]], l[2])
+			delete(s.Metric, model.MetricNameLabel)
+			for l, value := range s.Metric {
+				labels = append(labels, string(l))
+				values[string(l)] = append(values[string(l)], string(value))
 			}
+			slices.Sort(labels)
 			lines = append(lines, fmt.Sprintf("metric %s %s{%s}", typ, name, strings.Join(labels, ",")))
 		}
 		for l, of := range values {

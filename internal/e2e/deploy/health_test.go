@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -24,8 +23,7 @@ func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
 	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_requests_total")-before, 1, "%v requests counted")
 	ab.BeginDrain()
 	c.Get("/health").WantStatus("draining", 503)
-	ab.Signal(syscall.SIGTERM) // ends the delay
-	ab.WantExit(0)
+	ab.Terminate(0) // ends the delay
 }
 
 // min_idle connections are open before /readyz responds 200. An SSP that is down delays it by at

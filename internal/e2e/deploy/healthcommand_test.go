@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -56,8 +55,7 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	if stdout, _, code := health(t, nil, "--url", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
 		t.Errorf("/healthz while draining: exit status %d, want 0: %s", code, stdout)
 	}
-	ab.Signal(syscall.SIGTERM) // the second signal ends the waiting
-	ab.WantExit(0)
+	ab.Terminate(0) // the second signal ends the waiting
 	want("gone", 1, "connection refused")
 }
 
@@ -81,6 +79,5 @@ func TestHealthOfAnAdminListenerWithTLS(t *testing.T) {
 		stdout, _, code := e2e.Run(t, nil, "health", "--config", file)
 		return code == 0 && stdout == "ready\n"
 	})
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 }

@@ -37,8 +37,7 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	testsupport.MustTrue(t, res.StatusCode == http.StatusOK, "the control endpoint responds with %s", res.Status)
 	ab.Get("/fillbuffer").WantFill("openx")
 
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 	testsupport.NoError(t, sim.Process.Signal(syscall.SIGTERM))
 	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() })
 	defer ended.Stop()

@@ -86,8 +86,7 @@ func TestSystemdSocketActivateStartsTheServiceAtTheFirstConnection(t *testing.T)
 	c.Get("/fillbuffer").WantFill("openx")
 	c.Close()
 	ab.Get("/fillbuffer").WantFill("openx")
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the socket is systemd's, but it was removed: %v", err)
 	}
@@ -105,8 +104,7 @@ func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
 	testsupport.Eventually(t, "there is a warning", func() bool {
 		return strings.Contains(ab.Log.String(), "the admin socket that was passed is reachable from other machines")
 	})
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 }
 
 func TestSystemdIsNotifiedOfEachState(t *testing.T) {

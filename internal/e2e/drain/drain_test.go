@@ -32,8 +32,7 @@ func TestADrainServesRequestsInFlightAndExitsWith0(t *testing.T) {
 		c.WantClosed()
 	}
 	ab.AwaitMetric(0, "adbuffer_in_flight_requests")
-	ab.Signal(syscall.SIGTERM) // ends the delay
-	ab.WantExit(0)
+	ab.Terminate(0) // ends the delay
 	testsupport.Eventually(t, "the connections to the SSP are closed", func() bool { return s.Counters().OpenConnections == 0 })
 }
 
@@ -70,8 +69,7 @@ func TestADrainThatCutsRequestsExitsWith1(t *testing.T) {
 	busy := ab.Dial()
 	busy.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(1)
+	ab.Terminate(1)
 	busy.WantClosed()
 	line, ok := ab.Log.Line("stopped, with requests cut; see server.drain.timeout")
 	testsupport.True(t, ok && line["cut"] == 1.0, "the log does not name the requests that were cut:\n%s", ab.Log)
@@ -131,6 +129,6 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 		}
 	})
 	ab.WantExit(0)
-	all.Log(t, "responses")
+	t.Logf("%s: %v", "responses", &all)
 	testsupport.Equal(t, all.Of("ssp/openx 200"), all.Total(), "some requests did not get the SSP's response: %v")
 }

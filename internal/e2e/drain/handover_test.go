@@ -68,12 +68,8 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 			l := startLoad(now)
 			for range 3 {
 				next := e2e.Start(t, config, env...)
-				testsupport.Eventually(t, "the log says that the sockets were taken over", func() bool {
-					_, ok := next.Log.Line("taking over from the process that listens")
-					return ok
-				})
-				now.Signal(syscall.SIGTERM)
-				now.WantExit(0)
+				next.WantLogged("taking over from the process that listens")
+				now.Terminate(0)
 				// Only the new process accepts now.
 				testsupport.Eventually(t, "the new process serves requests", func() bool {
 					return next.Scrape().Sum("adbuffer_ssp_requests_total") > 0
@@ -81,8 +77,7 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 				now = next
 			}
 			l.wantNothingLost(t)
-			now.Signal(syscall.SIGTERM)
-			now.WantExit(0)
+			now.Terminate(0)
 			if path, ok := strings.CutPrefix(address, "unix:"); ok {
 				if _, err := os.Lstat(path); !os.IsNotExist(err) {
 					t.Errorf("the last process left its socket behind: %v", err)
@@ -134,8 +129,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	for range 2 {
 		next := e2e.Start(t, config, env...)
 		before := sent.Load()
-		now.Signal(syscall.SIGTERM)
-		now.WantExit(0)
+		now.Terminate(0)
 		testsupport.Eventually(t, "requests continue", func() bool { return sent.Load() > before+100 })
 		now = next
 	}
@@ -220,10 +214,7 @@ func TestTheNewProcessServesOperators(t *testing.T) {
 	next.Signal(syscall.SIGKILL)
 	next.WantExit(-1)
 	old.AwaitMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
-	testsupport.Eventually(t, "the log says that the new process has ended", func() bool {
-		_, ok := old.Log.Line("the process that had taken over has ended; this one serves alone again")
-		return ok
-	})
+	old.WantLogged("the process that had taken over has ended; this one serves alone again")
 }
 
 // Without the key a second process fails and names the setting.

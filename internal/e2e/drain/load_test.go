@@ -85,7 +85,7 @@ func (l *load) wantNothingLost(t *testing.T) {
 	t.Helper()
 	l.stopped.Store(true)
 	<-l.done
-	l.responses.Log(t, "responses")
+	t.Logf("responses: %v", &l.responses)
 	if n := l.responses.Total(); l.responses.Of("ssp/openx 200") != n || n < 100 {
 		t.Errorf("%d requests, and the SSP responded to %d", n, l.responses.Of("ssp/openx 200"))
 	}

@@ -24,13 +24,13 @@ func put(t *testing.T, ab *e2e.Process, path, body string) string {
 func TestStatesAndWeightsByHand(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
-	ab := e2e.StartReloadable(t, pair(a, b, ""))
+	ab := e2e.Start(t, pair(a, b, ""))
 	nameA, nameB := hostPort(t, a), hostPort(t, b)
-	if got := put(t, ab.Process, "/ssps/openx/endpoints/"+nameA+"/state", `{"state":"draining"}`); !strings.Contains(got, `"state": "draining"`) {
+	if got := put(t, ab, "/ssps/openx/endpoints/"+nameA+"/state", `{"state":"draining"}`); !strings.Contains(got, `"state": "draining"`) {
 		t.Errorf("the response is %s", got)
 	}
 	ab.WantLogged("an operator changed an SSP", "ssp=openx", "endpoint="+nameA, "before=enabled", "now=draining", "by=127.0.0.1:")
-	put(t, ab.Process, "/ssps/openx/endpoints/"+nameB+"/weight", `{"weight":7}`)
+	put(t, ab, "/ssps/openx/endpoints/"+nameB+"/weight", `{"weight":7}`)
 	check := func(when string) {
 		t.Helper()
 		before := a.Counters().Requests

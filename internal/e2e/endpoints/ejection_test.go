@@ -65,7 +65,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)
 	ab.WantMetric(float64(failed), "adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error")
 	const ejected = "an endpoint fails and gets no requests for a while; see ejection"
-	testsupport.Eventually(t, "the ejection is logged", func() bool { _, ok := ab.Log.Line(ejected); return ok })
+	ab.WantLogged(ejected)
 	if lines := ab.Log.Lines(ejected); len(lines) != 1 || lines[0]["endpoint"] != name {
 		t.Errorf("the log has %v", lines)
 	}

@@ -40,7 +40,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	check(0, true, "--rps", "1000", "--p50", "50ms", "--p99", "90ms")
 	check(0, false, "--rps", "0.1", "--p50", "1ms", "--p99", "2ms")
 
-	ab := e2e.StartReloadable(t, text(100))
+	ab := e2e.Start(t, text(100))
 	check(0, false, "--against", "http://"+ab.AdminAddr) // no load
 	y := ab.StartTraffic(8, 0, "/fillbuffer?n=")
 	testsupport.Eventually(t, "the pool has measured its load", func() bool {

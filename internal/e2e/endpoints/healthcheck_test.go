@@ -142,7 +142,7 @@ ssps:
 			}
 			testsupport.Equal(t, b.ads.Load(), 0, "the unhealthy endpoint got %d requests")
 			const fails = "an endpoint fails its health checks and gets no requests; see health_check"
-			testsupport.Eventually(t, "the log has a line", func() bool { _, ok := ab.Log.Line(fails); return ok })
+			ab.WantLogged(fails)
 			if lines := ab.Log.Lines(fails); len(lines) != 1 || lines[0]["endpoint"] != b.addr || lines[0]["error"] != "status 503" {
 				t.Errorf("the log has %v", lines)
 			}
@@ -162,10 +162,7 @@ ssps:
 				ab.Get("/fillbuffer").WantFill("openx")
 				return b.ads.Load() > 0
 			})
-			testsupport.Eventually(t, "the log has a line", func() bool {
-				_, ok := ab.Log.Line("an endpoint passes its health checks again and gets requests")
-				return ok
-			})
+			ab.WantLogged("an endpoint passes its health checks again and gets requests")
 
 			b.large.Store(true)
 			ab.AwaitMetric(1, "adbuffer_endpoint_state", "endpoint="+b.addr, "state=unhealthy")
@@ -191,7 +188,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 `, ssps)
 	}
 	ofA, ofB := fmt.Sprintf(`{name: a, endpoints: ["http://%s/bid"]}`, a.addr), fmt.Sprintf(`{name: b, endpoints: ["http://%s/bid"]}`, b.addr)
-	ab := e2e.StartReloadable(t, config(ofA+", "+ofB))
+	ab := e2e.Start(t, config(ofA+", "+ofB))
 	for _, s := range []*checkedServer{a, b} {
 		testsupport.Eventually(t, "checks arrive", func() bool { return s.checks() > 2 })
 	}

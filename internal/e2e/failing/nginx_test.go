@@ -151,7 +151,7 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string) (lost, closed int
 			return ab.Scrape().Sum("adbuffer_pool_connections_closed_total") >= sofar
 		})
 	}
-	all.Log(t, method)
+	t.Logf("%s: %v", method, &all)
 	m := ab.Scrape()
 	t.Logf("%s in %v: %v connections opened, retries %v, stale %v", method, time.Since(began).Round(time.Millisecond),
 		m.Sum(opened), m.All("adbuffer_retries_total"), m.Value("adbuffer_pool_stale_connections_total"))

@@ -66,7 +66,7 @@ func TestRestartOfAnSSPLosesNoGET(t *testing.T) {
 	}
 	if n := all.Of("ssp/openx 200"); n != clients*rounds {
 		t.Errorf("%d of %d requests were filled", n, clients*rounds)
-		all.Log(t, "responses")
+		t.Logf("%s: %v", "responses", &all)
 	}
 	ab.WantMetric(clients, "adbuffer_retries_total", "kind=stale")
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -20,8 +19,7 @@ func TestNothingIsLoggedForARequestByDefault(t *testing.T) {
 		ab.Get("/fillbuffer").WantFill("openx")
 		ab.Get("/nowhere")
 	}
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 	var messages []string
 	for text := range strings.Lines(ab.Log.String()) {
 		var line struct{ Msg string }
@@ -58,8 +56,7 @@ func TestAClientCannotForgeALogLine(t *testing.T) {
 		c.Close()
 	}
 	testsupport.Eventually(t, "the log has all requests", func() bool { return len(ab.Log.Lines("request")) >= len(hostile) })
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 	testsupport.Equal(t, len(ab.Log.Lines("request")), len(hostile), "%d lines about %d requests", len(hostile))
 	for text := range strings.Lines(ab.Log.String()) {
 		var line struct{ Msg, ID string }

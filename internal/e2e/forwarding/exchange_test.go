@@ -20,8 +20,7 @@ func TestTheExampleExchangeAsksTheSSPsThatCanUseARequest(t *testing.T) {
 		ssps[name] = e2e.Healthy(t)
 		env = append(env, "ADBUFFER_SSPS_"+strings.ToUpper(name)+"_ENDPOINTS_0="+ssps[name].URL())
 	}
-	ab := e2e.Launch(t, env, "serve", "--config", "../../../config/openrtb.yaml")
-	ab.AwaitReady()
+	ab := e2e.Serve(t, "../../../config/openrtb.yaml", env...)
 	for _, row := range []struct{ body, asked string }{
 		{`{"id":"1","imp":[{"id":"1","banner":{}}],"device":{"geo":{"country":"AUT"}}}`, "contextual display europe"},
 		{`{"id":"1","imp":[{"id":"1","video":{}},{"id":"2","banner":{}}],"device":{"geo":{"country":"USA"}},"regs":{"gdpr":0}}`, "america contextual display video"},

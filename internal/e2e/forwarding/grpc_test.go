@@ -46,7 +46,7 @@ func TestUnaryCallsOfGRPCCross(t *testing.T) {
 	ssp.Config.Protocols = unencryptedHTTP2()
 	ssp.Start()
 	defer ssp.Close()
-	ab := e2e.StartReloadable(t, "server: {h2c: true}\n"+e2e.Single(ssp.URL+"/ads.Bidder/Bid", "protocol: h2c"))
+	ab := e2e.Start(t, "server: {h2c: true}\n"+e2e.Single(ssp.URL+"/ads.Bidder/Bid", "protocol: h2c"))
 	transport := &http.Transport{Protocols: unencryptedHTTP2(), IdleConnTimeout: 100 * time.Millisecond} // CloseIdleConnections misses a stream that is just ending
 	defer transport.CloseIdleConnections()
 	call := func(message string) (*http.Response, string) {

@@ -32,8 +32,8 @@ func echoSSP(t *testing.T) *httptest.Server {
 
 const largeBodies = "max_body_bytes: 2097152, max_in_flight: 4000, max_buffered_bytes: 1073741824"
 
-func startForHTTP2Clients(t *testing.T) *e2e.Reloadable {
-	return e2e.StartReloadable(t, "server: {h2c: true, "+largeBodies+"}\n"+
+func startForHTTP2Clients(t *testing.T) *e2e.Process {
+	return e2e.Start(t, "server: {h2c: true, "+largeBodies+"}\n"+
 		e2e.Single(echoSSP(t).URL+"/", "max_response_bytes: 4194304\n    max_buffered_bytes: 1073741824\n    pool: {max_pending: 4000}"))
 }
 

@@ -31,7 +31,7 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 	}))
 	t.Cleanup(ssp.Close)
 	e := e2e.NewAuthority(t)
-	ab := e2e.StartReloadable(t, e.ServerSection("")+e2e.Single(ssp.URL+"/", "pool: {max_pending: 4000}"))
+	ab := e2e.Start(t, e.ServerSection("")+e2e.Single(ssp.URL+"/", "pool: {max_pending: 4000}"))
 	url := "https://" + ab.TrafficAddr + "/fillbuffer"
 	run := func(t *testing.T, pkg, program string, args ...string) string {
 		t.Helper()

@@ -1,6 +1,7 @@
 package forwarding
 
 import (
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,14 +24,18 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			nowhere := row.server + e2e.Single(row.scheme+"://127.0.0.1:1/fillbuffer", row.settings)
-			ab := e2e.StartReloadable(t, nowhere)
+			ab := e2e.Start(t, nowhere)
 			ab.Take(row.server + e2e.Single(row.scheme+"://"+ab.TrafficAddr+"/fillbuffer", row.settings))
-			c := ab.Dial
-			if row.scheme == "https" {
-				c = func() *e2e.Client { return ab.DialTLS(e.ClientConfig(nil)) }
+			dial := func() *e2e.Client {
+				c := ab.Dial()
+				if row.scheme == "https" {
+					c.Conn = tls.Client(c.Conn, e.ClientConfig(nil))
+					c.Reader.Reset(c.Conn)
+				}
+				return c
 			}
 			for i, method := range []string{"GET", "POST"} {
-				res := c().Do(method, "/fillbuffer?x=1", strings.Repeat("x", 10*i)).WantStatus(method, 508).WantSource("ssp/openx")
+				res := dial().Do(method, "/fillbuffer?x=1", strings.Repeat("x", 10*i)).WantStatus(method, 508).WantSource("ssp/openx")
 				if own := e2e.ErrorOf(res); own.Error != "loop" || !strings.Contains(own.Detail, "endpoints") {
 					t.Errorf("%s: %+v", method, own)
 				}
@@ -46,8 +51,8 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 func TestASidecarBeforeAnEdgeServiceIsNoLoop(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)
-	edge := e2e.StartReloadable(t, e2e.Single(s.URL()))
-	sidecar := e2e.StartReloadable(t, e2e.Single("http://"+edge.TrafficAddr+"/fillbuffer"))
+	edge := e2e.Start(t, e2e.Single(s.URL()))
+	sidecar := e2e.Start(t, e2e.Single("http://"+edge.TrafficAddr+"/fillbuffer"))
 	ask := func() []string {
 		t.Helper()
 		sidecar.Dial().Get("/fillbuffer", "Via: 1.0 fred, 1.1 p.example (a, b)").WantStatus("through both", 200).WantSource("ssp/openx")

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -40,8 +39,7 @@ routes:
 	io.Copy(io.Discard, c.Conn)
 	c.Close()
 	testsupport.Eventually(t, "the log has all requests", func() bool { return len(ab.Log.Lines("request")) == 6 })
-	ab.Signal(syscall.SIGTERM)
-	ab.WantExit(0)
+	ab.Terminate(0)
 
 	text := ab.Log.String()
 	config := vectortest.Load(t, "../../..")

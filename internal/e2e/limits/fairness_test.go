@@ -25,7 +25,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 `, key, s.URL())
 	}
 	const key = "header:X-Publisher"
-	ab := e2e.StartReloadable(t, config(key))
+	ab := e2e.Start(t, config(key))
 	send := func(publisher string) *e2e.Client {
 		c := ab.Dial()
 		c.Send(e2e.Request("GET", "/fillbuffer", "", "X-Publisher: "+publisher))

@@ -91,8 +91,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	})
 	// The other replicas get the share of a drained replica at once.
 	traffics[all[1]].Stop()
-	all[1].Signal(syscall.SIGTERM)
-	all[1].WantExit(0)
+	all[1].Terminate(0)
 	all[0].AwaitMetric(1, "adbuffer_qps_replicas", "ssp=openx")
 }
 

@@ -23,7 +23,7 @@ ssps:
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 `, s.URL(), more)
 	}
-	ab := e2e.StartReloadable(t, config(""))
+	ab := e2e.Start(t, config(""))
 	clients := ab.StartTraffic(40, time.Millisecond, "/fillbuffer?")
 	defer clients.Stop()
 	ab.AwaitMetricAbove(24, "adbuffer_pool_auto_limit", "ssp=a")

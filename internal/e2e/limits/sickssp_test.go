@@ -70,8 +70,7 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 				}
 				return nil
 			})
-			others.Log(t, sick.name)
-			own.Log(t, sick.name)
+			t.Logf("the others: %v, the sick one: %v", &others, &own)
 			testsupport.True(t, own.Total() != 0 && others.Total() != 0, "no request was sent")
 		})
 	}

@@ -17,14 +17,15 @@ import (
 )
 
 // startWithin starts adbuffer with a limit of ulimit.
-func startWithin(t *testing.T, ulimit, config string) *e2e.Reloadable {
+func startWithin(t *testing.T, ulimit, config string) *e2e.Process {
 	t.Helper()
 	file := e2e.WriteConfig(t, config)
 	cmd := exec.Command("sh", "-c", ulimit+`; exec "$@"`, "sh", e2e.Binary(t), "serve", "--config", file)
 	cmd.Env = append(os.Environ(), e2e.Patient()...)
 	ab := e2e.LaunchCommand(t, cmd, (*e2e.Process).FindListeners)
+	ab.File = file
 	ab.AwaitReady()
-	return &e2e.Reloadable{Process: ab, File: file}
+	return ab
 }
 
 // With 256 open files, 96 of 300 clients hung, since server.max_connections did not know that limit.
@@ -85,7 +86,7 @@ func TestClientsAreRefusedBeforeOpenFilesRunOut(t *testing.T) {
 }
 
 // wantWarning checks that one warning about a setting was logged, with these words.
-func wantWarning(ab *e2e.Reloadable, path string, words ...string) {
+func wantWarning(ab *e2e.Process, path string, words ...string) {
 	ab.T.Helper()
 	n := 0
 	for _, line := range ab.Log.Lines("configuration") {

@@ -16,7 +16,7 @@ import (
 )
 
 // addressSpace returns how many KiB of address space a process has taken.
-func addressSpace(ab *e2e.Reloadable) int {
+func addressSpace(ab *e2e.Process) int {
 	ab.T.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", ab.Cmd.Process.Pid))
 	testsupport.NoError(ab.T, err)

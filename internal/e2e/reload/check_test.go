@@ -97,9 +97,9 @@ func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T)
 	}
 	write("s3cret-of-the-operators")
 	config := "admin: {token_file: " + token + "}\n" + e2e.Single(e2e.Healthy(t).URL())
-	ab := e2e.StartReloadable(t, config)
+	ab := e2e.Start(t, config)
 	ab.Write("ssps: []") // from now on, no reload uses the other content
-	if status, res := ab.Post(); status != 422 {
+	if status, res := ab.Reload(); status != 422 {
 		t.Fatalf("%d %+v", status, res)
 	}
 	write("s3cret-of-other-operators")

@@ -10,7 +10,7 @@ import (
 func TestTheReloadCommandShowsChangesAndErrors(t *testing.T) {
 	t.Parallel()
 	ssp := e2e.Healthy(t)
-	ab := e2e.StartReloadable(t, e2e.Single(ssp.URL()))
+	ab := e2e.Start(t, e2e.Single(ssp.URL()))
 	for _, c := range []struct {
 		text string
 		args []string

@@ -17,8 +17,8 @@ import (
 func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
-	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
-	ab.Overwrite(e2e.WithMaxConns(url, 20)) // truncated, then written
+	ab := e2e.Start(t, e2e.WithMaxConns(url, 10))
+	testsupport.NoError(t, os.WriteFile(ab.File, []byte(e2e.WithMaxConns(url, 20)), 0o600)) // truncated, then written
 	ab.AwaitLimit(20)
 	ab.WantLogged(e2e.MsgAsked, "by=file")
 	for n := 30; n <= 50; n += 10 { // another file is renamed over it, as editors do
@@ -58,8 +58,7 @@ func TestAConfigMapIsNoticedToSwap(t *testing.T) {
 	version("..2026_11_21_10_00_00.1", 10)
 	file := filepath.Join(volume, "adbuffer.yaml")
 	testsupport.NoError(t, os.Symlink("..data/adbuffer.yaml", file))
-	ab := &e2e.Reloadable{Process: e2e.Launch(t, e2e.Patient(), "serve", "--config", file), File: file}
-	ab.AwaitReady()
+	ab := e2e.Serve(t, file, e2e.Patient()...)
 	for i, name := range []string{"..2026_11_21_10_01_00.2", "..2026_11_21_10_02_00.3", "..2026_11_21_10_03_00.4"} {
 		version(name, 20+i)
 		ab.AwaitLimit(float64(20 + i))
@@ -73,9 +72,8 @@ func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 	testsupport.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	url := e2e.Healthy(t).URL()
 	go os.WriteFile(pipe, []byte(e2e.WithMaxConns(url, 10)), 0o600) // the pipe can be read once
-	ab := &e2e.Reloadable{Process: e2e.Launch(t, e2e.Patient(), "serve", "--config", pipe), File: pipe}
-	ab.AwaitReady()
-	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no regular file") {
+	ab := e2e.Serve(t, pipe, e2e.Patient()...)
+	if status, res := ab.Reload(); status != 422 || !strings.Contains(res.Error, "no regular file") {
 		t.Errorf("POST /reload responds with %d %+v", status, res)
 	}
 	ab.AwaitLimit(10)
@@ -89,7 +87,7 @@ func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	testsupport.NoError(t, wrong.WriteFile(ca))
-	ab := e2e.StartReloadable(t, e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca), "pool: {dial_backoff: {min: 1ms, max: 1ms}}"))
+	ab := e2e.Start(t, e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca), "pool: {dial_backoff: {min: 1ms, max: 1ms}}"))
 	if a := ab.Get("/fillbuffer"); a.Status != 502 || !strings.Contains(a.Body, "see tls.ca_file") {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -107,7 +105,7 @@ func TestAMissingFileOfARefusedConfigurationMayComeLater(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	ab := e2e.StartReloadable(t, e2e.Single(s.URL()))
+	ab := e2e.Start(t, e2e.Single(s.URL()))
 	ab.Write(e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca)))
 	ab.WantLogged(e2e.MsgRefused, "fault=ssps[0].tls.ca_file")
 	// An empty file would be another error.

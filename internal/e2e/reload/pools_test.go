@@ -31,7 +31,7 @@ func at(s *sspsim.SSP, settings ...string) string {
 func TestAnSSPThatDidNotChangeKeepsItsSocketsAndCounters(t *testing.T) {
 	t.Parallel()
 	a, b, other := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
-	ab := e2e.StartReloadable(t, pair(at(a), at(b)))
+	ab := e2e.Start(t, pair(at(a), at(b)))
 	steps := []struct{ what, config string }{
 		{"the first configuration again", ""},
 		{"another limit of b", pair(at(a), at(b, "pool: {max_conns: 5}"))},

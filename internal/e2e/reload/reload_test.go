@@ -1,9 +1,9 @@
 package reload
 
 import (
+	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,29 +17,29 @@ import (
 func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
-	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
+	ab := e2e.Start(t, e2e.WithMaxConns(url, 10))
 	ab.Signal(syscall.SIGHUP)
 	ab.WantLogged(e2e.MsgAsked, "by=SIGHUP")
 	ab.WantLogged(e2e.MsgReloaded, "changes=0")
 	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
-	before := ab.Scrape().All("adbuffer_config_info")[0].Labels
+	before := ab.Scrape().Series["adbuffer_config_info"].String()
 	ab.Write(e2e.WithMaxConns(url, 20))
 	ab.Signal(syscall.SIGHUP)
 	ab.AwaitLimit(20)
 	ab.WantChange("ssps[openx].pool.max_conns", "10", "20", "in place")
-	testsupport.True(t, ab.Scrape().All("adbuffer_config_info")[0].Labels != before, "the hash of the configuration is the same")
+	testsupport.True(t, ab.Scrape().Series["adbuffer_config_info"].String() != before, "the hash of the configuration is the same")
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
 func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
-	ab := e2e.StartReloadable(t, e2e.WithMaxConns(url, 10))
-	status, res := ab.Post()
+	ab := e2e.Start(t, e2e.WithMaxConns(url, 10))
+	status, res := ab.Reload()
 	testsupport.True(t, status == 200 && res.Result == "unchanged" && res.Hash != "" && len(res.Changes) == 0, "an unchanged file: %d %+v", status, res)
 	for n := 20; ; n++ { // until the request is faster than the file watcher
 		ab.Write(e2e.WithMaxConns(url, n))
-		if status, res = ab.Post(); res.Result != "unchanged" {
+		if status, res = ab.Reload(); res.Result != "unchanged" {
 			break
 		}
 	}
@@ -59,7 +59,7 @@ func TestAnInvalidFileChangesNothingAndEveryErrorIsNamed(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
 	good := e2e.Single(url, "max_in_flight: 50")
-	ab := e2e.StartReloadable(t, good)
+	ab := e2e.Start(t, good)
 	keys := func(m *e2e.Scrape) []string { return slices.Sorted(maps.Keys(m.Series)) }
 	before := ab.Scrape()
 	bad := `
@@ -72,20 +72,17 @@ routes:
 `
 	paths := []string{"server.max_conections", "server.idle_timeout", "ssps[0].endpoints[0]", "ssps[0].headers.set[0].name", "ssps[1].pool.max_conns", "ssps[1].tls.ca_file", "routes[0].ssps[0].name"}
 	ab.Write(bad)
-	status, res := ab.Post()
+	status, res := ab.Reload()
 	testsupport.True(t, status == 422 && res.Result == "refused", "POST /reload responds with %d %+v", status, res)
+	named := fmt.Sprint(res.Faults)
 	for _, path := range paths {
-		if !slices.Contains(res.FaultPaths(), path) {
-			t.Errorf("%s is not among the errors in the response, %v", path, res.FaultPaths())
-		}
+		testsupport.True(t, strings.Contains(named, path), "%s is not among the errors in the response, %s", path, named)
 		ab.WantLogged(e2e.MsgRefused, "fault="+path)
 	}
 	ab.WantMetric(0, "adbuffer_config_last_reload_successful")
 	after := ab.Scrape()
 	for _, name := range []string{"adbuffer_config_info", "adbuffer_config_last_reload_success_timestamp_seconds", "adbuffer_pool_connections_limit"} {
-		if a, b := after.Series[name], before.Series[name]; !slices.Equal(a, b) {
-			t.Errorf("%s was %v and is %v", name, b, a)
-		}
+		testsupport.Equal(t, after.Series[name].String(), before.Series[name].String(), "%s")
 	}
 	if a, b := keys(after), keys(before); !slices.Equal(a, b) {
 		t.Errorf("there were metrics %v, and there are %v", b, a)
@@ -97,7 +94,7 @@ routes:
 	testsupport.True(t, !strings.Contains(ab.Log.String(), "s3cret"), "the log has a secret")
 
 	testsupport.NoError(t, os.Remove(ab.File))
-	if status, res := ab.Post(); status != 422 || !strings.Contains(res.Error, "no such file") {
+	if status, res := ab.Reload(); status != 422 || !strings.Contains(res.Error, "no such file") {
 		t.Errorf("without a file POST /reload responds with %d %+v", status, res)
 	}
 	ab.WantLogged(e2e.MsgRefused, "error=no such file")
@@ -110,7 +107,8 @@ func TestVariablesHoldAfterAReloadToo(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()
 	file := e2e.WriteConfig(t, e2e.WithMaxConns(url, 10))
-	ab := &e2e.Reloadable{Process: e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_CONFIG="+file, "ADBUFFER_SSPS_OPENX_MAX_IN_FLIGHT=7"), "serve"), File: file}
+	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_CONFIG="+file, "ADBUFFER_SSPS_OPENX_MAX_IN_FLIGHT=7"), "serve")
+	ab.File = file
 	ab.AwaitReady()
 	ab.Write(e2e.Single(url, "max_in_flight: 50", "pool: {max_conns: 20}"))
 	ab.AwaitLimit(20)
@@ -122,14 +120,14 @@ func TestVariablesHoldAfterAReloadToo(t *testing.T) {
 func TestSIGHUPDuringTheDrainIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})
-	ab := e2e.StartReloadable(t, e2e.Single(s.URL()))
+	ab := e2e.Start(t, e2e.Single(s.URL()))
 	c := ab.Dial()
 	c.Send(e2e.Request("GET", "/fillbuffer", ""))
 	e2e.AwaitInFlight(t, s.SSP, 1)
 	ab.BeginDrain()
 	ab.Signal(syscall.SIGHUP)
 	ab.WantLogged("the configuration stays as it is while adbuffer drains", "by=SIGHUP")
-	if status, res := ab.Post(); status != 503 || res.Result != "draining" {
+	if status, res := ab.Reload(); status != 503 || res.Result != "draining" {
 		t.Errorf("POST /reload responds with %d %+v", status, res)
 	}
 	s.Open()
@@ -147,5 +145,5 @@ func TestSIGHUPBeforeTheFirstRequest(t *testing.T) {
 	}
 	ab.AwaitReady()
 	ab.Get("/fillbuffer").WantFill("openx")
-	(&e2e.Reloadable{Process: ab, File: filepath.Clean(file)}).WantLogged(e2e.MsgAsked, "by=SIGHUP")
+	ab.WantLogged(e2e.MsgAsked, "by=SIGHUP")
 }

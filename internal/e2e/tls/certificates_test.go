@@ -83,7 +83,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 		good := e2e.ReadFile(t, a.File("cert.pem"))
 		const message = "the certificates stay as they are: their files are not valid"
 		known := len(ab.Log.Lines(message)) // a renewal may have been read between its two files
-		a.Replace("cert.pem", []byte(content))
+		a.Replace("cert.pem", content)
 		ab.AwaitMetric(0, "adbuffer_tls_certificate_reload_successful", "listener=server")
 		testsupport.Eventually(t, "the log names the file", func() bool {
 			return slices.ContainsFunc(ab.Log.Lines(message)[known:], func(line map[string]any) bool {
@@ -92,7 +92,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 			})
 		})
 		testsupport.Equal(t, serial(ab, a), before, "the certificate is another: %v")
-		a.Replace("cert.pem", []byte(good))
+		a.Replace("cert.pem", good)
 		ab.AwaitMetric(1, "adbuffer_tls_certificate_reload_successful", "listener=server")
 	}
 	stop.Store(true)

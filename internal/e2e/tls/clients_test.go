@@ -2,6 +2,7 @@ package tls
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 		{[]string{"--http1.1", "--data", strings.Repeat("x", 1001)}, "1.1 413 "},
 		{[]string{"--tls-max", "1.2", "--http2"}, "2 200 20000 ssp/openx\n"},
 	} {
-		got := e.Curl(t, ab, append(row.options, "--output", os.DevNull, "--write-out", write, "EDGE/fillbuffer?pub=1")...)
+		got := curl(t, e, ab, append(row.options, "--output", os.DevNull, "--write-out", write, "EDGE/fillbuffer?pub=1")...)
 		testsupport.True(t, strings.HasPrefix(got, row.want), "curl %.60v: %q, want %q", row.options, got, row.want)
 	}
 	// Twenty requests run at once, over one connection.
@@ -41,7 +42,22 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 		many = append(many, "--output", os.DevNull, "EDGE/fillbuffer")
 	}
 	before := ab.Scrape().Sum("adbuffer_client_tls_handshakes_total")
-	testsupport.Equal(t, e.Curl(t, ab, many...), strings.Repeat("2 200 20000 ssp/openx\n", 20), "20 at once: %q")
+	testsupport.Equal(t, curl(t, e, ab, many...), strings.Repeat("2 200 20000 ssp/openx\n", 20), "20 at once: %q")
 	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_client_tls_handshakes_total")-before, 1, "%v connections for 20 requests")
 	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
+}
+
+// curl runs curl with the given options, in which EDGE is the listener's URL, and returns its output.
+func curl(t *testing.T, a *e2e.Authority, ab *e2e.Process, options ...string) string {
+	t.Helper()
+	edge := e2e.ListenerName + ":" + testsupport.Port(t, ab.TrafficAddr)
+	args := []string{"--silent", "--show-error", "--max-time", "60", "--cacert", a.File("ca.pem"), "--resolve", edge + ":127.0.0.1"}
+	for _, o := range options {
+		args = append(args, strings.ReplaceAll(o, "EDGE", "https://"+edge))
+	}
+	cmd := exec.CommandContext(t.Context(), testsupport.Needs(t, "curl", "curl"), args...)
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	testsupport.NoError(t, err)
+	return string(out)
 }

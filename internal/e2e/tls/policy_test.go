@@ -48,10 +48,10 @@ func TestTheTLSPolicyOfAReloadHoldsForNewHandshakes(t *testing.T) {
 	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	config := func(policy string) string { return a.TLSSection(policy) + e2e.Single(s.URL()) }
-	ab := e2e.StartReloadable(t, config(""))
+	ab := e2e.Start(t, config(""))
 	old := a.ClientConfig(nil)
 	old.MaxVersion = 0x0303 // TLS 1.2
-	kept, _, err := tryTLS(ab.Process, old)
+	kept, _, err := tryTLS(ab, old)
 	testsupport.NoError(t, err)
 	ab.WantMetric(1, "adbuffer_client_tls_handshakes_by_version_total", "version=1.2")
 	ab.Take(config(`, min_version: "1.3"`))

@@ -121,7 +121,7 @@ func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
 	config := func(trusted string) string {
 		return "server: {proxy_protocol: true, trusted_proxies: " + trusted + "}\n" + e2e.Single(s.URL())
 	}
-	ab := e2e.StartReloadable(t, config("[127.0.0.0/8]"))
+	ab := e2e.Start(t, config("[127.0.0.0/8]"))
 	kept := ab.Dial()
 	kept.Send(proxyV1)
 	kept.Get("/fillbuffer").WantFill("openx")

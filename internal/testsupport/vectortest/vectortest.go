@@ -35,13 +35,9 @@ type Config struct {
 func Load(t testing.TB, root string) *Config {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, "deploy/logs/vector.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	c := &Config{root: root}
-	if err := yaml.Unmarshal(b, c); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, yaml.Unmarshal(b, c))
 	return c
 }
 
@@ -54,9 +50,7 @@ func (c *Config) Events(t testing.TB, lines string) (events []map[string]any) {
 	cmd.Stdin = strings.NewReader(lines)
 	for line := range strings.Lines(c.output(t, cmd)) {
 		var e map[string]any
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, json.Unmarshal([]byte(line), &e))
 		events = append(events, e)
 	}
 	return events
