@@ -3,7 +3,6 @@ package dial
 import (
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -128,9 +127,7 @@ func TestASmallHelloThatOnlyGetsAnAlertIsNoSuccess(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	m.want(t, 1, 1)
-	if err := dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the second error is %v", err)
-	}
+	testsupport.ErrorIs(t, dialError(t, d, m.addr("ssp.test"), upstream.TLSFailed), syscall.ECONNRESET, "the second error is %v")
 	m.want(t, 2, 1) // no second attempt for a minute
 	s := &d.stats
 	testsupport.True(t, s.helloHelped.Load() == 0 && s.helloFailed.Load() == 1, "%+v", s)

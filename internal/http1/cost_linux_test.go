@@ -78,9 +78,7 @@ func costOf(t *testing.T, text string, size int) cost {
 				br.Reset(src)
 				ex.Response = upstream.Response{ContentLength: -1}
 				a.start(upstream.GET)
-				if err := a.read(br, ex); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, a.read(br, ex))
 			}
 		})
 		runtime.ReadMemStats(&after)

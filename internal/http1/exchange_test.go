@@ -322,9 +322,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 					}
 				}
 				owner.awaitFreed(t, 2*round+1)
-				if !conn.Idle() {
-					t.Fatalf("the connection was closed: %v", conn.CloseReason())
-				}
+				testsupport.MustTrue(t, conn.Idle(), "the connection was closed: %v", conn.CloseReason())
 				exchangeOnce(t, conn, p, "next")
 				owner.awaitFreed(t, 2*round+2)
 				cancel()

@@ -28,9 +28,7 @@ func checkFields(tb testing.TB, fields string) {
 	var h head
 	again := []byte("HTTP/1.1 200 OK\r\n" + fields + "\r\n")
 	n, out, err := parseHead(again, &h, nil)
-	if err != nil || n != len(again) || string(out) != fields {
-		tb.Fatalf("fields %q, parsed again: %d of %d bytes, %q, %v", fields, n, len(again), out, err)
-	}
+	testsupport.MustTrue(tb, err == nil && n == len(again) && string(out) == fields, "fields %q, parsed again: %d of %d bytes, %q, %v", fields, n, len(again), out, err)
 	for line := range strings.SplitAfterSeq(fields, "\n") {
 		if line != "" && (!strings.HasSuffix(line, "\r\n") || strings.ContainsAny(line[:len(line)-2], "\r\n\x00") || strings.IndexByte(line, ':') <= 0) {
 			tb.Fatalf("line %q of %q", line, fields)
@@ -62,9 +60,7 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 	if err != nil {
 		return
 	}
-	if got.status != resp.StatusCode || got.body != string(body) {
-		tb.Fatalf("%v %q: %+v, net/http has %d %q", method, input, got, resp.StatusCode, body)
-	}
+	testsupport.MustTrue(tb, got.status == resp.StatusCode && got.body == string(body), "%v %q: %+v, net/http has %d %q", method, input, got, resp.StatusCode, body)
 	if end := len(input) - src.Len() - br.Buffered(); got.end != end {
 		tb.Fatalf("%v %q: ends at %d, for net/http at %d", method, input, got.end, end)
 	}

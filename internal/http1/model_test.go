@@ -269,9 +269,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 		}
 		return
 	}
-	if whole && !left {
-		tb.Fatalf("%s failed, but its response arrived: %v", name, c.err)
-	}
+	testsupport.MustTrue(tb, !whole || left, "%s failed, but its response arrived: %v", name, c.err)
 	err := upstream.AsError(c.err)
 	if left && (p.writable >= 0 || p.stalled && i == 0) && err.Progress == upstream.NotSent && err.Outcome != upstream.Cancelled {
 		left = false // its write failed before its caller could abandon it
@@ -293,9 +291,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 	default:
 		want = upstream.MaybeProcessed
 	}
-	if err.Progress != want {
-		tb.Fatalf("%s ended with %v, progress %d, want %d; %d bytes of it were written", name, c.err, err.Progress, want, w.bytes(name))
-	}
+	testsupport.MustTrue(tb, err.Progress == want, "%s ended with %v, progress %d, want %d; %d bytes of it were written", name, c.err, err.Progress, want, w.bytes(name))
 	if timedOut := err.Outcome == upstream.Deadline; timedOut && i != p.gone && p.then != "time" || left && !timedOut {
 		tb.Fatalf("%s ended with %v", name, c.err)
 	}

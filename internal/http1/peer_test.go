@@ -41,9 +41,7 @@ func (p *peer) request() string {
 	length := 0
 	for {
 		line, err := p.in.ReadString('\n')
-		if err != nil {
-			p.tb.Fatalf("peer: reading a request: %v after %q", err, b.String()+line)
-		}
+		testsupport.MustTrue(p.tb, err == nil, "peer: reading a request: %v after %q", err, b.String()+line)
 		b.WriteString(line)
 		if v, ok := strings.CutPrefix(line, "Content-Length: "); ok {
 			length, _ = strconv.Atoi(strings.TrimSpace(v))
@@ -321,9 +319,7 @@ func ask(tb testing.TB, conn upstream.Conn, p *peer) (*upstream.Exchange, <-chan
 func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
 	tb.Helper()
 	testsupport.MustTrue(tb, err == nil, "the exchange failed: %v", err)
-	if ex.Response.Status != status || string(ex.Response.Body) != body {
-		tb.Fatalf("response %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
-	}
+	testsupport.MustTrue(tb, ex.Response.Status == status && string(ex.Response.Body) == body, "response %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
 	for name, at := range map[string]time.Time{"FirstByte": ex.Times.FirstByte, "Done": ex.Times.Done} {
 		testsupport.MustTrue(tb, !at.Before(ex.Times.Acquired), "Times.%s %v is before Times.Lent %v", name, at, ex.Times.Acquired)
 	}

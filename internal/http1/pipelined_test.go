@@ -201,9 +201,7 @@ func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {
 	tb.Helper()
 	for limit := time.Now().Add(patience); conn.outstanding.Load() != int32(n); {
-		if time.Now().After(limit) {
-			tb.Fatalf("%d requests outstanding, want %d", conn.outstanding.Load(), n)
-		}
+		testsupport.MustTrue(tb, !time.Now().After(limit), "%d requests outstanding, want %d", conn.outstanding.Load(), n)
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -83,9 +83,7 @@ func TestBytesThatCameBeforeTheRequestAreUnsolicited(t *testing.T) {
 		r.takenBytes.Store(sent.now)
 		r.br = bufio.NewReader(strings.NewReader(textResponse("evil")))
 		r.br.Peek(1)
-		if err := r.serve(); err != errUnsolicited {
-			t.Errorf("%s: error %v, want %v", name, err, errUnsolicited)
-		}
+		testsupport.Equal(t, r.serve(), errUnsolicited, "%[2]s: error %[1]v", name)
 	}
 }
 
@@ -141,9 +139,7 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 			prove(t, conn, p, owner)
 			f := send(t, conn, p, "a")
 			a := textResponse(strings.Repeat("a", 2<<10-len("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")))
-			if len(a) != opts.pipelineBuffer() {
-				t.Fatalf("a response of %d bytes does not fill a buffer of %d", len(a), opts.pipelineBuffer())
-			}
+			testsupport.MustEqual(t, len(a), opts.pipelineBuffer(), "a response of %d bytes does not fill a buffer of %d", opts.pipelineBuffer())
 			p.sendTogether(a + textResponse("evil"))
 			testsupport.NoError(t, wait(t, f.done[0]))
 			owner.awaitFreed(t, 2)

@@ -22,9 +22,7 @@ func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 		oldest := m.begin(time.Minute, func(ex *upstream.Exchange) { ex.Budget = upstream.NewBudget(9) })
 		behind := m.begin(2*time.Minute, nil)
 		m.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789")
-		if oldest.at.IsZero() || upstream.AsError(oldest.err).Outcome != upstream.Overloaded {
-			t.Fatalf("error %v, want %v", oldest.err, upstream.Overloaded)
-		}
+		testsupport.MustTrue(t, !oldest.at.IsZero() && upstream.AsError(oldest.err).Outcome == upstream.Overloaded, "error %v, want %v", oldest.err, upstream.Overloaded)
 		time.Sleep(simLinger - tick)
 		synctest.Wait()
 		wantReason(t, m.conn, upstream.NotClosed)

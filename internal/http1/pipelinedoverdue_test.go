@@ -67,9 +67,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				wantPlaces(t, m, 0)
-				if oldest.at != abandoned {
-					t.Errorf("the request was abandoned after %v", oldest.at.Sub(begin))
-				}
+				testsupport.True(t, oldest.at == abandoned, "the request was abandoned after %v", oldest.at.Sub(begin))
 				if _, now := m.owner.counts(); now != changed+1 {
 					t.Errorf("the owner was called %d times, want once", now-changed)
 				}
@@ -97,9 +95,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 					} else { // the sent request behind it still waits until its deadline
 						time.Sleep(time.Minute)
 						synctest.Wait()
-						if behind.err != upstream.ErrDeadline || behind.at != begin.Add(time.Minute) {
-							t.Errorf("it ended with %v after %v", behind.err, behind.at.Sub(begin))
-						}
+						testsupport.True(t, behind.err == upstream.ErrDeadline && behind.at == begin.Add(time.Minute), "it ended with %v after %v", behind.err, behind.at.Sub(begin))
 					}
 					m.close()
 					return
@@ -191,9 +187,7 @@ func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T)
 		synctest.Wait()
 		for _, c := range waiting {
 			wantElsewhere(t, c)
-			if c.at != overdue {
-				t.Errorf("it ended %v too late", c.at.Sub(overdue))
-			}
+			testsupport.True(t, c.at == overdue, "it ended %v too late", c.at.Sub(overdue))
 		}
 		wantPlaces(t, m, 0)
 		m.send(textResponse("late"))

@@ -99,9 +99,7 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 		go conn.flush(time.Now().Add(patience)) // the caller continues
 		p.wantRequests("next-and-longer")
 		synctest.Wait()
-		if n := conn.takenBytes.Load(); n != int64(conn.first) {
-			t.Fatalf("%d bytes were written before the first response, of a first request of %d", n, conn.first)
-		}
+		testsupport.MustEqual(t, conn.takenBytes.Load(), int64(conn.first), "%d bytes were written before the first response, of a first request of %d", conn.first)
 		p.send(textResponse("1"))
 		wantResponse(t, wait(t, nextDone), next, 200, "1")
 		p.wantRequests("behind")

@@ -83,9 +83,7 @@ func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 	check := func() {
 		t.Helper()
 		used := share.Used()
-		if used != all.Used() || used > int64(came) {
-			t.Fatalf("%d bytes of the share and %d of all are reserved, %d have arrived", used, all.Used(), came)
-		}
+		testsupport.MustTrue(t, used == all.Used() && used <= int64(came), "%d bytes of the share and %d of all are reserved, %d have arrived", used, all.Used(), came)
 		memory := 0
 		for _, c := range calls {
 			memory += cap(c.ex.Response.Body) + cap(c.ex.Response.Fields)
@@ -109,8 +107,6 @@ func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 		c.ex.ReleaseBody()
 	}
 	m.send(strings.Repeat("x", 100<<10))
-	if share.Used() != 0 || all.Used() != 0 {
-		t.Fatalf("%d bytes of the share and %d of all stay reserved", share.Used(), all.Used())
-	}
+	testsupport.MustTrue(t, share.Used() == 0 && all.Used() == 0, "%d bytes of the share and %d of all stay reserved", share.Used(), all.Used())
 	m.close()
 }

@@ -112,9 +112,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 	tb.Helper()
 	want := readResponse(input, method, whole())
 	for name, h := range readWays(next) {
-		if got := readResponse(input, method, h); got != want {
-			tb.Fatalf("%s, %v %q:\n got %+v\nwant %+v", name, method, input, got, want)
-		}
+		testsupport.MustEqual(tb, readResponse(input, method, h), want, "%[2]s, %[3]v %[4]q:\n got %+[1]v\nwant %+[5]v", name, method, input, want)
 	}
 	// If the remaining response is discarded, its end and its violations are the same.
 	h := readWay{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}
@@ -178,9 +176,7 @@ func TestResponseIsTheSameInAnyPieces(t *testing.T) {
 				// size.
 				for cut := range input {
 					got := checkSplits(t, input, c.method, sequence(cut, len(input)))
-					if got.err != "" || got.status != c.status || got.body != c.body || got.notReusable != c.odd || got.announcesClose != c.theLast {
-						t.Fatalf("%+v", got)
-					}
+					testsupport.MustTrue(t, got.err == "" && got.status == c.status && got.body == c.body && got.notReusable == c.odd && got.announcesClose == c.theLast, "%+v", got)
 					testsupport.MustEqual(t, got.end, len(response), "the response ends at %d")
 				}
 				for size := 1; size < 20; size++ {

@@ -106,12 +106,8 @@ func (m *sim) close() {
 func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	m.tb.Helper()
 	testsupport.MustTrue(m.tb, !c.at.IsZero() && c.err == nil, "the exchange failed: %v", c.err)
-	if c.ex.Response.Status != status || string(c.ex.Response.Body) != body {
-		m.tb.Fatalf("got %d %q, want %d %q", c.ex.Response.Status, c.ex.Response.Body, status, body)
-	}
-	if !at.IsZero() && c.at != at {
-		m.tb.Fatalf("the exchange ended %v late", c.at.Sub(at))
-	}
+	testsupport.MustTrue(m.tb, c.ex.Response.Status == status && string(c.ex.Response.Body) == body, "got %d %q, want %d %q", c.ex.Response.Status, c.ex.Response.Body, status, body)
+	testsupport.MustTrue(m.tb, at.IsZero() || c.at == at, "the exchange ended %v late", c.at.Sub(at))
 }
 
 // histories bring a connection to the start of the exchange under test. They return the bytes that
@@ -276,9 +272,7 @@ func (sc scene) play(tb testing.TB) {
 		testsupport.MustTrue(tb, !used, "the connection takes another request")
 		testsupport.MustTrue(tb, m.s.Closed(), "the socket is open")
 	case came.Before(limit):
-		if !used {
-			tb.Fatalf("the connection was closed: %v", m.conn.CloseReason())
-		}
+		testsupport.MustTrue(tb, used, "the connection was closed: %v", m.conn.CloseReason())
 	}
 	if m.conn.Places() > 0 {
 		next := m.begin(simBudget, nil)

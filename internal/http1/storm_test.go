@@ -200,9 +200,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 				}
 				wg.Wait()
 				for limit := time.Now().Add(patience); freed.Load() != done.Load(); {
-					if time.Now().After(limit) {
-						t.Fatalf("%d exchanges, %d places freed", done.Load(), freed.Load())
-					}
+					testsupport.MustTrue(t, !time.Now().After(limit), "%d exchanges, %d places freed", done.Load(), freed.Load())
 					time.Sleep(time.Millisecond)
 				}
 				mu.Lock()
@@ -211,9 +209,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 				}
 				mu.Unlock()
 				peers.Wait()
-				if responded.Load() == 0 || failed.Load() == 0 {
-					t.Fatalf("%d with a response, %d failed: the test needs both", responded.Load(), failed.Load())
-				}
+				testsupport.MustTrue(t, responded.Load() != 0 && failed.Load() != 0, "%d with a response, %d failed: the test needs both", responded.Load(), failed.Load())
 				t.Logf("%d with a response, %d failed", responded.Load(), failed.Load())
 			})
 		}

@@ -87,9 +87,7 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 					if used := all.Used(); used > received || used != share.Used() || used > share.Limit() {
 						t.Fatalf("%s: %d bytes are reserved, %d of a share of %d", what, used, share.Used(), share.Limit())
 					}
-					if most := 2*received + 4<<10*int64(exchanges); int64(memory) > most {
-						t.Fatalf("%s: %d bytes of memory for %d bodies", what, memory, exchanges)
-					}
+					testsupport.MustTrue(t, int64(memory) <= 2*received+4<<10*int64(exchanges), "%s: %d bytes of memory for %d bodies", what, memory, exchanges)
 					testsupport.MustTrue(t, fields <= 2*opts.MaxResponseHeaderBytes, "%s: %d bytes of memory for fields", what, fields)
 				}
 				if r.IntN(10) == 0 {
@@ -100,9 +98,7 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 			for _, ch := range done {
 				<-ch
 			}
-			if all.Used() != 0 || share.Used() != 0 {
-				t.Fatalf("seed %d: %d bytes stay reserved, %d of the share", seed, all.Used(), share.Used())
-			}
+			testsupport.MustTrue(t, all.Used() == 0 && share.Used() == 0, "seed %d: %d bytes stay reserved, %d of the share", seed, all.Used(), share.Used())
 			c.Close(upstream.ClosedDrain)
 			w.end(errReset)
 			synctest.Wait()

@@ -44,9 +44,7 @@ func (f *fed) open(n, body int) (first uint32) {
 			ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, body)
 		}
 		s, err := c.openLocked(ex)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		testsupport.NoError(f.t, err)
 		if f.all = append(f.all, ex); i == 0 {
 			first = s.id
 		}
@@ -313,15 +311,11 @@ func (h *hostility) measure(t *testing.T) costOf {
 		for bytes < 40<<10 {
 			b := h.frames(f)
 			insert := []byte{0x40, 1, 'a', 1, 'b'} // the first insert allocates the table's memory
-			if err := f.conn.in.Decoder.Decode(insert, &http2codec.ResponseBlock{Limit: 1 << 10}); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, f.conn.in.Decoder.Decode(insert, &http2codec.ResponseBlock{Limit: 1 << 10}))
 			runtime.ReadMemStats(&before)
 			d, out, err := f.feed(b)
 			runtime.ReadMemStats(&after)
-			if (err != nil) != h.ends {
-				t.Fatalf("%s: %v", h.name, err)
-			}
+			testsupport.MustTrue(t, (err != nil) == h.ends, "%s: %v", h.name, err)
 			n := len(b)
 			if size := f.conn.in.block.Size; h.decoded {
 				n = max(n, size)

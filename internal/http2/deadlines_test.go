@@ -27,9 +27,7 @@ func TestEachExchangeEndsAtItsOwnDeadline(t *testing.T) {
 	for _, ch := range done {
 		res := wait(t, ch)
 		testsupport.MustTrue(t, errors.Is(res.err, upstream.ErrDeadline), "got %v", res.err)
-		if res.times.Done.Before(res.deadline) {
-			t.Errorf("ended %v too early", res.deadline.Sub(res.times.Done))
-		}
+		testsupport.True(t, !res.times.Done.Before(res.deadline), "ended %v too early", res.deadline.Sub(res.times.Done))
 	}
 	p.respond(id, "in time")
 	wait(t, last).wantBody(t, "in time")

@@ -51,7 +51,5 @@ func TestMalformedRequestThatChangedTheTableClosesTheConnection(t *testing.T) {
 	// malformed.
 	r.fields += "bad line\r\n"
 	r.do(p.conn).wantError(t, want{outcome: upstream.Internal, progress: upstream.NotSent})
-	if p.conn.CloseReason() != upstream.ClosedError {
-		t.Errorf("reason %v", p.conn.CloseReason())
-	}
+	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedError, "reason %v")
 }

@@ -291,17 +291,13 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 		res := <-done[i]
 		if res.err == nil {
 			name := string(rune('A' + i))
-			if res.fields != "x-of: "+name+"\r\n" || strings.Trim(res.body, name) != "" {
-				t.Errorf("request %s was given fields %q and body %q", name, res.fields, res.body)
-			}
+			testsupport.True(t, res.fields == "x-of: "+name+"\r\n" && strings.Trim(res.body, name) == "", "request %s was given fields %q and body %q", name, res.fields, res.body)
 			got[i] = modelResult{body: res.body + "."}
 			continue
 		}
 		e := upstream.AsError(res.err)
 		got[i] = modelResult{progress: e.Progress, http1: e.OverHTTP1}
-		if e.Progress == upstream.NotSent && w.wrote(uint32(2*i+1)) {
-			t.Errorf("request %c is reported as not sent, and was written", 'A'+i)
-		}
+		testsupport.True(t, e.Progress != upstream.NotSent || !w.wrote(uint32(2*i+1)), "request %c is reported as not sent, and was written", 'A'+i)
 	}
 	c.Close(upstream.ClosedDrain)
 	w.Close()

@@ -160,9 +160,7 @@ func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 	compare := func(r request) {
 		t.Helper()
 		want, got := theirs(oracle, "https", r), ours(conn, "https", r)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v %s with %d bytes (-net/http +ours):\n%s", r.method, r.target, len(r.body), diff)
-		}
+		testsupport.Equal(t, cmp.Diff(want, got), "", "%[2]v %[3]s with %[4]d bytes (-net/http +ours):\n%[1]s", r.method, r.target, len(r.body))
 	}
 	for _, method := range []upstream.Method{upstream.GET, upstream.HEAD, upstream.POST} {
 		for _, sent := range oracleSizes {

@@ -282,9 +282,7 @@ func (p *peer) wantReset(id uint32, code h2.ErrCode) {
 	for {
 		switch f := p.read().(type) {
 		case *h2.RSTStreamFrame:
-			if f.StreamID != id || f.ErrCode != code {
-				p.t.Fatalf("RST_STREAM %d %v, want %d %v", f.StreamID, f.ErrCode, id, code)
-			}
+			testsupport.MustTrue(p.t, f.StreamID == id && f.ErrCode == code, "RST_STREAM %d %v, want %d %v", f.StreamID, f.ErrCode, id, code)
 			return
 		case *h2.GoAwayFrame:
 			p.t.Fatalf("GOAWAY %v %q, want RST_STREAM %v", f.ErrCode, f.DebugData(), code)
@@ -299,9 +297,7 @@ func (p *peer) wantGoAway(code h2.ErrCode) {
 		f, err := p.fr.ReadFrame()
 		testsupport.MustTrue(p.t, err == nil, "connection ended with %v, want GOAWAY %v", err, code)
 		if f, ok := f.(*h2.GoAwayFrame); ok {
-			if f.ErrCode != code {
-				p.t.Fatalf("GOAWAY %v %q, want %v", f.ErrCode, f.DebugData(), code)
-			}
+			testsupport.MustEqual(p.t, f.ErrCode, code, "GOAWAY %v %q", f.DebugData())
 			break
 		}
 	}

@@ -133,9 +133,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 						case at == deadline && res.err != nil && res.err != upstream.ErrDeadline:
 							t.Errorf("%s: got %v", what, res.err)
 						}
-						if late := res.times.Done.Sub(res.deadline); late > maxLateChecks*lateCheckPause {
-							t.Errorf("%s: ended %v after the deadline", what, late)
-						}
+						testsupport.AtMost(t, res.times.Done.Sub(res.deadline), maxLateChecks*lateCheckPause, "%[2]s: ended %[1]v after the deadline", what)
 					})
 					if t.Failed() {
 						return
@@ -171,9 +169,7 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 						synctest.Wait()
 						w.send(appendHeaders(nil, id, true, ":status", "204"))
 						res := <-done
-						if late := last && at > testWriteTimeout; late == (res.err == nil) {
-							t.Errorf("round %d of %d, %v from the timeout: got %v", i, rounds, at-testWriteTimeout, res.err)
-						}
+						testsupport.True(t, (res.err != nil) == (last && at > testWriteTimeout), "round %d of %d, %v from the timeout: got %v", i, rounds, at-testWriteTimeout, res.err)
 						id += 2
 					}
 					c.Close(upstream.ClosedDrain)
@@ -206,9 +202,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			r.timeout = 10 * time.Millisecond
 			testsupport.MustEqual[error](t, r.do(conn).err, upstream.ErrDeadline, "got %v")
 			synctest.Wait()
-			if n := o.freed.Load(); n != 0 {
-				t.Errorf("%s: the place was freed before the PING", c.name)
-			}
+			testsupport.True(t, o.freed.Load() == 0, "%s: the place was freed before the PING", c.name)
 			time.Sleep(c.at)
 			w.send(c.sends)
 			synctest.Wait()

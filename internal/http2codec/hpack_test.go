@@ -180,16 +180,12 @@ func (w *blockWire) send(t *testing.T, r *upstream.Request) (fields []hpack.Head
 		return nil, synced
 	}
 	fields, err := w.dec.DecodeFull(wire)
-	if err != nil {
-		t.Fatalf("block %x of %q: %v", wire, r.Fields, err)
-	}
+	testsupport.MustTrue(t, err == nil, "block %x of %q: %v", wire, r.Fields, err)
 	var got []string
 	for _, f := range fields {
 		got = append(got, f.Name+"="+f.Value)
 	}
-	if diff := cmp.Diff(wantFields(r), got); diff != "" {
-		t.Fatalf("fields of %q (-want +got):\n%s", r.Fields, diff)
-	}
+	testsupport.MustEqual(t, cmp.Diff(wantFields(r), got), "", "fields of %[2]q (-want +got):\n%[1]s", r.Fields)
 	return fields, true
 }
 
@@ -239,9 +235,7 @@ func TestSecretsAreNeverIndexed(t *testing.T) {
 		fields, _ := w.send(t, request0("Authorization: Bearer x\r\nCookie: a=1\r\nProxy-Authorization: y\r\nX-Plain: 1\r\n"))
 		for _, f := range fields {
 			secret := f.Name == ":path" || f.Name == "authorization" || f.Name == "cookie" || f.Name == "proxy-authorization"
-			if f.Sensitive != secret {
-				t.Errorf("%s: never-indexed is %t", f.Name, f.Sensitive)
-			}
+			testsupport.True(t, f.Sensitive == secret, "%s: never-indexed is %t", f.Name, f.Sensitive)
 		}
 	}
 }
@@ -293,9 +287,7 @@ func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 	if s := table.find(hash, []byte("a: 1")); s == nil || s.entry == 0 {
 		t.Error("the line is not found")
 	}
-	if s := table.find(hash, []byte("b: 2")); s != nil {
-		t.Error("another line with the same hash is returned")
-	}
+	testsupport.True(t, table.find(hash, []byte("b: 2")) == nil, "another line with the same hash is returned")
 }
 
 func TestLinesInTheTableAreNotForgottenForOthers(t *testing.T) {
@@ -329,9 +321,7 @@ func TestSmallestTableSizeIsSaidBeforeTheFinalOne(t *testing.T) {
 		smallest := int(slices.Min(sizes))
 		want := appendInteger(nil, TableSize, 5, smallest)
 		want = appendInteger(want, TableSize, 5, int(min(sizes[len(sizes)-1], MaxTableSize)))
-		if !bytes.HasPrefix(wire, want) {
-			t.Errorf("after %v the block begins with %x, want %x", sizes, wire[:8], want)
-		}
+		testsupport.True(t, bytes.HasPrefix(wire, want), "after %v the block begins with %x, want %x", sizes, wire[:8], want)
 	}
 }
 

@@ -97,9 +97,7 @@ func TestRequestsAreWrittenDown(t *testing.T) {
 			}
 			var memory []byte
 			header, method, path := b.Take(&memory)
-			if b.Malformed != "" || string(header) != row.want || string(method) != "GET" || string(path) != "/p?q" {
-				t.Errorf("%s %q %q %q", b.Malformed, method, path, header)
-			}
+			testsupport.True(t, b.Malformed == "" && string(header) == row.want && string(method) == "GET" && string(path) == "/p?q", "%s %q %q %q", b.Malformed, method, path, header)
 		})
 	}
 }

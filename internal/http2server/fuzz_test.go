@@ -20,9 +20,7 @@ func play(t *testing.T, in []byte, step int) (served int) {
 	w := &wire{t: t, in: append([]byte(http2.ClientPreface), in...), step: step, ended: true}
 	owner := &gated{wire: w, requests: make(map[uint32]*gatedRequest), mostBody: 1000, ungated: true}
 	w.conn = New(w, owner, Options{MaxStreams: 10, MaxHeaderList: 2000, ParkAfter: time.Minute, MaxUnread: 1 << 20})
-	if err := w.conn.Serve(); errors.Is(err, ErrIdle) {
-		t.Error("a connection that has ended is idle")
-	}
+	testsupport.True(t, !errors.Is(w.conn.Serve(), ErrIdle), "a connection that has ended is idle")
 	testsupport.Eventually(t, "all requests are released", func() bool { // workers may still run
 		w.conn.mu.Lock()
 		defer w.conn.mu.Unlock()
@@ -52,9 +50,7 @@ func play(t *testing.T, in []byte, step int) (served int) {
 		switch frame := frame.(type) {
 		case *http2.MetaHeadersFrame:
 			for _, f := range frame.RegularFields() {
-				if f.Name == "x-id" && f.Value != fmt.Sprint(id) {
-					t.Errorf("stream %d got the response of %s", id, f.Value)
-				}
+				testsupport.True(t, f.Name != "x-id" || f.Value == fmt.Sprint(id), "stream %d got the response of %s", id, f.Value)
 			}
 			testsupport.True(t, !ended[id], "HEADERS behind the end of stream %d", id)
 			ended[id] = frame.StreamEnded()
@@ -137,8 +133,6 @@ func TestWellFormedRequestsAreServed(t *testing.T) {
 		fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 2})
 	})
 	for _, step := range []int{1, 13, 1 << 16} {
-		if n := play(t, bytes.Clone(in), step); n == 0 {
-			t.Errorf("no request is served in reads of %d bytes", step)
-		}
+		testsupport.True(t, play(t, bytes.Clone(in), step) != 0, "no request is served in reads of %d bytes", step)
 	}
 }

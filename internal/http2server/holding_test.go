@@ -171,9 +171,7 @@ func TestOnlyAClientThatGoesOnNotReadingLosesItsConnection(t *testing.T) {
 			w.conn.mu.Lock()
 			closed := w.conn.closed
 			w.conn.mu.Unlock()
-			if closed != test.closed {
-				t.Errorf("%d times all responses dropped after %v: the connection is closed: %v", test.rounds, test.waits, closed)
-			}
+			testsupport.True(t, closed == test.closed, "%d times all responses dropped after %v: the connection is closed: %v", test.rounds, test.waits, closed)
 			w.hangUp()
 		})
 	}

@@ -110,9 +110,7 @@ func TestAnIdleConnectionHasNoWorker(t *testing.T) {
 		w.respond(1, "")
 		w.respond(3, "")
 		time.Sleep(2 * wireOptions.ParkAfter)
-		if err := <-w.served; !errors.Is(err, ErrIdle) {
-			t.Errorf("Serve returned %v, want %v", err, ErrIdle)
-		}
+		testsupport.ErrorIs(t, <-w.served, ErrIdle, "Serve returned %v")
 	})
 }
 

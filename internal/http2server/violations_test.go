@@ -32,9 +32,7 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 			testsupport.NoError(t, frame(w.framer))
 			w.send()
 			w.owner().requests[1].respond <- &Response{Status: 200}
-			if err := <-w.served; !errors.Is(err, errDone) {
-				t.Errorf("the connection ended with %v", err)
-			}
+			testsupport.ErrorIs(t, <-w.served, errDone, "the connection ended with %v")
 			responded := false
 			w.receive(func(f http2.Frame) {
 				if f, ok := f.(*http2.HeadersFrame); ok && f.StreamID == 1 {
@@ -203,9 +201,7 @@ func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 			default:
 			}
 			release()
-			if err := <-w.served; !errors.Is(err, want) {
-				t.Errorf("Serve returned %v, want %v", err, want)
-			}
+			testsupport.ErrorIs(t, <-w.served, want, "Serve returned %v")
 		})
 	}
 }
@@ -224,9 +220,7 @@ func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 		c := New(w, w.conn.owner, wireOptions)
 		w.conn = c
 		c.Given(in)
-		if err := c.Serve(); err == nil {
-			t.Error("Serve returned nil")
-		}
+		testsupport.True(t, c.Serve() != nil, "Serve returned nil")
 		if got := w.owner().violations; len(got) != 1 {
 			t.Errorf("violations: %q", got) // of PINGs there are too many
 		}
@@ -252,9 +246,7 @@ func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 			}
 			if closed < 0 {
 				time.Sleep(2 * wireOptions.ParkAfter)
-				if err := <-w.served; !errors.Is(err, ErrIdle) {
-					t.Fatal(err)
-				}
+				testsupport.ErrorIs(t, <-w.served, ErrIdle, "%v")
 			}
 			w.framer.WriteData(3, false, []byte("late"))
 			w.headers(3, true, "late-trailer", "1")

@@ -77,9 +77,7 @@ func TestSocketsOfSystemdAreFoundByNameOrElseByOrder(t *testing.T) {
 			}
 			want, err := net.FileListener(files[at])
 			must(t, err)
-			if l.Addr().String() != want.Addr().String() {
-				t.Errorf("%v: %s is at %v, want %v", row.names, name, l.Addr(), want.Addr())
-			}
+			testsupport.True(t, l.Addr().String() == want.Addr().String(), "%v: %s is at %v, want %v", row.names, name, l.Addr(), want.Addr())
 			must(t, want.Close())
 			dial(t, l.Addr())
 			wantAccepted(t, l, 1)

@@ -72,9 +72,7 @@ func TestAUnixSocketHasItsModeAndIsRemovedWithItsProcess(t *testing.T) {
 		s := openAt(t, o)
 		info, err := os.Stat(path)
 		must(t, err)
-		if info.Mode().Perm() != mode || s.Traffic.Addr().String() != path {
-			t.Errorf("%v at %v, want %v at %s", info.Mode(), s.Traffic.Addr(), mode, path)
-		}
+		testsupport.True(t, info.Mode().Perm() == mode && s.Traffic.Addr().String() == path, "%v at %v, want %v at %s", info.Mode(), s.Traffic.Addr(), mode, path)
 		testsupport.MustEqual(t, syscall.Umask(0o077), 0o077, "the umask is %o after the bind, want the process's own, 077")
 		s.CloseTraffic()
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {

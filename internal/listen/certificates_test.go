@@ -106,15 +106,11 @@ func TestAReloadServesTheNewCertificateToNewHandshakes(t *testing.T) {
 	config := c.Config("h2", "http/1.1")
 	before := c.serial(config, a)
 	must(t, c.Reload()) // nothing has changed
-	if c.logs.Len() != 0 {
-		t.Errorf("logged: %v", c.logs.All())
-	}
+	testsupport.True(t, c.logs.Len() == 0, "logged: %v", c.logs.All())
 	a.write(c.dir)
 	testsupport.Equal(t, c.serial(config, a), before, "the certificate changed without a reload: %v")
 	must(t, c.Reload())
-	if now := c.serial(config, a); now == before {
-		t.Error("the certificate is the old one")
-	}
+	testsupport.True(t, c.serial(config, a) != before, "the certificate is the old one")
 	c.wantMetric("1")
 	_, k, err := c.handshake(config, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}})
 	testsupport.True(t, err == nil && k.NegotiatedProtocol == "h2", "negotiated %q, %v", k.NegotiatedProtocol, err)
@@ -137,9 +133,7 @@ func TestHTTP2IsNotOfferedToAClientWithProhibitedSuitesOnly(t *testing.T) {
 	} {
 		_, k, err := c.handshake(config, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", NextProtos: []string{"h2", "http/1.1"},
 			MaxVersion: row.version, CipherSuites: row.suites})
-		if err != nil || k.NegotiatedProtocol != row.want {
-			t.Errorf("%s: negotiated %q, %v; want %q", name, k.NegotiatedProtocol, err, row.want)
-		}
+		testsupport.True(t, err == nil && k.NegotiatedProtocol == row.want, "%s: negotiated %q, %v; want %q", name, k.NegotiatedProtocol, err, row.want)
 	}
 }
 
@@ -211,9 +205,7 @@ func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
 		}
 		testsupport.True(t, c.serial(config, a) == before, "%s: the certificate is another", row.name)
 		c.wantMetric("0")
-		if n := c.logs.FilterMessageSnippet("their files are not valid").Len(); n != 1 {
-			t.Errorf("%s: logged %v", row.name, c.logs.All())
-		}
+		testsupport.True(t, c.logs.FilterMessageSnippet("their files are not valid").Len() == 1, "%s: logged %v", row.name, c.logs.All())
 		os.RemoveAll(row.file)
 		replace(t, row.file, good[row.file])
 		must(t, c.Reload())
@@ -252,13 +244,9 @@ func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 		look()
 		replace(t, c.files.Key, string(key))
 		look()
-		if c.logs.Len() != 0 {
-			t.Errorf("half a change was loaded: %v", c.logs.All())
-		}
+		testsupport.True(t, c.logs.Len() == 0, "half a change was loaded: %v", c.logs.All())
 		look()
-		if c.logs.FilterMessage("certificates reloaded").Len() != 1 {
-			t.Errorf("the change was not loaded: %v", c.logs.All())
-		}
+		testsupport.True(t, c.logs.FilterMessage("certificates reloaded").Len() == 1, "the change was not loaded: %v", c.logs.All())
 		// A broken file is reported once, not with every poll.
 		replace(t, c.files.Key, "broken")
 		for range 10 {
@@ -267,9 +255,7 @@ func TestWatchLoadsAChangeOnceItHasSettled(t *testing.T) {
 		replace(t, c.files.Key, string(key))
 		look()
 		look()
-		if n := c.logs.FilterMessageSnippet("not valid").Len(); n != 1 || c.logs.Len() != 2 {
-			t.Errorf("logged %v", c.logs.All())
-		}
+		testsupport.True(t, c.logs.FilterMessageSnippet("not valid").Len() == 1 && c.logs.Len() == 2, "logged %v", c.logs.All())
 		cancel()
 		<-watching
 	})
@@ -306,9 +292,7 @@ func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
 			return &row.client[0], nil // also if the server did not request this authority
 		}}
 		s, _, err := c.handshake(c.Config(), client)
-		if (err == nil) != row.ok || len(s.VerifiedChains) != row.chains {
-			t.Errorf("%+v: %v, %d chains", row.auth, err, len(s.VerifiedChains))
-		}
+		testsupport.True(t, (err == nil) == row.ok && len(s.VerifiedChains) == row.chains, "%+v: %v, %d chains", row.auth, err, len(s.VerifiedChains))
 	}
 }
 
@@ -338,9 +322,7 @@ func TestSessionsResumeAcrossReloadsUnlessTheAuthorityChanges(t *testing.T) {
 		t.Helper()
 		s, _, err := c.handshake(config, client)
 		must(t, err)
-		if s.DidResume != resumed || len(s.VerifiedChains) != chains {
-			t.Errorf("resumed: %v, %d chains; want %v, %d", s.DidResume, len(s.VerifiedChains), resumed, chains)
-		}
+		testsupport.True(t, s.DidResume == resumed && len(s.VerifiedChains) == chains, "resumed: %v, %d chains; want %v, %d", s.DidResume, len(s.VerifiedChains), resumed, chains)
 	}
 	shake(false, 1)
 	shake(true, 1)

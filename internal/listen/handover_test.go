@@ -137,9 +137,7 @@ func TestTheNewestProcessServesOperators(t *testing.T) {
 	second.Close()
 	first.wantAway(false)
 	wantAccepted(t, first.Admin, 1) // the second ended before it accepted this one
-	if n := first.logs.FilterMessageSnippet("has ended; this one serves alone again").Len(); n != 1 {
-		t.Errorf("%d lines about that: %v", n, first.logs.All())
-	}
+	testsupport.Equal(t, first.logs.FilterMessageSnippet("has ended; this one serves alone again").Len(), 1, "%d lines about that: %v", first.logs.All())
 }
 
 func TestAnAdminListenerElsewhereIsNotTakenOver(t *testing.T) {
@@ -199,9 +197,7 @@ func TestProcessesThatStartAtOnceShareOneQueue(t *testing.T) {
 			traffic := trafficAt("tcp", address)
 			traffic.ReusePort = true
 			s, err := Open(traffic, adminAt("127.0.0.1:0"), zap.NewNop())
-			if err != nil {
-				t.Error(err)
-			}
+			testsupport.True(t, err == nil, "%v", err)
 			all <- s
 		}()
 	}
@@ -228,9 +224,7 @@ func TestEqualAddressesHaveOneMeetingSocket(t *testing.T) {
 	if name(":8080") != name("0.0.0.0:8080") || name(":8080") != name("[::]:8080") || name("127.0.0.1:80") != name("127.0.0.1:http") {
 		t.Error("one address has several meeting sockets")
 	}
-	if name(":8080") == name(":8081") || name(":8080") == name("127.0.0.1:8080") {
-		t.Error("several addresses have one meeting socket")
-	}
+	testsupport.True(t, name(":8080") != name(":8081") && name(":8080") != name("127.0.0.1:8080"), "several addresses have one meeting socket")
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/a", 0o700))
 	must(t, os.Mkdir(dir+"/b", 0o700))
@@ -304,9 +298,7 @@ func TestAProcessThatReceivesNonsenseBindsItsOwnSocketAndLogsThat(t *testing.T) 
 			p := startProcess(t, "tcp", address, "127.0.0.1:0")
 			dial(t, p.Traffic.Addr())
 			wantAccepted(t, p.Traffic, 1)
-			if n := p.logs.FilterMessageSnippet("did not respond").Len(); n != 1 {
-				t.Errorf("%d lines about that: %v", n, p.logs.All())
-			}
+			testsupport.Equal(t, p.logs.FilterMessageSnippet("did not respond").Len(), 1, "%d lines about that: %v", p.logs.All())
 		})
 	}
 }

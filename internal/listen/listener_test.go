@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Closing the socket would reset connections whose handshake the kernel has done.
@@ -76,9 +78,7 @@ func TestCloseEndsAnAcceptThatWaitsPausedOrNot(t *testing.T) {
 			ended <- err
 		}()
 		must(t, s.Traffic.Close())
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Accept ended with %v", err)
-		}
+		testsupport.ErrorIs(t, <-ended, net.ErrClosed, "Accept ended with %v")
 	}
 }
 
@@ -143,9 +143,7 @@ func TestAcceptContinuesAfterAFailureAndCountsIt(t *testing.T) {
 		s.Traffic.socket = &shortSocket{s.Traffic.socket, errs}
 		dial(t, s.Traffic.Addr())
 		wantAccepted(t, s.Traffic, 1)
-		if n := s.Traffic.failed.Load() - before; n != uint64(len(errs)) {
-			t.Errorf("%v: %d failures were counted", errs, n)
-		}
+		testsupport.Equal(t, s.Traffic.failed.Load()-before, uint64(len(errs)), "%[2]v: %[1]d failures were counted", errs)
 	}
 	if all := lines.All(); len(all) != 1 || all[0].ContextMap()["listener"] != "traffic" || !strings.Contains(all[0].ContextMap()["error"].(string), "too many open files") {
 		t.Errorf("the log has %v, want the first failure of the minute", all)
@@ -181,9 +179,7 @@ func TestConnectionsAreWrappedOnlyForThePROXYProtocol(t *testing.T) {
 		c, err := s.Traffic.Accept()
 		must(t, err)
 		p, proxied := c.(*Proxied)
-		if proxied != row.proxied {
-			t.Errorf("%+v: accepted a %T", row, c)
-		}
+		testsupport.True(t, proxied == row.proxied, "%+v: accepted a %T", row, c)
 		if proxied {
 			c = p.NetConn()
 		}

@@ -109,9 +109,7 @@ func TestAnInvalidHeaderIsRefusedAndCounted(t *testing.T) {
 			if n, err := c.NetConn().Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("the connection is still open: %d, %v", n, err)
 			}
-			if n := row.counter(&l.headers); n != 1 {
-				t.Errorf("counted as %+v", counted(&l.headers))
-			}
+			testsupport.True(t, row.counter(&l.headers) == 1, "counted as %+v", counted(&l.headers))
 		})
 	}
 }
@@ -144,9 +142,7 @@ func TestAConnectionThatEndsWithoutAHeader(t *testing.T) {
 		c, peer, l := proxiedPair(t, "tcp", tt.timeout)
 		tt.end(c, peer.(*net.TCPConn))
 		_, err := c.ReadHeader()
-		if !errors.Is(err, tt.want) || counted(&l.headers) != [4]uint64{3: tt.timeouts} {
-			t.Errorf("%s: got %v, counted as %v", tt.name, err, counted(&l.headers))
-		}
+		testsupport.True(t, errors.Is(err, tt.want) && counted(&l.headers) == [4]uint64{3: tt.timeouts}, "%s: got %v, counted as %v", tt.name, err, counted(&l.headers))
 		testsupport.True(t, tt.timeouts <= 0 || strings.Contains(err.Error(), "server.read_timeout"), "%v does not name the setting", err)
 	}
 }

@@ -52,13 +52,9 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 			time.Sleep(ticketKeyFor - time.Minute)
 			testsupport.True(t, !resumes(t, config, client), "resumed without a session")
 			time.Sleep((maxTicketKeys - 1) * ticketKeyFor)
-			if !resumes(t, config, client) {
-				t.Errorf("%s: the ticket is refused while its key is valid", tls.VersionName(version))
-			}
+			testsupport.True(t, resumes(t, config, client), "%s: the ticket is refused while its key is valid", tls.VersionName(version))
 			time.Sleep(2 * time.Minute)
-			if resumes(t, config, client) {
-				t.Errorf("%s: the ticket of a dropped key is accepted", tls.VersionName(version))
-			}
+			testsupport.True(t, !resumes(t, config, client), "%s: the ticket of a dropped key is accepted", tls.VersionName(version))
 			for range 10 {
 				time.Sleep(ticketKeyFor)
 				resumes(t, config, client)
@@ -140,9 +136,7 @@ func TestATicketOfTheProcessBeforeDoesNotReplaceTheClientsCertificate(t *testing
 			must(t, err)
 			after.adoptKeys(before.handedKeys())
 			s, _, err := after.handshake(after.Config(), client)
-			if (err == nil) != row.ok || s.DidResume != row.resumes {
-				t.Errorf("%s, %s: %v, resumed: %v", row.name, tls.VersionName(version), err, s.DidResume)
-			}
+			testsupport.True(t, (err == nil) == row.ok && s.DidResume == row.resumes, "%s, %s: %v, resumed: %v", row.name, tls.VersionName(version), err, s.DidResume)
 		}
 	}
 }

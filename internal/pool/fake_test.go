@@ -266,9 +266,7 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	c.ssp.mu.Lock()
 	c.done++
 	c.inUse++
-	if c.inUse > c.places && c.protocol == upstream.HTTP1 {
-		c.ssp.t.Errorf("connection %d carries %d exchanges at once, and has %d places", c.n, c.inUse, c.places)
-	}
+	testsupport.True(c.ssp.t, c.inUse <= c.places || c.protocol != upstream.HTTP1, "connection %d carries %d exchanges at once, and has %d places", c.n, c.inUse, c.places)
 	do := c.ssp.do
 	c.ssp.mu.Unlock()
 	var err error

@@ -47,9 +47,7 @@ func TestAwaitEndsByClose(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- c.Await() }()
 	c.Close()
-	if err := <-waited; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v, want an error that it is closed", err)
-	}
+	testsupport.ErrorIs(t, <-waited, net.ErrClosed, "Await ended with %v")
 }
 
 func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {

@@ -190,9 +190,7 @@ func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 					at := time.Now().Add(time.Millisecond)
 					c.SetReadDeadline(at)
 					_, err := c.Read(make([]byte, 1)) // blocks if the deadline is lost
-					if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(at) {
-						t.Fatalf("round %d: error %v, %v after the deadline", round, err, time.Since(at))
-					}
+					testsupport.MustTrue(t, errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(at), "round %d: error %v, %v after the deadline", round, err, time.Since(at))
 				}
 			}
 		})

@@ -84,9 +84,7 @@ func TestReadEndsWithThePeerOrTheConnection(t *testing.T) {
 	}()
 	<-waits
 	c.Close()
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Fatalf("error %v, want %v", err, net.ErrClosed)
-	}
+	testsupport.ErrorIs(t, <-done, net.ErrClosed, "error %v")
 	if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Fatalf("error %v, want %v", err, net.ErrClosed)
 	}
@@ -198,9 +196,7 @@ func TestInterruptedReadDoesNotWait(t *testing.T) {
 					runtime.Gosched() // the Read has begun, or waits, or neither
 				}
 				c.Interrupt()
-				if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatalf("the read ended with %v", err)
-				}
+				testsupport.ErrorIs(t, <-ended, os.ErrDeadlineExceeded, "the read ended with %v")
 				peer.Write([]byte("x"))
 				awaitState(t, c, Readable)
 				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
@@ -259,9 +255,7 @@ func TestSystemCallsHoldNoProcessorOnASocketThatBlocks(t *testing.T) {
 				}
 				testsupport.True(t, !c.HasInput(), "bytes have arrived")
 				c.Close()
-				if err := <-ended; !errors.Is(err, net.ErrClosed) {
-					t.Errorf("it ended with %v, want %v", err, net.ErrClosed)
-				}
+				testsupport.ErrorIs(t, <-ended, net.ErrClosed, "it ended with %v")
 			})
 		}
 	}

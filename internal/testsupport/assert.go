@@ -2,6 +2,7 @@ package testsupport
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"testing"
 )
@@ -71,6 +72,14 @@ func MustTrue(t testing.TB, ok bool, format string, args ...any) {
 	if !ok {
 		t.Helper()
 		t.Fatalf(format, args...)
+	}
+}
+
+// ErrorIs checks that got is want, or wraps it.
+func ErrorIs(t testing.TB, got, want error, format string, args ...any) {
+	if !errors.Is(got, want) {
+		t.Helper()
+		t.Error(unequal(got, want, format, args))
 	}
 }
 
