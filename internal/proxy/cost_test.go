@@ -146,9 +146,7 @@ func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 			all = append(all, c)
 			for i := range places {
 				c.say("GET /fill HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("a:\r\n", i) + "x: " + strings.Repeat("x", 16_000-4*i) + "\r\n\r\n")
-				if got := c.responses(); len(got) != 1 || got[0].status != 200 {
-					t.Fatalf("%d fields before a large one: %+v", i, got)
-				}
+				c.wantOK()
 			}
 		}
 		if each := (heap() - before) / clients; each > most {

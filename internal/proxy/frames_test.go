@@ -127,3 +127,11 @@ func (f *frames) responseTo(id uint32) (a response) {
 		}
 	}
 }
+
+// want checks the status of the response on a stream.
+func (f *frames) want(id uint32, status string) response {
+	f.t.Helper()
+	a := f.responseTo(id)
+	testsupport.MustTrue(f.t, a.status == status, "stream %d: %+v, want %s", id, a, status)
+	return a
+}

@@ -211,7 +211,5 @@ func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 		t.Errorf("the fourth stream: %+v, want a reset", a)
 	}
 	close(release)
-	if a := f.responseTo(1); a.status != "200" {
-		t.Errorf("the first stream: %+v", a)
-	}
+	f.want(1, "200")
 }

@@ -29,10 +29,15 @@ func (f *frames) batch(write func()) {
 	f.conn.Write(b.Bytes())
 }
 
-// goAway reads until the connection closes, and returns the reason; ok is false if there was no
-// GOAWAY.
-func (f *frames) goAway() (code http2.ErrCode, ok bool) { return readGoAway(f.conn, f.framer) }
+// wantGoAway checks the reason with which the connection closes.
+func wantGoAway(t *testing.T, conn *tls.Conn, framer *http2.Framer, want http2.ErrCode) {
+	t.Helper()
+	code, ok := readGoAway(conn, framer)
+	testsupport.True(t, ok && code == want, "ended with %v, %v, want %v", code, ok, want)
+}
 
+// readGoAway reads until the connection closes, and returns the reason; ok is false if there was no
+// GOAWAY.
 func readGoAway(conn *tls.Conn, framer *http2.Framer) (code http2.ErrCode, ok bool) {
 	conn.SetReadDeadline(time.Now().Add(testsupport.Patience))
 	for {
@@ -149,9 +154,7 @@ func TestHPACKBombIsRefused(t *testing.T) {
 	}
 	block := append(bytes.Clone(f.block.Bytes()), bytes.Repeat([]byte{0x80 | 62}, 10_000)...)
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: block})
-	if code, ok := f.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
-		t.Errorf("ended with %v, %v", code, ok)
-	}
+	wantGoAway(t, f.conn, f.framer, http2.ErrCodeEnhanceYourCalm)
 	testsupport.Equal(t, received.Load(), 0, "the SSP received %d requests")
 }
 
@@ -189,9 +192,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 			f.framer.WriteData(3, false, []byte("four"))
 			row.end(f)
 			f.request(5, true)
-			if a := f.responseTo(5); a.status != "200" {
-				t.Errorf("another stream: %+v", a)
-			}
+			f.want(5, "200")
 		})
 	}
 	testsupport.Equal(t, received.Load(), 8, "the SSP received %d requests, want one for each other stream")
@@ -210,9 +211,7 @@ func TestStreamsThatAreResetAtOnceReachNoSSP(t *testing.T) {
 		}
 		f.request(101, true)
 	})
-	if a := f.responseTo(101); a.status != "200" {
-		t.Errorf("%+v", a)
-	}
+	f.want(101, "200")
 	testsupport.Equal(t, received.Load(), 1, "the SSP received %d requests")
 	m.await(50, "adbuffer_requests_total", "client_gone")
 }
@@ -227,9 +226,7 @@ func TestPaddingBeyondThePayloadEndsTheConnection(t *testing.T) {
 			id = 3
 		}
 		f.framer.WriteRawFrame(kind, http2.FlagDataPadded|http2.FlagHeadersEndHeaders, id, []byte{9, 1, 2})
-		if code, ok := f.goAway(); !ok || code != http2.ErrCodeProtocol {
-			t.Errorf("%v: ended with %v, %v", kind, code, ok)
-		}
+		wantGoAway(t, f.conn, f.framer, http2.ErrCodeProtocol)
 	}
 }
 
@@ -242,9 +239,7 @@ func TestABodyOverItsLimitThatWaitsForNoCreditGets413(t *testing.T) {
 	for sent := 0; sent <= 1<<20; sent += 16384 {
 		f.framer.WriteData(1, false, make([]byte, 16384))
 	}
-	if a := f.responseTo(1); a.status != "413" {
-		t.Errorf("%+v", a)
-	}
+	f.want(1, "413")
 }
 
 // A client that sends no byte after its TLS handshake has idle_timeout.

@@ -147,9 +147,7 @@ func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 		t.Errorf("%+v, want 408", a)
 	}
 	f.request(5, true)
-	if a := f.responseTo(5); a.status != "200" {
-		t.Errorf("the next stream: %+v", a)
-	}
+	f.want(5, "200")
 }
 
 // A header of any size leads to a result: adbuffer's response, the HTTP/2 server's, or the close of
@@ -186,9 +184,7 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 	m := idlesSoon(t)
 	f := m.frames(t)
 	f.request(1, true)
-	if a := f.responseTo(1); a.status != "204" {
-		t.Errorf("%+v", a)
-	}
+	f.want(1, "204")
 	for {
 		frame, err := f.framer.ReadFrame()
 		testsupport.MustTrue(t, err == nil, "no GOAWAY: %v", err)

@@ -76,10 +76,7 @@ func TestTooLittleCPUIsALimitOfTheService(t *testing.T) {
 // A refusal needs no byte of the body, over HTTP/1 if the client asks first.
 func TestAnOverloadedAdbufferRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
-		overTLS(o, rt)
-		o.Overload = refusing()
-	}, bids("a", "{}"))
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.Overload = refusing() }), bids("a", "{}"))
 	c := m.dialTLS("http/1.1")
 	fmt.Fprint(c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -124,10 +121,7 @@ func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := refusing()
-			m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
-				overTLS(o, rt)
-				o.Overload = g
-			}, bids("a", "{}"))
+			m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.Overload = g }), bids("a", "{}"))
 			send := connect(t, m)
 			least := time.Duration(g.State().PauseMs/2) * time.Millisecond
 			began := time.Now()

@@ -234,6 +234,13 @@ func (c *simClient) responses() (all []simResponse) {
 	}
 }
 
+// wantOK checks that one response has arrived, a 200.
+func (c *simClient) wantOK() {
+	c.t.Helper()
+	got := c.responses()
+	testsupport.MustTrue(c.t, len(got) == 1 && got[0].status == 200, "responses %+v, want a 200", got)
+}
+
 // exchange sends a request and reads its response.
 func (c *simClient) exchange(request string, want simResponse) {
 	c.t.Helper()

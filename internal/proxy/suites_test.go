@@ -21,8 +21,6 @@ func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
 	io.WriteString(c, http2.ClientPreface)
 	framer := http2.NewFramer(c, c)
 	framer.WriteSettings()
-	if code, ok := readGoAway(c, framer); !ok || code != http2.ErrCodeInadequateSecurity {
-		t.Errorf("ended with %v, %v", code, ok)
-	}
+	wantGoAway(t, c, framer, http2.ErrCodeInadequateSecurity)
 	m.await(1, "adbuffer_client_http2_errors_total", "")
 }
