@@ -3,6 +3,8 @@ package app
 import (
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Each step is a window, in which the process uses cpu.
@@ -34,9 +36,7 @@ func TestMemoryIsReturnedWhenTheProcessIsIdleAfterWork(t *testing.T) {
 	} {
 		now, used = now.Add(idleWindow), used+step.cpu
 		got := i.observe(now, used)
-		if got != step.want {
-			t.Fatalf("window %d: returned: %v, want %v, since %s", n, got, step.want, step.why)
-		}
+		testsupport.MustTrue(t, got == step.want, "window %d: returned: %v, want %v, since %s", n, got, step.want, step.why)
 		if got {
 			used += cost
 			i.returned(now, used, cost)

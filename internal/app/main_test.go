@@ -271,9 +271,7 @@ func (v *service) inFlight(g *gate, path string, n int) chan response {
 // wantNoConnections waits until all connections to a simulated SSP are closed.
 func wantNoConnections(t *testing.T, s *sspsim.SSP) {
 	t.Helper()
-	if !s.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }) {
-		t.Errorf("%d connections to %s are open", s.Counters().OpenConnections, s.URL())
-	}
+	testsupport.True(t, s.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 0 }), "%d connections to %s are open", s.Counters().OpenConnections, s.URL())
 }
 
 // rawConn is a client's connection, byte by byte.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // Goroutines of the test take all cores. The lag that adbuffer measures makes it refuse the sheddable
@@ -43,9 +44,7 @@ func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
 		refused = v.get("/last")
 		return refused.status == 503
 	})
-	if !strings.Contains(refused.body, "priority sheddable") {
-		t.Errorf("the response is %+v", refused)
-	}
+	testsupport.True(t, strings.Contains(refused.body, "priority sheddable"), "the response is %+v", refused)
 	var pools struct {
 		Totals struct {
 			Overload struct {
@@ -55,9 +54,7 @@ func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(v.admin("/pools")), &pools); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, json.Unmarshal([]byte(v.admin("/pools")), &pools))
 	if s := pools.Totals.Overload; !s.Overloaded || s.Since.IsZero() || s.Refused["sheddable"] == 0 || s.Refused["critical"] != 0 {
 		t.Errorf("/pools says %+v", s)
 	}

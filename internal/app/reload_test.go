@@ -29,21 +29,15 @@ func TestChangedSettingsApplyInPlace(t *testing.T) {
 	was := v.app.versions.Current().Parts[0]
 	s.ssps[0] = at("a", a, "max_in_flight: 7", "pool: {max_conns: 9, max_pending: 3}", `headers: {set: [{name: X-New, value: "1"}]}`,
 		"timeouts: {connect: 111ms, request: 1s}", "host: other.example", "breaker: {window: 1s}", "qps: {limit: 1000}", "retry: {max: 0}")
-	if r := v.reload(s); len(r.Changes) == 0 {
-		t.Error("the reload names no change")
-	}
+	testsupport.True(t, len(v.reload(s).Changes) != 0, "the reload names no change")
 	v.want("/x", "a")
 	is := v.app.versions.Current().Parts[0]
-	if is.SSP.Pool() != was.SSP.Pool() || a.Counters().Connections != 1 {
-		t.Errorf("the pool is another, or %d connections were opened", a.Counters().Connections)
-	}
+	testsupport.True(t, is.SSP.Pool() == was.SSP.Pool() && a.Counters().Connections == 1, "the pool is another, or %d connections were opened", a.Counters().Connections)
 	if o := is.SSP.Pool().Options(); o.MaxConns != 9 || o.MaxPending != 3 || o.ConnectTimeout != 111*time.Millisecond {
 		t.Errorf("the pool's options are %+v", o)
 	}
 	last := a.Requests()[1]
-	if last.Get("X-New") != "1" || last.Get("Host") != "other.example" {
-		t.Errorf("the request was sent as %s", last.Head)
-	}
+	testsupport.True(t, last.Get("X-New") == "1" && last.Get("Host") == "other.example", "the request was sent as %s", last.Head)
 	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "2")
 	v.wantMetric(`concurrency_limit{ssp="a"}`, "7")
 	v.wantMetric(`pool_connections_limit{ssp="a"}`, "9")

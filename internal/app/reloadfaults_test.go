@@ -30,9 +30,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 			t.Errorf("error %d is %v, want it to name %s and how to mend it", i, faults[i], want)
 		}
 	}
-	if v.app.versions.Current().Hash != hash || v.app.versions.Current().Parts[0].SSP.MaxInFlight() != 0 {
-		t.Error("a part of it was applied")
-	}
+	testsupport.True(t, v.app.versions.Current().Hash == hash && v.app.versions.Current().Parts[0].SSP.MaxInFlight() == 0, "a part of it was applied")
 	v.wantMetric("config_last_reload_successful", "0")
 	v.wantMetric(`config_info{hash="`+hash+`"}`, "1")
 	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "log.format") || !strings.Contains(l, "server.max_header_bytes") {
@@ -69,9 +67,7 @@ func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	write(t, ca, a.CA().PEM())
 	v.reload(s)
 	v.wantMetric("config_last_reload_successful", "1")
-	if v.app.versions.Current().Parts[1].SSP != was.Parts[1].SSP {
-		t.Error("the SSP is another, but its file has the same content as before")
-	}
+	testsupport.True(t, v.app.versions.Current().Parts[1].SSP == was.Parts[1].SSP, "the SSP is another, but its file has the same content as before")
 }
 
 func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {

@@ -216,9 +216,7 @@ func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
 	if _, err := app.Reload(s.load(t)); err != nil {
 		t.Error(err)
 	}
-	if !b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 2 }) {
-		t.Error("min_idle connections were not opened")
-	}
+	testsupport.True(t, b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 2 }), "min_idle connections were not opened")
 	app.Close()
 	if _, err := app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("after Close, a reload says %v", err)

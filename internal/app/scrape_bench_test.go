@@ -42,13 +42,9 @@ func plain(n int, tls bool) string {
 func newOf(t testing.TB, text string) *App {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	a, err := New(cfg, zap.NewNop(), Process{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	t.Cleanup(a.Close)
 	return a
 }
@@ -132,9 +128,7 @@ func TestAScrapeIsWhatClientGolangMakesOfTheCollectors(t *testing.T) {
 				break
 			}
 		}
-		if different != "" {
-			t.Errorf("%s: %s", accept, different)
-		}
+		testsupport.True(t, different == "", "%s: %s", accept, different)
 	}
 }
 

@@ -33,18 +33,14 @@ routes:
 	if plain.Protocol != ProtocolHTTP1 || plain.Pool.MaxConns != 8 || plain.Pool.MaxDials != 2 || plain.Pool.DialBackoff != (Backoff{time.Second, 5 * time.Second}) {
 		t.Errorf("plain: %+v", plain)
 	}
-	if own.Protocol != ProtocolAuto || own.Pool.MaxConns != 4 || own.Pool.MaxDials != 2 || own.Pool.DialBackoff != (Backoff{time.Second, 9 * time.Second}) {
-		t.Errorf("own: %+v", own)
-	}
+	testsupport.True(t, own.Protocol == ProtocolAuto && own.Pool.MaxConns == 4 && own.Pool.MaxDials == 2 && own.Pool.DialBackoff == (Backoff{time.Second, 9 * time.Second}), "own: %+v", own)
 	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []httpheader.NameValue{}}, plain.Headers); diff != "" {
 		t.Errorf("plain (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []httpheader.NameValue{}}, own.Headers); diff != "" {
 		t.Errorf("own: a list replaces the default (-want +got):\n%s", diff)
 	}
-	if plain.Pool.MaxIdle != 8 || own.Pool.MaxIdle != 4 {
-		t.Errorf("max_idle %d and %d, want each SSP's max_conns", plain.Pool.MaxIdle, own.Pool.MaxIdle)
-	}
+	testsupport.True(t, plain.Pool.MaxIdle == 8 && own.Pool.MaxIdle == 4, "max_idle %d and %d, want each SSP's max_conns", plain.Pool.MaxIdle, own.Pool.MaxIdle)
 }
 
 func TestSSPsShareNothing(t *testing.T) {
@@ -148,9 +144,7 @@ routes: [{name: default, match: {path: /}, mode: split, ssps: [a, b]}]
 `)
 	a, b := cfg.SSPs[0], cfg.SSPs[1]
 	testsupport.True(t, a.Pool.MaxDials == 2 && b.Pool.MaxConns == 8 && b.Pool.MaxDials == 3, "a %+v\nb %+v", a.Pool, b.Pool)
-	if b.Timeouts.Connect != time.Second || b.Timeouts.Request != 3*time.Second {
-		t.Errorf("the first mapping must win: %+v", b.Timeouts)
-	}
+	testsupport.True(t, b.Timeouts.Connect == time.Second && b.Timeouts.Request == 3*time.Second, "the first mapping must win: %+v", b.Timeouts)
 }
 
 func TestManySSPsWithEveryKeyFit(t *testing.T) {

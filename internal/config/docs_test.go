@@ -177,13 +177,9 @@ ssps: [{name: openx, endpoints: ["http://127.0.0.1:9000/bid"]}]
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `)
 	ignore := cmp.Options{cmpopts.IgnoreFields(Settings{}, "Headers"), compareUnexported}
-	if diff := cmp.Diff(bare.SSPs[0].Settings, documented.SSPs[0].Settings, ignore); diff != "" {
-		t.Errorf("ssps[0] of config/adbuffer.yaml differs from the defaults (-default +file):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(bare.SSPs[0].Settings, documented.SSPs[0].Settings, ignore), "", "ssps[0] of config/adbuffer.yaml differs from the defaults (-default +file):\n%s")
 	documented.SSPs, documented.Routes = bare.SSPs, bare.Routes
-	if diff := cmp.Diff(bare, documented, compareUnexported); diff != "" {
-		t.Errorf("config/adbuffer.yaml differs from the defaults (-default +file):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(bare, documented, compareUnexported), "", "config/adbuffer.yaml differs from the defaults (-default +file):\n%s")
 }
 
 func TestTheMinimalFileIsShort(t *testing.T) {

@@ -76,7 +76,5 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), secret[:7]} {
 		testsupport.True(t, !strings.Contains(printed.String(), form), "%q was printed:\n%s", form, printed.String())
 	}
-	if !strings.Contains(printed.String(), Hidden) || (Secret{}).String() != "" {
-		t.Error("the output must show whether there is a secret")
-	}
+	testsupport.True(t, strings.Contains(printed.String(), Hidden) && (Secret{}).String() == "", "the output must show whether there is a secret")
 }

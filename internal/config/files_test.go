@@ -81,9 +81,7 @@ func wantError(t *testing.T, vars map[string]string, value, rule string) {
 	t.Helper()
 	_, _, err := Parse([]byte(twoSSPs), vars)
 	var errs Errors
-	if !errors.As(err, &errs) || len(errs) != 1 || !strings.Contains(errs[0].Rule, rule) {
-		t.Fatalf("got %v, want one error about %q", err, rule)
-	}
+	testsupport.MustTrue(t, errors.As(err, &errs) && len(errs) == 1 && strings.Contains(errs[0].Rule, rule), "got %v, want one error about %q", err, rule)
 	testsupport.True(t, errs[0].Value == shown(value), "the error shows %s, want %s", errs[0].Value, shown(value))
 }
 

@@ -21,9 +21,7 @@ func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, _, err := Load(file, nil)
 			var errs Errors
-			if !errors.As(err, &errs) || len(errs) == 0 || cfg != nil {
-				t.Fatalf("got config %v and error %v, want Errors", cfg, err)
-			}
+			testsupport.MustTrue(t, errors.As(err, &errs) && len(errs) != 0 && cfg == nil, "got config %v and error %v, want Errors", cfg, err)
 			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
 			got := err.Error() + "\n"
 			if *update {

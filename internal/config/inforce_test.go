@@ -34,9 +34,7 @@ func TestLimitsInForceFitTheMachine(t *testing.T) {
 			cfg := mustParse(t, c.text)
 			cfg.Machine = c.machine
 			conns, held := cfg.MaxConnections(), cfg.MaxBufferedBytes()
-			if conns.Value != c.conns || held.Value != c.bytes {
-				t.Errorf("%d connections and %d bytes are in force, want %d and %d", conns.Value, held.Value, c.conns, c.bytes)
-			}
+			testsupport.True(t, conns.Value == c.conns && held.Value == c.bytes, "%d connections and %d bytes are in force, want %d and %d", conns.Value, held.Value, c.conns, c.bytes)
 			for _, l := range []struct {
 				Limit
 				setting string
@@ -64,7 +62,5 @@ func TestMemoryIsThatOfTheSmallestLimit(t *testing.T) {
 	var m Machine
 	m.readMemory()
 	testsupport.True(t, m.Memory >= 1<<20 && m.MemoryFrom != "", "the memory is %d bytes %s", m.Memory, m.MemoryFrom)
-	if n := addressSpace(); n < 1<<20 {
-		t.Errorf("the process has %d bytes of address space", n)
-	}
+	testsupport.AtLeast(t, addressSpace(), 1<<20, "the process has %d bytes of address space")
 }

@@ -57,9 +57,7 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 	} {
 		m, err := c.files.Load()
 		if c.want == "" {
-			if err != nil || (m.Certificate != nil) != (c.files.Cert != "") || (m.Authorities != nil) != (c.files.CA != "") {
-				t.Errorf("%+v: %v, %+v", c.files, err, m)
-			}
+			testsupport.True(t, err == nil && (m.Certificate != nil) == (c.files.Cert != "") && (m.Authorities != nil) == (c.files.CA != ""), "%+v: %v, %+v", c.files, err, m)
 			continue
 		}
 		var errs []error
@@ -90,9 +88,7 @@ func TestCheckLoadsAChangeOnceAndKeepsValidMaterial(t *testing.T) {
 		t.Helper()
 		before := k.Current()
 		changed, err := k.Check()
-		if changed != wantChanged || (err != nil) != wantErr || (k.Current() != before) != wantChanged {
-			t.Errorf("%s: changed is %v, the error %v", what, changed, err)
-		}
+		testsupport.True(t, changed == wantChanged && (err != nil) == wantErr && (k.Current() != before) == wantChanged, "%s: changed is %v, the error %v", what, changed, err)
 	}
 	check("no change", false, false)
 	pair(t, ca, dir)
@@ -123,9 +119,7 @@ func TestCheckSeesAChangeBehindASymbolicLink(t *testing.T) {
 	testsupport.NoError(t, os.Symlink("1", filepath.Join(dir, "data")))
 	k, err := Keep(TLSFiles{Cert: filepath.Join(dir, "data/cert.pem"), Key: filepath.Join(dir, "data/key.pem")})
 	testsupport.NoError(t, err)
-	if err := errors.Join(os.Symlink("2", filepath.Join(dir, "new")), os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "data"))); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, errors.Join(os.Symlink("2", filepath.Join(dir, "new")), os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "data"))))
 	if changed, err := k.Check(); !changed || err != nil {
 		t.Errorf("changed is %v, the error %v", changed, err)
 	}

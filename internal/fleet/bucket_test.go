@@ -41,9 +41,7 @@ func TestLeasedTokensEndWithTheirLease(t *testing.T) {
 	b := newBucket("openx", settings{100, 10}, 4)
 	a := b.grant(time.Second, 5, 50)
 	end := lease(b.lease.Load()).end()
-	if end > time.Second+a.valid || end < time.Second+a.valid-2*ms {
-		t.Errorf("the lease holds until %v, want %v", end, time.Second+a.valid)
-	}
+	testsupport.True(t, end <= time.Second+a.valid && end >= time.Second+a.valid-2*ms, "the lease holds until %v, want %v", end, time.Second+a.valid)
 	testsupport.True(t, b.Has(end-1) && b.Take(end-1), "no token while the lease holds")
 	testsupport.True(t, !b.Has(end) && !b.Take(end), "a token of a lease that has ended")
 	// From then on tokens come at its own share, starting with none.
@@ -71,9 +69,7 @@ func TestDemandIsRequestedAndFades(t *testing.T) {
 	}
 	testsupport.True(t, b.due(now, options()), "demand is not reported")
 	a := b.nextCall(now+20*ms, options())
-	if a.need < 20 || a.want <= a.need || a.want > 100 {
-		t.Errorf("it asks for %d, and %d with the reserve, after 20 requests", a.need, a.want)
-	}
+	testsupport.True(t, a.need >= 20 && a.want > a.need && a.want <= 100, "it asks for %d, and %d with the reserve, after 20 requests", a.need, a.want)
 	b.apply(&a, leaseReply{granted: a.want, share: 500, alive: 2}, now+20*ms)
 	calls := 0
 	for now += 20 * ms; b.due(now, options()); now += 20 * ms {

@@ -180,9 +180,7 @@ func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {
 		m.Bucket = m.Fleet.Bucket("openx", limit, burst)
 		m.awaitConnected(t, true)
 	}
-	if n := m.failures.Load(); n != 0 {
-		t.Errorf("%d calls failed: %v", n, m.log.All())
-	}
+	testsupport.Equal(t, m.failures.Load(), 0, "%d calls failed: %v", m.log.All())
 	if ttl, _ := s.Do("PTTL", "adbuffer:qps:openx").(int64); ttl <= 0 || ttl > 2*stalledReplica.Milliseconds()+1000 {
 		t.Errorf("the key expires in %d ms", ttl)
 	}

@@ -65,9 +65,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 		stalled := dial()
 		defer stalled.Close()
 		halfway := tls.Client(stallsAfter{stalled}, &tls.Config{InsecureSkipVerify: true})
-		if err := halfway.Handshake(); err == nil {
-			t.Fatal("it did not stall")
-		}
+		testsupport.MustTrue(t, halfway.Handshake() != nil, "it did not stall")
 	}
 	var wg sync.WaitGroup
 	for i := range 30 {
@@ -90,9 +88,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	testsupport.AtMost(t, key.most.Load(), 2, "%d handshakes signed at once, want 2 at the most")
 	drain(t, s)
 	testsupport.Equal(t, len(s.handshakeLimiter), 0, "%d places of the limiter were not released")
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	testsupport.NoError(t, <-served)
 }
 
 // stallsAfter is a connection whose client sends a ClientHello and no more bytes.
@@ -145,9 +141,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	s.handshakeLimiter.release()
 	wg.Wait()
 	drain(t, s)
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	testsupport.NoError(t, <-served)
 }
 
 // counts counts writes and their bytes.

@@ -37,7 +37,5 @@ func (nothing) Release() {}
 // drain drains s, which has no client of HTTP/2.
 func drain(tb testing.TB, s *Server) {
 	tb.Helper()
-	if !s.Drain(tb.Context(), func() bool { return true }) {
-		tb.Error("connections are left")
-	}
+	testsupport.True(tb, s.Drain(tb.Context(), func() bool { return true }), "connections are left")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
+
+	"adbuffer/internal/testsupport"
 )
 
 func TestAResponseIsWrittenToFasthttpUnchanged(t *testing.T) {
@@ -41,9 +43,7 @@ func writtenByFasthttp(t *testing.T, w *Response, head int) string {
 	s := New(nil, Options{MaxHeaderBytes: 1000}, zap.NewNop()).http
 	s.Handler = func(ctx *fasthttp.RequestCtx) { w.writeTo(&ctx.Response) }
 	c := &scriptedConn{in: strings.NewReader(constantHeads[0][head])}
-	if err := s.ServeConn(c); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, s.ServeConn(c))
 	return c.out.String()
 }
 
@@ -67,9 +67,7 @@ func TestMemoryOfAResponseHeaderFollowsItsBytes(t *testing.T) {
 				setFields(&h, []byte(lines(i)))
 			}
 		})
-		if kept > 6*size {
-			t.Errorf("%s: %d bytes are kept after headers of %d", name, kept, size)
-		}
+		testsupport.True(t, kept <= 6*size, "%s: %d bytes are kept after headers of %d", name, kept, size)
 		runtime.KeepAlive(&h)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 )
 
 func TestTheHotPathAllocatesNothing(t *testing.T) {
@@ -29,9 +30,7 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 		run  func()
 	}{
 		{"a common request", func() {
-			if err := f.Scan(raw); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, f.Scan(raw))
 			if n, _ := f.Adbuffers(thisVia); n != 0 {
 				t.Fatal("there are adbuffers before this one")
 			}
@@ -41,9 +40,7 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 			f.Reset()
 		}},
 		{"a request with everything", func() {
-			if err := f.Scan(device); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, f.Scan(device))
 			if n, _ := f.Adbuffers(thisVia); n != 2 {
 				t.Fatal("the adbuffers before this one are not counted")
 			}

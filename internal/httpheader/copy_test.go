@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"adbuffer/internal/testsupport"
 )
 
 // TestCopyOutlivesTheRequest overwrites the memory of a request after the copy, and compares the
@@ -42,9 +44,7 @@ func TestCopyOutlivesTheRequest(t *testing.T) {
 				}
 				name, n := f.SSP()
 				timeout, timeouts := f.Timeout()
-				if string(name) != "a" || n != 1 || string(timeout) != "90" || timeouts != 1 {
-					t.Errorf("the copy has SSP %q (%d) and timeout %q (%d)", name, n, timeout, timeouts)
-				}
+				testsupport.True(t, string(name) == "a" && n == 1 && string(timeout) == "90" && timeouts == 1, "the copy has SSP %q (%d) and timeout %q (%d)", name, n, timeout, timeouts)
 			}
 		}
 	}
@@ -52,9 +52,7 @@ func TestCopyOutlivesTheRequest(t *testing.T) {
 
 func TestCopyOfAnHTTP10RequestNeedsNoHost(t *testing.T) {
 	from := RequestFields{HTTP10: true}
-	if err := from.Scan([]byte("A: b\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, from.Scan([]byte("A: b\r\n\r\n")))
 	var f RequestFields
 	f.CopyFrom(&from, nil)
 	if v, ok := f.Lookup("a"); !ok || string(v) != "b" {

@@ -76,16 +76,12 @@ func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
 		raw := []byte(head)
 		return func() time.Duration {
 			took := testsupport.Shortest(func() {
-				if err := f.Scan(raw); err != nil {
-					t.Fatal(err)
-				}
+				testsupport.NoError(t, f.Scan(raw))
 				f.Adbuffers(thisVia)
 				id.Resolve(&f, netip.MustParseAddr("10.0.0.1"), true, private, truncate)
 				dst = policy.AppendRequest(dst[:0], &f, &id)
 			})
-			if len(dst) > 2*len(raw)+4096 {
-				t.Errorf("%.60q: %d bytes are sent for %d", head, len(dst), len(raw))
-			}
+			testsupport.True(t, len(dst) <= 2*len(raw)+4096, "%.60q: %d bytes are sent for %d", head, len(dst), len(raw))
 			return took
 		}
 	}

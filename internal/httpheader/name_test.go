@@ -3,6 +3,8 @@ package httpheader
 import (
 	"strings"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // addressFields are fields whose value is the client's address.
@@ -36,9 +38,7 @@ func TestIdentifyKnowsEachNameInAnySpellingAndNoOther(t *testing.T) {
 			}
 		}
 	}
-	if identify(nil) != unknownName {
-		t.Error("the empty name has an id")
-	}
+	testsupport.True(t, identify(nil) == unknownName, "the empty name has an id")
 }
 
 // Before, the whole address crossed in fields that were not known, also from untrusted peers.
@@ -51,9 +51,7 @@ func TestTheAddressCrossesShortenedInEachFieldOfATrustedPeerAndNotAtAllOfAnother
 			var f RequestFields
 			id := resolve(t, &f, row.peer, true, name+": 192.0.2.77")
 			got := strings.Join(linesOf(t, NewPolicy(PolicyOptions{}).AppendRequest(nil, &f, id)), "\n")
-			if strings.Contains(got, "192.0.2.77") || strings.Contains(got, name+": 192.0.2.0") != row.want {
-				t.Errorf("%s from %s: %s", name, row.peer, got)
-			}
+			testsupport.True(t, !strings.Contains(got, "192.0.2.77") && strings.Contains(got, name+": 192.0.2.0") == row.want, "%s from %s: %s", name, row.peer, got)
 		}
 	}
 }

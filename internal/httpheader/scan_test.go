@@ -162,9 +162,7 @@ func TestScanForgetsTheRequestBefore(t *testing.T) {
 	fresh := RequestFields{TimeoutName: "X-Budget"}
 	mustScan(t, &fresh, head("X-A: 1"))
 	f.options.names = fresh.options.names // unused beyond n
-	if diff := cmp.Diff(fresh, f, cmp.AllowUnexported(RequestFields{}, Field{}, connectionOptions{}, requestID{})); diff != "" {
-		t.Errorf("a used RequestFields differs from a new one (-new +used):\n%s", diff)
-	}
+	testsupport.Equal(t, cmp.Diff(fresh, f, cmp.AllowUnexported(RequestFields{}, Field{}, connectionOptions{}, requestID{})), "", "a used RequestFields differs from a new one (-new +used):\n%s")
 
 	f.Reset()
 	if len(f.Fields()) != 0 || f.Host() != nil || f.ContentLength() != -1 || f.raw != nil {

@@ -22,9 +22,7 @@ func goldenFields(t *testing.T) map[string]bool {
 	for text := range strings.Lines(string(b)) {
 		var line struct{ Legs []map[string]any }
 		var fields map[string]any
-		if json.Unmarshal([]byte(text), &line) != nil || json.Unmarshal([]byte(text), &fields) != nil {
-			t.Fatalf("no JSON: %s", text)
-		}
+		testsupport.MustTrue(t, json.Unmarshal([]byte(text), &line) == nil && json.Unmarshal([]byte(text), &fields) == nil, "no JSON: %s", text)
 		for _, f := range append(line.Legs, fields) {
 			for name := range maps.Keys(f) {
 				names[name] = true

@@ -99,9 +99,7 @@ func TestUnwantedRequestsAllocateNothing(t *testing.T) {
 	l := newLogged()
 	now := time.Now()
 	for _, o := range []*AccessOptions{{}, {Enabled: true, Failures: true, Slow: time.Second, MaxPerSecond: 1}} {
-		if n := testing.AllocsPerRun(100, func() { l.Wants(o, false, time.Millisecond, now) }); n != 0 {
-			t.Errorf("%v allocations", n)
-		}
+		testsupport.Equal(t, testing.AllocsPerRun(100, func() { l.Wants(o, false, time.Millisecond, now) }), 0, "%v allocations")
 	}
 }
 
@@ -114,9 +112,7 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 		}
 		l.end(&AccessOptions{}, false, 0)
 		all := l.Failures()
-		if len(all) != keptFailures || all[0].Total != keptFailures+9 || all[keptFailures-1].Total != 10 {
-			t.Errorf("%d failures are kept", len(all))
-		}
+		testsupport.True(t, len(all) == keptFailures && all[0].Total == keptFailures+9 && all[keptFailures-1].Total == 10, "%d failures are kept", len(all))
 		for range 1000 {
 			l.end(&AccessOptions{}, true, time.Hour)
 		}

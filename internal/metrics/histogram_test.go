@@ -28,9 +28,7 @@ func wantText(t *testing.T, h *Histogram, want string) {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(NewSource(waitDescs, func(to Sink) { to.Histogram(descOne, h, "openx") }))
 	const head = "# HELP wait_seconds Time.\n# TYPE wait_seconds histogram\n"
-	if err := testutil.GatherAndCompare(r, strings.NewReader(head+want)); err != nil {
-		t.Error(err)
-	}
+	testsupport.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(head+want)))
 }
 
 func TestBucketsAreCumulativeWithInclusiveBounds(t *testing.T) {
@@ -158,9 +156,7 @@ func TestBoundsMustAscend(t *testing.T) {
 
 func TestObservingAllocatesNothing(t *testing.T) {
 	h := Durations(ms, 2*ms)
-	if n := testing.AllocsPerRun(100, func() { h.ObserveDuration(ms) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testsupport.Equal(t, testing.AllocsPerRun(100, func() { h.ObserveDuration(ms) }), 0, "%v allocations")
 }
 
 var bounds = []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 35 * ms, 50 * ms, 75 * ms, 100 * ms, 150 * ms, 200 * ms, 300 * ms, 500 * ms, time.Second}

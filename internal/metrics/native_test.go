@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"adbuffer/internal/testsupport"
 )
 
 // The expected result is client_golang's own native histogram, with the same schema and threshold.
@@ -30,9 +32,7 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 			observe(time.Duration(math.Exp(rand.Float64() * math.Log(highest))))
 		}
 		var written dto.Metric
-		if err := peer.Write(&written); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, peer.Write(&written))
 		got, want := h.message(), written.Histogram
 		if got.GetSchema() != want.GetSchema() || got.GetZeroThreshold() != want.GetZeroThreshold() || got.GetZeroCount() != want.GetZeroCount() || got.GetSampleCount() != want.GetSampleCount() {
 			t.Errorf("%s: schema %v, threshold %v, %v below it of %v; want %v, %v, %v, %v", name, got.GetSchema(), got.GetZeroThreshold(), got.GetZeroCount(), got.GetSampleCount(),
@@ -71,9 +71,7 @@ func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 
 // Only durations have a native histogram, and each fine bucket is within one bucket of each kind.
 func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
-	if h := NewHistogram(1, 1, 2).message(); h.Schema != nil {
-		t.Error("sizes have a native histogram")
-	}
+	testsupport.True(t, NewHistogram(1, 1, 2).message().Schema == nil, "sizes have a native histogram")
 	h := DurationsInParts(4, bounds...)
 	for i := range h.fine {
 		if at := h.at(h.fine[i]); at != i {
@@ -98,9 +96,7 @@ func TestExemplarsAreOneForEachBucketAndTheLast(t *testing.T) {
 		h.ObserveTraced(d, [16]byte{0: 0xab, 15: byte(i)}, at)
 	}
 	b := h.message()
-	if got := b.GetSampleCount(); got != 7 {
-		t.Errorf("%d observations, want 7", got)
-	}
+	testsupport.Equal(t, b.GetSampleCount(), 7, "%d observations")
 	for i, want := range []struct {
 		trace string
 		value float64

@@ -5,6 +5,8 @@ package openrtb
 import (
 	"bytes"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Also hostile bodies make no allocations.
@@ -25,9 +27,7 @@ func TestScanningAllocatesNothing(t *testing.T) {
 			f.HoldAll(routes[0])
 			finder.Find(body)
 		})
-		if n > 0 {
-			t.Errorf("%.60s: %v allocations", body, n)
-		}
+		testsupport.True(t, n == 0, "%.60s: %v allocations", body, n)
 	}
 	edit := NewEdit([]Removal{{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.banner.w")}})
 	body, memory := bidRequest(t, 2<<10), make([]byte, 0, 2<<10)
@@ -35,7 +35,5 @@ func TestScanningAllocatesNothing(t *testing.T) {
 		edited, _ := edit.Apply(memory, body, &f)
 		ShortenAddresses.Apply(edited[:0], edited, &f)
 	})
-	if n > 0 {
-		t.Errorf("two edits allocate %v times", n)
-	}
+	testsupport.True(t, n == 0, "two edits allocate %v times", n)
 }

@@ -106,9 +106,7 @@ func TestNoConditionHoldsForAnUnreadableBody(t *testing.T) {
 	}
 	for why := Syntax; why < Reasons; why++ {
 		p.Refuse(why, &f)
-		if f.HoldAll(tests[:1]) || !f.HoldAll(nil) || why.String() == "" || why.Text() == "" {
-			t.Errorf("%v: a condition holds, or no conditions do not hold", why)
-		}
+		testsupport.True(t, !f.HoldAll(tests[:1]) && f.HoldAll(nil) && why.String() != "" && why.Text() != "", "%v: a condition holds, or no conditions do not hold", why)
 	}
 }
 
@@ -185,9 +183,7 @@ func TestValuesOfMembers(t *testing.T) {
 	testsupport.Equal(t, p.Member(Path{"id"}), id, "one path has two members: %v")
 	body := []byte(`{"cur" : [ "USD" ] , "id":"a\u0062", "app":{"x":1}}`)
 	p.Scan(body, &f)
-	if got := string(f.Value(id, body)) + string(f.Value(cur, body)) + string(f.Value(app, body)); got != `"a\u0062"[ "USD" ]` {
-		t.Errorf("the values are %s", got)
-	}
+	testsupport.Equal(t, string(f.Value(id, body))+string(f.Value(cur, body))+string(f.Value(app, body)), `"a\u0062"[ "USD" ]`, "the values are %s")
 	if got := AppendText([]byte("x"), f.Value(id, body)); string(got) != "xab" {
 		t.Errorf("the text of %s is %s", f.Value(id, body), got)
 	}

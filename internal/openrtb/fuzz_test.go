@@ -129,9 +129,7 @@ func FuzzConditions(f *testing.F) {
 				hit = hit || len(r.Values) == 0 || slices.ContainsFunc(r.Values, d.equals)
 			})
 			twice = twice || again
-			if facts.Reason == Readable && facts.Holds(tests[i]) != (hit != r.Not) {
-				t.Fatalf("%+v is %v for %q", r, hit == r.Not, body)
-			}
+			testsupport.MustTrue(t, facts.Reason != Readable || facts.Holds(tests[i]) == (hit != r.Not), "%+v is %v for %q", r, hit == r.Not, body)
 		}
 		got := facts.Reason
 		if got == Twice && (twice || want == Syntax) || got == Depth && want == Syntax { // an error further on
@@ -247,9 +245,7 @@ func FuzzEdit(f *testing.F) {
 			if all := tokens(t, &w, nil, &w, nil); !slices.Equal(all, expect) {
 				t.Fatalf("%q became %q: %q, want %q", body, got, all, expect)
 			}
-			if len(got) > len(body) || !isSubsequence(got, body) && edit == removal {
-				t.Fatalf("%q became %q, which has other bytes", body, got)
-			}
+			testsupport.MustTrue(t, len(got) <= len(body) && (isSubsequence(got, body) || edit != removal), "%q became %q, which has other bytes", body, got)
 			inPlace, _ := edit.Apply(before[:0], before, &facts)
 			testsupport.MustTrue(t, !changed || bytes.Equal(inPlace, got), "in place, %q became %q, want %q", body, inPlace, got)
 		}

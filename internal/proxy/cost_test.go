@@ -149,9 +149,7 @@ func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 				c.wantOK()
 			}
 		}
-		if each := (heap() - before) / clients; each > most {
-			t.Errorf("each connection holds %d bytes, want at most %d", each, most)
-		}
+		testsupport.AtMost(t, (heap()-before)/clients, most, "each connection holds %d bytes")
 		for _, c := range all {
 			c.Release()
 		}

@@ -76,7 +76,5 @@ func TestServeAfterDrainEnds(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, respondsWith("a", 204))
 	m.p.Drain(t.Context())
 	l := testsupport.Listen(t)
-	if err := m.p.Serve(l); err != nil {
-		t.Error(err)
-	}
+	testsupport.NoError(t, m.p.Serve(l))
 }

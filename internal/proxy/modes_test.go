@@ -260,9 +260,7 @@ func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
 		t.Errorf("envelope: %s", body)
 	}
 	testsupport.Equal(t, m.series("adbuffer_requests_total", "merged"), 1, "%v requests are merged")
-	if n := m.series("adbuffer_no_ad_total", "ssp") + m.series("adbuffer_no_ad_total", "proxy"); n != 0 {
-		t.Errorf("%v responses counted as without an ad: the reader of the envelope decides that", n)
-	}
+	testsupport.Equal(t, m.series("adbuffer_no_ad_total", "ssp")+m.series("adbuffer_no_ad_total", "proxy"), 0, "%v responses counted as without an ad: the reader of the envelope decides that")
 	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 	line := m.logs.FilterMessage("request").All()[0].ContextMap()
 	legs, ok := line["legs"].([]any)
@@ -307,9 +305,7 @@ func TestNoFillIsNoAd(t *testing.T) {
 		}, respondsWith("a", 500), respondsWith("b", 404))
 		res, _ = m.do("GET", "/fill")
 		m.want(res, 204, "ssp/a")
-		if m.series("adbuffer_requests_total", "server_error") != 1 || m.series("adbuffer_no_ad_total", "proxy") != 1 {
-			t.Errorf("mode %s: not counted as a replaced error", mode)
-		}
+		testsupport.True(t, m.series("adbuffer_requests_total", "server_error") == 1 && m.series("adbuffer_no_ad_total", "proxy") == 1, "mode %s: not counted as a replaced error", mode)
 	}
 }
 

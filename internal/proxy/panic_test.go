@@ -16,9 +16,7 @@ func TestAPanicGets500IsCountedAndLoggedAndClosesNothing(t *testing.T) {
 		c.send(0, post(5)+"hello")
 		res, body := c.response("POST")
 		m.want(res, 500, "proxy/internal")
-		if !strings.Contains(body, `"detail":"adbuffer failed; see its log; see the runbook, entry internal"`) || !res.Close {
-			t.Errorf("%v %s, want a 500 that closes", res.Header, body)
-		}
+		testsupport.True(t, strings.Contains(body, `"detail":"adbuffer failed; see its log; see the runbook, entry internal"`) && res.Close, "%v %s, want a 500 that closes", res.Header, body)
 		c.wantEnd()
 	}
 	m.await(0, "adbuffer_buffered_bytes", "")

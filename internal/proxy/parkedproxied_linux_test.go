@@ -78,9 +78,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 					testsupport.NoError(t, err)
 					body, err := io.ReadAll(res.Body)
 					res.Body.Close()
-					if string(body) != client || err != nil || (res.ProtoMajor == 2) != row.http2 {
-						t.Errorf("over %s the SSP received %q, want %s; %v", res.Proto, body, client, err)
-					}
+					testsupport.True(t, string(body) == client && err == nil && (res.ProtoMajor == 2) == row.http2, "over %s the SSP received %q, want %s; %v", res.Proto, body, client, err)
 					m.awaitParked()
 				}
 				testsupport.Equal(t, open, 1, "%d connections for three requests")

@@ -159,9 +159,7 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 func (s *simProxy) close() {
 	s.t.Helper()
 	testsupport.Equal(s.t, s.p.Drain(s.t.Context()), 0, "%d requests were cut")
-	if err := <-s.served; err != nil {
-		s.t.Error(err)
-	}
+	testsupport.NoError(s.t, <-s.served)
 	s.pool.Close(s.t.Context())
 	if snap := s.p.Snapshot(); snap.Clients != 0 || snap.InFlight != 0 || snap.Uploads != 0 || snap.BufferedBytes != 0 {
 		s.t.Errorf("left at the end: %+v", snap)

@@ -76,9 +76,7 @@ func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 							time.Sleep(tick)
 							got := c.responses()
 							if pause > simWrite {
-								if len(got) != 0 || !c.Closed() {
-									t.Fatalf("%s: %+v to a client that took nothing for %v, closed %v", name, got, pause, c.Closed())
-								}
+								testsupport.MustTrue(t, len(got) == 0 && c.Closed(), "%s: %+v to a client that took nothing for %v, closed %v", name, got, pause, c.Closed())
 								break
 							}
 							testsupport.MustTrue(t, len(got) == 1 && got[0].status == 200, "%s: %+v to a client that took nothing for %v", name, got, pause)

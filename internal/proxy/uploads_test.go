@@ -77,9 +77,7 @@ func TestForwardedRequestIsNoUpload(t *testing.T) {
 // bytes are held beside them.
 func (m *modeProxy) wantOthersServed(most float64) {
 	m.t.Helper()
-	if held := m.series("adbuffer_buffered_bytes", ""); held > most {
-		m.t.Errorf("%v bytes are held for bodies that have not begun to arrive, want at most %v", held, most)
-	}
+	testsupport.AtMost(m.t, m.series("adbuffer_buffered_bytes", ""), most, "%v bytes are held for bodies that have not begun to arrive")
 	testsupport.Equal(m.t, m.series(inFlight, ""), 0, "%v requests are in flight")
 	body := strings.Repeat("x", 100_000)
 	for range 3 {
@@ -227,9 +225,7 @@ func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
 				now, ended := m.series(uploadsNow, ""), m.series(uploadsDropped, "")+m.series("adbuffer_requests_total", "overloaded")
 				return now > 0 && now+ended == n && m.series("adbuffer_buffered_bytes", "") <= most/2
 			})
-			if dropped := m.series(uploadsDropped, ""); dropped == 0 {
-				t.Error("no upload was dropped")
-			}
+			testsupport.True(t, m.series(uploadsDropped, "") != 0, "no upload was dropped")
 			m.wantOthersServed(most / 2)
 		})
 	}

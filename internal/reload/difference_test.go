@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/testsupport"
 )
 
 func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
@@ -19,9 +20,7 @@ func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
 		{long, long + "x", "…" + strings.Repeat("é", cellContext), "…" + strings.Repeat("é", cellContext) + "x"},
 	} {
 		was, is := cells(c.was, c.is)
-		if was != c.wantWas || is != c.wantIs {
-			t.Errorf("%.10q and %.10q are shown as %q and %q, want %q and %q", c.was, c.is, was, is, c.wantWas, c.wantIs)
-		}
+		testsupport.True(t, was == c.wantWas && is == c.wantIs, "%.10q and %.10q are shown as %q and %q, want %q and %q", c.was, c.is, was, is, c.wantWas, c.wantIs)
 		if n := max(utf8.RuneCountInString(was), utf8.RuneCountInString(is)); n > cellWidth {
 			t.Errorf("%.10q and %.10q take %d characters", c.was, c.is, n)
 		}
@@ -45,13 +44,9 @@ func TestTheVerdictCountsTheEffectsOfAReload(t *testing.T) {
 	d.Verdict = NeedsRestart
 	b.Reset()
 	d.Write(&b, "new.yaml", "v1", true)
-	if !strings.Contains(b.String(), "a restart is needed for admin.listen;") {
-		t.Errorf("it says %q", b.String())
-	}
+	testsupport.True(t, strings.Contains(b.String(), "a restart is needed for admin.listen;"), "it says %q", b.String())
 	b.Reset()
 	d.Version = "v0"
 	d.Write(&b, "new.yaml", "v1", false)
-	if !strings.Contains(b.String(), "runs version v0") || strings.Count(b.String(), "\n") != 8 {
-		t.Errorf("it says %s", b.String())
-	}
+	testsupport.True(t, strings.Contains(b.String(), "runs version v0") && strings.Count(b.String(), "\n") == 8, "it says %s", b.String())
 }

@@ -177,12 +177,8 @@ func TestAReloadHasTheEffectsOfTheTags(t *testing.T) {
 			continue
 		}
 		effect := config.Compare(base, next)[0].Effect
-		if effect == config.NewPool && reflect.DeepEqual(dialOptions(&base.SSPs[0]), dialOptions(&next.SSPs[0])) {
-			t.Errorf("%s: %s, but dials have the same settings", path, effect)
-		}
-		if strings.HasPrefix(path, "routes[r].") && tableOf(t, base) == tableOf(t, next) {
-			t.Errorf("%s: requests see no other route", path)
-		}
+		testsupport.True(t, effect != config.NewPool || !reflect.DeepEqual(dialOptions(&base.SSPs[0]), dialOptions(&next.SSPs[0])), "%s: %s, but dials have the same settings", path, effect)
+		testsupport.True(t, !strings.HasPrefix(path, "routes[r].") || tableOf(t, base) != tableOf(t, next), "%s: requests see no other route", path)
 		was := *v.Current().Part("a")
 		conns, options := *was.dialer.conns.Load(), was.SSP.Pool().Options()
 		_, err := v.Replace(next)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -58,9 +59,7 @@ func TestModesAllocateLittle(t *testing.T) {
 					runtime.Gosched() // until abandoned legs and copies have ended, so that the next request can reuse their memory
 				}
 			})
-			if n > tt.most {
-				t.Errorf("%v allocations, want at most %v", n, tt.most)
-			}
+			testsupport.True(t, n <= tt.most, "%v allocations, want at most %v", n, tt.most)
 		})
 	}
 }

@@ -135,8 +135,6 @@ func TestCutQueryStandsInTheScratchMemory(t *testing.T) {
 	query := []byte("a=1&ssp=x&b=2")
 	scratch := make([]byte, 0, 64)
 	_, without, err := cutControl(query, &scratch)
-	if err != nil || string(without) != "a=1&b=2" || &without[0] != &scratch[0] {
-		t.Errorf("%q, %v, scratch %q", without, err, scratch)
-	}
+	testsupport.True(t, err == nil && string(without) == "a=1&b=2" && &without[0] == &scratch[0], "%q, %v, scratch %q", without, err, scratch)
 	testsupport.True(t, string(query) == "a=1&ssp=x&b=2", "the query became %q", query)
 }

@@ -99,9 +99,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 	var scratch []byte
 	cost := func(path, query, fields string) func() time.Duration {
 		return func() time.Duration {
-			if err := f.Scan([]byte("Host: a\r\n" + fields + "\r\n")); err != nil {
-				t.Fatal(err)
-			}
+			testsupport.NoError(t, f.Scan([]byte("Host: a\r\n"+fields+"\r\n")))
 			f.Path, f.Query = []byte(path), []byte(query)
 			find := func() {
 				if r, name := table.Find(&f, new(Search)); r != nil {

@@ -227,12 +227,8 @@ func FuzzEnvelope(f *testing.F) {
 		testsupport.MustEqual(t, len(o.Results), len(entries), "%d entries")
 		for i, got := range o.Results {
 			e := &entries[i]
-			if got.SSP != fmt.Sprintf("s%d", i) || got.Error != e.err || got.Status != e.status || (got.MS == nil) != e.noTime {
-				t.Fatalf("entry %d is %+v", i, got)
-			}
-			if !bytes.Equal(bodyOf(t, got.Body, got.BodyBase64, e), e.body) {
-				t.Fatalf("entry %d: the body is %q %v, want %q", i, got.Body, got.BodyBase64, e.body)
-			}
+			testsupport.MustTrue(t, got.SSP == fmt.Sprintf("s%d", i) && got.Error == e.err && got.Status == e.status && (got.MS == nil) == e.noTime, "entry %d is %+v", i, got)
+			testsupport.MustTrue(t, bytes.Equal(bodyOf(t, got.Body, got.BodyBase64, e), e.body), "entry %d: the body is %q %v, want %q", i, got.Body, got.BodyBase64, e.body)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -89,9 +90,7 @@ func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *
 	f.SSP = ssp.New(o, f.pool)
 	t.Cleanup(func() {
 		f.pool.Close(context.Background())
-		if n := f.Snapshot().BufferedBytes; n != 0 {
-			t.Errorf("%d bytes of %s's share are still held", n, name)
-		}
+		testsupport.Equal(t, f.Snapshot().BufferedBytes, 0, "%d bytes of %s's share are still held", name)
 	})
 	return f
 }
@@ -241,9 +240,7 @@ func (f *fakeSSP) counted(o upstream.Outcome) int {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(ssp.NewCollector(func() []*ssp.SSP { return []*ssp.SSP{f.SSP} }))
 	families, err := reg.Gather()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testsupport.NoError(f.t, err)
 	for _, mf := range families {
 		if mf.GetName() != "adbuffer_ssp_requests_total" {
 			continue

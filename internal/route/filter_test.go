@@ -16,9 +16,7 @@ func in(t testing.TB, path string, texts ...string) []openrtb.Condition {
 	c := openrtb.Condition{Path: openrtb.MustParsePath(path)}
 	for _, text := range texts {
 		v, err := openrtb.ParseValue([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, err)
 		c.Values = append(c.Values, v)
 	}
 	return []openrtb.Condition{c}
@@ -140,9 +138,7 @@ func TestRoutesAreFoundByTheBody(t *testing.T) {
 		s := new(Search)
 		f := lookup(t, "h", tt.path, tt.lines...)
 		rt, _ := table.Find(f, s)
-		if s.NeedsBody != tt.reads || s.NeedsBody && rt != nil {
-			t.Errorf("%s: needs the body: %v, route %v", tt.path, s.NeedsBody, rt)
-		}
+		testsupport.True(t, s.NeedsBody == tt.reads && (!s.NeedsBody || rt == nil), "%s: needs the body: %v, route %v", tt.path, s.NeedsBody, rt)
 		if s.NeedsBody {
 			table.Examine(f, []byte(tt.body), s)
 			rt, _ = table.Find(f, s)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/testsupport"
 )
 
 // lookup is a request to match. target is a raw path with a query.
@@ -12,9 +13,7 @@ func lookup(t testing.TB, host, target string, lines ...string) *httpheader.Requ
 	t.Helper()
 	f := new(httpheader.RequestFields)
 	head := "Host: " + host + "\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
-	if err := f.Scan([]byte(head)); err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, f.Scan([]byte(head)))
 	path, query, _ := strings.Cut(target, "?")
 	f.Path, f.Query = []byte(path), []byte(query)
 	return f
@@ -156,9 +155,7 @@ func TestFirstRouteThatMatchesInFullWins(t *testing.T) {
 		{Name: "any", Match: Match{Path: "/fill"}, ClientChoice: true},
 	})
 	for i, r := range table.Routes {
-		if r.Index != i {
-			t.Errorf("route %s has the index %d", r.Name, r.Index)
-		}
+		testsupport.True(t, r.Index == i, "route %s has the index %d", r.Name, r.Index)
 	}
 	for _, tt := range []struct {
 		host, target string

@@ -51,7 +51,7 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				wantEmpty(t, budget)
-				testsupport.True(t, loser.torn <= 0, "the loser's request changed while it ran")
+				testsupport.True(t, loser.torn == 0, "the loser's request changed while it ran")
 			})
 		}
 	}
@@ -178,9 +178,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 		testsupport.True(t, outcomes[o].Load() != 0, "no request ended as %v", o)
 	}
 	for _, f := range fakes {
-		if f.torn > 0 {
-			t.Errorf("%s saw %d requests change", f.Name(), f.torn)
-		}
+		testsupport.True(t, f.torn == 0, "%s saw %d requests change", f.Name(), f.torn)
 	}
 }
 
@@ -189,9 +187,7 @@ func checkWho(t *testing.T, ex *upstream.Exchange) {
 	q := &ex.Request
 	who := strings.TrimPrefix(string(q.Target), "/bid?who=")
 	testsupport.True(t, strings.Contains(string(q.Fields), "X-Who: "+who+"\r\n"), "the request of %q has the fields %q", who, q.Fields)
-	if len(q.Body) == 0 || strings.ReplaceAll(string(q.Body), who, "") != "" {
-		t.Errorf("the request of %q has the body %q", who, q.Body)
-	}
+	testsupport.True(t, len(q.Body) != 0 && strings.ReplaceAll(string(q.Body), who, "") == "", "the request of %q has the body %q", who, q.Body)
 }
 
 // Only one goroutine at a time may check the client's connection, and only until the response.

@@ -135,9 +135,7 @@ func TestMergeWithoutABidIsANoAd(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			r := newClient(t, upstream.POST, "", bidRequest)
 			res := merging(newFake(t, "a", tt.a), newFake(t, "b", tt.b)).Do(&r.Request, nil, newProcess(t))
-			if !res.NoAd || res.NoAdFor != tt.want || res.Outcome != upstream.Merged || res.Err != nil {
-				t.Errorf("no-ad %v for %v, want for %v", res.NoAd, res.NoAdFor, tt.want)
-			}
+			testsupport.True(t, res.NoAd && res.NoAdFor == tt.want && res.Outcome == upstream.Merged && res.Err == nil, "no-ad %v for %v, want for %v", res.NoAd, res.NoAdFor, tt.want)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})
@@ -201,9 +199,8 @@ func TestRequestsThatCannotBeMerged(t *testing.T) {
 			t.Errorf("%s: %q, want %q", body, got, why)
 		}
 	}
-	if r := newClient(t, upstream.POST, "", `{"id":"1"}`, "Content-Encoding: gzip"); !strings.Contains(CheckMerge(&r.Request), "compressed") {
-		t.Error("a compressed body is merged")
-	}
+	r := newClient(t, upstream.POST, "", `{"id":"1"}`, "Content-Encoding: gzip")
+	testsupport.True(t, strings.Contains(CheckMerge(&r.Request), "compressed"), "a compressed body is merged")
 }
 
 // zipped compresses the body of a reply.

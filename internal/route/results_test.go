@@ -277,16 +277,12 @@ func (tt *resultTest) run(t *testing.T) {
 		tt.change(t, rt, r)
 	}
 	res := rt.Do(&r.Request, nil, p)
-	if took := time.Since(r.Received); took != tt.took {
-		t.Errorf("took %v, want %v", took, tt.took)
-	}
+	testsupport.Equal(t, time.Since(r.Received), tt.took, "took %v")
 	want(t, "result", ended(&res), tt.result)
 	if tt.legs != anyLegs {
 		want(t, "legs", legsOf(&res), tt.legs)
 	}
-	if tt.detail != "" && (res.Err == nil || !strings.Contains(res.Err.Error(), tt.detail)) {
-		t.Errorf("the error is %v, want %q in it", res.Err, tt.detail)
-	}
+	testsupport.True(t, tt.detail == "" || res.Err != nil && strings.Contains(res.Err.Error(), tt.detail), "the error is %v, want %q in it", res.Err, tt.detail)
 
 	if res.Outcome == upstream.NoBid && tt.mode >= Waterfall {
 		if a := &res.Exchange.Response; len(a.Fields) > 0 || a.ContentLength >= 0 {

@@ -102,13 +102,9 @@ func TestEveryParserReadsTheEnvelope(t *testing.T) {
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("%v: %s", err, stderr.String())
-			}
+			testsupport.MustTrue(t, err == nil, "%v: %s", err, stderr.String())
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			if len(lines) != 2*len(bodies) {
-				t.Fatalf("%d lines for %d envelopes: %s", len(lines), 2*len(bodies), stderr.String())
-			}
+			testsupport.MustTrue(t, len(lines) == 2*len(bodies), "%d lines for %d envelopes: %s", len(lines), 2*len(bodies), stderr.String())
 			for i, line := range lines {
 				if line != "2 rival" {
 					t.Errorf("%.200q: %s", bodies[i/2], line)

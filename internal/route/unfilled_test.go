@@ -69,9 +69,7 @@ func TestOutcomeWithoutAFill(t *testing.T) {
 					if names[i] == "no_bid" && string(res.Exchange.Response.Fields) != "X-Nbr: 7\r\n" {
 						t.Errorf("a 204 has the fields %q", res.Exchange.Response.Fields)
 					}
-					if n := len(res.Legs()); n != 3 {
-						t.Errorf("%d legs", n)
-					}
+					testsupport.Equal(t, len(res.Legs()), 3, "%d legs")
 					res.Release()
 					wantEmpty(t, r.Budget)
 				}

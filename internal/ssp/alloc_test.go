@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/pool"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -122,9 +123,7 @@ func TestRefusedRequestAllocatesNothing(t *testing.T) {
 				refused++
 			}
 		})
-		if n != 0 || refused < 800 {
-			t.Errorf("%v: %v allocations a request, want none; %d of 1001 were refused", want, n, refused)
-		}
+		testsupport.True(t, n == 0 && refused >= 800, "%v: %v allocations a request, want none; %d of 1001 were refused", want, n, refused)
 		ex.Release()
 	}
 }
@@ -132,7 +131,5 @@ func TestRefusedRequestAllocatesNothing(t *testing.T) {
 func TestCountingAResponseAllocatesNothing(t *testing.T) {
 	s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
 	r, a := &Request{Method: upstream.GET}, &upstream.Response{Status: 200, Body: []byte(`{"nbr":2}`)}
-	if n := testing.AllocsPerRun(100, func() { s.classify(r, a) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testsupport.Equal(t, testing.AllocsPerRun(100, func() { s.classify(r, a) }), 0, "%v allocations")
 }

@@ -54,9 +54,7 @@ func TestShedShareIsMonotonousAndBounded(t *testing.T) {
 		for i := range 101 {
 			failing := float64(i) / 100
 			share := b.share(failing)
-			if share < last || share > 1-b.opts.MinProbe+1e-9 || share > 0 && failing <= b.opts.FailureRatio {
-				t.Fatalf("%+v, %v fail: %v are shed after %v", b.opts, failing, share, last)
-			}
+			testsupport.MustTrue(t, share >= last && share <= 1-b.opts.MinProbe+1e-9 && (share <= 0 || failing > b.opts.FailureRatio), "%+v, %v fail: %v are shed after %v", b.opts, failing, share, last)
 			last = share
 		}
 	}

@@ -24,9 +24,7 @@ func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 		look := func() { NoBidOpenRTB.searchCoded([]byte("gzip"), body) }
 		took := testsupport.Shortest(look)
 		t.Logf("%s: %v", name, took)
-		if took > 4*budget {
-			t.Errorf("%s takes %v, a plain body %v at most", name, took, budget)
-		}
+		testsupport.True(t, took <= 4*budget, "%s takes %v, a plain body %v at most", name, took, budget)
 		runtime.GC()
 		runtime.GC() // frees the kept decoders
 		var before, after runtime.MemStats

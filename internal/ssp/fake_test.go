@@ -287,9 +287,7 @@ func (c *client) get() result { return c.do(c.request(upstream.GET)) }
 func (r result) want(o upstream.Outcome) result {
 	r.t.Helper()
 	testsupport.MustTrue(r.t, r.outcome == o && (r.err == nil) == o.HasResponse(), "outcome %v (%v), want %v", r.outcome, r.err, o)
-	if r.err != nil && r.err.Outcome != o {
-		r.t.Fatalf("the error is %v, want %v", r.err.Outcome, o)
-	}
+	testsupport.MustTrue(r.t, r.err == nil || r.err.Outcome == o, "the error is %v, want %v", r.err, o)
 	return r
 }
 

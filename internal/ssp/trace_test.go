@@ -29,9 +29,7 @@ func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
 	} {
 		a := tracer.Begin([]byte(c.parent), true, nil, time.Now()).Leg("openx", upstream.GET).Attempt("")
 		ours := string(a.AppendTraceParent(nil))
-		if c.parent == clients && (ours[:36] != clients[:36] || ours[36:] == clients[36:]) {
-			t.Errorf("%s: adbuffer's span is %s", c.name, ours)
-		}
+		testsupport.True(t, c.parent != clients || ours[:36] == clients[:36] && ours[36:] != clients[36:], "%s: adbuffer's span is %s", c.name, ours)
 		b := append([]byte("/target"), c.fields...)
 		if got, want := string(appendTrace(b, len("/target"), a, httpheader.NewPolicy(c.o))), "/target"+strings.ReplaceAll(c.want, "OURS", ours); got != want {
 			t.Errorf("%s: %q, want %q", c.name, got, want)

@@ -93,9 +93,7 @@ func FuzzValues(f *testing.F) {
 				want = append(want, e)
 			}
 		}
-		if strings.Join(elements, ",") != strings.Join(want, ",") || len(elements) != len(want) {
-			t.Errorf("Elements(%q) = %q, want %q", v, elements, want)
-		}
+		testsupport.True(t, strings.Join(elements, ",") == strings.Join(want, ",") && len(elements) == len(want), "Elements(%q) = %q, want %q", v, elements, want)
 		for _, token := range append(want, "close") {
 			listed := false
 			for _, e := range want {
@@ -118,9 +116,7 @@ func FuzzFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, block []byte) {
 		var again []byte
 		for name, value := range Fields(block) {
-			if bytes.ContainsAny(name, ":") || !bytes.Equal(Trim(value), value) || len(name) == 0 {
-				t.Fatalf("%q has a field %q with the value %q", block, name, value)
-			}
+			testsupport.MustTrue(t, !bytes.ContainsAny(name, ":") && bytes.Equal(Trim(value), value) && len(name) != 0, "%q has a field %q with the value %q", block, name, value)
 			again = AppendField(again, name, value)
 			if found, ok := FindField(block, string(name)); !ok || found == nil {
 				t.Fatalf("%q is not found in %q", name, block)

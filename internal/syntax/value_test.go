@@ -106,7 +106,5 @@ func TestNothingAllocates(t *testing.T) {
 		FindField(block, "b")
 		AppendField(dst, v, v)
 	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testsupport.True(t, n == 0, "%v allocations", n)
 }

@@ -128,9 +128,7 @@ func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Durat
 	if got, want := int64(s.EndTimeUnixNano)-start, int64(to); got != want {
 		t.Errorf("%s ends after %v, want %v", s.Name, time.Duration(got), time.Duration(want))
 	}
-	if parent != nil && !bytes.Equal(s.ParentSpanId, parent.SpanId) {
-		t.Errorf("%s is not below %s", s.Name, parent.Name)
-	}
+	testsupport.True(t, parent == nil || bytes.Equal(s.ParentSpanId, parent.SpanId), "%s is not below %v", s.Name, parent)
 	if got := hex.EncodeToString(s.TraceId); got != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("%s is of trace %s, not of the client's", s.Name, got)
 	}
@@ -253,9 +251,7 @@ func TestTheSpansOfALegAreBounded(t *testing.T) {
 	testsupport.Equal(t, len(r.attempts()), maxAttempts, "%d spans of attempts")
 	leg := r.spans["ssp openx"]
 	wantAttributes(t, leg, "adbuffer.attempts_without_span=45")
-	if !strings.Contains(last, hex.EncodeToString(leg.SpanId)) {
-		t.Errorf("an attempt without a span of its own sent %s, want the leg's span %x", last, leg.SpanId)
-	}
+	testsupport.True(t, strings.Contains(last, hex.EncodeToString(leg.SpanId)), "an attempt without a span of its own sent %s, want the leg's span %x", last, leg.SpanId)
 }
 
 func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
@@ -322,12 +318,8 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 			}
 		}
 		testsupport.True(t, (r != nil) == (c.want != ""), "%+v: traced %v", c, r != nil)
-		if r != nil && r.parent.IsValid() && r.span.TraceID() != r.parent.TraceID() {
-			t.Errorf("%+v: the client's trace is not continued", c)
-		}
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testsupport.True(t, r == nil || !r.parent.IsValid() || r.span.TraceID() == r.parent.TraceID(), "%+v: the client's trace is not continued", c)
+		testsupport.NoError(t, tracer.Close(t.Context()))
 	}
 }
 
@@ -349,17 +341,13 @@ func TestPeersCannotHaveMoreRequestsTracedThanTheLimit(t *testing.T) {
 		if traced < want-1 || traced > want || s.decisions[byParent].Load() != traced || s.decisions[overLimit].Load() != 4000-traced {
 			t.Errorf("limit %d: %d of 4000 traced, want %d; counted %d and %d over the limit", limit, traced, want, s.decisions[byParent].Load(), s.decisions[overLimit].Load())
 		}
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testsupport.NoError(t, tracer.Close(t.Context()))
 	}
 }
 
 func TestARequestThatIsNotTracedAllocatesNothing(t *testing.T) {
 	tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", Sample: 0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	ex, id, unsampled, now := dialled(t), []byte("req-1"), []byte(strings.TrimSuffix(parent, "01")+"00"), time.Now()
 	if n := testing.AllocsPerRun(100, func() {
 		for _, tp := range [][]byte{nil, unsampled} {
@@ -372,9 +360,7 @@ func TestARequestThatIsNotTracedAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if err := tracer.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testsupport.NoError(t, tracer.Close(t.Context()))
 }
 
 func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
@@ -397,9 +383,7 @@ func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
 	filled(t)(tracer.Begin(nil, false, nil, time.Now()))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := tracer.Close(ctx); err == nil {
-		t.Error("Close reports that all spans were sent")
-	}
+	testsupport.True(t, tracer.Close(ctx) != nil, "Close reports that all spans were sent")
 	testsupport.Equal(t, tracer.exporter.sent.Load(), 0, "%d spans count as sent")
 }
 
