@@ -48,9 +48,8 @@ func (c *Client) patient() {
 func (c *Client) Send(raw string) {
 	c.T.Helper()
 	c.patient()
-	if _, err := io.WriteString(c.Conn, raw); err != nil {
-		c.T.Fatal(err)
-	}
+	_, err := io.WriteString(c.Conn, raw)
+	testsupport.NoError(c.T, err)
 }
 
 // Request is the text of a request; fields are lines without their CRLF. A body
@@ -103,9 +102,7 @@ func (ab *Process) Post(target, body string, fields ...string) *Response {
 func (c *Client) Read(method string) *Response {
 	c.T.Helper()
 	a, err := c.TryRead(method)
-	if err != nil {
-		c.T.Fatalf("reading the response: %v", err)
-	}
+	testsupport.MustTrue(c.T, err == nil, "reading the response: %v", err)
 	return a
 }
 
@@ -182,12 +179,8 @@ func (c *Client) WantClosed() {
 	c.patient()
 	rest, err := io.ReadAll(c.Reader)
 	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		c.T.Error("the connection was not closed")
-	}
-	if len(rest) > 0 {
-		c.T.Errorf("bytes arrived before the connection was closed: %q", rest)
-	}
+	testsupport.True(c.T, !errors.As(err, &timeout) || !timeout.Timeout(), "the connection was not closed")
+	testsupport.True(c.T, len(rest) == 0, "bytes arrived before the connection was closed: %q", rest)
 }
 
 // BidRequest is an OpenRTB 2.6 bid request of 1.2 KB, without a newline at its end.

@@ -48,37 +48,39 @@ func Main(m *testing.M, known ...goleak.Option) {
 // binaryDir is a folder of this test process. Other users can run the files in it.
 var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-e2e-") })
 
-// build makes the binary when the first test needs it. The test packages build into one file, one
-// after the other, so only the first build links it. Each package then copies it, because a later
-// build may replace the file.
-var build = sync.OnceValues(func() (string, error) {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "adbuffer").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list -m: %w", err)
-	}
+var (
+	building sync.Once
+	binary   string // the path of the binary, once it is built
+)
+
+// Binary returns the path of the binary under test, which the first call builds.
+func Binary(t testing.TB) string {
+	t.Helper()
+	building.Do(func() { binary = build(t) })
+	testsupport.MustTrue(t, binary != "", "the binary was not built")
+	return binary
+}
+
+// build makes the binary. The test packages build into one file, one after the other, so only the first
+// build links it. Each package then copies it, because a later build may replace the file.
+func build(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "adbuffer").Output()
+	testsupport.NoError(t, err)
+	root := strings.TrimSpace(string(out))
 	// go test takes a cached result if no file that the test read has changed. WalkDir reads the
 	// sources' folders, so a change of the product counts.
 	for _, dir := range []string{"cmd", "internal"} {
-		if err := filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), dir), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
-			return "", err
-		}
+		testsupport.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err }))
 	}
 	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	cache = filepath.Join(cache, "adbuffer-e2e", fmt.Sprintf("%.8x", sha256.Sum256(root)))
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", err
-	}
+	testsupport.NoError(t, err)
+	cache = filepath.Join(cache, "adbuffer-e2e", fmt.Sprintf("%.8x", sha256.Sum256(out)))
+	testsupport.NoError(t, os.MkdirAll(cache, 0o700))
 	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", err
-	}
+	testsupport.NoError(t, err)
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
+	testsupport.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	built := filepath.Join(cache, "adbuffer")
 	args := []string{"build", "-ldflags", "-X adbuffer/internal/app.Version=v0.0.0-test"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
@@ -86,26 +88,14 @@ var build = sync.OnceValues(func() (string, error) {
 		args = append(args, "-race", "-pgo=off")
 	}
 	cmd := exec.Command("go", append(args, "-o", built, "./cmd/adbuffer")...)
-	cmd.Dir = strings.TrimSpace(string(root))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
+	cmd.Dir = root
+	out, err = cmd.CombinedOutput()
+	testsupport.MustTrue(t, err == nil, "go build: %v\n%s", err, out)
 	dir, err := binaryDir()
-	if err != nil {
-		return "", err
-	}
-	binary, err := os.ReadFile(built)
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "adbuffer")
-	return file, os.WriteFile(file, binary, 0o755)
-})
-
-// Binary returns the path of the binary under test.
-func Binary(t testing.TB) string {
-	t.Helper()
-	file, err := build()
 	testsupport.NoError(t, err)
+	content, err := os.ReadFile(built)
+	testsupport.NoError(t, err)
+	file := filepath.Join(dir, "adbuffer")
+	testsupport.NoError(t, os.WriteFile(file, content, 0o755))
 	return file
 }

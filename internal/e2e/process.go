@@ -114,11 +114,7 @@ func (ab *Process) BeginDrain() {
 func (ab *Process) WantExit(code int) {
 	ab.T.Helper()
 	ab.ExitIsTested = true
-	select {
-	case <-ab.Ended():
-	case <-time.After(testsupport.Patience):
-		ab.T.Fatalf("adbuffer did not end:\n%s", ab.Log)
-	}
+	testsupport.MustTrue(ab.T, ab.ends(), "adbuffer did not end:\n%s", ab.Log)
 	testsupport.Equal(ab.T, ab.Cmd.ProcessState.ExitCode(), code, "exit status %[1]d:\n%[2]s", ab.Log)
 }
 
@@ -129,6 +125,16 @@ func (ab *Process) Terminate(code int) {
 	ab.WantExit(code)
 }
 
+// ends waits for the end of the process, and reports whether it came.
+func (ab *Process) ends() bool {
+	select {
+	case <-ab.Ended():
+		return true
+	case <-time.After(testsupport.Patience):
+		return false
+	}
+}
+
 // Stop ends the process at the end of a test, and checks for leaks.
 func (ab *Process) Stop() {
 	ab.T.Helper()
@@ -137,22 +143,18 @@ func (ab *Process) Stop() {
 	}
 	if !ab.HasEnded() {
 		ab.Signal(syscall.SIGTERM)
-		select {
-		case <-ab.Ended():
-		case <-time.After(testsupport.Patience):
+		if !ab.ends() {
 			ab.T.Error("adbuffer did not stop on SIGTERM")
 			ab.Signal(syscall.SIGQUIT) // for a dump of its goroutines
 			<-ab.Ended()
 		}
 	}
-	if code := ab.Cmd.ProcessState.ExitCode(); code != 0 && !ab.ExitIsTested {
-		ab.T.Errorf("exit status %d, want 0", code)
+	if !ab.ExitIsTested {
+		testsupport.Equal(ab.T, ab.Cmd.ProcessState.ExitCode(), 0, "exit status %d")
 	}
 	text := ab.Log.String()
 	for _, bad := range []string{"DATA RACE", "panic", "BUG:", "fatal error"} {
-		if strings.Contains(text, bad) {
-			ab.T.Errorf("adbuffer's log has %q", bad)
-		}
+		testsupport.True(ab.T, !strings.Contains(text, bad), "adbuffer's log has %q", bad)
 	}
 }
 

@@ -31,18 +31,15 @@ func (a *Response) Header(name string) string {
 // WantStatus checks the status.
 func (a *Response) WantStatus(what string, status int) *Response {
 	a.t.Helper()
-	if a.Status != status {
-		a.t.Errorf("%s: status %d, want %d: %v %s", what, a.Status, status, a.Fields, testsupport.Tail(a.Body, 400))
-	}
+	testsupport.True(a.t, a.Status == status, "%s: status %d, want %d: %v %s", what, a.Status, status, a.Fields, testsupport.Tail(a.Body, 400))
 	return a
 }
 
 // WantSource checks X-Adbuffer-Source: "ssp/openx", "proxy/deadline".
 func (a *Response) WantSource(source string) *Response {
 	a.t.Helper()
-	if got := a.Header("X-Adbuffer-Source"); got != source {
-		a.t.Errorf("X-Adbuffer-Source %q, want %q: %d %s", got, source, a.Status, testsupport.Tail(a.Body, 400))
-	}
+	got := a.Header("X-Adbuffer-Source")
+	testsupport.True(a.t, got == source, "X-Adbuffer-Source %q, want %q: %d %s", got, source, a.Status, testsupport.Tail(a.Body, 400))
 	return a
 }
 
@@ -62,9 +59,7 @@ type Error struct {
 // ErrorOf reads the body of an error of adbuffer.
 func ErrorOf(a *Response) (e Error) {
 	a.t.Helper()
-	if ct := a.Header("Content-Type"); ct != "application/json" {
-		a.t.Errorf("Content-Type %q, want application/json", ct)
-	}
+	testsupport.Equal(a.t, a.Header("Content-Type"), "application/json", "Content-Type %q")
 	if err := json.Unmarshal([]byte(a.Body), &e); err != nil {
 		a.t.Errorf("the body is no JSON: %v: %q", err, a.Body)
 	}

@@ -55,7 +55,8 @@ func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
 }
 
 func (c stress) run(t *testing.T) {
-	defer testsupport.WantNoLeaks(t, goleak.IgnoreCurrent())
+	known := goleak.IgnoreCurrent()
+	defer func() { testsupport.NoError(t, testsupport.Leaks(known)) }()
 	s := newFakeSSP(t)
 	s.addrs = addresses(3)
 	s.set(func(d dialCall) dialResult {

@@ -33,11 +33,3 @@ func Leaks(known ...goleak.Option) error {
 		}
 	}
 }
-
-// WantNoLeaks fails the test if goroutines are left, unless known excepts them.
-func WantNoLeaks(t testing.TB, known ...goleak.Option) {
-	t.Helper()
-	if err := Leaks(known...); err != nil {
-		t.Error(err)
-	}
-}

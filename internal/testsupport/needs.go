@@ -13,9 +13,7 @@ func Needs(t testing.TB, pkg, program string) string {
 		t.Skipf("needs %s of the Debian package %s; make test runs it", program, pkg)
 	}
 	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Fatalf("%v; scripts/install %s", err, pkg)
-	}
+	MustTrue(t, err == nil, "%v; scripts/install %s", err, pkg)
 	return path
 }
 

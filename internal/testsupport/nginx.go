@@ -17,8 +17,6 @@ func StartNginx(t testing.TB, dir, addr, http string) *Daemon {
 		config += fmt.Sprintf("%s_temp_path %s;\n", module, module)
 	}
 	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(config+"default_type application/json;\n"+http+"\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.WriteFile(file, []byte(config+"default_type application/json;\n"+http+"\n}\n"), 0o600))
 	return StartDaemon(t, "tcp", addr, exec.Command(Needs(t, "nginx-light", "/usr/sbin/nginx"), "-p", dir, "-c", file, "-e", "stderr"))
 }

@@ -51,8 +51,6 @@ func (s *Redis) Do(name string, args ...any) any {
 	NoError(s.t, err)
 	defer c.Close()
 	reply, err := c.Do(name, args...)
-	if err != nil {
-		s.t.Fatalf("%s: %v", name, err)
-	}
+	MustTrue(s.t, err == nil, "%s: %v", name, err)
 	return reply
 }

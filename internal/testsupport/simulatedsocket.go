@@ -325,8 +325,3 @@ func (s *SimulatedSocket) Read(b []byte) (n int, err error) {
 
 // Write panics: a write must use socket.Conn's system calls.
 func (s *SimulatedSocket) Write([]byte) (int, error) { panic("BUG: a write without socket.Conn") }
-
-var (
-	_ net.Conn     = (*SimulatedSocket)(nil)
-	_ syscall.Conn = (*SimulatedSocket)(nil)
-)

@@ -26,9 +26,7 @@ const Patience = 60 * time.Second
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", Patience, what)
-		}
+		MustTrue(t, time.Now().Before(end), "not within %v: %s", Patience, what)
 	}
 }
 

@@ -2,7 +2,7 @@ package testsupport
 
 import (
 	"archive/zip"
-	"io"
+	"io/fs"
 	"testing"
 )
 
@@ -14,9 +14,7 @@ func ReadZip(t testing.TB, path string) map[string]string {
 	defer z.Close()
 	files := make(map[string]string)
 	for _, f := range z.File {
-		r, err := f.Open()
-		NoError(t, err)
-		b, err := io.ReadAll(r)
+		b, err := fs.ReadFile(z, f.Name)
 		NoError(t, err)
 		files[f.Name] = string(b)
 	}

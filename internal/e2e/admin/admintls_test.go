@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -14,42 +13,29 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// secureAdmin starts adbuffer with TLS on an admin listener, on loopback or beyond. The test must
-// check how the process ends, since the harness sends its requests without TLS.
-func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string, env ...string) *e2e.Process {
+// secureAdmin starts adbuffer with TLS on an admin listener, on loopback or beyond.
+func secureAdmin(t *testing.T, a *e2e.Authority, host, settings string) *e2e.Process {
 	t.Helper()
 	config := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}%s}\n", a.File("cert.pem"), a.File("key.pem"), settings) + e2e.Single(e2e.Healthy(t).URL())
-	env = append(append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN="+host+":0"), env...)
-	ab := e2e.Launch(t, env, "serve", "--config", e2e.WriteConfig(t, config))
-	ab.ExitIsTested = true
-	_, port, err := net.SplitHostPort(ab.AdminAddr)
-	testsupport.NoError(t, err)
-	ab.AdminAddr = "127.0.0.1:" + port
-	ab.WantLogged("ready")
+	ab := e2e.Launch(t, append(e2e.Patient(), "ADBUFFER_ADMIN_LISTEN="+host+":0"), "serve", "--config", e2e.WriteConfig(t, config))
+	ab.AdminAddr = "127.0.0.1:" + testsupport.Port(t, ab.AdminAddr)
+	ab.AdminTLS = a.ClientConfig(a)
+	ab.AwaitReady()
 	return ab
 }
 
-// askTLS sends a request to the admin listener over TLS. Status 0 means that the handshake failed.
+// askTLS sends a request to the admin listener. Status 0 means that the listener has refused the handshake by
+// an alert.
 func askTLS(ab *e2e.Process, config *tls.Config, path string, fields ...string) (status int, body string) {
 	ab.T.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: testsupport.Patience}
-	req, err := http.NewRequest("GET", "https://"+ab.AdminAddr+path, nil)
-	testsupport.NoError(ab.T, err)
-	for i := 0; i < len(fields); i += 2 {
-		req.Header.Set(fields[i], fields[i+1])
-	}
-	res, err := client.Do(req)
+	ab.AdminTLS = config
+	status, body, err := ab.TrySendAdmin("GET", path, "", fields...)
 	var op *net.OpError
-	switch {
-	case errors.As(err, &op) && op.Op == "remote error": // an alert
+	if errors.As(err, &op) && op.Op == "remote error" {
 		return 0, err.Error()
-	case err != nil:
-		ab.T.Fatal(err)
 	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
 	testsupport.NoError(ab.T, err)
-	return res.StatusCode, string(b)
+	return status, body
 }
 
 // This tests access to each path on a listener that other machines can reach.
@@ -95,7 +81,7 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 	if status, _ := askTLS(ab, a.ClientConfig(a), "/pools"); status != 0 {
 		t.Errorf("a certificate of the previous authority gets %d", status)
 	}
-	ab.Terminate(0)
+	ab.AdminTLS = a.ClientConfig(other)
 }
 
 func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
@@ -112,7 +98,6 @@ func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
 	testsupport.Eventually(t, "the new certificate is shown", func() bool { return serialOf(t, ab, a) != before })
 	_, metrics := askTLS(ab, a.ClientConfig(nil), "/metrics")
 	testsupport.True(t, strings.Contains(metrics, `adbuffer_tls_certificate_reload_successful{listener="admin"} 1`), "there is no metric about the certificate")
-	ab.Terminate(0)
 }
 
 func serialOf(t *testing.T, ab *e2e.Process, a *e2e.Authority) string {
@@ -127,7 +112,6 @@ func TestPrometheusScrapesOverTLSWithoutACertificateOfItsOwn(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
 	ab := secureAdmin(t, a, "0.0.0.0", fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))
-	p := startPrometheus(t, ab, "scheme: https", fmt.Sprintf("tls_config: {ca_file: %q, server_name: localhost}", a.File("ca.pem")))
+	p := startPrometheus(t, ab, prometheusOptions{settings: []string{"scheme: https", fmt.Sprintf("tls_config: {ca_file: %q, server_name: localhost}", a.File("ca.pem"))}})
 	p.await(`up{job="adbuffer"}`, 1)
-	ab.Terminate(0)
 }

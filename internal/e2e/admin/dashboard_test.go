@@ -15,6 +15,8 @@ import (
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
+
+	"github.com/prometheus/common/model"
 )
 
 // dashboardQueries returns the expressions of deploy/grafana, by panel, as
@@ -58,9 +60,10 @@ var (
 		`|^adbuffer_ssp_client_certificate_|^adbuffer_dns_failing_names$|^adbuffer_log_dropped_total$|^adbuffer_limit_refused_total$|^adbuffer_memory_limit_bytes$` +
 		`|^adbuffer_overload_|^adbuffer_cgroup_throttled_|^adbuffer_cpu_pressure_`)
 	// The right side of an alert's comparison: all text from the first comparison on.
-	comparison = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
-	inSelector = regexp.MustCompile(`\{[^}]*\}`)
-	offset     = regexp.MustCompile(`offset \d+[hd]`)
+	comparison  = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
+	inSelector  = regexp.MustCompile(`\{[^}]*\}`)
+	ofHistogram = regexp.MustCompile(`_(bucket|sum|count)$`) // in the name of a series
+	offset      = regexp.MustCompile(`offset \d+[hd]`)
 )
 
 // queriesOf returns every expression of dashboard and rules. For an alert it returns the compared
@@ -146,7 +149,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	ab := startBusy(t)
 	files := e2e.NewAuthority(t)
 	withTLS := e2e.Start(t, files.TLSSection("")+e2e.Single("https://localhost:9/", files.SSPSection()))
-	p := startPrometheus(t, ab, beside(t, withTLS))
+	p := startPrometheus(t, ab, prometheusOptions{settings: []string{beside(t, withTLS)}})
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
 		return len(got) == 9
@@ -157,12 +160,12 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 		for _, label := range []string{"ssp", "route"} {
 			labelled[label] = map[string]bool{}
 			for _, s := range p.all(fmt.Sprintf(`count by (__name__) ({%s!=""})`, label)) {
-				labelled[label][strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(s.labels["__name__"], "_bucket"), "_sum"), "_count")] = true
+				labelled[label][ofHistogram.ReplaceAllString(string(s.Metric[model.MetricNameLabel]), "")] = true
 			}
 		}
 		return len(labelled["ssp"]) >= 30 && len(labelled["route"]) >= 3
 	})
-	atRest := map[string][]sample{}
+	atRest := map[string]model.Vector{}
 	for name, expr := range queries {
 		atRest[name] = p.all(expr)
 	}
@@ -211,21 +214,21 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 }
 
 // wrongWith returns the error in a query's result, compared with the result without load.
-func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[string]bool) string {
+func wrongWith(expr string, atRest, busy model.Vector, labelled map[string]map[string]bool) string {
 	if len(busy) == 0 {
 		return "returns nothing"
 	}
 	onlyConstants := true
 	for _, name := range metricName.FindAllString(expr, -1) {
 		onlyConstants = onlyConstants && constant.MatchString(name)
-		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
+		base := ofHistogram.ReplaceAllString(name, "")
 		for label, names := range labelled {
 			if !names[base] && (label != "ssp" || !strings.Contains(name, "_ssp")) && (label != "route" || !strings.HasPrefix(name, "route_")) {
 				continue
 			}
 			for _, s := range busy {
-				if s.labels[label] == "" {
-					return fmt.Sprintf("%s has the label %s, but the result %v has not", name, label, s.labels)
+				if s.Metric[model.LabelName(label)] == "" {
+					return fmt.Sprintf("%s has the label %s, but the result %v has not", name, label, s.Metric)
 				}
 			}
 		}
@@ -233,12 +236,12 @@ func wrongWith(expr string, atRest, busy []sample, labelled map[string]map[strin
 	if onlyConstants {
 		return ""
 	}
-	before := map[string]float64{}
+	before := map[string]model.SampleValue{}
 	for _, s := range atRest {
-		before[fmt.Sprint(s.labels)] = s.value
+		before[s.Metric.String()] = s.Value
 	}
 	for _, s := range busy {
-		if v, ok := before[fmt.Sprint(s.labels)]; !ok || v != s.value {
+		if v, ok := before[s.Metric.String()]; !ok || v != s.Value {
 			return ""
 		}
 	}

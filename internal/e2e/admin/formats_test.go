@@ -18,7 +18,7 @@ func TestPrometheusKeepsExemplarsOfTracedRequests(t *testing.T) {
 	t.Parallel()
 	r := e2e.StartOTLPReceiver(t)
 	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()), "ADBUFFER_TRACING_ENDPOINT="+r.URL, "ADBUFFER_TRACING_SAMPLE=1")
-	p := startPrometheusWith(t, ab, prometheusOptions{features: "exemplar-storage"})
+	p := startPrometheus(t, ab, prometheusOptions{features: "exemplar-storage"})
 	ab.Get("/fillbuffer").WantFill("openx")
 	testsupport.Eventually(t, "the request's span arrives", func() bool { return len(r.Named("GET default")) == 1 })
 	want := hex.EncodeToString(r.Named("GET default")[0].TraceId)
@@ -37,13 +37,11 @@ func (p *prometheusServer) traces(name string) (all []string) {
 	p.t.Helper()
 	now := time.Now()
 	q := url.Values{"query": {name}, "start": {now.Add(-time.Hour).Format(time.RFC3339)}, "end": {now.Add(time.Hour).Format(time.RFC3339)}}
-	var res struct {
-		Data []struct {
-			Exemplars []struct{ Labels map[string]string }
-		}
+	var found []struct {
+		Exemplars []struct{ Labels map[string]string }
 	}
-	p.read("/api/v1/query_exemplars?"+q.Encode(), &res)
-	for _, series := range res.Data {
+	p.read("/api/v1/query_exemplars?"+q.Encode(), &found)
+	for _, series := range found {
 		for _, e := range series.Exemplars {
 			all = append(all, e.Labels["trace_id"])
 		}
@@ -57,7 +55,7 @@ func TestPrometheusScrapesNativeHistograms(t *testing.T) {
 	const n = 20
 	s := e2e.StartSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(40 * time.Millisecond)}})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
-	p := startPrometheusWith(t, ab, prometheusOptions{features: "native-histograms"})
+	p := startPrometheus(t, ab, prometheusOptions{features: "native-histograms"})
 	c := ab.Dial()
 	for range n {
 		c.Get("/fillbuffer").WantFill("openx")

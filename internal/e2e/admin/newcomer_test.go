@@ -36,7 +36,7 @@ func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(100 * time.Millisecond)})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool:", "  max_conns: 4"))
-	p := startPrometheusWith(t, ab, prometheusOptions{rules: quickRules(t)})
+	p := startPrometheus(t, ab, prometheusOptions{rules: quickRules(t)})
 
 	// The load is 80 requests a second; 4 connections carry 40.
 	stop, ended := make(chan struct{}), make(chan struct{})

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -12,10 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/prometheus/common/model"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
@@ -29,59 +29,28 @@ type prometheusServer struct {
 	url string
 }
 
-// startPrometheus runs Prometheus for the length of the test. settings are additional settings of
-// the scrape.
-func startPrometheus(t testing.TB, ab *e2e.Process, settings ...string) *prometheusServer {
-	t.Helper()
-	return startPrometheusWith(t, ab, prometheusOptions{settings: settings})
-}
-
 type prometheusOptions struct {
 	rules    string   // the folder of the rules, "" for deploy/prometheus
 	features string   // features that are off by default
 	settings []string // additional settings of the scrape
 }
 
-// startPrometheusWith is startPrometheus with other options.
-func startPrometheusWith(t testing.TB, ab *e2e.Process, o prometheusOptions) *prometheusServer {
+// startPrometheus runs Prometheus for the length of the test.
+func startPrometheus(t testing.TB, ab *e2e.Process, o prometheusOptions) *prometheusServer {
 	t.Helper()
 	rules, err := filepath.Abs(cmp.Or(o.rules, rulesDir))
 	testsupport.NoError(t, err)
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
 	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `
+	testsupport.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
   - {job_name: adbuffer, static_configs: [{targets: [%q]}]%s}
-`, rules+"/*.rules.yml", ab.AdminAddr, strings.Join(append([]string{""}, o.settings...), ", ")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	cmd := exec.Command(testsupport.Needs(t, "prometheus", "prometheus"), "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+o.features)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; scripts/install prometheus", err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		<-ended
-		if t.Failed() {
-			t.Logf("Prometheus: %s", &out)
-		}
-	})
+`, rules+"/*.rules.yml", ab.AdminAddr, strings.Join(append([]string{""}, o.settings...), ", ")), 0o600))
 	p := &prometheusServer{t: t, url: "http://" + addr}
-	testsupport.Eventually(t, "Prometheus is ready", func() bool {
-		select {
-		case <-ended:
-			t.Fatalf("Prometheus ended: %s", &out)
-		default:
-		}
+	cmd := exec.Command(testsupport.Needs(t, "prometheus", "prometheus"), "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=warn", "--enable-feature="+o.features)
+	testsupport.Launch(t, cmd, func(*testsupport.Daemon) bool {
 		status, _ := p.get("/-/ready")
 		return status == http.StatusOK
 	})
@@ -103,40 +72,21 @@ func (p *prometheusServer) get(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// read decodes the response to a GET.
-func (p *prometheusServer) read(path string, v any) {
+// read decodes the data in the response to a GET.
+func (p *prometheusServer) read(path string, data any) {
 	p.t.Helper()
 	status, body := p.get(path)
-	if err := json.Unmarshal(body, v); err != nil || status != http.StatusOK {
-		p.t.Fatalf("%s: %d, %v: %s", path, status, err, body)
-	}
-}
-
-// sample is one series of a result.
-type sample struct {
-	labels map[string]string
-	value  float64
+	err := json.Unmarshal(body, &struct{ Data any }{data})
+	testsupport.MustTrue(p.t, err == nil && status == http.StatusOK, "%s: %d, %v: %s", path, status, err, body)
 }
 
 // all returns the current values of an expression without NaN, which is the quantile of no
 // observations.
-func (p *prometheusServer) all(expr string) (samples []sample) {
+func (p *prometheusServer) all(expr string) model.Vector {
 	p.t.Helper()
-	var v struct {
-		Data struct {
-			Result []struct {
-				Metric map[string]string
-				Value  [2]any
-			}
-		}
-	}
-	p.read("/api/v1/query?query="+url.QueryEscape(expr), &v)
-	for _, r := range v.Data.Result {
-		if n, err := strconv.ParseFloat(r.Value[1].(string), 64); err == nil && !math.IsNaN(n) {
-			samples = append(samples, sample{r.Metric, n})
-		}
-	}
-	return samples
+	var found struct{ Result model.Vector }
+	p.read("/api/v1/query?query="+url.QueryEscape(expr), &found)
+	return slices.DeleteFunc(found.Result, func(s *model.Sample) bool { return math.IsNaN(float64(s.Value)) })
 }
 
 // query returns the value of an expression that has one series. ok is false if it has none or
@@ -147,7 +97,7 @@ func (p *prometheusServer) query(expr string) (value float64, ok bool) {
 	if len(all) != 1 {
 		return 0, false
 	}
-	return all[0].value, true
+	return float64(all[0].Value), true
 }
 
 // await repeats the query until the result is one series with this value.
@@ -172,15 +122,13 @@ func (p *prometheusServer) rules() (recorded, alerts map[string]string) {
 	p.t.Helper()
 	recorded, alerts = map[string]string{}, map[string]string{}
 	testsupport.Eventually(p.t, "every rule was evaluated", func() bool {
-		var v struct {
-			Data struct {
-				Groups []struct {
-					Rules []struct{ Name, Query, Type, Health, LastError string }
-				}
+		var all struct {
+			Groups []struct {
+				Rules []struct{ Name, Query, Type, Health, LastError string }
 			}
 		}
-		p.read("/api/v1/rules", &v)
-		for _, g := range v.Data.Groups {
+		p.read("/api/v1/rules", &all)
+		for _, g := range all.Groups {
 			for _, r := range g.Rules {
 				switch {
 				case r.Health == "unknown":

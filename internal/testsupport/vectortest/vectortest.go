@@ -61,9 +61,7 @@ func (c *Config) output(t testing.TB, cmd *exec.Cmd) string {
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v: %s; the test needs python3-venv and PyPI", cmd.Path, err, &problem)
-	}
+	testsupport.MustTrue(t, err == nil, "%s: %v: %s; the test needs python3-venv and PyPI", cmd.Path, err, &problem)
 	return string(out)
 }
 
