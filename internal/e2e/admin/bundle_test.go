@@ -20,23 +20,10 @@ ssps:
 routes:
   - {name: default, match: {path: /fillbuffer, query: [{name: api_key, value: s3cret-3}]}, ssps: [openx]}
 `, s.URL()))
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				ab.Get("/fillbuffer?api_key=s3cret-3&pub=1", "Authorization: Bearer s3cret-4")
-			}
-		}
-	}()
+	y := ab.StartTraffic(1, 0, "/fillbuffer?api_key=s3cret-3&pub=")
 	file := filepath.Join(t.TempDir(), "bundle.zip")
 	out, stderr, code := e2e.Run(t, nil, "bundle", "--admin", "http://"+ab.AdminAddr, "--seconds", "1", "--capture", "openx", "--out", file)
-	close(stop)
-	<-done
+	y.Stop()
 	testsupport.MustTrue(t, code == 0 && strings.Contains(out, "11 parts"), "%d %s %s", code, out, stderr)
 	parts := testsupport.ReadZip(t, file)
 	for name, content := range parts {

@@ -1,13 +1,11 @@
 package admin
 
 import (
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,34 +36,8 @@ func TestANewcomerFindsTheWayFromTheAlertToTheSetting(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(s.URL(), "pool:", "  max_conns: 4"))
 	p := startPrometheus(t, ab, prometheusOptions{rules: quickRules(t)})
 
-	// The load is 80 requests a second; 4 connections carry 40.
-	stop, ended := make(chan struct{}), make(chan struct{})
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: 10 * time.Second}
-	go func() {
-		defer close(ended)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		tick := time.NewTicker(time.Second / 80)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				wg.Go(func() {
-					if res, err := client.Get("http://" + ab.TrafficAddr + "/fillbuffer"); err == nil {
-						res.Body.Close()
-					}
-				})
-			}
-		}
-	}()
-	defer func() {
-		close(stop)
-		<-ended
-		client.CloseIdleConnections()
-	}()
-
+	// 30 clients would send 60 requests a second; 4 connections carry 40.
+	ab.StartTraffic(30, 400*time.Millisecond, "/fillbuffer?n=")
 	script, err := filepath.Abs("testdata/newcomer")
 	testsupport.NoError(t, err)
 	cmd := exec.Command(script, "../../..", p.url, "http://"+ab.AdminAddr, ab.File)
