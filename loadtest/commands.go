@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,6 @@ import (
 	"adbuffer/loadtest/internal/chaos"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 	"adbuffer/loadtest/internal/tests"
 )
 
@@ -39,14 +39,15 @@ func (s *suite) addFlags(f *pflag.FlagSet, scale float64) {
 
 // newTest makes the command of a load test.
 func newTest(s *suite, t tests.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: t.Long, Example: t.Example, Args: cobra.NoArgs,
+	long := strings.TrimSpace(t.Question + "\n\n" + t.Long)
+	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: long, Example: t.Example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if t.Check != nil {
 				if err := t.Check(cmd.Flags()); err != nil {
 					return err
 				}
 			}
-			return s.with(cmd.Context(), func(e *stage.Env) error { return s.one(cmd.Context(), e, t) })
+			return s.with(cmd.Context(), func(r *rig.Rig) error { return s.one(cmd.Context(), r, t) })
 		}}
 	s.addFlags(cmd.Flags(), 1)
 	if t.Flags != nil {
@@ -55,32 +56,32 @@ func newTest(s *suite, t tests.Command) *cobra.Command {
 	return cmd
 }
 
-// with runs fn with an environment that has adbuffer.
-func (s *suite) with(ctx context.Context, fn func(*stage.Env) error) error {
+// with runs fn with a rig that has adbuffer.
+func (s *suite) with(ctx context.Context, fn func(*rig.Rig) error) error {
 	if s.scale <= 0 || s.scale > 100 {
 		return fmt.Errorf("--scale %v: must be above 0 and at most 100", s.scale)
 	}
-	return withEnv(s.stderr, s.adbuffer, func(e *stage.Env) error {
-		e.Scale = s.scale
-		e.ProxyCores, e.LoadCores = stage.Cores()
-		if err := e.Build(ctx); err != nil {
+	return withRig(s.stderr, s.adbuffer, func(r *rig.Rig) error {
+		r.Scale = s.scale
+		r.Separate()
+		if err := r.Do(ctx, r.Build); err != nil {
 			return err
 		}
-		return fn(e)
+		return fn(r)
 	})
 }
 
-// withEnv runs fn with an environment of scale 1, which prints what it does. Its error is a failure.
-func withEnv(stderr *os.File, adbuffer string, fn func(*stage.Env) error) error {
-	r, err := rig.New()
+// withRig runs fn with a rig of scale 1, which prints what it does. Its error is a failure.
+func withRig(stderr *os.File, adbuffer string, fn func(*rig.Rig) error) error {
+	r, err := rig.New(func(format string, args ...any) {
+		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	})
 	if err != nil {
 		return failure{err}
 	}
 	defer r.Close()
-	e := &stage.Env{Rig: r, Adbuffer: adbuffer, Scale: 1, Say: func(format string, args ...any) {
-		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-	}}
-	if err := fn(e); err != nil {
+	r.Adbuffer = adbuffer
+	if err := fn(r); err != nil {
 		return failure{err}
 	}
 	return nil
@@ -90,21 +91,25 @@ func withEnv(stderr *os.File, adbuffer string, fn func(*stage.Env) error) error 
 var errBroken = errors.New("a promise was broken; see BROKEN above")
 
 // one runs a test, prints its report and saves it.
-func (s *suite) one(ctx context.Context, e *stage.Env, t tests.Command) error {
-	r, err := t.Run(ctx, e)
+func (s *suite) one(ctx context.Context, r *rig.Rig, t tests.Command) error {
+	err := r.Do(ctx, func() {
+		r.Report(t.Name, t.Short, t.Question)
+		t.Test(r)
+	})
 	if err != nil {
 		return err
 	}
-	r.Seconds = time.Since(r.Started).Seconds()
+	rep := r.Rep
+	rep.Seconds = time.Since(rep.Started).Seconds()
 	if s.json {
-		err = r.JSON(s.stdout)
+		err = rep.JSON(s.stdout)
 	} else {
-		_, err = fmt.Fprint(s.stdout, r.Markdown())
+		_, err = fmt.Fprint(s.stdout, rep.Markdown())
 	}
 	if err == nil && s.out != "" {
-		err = r.Save(s.out)
+		err = rep.Save(s.out)
 	}
-	if err == nil && !r.Held() {
+	if err == nil && !rep.Held() {
 		err = errBroken
 	}
 	return err
@@ -141,29 +146,29 @@ is 1 if one failed or a promise was broken.`,
 		if s.out == "" {
 			return errors.New("--out: the report needs a folder")
 		}
-		return s.with(cmd.Context(), func(e *stage.Env) error { return s.everything(cmd.Context(), e, all) })
+		return s.with(cmd.Context(), func(r *rig.Rig) error { return s.everything(cmd.Context(), r, all) })
 	}
 	return cmd
 }
 
-func (s *suite) everything(ctx context.Context, e *stage.Env, all []tests.Command) error {
+func (s *suite) everything(ctx context.Context, r *rig.Rig, all []tests.Command) error {
 	var errs []error
 	for _, t := range all {
 		if t.Alone {
 			continue
 		}
-		if err := s.one(ctx, e, t); err != nil {
+		if err := s.one(ctx, r, t); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", t.Name, err))
 		}
 		// Processes that a test did not stop must not disturb the next test.
-		e.Rig.StopAll()
+		r.StopAll()
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	file, err := results.Write(s.out, s.out)
 	if err == nil {
-		e.Say("wrote %s", file)
+		r.Say("wrote %s", file)
 	}
 	return errors.Join(append(errs, err)...)
 }

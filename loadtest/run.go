@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/scenario"
-	"adbuffer/loadtest/internal/stage"
 )
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
@@ -39,8 +39,8 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 			if err != nil {
 				return failure{err}
 			}
-			return withEnv(stderr, adbuffer, func(e *stage.Env) error {
-				out, err := scenario.Run(cmd.Context(), e, s, allowRemote, newProgress(stderr, s.Plan()))
+			return withRig(stderr, adbuffer, func(r *rig.Rig) error {
+				out, err := scenario.Run(cmd.Context(), r, s, allowRemote, newProgress(stderr, s.Plan()))
 				if out != nil && asJSON {
 					j := json.NewEncoder(stdout)
 					j.SetIndent("", "  ")

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 	"adbuffer/loadtest/internal/tests"
 )
 
@@ -43,7 +42,7 @@ const (
 
 // run is one run of chaos.
 type run struct {
-	*tests.Experiment
+	*rig.Rig
 	options   options
 	began     time.Time
 	log       *requestLog
@@ -72,16 +71,17 @@ type run struct {
 // Command returns the command of chaos.
 func Command() tests.Command {
 	var o options
-	c := tests.NewCommand("chaos", "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
-		"Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?",
-		`Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
+	return tests.Command{Name: "chaos", Short: "Everything at once: failing SSPs, hostile clients, reloads, hand-overs",
+		Question: "Do adbuffer's promises hold while SSPs fail in every way, clients are hostile, and adbuffer is reloaded and replaced?",
+		Long: `Sends mixed traffic over HTTP/1, pipelined, TLS and HTTP/2 in all five modes to SSPs whose
 behaviour changes all the time, beside hostile clients, reloads and hand-overs. Each request
 carries a number that its response must echo, and SSPs count the POSTs that they process.
 Now and then all clients pause, and what adbuffer still holds is measured. The exit status
-is 1 if a promise was broken.`, func(e *tests.Experiment) { chaos(e, o) })
-	c.Example = "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42"
-	c.Flags, c.Check = o.addFlags, o.check
-	return c
+is 1 if a promise was broken.`,
+		Test:    func(e *rig.Rig) { chaos(e, o) },
+		Example: "  go run ./loadtest chaos --for 30m\n  go run ./loadtest chaos --for 2m --seed 42",
+		Flags:   o.addFlags, Check: o.check,
+	}
 }
 
 func (o *options) addFlags(f *pflag.FlagSet) {
@@ -108,7 +108,7 @@ func (o *options) check(f *pflag.FlagSet) error {
 }
 
 // chaos runs chaos, and reports.
-func chaos(e *tests.Experiment, o options) {
+func chaos(e *rig.Rig, o options) {
 	if o.length == 0 {
 		o.length = e.Time(fullLength, time.Minute)
 	}
@@ -116,7 +116,7 @@ func chaos(e *tests.Experiment, o options) {
 		o.seed = rand.Uint64() >> 32
 	}
 	e.Say("chaos: seed %d, for %v", o.seed, o.length)
-	r := &run{Experiment: e, options: o, broken: &brokenPromises{say: e.Say}}
+	r := &run{Rig: e, options: o, broken: &brokenPromises{say: e.Say}}
 	r.log = newRequestLog(len(sspKinds), r.broken)
 	r.Check(r.chooseAttacks())
 	defer func() {
@@ -179,7 +179,7 @@ func (r *run) all() {
 	// All clients pause several times.
 	n := min(max(3, int(r.options.length/(20*time.Second))), 30)
 	for i := 1; i <= n; i++ {
-		stage.Sleep(ctx, time.Until(r.began.Add(r.options.length*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
+		rig.Sleep(ctx, time.Until(r.began.Add(r.options.length*time.Duration(i)/time.Duration(n)-settleTime-time.Second)))
 		r.pause()
 	}
 }
@@ -191,7 +191,7 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 		r.whileRunning(func() { err = use(ctx, st, rnd) })
 		if err != nil && ctx.Err() == nil {
 			r.newConnectionEnded(st, nil, "%v", err)
-			stage.Sleep(ctx, time.Second)
+			rig.Sleep(ctx, time.Second)
 		}
 		r.think(ctx, rnd)
 	}
@@ -206,7 +206,7 @@ func (r *run) pause() {
 		r.resumed.Store(time.Now().UnixNano())
 		r.gate.Unlock()
 	}()
-	stage.Sleep(r.Ctx, settleTime)
+	rig.Sleep(r.Ctx, settleTime)
 	for _, st := range r.instances {
 		r.sampleAtRest(st)
 	}
@@ -217,7 +217,7 @@ func (r *run) watch(ctx context.Context) {
 	const sayEvery = 10
 	var before uint64
 	for n := 1; ; n++ {
-		stage.Sleep(ctx, time.Second)
+		rig.Sleep(ctx, time.Second)
 		if ctx.Err() != nil {
 			return
 		}
@@ -249,7 +249,7 @@ func (r *run) whileRunning(fn func()) {
 
 // think is a client's pause between two requests.
 func (r *run) think(ctx context.Context, rnd *rand.Rand) {
-	stage.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.think)))
+	rig.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.think)))
 }
 
 func (r *run) say(format string, args ...any) { r.Say("chaos: "+format, args...) }

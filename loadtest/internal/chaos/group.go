@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // group is the state of the SSP with two primaries and a spare.
@@ -45,14 +45,14 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		m := groupBehaviours[rnd.IntN(len(groupBehaviours))]
 		if !r.selects(m.name) || r.pausing.Load() {
-			stage.Sleep(ctx, 10*time.Millisecond)
+			rig.Sleep(ctx, 10*time.Millisecond)
 			continue
 		}
 		began := time.Now()
 		set(m)
 		r.group.since.Store(began.UnixNano())
 		for !r.pausing.Load() && ctx.Err() == nil && time.Since(began) < 2*takeover {
-			stage.Sleep(ctx, 100*time.Millisecond)
+			rig.Sleep(ctx, 100*time.Millisecond)
 		}
 		r.group.since.Store(0)
 		if time.Since(began) > takeover {
@@ -60,7 +60,7 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 		}
 		set(namedBehaviour{name: "healthy", behaviour: healthy})
 		for repaired := time.Now(); ctx.Err() == nil && time.Since(repaired) < takeover/2; {
-			stage.Sleep(ctx, 100*time.Millisecond)
+			rig.Sleep(ctx, 100*time.Millisecond)
 		}
 	}
 }

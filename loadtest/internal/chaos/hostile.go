@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // attack is what a hostile client does: it violates the protocol, goes away, or takes too much.
@@ -282,7 +282,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	for i := range n {
 		h := &hostile{run: r, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), n: i, end: end}
 		conns.Go(func() { _ = r.attackOnce(ctx, a, st, d, h) })
-		stage.Sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Millisecond)))
+		rig.Sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Millisecond)))
 	}
 	conns.Wait()
 	return nil

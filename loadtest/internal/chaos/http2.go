@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 const (
@@ -106,7 +106,7 @@ func (r *run) useCredit(ctx context.Context, st *instance, rnd *rand.Rand) error
 	}
 	streams.Wait()
 	for wait := rnd.IntN(100); wait > 0 && !r.pausing.Load() && ctx.Err() == nil; wait-- {
-		stage.Sleep(ctx, 100*time.Millisecond)
+		rig.Sleep(ctx, 100*time.Millisecond)
 	}
 	return nil
 }

@@ -16,8 +16,6 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
-	"adbuffer/loadtest/internal/tests"
 )
 
 // instance is an address at which an adbuffer serves clients. adbuffer reloads its configuration
@@ -54,10 +52,9 @@ const (
 
 // startInstances starts an adbuffer for each instance.
 func (r *run) startInstances() {
-	cert := tests.Must(r.Rig.Certificate("chaos", "127.0.0.1"))(r.Experiment)
-	r.cert = &cert
+	r.cert = r.Certificate("chaos", "127.0.0.1")
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cert.Authority)
+	roots.AppendCertsFromPEM(r.cert.Authority)
 	for _, st := range []*instance{
 		{name: "cleartext", addr: ""},
 		{name: "TLS", encrypted: true},
@@ -65,23 +62,23 @@ func (r *run) startInstances() {
 		{name: "TLS, handed over", encrypted: true, handsOver: true},
 	} {
 		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
-		st.addr = tests.Must(r.Rig.FreeAddr())(r.Experiment)
-		st.admin = tests.Must(r.Rig.FreeAddr())(r.Experiment)
-		st.file = tests.Must(r.Rig.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.seed, 0)))))(r.Experiment)
+		st.addr = r.FreeAddr()
+		st.admin = r.FreeAddr()
+		st.file = r.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.seed, 0))))
 		st.process.Store(r.startProcess(st))
 		r.instances = append(r.instances, st)
 	}
 }
 
 func (r *run) startProcess(st *instance) *rig.Adbuffer {
-	return tests.Must(r.Rig.StartAdbuffer(r.Ctx, r.Adbuffer, st.file, "",
+	return r.StartAdbuffer(st.file, "",
 		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
-		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String()))(r.Experiment)
+		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
 }
 
 // config returns an instance's configuration. rnd chooses the settings that reloads change.
 func (r *run) config(st *instance, rnd *rand.Rand) string {
-	c := stage.Config{Deadline: r.defaultDeadline().String()}
+	c := rig.Config{Deadline: r.defaultDeadline().String()}
 	if st.encrypted {
 		c.Cert = r.cert
 	}
@@ -130,7 +127,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	const every = 3 * time.Second
 	for n := 1; ; n++ {
-		stage.Sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
+		rig.Sleep(ctx, every/2+time.Duration(rnd.Int64N(int64(every))))
 		if ctx.Err() != nil {
 			return
 		}
@@ -167,7 +164,7 @@ func (r *run) handOver(st *instance) {
 // drain makes a process of an instance drain and exit, as an operator does.
 func (r *run) drain(st *instance, a *rig.Adbuffer) {
 	err := a.Signal(syscall.SIGTERM)
-	status, waited := a.Await(drainDelay + drainTimeout + 10*time.Second)
+	status, waited := a.AwaitEnd(drainDelay + drainTimeout + 10*time.Second)
 	err = errors.Join(err, waited)
 	if err != nil || status != 0 {
 		r.broken.add(orderly, "%s: a process that drained: exit status %d, %v: %s", st.name, status, err, a.LastLog())
@@ -203,14 +200,14 @@ const noDescriptors = "no descriptor is left"
 func (r *run) starve(ctx context.Context, st *instance) {
 	const length = 700 * time.Millisecond
 	a := st.process.Load()
-	used := tests.Must(load.Read(a.PID))(r.Experiment)
-	restore := tests.Must(a.LimitFiles(used.Files * 3 / 4))(r.Experiment)
+	used := rig.Must(load.Read(a.PID))(r.Rig)
+	restore := a.LimitFiles(used.Files * 3 / 4)
 	r.behavioursSeen.add(noDescriptors, "")
 	st.starving.Store(time.Now().UnixNano())
-	stage.Sleep(ctx, length)
+	rig.Sleep(ctx, length)
 	// New connections had to wait for adbuffer.
 	st.stalls.sum.Add(int64(length))
-	r.Check(restore())
+	restore()
 }
 
 // starved reports whether the process had no descriptor a moment ago.

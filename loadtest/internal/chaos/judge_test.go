@@ -11,15 +11,13 @@ import (
 	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
-	"adbuffer/loadtest/internal/tests"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
-	e := &tests.Experiment{Env: &stage.Env{Say: func(string, ...any) {}}}
-	r := &run{Experiment: e, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
+	r := &run{Rig: &rig.Rig{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{sspKind: sspKind{name: name}})
 	}

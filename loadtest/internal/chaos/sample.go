@@ -8,8 +8,7 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
-	"adbuffer/loadtest/internal/tests"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // sample is the resources that a process holds, by quantity. Memory is in bytes.
@@ -129,7 +128,7 @@ func (r *run) sampleAtRest(st *instance) {
 			break
 		}
 	}
-	live := tests.Must(st.live())(r.Experiment)
+	live := rig.Must(st.live())(r.Rig)
 	s, _, err := st.take()
 	r.Check(err)
 	s[heap] = live
@@ -168,7 +167,7 @@ func thirds(samples []sample, quantity int) (second, last float64) {
 		third := i * 3 / len(samples)
 		parts[third] = append(parts[third], s[quantity])
 	}
-	return stage.Median(parts[1]), stage.Median(parts[2])
+	return rig.Median(parts[1]), rig.Median(parts[2])
 }
 
 // compare judges the samples of an instance, and adds its rows to the table.

@@ -12,15 +12,14 @@ import (
 	"time"
 
 	"adbuffer/internal/sspsim"
-	"adbuffer/loadtest/internal/stage"
-	"adbuffer/loadtest/internal/tests"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // ssp is a simulated SSP. It runs in this process.
 type ssp struct {
 	sspKind
 	sims       []*sspsim.SSP // its endpoints
-	config     stage.SSP
+	config     rig.SSP
 	behaviours []namedBehaviour // the behaviours that it may have
 	current    atomic.Value     // the name of its behaviour
 }
@@ -77,7 +76,7 @@ func (r *run) named(name string) int {
 // startSSPs starts an SSP of each kind.
 func (r *run) startSSPs() {
 	for i, k := range sspKinds {
-		s := &ssp{sspKind: k, config: stage.SSP{Name: k.name, Protocol: k.protocol,
+		s := &ssp{sspKind: k, config: rig.SSP{Name: k.name, Protocol: k.protocol,
 			Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}}
 		r.ssps = append(r.ssps, s)
 		s.behaviours = slices.DeleteFunc(behavioursFor(k), func(m namedBehaviour) bool { return !r.selects(m.name) })
@@ -86,14 +85,14 @@ func (r *run) startSSPs() {
 			OnRequest:     func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) },
 			OnUnprocessed: func(target string) { r.log.refuse(i, k.name, s.current.Load().(string), target) }}
 		for range max(1, k.endpoints) {
-			sim := tests.Must(sspsim.Start(options))(r.Experiment)
+			sim := rig.Must(sspsim.Start(options))(r.Rig)
 			s.sims, s.config.URLs = append(s.sims, sim), append(s.config.URLs, sim.URL())
 		}
 		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience))
 		}
 		if ca := s.sims[0].CA(); ca != nil {
-			s.config.CAFile = filepath.Join(r.Rig.Dir, "chaos-ca-"+k.name+".pem")
+			s.config.CAFile = filepath.Join(r.Dir, "chaos-ca-"+k.name+".pem")
 			r.Check(ca.WriteFile(s.config.CAFile))
 		}
 	}
@@ -119,6 +118,6 @@ func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 		if !s.healthy && rnd.IntN(8) == 0 {
 			s.sims[0].CloseConnections()
 		}
-		stage.Sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
+		rig.Sleep(ctx, 300*time.Millisecond+time.Duration(rnd.Int64N(int64(2500*time.Millisecond))))
 	}
 }

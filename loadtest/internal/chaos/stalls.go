@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // The machine may make requests wait. watchStalls measures how late a ticking clock is, and how long
@@ -60,7 +60,7 @@ func (s *stalls) total() time.Duration {
 func (r *run) watchStalls(ctx context.Context) {
 	own, last := load.ReadWaits(os.Getpid()), time.Now()
 	for ctx.Err() == nil {
-		stage.Sleep(ctx, stallTick)
+		rig.Sleep(ctx, stallTick)
 		before, was := own, last
 		own, last = load.ReadWaits(os.Getpid()), time.Now()
 		frozen := max(0, last.Sub(was)-2*stallTick)

@@ -3,7 +3,6 @@ package rig
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -23,50 +22,34 @@ type Adbuffer struct {
 	File  string // path of the configuration
 }
 
-// ModuleRoot returns the root folder of this module. The working directory must be inside it.
-func ModuleRoot(ctx context.Context) (string, error) {
-	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+// Build builds adbuffer from this module, unless the user named an executable. Its version names the
+// commit, if there is one, and -dirty if files were changed.
+func (r *Rig) Build() {
+	if r.Adbuffer != "" {
+		return
 	}
-	return filepath.Dir(strings.TrimSpace(string(mod))), nil
-}
-
-// Build builds adbuffer from this module and returns the path of the executable. Its version names
-// the commit, if there is one, and -dirty if files were changed.
-func (r *Rig) Build(ctx context.Context) (string, error) {
-	root, err := ModuleRoot(ctx)
-	if err != nil {
-		return "", err
-	}
-	commit, _ := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
+	r.Say("building adbuffer")
+	commit, _ := exec.CommandContext(r.Ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
 	bin := filepath.Join(r.Dir, "adbuffer")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
-	cmd.Dir = root
+	cmd := exec.CommandContext(r.Ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
+	cmd.Dir = r.ModuleRoot()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building adbuffer in %s: %w\n%s", root, err, out)
+		r.Check(fmt.Errorf("building adbuffer in %s: %w\n%s", cmd.Dir, err, out))
 	}
-	return bin, nil
+	r.Adbuffer = bin
 }
 
-// StartAdbuffer starts bin with the configuration in file and waits until it is ready. The
+// StartAdbuffer starts adbuffer with the configuration in file and waits until it is ready. The
 // configuration must have log level info and ports 0. Unless it has server.overload itself, nothing is
 // refused for lack of CPU: saturation is what most tests measure.
-func (r *Rig) StartAdbuffer(ctx context.Context, bin, file, cores string, env ...string) (*Adbuffer, error) {
-	config, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Contains(config, []byte("overload:")) {
+func (r *Rig) StartAdbuffer(file, cores string, env ...string) *Adbuffer {
+	if !bytes.Contains(Must(os.ReadFile(file))(r), []byte("overload:")) {
 		env = append(env, "ADBUFFER_SERVER_OVERLOAD_ENABLED=false")
 	}
-	p, err := r.Start(Command{Name: "adbuffer", Argv: []string{bin, "serve", "--config", file}, Cores: cores, Env: env})
-	if err != nil {
-		return nil, err
-	}
-	a := &Adbuffer{Process: p, File: file}
-	err = p.await(ctx, 40*time.Second, "get ready", func() bool {
-		lines := bufio.NewScanner(bytes.NewReader(p.Log()))
+	a := &Adbuffer{File: file,
+		Process: r.StartProcess(Command{Name: "adbuffer", Argv: []string{r.Adbuffer, "serve", "--config", file}, Cores: cores, Env: env})}
+	a.Await(40*time.Second, "get ready", func() bool {
+		lines := bufio.NewScanner(bytes.NewReader(a.Log()))
 		for lines.Scan() {
 			var entry struct{ Msg, Listen, Admin string }
 			if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "ready" {
@@ -75,10 +58,7 @@ func (r *Rig) StartAdbuffer(ctx context.Context, bin, file, cores string, env ..
 		}
 		return a.Addr != ""
 	})
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a
 }
 
 // Ask sends a GET of path to the admin listener and returns the body of the response.
@@ -110,15 +90,15 @@ func (a *Adbuffer) Series(each func(name, labels string, value float64)) error {
 
 // Metric returns the sum over the series of a metric whose labels contain all of want. An element
 // of want is written as name="value".
-func (a *Adbuffer) Metric(name string, want ...string) (float64, error) {
+func (a *Adbuffer) Metric(name string, want ...string) float64 {
 	sum, found := 0.0, false
-	err := a.Series(func(metric, labels string, v float64) {
+	a.rig.Check(a.Series(func(metric, labels string, v float64) {
 		if metric == name && !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(labels, part) }) {
 			sum, found = sum+v, true
 		}
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("/metrics has no %s with %s", name, strings.Join(want, ","))
+	}))
+	if !found {
+		a.rig.Check(fmt.Errorf("/metrics has no %s with %s", name, strings.Join(want, ",")))
 	}
-	return sum, err
+	return sum
 }

@@ -11,11 +11,10 @@ func processAttributes() *syscall.SysProcAttr {
 }
 
 // LimitFiles limits the descriptors of the process. restore sets the limit back.
-func (p *Process) LimitFiles(n int) (restore func() error, err error) {
+func (p *Process) LimitFiles(n int) (restore func()) {
+	set := func(limit, old *unix.Rlimit) { p.rig.Check(unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, limit, old)) }
 	var usual unix.Rlimit
-	if err := unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, nil, &usual); err != nil {
-		return nil, err
-	}
-	restore = func() error { return unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, &usual, nil) }
-	return restore, unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(n), Max: usual.Max}, nil)
+	set(nil, &usual)
+	set(&unix.Rlimit{Cur: uint64(n), Max: usual.Max}, nil)
+	return func() { set(&usual, nil) }
 }

@@ -10,6 +10,7 @@ import (
 func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 // LimitFiles limits the descriptors of the process. It needs Linux.
-func (p *Process) LimitFiles(int) (restore func() error, err error) {
-	return nil, errors.ErrUnsupported
+func (p *Process) LimitFiles(int) (restore func()) {
+	p.rig.Check(errors.ErrUnsupported)
+	return nil
 }

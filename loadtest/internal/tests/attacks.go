@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // attack is the attack of one hostile client or one hostile SSP.
@@ -67,11 +67,11 @@ var attacks = []*attack{
 }
 
 // run attacks until the context ends.
-func (a *attack) run(ctx context.Context, t *stage.Stage) {
+func (a *attack) run(ctx context.Context, t *rig.Stage) {
 	var workers sync.WaitGroup
 	for range a.workers {
 		workers.Go(func() {
-			for ; ctx.Err() == nil; stage.Sleep(ctx, 100*time.Millisecond) {
+			for ; ctx.Err() == nil; rig.Sleep(ctx, 100*time.Millisecond) {
 				a.once(ctx, t)
 			}
 		})
@@ -80,7 +80,7 @@ func (a *attack) run(ctx context.Context, t *stage.Stage) {
 }
 
 // once attacks on one connection, which closes when the context ends.
-func (a *attack) once(ctx context.Context, t *stage.Stage) {
+func (a *attack) once(ctx context.Context, t *rig.Stage) {
 	dial := new(net.Dialer).DialContext
 	if t.TLS {
 		// An attacker does not check adbuffer's certificate.
@@ -98,9 +98,9 @@ func (a *attack) once(ctx context.Context, t *stage.Stage) {
 // after starts the attack when adbuffer has completed n requests of the other clients. It stops the
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
 // would rightly pause the SSP, and the pause would outlast the round.
-func (a *attack) after(ctx context.Context, e *Experiment, s *stage.Stage, n float64, length time.Duration) {
+func (a *attack) after(ctx context.Context, e *rig.Rig, s *rig.Stage, n float64, length time.Duration) {
 	const ended = "adbuffer_requests_total"
-	for before := e.metric(s, ended); e.metric(s, ended) < before+n; stage.Sleep(ctx, 20*time.Millisecond) {
+	for before := s.Adbuffer.Metric(ended); s.Adbuffer.Metric(ended) < before+n; rig.Sleep(ctx, 20*time.Millisecond) {
 		if ctx.Err() != nil {
 			e.Check(errors.New("the attack did not begin: the other clients ended too few requests"))
 		}

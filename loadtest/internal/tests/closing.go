@@ -7,14 +7,13 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // atOnce is how many requests come at once on a cold start.
 const atOnce = 600
 
 // cold counts the connections that a cold start opens.
-func cold(e *Experiment) {
+func cold(e *rig.Rig) {
 	r := e.Rep
 	r.Note("A pool without a cap was seen to open 709 to 1 285 HTTP/2 connections for 600 requests, in 0.55 to 1.98 s.")
 	t := r.Table(fmt.Sprintf("%d requests at once to an SSP that takes 20 ms", atOnce),
@@ -32,16 +31,16 @@ func cold(e *Experiment) {
 		{"adbuffer, http1, max_conns 256", sspsim.HTTP1, "http1", "max_conns: 256, ", 256},
 		{"net/http, http2, no cap (its default)", sspsim.TLSHTTP2, "", "", 0},
 	} {
-		e.say("cold: %s", c.name)
-		setup := stage.Setup{Config: stage.Config{Deadline: "2s"},
-			SSPs: []*stage.SSP{{Name: "ssp", Speaks: c.ssp, Behaviour: steady(20 * time.Millisecond),
+		e.Next("cold: %s", c.name)
+		setup := rig.Setup{Config: rig.Config{Deadline: "2s"},
+			SSPs: []*rig.SSP{{Name: "ssp", Speaks: c.ssp, Behaviour: steady(20 * time.Millisecond),
 				Protocol: c.protocol, Pool: c.pool + "max_pending: 1000, pending_timeout: 2s"}}}
 		if c.protocol == "" {
 			setup.Program, setup.Route = "reverseproxy", &rig.Route{HTTP2: true}
 		}
-		e.needs(setup.Program)
-		f := e.once(setup, stage.Generate(stage.ClosedLoop(atOnce, atOnce, 0,
-			stage.Page("page", "/fillbuffer")), false))
+		e.Needs(setup.Program)
+		f := e.Once(setup, rig.Generate(rig.ClosedLoop(atOnce, atOnce, 0,
+			rig.Page("page", "/fillbuffer")), false))
 		t.Add(f.Doubts, c.name, f.Answered, f.Failed, f.SSP.Connections, f.SSP.Handshakes, f.Latency.P50, f.Latency.P99,
 			f.Latency.Max)
 		if c.limit > 0 {
@@ -55,17 +54,17 @@ func cold(e *Experiment) {
 }
 
 // churn loads SSPs that close their connections early, and counts the lost requests.
-func churn(e *Experiment) {
+func churn(e *rig.Rig) {
 	length := e.Time(20*time.Second, 4*time.Second)
 	r := e.Rep
 	t := r.Table(fmt.Sprintf("%.0f s, half GET, half POST", length.Seconds()),
 		"the SSP closes", "method", "offered", "lost", "p99 ms", "SSP connections", "retries (stale)",
 		"stale connections found")
-	plan := poisson(stage.OpenLoop(128, 200, 0, length, stage.Page("GET", "/fillbuffer"),
-		stage.Bid("POST", "/fillbuffer")))
+	plan := poisson(rig.OpenLoop(128, 200, 0, length, rig.Page("GET", "/fillbuffer"),
+		rig.Bid("POST", "/fillbuffer")))
 	// Bursts leave connections idle between them.
 	plan.Phases[0].BurstEvery, plan.Phases[0].BurstSize = 1300*time.Millisecond, 60
-	var all []*stage.Figures
+	var all []*rig.Figures
 	for _, c := range []struct {
 		name        string
 		speaks      sspsim.Protocol
@@ -79,11 +78,11 @@ func churn(e *Experiment) {
 		{"HTTP/2: GOAWAY after 100 requests", sspsim.TLSHTTP2, "http2",
 			sspsim.Connections{MaxRequests: 100, Announce: true}},
 	} {
-		e.say("churn: %s", c.name)
+		e.Next("churn: %s", c.name)
 		b := sspsim.Behaviour{Latency: sspsim.Lognormal(5*time.Millisecond, 20*time.Millisecond),
 			Response: sspsim.Response{Echo: true}, Connections: c.connections}
 		f, retries, stale := closeEarly(e,
-			&stage.SSP{Name: "ssp", Speaks: c.speaks, Protocol: c.protocol, Behaviour: b}, plan)
+			&rig.SSP{Name: "ssp", Speaks: c.speaks, Protocol: c.protocol, Behaviour: b}, plan)
 		for _, method := range []string{"GET", "POST"} {
 			of := f.Class(method)
 			t.Add(f.Doubts, c.name, method, of.Offered, of.Failures(), of.Latency.P99, f.SSP.Connections, retries,
@@ -99,16 +98,16 @@ func churn(e *Experiment) {
 
 // closeEarly loads an SSP that closes connections. It returns how many requests adbuffer sent again, and
 // how many closed connections it found.
-func closeEarly(e *Experiment, ssp *stage.SSP, plan load.Plan) (f *stage.Figures, retries, stale float64) {
-	s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Config: stage.Config{Deadline: "1s"}})
+func closeEarly(e *rig.Rig, ssp *rig.SSP, plan load.Plan) (f *rig.Figures, retries, stale float64) {
+	s := e.Start(rig.Setup{SSPs: []*rig.SSP{ssp}, Config: rig.Config{Deadline: "1s"}})
 	defer s.Stop()
-	f = e.measure(s, stage.Calmly(plan, true))
-	return f, e.metric(s, "adbuffer_retries_total", `kind="stale"`), e.metric(s, "adbuffer_pool_stale_connections_total")
+	f = s.Measure(rig.Calmly(plan, true))
+	return f, s.Adbuffer.Metric("adbuffer_retries_total", `kind="stale"`), s.Adbuffer.Metric("adbuffer_pool_stale_connections_total")
 }
 
 // burst raises the load from nothing to the peak within two seconds, as a live ad break does. It loads
 // a cold adbuffer and a warmed one.
-func burst(e *Experiment) {
+func burst(e *rig.Rig) {
 	peak := float64(min(e.Count(4000, 1000), 4000)) // other tests measure how much one core carries
 	hold := e.Time(10*time.Second, 3*time.Second)
 	r := e.Rep
@@ -116,7 +115,7 @@ func burst(e *Experiment) {
 		peak, hold.Seconds()),
 		"start", "upstream", "phase", "offered", "answered", "failed", "p50 ms", "p99 ms", "p99.9 ms",
 		"SSP connections")
-	plan := poisson(stage.OpenLoop(1024, 0, 0, hold, stage.Page("page", "/fillbuffer")), 200, 204)
+	plan := poisson(rig.OpenLoop(1024, 0, 0, hold, rig.Page("page", "/fillbuffer")), 200, 204)
 	plan.Phases = []load.Phase{{Name: "rise", Duration: 2 * time.Second, From: 0, To: peak},
 		{Name: "peak", Duration: hold, From: peak, To: peak}}
 	for _, c := range []struct {
@@ -129,11 +128,11 @@ func burst(e *Experiment) {
 		{"cold", "http2", sspsim.TLSHTTP2, "max_conns: 8, max_http2_conns: 8"},
 		{"warmed", "http2", sspsim.TLSHTTP2, "max_conns: 8, max_http2_conns: 8, min_idle: 4"},
 	} {
-		e.say("burst: %s, %s", c.start, c.protocol)
-		f := e.once(stage.Setup{Config: stage.Config{Deadline: "1s"},
-			SSPs: []*stage.SSP{{Name: "ssp", Speaks: c.speaks, Protocol: c.protocol,
+		e.Next("burst: %s, %s", c.start, c.protocol)
+		f := e.Once(rig.Setup{Config: rig.Config{Deadline: "1s"},
+			SSPs: []*rig.SSP{{Name: "ssp", Speaks: c.speaks, Protocol: c.protocol,
 				Behaviour: realistic(30*time.Millisecond, 120*time.Millisecond),
-				Pool:      c.pool + ", max_pending: 2000, pending_timeout: 500ms"}}}, stage.Calmly(plan, true))
+				Pool:      c.pool + ", max_pending: 2000, pending_timeout: 500ms"}}}, rig.Calmly(plan, true))
 		for _, phase := range f.Phases {
 			t.Add(f.Doubts, c.start, c.protocol, phase.Name, phase.Offered, phase.Answered, phase.Failed,
 				phase.Latency.P50, phase.Latency.P99, phase.Latency.P999, f.SSPAll)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // sequence is how many requests keepAlive sends one after the other.
@@ -13,7 +13,7 @@ const sequence = 500
 
 // keepAlive sends requests one after the other. It measures the cost of a connection per request,
 // and counts the handshakes on both sides of adbuffer.
-func keepAlive(e *Experiment) {
+func keepAlive(e *rig.Rig) {
 	t := e.Rep.Table(fmt.Sprintf("%d requests one after the other", sequence),
 		"client", "path", "connection", "seconds", "client's TCP handshakes", "SSP's TCP handshakes")
 	t.AddTheirs("curl", "direct", "close", "1.27", "500", "500")
@@ -22,12 +22,12 @@ func keepAlive(e *Experiment) {
 	t.AddTheirs("Node, keep-alive agent", "direct", "keep-alive", "0.90", "1", "1")
 	var most uint64 // handshakes of the SSP, through adbuffer from a client with a connection for each request
 	for _, client := range []struct{ name, tool string }{{"generator", ""}, {"curl", "curl"}, {"Node", "node"}} {
-		if !e.has(client.tool) {
+		if !e.Has(client.tool) {
 			continue
 		}
 		for _, path := range []string{"direct", "adbuffer"} {
 			for _, connection := range []string{"close", "keep-alive"} {
-				e.say("keepalive: %s, %s, %s", client.name, path, connection)
+				e.Next("keepalive: %s, %s, %s", client.name, path, connection)
 				f := sendSequence(e, client.tool, path == "direct", connection == "close")
 				t.Add(f.Doubts, client.name, path, connection, f.Seconds, f.Connections, f.SSP.Connections)
 				if path == "adbuffer" && connection == "close" {
@@ -42,24 +42,24 @@ func keepAlive(e *Experiment) {
 }
 
 // sendSequence sends requests one after the other with a tool, or with the generator.
-func sendSequence(e *Experiment, tool string, direct, close bool) *stage.Figures {
-	setup := stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1"}}, Anywhere: true}
+func sendSequence(e *rig.Rig, tool string, direct, close bool) *rig.Figures {
+	setup := rig.Setup{SSPs: []*rig.SSP{{Name: "ssp", Protocol: "http1"}}, Anywhere: true}
 	if direct {
 		setup.Program = "direct"
 	}
-	s := e.start(setup)
+	s := e.Start(setup)
 	defer s.Stop()
 	// A connection of adbuffer's own must not spare a handshake.
-	e.Check(s.SSPs[0].CloseConnections())
-	loaded := stage.Sequence(tool, small.Path, sequence, close)
+	s.SSPs[0].CloseConnections()
+	loaded := rig.Sequence(tool, small.Path, sequence, close)
 	if tool == "" {
-		plan := stage.ClosedLoop(1, sequence, 0, small)
+		plan := rig.ClosedLoop(1, sequence, 0, small)
 		if close {
 			plan.Protocol = load.Close
 		}
-		loaded = stage.Generate(plan, false)
+		loaded = rig.Generate(plan, false)
 	}
-	f := e.measure(s, loaded)
+	f := s.Measure(loaded)
 	if f.Answered != sequence || f.SSP.Responded != sequence {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("%d of %d requests succeeded, the SSP sent %d responses", f.Answered,
 			sequence, f.SSP.Responded))
@@ -69,7 +69,7 @@ func sendSequence(e *Experiment, tool string, direct, close bool) *stage.Figures
 
 // pipeline sends 10 000 GETs in three ways: pipelined on 100 connections, by 100 workers on
 // keep-alive connections, and all at once.
-func pipeline(e *Experiment) {
+func pipeline(e *rig.Rig) {
 	conns, each := e.Count(100, 100), 100
 	n := conns * each
 	e.Rep.Note("Responses on one client connection come in order, one after the other: a client that pipelines into " +
@@ -100,16 +100,16 @@ func pipeline(e *Experiment) {
 			{fmt.Sprintf("%d workers, keep-alive", conns), func(*load.Plan) {}},
 			{fmt.Sprintf("%d at once", n), func(p *load.Plan) { p.Connections = n }},
 		} {
-			e.say("pipeline: %s, %s", way.name, path.name)
-			plan := stage.ClosedLoop(conns, n, 0, small)
+			e.Next("pipeline: %s, %s", way.name, path.name)
+			plan := rig.ClosedLoop(conns, n, 0, small)
 			plan.Timeout = time.Minute
 			way.set(&plan)
-			f := e.once(stage.Setup{Program: path.program, Anywhere: true,
-				Config: stage.Config{Deadline: "30s"},
+			f := e.Once(rig.Setup{Program: path.program, Anywhere: true,
+				Config: rig.Config{Deadline: "30s"},
 				// 10 000 new clients keep adbuffer busy for longer than the default timeouts.connect.
-				SSPs: []*stage.SSP{{Name: "ssp", Protocol: path.protocol, Pool: path.pool, Behaviour: behaviour,
+				SSPs: []*rig.SSP{{Name: "ssp", Protocol: path.protocol, Pool: path.pool, Behaviour: behaviour,
 					More: []string{"timeouts: {connect: 5s}"}}},
-			}, stage.Generate(plan, false))
+			}, rig.Generate(plan, false))
 			t.Add(f.Doubts, way.name, path.name, f.Seconds, f.Rate, f.ClientCPU, f.Connections, f.SSP.Connections,
 				f.Latency.P99)
 			if plan.Connections == n {

@@ -10,7 +10,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // never is the time in seconds of an event that did not happen.
@@ -18,7 +17,7 @@ const never = 1e9
 
 // endpoints makes one of an SSP's two endpoints respond 500, and repairs it later. Then a region dies,
 // all primaries fail beside a spare, and a mirror is a black hole.
-func endpoints(e *Experiment) {
+func endpoints(e *rig.Rig) {
 	failOne(e)
 	regions(e)
 	spares(e)
@@ -33,8 +32,8 @@ func endpointPlan(length time.Duration) load.Plan {
 }
 
 // endpointWindow is a load in whose figures some requests may fail.
-func endpointWindow(e *Experiment) stage.Load {
-	return stage.Generate(endpointPlan(e.Time(10*time.Second, 3*time.Second)), true)
+func endpointWindow(e *rig.Rig) rig.Load {
+	return rig.Generate(endpointPlan(e.Time(10*time.Second, 3*time.Second)), true)
 }
 
 // responds500 is the behaviour of an endpoint that responds 500 to everything.
@@ -42,28 +41,28 @@ var responds500 = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{C
 
 // failOne makes one of two endpoints fail, at adbuffer and at other proxies. Half of the requests fail where
 // nothing is ejected.
-func failOne(e *Experiment) {
+func failOne(e *rig.Rig) {
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s to two endpoints; then one responds 500 to everything", endpointRate),
 		"proxy", "failed, first window", "of", "failed, next window", "of", "share", "back after, s")
 	for _, p := range []struct{ name, program, more string }{
 		{name: "adbuffer"}, {name: "adbuffer, ejection off", more: "ejection: {enabled: false}"},
 		{name: "Envoy, outlier detection", program: "envoy"}, {name: "HAProxy, observe layer7", program: "haproxy"},
 	} {
-		if !e.has(p.program) {
+		if !e.Has(p.program) {
 			continue
 		}
-		e.say("endpoints: %s", p.name)
+		e.Next("endpoints: %s", p.name)
 		healthy := steady(5 * time.Millisecond)
 		// A breaker would shed requests that the comparison must count as failed.
-		ssp := &stage.SSP{Name: "ssp", Endpoints: 2, Behaviour: healthy, More: []string{"breaker: {enabled: false}", p.more}}
-		s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Program: p.program,
-			Route: &rig.Route{Name: "pair", Eject: true}, Config: stage.Config{Deadline: "2s"}})
-		e.measure(s, stage.Generate(endpointPlan(time.Second), false))
-		e.set(s.SSPs[1], responds500)
-		first, next := e.measure(s, endpointWindow(e)), e.measure(s, endpointWindow(e))
-		e.set(s.SSPs[1], healthy)
+		ssp := &rig.SSP{Name: "ssp", Endpoints: 2, Behaviour: healthy, More: []string{"breaker: {enabled: false}", p.more}}
+		s := e.Start(rig.Setup{SSPs: []*rig.SSP{ssp}, Program: p.program,
+			Route: &rig.Route{Name: "pair", Eject: true}, Config: rig.Config{Deadline: "2s"}})
+		s.Measure(rig.Generate(endpointPlan(time.Second), false))
+		s.SSPs[1].Set(responds500)
+		first, next := s.Measure(endpointWindow(e)), s.Measure(endpointWindow(e))
+		s.SSPs[1].Set(healthy)
 		back := until(e, s, time.Second, 30*time.Second,
-			func(of *stage.Figures, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
+			func(of *rig.Figures, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
 		s.Stop()
 		t.Add(doubtsOf(first, next), p.name, first.Failed, first.Offered, next.Failed, next.Offered,
 			results.Percent(share(next.Failed, next.Offered)), back)
@@ -78,11 +77,11 @@ func failOne(e *Experiment) {
 
 // until repeats a load until its results are good. It returns after how many seconds the last one began, or
 // never if that did not happen within limit. got is how many requests each endpoint received.
-func until(e *Experiment, s *stage.Stage, length, limit time.Duration, good func(of *stage.Figures, got []float64) bool) float64 {
+func until(e *rig.Rig, s *rig.Stage, length, limit time.Duration, good func(of *rig.Figures, got []float64) bool) float64 {
 	last := make([]uint64, len(s.SSPs))
 	received := func() (got []float64) {
 		for i, ssp := range s.SSPs {
-			n := e.counters(ssp).Requests
+			n := ssp.Counters().Requests
 			got, last[i] = append(got, float64(n-last[i])), n
 		}
 		return got
@@ -90,7 +89,7 @@ func until(e *Experiment, s *stage.Stage, length, limit time.Duration, good func
 	received()
 	for began := time.Now(); time.Since(began) < limit; {
 		at := time.Since(began)
-		if of := e.measure(s, stage.Generate(endpointPlan(length), true)); good(of, received()) {
+		if of := s.Measure(rig.Generate(endpointPlan(length), true)); good(of, received()) {
 			return at.Seconds()
 		}
 	}
@@ -107,7 +106,7 @@ const (
 
 // regions makes the endpoint of priority 0 die and come back. It measures how soon requests move to the
 // endpoint of priority 1, and how soon they return.
-func regions(e *Experiment) {
+func regions(e *rig.Rig) {
 	healthy := steady(5 * time.Millisecond)
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s; the endpoint of priority 0 is dead for %v", regionRate,
 		regionWorks-regionDies),
@@ -120,23 +119,23 @@ func regions(e *Experiment) {
 		{"refuses, connections reset", sspsim.Faults{Refuse: true}, true},
 		{"silent", sspsim.Faults{BlackHole: true, Stall: sspsim.Always}, false},
 	} {
-		e.say("endpoints: %s", death.name)
-		s := e.start(stage.Setup{Config: stage.Config{Deadline: "300ms"},
-			SSPs: []*stage.SSP{{Name: "ssp", Endpoints: 2, Spare: true, Behaviour: healthy,
+		e.Next("endpoints: %s", death.name)
+		s := e.Start(rig.Setup{Config: rig.Config{Deadline: "300ms"},
+			SSPs: []*rig.SSP{{Name: "ssp", Endpoints: 2, Spare: true, Behaviour: healthy,
 				More: []string{"breaker: {enabled: false}"}}}})
 		dead := healthy
 		dead.Faults = death.faults
 		var taken, given float64
-		f := e.beside(s, stage.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true), func(ctx context.Context) {
+		f := s.Beside(rig.Generate(pages(regionRate, 0, regionEnds, "/fillbuffer"), true), func(ctx context.Context) {
 			began := time.Now()
-			stage.Sleep(ctx, regionDies)
-			e.set(s.SSPs[0], dead)
+			rig.Sleep(ctx, regionDies)
+			s.SSPs[0].Set(dead)
 			if death.cut {
-				e.Check(s.SSPs[0].CloseConnections())
+				s.SSPs[0].CloseConnections()
 			}
 			taken = untilLoaded(ctx, e, s.SSPs[1], 3*time.Second)
-			stage.Sleep(ctx, time.Until(began.Add(regionWorks)))
-			e.set(s.SSPs[0], healthy)
+			rig.Sleep(ctx, time.Until(began.Add(regionWorks)))
+			s.SSPs[0].Set(healthy)
 			given = untilLoaded(ctx, e, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
 		})
 		s.Stop()
@@ -148,12 +147,12 @@ func regions(e *Experiment) {
 
 // untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
 // never if that does not happen within limit.
-func untilLoaded(ctx context.Context, e *Experiment, s *rig.SSP, limit time.Duration) float64 {
+func untilLoaded(ctx context.Context, e *rig.Rig, s *rig.SimulatedSSP, limit time.Duration) float64 {
 	began := time.Now()
-	before := e.counters(s).Requests
+	before := s.Counters().Requests
 	for last := began; ctx.Err() == nil && time.Since(began) < limit; {
-		stage.Sleep(ctx, 100*time.Millisecond)
-		now, at := e.counters(s).Requests, time.Now()
+		rig.Sleep(ctx, 100*time.Millisecond)
+		now, at := s.Counters().Requests, time.Now()
 		if float64(now-before) >= 0.8*regionRate*at.Sub(last).Seconds() {
 			return at.Sub(began).Seconds()
 		}
@@ -169,14 +168,14 @@ const (
 
 // takeover has how soon a spare carried the requests of failing primaries.
 type takeover struct {
-	failing  float64        // after how many seconds the spare carried 99 %
-	next     *stage.Figures // what it carried then
-	repaired float64        // after how many seconds the repaired primaries were back
+	failing  float64      // after how many seconds the spare carried 99 %
+	next     *rig.Figures // what it carried then
+	repaired float64      // after how many seconds the repaired primaries were back
 }
 
 // spares makes both primaries fail. It measures how soon the spare carries the requests, and how soon the
 // primaries do again.
-func spares(e *Experiment) {
+func spares(e *rig.Rig) {
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s with a timeout of %v to two primaries and a spare; then the primaries fail",
 		endpointRate, spareTimeout),
 		"the primaries", "proxy", "the spare carries 99 % after, s", "carried, next window", "of", "share",
@@ -191,10 +190,10 @@ func spares(e *Experiment) {
 	} {
 		for _, p := range []struct{ name, program string }{{"adbuffer", ""}, {"Envoy, priorities", "envoy"},
 			{"HAProxy, backup", "haproxy"}} {
-			if !e.has(p.program) {
+			if !e.Has(p.program) {
 				continue
 			}
-			e.say("endpoints: %s, primaries %s", p.name, failure.name)
+			e.Next("endpoints: %s, primaries %s", p.name, failure.name)
 			out := failPrimaries(e, p.program, failure.broken)
 			t.Add(out.next.Doubts, failure.name, p.name, out.failing, out.next.Answered, out.next.Offered,
 				results.Percent(share(out.next.Answered, out.next.Offered)), out.repaired)
@@ -209,72 +208,72 @@ func spares(e *Experiment) {
 	}
 }
 
-func failPrimaries(e *Experiment, program string, broken sspsim.Behaviour) (out takeover) {
+func failPrimaries(e *rig.Rig, program string, broken sspsim.Behaviour) (out takeover) {
 	const slice = 500 * time.Millisecond
 	healthy := steady(5 * time.Millisecond)
-	s := e.start(stage.Setup{SSPs: []*stage.SSP{{Name: "ssp", Endpoints: 3, Spare: true, Behaviour: healthy}},
+	s := e.Start(rig.Setup{SSPs: []*rig.SSP{{Name: "ssp", Endpoints: 3, Spare: true, Behaviour: healthy}},
 		Program: program,
 		Route:   &rig.Route{Name: "spare", Eject: true, Timeout: spareTimeout},
-		Config:  stage.Config{Deadline: spareTimeout.String()}})
+		Config:  rig.Config{Deadline: spareTimeout.String()}})
 	defer s.Stop()
 	set := func(b sspsim.Behaviour) {
-		e.set(s.SSPs[0], b)
-		e.set(s.SSPs[1], b)
+		s.SSPs[0].Set(b)
+		s.SSPs[1].Set(b)
 	}
 	// A busy machine may have ejected a primary.
 	until(e, s, 2*time.Second, 20*time.Second,
-		func(_ *stage.Figures, got []float64) bool { return got[2] == 0 })
+		func(_ *rig.Figures, got []float64) bool { return got[2] == 0 })
 	set(broken)
 	// Only the spare can respond in time.
 	out.failing = until(e, s, slice, 20*time.Second,
-		func(of *stage.Figures, _ []float64) bool { return float64(of.Failed) <= 0.01*float64(of.Offered) })
-	out.next = e.measure(s, endpointWindow(e))
+		func(of *rig.Figures, _ []float64) bool { return float64(of.Failed) <= 0.01*float64(of.Offered) })
+	out.next = s.Measure(endpointWindow(e))
 	set(healthy)
 	out.repaired = until(e, s, slice, 30*time.Second,
-		func(of *stage.Figures, got []float64) bool { return got[2] < 0.2*float64(of.Offered) })
+		func(of *rig.Figures, got []float64) bool { return got[2] < 0.2*float64(of.Offered) })
 	return out
 }
 
 // mirror compares p99 with a black-holed mirror and without a mirror. Short runs of both take turns, so
 // that other work of the machine slows both.
-func mirror(e *Experiment) {
+func mirror(e *rig.Rig) {
 	const (
 		rate    = 500
 		rounds  = 8
 		latency = 30 * time.Millisecond
 	)
-	s := e.start(stage.Setup{
-		SSPs: []*stage.SSP{{Name: "main", Behaviour: steady(latency)},
+	s := e.Start(rig.Setup{
+		SSPs: []*rig.SSP{{Name: "main", Behaviour: steady(latency)},
 			{Name: "hole", Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{BlackHole: true}}}},
-		Config: stage.Config{Deadline: "300ms", Routes: []string{
+		Config: rig.Config{Deadline: "300ms", Routes: []string{
 			"{name: plain, match: {path: /plain}, ssps: [main]}",
 			"{name: mirrored, match: {path: /mirrored}, ssps: [main], mirror: {ssp: hole, share: 1}}",
 		}}})
 	defer s.Stop()
-	loaded := func(path string) func() *stage.Figures {
+	loaded := func(path string) func() *rig.Figures {
 		plan := pages(rate, 500*time.Millisecond, e.Time(5*time.Second, 2*time.Second), path)
-		return func() *stage.Figures { return e.measure(s, stage.Generate(plan, false)) }
+		return func() *rig.Figures { return s.Measure(rig.Generate(plan, false)) }
 	}
-	all := e.inTurn(rounds, "endpoints: black-holed mirror", loaded("/plain"), loaded("/mirrored"))
+	all := inTurn(e, rounds, "endpoints: black-holed mirror", loaded("/plain"), loaded("/mirrored"))
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
 		"rounds in turn", rate, latency, rounds),
 		"mirror", "p99 ms without", "with", "ratio", "failed")
 	var ratios []float64
-	var broken []*stage.Figures // rounds in which requests failed
+	var broken []*rig.Figures // rounds in which requests failed
 	for i := range rounds {
 		ratios = append(ratios, p99(all.disturbed[i])/p99(all.calm[i]))
-		for _, f := range []*stage.Figures{all.calm[i], all.disturbed[i]} {
+		for _, f := range []*rig.Figures{all.calm[i], all.disturbed[i]} {
 			if f.Failed > 0 {
 				broken = append(broken, f)
 			}
 		}
 	}
-	ratio, lost := stage.Median(ratios), counts(broken).Failed
+	ratio, lost := rig.Median(ratios), counts(broken).Failed
 	t.Add(all.doubts(), "black-holed mirror", medianOf(all.calm, p99), medianOf(all.disturbed, p99), ratio, lost)
 	e.Rep.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03, all.doubts(),
 		"The median of the rounds' ratios is %v.", ratio)
 	doubts := doubtsOf(broken...)
-	if slices.ContainsFunc(broken, func(f *stage.Figures) bool { return len(f.Doubts) == 0 }) {
+	if slices.ContainsFunc(broken, func(f *rig.Figures) bool { return len(f.Doubts) == 0 }) {
 		doubts = nil
 	}
 	e.Rep.Promise("black-holed mirror: no request of the main traffic fails", lost == 0, doubts, "%v requests failed.", lost)

@@ -10,7 +10,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 const (
@@ -57,8 +56,8 @@ func auctions() (all []load.Template) {
 type exchangeRow struct {
 	asks, proxy string
 	filters     bool
-	stage       *stage.Stage // its SSPs are those of the market
-	rounds      []*stage.Figures
+	stage       *rig.Stage // its SSPs are those of the market
+	rounds      []*rig.Figures
 }
 
 // fills returns the share of the requests that got a bid.
@@ -83,40 +82,40 @@ func (r *exchangeRow) queries() (got, wanted uint64) {
 
 // exchange sends bid requests to five SSPs with filters and without: to all of them, and to one of them, as HAProxy
 // can too.
-func exchange(e *Experiment) {
+func exchange(e *rig.Rig) {
 	e.Rep.Note("Each SSP bids for requests from %d of %d countries; its filter matches these, 30 %% of the requests. HAProxy "+
 		"asks one server for each request. So it has rows for one SSP only.", sspCountries, exchangeCountries)
-	ssps := stage.Setup{Program: "direct"}
+	ssps := rig.Setup{Program: "direct"}
 	for i := range exchangeSSPs {
 		name := fmt.Sprintf("ssp%d", i)
-		ssps.SSPs = append(ssps.SSPs, &stage.SSP{Name: name, Behaviour: sspsim.Behaviour{
+		ssps.SSPs = append(ssps.SSPs, &rig.SSP{Name: name, Behaviour: sspsim.Behaviour{
 			Latency: sspsim.Constant(5 * time.Millisecond), Response: sspsim.Response{BidFor: name}}})
 	}
-	market := e.start(ssps)
+	market := e.Start(ssps)
 	defer market.Stop()
 	var rows []*exchangeRow
 	for _, p := range []struct{ asks, proxy, mode string }{{"all five", "adbuffer", "mode: parallel-all, merge: openrtb"},
 		{"one", "adbuffer", "mode: split"}, {"one", "HAProxy", ""}} {
-		if p.proxy == "HAProxy" && !e.has("haproxy") {
+		if p.proxy == "HAProxy" && !e.Has("haproxy") {
 			continue
 		}
 		for _, filters := range []bool{false, true} {
-			row := &exchangeRow{asks: p.asks, proxy: p.proxy, filters: filters, stage: e.start(exchangeSetup(ssps.SSPs, p.mode, filters))}
+			row := &exchangeRow{asks: p.asks, proxy: p.proxy, filters: filters, stage: e.Start(exchangeSetup(ssps.SSPs, p.mode, filters))}
 			defer row.stage.Stop()
 			row.stage.SSPs = market.SSPs
 			rows = append(rows, row)
 		}
 	}
-	loaded := func(length time.Duration, expected bool) stage.Load {
-		p := stage.OpenLoop(64, exchangeRate, 0, length, auctions()...)
+	loaded := func(length time.Duration, expected bool) rig.Load {
+		p := rig.OpenLoop(64, exchangeRate, 0, length, auctions()...)
 		p.Statuses = []int{200, 204}
-		return stage.Generate(p, expected)
+		return rig.Generate(p, expected)
 	}
 	for n := range exchangeRounds {
 		for _, row := range rows {
-			e.say("exchange: %s asks %s, filters: %v, round %d of %d", row.proxy, row.asks, row.filters, n+1, exchangeRounds)
-			e.measure(row.stage, loaded(500*time.Millisecond, true)) // a warm-up, whose queries do not count
-			row.rounds = append(row.rounds, e.measure(row.stage, loaded(e.Time(6*time.Second, time.Second), false)))
+			e.Next("exchange: %s asks %s, filters: %v, round %d of %d", row.proxy, row.asks, row.filters, n+1, exchangeRounds)
+			row.stage.Measure(loaded(500*time.Millisecond, true)) // a warm-up, whose queries do not count
+			row.rounds = append(row.rounds, row.stage.Measure(loaded(e.Time(6*time.Second, time.Second), false)))
 		}
 	}
 	t := e.Rep.Table(fmt.Sprintf("%d bid requests/s of 1.3 KB to five SSPs of 5 ms; medians of %d rounds in turn", exchangeRate,
@@ -130,7 +129,7 @@ func exchange(e *Experiment) {
 }
 
 // exchangeSetup returns the setup of adbuffer with a mode, or of HAProxy for the mode "".
-func exchangeSetup(ssps []*stage.SSP, mode string, filters bool) stage.Setup {
+func exchangeSetup(ssps []*rig.SSP, mode string, filters bool) rig.Setup {
 	var legs []string
 	route := &rig.Route{Name: "exchange"}
 	for i, s := range ssps {
@@ -143,12 +142,12 @@ func exchangeSetup(ssps []*stage.SSP, mode string, filters bool) stage.Setup {
 		legs = append(legs, leg+"}")
 	}
 	if mode == "" {
-		return stage.Setup{Program: "haproxy", Route: route}
+		return rig.Setup{Program: "haproxy", Route: route}
 	}
 	if filters {
 		mode = strings.Replace(mode, "split", "single", 1) // the first SSP whose filter matches
 	}
-	return stage.Setup{SSPs: ssps, OneCore: true, Config: stage.Config{Deadline: "2s", Routes: []string{
+	return rig.Setup{SSPs: ssps, OneCore: true, Config: rig.Config{Deadline: "2s", Routes: []string{
 		fmt.Sprintf("{name: exchange, match: {path: /bid}, %s, ssps: [%s]}", mode, strings.Join(legs, ", "))}}}
 }
 

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 // fairness attacks adbuffer as one client or one SSP can, and measures the requests of the other
 // clients. Calm and attacked rounds take turns often enough for stable medians. No round is repeated
 // because of its result, since that would select the good rounds.
-func fairness(e *Experiment) {
+func fairness(e *rig.Rig) {
 	rounds := 5
 	if e.Scale < 0.5 {
 		rounds = 3
@@ -40,9 +40,9 @@ func fairness(e *Experiment) {
 		row := attackInTurn(e, a, rounds)
 		calm, attacked := succeeded(row.calm), succeeded(row.disturbed)
 		before, after := valuesOf(row.calm, p99), medianOf(row.disturbed, p99)
-		rise, noise := after/stage.Median(before), (slices.Max(before)-slices.Min(before))/stage.Median(before)
-		memory := slices.Max(valuesOf(row.disturbed, func(f *stage.Figures) float64 { return float64(f.RSS) }))
-		t.Add(row.doubts(), a.name, a.cost, results.Percent(calm), results.Percent(attacked), stage.Median(before), after,
+		rise, noise := after/rig.Median(before), (slices.Max(before)-slices.Min(before))/rig.Median(before)
+		memory := slices.Max(valuesOf(row.disturbed, func(f *rig.Figures) float64 { return float64(f.RSS) }))
+		t.Add(row.doubts(), a.name, a.cost, results.Percent(calm), results.Percent(attacked), rig.Median(before), after,
 			results.Ratio(rise), results.Percent(noise), medianOf(row.calm, cpuUs), medianOf(row.disturbed, cpuUs),
 			results.MiB(int64(memory)))
 		r.Promise(a.name+": at least 99.9 % of the other clients' requests succeed", attacked >= 0.999, nil,
@@ -53,58 +53,58 @@ func fairness(e *Experiment) {
 			doubts = append(doubts, "the calm rounds differ by more than the rise")
 		}
 		r.Promise(a.name+": the other clients' p99 stays within 10 %", rise <= 1.10, doubts,
-			"p99 went from %v to %v ms, with %s of noise.", stage.Median(before), after, results.Percent(noise))
+			"p99 went from %v to %v ms, with %s of noise.", rig.Median(before), after, results.Percent(noise))
 	}
 }
 
 // succeeded returns the share of the requests that succeeded.
-func succeeded(rounds []*stage.Figures) float64 {
+func succeeded(rounds []*rig.Figures) float64 {
 	sum := counts(rounds)
 	return share(sum.Answered, sum.Offered)
 }
 
 // attackInTurn measures calm and attacked rounds in turn.
-func attackInTurn(e *Experiment, a *attack, rounds int) turns {
-	templates := []load.Template{stage.Bid("fair1", "/fillbuffer/fair1"), stage.Bid("fair2", "/fillbuffer/fair2"),
-		stage.Page("page", "/fillbuffer/fair1")}
-	ssps := []*stage.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
+func attackInTurn(e *rig.Rig, a *attack, rounds int) turns {
+	templates := []load.Template{rig.Bid("fair1", "/fillbuffer/fair1"), rig.Bid("fair2", "/fillbuffer/fair2"),
+		rig.Page("page", "/fillbuffer/fair1")}
+	ssps := []*rig.SSP{{Name: "fair1", Behaviour: healthyBehaviour()},
 		{Name: "fair2", Speaks: sspsim.TLSHTTP2, Behaviour: healthyBehaviour(), Seed: 1}}
 	if a.ssp != nil {
 		server := httptest.NewServer(a.ssp)
 		defer server.Close()
-		ssps = append(ssps, &stage.SSP{Name: attackersSSP, URLs: []string{server.URL + "/bid"}, Protocol: "http1"})
+		ssps = append(ssps, &rig.SSP{Name: attackersSSP, URLs: []string{server.URL + "/bid"}, Protocol: "http1"})
 	}
 	if a.shared {
-		templates = append(templates, stage.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
+		templates = append(templates, rig.Page(attackersSSP, "/fillbuffer/"+attackersSSP))
 	}
 	// A single client was reported to have filled this limit alone.
-	s := e.start(stage.Setup{SSPs: ssps,
-		Config: stage.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}})
+	s := e.Start(rig.Setup{SSPs: ssps,
+		Config: rig.Config{Deadline: "400ms", Server: []string{"max_in_flight: 500"}, TLS: a.encrypted}})
 	defer s.Stop()
 	measured := e.Time(10*time.Second, 2*time.Second)
-	loaded := stage.Generate(poisson(stage.OpenLoop(128, fairRate, fairWarmUp+fairInForce, measured, templates...), 200,
+	loaded := rig.Generate(poisson(rig.OpenLoop(128, fairRate, fairWarmUp+fairInForce, measured, templates...), 200,
 		204), true)
-	calm := func() *stage.Figures {
+	calm := func() *rig.Figures {
 		awaitRest(e, s)
-		return e.measure(s, loaded)
+		return s.Measure(loaded)
 	}
-	attacked := func() *stage.Figures {
-		return e.beside(s, loaded, func(ctx context.Context) {
+	attacked := func() *rig.Figures {
+		return s.Beside(loaded, func(ctx context.Context) {
 			a.after(ctx, e, s, fairWarm, fairWarmUp+fairInForce+measured)
 		})
 	}
-	return e.inTurn(rounds, "fairness: "+a.name, calm, attacked)
+	return inTurn(e, rounds, "fairness: "+a.name, calm, attacked)
 }
 
 // awaitRest waits for a bounded time until the requests of the last attack have ended. Otherwise they
 // would add to the requests of the next round, and fill max_in_flight.
-func awaitRest(e *Experiment, s *stage.Stage) {
+func awaitRest(e *rig.Rig, s *rig.Stage) {
 	busy := []string{"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_pool_places_in_use"}
-	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end); stage.Sleep(e.Ctx, 50*time.Millisecond) {
+	for end := time.Now().Add(liarDeadline + 5*time.Second); time.Now().Before(end); rig.Sleep(e.Ctx, 50*time.Millisecond) {
 		e.Check(e.Ctx.Err())
 		inUse := 0.0
 		for _, name := range busy {
-			inUse += e.metric(s, name)
+			inUse += s.Adbuffer.Metric(name)
 		}
 		if inUse == 0 {
 			return

@@ -21,7 +21,7 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // incident is something that goes wrong for a while, and what must name it.
@@ -207,7 +207,7 @@ func (s *scene) storm() {
 	s.calm = stop
 	go func() {
 		var open []net.Conn
-		for ; ctx.Err() == nil; stage.Sleep(ctx, 20*time.Millisecond) {
+		for ; ctx.Err() == nil; rig.Sleep(ctx, 20*time.Millisecond) {
 			if c, err := net.Dial("tcp", s.addr); err == nil {
 				open = append(open, c)
 			}

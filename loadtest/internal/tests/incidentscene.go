@@ -18,7 +18,6 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // How long incidents take, and how soon they must be named and quiet again.
@@ -36,7 +35,7 @@ const (
 // scene is an incident that runs: an adbuffer, its SSPs and its clients.
 type scene struct {
 	*incident
-	e       *Experiment
+	e       *rig.Rig
 	dir     string
 	config  string
 	sims    []*sspsim.SSP
@@ -67,24 +66,24 @@ func (s *scene) check(err error) {
 // the rules of deploy/prometheus scrapes all.
 func incidentsCommand() Command {
 	only := "" // the incidents with this text in their names
-	c := NewCommand("incidents", "Fifteen incidents, and what named them: seven minutes",
-		"Do log, metrics, alerts, page and explain name the cause soon, and are they quiet soon after it?",
-		`Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
+	return Command{Name: "incidents", Short: "Fifteen incidents, and what named them: seven minutes",
+		Question: "Do log, metrics, alerts, page and explain name the cause soon, and are they quiet soon after it?",
+		Long: `Lets fifteen things go wrong at once, each to an adbuffer of its own: a slow SSP, dead endpoints,
 an expired certificate, DNS, a pool that is too small, a storm of clients, 256 open files, a full disk,
 little memory, a broken reload, SIGTERM, kill -9, a hand-over, overload. A real Prometheus evaluates
 the rules of deploy/prometheus. It needs Linux; two incidents need root.`,
-		func(e *Experiment) { runIncidents(e, only) })
-	c.Example = "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload"
-	c.Alone = true
-	c.Flags = func(f *pflag.FlagSet) {
-		f.StringVar(&only, "only", "", "only the incidents with this `text` in their names")
+		Test:    func(e *rig.Rig) { runIncidents(e, only) },
+		Example: "  go run ./loadtest incidents\n  go run ./loadtest incidents --only overload",
+		Alone:   true,
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&only, "only", "", "only the incidents with this `text` in their names")
+		},
 	}
-	return c
 }
 
-func runIncidents(e *Experiment, only string) {
+func runIncidents(e *rig.Rig, only string) {
 	r := e.Rep
-	e.needs("prometheus")
+	e.Needs("prometheus")
 	r.Note("%d requests/s to each adbuffer; each incident lasts %v. Prometheus scrapes every 2 s. The page shows what /overview and /pools have. While nothing listens, page and explain can only say so.", incidentRate, incidentLasts)
 	var scenes []*scene
 	var admins []string
@@ -99,13 +98,13 @@ func runIncidents(e *Experiment, only string) {
 		if !strings.Contains(incidents[i].name, only) {
 			continue
 		}
-		s := &scene{incident: &incidents[i], e: e, dir: filepath.Join(e.Rig.Dir, "incident-"+strconv.Itoa(i))}
+		s := &scene{incident: &incidents[i], e: e, dir: filepath.Join(e.Dir, "incident-"+strconv.Itoa(i))}
 		if s.root && os.Geteuid() != 0 {
 			r.Misses("root, for the incident " + s.name)
 			continue
 		}
 		scenes = append(scenes, s)
-		e.say("incidents: starting %s", s.name)
+		e.Next("incidents: starting %s", s.name)
 		s.start()
 		admins = append(admins, s.admin)
 	}
@@ -113,7 +112,7 @@ func runIncidents(e *Experiment, only string) {
 		e.Check(fmt.Errorf("no incident has %q in its name", only))
 	}
 	prom := startPrometheus(e, "2s", admins...)
-	e.say("incidents: all run for %v", incidentCalm+incidentLasts+incidentAfter)
+	e.Next("incidents: all run for %v", incidentCalm+incidentLasts+incidentAfter)
 	var wait sync.WaitGroup
 	for _, s := range scenes {
 		s.prom = prom
@@ -143,7 +142,7 @@ func (s *scene) start() {
 	if s.prepare != nil {
 		s.prepare(s)
 	}
-	s.addr, s.admin = Must(s.e.Rig.FreeAddr())(s.e), Must(s.e.Rig.FreeAddr())(s.e)
+	s.addr, s.admin = s.e.FreeAddr(), s.e.FreeAddr()
 	endpoints := strings.Join(urls, ", ")
 	if s.endpoint != "" {
 		endpoints = fmt.Sprintf(s.endpoint, s.port)
@@ -164,16 +163,11 @@ func (s *scene) route() string { return strings.ToLower(strings.ReplaceAll(s.nam
 // startAdbuffer starts an adbuffer, also beside another one.
 func (s *scene) startAdbuffer() {
 	line := cmp.Or(strings.ReplaceAll(s.wrap, "$DIR", s.dir), "exec ") + s.e.Adbuffer + " serve --config " + s.dir + "/adbuffer.yaml"
-	p, err := s.e.Rig.Start(rig.Command{Name: "adbuffer", Argv: []string{"sh", "-c", line}})
-	s.check(err)
+	p := s.e.StartProcess(rig.Command{Name: "adbuffer", Argv: []string{"sh", "-c", line}})
 	s.adbuffer, s.processes = p, append(s.processes, p)
 	// The log says it, since another process may respond.
 	ready := fmt.Sprintf(`"msg":"ready","pid":%d,`, p.PID)
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(s.logText(), ready); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.check(fmt.Errorf("adbuffer is not ready: %s", p.LastLog()))
-		}
-	}
+	p.Await(20*time.Second, "get ready", func() bool { return strings.Contains(s.logText(), ready) })
 }
 
 // run lets the incident happen, and looks at all sources once a second.
@@ -181,7 +175,7 @@ func (s *scene) run() {
 	ctx, stop := context.WithCancel(s.e.Ctx)
 	defer stop()
 	go s.load(ctx)
-	stage.Sleep(ctx, incidentCalm)
+	rig.Sleep(ctx, incidentCalm)
 	s.names.read = len(s.logText()) // lines of the start name nothing
 	s.begin(s)
 	s.began = time.Now()
@@ -191,7 +185,7 @@ func (s *scene) run() {
 			s.ended = time.Now()
 		}
 		s.look()
-		stage.Sleep(ctx, time.Second)
+		rig.Sleep(ctx, time.Second)
 	}
 }
 

@@ -11,11 +11,10 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // overload sends more than one core carries, then more of one key than its share.
-func overload(e *Experiment) {
+func overload(e *rig.Rig) {
 	sweep(e)
 	neighbour(e)
 	coldCore(e)
@@ -35,8 +34,8 @@ var sweepBody = sspsim.Size{P50: 4000, P95: 8000, Max: 20000}
 
 // sweepRow is an offered load and what came of it.
 type sweepRow struct {
-	factor         float64 // of what the core carries
-	*stage.Figures         // its rate is goodput: responses a second within the deadline
+	factor       float64 // of what the core carries
+	*rig.Figures         // its rate is goodput: responses a second within the deadline
 }
 
 // refused returns the share of a class that got a status of 500 and above.
@@ -54,8 +53,8 @@ func refused(s load.Summary) float64 {
 // proxy's core carries few of them, and the other core is never busy: it sends four times as many, and
 // responds for the SSPs. The generator can have a connection for each request within its timeout; with
 // fewer, requests would wait in the generator. HAProxy has no counterpart: it has no limit by its CPU.
-func sweep(e *Experiment) {
-	up := e.constantUpstream()
+func sweep(e *rig.Rig) {
+	up := constantUpstream(e)
 	t := e.Rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
 		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
@@ -64,7 +63,7 @@ func sweep(e *Experiment) {
 		name, program string
 		refuses       bool
 	}{{"adbuffer", "", true}, {"adbuffer, overload off", "", false}, {"Envoy, overload manager", "envoy", true}} {
-		if !e.has(p.program) {
+		if !e.Has(p.program) {
 			continue
 		}
 		if p.program != "" || p.refuses { // adbuffer gets the same load twice
@@ -103,8 +102,8 @@ func peakOf(rows []sweepRow) (peak float64) {
 	return peak
 }
 
-func sweepSetup(program string, refuses bool, up *rig.Route) stage.Setup {
-	setup := stage.Setup{Program: program, OneCore: true}
+func sweepSetup(program string, refuses bool, up *rig.Route) rig.Setup {
+	setup := rig.Setup{Program: program, OneCore: true}
 	if program != "" {
 		setup.Route = &rig.Route{Name: "all", Upstreams: []string{"http://" + up.Addr}, Compress: true, Overload: refuses, Mirrors: sweepLegs - 1}
 		return setup
@@ -113,11 +112,11 @@ func sweepSetup(program string, refuses bool, up *rig.Route) stage.Setup {
 	for i := range sweepLegs {
 		name := fmt.Sprintf("s%d", i+1)
 		ssps = append(ssps, name)
-		setup.SSPs = append(setup.SSPs, &stage.SSP{Name: name, URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1",
+		setup.SSPs = append(setup.SSPs, &rig.SSP{Name: name, URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1",
 			More: []string{"gzip_request: {enabled: true}"}})
 	}
 	asks := "mode: parallel-all, ssps: [" + strings.Join(ssps, ", ") + "]}"
-	setup.Config = stage.Config{Deadline: sweepDeadline.String(), Server: []string{fmt.Sprintf("overload: {enabled: %v}", refuses)}, Routes: []string{
+	setup.Config = rig.Config{Deadline: sweepDeadline.String(), Server: []string{fmt.Sprintf("overload: {enabled: %v}", refuses)}, Routes: []string{
 		"{name: critical, priority: critical, match: {path: /critical}, " + asks,
 		"{name: normal, match: {path: /normal}, " + asks}}
 	return setup
@@ -125,43 +124,42 @@ func sweepSetup(program string, refuses bool, up *rig.Route) stage.Setup {
 
 // bids are the bid requests of the sweep.
 func bids() []load.Template {
-	critical, normal := stage.Bid("critical", "/critical"), stage.Bid("normal", "/normal")
+	critical, normal := rig.Bid("critical", "/critical"), rig.Bid("normal", "/normal")
 	critical.Body, normal.Body = sweepBody, sweepBody
 	critical.Weight, normal.Weight = criticalShare, 1-criticalShare
 	return []load.Template{critical, normal}
 }
 
-func sweepLength(e *Experiment) time.Duration { return e.Time(20*time.Second, 2*time.Second) }
+func sweepLength(e *rig.Rig) time.Duration { return e.Time(20*time.Second, 2*time.Second) }
 
 // carries measures what one core carries in a closed loop, of a setup that refuses nothing. It is more than
 // in an open loop with thousands of connections. So adbuffer's figure is the most that it then responds to in
 // time. Envoy has none, since its goodput falls before.
-func carries(e *Experiment, name string, setup stage.Setup) (rate float64) {
-	e.say("overload: what %s carries", name)
-	s := e.start(setup)
+func carries(e *rig.Rig, name string, setup rig.Setup) (rate float64) {
+	e.Next("overload: what %s carries", name)
+	s := e.Start(setup)
 	defer s.Stop()
 	for range 2 { // the first time, the proxy still opens connections
-		rate = e.measure(s, stage.Generate(stage.ClosedLoop(8, 0, sweepLength(e)/2, bids()...), true)).Rate
+		rate = s.Measure(rig.Generate(rig.ClosedLoop(8, 0, sweepLength(e)/2, bids()...), true)).Rate
 	}
 	return rate
 }
 
-func sweepOne(e *Experiment, name string, setup stage.Setup, carried float64, factors []float64) (rows []sweepRow) {
-	s := e.start(setup)
+func sweepOne(e *rig.Rig, name string, setup rig.Setup, carried float64, factors []float64) (rows []sweepRow) {
+	s := e.Start(setup)
 	defer s.Stop()
 	for _, factor := range factors {
 		rate, length := factor*carried, sweepLength(e)
 		conns := min(int(math.Ceil(rate*sweepTimeout.Seconds())), maxSweepConns)
-		e.say("overload: %s, %v × %.0f requests/s", name, factor, carried)
-		plan := stage.OpenLoop(conns, rate, length/4, length, bids()...)
+		e.Next("overload: %s, %v × %.0f requests/s", name, factor, carried)
+		plan := rig.OpenLoop(conns, rate, length/4, length, bids()...)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
-		f, err := s.Measure(e.Ctx, stage.Generate(plan, true))
-		if err != nil && setup.Program != "" { // it may accept no connections for seconds
-			f, err = &stage.Figures{Doubts: []string{err.Error()}}, e.Ctx.Err()
+		loaded := rig.Generate(plan, true)
+		if setup.Program != "" { // it may accept no connections for seconds
+			loaded = loaded.Tolerate(func(f *rig.Figures, err error) { f.Doubts = []string{err.Error()} })
 		}
-		e.Check(err)
-		rows = append(rows, sweepRow{factor, f})
-		stage.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have given up
+		rows = append(rows, sweepRow{factor, s.Measure(loaded)})
+		rig.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have given up
 	}
 	return rows
 }
@@ -170,21 +168,21 @@ func sweepOne(e *Experiment, name string, setup stage.Setup, carried float64, fa
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
 
 // neighbour loads 70 % of a core, beside a process that takes a third of it in bursts, and scrapes.
-func neighbour(e *Experiment) {
-	up := e.constantUpstream()
+func neighbour(e *rig.Rig) {
+	up := constantUpstream(e)
 	setup := beforeUpstream(up)
 	setup.Config.Server = append(setup.Config.Server, "overload: {enabled: true}")
-	s := e.start(setup)
+	s := e.Start(setup)
 	defer s.Stop()
-	carried := e.measure(s, stage.Generate(stage.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
-	noise := Must(e.Rig.Start(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores}))(e)
+	carried := s.Measure(rig.Generate(rig.ClosedLoop(32, 0, e.Time(5*time.Second, time.Second), small), true))
+	noise := e.StartProcess(rig.Command{Name: "neighbour", Argv: []string{"sh", "-c", bursts}, Cores: e.ProxyCores})
 	defer noise.Stop()
-	e.say("overload: a noisy neighbour")
-	plan := stage.OpenLoop(256, 0.7*carried.Rate*2/3, time.Second, e.Time(10*time.Minute, 3*time.Second), small)
+	e.Next("overload: a noisy neighbour")
+	plan := rig.OpenLoop(256, 0.7*carried.Rate*2/3, time.Second, e.Time(10*time.Minute, 3*time.Second), small)
 	plan.Poisson = true
-	f := e.beside(s, stage.Generate(plan, true), func(ctx context.Context) {
-		for ; ctx.Err() == nil; stage.Sleep(ctx, 5*time.Second) {
-			Must(s.Adbuffer.Ask("/metrics"))(e)
+	f := s.Beside(rig.Generate(plan, true), func(ctx context.Context) {
+		for ; ctx.Err() == nil; rig.Sleep(ctx, 5*time.Second) {
+			rig.Must(s.Adbuffer.Ask("/metrics"))(e)
 		}
 	})
 	e.Rep.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
@@ -197,16 +195,16 @@ func neighbour(e *Experiment) {
 const coldClients = 10_000
 
 // coldCore lets many clients connect at once to an adbuffer on one core that has no connection yet.
-func coldCore(e *Experiment) {
+func coldCore(e *rig.Rig) {
 	n := e.Count(coldClients, 500)
-	e.say("overload: %d clients at once", n)
-	s := e.start(stage.Setup{OneCore: true, Config: stage.Config{Deadline: "30s"},
-		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: steady(5 * time.Millisecond),
+	e.Next("overload: %d clients at once", n)
+	s := e.Start(rig.Setup{OneCore: true, Config: rig.Config{Deadline: "30s"},
+		SSPs: []*rig.SSP{{Name: "ssp", Protocol: "http1", Behaviour: steady(5 * time.Millisecond),
 			Pool: "max_pending: -1, pending_timeout: 30s"}}})
 	defer s.Stop()
-	f := e.measure(s, stage.Generate(stage.ClosedLoop(n, n, 0, small), true))
-	dials := e.metric(s, "adbuffer_pool_dial_errors_total")
-	ejected := e.metric(s, "adbuffer_endpoint_ejections_total")
+	f := s.Measure(rig.Generate(rig.ClosedLoop(n, n, 0, small), true))
+	dials := s.Adbuffer.Metric("adbuffer_pool_dial_errors_total")
+	ejected := s.Adbuffer.Metric("adbuffer_endpoint_ejections_total")
 	e.Rep.Table(fmt.Sprintf("%d clients at once, one cold core", n), "answered", "failed", "p99 ms", "failed dials", "ejections").
 		Add(f.Doubts, f.Answered, f.Kinds(), f.Latency.P99, dials, ejected)
 	blamed := uint64(0)
@@ -228,34 +226,34 @@ const (
 	keyTakes = 100 * time.Millisecond // so the SSP carries 360 requests a second
 )
 
-func keyedSSP() []*stage.SSP {
-	return []*stage.SSP{{Name: "ssp", Protocol: "http1", Pool: keyPool, Behaviour: steady(keyTakes),
+func keyedSSP() []*rig.SSP {
+	return []*rig.SSP{{Name: "ssp", Protocol: "http1", Pool: keyPool, Behaviour: steady(keyTakes),
 		More: []string{"breaker: {enabled: false}"}}}
 }
 
 // noisyKey measures what the other keys lose, with fair queueing and without.
-func noisyKey(e *Experiment) {
+func noisyKey(e *rig.Rig) {
 	t := e.Rep.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
 		"the noisy key sends", "server.fairness.key", "its requests served", "the other keys lost", "the worst one lost")
 	for _, times := range []float64{10, 100} {
 		for _, key := range []string{"", "query:pub"} {
-			e.say("overload: a key sends %v times its share, key %q", times, key)
+			e.Next("overload: a key sends %v times its share, key %q", times, key)
 			templates := []load.Template{{Name: "noisy", Method: "GET", Path: "/fillbuffer?pub=noisy", Weight: times}}
 			var pubs []string // the other keys
 			for i := range keys {
 				pubs = append(pubs, fmt.Sprintf("pub%d", i))
 				templates = append(templates, load.Template{Name: pubs[i], Method: "GET", Path: "/fillbuffer?pub=" + pubs[i]})
 			}
-			plan := stage.OpenLoop(2048, keyRate*(keys+times), 2*time.Second, e.Time(20*time.Second, 3*time.Second), templates...)
+			plan := rig.OpenLoop(2048, keyRate*(keys+times), 2*time.Second, e.Time(20*time.Second, 3*time.Second), templates...)
 			plan.Poisson = true
-			f := e.once(stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
-				Server: []string{fmt.Sprintf("fairness: {key: %q}", key)}}}, stage.Generate(plan, true))
+			f := e.Once(rig.Setup{SSPs: keyedSSP(), Config: rig.Config{Deadline: "1s",
+				Server: []string{fmt.Sprintf("fairness: {key: %q}", key)}}}, rig.Generate(plan, true))
 			worst := 0.0
 			for _, pub := range pubs {
 				worst = max(worst, f.Class(pub).FailedShare())
 			}
 			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
-				results.Percent(counts([]*stage.Figures{f}, pubs...).FailedShare()), results.Percent(worst))
+				results.Percent(counts([]*rig.Figures{f}, pubs...).FailedShare()), results.Percent(worst))
 			if key != "" {
 				e.Rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
 					f.Doubts, "The worst of them lost %s.", results.Percent(worst))
@@ -265,18 +263,18 @@ func noisyKey(e *Experiment) {
 }
 
 // manyKeys sends a key with each request, more than the places carry.
-func manyKeys(e *Experiment) {
-	s := e.start(stage.Setup{SSPs: keyedSSP(), Config: stage.Config{Deadline: "1s",
+func manyKeys(e *rig.Rig) {
+	s := e.Start(rig.Setup{SSPs: keyedSSP(), Config: rig.Config{Deadline: "1s",
 		Server: []string{`fairness: {key: "query:pub"}`}}})
 	defer s.Stop()
 	heap := func(path string, n int) float64 {
-		plan := stage.ClosedLoop(512, n, 0, stage.Get(path))
-		e.measure(s, stage.Generate(plan, true))
-		stage.Sleep(e.Ctx, settled)
-		return e.metric(s, "go_memstats_heap_alloc_bytes")
+		plan := rig.ClosedLoop(512, n, 0, rig.Get(path))
+		s.Measure(rig.Generate(plan, true))
+		rig.Sleep(e.Ctx, settled)
+		return s.Adbuffer.Metric("go_memstats_heap_alloc_bytes")
 	}
 	n := e.Count(100_000, 20_000)
-	e.say("overload: %d keys", n)
+	e.Next("overload: %d keys", n)
 	before := heap("/fillbuffer?pub=one", n)
 	after := heap("/fillbuffer?pub="+load.Number, n)
 	e.Rep.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").

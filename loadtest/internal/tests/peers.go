@@ -15,7 +15,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // peersOptions are the flags of the test peers.
@@ -62,11 +61,11 @@ func peerNames() (out []string) {
 
 // comparison has the rows of a comparison.
 type comparison struct {
-	*Experiment
+	*rig.Rig
 	peersOptions
 	body    []byte                // of every response
 	up      map[string]*rig.Route // by protocol
-	cert    rig.Certificate       // towards clients
+	cert    *rig.Certificate      // towards clients
 	request load.Template
 	length  time.Duration
 	rows    []*peerRow
@@ -76,45 +75,45 @@ type comparison struct {
 // peersCommand compares adbuffer with other programs, towards upstreams and towards clients.
 func peersCommand() Command {
 	o := peersOptions{}
-	c := NewCommand("peers", "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
-		"How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
-		`Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
+	known := peerNames()
+	return Command{Name: "peers", Short: "adbuffer beside nginx, HAProxy, Envoy, Caddy, net/http and fastify",
+		Question: "How much does one core carry, and what does a request cost, in adbuffer and in other proxies?",
+		Long: `Measures adbuffer and its peers in one run, towards upstreams and towards clients: CPU µs a
 request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
 fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
 of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
 with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
 broken. --readme writes the table of a README: medians of the rounds, with the least and the most.`,
-		func(e *Experiment) { comparePeers(e, o) })
-	c.Example = "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
-		"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000"
-	known := peerNames()
-	c.Flags = func(f *pflag.FlagSet) {
-		f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all of "+strings.Join(known, ","))
-		f.StringSliceVar(&o.require, "require", nil, "programs that must be installed; others are listed as missing")
-		f.IntVar(&o.conns, "conns", 64, "connections to each proxy")
-		f.Float64Var(&o.rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
-		f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the median counts")
-		f.IntVar(&o.idle, "idle", 10000, "idle clients; 0 leaves them out")
-		f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of adbuffer, with which go build optimizes it")
-		f.StringVar(&o.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
-	}
-	c.Check = func(*pflag.FlagSet) error {
-		for _, name := range slices.Concat(o.only, o.require) {
-			if !slices.Contains(known, name) {
-				return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
+		Test: func(e *rig.Rig) { comparePeers(e, o) },
+		Example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
+			"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
+		Flags: func(f *pflag.FlagSet) {
+			f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all of "+strings.Join(known, ","))
+			f.StringSliceVar(&o.require, "require", nil, "programs that must be installed; others are listed as missing")
+			f.IntVar(&o.conns, "conns", 64, "connections to each proxy")
+			f.Float64Var(&o.rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
+			f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the median counts")
+			f.IntVar(&o.idle, "idle", 10000, "idle clients; 0 leaves them out")
+			f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of adbuffer, with which go build optimizes it")
+			f.StringVar(&o.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
+		},
+		Check: func(*pflag.FlagSet) error {
+			for _, name := range slices.Concat(o.only, o.require) {
+				if !slices.Contains(known, name) {
+					return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
+				}
 			}
-		}
-		if o.conns < 1 || o.rounds < 1 || o.idle < 0 || o.rate < 0 {
-			return errors.New("--conns and --rounds must be at least 1, --idle and --rate at least 0")
-		}
-		return nil
+			if o.conns < 1 || o.rounds < 1 || o.idle < 0 || o.rate < 0 {
+				return errors.New("--conns and --rounds must be at least 1, --idle and --rate at least 0")
+			}
+			return nil
+		},
 	}
-	return c
 }
 
-func comparePeers(e *Experiment, o peersOptions) {
+func comparePeers(e *rig.Rig, o peersOptions) {
 	r := e.Rep
-	e.needs("wrk")
+	e.Needs("wrk")
 	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
 		"GET of about 800 bytes, the response 1 KB of JSON.")
 	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
@@ -122,27 +121,28 @@ func comparePeers(e *Experiment, o peersOptions) {
 	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
 		"fixed rates latency counts from when each request was due.", o.rounds, o.conns)
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
-	c := &comparison{Experiment: e, peersOptions: o, body: []byte(kilobyte),
-		length: e.Time(10*time.Second, 2*time.Second), request: stage.Presets()["ad"]}
+	c := &comparison{Rig: e, peersOptions: o, body: []byte(kilobyte),
+		length: e.Time(10*time.Second, 2*time.Second), request: rig.Presets()["ad"]}
 	c.startUpstreams()
-	c.cert = Must(e.Rig.Certificate("peers", "localhost", "127.0.0.1"))(e)
+	c.cert = e.Certificate("peers", "localhost", "127.0.0.1")
 	for _, p := range peers {
 		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue
 		}
-		e.say("peers: starting %s", p.name)
-		servers, err := c.startPeer(p)
-		if !slices.Contains(o.require, p.name) && stage.Skips(r, err) {
+		program := strings.TrimPrefix(p.name, "adbuffer")
+		if slices.Contains(o.require, p.name) {
+			e.Needs(program)
+		} else if !e.Has(program) {
 			continue
 		}
-		e.Check(err)
-		c.add(p, servers)
+		e.Next("peers: starting %s", p.name)
+		c.add(p, c.startPeer(p))
 	}
 	c.measureRows()
 	c.show()
 	c.judge()
 	if o.profile != "" {
-		e.Check(c.writeProfile())
+		c.writeProfile()
 	}
 	if o.readme != "" {
 		e.Check(results.WriteMeasured([]*results.Report{r}, o.readme))
@@ -151,30 +151,28 @@ func comparePeers(e *Experiment, o peersOptions) {
 
 // startUpstreams starts the upstreams that all proxies share.
 func (c *comparison) startUpstreams() {
-	c.up = map[string]*rig.Route{"h1": c.constantUpstream()}
-	cert := Must(c.Rig.Certificate("up", "localhost", "127.0.0.1"))(c.Experiment)
-	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
-	h1 := &rig.Route{Name: "up1", TLS: &cert, Clients: "http1", Serve: serve}
-	h2 := &rig.Route{Name: "up2", TLS: &cert, Serve: serve}
-	err := c.Rig.StartProgram(c.Ctx, "nginx", c.LoadCores, "", h1, h2)
-	if errors.Is(err, rig.ErrMissing) {
+	c.up = map[string]*rig.Route{"h1": constantUpstream(c.Rig)}
+	if !c.Has("nginx") {
 		c.Rep.Misses("nginx as an upstream with TLS: no rows over TLS")
 		return
 	}
-	c.Check(err)
+	cert := c.Certificate("up", "localhost", "127.0.0.1")
+	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
+	h1 := &rig.Route{Name: "up1", TLS: cert, Clients: "http1", Serve: serve}
+	h2 := &rig.Route{Name: "up2", TLS: cert, Serve: serve}
+	c.StartProgram("nginx", c.LoadCores, "", h1, h2)
 	c.up["h1tls"], c.up["h2tls"] = h1, h2
 }
 
 // add adds the rows of a program: one for each protocol of its SSPs, and one for each way of its clients.
 // A row needs a stage: without nginx there is no upstream with TLS.
-func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
-	c.needs(strings.TrimPrefix(p.name, "adbuffer"))
-	at := func(rate float64) stage.Load {
-		return stage.Calmly(stage.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
+func (c *comparison) add(p peer, servers map[string]*rig.Stage) {
+	at := func(rate float64) rig.Load {
+		return rig.Calmly(rig.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
 		row := &peerRow{peer: p.name, way: protocol, stage: servers[protocol]}
-		row.loads[saturated] = stage.WRK(c.request, c.conns, c.length)
+		row.loads[saturated] = rig.WRK(c.request, c.conns, c.length)
 		if c.rate > 0 {
 			row.loads[fixed] = at(c.rate)
 		}
@@ -184,7 +182,7 @@ func (c *comparison) add(p peer, servers map[string]*stage.Stage) {
 		c.rows = append(c.rows, row)
 	}
 	for _, w := range c.clientWays() {
-		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.has("h2load")) {
+		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.Has("h2load")) {
 			c.rows = append(c.rows, &peerRow{peer: p.name, way: w.name, stage: servers[w.protocol], loads: peerLoads{w.load}})
 		}
 	}
@@ -209,12 +207,12 @@ var asAdbuffer = map[string][2]string{
 
 // startPeer starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has
 // TLS towards clients. The processes run until the end of the test.
-func (c *comparison) startPeer(p peer) (map[string]*stage.Stage, error) {
+func (c *comparison) startPeer(p peer) map[string]*rig.Stage {
 	protocols := slices.Clone(p.upstreams)
 	if p.clients {
 		protocols = append(protocols, "clients")
 	}
-	setups := map[string]stage.Setup{}
+	setups := map[string]rig.Setup{}
 	var routes []*rig.Route
 	for _, protocol := range protocols {
 		up := c.up[strings.NewReplacer("pipelined", "h1", "clients", "h1").Replace(protocol)]
@@ -226,28 +224,26 @@ func (c *comparison) startPeer(p peer) (map[string]*stage.Stage, error) {
 			route.Upstreams[0], route.CAFile = "https://"+up.Addr, up.TLS.CA
 		}
 		if protocol == "clients" {
-			route.TLS = &c.cert
+			route.TLS = c.cert
 		}
 		if p.name == "adbuffer" {
 			as := asAdbuffer[protocol]
-			setups[protocol] = stage.Setup{OneCore: true, Config: stage.Config{Deadline: "2s", Cert: route.TLS},
-				SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{route.Upstreams[0] + "/bid"}, CAFile: route.CAFile,
+			setups[protocol] = rig.Setup{OneCore: true, Config: rig.Config{Deadline: "2s", Cert: route.TLS},
+				SSPs: []*rig.SSP{{Name: "ssp", URLs: []string{route.Upstreams[0] + "/bid"}, CAFile: route.CAFile,
 					Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
 			continue
 		}
 		routes = append(routes, route)
-		setups[protocol] = stage.Setup{Program: p.name, Route: route}
+		setups[protocol] = rig.Setup{Program: p.name, Route: route}
 	}
 	if len(routes) > 0 {
-		if err := c.Rig.StartProgram(c.Ctx, p.name, c.ProxyCores, "", routes...); err != nil {
-			return nil, err
-		}
+		c.StartProgram(p.name, c.ProxyCores, "", routes...)
 	}
-	out := map[string]*stage.Stage{}
+	out := map[string]*rig.Stage{}
 	for protocol, setup := range setups {
-		out[protocol] = c.start(setup)
+		out[protocol] = c.Start(setup)
 	}
-	return out, nil
+	return out
 }
 
 // measureRows measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
@@ -258,45 +254,35 @@ func (c *comparison) measureRows() {
 			if row.void != "" {
 				continue
 			}
-			c.say("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
+			c.Next("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
 			if n == 0 {
 				if err := forwards(c.Ctx, row.stage, c.request, c.body); err != nil {
 					row.void = "does not return the upstream's response: " + err.Error()
 					continue
 				}
 			}
-			row.measure(c.Experiment)
+			row.measure()
 		}
 	}
 	for _, row := range c.holding {
-		c.say("peers: %s idle %s", row.peer, row.kind)
-		row.measure(c.Experiment, c.request, c.idle)
+		c.Next("peers: %s idle %s", row.peer, row.kind)
+		row.measure(c.Rig, c.request, c.idle)
 	}
 }
 
 // writeProfile writes one CPU profile of adbuffer in all its rows at saturation.
-func (c *comparison) writeProfile() (err error) {
+func (c *comparison) writeProfile() {
 	args := []string{"tool", "pprof", "-proto"}
 	for _, row := range c.rows {
 		if row.peer != "adbuffer" || row.void != "" {
 			continue
 		}
-		c.say("peers: a profile of adbuffer, %s", row.way)
-		var cpu, file string
-		c.beside(row.stage, row.loads[saturated], func(context.Context) {
-			cpu, err = row.stage.Adbuffer.Ask(fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", c.length.Seconds()/2))
+		c.Next("peers: a profile of adbuffer, %s", row.way)
+		row.stage.Beside(row.loads[saturated], func(context.Context) {
+			path := fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", c.length.Seconds()/2)
+			args = append(args, c.Write("*.pprof", rig.Must(row.stage.Adbuffer.Ask(path))(c.Rig)))
 		})
-		if err == nil {
-			file, err = c.Rig.Write("*.pprof", cpu)
-		}
-		if err != nil {
-			return err
-		}
-		args = append(args, file)
 	}
-	merged, err := exec.CommandContext(c.Ctx, "go", args...).Output()
-	if err != nil {
-		return fmt.Errorf("go tool pprof: %w", err)
-	}
-	return os.WriteFile(c.profile, merged, 0o644)
+	merged := rig.Must(exec.CommandContext(c.Ctx, "go", args...).Output())(c.Rig)
+	c.Check(os.WriteFile(c.profile, merged, 0o644))
 }

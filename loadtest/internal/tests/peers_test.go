@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,13 +12,13 @@ import (
 	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 	body := []byte(kilobyte)
 	check := func(addr string, encrypted bool) error {
-		return forwards(t.Context(), &stage.Stage{Addr: addr, TLS: encrypted}, stage.Presets()["ad"], body)
+		return forwards(t.Context(), &rig.Stage{Addr: addr, TLS: encrypted}, rig.Presets()["ad"], body)
 	}
 	json := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -57,12 +56,12 @@ func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 }
 
 func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
-	figures := func(failed uint64) stage.Load {
-		return func(context.Context, *stage.Stage) (*stage.Figures, error) {
-			return &stage.Figures{Summary: load.Summary{Answered: 97, Failed: failed, Seconds: 1}}, nil
+	figures := func(failed uint64) rig.Load {
+		return func(*rig.Stage) (*rig.Figures, error) {
+			return &rig.Figures{Summary: load.Summary{Answered: 97, Failed: failed, Seconds: 1}}, nil
 		}
 	}
-	hangs := func(context.Context, *stage.Stage) (*stage.Figures, error) { return nil, errors.New("signal: killed") }
+	hangs := func(*rig.Stage) (*rig.Figures, error) { return nil, errors.New("signal: killed") }
 	good := figures(0)
 	for name, c := range map[string]struct {
 		row    peerRow
@@ -75,15 +74,16 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 			"1 requests failed, 97 did not: of unknown kind", 0},
 		"the fast rate":      {peerRow{loads: peerLoads{good, good, figures(1)}}, "", 1},
 		"a tool that hangs":  {peerRow{loads: peerLoads{hangs}}, "signal: killed", 0},
-		"no request at all ": {peerRow{loads: peerLoads{func(context.Context, *stage.Stage) (*stage.Figures, error) { return new(stage.Figures), nil }}}, "0 requests failed, 0 did not: none", 0},
+		"no request at all ": {peerRow{loads: peerLoads{func(*rig.Stage) (*rig.Figures, error) { return new(rig.Figures), nil }}}, "0 requests failed, 0 did not: none", 0},
 	} {
-		c.row.stage = new(stage.Stage)
-		_, err := perform(t.Context(), new(stage.Env), nil, c.row.measure)
+		r := new(rig.Rig)
+		c.row.stage = &rig.Stage{Rig: r}
+		err := r.Do(t.Context(), c.row.measure)
 		testsupport.True(t, err == nil && c.row.void == c.void, "%s: void %q, %v", name, c.row.void, err)
 		if c.void == "" && len(c.row.allDoubts()) != 1+c.doubts {
 			t.Errorf("%s: doubts %q", name, c.row.allDoubts())
 		}
-		if table := (&comparison{Experiment: &Experiment{Rep: new(results.Report)}, rows: []*peerRow{&c.row}}); c.void != "" {
+		if table := (&comparison{Rig: &rig.Rig{Rep: new(results.Report)}, rows: []*peerRow{&c.row}}); c.void != "" {
 			table.table("void", "", false)
 			if row := table.Rep.Tables[0].Rows[0]; row.Cells[1] != "void" || len(row.Doubts) != 1 {
 				t.Errorf("%s: %+v", name, row)
@@ -96,13 +96,14 @@ func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 	proxy := exec.Command("sleep", "60")
 	testsupport.NoError(t, proxy.Start())
-	row := peerRow{stage: &stage.Stage{PID: proxy.Process.Pid},
-		loads: peerLoads{func(context.Context, *stage.Stage) (*stage.Figures, error) {
+	r := new(rig.Rig)
+	row := peerRow{stage: &rig.Stage{Rig: r, PID: proxy.Process.Pid},
+		loads: peerLoads{func(*rig.Stage) (*rig.Figures, error) {
 			_ = proxy.Process.Kill()
 			_ = proxy.Wait()
 			return nil, errors.New("wrk: connection refused")
 		}}}
-	if _, err := perform(t.Context(), new(stage.Env), nil, row.measure); err == nil {
+	if err := r.Do(t.Context(), row.measure); err == nil {
 		t.Errorf("void %q, no error", row.void)
 	}
 }
@@ -111,7 +112,7 @@ func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 func rounds(peer, way string, costs ...float64) *peerRow {
 	r := &peerRow{peer: peer, way: way}
 	for _, cost := range costs {
-		f := &stage.Figures{CPUus: cost, Summary: load.Summary{Latency: load.Latency{P99: cost, P999: cost}}}
+		f := &rig.Figures{CPUus: cost, Summary: load.Summary{Latency: load.Latency{P99: cost, P999: cost}}}
 		r.rounds = append(r.rounds, peerRound{saturated: f, fast: f})
 	}
 	return r
@@ -120,7 +121,7 @@ func rounds(peer, way string, costs ...float64) *peerRow {
 func TestRowsAreComparedRoundByRound(t *testing.T) {
 	void := rounds("nginx", "h1", 1)
 	void.void = "3 of 9 requests failed"
-	c := &comparison{Experiment: &Experiment{Rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
+	c := &comparison{Rig: &rig.Rig{Rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
 		rows: []*peerRow{void, rounds("adbuffer", "h1", 30, 40, 32), rounds("haproxy", "h1", 14, 25, 15),
 			rounds("adbuffer", "pipelined", 10, 20, 12)}}
 	c.summarize()

@@ -11,13 +11,12 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // clientWay is a way in which clients use connections.
 type clientWay struct {
 	name, protocol, title string
-	load                  stage.Load
+	load                  rig.Load
 }
 
 func (c *comparison) clientWays() []clientWay {
@@ -25,11 +24,11 @@ func (c *comparison) clientWays() []clientWay {
 	closing := c.request
 	closing.Headers = append(slices.Clone(closing.Headers), load.Field{Name: "Connection", Value: "close"})
 	return []clientWay{
-		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", stage.WRK(c.request, 64, c.length)},
-		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", stage.H2Load(c.request, 64, 1, c.length)},
-		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", stage.H2Load(c.request, 8, 8, c.length)},
-		{"new tls", "clients", "a new TLS connection for each request, 16 at once", stage.WRK(closing, 16, c.length)},
-		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", stage.WRK(c.request, 1000, c.length)},
+		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", rig.WRK(c.request, 64, c.length)},
+		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", rig.H2Load(c.request, 64, 1, c.length)},
+		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", rig.H2Load(c.request, 8, 8, c.length)},
+		{"new tls", "clients", "a new TLS connection for each request, 16 at once", rig.WRK(closing, 16, c.length)},
+		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", rig.WRK(c.request, 1000, c.length)},
 	}
 }
 
@@ -41,15 +40,15 @@ const (
 )
 
 // peerLoads has the loads of a row; nil is not measured.
-type peerLoads [3]stage.Load
+type peerLoads [3]rig.Load
 
 // peerRound has the figures of one round of a row; nil was not measured.
-type peerRound [3]*stage.Figures
+type peerRound [3]*rig.Figures
 
 // peerRow is a program with a way of connections, and what its rounds measured.
 type peerRow struct {
 	peer, way string
-	stage     *stage.Stage
+	stage     *rig.Stage
 	loads     peerLoads
 
 	rounds []peerRound
@@ -61,13 +60,13 @@ type peerRow struct {
 const minShare = 0.85
 
 // measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
-func (r *peerRow) measure(e *Experiment) {
+func (r *peerRow) measure() {
 	var round peerRound
 	for i, loaded := range r.loads {
 		if loaded == nil {
 			continue
 		}
-		f, fault := soundly(e, r.stage, loaded)
+		f, fault := soundly(r.stage, loaded)
 		switch {
 		case fault == "":
 			round[i] = f
@@ -87,15 +86,8 @@ func (r *peerRow) measure(e *Experiment) {
 
 // soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. A proxy
 // that has died ends the test.
-func soundly(e *Experiment, s *stage.Stage, loaded stage.Load) (f *stage.Figures, fault string) {
-	f = e.measure(s, func(ctx context.Context, s *stage.Stage) (*stage.Figures, error) {
-		f, err := loaded(ctx, s)
-		if err != nil && ctx.Err() == nil {
-			fault = err.Error()
-			return new(stage.Figures), nil
-		}
-		return f, err
-	})
+func soundly(s *rig.Stage, loaded rig.Load) (f *rig.Figures, fault string) {
+	f = s.Measure(loaded.Tolerate(func(_ *rig.Figures, err error) { fault = err.Error() }))
 	if fault == "" && (f.Failed > 0 || f.Answered == 0) {
 		fault = fmt.Sprintf("%d requests failed, %d did not: %s", f.Failed, f.Answered, f.Kinds())
 	}
@@ -112,7 +104,7 @@ var idleKinds = []string{"cleartext", "TLS", "HTTP/2"}
 // idleRow is the memory of a program before idle clients and with them.
 type idleRow struct {
 	peer, kind string
-	stage      *stage.Stage
+	stage      *rig.Stage
 
 	before, with int64
 	perClient    float64 // KiB
@@ -120,27 +112,27 @@ type idleRow struct {
 }
 
 // measure measures the memory of idle clients. Each client has sent one request before.
-func (r *idleRow) measure(e *Experiment, request load.Template, clients int) {
+func (r *idleRow) measure(e *rig.Rig, request load.Template, clients int) {
 	s := r.stage
 	url, http2 := s.URL()+load.Fill(request.Path, 1), r.kind == "HTTP/2"
 	if release, err := rig.Hold(e.Ctx, url, request.Headers, 50, http2); err == nil {
 		release()
-		stage.Sleep(e.Ctx, settled)
+		rig.Sleep(e.Ctx, settled)
 	}
-	before := Must(load.ReadTree(s.PID))(e)
+	before := rig.Must(load.ReadTree(s.PID))(e)
 	release, err := rig.Hold(e.Ctx, url, request.Headers, clients, http2)
 	if err != nil {
 		r.void = err.Error()
 		return
 	}
 	defer release()
-	stage.Sleep(e.Ctx, settled)
-	after := Must(load.ReadTree(s.PID))(e)
+	rig.Sleep(e.Ctx, settled)
+	after := rig.Must(load.ReadTree(s.PID))(e)
 	r.before, r.with, r.perClient = before.RSS, after.RSS, float64(after.RSS-before.RSS)/1024/float64(clients)
 }
 
 // forwards returns an error if a stage does not return exactly the upstream's response.
-func forwards(ctx context.Context, s *stage.Stage, t load.Template, want []byte) error {
+func forwards(ctx context.Context, s *rig.Stage, t load.Template, want []byte) error {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	resp, body, err := rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers) //nolint:bodyclose // Fetch closes it

@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
-func p50(f *stage.Figures) float64  { return f.Latency.P50 }
-func p999(f *stage.Figures) float64 { return f.Latency.P999 }
+func p50(f *rig.Figures) float64  { return f.Latency.P50 }
+func p999(f *rig.Figures) float64 { return f.Latency.P999 }
 
 // row returns the row of a program and a way. It has no rounds if it was not measured or is void.
 func (c *comparison) row(peer, way string) *peerRow {
@@ -23,7 +23,7 @@ func (c *comparison) row(peer, way string) *peerRow {
 }
 
 // values returns a figure of a load in each round in which it was measured.
-func (r *peerRow) values(load int, figure func(*stage.Figures) float64) (out []float64) {
+func (r *peerRow) values(load int, figure func(*rig.Figures) float64) (out []float64) {
 	for _, round := range r.rounds {
 		if round[load] != nil {
 			out = append(out, figure(round[load]))
@@ -33,7 +33,7 @@ func (r *peerRow) values(load int, figure func(*stage.Figures) float64) (out []f
 }
 
 // ratios compares two rows round by round, because the speed of the machine differs between rounds.
-func (r *peerRow) ratios(base *peerRow, load int, figure func(*stage.Figures) float64) (out []float64) {
+func (r *peerRow) ratios(base *peerRow, load int, figure func(*rig.Figures) float64) (out []float64) {
 	for i := range min(len(r.rounds), len(base.rounds)) {
 		ours, theirs := r.rounds[i][load], base.rounds[i][load]
 		if ours != nil && theirs != nil && figure(theirs) > 0 {
@@ -45,7 +45,7 @@ func (r *peerRow) ratios(base *peerRow, load int, figure func(*stage.Figures) fl
 
 // spread returns the median of the rounds, and the least and the most if they differ.
 func spread(rounds []float64) string {
-	median := results.Number(stage.Median(rounds))
+	median := results.Number(rig.Median(rounds))
 	if len(rounds) < 2 || slices.Min(rounds) == slices.Max(rounds) {
 		return median
 	}
@@ -114,7 +114,7 @@ func (c *comparison) table(title, way string, upstream bool) {
 		if r.void != "" || len(r.rounds) == 0 {
 			return math.Inf(1)
 		}
-		return stage.Median(r.values(saturated, cpuUs))
+		return rig.Median(r.values(saturated, cpuUs))
 	}
 	slices.SortStableFunc(rows, func(a, b *peerRow) int { return cmp.Compare(cost(a), cost(b)) })
 	t := c.Rep.Table(title, heads...)
@@ -128,21 +128,21 @@ func (c *comparison) table(title, way string, upstream bool) {
 			t.Add(r.allDoubts(), name, "void")
 			continue
 		}
-		median := func(load int, figure func(*stage.Figures) float64) float64 {
-			return stage.Median(r.values(load, figure))
+		median := func(load int, figure func(*rig.Figures) float64) float64 {
+			return rig.Median(r.values(load, figure))
 		}
-		ratio := func(figure func(*stage.Figures) float64) float64 {
-			return stage.Median(r.ratios(base, saturated, figure))
+		ratio := func(figure func(*rig.Figures) float64) float64 {
+			return rig.Median(r.ratios(base, saturated, figure))
 		}
 		cells := []any{name, spread(r.values(saturated, cpuUs)), ratio(cpuUs),
-			median(saturated, func(f *stage.Figures) float64 { return f.Rate }),
+			median(saturated, func(f *rig.Figures) float64 { return f.Rate }),
 			median(saturated, p50), median(saturated, p99), median(saturated, p999), ratio(p99), ratio(p999)}
 		if upstream {
 			cells = append(cells, median(fixed, cpuUs), median(fixed, p50), median(fixed, p99), median(fixed, p999))
 			if way == "h1" {
 				cells = append(cells, median(fast, p99), median(fast, p999))
 			}
-			memory := r.values(saturated, func(f *stage.Figures) float64 { return float64(f.RSS) })
+			memory := r.values(saturated, func(f *rig.Figures) float64 { return float64(f.RSS) })
 			cells = append(cells, results.MiB(int64(slices.Max(memory))))
 		}
 		t.Add(r.allDoubts(), cells...)
@@ -178,7 +178,7 @@ func (c *comparison) summarize() {
 		}
 		costs.Add(nil, cells...)
 		cells = []any{peer}
-		ratio := func(way string, load int, figure func(*stage.Figures) float64) {
+		ratio := func(way string, load int, figure func(*rig.Figures) float64) {
 			cells = append(cells, spread(c.row(peer, way).ratios(c.row("haproxy", way), load, figure)))
 		}
 		for _, way := range []string{"h1", "1000 clients", "tls", "h2 64x1", "h2 8x8", "new tls"} {
@@ -195,7 +195,7 @@ func (c *comparison) judge() {
 	for _, p := range []struct {
 		text, ours, theirs, unit string
 		load                     int
-		figure                   func(*stage.Figures) float64
+		figure                   func(*rig.Figures) float64
 		limit                    float64
 	}{
 		{"over pipelined HTTP/1, a forwarded request costs less CPU than in HAProxy", "pipelined", "h1", "µs",
@@ -208,17 +208,17 @@ func (c *comparison) judge() {
 			p999, 1.3},
 	} {
 		ours, theirs := c.row("adbuffer", p.ours), c.row("haproxy", p.theirs)
-		ratio := stage.Median(ours.ratios(theirs, p.load, p.figure))
+		ratio := rig.Median(ours.ratios(theirs, p.load, p.figure))
 		if math.IsNaN(ratio) {
 			continue
 		}
-		var figures []*stage.Figures
+		var figures []*rig.Figures
 		for _, round := range slices.Concat(ours.rounds, theirs.rounds) {
 			if f := round[p.load]; f != nil {
 				figures = append(figures, f)
 			}
 		}
 		c.Rep.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
-			stage.Median(ours.values(p.load, p.figure)), p.unit, stage.Median(theirs.values(p.load, p.figure)), p.unit, ratio)
+			rig.Median(ours.values(p.load, p.figure)), p.unit, rig.Median(theirs.values(p.load, p.figure)), p.unit, ratio)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // modest is the highest rate, in requests a second, at which the cores are not the limit.
@@ -32,7 +32,7 @@ var poolWays = []poolWay{
 
 // pools compares adbuffer with Little's law: N places of an SSP with latency X carry N / X requests a
 // second, until a core is full.
-func pools(e *Experiment) {
+func pools(e *rig.Rig) {
 	sizes := []int{100, 200, 500, 1000, 2000}
 	latencies := []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second}
 	if e.Scale < 0.5 {
@@ -58,7 +58,7 @@ func pools(e *Experiment) {
 			}
 			for _, x := range latencies {
 				name := fmt.Sprintf("%s, %d places, %v", way.name, n, x)
-				e.say("pools: %s", name)
+				e.Next("pools: %s", name)
 				f := fillPool(e, way, n, x)
 				expected := float64(n) / x.Seconds()
 				of := f.Rate / expected
@@ -73,7 +73,7 @@ func pools(e *Experiment) {
 	t = r.Table("a queue that overflows", "places", "queue", "requests at once", "answered", "503 pending_full",
 		"other errors", "p50 ms", "max ms")
 	t.AddTheirs(500, 1000, "more than 1 500", "", "refused, with an error of its own")
-	e.say("pools: overflow")
+	e.Next("pools: overflow")
 	f := overflow(e)
 	full := f.Errors["status 503 proxy/pending_full"]
 	t.Add(f.Doubts, overflowPlaces, overflowQueue, overflowClients, f.Answered, full, f.Failed-full, f.Latency.P50,
@@ -95,7 +95,7 @@ func pools(e *Experiment) {
 }
 
 // fillPool loads a pool of n places with as many clients, for an SSP of latency x.
-func fillPool(e *Experiment, way poolWay, n int, x time.Duration) *stage.Figures {
+func fillPool(e *rig.Rig, way poolWay, n int, x time.Duration) *rig.Figures {
 	pool := limits(n, n, "30s") + ", max_dials: 64"
 	switch {
 	case way.protocol == "http2": // n streams on four connections
@@ -108,15 +108,15 @@ func fillPool(e *Experiment, way poolWay, n int, x time.Duration) *stage.Figures
 	b := steady(x)
 	b.Connections.MaxStreams = 1000
 	// The load is long enough for several rounds. The first round has the handshakes and is not measured.
-	plan := stage.ClosedLoop(n, 0, 0, small)
+	plan := rig.ClosedLoop(n, 0, 0, small)
 	plan.Phases = []load.Phase{{Name: "warm-up", Duration: max(2*x, 300*time.Millisecond), Unrecorded: true},
 		{Name: "load", Duration: max(e.Time(10*time.Second, time.Second), 3*x)}}
-	loaded := stage.Generate(plan, false)
+	loaded := rig.Generate(plan, false)
 	if float64(n)/x.Seconds() <= modest {
-		loaded = stage.Calmly(plan, false) // higher rates fill the cores anyway
+		loaded = rig.Calmly(plan, false) // higher rates fill the cores anyway
 	}
-	return e.once(stage.Setup{Anywhere: true, Config: stage.Config{Deadline: "30s"},
-		SSPs: []*stage.SSP{{Name: "ssp", Speaks: way.speaks, Behaviour: b,
+	return e.Once(rig.Setup{Anywhere: true, Config: rig.Config{Deadline: "30s"},
+		SSPs: []*rig.SSP{{Name: "ssp", Speaks: way.speaks, Behaviour: b,
 			Protocol: way.protocol, Pool: pool, More: []string{"timeouts: {connect: 10s, tls_handshake: 10s}",
 				"breaker: {enabled: false}"}}}}, loaded)
 }
@@ -124,12 +124,12 @@ func fillPool(e *Experiment, way poolWay, n int, x time.Duration) *stage.Figures
 // More requests come at once than the places and the queue hold.
 const overflowPlaces, overflowQueue, overflowClients = 100, 200, 400
 
-func overflow(e *Experiment) *stage.Figures {
-	s := e.start(stage.Setup{Anywhere: true,
-		SSPs: []*stage.SSP{{Name: "overflow", Protocol: "http1", Behaviour: steady(500 * time.Millisecond),
+func overflow(e *rig.Rig) *rig.Figures {
+	s := e.Start(rig.Setup{Anywhere: true,
+		SSPs: []*rig.SSP{{Name: "overflow", Protocol: "http1", Behaviour: steady(500 * time.Millisecond),
 			Pool: limits(overflowPlaces, overflowQueue, "30s") + ", max_dials: 100"}}})
 	defer s.Stop()
 	// All connections are open first, so that no request waits for a dial.
-	e.measure(s, stage.Generate(stage.ClosedLoop(overflowPlaces, overflowPlaces, 0, small), false))
-	return e.measure(s, stage.Generate(stage.ClosedLoop(overflowClients, overflowClients, 0, small), true))
+	s.Measure(rig.Generate(rig.ClosedLoop(overflowPlaces, overflowPlaces, 0, small), false))
+	return s.Measure(rig.Generate(rig.ClosedLoop(overflowClients, overflowClients, 0, small), true))
 }

@@ -6,7 +6,7 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // Promises that weigh several figures hold on good ones and break on bad ones. A promise that other work of the
@@ -23,7 +23,7 @@ func TestPromisesHoldBreakAndAreDoubted(t *testing.T) {
 	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
-			c := &comparison{Experiment: &Experiment{Rep: r}, rows: []*peerRow{rounds("adbuffer", "h1", h1),
+			c := &comparison{Rig: &rig.Rig{Rep: r}, rows: []*peerRow{rounds("adbuffer", "h1", h1),
 				rounds("adbuffer", "pipelined", pipelined), rounds("adbuffer", "h2tls", h2),
 				rounds("haproxy", "h1", 10), rounds("haproxy", "h2tls", 10)}}
 			c.judge()
@@ -32,10 +32,10 @@ func TestPromisesHoldBreakAndAreDoubted(t *testing.T) {
 	auctioned := func(queries, filled uint64, us, cpu float64, doubts ...string) judge {
 		row := func(asks, proxy string, filters bool, queries, filled uint64, cpu float64) *exchangeRow {
 			// Two SSPs want requests from C0, one from C1.
-			f := &stage.Figures{CPUus: cpu, Doubts: doubts, Summary: load.Summary{Answered: 2000,
+			f := &rig.Figures{CPUus: cpu, Doubts: doubts, Summary: load.Summary{Answered: 2000,
 				Statuses: map[int]uint64{200: filled}, Classes: []load.Summary{{Name: "C0", Answered: 1000}, {Name: "C1", Answered: 1000}}}}
 			f.SSP.Responded = queries
-			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: []*stage.Figures{f}}
+			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: []*rig.Figures{f}}
 		}
 		return func(r *results.Report) {
 			judgeExchange(r, []*exchangeRow{row("all five", "adbuffer", false, 10000, 1900, 100),

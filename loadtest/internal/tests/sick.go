@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // sickness is how one SSP is sick.
@@ -38,7 +38,7 @@ const (
 
 // sick makes one of eight SSPs sick in several ways, and measures the requests to the other seven.
 // Healthy and sick rounds take turns.
-func sick(e *Experiment) {
+func sick(e *rig.Rig) {
 	t := e.Rep.Table(fmt.Sprintf("%d bid requests/s to each of eight SSPs of %v, deadline 150 ms; medians of %d", sickRate,
 		healthyLatency, sickRounds),
 		"the eighth SSP", "the seven: p50 ms", "p99 ms", "p99 healthy", "ratio", "failed", "of",
@@ -59,12 +59,12 @@ func sick(e *Experiment) {
 }
 
 // sicken measures rounds in which the last SSP is healthy, and rounds in which it is sick.
-func sicken(e *Experiment, ill sickness) turns {
-	var ssps []*stage.SSP
+func sicken(e *rig.Rig, ill sickness) turns {
+	var ssps []*rig.SSP
 	var templates []load.Template
 	for i, name := range append(theSeven, theEighth) {
-		ssps = append(ssps, &stage.SSP{Name: name, Protocol: "http1", Behaviour: healthyBehaviour(), Seed: uint64(i)})
-		templates = append(templates, stage.Bid(name, "/fillbuffer/"+name))
+		ssps = append(ssps, &rig.SSP{Name: name, Protocol: "http1", Behaviour: healthyBehaviour(), Seed: uint64(i)})
+		templates = append(templates, rig.Bid(name, "/fillbuffer/"+name))
 	}
 	if ill.speaks != "" {
 		ssps[7].Speaks, ssps[7].Protocol = ill.speaks, "http2"
@@ -74,18 +74,18 @@ func sicken(e *Experiment, ill sickness) turns {
 	if ill.latency > 0 {
 		behaviour.Latency = sspsim.Constant(ill.latency)
 	}
-	s := e.start(stage.Setup{SSPs: ssps, Config: stage.Config{Deadline: "150ms"}})
+	s := e.Start(rig.Setup{SSPs: ssps, Config: rig.Config{Deadline: "150ms"}})
 	defer s.Stop()
 	// Clients have enough connections, so that requests wait inside adbuffer only.
-	loaded := stage.Calmly(poisson(stage.OpenLoop(512, sickRate*8, 500*time.Millisecond,
+	loaded := rig.Calmly(poisson(rig.OpenLoop(512, sickRate*8, 500*time.Millisecond,
 		e.Time(4*time.Second, time.Second), templates...), 200, 204), true)
-	with := func(b sspsim.Behaviour) func() *stage.Figures {
-		return func() *stage.Figures {
-			e.set(s.SSPs[7], b)
-			return e.measure(s, loaded)
+	with := func(b sspsim.Behaviour) func() *rig.Figures {
+		return func() *rig.Figures {
+			s.SSPs[7].Set(b)
+			return s.Measure(loaded)
 		}
 	}
-	return e.inTurn(sickRounds, "sick: "+ill.name, with(healthyBehaviour()), with(behaviour))
+	return inTurn(e, sickRounds, "sick: "+ill.name, with(healthyBehaviour()), with(behaviour))
 }
 
 // theSeven are the names of the healthy SSPs.
@@ -94,17 +94,17 @@ var theSeven = []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7"}
 const theEighth = "s8"
 
 // meanOfSeven returns the mean of a percentile over the healthy SSPs.
-func meanOfSeven(f *stage.Figures, percentile func(load.Latency) float64) (mean float64) {
+func meanOfSeven(f *rig.Figures, percentile func(load.Latency) float64) (mean float64) {
 	for _, name := range theSeven {
 		mean += percentile(f.Class(name).Latency) / float64(len(theSeven))
 	}
 	return mean
 }
 
-func sevenP50(f *stage.Figures) float64 {
+func sevenP50(f *rig.Figures) float64 {
 	return meanOfSeven(f, func(l load.Latency) float64 { return l.P50 })
 }
 
-func sevenP99(f *stage.Figures) float64 {
+func sevenP99(f *rig.Figures) float64 {
 	return meanOfSeven(f, func(l load.Latency) float64 { return l.P99 })
 }

@@ -20,7 +20,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // sizingOptions are the flags of the test sizing.
@@ -96,7 +95,7 @@ type sizingFigure struct {
 
 // course is what happened at one proxy.
 type course struct {
-	*stage.Figures
+	*rig.Figures
 	limits    []float64 // places, or Envoy's limit, at the end of each second
 	decisions float64   // of adbuffer
 }
@@ -178,37 +177,38 @@ func sizingTraces() []trace {
 
 func sizingCommand() Command {
 	o := sizingOptions{}
-	c := NewCommand("sizing", "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
-		"Does pool.auto find the size that a load needs, and does it stay small where more places do not help?",
-		`Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
+	return Command{Name: "sizing", Short: "Pools that size themselves, beside Envoy's adaptive concurrency: five minutes",
+		Question: "Does pool.auto find the size that a load needs, and does it stay small where more places do not help?",
+		Long: `Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
 is full, one that becomes slower, a flash and an outage. Envoy with adaptive concurrency gets the
 same at the same time, and the simulation of internal/sizer too. One table has their figures.
 Envoy is taken from $ENVOY or $PATH. --low adds a low load, in which no limit may change. --scale
-has no effect. The exit status is 1 if a promise was broken.`, func(e *Experiment) { sizing(e, o) })
-	c.Example = "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h"
-	c.Alone = true
-	c.Flags = func(f *pflag.FlagSet) {
-		f.IntVar(&o.courses, "courses", 20, "courses of the simulation, of which the median counts")
-		f.StringVar(&o.only, "only", "", "only the courses with this `text` in their names")
-		f.DurationVar(&o.low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
+has no effect. The exit status is 1 if a promise was broken.`,
+		Test:    func(e *rig.Rig) { sizing(e, o) },
+		Example: "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h",
+		Alone:   true,
+		Flags: func(f *pflag.FlagSet) {
+			f.IntVar(&o.courses, "courses", 20, "courses of the simulation, of which the median counts")
+			f.StringVar(&o.only, "only", "", "only the courses with this `text` in their names")
+			f.DurationVar(&o.low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
+		},
+		Check: func(*pflag.FlagSet) error {
+			if o.courses < 1 || o.low < 0 {
+				return errors.New("--courses must be at least 1, --low at least 0")
+			}
+			return nil
+		},
 	}
-	c.Check = func(*pflag.FlagSet) error {
-		if o.courses < 1 || o.low < 0 {
-			return errors.New("--courses must be at least 1, --low at least 0")
-		}
-		return nil
-	}
-	return c
 }
 
-func sizing(e *Experiment, o sizingOptions) {
+func sizing(e *rig.Rig, o sizingOptions) {
 	r := e.Rep
 	r.Note("Poisson arrivals of GETs, a deadline of %v, and an SSP with a lognormal latency (median 80 ms, p99 250 ms). adbuffer has pool.auto between 16 "+
 		"and 2,000 places, and a breaker only in the outage; its N is adbuffer_pool_auto_limit. Envoy's N is its concurrency_limit, at most 1,000; it refuses what exceeds it. "+
 		"Both run at the same time on one core, each with its own SSP and clients. The need follows Erlang C.", sizingTimeout)
 	simulated := simulate(e, o.courses)
 	programs := []string{"", "envoy"}
-	if !e.has("envoy") {
+	if !e.Has("envoy") {
 		programs = programs[:1]
 	}
 	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", o.courses),
@@ -238,8 +238,8 @@ func (tr *trace) show(r *results.Report, t *results.Table, simulated func(string
 }
 
 // runAll runs the trace at the programs at the same time.
-func (tr *trace) runAll(e *Experiment, programs []string) []*course {
-	e.say("sizing: %s", tr.name)
+func (tr *trace) runAll(e *rig.Rig, programs []string) []*course {
+	e.Next("sizing: %s", tr.name)
 	courses := make([]*course, len(programs))
 	var running sync.WaitGroup
 	for i, program := range programs {
@@ -250,33 +250,33 @@ func (tr *trace) runAll(e *Experiment, programs []string) []*course {
 	return courses
 }
 
-func (tr *trace) run(e *Experiment, program string) *course {
+func (tr *trace) run(e *rig.Rig, program string) *course {
 	route := &rig.Route{Name: "sizing", Adaptive: true, Timeout: sizingTimeout}
-	s := e.start(stage.Setup{Program: program, Route: route, Config: stage.Config{Deadline: sizingTimeout.String()},
-		SSPs: []*stage.SSP{{Name: "ssp", Protocol: "http1", Behaviour: tr.ssp, Pool: "max_conns: 2000, auto: {enabled: true}",
+	s := e.Start(rig.Setup{Program: program, Route: route, Config: rig.Config{Deadline: sizingTimeout.String()},
+		SSPs: []*rig.SSP{{Name: "ssp", Protocol: "http1", Behaviour: tr.ssp, Pool: "max_conns: 2000, auto: {enabled: true}",
 			More: []string{fmt.Sprintf("breaker: {enabled: %v}", tr.breaker)}}}})
 	defer s.Stop()
 	plan := load.Plan{Protocol: load.KeepAlive, Open: true, Poisson: true, Connections: 1500, Timeout: time.Second, Phases: tr.phases,
 		Templates: []load.Template{small}, Statuses: []int{200}, Seed: 1}
 	c := &course{}
-	c.Figures = e.measure(s, stage.Watched(plan, true, func(load.Progress) {
+	c.Figures = s.Measure(rig.Watched(plan, true, func(load.Progress) {
 		c.limits = append(c.limits, limitOf(e, s, route))
 		for _, change := range tr.changes {
 			if change.second == len(c.limits) {
-				e.set(s.SSPs[0], change.ssp)
+				s.SSPs[0].Set(change.ssp)
 			}
 		}
 	}))
 	if s.Adbuffer != nil {
-		c.decisions = e.metric(s, "adbuffer_pool_auto_decisions_total")
+		c.decisions = s.Adbuffer.Metric("adbuffer_pool_auto_decisions_total")
 	}
 	return c
 }
 
-// limitOf returns the limit in force of the proxy of a stage.
-func limitOf(e *Experiment, s *stage.Stage, envoy *rig.Route) float64 {
+// limitOf returns the limit in force of the proxy of a rig.
+func limitOf(e *rig.Rig, s *rig.Stage, envoy *rig.Route) float64 {
 	if s.Adbuffer != nil {
-		return e.metric(s, "adbuffer_pool_auto_limit")
+		return s.Adbuffer.Metric("adbuffer_pool_auto_limit")
 	}
 	var stats struct{ Stats []struct{ Value float64 } }
 	e.Check(rig.GetJSON("http://"+envoy.Admin+"/stats?format=json&filter=gradient_controller.concurrency_limit", &stats))
@@ -287,7 +287,7 @@ func limitOf(e *Experiment, s *stage.Stage, envoy *rig.Route) float64 {
 }
 
 // lowLoad sends a few requests for a long time. No limit may change.
-func lowLoad(e *Experiment, length time.Duration) {
+func lowLoad(e *rig.Rig, length time.Duration) {
 	low := trace{name: fmt.Sprintf("%v requests/s for %v", lowRate, length), ssp: sspsim.Behaviour{Latency: sizingLatency},
 		phases: []load.Phase{{Name: "low", Duration: length, From: lowRate, To: lowRate}}}
 	c := low.runAll(e, []string{""})[0]
@@ -297,10 +297,10 @@ func lowLoad(e *Experiment, length time.Duration) {
 
 // simulate runs the simulation of the traces, and returns its medians by the names of trace and figure. A
 // figure that it does not have is NaN.
-func simulate(e *Experiment, courses int) func(name string) float64 {
-	root := Must(rig.ModuleRoot(e.Ctx))(e)
-	e.say("sizing: simulating %d courses", courses)
-	file := filepath.Join(e.Rig.Dir, "simulated.json")
+func simulate(e *rig.Rig, courses int) func(name string) float64 {
+	root := e.ModuleRoot()
+	e.Next("sizing: simulating %d courses", courses)
+	file := filepath.Join(e.Dir, "simulated.json")
 	cmd := exec.CommandContext(e.Ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
 		"-args", "-seeds", fmt.Sprint(courses), "-figures", file)
 	cmd.Dir = root

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 func TestACourseSettlesWhenItsLimitStaysInTheBand(t *testing.T) {
@@ -38,7 +38,7 @@ func TestFiguresOfCourses(t *testing.T) {
 			seconds += int(p.Duration.Seconds())
 		}
 		made := func(failed uint64, limit func(second int) float64) *course {
-			c := &course{Figures: &stage.Figures{Phases: phases(failed)}}
+			c := &course{Figures: &rig.Figures{Phases: phases(failed)}}
 			for _, p := range c.Phases {
 				c.Answered, c.Failed = c.Answered+p.Answered, c.Failed+p.Failed
 			}

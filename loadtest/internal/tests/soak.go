@@ -14,7 +14,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // perConnection is nginx's keepalive_requests.
@@ -55,7 +54,7 @@ const (
 
 // soaked has the counts of the generator, adbuffer and nginx after a way.
 type soaked struct {
-	*stage.Figures
+	*rig.Figures
 	account
 	opened, speaking, again float64 // adbuffer's connections, those of the way's protocol, and its retries
 }
@@ -64,32 +63,33 @@ type soaked struct {
 // for each request.
 func soakCommand() Command {
 	n := 0
-	c := NewCommand("soak", "A million requests each way to a real nginx, every one accounted for",
-		"Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
-		`Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
+	return Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
+		Question: "Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
+		Long: `Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
 and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
 Each response must carry its request's number, and nginx's log each number exactly once;
-the exit status is 1 if one does not. It needs nginx.`, func(e *Experiment) { soak(e, n) })
-	c.Example = "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json"
-	c.Flags = func(f *pflag.FlagSet) {
-		f.IntVar(&n, "requests", 0, "requests each way; default: a million times --scale")
+the exit status is 1 if one does not. It needs nginx.`,
+		Test:    func(e *rig.Rig) { soak(e, n) },
+		Example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
+		Flags: func(f *pflag.FlagSet) {
+			f.IntVar(&n, "requests", 0, "requests each way; default: a million times --scale")
+		},
+		Check: func(f *pflag.FlagSet) error {
+			if n < 0 || f.Changed("requests") && n == 0 {
+				return errors.New("--requests: must be at least 1")
+			}
+			return nil
+		},
 	}
-	c.Check = func(f *pflag.FlagSet) error {
-		if n < 0 || f.Changed("requests") && n == 0 {
-			return errors.New("--requests: must be at least 1")
-		}
-		return nil
-	}
-	return c
 }
 
-func soak(e *Experiment, n int) {
+func soak(e *rig.Rig, n int) {
 	if n == 0 {
 		n = e.Count(1_000_000, 2*perConnection)
 	}
 	count := results.Number(float64(n))
 	r := e.Rep
-	e.needs("nginx")
+	e.Needs("nginx")
 	r.Note("adbuffer, nginx and the generator share all cores; what is measured is that nothing is lost, mixed up " +
 		"or repeated, not speed.")
 	r.Note("adbuffer sends a request again if nginx closed its connection before it processed the request.")
@@ -98,7 +98,7 @@ func soak(e *Experiment, n int) {
 		"way", "answered with their number", "failed", "reached nginx once", "more often", "never", "connections",
 		"sent again", "requests/s", "p99 ms", "adbuffer memory")
 	for _, w := range ways {
-		e.say("soak: %s requests over %s", count, w.name)
+		e.Next("soak: %s requests over %s", count, w.name)
 		out := w.soak(e, n)
 		t.Add(out.Doubts, w.name, out.Answered, out.Failed, float64(out.once), out.twice, out.never,
 			float64(out.connections), out.again, out.Rate, out.Latency.P99, results.MiB(out.RSS))
@@ -107,29 +107,29 @@ func soak(e *Experiment, n int) {
 }
 
 // soak sends the requests to an nginx of their own.
-func (w way) soak(e *Experiment, n int) (out soaked) {
+func (w way) soak(e *rig.Rig, n int) (out soaked) {
 	conns := min(w.conns, max(1, n/(4*perConnection)))
-	ssp := &stage.SSP{Name: "nginx", Protocol: w.protocol,
+	ssp := &rig.SSP{Name: "nginx", Protocol: w.protocol,
 		Pool: w.pool + limits(conns, 4096, "20s") + fmt.Sprintf(", max_http2_conns: %d", conns)}
-	log := filepath.Join(e.Rig.Dir, "soak-"+w.id+".log")
+	log := filepath.Join(e.Dir, "soak-"+w.id+".log")
 	nginx := &rig.Route{Name: w.id, Serve: fmt.Sprintf(soakServe, log)}
 	scheme := "http://"
 	if w.tls {
-		cert := Must(e.Rig.Certificate("soak", "127.0.0.1"))(e)
-		scheme, nginx.TLS, ssp.CAFile = "https://", &cert, cert.CA
+		cert := e.Certificate("soak", "127.0.0.1")
+		scheme, nginx.TLS, ssp.CAFile = "https://", cert, cert.CA
 	}
-	e.Check(e.Rig.StartProgram(e.Ctx, "nginx", "", fmt.Sprintf(soakHTTP, perConnection), nginx))
+	e.StartProgram("nginx", "", fmt.Sprintf(soakHTTP, perConnection), nginx)
 	defer nginx.Process.Stop()
 	ssp.URLs = []string{scheme + nginx.Addr + "/bid"}
-	s := e.start(stage.Setup{SSPs: []*stage.SSP{ssp}, Anywhere: true, Config: stage.Config{Deadline: "30s"}})
+	s := e.Start(rig.Setup{SSPs: []*rig.SSP{ssp}, Anywhere: true, Config: rig.Config{Deadline: "30s"}})
 	defer s.Stop()
-	plan := stage.ClosedLoop(w.clients, n, 12*time.Hour,
+	plan := rig.ClosedLoop(w.clients, n, 12*time.Hour,
 		load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
 		load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true,
 			Body: sspsim.Size{P50: 1300, P95: 3000}})
 	plan.Echo, plan.EchoBody = true, true
 	done, printed := 0, 0
-	out.Figures = e.measure(s, stage.Watched(plan, false, func(p load.Progress) {
+	out.Figures = s.Measure(rig.Watched(plan, false, func(p load.Progress) {
 		done += int(p.Answered)
 		if tenth := done * 10 / n; tenth > printed && tenth < 10 {
 			printed = tenth
@@ -137,15 +137,15 @@ func (w way) soak(e *Experiment, n int) (out soaked) {
 		}
 	}))
 	const opened = "adbuffer_pool_connections_opened_total"
-	out.opened = e.metric(s, opened)
-	out.speaking = e.metric(s, opened, fmt.Sprintf("protocol=%q", w.speaks))
-	out.again = e.metric(s, "adbuffer_retries_total")
+	out.opened = s.Adbuffer.Metric(opened)
+	out.speaking = s.Adbuffer.Metric(opened, fmt.Sprintf("protocol=%q", w.speaks))
+	out.again = s.Adbuffer.Metric("adbuffer_retries_total")
 	// nginx writes the rest of its log when it exits.
 	s.Stop()
 	nginx.Process.Stop()
-	file := Must(os.Open(log))(e)
+	file := rig.Must(os.Open(log))(e)
 	defer file.Close()
-	out.account = Must(readLog(file, n))(e)
+	out.account = rig.Must(readLog(file, n))(e)
 	return out
 }
 

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
@@ -30,7 +30,7 @@ func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 
 func TestEachViolationIsReported(t *testing.T) {
 	good := func() soaked {
-		return soaked{&stage.Figures{Summary: load.Summary{Answered: 4000}},
+		return soaked{&rig.Figures{Summary: load.Summary{Answered: 4000}},
 			account{once: 4000, connections: 5, longest: 1000}, 5, 5, 0}
 	}
 	if got := good().violations(ways[0], 4000); len(got) > 0 {

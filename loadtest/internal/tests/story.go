@@ -13,7 +13,6 @@ import (
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // The story needs 8 places at first and 20 at last, and has a pool of 17.
@@ -29,27 +28,18 @@ const (
 	storyMayWait         = 0.03 // of the requests, with the advised size
 )
 
-// storyCommand slows an SSP down until the pool is too small. Prometheus must alert before adbuffer refuses
-// the first request, and the advised size must end the waiting.
-func storyCommand() Command {
-	c := NewCommand("story", "A pool that gets too small, and the alerts: seven minutes",
-		"Does an alert fire before the first request is refused, and does the advised size end the waiting?",
-		`Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus
-scrapes adbuffer with the rules of deploy/prometheus.`, story)
-	c.Alone = true
-	return c
-}
-
-func story(e *Experiment) {
+// story slows an SSP down until the pool is too small. Prometheus must alert before adbuffer refuses the first
+// request, and the advised size must end the waiting.
+func story(e *rig.Rig) {
 	r := e.Rep
-	e.needs("prometheus")
+	e.Needs("prometheus")
 	r.Note("Poisson arrivals; max_pending 100, pending_timeout 250 ms. By Little's law the SSP keeps %.0f places "+
 		"busy at first and %.0f at last. "+
 		"Prometheus scrapes adbuffer every 5 s.", storyRate*storyFast.Seconds(), storyRate*storySlow.Seconds())
-	st := e.start(stage.Setup{SSPs: []*stage.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}},
-		Anywhere: true, Config: stage.Config{Deadline: "1s"}})
+	st := e.Start(rig.Setup{SSPs: []*rig.SSP{{Name: "slowing", Behaviour: steady(storyFast), Pool: storyLimits(storyPool)}},
+		Anywhere: true, Config: rig.Config{Deadline: "1s"}})
 	defer st.Stop()
-	s := &storyRun{Experiment: e, Stage: st, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
+	s := &storyRun{Stage: st, states: r.Table("Every quarter of a minute: hold and load of the last minute, "+
 		"saturation and waiting requests of the moment",
 		"time", "place held, ms", "places in use on average", "saturation", "waiting", "advised connections")}
 	s.prom = startPrometheus(e, "5s", st.Adbuffer.Admin)
@@ -73,8 +63,7 @@ func storyLimits(conns int) string { return limits(conns, 100, "250ms") }
 
 // storyRun is the state of a run of the story.
 type storyRun struct {
-	*Experiment
-	*stage.Stage
+	*rig.Stage
 	began   time.Time
 	prom    string // host:port
 	last    poolState
@@ -102,17 +91,17 @@ type poolState struct {
 
 // startPrometheus starts Prometheus with the rules of deploy/prometheus, and returns its host:port. It
 // scrapes targets, which are host:port of admin listeners.
-func startPrometheus(e *Experiment, scrapeInterval string, targets ...string) (addr string) {
-	root := Must(rig.ModuleRoot(e.Ctx))(e)
-	file := Must(e.Rig.Write("prometheus-*.yml", fmt.Sprintf(`
+func startPrometheus(e *rig.Rig, scrapeInterval string, targets ...string) (addr string) {
+	root := e.ModuleRoot()
+	file := e.Write("prometheus-*.yml", fmt.Sprintf(`
 global: {scrape_interval: %s, evaluation_interval: 5s}
 rule_files: ["%s/*.rules.yml"]
 scrape_configs: [{job_name: adbuffer, static_configs: [{targets: ["%s"]}]}]
-`, scrapeInterval, filepath.Join(root, "deploy/prometheus"), strings.Join(targets, `", "`))))(e)
-	addr = Must(e.Rig.FreeAddr())(e)
-	p := Must(e.Rig.Start(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
-		"--storage.tsdb.path", filepath.Join(e.Rig.Dir, "prometheus"), "--web.listen-address", addr, "--log.level=error"}}))(e)
-	e.Check(p.AwaitPort(e.Ctx, addr, 30*time.Second))
+`, scrapeInterval, filepath.Join(root, "deploy/prometheus"), strings.Join(targets, `", "`)))
+	addr = e.FreeAddr()
+	p := e.StartProcess(rig.Command{Name: "prometheus", Argv: []string{"prometheus", "--config.file", file,
+		"--storage.tsdb.path", filepath.Join(e.Dir, "prometheus"), "--web.listen-address", addr, "--log.level=error"}})
+	p.AwaitPort(addr, 30*time.Second)
 	return addr
 }
 
@@ -136,12 +125,12 @@ func firing(prom string) (labels []map[string]string, err error) {
 }
 
 // tooSmall loads the pool while the SSP slows down.
-func (s *storyRun) tooSmall() *stage.Figures {
+func (s *storyRun) tooSmall() *rig.Figures {
 	s.note("%d requests/s begin, to an SSP that takes %v, over a pool of %d connections; it slows "+
 		"down to %v over %v, after %v", storyRate, storyFast, storyPool, storySlow, storyRamp, storyCalm)
 	return s.load(storyCalm+storyRamp+storyMinute, func(since time.Duration) {
 		share := min(1, max(0, float64(since-storyCalm)/float64(storyRamp)))
-		s.set(s.SSPs[0], steady(storyFast+time.Duration(share*float64(storySlow-storyFast))))
+		s.SSPs[0].Set(steady(storyFast + time.Duration(share*float64(storySlow-storyFast))))
 	})
 }
 
@@ -152,11 +141,11 @@ func (s *storyRun) resize() {
 		s.Check(errors.New("no larger pool was advised, or no request was refused: the story shows nothing"))
 	}
 	s.note("the pool is set to the advised %d connections, in the running process", s.advised)
-	text := Must(os.ReadFile(s.Adbuffer.File))(s.Experiment)
+	text := rig.Must(os.ReadFile(s.Adbuffer.File))(s.Rig)
 	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(s.advised), 1)
 	s.Check(os.WriteFile(s.Adbuffer.File, []byte(changed), 0o600))
 	s.Check(s.Adbuffer.Signal(syscall.SIGHUP))
-	for end := time.Now().Add(20 * time.Second); s.last.Limit != s.advised; stage.Sleep(s.Ctx, 50*time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); s.last.Limit != s.advised; rig.Sleep(s.Ctx, 50*time.Millisecond) {
 		if time.Now().After(end) {
 			s.Check(fmt.Errorf("the pool was not set to %d connections: %s", s.advised, s.Adbuffer.Log()))
 		}
@@ -165,9 +154,9 @@ func (s *storyRun) resize() {
 }
 
 // largeEnough loads the pool of the advised size, and measures which share of the requests waited.
-func (s *storyRun) largeEnough() (f *stage.Figures, share float64) {
+func (s *storyRun) largeEnough() (f *rig.Figures, share float64) {
 	count := func() (waited, lent float64) {
-		return s.metric(s.Stage, "adbuffer_pool_acquire_seconds_count", `outcome="waited"`), float64(s.last.Lent)
+		return s.Adbuffer.Metric("adbuffer_pool_acquire_seconds_count", `outcome="waited"`), float64(s.last.Lent)
 	}
 	same := func(time.Duration) {}
 	s.load(storyWarmUp, same)
@@ -179,11 +168,11 @@ func (s *storyRun) largeEnough() (f *stage.Figures, share float64) {
 }
 
 // load sends requests. It calls do and look once a second.
-func (s *storyRun) load(length time.Duration, do func(since time.Duration)) *stage.Figures {
-	plan := stage.OpenLoop(256, storyRate, 0, length, stage.Get("/fillbuffer"))
+func (s *storyRun) load(length time.Duration, do func(since time.Duration)) *rig.Figures {
+	plan := rig.OpenLoop(256, storyRate, 0, length, rig.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
 	began := time.Now()
-	return s.measure(s.Stage, stage.Watched(plan, false, func(p load.Progress) {
+	return s.Measure(rig.Watched(plan, false, func(p load.Progress) {
 		do(time.Since(began))
 		s.look(p)
 	}))
@@ -192,7 +181,7 @@ func (s *storyRun) load(length time.Duration, do func(since time.Duration)) *sta
 // look notes the state of the pool, new alerts, and the first refused request.
 func (s *storyRun) look(p load.Progress) {
 	s.readPool()
-	for _, labels := range Must(firing(s.prom))(s.Experiment) {
+	for _, labels := range rig.Must(firing(s.prom))(s.Rig) {
 		name := labels["alertname"]
 		if slices.Contains(s.alerts, name) {
 			continue
@@ -211,7 +200,7 @@ func (s *storyRun) look(p load.Progress) {
 		s.looked = quarters
 		p := s.last
 		s.states.Add(nil, s.at(), 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
-		s.say("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections",
+		s.Next("story: %s held %.0f ms, %.0f places in use on average, saturation %.2f, %d waiting, advised %d connections",
 			s.at(), 1000*p.Need.HoldSeconds, p.Need.Load, p.Saturation, p.Pending, p.Need.Advised)
 	}
 }
@@ -226,7 +215,7 @@ func (s *storyRun) at() string {
 func (s *storyRun) note(format string, args ...any) {
 	event := fmt.Sprintf(format, args...)
 	s.Rep.Note("%s %s", s.at(), event)
-	s.say("story: %s %s", s.at(), strings.ReplaceAll(event, "**", ""))
+	s.Next("story: %s %s", s.at(), strings.ReplaceAll(event, "**", ""))
 }
 
 // readPool reads the state of the pool.

@@ -3,7 +3,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -12,14 +11,15 @@ import (
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/results"
-	"adbuffer/loadtest/internal/stage"
+	"adbuffer/loadtest/internal/rig"
 )
 
 // Command is a load test on the command line.
 type Command struct {
-	Name, Short, Long string
-	Run               func(context.Context, *stage.Env) (*results.Report, error)
+	Name, Short string
+	Question    string // which the help and the report show
+	Long        string // more for the help; may be ""
+	Test        func(*rig.Rig)
 
 	Example string
 	Alone   bool                       // it takes minutes at any scale, so that the command all leaves it out
@@ -29,68 +29,72 @@ type Command struct {
 
 // Commands returns the tests in the order in which the command all runs them.
 func Commands() []Command {
-	return append(slices.Clone(plain), soakCommand(), peersCommand(), storyCommand(), incidentsCommand(), sizingCommand())
+	return append(slices.Clone(plain), soakCommand(), peersCommand(), incidentsCommand(), sizingCommand())
 }
 
 // plain are the tests without flags of their own.
 var plain = []Command{
-	NewCommand("keepalive", "500 sequential requests: a connection each against keep-alive",
-		"What does it cost an application to open a connection for every request, and how much of that remains behind adbuffer?",
-		"Sends them straight to an SSP and through adbuffer, from curl, Node and the generator.", keepAlive),
-	NewCommand("pipeline", "10 000 requests: pipelined, by workers, at once",
-		"What does it save to send requests without waiting for responses, and can applications that do not pipeline have it from adbuffer?",
-		"Sends 100 pipelines of 100, from 100 workers, and all at once, straight to an SSP and through adbuffer.", pipeline),
-	NewCommand("pools", "Throughput by pool size and latency, held against N / X",
-		"How many places must a pool have, and what happens without one?",
-		`Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,
+	{Name: "keepalive", Short: "500 sequential requests: a connection each against keep-alive",
+		Question: "What does it cost an application to open a connection for every request, and how much of that remains behind adbuffer?",
+		Long:     "Sends them straight to an SSP and through adbuffer, from curl, Node and the generator.", Test: keepAlive},
+	{Name: "pipeline", Short: "10 000 requests: pipelined, by workers, at once",
+		Question: "What does it save to send requests without waiting for responses, and can applications that do not pipeline have it from adbuffer?",
+		Long:     "Sends 100 pipelines of 100, from 100 workers, and all at once, straight to an SSP and through adbuffer.", Test: pipeline},
+	{Name: "pools", Short: "Throughput by pool size and latency, held against N / X",
+		Question: "How many places must a pool have, and what happens without one?",
+		Long: `Measures pools of 100 to 2 000 places against SSPs that take 10 ms to 1 s, over http,
 https and h2, and without a pool; and a queue that overflows. Below --scale 0.5 the
-matrix has three sizes and three latencies.`, pools),
-	NewCommand("rules", "Keep-alive on and off with ab and wrk, and the ports",
-		"What do the usual tools measure with keep-alive and without, and do ports run out?",
-		"", rules),
-	NewCommand("adproxy", "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
-		"How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a connection per request?",
-		`Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a
-fasthttp program and adbuffer, for constant and forwarded responses.`, adProxy),
-	NewCommand("sick", "One of eight SSPs is sick in eight ways",
-		"Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?",
-		"It hangs, refuses, drops SYNs, resets, responds 503, drips, is slow, or sends GOAWAY.", sick),
-	NewCommand("cold", "600 requests at once on a cold start",
-		"How many connections does a cold start cost the SSP, and how long do its first requests wait?",
-		"", cold),
-	NewCommand("churn", "SSPs that close connections",
-		"Are requests lost when the SSP closes the connections that are kept to it?",
-		"They close after 100 requests or when they are idle.", churn),
-	NewCommand("burst", "From nothing to the peak in two seconds",
-		"Do the first requests of an ad break suffer, cold and warmed?",
-		"", burst),
-	NewCommand("endpoints", "One of two endpoints fails, beside Envoy and HAProxy",
-		"How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?",
-		`Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what
+matrix has three sizes and three latencies.`, Test: pools},
+	{Name: "rules", Short: "Keep-alive on and off with ab and wrk, and the ports",
+		Question: "What do the usual tools measure with keep-alive and without, and do ports run out?",
+		Test:     rules},
+	{Name: "adproxy", Short: "ab without keep-alive: fastify, a fasthttp sketch, adbuffer",
+		Question: "How do the two prototypes, a fixed JSON in Node and in Go, compare with adbuffer, when clients open a connection per request?",
+		Long: `Runs ab -n 1000000 with -c 100 and -c 500 on /fillbuffer of a fastify program, a
+fasthttp program and adbuffer, for constant and forwarded responses.`, Test: adProxy},
+	{Name: "sick", Short: "One of eight SSPs is sick in eight ways",
+		Question: "Does an SSP that hangs, refuses, resets, drips or is slow cost the other SSPs anything?",
+		Long:     "It hangs, refuses, drops SYNs, resets, responds 503, drips, is slow, or sends GOAWAY.", Test: sick},
+	{Name: "cold", Short: "600 requests at once on a cold start",
+		Question: "How many connections does a cold start cost the SSP, and how long do its first requests wait?",
+		Test:     cold},
+	{Name: "churn", Short: "SSPs that close connections",
+		Question: "Are requests lost when the SSP closes the connections that are kept to it?",
+		Long:     "They close after 100 requests or when they are idle.", Test: churn},
+	{Name: "burst", Short: "From nothing to the peak in two seconds",
+		Question: "Do the first requests of an ad break suffer, cold and warmed?",
+		Test:     burst},
+	{Name: "endpoints", Short: "One of two endpoints fails, beside Envoy and HAProxy",
+		Question: "How many requests does an endpoint cost that fails, and how soon is it back after it was repaired?",
+		Long: `Makes one of an SSP's two endpoints respond 500 to everything, and later repairs it. Measures what
 that costs with ejection and without it, and at Envoy (outlier detection) and HAProxy (observe
 layer7): set $ENVOY or see scripts/envoy. Then an endpoint of priority 0 dies and
 comes back, all primaries fail, hang or are slow beside a spare (at Envoy by priority, at HAProxy a
-backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, endpoints),
-	NewCommand("fairness", "One client or one SSP attacks, and other clients must not feel it",
-		"Does anything that one client or one SSP sends hurt other clients?",
-		`Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths
+backup), and a mirror is a black hole: how soon do requests move, and what does p99 lose?`, Test: endpoints},
+	{Name: "fairness", Short: "One client or one SSP attacks, and other clients must not feel it",
+		Question: "Does anything that one client or one SSP sends hurt other clients?",
+		Long: `Attacks adbuffer with what a single client or a single SSP can send: bodies and lengths
 that are claimed and do not come, streams without bodies, 429 with Retry-After. Calm and
-attacked rounds take turns; the success and p99 of other clients are compared.`, fairness),
-	NewCommand("overload", "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
-		"Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?",
-		`Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
+attacked rounds take turns; the success and p99 of other clients are compared.`, Test: fairness},
+	{Name: "overload", Short: "More than one core carries, and a key that sends too many, beside Envoy and HAProxy",
+		Question: "Does goodput survive overload, are the right requests refused, and does a noisy publisher cost the others?",
+		Long: `Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
 Envoy (overload manager) and HAProxy. Then a noisy neighbour takes a third of the core, 10 000 clients
 connect at once to a cold core, one key sends 10 and 100 times its share, and each of 100 000 requests
-has a key of its own.`, overload),
-	NewCommand("exchange", "Five SSPs, with filters on bid requests and without, beside HAProxy",
-		"How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?",
-		`Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
+has a key of its own.`, Test: overload},
+	{Name: "exchange", Short: "Five SSPs, with filters on bid requests and without, beside HAProxy",
+		Question: "How many queries, and how much CPU, do filters save, and what do they cost beside HAProxy's json_query?",
+		Long: `Sends bid requests to five SSPs that each want 30 % of them, with conditions (when) and without: to all
 five, merged into one BidResponse, and to one of them, as HAProxy does by json_query. Counts queries and
-fills, and measures CPU.`, exchange),
+fills, and measures CPU.`, Test: exchange},
+	{Name: "story", Short: "A pool that gets too small, and the alerts: seven minutes",
+		Question: "Does an alert fire before the first request is refused, and does the advised size end the waiting?",
+		Long: `Slows an SSP down from 80 to 200 ms while requests keep coming at one rate. A real Prometheus
+scrapes adbuffer with the rules of deploy/prometheus.`, Test: story, Alone: true},
 }
 
 // valuesOf returns a figure of each round.
-func valuesOf(rounds []*stage.Figures, figure func(*stage.Figures) float64) (all []float64) {
+func valuesOf(rounds []*rig.Figures, figure func(*rig.Figures) float64) (all []float64) {
 	for _, f := range rounds {
 		all = append(all, figure(f))
 	}
@@ -98,12 +102,12 @@ func valuesOf(rounds []*stage.Figures, figure func(*stage.Figures) float64) (all
 }
 
 // medianOf returns the median of a figure over rounds. Of no rounds it is NaN.
-func medianOf(rounds []*stage.Figures, figure func(*stage.Figures) float64) float64 {
-	return stage.Median(valuesOf(rounds, figure))
+func medianOf(rounds []*rig.Figures, figure func(*rig.Figures) float64) float64 {
+	return rig.Median(valuesOf(rounds, figure))
 }
 
 // counts adds the counts of rounds: of some classes of their requests, or of all for none.
-func counts(rounds []*stage.Figures, classes ...string) (sum load.Summary) {
+func counts(rounds []*rig.Figures, classes ...string) (sum load.Summary) {
 	add := func(s load.Summary) {
 		sum.Offered, sum.Answered, sum.Failed = sum.Offered+s.Offered, sum.Answered+s.Answered, sum.Failed+s.Failed
 	}
@@ -118,11 +122,11 @@ func counts(rounds []*stage.Figures, classes ...string) (sum load.Summary) {
 	return sum
 }
 
-func p99(f *stage.Figures) float64   { return f.Latency.P99 }
-func cpuUs(f *stage.Figures) float64 { return f.CPUus }
+func p99(f *rig.Figures) float64   { return f.Latency.P99 }
+func cpuUs(f *rig.Figures) float64 { return f.CPUus }
 
 // doubtsOf returns the doubts about figures, each once.
-func doubtsOf(all ...*stage.Figures) (out []string) {
+func doubtsOf(all ...*rig.Figures) (out []string) {
 	for _, f := range all {
 		out = append(out, f.Doubts...)
 	}
@@ -140,12 +144,12 @@ func distinct(all []string) (out []string) {
 }
 
 // turns has the rounds of two situations that took turns, so that other work of the machine slows both.
-type turns struct{ calm, disturbed []*stage.Figures }
+type turns struct{ calm, disturbed []*rig.Figures }
 
 // inTurn measures rounds of two situations in turn.
-func (e *Experiment) inTurn(rounds int, what string, calm, disturbed func() *stage.Figures) (t turns) {
+func inTurn(e *rig.Rig, rounds int, what string, calm, disturbed func() *rig.Figures) (t turns) {
 	for n := range rounds {
-		e.say("%s, round %d of %d", what, n+1, rounds)
+		e.Next("%s, round %d of %d", what, n+1, rounds)
 		t.calm, t.disturbed = append(t.calm, calm()), append(t.disturbed, disturbed())
 	}
 	return t
@@ -178,7 +182,7 @@ func healthyBehaviour() sspsim.Behaviour {
 }
 
 // small is a request of few bytes.
-var small = stage.Get("/fillbuffer?pub=1")
+var small = rig.Get("/fillbuffer?pub=1")
 
 // poisson makes the arrivals of a plan random, and checks that each response belongs to its request.
 func poisson(p load.Plan, statuses ...int) load.Plan {
@@ -188,7 +192,7 @@ func poisson(p load.Plan, statuses ...int) load.Plan {
 
 // pages sends page requests at a rate. Each must get the status 200.
 func pages(rate float64, warm, length time.Duration, path string) load.Plan {
-	p := stage.OpenLoop(64, rate, warm, length, stage.Page("page", path))
+	p := rig.OpenLoop(64, rate, warm, length, rig.Page("page", path))
 	p.Statuses = []int{200}
 	return p
 }

@@ -7,33 +7,32 @@ import (
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
-	"adbuffer/loadtest/internal/stage"
 )
 
 // kilobyte is the JSON with which upstreams respond.
 var kilobyte = `{"` + strings.Repeat("x", 996) + `"}`
 
 // constantUpstream starts the cheapest upstream, which responds with a kilobyte.
-func (e *Experiment) constantUpstream() *rig.Route {
+func constantUpstream(e *rig.Rig) *rig.Route {
 	up := &rig.Route{Name: "constant", Serve: kilobyte}
-	e.Check(e.Rig.StartProgram(e.Ctx, "constant", e.LoadCores, "", up))
+	e.StartProgram("constant", e.LoadCores, "", up)
 	return up
 }
 
 // beforeUpstream is an adbuffer with one core in front of an upstream. Its own response is at /health.
-func beforeUpstream(up *rig.Route) stage.Setup {
-	return stage.Setup{OneCore: true, Config: stage.Config{Server: []string{"health_path: /health"}},
-		SSPs: []*stage.SSP{{Name: "ssp", URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1"}}}
+func beforeUpstream(up *rig.Route) rig.Setup {
+	return rig.Setup{OneCore: true, Config: rig.Config{Server: []string{"health_path: /health"}},
+		SSPs: []*rig.SSP{{Name: "ssp", URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1"}}}
 }
 
 // rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off with ab and wrk,
 // and the client's ports.
-func rules(e *Experiment) {
+func rules(e *rig.Rig) {
 	const conns = 200
 	n := e.Count(100_000, 2_000)
 	r := e.Rep
-	e.needs("ab")
-	up := e.constantUpstream()
+	e.Needs("ab")
+	up := constantUpstream(e)
 	reuse := load.Sysctl("net/ipv4/tcp_tw_reuse")
 	r.Note("net.ipv4.tcp_tw_reuse is %s (0 off, 1 on, 2 on for loopback), local ports %s.", reuse,
 		load.Sysctl("net/ipv4/ip_local_port_range"))
@@ -41,27 +40,27 @@ func rules(e *Experiment) {
 		"requests/s", "p50 ms", "p99 ms", "failed", "CPU µs/request", "TIME_WAIT sockets")
 	t.AddTheirs("four cores, PHP", "hello world", "on", "80 000–160 000")
 	t.AddTheirs("four cores, PHP", "hello world", "off", "10 000–30 000", "", "", "", "", "ports run out at ~28 000")
-	all := new(stage.Figures)
+	all := new(rig.Figures)
 	var fresh uint64            // requests without keep-alive
 	own := map[string]float64{} // requests/s of ab for adbuffer's own response, by keep-alive
 	for _, responses := range []struct{ name, path string }{{"own (health_path)", "/health"}, {"forwarded", small.Path}} {
 		for _, tool := range []string{"ab", "wrk"} {
-			if !e.has(tool) {
+			if !e.Has(tool) {
 				continue
 			}
 			for _, onOff := range []string{"on", "off"} {
-				e.say("rules: %s, %s, %s", tool, responses.name, onOff)
-				request, flags := stage.Get(responses.path), []string{"-k"}
+				e.Next("rules: %s, %s, %s", tool, responses.name, onOff)
+				request, flags := rig.Get(responses.path), []string{"-k"}
 				if onOff == "off" {
 					request.Headers, flags = []load.Field{{Name: "Connection", Value: "close"}}, nil
 				}
 				// Without keep-alive each request needs a port. At full size there are more requests
 				// than ports.
-				loaded := stage.AB(responses.path, n, conns, flags...)
+				loaded := rig.AB(responses.path, n, conns, flags...)
 				if tool == "wrk" {
-					loaded = stage.WRK(request, conns, e.Time(10*time.Second, time.Second))
+					loaded = rig.WRK(request, conns, e.Time(10*time.Second, time.Second))
 				}
-				f := e.once(beforeUpstream(up), loaded)
+				f := e.Once(beforeUpstream(up), loaded)
 				t.Add(f.Doubts, tool, responses.name, onOff, f.Rate, f.Latency.P50, f.Latency.P99, f.Failed, f.CPUus,
 					f.TimeWait)
 				all.Answered, all.Failed, all.TimeWait = all.Answered+f.Answered, all.Failed+f.Failed, max(all.TimeWait, f.TimeWait)
@@ -86,14 +85,14 @@ func rules(e *Experiment) {
 
 // adProxy repeats the prototypes' test: ab without keep-alive on /fillbuffer, for the server's own
 // responses and for forwarded responses.
-func adProxy(e *Experiment) {
+func adProxy(e *rig.Rig) {
 	// The full size is a million requests, which take a minute or more, twelve times.
 	n := e.Count(1_000_000, 2_000)
 	r := e.Rep
-	e.needs("ab")
+	e.Needs("ab")
 	r.Note("Constant responses: the prototypes' fixed JSON, and adbuffer's health_path, which is a response of its own.")
 	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which ab shares.")
-	up := e.constantUpstream()
+	up := constantUpstream(e)
 	t := r.Table(fmt.Sprintf("ab -n %d, no keep-alive", n), "server", "responses", "ab -c", "requests/s", "p50 ms",
 		"p95 ms", "p99 ms", "max ms", "CPU µs/request")
 	t.AddTheirs("Node + fastify", "constant", 100, 12925, 8, 10, 13, 106)
@@ -103,9 +102,12 @@ func adProxy(e *Experiment) {
 	rates := map[string]float64{} // by program and ab's -c, of forwarded responses
 	for _, kind := range []string{"constant", "forwarded"} {
 		for _, program := range []string{"adbuffer", "sketch", "fastify"} {
+			if !e.Has(strings.TrimPrefix(program, "adbuffer")) {
+				continue
+			}
 			for _, conns := range []int{100, 500} {
-				e.say("adproxy: %s, %s, -c %d", program, kind, conns)
-				setup, path := stage.Setup{Program: program, Route: &rig.Route{}}, small.Path
+				e.Next("adproxy: %s, %s, -c %d", program, kind, conns)
+				setup, path := rig.Setup{Program: program, Route: &rig.Route{}}, small.Path
 				switch {
 				case program == "adbuffer":
 					setup = beforeUpstream(up)
@@ -115,14 +117,7 @@ func adProxy(e *Experiment) {
 				case kind == "forwarded":
 					setup.Route.Upstreams = []string{"http://" + up.Addr}
 				}
-				s, err := e.Start(e.Ctx, setup)
-				if stage.Skips(r, err) {
-					continue
-				}
-				e.Check(err)
-				f := e.measure(s, stage.AB(path, n, conns))
-				s.Stop()
-				e.needs(strings.TrimPrefix(program, "adbuffer"))
+				f := e.Once(setup, rig.AB(path, n, conns))
 				t.Add(f.Doubts, program, kind, conns, f.Rate, f.Latency.P50, f.Latency.P95, f.Latency.P99,
 					f.Latency.Max, f.CPUus)
 				if kind == "forwarded" {

@@ -1,4 +1,4 @@
-package stage
+package rig
 
 import (
 	"fmt"
@@ -75,7 +75,7 @@ func TestFailedRequestsOfAToolAreDoubted(t *testing.T) {
 			return []string{"true"}, func(string) (*Figures, error) {
 				return &Figures{Summary: load.Summary{Answered: c.answered, Failed: c.failed}}, nil
 			}
-		})(t.Context(), new(Stage))
+		})(&Stage{Rig: &Rig{Ctx: t.Context()}})
 		testsupport.True(t, err == nil && len(f.Doubts) == c.doubts, "%+v: doubts %q, %v", c, f.Doubts, err)
 	}
 }

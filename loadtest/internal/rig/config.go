@@ -1,12 +1,10 @@
-package stage
+package rig
 
 import (
 	_ "embed"
 	"fmt"
 	"strings"
 	"text/template"
-
-	"adbuffer/loadtest/internal/rig"
 )
 
 // Config holds the settings that load tests change in adbuffer's configuration. Listeners have free
@@ -18,8 +16,8 @@ type Config struct {
 	// Routes are in the flow style of YAML. If there is none, one route on /fillbuffer lets the client
 	// choose among all SSPs.
 	Routes []string
-	TLS    bool             // use TLS towards clients
-	Cert   *rig.Certificate // nil creates one if TLS is set
+	TLS    bool         // use TLS towards clients
+	Cert   *Certificate // nil creates one if TLS is set
 
 	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.

@@ -1,4 +1,4 @@
-package stage
+package rig
 
 import (
 	"bufio"
@@ -22,7 +22,8 @@ import (
 // tool loads with a load tool. start returns its command line, and the function that reads the figures in its
 // standard output. A run that takes a minute longer than seconds is an error; 0 is no limit.
 func tool(seconds int, start func(*Stage) (argv []string, parse func(out string) (*Figures, error))) Load {
-	return func(ctx context.Context, s *Stage) (*Figures, error) {
+	return func(s *Stage) (*Figures, error) {
+		ctx := s.Ctx
 		if seconds > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second+time.Minute)
@@ -108,7 +109,7 @@ func WRK(t load.Template, conns int, length time.Duration) Load {
 	seconds := wholeSeconds(length)
 	return tool(seconds, func(s *Stage) ([]string, func(string) (*Figures, error)) {
 		file := filepath.Join(s.Rig.Dir, "wrk.lua")
-		_ = os.WriteFile(file, []byte(wrkScript), 0o600) // wrk cannot run without it
+		s.Check(os.WriteFile(file, []byte(wrkScript), 0o600))
 		argv := []string{"wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file}
 		return s.onLoadCores(append(argv, s.request(t)...)...), parseWRK
 	})

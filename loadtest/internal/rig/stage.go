@@ -1,15 +1,14 @@
-package stage
+package rig
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/rig"
 )
 
 // SSP is an SSP of a measurement: its part of adbuffer's configuration and its simulation.
@@ -26,7 +25,7 @@ type SSP struct {
 	Endpoints int  // 0 is 1
 	Spare     bool // the last endpoint has priority 1
 	Seed      uint64
-	Cores     string // "" is Env.LoadCores
+	Cores     string // "" is Rig.LoadCores
 }
 
 // IsSpare reports whether the endpoint of an index is the spare.
@@ -35,12 +34,12 @@ func (s *SSP) IsSpare(i int) bool { return s.Spare && i == len(s.URLs)-1 }
 // Setup describes the SSPs of a measurement and the server in front of them.
 type Setup struct {
 	SSPs []*SSP
-	// Program is a program of package rig, "direct" for the first SSP, or "" for adbuffer.
+	// Program is a key of programs, "direct" for the first SSP, or "" for adbuffer.
 	Program string
-	Route   *rig.Route // route of Program; Start starts it unless it runs
-	Config  Config     // configuration of adbuffer
-	OneCore bool       // adbuffer may use one thread at a time
-	// Anywhere lets the server run on cores other than Env.ProxyCores.
+	Route   *Route // route of Program; Start starts it unless it runs
+	Config  Config // configuration of adbuffer
+	OneCore bool   // adbuffer may use one thread at a time
+	// Anywhere lets the server run on cores other than Rig.ProxyCores.
 	Anywhere bool
 	// URL is a running server. CAFile and PID, which may be empty, belong to it.
 	URL, CAFile string
@@ -49,13 +48,13 @@ type Setup struct {
 
 // Stage is a setup with its running processes.
 type Stage struct {
-	*Env
+	*Rig
 	Addr      string // host:port of the loaded server
 	Authority []byte // CA of the server's certificate in PEM
 	TLS       bool
-	PID       int           // process of the loaded server; 0 if unknown
-	Adbuffer  *rig.Adbuffer // nil if the server is another program
-	SSPs      []*rig.SSP    // all simulated SSPs
+	PID       int             // process of the loaded server; 0 if unknown
+	Adbuffer  *Adbuffer       // nil if the server is another program
+	SSPs      []*SimulatedSSP // all simulated SSPs
 	stops     []func()
 }
 
@@ -69,96 +68,69 @@ func (s *Stage) URL() string {
 
 // Stop stops the processes that Start has started.
 func (s *Stage) Stop() {
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		s.stops[i]()
+	for _, stop := range slices.Backward(s.stops) {
+		stop()
 	}
 	s.stops = nil
 }
 
-// Start starts the processes of a setup. The error is rig.ErrMissing if a program is not installed.
-func (e *Env) Start(ctx context.Context, t Setup) (_ *Stage, err error) {
-	s := &Stage{Env: e}
-	defer func() {
-		if err != nil {
-			s.Stop()
-		}
-	}()
+// Start starts the processes of a setup.
+func (r *Rig) Start(t Setup) *Stage {
+	s := &Stage{Rig: r}
 	for _, ssp := range t.SSPs {
-		if err := s.startSSP(ssp, t.Anywhere); err != nil {
-			return nil, err
-		}
+		s.startSSP(ssp, t.Anywhere)
 	}
-	switch t.Program {
-	case "":
-		if t.URL != "" {
-			s.PID = t.PID
-			return s, s.loadURL(t.URL, t.CAFile)
-		}
-		err = s.startAdbuffer(ctx, t)
-	case "direct":
+	switch {
+	case t.Program == "direct":
 		sim := s.SSPs[0]
 		s.PID = sim.PID
-		err = s.loadURL(sim.URL, sim.CAFile)
+		s.loadURL(sim.URL, sim.CAFile)
+	case t.Program != "":
+		s.startProgram(t)
+	case t.URL != "":
+		s.PID = t.PID
+		s.loadURL(t.URL, t.CAFile)
 	default:
-		err = s.startProgram(ctx, t)
+		s.startAdbuffer(t)
 	}
-	return s, err
+	return s
 }
 
 // startSSP simulates an SSP, unless it has URLs.
-func (s *Stage) startSSP(ssp *SSP, anywhere bool) error {
+func (s *Stage) startSSP(ssp *SSP, anywhere bool) {
 	if len(ssp.URLs) > 0 {
-		return nil
+		return
 	}
 	cores := ssp.Cores
 	if cores == "" && !anywhere {
 		cores = s.LoadCores
 	}
 	for i := range max(1, ssp.Endpoints) {
-		sim, err := s.Rig.StartSSP(rig.SSPOptions{Name: fmt.Sprintf("%s-%d", ssp.Name, i), Protocol: ssp.Speaks,
-			Behaviour: ssp.Behaviour, Seed: ssp.Seed + uint64(i), Cores: cores})
-		if err != nil {
-			return err
-		}
+		sim := s.Rig.startSSP(fmt.Sprintf("%s-%d", ssp.Name, i), cores,
+			simulation{Protocol: ssp.Speaks, Behaviour: ssp.Behaviour, Seed: ssp.Seed + uint64(i)})
 		s.stops = append(s.stops, sim.Stop)
 		s.SSPs = append(s.SSPs, sim)
 		ssp.URLs, ssp.CAFile = append(ssp.URLs, sim.URL), sim.CAFile
 	}
-	return nil
 }
 
 // loadURL sets the server to load.
-func (s *Stage) loadURL(text, caFile string) error {
-	u, err := url.Parse(text)
-	if err != nil {
-		return err
-	}
+func (s *Stage) loadURL(text, caFile string) {
+	u := Must(url.Parse(text))(s.Rig)
 	if caFile != "" {
-		s.Authority, err = os.ReadFile(caFile)
-		if err != nil {
-			return err
-		}
+		s.Authority = Must(os.ReadFile(caFile))(s.Rig)
 	}
 	s.Addr, s.TLS = u.Host, u.Scheme == "https"
 	if u.Port() == "" {
 		s.Addr += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	}
-	return nil
 }
 
-func (s *Stage) startAdbuffer(ctx context.Context, t Setup) error {
+func (s *Stage) startAdbuffer(t Setup) {
 	c := t.Config
 	c.SSPs = t.SSPs
 	if c.TLS && c.Cert == nil {
-		cert, err := s.Rig.Certificate("adbuffer", "127.0.0.1")
-		if err != nil {
-			return err
-		}
-		c.Cert = &cert
-	}
-	text, err := c.YAML()
-	if err != nil {
-		return err
+		c.Cert = s.Certificate("adbuffer", "127.0.0.1")
 	}
 	cores := s.ProxyCores
 	if t.Anywhere {
@@ -168,24 +140,21 @@ func (s *Stage) startAdbuffer(ctx context.Context, t Setup) error {
 	if t.OneCore {
 		env = []string{"GOMAXPROCS=1"}
 	}
-	file, err := s.Rig.Write("adbuffer-*.yaml", text)
-	if err != nil {
-		return err
+	s.Adbuffer = s.StartAdbuffer(s.Write("adbuffer-*.yaml", Must(c.YAML())(s.Rig)), cores, env...)
+	s.stops = append(s.stops, s.Adbuffer.Stop)
+	s.Addr, s.PID = s.Adbuffer.Addr, s.Adbuffer.PID
+	s.trust(c.Cert)
+}
+
+// trust makes clients use TLS, if the server has a certificate.
+func (s *Stage) trust(cert *Certificate) {
+	if cert != nil {
+		s.TLS, s.Authority = true, cert.Authority
 	}
-	a, err := s.Rig.StartAdbuffer(ctx, s.Env.Adbuffer, file, cores, env...)
-	if err != nil {
-		return err
-	}
-	s.stops = append(s.stops, a.Stop)
-	s.Adbuffer, s.Addr, s.PID = a, a.Addr, a.PID
-	if c.Cert != nil {
-		s.TLS, s.Authority = true, c.Cert.Authority
-	}
-	return nil
 }
 
 // startProgram starts the program of the setup, unless it runs already.
-func (s *Stage) startProgram(ctx context.Context, t Setup) error {
+func (s *Stage) startProgram(t Setup) {
 	route := t.Route
 	if route.Process == nil {
 		if len(t.SSPs) > 0 {
@@ -195,16 +164,11 @@ func (s *Stage) startProgram(ctx context.Context, t Setup) error {
 				route.Upstreams = append(route.Upstreams, strings.TrimSuffix(u, "/bid"))
 			}
 		}
-		if err := s.Rig.StartProgram(ctx, t.Program, s.ProxyCores, "", route); err != nil {
-			return err
-		}
+		s.StartProgram(t.Program, s.ProxyCores, "", route)
 		s.stops = append(s.stops, route.Process.Stop)
 	}
 	s.Addr, s.PID = route.Addr, route.Process.PID
-	if route.TLS != nil {
-		s.TLS, s.Authority = true, route.TLS.Authority
-	}
-	return nil
+	s.trust(route.TLS)
 }
 
 // books holds the resource use of the server and the sums of the SSPs' counters.
@@ -213,22 +177,16 @@ type books struct {
 	ssp   sspsim.Counters
 }
 
-func (s *Stage) books() (b books, err error) {
+func (s *Stage) books() (b books) {
 	if s.PID != 0 {
-		b.usage, err = load.ReadTree(s.PID)
-		if err != nil {
-			return b, err
-		}
+		b.usage = Must(load.ReadTree(s.PID))(s.Rig)
 	}
 	for _, ssp := range s.SSPs {
-		c, err := ssp.Counters()
-		if err != nil {
-			return b, err
-		}
+		c := ssp.Counters()
 		b.ssp.Connections += c.Connections
 		b.ssp.Handshakes += c.Handshakes
 		b.ssp.Responded += c.Responded
 		b.ssp.OpenConnections += c.OpenConnections
 	}
-	return b, nil
+	return b
 }

@@ -1,8 +1,9 @@
-package stage
+package rig
 
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"adbuffer/internal/sspsim"
@@ -42,25 +43,27 @@ func named(all []load.Summary, name string) load.Summary {
 }
 
 // Load loads a stage.
-type Load func(context.Context, *Stage) (*Figures, error)
+type Load func(*Stage) (*Figures, error)
+
+// Tolerate lets an error of the load, but an interruption, be no error: noted gets it, and figures of 0.
+func (loaded Load) Tolerate(noted func(*Figures, error)) Load {
+	return func(s *Stage) (*Figures, error) {
+		f, err := loaded(s)
+		if err != nil && s.Ctx.Err() == nil {
+			f = new(Figures)
+			noted(f, err)
+			return f, nil
+		}
+		return f, err
+	}
+}
 
 // Measure loads the stage. It adds the resource use of the server and the counters of the SSPs.
-func (s *Stage) Measure(ctx context.Context, loaded Load) (*Figures, error) {
-	before, err := s.books()
-	if err != nil {
-		return nil, err
-	}
-	f, err := loaded(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err() // an interrupted test has no report
-	}
-	after, err := s.books()
-	if err != nil {
-		return nil, err
-	}
+func (s *Stage) Measure(loaded Load) *Figures {
+	before := s.books()
+	f := Must(loaded(s))(s.Rig)
+	s.Check(s.Ctx.Err()) // an interrupted test has no report
+	after := s.books()
 	if s.PID != 0 {
 		f.CPU, f.RSS, f.Files = (after.usage.CPU - before.usage.CPU).Seconds(), after.usage.RSS, after.usage.Files
 		served := f.Answered
@@ -75,26 +78,43 @@ func (s *Stage) Measure(ctx context.Context, loaded Load) (*Figures, error) {
 	f.SSP = sspsim.Counters{Connections: after.ssp.Connections - before.ssp.Connections,
 		Handshakes: after.ssp.Handshakes - before.ssp.Handshakes, Responded: after.ssp.Responded - before.ssp.Responded}
 	f.SSPOpen, f.SSPAll = uint64(after.ssp.OpenConnections), after.ssp.Connections
-	return f, nil
+	return f
+}
+
+// Once starts a setup, measures one load, and stops the setup.
+func (r *Rig) Once(t Setup, loaded Load) *Figures {
+	s := r.Start(t)
+	defer s.Stop()
+	return s.Measure(loaded)
+}
+
+// Beside measures a load, and runs fn beside it. After the load it cancels the context of fn and waits for its end.
+func (s *Stage) Beside(loaded Load, fn func(context.Context)) *Figures {
+	ctx, stop := context.WithCancel(s.Ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { fn(ctx) })
+	defer beside.Wait()
+	defer stop()
+	return s.Measure(loaded)
 }
 
 // Generate loads with the generator of package load. If failures are expected, failed requests cause
 // no doubt.
-func Generate(plan load.Plan, expected bool) Load { return generate(plan, expected, 1, nil) }
+func Generate(plan load.Plan, expected bool) Load { return repeat(plan, expected, 1, nil) }
 
 // Calmly is Generate with up to three attempts, because another process may disturb the generator.
 // The result of the last attempt counts, with its doubts.
-func Calmly(plan load.Plan, expected bool) Load { return generate(plan, expected, 3, nil) }
+func Calmly(plan load.Plan, expected bool) Load { return repeat(plan, expected, 3, nil) }
 
 // Watched is Generate, which calls watch after each interval.
 func Watched(plan load.Plan, expected bool, watch func(load.Progress)) Load {
-	return generate(plan, expected, 1, watch)
+	return repeat(plan, expected, 1, watch)
 }
 
-func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress)) Load {
-	return func(ctx context.Context, s *Stage) (*Figures, error) {
+func repeat(plan load.Plan, expected bool, tries int, watch func(load.Progress)) Load {
+	return func(s *Stage) (*Figures, error) {
 		for {
-			r, err := s.Generate(ctx, plan, watch)
+			r, err := s.Generate(plan, watch)
 			if err != nil {
 				return nil, err
 			}
@@ -114,12 +134,12 @@ func generate(plan load.Plan, expected bool, tries int, watch func(load.Progress
 }
 
 // Generate executes a plan against the server of the stage.
-func (s *Stage) Generate(ctx context.Context, plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
+func (s *Stage) Generate(plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
 	plan.Addr = s.Addr
 	if s.TLS {
 		plan.Encrypted, plan.Authority = true, append(plan.Authority, s.Authority...)
 	}
-	return s.Rig.Generate(ctx, plan, s.LoadCores, watch)
+	return s.Rig.Generate(plan, watch)
 }
 
 // ClosedLoop returns a plan in which each of conns connections sends its next request after a

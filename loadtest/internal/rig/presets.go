@@ -1,4 +1,4 @@
-package stage
+package rig
 
 import (
 	_ "embed"

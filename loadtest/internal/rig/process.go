@@ -1,0 +1,135 @@
+package rig
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Process is a started process.
+type Process struct {
+	Name string
+	PID  int
+
+	rig   *Rig
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+// Command describes a process to start.
+type Command struct {
+	Name  string
+	Argv  []string
+	Env   []string // in addition to the environment of this process
+	Cores string   // in the syntax of taskset; "" is all
+
+	stdout *os.File // nil is the file of the standard error
+}
+
+// StartProcess starts a process. Its output goes to a file in the directory.
+func (r *Rig) StartProcess(c Command) *Process {
+	argv := c.Argv
+	if c.Cores != "" {
+		argv = append([]string{"taskset", "-c", c.Cores}, argv...)
+	}
+	log := Must(os.CreateTemp(r.Dir, c.Name+"-*.log"))(r)
+	defer log.Close() // the process has its own descriptor
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if c.stdout != nil {
+		cmd.Stdout = c.stdout
+	}
+	// A process must not outlive this one, and Ctrl-C must reach only this one.
+	cmd.SysProcAttr = processAttributes()
+	if err := cmd.Start(); err != nil {
+		r.Check(fmt.Errorf("%s: %w", c.Name, err))
+	}
+	p := &Process{Name: c.Name, PID: cmd.Process.Pid, rig: r, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // its log shows the reason of its end
+		close(p.ended)
+	}()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.procs = append(r.procs, p)
+	return p
+}
+
+// Stop terminates the process. It kills the process after two seconds.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return
+	case <-time.After(2 * time.Second):
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// AwaitEnd waits until the process exits and returns its exit status.
+func (p *Process) AwaitEnd(timeout time.Duration) (status int, err error) {
+	select {
+	case <-p.ended:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(timeout):
+		return 0, fmt.Errorf("%s did not end within %v", p.Name, timeout)
+	}
+}
+
+// Log returns the output of the process.
+func (p *Process) Log() []byte {
+	b, _ := os.ReadFile(p.log)
+	return b
+}
+
+// Running reports whether the process has not exited.
+func (p *Process) Running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// LastLog returns the last output of the process.
+func (p *Process) LastLog() []byte {
+	const most = 2000
+	text := bytes.TrimSpace(p.Log())
+	return text[max(0, len(text)-most):]
+}
+
+// AwaitPort waits until addr accepts connections.
+func (p *Process) AwaitPort(addr string, timeout time.Duration) {
+	p.Await(timeout, "listen on "+addr, func() bool {
+		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	})
+}
+
+// Await calls ok until it returns true.
+func (p *Process) Await(timeout time.Duration, what string, ok func() bool) {
+	for end := time.Now().Add(timeout); !ok(); Sleep(p.rig.Ctx, 20*time.Millisecond) {
+		p.rig.Check(p.rig.Ctx.Err())
+		if !p.Running() {
+			p.rig.Check(fmt.Errorf("%s ended early: %s", p.Name, p.LastLog()))
+		}
+		if time.Now().After(end) {
+			p.rig.Check(fmt.Errorf("%s did not %s within %v: %s", p.Name, what, timeout, p.LastLog()))
+		}
+	}
+}
