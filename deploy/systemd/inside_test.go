@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/testsupport/boottest"
 )
 
@@ -142,7 +143,7 @@ func (m *machine) stops() {
 }
 
 func (m *machine) eventually(what string, ok func() bool) {
-	for end := time.Now().Add(patience / 2); !ok(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(testsupport.Patience / 2); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			panic("not so: " + what)
 		}

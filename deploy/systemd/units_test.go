@@ -4,7 +4,6 @@ package systemd
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/testsupport"
@@ -26,24 +27,17 @@ const maxExposure = 1.5
 // installed is the path at which the unit files expect the binary.
 const installed = "/usr/local/bin/adbuffer"
 
-// section holds the values of one section of a unit file, by key, in order. An empty value removes
-// the values before it.
+// section holds the values of one section of a unit file, by key, in order.
 func section(t *testing.T, file, name string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	testsupport.NoError(t, err)
-	values, in := map[string][]string{}, false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			in = line == "["+name+"]"
-		}
-		if key, value, ok := strings.Cut(line, "="); in && ok && line[0] != '#' {
-			if value == "" {
-				values[key] = []string{}
-			} else {
-				values[key] = append(values[key], value)
-			}
+	options, err := unit.DeserializeOptions(bytes.NewReader(text))
+	testsupport.NoError(t, err)
+	values := map[string][]string{}
+	for _, o := range options {
+		if o.Section == name {
+			values[o.Name] = append(values[o.Name], o.Value)
 		}
 	}
 	return values
@@ -57,11 +51,10 @@ func one(t *testing.T, values map[string][]string, key string) string {
 }
 
 // install copies the unit files and the drop-in for secrets to a folder, as an administrator would.
-// It replaces the path of the binary by the path of the test's binary.
+// It replaces the path of the binary by the path of a program that this machine has.
 func install(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	binary := binary(t)
 	for from, to := range map[string]string{
 		"adbuffer.service": "adbuffer.service", "adbuffer.socket": "adbuffer.socket", "adbuffer-admin.socket": "adbuffer-admin.socket",
 		"secrets.conf": "adbuffer.service.d/secrets.conf",
@@ -70,26 +63,18 @@ func install(t *testing.T) (dir string) {
 		testsupport.NoError(t, err)
 		to = filepath.Join(dir, to)
 		testsupport.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
-		testsupport.NoError(t, os.WriteFile(to, bytes.ReplaceAll(text, []byte(installed), []byte(binary)), 0o644))
+		testsupport.NoError(t, os.WriteFile(to, bytes.ReplaceAll(text, []byte(installed), []byte(os.Args[0])), 0o644))
 	}
 	return dir
 }
 
-// verify returns systemd's messages about units.
-func verify(analyze, dir string) string {
-	cmd := exec.Command(analyze, "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
+func TestSystemdFindsNoFaultInTheUnits(t *testing.T) {
+	dir := install(t)
+	cmd := exec.Command(testsupport.Needs(t, "systemd", "systemd-analyze"), "verify", "--man=no", "adbuffer.service", "adbuffer.socket", "adbuffer-admin.socket")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":", "SYSTEMD_LOG_LEVEL=warning")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		out = fmt.Appendf(out, "%v; scripts/install systemd", err)
-	}
-	return string(out)
-}
-
-func TestSystemdFindsNoFaultInTheUnits(t *testing.T) {
-	analyze := testsupport.Needs(t, "systemd", "systemd-analyze") // before install, which builds the binary
-	testsupport.Equal(t, verify(analyze, install(t)), "", "systemd-analyze verify:\n%s")
+	testsupport.True(t, err == nil && len(out) == 0, "systemd-analyze verify: %v\n%s", err, out)
 }
 
 func TestTheServiceIsHardened(t *testing.T) {
@@ -104,13 +89,9 @@ func TestTheServiceIsHardened(t *testing.T) {
 func TestTheSocketsAreNamedAsTheListeners(t *testing.T) {
 	for file, name := range map[string]string{"adbuffer.socket": "traffic", "adbuffer-admin.socket": "admin"} {
 		s := section(t, file, "Socket")
-		if got := one(t, s, "FileDescriptorName"); got != name {
-			t.Errorf("%s: %q, want %q", file, got, name)
-		}
+		testsupport.Equal(t, one(t, s, "FileDescriptorName"), name, "%[2]s: %[1]q", file)
 		one(t, s, "ListenStream") // a second would have the same name
-		if got := one(t, s, "Service"); got != "adbuffer.service" {
-			t.Errorf("%s starts %s", file, got)
-		}
+		testsupport.Equal(t, one(t, s, "Service"), "adbuffer.service", "%[2]s starts %[1]s", file)
 	}
 }
 
@@ -127,12 +108,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 		testsupport.NoError(t, err)
 		return d
 	}
-	if got, need := duration("TimeoutStopSec"), cfg.Server.Drain.Delay+cfg.Server.Drain.Timeout+time.Second; got < need {
-		t.Errorf("TimeoutStopSec %v, want at least %v", got, need)
-	}
-	if got, need := duration("TimeoutStartSec"), cfg.Admin.WarmupTimeout+5*time.Second; got < need {
-		t.Errorf("TimeoutStartSec %v, want at least %v", got, need)
-	}
+	testsupport.AtLeast(t, duration("TimeoutStopSec"), cfg.Server.Drain.Delay+cfg.Server.Drain.Timeout+time.Second, "TimeoutStopSec %v")
+	testsupport.AtLeast(t, duration("TimeoutStartSec"), cfg.Admin.WarmupTimeout+5*time.Second, "TimeoutStartSec %v")
 	files, err := strconv.Atoi(one(t, s, "LimitNOFILE"))
 	if need := cfg.Server.MaxConnections + 4*cfg.SSPs[0].Pool.MaxConns + 128; err != nil || files < need {
 		t.Errorf("LimitNOFILE %d, want at least %d (%v)", files, need, err)

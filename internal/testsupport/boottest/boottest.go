@@ -3,7 +3,9 @@
 package boottest
 
 import (
+	"adbuffer/internal/testsupport"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,16 +24,15 @@ const insideDone = "all checks passed"
 // bootLimit bounds the container's life; it takes a few seconds on a machine that is idle.
 const bootLimit = 5 * time.Minute
 
-// Options are the options of systemd-nspawn after the container's files and --boot.
-const Options = "systemd.unit=inside.service systemd.firstboot=off systemd.show_status=no"
-
-// Preset is a preset file with which the first boot starts no other unit of this machine.
-const Preset = "disable *\n"
-
-// Unit returns inside.service, the container's only unit. It runs the test binary, /share/test, in the
-// folder. Then the container ends with the binary's exit status.
-func Unit(folder string) string {
-	return `
+// container makes a copy of this machine's file system that goes with its memory, and boots systemd there.
+// Only the unit that runs the test binary starts. Then the container ends with the binary's exit status.
+const container = `set -eu
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/changes" "$1/work" "$1/root"
+mount -t overlay overlay -o lowerdir=/,upperdir="$1/changes",workdir="$1/work" "$1/root"
+mkdir -p "$1/root/etc/systemd/system-preset"
+echo 'disable *' >"$1/root/etc/systemd/system-preset/00-inside.preset"
+cat >"$1/root/etc/systemd/system/inside.service" <<END
 [Unit]
 Requires=basic.target
 After=basic.target
@@ -42,13 +43,16 @@ JobTimeoutAction=exit-force
 [Service]
 Type=oneshot
 Environment=` + insideVariable + `=1
-WorkingDirectory=` + folder + `
+WorkingDirectory=$3
 ExecStart=/share/test
 StandardOutput=file:/share/output
 StandardError=inherit
 TimeoutStartSec=240
+END
+[ -e /run/systemd/system ] || keep=--keep-unit # no systemd runs here that could make a unit for it
+exec systemd-nspawn --register=no --quiet ${keep-} --directory="$1/root" --private-network --bind="$2:/share" \
+	--boot systemd.unit=inside.service systemd.firstboot=off systemd.show_status=no
 `
-}
 
 // Inside runs check and ends the process, if the process is inside the container. TestMain calls it first.
 func Inside(check func(*Machine)) {
@@ -68,10 +72,14 @@ func Inside(check func(*Machine)) {
 	os.Exit(0)
 }
 
-// Boot boots a container with a command that needs root. share is the folder that the container has as
-// /share. Boot reports what the test binary wrote there, and an error if a check failed.
-func Boot(t *testing.T, share string, args ...string) {
+// Boot boots the container and runs the test binary there, in folder. The container has the folder share as
+// /share. Boot needs root. It reports what the test binary wrote, and an error if a check failed.
+func Boot(t *testing.T, share, folder string) {
 	t.Helper()
+	testsupport.NoError(t, os.Chmod(share, 0o755))
+	binary, err := os.ReadFile(os.Args[0])
+	testsupport.NoError(t, errors.Join(err, os.WriteFile(share+"/test", binary, 0o755)))
+	args := []string{"unshare", "--mount", "sh", "-c", container, "boot", t.TempDir(), share, folder}
 	if os.Geteuid() != 0 {
 		args = append([]string{"sudo", "-n"}, args...) // as scripts/install does
 	}
