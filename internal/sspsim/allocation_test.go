@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
-	"time"
 )
 
 // adRequest resembles the request of an application: 800 bytes.
@@ -21,9 +20,8 @@ type loopConn struct {
 	written int
 }
 
-func (c *loopConn) Read(b []byte) (int, error)      { return copy(b, adRequest), nil }
-func (c *loopConn) Write(b []byte) (int, error)     { c.written += len(b); return len(b), nil }
-func (c *loopConn) SetReadDeadline(time.Time) error { return nil }
+func (c *loopConn) Read(b []byte) (int, error)  { return copy(b, adRequest), nil }
+func (c *loopConn) Write(b []byte) (int, error) { c.written += len(b); return len(b), nil }
 
 func TestHTTP1RequestsAllocateNothing(t *testing.T) {
 	for name, b := range map[string]Behaviour{

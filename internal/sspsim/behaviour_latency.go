@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -87,57 +88,29 @@ func (l Latency) check(e *InvalidError, path string) {
 	}
 }
 
-// sampler draws from a constant or from a lognormal cut at max.
-type sampler struct {
-	constant  float64
-	mu, sigma float64 // of the logarithm
-	max       float64 // 0: constant, the other fields are unused
-}
-
-// newSampler returns the sampler of a Distribution or a Size. high is the quantile that is z standard
-// deviations above the median p50.
-func newSampler[T int | Duration](constant, p50, high T, z float64, most, limit T) sampler {
-	if p50 == 0 {
-		return sampler{constant: float64(constant)}
-	}
-	setDefault(&most, limit)
-	return sampler{mu: math.Log(float64(p50)), sigma: math.Log(float64(high)/float64(p50)) / z, max: float64(most)}
-}
-
-func (s *sampler) draw(r *rand.Rand) float64 {
-	if s.max == 0 {
-		return s.constant
-	}
-	return s.at(r.NormFloat64())
-}
-
 // at returns the value z standard deviations above the median.
-func (s *sampler) at(z float64) float64 {
-	if s.max == 0 {
-		return s.constant
+func (d *Distribution) at(z float64) Duration {
+	return lognormal(d.Constant, d.P50, d.P99, d.Max, maxLatency, z/z99)
+}
+
+// lognormal returns a value of a Distribution or a Size. z is 0 for the median p50, and 1 for the upper quantile
+// high.
+func lognormal[T int | Duration](constant, p50, high, most, limit T, z float64) T {
+	if p50 == 0 {
+		return constant
 	}
-	return min(math.Exp(s.mu+s.sigma*z), s.max)
+	return T(min(float64(p50)*math.Pow(float64(high)/float64(p50), z), float64(cmp.Or(most, limit))))
 }
 
-func (d Distribution) sampler() sampler {
-	return newSampler(d.Constant, d.P50, d.P99, z99, d.Max, maxLatency)
-}
-
-// latencySampler draws latencies of one or two modes.
-type latencySampler struct {
-	fast, slow sampler
-	slowShare  float64
-}
-
-func (l Latency) sampler() latencySampler {
-	return latencySampler{fast: l.Distribution.sampler(), slow: l.Slow.sampler(), slowShare: l.SlowShare}
-}
-
-func (l *latencySampler) draw(r *rand.Rand) time.Duration {
-	if l.slowShare > 0 && r.Float64() < l.slowShare {
-		return time.Duration(l.slow.draw(r))
+func (l *Latency) draw(r *rand.Rand) time.Duration {
+	d := &l.Distribution
+	if l.SlowShare > 0 && r.Float64() < l.SlowShare {
+		d = &l.Slow
 	}
-	return time.Duration(l.fast.draw(r))
+	if d.P50 == 0 {
+		return time.Duration(d.Constant)
+	}
+	return time.Duration(d.at(r.NormFloat64()))
 }
 
 // maxBodyBytes bounds every body that can be set or drawn.
@@ -161,15 +134,20 @@ func (s Size) Mistakes(path string) []string {
 }
 
 // At returns the size that a share q of the draws stays below, 0 < q < 1.
-func (s Size) At(q float64) int {
-	d := s.sampler()
-	return int(d.at(math.Sqrt2 * math.Erfinv(2*q-1)))
+func (s Size) At(q float64) int { return s.at(math.Sqrt2 * math.Erfinv(2*q-1)) }
+
+// at returns the value z standard deviations above the median.
+func (s *Size) at(z float64) int {
+	return lognormal(s.Constant, s.P50, s.P95, s.Max, maxBodyBytes, z/z95)
+}
+
+func (s *Size) draw(r *rand.Rand) int {
+	if s.P50 == 0 {
+		return s.Constant
+	}
+	return s.at(r.NormFloat64())
 }
 
 func (s Size) check(e *InvalidError, path string) {
 	checkDistribution(e, path, "p95", s.Constant, s.P50, s.P95, s.Max, maxBodyBytes)
-}
-
-func (s Size) sampler() sampler {
-	return newSampler(s.Constant, s.P50, s.P95, z95, s.Max, maxBodyBytes)
 }

@@ -27,8 +27,7 @@ func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
 	ms := float64(time.Millisecond)
 	draw := func(l Latency) func(*rand.Rand) float64 {
 		testsupport.NoError(t, (Behaviour{Latency: l}).Validate())
-		s := l.sampler()
-		return func(r *rand.Rand) float64 { return float64(s.draw(r)) }
+		return func(r *rand.Rand) float64 { return float64(l.draw(r)) }
 	}
 	if median, p99, most := quantiles(n, 0.99, draw(Lognormal(80*time.Millisecond, 250*time.Millisecond))); !near(median, 80*ms) || !near(p99, 250*ms) || most < 300*ms {
 		t.Errorf("lognormal: p50 %v, p99 %v, most %v", median/ms, p99/ms, most/ms)
@@ -49,8 +48,9 @@ func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
 	if _, _, most := quantiles(n, 0.99, draw(Latency{})); most != 0 {
 		t.Errorf("no latency: %v", most)
 	}
-	size := Size{P50: 2000, P95: 20_000, Max: 100_000}.sampler()
-	if median, p95, most := quantiles(n, 0.95, size.draw); !near(median, 2000) || !near(p95, 20_000) || most != 100_000 {
+	size := Size{P50: 2000, P95: 20_000, Max: 100_000}
+	drawSize := func(r *rand.Rand) float64 { return float64(size.draw(r)) }
+	if median, p95, most := quantiles(n, 0.95, drawSize); !near(median, 2000) || !near(p95, 20_000) || most != 100_000 {
 		t.Errorf("sizes: p50 %v, p95 %v, most %v", median, p95, most)
 	}
 }

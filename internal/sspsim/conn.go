@@ -1,13 +1,12 @@
 package sspsim
 
 import (
+	"cmp"
 	"crypto/tls"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -19,11 +18,7 @@ const (
 	lingerBytes   = 1 << 20 // how many bytes it reads at most during lingerTimeout
 )
 
-// errIdle ends a connection that has been idle for IdleTimeout.
-var errIdle = errors.New("sspsim: idle timeout")
-
-// conn is one accepted connection. One goroutine reads it, the reader. It also applies the idle
-// rules whenever a read has to wait.
+// conn is one accepted connection. One goroutine reads it, the reader.
 type conn struct {
 	ssp *SSP
 	id  uint64
@@ -32,16 +27,24 @@ type conn struct {
 	tls *tls.ConnectionState
 	rng *rand.Rand // the reader's
 
-	plan   *script       // the behaviour whose rules set the read deadline; the reader's
-	onPlan func(*script) // the reader calls it when the behaviour changes; may be nil
-	poison func()        // writes the unsolicited response; the reader calls it
+	mu        sync.Mutex  // guards the fields below, and those of an HTTP/2 connection
+	protocol  protocol    // nil before the connection serves requests
+	closing   bool        // the SSP has sent its last byte, or has closed the connection
+	busy      int         // requests that have begun and not ended
+	lastUsed  time.Time   // when the last request ended
+	idleTimer *time.Timer // runs closeIdle; nil until the first IdleTimeout
+	poisonDue bool        // the connection gets an unsolicited response when it is idle
+}
 
-	serving  atomic.Bool  // the connection is read through Read, so that a past deadline wakes the reader
-	closing  atomic.Bool  // the SSP has sent its last byte
-	pokes    atomic.Int64 // how often the reader was woken
-	busy     atomic.Int32 // requests that have begun and not ended
-	lastUsed atomic.Int64 // when the last request ended, in ns since the epoch; kept with an IdleTimeout
-	poisonAt atomic.Int64 // when the unsolicited response is due, in ns since the epoch; 0: none
+// protocol is what HTTP/1 and HTTP/2 do in their own way.
+type protocol interface {
+	// applyLocked puts the rules of p for connections in force.
+	applyLocked(p *script)
+	// retireLocked closes the connection because it is idle.
+	retireLocked()
+	// poisonLocked sends the unsolicited response and counts it afterwards: a test that sees the count has
+	// the bytes in its socket.
+	poisonLocked()
 }
 
 // handle runs one connection from accept to close.
@@ -63,7 +66,6 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	}
 	// A client of TLSHTTP2 that does not use ALPN must know the protocol.
 	isHTTP2 := s.opts.Protocol == H2C || s.opts.Protocol == TLSHTTP2 || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
-	c.serving.Store(true)
 	if isHTTP2 {
 		s.count(func(c *Counters) { c.HTTP2Connections++ })
 		newHTTP2Conn(c).serve()
@@ -97,83 +99,57 @@ func (c *conn) handshake(p *script) bool {
 	return true
 }
 
-// Read reads the peer's bytes. Only the reader calls it. Its deadline wakes a waiting read when the
-// idle rules or poke require it.
-func (c *conn) Read(b []byte) (int, error) {
-	for {
-		if p := c.ssp.plan.Load(); p != c.plan && !c.closing.Load() {
-			c.plan = p
-			c.lastUsed.Store(time.Now().UnixNano())
-			if c.onPlan != nil {
-				c.onPlan(p)
-			}
-			c.arm()
-			continue // the behaviour may have changed again
-		}
-		n, err := c.rw.Read(b)
-		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.closing.Load() {
-			return n, err
-		}
-		if c.idleWork(); c.idleTooLong() {
-			c.ssp.count(func(c *Counters) { c.IdleClosed++ })
-			return 0, errIdle
-		}
-		c.arm()
-	}
+// serveAs gives the connection its protocol, with the rules of the current behaviour.
+func (c *conn) serveAs(p protocol) {
+	c.mu.Lock()
+	c.protocol = p
+	c.mu.Unlock()
+	c.apply()
 }
 
-// arm sets the read deadline to the next moment of the idle rules.
-func (c *conn) arm() {
-	for seen := int64(-1); seen != c.pokes.Load(); {
-		seen = c.pokes.Load() // a later poke may be overwritten, so look again
-		_ = c.rw.SetReadDeadline(c.nextIdleWork())
-	}
-}
-
-// nextIdleWork returns the time of the next wake-up; the zero time means never.
-func (c *conn) nextIdleWork() time.Time {
-	var next int64
-	if idle := c.plan.Connections.IdleTimeout; idle > 0 {
-		next = c.lastUsed.Load() + int64(idle)
-		if c.busy.Load() > 0 {
-			next = time.Now().UnixNano() + int64(idle)
-		}
-	}
-	if at := c.poisonAt.Load(); at > 0 && (next == 0 || at < next) && c.busy.Load() == 0 {
-		next = at
-	}
-	if next == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, next)
-}
-
-func (c *conn) idleWork() {
-	at := c.poisonAt.Load()
-	if at == 0 || c.busy.Load() > 0 || time.Now().UnixNano() < at {
+// apply puts the current behaviour in force.
+func (c *conn) apply() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.protocol == nil || c.closing {
 		return
 	}
-	c.poisonAt.Store(0)
-	c.poison()
-	c.ssp.countFault(faultUnsolicited) // counted after the write: a test that sees the count has the bytes in its socket
-}
-
-func (c *conn) idleTooLong() bool {
-	idle := c.plan.Connections.IdleTimeout
-	return idle > 0 && c.busy.Load() == 0 && time.Now().UnixNano() >= c.lastUsed.Load()+int64(idle)
-}
-
-// poke wakes the reader so that it looks at the behaviour and at poisonAt.
-func (c *conn) poke() {
-	if c.serving.Load() && !c.closing.Load() {
-		c.pokes.Add(1)
-		_ = c.tcp.SetReadDeadline(past)
+	p := c.ssp.plan.Load()
+	c.protocol.applyLocked(p)
+	c.lastUsed = time.Now()
+	idle := time.Duration(p.Connections.IdleTimeout)
+	switch {
+	case idle == 0: // closeIdle does nothing
+	case c.idleTimer == nil:
+		c.idleTimer = time.AfterFunc(idle, c.closeIdle)
+	default:
+		c.idleTimer.Reset(idle)
 	}
 }
 
-// begin counts a request as in flight, and returns how many are. end stops counting it.
-func (c *conn) begin(bodyBytes int) (inFlight int64) {
-	c.busy.Add(1)
+// closeIdle closes the connection if it has been idle for the IdleTimeout, or looks again later.
+func (c *conn) closeIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := time.Duration(c.ssp.plan.Load().Connections.IdleTimeout)
+	if idle == 0 || c.closing {
+		return
+	}
+	left := idle - time.Since(c.lastUsed)
+	if c.busy > 0 {
+		left = idle
+	}
+	if left > 0 {
+		c.idleTimer.Reset(left)
+		return
+	}
+	c.ssp.count(func(c *Counters) { c.IdleClosed++ })
+	c.protocol.retireLocked()
+}
+
+// beginLocked counts a request as in flight, and returns how many are. endLocked stops counting it.
+func (c *conn) beginLocked(bodyBytes int) (inFlight int64) {
+	c.busy++
 	c.ssp.count(func(c *Counters) {
 		c.Requests++
 		c.RequestBodyBytes += uint64(bodyBytes)
@@ -184,17 +160,25 @@ func (c *conn) begin(bodyBytes int) (inFlight int64) {
 	return inFlight
 }
 
-func (c *conn) end(p *script, f *fate) {
-	if p.Connections.IdleTimeout > 0 {
-		c.lastUsed.Store(time.Now().UnixNano())
-	}
-	if f.fault == faultUnsolicited || c.poisonAt.Load() > 0 {
-		c.poisonAt.Store(time.Now().Add(time.Duration(p.Faults.Unsolicited.Delay)).UnixNano())
-	}
-	c.busy.Add(-1)
+func (c *conn) endLocked(p *script, f *fate) {
+	c.busy--
+	c.lastUsed = time.Now()
 	c.ssp.count(func(c *Counters) { c.InFlight-- })
-	if c.poisonAt.Load() > 0 {
-		c.poke()
+	c.poisonDue = c.poisonDue || f.fault == faultUnsolicited
+	if c.poisonDue && c.busy == 0 {
+		delay := time.Duration(cmp.Or(p.Faults.Unsolicited.Delay, Duration(time.Millisecond)))
+		time.AfterFunc(delay, func() { c.sendPoison(delay) })
+	}
+}
+
+// sendPoison sends the unsolicited response that is due if no request began during the delay. If one did, its
+// end starts the delay again.
+func (c *conn) sendPoison(delay time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.poisonDue && !c.closing && c.busy == 0 && time.Since(c.lastUsed) >= delay {
+		c.poisonDue = false
+		c.protocol.poisonLocked()
 	}
 }
 
@@ -209,20 +193,21 @@ func (s *SSP) waitFor(d time.Duration, stop <-chan struct{}) bool {
 	return false
 }
 
-// write writes the whole of b. The peer caused a failure, and write counts it.
-func (c *conn) write(b []byte) bool {
-	if _, err := c.rw.Write(b); err != nil {
+// Write implements io.Writer. The peer caused a failure, and Write counts it.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.rw.Write(b)
+	if err != nil {
 		c.ssp.count(func(c *Counters) { c.WriteErrors++ })
-		return false
 	}
-	return true
+	return n, err
 }
 
-// closeGracefully closes the sending half. Reads are possible for lingerTimeout more.
-func (c *conn) closeGracefully() {
-	if c.closing.Swap(true) {
+// closeLocked closes the sending half. Reads are possible for lingerTimeout more.
+func (c *conn) closeLocked() {
+	if c.closing {
 		return
 	}
+	c.closing = true
 	_ = c.rw.SetDeadline(time.Now().Add(lingerTimeout))
 	if t, ok := c.rw.(*tls.Conn); ok {
 		_ = t.CloseWrite()
@@ -230,7 +215,7 @@ func (c *conn) closeGracefully() {
 	_ = c.tcp.CloseWrite()
 }
 
-// linger reads from r, which reads from c, after closeGracefully. It discards the bytes.
+// linger reads from r, which reads from c, after closeLocked. It discards the bytes.
 func (c *conn) linger(r io.Reader) { _, _ = io.CopyN(io.Discard, r, lingerBytes) }
 
 // reset closes the connection with a TCP RST.

@@ -9,61 +9,56 @@ import (
 	"time"
 )
 
-// flushAt is the size of gathered responses at which they are written, even if more pipelined
-// requests are waiting.
-const flushAt = 64 << 10
-
 // http1Conn serves an HTTP/1 connection with one goroutine: it responds to one request after the
 // other, in their order. Responses gather in out. They are written when no request waits for a
 // response.
 type http1Conn struct {
 	*conn
 	in     requestReader
+	out    *bufio.Writer
 	reply  reply
-	out    []byte
-	served int  // requests that have begun on this connection
-	gone   bool // a write failed
+	head   []byte // of the response
+	served int    // requests that have begun on this connection
 
 	readAt time.Time // when the last bytes arrived; kept with PipelineOverlap
 }
 
 func newHTTP1Conn(c *conn) *http1Conn {
-	h := &http1Conn{conn: c}
+	h := &http1Conn{conn: c, out: bufio.NewWriterSize(c, 16<<10)}
 	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), maxBody: c.ssp.opts.MaxRequestBody, keep: c.ssp.watching()}
-	c.poison = func() {
-		h.out = append(h.out, poisonResponse...)
-		h.flush()
-	}
 	return h
+}
+
+func (h *http1Conn) applyLocked(*script) {}
+
+func (h *http1Conn) retireLocked() { h.closeLocked() }
+
+func (h *http1Conn) poisonLocked() {
+	_, _ = h.conn.Write(poisonResponse) // out is empty: see respond
+	h.ssp.countFault(faultUnsolicited)
 }
 
 // Read writes the gathered responses before it waits for more bytes.
 func (h *http1Conn) Read(b []byte) (int, error) {
-	if !h.flush() {
-		return 0, io.ErrClosedPipe
+	if err := h.out.Flush(); err != nil {
+		return 0, err
 	}
-	n, err := h.conn.Read(b)
-	if h.plan.Connections.PipelineOverlap {
+	n, err := h.rw.Read(b)
+	if h.ssp.plan.Load().Connections.PipelineOverlap {
 		h.readAt = time.Now()
 	}
 	return n, err
 }
 
-func (h *http1Conn) flush() bool {
-	if len(h.out) > 0 && !h.gone {
-		h.gone = !h.write(h.out)
-	}
-	h.out = h.out[:0]
-	return !h.gone
-}
-
 // serve responds to requests until the SSP or the peer ends the connection.
 func (h *http1Conn) serve() {
+	h.serveAs(h)
 	for {
 		if err := h.next(); err != nil {
 			if refused := (*badRequest)(nil); errors.As(err, &refused) {
 				h.ssp.countBadRequest(err)
-				h.refuse(refused)
+				fmt.Fprintf(h.out, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+					refused.status, http.StatusText(refused.status), len(refused.text), refused.text)
 			}
 			break
 		}
@@ -71,9 +66,11 @@ func (h *http1Conn) serve() {
 			break
 		}
 	}
-	if h.flush() && !h.closing.Load() {
-		h.closeGracefully()
-		h.linger(h.conn)
+	if h.out.Flush() == nil {
+		h.mu.Lock()
+		h.closeLocked()
+		h.mu.Unlock()
+		h.linger(h.rw)
 	}
 }
 
@@ -88,21 +85,29 @@ func (h *http1Conn) next() error {
 	return h.in.readBody()
 }
 
-func (h *http1Conn) refuse(e *badRequest) {
-	h.out = fmt.Appendf(h.out, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
-		e.status, http.StatusText(e.status), len(e.text), e.text)
-}
-
 // respond sends the response to the request just read. It returns false if the connection ends.
 func (h *http1Conn) respond() bool {
 	s, q := h.ssp, h.in.Request
 	p := s.plan.Load()
 	h.served++
 	f := p.draw(h.rng, false)
-	f.delay = p.Latency.slowed(f.delay, h.begin(len(q.Body)))
-	defer h.end(p, &f)
+	h.mu.Lock()
+	if h.closing {
+		h.mu.Unlock()
+		return false
+	}
+	f.delay = p.Latency.slowed(f.delay, h.beginLocked(len(q.Body)))
+	h.mu.Unlock()
+	defer func() {
+		if p.Faults.Unsolicited.Chance != (Chance{}) {
+			_ = h.out.Flush() // the unsolicited response comes after this one
+		}
+		h.mu.Lock()
+		h.endLocked(p, &f)
+		h.mu.Unlock()
+	}()
 	if s.watching() {
-		h.flush()
+		_ = h.out.Flush()
 		q.Time, q.Conn, q.TLS = time.Now(), h.id, h.tls
 		f = s.watch(q, f)
 	}
@@ -110,7 +115,7 @@ func (h *http1Conn) respond() bool {
 		if p.Connections.PipelineOverlap {
 			f.delay -= time.Since(h.readAt)
 		}
-		if f.delay > 0 && (!h.flush() || !s.waitFor(f.delay, nil)) {
+		if f.delay > 0 && (h.out.Flush() != nil || !s.waitFor(f.delay, nil)) {
 			return false
 		}
 	}
@@ -122,13 +127,12 @@ func (h *http1Conn) respond() bool {
 	}
 	switch f.fault {
 	case faultStall:
-		h.flush()
-		_, _ = io.Copy(io.Discard, h.conn) // until the peer closes
+		_ = h.out.Flush()
+		_, _ = io.Copy(io.Discard, h.rw) // until the peer closes
 		return false
 	case faultReset:
-		h.flush()
+		_ = h.out.Flush()
 		h.reset()
-		h.gone = true
 		return false
 	}
 	p.compose(&h.reply, &f, q)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 var poisonResponse = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: " +
@@ -35,6 +34,20 @@ func (h *http1Conn) framingOf(f *fate, http10 bool) framing {
 	return byLength
 }
 
+// malformedHeads says which text of the message head each malformation replaces, and with what.
+var malformedHeads = map[Malformation][2][]byte{
+	ObsFold:       {crlfcrlf, []byte("\r\nX-Folded: one\r\n two\r\n\r\n")},
+	BareLF:        {crlf, []byte("\n")},
+	LengthAndTE:   {[]byte("Transfer-Encoding:"), []byte("Content-Length: 1\r\nTransfer-Encoding:")},
+	TwoLengths:    {[]byte("Content-Length:"), []byte("Content-Length: 1\r\nContent-Length:")},
+	BadChunk:      {crlfcrlf, []byte("\r\n\r\nzz\r\n")},
+	BadStatusLine: {[]byte(" 200 OK\r\n"), []byte(" OK\r\n")},
+	NulInValue:    {crlfcrlf, []byte("\r\nX-Nul: a\x00b\r\n\r\n")},
+	SpaceInName:   {crlfcrlf, []byte("\r\nX-Space : a\r\n\r\n")},
+}
+
+var crlfcrlf = []byte("\r\n\r\n")
+
 // writeReply writes the response with its framing. It returns false if the connection ends after
 // it.
 func (h *http1Conn) writeReply(p *script, f *fate) bool {
@@ -45,128 +58,95 @@ func (h *http1Conn) writeReply(p *script, f *fate) bool {
 	if f.traits[traitInterim] && !http10 {
 		h.put("HTTP/1.1 103 Early Hints\r\nLink: </sim.css>; rel=preload\r\n\r\n")
 	}
-	headStart := len(h.out)
-	h.statusLine(f, r.status)
-	for _, f := range r.fields {
-		h.put(f.Name, ": ", f.Value, "\r\n")
-	}
-	h.writeFraming(f, r, how)
+	connection := ""
 	switch {
 	case h.in.close && !http10 || last && p.Connections.Announce:
-		h.put("Connection: close\r\n")
+		connection = "Connection: close\r\n"
 	case http10 && keep:
-		h.put("Connection: keep-alive\r\n")
+		connection = "Connection: keep-alive\r\n"
 	}
-	h.put(malformedFields[f.malformation], "\r\n")
-	if f.malformation == BareLF {
-		head := bytes.ReplaceAll(h.out[headStart:], crlf, []byte("\n"))
-		h.out = append(h.out[:headStart], head...)
-	}
+	h.makeHead(f, how, connection)
 	if f.fault == faultCutHead {
-		h.out = h.out[:headStart+(len(h.out)-headStart)/2]
+		_, _ = h.out.Write(h.head[:len(h.head)/2])
 		return false
 	}
+	_, _ = h.out.Write(h.head)
 	sent := 0
 	if h.in.Method != http.MethodHead && how != noContent {
-		n := r.body.len()
+		body := r.body
 		if f.fault == faultCutBody {
-			r.body.cut(n / 2)
+			body = body[:len(body)/2]
 		}
-		sent = r.body.len()
-		if !h.writeBody(p, f, r, how) || sent < n {
+		sent = len(body)
+		if !h.writeBody(p, f, body, how) || sent < len(r.body) {
 			return false
 		}
 	}
 	if f.fault == faultLeftover {
-		h.out = append(h.out, poisonResponse...)
+		_, _ = h.out.Write(poisonResponse)
 	}
 	h.ssp.countResponse(r.status, sent)
 	return keep
 }
 
-func (h *http1Conn) statusLine(f *fate, status int) {
-	switch {
-	case f.malformation == BadStatusLine:
-		h.put("HTTP/1.1 OK\r\n")
-		return
-	case f.traits[traitHTTP10]:
-		h.put("HTTP/1.0 ")
-	default:
-		h.put("HTTP/1.1 ")
+// makeHead makes the message head, with connection as one of its lines.
+func (h *http1Conn) makeHead(f *fate, how framing, connection string) {
+	r := &h.reply
+	b := append(h.head[:0], "HTTP/1.1 "...)
+	if f.traits[traitHTTP10] {
+		b = append(b[:0], "HTTP/1.0 "...)
 	}
-	h.out = strconv.AppendInt(h.out, int64(status), 10)
-	h.put(" ", http.StatusText(status), "\r\n")
-}
-
-// put adds texts to the gathered responses.
-func (h *http1Conn) put(texts ...string) {
-	for _, text := range texts {
-		h.out = append(h.out, text...)
+	b = strconv.AppendInt(b, int64(r.status), 10)
+	b = append(append(append(b, ' '), http.StatusText(r.status)...), crlf...)
+	for _, f := range r.fields {
+		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), crlf...)
 	}
-}
-
-func (h *http1Conn) writeFraming(f *fate, r *reply, how framing) {
-	if how == byLength || f.malformation == LengthAndTE {
-		h.writeLength(r.body.len())
-	}
-	if f.malformation == TwoLengths {
-		h.writeLength(r.body.len() + 1)
-	}
-	if how == byChunks {
-		h.put("Transfer-Encoding: chunked\r\n")
+	switch how {
+	case byLength:
+		b = append(strconv.AppendInt(append(b, "Content-Length: "...), int64(len(r.body)), 10), crlf...)
+	case byChunks:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 		if r.trailers {
-			h.put("Trailer: X-Sim-Trailer\r\n")
+			b = append(b, "Trailer: X-Sim-Trailer\r\n"...)
 		}
 	}
-}
-
-func (h *http1Conn) writeLength(n int) {
-	h.put("Content-Length: ")
-	h.out = strconv.AppendInt(h.out, int64(n), 10)
-	h.put("\r\n")
-}
-
-// malformedFields are the fields of the malformations that add one to the header.
-var malformedFields = map[Malformation]string{
-	ObsFold:     "X-Folded: one\r\n two\r\n",
-	NulInValue:  "X-Nul: a\x00b\r\n",
-	SpaceInName: "X-Space : a\r\n",
-}
-
-// writeBody writes the body piece by piece. It returns false if the connection or the SSP has
-// closed.
-func (h *http1Conn) writeBody(p *script, f *fate, r *reply, how framing) bool {
-	if f.malformation == BadChunk {
-		h.put("zz\r\n")
+	h.head = append(append(b, connection...), crlf...)
+	if change, ok := malformedHeads[f.malformation]; ok {
+		h.head = bytes.ReplaceAll(h.head, change[0], change[1])
 	}
-	limit := fillerSize
+}
+
+// put adds a text to the gathered responses. A failure shows when they are flushed.
+func (h *http1Conn) put(text string) { _, _ = h.out.WriteString(text) }
+
+// writeBody writes the body, in two chunks or drop by drop if asked for. It returns false if the connection
+// or the SSP has closed.
+func (h *http1Conn) writeBody(p *script, f *fate, body []byte, how framing) bool {
+	limit, drip := len(body), f.fault == faultDrip
 	if how == byChunks {
-		limit = min(limit, max(1, (r.body.len()+1)/2))
+		limit = (len(body) + 1) / 2
 	}
-	drip := f.fault == faultDrip
 	if drip {
-		limit = p.Faults.Drip.Bytes
+		limit = p.dripBytes()
 	}
-	cut := f.fault == faultCutBody
-	for piece := r.body.next(limit); len(piece) > 0; piece = r.body.next(limit) {
+	for len(body) > 0 {
+		piece := body[:min(limit, len(body))]
+		body = body[len(piece):]
 		if how == byChunks {
-			h.out = strconv.AppendInt(h.out, int64(len(piece)), 16)
+			_, _ = h.out.Write(strconv.AppendInt(h.out.AvailableBuffer(), int64(len(piece)), 16))
 			h.put("\r\n")
 		}
-		h.out = append(h.out, piece...)
+		_, _ = h.out.Write(piece)
 		if how == byChunks {
 			h.put("\r\n")
 		}
-		if (drip || len(h.out) >= flushAt) && !h.flush() {
-			return false
-		}
-		if drip && r.body.len() > 0 && !h.ssp.waitFor(time.Duration(p.Faults.Drip.Pause), nil) {
+		if drip && (h.out.Flush() != nil || len(body) > 0 && !h.ssp.waitFor(p.dripPause(), nil)) {
 			return false
 		}
 	}
-	if how == byChunks && !cut {
+	if how == byChunks && f.fault != faultCutBody {
 		h.put("0\r\n")
-		if r.trailers {
+		if h.reply.trailers {
 			h.put("X-Sim-Trailer: done\r\n")
 		}
 		h.put("\r\n")

@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"sync"
+	"runtime"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -21,78 +21,79 @@ const (
 	streamWindow = 65535 // the protocol's default
 	connWindow   = 1 << 20
 	fullWindow   = 1 << 10
-	// maxQueued is how many bytes may wait to be written before new responses wait.
-	maxQueued = 256 << 10
-	// maxFlood is how many bytes of control frames may wait. If a peer requests more without
-	// reading, the SSP closes its connection.
-	maxFlood = 1 << 20
 
 	maxHeaderList = 64 << 10
 	frameSize     = 16 << 10 // the largest frame sent and accepted: the protocol's default
 )
 
-// http2Conn serves an HTTP/2 connection. Its reader reads frames and opens streams. The reader
-// writes a response that need not wait. Otherwise a goroutine of the stream writes it.
+// http2Conn serves an HTTP/2 connection. Its reader handles one frame after the other, and sends the responses
+// that need not wait. Otherwise a goroutine of the stream waits. A body that a window holds back goes on when
+// the reader receives WINDOW_UPDATE.
 //
 // Frames gather in out before they are sent. If no other goroutine is in flush, a goroutine in
 // flush writes until out is empty.
 type http2Conn struct {
 	*conn
-	br      *bufio.Reader
-	framer  *http2.Framer // only for reading; the reader's
-	settled bool          // the peer's first SETTINGS have arrived; the reader's
+	br     *bufio.Reader
+	framer *http2.Framer // only for reading; the reader's
 
-	lastID     uint32   // highest stream that the peer has opened; the reader's
-	dispatched uint32   // highest stream that is or was processed; the reader's
-	received   int      // used bytes of the connection's receive window; the reader's
-	announced  []uint32 // stream limits that were sent and not acknowledged; the reader's
-	limit      uint32   // stream limit in force; the reader's
-	lastLimit  int64    // stream limit last announced, -1 at first; the reader's
-	served     int      // requests processed; the reader's
-	reply      reply    // of respondNow; the reader's
+	// conn.mu guards the fields below. The reader holds it while it handles a frame.
+	settled    bool     // the peer's first SETTINGS have arrived
+	lastID     uint32   // highest stream that the peer has opened
+	dispatched uint32   // highest stream that is or was processed
+	received   int      // used bytes of the connection's receive window
+	announced  []uint32 // stream limits that were sent and not acknowledged
+	limit      uint32   // stream limit in force
+	lastLimit  int64    // stream limit last announced, -1 at first
+	served     int      // requests processed
+	streams    map[uint32]*stream
+	window     int64  // bytes that may still be sent on the connection
+	initial    int64  // bytes that may be sent on a new stream
+	buffers    reply  // of an ended stream, for the next response
+	goneFrom   uint32 // streams above it are ignored
+	leaving    bool   // flush closes the connection when the last stream has ended
 
-	mu       sync.Mutex // guards the fields below; never held across I/O
-	room     sync.Cond  // signalled when a window opens, out shrinks, or sealed is set
 	out      frameQueue
-	spare    []byte // the buffer that alternates with out
-	writer   *http2.Framer
+	spare    []byte        // the buffer that alternates with that of out
+	writer   *http2.Framer // to out
 	encoder  *hpack.Encoder
 	block    bytes.Buffer // of the header block under construction
-	fields   []Field      // of the response header under construction
-	streams  map[uint32]*stream
-	window   int64  // bytes that may still be sent on the connection
-	initial  int64  // bytes that may be sent on a new stream
-	goneFrom uint32 // streams above it are ignored
-	leaving  bool   // flush closes the connection when the last stream has ended
 	flushing bool
-	sealed   bool // no more frames are added to out
 }
 
-// stream is one request and its response. The reader owns its fields until the request is complete,
-// and then the handler does. mu of the connection guards the exceptions.
+// stream is one request and its response. conn.mu guards all its fields but those of a begun request, which
+// change no more.
 type stream struct {
 	Request
-	received int  // used bytes of the stream's receive window
-	whole    bool // the request was read whole; always the reader's
-
-	done chan struct{} // closed when the stream is removed from http2Conn.streams
-
-	window int64 // bytes that may still be sent on it; guarded by http2Conn.mu
+	received   int           // used bytes of the stream's receive window
+	done       chan struct{} // closed when the stream is removed from http2Conn.streams
+	window     int64         // bytes that may still be sent on it
+	plan       *script       // nil until the request has begun
+	fate       fate
+	response   reply
+	unsent     []byte // of the response's body
+	held       int    // the last bytes of unsent that Drip holds back
+	trailing   bool   // frames follow the body
+	responding bool   // the header was queued
 }
 
 // frameQueue holds frames that wait to be written.
-type frameQueue []byte
+type frameQueue struct {
+	frames []byte
+	sealed bool // no more frames are added
+}
 
 // Write implements io.Writer.
 func (q *frameQueue) Write(p []byte) (int, error) {
-	*q = append(*q, p...)
+	if !q.sealed {
+		q.frames = append(q.frames, p...)
+	}
 	return len(p), nil
 }
 
 func newHTTP2Conn(c *conn) *http2Conn {
 	h := &http2Conn{conn: c, limit: maxOpenStreams, lastLimit: -1, streams: map[uint32]*stream{},
 		window: 65535, initial: 65535, goneFrom: 1<<31 - 1}
-	h.room.L = &h.mu
 	h.br = bufio.NewReaderSize(h, 16<<10)
 	h.framer = http2.NewFramer(nil, h.br)
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -102,18 +103,11 @@ func newHTTP2Conn(c *conn) *http2Conn {
 	h.writer = http2.NewFramer(&h.out, nil)
 	h.writer.AllowIllegalWrites = true
 	h.encoder = hpack.NewEncoder(&h.block)
-	c.poison = h.sendUnsolicited
 	return h
 }
 
 // serve reads frames until the SSP or the peer ends the connection.
 func (h *http2Conn) serve() {
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.out = h.out[:0] // the peer has gone, or must get no more
-		h.cutLocked()
-	}()
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(h.br, preface); err != nil || string(preface) != http2.ClientPreface {
 		if err == nil {
@@ -121,29 +115,31 @@ func (h *http2Conn) serve() {
 		}
 		return
 	}
-	// From here on the reader announces a change of the stream limit.
-	h.conn.onPlan = h.announceLimit
-	h.announceLimit(h.conn.plan)
-	_ = h.control(func() { _ = h.writer.WriteWindowUpdate(0, connWindow-65535) })
-	for {
+	h.serveAs(h)
+	h.mu.Lock()
+	_ = h.writer.WriteWindowUpdate(0, connWindow-65535)
+	h.mu.Unlock()
+	for more := true; more; {
 		frame, err := h.framer.ReadFrame()
+		h.mu.Lock()
 		if err == nil {
-			err = h.handleFrame(frame)
+			err = h.handleLocked(frame)
 		}
-		if err != nil && !h.canContinue(err) {
-			return
-		}
+		more = err == nil || h.continueLocked(err)
+		h.mu.Unlock()
 	}
+	h.flush()
+	h.linger(h.br)
 }
 
 // Read writes the queued frames before it waits for more bytes.
 func (h *http2Conn) Read(b []byte) (int, error) {
 	h.flush()
-	return h.conn.Read(b)
+	return h.rw.Read(b)
 }
 
-// canContinue handles the error of a frame. It returns false if the reader must end.
-func (h *http2Conn) canContinue(err error) bool {
+// continueLocked handles the error of a frame. It returns false if the reader must end.
+func (h *http2Conn) continueLocked(err error) bool {
 	var ofStream http2.StreamError
 	var ofConn http2.ConnectionError
 	switch {
@@ -152,57 +148,51 @@ func (h *http2Conn) canContinue(err error) bool {
 		if id := ofStream.StreamID; id%2 == 1 {
 			h.lastID = max(h.lastID, id) // the framer refuses header blocks before the reader sees them
 		}
-		h.resetStream(ofStream.StreamID, ofStream.Code)
+		h.resetStreamLocked(ofStream.StreamID, ofStream.Code)
 		return true
 	case errors.As(err, &ofConn):
 		h.ssp.countBadRequest(err)
-		h.sayGoAway(http2.ErrCode(ofConn), h.lastID)
+		_ = h.writer.WriteGoAway(h.lastID, http2.ErrCode(ofConn), nil)
 	case errors.Is(err, http2.ErrFrameTooLarge):
 		h.ssp.countBadRequest(err)
-		h.sayGoAway(http2.ErrCodeFrameSize, h.lastID)
-	case errors.Is(err, errIdle):
-		if h.conn.plan.Connections.Announce {
-			h.sayGoAway(http2.ErrCodeNo, h.lastID)
-		}
+		_ = h.writer.WriteGoAway(h.lastID, http2.ErrCodeFrameSize, nil)
 	default:
-		return false
+		h.out.frames = nil // the peer has gone
 	}
-	h.mu.Lock()
 	h.cutLocked()
-	h.mu.Unlock()
-	h.flush()
-	h.linger(h.br)
 	return false
 }
 
-// handleFrame handles one frame. The error is a StreamError or a ConnectionError.
-func (h *http2Conn) handleFrame(frame http2.Frame) error {
-	if h.closing.Load() {
+// handleLocked handles one frame. The error is a StreamError or a ConnectionError.
+func (h *http2Conn) handleLocked(frame http2.Frame) error {
+	if h.closing || h.out.sealed {
 		return nil
 	}
 	if _, ok := frame.(*http2.SettingsFrame); !ok && !h.settled {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
+	if _, ok := frame.(*http2.MetaHeadersFrame); !ok && frame.Header().StreamID > h.lastID {
+		switch frame.(type) {
+		case *http2.DataFrame, *http2.WindowUpdateFrame, *http2.RSTStreamFrame: // of an idle stream
+			return http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+	}
 	switch f := frame.(type) {
 	case *http2.SettingsFrame:
 		h.settled = true
-		return h.takeSettings(f)
+		return h.takeSettingsLocked(f)
 	case *http2.MetaHeadersFrame:
-		return h.takeHeaders(f)
+		return h.takeHeadersLocked(f)
 	case *http2.DataFrame:
-		return h.takeData(f)
+		return h.takeDataLocked(f)
 	case *http2.WindowUpdateFrame:
-		return h.takeWindow(f)
+		return h.takeWindowLocked(f)
 	case *http2.RSTStreamFrame:
 		h.ssp.count(func(c *Counters) { c.ResetsSeen++ })
-		if f.StreamID > h.lastID {
-			return http2.ConnectionError(http2.ErrCodeProtocol)
-		}
-		h.dropStream(f.StreamID)
-		return nil
+		h.endStreamLocked(f.StreamID)
 	case *http2.PingFrame:
 		if !f.IsAck() {
-			return h.control(func() { _ = h.writer.WritePing(true, f.Data) })
+			_ = h.writer.WritePing(true, f.Data)
 		}
 	case *http2.PushPromiseFrame:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -210,7 +200,7 @@ func (h *http2Conn) handleFrame(frame http2.Frame) error {
 	return nil // GOAWAY, PRIORITY and unknown frames
 }
 
-func (h *http2Conn) takeSettings(f *http2.SettingsFrame) error {
+func (h *http2Conn) takeSettingsLocked(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		if len(h.announced) > 0 {
 			h.limit, h.announced = h.announced[0], h.announced[1:]
@@ -223,69 +213,148 @@ func (h *http2Conn) takeSettings(f *http2.SettingsFrame) error {
 	if err := f.ForeachSetting(http2.Setting.Valid); err != nil {
 		return err
 	}
-	return h.control(func() {
-		_ = f.ForeachSetting(func(s http2.Setting) error {
-			switch s.ID {
-			case http2.SettingInitialWindowSize:
-				for _, st := range h.streams {
-					st.window += int64(s.Val) - h.initial
-				}
-				h.initial = int64(s.Val)
-				h.room.Broadcast()
-			case http2.SettingHeaderTableSize:
-				h.encoder.SetMaxDynamicTableSizeLimit(min(s.Val, 4096))
-			}
-			return nil
-		})
-		_ = h.writer.WriteSettingsAck()
-	})
+	if size, ok := f.Value(http2.SettingHeaderTableSize); ok {
+		h.encoder.SetMaxDynamicTableSizeLimit(min(size, 4096))
+	}
+	_ = h.writer.WriteSettingsAck()
+	if size, ok := f.Value(http2.SettingInitialWindowSize); ok {
+		for _, st := range h.streams {
+			st.window += int64(size) - h.initial
+			h.sendBodyLocked(st)
+		}
+		h.initial = int64(size)
+	}
+	return nil
 }
 
-// announceLimit sends the stream limit if it differs from the last one announced.
-func (h *http2Conn) announceLimit(p *script) {
+func (h *http2Conn) takeWindowLocked(f *http2.WindowUpdateFrame) error {
+	if f.StreamID != 0 {
+		st := h.streams[f.StreamID]
+		if st == nil {
+			return nil
+		}
+		st.window += int64(f.Increment)
+		if st.window > 1<<31-1 {
+			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
+		}
+		h.sendBodyLocked(st)
+		return nil
+	}
+	h.window += int64(f.Increment)
+	if h.window > 1<<31-1 {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	for _, st := range h.streams {
+		h.sendBodyLocked(st)
+	}
+	return nil
+}
+
+// applyLocked announces the stream limit if it differs from the last one announced.
+func (h *http2Conn) applyLocked(p *script) {
 	limit := p.Connections.streamLimit()
 	if int64(limit) == h.lastLimit {
 		return
 	}
 	h.lastLimit = int64(limit)
 	h.announced = append(h.announced, limit)
-	_ = h.control(func() {
-		_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: limit},
-			http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: limit},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	h.ssp.wg.Go(h.flush)
+}
+
+func (h *http2Conn) retireLocked() {
+	if h.ssp.plan.Load().Connections.Announce {
+		_ = h.writer.WriteGoAway(h.lastID, http2.ErrCodeNo, nil)
+	}
+	h.cutLocked()
+	h.ssp.wg.Go(h.flush)
+}
+
+// poisonLocked sends a response on the stream ID that the peer would open next.
+func (h *http2Conn) poisonLocked() {
+	id := h.lastID + 2
+	h.writeHeadersLocked(id, false, Field{":status", "200"}, Field{"content-type", "text/plain"})
+	_ = h.writer.WriteData(id, true, []byte(Poison))
+	h.window -= int64(len(Poison))
+	h.ssp.wg.Go(func() {
+		h.flush()
+		h.ssp.countFault(faultUnsolicited)
 	})
-	h.flush()
 }
 
-func (h *http2Conn) takeWindow(f *http2.WindowUpdateFrame) error {
+// flush writes the queued frames, or leaves them to a goroutine that is flushing. It yields before
+// the first write, so that other streams can add their responses: one system call writes many of
+// them. If the connection is leaving and has no stream, flush closes it.
+func (h *http2Conn) flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f.StreamID == 0 {
-		h.window += int64(f.Increment)
-		if h.window > 1<<31-1 {
-			return http2.ConnectionError(http2.ErrCodeFlowControl)
-		}
-	} else if st := h.streams[f.StreamID]; st != nil {
-		st.window += int64(f.Increment)
-		if st.window > 1<<31-1 {
-			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
-		}
-	} else if f.StreamID > h.lastID {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+	if h.flushing {
+		return
 	}
-	h.room.Broadcast()
-	return nil
+	h.flushing = true
+	if len(h.out.frames) > 0 {
+		h.mu.Unlock()
+		runtime.Gosched()
+		h.mu.Lock()
+	}
+	for len(h.out.frames) > 0 {
+		frames := h.out.frames
+		h.out.frames = h.spare[:0]
+		h.mu.Unlock()
+		_, err := h.Write(frames)
+		h.mu.Lock()
+		h.spare = frames[:0]
+		if err != nil {
+			h.out = frameQueue{sealed: true}
+		}
+	}
+	h.flushing = false
+	if h.leaving && len(h.streams) == 0 {
+		h.out.sealed = true
+		h.closeLocked()
+	}
 }
 
-// control queues frames that respond to the peer's frames; write runs under mu.
-func (h *http2Conn) control(write func()) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.sealed {
-		return nil
+// resetStreamLocked sends RST_STREAM and drops the stream.
+func (h *http2Conn) resetStreamLocked(id uint32, code http2.ErrCode) {
+	_ = h.writer.WriteRSTStream(id, code)
+	h.endStreamLocked(id)
+}
+
+// endStreamLocked removes the stream from the connection, and wakes its goroutine. It may be called again.
+func (h *http2Conn) endStreamLocked(id uint32) {
+	st := h.streams[id]
+	if st == nil {
+		return
 	}
-	write()
-	if len(h.out) > maxFlood {
-		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	delete(h.streams, id)
+	close(st.done)
+	if st.plan != nil {
+		h.endLocked(st.plan, &st.fate)
 	}
-	return nil
+	if st.responding {
+		h.buffers, st.response = st.response, reply{}
+	}
+}
+
+// dropAboveLocked ignores the streams above last from now on. It ends the connection when the other
+// streams have their responses.
+func (h *http2Conn) dropAboveLocked(last uint32) {
+	h.leaving = true
+	h.goneFrom = min(h.goneFrom, last)
+	for id, st := range h.streams {
+		if id > last {
+			h.endStreamLocked(id)
+			h.ssp.unprocessed(st.Target)
+		}
+	}
+}
+
+// cutLocked ends the streams in flight. The next flush writes the queued frames and closes the connection.
+func (h *http2Conn) cutLocked() {
+	h.out.sealed, h.leaving = true, true
+	for id := range h.streams {
+		h.endStreamLocked(id)
+	}
 }

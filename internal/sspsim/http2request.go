@@ -1,17 +1,18 @@
 package sspsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"golang.org/x/net/http2"
 )
 
-// takeHeaders opens a stream, or ends one with trailers.
-func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
+// takeHeadersLocked opens a stream, or ends one with trailers.
+func (h *http2Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
-	if st := h.stream(id); st != nil {
-		return h.takeTrailers(st, f)
+	if st := h.streams[id]; st != nil {
+		return h.takeTrailersLocked(st, f)
 	}
 	switch {
 	case id%2 == 0:
@@ -21,38 +22,26 @@ func (h *http2Conn) takeHeaders(f *http2.MetaHeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	}
 	h.lastID = id
-	h.mu.Lock()
-	ignored, open := id > h.goneFrom, len(h.streams)
-	h.mu.Unlock()
 	switch {
-	case ignored:
+	case id > h.goneFrom:
 		h.ssp.unprocessed(f.PseudoValue("path"))
 		return nil
-	case open >= int(h.limit) || open >= maxOpenStreams:
+	case len(h.streams) >= int(h.limit) || len(h.streams) >= maxOpenStreams:
 		h.ssp.unprocessed(f.PseudoValue("path"))
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream, Cause: errors.New("stream limit exceeded")}
 	case f.Truncated:
 		return streamError(id, fmt.Sprintf("header list is over %d bytes", maxHeaderList))
 	}
-	st := &stream{Request: Request{Stream: id, Protocol: "HTTP/2.0", Header: fieldsOf(f), length: -1}, done: make(chan struct{})}
+	st := &stream{Request: Request{Stream: id, Protocol: "HTTP/2.0", Header: fieldsOf(f), length: -1},
+		window: h.initial, done: make(chan struct{})}
 	if err := st.parse(); err != nil {
 		return err
 	}
-	h.mu.Lock()
-	st.window = h.initial
 	h.streams[id] = st
-	h.mu.Unlock()
 	if f.StreamEnded() {
-		return h.endRequest(st)
+		return h.endRequestLocked(st)
 	}
 	return nil
-}
-
-// stream returns an open stream, or nil for none.
-func (h *http2Conn) stream(id uint32) *stream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.streams[id]
 }
 
 func streamError(id uint32, cause string) error {
@@ -111,38 +100,33 @@ func (st *stream) parse() error {
 	return nil
 }
 
-func (h *http2Conn) takeTrailers(st *stream, f *http2.MetaHeadersFrame) error {
+func (h *http2Conn) takeTrailersLocked(st *stream, f *http2.MetaHeadersFrame) error {
 	switch {
-	case st.whole:
+	case st.plan != nil:
 		return http2.StreamError{StreamID: st.Stream, Code: http2.ErrCodeStreamClosed}
 	case !f.StreamEnded() || len(f.PseudoFields()) > 0 || f.Truncated:
 		return streamError(st.Stream, "trailers that do not end the stream, or that are not trailers")
 	}
 	st.Trailer = fieldsOf(f)
-	return h.endRequest(st)
+	return h.endRequestLocked(st)
 }
 
-// takeData adds to a request's body and reopens the window.
-func (h *http2Conn) takeData(f *http2.DataFrame) error {
+// takeDataLocked adds to a request's body and reopens the window.
+func (h *http2Conn) takeDataLocked(f *http2.DataFrame) error {
 	n := int(f.Length) // padding counts too
 	h.received += n
 	if h.received > connWindow {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	if f.StreamID > h.lastID {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
-	}
 	if h.received > connWindow-fullWindow {
-		if err := h.control(func() { _ = h.writer.WriteWindowUpdate(0, uint32(h.received)) }); err != nil {
-			return err
-		}
+		_ = h.writer.WriteWindowUpdate(0, uint32(h.received))
 		h.received = 0
 	}
-	st := h.stream(f.StreamID)
+	st := h.streams[f.StreamID]
 	if st == nil {
 		return nil // the SSP has ended the stream, which the peer may not know yet
 	}
-	if st.whole {
+	if st.plan != nil {
 		return http2.StreamError{StreamID: st.Stream, Code: http2.ErrCodeStreamClosed}
 	}
 	st.received += n
@@ -151,64 +135,64 @@ func (h *http2Conn) takeData(f *http2.DataFrame) error {
 	}
 	if len(st.Body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
 		h.ssp.countBadRequest(fmt.Errorf("body is over %d bytes", h.ssp.opts.MaxRequestBody))
-		h.refuseBody(st)
+		h.writeHeadersLocked(st.Stream, true, Field{":status", "413"})
+		h.resetStreamLocked(st.Stream, http2.ErrCodeNo)
 		return nil
 	}
 	st.Body = append(st.Body, f.Data()...)
 	if f.StreamEnded() {
-		return h.endRequest(st)
+		return h.endRequestLocked(st)
 	}
 	if st.received > streamWindow-fullWindow {
-		err := h.control(func() { _ = h.writer.WriteWindowUpdate(st.Stream, uint32(st.received)) })
+		_ = h.writer.WriteWindowUpdate(st.Stream, uint32(st.received))
 		st.received = 0
-		return err
 	}
 	return nil
 }
 
-// endRequest starts the response to a whole request.
-func (h *http2Conn) endRequest(st *stream) error {
+// endRequestLocked starts the response to a whole request.
+func (h *http2Conn) endRequestLocked(st *stream) error {
 	if st.length >= 0 && st.length != int64(len(st.Body)) {
 		return streamError(st.Stream, fmt.Sprintf("content-length %d, but %d bytes of DATA", st.length, len(st.Body)))
 	}
 	s := h.ssp
 	p := s.plan.Load()
 	f := p.draw(h.rng, true)
-	if f.fault == faultRefuseStream || f.fault == faultGoAway && p.Faults.GoAway.Exclude && h.dispatched > st.Stream {
+	exclude := f.fault == faultGoAway && p.Faults.GoAway.Exclude
+	if f.fault == faultRefuseStream || exclude && h.dispatched > st.Stream {
 		// No GOAWAY can exclude a stream below one that is being processed.
 		s.countFault(f.fault)
 		s.unprocessed(st.Target)
-		h.resetStream(st.Stream, http2.ErrCodeRefusedStream)
+		h.resetStreamLocked(st.Stream, http2.ErrCodeRefusedStream)
 		return nil
 	}
 	if f.fault == faultGoAway {
 		s.countFault(f.fault)
 		last := max(st.Stream, h.dispatched)
-		if p.Faults.GoAway.Exclude {
+		if exclude {
 			last = h.dispatched
 		}
-		h.sayGoAway(errCodes[p.Faults.GoAway.Code], last)
-		h.dropAbove(last)
-		if p.Faults.GoAway.Exclude {
+		_ = h.writer.WriteGoAway(last, errCodes[cmp.Or(p.Faults.GoAway.Code, "NO_ERROR")], nil)
+		h.dropAboveLocked(last)
+		if exclude {
 			return nil
 		}
 	}
 	h.dispatched = max(h.dispatched, st.Stream)
-	if limit := p.Connections.MaxRequests; limit > 0 {
-		h.served++
-		if h.served == limit {
-			if p.Connections.Announce {
-				h.sayGoAway(http2.ErrCodeNo, h.dispatched)
-			}
-			h.dropAbove(h.dispatched)
+	h.served++
+	if h.served == p.Connections.MaxRequests {
+		if p.Connections.Announce {
+			_ = h.writer.WriteGoAway(h.dispatched, http2.ErrCodeNo, nil)
 		}
+		h.dropAboveLocked(h.dispatched)
 	}
-	st.whole = true
-	f.delay = p.Latency.slowed(f.delay, h.begin(len(st.Body)))
-	if f.delay == 0 && f.fault == noFault && !s.watching() && h.respondNow(p, &f, st) {
+	f.delay = p.Latency.slowed(f.delay, h.beginLocked(len(st.Body)))
+	st.plan, st.fate = p, f
+	if f.delay == 0 && f.fault != faultDrip && !s.watching() {
+		h.respondLocked(st)
 		return nil
 	}
-	s.wg.Go(func() { h.serveStream(p, f, st) })
+	s.wg.Go(func() { h.serveStream(st) })
 	return nil
 }
 

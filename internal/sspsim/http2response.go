@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,9 +13,8 @@ import (
 
 // serveStream waits for the latency of a request and sends its response, in a goroutine of the
 // stream.
-func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
-	defer h.endStream(p, &f, st, true)
-	s := h.ssp
+func (h *http2Conn) serveStream(st *stream) {
+	s, p, f := h.ssp, st.plan, st.fate
 	if s.watching() {
 		st.Time, st.Conn, st.TLS = time.Now(), h.id, h.tls
 		f = s.watch(&st.Request, f)
@@ -22,169 +22,153 @@ func (h *http2Conn) serveStream(p *script, f fate, st *stream) {
 	if f.delay > 0 && !s.waitFor(f.delay, st.done) {
 		return
 	}
-	if f.fault != faultUnsolicited && f.fault != faultGoAway { // these are counted when they are sent
-		s.countFault(f.fault)
-	}
-	switch f.fault {
-	case faultStall:
-		select {
-		case <-st.done:
-		case <-s.done:
-		}
-	case faultReset:
-		h.conn.reset()
-	default:
-		var r reply
-		p.compose(&r, &f, &st.Request)
-		h.mu.Lock()
-		h.respond(p, &f, st, &r)
-		h.mu.Unlock()
-	}
-}
-
-// respondNow sends the response from the reader if the windows have room for all of it. Otherwise
-// the reader would wait for a WINDOW_UPDATE that only the reader can receive.
-func (h *http2Conn) respondNow(p *script, f *fate, st *stream) bool {
-	p.compose(&h.reply, f, &st.Request)
-	n := h.reply.body.len()
 	h.mu.Lock()
-	room := int64(n) <= min(h.window, st.window) && len(h.out)+n <= maxQueued
-	if room {
-		h.respond(p, f, st, &h.reply)
+	st.fate = f
+	h.respondLocked(st)
+	for st.held > 0 {
+		h.mu.Unlock()
+		h.flush()
+		if !s.waitFor(p.dripPause(), st.done) {
+			return
+		}
+		h.mu.Lock()
+		st.held = max(0, st.held-p.dripBytes())
+		h.sendBodyLocked(st)
 	}
 	h.mu.Unlock()
-	if room {
-		h.endStream(p, f, st, false)
-	}
-	return room
+	h.flush()
 }
 
-// respond queues the response. The caller holds mu. respond releases it while it waits for room, and
-// returns early if the stream or the connection ends.
-func (h *http2Conn) respond(p *script, f *fate, st *stream, r *reply) {
-	if !h.canSend(st) {
-		return
+// respondLocked queues the response, as far as the windows allow.
+func (h *http2Conn) respondLocked(st *stream) {
+	p, f, r := st.plan, &st.fate, &st.response
+	if h.streams[st.Stream] == nil {
+		return // the stream or the connection has ended
 	}
-	if f.malformation == H2Garbage {
-		h.out = append(h.out, poisonResponse...)
-		return
-	}
-	isHead := st.Method == http.MethodHead
-	n := r.body.len()
-	if isHead || !r.hasBody {
-		r.body = payload{}
-	}
-	if f.traits[traitInterim] {
-		h.writeHeaders(st.Stream, false, Field{":status", "103"}, Field{"link", "</sim.css>; rel=preload"})
-	}
-	start := len(h.out)
-	trailing := r.trailers && r.hasBody && !isHead
-	if f.fault == faultResetStream && !p.Faults.ResetStream.AfterHead {
-		r.body = payload{}
-	} else {
-		h.writeHeader(f, st, r, n, trailing)
-	}
-	if f.fault == faultCutHead || f.fault == faultCutBody && isHead {
-		h.out = h.out[:start+(len(h.out)-start)/2]
-		h.cutLocked()
-		return
-	}
-	half := f.fault == faultCutBody || f.fault == faultResetStream
-	if half {
-		r.body.cut(n / 2)
-	}
-	sent := r.body.len()
-	if !h.queueBody(p, f, st, r, trailing || half) {
-		return
+	if f.fault != faultUnsolicited && f.fault != faultGoAway { // these are counted when they are sent
+		h.ssp.countFault(f.fault)
 	}
 	switch {
-	case f.fault == faultCutBody:
+	case f.fault == faultStall:
+		return
+	case f.fault == faultReset:
+		h.reset()
+		return
+	case f.malformation == H2Garbage:
+		_, _ = h.out.Write(poisonResponse)
+		h.endStreamLocked(st.Stream)
+		return
+	}
+	*r, h.buffers = h.buffers, reply{}
+	p.compose(r, f, &st.Request)
+	isHead := st.Method == http.MethodHead
+	st.unsent = r.body
+	if isHead || !r.hasBody || f.fault == faultResetStream && !p.Faults.ResetStream.AfterHead {
+		st.unsent = nil
+	}
+	trailers := r.trailers && r.hasBody && !isHead
+	if f.traits[traitInterim] {
+		h.writeHeadersLocked(st.Stream, false, Field{":status", "103"}, Field{"link", "</sim.css>; rel=preload"})
+	}
+	start := len(h.out.frames)
+	if f.fault != faultResetStream || p.Faults.ResetStream.AfterHead {
+		h.writeHeaderLocked(st, len(st.unsent) == 0 && !trailers)
+	}
+	if f.fault == faultCutHead || f.fault == faultCutBody && isHead {
+		h.out.frames = h.out.frames[:start+(len(h.out.frames)-start)/2]
 		h.cutLocked()
 		return
-	case f.fault == faultResetStream:
-		h.endStreamLocked(st.Stream)
-		_ = h.writer.WriteRSTStream(st.Stream, errCodes[p.Faults.ResetStream.Code])
-		return
-	case trailing && h.canSend(st):
-		h.writeHeaders(st.Stream, true, Field{"x-sim-trailer", "done"})
 	}
-	if f.fault == faultLeftover {
-		_ = h.writer.WriteData(st.Stream, true, []byte(Poison))
-		h.window -= int64(len(Poison))
+	isCut := f.fault == faultCutBody || f.fault == faultResetStream
+	if isCut {
+		st.unsent = st.unsent[:len(st.unsent)/2]
 	}
-	// The stream must not count as open when another goroutine flushes its END_STREAM: the peer may
-	// then open the next stream.
-	h.endStreamLocked(st.Stream)
-	h.ssp.countResponse(r.status, sent)
+	st.trailing = trailers || isCut
+	if f.fault == faultDrip {
+		st.held = max(0, len(st.unsent)-p.dripBytes())
+	}
+	st.responding = true
+	h.sendBodyLocked(st)
 }
 
-// writeHeader queues the header of the response; n is the length of its body.
-func (h *http2Conn) writeHeader(f *fate, st *stream, r *reply, n int, trailing bool) {
-	switch f.malformation {
+// writeHeaderLocked queues the header of the response.
+func (h *http2Conn) writeHeaderLocked(st *stream, endStream bool) {
+	r, malformation, length := &st.response, st.fate.malformation, len(st.response.body)
+	switch malformation {
 	case H2SettingsBad:
 		_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 2})
 	case H2DataFirst:
 		_ = h.writer.WriteData(st.Stream, false, []byte("early"))
 	case H2WrongLength:
-		n++
+		length++
 	}
+	fields := make([]Field, 0, 8)
 	status := Field{":status", strconv.Itoa(r.status)}
-	h.fields = h.fields[:0]
-	if f.malformation != H2NoStatus && f.malformation != H2PseudoBehind {
-		h.fields = append(h.fields, status)
+	if malformation != H2NoStatus && malformation != H2PseudoBehind {
+		fields = append(fields, status)
 	}
 	for _, f := range r.fields {
-		h.fields = append(h.fields, Field{strings.ToLower(f.Name), f.Value})
+		fields = append(fields, Field{strings.ToLower(f.Name), f.Value})
 	}
 	if r.hasBody {
-		h.fields = append(h.fields, Field{"content-length", strconv.Itoa(n)})
+		fields = append(fields, Field{"content-length", strconv.Itoa(length)})
 	}
-	switch f.malformation {
+	switch malformation {
 	case H2PseudoBehind:
-		h.fields = append(h.fields, status)
+		fields = append(fields, status)
 	case H2Uppercase:
-		h.fields = append(h.fields, Field{"X-Upper", "1"})
+		fields = append(fields, Field{"X-Upper", "1"})
 	case H2Connection:
-		h.fields = append(h.fields, Field{"connection", "keep-alive"})
+		fields = append(fields, Field{"connection", "keep-alive"})
 	}
 	if r.trailers && r.hasBody {
-		h.fields = append(h.fields, Field{"trailer", "x-sim-trailer"})
+		fields = append(fields, Field{"trailer", "x-sim-trailer"})
 	}
-	h.writeHeaders(st.Stream, r.body.len() == 0 && !trailing, h.fields...)
+	h.writeHeadersLocked(st.Stream, endStream, fields...)
 }
 
-// queueBody queues the body. Its last frame ends the stream, unless more follows. It returns false if the
-// stream or the connection ended first. The caller holds mu. queueBody unlocks it while it waits, and locks
-// it again.
-func (h *http2Conn) queueBody(p *script, f *fate, st *stream, r *reply, more bool) bool {
-	limit, drip := frameSize, f.fault == faultDrip
-	if drip {
-		limit = min(limit, p.Faults.Drip.Bytes)
+// sendBodyLocked queues as much of the response's body as the windows and Drip allow. With the last byte it
+// ends the stream.
+func (h *http2Conn) sendBodyLocked(st *stream) {
+	if !st.responding || h.streams[st.Stream] == nil {
+		return
 	}
-	for r.body.len() > 0 {
-		if !h.awaitWindow(st) {
-			return false
+	for len(st.unsent) > 0 {
+		n := min(len(st.unsent)-st.held, frameSize, int(min(h.window, st.window)))
+		if n <= 0 {
+			return
 		}
-		piece := r.body.next(int(min(int64(limit), h.window, st.window)))
-		h.window -= int64(len(piece))
-		st.window -= int64(len(piece))
-		last := r.body.len() == 0
-		_ = h.writer.WriteData(st.Stream, last && !more, piece)
-		if drip && !last {
-			h.mu.Unlock()
-			h.flush()
-			ok := h.ssp.waitFor(time.Duration(p.Faults.Drip.Pause), st.done)
-			h.mu.Lock()
-			if !ok {
-				return false
-			}
-		}
+		piece := st.unsent[:n]
+		st.unsent = st.unsent[n:]
+		h.window -= int64(n)
+		st.window -= int64(n)
+		_ = h.writer.WriteData(st.Stream, len(st.unsent) == 0 && !st.trailing, piece)
 	}
-	return true
+	p, f, r := st.plan, &st.fate, &st.response
+	switch {
+	case f.fault == faultCutBody:
+		h.cutLocked()
+		return
+	case f.fault == faultResetStream:
+		h.resetStreamLocked(st.Stream, errCodes[cmp.Or(p.Faults.ResetStream.Code, "INTERNAL_ERROR")])
+		return
+	case st.trailing:
+		h.writeHeadersLocked(st.Stream, true, Field{"x-sim-trailer", "done"})
+	}
+	if f.fault == faultLeftover {
+		_ = h.writer.WriteData(st.Stream, true, []byte(Poison))
+		h.window -= int64(len(Poison))
+	}
+	sent := len(r.body)
+	if st.Method == http.MethodHead {
+		sent = 0
+	}
+	h.ssp.countResponse(r.status, sent)
+	h.endStreamLocked(st.Stream)
 }
 
-// writeHeaders queues a header block.
-func (h *http2Conn) writeHeaders(id uint32, endStream bool, fields ...Field) {
+// writeHeadersLocked queues a header block.
+func (h *http2Conn) writeHeadersLocked(id uint32, endStream bool, fields ...Field) {
 	h.block.Reset()
 	for _, f := range fields {
 		// HPACK would index the padding and send almost nothing.

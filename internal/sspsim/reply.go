@@ -5,83 +5,44 @@ import (
 	"cmp"
 	"encoding/xml"
 	"net/http"
+	"strings"
 	"time"
 
 	"adbuffer/internal/syntax"
 )
 
-// payload is a response's body: head, pad bytes of filler, tail. next reads it piece by piece, so
-// that a large body is never held in memory.
-type payload struct {
-	head, tail []byte
-	pad        int
-}
-
-const fillerSize = 16 << 10
-
-var filler = bytes.Repeat([]byte("x"), fillerSize)
-
-func (b *payload) len() int { return len(b.head) + b.pad + len(b.tail) }
-
-// next removes and returns the next piece, at most limit bytes. It is empty at the end.
-func (b *payload) next(limit int) []byte {
-	var piece []byte
-	switch {
-	case len(b.head) > 0:
-		n := min(limit, len(b.head))
-		piece, b.head = b.head[:n], b.head[n:]
-	case b.pad > 0:
-		n := min(limit, b.pad, fillerSize)
-		piece, b.pad = filler[:n], b.pad-n
-	default:
-		n := min(limit, len(b.tail))
-		piece, b.tail = b.tail[:n], b.tail[n:]
-	}
-	return piece
-}
-
-// cut shortens the body to its first n bytes.
-func (b *payload) cut(n int) {
-	b.head = b.head[:min(n, len(b.head))]
-	n -= len(b.head)
-	b.pad = min(n, b.pad)
-	n -= b.pad
-	b.tail = b.tail[:min(n, len(b.tail))]
-}
-
 // document is the text before and after an id and the filler.
 type document struct {
 	contentType   string
 	before, after string
-	close         []byte
+	close         string
 }
 
 var documents = map[Kind]*document{
 	OpenRTB: {"application/json", `{"id":`, `,"seatbid":[{"bid":[{"id":"1","impid":"1","price":1.25,"adm":"`,
-		[]byte(`"}],"seat":"sim"}],"cur":"USD"}`)},
+		`"}],"seat":"sim"}],"cur":"USD"}`},
 	VAST: {"application/xml", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"><Ad id="`,
 		`"><InLine><AdSystem>sspsim</AdSystem><AdTitle>`,
-		[]byte(`</AdTitle><Impression>http://127.0.0.1/i</Impression><Creatives></Creatives></InLine></Ad></VAST>`)},
+		`</AdTitle><Impression>http://127.0.0.1/i</Impression><Creatives></Creatives></InLine></Ad></VAST>`},
 	Raw: {contentType: "application/octet-stream"},
 }
 
 var noBidDocuments = map[Kind]*document{
-	OpenRTB: {"application/json", `{"id":`, `,"nbr":0}`, nil},
-	VAST:    {"application/xml", "", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`, nil},
+	OpenRTB: {"application/json", `{"id":`, `,"nbr":0}`, ""},
+	VAST:    {"application/xml", "", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`, ""},
 	Raw:     {contentType: "application/octet-stream"},
 }
 
-// padding is a value of X-Pad, the field that fills an oversized message head.
-var padding = string(filler[:1000])
+// padding fills a body, and X-Pad, the field of an oversized message head.
+var padding = strings.Repeat("x", 1000)
 
 // reply is one response before the framing of its protocol. A reply that is used again keeps its buffers.
 type reply struct {
 	status   int
 	fields   []Field // without those of the framing, in the spelling of HTTP/1
-	body     payload
+	body     []byte
 	hasBody  bool // false for a 204, which has no length
 	trailers bool
-	start    []byte // buffer of the body's start
 }
 
 // compose makes r the response to q.
@@ -90,18 +51,18 @@ func (p *script) compose(r *reply, f *fate, q *Request) {
 	if !bytes.Contains(q.Body, p.bidFor) && !f.fault.needsBody() {
 		f.traits[traitNoBid] = true
 	}
-	*r = reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers], fields: r.fields[:0], start: r.start[:0]}
+	*r = reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers], fields: r.fields[:0], body: r.body[:0]}
 	form := cmp.Or(p.Response.NoBidForm, NoBid204)
 	switch {
 	case f.fault == faultStatus:
-		r.status = f.status.Code
+		r.status = cmp.Or(f.status.Code, http.StatusServiceUnavailable)
 		r.hasBody = r.status != http.StatusNoContent && r.status != http.StatusNotModified
 		r.add("Content-Type", "application/json")
 		if after := f.status.retryAfter(time.Now()); after != "" {
 			r.add("Retry-After", after)
 		}
 		if r.hasBody {
-			r.body.tail = statusBody
+			r.body = append(r.body, `{"error":"simulated"}`...)
 		}
 	case f.traits[traitNoBid] && form == NoBid204:
 		r.status, r.hasBody = http.StatusNoContent, false
@@ -122,13 +83,11 @@ func (p *script) compose(r *reply, f *fate, q *Request) {
 	}
 	r.fields = append(r.fields, p.Response.Headers...)
 	if f.fault == faultOversizedHead {
-		for left := p.Faults.OversizedHead.Bytes; left > 0; left -= len(padding) {
+		for left := cmp.Or(p.Faults.OversizedHead.Bytes, 64<<10); left > 0; left -= len(padding) {
 			r.add("X-Pad", padding[:min(left, len(padding))])
 		}
 	}
 }
-
-var statusBody = []byte(`{"error":"simulated"}`)
 
 func (r *reply) add(name, value string) { r.fields = append(r.fields, Field{name, value}) }
 
@@ -141,29 +100,31 @@ func (p *script) writeDocument(r *reply, f *fate, q *Request, bidID []byte) {
 		doc, size = noBidDocuments[kind], 0
 	}
 	if f.fault == faultOversizedBody {
-		size = p.Faults.OversizedBody.Bytes
+		size = cmp.Or(p.Faults.OversizedBody.Bytes, 4<<20)
 	} else if f.fault.needsBody() {
 		size = max(size, 64)
 	}
 	r.add("Content-Type", cmp.Or(p.Response.ContentType, doc.contentType))
-	start := append(r.start, doc.before...)
+	body := append(r.body, doc.before...)
 	id := string(bidID)
 	if id == "" {
 		id = cmp.Or(q.cb(), q.requestID, "0")
 	}
 	switch {
 	case kind == Raw && p.Response.Echo:
-		start = append(start, id[:min(len(id), size)]...)
+		body = append(body, id[:min(len(id), size)]...)
 	case kind == VAST && !f.traits[traitNoBid]:
-		text := bytes.NewBuffer(start)
+		text := bytes.NewBuffer(body)
 		_ = xml.EscapeText(text, []byte(id)) // a bytes.Buffer takes everything
-		start = text.Bytes()
+		body = text.Bytes()
 	case kind == OpenRTB && len(bidID) > 0:
-		start = append(append(append(start, '"'), id...), '"') // still with JSON's escapes
+		body = append(append(append(body, '"'), id...), '"') // still with JSON's escapes
 	case kind == OpenRTB:
-		start = syntax.AppendJSONString(start, []byte(id))
+		body = syntax.AppendJSONString(body, []byte(id))
 	}
-	r.start = append(start, doc.after...)
-	r.body = payload{head: r.start, tail: doc.close}
-	r.body.pad = max(0, size-r.body.len())
+	body = append(body, doc.after...)
+	for left := size - len(body) - len(doc.close); left > 0; left -= len(padding) {
+		body = append(body, padding[:min(left, len(padding))]...)
+	}
+	r.body = append(body, doc.close...)
 }

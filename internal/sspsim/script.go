@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -96,35 +97,27 @@ func (d *dice) roll(r *rand.Rand) bool {
 
 // script is a Behaviour that is ready for use. Only its counts change.
 type script struct {
-	Behaviour           // with the defaults of Faults applied
-	given     Behaviour // as it was given to Set
-	latency   latencySampler
-	size      sampler
-	bidFor    []byte
-
-	dice [events]dice
+	Behaviour
+	bidFor []byte
+	dice   [events]dice
 
 	malformed1, malformed2 []Malformation // the kinds for each protocol
 }
 
 func newScript(b Behaviour) *script {
-	b = b.clone()
-	p := &script{Behaviour: b, given: b, latency: b.Latency.sampler(), size: b.Response.Size.sampler(),
-		bidFor: []byte(b.Response.BidFor)}
+	p := &script{Behaviour: b.clone(), bidFor: []byte(b.Response.BidFor)}
 	for i, chance := range b.chances() {
 		p.dice[i].Chance = chance
 	}
 	p.malformed1 = malformationsOf(http1Malformations, b.Faults.Malformed.Kinds)
 	p.malformed2 = malformationsOf(http2Malformations, b.Faults.Malformed.Kinds)
-	setDefault(&p.Faults.ResetStream.Code, "INTERNAL_ERROR")
-	setDefault(&p.Faults.GoAway.Code, "NO_ERROR")
-	setDefault(&p.Faults.Status.Code, 503)
-	setDefault(&p.Faults.Drip.Bytes, 1)
-	setDefault(&p.Faults.Drip.Pause, Duration(10*time.Millisecond))
-	setDefault(&p.Faults.Unsolicited.Delay, Duration(time.Millisecond))
-	setDefault(&p.Faults.OversizedHead.Bytes, 64<<10)
-	setDefault(&p.Faults.OversizedBody.Bytes, 4<<20)
 	return p
+}
+
+func (p *script) dripBytes() int { return cmp.Or(p.Faults.Drip.Bytes, 1) }
+
+func (p *script) dripPause() time.Duration {
+	return time.Duration(cmp.Or(p.Faults.Drip.Pause, Duration(10*time.Millisecond)))
 }
 
 func setDefault[T comparable](v *T, def T) {
@@ -154,7 +147,7 @@ type fate struct {
 // draw makes all draws for one request of HTTP/1 or HTTP/2. It draws every applicable die for every
 // request. So "every N" is every Nth request, independently of all other draws.
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
-	f := fate{delay: p.latency.draw(r), size: int(p.size.draw(r)), status: p.Faults.Status}
+	f := fate{delay: p.Latency.draw(r), size: p.Response.Size.draw(r), status: p.Faults.Status}
 	f.traits[traitNoBid] = p.dice[traitNoBid].roll(r)
 	kinds, firstTrait := p.malformed1, traitHTTP10
 	if isHTTP2 {

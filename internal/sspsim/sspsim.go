@@ -180,7 +180,7 @@ func (s *SSP) URL() string {
 }
 
 // Behaviour returns the current behaviour.
-func (s *SSP) Behaviour() Behaviour { return s.plan.Load().given.clone() }
+func (s *SSP) Behaviour() Behaviour { return s.plan.Load().Behaviour.clone() }
 
 // Set makes b the current behaviour, or returns an *InvalidError and changes nothing. It restarts
 // the counts of every Chance.
@@ -207,7 +207,7 @@ func (s *SSP) setLocked(b Behaviour) error {
 	}
 	err := s.gate.set(state)
 	for _, c := range s.openConns() {
-		c.poke()
+		c.apply()
 	}
 	return err
 }
@@ -288,6 +288,9 @@ func (s *SSP) track(tcp *net.TCPConn) *conn {
 
 func (s *SSP) untrack(c *conn) {
 	_ = c.tcp.Close()
+	c.mu.Lock()
+	c.closing = true // the timers do nothing more
+	c.mu.Unlock()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
