@@ -26,7 +26,7 @@ func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 				const atOnce, streams = 100, 2000
 				opts := wireOptions
 				opts.MaxStreams, opts.MaxUnread = atOnce, 2*atOnce*50_000
-				w := newWire(t, newGated, opts)
+				w := newWire(t, opts)
 				if late {
 					w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 					w.framer.WriteWindowUpdate(0, 1<<30)
@@ -36,8 +36,7 @@ func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 				request := func() {
 					id := uint32(2*opened + 1)
 					opened++
-					w.headers(id, true, get...)
-					w.send()
+					w.get(id)
 					if r := w.owner().requests[id]; r != nil { // else the next frame is GOAWAY
 						r.respond <- &Response{Status: 200, Body: body[:sizes.least+opened*7919%sizes.spread]}
 					}
@@ -71,7 +70,6 @@ func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 					}
 				}
 				testsupport.True(t, ended == streams && small <= ended, "%d of %d responses arrived; %d DATA frames were small", ended, streams, small)
-				w.hangUp()
 			})
 		}
 	}
@@ -81,19 +79,15 @@ func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 // by making adbuffer send its response byte by byte.
 func TestAClientThatReadsByteByByteEarnsNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-		w.headers(1, true, get...)
-		w.send()
+		w.get(1)
 		w.owner().requests[1].respond <- &Response{Status: 200, Body: make([]byte, 100_000)}
 		for range 2 * 1000 {
 			w.framer.WriteWindowUpdate(1, 1)
 			w.send()
 		}
-		if code, ok := w.goAway(); !ok || code != http2.ErrCodeEnhanceYourCalm {
-			t.Errorf("GOAWAY: %v, code %v", ok, code)
-		}
-		w.hangUp()
+		w.wantGoAway(http2.ErrCodeEnhanceYourCalm)
 	})
 }
 
@@ -101,8 +95,7 @@ func TestAClientThatReadsByteByByteEarnsNothing(t *testing.T) {
 // The client sends five times the window.
 func TestTheConnectionsWindowIsReturned(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
-		defer w.hangUp()
+		w := newWire(t, wireOptions)
 		room, fields := http2codec.InitialWindow, slices.Clone(get)
 		fields[1] = "POST"
 		for id := uint32(1); id < 200; id += 2 {
@@ -129,19 +122,15 @@ func TestTheConnectionsWindowIsReturned(t *testing.T) {
 // once, if it has read enough.
 func TestAClientMayCancelTheResponsesThatItHasReadInPart(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.framer.WriteWindowUpdate(0, 1<<30)
 		for id := uint32(1); id < 4000; id += 2 {
-			w.headers(id, true, get...)
-			w.send()
-			w.owner().requests[id].respond <- &Response{Status: 200, Body: make([]byte, 100_000)}
-			synctest.Wait()
+			w.get(id)
+			w.respond(id, &Response{Status: 200, Body: make([]byte, 100_000)})
 			w.framer.WriteRSTStream(id, http2.ErrCodeCancel)
 			w.send()
-			if code, ok := w.goAway(); ok {
-				t.Fatalf("stream %d: GOAWAY %v", id, code)
-			}
+			code, ended := w.goAway()
+			testsupport.MustTrue(t, !ended, "stream %d: GOAWAY %v", id, code)
 		}
-		w.hangUp()
 	})
 }

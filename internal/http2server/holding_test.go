@@ -21,7 +21,7 @@ func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 		opts := wireOptions
 		opts.MaxStreams, opts.MaxUnread = burst, burst*2*streamCost
 		before := runtime.NumGoroutine()
-		w := newWire(t, newGated, opts)
+		w := newWire(t, opts)
 		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		for id := uint32(1); id < 2*burst; id += 2 {
 			w.headers(id, true, get...)
@@ -48,7 +48,6 @@ func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 			}
 		})
 		testsupport.Equal(t, ended, burst, "%d of %d responses arrived", burst)
-		w.hangUp()
 	})
 }
 
@@ -59,17 +58,16 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 		const streams = 200
 		opts := wireOptions
 		opts.MaxStreams, opts.MaxUnread = streams, 16<<20
-		w := newWire(t, newGated, opts)
+		w := newWire(t, opts)
 		w.send()
-		w.full = make(chan struct{})
+		w.stall()
 		fields := []byte("X-Long: " + strings.Repeat("v", 10_000) + "\r\nContent-Length: 5\r\n")
 		for id := uint32(1); id < 2*streams; id += 2 {
 			w.headers(id, true, get...)
 		}
 		w.send()
 		for id := uint32(1); id < 2*streams; id += 2 {
-			w.owner().requests[id].respond <- &Response{Status: 200, Fields: fields, Body: []byte("an ad"), Trailers: []byte("X-Last: 1\r\n")}
-			synctest.Wait()
+			w.respond(id, &Response{Status: 200, Fields: fields, Body: []byte("an ad"), Trailers: []byte("X-Last: 1\r\n")})
 		}
 		for range 500 {
 			w.framer.WritePing(false, [8]byte{})
@@ -79,10 +77,7 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 		}
 		testsupport.AtMost(t, len(w.conn.out.buf), readPause+11_000, "the buffer holds %d bytes")
 		testsupport.AtLeast(t, w.conn.held, streams*len(fields), "%d bytes count as unread")
-		w.mu.Lock()
-		close(w.full)
-		w.full = nil
-		w.mu.Unlock()
+		w.readAgain()
 		synctest.Wait()
 		got := map[uint32]string{}
 		w.receive(func(f http2.Frame) {
@@ -97,7 +92,6 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 			testsupport.MustEqual(t, got[id], "header an ad trailer", "stream %[2]d got %[1]q", id)
 		}
 		testsupport.Equal(t, w.conn.held, 0, "%d bytes are still unread")
-		w.hangUp()
 	})
 }
 
@@ -106,35 +100,23 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			w := newWire(t, newGated, wireOptions)
+			w := newWire(t, wireOptions)
 			w.send()
-			w.full = make(chan struct{})
-			w.headers(1, true, get...)
-			w.send()
-			w.owner().requests[1].respond <- &Response{Status: 200, Body: []byte("an ad")}
-			synctest.Wait()
+			w.stall()
+			w.get(1)
+			w.respond(1, &Response{Status: 200, Body: []byte("an ad")})
 			w.conn.WriteWaits()
 			w.conn.DropUnread(1)
 			time.Sleep(dropAfter / 2)
-			read := func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				close(w.full)
-				w.full = nil
-			}
 			if reads {
-				read()
+				w.readAgain()
 			}
 			time.Sleep(dropAfter)
 			synctest.Wait()
-			w.conn.mu.Lock()
-			closed := w.conn.closed
-			w.conn.mu.Unlock()
-			testsupport.True(t, closed != reads, "a client that reads %v: closed %v", reads, closed)
+			testsupport.Equal(t, w.closed(), !reads, "a client that reads %[2]v: closed %[1]v", reads)
 			if !reads {
-				read()
+				w.readAgain()
 			}
-			w.hangUp()
 		})
 	}
 }
@@ -150,7 +132,7 @@ func TestOnlyAClientThatGoesOnNotReadingLosesItsConnection(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			opts := wireOptions
 			opts.MaxStreams, opts.MaxUnread = 200, 16<<20
-			w := newWire(t, newGated, opts)
+			w := newWire(t, opts)
 			w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 			for next := uint32(1); next < uint32(2*opts.MaxStreams*test.rounds); {
 				first := next
@@ -168,11 +150,7 @@ func TestOnlyAClientThatGoesOnNotReadingLosesItsConnection(t *testing.T) {
 				}
 				synctest.Wait()
 			}
-			w.conn.mu.Lock()
-			closed := w.conn.closed
-			w.conn.mu.Unlock()
-			testsupport.True(t, closed == test.closed, "%d times all responses dropped after %v: the connection is closed: %v", test.rounds, test.waits, closed)
-			w.hangUp()
+			testsupport.Equal(t, w.closed(), test.closed, "%[2]d times all responses dropped after %[3]v: the connection is closed: %[1]v", test.rounds, test.waits)
 		})
 	}
 }

@@ -13,18 +13,11 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// respond lets the request of stream id end with 204 and these fields.
-func (w *wire) respond(id uint32, fields string) {
-	w.owner().requests[id].respond <- &Response{Status: 204, Fields: []byte(fields)}
-	synctest.Wait()
-}
-
 // A frame that came in two parts does not bound the time of what follows it.
 func TestAFrameInTwoPartsEndsNoLaterWait(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
-		w.headers(1, true, get...) // keeps the connection from being idle
-		w.send()
+		w := newWire(t, wireOptions)
+		w.get(1) // keeps the connection from being idle
 		w.framer.WritePing(false, [8]byte{})
 		rest := bytes.Clone(w.unsent.Bytes()[5:])
 		w.unsent.Truncate(5)
@@ -33,38 +26,33 @@ func TestAFrameInTwoPartsEndsNoLaterWait(t *testing.T) {
 		w.unsent.Write(rest)
 		w.send()
 		time.Sleep(2 * wireTimeout)
-		w.respond(1, "")
-		if code, ok := w.goAway(); ok {
-			t.Errorf("GOAWAY with code %v, although each frame arrived in time", code)
-		}
-		w.hangUp()
+		w.respond(1, new(Response))
+		code, ended := w.goAway()
+		testsupport.True(t, !ended, "GOAWAY with code %v, although each frame arrived in time", code)
 	})
 }
 
 // Requests pay for the PINGs beside them, so a client may send one with each request, at any rate.
 func TestClientMayPingWithEachRequest(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		for id := uint32(1); id < 5000; id += 2 {
 			w.framer.WritePing(false, [8]byte{})
-			w.headers(id, true, get...)
-			w.send()
+			w.get(id)
 			testsupport.MustTrue(t, w.owner().requests[id] != nil, "the connection ended before stream %d", id)
-			w.respond(id, "")
+			w.respond(id, new(Response))
 		}
-		w.hangUp()
 	})
 }
 
 // A client that allows no dynamic table can decode all responses.
 func TestResponsesUseNoLargerTableThanTheClientAllows(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.framer.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
 		for _, id := range []uint32{1, 3, 5} {
-			w.headers(id, true, get...)
-			w.send()
-			w.respond(id, "Server: the-same-each-time\r\n")
+			w.get(id)
+			w.respond(id, &Response{Status: 200, Fields: []byte("Server: the-same-each-time\r\n")})
 		}
 		decoder := hpack.NewDecoder(0, nil)
 		blocks := 0
@@ -77,14 +65,13 @@ func TestResponsesUseNoLargerTableThanTheClientAllows(t *testing.T) {
 			}
 		})
 		testsupport.Equal(t, blocks, 3, "%d responses")
-		w.hangUp()
 	})
 }
 
 // The first frame says what the client may send.
 func TestFirstSettingsAreThoseOfTheOptions(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.send()
 		got := make(map[http2.SettingID]uint32)
 		w.receive(func(f http2.Frame) {
@@ -95,7 +82,6 @@ func TestFirstSettingsAreThoseOfTheOptions(t *testing.T) {
 		if o := &w.conn.opts; got[http2.SettingMaxConcurrentStreams] != uint32(o.MaxStreams) || got[http2.SettingInitialWindowSize] != uint32(o.StreamWindow) || got[http2.SettingMaxHeaderListSize] != uint32(o.MaxHeaderList) {
 			t.Errorf("the settings are %v, want those of %+v", got, o)
 		}
-		w.hangUp()
 	})
 }
 
@@ -103,12 +89,11 @@ func TestFirstSettingsAreThoseOfTheOptions(t *testing.T) {
 // end of the bubble would report a worker.
 func TestAnIdleConnectionHasNoWorker(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.headers(1, true, get...)
-		w.headers(3, true, get...)
-		w.send()
-		w.respond(1, "")
-		w.respond(3, "")
+		w.get(3)
+		w.respond(1, new(Response))
+		w.respond(3, new(Response))
 		time.Sleep(2 * wireOptions.ParkAfter)
 		testsupport.ErrorIs(t, <-w.served, ErrIdle, "Serve returned %v")
 	})
@@ -118,26 +103,17 @@ func TestAnIdleConnectionHasNoWorker(t *testing.T) {
 // nothing else.
 func TestADrainEndsWithTheLastRequestOfAResetStream(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
-		w.headers(1, true, get...)
-		w.send()
+		w := newWire(t, wireOptions)
+		w.get(1)
 		w.framer.WriteRSTStream(1, http2.ErrCodeCancel)
 		w.send()
 		w.conn.Drain()
 		time.Sleep(2 * announceFor)
 		synctest.Wait()
-		select {
-		case err := <-w.served:
-			t.Fatalf("the drain ended with %v while a request was being served", err)
-		default:
-		}
-		w.respond(1, "")
-		select {
-		case err := <-w.served:
-			testsupport.True(t, errors.Is(err, errDone), "Serve returned %v, want %v", err, errDone)
-		default:
-			t.Error("the drain continues after the last request")
-			w.hangUp()
-		}
+		err, ended := w.hasServed()
+		testsupport.MustTrue(t, !ended, "the drain ended with %v while a request was being served", err)
+		w.respond(1, new(Response))
+		err, ended = w.hasServed()
+		testsupport.True(t, ended && errors.Is(err, errDone), "after the last request, the drain ended: %v, with %v, want %v", ended, err, errDone)
 	})
 }

@@ -81,7 +81,7 @@ func newModel(t *testing.T, rng *rand.Rand) *model {
 	opts := wireOptions
 	opts.ParkAfter = time.Hour
 	m := &model{rng: rng, window: http2codec.InitialWindow, initial: http2codec.InitialWindow, settings: 1}
-	m.wire = newWire(t, newGated, opts)
+	m.wire = newWire(t, opts)
 	m.headers = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
 		if f.Name == ":status" {
 			m.status = f.Value

@@ -1,7 +1,6 @@
 package http2server
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -22,9 +21,8 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 		"WINDOW_UPDATE": func(fr *http2.Framer) error { return fr.WriteWindowUpdate(3, 100) },
 	} {
 		testsupport.RunBubble(t, name, func(t *testing.T) {
-			w := newWire(t, newGated, wireOptions)
-			w.headers(1, true, get...)
-			w.send()
+			w := newWire(t, wireOptions)
+			w.get(1)
 			w.conn.Drain()
 			time.Sleep(2 * announceFor)
 			w.headers(3, false, post...)
@@ -35,9 +33,7 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 			testsupport.ErrorIs(t, <-w.served, errDone, "the connection ended with %v")
 			responded := false
 			w.receive(func(f http2.Frame) {
-				if f, ok := f.(*http2.HeadersFrame); ok && f.StreamID == 1 {
-					responded = true
-				}
+				responded = responded || f.Header().Type == http2.FrameHeaders && f.Header().StreamID == 1
 			})
 			if got := w.owner().requests; !responded || got[3] != nil || len(w.owner().violations) > 0 {
 				t.Errorf("stream 1 has its response: %v; stream 3: %v; violations: %q", responded, got[3], w.owner().violations)
@@ -58,24 +54,19 @@ func TestAMalformedPRIORITYIsAViolationOfItsStream(t *testing.T) {
 	} {
 		for _, open := range []bool{false, true} {
 			testsupport.Bubble(t, func(t *testing.T) {
-				w := newWire(t, newGated, wireOptions)
+				w := newWire(t, wireOptions)
 				if open {
 					w.headers(1, false, post...)
 				}
 				w.framer.WriteRawFrame(http2.FramePriority, 0, 1, c.payload)
 				w.send()
-				if got := w.owner().violations; !slices.Equal(got, []string{c.rule}) {
-					t.Errorf("open %v: violations %q, want %q", open, got, c.rule)
-				}
-				if r := w.owner().requests[1]; open && (!r.released || r.served) {
-					t.Errorf("the request is %+v, want released and not served", r)
-				}
+				got, r := w.owner().violations, w.owner().requests[1]
+				testsupport.True(t, slices.Equal(got, []string{c.rule}), "open %v: violations %q, want %q", open, got, c.rule)
+				testsupport.True(t, !open || r.released && !r.served, "the request is %+v, want released and not served", r)
 				reset := false
-				w.hangUp()
 				w.receive(func(f http2.Frame) {
-					if f, ok := f.(*http2.RSTStreamFrame); ok && f.StreamID == 1 && f.ErrCode == c.code {
-						reset = true
-					}
+					r, ok := f.(*http2.RSTStreamFrame)
+					reset = reset || ok && r.StreamID == 1 && r.ErrCode == c.code
 				})
 				testsupport.True(t, reset, "open %v: no RST_STREAM with %v", open, c.code)
 			})
@@ -86,23 +77,20 @@ func TestAMalformedPRIORITYIsAViolationOfItsStream(t *testing.T) {
 // A request whose connection ends within the same read holds nothing.
 func TestRequestBeforeAViolationIsReleased(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.headers(1, false, get...)
 		w.framer.WriteRawFrame(http2.FramePing, 0, 1, make([]byte, 8)) // a PING on a stream
 		w.send()
-		if err := <-w.served; err == nil || len(w.owner().violations) != 1 {
-			t.Errorf("Serve returned %v after violations %q", err, w.owner().violations)
-		}
-		if r := w.owner().requests[1]; r == nil || !r.released || r.served {
-			t.Errorf("the request is %+v, want released and not served", r)
-		}
+		err, r := <-w.served, w.owner().requests[1]
+		testsupport.True(t, err != nil && len(w.owner().violations) == 1, "Serve returned %v after violations %q", err, w.owner().violations)
+		testsupport.True(t, r != nil && r.released && !r.served, "the request is %+v, want released and not served", r)
 	})
 }
 
 // A header block must be whole in time, even if each of its frames arrives in time.
 func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		begun := time.Now()
 		b := w.block(get...)
 		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:1]})
@@ -112,15 +100,9 @@ func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 			w.framer.WriteContinuation(1, false, nil)
 			w.send()
 		}
-		select {
-		case <-w.served:
-		default:
-			t.Errorf("a header block is awaited after %v", time.Since(begun))
-			w.hangUp()
-		}
-		if code, ok := w.goAway(); !ok || code != http2.ErrCodeNo {
-			t.Errorf("GOAWAY: %v, code %v", ok, code)
-		}
+		_, ended := w.hasServed()
+		testsupport.True(t, ended, "a header block is awaited after %v", time.Since(begun))
+		w.wantGoAway(http2.ErrCodeNo)
 	})
 }
 
@@ -128,7 +110,7 @@ func TestAHeaderBlockThatComesFrameByFrameMustBeWholeInTime(t *testing.T) {
 func TestABodyHasItsTimeFromItsFirstByteOn(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			w := newWire(t, newGated, wireOptions)
+			w := newWire(t, wireOptions)
 			w.headers(1, false, get...)
 			w.send()
 			time.Sleep(wireTimeout - time.Millisecond)
@@ -140,12 +122,9 @@ func TestABodyHasItsTimeFromItsFirstByteOn(t *testing.T) {
 			}
 			w.framer.WriteData(1, true, []byte("b"))
 			w.send()
-			if r := w.owner().requests[1]; r.served == late || r.refused != late {
-				t.Errorf("late: %v; served: %v, refused: %v", late, r.served, r.refused)
-			} else if r.served {
-				r.respond <- &Response{Status: 204}
-			}
-			w.hangUp()
+			r := w.owner().requests[1]
+			testsupport.True(t, r.served != late && r.refused == late, "late: %v; served: %v, refused: %v", late, r.served, r.refused)
+			r.respond <- &Response{Status: 204}
 		})
 	}
 }
@@ -153,7 +132,7 @@ func TestABodyHasItsTimeFromItsFirstByteOn(t *testing.T) {
 // PINGs do not keep a connection from being idle, however fast they come.
 func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.send()
 		begun := time.Now()
 		for range 10 {
@@ -161,16 +140,11 @@ func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
 			w.framer.WritePing(false, [8]byte{})
 			w.send()
 		}
-		select {
-		case err := <-w.served:
-			// While the SETTINGS are written, the connection is not idle: then the first PING finds it so.
-			if latest := begun.Add(wireOptions.ParkAfter / 2); !errors.Is(err, ErrIdle) || w.conn.Idle().IsZero() || w.conn.Idle().After(latest) {
-				t.Errorf("Serve returned %v; idle since %v, want %v at the latest", err, w.conn.Idle(), latest)
-			}
-		default:
-			t.Error("the connection is not idle")
-			w.hangUp()
-		}
+		err, _ := w.hasServed()
+		testsupport.ErrorIs(t, err, ErrIdle, "Serve returned %v")
+		// While the SETTINGS are written, the connection is not idle: then the first PING finds it so.
+		latest := begun.Add(wireOptions.ParkAfter / 2)
+		testsupport.True(t, !w.conn.Idle().IsZero() && !w.conn.Idle().After(latest), "idle since %v, want %v at the latest", w.conn.Idle(), latest)
 	})
 }
 
@@ -179,10 +153,10 @@ func TestPINGsDoNotKeepAConnectionFromBeingIdle(t *testing.T) {
 func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 	for name, hold := range map[string]func(w *wire) (release func(), want error){
 		"unread PING": func(w *wire) (func(), error) {
-			w.full = make(chan struct{})
+			w.stall()
 			w.framer.WritePing(false, [8]byte{})
 			w.send()
-			return func() { close(w.full) }, ErrIdle
+			return w.readAgain, ErrIdle
 		},
 		"drain": func(w *wire) (func(), error) {
 			w.conn.Drain()
@@ -190,16 +164,13 @@ func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 		},
 	} {
 		testsupport.RunBubble(t, name, func(t *testing.T) {
-			w := newWire(t, newGated, wireOptions)
+			w := newWire(t, wireOptions)
 			w.send()
 			time.Sleep(wireOptions.ParkAfter - time.Millisecond)
 			release, want := hold(w)
 			time.Sleep(announceFor / 2)
-			select {
-			case err := <-w.served:
-				t.Fatalf("Serve returned %v", err)
-			default:
-			}
+			err, ended := w.hasServed()
+			testsupport.MustTrue(t, !ended, "Serve returned %v", err)
 			release()
 			testsupport.ErrorIs(t, <-w.served, want, "Serve returned %v")
 		})
@@ -209,7 +180,7 @@ func TestAConnectionThatCannotBeParkedYetWaits(t *testing.T) {
 // Bytes behind the preface may be more than a read buffer holds: max_header_bytes.
 func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, newGated, wireOptions)
+		w := newWire(t, wireOptions)
 		w.hangUp()
 		<-w.served
 		for range 20_000 {
@@ -221,9 +192,8 @@ func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 		w.conn = c
 		c.Given(in)
 		testsupport.True(t, c.Serve() != nil, "Serve returned nil")
-		if got := w.owner().violations; len(got) != 1 {
-			t.Errorf("violations: %q", got) // of PINGs there are too many
-		}
+		got := w.owner().violations
+		testsupport.True(t, len(got) == 1, "violations: %q", got) // of PINGs there are too many
 	})
 }
 
@@ -233,15 +203,13 @@ func TestManyBytesBehindThePrefaceAreTaken(t *testing.T) {
 func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 	for name, closed := range map[string]int{"at once": 0, "after many streams": 2 * remembered, "after idling": -1} {
 		testsupport.RunBubble(t, name, func(t *testing.T) {
-			w := newWire(t, newGated, wireOptions)
+			w := newWire(t, wireOptions)
 			w.headers(3, false, append(slices.Clone(post), "Capital", "1")...) // malformed: reset
 			w.send()
 			id := uint32(5)
 			for ; closed > 0; closed-- {
-				w.headers(id, true, get...)
-				w.send()
-				w.owner().requests[id].respond <- &Response{Status: 200}
-				synctest.Wait()
+				w.get(id)
+				w.respond(id, &Response{Status: 200})
 				id += 2
 			}
 			if closed < 0 {
@@ -250,25 +218,17 @@ func TestLateFramesOfAResetStreamAreIgnoredHoweverLateTheyCome(t *testing.T) {
 			}
 			w.framer.WriteData(3, false, []byte("late"))
 			w.headers(3, true, "late-trailer", "1")
-			w.headers(id, true, get...)
-			w.send()
+			w.get(id)
 			if closed < 0 { // a parked connection is served again when bytes have arrived
 				go func() { w.served <- w.conn.Serve() }()
 				synctest.Wait()
 			}
-			served := w.owner().requests[id]
-			testsupport.MustTrue(t, served != nil, "the next request was not served: %v", w.conn.err)
-			served.respond <- &Response{Status: 200}
-			synctest.Wait()
+			testsupport.MustTrue(t, w.owner().requests[id] != nil, "the next request was not served: %v", w.conn.err)
+			w.respond(id, &Response{Status: 200})
 			if closed == 0 && id == 5 {
-				w.headers(1, true, get...)
-				w.send()
-				if code, ok := w.goAway(); !ok || code != http2.ErrCodeProtocol {
-					t.Errorf("HEADERS on stream 1, which was never opened: GOAWAY %v, %v", code, ok)
-				}
+				w.get(1)
+				w.wantGoAway(http2.ErrCodeProtocol) // stream 1 was never opened
 			}
-			w.hangUp()
-			<-w.served
 		})
 	}
 }

@@ -44,10 +44,11 @@ var wireOptions = Options{MaxStreams: 5, MaxHeaderList: 2000, ParkAfter: 200 * t
 
 const wireTimeout = 10 * time.Second // for a body, a response, and a frame
 
-// newWire starts a connection, and sends the client's preface.
-func newWire(t *testing.T, owner func(*wire) Owner, opts Options) *wire {
+// newWire starts a connection, and sends the client's preface. The client hangs up at the end of the test.
+func newWire(t *testing.T, opts Options) *wire {
 	w := &wire{t: t, served: make(chan error, 1), wake: make(chan struct{}, 1), block: newHeaderBlock()}
-	w.conn = New(w, owner(w), opts)
+	t.Cleanup(w.hangUp)
+	w.conn = New(w, &gated{wire: w, requests: make(map[uint32]*gatedRequest), mostBody: mostBody}, opts)
 	w.framer = http2.NewFramer(&w.unsent, &w.out)
 	w.framer.AllowIllegalWrites = true
 	w.unsent.WriteString(http2.ClientPreface)
@@ -101,6 +102,51 @@ func (w *wire) receiveOne(take func(http2.Frame)) bool {
 	testsupport.MustTrue(w.t, err == nil, "the connection wrote: %v", err)
 	take(f)
 	return true
+}
+
+// get sends a GET on stream id.
+func (w *wire) get(id uint32) {
+	w.headers(id, true, get...)
+	w.send()
+}
+
+// respond lets the request of stream id end with r.
+func (w *wire) respond(id uint32, r *Response) {
+	w.owner().requests[id].respond <- r
+	synctest.Wait()
+}
+
+// stall makes the client read nothing more. readAgain ends that.
+func (w *wire) stall() { w.full = make(chan struct{}) }
+
+func (w *wire) readAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.full)
+	w.full = nil
+}
+
+// hasServed returns what Serve has returned, or false while it runs.
+func (w *wire) hasServed() (err error, ok bool) {
+	select {
+	case err = <-w.served:
+		return err, true
+	default:
+		return nil, false
+	}
+}
+
+// closed reports whether the connection was closed.
+func (w *wire) closed() bool {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	return w.conn.closed
+}
+
+func (w *wire) wantGoAway(code http2.ErrCode) {
+	w.t.Helper()
+	got, ok := w.goAway()
+	testsupport.True(w.t, ok && got == code, "GOAWAY: %v, code %v, want %v", ok, got, code)
 }
 
 // goAway returns the code of the GOAWAY that the connection has written last, and whether there is
@@ -184,10 +230,6 @@ type gated struct {
 	requests   map[uint32]*gatedRequest
 	mostBody   int  // bytes of a body
 	ungated    bool // each request is served at once
-}
-
-func newGated(w *wire) Owner {
-	return &gated{wire: w, requests: make(map[uint32]*gatedRequest), mostBody: mostBody}
 }
 
 func (w *wire) owner() *gated { return w.conn.owner.(*gated) }
