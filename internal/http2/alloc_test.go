@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -19,17 +20,10 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	conn, _ := open(t, client, testOptions())
 	go responsePrepared(server)
 	for range 200 { // fill pools and tables
-		if err := exchangeAd(conn); err != nil {
-			t.Fatal(err)
-		}
+		testsupport.NoError(t, exchangeAd(conn))
 	}
-	if n := testing.AllocsPerRun(2000, func() {
-		if err := exchangeAd(conn); err != nil {
-			t.Fatal(err)
-		}
-	}); n >= 1 {
-		t.Errorf("%v allocations an exchange, want none", n)
-	}
+	n := testing.AllocsPerRun(2000, func() { testsupport.NoError(t, exchangeAd(conn)) })
+	testsupport.True(t, n < 1, "%v allocations an exchange, want none", n)
 }
 
 // responsePrepared responds to each request of c with responseFrames, and allocates

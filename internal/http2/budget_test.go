@@ -65,7 +65,6 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 			opts.MaxResponseBytes = 1 << 20
 			share, all := upstream.NewBudget(int64(1)<<(10+r.IntN(14))), upstream.NewBudget(1<<30)
 			c, w, _ := onWire(t, opts)
-			synctest.Wait()
 			var ids []uint32
 			var done []<-chan result
 			for i := range uint32(1 + r.IntN(8)) {
@@ -99,9 +98,7 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 				<-ch
 			}
 			testsupport.MustTrue(t, all.Used() == 0 && share.Used() == 0, "seed %d: %d bytes stay reserved, %d of the share", seed, all.Used(), share.Used())
-			c.Close(upstream.ClosedDrain)
-			w.end(errReset)
-			synctest.Wait()
+			w.finish(c)
 		}
 	})
 }
@@ -130,7 +127,6 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 		opts := testOptions()
 		opts.MaxResponseBytes = 1 << 20
 		c, w, _ := onWire(t, opts)
-		synctest.Wait()
 		share, all := upstream.NewBudget(64<<20), upstream.NewBudget(256<<20)
 		var stuck []<-chan result
 		const n = 40

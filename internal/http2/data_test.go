@@ -185,9 +185,7 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 	var ids [streams]uint32
 	var done [streams]<-chan result
 	for i := range ids {
-		r := get("/")
-		r.timeout = 50 * time.Millisecond
-		done[i] = p.start(r)
+		done[i] = p.start(get("/").within(50 * time.Millisecond))
 	}
 	for i := range ids {
 		ids[i] = p.requestAfterResets().StreamID
@@ -217,9 +215,7 @@ func TestDataForResetStreamsIsBounded(t *testing.T) {
 	opts := testOptions()
 	opts.MaxResponseBytes = 0 // so the stream's window is 65535
 	p := connect(t, opts)
-	r := get("/")
-	r.timeout = 20 * time.Millisecond
-	wait(t, p.start(r))
+	wait(t, p.start(get("/").within(20*time.Millisecond)))
 	id := p.request().StreamID
 	p.head(id, false, ":status", "200")
 	for range 4 {

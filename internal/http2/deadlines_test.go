@@ -20,9 +20,7 @@ func TestEachExchangeEndsAtItsOwnDeadline(t *testing.T) {
 	last, id := p.begin(long)
 	var done []<-chan result
 	for _, ms := range []time.Duration{40, 10, 30, 1, 20, 50, 10} {
-		r := get("/")
-		r.timeout = ms * time.Millisecond
-		done = append(done, p.start(r))
+		done = append(done, p.start(get("/").within(ms*time.Millisecond)))
 	}
 	for _, ch := range done {
 		res := wait(t, ch)
@@ -77,8 +75,7 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 			gate <- struct{}{}
 			w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
 			synctest.Wait()
-			r := get("/")
-			r.timeout = 100 * time.Millisecond
+			r := get("/").within(100 * time.Millisecond)
 			began := time.Now()
 			done := r.start(c)
 			synctest.Wait()

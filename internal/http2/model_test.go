@@ -250,7 +250,6 @@ func newModel(w writes) *modelled {
 // played returns the connection's results for the two requests of a history.
 func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2]modelResult {
 	c, w, o := onWire(t, testOptions())
-	synctest.Wait()
 	if wr.a >= 0 || wr.b >= 0 {
 		w.change(func() { w.room, w.full = 0, nil })
 	}

@@ -42,6 +42,12 @@ func post(target, body string) request {
 	return request{method: upstream.POST, target: target, body: body}
 }
 
+// within returns r with a deadline after d.
+func (r request) within(d time.Duration) request {
+	r.timeout = d
+	return r
+}
+
 // do runs r on conn.
 func (r request) do(conn upstream.Conn) result {
 	ex := upstream.AcquireExchange()

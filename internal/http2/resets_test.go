@@ -56,9 +56,7 @@ func TestOnePingCoversAllResetsBeforeIt(t *testing.T) {
 	for range 3 {
 		p.abandonOne()
 	}
-	done := p.start(get("/responded")) // now adbuffer may send another PING
-	p.respond(p.request().StreamID, "ok")
-	wait(t, done).wantBody(t, "ok")
+	p.exchange(get("/responded"), "ok") // now adbuffer may send another PING
 	testsupport.MustEqual(t, p.owner.freed.Load(), 1, "%d places were freed, want only the place of the response")
 	p.do(p.fr.WritePing(true, first))
 	second := p.readPing() // the PING for the three resets
@@ -115,9 +113,7 @@ func TestAbandonedPlacesAreFreedWhenTheConnectionCloses(t *testing.T) {
 
 func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	p := connect(t, testOptions())
-	r := get("/")
-	r.timeout = -time.Second
-	testsupport.Equal[error](t, r.do(p.conn).err, upstream.ErrDeadlineNotSent, "got %v")
+	testsupport.Equal[error](t, get("/").within(-time.Second).do(p.conn).err, upstream.ErrDeadlineNotSent, "got %v")
 	testsupport.Equal(t, p.owner.freed.Load(), 1, "%d places were freed")
 	done := p.start(get("/"))
 	testsupport.Equal(t, p.request().StreamID, 1, "a request was sent before: stream %d")

@@ -40,16 +40,12 @@ var histories = []history{
 		return 7
 	}},
 	{"after an abandoned exchange", func(t *testing.T, c *Conn, w *wire) uint32 {
-		r := get("/abandoned")
-		r.timeout = 5 * time.Millisecond
-		testsupport.MustEqual[error](t, r.do(c).err, upstream.ErrDeadline, "the abandoned exchange got %v")
+		testsupport.MustEqual[error](t, get("/abandoned").within(5*time.Millisecond).do(c).err, upstream.ErrDeadline, "the abandoned exchange got %v")
 		synctest.Wait()
 		return 3
 	}},
 	{"beside a response that has begun", func(t *testing.T, c *Conn, w *wire) uint32 {
-		r := get("/beside")
-		r.timeout = time.Hour
-		r.start(c)
+		get("/beside").within(time.Hour).start(c)
 		synctest.Wait()
 		w.send(appendData(appendHeaders(nil, 1, false, ":status", "200"), 1, false, "half"))
 		synctest.Wait()
@@ -92,14 +88,11 @@ func wantBodyOf(t *testing.T, r result, body string) {
 func afterHistory(t *testing.T, opts Options, h history, r request, play func(c *Conn, w *wire, id uint32, done <-chan result)) {
 	t.Helper()
 	c, w, _ := onWire(t, opts)
-	synctest.Wait()
 	id := h.play(t, c, w)
 	done := r.start(c)
 	synctest.Wait()
 	play(c, w, id, done)
-	c.Close(upstream.ClosedDrain)
-	w.end(errReset)
-	synctest.Wait()
+	w.finish(c)
 }
 
 func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
@@ -114,9 +107,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 			}
 			for cut := range len(whole(1)) {
 				for _, at := range []time.Duration{deadline - exactly, deadline, deadline + exactly} {
-					r := get("/")
-					r.timeout = deadline
-					afterHistory(t, timingOptions(), h, r, func(_ *Conn, w *wire, id uint32, done <-chan result) {
+					afterHistory(t, timingOptions(), h, get("/").within(deadline), func(_ *Conn, w *wire, id uint32, done <-chan result) {
 						b := whole(id)
 						w.send(b[:cut])
 						time.Sleep(at)
@@ -152,14 +143,11 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 			for _, rounds := range []int{1, 3} {
 				for _, at := range []time.Duration{testWriteTimeout - exactly, testWriteTimeout + exactly} {
 					c, w, _ := onWire(t, timingOptions())
-					synctest.Wait()
 					id := h.play(t, c, w)
 					for i := range rounds {
 						last := i == rounds-1
 						w.change(func() { w.room = 0 })
-						r := get("/")
-						r.timeout = time.Minute
-						done := r.start(c)
+						done := get("/").within(time.Minute).start(c)
 						if synctest.Wait(); last {
 							time.Sleep(at)
 						} else {
@@ -172,9 +160,7 @@ func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
 						testsupport.True(t, (res.err != nil) == (last && at > testWriteTimeout), "round %d of %d, %v from the timeout: got %v", i, rounds, at-testWriteTimeout, res.err)
 						id += 2
 					}
-					c.Close(upstream.ClosedDrain)
-					w.end(errReset)
-					synctest.Wait()
+					w.finish(c)
 				}
 			}
 		})
@@ -197,10 +183,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			{"acknowledged too late", http2codec.AppendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout + exactly, false},
 		} {
 			conn, w, o := onWire(t, timingOptions())
-			synctest.Wait()
-			r := get("/")
-			r.timeout = 10 * time.Millisecond
-			testsupport.MustEqual[error](t, r.do(conn).err, upstream.ErrDeadline, "got %v")
+			testsupport.MustEqual[error](t, get("/").within(10*time.Millisecond).do(conn).err, upstream.ErrDeadline, "got %v")
 			synctest.Wait()
 			testsupport.True(t, o.freed.Load() == 0, "%s: the place was freed before the PING", c.name)
 			time.Sleep(c.at)
@@ -212,9 +195,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 				t.Errorf("%s: the close reason is %q", c.name, conn.CloseReason())
 			}
 			testsupport.Equal(t, o.freed.Load(), 1, "%[2]s: %[1]d places were freed", c.name)
-			conn.Close(upstream.ClosedDrain)
-			w.end(errReset)
-			synctest.Wait()
+			w.finish(conn)
 		}
 	})
 }
@@ -224,15 +205,10 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 func TestSecondPingHasATimeoutToo(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		conn, w, _ := onWire(t, timingOptions())
-		synctest.Wait()
-		beside := get("/beside")
-		beside.timeout = time.Hour
-		neighbour := beside.start(conn)
+		neighbour := get("/beside").within(time.Hour).start(conn)
 		synctest.Wait()
 		for _, acknowledged := range []bool{true, false} {
-			r := get("/")
-			r.timeout = 10 * time.Millisecond
-			testsupport.MustEqual[error](t, r.do(conn).err, upstream.ErrDeadline, "got %v")
+			testsupport.MustEqual[error](t, get("/").within(10*time.Millisecond).do(conn).err, upstream.ErrDeadline, "got %v")
 			synctest.Wait()
 			if acknowledged { // with a response, which allows another PING
 				w.send(http2codec.AppendPing(appendHeaders(nil, 1, false, ":status", "200"), h2.FlagPingAck, resetPing[:]))
@@ -258,7 +234,6 @@ func TestDrainInTwoParts(t *testing.T) {
 		for cut := range whole {
 			for _, pause := range []time.Duration{0, time.Millisecond, testWriteTimeout + exactly, testPingTimeout + exactly} {
 				c, w, _ := onWire(t, timingOptions())
-				synctest.Wait()
 				first, second := get("/1").start(c), (<-chan result)(nil)
 				synctest.Wait()
 				second = get("/2").start(c)

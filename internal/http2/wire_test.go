@@ -6,9 +6,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -191,13 +193,21 @@ func newOnWire(conn net.Conn, w *wire, o *owner, opts Options) *Conn {
 	return c
 }
 
-// onWire starts a connection on a wire, whose peer has sent its settings.
+// onWire starts a connection on a wire, in a bubble. Its peer has sent its settings.
 func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 	t.Helper()
 	w, o := newWire(), newOwner()
 	c := newOnWire(w, w, o, opts)
 	w.send(http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0))
+	synctest.Wait()
 	return c, w, o
+}
+
+// finish closes c, and ends the peer's side.
+func (w *wire) finish(c *Conn) {
+	c.Close(upstream.ClosedDrain)
+	w.end(errReset)
+	synctest.Wait()
 }
 
 // appendPlainBlock appends a block of literals that enter no table, so that blocks can be used in

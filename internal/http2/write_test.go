@@ -129,7 +129,6 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 		opts := testOptions()
 		opts.MaxStreams = 1000
 		c, w, o := onWire(t, opts)
-		synctest.Wait()
 		w.change(func() { w.room = 0 })
 		const n, size = 200, 10 << 10
 		var done []<-chan result
