@@ -124,25 +124,3 @@ func BenchmarkPipelined(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkExclusive measures an exchange of 64 callers, or of a single one, each with its own
-// connection.
-func BenchmarkExclusive(b *testing.B) {
-	for _, tr := range transports {
-		for _, callers := range []int{1, 64} {
-			b.Run(fmt.Sprintf("%v/callers=%d", tr, callers), func(b *testing.B) {
-				opts := testOptions()
-				var pool []*Conn
-				for range callers {
-					c, sock, p := connect(b, tr)
-					go stub(p.conn, benchResponse)
-					pool = append(pool, New(c, sock, &countingOwner{}, opts))
-				}
-				run(b, callers, func(i int) upstream.Conn { return pool[i] })
-				for _, c := range pool {
-					c.Close(upstream.ClosedDrain)
-				}
-			})
-		}
-	}
-}

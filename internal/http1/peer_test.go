@@ -205,13 +205,7 @@ var transports = []transport{plain, overTLS}
 // connect returns both ends of a new loopback connection, adbuffer's end as a dialer would make it.
 func connect(tb testing.TB, tr transport) (ours net.Conn, sock *socket.Conn, p *peer) {
 	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(tb, err)
-	defer ln.Close()
-	raw, err := net.Dial("tcp", ln.Addr().String())
-	testsupport.NoError(tb, err)
-	accepted, err := ln.Accept()
-	testsupport.NoError(tb, err)
+	raw, accepted := testsupport.ConnPair(tb, "tcp")
 	sock = socket.New(raw)
 	p = &peer{tb: tb, tcp: &corkable{Conn: accepted}}
 	p.conn, ours = p.tcp, sock

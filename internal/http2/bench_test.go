@@ -2,18 +2,13 @@ package http2
 
 import (
 	"bytes"
-	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/syntax"
-	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -30,64 +25,6 @@ const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebK
 	"X-Forwarded-For: 203.0.113.7\r\n"
 
 var adTarget = "/bid?v=2&pub=1234&slot=top&w=320&h=50&gdpr=1&gdpr_consent=" + strings.Repeat("CPXxRfAPXxRfAAfKABENB", 8) + "&cb=1234567890"
-
-// BenchmarkExchange measures the cost of an exchange for this process, over TLS to nginx.
-func BenchmarkExchange(b *testing.B) {
-	addr := startNginx(b, `
-		keepalive_requests 100000000;
-		location / { add_header X-Unique $request_id; return 200 "`+strings.Repeat("x", 1000)+`"; }`)
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			var conns []*Conn
-			for range min(callers, 2) {
-				conn, _ := open(b, dialTLS(b, addr), testOptions())
-				conns = append(conns, conn)
-			}
-			b.ReportAllocs()
-			measure(b, callers, func(i int) error { return exchangeAd(conns[i%len(conns)]) })
-		})
-	}
-}
-
-// startNginx runs nginx with HTTP/2 over TLS, and returns its address. server is the content of its
-// server block.
-func startNginx(t testing.TB, server string) string {
-	t.Helper()
-	dir, addr := t.TempDir(), testsupport.FreeAddr(t)
-	testsupport.WriteCertificate(t, testsupport.Certificate("ssp.example"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	testsupport.StartNginx(t, dir, addr, fmt.Sprintf(`
-	access_log off;
-	client_max_body_size 8m;
-	server {
-		listen %s ssl http2;
-		ssl_certificate cert.pem;
-		ssl_certificate_key key.pem;
-		%s
-	}`, addr, server))
-	return addr
-}
-
-// measure runs b.N exchanges from callers goroutines, and reports this process's processor time per
-// exchange.
-func measure(b *testing.B, callers int, exchange func(caller int) error) {
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	before := testsupport.CPUTime(b)
-	b.ResetTimer()
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := exchange(i); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N)/1e3, "cpu-µs/op")
-}
 
 func exchangeAd(conn upstream.Conn) error {
 	ex := upstream.AcquireExchange()

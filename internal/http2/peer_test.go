@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -25,11 +24,7 @@ import (
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
 func TestMain(m *testing.M) {
-	testsupport.Main(m,
-		// These goroutines of fasthttp's clients in the benchmark end later.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"),
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*TCPDialer).tcpAddrsClean"),
-		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
+	testsupport.Main(m)
 }
 
 // patience bounds each wait of these tests. It is far longer than any of them takes.
@@ -143,24 +138,7 @@ func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
 // loopback returns the two ends of a TCP connection, adbuffer's end as a dialer would make it.
 func loopback(t testing.TB) (client, server net.Conn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(t, err)
-	defer ln.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		c, err := ln.Accept()
-		if err != nil {
-			close(accepted)
-			return
-		}
-		accepted <- c
-	}()
-	if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if server = <-accepted; server == nil {
-		t.Fatal("no connection was accepted")
-	}
+	client, server = testsupport.ConnPair(t, "tcp")
 	return socket.New(client), server
 }
 

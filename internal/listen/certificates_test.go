@@ -49,12 +49,8 @@ func loadCerts(t *testing.T, a *authority, change func(*Files)) *certs {
 // handshake does a TLS handshake, and returns the states of both ends.
 func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState, _ error) {
 	c.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(c.t, err)
-	y := dial(c.t, l.Addr())
-	x, err := l.Accept()
-	must(c.t, err)
-	must(c.t, l.Close())
+	y, x := testsupport.ConnPair(c.t, "tcp")
+	must(c.t, y.SetDeadline(time.Now().Add(patience)))
 	defer x.Close()
 	served := make(chan error, 1)
 	tlsServer, tlsClient := tls.Server(x, server), tls.Client(y, client)
@@ -68,7 +64,7 @@ func (c *certs) handshake(server, client *tls.Config) (s, k tls.ConnectionState,
 		}
 		served <- err
 	}()
-	err = tlsClient.Handshake()
+	err := tlsClient.Handshake()
 	if err == nil {
 		var b [5]byte
 		_, err = tlsClient.Read(b[:])

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/sizer"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
@@ -23,24 +24,19 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 			p.learned.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
 		}
 		ex := newExchange()
-		if n := testing.AllocsPerRun(1000, func() {
-			if err := acquireAndRelease(p, ex); err != nil {
-				t.Fatal(err)
-			}
-		}); n != 0 {
-			t.Errorf("%s: %v allocations, want none", name, n)
-		}
+		n := testing.AllocsPerRun(1000, func() { testsupport.NoError(t, acquireAndRelease(p, ex)) })
+		testsupport.Equal(t, n, 0, "%[2]s: %[1]v allocations", name)
 	}
 }
 
 func TestTickAllocatesNothing(t *testing.T) {
-	p, now := startAutosized(t), time.Now()
-	if n := testing.AllocsPerRun(1000, func() {
+	p, now := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 256), time.Now()
+	changeOptions(p, func(o *Options) { o.Auto = AutoSize{Enabled: true, MinConns: 16} })
+	n := testing.AllocsPerRun(1000, func() {
 		now = now.Add(sizer.Interval)
 		p.Tick(now, false)
-	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
+	})
+	testsupport.Equal(t, n, 0, "%v allocations")
 }
 
 // Two requests alternate on one connection: each waits for the other.
@@ -54,9 +50,7 @@ func waitWithoutAllocations(t *testing.T, fair bool) {
 	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
 	changeOptions(p, func(o *Options) { o.Fair = fair })
 	held, err := p.Acquire(newExchange())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsupport.NoError(t, err)
 	ask, got := make(chan struct{}), make(chan Place)
 	defer close(ask)
 	go func() {
@@ -70,7 +64,7 @@ func waitWithoutAllocations(t *testing.T, fair bool) {
 			got <- place
 		}
 	}()
-	if n := testing.AllocsPerRun(1000, func() {
+	n := testing.AllocsPerRun(1000, func() {
 		ask <- struct{}{}
 		for waiting := 0; waiting == 0; { // until the second request is in the queue
 			p.mu.Lock()
@@ -80,13 +74,10 @@ func waitWithoutAllocations(t *testing.T, fair bool) {
 		}
 		held.Release(new(upstream.Exchange))
 		held = <-got
-	}); n >= 1 { // a garbage collection may empty the pool of waiters
-		t.Errorf("%v allocations a wait, want none", n)
-	}
+	})
+	testsupport.True(t, n < 1, "%v allocations a wait, want none", n) // a garbage collection may empty the pool of waiters
 	held.Release(new(upstream.Exchange))
-	if n := p.stats.acquire[waited].Count(); n < 1000 {
-		t.Errorf("%d requests waited, want all", n)
-	}
+	testsupport.AtLeast(t, p.stats.acquire[waited].Count(), 1000, "%d requests waited")
 }
 
 func TestErrorWhileAddressesPauseAllocatesNothing(t *testing.T) {
@@ -99,11 +90,8 @@ func TestErrorWhileAddressesPauseAllocatesNothing(t *testing.T) {
 			t.Fatal("the request got a place")
 		}
 	}
-	if n := testing.AllocsPerRun(1000, func() {
-		if err := acquireAndRelease(p, ex); err != p.governor.paused {
-			t.Fatal(err)
-		}
-	}); n >= 1 {
-		t.Errorf("%v allocations, want none", n)
-	}
+	n := testing.AllocsPerRun(1000, func() {
+		testsupport.MustTrue(t, acquireAndRelease(p, ex) == p.governor.paused, "the request got another error")
+	})
+	testsupport.True(t, n < 1, "%v allocations, want none", n)
 }

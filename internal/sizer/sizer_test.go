@@ -154,11 +154,3 @@ func TestTickAllocatesNothing(t *testing.T) {
 	c := newCourse(Limits{Min: 16, Max: 1000}, 50)
 	testsupport.Equal(t, testing.AllocsPerRun(2000, func() { c.tick() }), 0, "%v allocations")
 }
-
-// 50 pools tick 500 times a second, and may take a thousandth of a core: 2 µs each.
-func BenchmarkTick(b *testing.B) {
-	c := newCourse(Limits{Min: 16, Max: 1000}, 120)
-	for b.Loop() {
-		c.tick()
-	}
-}

@@ -3,7 +3,6 @@ package socket
 import (
 	"fmt"
 	"net"
-	"path/filepath"
 	"testing"
 
 	"adbuffer/internal/testsupport"
@@ -20,21 +19,7 @@ var networks = []string{"tcp", "unix"}
 // connect returns both ends of a connection; the first is wrapped.
 func connect(tb testing.TB, network string) (*Conn, net.Conn) {
 	tb.Helper()
-	addr := "127.0.0.1:0"
-	if network == "unix" {
-		addr = filepath.Join(tb.TempDir(), "s")
-	}
-	ln, err := net.Listen(network, addr)
-	testsupport.NoError(tb, err)
-	defer ln.Close()
-	ours, err := net.Dial(network, ln.Addr().String())
-	testsupport.NoError(tb, err)
-	peer, err := ln.Accept()
-	testsupport.NoError(tb, err)
-	tb.Cleanup(func() {
-		ours.Close()
-		peer.Close()
-	})
+	ours, peer := testsupport.ConnPair(tb, network)
 	return New(ours), peer
 }
 
