@@ -63,7 +63,6 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, c *call, why retryKind, 
 		<-h.done
 		c.sent += h.call.sent
 		if h.panicked != nil {
-			h.first.Release()
 			panic(h.panicked) // here, where Do's caller can recover it
 		}
 	}
@@ -82,6 +81,7 @@ func (s *SSP) hedged(r *Request, ex *upstream.Exchange, c *call, why retryKind, 
 	if h.second != nil {
 		h.second.Release()
 	}
+	h.first, h.second = nil, nil
 	return err
 }
 
@@ -94,12 +94,17 @@ func (h *hedge) started() bool {
 	return true
 }
 
-// stop waits for the second attempt if hedged panics.
+// stop waits for the second attempt, and releases the bytes of both, if hedged panics.
 func (h *hedge) stop() {
 	h.cancelFirst()
 	h.cancelSecond()
 	if h.started() {
 		<-h.done
+	}
+	for _, ex := range [...]*upstream.Exchange{h.first, h.second} {
+		if ex != nil {
+			ex.ReleaseBytes()
+		}
 	}
 }
 

@@ -214,10 +214,18 @@ func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 	})
 }
 
+// panicWithBytes panics when a part of the response has arrived.
+func panicWithBytes(ex *upstream.Exchange) error {
+	if err := ex.AppendBody([]byte("a part")); err != nil {
+		return err
+	}
+	panic("BUG: scripted")
+}
+
 // A panic in the hedge's goroutine must not end the process.
 func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(50*msec, fill()), func(*upstream.Exchange) error { panic("BUG: scripted") }}}
+		p := &fakePool{steps: []step{after(50*msec, fill()), panicWithBytes}}
 		c := learnt(t, p, nil)
 		defer func() {
 			testsupport.Equal(t, recover(), "BUG: scripted", "recovered %v")
@@ -229,16 +237,18 @@ func TestPanicOfTheHedgeReachesTheCaller(t *testing.T) {
 
 // No goroutine reads the request once Do has returned, even by a panic.
 func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{after(50*msec, func(*upstream.Exchange) error { panic("BUG: scripted") }), never()}}
-		c := learnt(t, p, nil)
-		defer func() {
-			testsupport.True(t, recover() != nil, "no panic")
-			testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way")
-			c.wantIdle()
-		}()
-		c.get()
-	})
+	for _, hedge := range []step{never(), after(5*msec, response(404, "a response that does not end the first attempt"))} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			p := &fakePool{steps: []step{after(50*msec, panicWithBytes), hedge}}
+			c := learnt(t, p, nil)
+			defer func() {
+				testsupport.True(t, recover() != nil, "no panic")
+				testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way")
+				c.wantIdle()
+			}()
+			c.get()
+		})
+	}
 }
 
 // Hedges end slow attempts early. If only complete latencies counted, slow attempts would look
