@@ -64,7 +64,7 @@ func churn(e *rig.Rig) {
 		rig.Bid("POST", "/fillbuffer")))
 	// Bursts leave connections idle between them.
 	plan.Phases[0].BurstEvery, plan.Phases[0].BurstSize = 1300*time.Millisecond, 60
-	var all []*rig.Figures
+	var all rounds
 	for _, c := range []struct {
 		name        string
 		speaks      sspsim.Protocol
@@ -90,7 +90,7 @@ func churn(e *rig.Rig) {
 		}
 		all = append(all, f)
 	}
-	gets, posts := counts(all, "GET"), counts(all, "POST")
+	gets, posts := all.counts("GET"), all.counts("POST")
 	r.Promise("no GET is lost to a connection that the SSP closed", gets.Failed == 0, nil, "%v of %v lost.", gets.Failed, gets.Offered)
 	r.Promise("at most one POST in 1 000 is lost to one: it is not sent again where the SSP may have seen it",
 		share(posts.Failed, posts.Offered) <= 0.001, nil, "%v of %v lost.", posts.Failed, posts.Offered)

@@ -64,7 +64,7 @@ func failOne(e *rig.Rig) {
 		back := until(e, s, time.Second, 30*time.Second,
 			func(of *rig.Figures, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
 		s.Stop()
-		t.Add(doubtsOf(first, next), p.name, first.Failed, first.Offered, next.Failed, next.Offered,
+		t.Add(rounds{first, next}.doubts(), p.name, first.Failed, first.Offered, next.Failed, next.Offered,
 			results.Percent(share(next.Failed, next.Offered)), back)
 		if p.name == "adbuffer" {
 			e.Rep.Promise("an endpoint that fails costs less than 1 % of the requests after one window, and is back within 10 s",
@@ -239,7 +239,7 @@ func failPrimaries(e *rig.Rig, program string, broken sspsim.Behaviour) (out tak
 func mirror(e *rig.Rig) {
 	const (
 		rate    = 500
-		rounds  = 8
+		times   = 8
 		latency = 30 * time.Millisecond
 	)
 	s := e.Start(rig.Setup{
@@ -254,25 +254,16 @@ func mirror(e *rig.Rig) {
 		plan := pages(rate, 500*time.Millisecond, e.Time(5*time.Second, 2*time.Second), path)
 		return func() *rig.Figures { return s.Measure(rig.Generate(plan, false)) }
 	}
-	all := inTurn(e, rounds, "endpoints: black-holed mirror", loaded("/plain"), loaded("/mirrored"))
+	all := inTurn(e, times, "endpoints: black-holed mirror", loaded("/plain"), loaded("/mirrored"))
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
-		"rounds in turn", rate, latency, rounds),
+		"rounds in turn", rate, latency, times),
 		"mirror", "p99 ms without", "with", "ratio", "failed")
-	var ratios []float64
-	var broken []*rig.Figures // rounds in which requests failed
-	for i := range rounds {
-		ratios = append(ratios, p99(all.disturbed[i])/p99(all.calm[i]))
-		for _, f := range []*rig.Figures{all.calm[i], all.disturbed[i]} {
-			if f.Failed > 0 {
-				broken = append(broken, f)
-			}
-		}
-	}
-	ratio, lost := rig.Median(ratios), counts(broken).Failed
-	t.Add(all.doubts(), "black-holed mirror", medianOf(all.calm, p99), medianOf(all.disturbed, p99), ratio, lost)
+	broken := rounds(slices.DeleteFunc(slices.Concat(all.calm, all.disturbed), func(f *rig.Figures) bool { return f.Failed == 0 }))
+	ratio, lost := rig.Median(all.disturbed.ratios(all.calm, p99)), broken.counts().Failed
+	t.Add(all.doubts(), "black-holed mirror", all.calm.median(p99), all.disturbed.median(p99), ratio, lost)
 	e.Rep.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03, all.doubts(),
 		"The median of the rounds' ratios is %v.", ratio)
-	doubts := doubtsOf(broken...)
+	doubts := broken.doubts()
 	if slices.ContainsFunc(broken, func(f *rig.Figures) bool { return len(f.Doubts) == 0 }) {
 		doubts = nil
 	}

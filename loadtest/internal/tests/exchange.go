@@ -57,7 +57,7 @@ type exchangeRow struct {
 	asks, proxy string
 	filters     bool
 	stage       *rig.Stage // its SSPs are those of the market
-	rounds      []*rig.Figures
+	rounds      rounds
 }
 
 // fills returns the share of the requests that got a bid.
@@ -66,7 +66,7 @@ func (r *exchangeRow) fills() float64 {
 	for _, f := range r.rounds {
 		bids += f.Statuses[200]
 	}
-	return share(bids, counts(r.rounds).Answered)
+	return share(bids, r.rounds.counts().Answered)
 }
 
 // queries returns how many queries the SSPs got, and how many they wanted.
@@ -122,8 +122,8 @@ func exchange(e *rig.Rig) {
 		exchangeRounds), "asks", "proxy", "filters", "queries/request", "fills", "CPU µs/request", "p99 ms")
 	for _, row := range rows {
 		got, _ := row.queries()
-		t.Add(doubtsOf(row.rounds...), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
-			share(got, counts(row.rounds).Answered), results.Percent(row.fills()), spread(valuesOf(row.rounds, cpuUs)), medianOf(row.rounds, p99))
+		t.Add(row.rounds.doubts(), row.asks, row.proxy, map[bool]string{false: "no", true: "yes"}[row.filters],
+			share(got, row.rounds.counts().Answered), results.Percent(row.fills()), spread(row.rounds.values(cpuUs)), row.rounds.median(p99))
 	}
 	judgeExchange(e.Rep, rows)
 }
@@ -157,19 +157,19 @@ func judgeExchange(r *results.Report, rows []*exchangeRow) {
 		by[fmt.Sprintf("%s asks %s, filters: %v", row.proxy, row.asks, row.filters)] = row
 	}
 	all, some := by["adbuffer asks all five, filters: false"], by["adbuffer asks all five, filters: true"]
-	cpu := func(r *exchangeRow) float64 { return medianOf(r.rounds, cpuUs) }
-	doubts := doubtsOf(some.rounds...)
+	cpu := func(r *exchangeRow) float64 { return r.rounds.median(cpuUs) }
+	doubts := some.rounds.doubts()
 	got, wanted := some.queries()
 	r.Promise("with filters the SSPs get the queries that they want, and no others", got == wanted, doubts,
 		"They got %v queries and wanted %v.", got, wanted)
 	r.Promise("filters cost no fill", some.fills() >= all.fills(), doubts, "%s of the requests with filters, %s without.",
 		results.Percent(some.fills()), results.Percent(all.fills()))
-	r.Promise("filters save more CPU than they cost", cpu(some) < cpu(all), append(doubtsOf(all.rounds...), doubts...),
+	r.Promise("filters save more CPU than they cost", cpu(some) < cpu(all), append(all.rounds.doubts(), doubts...),
 		"%v µs a request with filters, %v without.", cpu(some), cpu(all))
 	one, theirs := by["adbuffer asks one, filters: true"], by["HAProxy asks one, filters: true"]
 	if theirs == nil {
 		return
 	}
 	r.Promise("to choose one SSP by the body costs at most 1.5 of HAProxy's CPU", cpu(one) <= 1.5*cpu(theirs),
-		doubtsOf(slices.Concat(one.rounds, theirs.rounds)...), "%v µs a request, HAProxy %v.", cpu(one), cpu(theirs))
+		slices.Concat(one.rounds, theirs.rounds).doubts(), "%v µs a request, HAProxy %v.", cpu(one), cpu(theirs))
 }

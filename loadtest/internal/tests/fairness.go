@@ -39,11 +39,11 @@ func fairness(e *rig.Rig) {
 	for _, a := range attacks {
 		row := attackInTurn(e, a, rounds)
 		calm, attacked := succeeded(row.calm), succeeded(row.disturbed)
-		before, after := valuesOf(row.calm, p99), medianOf(row.disturbed, p99)
+		before, after := row.calm.values(p99), row.disturbed.median(p99)
 		rise, noise := after/rig.Median(before), (slices.Max(before)-slices.Min(before))/rig.Median(before)
-		memory := slices.Max(valuesOf(row.disturbed, func(f *rig.Figures) float64 { return float64(f.RSS) }))
+		memory := slices.Max(row.disturbed.values(func(f *rig.Figures) float64 { return float64(f.RSS) }))
 		t.Add(row.doubts(), a.name, a.cost, results.Percent(calm), results.Percent(attacked), rig.Median(before), after,
-			results.Ratio(rise), results.Percent(noise), medianOf(row.calm, cpuUs), medianOf(row.disturbed, cpuUs),
+			results.Ratio(rise), results.Percent(noise), row.calm.median(cpuUs), row.disturbed.median(cpuUs),
 			results.MiB(int64(memory)))
 		r.Promise(a.name+": at least 99.9 % of the other clients' requests succeed", attacked >= 0.999, nil,
 			"%s of the other requests succeeded, %s when calm (%s in the last round).",
@@ -58,8 +58,8 @@ func fairness(e *rig.Rig) {
 }
 
 // succeeded returns the share of the requests that succeeded.
-func succeeded(rounds []*rig.Figures) float64 {
-	sum := counts(rounds)
+func succeeded(rounds rounds) float64 {
+	sum := rounds.counts()
 	return share(sum.Answered, sum.Offered)
 }
 

@@ -253,7 +253,7 @@ func noisyKey(e *rig.Rig) {
 				worst = max(worst, f.Class(pub).FailedShare())
 			}
 			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
-				results.Percent(counts([]*rig.Figures{f}, pubs...).FailedShare()), results.Percent(worst))
+				results.Percent(rounds{f}.counts(pubs...).FailedShare()), results.Percent(worst))
 			if key != "" {
 				e.Rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
 					f.Doubts, "The worst of them lost %s.", results.Percent(worst))

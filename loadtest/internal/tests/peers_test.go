@@ -108,22 +108,22 @@ func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 	}
 }
 
-// rounds makes the rounds of a row with these costs. p99 and p99.9 are as many milliseconds.
-func rounds(peer, way string, costs ...float64) *peerRow {
+// measured makes the rounds of a row with these costs. p99 and p99.9 are as many milliseconds.
+func measured(peer, way string, costs ...float64) *peerRow {
 	r := &peerRow{peer: peer, way: way}
 	for _, cost := range costs {
 		f := &rig.Figures{CPUus: cost, Summary: load.Summary{Latency: load.Latency{P99: cost, P999: cost}}}
-		r.rounds = append(r.rounds, peerRound{saturated: f, fast: f})
+		r.rounds[saturated], r.rounds[fast] = append(r.rounds[saturated], f), append(r.rounds[fast], f)
 	}
 	return r
 }
 
 func TestRowsAreComparedRoundByRound(t *testing.T) {
-	void := rounds("nginx", "h1", 1)
+	void := measured("nginx", "h1", 1)
 	void.void = "3 of 9 requests failed"
 	c := &comparison{Rig: &rig.Rig{Rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
-		rows: []*peerRow{void, rounds("adbuffer", "h1", 30, 40, 32), rounds("haproxy", "h1", 14, 25, 15),
-			rounds("adbuffer", "pipelined", 10, 20, 12)}}
+		rows: []*peerRow{void, measured("adbuffer", "h1", 30, 40, 32), measured("haproxy", "h1", 14, 25, 15),
+			measured("adbuffer", "pipelined", 10, 20, 12)}}
 	c.summarize()
 	var got []string
 	for _, row := range c.Rep.Tables[1].Rows {

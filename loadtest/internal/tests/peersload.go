@@ -42,18 +42,15 @@ const (
 // peerLoads has the loads of a row; nil is not measured.
 type peerLoads [3]rig.Load
 
-// peerRound has the figures of one round of a row; nil was not measured.
-type peerRound [3]*rig.Figures
-
 // peerRow is a program with a way of connections, and what its rounds measured.
 type peerRow struct {
 	peer, way string
 	stage     *rig.Stage
 	loads     peerLoads
 
-	rounds []peerRound
-	doubts []string // about the fast load of rounds in which it has no figures
-	void   string   // why the row has no figures
+	rounds [len(peerLoads{})]rounds // by load
+	doubts []string                 // about the fast load of rounds in which it has no figures
+	void   string                   // why the row has no figures
 }
 
 // minShare is the share of its core above which a proxy is saturated.
@@ -61,7 +58,7 @@ const minShare = 0.85
 
 // measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
 func (r *peerRow) measure() {
-	var round peerRound
+	var round [len(peerLoads{})]*rig.Figures
 	for i, loaded := range r.loads {
 		if loaded == nil {
 			continue
@@ -81,7 +78,9 @@ func (r *peerRow) measure() {
 		// Other work took the core, or the load was too small.
 		f.Doubts = append(f.Doubts, fmt.Sprintf("at saturation it used only %.0f %% of its core", f.CPU/f.Seconds*100))
 	}
-	r.rounds = append(r.rounds, round)
+	for i, f := range round {
+		r.rounds[i] = append(r.rounds[i], f)
+	}
 }
 
 // soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. A proxy

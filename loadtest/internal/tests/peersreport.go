@@ -10,9 +10,6 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-func p50(f *rig.Figures) float64  { return f.Latency.P50 }
-func p999(f *rig.Figures) float64 { return f.Latency.P999 }
-
 // row returns the row of a program and a way. It has no rounds if it was not measured or is void.
 func (c *comparison) row(peer, way string) *peerRow {
 	i := slices.IndexFunc(c.rows, func(r *peerRow) bool { return r.peer == peer && r.way == way && r.void == "" })
@@ -22,34 +19,13 @@ func (c *comparison) row(peer, way string) *peerRow {
 	return c.rows[i]
 }
 
-// values returns a figure of a load in each round in which it was measured.
-func (r *peerRow) values(load int, figure func(*rig.Figures) float64) (out []float64) {
-	for _, round := range r.rounds {
-		if round[load] != nil {
-			out = append(out, figure(round[load]))
-		}
-	}
-	return out
-}
-
-// ratios compares two rows round by round, because the speed of the machine differs between rounds.
-func (r *peerRow) ratios(base *peerRow, load int, figure func(*rig.Figures) float64) (out []float64) {
-	for i := range min(len(r.rounds), len(base.rounds)) {
-		ours, theirs := r.rounds[i][load], base.rounds[i][load]
-		if ours != nil && theirs != nil && figure(theirs) > 0 {
-			out = append(out, figure(ours)/figure(theirs))
-		}
-	}
-	return out
-}
-
 // spread returns the median of the rounds, and the least and the most if they differ.
-func spread(rounds []float64) string {
-	median := results.Number(rig.Median(rounds))
-	if len(rounds) < 2 || slices.Min(rounds) == slices.Max(rounds) {
+func spread(figures []float64) string {
+	median := results.Number(rig.Median(figures))
+	if len(figures) < 2 || slices.Min(figures) == slices.Max(figures) {
 		return median
 	}
-	return fmt.Sprintf("%s (%s–%s)", median, results.Number(slices.Min(rounds)), results.Number(slices.Max(rounds)))
+	return fmt.Sprintf("%s (%s–%s)", median, results.Number(slices.Min(figures)), results.Number(slices.Max(figures)))
 }
 
 // allDoubts returns the doubts about the loads of a row.
@@ -57,17 +33,13 @@ func (r *peerRow) allDoubts() []string {
 	if r.void != "" {
 		return []string{"void: " + r.void}
 	}
-	var all []string
-	for _, round := range r.rounds {
-		for i, of := range []string{"", "fixed: ", "fast: "} {
-			if round[i] != nil {
-				for _, d := range round[i].Doubts {
-					all = append(all, of+d)
-				}
-			}
+	all := slices.Clone(r.doubts)
+	for load, of := range []string{"", "fixed: ", "fast: "} {
+		for _, d := range r.rounds[load].doubts() {
+			all = append(all, of+d)
 		}
 	}
-	return distinct(append(all, r.doubts...))
+	return distinct(all)
 }
 
 // show adds the tables.
@@ -111,10 +83,10 @@ func (c *comparison) table(title, way string, upstream bool) {
 		return
 	}
 	cost := func(r *peerRow) float64 {
-		if r.void != "" || len(r.rounds) == 0 {
+		if r.void != "" || len(r.rounds[saturated]) == 0 {
 			return math.Inf(1)
 		}
-		return rig.Median(r.values(saturated, cpuUs))
+		return r.rounds[saturated].median(cpuUs)
 	}
 	slices.SortStableFunc(rows, func(a, b *peerRow) int { return cmp.Compare(cost(a), cost(b)) })
 	t := c.Rep.Table(title, heads...)
@@ -128,21 +100,18 @@ func (c *comparison) table(title, way string, upstream bool) {
 			t.Add(r.allDoubts(), name, "void")
 			continue
 		}
-		median := func(load int, figure func(*rig.Figures) float64) float64 {
-			return rig.Median(r.values(load, figure))
-		}
+		full, slow, quick := r.rounds[saturated], r.rounds[fixed], r.rounds[fast]
 		ratio := func(figure func(*rig.Figures) float64) float64 {
-			return rig.Median(r.ratios(base, saturated, figure))
+			return rig.Median(full.ratios(base.rounds[saturated], figure))
 		}
-		cells := []any{name, spread(r.values(saturated, cpuUs)), ratio(cpuUs),
-			median(saturated, func(f *rig.Figures) float64 { return f.Rate }),
-			median(saturated, p50), median(saturated, p99), median(saturated, p999), ratio(p99), ratio(p999)}
+		cells := []any{name, spread(full.values(cpuUs)), ratio(cpuUs), full.median(func(f *rig.Figures) float64 { return f.Rate }),
+			full.median(p50), full.median(p99), full.median(p999), ratio(p99), ratio(p999)}
 		if upstream {
-			cells = append(cells, median(fixed, cpuUs), median(fixed, p50), median(fixed, p99), median(fixed, p999))
+			cells = append(cells, slow.median(cpuUs), slow.median(p50), slow.median(p99), slow.median(p999))
 			if way == "h1" {
-				cells = append(cells, median(fast, p99), median(fast, p999))
+				cells = append(cells, quick.median(p99), quick.median(p999))
 			}
-			memory := r.values(saturated, func(f *rig.Figures) float64 { return float64(f.RSS) })
+			memory := full.values(func(f *rig.Figures) float64 { return float64(f.RSS) })
 			cells = append(cells, results.MiB(int64(slices.Max(memory))))
 		}
 		t.Add(r.allDoubts(), cells...)
@@ -165,7 +134,7 @@ func (c *comparison) summarize() {
 		}
 		cells := []any{peer}
 		for _, way := range []string{"h1", "pipelined", "h1tls", "h2tls"} {
-			cells = append(cells, spread(c.row(peer, way).values(saturated, cpuUs)))
+			cells = append(cells, spread(c.row(peer, way).rounds[saturated].values(cpuUs)))
 		}
 		for _, kind := range idleKinds {
 			client := math.NaN()
@@ -179,7 +148,7 @@ func (c *comparison) summarize() {
 		costs.Add(nil, cells...)
 		cells = []any{peer}
 		ratio := func(way string, load int, figure func(*rig.Figures) float64) {
-			cells = append(cells, spread(c.row(peer, way).ratios(c.row("haproxy", way), load, figure)))
+			cells = append(cells, spread(c.row(peer, way).rounds[load].ratios(c.row("haproxy", way).rounds[load], figure)))
 		}
 		for _, way := range []string{"h1", "1000 clients", "tls", "h2 64x1", "h2 8x8", "new tls"} {
 			ratio(way, saturated, cpuUs)
@@ -207,18 +176,11 @@ func (c *comparison) judge() {
 		{"p99.9 at 15 000 requests/s, over exclusive HTTP/1, is at most 1.3 of HAProxy's", "h1", "h1", "ms", fast,
 			p999, 1.3},
 	} {
-		ours, theirs := c.row("adbuffer", p.ours), c.row("haproxy", p.theirs)
-		ratio := rig.Median(ours.ratios(theirs, p.load, p.figure))
-		if math.IsNaN(ratio) {
-			continue
+		ours, theirs := c.row("adbuffer", p.ours).rounds[p.load], c.row("haproxy", p.theirs).rounds[p.load]
+		ratio := rig.Median(ours.ratios(theirs, p.figure))
+		if !math.IsNaN(ratio) {
+			c.Rep.Promise(p.text, ratio <= p.limit, slices.Concat(ours, theirs).doubts(), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
+				ours.median(p.figure), p.unit, theirs.median(p.figure), p.unit, ratio)
 		}
-		var figures []*rig.Figures
-		for _, round := range slices.Concat(ours.rounds, theirs.rounds) {
-			if f := round[p.load]; f != nil {
-				figures = append(figures, f)
-			}
-		}
-		c.Rep.Promise(p.text, ratio <= p.limit, doubtsOf(figures...), "adbuffer: %v %s, HAProxy: %v %s, ratio %v.",
-			rig.Median(ours.values(p.load, p.figure)), p.unit, rig.Median(theirs.values(p.load, p.figure)), p.unit, ratio)
 	}
 }

@@ -23,9 +23,9 @@ func TestPromisesHoldBreakAndAreDoubted(t *testing.T) {
 	}
 	peers := func(pipelined, h2, h1 float64) judge {
 		return func(r *results.Report) {
-			c := &comparison{Rig: &rig.Rig{Rep: r}, rows: []*peerRow{rounds("adbuffer", "h1", h1),
-				rounds("adbuffer", "pipelined", pipelined), rounds("adbuffer", "h2tls", h2),
-				rounds("haproxy", "h1", 10), rounds("haproxy", "h2tls", 10)}}
+			c := &comparison{Rig: &rig.Rig{Rep: r}, rows: []*peerRow{measured("adbuffer", "h1", h1),
+				measured("adbuffer", "pipelined", pipelined), measured("adbuffer", "h2tls", h2),
+				measured("haproxy", "h1", 10), measured("haproxy", "h2tls", 10)}}
 			c.judge()
 		}
 	}
@@ -35,7 +35,7 @@ func TestPromisesHoldBreakAndAreDoubted(t *testing.T) {
 			f := &rig.Figures{CPUus: cpu, Doubts: doubts, Summary: load.Summary{Answered: 2000,
 				Statuses: map[int]uint64{200: filled}, Classes: []load.Summary{{Name: "C0", Answered: 1000}, {Name: "C1", Answered: 1000}}}}
 			f.SSP.Responded = queries
-			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: []*rig.Figures{f}}
+			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: rounds{f}}
 		}
 		return func(r *results.Report) {
 			judgeExchange(r, []*exchangeRow{row("all five", "adbuffer", false, 10000, 1900, 100),

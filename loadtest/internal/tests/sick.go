@@ -46,11 +46,11 @@ func sick(e *rig.Rig) {
 	for _, ill := range sicknesses {
 		row := sicken(e, ill)
 		last := row.disturbed[sickRounds-1]
-		seven, calm, eighth := counts(row.disturbed, theSeven...), counts(row.calm, theSeven...), counts(row.disturbed, theEighth)
-		before, after := medianOf(row.calm, sevenP99), medianOf(row.disturbed, sevenP99)
-		t.Add(row.doubts(), ill.name, medianOf(row.disturbed, sevenP50), after, before, results.Ratio(after/before),
+		seven, calm, eighth := row.disturbed.counts(theSeven...), row.calm.counts(theSeven...), row.disturbed.counts(theEighth)
+		before, after := row.calm.median(sevenP99), row.disturbed.median(sevenP99)
+		t.Add(row.doubts(), ill.name, row.disturbed.median(sevenP50), after, before, results.Ratio(after/before),
 			seven.Failed, seven.Offered, eighth.Answered, eighth.Offered, last.Class(theEighth).Kinds(),
-			medianOf(row.disturbed, cpuUs), last.Files)
+			row.disturbed.median(cpuUs), last.Files)
 		e.Rep.Promise("an SSP that "+ill.name+" costs only its own requests",
 			after <= 1.10*before && seven.Failed <= calm.Failed, row.doubts(),
 			"p99 of the other seven went from %v to %v ms, and %v of their %v requests failed, against %v.", before, after,

@@ -93,25 +93,40 @@ fills, and measures CPU.`, Test: exchange},
 scrapes adbuffer with the rules of deploy/prometheus.`, Test: story, Alone: true},
 }
 
-// valuesOf returns a figure of each round.
-func valuesOf(rounds []*rig.Figures, figure func(*rig.Figures) float64) (all []float64) {
-	for _, f := range rounds {
-		all = append(all, figure(f))
+// rounds has the figures of the rounds of one situation; nil was not measured.
+type rounds []*rig.Figures
+
+// values returns a figure of each round.
+func (r rounds) values(figure func(*rig.Figures) float64) (all []float64) {
+	for _, f := range r {
+		if f != nil {
+			all = append(all, figure(f))
+		}
 	}
 	return all
 }
 
-// medianOf returns the median of a figure over rounds. Of no rounds it is NaN.
-func medianOf(rounds []*rig.Figures, figure func(*rig.Figures) float64) float64 {
-	return rig.Median(valuesOf(rounds, figure))
+// median returns the median of a figure. Of no rounds it is NaN.
+func (r rounds) median(figure func(*rig.Figures) float64) float64 {
+	return rig.Median(r.values(figure))
 }
 
-// counts adds the counts of rounds: of some classes of their requests, or of all for none.
-func counts(rounds []*rig.Figures, classes ...string) (sum load.Summary) {
+// ratios compares situations round by round, because the speed of the machine differs between rounds.
+func (r rounds) ratios(base rounds, figure func(*rig.Figures) float64) (all []float64) {
+	for i := range min(len(r), len(base)) {
+		if r[i] != nil && base[i] != nil && figure(base[i]) > 0 {
+			all = append(all, figure(r[i])/figure(base[i]))
+		}
+	}
+	return all
+}
+
+// counts adds the counts of some classes of the requests, or of all for none.
+func (r rounds) counts(classes ...string) (sum load.Summary) {
 	add := func(s load.Summary) {
 		sum.Offered, sum.Answered, sum.Failed = sum.Offered+s.Offered, sum.Answered+s.Answered, sum.Failed+s.Failed
 	}
-	for _, f := range rounds {
+	for _, f := range r {
 		if len(classes) == 0 {
 			add(f.Summary)
 		}
@@ -122,16 +137,20 @@ func counts(rounds []*rig.Figures, classes ...string) (sum load.Summary) {
 	return sum
 }
 
-func p99(f *rig.Figures) float64   { return f.Latency.P99 }
-func cpuUs(f *rig.Figures) float64 { return f.CPUus }
-
-// doubtsOf returns the doubts about figures, each once.
-func doubtsOf(all ...*rig.Figures) (out []string) {
-	for _, f := range all {
-		out = append(out, f.Doubts...)
+// doubts returns the doubts about the figures, each once.
+func (r rounds) doubts() (all []string) {
+	for _, f := range r {
+		if f != nil {
+			all = append(all, f.Doubts...)
+		}
 	}
-	return distinct(out)
+	return distinct(all)
 }
+
+func p50(f *rig.Figures) float64   { return f.Latency.P50 }
+func p99(f *rig.Figures) float64   { return f.Latency.P99 }
+func p999(f *rig.Figures) float64  { return f.Latency.P999 }
+func cpuUs(f *rig.Figures) float64 { return f.CPUus }
 
 // distinct returns each of some texts once, in the order of its first occurrence.
 func distinct(all []string) (out []string) {
@@ -144,18 +163,18 @@ func distinct(all []string) (out []string) {
 }
 
 // turns has the rounds of two situations that took turns, so that other work of the machine slows both.
-type turns struct{ calm, disturbed []*rig.Figures }
+type turns struct{ calm, disturbed rounds }
 
 // inTurn measures rounds of two situations in turn.
-func inTurn(e *rig.Rig, rounds int, what string, calm, disturbed func() *rig.Figures) (t turns) {
-	for n := range rounds {
-		e.Next("%s, round %d of %d", what, n+1, rounds)
+func inTurn(e *rig.Rig, times int, what string, calm, disturbed func() *rig.Figures) (t turns) {
+	for n := range times {
+		e.Next("%s, round %d of %d", what, n+1, times)
 		t.calm, t.disturbed = append(t.calm, calm()), append(t.disturbed, disturbed())
 	}
 	return t
 }
 
-func (t turns) doubts() []string { return doubtsOf(slices.Concat(t.calm, t.disturbed)...) }
+func (t turns) doubts() []string { return slices.Concat(t.calm, t.disturbed).doubts() }
 
 // share returns part / whole.
 func share(part, whole uint64) float64 { return float64(part) / float64(whole) }
