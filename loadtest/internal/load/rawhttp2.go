@@ -13,7 +13,6 @@ import (
 // RawHTTP2 is the client side of an HTTP/2 connection. A hostile client writes its frames one by one.
 type RawHTTP2 struct {
 	*http2.Framer
-	Conn  net.Conn
 	out   *bufio.Writer
 	block bytes.Buffer
 	enc   *hpack.Encoder
@@ -21,7 +20,7 @@ type RawHTTP2 struct {
 
 // NewRawHTTP2 buffers the preface and the settings for c.
 func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
-	h := &RawHTTP2{Conn: c, out: bufio.NewWriter(c)}
+	h := &RawHTTP2{out: bufio.NewWriter(c)}
 	h.enc = hpack.NewEncoder(&h.block)
 	_, _ = h.out.WriteString(http2.ClientPreface)
 	h.Framer = http2.NewFramer(h.out, c)

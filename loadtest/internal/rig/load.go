@@ -19,14 +19,33 @@ type Figures struct {
 	TimeWait     uint64         // sockets in TIME_WAIT at the end
 	Doubts       []string       // reasons for not trusting the figures
 
-	// These are of the loaded server. They are 0 if its process is unknown.
-	CPU   float64 // seconds
-	CPUus float64 // microseconds of CPU time for each response, with the warm-up
-	RSS   int64
-	Files int
+	Usage // of the loaded server; 0 if its process is unknown
 
 	SSP             sspsim.Counters // what the SSPs counted during the load
 	SSPOpen, SSPAll uint64          // connections to SSPs at the end: open, and all since they were started
+}
+
+// Usage is the resource use of the loaded server, with the warm-up.
+type Usage struct {
+	PID     int     `json:"pid"`
+	CPU     float64 `json:"cpu_seconds"`
+	CPUus   float64 `json:"cpu_us_per_request"` // microseconds for each response
+	RSS     int64   `json:"rss_bytes"`
+	PeakRSS int64   `json:"peak_rss_bytes"`
+	Files   int     `json:"open_files"`
+}
+
+// Used returns what the server used since before for a load. Without phases, as of load tools, whole has its responses.
+func (s *Stage) Used(before, after load.Usage, whole load.Summary, phases []load.Summary) Usage {
+	served := whole.Answered
+	if len(phases) > 0 {
+		served = 0
+		for _, p := range phases {
+			served += p.Answered
+		}
+	}
+	cpu := (after.CPU - before.CPU).Seconds()
+	return Usage{PID: s.PID, CPU: cpu, CPUus: cpu * 1e6 / float64(max(served, 1)), RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
 }
 
 // Phase returns the figures of a phase.
@@ -65,15 +84,7 @@ func (s *Stage) Measure(loaded Load) *Figures {
 	s.Check(s.Ctx.Err()) // an interrupted test has no report
 	after := s.books()
 	if s.PID != 0 {
-		f.CPU, f.RSS, f.Files = (after.usage.CPU - before.usage.CPU).Seconds(), after.usage.RSS, after.usage.Files
-		served := f.Answered
-		if len(f.Phases) > 0 {
-			served = 0
-			for _, p := range f.Phases {
-				served += p.Answered
-			}
-		}
-		f.CPUus = f.CPU * 1e6 / float64(max(served, 1))
+		f.Usage = s.Used(before.usage, after.usage, f.Summary, f.Phases)
 	}
 	f.SSP = sspsim.Counters{Connections: after.ssp.Connections - before.ssp.Connections,
 		Handshakes: after.ssp.Handshakes - before.ssp.Handshakes, Responded: after.ssp.Responded - before.ssp.Responded}

@@ -36,9 +36,9 @@ type Route struct {
 	Member string
 	Values [][]string
 
-	Addr    string // host:port, set by StartProgram
-	Admin   string // host:port of the admin listener, set by StartProgram if Adaptive
-	Process *Process
+	Addr    string   // host:port, set by StartProgram
+	Admin   string   // host:port of the admin listener, set by StartProgram if Adaptive
+	Process *Process `json:"-"`
 }
 
 // IsSpare reports whether the upstream of an index is the spare.
@@ -106,26 +106,18 @@ func (r *Rig) startProgram(name, exe, cores, http, config string, routes []*Rout
 	argv := Must(fill(programs[name], data))(r)
 	c := Command{Name: name, Argv: strings.Fields(argv), Cores: cores, Env: []string{"GOMAXPROCS=1", "NODE_ENV=production",
 		"HOME=" + r.Dir, "XDG_DATA_HOME=" + r.Dir, "XDG_CONFIG_HOME=" + r.Dir}}
-	start := r.StartProcess
-	if argv == "" {
-		start = func(c Command) *Process { return r.startPrototype(c, routes[0]) }
+	var process *Process
+	if argv != "" {
+		process = r.StartProcess(c)
+	} else {
+		child := r.spawn(name, c, routes[0])
+		r.Check(child.pipe.Close()) // it has no replies
+		process = child.Process
 	}
-	process := start(c)
 	for _, route := range routes {
 		route.Process = process
 		process.AwaitPort(route.Addr, startTimeout)
 	}
-}
-
-// startPrototype starts a server of this package, whose name is that of its role. It has no replies.
-func (r *Rig) startPrototype(c Command, route *Route) *Process {
-	order := proxyOrder{Listen: route.Addr, CAFile: route.CAFile, HTTP2: route.HTTP2, Body: route.Serve}
-	if len(route.Upstreams) > 0 {
-		order.Upstream = route.Upstreams[0]
-	}
-	child := r.spawn(c.Name, c, order)
-	r.Check(child.pipe.Close())
-	return child.Process
 }
 
 func fill(text string, data any) (string, error) {

@@ -12,30 +12,23 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// proxyOrder describes one of the servers of this file: proxies with which adbuffer is compared, and an upstream.
-type proxyOrder struct {
-	Listen   string // host:port
-	Upstream string // http://host:port or https://host:port; "" is none
-	CAFile   string // of an https upstream
-	HTTP2    bool   // to the upstream
-	Body     string // of the responses of constant
-}
+// The servers of this file are proxies with which adbuffer is compared, and an upstream. Each serves a route.
 
 // constant is the upstream with the lowest cost, because it shares a core with the load. It responds to all
 // requests with the same JSON.
-func constant(o proxyOrder, _ func(any) error) error {
+func constant(o Route, _ func(any) error) error {
 	s := &fasthttp.Server{NoDefaultDate: true, MaxRequestBodySize: 1 << 20, ReadBufferSize: 16 << 10,
 		DisableHeaderNamesNormalizing: true, DisablePreParseMultipartForm: true, Concurrency: 1 << 17,
 		Handler: func(ctx *fasthttp.RequestCtx) {
 			ctx.Response.Header.SetContentType("application/json")
-			ctx.Response.SetBodyString(o.Body)
+			ctx.Response.SetBodyString(o.Serve)
 		}}
-	return s.ListenAndServe(o.Listen)
+	return s.ListenAndServe(o.Addr)
 }
 
 // reverseProxy is ReverseProxy of net/http/httputil, as a careful user sets it.
-func reverseProxy(o proxyOrder, _ func(any) error) error {
-	target, err := url.Parse(o.Upstream)
+func reverseProxy(o Route, _ func(any) error) error {
+	target, err := url.Parse(o.Upstreams[0])
 	if err != nil {
 		return err
 	}
@@ -53,27 +46,27 @@ func reverseProxy(o proxyOrder, _ func(any) error) error {
 		r.SetURL(target)
 		r.SetXForwarded()
 	}}
-	server := &http.Server{Addr: o.Listen, Handler: proxy, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}
+	server := &http.Server{Addr: o.Addr, Handler: proxy, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}
 	return server.ListenAndServe()
 }
 
 // sketch is the prototype that a field report measured: fasthttp, with one client of 2 048 connections a
 // host. It responds with a fixed JSON, or forwards to an upstream.
-func sketch(o proxyOrder, _ func(any) error) error {
+func sketch(o Route, _ func(any) error) error {
 	client := &fasthttp.Client{MaxConnsPerHost: 2048, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
 	handler := func(ctx *fasthttp.RequestCtx) {
 		ctx.SetContentType("application/json")
 		ctx.SetBodyString(`{"ad":"fixed"}`)
 	}
-	if o.Upstream != "" {
+	if len(o.Upstreams) > 0 {
 		handler = func(ctx *fasthttp.RequestCtx) {
 			query := ctx.QueryArgs().QueryString()
-			ctx.Request.SetRequestURI(o.Upstream + "/bid")
+			ctx.Request.SetRequestURI(o.Upstreams[0] + "/bid")
 			ctx.Request.URI().SetQueryStringBytes(query)
 			if err := client.Do(&ctx.Request, &ctx.Response); err != nil {
 				ctx.Error(err.Error(), fasthttp.StatusBadGateway)
 			}
 		}
 	}
-	return (&fasthttp.Server{Handler: handler, ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}).ListenAndServe(o.Listen)
+	return (&fasthttp.Server{Handler: handler, ReadTimeout: 30 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute}).ListenAndServe(o.Addr)
 }

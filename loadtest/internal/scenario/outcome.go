@@ -22,18 +22,8 @@ import (
 type Outcome struct {
 	Scenario string                     `json:"scenario"`
 	Load     *load.Result               `json:"load"`
-	Proxy    *Usage                     `json:"proxy,omitempty"` // usage of the process under test, if known
+	Proxy    *rig.Usage                 `json:"proxy,omitempty"` // usage of the process under test, if known
 	SSPs     map[string]sspsim.Counters `json:"ssps,omitempty"`
-}
-
-// Usage is the resource use of the process under test, including the warm-up.
-type Usage struct {
-	PID           int     `json:"pid"`
-	CPUSeconds    float64 `json:"cpu_seconds"`
-	CPUPerRequest float64 `json:"cpu_us_per_request"`
-	RSS           int64   `json:"rss_bytes"`
-	PeakRSS       int64   `json:"peak_rss_bytes"`
-	Files         int     `json:"open_files"`
 }
 
 // errRemote refuses a target on another machine.
@@ -72,7 +62,8 @@ func Run(ctx context.Context, r *rig.Rig, s *Scenario, allowRemote bool, progres
 			out = &Outcome{Scenario: s.Name, Load: result, SSPs: map[string]sspsim.Counters{}}
 			// If the process has exited, the failed requests show it.
 			if after, err := load.ReadTree(st.PID); st.PID != 0 && err == nil {
-				out.Proxy = usage(st.PID, before, after, result)
+				used := st.Used(before, after, result.Whole, result.Phases)
+				out.Proxy = &used
 			}
 			for name, sim := range sims {
 				out.SSPs[name] = sim.Counters()
@@ -99,16 +90,6 @@ func (s *Scenario) setup() rig.Setup {
 			Behaviour: ssp.Behaviour.Behaviour, Seed: ssp.Seed, Cores: ssp.Cores})
 	}
 	return t
-}
-
-func usage(pid int, before, after load.Usage, r *load.Result) *Usage {
-	var answered uint64
-	for _, p := range r.Phases {
-		answered += p.Answered
-	}
-	cpu := after.CPU - before.CPU
-	return &Usage{PID: pid, CPUSeconds: cpu.Seconds(), CPUPerRequest: cpu.Seconds() * 1e6 / float64(max(answered, 1)),
-		RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
 }
 
 // changing applies the changes of the scenario at their times, until load returns.

@@ -112,7 +112,7 @@ func TestProxyThatDiesEndsTheComparison(t *testing.T) {
 func measured(peer, way string, costs ...float64) *peerRow {
 	r := &peerRow{peer: peer, way: way}
 	for _, cost := range costs {
-		f := &rig.Figures{CPUus: cost, Summary: load.Summary{Latency: load.Latency{P99: cost, P999: cost}}}
+		f := &rig.Figures{Usage: rig.Usage{CPUus: cost}, Summary: load.Summary{Latency: load.Latency{P99: cost, P999: cost}}}
 		r.rounds[saturated], r.rounds[fast] = append(r.rounds[saturated], f), append(r.rounds[fast], f)
 	}
 	return r

@@ -32,7 +32,7 @@ func TestPromisesHoldBreakAndAreDoubted(t *testing.T) {
 	auctioned := func(queries, filled uint64, us, cpu float64, doubts ...string) judge {
 		row := func(asks, proxy string, filters bool, queries, filled uint64, cpu float64) *exchangeRow {
 			// Two SSPs want requests from C0, one from C1.
-			f := &rig.Figures{CPUus: cpu, Doubts: doubts, Summary: load.Summary{Answered: 2000,
+			f := &rig.Figures{Usage: rig.Usage{CPUus: cpu}, Doubts: doubts, Summary: load.Summary{Answered: 2000,
 				Statuses: map[int]uint64{200: filled}, Classes: []load.Summary{{Name: "C0", Answered: 1000}, {Name: "C1", Answered: 1000}}}}
 			f.SSP.Responded = queries
 			return &exchangeRow{asks: asks, proxy: proxy, filters: filters, rounds: rounds{f}}

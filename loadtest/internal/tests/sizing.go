@@ -225,15 +225,17 @@ func sizing(e *rig.Rig, o sizingOptions) {
 }
 
 // show adds the rows of the trace, and judges those of adbuffer.
-func (tr *trace) show(r *results.Report, t *results.Table, simulated func(string) float64, courses []*course) {
-	for i := range tr.figures {
-		f := &tr.figures[i]
-		shown := []string{"–", "–"}
-		for j, c := range courses {
-			shown[j] = f.text(f.of(c))
+func (tr *trace) show(r *results.Report, t *results.Table, simulated map[string]float64, courses []*course) {
+	for _, f := range tr.figures {
+		shown := []any{tr.name, f.name, "–", "–", "–", f.bound}
+		if v, known := simulated[tr.name+": "+f.name]; known {
+			shown[2] = f.text(v)
 		}
-		t.Add(courses[0].Doubts, tr.name, f.name, f.text(simulated(tr.name+": "+f.name)), shown[0], shown[1], f.bound)
-		r.Promise(fmt.Sprintf("%s: %s is %v", tr.name, f.name, f.bound), f.held(f.of(courses[0])), courses[0].Doubts, "%v.", shown[0])
+		for i, c := range courses {
+			shown[3+i] = f.text(f.of(c))
+		}
+		t.Add(courses[0].Doubts, shown...)
+		r.Promise(fmt.Sprintf("%s: %s is %v", tr.name, f.name, f.bound), f.held(f.of(courses[0])), courses[0].Doubts, "%v.", shown[3])
 	}
 }
 
@@ -295,9 +297,8 @@ func lowLoad(e *rig.Rig, length time.Duration) {
 	e.Rep.Promise(low.name+": the limit does not change", c.decisions == 0, c.Doubts, "%v decisions.", c.decisions)
 }
 
-// simulate runs the simulation of the traces, and returns its medians by the names of trace and figure. A
-// figure that it does not have is NaN.
-func simulate(e *rig.Rig, courses int) func(name string) float64 {
+// simulate runs the simulation of the traces, and returns its medians by the names of trace and figure.
+func simulate(e *rig.Rig, courses int) (simulated map[string]float64) {
 	root := e.ModuleRoot()
 	e.Next("sizing: simulating %d courses", courses)
 	file := filepath.Join(e.Dir, "simulated.json")
@@ -312,12 +313,6 @@ func simulate(e *rig.Rig, courses int) func(name string) float64 {
 	if failed != nil {
 		e.Rep.Note("The simulation broke a bound of its own:\n%s", out)
 	}
-	simulated := make(map[string]float64)
 	e.Check(json.Unmarshal(text, &simulated))
-	return func(name string) float64 {
-		if v, known := simulated[name]; known {
-			return v
-		}
-		return math.NaN()
-	}
+	return simulated
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ const perConnection = 1000
 
 // way is a protocol and a pool with which adbuffer sends requests to nginx.
 type way struct {
-	name, id string
+	name     string
 	protocol string // in adbuffer's configuration
 	speaks   string // the protocol that adbuffer must use, as its metrics name it
 	conns    int    // max_conns; fewer if a run is too short for so many
@@ -32,12 +31,12 @@ type way struct {
 
 // There are more clients than places, so that requests queue and pipelines are full.
 var ways = []way{
-	{name: "HTTP/1", id: "http1", protocol: "http1", speaks: "http1", conns: 32, clients: 64},
-	{name: "HTTP/1 pipelined, depth 8", id: "depth8", protocol: "http1-pipelined", speaks: "http1-pipelined", conns: 8,
+	{name: "HTTP/1", protocol: "http1", speaks: "http1", conns: 32, clients: 64},
+	{name: "HTTP/1 pipelined, depth 8", protocol: "http1-pipelined", speaks: "http1-pipelined", conns: 8,
 		pool: "pipeline_depth: 8, ", clients: 96},
-	{name: "HTTP/1 pipelined, depth 64", id: "depth64", protocol: "http1-pipelined", speaks: "http1-pipelined",
+	{name: "HTTP/1 pipelined, depth 64", protocol: "http1-pipelined", speaks: "http1-pipelined",
 		conns: 3, pool: "pipeline_depth: 64, pipeline_methods: all, ", clients: 256},
-	{name: "HTTP/2 over TLS, by ALPN", id: "http2", protocol: "auto", speaks: "http2", conns: 4, tls: true,
+	{name: "HTTP/2 over TLS, by ALPN", protocol: "auto", speaks: "http2", conns: 4, tls: true,
 		clients: 256},
 }
 
@@ -111,8 +110,8 @@ func (w way) soak(e *rig.Rig, n int) (out soaked) {
 	conns := min(w.conns, max(1, n/(4*perConnection)))
 	ssp := &rig.SSP{Name: "nginx", Protocol: w.protocol,
 		Pool: w.pool + limits(conns, 4096, "20s") + fmt.Sprintf(", max_http2_conns: %d", conns)}
-	log := filepath.Join(e.Dir, "soak-"+w.id+".log")
-	nginx := &rig.Route{Name: w.id, Serve: fmt.Sprintf(soakServe, log)}
+	log := e.Write("soak-*.log", "")
+	nginx := &rig.Route{Name: "soak", Serve: fmt.Sprintf(soakServe, log)}
 	scheme := "http://"
 	if w.tls {
 		cert := e.Certificate("soak", "127.0.0.1")
