@@ -29,9 +29,8 @@ func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
 				}
 			}
 			want := float64(w) / float64(sum)
-			if got := float64(n) / float64(len(round)); n == 0 || got < want-0.01 || got > want+0.01 {
-				t.Errorf("%v: share %v of endpoint %d, want %v", weights, got, i, want)
-			}
+			got := float64(n) / float64(len(round))
+			testsupport.True(t, n != 0 && got >= want-0.01 && got <= want+0.01, "%v: share %v of endpoint %d, want %v", weights, got, i, want)
 		}
 	}
 }

@@ -54,12 +54,10 @@ func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {
 		testsupport.True(t, ip.Is6() == (i%2 == 1), "%v: families do not take turns", want)
 	}
 	rotated := append(slices.Clone(ips[3:]), ips...) // some of them appear twice
-	if got := arrange(rotated, seed, 100); !slices.Equal(got, want) {
-		t.Errorf("after rotation %v, want %v", got, want)
-	}
-	if got := arrange(ips, seed, 4); !slices.Equal(got, want[:4]) {
-		t.Errorf("the first four are %v, want %v", got, want[:4])
-	}
+	got := arrange(rotated, seed, 100)
+	testsupport.True(t, slices.Equal(got, want), "after rotation %v, want %v", got, want)
+	got = arrange(ips, seed, 4)
+	testsupport.True(t, slices.Equal(got, want[:4]), "the first four are %v, want %v", got, want[:4])
 	first := map[netip.Addr]bool{}
 	for range 200 {
 		first[arrange(ips, maphash.MakeSeed(), 1)[0]] = true

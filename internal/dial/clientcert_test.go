@@ -129,9 +129,8 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 	for i, breakIt := range breaks {
 		breakIt()
 		for range 3 {
-			if name, _ := p.dialAs(t, d); name != "first" {
-				t.Errorf("break %d: the peer saw %q", i, name)
-			}
+			name, _ := p.dialAs(t, d)
+			testsupport.True(t, name == "first", "break %d: the peer saw %q", i, name)
 		}
 		mu.Lock()
 		testsupport.True(t, len(warned) == i+1 && hasAll(warned[i], "tls.", filepath.Dir(id.certFile), "stays in use"), "break %d: warned %q", i, warned)
@@ -140,8 +139,7 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 	s := &d.stats
 	testsupport.True(t, s.certsBroken.Load() == uint64(len(breaks)) && s.certsReloaded.Load() == 0, "%+v", s)
 	id.write(t, "second")
-	if name, _ := p.dialAs(t, d); name != "second" {
-		t.Errorf("after the repair the peer saw %q", name)
-	}
+	name, _ := p.dialAs(t, d)
+	testsupport.Equal(t, name, "second", "after the repair the peer saw %q")
 	testsupport.True(t, !strings.Contains(strings.Join(warned, ""), "PRIVATE"), "a warning contains content of the files: %q", warned)
 }

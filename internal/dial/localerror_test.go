@@ -2,7 +2,6 @@ package dial
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -24,17 +23,15 @@ func TestErrorsOfThisMachineAreLocal(t *testing.T) {
 		d := newDialer(t, p.options(t, "http", "ssp.test"))
 		d.tcp.Control = func(string, string, syscall.RawConn) error { return errno }
 		_, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
-		if e := upstream.AsError(err); e.Outcome != upstream.LocalError || e.Progress != upstream.NotSent || !strings.Contains(e.Detail, names) {
-			t.Errorf("%v: %v", errno, err)
-		}
+		e := upstream.AsError(err)
+		testsupport.True(t, e.Outcome == upstream.LocalError && e.Progress == upstream.NotSent && strings.Contains(e.Detail, names), "%v: %v", errno, err)
 		o := p.options(t, "http", "ssp.test")
 		o.Lookup = func(context.Context, string) ([]netip.Addr, error) { // as Go's resolver returns it
 			return nil, &net.DNSError{Err: "dial udp 127.0.0.53:53: socket: " + errno.Error(), Name: "ssp.test"}
 		}
 		_, err = newDialer(t, o).Addresses(t.Context())
-		if e := upstream.AsError(err); e.Outcome != upstream.LocalError || !strings.Contains(e.Detail, names) {
-			t.Errorf("%v in a look-up: %v", errno, err)
-		}
+		e = upstream.AsError(err)
+		testsupport.True(t, e.Outcome == upstream.LocalError && strings.Contains(e.Detail, names), "%v in a look-up: %v", errno, err)
 	}
 }
 
@@ -45,7 +42,7 @@ func TestADialUsesAFileThatBecomesFree(t *testing.T) {
 	o := p.options(t, "http", "ssp.test")
 	o.FreeFile = func(err error) bool {
 		calls++
-		testsupport.True(t, errors.Is(err, syscall.EMFILE), "FreeFile gets %v", err)
+		testsupport.ErrorIs(t, err, syscall.EMFILE, "FreeFile gets %v")
 		full = false
 		return true
 	}

@@ -285,9 +285,8 @@ func TestCloseFailsCurrentExchanges(t *testing.T) {
 			}
 			owner.awaitFreed(t, 2+n)
 			wantReason(t, conn, upstream.ClosedDrain)
-			if _, changed := owner.counts(); changed != 0 {
-				t.Fatalf("Changed was called %d times", changed)
-			}
+			_, changed := owner.counts()
+			testsupport.MustEqual(t, changed, 0, "Changed was called %d times")
 		}
 	}
 }

@@ -47,9 +47,8 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 					return
 				}
 				wantError(t, err, upstream.BadResponse, upstream.MaybeProcessed, false)
-				if want := upstream.TooManyFields(cmp.Or(c.limit, 256)).Detail; upstream.AsError(err).Detail != want {
-					t.Errorf("the error says %q, want %q", upstream.AsError(err).Detail, want)
-				}
+				want := upstream.TooManyFields(cmp.Or(c.limit, 256)).Detail
+				testsupport.Equal(t, upstream.AsError(err).Detail, want, "the error says %q")
 				wantReason(t, conn, upstream.ClosedError)
 			})
 		}

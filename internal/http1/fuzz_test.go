@@ -61,9 +61,8 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 		return
 	}
 	testsupport.MustTrue(tb, got.status == resp.StatusCode && got.body == string(body), "%v %q: %+v, net/http has %d %q", method, input, got, resp.StatusCode, body)
-	if end := len(input) - src.Len() - br.Buffered(); got.end != end {
-		tb.Fatalf("%v %q: ends at %d, for net/http at %d", method, input, got.end, end)
-	}
+	end := len(input) - src.Len() - br.Buffered()
+	testsupport.MustTrue(tb, got.end == end, "%v %q: ends at %d, for net/http at %d", method, input, got.end, end)
 	var ours, theirs []string
 	for line := range strings.SplitSeq(got.fields, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok {
@@ -103,9 +102,8 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 	checkOracle(tb, input, method, got)
 	// Bytes after the response do not change the result.
 	if !got.announcesClose || got.end < len(input) {
-		if again := readResponse(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole()); again != got {
-			tb.Fatalf("%q: %+v, with something behind it %+v", input, got, again)
-		}
+		again := readResponse(append(input[:got.end:got.end], "HTTP/1.1 200 OK\r\nX: y\r\n\r\n"...), method, whole())
+		testsupport.MustTrue(tb, again == got, "%q: %+v, with something behind it %+v", input, got, again)
 	}
 	return got
 }
@@ -159,13 +157,11 @@ func FuzzParseHead(f *testing.F) {
 		// No shorter piece is a complete head or a violation.
 		for cut := range n {
 			var short head
-			if m, _, err := parseHead(b[:cut], &short, nil); m != 0 || err != nil {
-				t.Fatalf("the first %d of %d bytes of %q: %d bytes, error %v", cut, n, b, m, err)
-			}
+			m, _, err := parseHead(b[:cut], &short, nil)
+			testsupport.MustTrue(t, m == 0 && err == nil, "the first %d of %d bytes of %q: %d bytes, error %v", cut, n, b, m, err)
 		}
 		var again head
-		if m, _, err := parseHead(b[:n], &again, nil); m != n || err != nil || fmt.Sprint(again) != fmt.Sprint(h) {
-			t.Fatalf("alone: %d bytes, error %v, %+v; want %d, %+v", m, err, again, n, h)
-		}
+		m, _, err := parseHead(b[:n], &again, nil)
+		testsupport.MustTrue(t, m == n && err == nil && fmt.Sprint(again) == fmt.Sprint(h), "alone: %d bytes, error %v, %+v; want %d, %+v", m, err, again, n, h)
 	})
 }

@@ -51,18 +51,16 @@ func (p *peer) request() string {
 		}
 	}
 	body := make([]byte, length)
-	if _, err := io.ReadFull(p.in, body); err != nil {
-		p.tb.Fatalf("peer: reading a request's body: %v", err)
-	}
+	_, err := io.ReadFull(p.in, body)
+	testsupport.MustTrue(p.tb, err == nil, "peer: reading a request's body: %v", err)
 	return b.String() + string(body)
 }
 
 func (p *peer) send(s string) {
 	p.tb.Helper()
 	p.conn.SetWriteDeadline(time.Now().Add(patience))
-	if _, err := io.WriteString(p.conn, s); err != nil {
-		p.tb.Fatalf("peer: sending %q: %v", s, err)
-	}
+	_, err := io.WriteString(p.conn, s)
+	testsupport.MustTrue(p.tb, err == nil, "peer: sending %q: %v", s, err)
 }
 
 // sendTogether sends the parts in one segment, even if they are several TLS records.
@@ -174,9 +172,8 @@ func (r *recorder) await(tb testing.TB, what string, until func(freed, changed i
 func (r *recorder) awaitFreed(tb testing.TB, n int) {
 	tb.Helper()
 	r.await(tb, "Freed", func(freed, _ int) bool { return freed >= n })
-	if freed, _ := r.counts(); freed != n {
-		tb.Fatalf("Freed was called %d times, want %d", freed, n)
-	}
+	freed, _ := r.counts()
+	testsupport.MustEqual(tb, freed, n, "Freed was called %d times")
 }
 
 // testOptions are limits that tests do not reach by accident.
@@ -332,9 +329,8 @@ func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upst
 func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) {
 	tb.Helper()
 	testsupport.MustEqual(tb, conn.CloseReason(), reason, "close reason %q")
-	if places := conn.Places(); (places > 0) != (reason == upstream.NotClosed) {
-		tb.Fatalf("%d places with close reason %q", places, reason)
-	}
+	places := conn.Places()
+	testsupport.MustTrue(tb, (places > 0) == (reason == upstream.NotClosed), "%d places with close reason %q", places, reason)
 }
 
 // textResponse returns a 200 with a body of fixed length.

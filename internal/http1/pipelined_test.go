@@ -43,9 +43,8 @@ func prove(tb testing.TB, conn *Pipelined, p *peer, owner *recorder) {
 func (p *peer) wantRequests(names ...string) {
 	p.tb.Helper()
 	for _, name := range names {
-		if got := p.request(); !strings.HasPrefix(got, "GET /"+name+" ") {
-			p.tb.Fatalf("peer: request %q, want %s", got, name)
-		}
+		got := p.request()
+		testsupport.MustTrue(p.tb, strings.HasPrefix(got, "GET /"+name+" "), "peer: request %q, want %s", got, name)
 	}
 }
 
@@ -117,9 +116,8 @@ func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
 	head := get(t, "head")
 	head.Request.Method = upstream.HEAD
 	headDone := start(conn, head)
-	if got := p.request(); !strings.HasPrefix(got, "HEAD /head ") {
-		t.Fatalf("request %q", got)
-	}
+	got := p.request()
+	testsupport.MustTrue(t, strings.HasPrefix(got, "HEAD /head "), "request %q", got)
 	f := send(t, conn, p, "a", "b", "c")
 	p.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" +
 		"HTTP/1.1 204 No Content\r\n\r\n" +
@@ -143,9 +141,8 @@ func TestPipelinedPostBodiesFollowTheirHeads(t *testing.T) {
 		ex := newExchange(t)
 		ex.Request.Method, ex.Request.Body = upstream.POST, []byte(body)
 		f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
-		if got := p.request(); !strings.HasPrefix(got, "POST ") || !strings.HasSuffix(got, "\r\n\r\n"+body) {
-			t.Fatalf("request %.200q", got)
-		}
+		got := p.request()
+		testsupport.MustTrue(t, strings.HasPrefix(got, "POST ") && strings.HasSuffix(got, "\r\n\r\n"+body), "request %.200q", got)
 	}
 	for i, body := range bodies {
 		p.send(textResponse(fmt.Sprint(len(body))))

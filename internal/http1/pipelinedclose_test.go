@@ -50,9 +50,8 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 				p.close()
 				f.wantResponse(0, "AB")
 				owner.awaitFreed(t, 5)
-				if _, changed := owner.counts(); changed != 1 {
-					t.Fatalf("Changed was called %d times, want 1", changed)
-				}
+				_, changed := owner.counts()
+				testsupport.MustEqual(t, changed, 1, "Changed was called %d times")
 			})
 		}
 	}
@@ -100,9 +99,8 @@ func TestResponseToAnUnsentRequestIsUnsolicited(t *testing.T) {
 			awaitOutstanding(t, conn, 2)
 			p.send(textResponse("first") + textResponse("evil")) // one segment, one record
 			wantResponse(t, wait(t, firstDone), first, 200, "first")
-			if err := wait(t, waiting); upstream.AsError(err).Outcome != upstream.ConnLost {
-				t.Fatalf("the waiting request ended with %v", err)
-			}
+			err := wait(t, waiting)
+			testsupport.MustTrue(t, upstream.AsError(err).Outcome == upstream.ConnLost, "the waiting request ended with %v", err)
 			owner.awaitFreed(t, 2)
 			wantReason(t, conn, upstream.ClosedUnsolicited)
 		})

@@ -68,9 +68,8 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 				synctest.Wait()
 				wantPlaces(t, m, 0)
 				testsupport.True(t, oldest.at == abandoned, "the request was abandoned after %v", oldest.at.Sub(begin))
-				if _, now := m.owner.counts(); now != changed+1 {
-					t.Errorf("the owner was called %d times, want once", now-changed)
-				}
+				_, now := m.owner.counts()
+				testsupport.True(t, now == changed+1, "the owner was called %d times, want once", now-changed)
 				wantElsewhere(t, m.begin(time.Minute, nil)) // it had its place before
 				m.s.Take()
 				testsupport.MustTrue(t, behind.at.IsZero(), "the sent request behind it ended with %v", behind.err)
@@ -81,12 +80,10 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 					time.Sleep(time.Nanosecond)
 					synctest.Wait()
 					wantReason(t, m.conn, upstream.ClosedTimeout)
-					if c := m.begin(time.Minute, nil); upstream.AsError(c.err).Progress != upstream.NotSent {
-						t.Errorf("a request on the closing connection got %v", c.err)
-					}
-					if _, now := m.owner.counts(); now != changed+2 {
-						t.Errorf("the owner was called %d times, want twice", now-changed)
-					}
+					c := m.begin(time.Minute, nil)
+					testsupport.True(t, upstream.AsError(c.err).Progress == upstream.NotSent, "a request on the closing connection got %v", c.err)
+					_, now := m.owner.counts()
+					testsupport.True(t, now == changed+2, "the owner was called %d times, want twice", now-changed)
 					if arrives == "after linger" {
 						m.send(textResponse("old"))
 						m.send(textResponse("behind"))
@@ -132,9 +129,8 @@ func TestResponseIsNotOverdueWhileItsRequestWaitsOrItIsUsual(t *testing.T) {
 			m.send(textResponse("patient"))
 			m.wantBody(patient, time.Now(), 200, "patient")
 		}
-		if _, now := m.owner.counts(); now != changed {
-			t.Errorf("the owner was called %d times", now-changed)
-		}
+		_, now := m.owner.counts()
+		testsupport.True(t, now == changed, "the owner was called %d times", now-changed)
 		m.close()
 	})
 }
@@ -193,9 +189,8 @@ func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T)
 		m.send(textResponse("late"))
 		wantPlaces(t, m, testOptions().Depth)
 		next := m.begin(time.Second, nil)
-		if got := m.s.Take(); strings.Count(got, "GET ") != 2 {
-			t.Errorf("the SSP got the requests %q, want the first and the last", got)
-		}
+		got := m.s.Take()
+		testsupport.True(t, strings.Count(got, "GET ") == 2, "the SSP got the requests %q, want the first and the last", got)
 		m.send(textResponse("next"))
 		m.wantBody(next, time.Now(), 200, "next")
 		m.close()

@@ -44,9 +44,8 @@ func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 		patient := start(conn, get(t, "patient"))
 		wantEndsWith(t, largeDone, upstream.ErrDeadline)
 		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the caller was freed after %v")
-		if got := p.request(); !strings.HasPrefix(got, "POST ") {
-			t.Fatalf("request %.100q", got)
-		}
+		got := p.request()
+		testsupport.MustTrue(t, strings.HasPrefix(got, "POST "), "request %.100q", got)
 		p.wantRequests("patient")
 		p.send(textResponse("abandoned") + textResponse("patient"))
 		testsupport.NoError(t, wait(t, patient))

@@ -228,9 +228,8 @@ func TestLengthIsReportedWhereItCounts(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n": -1,
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5000000000\r\n\r\n":                               5_000_000_000,
 	} {
-		if got := readResponse([]byte(response), upstream.GET, whole()); got.err != "" || got.length != want {
-			t.Errorf("%q: %+v, want length %d", response, got, want)
-		}
+		got := readResponse([]byte(response), upstream.GET, whole())
+		testsupport.True(t, got.err == "" && got.length == want, "%q: %+v, want length %d", response, got, want)
 	}
 }
 
@@ -244,8 +243,7 @@ func TestFieldsAreNormalizedLines(t *testing.T) {
 		"HTTP/1.1 204 x\r\nA:\r\n b\n c\r\nE: f\r\n g\r\n\r\n":                "A: b c\r\nE: f g\r\n",
 		"HTTP/1.1 103 x\r\nEarly: hint\r\n\r\nHTTP/1.1 204 x\r\nA: b\r\n\r\n": "A: b\r\n",
 	} {
-		if got := readResponse([]byte(response), upstream.GET, whole()); got.err != "" || got.fields != want {
-			t.Errorf("%q: %+v, want fields %q", response, got, want)
-		}
+		got := readResponse([]byte(response), upstream.GET, whole())
+		testsupport.True(t, got.err == "" && got.fields == want, "%q: %+v, want fields %q", response, got, want)
 	}
 }

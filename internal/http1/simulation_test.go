@@ -97,9 +97,8 @@ func (m *sim) close() {
 	synctest.Wait()
 	m.s.Release()
 	synctest.Wait()
-	if freed, _ := m.owner.counts(); freed != m.exchanges {
-		m.tb.Fatalf("%d places were freed after %d exchanges", freed, m.exchanges)
-	}
+	freed, _ := m.owner.counts()
+	testsupport.MustEqual(m.tb, freed, m.exchanges, "%d places were freed after %d exchanges", m.exchanges)
 }
 
 // wantBody checks that an exchange has succeeded, at a given time, with a body.
@@ -276,9 +275,8 @@ func (sc scene) play(tb testing.TB) {
 	}
 	if m.conn.Places() > 0 {
 		next := m.begin(simBudget, nil)
-		if got := m.s.Take(); strings.Count(got, "GET ") != 1 {
-			tb.Fatalf("the next request is %q", got)
-		}
+		got := m.s.Take()
+		testsupport.MustTrue(tb, strings.Count(got, "GET ") == 1, "the next request is %q", got)
 		m.send(textResponse("next"))
 		m.wantBody(next, time.Now(), 200, "next")
 	}

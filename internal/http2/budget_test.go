@@ -141,9 +141,8 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 			w.send(b)
 			synctest.Wait()
 		}
-		if want := int64(n * (1<<20 - http2codec.MaxFrameSize)); all.Used() != want {
-			t.Errorf("%d bytes are reserved, want the %d that have arrived", all.Used(), want)
-		}
+		want := int64(n * (1<<20 - http2codec.MaxFrameSize))
+		testsupport.Equal(t, all.Used(), want, "%d bytes are reserved, want the %d that have arrived", want)
 		for i := range uint32(10) {
 			done := get("/").start(c)
 			synctest.Wait()

@@ -142,9 +142,8 @@ func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
 	p.ping()
 	testsupport.Equal(t, r.budget.Used(), 600, "%d bytes are reserved")
 	p.data(id, false, strings.Repeat("x", 600))
-	if res := wait(t, done); res.err == nil || upstream.AsError(res.err).Outcome != upstream.Overloaded {
-		t.Errorf("got %v", res.err)
-	}
+	res := wait(t, done)
+	testsupport.True(t, res.err != nil && upstream.AsError(res.err).Outcome == upstream.Overloaded, "got %v", res.err)
 	testsupport.Equal(t, r.budget.Used(), 0, "%d bytes stay reserved")
 	p.wantReset(id, h2.ErrCodeCancel)
 	p.afterwards()
@@ -170,9 +169,8 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 	wait(t, done).wantBody(t, strings.Repeat("p", 128)+"!")
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
-	if got, want := connWindow-p.conn.received.Left(), 128*257+12; got != want {
-		t.Errorf("%d bytes of the connection's window are used, want %d", got, want)
-	}
+	got, want := connWindow-p.conn.received.Left(), 128*257+12
+	testsupport.Equal(t, got, want, "%d bytes of the connection's window are used")
 }
 
 func TestWindowIsReturnedForDroppedData(t *testing.T) {

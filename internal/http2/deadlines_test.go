@@ -47,9 +47,8 @@ func TestTimerIsNotSetForEachExchange(t *testing.T) {
 			first = timerAt()
 		}
 	}
-	if at := timerAt(); first.IsZero() || !at.Equal(first) {
-		t.Errorf("the timer was set from %v to %v for exchanges that end later", first, at)
-	}
+	at := timerAt()
+	testsupport.True(t, !first.IsZero() && at.Equal(first), "the timer was set from %v to %v for exchanges that end later", first, at)
 }
 
 // gated is a connection whose reads begin only when the gate opens. It simulates a reader's

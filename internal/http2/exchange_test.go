@@ -21,17 +21,14 @@ func TestResponseReachesItsCaller(t *testing.T) {
 	for _, f := range req.RegularFields() {
 		got += f.Name + "=" + f.Value + ";"
 	}
-	if want := "user-agent=phone;x-id=1;"; got != want {
-		t.Errorf("fields are %q, want %q", got, want)
-	}
+	testsupport.Equal(t, got, "user-agent=phone;x-id=1;", "fields are %q")
 	testsupport.True(t, req.StreamEnded(), "HEADERS of a GET without END_STREAM")
 	p.head(req.StreamID, false, ":status", "200", "content-type", "application/json", "content-length", "4")
 	p.data(req.StreamID, true, "body")
 	res := wait(t, done)
 	res.wantBody(t, "body")
-	if want := "content-type: application/json\r\ncontent-length: 4\r\n"; res.fields != want || res.length != 4 {
-		t.Errorf("fields %q, length %d; want %q, 4", res.fields, res.length, want)
-	}
+	want := "content-type: application/json\r\ncontent-length: 4\r\n"
+	testsupport.True(t, res.fields == want && res.length == 4, "fields %q, length %d; want %q, 4", res.fields, res.length, want)
 	testsupport.True(t, !res.reused, "the first exchange was marked as on a reused connection")
 	testsupport.True(t, !res.times.FirstByte.IsZero() && !res.times.Done.Before(res.times.FirstByte), "times are %+v", res.times)
 	testsupport.Equal(t, p.owner.freed.Load(), 1, "the place was freed %d times")

@@ -71,9 +71,8 @@ func TestAnIdleConnectionSendsNoPing(t *testing.T) {
 		p := quietPeer(t, testOptions())
 		time.Sleep(24 * time.Hour)
 		p.do(p.fr.WritePing(false, [8]byte{'x'}))
-		if f, ok := p.read().(*h2.PingFrame); !ok || !f.IsAck() {
-			t.Errorf("got %v before the ACK of the test's PING", f)
-		}
+		f, ok := p.read().(*h2.PingFrame)
+		testsupport.True(t, ok && f.IsAck(), "got %v before the ACK of the test's PING", f)
 	})
 }
 
@@ -107,8 +106,6 @@ func TestFramesThatAccompanyResponsesAreNoFlood(t *testing.T) {
 		}
 	}()
 	for range 2 * http2codec.FloodBudget {
-		if res := get("/").do(p.conn); res.err != nil {
-			t.Fatal(res.err)
-		}
+		testsupport.NoError(t, get("/").do(p.conn).err)
 	}
 }

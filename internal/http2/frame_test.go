@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/http2codec"
+	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 
 	h2 "golang.org/x/net/http2"
@@ -167,8 +168,7 @@ func TestPingIsAcknowledgedWithItsContent(t *testing.T) {
 	p := connect(t, testOptions())
 	for _, data := range [][8]byte{{}, {1, 2, 3, 4, 5, 6, 7, 8}, resetPing} {
 		p.do(p.fr.WritePing(false, data))
-		if f := next[*h2.PingFrame](p); !f.IsAck() || f.Data != data {
-			t.Errorf("got %v %q, want %q", f, f.Data, data)
-		}
+		f := next[*h2.PingFrame](p)
+		testsupport.True(t, f.IsAck() && f.Data == data, "got %v %q, want %q", f, f.Data, data)
 	}
 }

@@ -127,9 +127,8 @@ func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
 			for range 2 { // with empty tables, and with full ones
 				wantNghttpdExchanges(t, conn, lengths)
 			}
-			if n, want := int(o.freed.Load()), 1+2*3*len(nghttpdSizes); n != want {
-				t.Errorf("%d places were freed, want %d", n, want)
-			}
+			n, want := int(o.freed.Load()), 1+2*3*len(nghttpdSizes)
+			testsupport.Equal(t, n, want, "%d places were freed")
 		})
 	}
 }
@@ -144,9 +143,8 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 		for i := range 16 {
 			all.Go(func() {
 				if i%2 == 0 {
-					if got := get("/16385").do(conn); got.err != nil || got.body != nghttpdBody(16385) {
-						t.Errorf("a GET beside uploads: %v, %d bytes", got.err, len(got.body))
-					}
+					got := get("/16385").do(conn)
+					testsupport.True(t, got.err == nil && got.body == nghttpdBody(16385), "a GET beside uploads: %v, %d bytes", got.err, len(got.body))
 					return
 				}
 				body := nghttpdBody(20000 + i)

@@ -43,9 +43,8 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 	get("/").do(p.conn).wantError(t, notProcessed) // the only place is in use
 	p.owner.awaitFreed(t)                          // the place of the abandoned exchange
 	p.do(p.fr.WritePing(true, data))
-	if f := p.owner.awaitFreed(t); f.held <= 0 || f.held > time.Hour || f.by != testPayer {
-		t.Errorf("the place was held for %v, and %d pays for it", f.held, f.by)
-	}
+	f := p.owner.awaitFreed(t)
+	testsupport.True(t, f.held > 0 && f.held <= time.Hour && f.by == testPayer, "the place was held for %v, and %d pays for it", f.held, f.by)
 	p.afterwards()
 }
 

@@ -192,9 +192,8 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 			// adbuffer's table is still equal to the peer's.
 			done = p.start(get("/"))
 			p.head(p.request().StreamID, true, ":status", "200", "a", "b")
-			if res := wait(t, done); res.err != nil || res.fields != "a: b\r\n" {
-				t.Errorf("afterwards: %v, %q", res.err, res.fields)
-			}
+			res := wait(t, done)
+			testsupport.True(t, res.err == nil && res.fields == "a: b\r\n", "afterwards: %v, %q", res.err, res.fields)
 		})
 	}
 }
@@ -287,9 +286,8 @@ func TestHeaderBlockInManyFrames(t *testing.T) {
 		p.do(p.fr.WriteContinuation(id, false, block[i:i+1]))
 	}
 	p.do(p.fr.WriteContinuation(id, true, block[len(block)-1:]))
-	if res := wait(t, done); res.err != nil || res.status != 200 || res.fields != "x: "+strings.Repeat("v", 50)+"\r\n" {
-		t.Errorf("got %+v", res)
-	}
+	res := wait(t, done)
+	testsupport.True(t, res.err == nil && res.status == 200 && res.fields == "x: "+strings.Repeat("v", 50)+"\r\n", "got %+v", res)
 }
 
 func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {

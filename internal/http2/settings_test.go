@@ -24,13 +24,11 @@ func TestPrefaceForbidsPushAndOpensWindows(t *testing.T) {
 		for id, want := range map[h2.SettingID]uint32{
 			h2.SettingEnablePush: 0, h2.SettingInitialWindowSize: window, h2.SettingMaxHeaderListSize: 12345,
 		} {
-			if got, ok := f.Value(id); !ok || got != want {
-				t.Errorf("bodies of %d: %v is %d, %t; want %d", maxBody, id, got, ok, want)
-			}
+			got, ok := f.Value(id)
+			testsupport.True(t, ok && got == want, "bodies of %d: %v is %d, %t; want %d", maxBody, id, got, ok, want)
 		}
-		if f := next[*h2.WindowUpdateFrame](p); f.StreamID != 0 || f.Increment != connWindow-http2codec.InitialWindow {
-			t.Errorf("WINDOW_UPDATE %d by %d", f.StreamID, f.Increment)
-		}
+		u := next[*h2.WindowUpdateFrame](p)
+		testsupport.True(t, u.StreamID == 0 && u.Increment == connWindow-http2codec.InitialWindow, "WINDOW_UPDATE %d by %d", u.StreamID, u.Increment)
 	}
 }
 
@@ -127,10 +125,9 @@ func TestLargerFramesAreSentIfThePeerAllowsThem(t *testing.T) {
 	p.ping()
 	r := post("/", strings.Repeat("b", maxDataFrame+1))
 	done := p.start(r)
-	if f := next[*h2.DataFrame](p); f.Length != maxDataFrame {
-		t.Errorf("the first DATA is %v", f)
-	}
 	f := next[*h2.DataFrame](p)
+	testsupport.True(t, f.Length == maxDataFrame, "the first DATA is %v", f)
+	f = next[*h2.DataFrame](p)
 	p.respond(f.StreamID, "ok")
 	wait(t, done).wantBody(t, "ok")
 }
@@ -152,9 +149,8 @@ func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 		if first {
 			strict.SetAllowedMaxDynamicTableSize(0)
 		}
-		if _, err := strict.DecodeFull(block); err != nil {
-			t.Fatal(err)
-		}
+		_, err := strict.DecodeFull(block)
+		testsupport.NoError(t, err)
 		p.respond(f.StreamID, "ok")
 		wait(t, done).wantBody(t, "ok")
 	}

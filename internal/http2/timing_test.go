@@ -61,9 +61,8 @@ var histories = []history{
 		w.take(1 << 20)
 		synctest.Wait()
 		w.send(appendHeaders(nil, 1, true, ":status", "204"))
-		if res := <-done; res.err != nil {
-			t.Fatalf("the slow request got %v", res.err)
-		}
+		res := <-done
+		testsupport.MustTrue(t, res.err == nil, "the slow request got %v", res.err)
 		return 3
 	}},
 }
@@ -191,9 +190,8 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(2 * exactly)
 			synctest.Wait()
-			if alive := conn.CloseReason() == upstream.NotClosed; alive != c.alive {
-				t.Errorf("%s: the close reason is %q", c.name, conn.CloseReason())
-			}
+			alive := conn.CloseReason() == upstream.NotClosed
+			testsupport.True(t, alive == c.alive, "%s: the close reason is %q", c.name, conn.CloseReason())
 			testsupport.Equal(t, o.freed.Load(), 1, "%[2]s: %[1]d places were freed", c.name)
 			w.finish(conn)
 		}

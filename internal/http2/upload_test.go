@@ -117,9 +117,8 @@ func TestWindowMayBecomeNegative(t *testing.T) {
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 8})) // 5 more
 	p.wantData(id, 5)
 	p.do(p.fr.WriteWindowUpdate(id, 100))
-	if _, ended := p.wantData(id, 13); !ended {
-		t.Error("the last DATA has no END_STREAM")
-	}
+	_, ended := p.wantData(id, 13)
+	testsupport.True(t, ended, "the last DATA has no END_STREAM")
 	p.respond(id, "ok")
 	wait(t, done).wantBody(t, "ok")
 }

@@ -224,9 +224,7 @@ func TestFieldsThatAreNotForHTTP2AreLeftOut(t *testing.T) {
 	for _, f := range fields[4:] {
 		got += f.Name + "=" + f.Value + ";"
 	}
-	if want := "x-kept=1;te=trailers;content-length=4;"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testsupport.Equal(t, got, "x-kept=1;te=trailers;content-length=4;", "got %q")
 }
 
 func TestSecretsAreNeverIndexed(t *testing.T) {
@@ -271,9 +269,8 @@ func TestRepeatedLinesTakeOneOrTwoBytes(t *testing.T) {
 	for range 3 {
 		wire, _, _ = enc.AppendRequest(nil, r)
 	}
-	if limit := 2*8 + len(":path") + len(r.Target) + 4; len(wire) > limit {
-		t.Errorf("the third request takes %d bytes, want at most %d", len(wire), limit)
-	}
+	limit := 2*8 + len(":path") + len(r.Target) + 4
+	testsupport.True(t, len(wire) <= limit, "the third request takes %d bytes, want at most %d", len(wire), limit)
 }
 
 func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
@@ -284,9 +281,8 @@ func TestLinesWithTheSameHashAreNotMixedUp(t *testing.T) {
 	s := table.find(hash, []byte("a: 1"))
 	testsupport.MustTrue(t, s != nil && s.entry == 0, "a noted line was forgotten")
 	s.entry = table.insert([]byte("a: 1"), 35)
-	if s := table.find(hash, []byte("a: 1")); s == nil || s.entry == 0 {
-		t.Error("the line is not found")
-	}
+	s = table.find(hash, []byte("a: 1"))
+	testsupport.True(t, s != nil && s.entry != 0, "the line is not found")
 	testsupport.True(t, table.find(hash, []byte("b: 2")) == nil, "another line with the same hash is returned")
 }
 
@@ -301,9 +297,8 @@ func TestLinesInTheTableAreNotForgottenForOthers(t *testing.T) {
 	}
 	table.note(7 + 2*sets)
 	for i, line := range []string{"a: 1", "b: 2"} {
-		if s := table.find(7+uint64(i)*sets, []byte(line)); s == nil || s.entry == 0 {
-			t.Errorf("%q was forgotten", line)
-		}
+		s := table.find(7+uint64(i)*sets, []byte(line))
+		testsupport.True(t, s != nil && s.entry != 0, "%q was forgotten", line)
 	}
 	testsupport.True(t, table.find(7+2*sets, []byte("c: 3")) == nil, "a third line is remembered in a set of two")
 }

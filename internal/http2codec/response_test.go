@@ -54,9 +54,8 @@ func TestResponsesAreUnderstoodByTheLibrary(t *testing.T) {
 func TestMalformedResponsesAreNotSent(t *testing.T) {
 	for _, lines := range []string{"no colon\r\n", ": no name\r\n", "A: b\nC: d\r\n", "A: \x00\r\n", "A B: c\r\n", "no end: x"} {
 		enc := NewResponseEncoder()
-		if _, ok := enc.AppendResponse(nil, 200, []byte(lines)); ok {
-			t.Errorf("%q is sent", lines)
-		}
+		_, ok := enc.AppendResponse(nil, 200, []byte(lines))
+		testsupport.True(t, !ok, "%q is sent", lines)
 	}
 }
 

@@ -341,9 +341,8 @@ func (m *model) finish() {
 	m.conn.mu.Lock()
 	defer m.conn.mu.Unlock()
 	for id, r := range m.owner().requests {
-		if s := m.streams[id/2]; !r.released || r.served != s.served || r.cancelled != s.cancelled {
-			m.t.Errorf("at the end stream %d: %+v, want served %v, cancelled %v", id, r, s.served, s.cancelled)
-		}
+		s := m.streams[id/2]
+		testsupport.True(m.t, r.released && r.served == s.served && r.cancelled == s.cancelled, "at the end stream %d: %+v, want served %v, cancelled %v", id, r, s.served, s.cancelled)
 	}
 	if c := m.conn; c.running != 0 || c.ghosts != 0 || c.held != 0 || len(c.streams.open) > 0 || len(c.out.release) > 0 {
 		m.t.Errorf("left: %d running, %d ghosts, %d bytes unread, %d streams, %d unreleased", c.running, c.ghosts, c.held, len(c.streams.open), len(c.out.release))

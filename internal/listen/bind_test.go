@@ -46,9 +46,8 @@ func TestTheErrorForAUnixPathNamesItAndTheReason(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, []byte("precious"), 0o600))
 	wantRefused(t, trafficAt("unix", file), free, `server.listen "`+file+`"`, "the path is a file that is not a socket")
-	if b, _ := os.ReadFile(file); string(b) != "precious" {
-		t.Error("the file in the way was changed")
-	}
+	b, _ := os.ReadFile(file)
+	testsupport.True(t, string(b) == "precious", "the file in the way was changed")
 	wantRefused(t, trafficAt("unix", dir+"/none/ad.sock"), free, "the folder "+dir+"/none does not exist")
 	wantRefused(t, trafficAt("unix", file+"/ad.sock"), free, file+" is not a folder")
 	long := filepath.Join(dir, strings.Repeat("x", 106-len(dir)-2))
@@ -75,9 +74,8 @@ func TestAUnixSocketHasItsModeAndIsRemovedWithItsProcess(t *testing.T) {
 		testsupport.True(t, info.Mode().Perm() == mode && s.Traffic.Addr().String() == path, "%v at %v, want %v at %s", info.Mode(), s.Traffic.Addr(), mode, path)
 		testsupport.MustEqual(t, syscall.Umask(0o077), 0o077, "the umask is %o after the bind, want the process's own, 077")
 		s.CloseTraffic()
-		if _, err := os.Lstat(path); !os.IsNotExist(err) {
-			t.Errorf("the socket is still there: %v", err)
-		}
+		_, err = os.Lstat(path)
+		testsupport.True(t, os.IsNotExist(err), "the socket is still there: %v", err)
 	}
 }
 
@@ -110,7 +108,6 @@ func TestAUnixSocketThatIsServedIsReplacedInOneStep(t *testing.T) {
 	dial(t, next.Traffic.Addr())
 	wantAccepted(t, next.Traffic, 1)
 	next.CloseTraffic()
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("the last process left its socket behind: %v", err)
-	}
+	_, err := os.Lstat(path)
+	testsupport.True(t, os.IsNotExist(err), "the last process left its socket behind: %v", err)
 }

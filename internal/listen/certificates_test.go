@@ -158,9 +158,8 @@ func TestTheFirstResponseOverTLSIsOneWrite(t *testing.T) {
 		writes <- conn.writes - before
 	}()
 	client := tls.Client(far, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
-	if _, err := io.ReadFull(client, make([]byte, 4096)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.ReadFull(client, make([]byte, 4096))
+	testsupport.NoError(t, err)
 	testsupport.Equal(t, <-writes, 1, "%d writes for a response of 4 KB")
 }
 
@@ -208,9 +207,8 @@ func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
 		c.wantMetric("1")
 		c.logs.TakeAll()
 	}
-	if _, err := LoadCertificates(Files{Name: "server", TLSFiles: configfile.TLSFiles{Cert: other.Cert, Key: c.files.Key}}, zap.NewNop()); err == nil {
-		t.Error("a start with files that do not match succeeded")
-	}
+	_, err = LoadCertificates(Files{Name: "server", TLSFiles: configfile.TLSFiles{Cert: other.Cert, Key: c.files.Key}}, zap.NewNop())
+	testsupport.True(t, err != nil, "a start with files that do not match succeeded")
 }
 
 // The files have the time of the real clock, so the test sets their times by Chtimes.
@@ -296,9 +294,8 @@ func TestOldTLSIsRefused(t *testing.T) {
 	a := newAuthority(t)
 	c := loadCerts(t, a, nil)
 	for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-		if _, _, err := c.handshake(c.Config(), &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: version, MaxVersion: version}); (err == nil) != ok {
-			t.Errorf("%s: %v", tls.VersionName(version), err)
-		}
+		_, _, err := c.handshake(c.Config(), &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: version, MaxVersion: version})
+		testsupport.True(t, (err == nil) == ok, "%s: %v", tls.VersionName(version), err)
 	}
 }
 
@@ -327,9 +324,8 @@ func TestSessionsResumeAcrossReloadsUnlessTheAuthorityChanges(t *testing.T) {
 	shake(true, 1)
 	replace(t, c.files.CA, string(newAuthority(t).PEM()))
 	must(t, c.Reload())
-	if s, _, err := c.handshake(config, client); err == nil {
-		t.Errorf("a client of the previous authority is accepted; resumed: %v", s.DidResume)
-	}
+	s, _, err := c.handshake(config, client)
+	testsupport.True(t, err != nil, "a client of the previous authority is accepted; resumed: %v", s.DidResume)
 }
 
 func TestCertificatesShowWhenTheyExpire(t *testing.T) {
@@ -340,9 +336,8 @@ func TestCertificatesShowWhenTheyExpire(t *testing.T) {
 	must(t, err)
 	for _, f := range all {
 		if f.GetName() == "adbuffer_tls_certificate_expiry_timestamp_seconds" {
-			if at := f.Metric[0].Gauge.GetValue(); at != float64(c.current.Load().expiry().Unix()) || time.Until(time.Unix(int64(at), 0)) < time.Hour {
-				t.Errorf("expires at %v", at)
-			}
+			at := f.Metric[0].Gauge.GetValue()
+			testsupport.True(t, at == float64(c.current.Load().expiry().Unix()) && time.Until(time.Unix(int64(at), 0)) >= time.Hour, "expires at %v", at)
 			return
 		}
 	}

@@ -94,12 +94,10 @@ func TestTheNextProcessSharesTheQueueInsteadOfHavingItsOwn(t *testing.T) {
 			wantAccepted(t, second.Traffic, 1)
 			second.CloseTraffic()
 			wantClosed(t, second.Traffic)
-			if _, err := net.Dial(network, address); err == nil {
-				t.Error("a process still listens")
-			}
-			if _, err := os.Lstat(address); network == "unix" && !os.IsNotExist(err) {
-				t.Errorf("the last process left its socket behind: %v", err)
-			}
+			_, err := net.Dial(network, address)
+			testsupport.True(t, err != nil, "a process still listens")
+			_, err = os.Lstat(address)
+			testsupport.True(t, network != "unix" || os.IsNotExist(err), "the last process left its socket behind: %v", err)
 			startProcess(t, network, address, admin) // a new first process
 		})
 	}
@@ -235,9 +233,8 @@ func TestEqualAddressesHaveOneMeetingSocket(t *testing.T) {
 	other, _ := meetingName(trafficAt("unix", dir+"/a/other.sock"))
 	testsupport.True(t, a == link && a != b && a != other, "the meeting sockets of unix sockets: %q, %q, %q, %q", a, link, b, other)
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.1:none", "x"} {
-		if n, ok := meetingName(trafficAt("tcp", address)); ok {
-			t.Errorf("%s has a meeting socket: %s", address, n)
-		}
+		n, ok := meetingName(trafficAt("tcp", address))
+		testsupport.True(t, !ok, "%s has a meeting socket: %s", address, n)
 	}
 }
 

@@ -95,9 +95,8 @@ func wantAccepted(t *testing.T, l *Listener, n int) {
 
 func wantClosed(t *testing.T, l *Listener) {
 	t.Helper()
-	if c, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a closed listener accepts %v, %v", c, err)
-	}
+	c, err := l.Accept()
+	testsupport.True(t, errors.Is(err, net.ErrClosed), "a closed listener accepts %v, %v", c, err)
 }
 
 // authority issues certificates into files of a folder.

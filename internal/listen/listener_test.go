@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -34,17 +33,15 @@ func TestTheLastProcessAcceptsQueuedConnectionsBeforeItStops(t *testing.T) {
 			_, err = c.Write([]byte("!"))
 			must(t, err)
 			var b [5]byte
-			if n, err := c.Read(b[:]); string(b[:n]) != "hello" {
-				t.Fatalf("read %q, %v", b[:n], err)
-			}
+			n, err := c.Read(b[:])
+			testsupport.MustTrue(t, string(b[:n]) == "hello", "read %q, %v", b[:n], err)
 			must(t, c.Close())
 		}
 		wantClosed(t, s.Traffic)
 		for _, c := range clients {
 			var b [1]byte
-			if n, err := c.Read(b[:]); n != 1 {
-				t.Fatalf("%s: a client that was queued read %v", o.Network, err)
-			}
+			n, err := c.Read(b[:])
+			testsupport.MustTrue(t, n == 1, "%s: a client that was queued read %v", o.Network, err)
 		}
 		if c, err := net.Dial(s.Traffic.Addr().Network(), s.Traffic.Addr().String()); err == nil {
 			t.Errorf("%s: the socket still accepts connections", o.Network)
@@ -149,9 +146,8 @@ func TestAcceptContinuesAfterAFailureAndCountsIt(t *testing.T) {
 		t.Errorf("the log has %v, want the first failure of the minute", all)
 	}
 	s.Traffic.socket = &shortSocket{s.Traffic.socket, []error{syscall.EINVAL}}
-	if _, err := s.Traffic.Accept(); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("a permanent error is hidden: %v", err)
-	}
+	_, err := s.Traffic.Accept()
+	testsupport.ErrorIs(t, err, syscall.EINVAL, "a permanent error is hidden: %v")
 }
 
 // socket.New has a fast path for these types.

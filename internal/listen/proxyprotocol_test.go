@@ -74,9 +74,8 @@ func TestAUnixPeerWithoutAnAddressHasNone(t *testing.T) {
 	c, peer, _ := proxiedPair(t, "unix", patience)
 	_, err := peer.Write([]byte("PROXY UNKNOWN\r\n"))
 	must(t, err)
-	if client, err := c.ReadHeader(); err != nil || client.IsValid() {
-		t.Errorf("%v, %v", client, err)
-	}
+	client, err := c.ReadHeader()
+	testsupport.True(t, err == nil && !client.IsValid(), "%v, %v", client, err)
 }
 
 func TestAnInvalidHeaderIsRefusedAndCounted(t *testing.T) {
@@ -103,12 +102,10 @@ func TestAnInvalidHeaderIsRefusedAndCounted(t *testing.T) {
 			_, err := peer.Write([]byte(row.sent))
 			must(t, err)
 			must(t, peer.(*net.TCPConn).CloseWrite())
-			if client, err := c.ReadHeader(); err == nil {
-				t.Errorf("read %v", client)
-			}
-			if n, err := c.NetConn().Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("the connection is still open: %d, %v", n, err)
-			}
+			client, err := c.ReadHeader()
+			testsupport.True(t, err != nil, "read %v", client)
+			n, err := c.NetConn().Read(make([]byte, 1))
+			testsupport.True(t, errors.Is(err, net.ErrClosed), "the connection is still open: %d, %v", n, err)
 			testsupport.True(t, row.counter(&l.headers) == 1, "counted as %+v", counted(&l.headers))
 		})
 	}

@@ -59,13 +59,11 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 				time.Sleep(ticketKeyFor)
 				resumes(t, config, client)
 			}
-			if keys := c.handedKeys(); len(keys) != maxTicketKeys {
-				t.Errorf("%d keys, want %d", len(keys), maxTicketKeys)
-			}
+			keys := c.handedKeys()
+			testsupport.Equal(t, len(keys), maxTicketKeys, "%d keys")
 			time.Sleep(1000 * time.Hour) // no client connects
-			if keys := c.handedKeys(); len(keys) != 1 || time.Since(keys[0].Made) > 0 {
-				t.Errorf("keys that are too old are handed over: %d", len(keys))
-			}
+			keys = c.handedKeys()
+			testsupport.True(t, len(keys) == 1 && time.Since(keys[0].Made) <= 0, "keys that are too old are handed over: %d", len(keys))
 		})
 	}
 }
@@ -93,12 +91,10 @@ func TestOnlyValidTicketKeysAreTakenOver(t *testing.T) {
 		var keys TicketKeys
 		keys.adopt(row.handed)
 		now, until := keys.current()
-		if used := bytes.Equal(now[0].Key, good.Key); used != row.used || len(now) != 1 {
-			t.Errorf("%s: used: %v, %d keys", row.name, used, len(now))
-		}
-		if left := time.Until(until); left <= 0 || left > ticketKeyFor {
-			t.Errorf("%s: used for %v", row.name, left)
-		}
+		used := bytes.Equal(now[0].Key, good.Key)
+		testsupport.True(t, used == row.used && len(now) == 1, "%s: used: %v, %d keys", row.name, used, len(now))
+		left := time.Until(until)
+		testsupport.True(t, left > 0 && left <= ticketKeyFor, "%s: used for %v", row.name, left)
 	}
 }
 

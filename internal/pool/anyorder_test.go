@@ -246,13 +246,11 @@ func (a *anyOrder) run() {
 	s := p.Snapshot()
 	testsupport.True(t, s.PlacesInUse == 0 && s.Pending+s.WaitingForDials == 0, "%d places are in use, and %d requests wait", s.PlacesInUse, s.Pending+s.WaitingForDials)
 	for i, e := range s.Endpoints {
-		if n := e.Requests["fill"] - before.Endpoints[i].Requests["fill"]; n < 100 || e.State != "enabled" || !e.Active || e.Unreachable {
-			t.Errorf("%s got %d of 800 requests: %+v", e.Endpoint, n, e)
-		}
+		n := e.Requests["fill"] - before.Endpoints[i].Requests["fill"]
+		testsupport.True(t, n >= 100 && e.State == "enabled" && e.Active && !e.Unreachable, "%s got %d of 800 requests: %+v", e.Endpoint, n, e)
 	}
-	if n, most := p.conns.shared.staying(), p.conns.sharedLimit(); n > most {
-		t.Errorf("%d multiplexed connections, want at most %d", n, most)
-	}
+	n, most := p.conns.shared.staying(), p.conns.sharedLimit()
+	testsupport.True(t, n <= most, "%d multiplexed connections, want at most %d", n, most)
 	wantConsistent(t, p, a.ssp)
 	testsupport.MustTrue(t, !t.Failed(), "seed %d, protocol %v", a.seed, a.base.Protocol)
 }

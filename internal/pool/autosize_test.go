@@ -56,9 +56,8 @@ func TestPoolSizesItself(t *testing.T) {
 			snap := p.Snapshot()
 			n := p.conns.maxConns()
 			testsupport.True(t, n >= c.least && n <= c.most, "%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
-			if grown := kinds[sizer.Grown] > 0; grown != c.grown {
-				t.Errorf("decisions %v", kinds)
-			}
+			grown := kinds[sizer.Grown] > 0
+			testsupport.True(t, grown == c.grown, "decisions %v", kinds)
 			if c.grown && (snap.Auto == nil || snap.Auto.Counts["grown"] != uint64(kinds[sizer.Grown]) || len(snap.Auto.Decisions) == 0) {
 				t.Errorf("the snapshot has %+v", snap.Auto)
 			}

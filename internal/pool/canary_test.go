@@ -82,9 +82,8 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 				fill(t, p, 2)
 				pass(30 * sec)
 			}
-			if got := p.idleTimeout(); got < c.least || got > c.most {
-				t.Fatalf("idle connections close after %v, want %v to %v", got, c.least, c.most)
-			}
+			got := p.idleTimeout()
+			testsupport.MustTrue(t, got >= c.least && got <= c.most, "idle connections close after %v, want %v to %v", got, c.least, c.most)
 			snap := p.Snapshot()
 			if a := snap.Auto; a != nil && (a.IdleTimeoutSeconds < 17 || a.IdleTimeoutSeconds > 19) {
 				t.Errorf("the snapshot says %v s", a.IdleTimeoutSeconds)
@@ -111,9 +110,8 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 				fill(t, p, 3)
 				pass(60 * sec)
 			}
-			if got := p.idleTimeout(); got < 51*sec || got > 55*sec {
-				t.Errorf("in the end idle connections close after %v, want nearly idle_timeout, 55 s", got)
-			}
+			got = p.idleTimeout()
+			testsupport.True(t, got >= 51*sec && got <= 55*sec, "in the end idle connections close after %v, want nearly idle_timeout, 55 s", got)
 		})
 	}
 }

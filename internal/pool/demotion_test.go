@@ -32,9 +32,7 @@ func TestSSPThatRefusesHTTP2IsDemotedAtOnce(t *testing.T) {
 		pass(10 * msec)
 		r.wantConn(1, 10*msec)
 		testsupport.Equal(t, r.conn().protocol, upstream.HTTP1, "the next connection is not HTTP/1: %v")
-		if err := r.do(); err != nil {
-			t.Error(err)
-		}
+		testsupport.NoError(t, r.do())
 		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedError, "the HTTP/2 connection was closed for %q, want error")
 	})
 }
@@ -161,8 +159,7 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 		s.locked(func() { s.do = nil }) // the SSP is repaired
 		r := acquire(t, p)
 		testsupport.Equal(t, r.conn().protocol, upstream.HTTP2, "HTTP/2 was not offered again: %v")
-		err := r.do()
-		testsupport.True(t, err == nil, "%v", err)
+		testsupport.NoError(t, r.do())
 	})
 }
 

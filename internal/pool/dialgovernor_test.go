@@ -204,15 +204,13 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 			testsupport.Between(t, s.lookups.Load(), 3, 12, "%d look-ups in 3 s, want about 5")
 			n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load()
 			testsupport.True(t, empty || int64(n) == s.lookups.Load(), "%d failed look-ups counted, want %d", n, s.lookups.Load())
-			if e := p.Snapshot().Endpoints[0]; !e.Unreachable || !strings.HasPrefix(e.LastDialError, "connect_failed: ") {
-				t.Errorf("without an address the endpoint is %+v", e)
-			}
+			e := p.Snapshot().Endpoints[0]
+			testsupport.True(t, e.Unreachable && strings.HasPrefix(e.LastDialError, "connect_failed: "), "without an address the endpoint is %+v", e)
 			s.locked(func() { s.addrs, s.lookup = addrs, nil })
 			pass(6 * sec)
 			acquire(t, p).do()
-			if e := p.Snapshot().Endpoints[0]; e.Unreachable || e.LastDialError != "" {
-				t.Errorf("after a look-up that succeeds the endpoint is %+v", e)
-			}
+			e = p.Snapshot().Endpoints[0]
+			testsupport.True(t, !e.Unreachable && e.LastDialError == "", "after a look-up that succeeds the endpoint is %+v", e)
 		})
 	}
 }

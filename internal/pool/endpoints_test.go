@@ -223,9 +223,8 @@ func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
 			left := p.Snapshot().Endpoints[1].EjectedSeconds
 			testsupport.MustTrue(t, left >= 4 && left <= 5, "the ejection still lasts %v s, want almost 5", left)
 			testsupport.MustEqual(t, serve(t, p, int(100*left)-20, 10*msec, fails)["b:80"], 0, "b got %d requests while it is ejected")
-			if got := serve(t, p, 50, 10*msec, fails); got["b:80"] != 1 {
-				t.Fatalf("b got %d requests after the ejection, want 1 probe", got["b:80"])
-			}
+			got := serve(t, p, 50, 10*msec, fails)
+			testsupport.MustEqual(t, got["b:80"], 1, "b got %d requests after the ejection, want 1 probe")
 		}
 		bad = false
 		serve(t, p, 600, 10*msec, nil)
@@ -312,9 +311,8 @@ func TestPriorities(t *testing.T) {
 				for end := time.Now().Add(9 * time.Second); time.Now().Before(end); {
 					serve(t, p, 1, 5*msec, nil)
 				}
-				if got := serve(t, p, 100, msec, nil); got["c:80"] != 0 || got["a:80"] != 50 {
-					t.Errorf("9 s after they work again, 100 requests were shared %v", got)
-				}
+				got := serve(t, p, 100, msec, nil)
+				testsupport.True(t, got["c:80"] == 0 && got["a:80"] == 50, "9 s after they work again, 100 requests were shared %v", got)
 			})
 		}
 	}

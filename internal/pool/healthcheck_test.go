@@ -94,9 +94,8 @@ func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
 		s.setSick("b:80")
 		pass(longest(3))
 		testsupport.MustEqual(t, stateOf(p, "b:80"), "unhealthy", "b is %s after three failures")
-		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] != 100 {
-			t.Errorf("100 requests were shared %v", got)
-		}
+		got := serve(t, p, 100, 10*msec, nil)
+		testsupport.True(t, got["a:80"] == 100, "100 requests were shared %v", got)
 		s.setSick()
 		for i, want := range []string{"unhealthy", "enabled"} {
 			for before := len(s.checksOf("b:80")); len(s.checksOf("b:80")) == before; {
@@ -104,9 +103,8 @@ func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
 			}
 			testsupport.Equal(t, stateOf(p, "b:80"), want, "b is %s after %d successes", i+1)
 		}
-		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] < 45 {
-			t.Errorf("100 requests were shared %v", got)
-		}
+		got = serve(t, p, 100, 10*msec, nil)
+		testsupport.True(t, got["b:80"] >= 45, "100 requests were shared %v", got)
 		testsupport.Equal(t, fmt.Sprint(log.checkChanges()), "[1 b:80 status 500 3 b:80 <nil>]", "events: %v")
 		for _, e := range p.Snapshot().Endpoints {
 			n := len(s.conns[e.Endpoint])
@@ -115,9 +113,8 @@ func TestChecksTakeAnEndpointOutAndBringItBack(t *testing.T) {
 				t.Errorf("%d checks failed and %d succeeded", e.ChecksFailed, e.ChecksOK)
 			}
 		}
-		if e := p2.Snapshot().Endpoints[0]; e.ChecksOK+e.ChecksFailed != 0 {
-			t.Errorf("without health_check, there were %d checks", e.ChecksOK+e.ChecksFailed)
-		}
+		e := p2.Snapshot().Endpoints[0]
+		testsupport.Equal(t, e.ChecksOK+e.ChecksFailed, 0, "without health_check, there were %d checks")
 	})
 }
 
@@ -149,13 +146,11 @@ func TestUnhealthyEndpointsServeIfAllAreOut(t *testing.T) {
 		s.setSick("a:80", "b:80")
 		p := start(t, s.fakeSSP, withChecks(withPriorities(0, 0, 1)))
 		pass(time.Minute)
-		if got := serve(t, p, 10, 10*msec, nil); got["c:80"] != 10 {
-			t.Fatalf("10 requests were shared %v", got)
-		}
+		got := serve(t, p, 10, 10*msec, nil)
+		testsupport.MustTrue(t, got["c:80"] == 10, "10 requests were shared %v", got)
 		p.SetEndpointState("c:80", balancer.Disabled)
-		if got := serve(t, p, 100, 10*msec, nil); got["a:80"] < 45 || got["b:80"] < 45 {
-			t.Errorf("100 requests were shared %v", got)
-		}
+		got = serve(t, p, 100, 10*msec, nil)
+		testsupport.True(t, got["a:80"] >= 45 && got["b:80"] >= 45, "100 requests were shared %v", got)
 	})
 }
 
@@ -169,23 +164,19 @@ func TestEndpointsOutOfUseAreNotChecked(t *testing.T) {
 			return len(s.checksOf("a:80")) - before, len(s.checksOf("b:80")) - beforeB
 		}
 		p.SetEndpointState("b:80", balancer.Draining)
-		if a, b := checks(); a < 10 || b > 0 {
-			t.Errorf("with b draining: %d and %d checks", a, b)
-		}
+		a, b := checks()
+		testsupport.True(t, a >= 10 && b == 0, "with b draining: %d and %d checks", a, b)
 		testsupport.True(t, len(s.openTo("b:80")) == 0, "the connection for the checks of b stayed open")
 		p.SetState(balancer.Disabled)
-		if a, b := checks(); a+b > 0 {
-			t.Errorf("of a disabled SSP: %d and %d checks", a, b)
-		}
+		a, b = checks()
+		testsupport.True(t, a+b == 0, "of a disabled SSP: %d and %d checks", a, b)
 		p.SetState(balancer.Enabled)
 		p.SetEndpointState("b:80", balancer.Enabled)
-		if a, b := checks(); a < 10 || b < 10 {
-			t.Errorf("enabled: %d and %d checks", a, b)
-		}
+		a, b = checks()
+		testsupport.True(t, a >= 10 && b >= 10, "enabled: %d and %d checks", a, b)
 		changeOptions(p, func(o *Options) { o.HealthCheck.Paused = true })
-		if a, b := checks(); a+b > 0 {
-			t.Errorf("while checks pause: %d and %d checks", a, b)
-		}
+		a, b = checks()
+		testsupport.True(t, a+b == 0, "while checks pause: %d and %d checks", a, b)
 	})
 }
 

@@ -103,18 +103,16 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 		if m.aging {
 			aging++
 		}
-		if _, open := p.conns.members[m]; !open || m.draining || m.exclusive() {
-			t.Errorf("a member in the shared list is not multiplexed, or drains: %+v", m)
-		}
+		_, open := p.conns.members[m]
+		testsupport.True(t, open && !m.draining && !m.exclusive(), "a member in the shared list is not multiplexed, or drains: %+v", m)
 	}
 	testsupport.Equal(t, aging, p.conns.shared.aging, "%d multiplexed connections are aging; the pool counts %d", p.conns.shared.aging)
 	canaries := 0
 	for _, e := range p.conns.endpoints.all {
 		if e.canary != nil {
 			canaries++
-			if _, open := p.conns.members[e.canary]; !open || e.canary.inUse > 0 {
-				t.Errorf("a canary is closed or in use: %+v", e.canary)
-			}
+			_, open := p.conns.members[e.canary]
+			testsupport.True(t, open && e.canary.inUse <= 0, "a canary is closed or in use: %+v", e.canary)
 		}
 	}
 	testsupport.Equal(t, canaries, p.conns.idleRule.canaries, "%d endpoints have a canary; the pool counts %d", p.conns.idleRule.canaries)
@@ -169,9 +167,8 @@ func wantConsistentEndpoints(t testing.TB, p *Pool) {
 	for _, e := range c.endpoints.all {
 		kept += len(e.idle.list)
 		for _, m := range e.idle.list {
-			if _, open := c.members[m]; !open || m.draining || m.inUse > 0 || !m.exclusive() || m.ep != e {
-				t.Errorf("a member in the idle list of %s is not idle: %+v", e.Name, m)
-			}
+			_, open := c.members[m]
+			testsupport.True(t, open && !m.draining && m.inUse <= 0 && m.exclusive() && m.ep == e, "a member in the idle list of %s is not idle: %+v", e.Name, m)
 		}
 		if e.Barred() {
 			unusable += e.open

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +49,7 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*sec)
 		defer cancel()
 		err := p.Warm(ctx)
-		testsupport.True(t, errors.Is(err, context.DeadlineExceeded), "got %v", err)
+		testsupport.ErrorIs(t, err, context.DeadlineExceeded, "got %v")
 		testsupport.AtMost(t, s.dialCount(), 9, "%d dials in 10 s to an SSP that refuses, want few")
 		s.set(nil)
 		pass(7 * sec)

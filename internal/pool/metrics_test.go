@@ -25,9 +25,8 @@ func wantExposition(t testing.TB, p *Pool, file string, names ...string) {
 	f, err := os.Open("testdata/" + file)
 	testsupport.NoError(t, err)
 	defer f.Close()
-	if err := testutil.GatherAndCompare(registry(t, p), f, names...); err != nil {
-		t.Error(err)
-	}
+	err = testutil.GatherAndCompare(registry(t, p), f, names...)
+	testsupport.True(t, err == nil, "%v", err)
 }
 
 func TestEverySeriesExistsFromStart(t *testing.T) {

@@ -48,9 +48,8 @@ func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 		want := capacity.Places(n.ArrivalsPerSecond, time.Duration(n.HoldSeconds*1e9), 0.03)
 		testsupport.True(t, n.AdvisedPlaces == want && n.AdvisedConnections == want, "%d places on %d connections are advised, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
 		pass(61 * sec)
-		if n := p.Snapshot().Need; n.Load != 0 || n.AdvisedConnections != 0 || n.HeadroomRatio != 1 {
-			t.Errorf("after a minute without requests the need is %+v, want none", n)
-		}
+		n = p.Snapshot().Need
+		testsupport.True(t, n.Load == 0 && n.AdvisedConnections == 0 && n.HeadroomRatio == 1, "after a minute without requests the need is %+v, want none", n)
 	})
 }
 
@@ -80,13 +79,11 @@ func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
 func TestNeedIsKnownAfterTheFirstSecond(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		pass(sec / 2)
-		if n := p.Snapshot().Need; n.WindowSeconds != 0 || n.HeadroomRatio != 1 {
-			t.Errorf("before the first round of the janitor the need is %+v", n)
-		}
+		n := p.Snapshot().Need
+		testsupport.True(t, n.WindowSeconds == 0 && n.HeadroomRatio == 1, "before the first round of the janitor the need is %+v", n)
 		acquire(t, p).do()
 		pass(sec)
-		if n := p.Snapshot().Need; n.WindowSeconds != 1 || n.ArrivalsPerSecond != 1 {
-			t.Errorf("after the first round, the need is %+v, want one request a second", n)
-		}
+		n = p.Snapshot().Need
+		testsupport.True(t, n.WindowSeconds == 1 && n.ArrivalsPerSecond == 1, "after the first round, the need is %+v, want one request a second", n)
 	})
 }

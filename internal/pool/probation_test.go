@@ -152,9 +152,8 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 		s.locked(func() { s.do = nil })
 		pass(6 * sec)
 		for range 10 {
-			if n, err := sendUntilProcessed(p, sec); n > 0 || err != nil {
-				t.Errorf("a request got %v after %d refusals", err, n)
-			}
+			n, err := sendUntilProcessed(p, sec)
+			testsupport.True(t, n == 0 && err == nil, "a request got %v after %d refusals", err, n)
 		}
 	})
 }
@@ -168,18 +167,16 @@ func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 			t.Fatal("the SSP processed a request")
 		}
 		s.locked(func() { s.do = nil })
-		if _, err := sendUntilProcessed(p, 10*sec); err != nil {
-			t.Fatal(err)
-		}
+		_, err := sendUntilProcessed(p, 10*sec)
+		testsupport.NoError(t, err)
 		for range 2 { // each closes after its responses, which is no reason for a space
 			s.mu.Lock()
 			last := s.conns[len(s.conns)-1]
 			s.mu.Unlock()
 			last.goAway(upstream.ClosedGoaway)
 			began := time.Now()
-			if _, err := sendUntilProcessed(p, sec); err != nil || time.Since(began) != msec {
-				t.Errorf("a request got %v after %v, want a response after a dial of 1 ms", err, time.Since(began))
-			}
+			_, err := sendUntilProcessed(p, sec)
+			testsupport.True(t, err == nil && time.Since(began) == msec, "a request got %v after %v, want a response after a dial of 1 ms", err, time.Since(began))
 		}
 	})
 }

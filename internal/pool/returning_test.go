@@ -69,15 +69,13 @@ func TestPoolInheritsEjections(t *testing.T) {
 		after.Inherit(before)
 		after.Inherit(before) // a reload calls it before it opens connections, and again after
 		testsupport.MustEqual(t, stateOf(after, "b:80"), "ejected", "b is %s")
-		if got := serve(t, after, 100, 10*msec, failsAtB); got["b:80"] > 1 {
-			t.Errorf("b got %d of 100 requests, want the probe only", got["b:80"])
-		}
+		got := serve(t, after, 100, 10*msec, failsAtB)
+		testsupport.True(t, got["b:80"] <= 1, "b got %d of 100 requests, want the probe only", got["b:80"])
 		serve(t, after, 600, 10*msec, nil)
 		testsupport.Equal(t, stateOf(after, "b:80"), "enabled", "b is %s after a probe that succeeded")
 		serve(t, after, 100, msec, failsAtB)
-		if got := log.ejections(); len(got) != 1 || got[0] != 10*sec {
-			t.Errorf("the next ejections last %v, want 10 s: it is the second in a row", got)
-		}
+		lasts := log.ejections()
+		testsupport.True(t, len(lasts) == 1 && lasts[0] == 10*sec, "the next ejections last %v, want 10 s: it is the second in a row", lasts)
 	})
 }
 
@@ -95,16 +93,14 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 			}
 			return dialResult{after: msec}
 		})
-		if got := serve(t, p, 300, 10*msec, nil); got["b:80"] != 0 || !p.Snapshot().Endpoints[1].Unreachable {
-			t.Fatalf("b got %d requests while it refuses connections", got["b:80"])
-		}
+		got := serve(t, p, 300, 10*msec, nil)
+		testsupport.MustTrue(t, got["b:80"] == 0 && p.Snapshot().Endpoints[1].Unreachable, "b got %d requests while it refuses connections", got["b:80"])
 		s.set(nil)
 		for p.Snapshot().Endpoints[1].Unreachable {
 			serve(t, p, 1, 10*msec, nil)
 		}
-		if got := serve(t, p, 100, 10*msec, nil); got["b:80"] == 0 || got["b:80"] > 15 {
-			t.Errorf("b got %d of the first 100 requests after it came back, want about a tenth", got["b:80"])
-		}
+		got = serve(t, p, 100, 10*msec, nil)
+		testsupport.True(t, got["b:80"] != 0 && got["b:80"] <= 15, "b got %d of the first 100 requests after it came back, want about a tenth", got["b:80"])
 		serve(t, p, 2100, 10*msec, nil)
 		testsupport.Equal(t, serve(t, p, 100, 10*msec, nil)["b:80"], 50, "b got %d of 100 requests after slow_start")
 	})

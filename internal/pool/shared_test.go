@@ -111,9 +111,8 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 		}
 		pass(0)
 		r.wantConn(0, 4*msec)
-		if snap := p.Snapshot(); snap.PlacesInUse != 5 || snap.PlacesLimit != 5 {
-			t.Errorf("%d of %d places in use, want 5 of 5", snap.PlacesInUse, snap.PlacesLimit)
-		}
+		snap := p.Snapshot()
+		testsupport.True(t, snap.PlacesInUse == 5 && snap.PlacesLimit == 5, "%d of %d places in use, want 5 of 5", snap.PlacesInUse, snap.PlacesLimit)
 		none, more := ask(t, p, 20*sec), ask(t, p, 20*sec)
 		s.conn(0).setPlaces(0)
 		pass(0)
@@ -273,10 +272,8 @@ func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
 func TestARequestThatWasNotProcessedGoesToTheConnectionThatHasCarriedTheFewest(t *testing.T) {
 	old, fresh, full := &member{inUse: 0, places: 10, requests: 900}, &member{inUse: 5, places: 10, requests: 50}, &member{inUse: 10, places: 10, requests: 10}
 	list := []*member{old, full, fresh}
-	if got := leastInUse(list, wish{}, time.Now()); got != old {
-		t.Errorf("a new request goes to the connection of %d requests", got.requests)
-	}
-	if got := leastInUse(list, wish{resent: true}, time.Now()); got != fresh {
-		t.Errorf("the request goes to the connection of %d requests", got.requests)
-	}
+	got := leastInUse(list, wish{}, time.Now())
+	testsupport.True(t, got == old, "a new request goes to the connection of %d requests", got.requests)
+	got = leastInUse(list, wish{resent: true}, time.Now())
+	testsupport.True(t, got == fresh, "the request goes to the connection of %d requests", got.requests)
 }

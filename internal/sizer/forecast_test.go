@@ -65,12 +65,10 @@ func TestForecastNeedsFifteenMinutes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var f Forecast
 	for i := range forecastMinutes {
-		if _, ok := f.FullIn(100); ok {
-			t.Fatalf("a forecast after %d minutes", i)
-		}
+		_, ok := f.FullIn(100)
+		testsupport.MustTrue(t, !ok, "a forecast after %d minutes", i)
 		feed(&f, rng, 10+10*float64(i))
 	}
-	if d, ok := f.FullIn(100); !ok || d > time.Minute {
-		t.Errorf("a full pool: %v, %v", d, ok)
-	}
+	d, ok := f.FullIn(100)
+	testsupport.True(t, ok && d <= time.Minute, "a full pool: %v, %v", d, ok)
 }

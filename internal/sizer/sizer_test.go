@@ -90,14 +90,12 @@ func TestNothingChangesWhileRequestsAreHeldBack(t *testing.T) {
 	c := newCourse(Limits{Min: 16, Max: 1000}, 50)
 	c.x.Frozen = true
 	for range 1000 {
-		if d, ok := c.tick(); ok {
-			t.Fatalf("a decision: %+v", d)
-		}
+		d, ok := c.tick()
+		testsupport.MustTrue(t, !ok, "a decision: %+v", d)
 	}
 	c.x.Frozen = false
-	if d := c.until(t, 2*time.Second); d.Kind != Grown {
-		t.Errorf("after it: %+v", d)
-	}
+	d := c.until(t, 2*time.Second)
+	testsupport.True(t, d.Kind == Grown, "after it: %+v", d)
 }
 
 // A verdict cannot be made while requests are held back, so the growth that waits for it is taken back.
@@ -107,16 +105,13 @@ func TestAGrowthWithoutAVerdictIsTakenBackWhenRequestsAreHeldBack(t *testing.T) 
 	grown := c.until(t, 2*time.Second)
 	testsupport.MustTrue(t, grown.Kind == Grown && grown.To == 125, "the first decision is %+v", grown)
 	c.x.Frozen = true
-	if d, ok := c.tick(); !ok || d.Kind != Reverted || d.From != 125 || d.To != 100 || c.Limit() != 100 {
-		t.Errorf("when requests are held back: %+v, %v", d, ok)
-	}
-	if d, ok := c.tick(); ok {
-		t.Errorf("a second decision: %+v", d)
-	}
+	d, ok := c.tick()
+	testsupport.True(t, ok && d.Kind == Reverted && d.From == 125 && d.To == 100 && c.Limit() == 100, "when requests are held back: %+v, %v", d, ok)
+	d, ok = c.tick()
+	testsupport.True(t, !ok, "a second decision: %+v", d)
 	c.x.Frozen = false
-	if d := c.until(t, 2*time.Second); d.Kind != Grown {
-		t.Errorf("after it: %+v", d)
-	}
+	d = c.until(t, 2*time.Second)
+	testsupport.True(t, d.Kind == Grown, "after it: %+v", d)
 }
 
 func TestLimitShrinksToTheNeedOfFifteenMinutes(t *testing.T) {

@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -24,20 +23,11 @@ func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
 			}
 			peer.Write([]byte("hello"))
 			testsupport.NoError(t, <-waited)
-			if err := c.Await(); err != nil { // the byte is still there
-				t.Fatal(err)
-			}
-			p := make([]byte, 10)
-			if n, err := c.Read(p); string(p[:n]) != "hello" || err != nil {
-				t.Errorf("read %q, %v", p[:n], err)
-			}
+			testsupport.NoError(t, c.Await()) // the byte is still there
+			wantRead(t, c, "hello")
 			peer.Close()
-			if err := c.Await(); err != nil {
-				t.Errorf("the end of the stream is an error: %v", err)
-			}
-			if n, err := c.Read(p); n != 0 || err != io.EOF {
-				t.Errorf("read %d bytes, %v", n, err)
-			}
+			testsupport.NoError(t, c.Await()) // the end of the stream is no error
+			testsupport.Equal(t, readError(c), io.EOF, "Read: %v")
 		})
 	}
 }
@@ -63,9 +53,8 @@ func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
 	testsupport.Eventually(t, "a Read waits", func() bool {
 		near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		var b [1]byte
-		if _, err := near.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("the read ended with %v", err)
-		}
+		_, err := near.Read(b[:])
+		testsupport.ErrorIs(t, err, os.ErrDeadlineExceeded, "the read ended with %v")
 		return calls > 0
 	})
 	testsupport.Equal(t, calls, 1, "OnWait's function was called %d times, want once")

@@ -22,9 +22,8 @@ func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
 		wg.Go(func() {
 			for j := range writes {
 				msg := fmt.Appendf(nil, "%d/%d;", i, j)
-				if n, err := near.WriteInBurst(msg); n != len(msg) || err != nil {
-					t.Errorf("wrote %d of %d bytes: %v", n, len(msg), err)
-				}
+				n, err := near.WriteInBurst(msg)
+				testsupport.True(t, n == len(msg) && err == nil, "wrote %d of %d bytes: %v", n, len(msg), err)
 			}
 			near.Close()
 		})
@@ -33,9 +32,8 @@ func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
 			for j := range writes {
 				want = fmt.Appendf(want, "%d/%d;", i, j)
 			}
-			if got, err := io.ReadAll(far); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("connection %d got %d bytes (%v), want its own %d", i, len(got), err, len(want))
-			}
+			got, err := io.ReadAll(far)
+			testsupport.True(t, err == nil && bytes.Equal(got, want), "connection %d got %d bytes (%v), want its own %d", i, len(got), err, len(want))
 		})
 	}
 	wg.Wait()
@@ -56,9 +54,8 @@ func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 	// The other connections do not wait, even if they often share a burst with the full one.
 	go io.Copy(io.Discard, quickReader)
 	for range 100 {
-		if _, err := quick.WriteInBurst([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := quick.WriteInBurst([]byte("x"))
+		testsupport.NoError(t, err)
 	}
 	select {
 	case err := <-ended:
@@ -66,9 +63,8 @@ func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {
 	default:
 	}
 	got := make([]byte, len(big))
-	if _, err := io.ReadFull(slowReader, got); err != nil || !bytes.Equal(got, big) {
-		t.Fatalf("the slow reader got other bytes: %v", err)
-	}
+	_, err := io.ReadFull(slowReader, got)
+	testsupport.MustTrue(t, err == nil && bytes.Equal(got, big), "the slow reader got other bytes: %v", err)
 	testsupport.NoError(t, <-ended)
 }
 
@@ -89,11 +85,9 @@ func TestBurstReturnsEachWriterItsOwnError(t *testing.T) {
 		testsupport.MustTrue(t, !time.Now().After(deadline), "writing to a connection that was reset: %v", err)
 	}
 	fine, far := connect(t, "tcp")
-	if n, err := fine.WriteInBurst([]byte("y")); n != 1 || err != nil {
-		t.Errorf("an intact connection: %d, %v", n, err)
-	}
+	n, err := fine.WriteInBurst([]byte("y"))
+	testsupport.True(t, n == 1 && err == nil, "an intact connection: %d, %v", n, err)
 	var got [1]byte
-	if _, err := io.ReadFull(far, got[:]); err != nil || got[0] != 'y' {
-		t.Errorf("got %q, %v", got, err)
-	}
+	_, err = io.ReadFull(far, got[:])
+	testsupport.True(t, err == nil && got[0] == 'y', "got %q, %v", got, err)
 }

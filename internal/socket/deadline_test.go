@@ -73,9 +73,8 @@ func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
 			}()
 			synctest.Wait() // the first deadline is set
 			_, err := c.Read(make([]byte, 1))
-			if got := time.Since(start); !errors.Is(err, os.ErrDeadlineExceeded) || got != want {
-				t.Fatalf("seed %d: error %v after %v, want a timeout after %v; moves %v", seed, err, got, want, moves)
-			}
+			got := time.Since(start)
+			testsupport.MustTrue(t, errors.Is(err, os.ErrDeadlineExceeded) && got == want, "seed %d: error %v after %v, want a timeout after %v; moves %v", seed, err, got, want, moves)
 			synctest.Wait()
 			time.Sleep(time.Hour)
 		})
@@ -88,27 +87,17 @@ func TestPassedDeadlineStaysPassedUntilItIsMoved(t *testing.T) {
 			c, peer := connect(t, network)
 			c.SetDeadline(time.Now().Add(-time.Second))
 			for range 3 {
-				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatalf("Read: %v, want a timeout", err)
-				}
-				if _, err := c.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatalf("Write: %v, want a timeout", err)
-				}
+				testsupport.ErrorIs(t, readError(c), os.ErrDeadlineExceeded, "Read: %v")
+				testsupport.ErrorIs(t, writeError(c), os.ErrDeadlineExceeded, "Write: %v")
 			}
 			c.SetDeadline(time.Now().Add(patience))
-			if _, err := c.Write([]byte("x")); err != nil {
-				t.Fatalf("Write: %v", err)
-			}
+			testsupport.NoError(t, writeError(c))
 			peer.Write([]byte("y"))
-			if _, err := c.Read(make([]byte, 1)); err != nil {
-				t.Fatalf("Read: %v", err)
-			}
+			testsupport.NoError(t, readError(c))
 			c.SetDeadline(time.Now().Add(-time.Second))
 			c.SetDeadline(time.Time{})
 			peer.Write([]byte("z"))
-			if _, err := c.Read(make([]byte, 1)); err != nil {
-				t.Fatalf("Read without a deadline: %v", err)
-			}
+			testsupport.NoError(t, readError(c))
 		})
 	}
 }
@@ -131,9 +120,8 @@ func TestWriteContinuesAfterATimerThatFiredTooEarly(t *testing.T) {
 		got := make([]byte, len(want))
 		io.ReadFull(peer, got[:333])
 		time.Sleep(time.Minute) // the timer fires during the Write
-		if _, err := io.ReadFull(peer, got[333:]); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("the peer read other bytes, or %v", err)
-		}
+		_, err := io.ReadFull(peer, got[333:])
+		testsupport.MustTrue(t, err == nil && bytes.Equal(got, want), "the peer read other bytes, or %v", err)
 		testsupport.NoError(t, <-done)
 	})
 }
@@ -183,9 +171,8 @@ func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 				if round%2 == 0 {
 					c.SetReadDeadline(time.Now().Add(patience))
 					peer.Write([]byte("x"))
-					if n, err := c.Read(make([]byte, 1)); n != 1 {
-						t.Fatalf("round %d: Read failed before its deadline: %v", round, err)
-					}
+					n, err := c.Read(make([]byte, 1))
+					testsupport.MustTrue(t, n == 1, "round %d: Read failed before its deadline: %v", round, err)
 				} else {
 					at := time.Now().Add(time.Millisecond)
 					c.SetReadDeadline(at)

@@ -62,9 +62,8 @@ func TestWriteToAPeerThatIsGoneFails(t *testing.T) {
 	if n != 0 || !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("%d bytes, error %v; want EPIPE or ECONNRESET", n, err)
 	}
-	if ne := net.Error(nil); !errors.As(err, &ne) || ne.Timeout() {
-		t.Fatalf("%v is no net.Error, or a timeout", err)
-	}
+	ne := net.Error(nil)
+	testsupport.MustTrue(t, errors.As(err, &ne) && !ne.Timeout(), "%v is no net.Error, or a timeout", err)
 }
 
 func TestReadEndsWithThePeerOrTheConnection(t *testing.T) {
@@ -85,17 +84,13 @@ func TestReadEndsWithThePeerOrTheConnection(t *testing.T) {
 	<-waits
 	c.Close()
 	testsupport.ErrorIs(t, <-done, net.ErrClosed, "error %v")
-	if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Fatalf("error %v, want %v", err, net.ErrClosed)
-	}
+	testsupport.ErrorIs(t, writeError(c), net.ErrClosed, "error %v")
 	peer.Close()
 
 	c, peer = connect(t, "tcp")
 	peer.(*net.TCPConn).SetLinger(0)
 	peer.Close()
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Fatalf("error %v, want ECONNRESET", err)
-	}
+	testsupport.ErrorIs(t, readError(c), syscall.ECONNRESET, "error %v")
 }
 
 // OnWait sets a deadline only for reads and writes that must wait.
@@ -111,19 +106,14 @@ func TestOnWaitIsCalledOnlyWhereAReadOrWriteWaits(t *testing.T) {
 	})
 	peer.Write([]byte("x"))
 	awaitState(t, c, Readable)
-	if _, err := c.Read(make([]byte, 1)); err != nil || reads.Load() != 0 {
-		t.Fatalf("error %v; waited %d times", err, reads.Load())
-	}
-	if _, err := c.Write([]byte("x")); err != nil || writes.Load() != 0 {
-		t.Fatalf("error %v; waited %d times", err, writes.Load())
-	}
+	testsupport.NoError(t, readError(c))
+	testsupport.NoError(t, writeError(c))
+	testsupport.True(t, reads.Load()+writes.Load() == 0, "waited %d and %d times", reads.Load(), writes.Load())
 	var ne net.Error
-	if _, err := c.Read(make([]byte, 1)); !errors.As(err, &ne) || !ne.Timeout() || reads.Load() == 0 {
-		t.Fatalf("error %v; waited %d times", err, reads.Load())
-	}
-	if _, err := c.Write(make([]byte, 64<<20)); !errors.As(err, &ne) || !ne.Timeout() || writes.Load() == 0 {
-		t.Fatalf("error %v; waited %d times", err, writes.Load())
-	}
+	err := readError(c)
+	testsupport.MustTrue(t, errors.As(err, &ne) && ne.Timeout() && reads.Load() != 0, "error %v; waited %d times", err, reads.Load())
+	_, err = c.Write(make([]byte, 64<<20))
+	testsupport.MustTrue(t, errors.As(err, &ne) && ne.Timeout() && writes.Load() != 0, "error %v; waited %d times", err, writes.Load())
 }
 
 // The deadline of a wait ends with its Read or Write, and does not apply to the next one.
@@ -154,9 +144,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			go func() { done <- read() }()
 			<-waits
 			peer.Write([]byte("x"))
-			if err := <-done; err != nil {
-				t.Fatalf("a Read failed at the deadline of the previous one: %v", err)
-			}
+			testsupport.MustEqual(t, <-done, nil, "a Read failed at the deadline of the previous one: %v")
 
 			next = limit
 			big := make([]byte, 64<<20)
@@ -171,9 +159,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			next = patience
 			for _, f := range []func([]byte) (int, error){c.Write, c.WriteInBurst} {
 				go write(f, big)
-				if err := <-done; err != nil {
-					t.Fatalf("a Write failed at the deadline of the previous one: %v", err)
-				}
+				testsupport.MustEqual(t, <-done, nil, "a Write failed at the deadline of the previous one: %v")
 			}
 		})
 	}
@@ -199,12 +185,9 @@ func TestInterruptedReadDoesNotWait(t *testing.T) {
 				testsupport.ErrorIs(t, <-ended, os.ErrDeadlineExceeded, "the read ended with %v")
 				peer.Write([]byte("x"))
 				awaitState(t, c, Readable)
-				if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
-					t.Fatalf("bytes that have arrived are not read: %v", err)
-				}
-				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatalf("the next read ended with %v", err)
-				}
+				n, err := c.Read(make([]byte, 1))
+				testsupport.MustTrue(t, n == 1 && err == nil, "bytes that have arrived are not read: %v", err)
+				testsupport.ErrorIs(t, readError(c), os.ErrDeadlineExceeded, "the next read ended with %v")
 				c.Close()
 				peer.Close()
 			}
@@ -222,10 +205,7 @@ func TestReadTakesWhatHasArrivedAtItsDeadline(t *testing.T) {
 		}
 		return time.Now().Add(-time.Second)
 	}, nil)
-	b := make([]byte, 10)
-	if n, err := c.Read(b); string(b[:n]) != "x" || err != nil {
-		t.Fatalf("read %q, %v", b[:n], err)
-	}
+	wantRead(t, c, "x")
 }
 
 func fdOf(t *testing.T, c *Conn) (fd uintptr) {

@@ -15,9 +15,7 @@ func TestHasInputSeesBytesBesideAnAwait(t *testing.T) {
 			testsupport.True(t, !c.HasInput(), "HasInput is true, but no byte was sent")
 			peer.Write([]byte("a"))
 			testsupport.Eventually(t, "HasInput sees the byte", c.HasInput)
-			if err := <-awaited; err != nil {
-				t.Error(err)
-			}
+			testsupport.NoError(t, <-awaited)
 			c.Close()
 			testsupport.True(t, c.HasInput(), "a read of a closed socket would wait")
 		})

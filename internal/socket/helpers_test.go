@@ -2,6 +2,7 @@ package socket
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"testing"
 
@@ -27,4 +28,22 @@ func connect(tb testing.TB, network string) (*Conn, net.Conn) {
 func awaitState(tb testing.TB, c *Conn, state State) {
 	tb.Helper()
 	testsupport.Eventually(tb, fmt.Sprint("Peek returns ", state), func() bool { return c.Peek() == state })
+}
+
+// wantRead checks that one Read returns this text.
+func wantRead(t *testing.T, r io.Reader, text string) {
+	t.Helper()
+	b := make([]byte, 100)
+	n, err := r.Read(b)
+	testsupport.MustTrue(t, string(b[:n]) == text && err == nil, "read %q, %v; want %q", b[:n], err, text)
+}
+
+func readError(r io.Reader) error {
+	_, err := r.Read(make([]byte, 1))
+	return err
+}
+
+func writeError(w io.Writer) error {
+	_, err := w.Write([]byte("x"))
+	return err
 }

@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -21,9 +20,7 @@ func TestPeekReturnsWhatHasArrivedAndConsumesNothing(t *testing.T) {
 			awaitState(t, c, Readable)
 			c.SetDeadline(time.Time{})
 			b := make([]byte, 3)
-			if n, err := c.Read(b); string(b[:n]) != "ab" || err != nil {
-				t.Fatalf("read %q, %v", b[:n], err)
-			}
+			wantRead(t, c, "ab")
 			testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d when all was read")
 			peer.Write([]byte("c"))
 			peer.Close()
@@ -66,9 +63,8 @@ func TestPeekSeesNothingOnAPipe(t *testing.T) {
 	testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d")
 	testsupport.Equal(t, c.SendBuffer(), 0, "a pipe, which blocks every write, has a send buffer of %d bytes")
 	c.SetNonblocking(true)
-	if _, err := c.Read(make([]byte, 1)); !WouldBlock(err) {
-		t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
-	}
+	_, err := c.Read(make([]byte, 1))
+	testsupport.MustTrue(t, WouldBlock(err), "Read: %v, want an error for which WouldBlock is true", err)
 }
 
 func TestReadsThatMustNotBlockDoNot(t *testing.T) {
@@ -83,18 +79,12 @@ func TestReadsThatMustNotBlockDoNot(t *testing.T) {
 	}
 	peer.Write([]byte("ab"))
 	awaitState(t, c, Readable)
-	if n, err := c.Read(b); string(b[:n]) != "ab" || err != nil {
-		t.Fatalf("read %q, %v", b[:n], err)
-	}
+	wantRead(t, c, "ab")
 	peer.Close()
 	awaitState(t, c, Ended)
-	if _, err := c.Read(b); err != io.EOF {
-		t.Fatalf("Read: %v, want EOF", err)
-	}
+	testsupport.MustEqual(t, readError(c), io.EOF, "Read: %v")
 	c.Close()
-	if _, err := c.Read(b); !errors.Is(err, net.ErrClosed) {
-		t.Fatalf("Read: %v, want %v", err, net.ErrClosed)
-	}
+	testsupport.ErrorIs(t, readError(c), net.ErrClosed, "Read: %v")
 }
 
 // BenchmarkPeek peeks at a quiet socket. It compares Peek with RawConn.Read, which packages outside

@@ -131,9 +131,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 		b := make([]byte, 100)
 		for _, want := range []string{"response", "more", "still more"} {
 			testsupport.MustEqual(t, c.Peek(), Readable, "Peek %d before %q was read", want)
-			if n, err := client.Read(b); string(b[:n]) != want || err != nil {
-				t.Fatalf("read %q, %v; want %q", b[:n], err, want)
-			}
+			wantRead(t, client, want)
 		}
 		testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d when all was read")
 
@@ -146,9 +144,8 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 			if len(piece) > 0 {
 				testsupport.Eventually(t, "the socket is readable", func() bool { return c.PeekSocket() == Readable })
 			}
-			if _, err := client.Read(b); !WouldBlock(err) {
-				t.Fatalf("Read: %v, want an error for which WouldBlock is true", err)
-			}
+			_, err := client.Read(b)
+			testsupport.MustTrue(t, WouldBlock(err), "Read: %v, want an error for which WouldBlock is true", err)
 			if c.MidRecord() != (len(piece) > 0) || (c.Peek() == Readable) != (len(piece) > 0) {
 				t.Fatalf("MidRecord %v, Peek %d behind %d bytes", c.MidRecord(), c.Peek(), len(piece))
 			}
@@ -156,14 +153,10 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 		c.SetNonblocking(false)
 		peer.Write(sealed.held[9:])
 		sealed.hold = false
-		if n, err := client.Read(b); string(b[:n]) != "last" || err != nil {
-			t.Fatalf("read %q, %v", b[:n], err)
-		}
+		wantRead(t, client, "last")
 		server.Close()
 		awaitState(t, c, Readable) // the peer sends close_notify
-		if _, err := client.Read(b); err != io.EOF {
-			t.Fatalf("Read: %v, want EOF", err)
-		}
+		testsupport.MustEqual(t, readError(client), io.EOF, "Read: %v")
 		awaitState(t, c, Ended)
 	}
 }

@@ -34,9 +34,8 @@ func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 			sent <- err
 		}()
 		for n := range len(text) / len(buf) {
-			if _, err := io.ReadFull(server, buf); err != nil || string(buf) != text[3*n:3*n+3] {
-				t.Fatalf("%q, %v, want %q", buf, err, text[3*n:3*n+3])
-			}
+			_, err := io.ReadFull(server, buf)
+			testsupport.MustTrue(t, err == nil && string(buf) == text[3*n:3*n+3], "%q, %v, want %q", buf, err, text[3*n:3*n+3])
 			more := 3*n+3 < len(text) // more bytes of the record follow
 			if FreeTLS(server); held() > 0 != more {
 				t.Errorf("write %d: %d bytes are held, more of the record: %v", i, held(), more)

@@ -117,16 +117,14 @@ func TestWatchReportsAnArrivalOnce(t *testing.T) {
 			await(t, "an arrival", &parked.all, 1)
 			peer.Write([]byte("b"))
 			var got [2]byte
-			if _, err := io.ReadFull(c, got[:]); err != nil {
-				t.Fatal(err)
-			}
+			_, err := io.ReadFull(c, got[:])
+			testsupport.NoError(t, err)
 			w.AwaitHangUp(c, &serving)
 			peer.Write([]byte("c"))
 			peer.Close()
 			await(t, "a hang-up", &serving.hangUps, 1)
-			if n, s := parked.all.Load(), serving.all.Load()-serving.hangUps.Load(); n != 1 || s != 0 {
-				t.Errorf("%s, early %v: Notify was called %d times for one arrival, and %d times for the owner that awaits none", network, early, n, s)
-			}
+			n, s := parked.all.Load(), serving.all.Load()-serving.hangUps.Load()
+			testsupport.True(t, n == 1 && s == 0, "%s, early %v: Notify was called %d times for one arrival, and %d times for the owner that awaits none", network, early, n, s)
 			w.Remove(c, &serving)
 		}
 	}
