@@ -142,9 +142,7 @@ func TestTheImageSaysHowToRunIt(t *testing.T) {
 		t.Errorf("%+v: the command's own timeout is 2 s, admin.warmup_timeout 10 s", h)
 	}
 	for name, want := range map[string]string{"title": "adbuffer", "version": version, "revision": commit} {
-		if got := c.Labels["org.opencontainers.image."+name]; got != want {
-			t.Errorf("label %s: %q, want %q", name, got, want)
-		}
+		testsupport.Equal(t, c.Labels["org.opencontainers.image."+name], want, "label %[2]s: %[1]q", name)
 	}
 }
 

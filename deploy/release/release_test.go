@@ -144,9 +144,7 @@ func TestTheDebianPackageHasItsFiles(t *testing.T) {
 	for _, want := range []string{"Package: adbuffer\n", "Version: 1.2.3~rc.1-1\n", "Architecture: arm64\n", "Depends: systemd, ca-certificates\n"} {
 		testsupport.True(t, strings.Contains(control, want), "%q is missing:\n%s", want, control)
 	}
-	if conffiles := run(t, "dpkg-deb", "--info", file, "conffiles"); conffiles != "/etc/adbuffer/adbuffer.yaml\n" {
-		t.Errorf("conffiles %q", conffiles)
-	}
+	testsupport.Equal(t, run(t, "dpkg-deb", "--info", file, "conffiles"), "/etc/adbuffer/adbuffer.yaml\n", "conffiles %q")
 }
 
 // The text of a release is its section of the changelog; a tag without one makes no release.

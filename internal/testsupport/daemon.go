@@ -1,6 +1,7 @@
 package testsupport
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"os/exec"
@@ -70,4 +71,14 @@ func (d *Daemon) HasEnded() bool {
 	default:
 		return false
 	}
+}
+
+// Output runs cmd to its end, and returns its standard output.
+func Output(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	MustTrue(t, err == nil, "%.200q: %v: %.2000s", cmd.Args, err, &problem)
+	return string(out)
 }

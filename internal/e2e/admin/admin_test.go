@@ -62,9 +62,7 @@ func TestTheLogLevelCanBeChangedAtRunTime(t *testing.T) {
 	if status, _ := ab.SendAdmin("PUT", "/log/level", `{"level":"info"}`, "Origin", "https://evil.example"); status != 403 {
 		t.Errorf("a page of another origin gets %d", status)
 	}
-	if n := lines(); n != before {
-		t.Errorf("at level error %d requests were logged", n-before)
-	}
+	testsupport.Equal(t, lines(), before, "%d requests are logged at level error")
 	ab.SendAdmin("PUT", "/log/level", `{"level":"info"}`)
 	ab.Get("/fillbuffer?n=third")
 	testsupport.Eventually(t, "requests are logged again", func() bool { return lines() == before+1 })

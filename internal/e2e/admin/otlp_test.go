@@ -28,9 +28,7 @@ func TestMetricsArriveAtAnOTLPReceiver(t *testing.T) {
 			t.Errorf("%s does not arrive", name)
 		}
 	}
-	if n := strings.Count(ab.Log.String(), "metrics could not be sent; see metrics.otlp.endpoint"); n != 1 {
-		t.Errorf("the log says %d times that metrics could not be sent, want once", n)
-	}
+	testsupport.Equal(t, strings.Count(ab.Log.String(), "metrics could not be sent; see metrics.otlp.endpoint"), 1, "the log says %d times that metrics could not be sent")
 	ab.Take(strings.Replace(config, "1s", "1h", 1))
 	ab.Get("/fillbuffer").WantFill("openx")
 	ab.Stop()

@@ -214,9 +214,7 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 	}
 	same := func(what, text string, want float64) {
 		t.Helper()
-		if got := number(t, text); got != want {
-			t.Errorf("%s is %v on the page (%q), and %v by the metrics", what, got, text, want)
-		}
+		testsupport.Equal(t, number(t, text), want, "%[2]s is %[1]v on the page (%[3]q)", what, text)
 	}
 	same("requests", page.Totals["requests"], m.Sum("adbuffer_requests_total"))
 	same("in flight", page.Totals["in-flight"], 0)

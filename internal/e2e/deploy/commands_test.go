@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -50,16 +49,13 @@ func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 		args  []string
 		moves bool
 	}{{[]string{"demo"}, true}, {[]string{"demo", "--quiet"}, false}} {
-		out := new(testsupport.LogBuffer)
-		cmd := exec.Command(e2e.Binary(t), row.args...)
-		cmd.Stdout, cmd.Stderr = out, out
-		testsupport.NoError(t, cmd.Start())
-		defer cmd.Process.Kill()
-		testsupport.Eventually(t, "the demo suggests the next steps", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
-		page, _, _ := strings.Cut(out.String(), "\n")
+		demo := testsupport.Launch(t, e2e.Command(t, nil, row.args...), func(d *testsupport.Daemon) bool {
+			return strings.Contains(d.Log.String(), "Then write a configuration") // after the steps that it suggests
+		})
+		page, _, _ := strings.Cut(demo.Log.String(), "\n")
 		url, found := strings.CutPrefix(page, "The admin page: http://")
 		testsupport.MustTrue(t, found, "%v begins with %q, want the URL of the page", row.args, page)
-		ab := &e2e.Process{Daemon: &testsupport.Daemon{T: t}, AdminAddr: strings.TrimSuffix(url, "/")}
+		ab := &e2e.Process{Daemon: demo, AdminAddr: strings.TrimSuffix(url, "/")}
 		if !row.moves {
 			ab.AwaitMetric(0, "adbuffer_in_flight_requests") // the requests that were shown are counted
 		}
@@ -69,9 +65,7 @@ func TestTheDemoNamesItsPageAndKeepsItLive(t *testing.T) {
 		} else if time.Sleep(500 * time.Millisecond); ab.Scrape().Sum("adbuffer_requests_total") != before {
 			t.Errorf("%v sends a load", row.args)
 		}
-		testsupport.NoError(t, cmd.Process.Signal(os.Interrupt))
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v: %v\n%s", row.args, err, out)
-		}
+		ab.Signal(os.Interrupt)
+		ab.WantExit(0)
 	}
 }

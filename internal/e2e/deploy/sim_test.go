@@ -2,12 +2,9 @@ package deploy
 
 import (
 	"net/http"
-	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
@@ -15,16 +12,12 @@ import (
 
 func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	t.Parallel()
-	out := new(testsupport.LogBuffer)
-	sim := exec.Command(e2e.Binary(t), "sim", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--behaviour", `{"response":{"no_bid":{"every":1}}}`)
-	sim.Stdout, sim.Stderr = out, out
-	testsupport.NoError(t, sim.Start())
-	defer sim.Process.Kill()
-	var urls []string
-	testsupport.Eventually(t, "it prints its address", func() bool {
-		urls = regexp.MustCompile(`http://\S+`).FindAllString(out.String(), 2)
+	cmd := e2e.Command(t, nil, "sim", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--behaviour", `{"response":{"no_bid":{"every":1}}}`)
+	var urls []string // which it prints
+	sim := &e2e.Process{Daemon: testsupport.Launch(t, cmd, func(d *testsupport.Daemon) bool {
+		urls = regexp.MustCompile(`http://\S+`).FindAllString(d.Log.String(), 2)
 		return len(urls) == 2
-	})
+	})}
 	ab := e2e.Start(t, e2e.Single(urls[0]))
 	ab.Get("/fillbuffer").WantStatus("no bid, as --behaviour says", 204)
 
@@ -38,10 +31,5 @@ func TestSimIsAnSSPThatCanBeChangedWhileItRuns(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 
 	ab.Terminate(0)
-	testsupport.NoError(t, sim.Process.Signal(syscall.SIGTERM))
-	ended := time.AfterFunc(testsupport.Patience, func() { sim.Process.Kill() })
-	defer ended.Stop()
-	if err := sim.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, out)
-	}
+	sim.Terminate(0)
 }

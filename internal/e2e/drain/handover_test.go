@@ -139,9 +139,7 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := s.Counters().Requests; got != uint64(sent.Load()) {
-		t.Errorf("%d requests got a response, but the SSP got %d", sent.Load(), got)
-	}
+	testsupport.Equal(t, s.Counters().Requests, uint64(sent.Load()), "the SSP got %d requests, not as many as got a response")
 }
 
 // The new process may die at any moment. The old one serves the connections that it has accepted,

@@ -25,7 +25,7 @@ func TestStatesAndWeightsByHand(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
 	ab := e2e.Start(t, pair(a, b, ""))
-	nameA, nameB := hostPort(t, a), hostPort(t, b)
+	nameA, nameB := a.Addr(), b.Addr()
 	if got := put(t, ab, "/ssps/openx/endpoints/"+nameA+"/state", `{"state":"draining"}`); !strings.Contains(got, `"state": "draining"`) {
 		t.Errorf("the response is %s", got)
 	}
@@ -58,7 +58,7 @@ func TestStatesAndWeightsByHand(t *testing.T) {
 	c := e2e.Healthy(t)
 	ab.Take(pair(a, c, "")) // the second endpoint is removed, the drained one stays
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=draining")
-	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+hostPort(t, c), "state=enabled")
+	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+c.Addr(), "state=enabled")
 
 	restarted := e2e.Start(t, pair(a, b, ""))
 	restarted.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+nameA, "state=enabled")
@@ -68,14 +68,14 @@ func TestWrongChangesByHand(t *testing.T) {
 	t.Parallel()
 	a, b := e2e.Healthy(t), e2e.Healthy(t)
 	ab := e2e.Start(t, pair(a, b, ""))
-	endpoint := "/ssps/openx/endpoints/" + hostPort(t, a)
+	endpoint := "/ssps/openx/endpoints/" + a.Addr()
 	for _, c := range []struct {
 		path, body string
 		status     int
 		says       string
 	}{
 		{"/ssps/appnexus/state", `{"state":"disabled"}`, 404, "there are openx"},
-		{"/ssps/openx/endpoints/nowhere:80/state", `{"state":"disabled"}`, 404, hostPort(t, b)},
+		{"/ssps/openx/endpoints/nowhere:80/state", `{"state":"disabled"}`, 404, b.Addr()},
 		{"/ssps/openx/state", `{"state":"off"}`, 400, `"off" must be one of enabled, draining, disabled`},
 		{"/ssps/openx/state", `{"weight":3}`, 400, "draining"},
 		{"/ssps/openx/state", `draining`, 400, "draining"},
@@ -141,7 +141,7 @@ func TestSSPCommand(t *testing.T) {
 		testsupport.MustTrue(t, code == wantCode, "adbuffer ssp %v: exit status %d, want %d\n%s%s", args, code, wantCode, out, log)
 		return out, log
 	}
-	name := hostPort(t, a)
+	name := a.Addr()
 	if out, _ := run(0, "list"); !strings.Contains(out, name) || !strings.Contains(out, "50.0 %") || !strings.Contains(out, "enabled") {
 		t.Errorf("list:\n%s", out)
 	}
@@ -149,7 +149,7 @@ func TestSSPCommand(t *testing.T) {
 		t.Errorf("drain: %s", out)
 	}
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
-	run(0, "weight", "openx", "3", "--endpoint", hostPort(t, b))
+	run(0, "weight", "openx", "3", "--endpoint", b.Addr())
 	out, _ := run(0, "list", "openx", "--json")
 	var list []struct {
 		SSP, State string
@@ -163,11 +163,11 @@ func TestSSPCommand(t *testing.T) {
 		list[0].Endpoints[1].Weight != 3 || list[0].Endpoints[1].Share != 1 {
 		t.Errorf("list --json: %v\n%s", err, out)
 	}
-	run(0, "disable", "openx", "--endpoint", hostPort(t, b))
+	run(0, "disable", "openx", "--endpoint", b.Addr())
 	if out, _ := run(0, "enable", "openx"); !strings.Contains(out, "openx: enabled, but gets no requests") {
 		t.Errorf("enable of an SSP without an enabled endpoint: %q", out)
 	}
-	run(0, "enable", "openx", "--endpoint", hostPort(t, b))
+	run(0, "enable", "openx", "--endpoint", b.Addr())
 	run(0, "enable", "openx", "--endpoint", name)
 	if out, _ := run(0, "disable", "openx"); out != "openx: disabled\n" {
 		t.Errorf("disable: %q", out)

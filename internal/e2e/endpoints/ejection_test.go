@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
@@ -13,14 +12,6 @@ import (
 
 // fails is an SSP that responds 500 to all requests.
 var fails = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}
-
-// hostPort returns the name of an endpoint.
-func hostPort(t *testing.T, s *sspsim.SSP) string {
-	t.Helper()
-	u, err := url.Parse(s.URL())
-	testsupport.NoError(t, err)
-	return u.Host
-}
 
 // pair is a configuration of openx with two endpoints.
 func pair(a, b *sspsim.SSP, settings string) string {
@@ -59,7 +50,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	if most := 5 + int(time.Since(began)/time.Second); failed > most {
 		t.Errorf("%d of 1200 requests failed, want at most %d: the failures that eject, and the probes", failed, most)
 	}
-	name := hostPort(t, bad)
+	name := bad.Addr()
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=ejected")
 	ab.AwaitMetric(0, "adbuffer_endpoint_connections", "endpoint="+name) // the connection of a failed probe closes too
 	ab.WantMetric(1, "adbuffer_endpoint_ejections_total", "endpoint="+name)

@@ -65,7 +65,7 @@ func TestSpareTakesOverFromEndpointsThatFail(t *testing.T) {
 			t.Logf("the spare served 99 %% of the requests after %v", time.Since(began).Round(time.Millisecond))
 			if !illness.Faults.Refuse {
 				for _, s := range []*sspsim.SSP{a, b} {
-					ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+hostPort(t, s), "state=ejected")
+					ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+s.Addr(), "state=ejected")
 				}
 			}
 			ab.WantMetric(0, "adbuffer_breaker_shed_ratio", "ssp=openx")
@@ -74,8 +74,8 @@ func TestSpareTakesOverFromEndpointsThatFail(t *testing.T) {
 			e2e.SetBehaviour(t, b, sspsim.Behaviour{})
 			repaired := time.Now()
 			testsupport.Eventually(t, "the first endpoints get all requests again", func() bool {
-				before := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+hostPort(t, third), "outcome=fill")
-				return filled(ab, 100) == 100 && ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+hostPort(t, third), "outcome=fill") == before
+				before := ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+third.Addr(), "outcome=fill")
+				return filled(ab, 100) == 100 && ab.Metric("adbuffer_endpoint_requests_total", "endpoint="+third.Addr(), "outcome=fill") == before
 			})
 			t.Logf("they got them %v after they worked again", time.Since(repaired).Round(time.Millisecond))
 		})

@@ -1,8 +1,8 @@
 package failing
 
 import (
+	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,17 +29,17 @@ func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 			t.Parallel()
 			s := e2e.StartSSP(t, sspsim.Options{Protocol: row.protocol, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{GoAway: row.goaway}}})
 			ab := e2e.Start(t, e2e.Single(s.URL(), row.settings(s)))
-			var wg sync.WaitGroup
 			began := time.Now()
-			for range clients {
-				wg.Go(func() {
-					c := ab.Dial()
-					for range each {
-						c.Post("/fillbuffer", `{"id":"1"}`).WantFill("openx")
+			ab.Concurrently(clients, func(w *e2e.Worker) error {
+				for range each {
+					a, err := w.Exchange("POST", "/fillbuffer", `{"id":"1"}`)
+					if err != nil {
+						return err
 					}
-				})
-			}
-			wg.Wait()
+					a.WantFill("openx")
+				}
+				return nil
+			})
 			n := s.Counters()
 			t.Logf("%d requests in %v, on %d connections", n.Requests, time.Since(began), n.Connections)
 			e2e.WantRequests(t, s, clients*each) // none was processed twice
@@ -57,21 +57,21 @@ func TestRequestsThatGoAwaysLeaveOutAreSentAtMostThreeTimes(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.H2C, Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{GoAway: sspsim.GoAway{Chance: sspsim.Every(2), Exclude: true}}}})
 	ab := e2e.Start(t, e2e.Single(s.URL(), "protocol: h2c", "breaker: {enabled: false}"))
-	var wg sync.WaitGroup
 	var filled atomic.Int64
-	for range 8 {
-		wg.Go(func() {
-			c := ab.Dial()
-			for range 50 {
-				if a := c.Post("/fillbuffer", `{"id":"1"}`); a.Status == 200 {
-					filled.Add(1)
-				} else if detail := e2e.ErrorOf(a).Detail; !strings.Contains(detail, "without processing the request; it was sent") || !strings.Contains(detail, "retry.max") {
-					t.Errorf("a request ended with %s", a.Body)
-				}
+	ab.Concurrently(8, func(w *e2e.Worker) error {
+		for range 50 {
+			a, err := w.Exchange("POST", "/fillbuffer", `{"id":"1"}`)
+			if err != nil {
+				return err
 			}
-		})
-	}
-	wg.Wait()
+			if a.Status == 200 {
+				filled.Add(1)
+			} else if detail := e2e.ErrorOf(a).Detail; !strings.Contains(detail, "without processing the request; it was sent") || !strings.Contains(detail, "retry.max") {
+				return fmt.Errorf("a request ended with %s", a.Body)
+			}
+		}
+		return nil
+	})
 	if n := filled.Load(); n < 200 {
 		t.Errorf("%d of 400 requests were filled", n)
 	}

@@ -111,9 +111,7 @@ routes:
 					return nil
 				})
 				t.Logf("%s: %v", "responses", &all)
-				if n := all.Of("GET 200"); n != clients*each*3/4 {
-					t.Errorf("%d of %d GETs got a response", n, clients*each*3/4)
-				}
+				testsupport.Equal(t, all.Of("GET 200"), clients*each*3/4, "%d GETs got a response")
 				// A POST that was sent on an HTTP/1 connection that closes may have been processed,
 				// so it is not sent again.
 				least := clients * each / 4

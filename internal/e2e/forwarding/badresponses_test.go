@@ -101,9 +101,7 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 				t.Errorf("%s: body %s, want %s", row.name, a.Body, want)
 			}
 		}
-		if n := s.Counters().Connections; n != 3 {
-			t.Errorf("%s: %d connections for 3 requests, want one each", row.name, n)
-		}
+		testsupport.Equal(t, s.Counters().Connections, 3, "%[2]s: %[1]d connections for 3 requests", row.name)
 	}
 }
 

@@ -44,9 +44,7 @@ routes:
 		{``, "ssp/b", "rest", nil},
 	} {
 		got := ab.Post("/bid", row.body, row.fields...).WantStatus(row.body, 200).WantSource(row.source)
-		if isVAST := strings.Contains(got.Body, `<VAST version="4.2"/>`); isVAST != (row.source == "proxy/filtered") {
-			t.Errorf("%s: %s", row.body, got.Body)
-		}
+		testsupport.Equal(t, strings.Contains(got.Body, `<VAST version="4.2"/>`), row.source == "proxy/filtered", "%[2]s: a no-ad is %[1]v: %[3]s", row.body, got.Body)
 		req, err := http.NewRequest("POST", "http://"+ab.TrafficAddr+"/bid", strings.NewReader(row.body))
 		testsupport.NoError(t, err)
 		for _, f := range row.fields {

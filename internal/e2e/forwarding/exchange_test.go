@@ -2,13 +2,13 @@ package forwarding
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // config/openrtb.yaml sends each bid request to the SSPs that its comments promise, and merges their bids.
@@ -40,9 +40,7 @@ func TestTheExampleExchangeAsksTheSSPsThatCanUseARequest(t *testing.T) {
 			}
 		}
 		slices.Sort(asked)
-		if got := strings.Join(asked, " "); got != row.asked {
-			t.Errorf("%s went to %s, want %s", row.body, got, row.asked)
-		}
+		testsupport.Equal(t, strings.Join(asked, " "), row.asked, "%[2]s went to %[1]q", row.body)
 		var merged struct {
 			ID      string
 			Seatbid []any
@@ -52,11 +50,7 @@ func TestTheExampleExchangeAsksTheSSPsThatCanUseARequest(t *testing.T) {
 		}
 	}
 	ab.Post("/openrtb2/auction", `{"id":"1","regs":{"gdpr":1},"user":{"eids":[]},"device":{"ip":"203.0.113.7","ifa":"x"}}`).WantFill("contextual")
-	if got := string(e2e.LastRequest(t, ssps["contextual"]).Body); got != `{"id":"1","regs":{"gdpr":1},"user":{},"device":{"ip":"203.0.113.0","ifa":"x"}}` {
-		t.Errorf("without consent, the SSP got %s", got)
-	}
+	testsupport.Equal(t, string(e2e.LastRequest(t, ssps["contextual"]).Body), `{"id":"1","regs":{"gdpr":1},"user":{},"device":{"ip":"203.0.113.0","ifa":"x"}}`, "without consent, the SSP got %s")
 	ab.WantMetric(2, "adbuffer_requests_total", "route=no-consent", "outcome=fill")
-	if n := fmt.Sprint(ab.Metric("adbuffer_requests_total", "route=auction", "outcome=merged")); n != "4" {
-		t.Errorf("%s requests were merged", n)
-	}
+	ab.WantMetric(4, "adbuffer_requests_total", "route=auction", "outcome=merged")
 }

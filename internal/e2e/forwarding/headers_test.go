@@ -5,6 +5,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestRedirectsAreForwardedAndNotFollowed(t *testing.T) {
@@ -15,9 +16,7 @@ func TestRedirectsAreForwardedAndNotFollowed(t *testing.T) {
 	})
 	ab := e2e.Start(t, e2e.Single(s.URL()))
 	a := ab.Get("/fillbuffer").WantStatus("redirect", 302).WantSource("ssp/openx")
-	if got := a.Header("Location"); got != "http://127.0.0.1:1/elsewhere" {
-		t.Errorf("Location %q", got)
-	}
+	testsupport.Equal(t, a.Header("Location"), "http://127.0.0.1:1/elsewhere", "Location %q")
 	e2e.WantRequests(t, s, 1)
 	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=redirect")
 }

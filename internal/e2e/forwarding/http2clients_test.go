@@ -86,14 +86,7 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 	testsupport.Needs(t, "nghttp2-client", "nghttp")
 	run := func(name string, args ...string) string {
 		t.Helper()
-		var stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s: %v: %s", name, err, stderr.String())
-		}
-		return string(out)
+		return testsupport.Output(t, exec.CommandContext(t.Context(), name, args...))
 	}
 	for _, size := range []int{1, 16384, 65536, 1 << 20} {
 		file := filepath.Join(dir, fmt.Sprint(size))

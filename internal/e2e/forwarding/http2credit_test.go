@@ -35,14 +35,7 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 	url := "https://" + ab.TrafficAddr + "/fillbuffer"
 	run := func(t *testing.T, pkg, program string, args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), testsupport.Needs(t, pkg, program), args...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Errorf("%s: %v\n%.2000s", program, err, stderr.String())
-		}
-		return string(out)
+		return testsupport.Output(t, exec.CommandContext(t.Context(), testsupport.Needs(t, pkg, program), args...))
 	}
 	clients := map[string]func(*testing.T){
 		"two WINDOW_UPDATEs for each DATA frame": func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 func TestErrorsThatLeaveFramingIntactKeepTheConnection(t *testing.T) {
@@ -37,9 +38,7 @@ routes:
 		{"HEAD", "/nowhere", "", nil, 404},
 	} {
 		a := c.Do(row.method, row.target, row.body, row.fields...).WantStatus(row.method+" "+row.target, row.status)
-		if got := a.Header("Connection"); got != "" {
-			t.Errorf("%s %s: Connection: %s", row.method, row.target, got)
-		}
+		testsupport.Equal(t, a.Header("Connection"), "", "%[2]s %[3]s: Connection: %[1]q", row.method, row.target)
 		c.Post("/fillbuffer", body).WantFill("good")
 	}
 }

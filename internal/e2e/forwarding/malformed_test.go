@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 // badHeads are requests that violate RFC 9112 or adbuffer's stricter rules. Each must get 400 and
@@ -93,9 +94,7 @@ func TestMalformedRequestsGet400AndCloseTheirConnection(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", bad.name, err)
 			}
-			if got := a.Header("Connection"); got != "close" {
-				t.Errorf("%s: Connection: %q, want close", bad.name, got)
-			}
+			testsupport.Equal(t, a.Header("Connection"), "close", "%[2]s: Connection: %[1]q", bad.name)
 			return a
 		})
 		c.WantClosed()
@@ -120,9 +119,7 @@ func TestOtherMethodsGet405WithAllow(t *testing.T) {
 	for _, method := range []string{"PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", "PROPFIND", "X"} {
 		want := e2e.Refusal{Status: 405, Reason: "method_not_allowed", Route: "none"}
 		a := ab.WantRefusal(method, want, func() *e2e.Response { return c.Do(method, "/fillbuffer", "") })
-		if got := a.Header("Allow"); got != "GET, HEAD, POST" {
-			t.Errorf("%s: Allow: %q", method, got)
-		}
+		testsupport.Equal(t, a.Header("Allow"), "GET, HEAD, POST", "%[2]s: Allow: %[1]q", method)
 	}
 	c.Get("/fillbuffer").WantFill("openx") // the connection is still good
 	e2e.WantRequests(t, s, 1)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/e2e"
+	"adbuffer/internal/testsupport"
 )
 
 func TestTheFirstRouteThatMatchesPathHostQueryAndHeaderTakesTheRequest(t *testing.T) {
@@ -52,9 +53,7 @@ routes:
 		before := ab.Metric("adbuffer_requests_total", "route="+row.route, "outcome=fill")
 		c.Send("GET " + row.target + " HTTP/1.1\r\nHost: " + row.host + "\r\n" + row.fields + "\r\n")
 		c.Read("GET").WantFill("openx")
-		if n := ab.Metric("adbuffer_requests_total", "route="+row.route, "outcome=fill") - before; n != 1 {
-			t.Errorf("%s of host %s with %q did not use route %s", row.target, row.host, row.fields, row.route)
-		}
+		testsupport.Equal(t, ab.Metric("adbuffer_requests_total", "route="+row.route, "outcome=fill")-before, 1, "%[2]s of host %[3]s with %[4]q used route %[5]s %[1]v times", row.target, row.host, row.fields, row.route)
 	}
 	ab.WantRefusal("/below", e2e.Refusal{Status: 404, Reason: "no_route", Route: "none"}, func() *e2e.Response { return c.Get("/below") })
 }

@@ -6,6 +6,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 const noAdConfig = `
@@ -63,17 +64,13 @@ func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 		rose := func(name string, labels ...string) float64 {
 			return after.Value(name, labels...) - before.Value(name, labels...)
 		}
-		if n := rose("adbuffer_requests_total", route, "outcome="+row.outcome); n != 1 {
-			t.Errorf("%s: outcome %s rose by %v", row.target, row.outcome, n)
-		}
+		testsupport.Equal(t, rose("adbuffer_requests_total", route, "outcome="+row.outcome), 1, "%[2]s: outcome %[3]s rose by %[1]v", row.target, row.outcome)
 		for _, origin := range []string{"proxy", "ssp"} {
 			want := 0.0
 			if origin == row.origin {
 				want = 1
 			}
-			if n := rose("adbuffer_no_ad_total", route, "origin="+origin); n != want {
-				t.Errorf("%s: no_ad_total of origin %s rose by %v, want %v", row.target, origin, n, want)
-			}
+			testsupport.Equal(t, rose("adbuffer_no_ad_total", route, "origin="+origin), want, "%[2]s: no_ad_total of origin %[3]s rose by %[1]v", row.target, origin)
 		}
 	}
 }

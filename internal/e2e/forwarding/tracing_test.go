@@ -68,9 +68,7 @@ routes:
 	want := map[string]int{"a 2  conn_lost ": 1, "a 2 204  1": 1, "b 1.1 500 500 ": 1, "c 1.1 200  ": 1}
 	testsupport.True(t, maps.Equal(got, want), "attempts %v, want %v", got, want)
 	for name, ssp := range map[string]*sspsim.SSP{"a": a, "b": b, "c": c} {
-		if sent := e2e.LastRequest(t, ssp).Get("Traceparent"); sent != last[name] {
-			t.Errorf("%s got %s, but its last attempt is %s", name, sent, last[name])
-		}
+		testsupport.Equal(t, e2e.LastRequest(t, ssp).Get("Traceparent"), last[name], "%[2]s got %[1]q, but not its last attempt", name)
 	}
 }
 

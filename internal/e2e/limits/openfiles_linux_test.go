@@ -67,9 +67,7 @@ routes:
 		t.Errorf("%v of %v failed dials count as local", local, dials)
 	}
 	for _, zero := range []string{"adbuffer_endpoint_ejections_total", "adbuffer_breaker_shed_ratio", "adbuffer_retries_total"} {
-		if n := m.Sum(zero); n != 0 {
-			t.Errorf("%s is %v", zero, n)
-		}
+		testsupport.Equal(t, m.Sum(zero), 0, "%[2]s is %[1]v", zero)
 	}
 	testsupport.Equal(t, m.Sum("adbuffer_endpoint_state", "state=enabled"), 2, "%v endpoints are enabled")
 }

@@ -110,7 +110,5 @@ func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	ab.Dial().WantClosed()
 	ab.Dial().Close()
 	ab.AwaitMetric(0, "adbuffer_client_connections")
-	if after := ab.Scrape().Sum("adbuffer_requests_total"); after != before {
-		t.Errorf("connections without a request counted as %v requests", after-before)
-	}
+	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_requests_total"), before, "%v requests were counted after connections without one")
 }

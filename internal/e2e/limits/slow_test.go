@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"bytes"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -37,15 +38,10 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 			s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.Raw, Size: sspsim.Size{Constant: 300_000}}})
 			ab := e2e.Start(t, "server: {read_timeout: 2s, write_timeout: 2s}\n"+e2e.Single(s.URL()))
 			args := strings.Fields(fmt.Sprintf("-c %d %s -i 1 -r %d -p 30 -u http://%s/fillbuffer", slowConnections, row.args, slowConnections, ab.TrafficAddr))
-			type result struct {
-				out []byte
-				err error
-			}
-			done := make(chan result, 1)
-			go func() {
-				out, err := exec.Command(program, args...).CombinedOutput()
-				done <- result{out, err}
-			}()
+			var output bytes.Buffer
+			slow := exec.Command(program, args...)
+			slow.Stdout, slow.Stderr = &output, &output
+			testsupport.NoError(t, slow.Start())
 			// On a slow machine adbuffer closes the first connections before the last ones connect.
 			testsupport.Eventually(t, "the slow clients are connected, or were", func() bool {
 				m := ab.Scrape()
@@ -63,11 +59,9 @@ func TestSlowClientsOfSlowhttptest(t *testing.T) {
 					t.Errorf("%v requests were refused, want %d", n, slowConnections)
 				}
 			}
-			r := <-done
-			if r.err != nil {
-				t.Fatalf("%v; install the Debian package slowhttptest\n%s", r.err, r.out)
-			}
-			out := string(terminalColour.ReplaceAll(r.out, nil))
+			err := slow.Wait()
+			testsupport.MustTrue(t, err == nil, "%v\n%s", err, &output)
+			out := terminalColour.ReplaceAllString(output.String(), "")
 			if !strings.Contains(out, "service available:   YES") || strings.Contains(out, "service available:   NO") {
 				t.Errorf("the service was not available:\n%s", testsupport.Tail(out, 2000))
 			}

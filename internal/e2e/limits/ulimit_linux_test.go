@@ -72,9 +72,7 @@ func TestClientsAreRefusedBeforeOpenFilesRunOut(t *testing.T) {
 	testsupport.True(t, served.Load() >= limit, "too few clients were served")
 	m := ab.Scrape()
 	for _, zero := range []string{"adbuffer_accept_errors_total", "adbuffer_pool_dial_errors_total"} {
-		if n := m.Sum(zero); n != 0 {
-			t.Errorf("%s is %v", zero, n)
-		}
+		testsupport.Equal(t, m.Sum(zero), 0, "%[2]s is %[1]v", zero)
 	}
 	if n := len(ab.Log.Lines("watching the configuration")) + len(ab.Log.Lines(e2e.MsgRefused)); n > 0 {
 		t.Errorf("%d messages about reloads", n)

@@ -35,9 +35,7 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	testsupport.NoError(t, os.Chmod(ab.File, 0o640))
 	ab.Write(e2e.WithMaxConns(url, 70))
 	ab.WantChange("ssps[openx].pool.max_conns", "60", "70", "in place")
-	if n := len(ab.Log.Lines(e2e.MsgReloaded)); n != reloads+1 {
-		t.Errorf("%d reloads, of which one changed something", n-reloads)
-	}
+	testsupport.Equal(t, len(ab.Log.Lines(e2e.MsgReloaded)), reloads+1, "%d reloads, of which one changed something")
 }
 
 func TestAConfigMapIsNoticedToSwap(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/sspsim"
+	"adbuffer/internal/testsupport"
 )
 
 // pair is a configuration of two SSPs, each with its settings in flow style, on routes with their
@@ -47,17 +48,9 @@ func TestAnSSPThatDidNotChangeKeepsItsSocketsAndCounters(t *testing.T) {
 		ab.Get("/a").WantFill("a")
 		n := float64(i + 1)
 		m := ab.Scrape()
-		if got := m.Value("adbuffer_ssp_requests_total", "ssp=a", "outcome=fill"); got != n {
-			t.Errorf("%s: %v requests are counted, want %v", s.what, got, n)
-		}
-		if got := m.Value("adbuffer_pool_hold_seconds_count", "ssp=a"); got != n {
-			t.Errorf("%s: %v places were held, want %v", s.what, got, n)
-		}
-		if got := m.Value("adbuffer_pool_connections_opened_total", "ssp=a", "protocol=http1"); got != 1 {
-			t.Errorf("%s: %v connections were opened, want 1", s.what, got)
-		}
+		testsupport.Equal(t, m.Value("adbuffer_ssp_requests_total", "ssp=a", "outcome=fill"), n, "%[2]s: %[1]v requests are counted", s.what)
+		testsupport.Equal(t, m.Value("adbuffer_pool_hold_seconds_count", "ssp=a"), n, "%[2]s: %[1]v places were held", s.what)
+		testsupport.Equal(t, m.Value("adbuffer_pool_connections_opened_total", "ssp=a", "protocol=http1"), 1, "%[2]s: %[1]v connections were opened", s.what)
 	}
-	if n := a.Counters().Connections; n != 1 {
-		t.Errorf("the SSP accepted %d connections, want 1", n)
-	}
+	testsupport.Equal(t, a.Counters().Connections, 1, "the SSP accepted %d connections")
 }

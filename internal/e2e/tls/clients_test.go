@@ -55,9 +55,5 @@ func curl(t *testing.T, a *e2e.Authority, ab *e2e.Process, options ...string) st
 	for _, o := range options {
 		args = append(args, strings.ReplaceAll(o, "EDGE", "https://"+edge))
 	}
-	cmd := exec.CommandContext(t.Context(), testsupport.Needs(t, "curl", "curl"), args...)
-	cmd.Stderr = t.Output()
-	out, err := cmd.Output()
-	testsupport.NoError(t, err)
-	return string(out)
+	return testsupport.Output(t, exec.CommandContext(t.Context(), testsupport.Needs(t, "curl", "curl"), args...))
 }

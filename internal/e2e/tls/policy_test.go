@@ -2,7 +2,6 @@ package tls
 
 import (
 	"fmt"
-	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -72,20 +71,7 @@ func sServer(t *testing.T, a *e2e.Authority, args ...string) string {
 	t.Helper()
 	addr := testsupport.FreeAddr(t)
 	cmd := exec.Command(testsupport.Needs(t, "openssl", "openssl"), append([]string{"s_server", "-accept", addr, "-www", "-quiet", "-cert", a.File("cert.pem"), "-key", a.File("key.pem")}, args...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; install the Debian package openssl", err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	testsupport.Eventually(t, "openssl s_server listens", func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
+	testsupport.StartDaemon(t, "tcp", addr, cmd)
 	return "https://" + addr + "/bid"
 }
 

@@ -3,7 +3,6 @@
 package vectortest
 
 import (
-	"bytes"
 	_ "embed" // of vrl.py
 	"encoding/json"
 	"os"
@@ -45,24 +44,15 @@ func Load(t testing.TB, root string) *Config {
 func (c *Config) Events(t testing.TB, lines string) (events []map[string]any) {
 	t.Helper()
 	testsupport.Needs(t, "python3-venv", "python3")
-	python := strings.TrimSpace(c.output(t, exec.Command(filepath.Join(c.root, "scripts/vrl"))))
+	python := strings.TrimSpace(testsupport.Output(t, exec.Command(filepath.Join(c.root, "scripts/vrl")))) // needs PyPI
 	cmd := exec.Command(python, "-c", runner, c.Transforms.Parsed.Source)
 	cmd.Stdin = strings.NewReader(lines)
-	for line := range strings.Lines(c.output(t, cmd)) {
+	for line := range strings.Lines(testsupport.Output(t, cmd)) {
 		var e map[string]any
 		testsupport.NoError(t, json.Unmarshal([]byte(line), &e))
 		events = append(events, e)
 	}
 	return events
-}
-
-func (c *Config) output(t testing.TB, cmd *exec.Cmd) string {
-	t.Helper()
-	var problem bytes.Buffer
-	cmd.Stderr = &problem
-	out, err := cmd.Output()
-	testsupport.MustTrue(t, err == nil, "%s: %v: %s; the test needs python3-venv and PyPI", cmd.Path, err, &problem)
-	return string(out)
 }
 
 // Labels returns the labels of an event in Loki. Vector omits a label if the event lacks
