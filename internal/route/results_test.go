@@ -240,6 +240,19 @@ func tiersWithoutAFill() (tests []resultTest) {
 	return tests
 }
 
+// A panic of a waterfall's tier reaches the caller, and releases the response of the tier before.
+func TestATierThatPanicsLeavesNoBytesHeld(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		rt, r := newRoute(Waterfall, newFake(t, "a", reply{status: 404, body: "not here"}), newFake(t, "b", reply{body: "x", panics: true})), get(t)
+		r.Budget = upstream.NewBudget(1 << 20)
+		defer func() {
+			testsupport.True(t, recover() != nil, "no panic")
+			testsupport.Equal(t, r.Budget.Used(), 0, "%d bytes are held")
+		}()
+		rt.Do(&r.Request, nil, newProcess(t))
+	})
+}
+
 func TestResultsOfEachMode(t *testing.T) {
 	for _, tt := range slices.Concat(resultTests, tiersWithoutAFill()) {
 		t.Run(fmt.Sprint(tt.mode, " ", tt.name), func(t *testing.T) {

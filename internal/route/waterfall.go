@@ -13,7 +13,12 @@ import (
 func (rt *Route) waterfall(r *ssp.Request) Result {
 	legs := newLegLog()
 	var best Result
-	asked := false
+	asked, ended := false, false
+	defer func() {
+		if !ended { // a tier panicked
+			best.Release()
+		}
+	}()
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
 		if !t.Asks(r) {
@@ -45,6 +50,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 			break
 		}
 	}
+	ended = true
 	if !asked {
 		return sendToOne(r, nil, legs)
 	}
