@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -130,19 +131,8 @@ type Connections struct {
 	HTTP1Only Chance `json:"http1_only"`
 }
 
-// defaultMaxStreams is the stream limit announced if none is set.
-const defaultMaxStreams = 250
-
 // streamLimit is the value of SETTINGS_MAX_CONCURRENT_STREAMS.
-func (c Connections) streamLimit() uint32 {
-	switch {
-	case c.MaxStreams < 0:
-		return 0
-	case c.MaxStreams == 0:
-		return defaultMaxStreams
-	}
-	return uint32(c.MaxStreams)
-}
+func (c Connections) streamLimit() uint32 { return uint32(max(0, cmp.Or(c.MaxStreams, 250))) }
 
 // InvalidError lists all errors of a behaviour or of options, each with its path, the value and the
 // rule.

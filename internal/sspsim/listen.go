@@ -3,86 +3,86 @@ package sspsim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// gate is the listening socket of an SSP. It is bound to its port in all states:
+// gate holds the port of an SSP. In all states the keeper, which does not listen, is bound to it too, so that
+// no other process can listen on it:
 //
-//	open       connections are accepted
-//	refusing   the socket does not listen: dials get ECONNREFUSED
-//	blackHole  nothing is accepted, and a connection of our own fills the backlog of 0: SYNs are dropped
+//	open       listener accepts connections
+//	refusing   no socket listens: dials get ECONNREFUSED
+//	blackHole  listener accepts nothing, and a connection of our own fills its backlog of 0: SYNs are dropped
 type gate struct {
-	ln        *net.TCPListener // without a past deadline only while open
-	accepting sync.Mutex       // held during Accept, and while set changes the socket
+	keeper *net.TCPListener
+	serve  func(*net.TCPListener) // accepts connections until the listener closes
 
 	// SSP.setMu guards these fields.
-	state gateState
-	plug  net.Conn // fills the backlog in blackHole
+	state    gateState
+	listener *net.TCPListener // nil while refusing
+	plug     net.Conn         // fills the backlog in blackHole
 }
 
 type gateState uint8
 
 const (
-	gateNew gateState = iota // before the first set: the socket listens, and nothing is accepted
+	gateRefusing gateState = iota
 	gateOpen
-	gateRefusing
 	gateBlackHole
 	gateClosed
 )
 
-// backlog of an open gate. Linux lowers it to net.core.somaxconn.
-const backlog = 1 << 16
-
-// past ends the wait of an accept or a read.
-var past = time.Unix(1, 0)
-
-// openGate binds addr, which no other process may listen on. It accepts no connection before the
-// first set.
-func openGate(addr string) (*gate, error) {
+// openGate binds addr, which no other process may listen on. The gate refuses until the first set.
+func openGate(addr string, serve func(*net.TCPListener)) (*gate, error) {
 	// This listener sets no SO_REUSEPORT, so a port that is in use gives an error. The kernel would take a port
-	// that it has chosen itself from a socket that ends listening. So a second socket names the port.
+	// that it has chosen itself from a socket that ends listening. So the keeper names the port.
 	first, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	defer first.Close()
-	sharePort := func(_, _ string, raw syscall.RawConn) error {
-		return control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
-	}
-	raw, err := first.(*net.TCPListener).SyscallConn()
+	err = control(first.(*net.TCPListener), sharePort)
 	if err != nil {
 		return nil, err
 	}
-	if err := sharePort("", "", raw); err != nil {
-		return nil, err
-	}
-	shared := net.ListenConfig{Control: sharePort}
-	ln, err := shared.Listen(context.Background(), "tcp", first.Addr().String())
+	keeper, err := listenShared(first.Addr().String())
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{ln: ln.(*net.TCPListener)}
-	return g, g.ln.SetDeadline(past)
+	return &gate{keeper: keeper, serve: serve}, control(keeper, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) })
 }
 
-func control(raw syscall.RawConn, do func(fd int) error) error {
+// sharePort lets the sockets of the gate bind one port. With SO_REUSEADDR, another socket could take it from
+// the keeper.
+func sharePort(fd int) error {
+	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+}
+
+func listenShared(addr string) (*net.TCPListener, error) {
+	shared := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return controlRaw(raw, sharePort) }}
+	ln, err := shared.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return ln.(*net.TCPListener), nil
+}
+
+func control(ln *net.TCPListener, do func(fd int) error) error {
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return controlRaw(raw, do)
+}
+
+func controlRaw(raw syscall.RawConn, do func(fd int) error) error {
 	var err error
-	ctlErr := raw.Control(func(fd uintptr) { err = do(int(fd)) })
-	return errors.Join(ctlErr, err)
-}
-
-// accept returns the next connection. Its error is net.ErrClosed after close, and any other one in a state
-// other than open.
-func (g *gate) accept() (*net.TCPConn, error) {
-	g.accepting.Lock()
-	defer g.accepting.Unlock()
-	return g.ln.AcceptTCP()
+	rawErr := raw.Control(func(fd uintptr) { err = do(int(fd)) })
+	return errors.Join(rawErr, err)
 }
 
 // set changes the gate to gateOpen, gateRefusing or gateBlackHole.
@@ -90,54 +90,38 @@ func (g *gate) set(state gateState) error {
 	if state == g.state {
 		return nil
 	}
-	_ = g.ln.SetDeadline(past)
-	g.accepting.Lock()
-	defer g.accepting.Unlock()
-	g.unplug()
-	raw, err := g.ln.SyscallConn()
-	if err != nil {
-		return err
-	}
-	err = control(raw, func(fd int) error {
-		err := unix.Shutdown(fd, unix.SHUT_RD)
-		if errors.Is(err, unix.ENOTCONN) { // it does not listen
-			err = nil
-		}
-		// With SO_REUSEADDR, another socket could take the port.
-		return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0))
-	})
-	g.state = gateRefusing
-	if err != nil || state == gateRefusing {
-		return err
-	}
-	queue := backlog
-	if state == gateBlackHole {
-		queue = 0 // Linux still queues one connection
-	}
-	err = control(raw, func(fd int) error {
-		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Listen(fd, queue))
-	})
-	if err != nil {
-		return fmt.Errorf("listening on %v again: %w", g.ln.Addr(), err)
-	}
-	g.state = state
-	if state == gateBlackHole {
-		// If a client's dial came first, the queue is already full.
-		g.plug, _ = net.DialTimeout("tcp", g.ln.Addr().String(), 200*time.Millisecond)
+	g.refuse()
+	if state == gateRefusing {
 		return nil
 	}
-	return g.ln.SetDeadline(time.Time{})
+	ln, err := listenShared(g.keeper.Addr().String())
+	if err != nil {
+		return err
+	}
+	g.state, g.listener = state, ln
+	if state == gateOpen {
+		g.serve(ln)
+		return nil
+	}
+	err = control(ln, func(fd int) error { return unix.Listen(fd, 0) }) // Linux still queues one connection
+	// If a client's dial came first, the queue is already full.
+	g.plug, _ = net.DialTimeout("tcp", ln.Addr().String(), 200*time.Millisecond)
+	return err
 }
 
-func (g *gate) unplug() {
+// refuse ends listening.
+func (g *gate) refuse() {
+	if g.listener != nil {
+		g.listener.Close()
+	}
 	if g.plug != nil {
 		g.plug.Close()
-		g.plug = nil
 	}
+	g.state, g.listener, g.plug = gateRefusing, nil, nil
 }
 
 func (g *gate) close() {
-	g.unplug()
-	g.ln.Close()
+	g.refuse()
+	g.keeper.Close()
 	g.state = gateClosed
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"adbuffer/internal/syntax"
+	"adbuffer/internal/openrtb"
 )
 
 // Request is one request as it arrived.
@@ -70,31 +70,17 @@ func (r *Request) cb() string {
 	return ""
 }
 
+var bidIDFinder = openrtb.NewFinder(openrtb.Path{"id"})
+
 // bidID returns the content of the first top-level string "id" of an OpenRTB body, with its escapes. It
 // returns nil without one, or if a header field must not have that content.
 func (r *Request) bidID() []byte {
-	b := r.Body
-	for i := syntax.SkipJSONBlanks(b, 0); syntax.JSONByte(b, i) == '{' || syntax.JSONByte(b, i) == ','; {
-		key := syntax.SkipJSONBlanks(b, i+1)
-		keyEnd := syntax.SkipJSONString(b, key)
-		if keyEnd < 0 {
-			return nil
-		}
-		colon := syntax.SkipJSONBlanks(b, keyEnd)
-		value := syntax.SkipJSONBlanks(b, colon+1)
-		end := syntax.SkipJSON(b, value, 1, syntax.MaxJSONDepth)
-		if syntax.JSONByte(b, colon) != ':' || end < 0 {
-			return nil
-		}
-		if string(b[key:keyEnd]) == `"id"` {
-			if b[value] != '"' || bytes.IndexByte(b[value:end], 0x7f) >= 0 {
-				return nil
-			}
-			return b[value+1 : end-1]
-		}
-		i = syntax.SkipJSONBlanks(b, end)
+	start, end := bidIDFinder.Find(r.Body)
+	id := r.Body[start:end]
+	if len(id) < 2 || id[0] != '"' || bytes.IndexByte(id, 0x7f) >= 0 {
+		return nil
 	}
-	return nil
+	return id[1 : len(id)-1]
 }
 
 // equalFold compares without regard to the case of ASCII letters. Equal lengths exclude the letters beyond

@@ -6,7 +6,6 @@
 package sspsim
 
 import (
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -110,11 +109,10 @@ func Start(o Options) (*SSP, error) {
 		}
 	}
 	var err error
-	s.gate, err = openGate(o.Addr)
+	s.gate, err = openGate(o.Addr, func(ln *net.TCPListener) { s.wg.Go(func() { s.serve(ln) }) })
 	if err != nil {
 		return nil, fmt.Errorf("sspsim: %w", err)
 	}
-	s.wg.Go(s.serve)
 	if err := s.Set(o.Behaviour); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("sspsim: %w", err)
@@ -147,28 +145,8 @@ func (o *Options) validate() error {
 	return e.orNil()
 }
 
-func (s *SSP) prepareTLS() error {
-	var err error
-	s.ca, err = NewCA()
-	if err != nil {
-		return err
-	}
-	s.tls, err = s.newTLSConfig()
-	if err != nil {
-		return err
-	}
-	// Connections of HTTP1Only use clones of the configuration. They have its ticket key, so that a session of
-	// one protocol can be resumed with the other.
-	var key [32]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return err
-	}
-	s.tls.SetSessionTicketKeys([][32]byte{key})
-	return nil
-}
-
 // Addr returns the SSP's listening address, host:port.
-func (s *SSP) Addr() string { return s.gate.ln.Addr().String() }
+func (s *SSP) Addr() string { return s.gate.keeper.Addr().String() }
 
 // URL returns the URL for bid requests. The SSP responds on every other path too.
 func (s *SSP) URL() string {
@@ -252,16 +230,16 @@ func (s *SSP) Close() error {
 	return err
 }
 
-// serve accepts connections until Close.
-func (s *SSP) serve() {
+// serve accepts connections until ln closes.
+func (s *SSP) serve(ln *net.TCPListener) {
 	for {
-		tcp, err := s.gate.accept()
+		tcp, err := ln.AcceptTCP()
 		switch {
 		case err == nil:
 			s.wg.Go(func() { s.handle(tcp) })
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // the gate is not open, or file descriptors are missing
+		default: // file descriptors are missing
 			s.waitFor(5*time.Millisecond, nil)
 		}
 	}

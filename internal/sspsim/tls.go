@@ -115,35 +115,45 @@ func WriteKeyPair(cert tls.Certificate, certFile, keyFile string) error {
 	return os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)
 }
 
-// newTLSConfig returns the configuration for connections of this protocol.
-func (s *SSP) newTLSConfig() (*tls.Config, error) {
+// prepareTLS makes the authority, and the configuration for connections of this protocol.
+func (s *SSP) prepareTLS() error {
+	var err error
+	s.ca, err = NewCA()
+	if err != nil {
+		return err
+	}
 	cert, err := s.ca.ServerCert("127.0.0.1", "::1", "localhost")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
+	s.tls = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
 	switch s.opts.Protocol {
 	case TLSAuto:
-		cfg.NextProtos = []string{"h2", "http/1.1"}
+		s.tls.NextProtos = []string{"h2", "http/1.1"}
 	case TLSHTTP2:
-		cfg.NextProtos = []string{"h2"}
+		s.tls.NextProtos = []string{"h2"}
 		// crypto/tls accepts a client that offers only http/1.1, like a client without an offer.
 		// With another name in the SSP's list, crypto/tls refuses it, with the alert.
-		strict := cfg.Clone()
+		strict := s.tls.Clone()
 		strict.NextProtos = []string{"none"}
-		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		s.tls.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if len(hello.SupportedProtos) > 0 && !slices.Contains(hello.SupportedProtos, "h2") {
 				return strict, nil
 			}
 			return nil, nil
 		}
 	case TLSHTTP1:
-		cfg.NextProtos = []string{"http/1.1"}
+		s.tls.NextProtos = []string{"http/1.1"}
 	}
 	if s.opts.RequireClientCert {
-		cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.Pool()
+		s.tls.ClientAuth, s.tls.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.Pool()
 	}
-	return cfg, nil
+	// Connections of HTTP1Only use clones of the configuration. They have its ticket key, so that a session of
+	// one protocol can be resumed with the other.
+	var key [32]byte
+	rand.Read(key[:]) // it never fails
+	s.tls.SetSessionTicketKeys([][32]byte{key})
+	return nil
 }
 
 // CA returns the authority of the SSP's certificate and of the client certificates that it accepts,
