@@ -1,9 +1,10 @@
 package ssp
 
 import (
-	"container/heap"
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,8 +25,8 @@ type model struct {
 	f      InFlight
 	a      adaptive
 	now    time.Duration
-	free   times  // when each worker is idle, ascending
-	flying flying // requests in flight, ordered by their end
+	free   []time.Duration // when each worker is idle, ascending
+	flying []flight        // requests in flight, ordered by their end
 
 	sent, shed, responded int
 	latencies             time.Duration // sum of the requests with a response
@@ -57,7 +58,7 @@ func (m *model) run(d time.Duration) {
 		}
 		if m.f.Acquire() {
 			m.sent++
-			heap.Push(&m.flying, flight{from: m.now, to: min(m.serve(), m.now+m.patient)})
+			m.flying = insert(m.flying, flight{from: m.now, to: min(m.serve(), m.now+m.patient)}, byEnd)
 		} else {
 			m.shed++
 		}
@@ -72,16 +73,18 @@ func (m *model) serve() time.Duration {
 	}
 	from := m.now
 	if len(m.free) >= m.workers {
-		from = max(from, heap.Pop(&m.free).(time.Duration))
+		from = max(from, m.free[0])
+		m.free = m.free[1:]
 	}
-	heap.Push(&m.free, from+work)
+	m.free = insert(m.free, from+work, cmp.Compare)
 	return from + work
 }
 
 // land completes the requests that end before the given time.
 func (m *model) land(before time.Duration) {
 	for len(m.flying) > 0 && m.flying[0].to <= before {
-		e := heap.Pop(&m.flying).(flight)
+		e := m.flying[0]
+		m.flying = m.flying[1:]
 		took := e.to - e.from
 		if took < m.patient {
 			m.responded++
@@ -98,30 +101,12 @@ func (m *model) mean() time.Duration { return m.latencies / time.Duration(max(m.
 
 type flight struct{ from, to time.Duration }
 
-type flying []flight
+func byEnd(a, b flight) int { return cmp.Compare(a.to, b.to) }
 
-func (f flying) Len() int           { return len(f) }
-func (f flying) Less(i, j int) bool { return f[i].to < f[j].to }
-func (f flying) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
-func (f *flying) Push(e any)        { *f = append(*f, e.(flight)) }
-func (f *flying) Pop() any {
-	old := *f
-	e := old[len(old)-1]
-	*f = old[:len(old)-1]
-	return e
-}
-
-type times []time.Duration
-
-func (f times) Len() int           { return len(f) }
-func (f times) Less(i, j int) bool { return f[i] < f[j] }
-func (f times) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
-func (f *times) Push(e any)        { *f = append(*f, e.(time.Duration)) }
-func (f *times) Pop() any {
-	old := *f
-	e := old[len(old)-1]
-	*f = old[:len(old)-1]
-	return e
+// insert keeps list in its order.
+func insert[T any](list []T, one T, order func(a, b T) int) []T {
+	at, _ := slices.BinarySearchFunc(list, one, order)
+	return slices.Insert(list, at, one)
 }
 
 func TestSteadySSPIsNotLimited(t *testing.T) {
