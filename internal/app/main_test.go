@@ -21,6 +21,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/pool"
 	"adbuffer/internal/reload"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
@@ -45,7 +46,7 @@ type service struct {
 	logs   *observer.ObservedLogs
 	level  zap.AtomicLevel
 	stop   context.CancelFunc
-	ended  chan error // what Run returned
+	ended  chan struct{} // is closed when Run has returned
 }
 
 // setup is a configuration in parts.
@@ -116,16 +117,19 @@ func runAlone(t *testing.T, s setup) *service {
 	testsupport.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	v := &service{
-		t: t, app: a, logs: logs, level: level, stop: stop, ended: make(chan error, 1),
+		t: t, app: a, logs: logs, level: level, stop: stop, ended: make(chan struct{}),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: patient},
 	}
-	go func() { v.ended <- a.Run(ctx, context.Background()) }()
+	var failed error
+	go func() {
+		defer close(v.ended)
+		failed = a.Run(ctx, context.Background())
+	}()
 	t.Cleanup(func() {
 		v.client.CloseIdleConnections()
 		stop()
-		if err := <-v.ended; err != nil {
-			t.Errorf("the service ended with %v", err)
-		}
+		<-v.ended
+		testsupport.True(t, failed == nil, "the service ended with %v", failed)
 	})
 	v.await("the service is ready", a.Ready)
 	return v
@@ -133,9 +137,7 @@ func runAlone(t *testing.T, s setup) *service {
 
 func (v *service) await(what string, ok func() bool) {
 	v.t.Helper()
-	for end := time.Now().Add(patient); !ok(); time.Sleep(2 * time.Millisecond) {
-		testsupport.MustTrue(v.t, !time.Now().After(end), "not within %v: %s", patient, what)
-	}
+	testsupport.Eventually(v.t, what, ok)
 }
 
 // reload applies s.
@@ -145,6 +147,16 @@ func (v *service) reload(s setup) *reload.Report {
 	testsupport.MustTrue(v.t, err == nil, "the reload failed: %v", err)
 	return r
 }
+
+// reloadOne is reload with one change, of this effect.
+func (v *service) reloadOne(s setup, effect config.Effect) {
+	v.t.Helper()
+	all := v.reload(s).Changes
+	testsupport.True(v.t, len(all) == 1 && all[0].Effect == effect, "the reload says %v, want one change %s", all, effect)
+}
+
+// pool returns the pool of the first SSP.
+func (v *service) pool() *pool.Pool { return v.app.versions.Current().Parts[0].SSP.Pool() }
 
 // response is the response that a request got.
 type response struct {
@@ -169,12 +181,16 @@ func (v *service) send(method, path, body string) response {
 
 func (v *service) get(path string) response { return v.send("GET", path, "") }
 
+// wantFill checks that a response is a 200 of an SSP.
+func wantFill(t *testing.T, got response, ssp string) {
+	t.Helper()
+	testsupport.True(t, got.status == 200 && got.source == "ssp/"+ssp, "got %+v, want 200 from %s", got, ssp)
+}
+
 // want checks that the response to path is a 200 of an SSP.
 func (v *service) want(path, ssp string) {
 	v.t.Helper()
-	if a := v.get(path); a.status != 200 || a.source != "ssp/"+ssp {
-		v.t.Errorf("%s got %+v, want 200 from %s", path, a, ssp)
-	}
+	wantFill(v.t, v.get(path), ssp)
 }
 
 // admin gets path from the admin listener.

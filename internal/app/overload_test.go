@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,16 +22,11 @@ func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
 	}}
 	v := runAlone(t, s)
 	v.want("/last", "a")
-	busy := make(chan struct{})
+	var idle atomic.Bool
 	var spinning sync.WaitGroup
 	for range 20 * runtime.GOMAXPROCS(0) {
 		spinning.Go(func() {
-			for {
-				select {
-				case <-busy:
-					return
-				default:
-				}
+			for !idle.Load() {
 				for end := time.Now().Add(5 * time.Millisecond); time.Now().Before(end); {
 				}
 				runtime.Gosched()
@@ -62,7 +58,7 @@ func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
 	if text := x.String(); !strings.Contains(text, "adbuffer is overloaded since ") || x.Priority != "sheddable" {
 		t.Errorf("explain says:\n%s", text)
 	}
-	close(busy)
+	idle.Store(true)
 	spinning.Wait()
 	v.await("all requests are served again", func() bool { return v.get("/last").status == 200 && !v.app.overload.State().Overloaded })
 	v.want("/first", "a")

@@ -87,10 +87,10 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 	}
 	v := run(t, s)
 	v.want("/x", "a")
-	pool := v.app.versions.Current().Parts[0].SSP.Pool()
+	pool := v.pool()
 	write(t, ca, a.CA().PEM()) // the same content
 	v.reload(s)
-	testsupport.Equal(t, v.app.versions.Current().Parts[0].SSP.Pool(), pool, "the pool is another, but the file has the same content: %v")
+	testsupport.Equal(t, v.pool(), pool, "the pool is another, but the file has the same content: %v")
 	for _, c := range []struct {
 		change func()
 		paths  string
@@ -105,8 +105,8 @@ func TestAnotherContentOfATLSFileGetsANewPool(t *testing.T) {
 			testsupport.True(t, ch.Effect == config.NewPool, "%v, want a new pool", ch)
 		}
 		testsupport.Equal(t, strings.Join(paths, " "), c.paths, "the changes are %s")
-		testsupport.True(t, v.app.versions.Current().Parts[0].SSP.Pool() != pool, "the pool is the same")
-		pool = v.app.versions.Current().Parts[0].SSP.Pool()
+		testsupport.True(t, v.pool() != pool, "the pool is the same")
+		pool = v.pool()
 		v.want("/x", "a")
 	}
 	v.drained()

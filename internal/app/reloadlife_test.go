@@ -49,10 +49,7 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	if got := <-responses; got.status != 200 {
 		t.Errorf("the request on the old pool got %+v", got)
 	}
-	err := <-v.ended
-	if v.ended <- err; err != nil {
-		t.Error(err)
-	}
+	<-v.ended
 	testsupport.Equal(t, v.draining(), 0, "%d pools of earlier versions are left")
 	for _, one := range []*sspsim.SSP{a, b} {
 		wantNoConnections(t, one)
@@ -194,13 +191,13 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 	a := sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Always}}})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}, more: "deadline: {default: 20s, max: 20s}"}
 	v := run(t, s)
-	pool := v.app.versions.Current().Parts[0].SSP.Pool()
+	pool := v.pool()
 	s.more = "deadline: {default: 30ms, max: 40ms}"
 	v.reload(s)
 	if got := v.get("/x"); got.source != "proxy/deadline" {
 		t.Errorf("got %+v, want deadline", got)
 	}
-	testsupport.Equal(t, v.app.versions.Current().Parts[0].SSP.Pool(), pool, "the pool is another: %v")
+	testsupport.Equal(t, v.pool(), pool, "the pool is another: %v")
 	v.await("timeouts count against an SSP that had deadline.default", func() bool {
 		v.get("/x")
 		return v.app.versions.Current().Parts[0].SSP.Snapshot().BreakerFailures > 0
@@ -243,9 +240,6 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 	if err := <-reloaded; err != nil && !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("the reload says %v", err)
 	}
-	err := <-v.ended
-	if v.ended <- err; err != nil {
-		t.Error(err)
-	}
+	<-v.ended
 	wantNoConnections(t, a)
 }

@@ -158,17 +158,12 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	v := runAlone(t, first)
 	atFirst := series(v.admin("/metrics"))
 
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var traffic sync.WaitGroup
 	var sent, failed atomic.Int64
 	for i := range 6 {
 		traffic.Go(func() {
-			for n := i; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for n := i; !stop.Load(); n++ {
 				path, body := []string{"/x", "/w", "/p"}[n%3], ""
 				if n%2 == 0 {
 					body = strings.Repeat("x", n%3000)
@@ -183,13 +178,8 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 		})
 	}
 	traffic.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(5 * time.Millisecond):
-				s.look(v)
-			}
+		for ; !stop.Load(); time.Sleep(5 * time.Millisecond) {
+			s.look(v)
 		}
 	})
 	for n := range 100 {
@@ -229,7 +219,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	close(stop)
+	stop.Store(true)
 	traffic.Wait()
 	t.Logf("%d requests", sent.Load())
 
@@ -291,23 +281,18 @@ func TestAnOldPoolIsClosedThoughRequestsNeverPause(t *testing.T) {
 	c := sim(t, sspsim.Options{})
 	s.ssps[1] = at("b", c)
 	v.reload(s)
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					v.get("/x") // until its deadline
-				}
+			for !stop.Load() {
+				v.get("/x") // until its deadline
 			}
 		})
 	}
 	v.drained()
 	v.await("requests continue", func() bool { return v.app.proxy.InFlight() > 0 })
-	close(stop)
+	stop.Store(true)
 	close(g.open)
 	wg.Wait()
 	wantNoConnections(t, b)
