@@ -51,18 +51,11 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	key := &countingKey{Signer: private}
 	s := New(notFound{}, tlsOptions(t, key), zap.NewNop())
 	s.handshakeLimiter = make(handshakeLimiter, 2)
-	l := testsupport.Listen(t)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
-		testsupport.NoError(t, err)
-		return c
-	}
+	addr, end := serve(t, s)
 	// The clients stall at each moment when the server waits for them. They are more than the
 	// limiter's places.
 	for range 5 {
-		stalled := dial()
+		stalled := dial(t, addr)
 		defer stalled.Close()
 		halfway := tls.Client(stallsAfter{stalled}, &tls.Config{InsecureSkipVerify: true})
 		testsupport.MustTrue(t, halfway.Handshake() != nil, "it did not stall")
@@ -77,7 +70,7 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 			case 2:
 				config.MaxVersion = tls.VersionTLS12
 			}
-			c := tls.Client(dial(), config)
+			c := tls.Client(dial(t, addr), config)
 			defer c.Close()
 			if err := c.Handshake(); err != nil {
 				t.Error(err)
@@ -86,9 +79,8 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	}
 	wg.Wait()
 	testsupport.AtMost(t, key.most.Load(), 2, "%d handshakes signed at once, want 2 at the most")
-	drain(t, s)
+	end()
 	testsupport.Equal(t, len(s.handshakeLimiter), 0, "%d places of the limiter were not released")
-	testsupport.NoError(t, <-served)
 }
 
 // stallsAfter is a connection whose client sends a ClientHello and no more bytes.
@@ -112,13 +104,11 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	s := New(notFound{}, o, zap.NewNop())
 	s.handshakeLimiter = make(handshakeLimiter, 1)
 	s.handshakeLimiter <- struct{}{}
-	l := testsupport.Listen(t)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	addr, end := serve(t, s)
 	var wg sync.WaitGroup
 	for range places {
 		wg.Go(func() {
-			raw, err := net.Dial("tcp", l.Addr().String())
+			raw, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Error(err)
 				return
@@ -133,15 +123,13 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	testsupport.Eventually(t, "all handshakes wait", func() bool {
 		return hellos.Load() == places && s.traffic.Received() == uint64(sent.Load())
 	})
-	c, err := net.Dial("tcp", l.Addr().String())
-	testsupport.NoError(t, err)
+	c := dial(t, addr)
 	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused
 		t.Error(err)
 	}
 	s.handshakeLimiter.release()
 	wg.Wait()
-	drain(t, s)
-	testsupport.NoError(t, <-served)
+	end()
 }
 
 // counts counts writes and their bytes.
@@ -173,9 +161,7 @@ func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
 // can, with and without the limiter.
 func BenchmarkRequestDuringHandshakes(b *testing.B) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testsupport.NoError(b, err)
 	for _, row := range []struct {
 		name    string
 		limiter handshakeLimiter
@@ -183,26 +169,17 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 		b.Run(row.name, func(b *testing.B) {
 			s := New(notFound{}, tlsOptions(b, key), zap.NewNop())
 			s.handshakeLimiter = row.limiter
-			l := testsupport.Listen(b)
-			served := make(chan error, 1)
-			go func() { served <- s.Serve(l) }()
+			addr, end := serve(b, s)
 			config := &tls.Config{InsecureSkipVerify: true}
-			kept, err := tls.Dial("tcp", l.Addr().String(), config)
-			if err != nil {
-				b.Fatal(err)
-			}
+			kept, err := tls.Dial("tcp", addr, config)
+			testsupport.NoError(b, err)
 			defer kept.Close()
-			stop := make(chan struct{})
+			var stop atomic.Bool
 			var others sync.WaitGroup
 			for range 300 {
 				others.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						if c, err := tls.Dial("tcp", l.Addr().String(), config); err == nil {
+					for !stop.Load() {
+						if c, err := tls.Dial("tcp", addr, config); err == nil {
 							c.Close()
 						}
 					}
@@ -222,12 +199,9 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 				}
 				io.Copy(io.Discard, res.Body)
 			}
-			close(stop)
+			stop.Store(true)
 			others.Wait()
-			drain(b, s)
-			if err := <-served; err != nil {
-				b.Error(err)
-			}
+			end()
 		})
 	}
 }

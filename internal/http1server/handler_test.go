@@ -1,6 +1,7 @@
 package http1server
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 
@@ -34,8 +35,23 @@ func (nothing) Await()   {}
 func (nothing) Unread()  {}
 func (nothing) Release() {}
 
-// drain drains s, which has no client of HTTP/2.
-func drain(tb testing.TB, s *Server) {
+// serve serves s at addr. end drains it, which has no client of HTTP/2, and may be called once.
+func serve(tb testing.TB, s *Server) (addr string, end func()) {
 	tb.Helper()
-	testsupport.True(tb, s.Drain(tb.Context(), func() bool { return true }), "connections are left")
+	l := testsupport.Listen(tb)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	return l.Addr().String(), func() {
+		tb.Helper()
+		testsupport.True(tb, s.Drain(tb.Context(), func() bool { return true }), "connections are left")
+		testsupport.NoError(tb, <-served)
+	}
+}
+
+// dial connects to addr.
+func dial(tb testing.TB, addr string) net.Conn {
+	tb.Helper()
+	c, err := net.Dial("tcp", addr)
+	testsupport.NoError(tb, err)
+	return c
 }

@@ -3,7 +3,6 @@ package http1server
 import (
 	"bytes"
 	"io"
-	"net"
 	"testing"
 	"time"
 
@@ -35,11 +34,8 @@ func TestARequestOnAnHTTP2ConnectionThatMakesRoomIsNotServed(t *testing.T) {
 		MaxConnections: 10, MaxStreams: 100, MaxHeaderBytes: 1024, H2C: true,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 	}, zap.NewNop())
-	l := testsupport.Listen(t)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	c, err := net.Dial("tcp", l.Addr().String())
-	testsupport.NoError(t, err)
+	addr, end := serve(t, s)
+	c := dial(t, addr)
 	defer c.Close()
 
 	send := func(b []byte) {
@@ -71,8 +67,7 @@ func TestARequestOnAnHTTP2ConnectionThatMakesRoomIsNotServed(t *testing.T) {
 	}
 	s.clients.serve(one).drop()
 	<-closed
-	drain(t, s)
-	testsupport.NoError(t, <-served)
+	end()
 }
 
 // requestHeader returns a HEADERS frame of a GET, on stream 1.
