@@ -49,17 +49,15 @@ func awaitBack(t *testing.T, all []*member) {
 	for i, m := range all {
 		m.awaitConnected(t, true)
 		testsupport.Eventually(t, "the log says so", func() bool { return m.logged("Redis is back") == m.logged("Redis is away") })
-		testsupport.Eventually(t, "the log reports it", func() bool { return m.replicas.Load() == 3 })
 		testsupport.True(t, m.failures.Load() != 0, "replica %d has counted no failure", i)
 	}
+	awaitReplicas(t, all, 3)
 }
 
 func busyThree(t *testing.T, s *testsupport.Redis) []*member {
 	t.Helper()
-	all := three(t, s)
-	for _, m := range all {
-		m.startLoad(t, 2*limit)
-	}
+	all := three(t, s, limit, burst, 0)
+	startLoads(t, all, 2*limit)
 	time.Sleep(500 * time.Millisecond) // traffic from which the shares are computed
 	return all
 }
@@ -95,15 +93,7 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 func TestDisconnectedReplicaCountsUntilItTimesOut(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)
-	var all []*member
-	for range 3 {
-		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
-		m.startLoad(t, 2*limit) // the replica then calls often
-		all = append(all, m)
-	}
-	for _, m := range all {
-		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
-	}
+	all := three(t, s, limit, burst, 2*limit, neverTimesOut) // with a load, replicas call often
 	time.Sleep(500 * time.Millisecond)
 	all[2].crash() // its calls end, and its requests continue
 	all[2].awaitConnected(t, false)
@@ -154,9 +144,7 @@ func TestReplicasRestoreWhatRedisForgot(t *testing.T) {
 		s.Do("FLUSHALL")
 		time.Sleep(100 * time.Millisecond)
 	}
-	for _, m := range all {
-		testsupport.Eventually(t, "the log reports it", func() bool { return m.replicas.Load() == 3 })
-	}
+	awaitReplicas(t, all, 3)
 	wantBound(t, limit, 2*burst, all...) // with the tokens that they held
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,25 +10,39 @@ import (
 
 const limit, burst = 2000.0, 200
 
-func three(t *testing.T, s *testsupport.Redis, change ...func(*Options)) []*member {
+// three starts three replicas with a load each, 0 for none, and waits until all are known.
+func three(t *testing.T, s *testsupport.Redis, limit float64, burst int, rate float64, change ...func(*Options)) (all []*member) {
 	t.Helper()
-	var all []*member
 	for range 3 {
-		all = append(all, join(t, socket(s), limit, burst, change...))
+		m := join(t, socket(s), limit, burst, change...)
+		if rate > 0 {
+			m.startLoad(t, rate)
+		}
+		all = append(all, m)
 	}
-	for _, m := range all {
-		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 && m.connected() })
-	}
+	awaitReplicas(t, all, 3)
 	return all
+}
+
+// awaitReplicas waits until each of all knows n replicas, and is connected.
+func awaitReplicas(t *testing.T, all []*member, n int64) {
+	t.Helper()
+	for _, m := range all {
+		testsupport.Eventually(t, fmt.Sprint(n, " replicas are known"), func() bool { return m.replicas.Load() == n && m.connected() })
+	}
+}
+
+func startLoads(t *testing.T, all []*member, rate float64) {
+	for _, m := range all {
+		m.startLoad(t, rate)
+	}
 }
 
 func TestReplicasUnderOverloadShareTheLimitEvenly(t *testing.T) {
 	t.Parallel()
-	all := three(t, testsupport.StartRedis(t))
+	all := three(t, testsupport.StartRedis(t), limit, burst, 0)
 	began := time.Now()
-	for _, m := range all {
-		m.startLoad(t, 2*limit)
-	}
+	startLoads(t, all, 2*limit)
 	time.Sleep(2 * time.Second)
 	n, took := sent(all), time.Since(began)
 	t.Logf("%v sent in %v, of %v", n, took, limit*took.Seconds()+burst)
@@ -42,11 +57,9 @@ func TestReplicasUnderOverloadShareTheLimitEvenly(t *testing.T) {
 
 func TestGreedyReplicaDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
-	all := three(t, testsupport.StartRedis(t))
+	all := three(t, testsupport.StartRedis(t), limit, burst, 0)
 	all[0].startLoad(t, 10*limit)
-	for _, m := range all[1:] {
-		m.startLoad(t, limit/10)
-	}
+	startLoads(t, all[1:], limit/10)
 	time.Sleep(2 * time.Second)
 	wantBound(t, limit, burst, all...)
 	for i, m := range all[1:] {
@@ -69,9 +82,7 @@ func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 	often := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 5 * time.Millisecond })
 	seldom := join(t, socket(s), limit, burst, func(o *Options) { o.LeaseInterval = 30 * time.Millisecond })
 	all := []*member{often, seldom}
-	for _, m := range all {
-		m.startLoad(t, 4*limit)
-	}
+	startLoads(t, all, 4*limit)
 	time.Sleep(2 * time.Second)
 	wantBound(t, limit, burst, all...)
 	if part := float64(seldom.sent.Load()) / sent(all); part < 0.25 {
@@ -84,18 +95,9 @@ func TestMoreFrequentCallsGetNoMoreTokens(t *testing.T) {
 // With fewer tokens than the replicas want, each still gets some.
 func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 	t.Parallel()
-	s := testsupport.StartRedis(t)
-	var all []*member
-	for range 3 {
-		all = append(all, join(t, socket(s), 20, 1))
-	}
-	for _, m := range all {
-		testsupport.Eventually(t, "all are known", func() bool { return m.replicas.Load() == 3 })
-	}
+	all := three(t, testsupport.StartRedis(t), 20, 1, 0)
 	all[0].startLoad(t, 400)
-	for _, m := range all[1:] {
-		m.startLoad(t, 4)
-	}
+	startLoads(t, all[1:], 4)
 	testsupport.Eventually(t, "each has sent five", func() bool {
 		return all[0].sent.Load() >= 5 && all[1].sent.Load() >= 5 && all[2].sent.Load() >= 5
 	})
@@ -104,7 +106,7 @@ func TestLimitOfAFewPerSecondIsShared(t *testing.T) {
 
 func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 	t.Parallel()
-	all := three(t, testsupport.StartRedis(t))
+	all := three(t, testsupport.StartRedis(t), limit, burst, 0)
 	for _, m := range all {
 		testsupport.Eventually(t, "only the reserve is held", func() bool { return lease(m.Bucket.lease.Load()).tokens() <= burst/12+1 })
 	}
@@ -118,10 +120,8 @@ func TestReplicaWithoutTrafficHoldsFewTokens(t *testing.T) {
 
 func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 	t.Parallel()
-	all := three(t, testsupport.StartRedis(t), func(o *Options) { o.ReplicaTimeout = time.Second })
-	for _, m := range all {
-		m.startLoad(t, 2*limit)
-	}
+	all := three(t, testsupport.StartRedis(t), limit, burst, 0, func(o *Options) { o.ReplicaTimeout = time.Second })
+	startLoads(t, all, 2*limit)
 	testsupport.Eventually(t, "all have sent", func() bool {
 		return all[0].sent.Load() > 100 && all[1].sent.Load() > 100 && all[2].sent.Load() > 100
 	})
@@ -142,21 +142,9 @@ func TestKilledReplicasShareGoesToTheOthers(t *testing.T) {
 
 func TestClosedReplicaReleasesItsShareAtOnce(t *testing.T) {
 	t.Parallel()
-	s := testsupport.StartRedis(t)
-	var all []*member
-	for range 3 {
-		// No replica times out during the test.
-		m := join(t, socket(s), limit, burst, func(o *Options) { o.ReplicaTimeout = 10 * patience })
-		m.startLoad(t, 100)
-		all = append(all, m)
-	}
-	for _, m := range all {
-		testsupport.Eventually(t, "three are known", func() bool { return m.replicas.Load() == 3 })
-	}
+	all := three(t, testsupport.StartRedis(t), limit, burst, 100, neverTimesOut)
 	all[2].Close(t.Context())
-	for _, m := range all[:2] {
-		testsupport.Eventually(t, "two are known", func() bool { return m.replicas.Load() == 2 })
-	}
+	awaitReplicas(t, all[:2], 2)
 }
 
 func TestChangedLimitAppliesAndRemovedSSPIsForgotten(t *testing.T) {

@@ -18,9 +18,6 @@ import (
 
 func TestMain(m *testing.M) { testsupport.Main(m) }
 
-// patience bounds each wait. A wait reaches it only if the code is broken.
-const patience = testsupport.Patience
-
 // member is one replica.
 type member struct {
 	*Fleet
@@ -58,6 +55,9 @@ const stalledReplica = 20 * time.Second
 // toleratesStalls is for tests in which no call may fail.
 func toleratesStalls(o *Options) { o.ReplicaTimeout = stalledReplica }
 
+// neverTimesOut is for tests in which no replica may time out.
+func neverTimesOut(o *Options) { o.ReplicaTimeout = 10 * testsupport.Patience }
+
 // socket returns the address of s.
 func socket(s *testsupport.Redis) Redis { return Redis{Network: "unix", Address: s.Socket} }
 
@@ -69,17 +69,15 @@ func (m *member) awaitConnected(t testing.TB, want bool) {
 }
 
 // take takes one token now.
-func (m *member) take() bool {
+func (m *member) take() {
 	before := time.Now()
-	ok := m.Take(m.Since(before))
-	if ok {
+	if m.Take(m.Since(before)) {
 		after := time.Now()
 		m.sent.Add(1)
 		m.mu.Lock()
 		m.taken = append(m.taken, token{before, after})
 		m.mu.Unlock()
 	}
-	return ok
 }
 
 // wantBound checks that no span of time has more tokens than allowed: rate per second, plus burst.
@@ -142,28 +140,20 @@ func (m *member) logged(message string) int {
 	return n
 }
 
-// load is the traffic of a replica, concurrent with the test.
-type load struct {
-	stopped atomic.Bool
-	wg      sync.WaitGroup
-}
-
-// startLoad makes requests at a rate per second until stop.
-func (m *member) startLoad(t testing.TB, rate float64) *load {
-	l := new(load)
-	l.wg.Go(func() {
+// startLoad makes requests at a rate per second until the end of the test, concurrent with it.
+func (m *member) startLoad(t testing.TB, rate float64) {
+	var stopped atomic.Bool
+	var load sync.WaitGroup
+	load.Go(func() {
 		began := time.Now()
-		for requested := 0; !l.stopped.Load(); time.Sleep(time.Millisecond) {
+		for requested := 0; !stopped.Load(); time.Sleep(time.Millisecond) {
 			for due := int(rate * time.Since(began).Seconds()); requested < due; requested++ {
 				m.take()
 			}
 		}
 	})
-	t.Cleanup(l.stop)
-	return l
-}
-
-func (l *load) stop() {
-	l.stopped.Store(true)
-	l.wg.Wait()
+	t.Cleanup(func() {
+		stopped.Store(true)
+		load.Wait()
+	})
 }
