@@ -3,6 +3,7 @@ package capacity
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,23 +14,11 @@ import (
 // servers. Seeds are fixed, so a run can be repeated. Its tolerance is four standard errors, estimated
 // from the run.
 
-// freeTimes is a heap of the times, in seconds, at which servers become free.
-type freeTimes []float64
-
-// replaceFirst replaces the earliest time.
-func (h freeTimes) replaceFirst(t float64) {
-	i := 0
-	for child := 1; child < len(h); child = 2*i + 1 {
-		if child+1 < len(h) && h[child+1] < h[child] {
-			child++
-		}
-		if t <= h[child] {
-			break
-		}
-		h[i] = h[child]
-		i = child
-	}
-	h[i] = t
+// replaceFirst replaces the earliest of times, which are in order, by a later one.
+func replaceFirst(times []float64, later float64) {
+	at, _ := slices.BinarySearch(times, later)
+	copy(times, times[1:at])
+	times[at-1] = later
 }
 
 // lognormalHold draws holds, in seconds, with the given quantiles.
@@ -66,13 +55,13 @@ func batchMeans(values []float64) estimate {
 // simulateWaiting returns the share of requests that waited and the mean wait in seconds, over n
 // requests after a warm-up that is not counted.
 func simulateWaiting(rng *rand.Rand, rate float64, hold func() float64, servers, n int) (share, wait estimate) {
-	free := make(freeTimes, servers)
+	free := make([]float64, servers) // when servers become free
 	waited, waits := make([]float64, 0, n), make([]float64, 0, n)
 	now := 0.0
 	for i := -n / 10; i < n; i++ {
 		now += rng.ExpFloat64() / rate
 		start := max(now, free[0]) // FIFO: the next request gets the first free server
-		free.replaceFirst(start + hold())
+		replaceFirst(free, start+hold())
 		if i < 0 {
 			continue
 		}

@@ -181,9 +181,3 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	documented.SSPs, documented.Routes = bare.SSPs, bare.Routes
 	testsupport.Equal(t, cmp.Diff(bare, documented, compareUnexported), "", "config/adbuffer.yaml differs from the defaults (-default +file):\n%s")
 }
-
-func TestTheMinimalFileIsShort(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(configDir, "minimal.yaml"))
-	testsupport.NoError(t, err)
-	testsupport.AtMost(t, bytes.Count(data, []byte("\n")), 25, "config/minimal.yaml has %d lines, want about 20")
-}

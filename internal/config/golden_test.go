@@ -33,15 +33,3 @@ func TestEveryInvalidFileIsRefusedWithItsExactError(t *testing.T) {
 		})
 	}
 }
-
-// If a YAML file is renamed, its golden file must be renamed too. Otherwise no test would compare
-// it.
-func TestEveryGoldenErrorHasItsFile(t *testing.T) {
-	goldens, err := filepath.Glob("testdata/*.txt")
-	testsupport.MustTrue(t, err == nil && len(goldens) != 0, "no files: %v", err)
-	for _, golden := range goldens {
-		if _, err := os.Stat(strings.TrimSuffix(golden, ".txt") + ".yaml"); err != nil {
-			t.Error(err)
-		}
-	}
-}

@@ -69,11 +69,6 @@ func TestReservedFieldsAreNeverForwarded(t *testing.T) {
 	}
 }
 
-func TestHostNeverCrosses(t *testing.T) {
-	wantLines(t, cross(t, noIdentity, true, "X-A: 1"), "X-A: 1") // head gives a Host
-	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"host"}}, true))
-}
-
 func TestFieldsThatConnectionNamesAreNotForwarded(t *testing.T) {
 	pass := PolicyOptions{Identity: None, Pass: []string{"Cookie"}}
 	wantLines(t, cross(t, pass, true, "X-Hop: 1", "Cookie: a=b", "X-A: 2", "Connection: close, X-hop,,  cookie", "CONNECTION: X-More", "x-MORE: 3", "x_hop: 4"), "X-A: 2")
@@ -131,19 +126,10 @@ func TestWithReplacesWhatThePolicySets(t *testing.T) {
 	wantLines(t, linesOf(t, p.AppendRequest(nil, &f, &Identity{})), "Cookie: a=b", "Accept-Encoding: gzip", "X-Key: 1")
 }
 
-func TestAppendRequestKeepsWhatIsInTheBuffer(t *testing.T) {
-	var f RequestFields
-	mustScan(t, &f, head("X-A: 1", "Cookie: a=b"))
-	got := NewPolicy(noIdentity).AppendRequest([]byte("GET / HTTP/1.1\r\n"), &f, &Identity{})
-	if want := "GET / HTTP/1.1\r\nX-A: 1\r\n"; string(got) != want {
-		t.Errorf("block is %q, want %q", got, want)
-	}
-}
-
 func TestOptionsThatTheChecksRefuseHaveNoEffect(t *testing.T) {
 	o := PolicyOptions{
 		Identity: None,
-		Pass:     []string{"Connection", "X-Forwarded-For", "bad name"},
+		Pass:     []string{"Host", "Connection", "X-Forwarded-For", "bad name"},
 		Remove:   []string{"", "bad\r\nname"},
 		Set:      []NameValue{{"Host", "evil.example"}, {"X-A", "1\r\nX-B: 2"}, {"", "1"}, {"Content-Length", "5"}, {"X-Adbuffer-Ssp", "a"}},
 	}

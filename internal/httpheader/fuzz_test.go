@@ -67,9 +67,9 @@ func FuzzScan(f *testing.F) {
 				checkBlock(t, p.AppendRequest(nil, &fields, &id), fields.options.names[:fields.options.n], i > 0)
 			}
 			// Under a policy without special rules, copied lines equal appended lines.
-			one := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &fields, &id)))
+			one := linesOf(t, fuzzPolicies[0].AppendRequest(nil, &fields, &id))
 			id.Resolve(&again, netip.MustParseAddr("10.0.0.1"), trusted, private, truncate)
-			two := slices.Collect(blockLines(fuzzPolicies[0].AppendRequest(nil, &again, &id)))
+			two := linesOf(t, fuzzPolicies[0].AppendRequest(nil, &again, &id))
 			testsupport.MustEqual(t, cmp.Diff(one, two), "", "copied and rebuilt lines differ:\n%s")
 		}
 	})
@@ -117,7 +117,7 @@ func sameToEveryone(t *testing.T, f *RequestFields, raw string) (rebuilt string)
 // checkBlock checks that block consists of lines, and that none of them is forbidden.
 func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 	t.Helper()
-	for line := range blockLines(block) {
+	for _, line := range linesOf(t, block) {
 		testsupport.MustTrue(t, !strings.ContainsAny(line, "\r\n\x00"), "line %q", line)
 		name, _, found := strings.Cut(line, ": ")
 		testsupport.MustTrue(t, found && syntax.IsToken([]byte(name)), "line %q", line)
@@ -129,23 +129,6 @@ func checkBlock(t *testing.T, block []byte, named [][]byte, guardedToo bool) {
 		}
 		for _, option := range named {
 			testsupport.MustTrue(t, !strings.EqualFold(name, string(option)), "%q crosses although Connection names it", line)
-		}
-	}
-}
-
-// blockLines returns the lines of block, independently of Next.
-func blockLines(block []byte) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for rest := string(block); rest != ""; {
-			var line string
-			var found bool
-			if line, rest, found = strings.Cut(rest, "\r\n"); !found {
-				yield(line + " without an end\n")
-				return
-			}
-			if !yield(line) {
-				return
-			}
 		}
 	}
 }
@@ -172,7 +155,7 @@ func FuzzTruncate(f *testing.F) {
 		}
 		var id Identity
 		id.Resolve(&fields, netip.MustParseAddr("10.0.0.77"), true, private, true)
-		for line := range blockLines(policy.AppendRequest(nil, &fields, &id)) {
+		for _, line := range linesOf(t, policy.AppendRequest(nil, &fields, &id)) {
 			field, list, _ := strings.Cut(line, ": ")
 			inList := strings.EqualFold(field, "X-Forwarded-For") || field == "X-Device-IP"
 			split := func(r rune) bool { return strings.ContainsRune(`,;= "`, r) }

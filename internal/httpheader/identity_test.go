@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"adbuffer/internal/testsupport"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 var proxies = []netip.Prefix{
@@ -248,14 +246,4 @@ func TestShortForwarded(t *testing.T) {
 		got, ok := appendShortForwarded([]byte("X: "), []byte(in))
 		testsupport.True(t, ok == (want != "") && string(got) == "X: "+want, "%q becomes %q, %v, want %q", in, got, ok, "X: "+want)
 	}
-}
-
-func TestTrustedMapsAddresses(t *testing.T) {
-	got := map[string]bool{}
-	for _, a := range []string{"10.1.2.3", "::ffff:10.1.2.3", "11.1.2.3", "::1", "2001:db8:1::5", "2001:db8:2::5"} {
-		got[a] = Trusted(netip.MustParseAddr(a), proxies)
-	}
-	want := map[string]bool{"10.1.2.3": true, "::ffff:10.1.2.3": true, "11.1.2.3": false, "::1": true, "2001:db8:1::5": true, "2001:db8:2::5": false}
-	testsupport.Equal(t, cmp.Diff(want, got), "", "-want +got:\n%s")
-	testsupport.True(t, !Trusted(netip.Addr{}, proxies), "the zero Addr is trusted by prefix")
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/syntax"
 	"adbuffer/internal/testsupport"
 )
 
@@ -81,21 +80,6 @@ func TestPolicyKeepsTheRequestIDFromAnSSP(t *testing.T) {
 	} {
 		c.o.Identity, c.o.RequestID, c.o.SendRequestID = None, "X-Request-Id", true
 		wantLines(t, linesOf(t, NewPolicy(c.o).AppendRequest(nil, &f, &Identity{})), c.want...)
-	}
-}
-
-func TestRequestIDOfAnSSPIsNotForwarded(t *testing.T) {
-	for _, name := range []string{"", "X-Request-Id"} {
-		lines := NewPolicy(PolicyOptions{RequestID: name}).AppendResponse(nil, []byte("X-A: 1\r\nx-request-id: theirs\r\nX_REQUEST_ID: theirs\r\nX-B: 2\r\n"))
-		crossed := 0
-		for n := range syntax.Fields(lines) {
-			if strings.EqualFold(strings.ReplaceAll(string(n), "_", "-"), "x-request-id") {
-				crossed++
-			}
-		}
-		if want := map[string]int{"": 2}[name]; crossed != want {
-			t.Errorf("with %q, %d fields of the id crossed, want %d", name, crossed, want)
-		}
 	}
 }
 

@@ -23,33 +23,36 @@ func TestTheFieldsOfAResponseThatCross(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		pass        []string
+		requestID   string
 		lines, want []string
 	}{
-		{"end-to-end fields", nil,
+		{"end-to-end fields", nil, "",
 			[]string{"server: openx/1", someDate, "content-TYPE: application/json", "Content-Length: 999", "x-lower-case: 1", "X-UPPER: 2",
 				"content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty:", "Location: /there", "Retry-After: 3", "x_a: 4"},
 			[]string{"server: openx/1", someDate, "content-TYPE: application/json", "x-lower-case: 1", "X-UPPER: 2",
 				"content-encoding: gzip", "X-A: 1", "Cache-Control: no-store", "X-A: 2", "Empty: ", "Location: /there", "Retry-After: 3", "x_a: 4"}},
-		{"what is passed", []string{"SET-Cookie", "Alt-Svc", "strict-transport-security", "Clear-Site-Data"},
+		{"what is passed", []string{"SET-Cookie", "Alt-Svc", "strict-transport-security", "Clear-Site-Data"}, "",
 			[]string{someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear",
 				"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x"},
 			[]string{someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear",
 				"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\""}},
 		// A name with underscores is another name. Once, it became the real field and replaced it.
-		{"names with underscores", nil,
+		{"names with underscores", nil, "",
 			[]string{"Content-Type: application/json", "Content_Type: text/html", "Content_Encoding: gzip", someDate},
 			[]string{"Content-Type: application/json", "Content_Type: text/html", "Content_Encoding: gzip", someDate}},
 		// A client that lacks the first coding cannot decode the body.
 		// A response without Content-Type gets none.
-		{"all content codings", nil,
+		{"all content codings", nil, "",
 			[]string{someDate, "Content-Encoding: gzip", "content-encoding: br", "Content-Encoding: zstd"},
 			[]string{someDate, "Content-Encoding: gzip", "content-encoding: br", "Content-Encoding: zstd"}},
-		{"the first of two fields with one value", nil,
+		{"the first of two fields with one value", nil, "",
 			[]string{"date: Mon, 01 Jan 2001 00:00:00 GMT", "Date: Tue, 02 Jan 2001 00:00:00 GMT", "D~te: x",
 				"Content-Type: text/html", "Server: a", "content-type: text/css", "server: b"},
 			[]string{"date: Mon, 01 Jan 2001 00:00:00 GMT", "D~te: x", "Content-Type: text/html", "Server: a"}},
+		{"the request id of an SSP, if adbuffer has none", nil, "", []string{someDate, "x-request-id: theirs", "X_REQUEST_ID: theirs"}, []string{someDate, "x-request-id: theirs", "X_REQUEST_ID: theirs"}},
+		{"no request id of an SSP beside adbuffer's", nil, "X-Request-Id", []string{someDate, "x-request-id: theirs", "X_REQUEST_ID: theirs"}, []string{someDate}},
 	} {
-		got := responseTo(t, NewPolicy(PolicyOptions{Pass: c.pass}), c.lines...)
+		got := responseTo(t, NewPolicy(PolicyOptions{Pass: c.pass, RequestID: c.requestID}), c.lines...)
 		testsupport.Equal(t, cmp.Diff(c.want, got), "", "%[2]s (-want +got):\n%[1]s", c.name)
 	}
 }

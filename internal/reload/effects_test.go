@@ -258,19 +258,12 @@ routes: [{name: r, match: {path: /*}, `+route+"}]\n"))
 
 // Before, Host named the first endpoint of the configuration for which the pool was made.
 func TestHostFollowsEndpointsThatChangeInPlace(t *testing.T) {
-	parse := func(endpoints string) *config.Config {
-		cfg, _, err := config.Parse([]byte("ssps: [{name: a, endpoints: "+endpoints+"}]\nroutes: [{name: r, match: {path: /*}, ssps: [a]}]\n"), nil)
-		testsupport.NoError(t, err)
-		return cfg
-	}
-	v := versionsOf(t, parse(`["http://127.0.0.1:1/bid", "http://127.0.0.1:2/bid"]`))
-	pool := v.Current().Part("a").SSP.Pool()
-	if _, err := v.Replace(parse(`["http://127.0.0.1:2/bid"]`)); err != nil {
-		t.Fatal(err)
-	}
-	if is := v.Current().Part("a"); is.Host() != "127.0.0.1:2" || is.SSP.Pool() != pool {
-		t.Errorf("host %s, and a new pool: %v; want 127.0.0.1:2 in the same pool", is.Host(), is.SSP.Pool() != pool)
-	}
+	v := versionsOf(t, parse(t, to(`http://127.0.0.1:1/bid", "http://127.0.0.1:2/bid`)))
+	pool := v.Current().Part("openx").SSP.Pool()
+	_, err := v.Replace(parse(t, to("http://127.0.0.1:2/bid")))
+	testsupport.NoError(t, err)
+	is := v.Current().Part("openx")
+	testsupport.True(t, is.Host() == "127.0.0.1:2" && is.SSP.Pool() == pool, "host %s, and a new pool: %v; want 127.0.0.1:2 in the same pool", is.Host(), is.SSP.Pool() != pool)
 }
 
 // settingsOf are the settings of an SSP and its pool, in a form to compare.

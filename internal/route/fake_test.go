@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
@@ -235,26 +233,7 @@ func (c *fakeConn) wait(ex *upstream.Exchange, r *reply) error {
 }
 
 // counted returns how many requests to the SSP ended as o.
-func (f *fakeSSP) counted(o upstream.Outcome) int {
-	f.t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(ssp.NewCollector(func() []*ssp.SSP { return []*ssp.SSP{f.SSP} }))
-	families, err := reg.Gather()
-	testsupport.NoError(f.t, err)
-	for _, mf := range families {
-		if mf.GetName() != "adbuffer_ssp_requests_total" {
-			continue
-		}
-		for _, m := range mf.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "outcome" && l.GetValue() == o.String() {
-					return int(m.GetCounter().GetValue())
-				}
-			}
-		}
-	}
-	return 0 // there is no series of an outcome that cannot be
-}
+func (f *fakeSSP) counted(o upstream.Outcome) int { return int(f.Snapshot().Outcomes[o.String()]) }
 
 // wantCounted checks that all of the SSP's requests ended as o.
 func (f *fakeSSP) wantCounted(want map[upstream.Outcome]int) {

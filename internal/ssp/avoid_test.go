@@ -2,49 +2,41 @@ package ssp
 
 import (
 	"slices"
-	"sync"
 	"testing"
 
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
 
-// recordAvoided records the endpoints that the attempts avoid. The n-th attempt goes to the n-th of
-// endpoints.
-func recordAvoided(p *fakePool, endpoints ...string) (avoided func() []string) {
-	var mu sync.Mutex
-	var list []string
-	p.acquire = func(_ int, ex *upstream.Exchange) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ex.Endpoint = endpoints[len(list)]
-		list = append(list, ex.Avoid)
+// leadTo makes the n-th attempt go to the n-th of endpoints.
+func leadTo(p *fakePool, endpoints ...string) {
+	p.acquire = func(n int, ex *upstream.Exchange) error {
+		ex.Endpoint = endpoints[n]
 		return nil
 	}
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return list
+}
+
+// avoided returns the endpoints that the attempts avoided.
+func (p *fakePool) avoided() (all []string) {
+	for _, r := range p.requests() {
+		all = append(all, r.avoided)
 	}
+	return all
 }
 
 // A retry avoids the endpoint of the attempt before it, and a hedge avoids the endpoint of the late
 // attempt.
 func TestSecondAttemptsAvoidTheEndpoint(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed), fail(stale), fill()}}
-	avoided := recordAvoided(p, "a:80", "b:80", "c:80")
+	leadTo(p, "a:80", "b:80", "c:80")
 	newClient(t, p, nil).get().want(upstream.Fill)
-	if got := avoided(); !slices.Equal(got, []string{"", "a:80", "b:80"}) {
-		t.Errorf("the attempts avoid %q", got)
-	}
+	testsupport.True(t, slices.Equal(p.avoided(), []string{"", "a:80", "b:80"}), "the attempts avoid %q", p.avoided())
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{never(), after(5*msec, fill())}}
 		c := learnt(t, p, nil)
-		avoided := recordAvoided(p, "a:80", "b:80")
+		leadTo(p, "a:80", "b:80")
 		c.get().want(upstream.Fill)
-		if got := avoided(); !slices.Equal(got, []string{"", "a:80"}) {
-			t.Errorf("the hedged attempts avoid %q", got)
-		}
+		testsupport.True(t, slices.Equal(p.avoided(), []string{"", "a:80"}), "the hedged attempts avoid %q", p.avoided())
 	})
 }
 

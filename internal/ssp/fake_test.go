@@ -47,7 +47,7 @@ type fakePool struct {
 type sentRequest struct {
 	method                          upstream.Method
 	scheme, target, authority, head string
-	body                            string
+	body, avoided                   string
 	ex                              *upstream.Exchange
 	at                              time.Time
 }
@@ -99,7 +99,7 @@ func (pl *fakePlace) Release(*upstream.Exchange) {
 func (pl *fakePlace) Do(ex *upstream.Exchange) error {
 	p, r := pl.pool, &ex.Request
 	p.mu.Lock()
-	p.sent = append(p.sent, sentRequest{r.Method, r.Scheme, string(r.Target), string(r.Authority), string(r.Fields), string(r.Body), ex, time.Now()})
+	p.sent = append(p.sent, sentRequest{r.Method, r.Scheme, string(r.Target), string(r.Authority), string(r.Fields), string(r.Body), ex.Avoid, ex, time.Now()})
 	p.mu.Unlock()
 	if n := p.busy.Add(1); n > p.mostBusy.Load() {
 		p.mostBusy.Store(n)
