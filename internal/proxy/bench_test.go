@@ -98,18 +98,11 @@ func exchangeOn(tb testing.TB, c net.Conn, r *bufio.Reader) {
 
 // This measures a forwarded request, including the work of the client and the SSP.
 func BenchmarkForward(b *testing.B) {
-	benchmarkHTTP1(b, forwarder(b, nil), func(m *modeProxy) (net.Conn, error) { return net.Dial("tcp", m.addr()) })
-}
-
-func BenchmarkForwardTLS(b *testing.B) {
-	benchmarkHTTP1(b, forwarder(b, overTLS), func(m *modeProxy) (net.Conn, error) { return m.dialTLS("http/1.1"), nil })
-}
-
-func benchmarkHTTP1(b *testing.B, m *modeProxy, dial func(m *modeProxy) (net.Conn, error)) {
+	m := forwarder(b, nil)
 	b.ReportAllocs()
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
-		c, err := dial(m)
+		c, err := net.Dial("tcp", m.addr())
 		if err != nil {
 			b.Error(err)
 			return
@@ -122,7 +115,7 @@ func benchmarkHTTP1(b *testing.B, m *modeProxy, dial func(m *modeProxy) (net.Con
 	})
 }
 
-// Each connection has one stream at a time, as in BenchmarkForwardTLS, and then several at a time.
+// Each connection has one stream at a time, as over HTTP/1, and then several at a time.
 func BenchmarkForwardH2(b *testing.B) {
 	for _, streams := range []int{1, 8} {
 		b.Run(strconv.Itoa(streams)+" streams", func(b *testing.B) {

@@ -63,12 +63,16 @@ func (f *frames) request(id uint32, end bool, fields ...string) {
 	}
 }
 
-// read returns the next frame.
-func (f *frames) read() http2.Frame {
+// awaitReset reads up to a RST_STREAM for which is holds.
+func (f *frames) awaitReset(is func(*http2.RSTStreamFrame) bool) *http2.RSTStreamFrame {
 	f.t.Helper()
-	frame, err := f.framer.ReadFrame()
-	testsupport.NoError(f.t, err)
-	return frame
+	for {
+		frame, err := f.framer.ReadFrame()
+		testsupport.NoError(f.t, err)
+		if r, ok := frame.(*http2.RSTStreamFrame); ok && is(r) {
+			return r
+		}
+	}
 }
 
 // response is the result of a stream.

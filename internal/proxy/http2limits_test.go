@@ -43,11 +43,8 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 
 	m.reload(func(o *proxy.Options) { o.WriteTimeout = time.Second })
 	f = ask()
-	for resets := 0; resets < n; {
-		frame := f.read()
-		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.ErrCode != http2.ErrCodeNo {
-			resets++
-		}
+	for range n {
+		f.awaitReset(func(r *http2.RSTStreamFrame) bool { return r.ErrCode != http2.ErrCodeNo })
 	}
 	m.await(0, "adbuffer_buffered_bytes", "")
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
@@ -79,24 +76,16 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	m.await(n, "adbuffer_in_flight_requests", "")
 	close(all)
 	f.conn.SetReadDeadline(time.Now().Add(testsupport.Patience))
-	resets := 0
-	for resets < n-bound/size {
-		frame := f.read()
-		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.ErrCode == http2.ErrCodeEnhanceYourCalm {
-			resets++
-		}
+	const resets = n - bound/size
+	for range resets {
+		f.awaitReset(func(r *http2.RSTStreamFrame) bool { return r.ErrCode == http2.ErrCodeEnhanceYourCalm })
 	}
 	m.await(0, "adbuffer_in_flight_requests", "")
 	m.await(bound/size*size, "adbuffer_buffered_bytes", "")
-	m.await(float64(resets), "adbuffer_client_http2_errors_total", "")
+	m.await(resets, "adbuffer_client_http2_errors_total", "")
 	f.request(2*n+1, true)
-	for {
-		frame := f.read()
-		if r, ok := frame.(*http2.RSTStreamFrame); ok && r.StreamID == 2*n+1 {
-			testsupport.True(t, r.ErrCode == http2.ErrCodeRefusedStream, "a new stream is reset with %v", r.ErrCode)
-			break
-		}
-	}
+	refused := f.awaitReset(func(r *http2.RSTStreamFrame) bool { return r.StreamID == 2*n+1 })
+	testsupport.True(t, refused.ErrCode == http2.ErrCodeRefusedStream, "a new stream is reset with %v", refused.ErrCode)
 	if detail, _ := m.onlyLine(t)["error"].(string); !strings.Contains(detail, "server.max_buffered_bytes") {
 		t.Errorf("the refused stream is logged as %q", detail)
 	}
@@ -185,13 +174,6 @@ func TestIdleHTTP2ConnectionIsClosedWithGOAWAY(t *testing.T) {
 	f := m.frames(t)
 	f.request(1, true)
 	f.want(1, "204")
-	for {
-		frame, err := f.framer.ReadFrame()
-		testsupport.MustTrue(t, err == nil, "no GOAWAY: %v", err)
-		if g, ok := frame.(*http2.GoAwayFrame); ok {
-			testsupport.True(t, g.ErrCode == http2.ErrCodeNo, "GOAWAY: %v", g.ErrCode)
-			break
-		}
-	}
+	wantGoAway(t, f.conn, f.framer, http2.ErrCodeNo)
 	m.await(0, openClients, "")
 }

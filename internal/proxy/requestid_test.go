@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"net/http"
 	"net/netip"
@@ -89,17 +88,6 @@ func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 		if ids := res.Header.Values("X-Request-Id"); len(ids) > 0 || strings.Contains(body, `"id"`) {
 			t.Errorf("%s: ids %q, body %s", target, ids, body)
 		}
-	}
-}
-
-func TestResponseToAConnectionOverTheLimitHasAnID(t *testing.T) {
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxConnections = 1 }, respondsWith("a", 200))
-	m.dialInBody()
-	res, err := http.ReadResponse(bufio.NewReader(m.dial()), nil)
-	testsupport.NoError(t, err)
-	defer res.Body.Close()
-	if id := idOf(t, res); res.StatusCode != 503 || !uuidv7.MatchString(id) {
-		t.Errorf("%d with id %s", res.StatusCode, id)
 	}
 }
 
