@@ -41,9 +41,8 @@ func TestASharedLimitHoldsFromTheFirstRequestOn(t *testing.T) {
 	v.want("/x", "a")
 	s.ssps[0] = at("a", a)
 	v.reload(s)
-	if n, err := testutil.GatherAndCount(v.app.registry, "adbuffer_qps_share"); err != nil || n != 0 {
-		t.Errorf("%d series, and no shared limit: %v", n, err)
-	}
+	n, err := testutil.GatherAndCount(v.app.registry, "adbuffer_qps_share")
+	testsupport.True(t, err == nil && n == 0, "%d series, and no shared limit: %v", n, err)
 }
 
 // Each key of the fleet must reach it. Package fleet tests the password and both certificates,

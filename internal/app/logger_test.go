@@ -46,7 +46,6 @@ func TestLinesHaveTheProcessIDAndRoundedDurations(t *testing.T) {
 	testsupport.NoError(t, sink.Sync())
 	b, err := os.ReadFile(f.Name())
 	testsupport.NoError(t, err)
-	if want := fmt.Sprintf(`"msg":"a","pid":%d,"d":["0s","1.23µs","1.23ms","1m1.2s","-3h0m2s"]}`, os.Getpid()); !strings.Contains(string(b), want) {
-		t.Errorf("logged %s, want %s", b, want)
-	}
+	want := fmt.Sprintf(`"msg":"a","pid":%d,"d":["0s","1.23µs","1.23ms","1m1.2s","-3h0m2s"]}`, os.Getpid())
+	testsupport.True(t, strings.Contains(string(b), want), "logged %s, want %s", b, want)
 }

@@ -55,9 +55,8 @@ func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
 		t.Errorf("/pools says %+v", s)
 	}
 	x := v.app.explain([]byte("GET /last HTTP/1.1\r\nHost: a\r\n\r\n"), netip.MustParseAddr("127.0.0.1"))
-	if text := x.String(); !strings.Contains(text, "adbuffer is overloaded since ") || x.Priority != "sheddable" {
-		t.Errorf("explain says:\n%s", text)
-	}
+	text := x.String()
+	testsupport.True(t, strings.Contains(text, "adbuffer is overloaded since ") && x.Priority == "sheddable", "explain says:\n%s", text)
 	idle.Store(true)
 	spinning.Wait()
 	v.await("all requests are served again", func() bool { return v.get("/last").status == 200 && !v.app.overload.State().Overloaded })

@@ -33,9 +33,8 @@ func TestChangedSettingsApplyInPlace(t *testing.T) {
 	v.want("/x", "a")
 	is := v.app.versions.Current().Parts[0]
 	testsupport.True(t, is.SSP.Pool() == was.SSP.Pool() && a.Counters().Connections == 1, "the pool is another, or %d connections were opened", a.Counters().Connections)
-	if o := is.SSP.Pool().Options(); o.MaxConns != 9 || o.MaxPending != 3 || o.ConnectTimeout != 111*time.Millisecond {
-		t.Errorf("the pool's options are %+v", o)
-	}
+	o := is.SSP.Pool().Options()
+	testsupport.True(t, o.MaxConns == 9 && o.MaxPending == 3 && o.ConnectTimeout == 111*time.Millisecond, "the pool's options are %+v", o)
 	last := a.Requests()[1]
 	testsupport.True(t, last.Get("X-New") == "1" && last.Get("Host") == "other.example" && last.Target == "/other?v=3", "the request was sent as %s", last.Head)
 	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="a"}`, "2")
@@ -53,9 +52,8 @@ func TestLimitsThatConnectionsKeepHoldWithinSeconds(t *testing.T) {
 			speak := map[sspsim.Protocol]string{sspsim.HTTP1: "protocol: http1", sspsim.H2C: "protocol: h2c"}[protocol]
 			s := setup{ssps: []string{at("a", a, speak, "max_response_bytes: 4999", "breaker: {enabled: false}")}, routes: []string{to("x", "a")}}
 			v := run(t, s)
-			if got := v.get("/x"); got.source != "proxy/response_too_large" {
-				t.Errorf("got %+v", got)
-			}
+			got := v.get("/x")
+			testsupport.True(t, got.source == "proxy/response_too_large", "got %+v", got)
 			was := v.pool()
 			s.ssps[0] = at("a", a, speak, "max_response_bytes: 5000", "breaker: {enabled: false}")
 			v.reloadOne(s, config.NewConnections)
@@ -119,18 +117,14 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 	responses := v.inFlight(g, "/y", 1)
 	s.ssps, s.routes = s.ssps[:1], s.routes[:1]
 	v.reload(s)
-	if got := v.get("/y"); got.source != "proxy/no_route" {
-		t.Errorf("the removed route responds with %+v", got)
-	}
-	if m := v.admin("/metrics"); strings.Contains(m, `ssp="b"`) || strings.Contains(m, `route="y"`) {
-		t.Error("series of the removed route or SSP are exported")
-	}
-	if p := v.admin("/pools"); strings.Contains(p, `"ssp": "b"`) || !strings.Contains(p, `"ssp": "a"`) {
-		t.Errorf("/pools shows %s", p)
-	}
-	if c := v.admin("/config"); strings.Contains(c, "name: \"b\"") || !strings.Contains(c, "name: \"a\"") {
-		t.Errorf("/config shows %s", c)
-	}
+	got := v.get("/y")
+	testsupport.True(t, got.source == "proxy/no_route", "the removed route responds with %+v", got)
+	m := v.admin("/metrics")
+	testsupport.True(t, !strings.Contains(m, `ssp="b"`) && !strings.Contains(m, `route="y"`), "series of the removed route or SSP are exported")
+	p := v.admin("/pools")
+	testsupport.True(t, !strings.Contains(p, `"ssp": "b"`) && strings.Contains(p, `"ssp": "a"`), "/pools shows %s", p)
+	c := v.admin("/config")
+	testsupport.True(t, !strings.Contains(c, "name: \"b\"") && strings.Contains(c, "name: \"a\""), "/config shows %s", c)
 	close(g.open)
 	wantFill(t, <-responses, "b")
 	v.drained()
@@ -162,9 +156,8 @@ func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 	v.reload(s)
 	time.Sleep(1100 * time.Millisecond) // until idle connections are closed, a second after the swap
 	c.write("67890")
-	if head := c.read(); !strings.HasPrefix(head, "HTTP/1.1 200") || !strings.Contains(head, "ssp/b") {
-		t.Errorf("got %q", head)
-	}
+	head := c.read()
+	testsupport.True(t, strings.HasPrefix(head, "HTTP/1.1 200") && strings.Contains(head, "ssp/b"), "got %q", head)
 	v.drained()
 }
 
@@ -189,8 +182,7 @@ func TestAnUnreachableEndpointDelaysAReloadForABoundedTime(t *testing.T) {
 	v.want("/x", "a")
 	s.ssps[0] = at("a", b)
 	v.reload(s)
-	if got := v.get("/x"); got.source != "proxy/connect_failed" {
-		t.Errorf("got %+v, want a response of the new endpoint", got)
-	}
+	got := v.get("/x")
+	testsupport.True(t, got.source == "proxy/connect_failed", "got %+v, want a response of the new endpoint", got)
 	v.drained()
 }

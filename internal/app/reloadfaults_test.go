@@ -33,9 +33,8 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	testsupport.True(t, v.app.versions.Current().Hash == hash && v.app.versions.Current().Parts[0].SSP.MaxInFlight() == 0, "a part of it was applied")
 	v.wantMetric("config_last_reload_successful", "0")
 	v.wantMetric(`config_info{hash="`+hash+`"}`, "1")
-	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "log.format") || !strings.Contains(l, "server.max_header_bytes") {
-		t.Errorf("the log says %s", l)
-	}
+	l := v.logged(zap.ErrorLevel)
+	testsupport.True(t, strings.Contains(l, "log.format") && strings.Contains(l, "server.max_header_bytes"), "the log says %s", l)
 	s.log, s.server = "", ""
 	v.reload(s)
 	v.wantMetric("config_last_reload_successful", "1")

@@ -46,9 +46,8 @@ func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {
 	v.stop()
 	v.await("the drain has begun", func() bool { return v.app.state.Load() == draining })
 	close(g.open)
-	if got := <-responses; got.status != 200 {
-		t.Errorf("the request on the old pool got %+v", got)
-	}
+	got := <-responses
+	testsupport.True(t, got.status == 200, "the request on the old pool got %+v", got)
 	<-v.ended
 	testsupport.Equal(t, v.draining(), 0, "%d pools of earlier versions are left")
 	for _, one := range []*sspsim.SSP{a, b} {
@@ -66,13 +65,11 @@ func TestAnOldPoolIsCutAtTheEndOfTheDrainsTimeout(t *testing.T) {
 	s.ssps[0] = at("a", b)
 	s.drain = "50ms"
 	v.reload(s)
-	if got := <-responses; got.source != "proxy/conn_lost" {
-		t.Errorf("the request that was cut got %+v", got)
-	}
+	got := <-responses
+	testsupport.True(t, got.source == "proxy/conn_lost", "the request that was cut got %+v", got)
 	v.drained()
-	if l := v.logged(zap.ErrorLevel); !strings.Contains(l, "server.drain.timeout") {
-		t.Errorf("the log says %s", l)
-	}
+	l := v.logged(zap.ErrorLevel)
+	testsupport.True(t, strings.Contains(l, "server.drain.timeout"), "the log says %s", l)
 	s.drain = ""
 	v.reload(s)
 }
@@ -96,9 +93,8 @@ func TestConcurrentReloadsRunOneAfterTheOther(t *testing.T) {
 	wg.Wait()
 	v.want("/x", "a")
 	v.want("/y", "b")
-	if g := v.app.versions.Current(); len(g.SSPs) != 2 || g.SSPs[0].Name() != g.Config.SSPs[0].Name {
-		t.Errorf("the version in force is %+v", g)
-	}
+	g := v.app.versions.Current()
+	testsupport.True(t, len(g.SSPs) == 2 && g.SSPs[0].Name() == g.Config.SSPs[0].Name, "the version in force is %+v", g)
 	v.drained()
 }
 
@@ -177,9 +173,8 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	v.reload(s) // tracing stays on, and includes the new SSP
 	before := v.metric(`trace_spans_total{state="made"}`)
 	v.want("/z", "c")
-	if now := v.metric(`trace_spans_total{state="made"}`); before == "" || now == before {
-		t.Errorf("a request to an SSP that was added while tracing was on makes no span: %q after %q", now, before)
-	}
+	now := v.metric(`trace_spans_total{state="made"}`)
+	testsupport.True(t, before != "" && now != before, "a request to an SSP that was added while tracing was on makes no span: %q after %q", now, before)
 	s.more = ""
 	v.reload(s)
 	testsupport.True(t, v.app.versions.Current().Tracer == nil, "there is a tracer")
@@ -194,9 +189,8 @@ func TestASettingOfTheDeadlineReachesEverySSP(t *testing.T) {
 	pool := v.pool()
 	s.more = "deadline: {default: 30ms, max: 40ms}"
 	v.reload(s)
-	if got := v.get("/x"); got.source != "proxy/deadline" {
-		t.Errorf("got %+v, want deadline", got)
-	}
+	got := v.get("/x")
+	testsupport.True(t, got.source == "proxy/deadline", "got %+v, want deadline", got)
 	testsupport.Equal(t, v.pool(), pool, "the pool is another: %v")
 	v.await("timeouts count against an SSP that had deadline.default", func() bool {
 		v.get("/x")
@@ -237,9 +231,8 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 		return goroutines("reload.(*prepared).prewarm") > 0
 	})
 	v.stop()
-	if err := <-reloaded; err != nil && !errors.Is(err, reload.ErrStopping) {
-		t.Errorf("the reload says %v", err)
-	}
+	err := <-reloaded
+	testsupport.True(t, err == nil || errors.Is(err, reload.ErrStopping), "the reload says %v", err)
 	<-v.ended
 	wantNoConnections(t, a)
 }

@@ -80,9 +80,8 @@ func (s *storm) wantOneVersion(what, hash string, names []string) {
 	s.mu.Lock()
 	want, known := s.names[hash]
 	s.mu.Unlock()
-	if got := strings.Join(names, " "); !known || got != want {
-		s.t.Errorf("%s shows SSPs %q beside configuration %s, which has %q", what, got, hash, want)
-	}
+	got := strings.Join(names, " ")
+	testsupport.True(s.t, known && got == want, "%s shows SSPs %q beside configuration %s, which has %q", what, got, hash, want)
 }
 
 var (
@@ -111,9 +110,7 @@ func (s *storm) look(v *service) {
 			SSP string `json:"ssp"`
 		} `json:"pools"`
 	}
-	if err := json.Unmarshal([]byte(v.admin("/pools")), &shown); err != nil {
-		s.t.Error(err)
-	}
+	testsupport.NoError(s.t, json.Unmarshal([]byte(v.admin("/pools")), &shown))
 	var names []string
 	for _, p := range shown.Pools {
 		names = append(names, p.SSP)
@@ -193,18 +190,16 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 			if _, err := v.app.versions.DryRun(cfg); err == nil {
 				t.Error("a dry run accepted a configuration with a broken file")
 			}
-			if _, err := v.app.Reload(cfg); err == nil {
-				t.Error("a configuration with a broken file was accepted")
-			}
+			_, err := v.app.Reload(cfg)
+			testsupport.True(t, err != nil, "a configuration with a broken file was accepted")
 		case 19:
 			c.log = "format: console"
 			cfg := c.load(t)
 			if d, err := v.app.versions.DryRun(cfg); err != nil || d.Verdict != reload.NeedsRestart {
 				t.Errorf("the dry run of a configuration that needs a restart says %+v, %v", d, err)
 			}
-			if _, err := v.app.Reload(cfg); err == nil {
-				t.Error("a configuration that needs a restart was accepted")
-			}
+			_, err := v.app.Reload(cfg)
+			testsupport.True(t, err != nil, "a configuration that needs a restart was accepted")
 		default:
 			cfg := s.load(c)
 			dry, errDry := v.app.versions.DryRun(cfg)
@@ -246,9 +241,8 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 		return open == atSSPs
 	})
 	for _, one := range s.sims {
-		if c := one.Counters(); c.BadRequests > 0 {
-			t.Errorf("an SSP got %d malformed requests: %s", c.BadRequests, c.LastBadRequest)
-		}
+		c := one.Counters()
+		testsupport.True(t, c.BadRequests == 0, "an SSP got %d malformed requests: %s", c.BadRequests, c.LastBadRequest)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"adbuffer/internal/testsupport"
 )
 
 // An SSP has 215 lines: one message for each series, and what promhttp makes of it.
@@ -18,8 +20,7 @@ func TestAScrapeAllocatesLittleForEachSSP(t *testing.T) {
 			r.Header.Set("Accept-Encoding", "gzip")
 			return testing.AllocsPerRun(10, func() { h.ServeHTTP(discard{http.Header{}}, r) })
 		}
-		if n := (allocations(many) - allocations(one)) / 50; n > 560 {
-			t.Errorf("%s: %v allocations for each SSP, want at most 560", accept, n)
-		}
+		n := (allocations(many) - allocations(one)) / 50
+		testsupport.True(t, n <= 560, "%s: %v allocations for each SSP, want at most 560", accept, n)
 	}
 }

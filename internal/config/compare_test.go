@@ -56,9 +56,8 @@ func TestCompareNamesEachChangeWithItsEffect(t *testing.T) {
 		for _, change := range Compare(edited(t, "{level: info}", "{level: info}"), edited(t, c.old, c.next)) {
 			got = append(got, change.String())
 		}
-		if s := strings.Join(got, "; "); s != c.want {
-			t.Errorf("%s in place of %s:\ngot  %s\nwant %s", c.next, c.old, s, c.want)
-		}
+		s := strings.Join(got, "; ")
+		testsupport.True(t, s == c.want, "%s in place of %s:\ngot  %s\nwant %s", c.next, c.old, s, c.want)
 	}
 }
 
@@ -67,9 +66,8 @@ func TestCompareHidesSecretsAndStillSeesThatTheyChanged(t *testing.T) {
 	changes := Compare(before, edited(t, "s3cret", "0ther"))
 	testsupport.MustTrue(t, len(changes) == 2, "%v, want the endpoints and the header", changes)
 	for _, c := range changes {
-		if s := c.String(); strings.Contains(s, "s3cret") || strings.Contains(s, "0ther") || !strings.Contains(s, Hidden) || !strings.Contains(s, "another secret") {
-			t.Errorf("the change is shown as %s", s)
-		}
+		s := c.String()
+		testsupport.True(t, !strings.Contains(s, "s3cret") && !strings.Contains(s, "0ther") && strings.Contains(s, Hidden) && strings.Contains(s, "another secret"), "the change is shown as %s", s)
 		testsupport.True(t, c.Effect == InPlace, "%s: the hosts are the same", c)
 	}
 }
@@ -103,9 +101,8 @@ func TestEveryKeyHasTheEffectOfATag(t *testing.T) {
 		default:
 			testsupport.True(t, path == "ssps", "%s has the effect %q", path, k.effect)
 		}
-		if hide := k.tag.Get("hide"); hide != "" && hiders[hide] == nil {
-			t.Errorf("%s: there is no hider %q", path, hide)
-		}
+		hide := k.tag.Get("hide")
+		testsupport.True(t, hide == "" || hiders[hide] != nil, "%s: there is no hider %q", path, hide)
 	})
 	testsupport.True(t, len(tags) == 4, "the effects are %v", tags)
 }

@@ -37,9 +37,8 @@ routes:
 	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []httpheader.NameValue{}}, plain.Headers); diff != "" {
 		t.Errorf("plain (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []httpheader.NameValue{}}, own.Headers); diff != "" {
-		t.Errorf("own: a list replaces the default (-want +got):\n%s", diff)
-	}
+	diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []httpheader.NameValue{}}, own.Headers)
+	testsupport.True(t, diff == "", "own: a list replaces the default (-want +got):\n%s", diff)
 	testsupport.True(t, plain.Pool.MaxIdle == 8 && own.Pool.MaxIdle == 4, "max_idle %d and %d, want each SSP's max_conns", plain.Pool.MaxIdle, own.Pool.MaxIdle)
 }
 
@@ -91,9 +90,8 @@ routes:
 		{{Name: "a"}, {Name: "b", Timeout: 50 * time.Millisecond}},
 	}
 	for i := range want {
-		if diff := cmp.Diff(want[i], cfg.Routes[i].SSPs, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("routes[%d] (-want +got):\n%s", i, diff)
-		}
+		diff := cmp.Diff(want[i], cfg.Routes[i].SSPs, cmpopts.EquateEmpty())
+		testsupport.True(t, diff == "", "routes[%d] (-want +got):\n%s", i, diff)
 	}
 }
 
@@ -107,9 +105,8 @@ routes:
 `)
 	match := cfg.Routes[0].Match
 	testsupport.True(t, match.Query[0].Value == nil && match.Query[2].Value == nil, "an absent or null value must be nil")
-	if v := match.Query[1].Value; v == nil || *v != "" {
-		t.Errorf(`value "" became %v`, v)
-	}
+	v := match.Query[1].Value
+	testsupport.True(t, v != nil && *v == "", `value "" became %v`, v)
 	testsupport.Equal(t, match.Host, "*.example.com", "host %q is not in lower case")
 }
 
@@ -157,7 +154,6 @@ func TestManySSPsWithEveryKeyFit(t *testing.T) {
 		b.WriteString("  - name: s" + strconv.Itoa(i) + "\n    endpoints: [\"http://127.0.0.1:9000/\"]\n    protocol:" + settings)
 	}
 	b.WriteString("routes: [{name: default, match: {path: /}, ssps: [s199]}]\n")
-	if cfg := mustParse(t, b.String()); len(cfg.SSPs) != 200 || cfg.SSPs[199].Pool.MaxConns != 64 {
-		t.Errorf("%d SSPs", len(cfg.SSPs))
-	}
+	cfg := mustParse(t, b.String())
+	testsupport.True(t, len(cfg.SSPs) == 200 && cfg.SSPs[199].Pool.MaxConns == 64, "%d SSPs", len(cfg.SSPs))
 }

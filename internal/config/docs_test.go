@@ -81,9 +81,8 @@ func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
 		if _, _, err := Parse(data, nil); err != nil {
 			t.Errorf("%s:\n%v", file, err)
 		}
-		if first, _, _ := bytes.Cut(data, []byte("\n")); string(first) != "# yaml-language-server: $schema=adbuffer.schema.json" {
-			t.Errorf("%s begins with %q, not with the editors' line that names the schema", file, first)
-		}
+		first, _, _ := bytes.Cut(data, []byte("\n"))
+		testsupport.True(t, string(first) == "# yaml-language-server: $schema=adbuffer.schema.json", "%s begins with %q, not with the editors' line that names the schema", file, first)
 	}
 }
 
@@ -123,9 +122,8 @@ func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
 	}
 	visitKeys(reflect.TypeFor[Config](), "", "", func(path string, k key) {
 		list := strings.Contains(strings.TrimPrefix(path, "ssps[]"), "[]") // a list changes as a whole
-		if want := stated(path); !isSection(k.typ) && !list && path != "ssps" && k.effect != want {
-			t.Errorf("the comment says that a change of %s is %q, and it is %q", path, want, k.effect)
-		}
+		want := stated(path)
+		testsupport.True(t, isSection(k.typ) || list || path == "ssps" || k.effect == want, "the comment says that a change of %s is %q, and it is %q", path, want, k.effect)
 	})
 }
 

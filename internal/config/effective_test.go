@@ -42,9 +42,8 @@ routes:
 
 func TestHashIdentifiesConfigsAndStaysTheSame(t *testing.T) {
 	first := mustParse(t, twoSSPs)
-	if got := first.Hash(); len(got) != 12 || strings.Trim(got, "0123456789abcdef") != "" || got != mustParse(t, twoSSPs).Hash() {
-		t.Errorf("hash %q", got)
-	}
+	got := first.Hash()
+	testsupport.True(t, len(got) == 12 && strings.Trim(got, "0123456789abcdef") == "" && got == mustParse(t, twoSSPs).Hash(), "hash %q", got)
 	other := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_SERVER_MAX_IN_FLIGHT": "7"})
 	testsupport.True(t, first.Hash() != other.Hash(), "different configs have the same hash")
 }

@@ -42,9 +42,8 @@ func TestTLSFilesAreRead(t *testing.T) {
 		"ADBUFFER_SSPS_OPENX_TLS_KEY_FILE":  key,
 	}
 	cfg := mustParseEnv(t, twoSSPs, vars)
-	if got, want := cfg.SSPs[0].TLS.ClientTLS, (ClientTLS{CAFile: cert, CertFile: cert, KeyFile: key}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	got, want := cfg.SSPs[0].TLS.ClientTLS, (ClientTLS{CAFile: cert, CertFile: cert, KeyFile: key})
+	testsupport.True(t, got == want, "got %+v, want %+v", got, want)
 
 	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = otherKey
 	wantError(t, vars, cert, "does not go with key_file "+otherKey+": tls: private key does not match public key")
@@ -89,17 +88,15 @@ func TestLoadNamesTheReasonIfAFileCannotBeRead(t *testing.T) {
 	if _, _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := Load(t.TempDir(), nil); err == nil {
-		t.Error("a folder is not a file")
-	}
+	_, _, err := Load(t.TempDir(), nil)
+	testsupport.True(t, err != nil, "a folder is not a file")
 }
 
 func TestFileSizeIsBounded(t *testing.T) {
 	text := twoSSPs + "#" + strings.Repeat("x", maxFileBytes)
 	file := writeFile(t, t.TempDir(), "large.yaml", text)
-	if _, _, err := Load(file, nil); err == nil || err.Error() != file+":1:1: the file must not be larger than 1048576 bytes" {
-		t.Errorf("got %v", err)
-	}
+	_, _, err := Load(file, nil)
+	testsupport.True(t, err != nil && err.Error() == file+":1:1: the file must not be larger than 1048576 bytes", "got %v", err)
 }
 
 func TestFilesAreAllThatAConfigNames(t *testing.T) {
@@ -112,9 +109,8 @@ func TestFilesAreAllThatAConfigNames(t *testing.T) {
 	cfg.SSPs[0].TLS.CAFile, cfg.SSPs[1].TLS.CAFile = file("ca"), file("ca")
 	cfg.SSPs[1].TLS.CertFile, cfg.SSPs[1].TLS.KeyFile = file("ssp-cert"), file("ssp-key")
 	want := []string{file("admin-ca"), file("ca"), file("cert"), file("key"), file("ssp-cert"), file("ssp-key"), file("token")}
-	if got := cfg.Files(); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := cfg.Files()
+	testsupport.True(t, slices.Equal(got, want), "%v, want %v", got, want)
 }
 
 func TestCertificatesThatEndSoonWarn(t *testing.T) {

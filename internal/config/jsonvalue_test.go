@@ -23,9 +23,8 @@ routes:
 	testsupport.Equal(t, cmp.Diff(want, cfg.Routes[0].Match.OpenRTB[0].In), "", "values (-want +got):\n%s")
 	again := mustParse(t, string(cfg.YAMLWithSecrets()))
 	testsupport.Equal(t, cmp.Diff(cfg.Routes, again.Routes), "", "read back (-want +got):\n%s")
-	if shown := string(cfg.YAML()); strings.Contains(shown, "s3cret") || !strings.Contains(shown, `["(hidden)"]`) || !strings.Contains(shown, `"DEU"`) {
-		t.Errorf("shown as\n%s", shown)
-	}
+	shown := string(cfg.YAML())
+	testsupport.True(t, !strings.Contains(shown, "s3cret") && strings.Contains(shown, `["(hidden)"]`) && strings.Contains(shown, `"DEU"`), "shown as\n%s", shown)
 	for variable, want := range map[string]JSONValue{"FRA": `"FRA"`, "2": "2", "false": "false", `"3"`: `"3"`, "null": `"null"`} {
 		cfg, _, err := Parse([]byte(file), Env{"ADBUFFER_ROUTES_R_MATCH_OPENRTB_0_IN_0": variable})
 		testsupport.NoError(t, err)

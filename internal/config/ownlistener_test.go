@@ -66,9 +66,8 @@ func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
 				got = append(got, w.String())
 			}
 		}
-		if own := len(got) == 1; own != c.own {
-			t.Errorf("listen %s, endpoint %s: %q, want a warning: %v", c.listen, c.endpoint, got, c.own)
-		}
+		own := len(got) == 1
+		testsupport.True(t, own == c.own, "listen %s, endpoint %s: %q, want a warning: %v", c.listen, c.endpoint, got, c.own)
 		if c.own && len(got) == 1 && (!strings.Contains(got[0], "ssps[0].endpoints[0]") || !strings.Contains(got[0], "server.listen ("+c.listen+")") || strings.Contains(got[0], "key=k")) {
 			t.Errorf("the warning is %q", got[0])
 		}
@@ -85,9 +84,8 @@ func TestThisMachineKnowsItsAddresses(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	testsupport.NoError(t, err)
 	defer l.Close()
-	if addr := l.Addr().(*net.TCPAddr).AddrPort().Addr(); !m.isLocal(addr) || len(m.addrs) == 0 || m.hostname == "" {
-		t.Errorf("%+v does not know %v", m, addr)
-	}
+	addr := l.Addr().(*net.TCPAddr).AddrPort().Addr()
+	testsupport.True(t, m.isLocal(addr) && len(m.addrs) != 0 && m.hostname != "", "%+v does not know %v", m, addr)
 }
 
 // With reuse_port both listeners opened, and some requests for ads reached the admin listener.
@@ -112,8 +110,7 @@ func TestListenersOnTheSameAddressAreRefused(t *testing.T) {
 		{"unix:/run/8080", "127.0.0.1:8080", false},
 	} {
 		_, _, err := Parse([]byte(twoSSPs), Env{"ADBUFFER_SERVER_LISTEN": c.server, "ADBUFFER_ADMIN_LISTEN": c.admin})
-		if refused := err != nil; refused != c.refused {
-			t.Errorf("%s and %s: %v", c.server, c.admin, err)
-		}
+		refused := err != nil
+		testsupport.True(t, refused == c.refused, "%s and %s: %v", c.server, c.admin, err)
 	}
 }

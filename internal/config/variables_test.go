@@ -88,9 +88,8 @@ func TestVariablesThatAreNoSettingsWarn(t *testing.T) {
 
 func TestDerivedDefaultsFollowVariables(t *testing.T) {
 	cfg := mustParseEnv(t, twoSSPs, map[string]string{"ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS": "2"})
-	if pool := cfg.SSPs[0].Pool; pool.MaxIdle != 2 || pool.MaxHTTP2Conns != 2 {
-		t.Errorf("max_idle %d and max_http2_conns %d, want max_conns 2", pool.MaxIdle, pool.MaxHTTP2Conns)
-	}
+	pool := cfg.SSPs[0].Pool
+	testsupport.True(t, pool.MaxIdle == 2 && pool.MaxHTTP2Conns == 2, "max_idle %d and max_http2_conns %d, want max_conns 2", pool.MaxIdle, pool.MaxHTTP2Conns)
 }
 
 func TestErrorOfAVariableNamesIt(t *testing.T) {
@@ -114,9 +113,8 @@ func TestNoTwoKeysShareAVariable(t *testing.T) {
 			return
 		}
 		name := strings.ToUpper(strings.NewReplacer(".", "_", "[]", "_0").Replace(path))
-		if other, ok := paths[name]; ok {
-			t.Errorf("%s and %s are both set by ADBUFFER_%s", path, other, name)
-		}
+		other, ok := paths[name]
+		testsupport.True(t, !ok, "%s and %s are both set by ADBUFFER_%s", path, other, name)
 		paths[name] = path
 	})
 	testsupport.AtLeast(t, len(paths), 100, "saw %d keys, want all of them")
@@ -180,9 +178,8 @@ routes:
 		"ADBUFFER_ROUTES_1ST_MATCH_QUERY_0_VALUE":          "z", // names of conditions may repeat
 	})
 	got := []any{cfg.SSPs[0].Headers.Set[0].Value, cfg.SSPs[1].Pool.MaxConns, cfg.Routes[0].SSPs[0].Timeout, *cfg.Routes[0].Match.Query[0].Value}
-	if want := []any{"k", 7, 9 * time.Millisecond, "z"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	want := []any{"k", 7, 9 * time.Millisecond, "z"}
+	testsupport.True(t, reflect.DeepEqual(got, want), "got  %v\nwant %v", got, want)
 	merged := mustParseEnv(t, `
 ssps:
   - &a {name: a, endpoints: ["http://127.0.0.1:9000/bid"], pool: {max_conns: 3}}
@@ -220,14 +217,12 @@ func TestReferencesAreReplaced(t *testing.T) {
 		"$$$${PORT}":             "$${PORT}",
 		"${COST}{PORT}":          "5${PORT}", // a value is not replaced again
 	} {
-		if got, err := env.Expand(text); got != want || err != nil {
-			t.Errorf("%s: %q, %v; want %q", text, got, err, want)
-		}
+		got, err := env.Expand(text)
+		testsupport.True(t, got == want && err == nil, "%s: %q, %v; want %q", text, got, err, want)
 	}
 	for _, text := range []string{"${NONE}", "${}", "${1A}", "${A B}", "${A", "${A:x}", "${A-x}", "${:-x}", "${s3cret value}"} {
-		if got, err := env.Expand(text); err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %q, %v; want an error without the text", text, got, err)
-		}
+		got, err := env.Expand(text)
+		testsupport.True(t, err != nil && !strings.Contains(err.Error(), "s3cret"), "%s: %q, %v; want an error without the text", text, got, err)
 	}
 	cfg, warnings, err := Parse([]byte(`
 server: {listen: "127.0.0.1:${PORT}", error_detail: "${YES}", max_in_flight: "${EMPTY:-7}", via: "${YES}", drain: {delay: "${NONE:-3s}"}}
@@ -249,9 +244,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 	want := []any{Address("127.0.0.1:81"), true, 7, true, 3 * time.Second, 20 * time.Millisecond, 0.5, LogLevel("warn"), LogFormat("json"),
 		"http://127.0.0.1:9000/bid?key=s3cret", "s3cret", "", 9}
 	testsupport.True(t, reflect.DeepEqual(got, want), "got  %v\nwant %v", got, want)
-	if shown := string(cfg.YAML()); strings.Contains(shown, "s3cret") {
-		t.Errorf("a secret is shown:\n%s", shown)
-	}
+	shown := string(cfg.YAML())
+	testsupport.True(t, !strings.Contains(shown, "s3cret"), "a secret is shown:\n%s", shown)
 	for _, w := range warnings {
 		if w.Path != "server.max_connections" { // depends on this machine
 			t.Errorf("warning: %v", w)
@@ -273,9 +267,8 @@ func TestReferencedVariablesAreFoundHoweverYAMLWritesThem(t *testing.T) {
 		"a: [${KEY}":                        nil, // not YAML
 		"a: &a [*a]\nb: ${KEY}":             nil, // refused
 	} {
-		if got := env.Referenced([]byte(document)); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", document, got, want)
-		}
+		got := env.Referenced([]byte(document))
+		testsupport.True(t, slices.Equal(got, want), "%s: %q, want %q", document, got, want)
 	}
 }
 

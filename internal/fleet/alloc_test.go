@@ -5,6 +5,8 @@ package fleet
 import (
 	"testing"
 	"time"
+
+	"adbuffer/internal/testsupport"
 )
 
 // Requests and their refusals allocate nothing, leased or alone.
@@ -15,8 +17,7 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	empty.grant(time.Second, 0, 1e6)
 	alone := newBucket("openx", settings{1e9, 1e5}, 1)
 	for name, b := range map[string]*Bucket{"leased": leased, "refused": empty, "alone": alone} {
-		if n := testing.AllocsPerRun(1000, func() { b.Has(time.Second); b.Take(time.Second) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		n := testing.AllocsPerRun(1000, func() { b.Has(time.Second); b.Take(time.Second) })
+		testsupport.True(t, n == 0, "%s: %v allocations", name, n)
 	}
 }

@@ -38,9 +38,8 @@ func awaitAway(t *testing.T, all []*member, before []int) {
 	testsupport.AtMost(t, n, shares*took+burst+3, "%v sent in %.2f s, at shares of %.0f a second", took, shares)
 	testsupport.Between(t, shares, 0.9*limit, 1.1*limit, "shares of %.0f a second together, want %v", limit)
 	for i, m := range all {
-		if n := m.logged("Redis is away"); n < 1 || n > before[i]+1 {
-			t.Errorf("replica %d has logged %d times that Redis is away: %v", i, n, m.log.All())
-		}
+		n := m.logged("Redis is away")
+		testsupport.True(t, n >= 1 && n <= before[i]+1, "replica %d has logged %d times that Redis is away: %v", i, n, m.log.All())
 	}
 }
 
@@ -185,12 +184,10 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	broken := m.Fleet.Bucket("broken", limit, burst)
 	m.startLoad(t, limit/10)
 	testsupport.Eventually(t, "its calls fail", func() bool { broken.Has(0); return broken.failures.Load() > 5 })
-	if n := m.failures.Load(); n > 0 || !m.connected() || broken.Connected(broken.Since(time.Now())) {
-		t.Errorf("%d calls for the other failed", n)
-	}
-	if a, b := m.logged("no lease for an SSP"), m.logged("Redis is away"); a != 1 || b != 0 {
-		t.Errorf("logged %d and %d times: %v", a, b, m.log.All())
-	}
+	n := m.failures.Load()
+	testsupport.True(t, n == 0 && m.connected() && !broken.Connected(broken.Since(time.Now())), "%d calls for the other failed", n)
+	a, b := m.logged("no lease for an SSP"), m.logged("Redis is away")
+	testsupport.True(t, a == 1 && b == 0, "logged %d and %d times: %v", a, b, m.log.All())
 	s.Do("DEL", "adbuffer:qps:broken")
 	testsupport.Eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
 }
@@ -209,9 +206,8 @@ func TestRemovedSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	n := m.leased.Load()
 	m.startLoad(t, 2*limit)
 	testsupport.Eventually(t, "leases continue", func() bool { return m.leased.Load() > n+limit })
-	if a, b := m.failures.Load(), m.logged("Redis is away"); a != 0 || b != 0 {
-		t.Errorf("%d calls failed, and the log reported %d times that Redis is away", a, b)
-	}
+	a, b := m.failures.Load(), m.logged("Redis is away")
+	testsupport.True(t, a == 0 && b == 0, "%d calls failed, and the log reported %d times that Redis is away", a, b)
 }
 
 // Before its first contact with Redis a replica sends limit / ExpectedReplicas.

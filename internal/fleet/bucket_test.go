@@ -55,9 +55,8 @@ func TestReturnedTokensAreNotTaken(t *testing.T) {
 	b.grant(time.Second, 60, 500)
 	a := b.nextCall(time.Second+20*ms, options()) // without traffic the reserve is enough
 	testsupport.MustTrue(t, a.keep+a.back == 60 && a.back != 0, "%d kept and %d returned of 60", a.keep, a.back)
-	if n := takeAll(b, time.Second+21*ms); n != a.keep {
-		t.Errorf("%d were taken, want the %d kept", n, a.keep)
-	}
+	n := takeAll(b, time.Second+21*ms)
+	testsupport.True(t, n == a.keep, "%d were taken, want the %d kept", n, a.keep)
 }
 
 func TestDemandIsRequestedAndFades(t *testing.T) {
@@ -108,9 +107,8 @@ func TestEachTokenIsTakenOnce(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	if left := lease(b.lease.Load()).tokens(); int(taken.Load()) != granted-back-left {
-		t.Errorf("%d taken of %d granted, %d returned and %d left", taken.Load(), granted, back, left)
-	}
+	left := lease(b.lease.Load()).tokens()
+	testsupport.True(t, int(taken.Load()) == granted-back-left, "%d taken of %d granted, %d returned and %d left", taken.Load(), granted, back, left)
 	testsupport.Equal(t, b.Share(), 1, "share %v")
 }
 
@@ -168,8 +166,7 @@ func FuzzBucket(f *testing.F) {
 			}
 		}
 		// Each time the lease ends, the pace starts with no tokens.
-		if most := float64(granted) + alone + 1; float64(taken) > most+1e-6*most {
-			t.Errorf("%d taken, with %d granted and %.2f at its own pace", taken, granted, alone)
-		}
+		most := float64(granted) + alone + 1
+		testsupport.True(t, float64(taken) <= most+1e-6*most, "%d taken, with %d granted and %.2f at its own pace", taken, granted, alone)
 	})
 }

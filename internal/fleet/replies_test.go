@@ -63,9 +63,8 @@ func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 		"*-1\r\n", "+OK\r\n", ":1\r\n", "", "\r\n", "-ERR no\r\n",
 		strings.Repeat("*1\r\n", maxReplies/4+1),
 	} {
-		if r, _, err := parsed([]byte(text)); err == nil {
-			t.Errorf("%.40q is parsed as %+v", text, r)
-		}
+		r, _, err := parsed([]byte(text))
+		testsupport.True(t, err != nil, "%.40q is parsed as %+v", text, r)
 	}
 }
 
@@ -80,9 +79,8 @@ func TestReplyAllocatesInProportionToItsBytes(t *testing.T) {
 		_, _, err := parsed(text)
 		runtime.ReadMemStats(&after)
 		testsupport.True(t, err != nil, "arrays of %s are accepted", size)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
-			t.Errorf("arrays of %s: %d bytes are allocated for %d", size, n, len(text))
-		}
+		n := after.TotalAlloc - before.TotalAlloc
+		testsupport.True(t, n <= 1<<20, "arrays of %s: %d bytes are allocated for %d", size, n, len(text))
 	}
 }
 

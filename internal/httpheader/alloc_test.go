@@ -31,9 +31,8 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 	}{
 		{"a common request", func() {
 			testsupport.NoError(t, f.Scan(raw))
-			if n, _ := f.Adbuffers(thisVia); n != 0 {
-				t.Fatal("there are adbuffers before this one")
-			}
+			n, _ := f.Adbuffers(thisVia)
+			testsupport.MustTrue(t, n == 0, "there are adbuffers before this one")
 			f.SetRequestID(true, time.Now())
 			id.Resolve(&f, loopback, true, private, false)
 			dst = simple.AppendRequest(dst[:0], &f, &id)
@@ -41,14 +40,12 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 		}},
 		{"a request with everything", func() {
 			testsupport.NoError(t, f.Scan(device))
-			if n, _ := f.Adbuffers(thisVia); n != 2 {
-				t.Fatal("the adbuffers before this one are not counted")
-			}
+			n, _ := f.Adbuffers(thisVia)
+			testsupport.MustTrue(t, n == 2, "the adbuffers before this one are not counted")
 			id.Resolve(&f, peer, true, private, true)
 			dst = full.AppendRequest(dst[:0], &f, &id)
-			if v, ok := f.Lookup("X-Hop"); !ok || len(v) != 1 {
-				t.Fatal("X-Hop is gone")
-			}
+			v, ok := f.Lookup("X-Hop")
+			testsupport.MustTrue(t, ok && len(v) == 1, "X-Hop is gone")
 		}},
 		{"a response", func() {
 			dst = simple.AppendResponse(dst[:0], lines)
@@ -61,13 +58,11 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 			for name, value := range syntax.Fields(lines) {
 				n += len(name) + len(value)
 			}
-			if _, ok := syntax.FindField(lines, "vary"); !ok || n == 0 {
-				t.Fatal("no lines")
-			}
+			_, ok := syntax.FindField(lines, "vary")
+			testsupport.MustTrue(t, ok && n != 0, "no lines")
 		}},
 	} {
-		if allocs := testing.AllocsPerRun(1000, tt.run); allocs > 0 {
-			t.Errorf("%s: %v allocations", tt.name, allocs)
-		}
+		allocs := testing.AllocsPerRun(1000, tt.run)
+		testsupport.True(t, allocs == 0, "%s: %v allocations", tt.name, allocs)
 	}
 }

@@ -32,16 +32,14 @@ func TestCopyOutlivesTheRequest(t *testing.T) {
 				var f RequestFields
 				mem := f.CopyFrom(&from, []byte("before"))
 				id.CopyFrom(&fromID, &f)
-				if size := from.Size(); size != len(raw) || !bytes.HasPrefix(mem, []byte("before")) || len(mem) != len("before")+size {
-					t.Errorf("Size is %d of %d, the memory %q", size, len(raw), mem)
-				}
+				size := from.Size()
+				testsupport.True(t, size == len(raw) && bytes.HasPrefix(mem, []byte("before")) && len(mem) == len("before")+size, "Size is %d of %d, the memory %q", size, len(raw), mem)
 				clear(from.raw)
 				from.Reset()
 				fromID = Identity{}
 
-				if diff := cmp.Diff(want, string(policy.AppendRequest(nil, &f, &id))); diff != "" {
-					t.Errorf("peer %q, %s (-want +got):\n%s", peer, agent, diff)
-				}
+				diff := cmp.Diff(want, string(policy.AppendRequest(nil, &f, &id)))
+				testsupport.True(t, diff == "", "peer %q, %s (-want +got):\n%s", peer, agent, diff)
 				name, n := f.SSP()
 				timeout, timeouts := f.Timeout()
 				testsupport.True(t, string(name) == "a" && n == 1 && string(timeout) == "90" && timeouts == 1, "the copy has SSP %q (%d) and timeout %q (%d)", name, n, timeout, timeouts)
@@ -55,7 +53,6 @@ func TestCopyOfAnHTTP10RequestNeedsNoHost(t *testing.T) {
 	testsupport.NoError(t, from.Scan([]byte("A: b\r\n\r\n")))
 	var f RequestFields
 	f.CopyFrom(&from, nil)
-	if v, ok := f.Lookup("a"); !ok || string(v) != "b" {
-		t.Errorf("the copy has A: %q, %v", v, ok)
-	}
+	v, ok := f.Lookup("a")
+	testsupport.True(t, ok && string(v) == "b", "the copy has A: %q, %v", v, ok)
 }

@@ -173,9 +173,8 @@ func TestTruncateShortensEveryAddressThatLeaves(t *testing.T) {
 		"X-Real-IP: 192.0.2.0", "X-Original-Forwarded-For: 192.0.2.0, 10.0.0.0",
 		"X-Device-Peer: 192.0.2.0", "X-Device-Model: tv, big", "X-A: 192.0.2.77",
 		"X-Forwarded-For: 2001:db8:2:3400::, 192.0.2.0, 10.0.0.0, 10.0.0.0", "X-Device-IP: 192.0.2.0")
-	if want := netip.MustParseAddr("192.0.2.0"); id.Client() != want {
-		t.Errorf("Client is %v, want %v", id.Client(), want)
-	}
+	want := netip.MustParseAddr("192.0.2.0")
+	testsupport.True(t, id.Client() == want, "Client is %v, want %v", id.Client(), want)
 
 	id = resolve(t, &f, "2001:db8:9:9999:8:7:6:5", true)
 	wantLines(t, linesOf(t, NewPolicy(PolicyOptions{Identity: Both}).AppendRequest(nil, &f, id)),

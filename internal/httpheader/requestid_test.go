@@ -89,8 +89,7 @@ func TestFieldsThatMeanSomethingElseHoldNoRequestID(t *testing.T) {
 		"": false, "a b": false, "Host": false, "Cookie": false, "Via": false, "Date": false, "Server": false, "X-Forwarded-For": false, "Content-Type": false,
 		"X-Adbuffer-Id": false, "X_Forwarded_For": false, "Connection": false,
 	} {
-		if err := CheckRequestID(name); (err == nil) != ok {
-			t.Errorf("%q: %v", name, err)
-		}
+		err := CheckRequestID(name)
+		testsupport.True(t, (err == nil) == ok, "%q: %v", name, err)
 	}
 }

@@ -177,9 +177,8 @@ func TestScanForgetsTheRequestBefore(t *testing.T) {
 func TestScanOfHTTP10NeedsNoHostAndRefusesChunked(t *testing.T) {
 	f := RequestFields{HTTP10: true}
 	for _, raw := range []string{"", "\r\n", "X-A: 1\r\n\r\n"} {
-		if err := f.Scan([]byte(raw)); err != nil {
-			t.Errorf("Scan(%q) = %v", raw, err)
-		}
+		err := f.Scan([]byte(raw))
+		testsupport.True(t, err == nil, "Scan(%q) = %v", raw, err)
 		testsupport.True(t, f.Host() == nil, "Scan(%q): Host is %q", raw, f.Host())
 	}
 	wantRule(t, f.Scan([]byte(head("Transfer-Encoding: chunked"))), RuleEncoding)
@@ -191,9 +190,8 @@ func TestScanLimitsFields(t *testing.T) {
 	mustScan(t, &f, head(slices.Repeat([]string{"X-A: 1"}, maxFields-1)...))
 	err := f.Scan([]byte(head(slices.Repeat([]string{"X-A: 1"}, maxFields)...)))
 	wantRule(t, err, RuleTooManyFields)
-	if e, ok := errors.AsType[*Error](err); !ok || !e.TooLarge() || e.Limit != maxFields {
-		t.Errorf("%v is no error about the limit", err)
-	}
+	e, ok := errors.AsType[*Error](err)
+	testsupport.True(t, ok && e.TooLarge() && e.Limit == maxFields, "%v is no error about the limit", err)
 }
 
 func TestScanLimitsWhatConnectionNames(t *testing.T) {
@@ -213,17 +211,15 @@ func TestErrorShowsNothingOfTheRequestButAShortName(t *testing.T) {
 		head("Connection: " + strings.Repeat("a,", 99)): `header field "Connection": it names more fields than the limit of 16`,
 		head(strings.Repeat("X-A: 1\r\n", 200)):         `header: more fields than the limit of 128`,
 	} {
-		if err := f.Scan([]byte(raw)); err == nil || err.Error() != want {
-			t.Errorf("Scan(%.40q) = %v, want %s", raw, err, want)
-		}
+		err := f.Scan([]byte(raw))
+		testsupport.True(t, err != nil && err.Error() == want, "Scan(%.40q) = %v, want %s", raw, err, want)
 	}
 }
 
 func mustScan(t testing.TB, f *RequestFields, raw string) {
 	t.Helper()
-	if err := f.Scan([]byte(raw)); err != nil {
-		t.Fatalf("Scan(%q) = %v", raw, err)
-	}
+	err := f.Scan([]byte(raw))
+	testsupport.MustTrue(t, err == nil, "Scan(%q) = %v", raw, err)
 }
 
 func wantRule(t *testing.T, err error, rule Rule) {

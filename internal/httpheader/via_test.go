@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/syntax"
+	"adbuffer/internal/testsupport"
 )
 
 const thisVia = "adbuffer-0123456789abcdef"
@@ -85,9 +86,8 @@ func TestAdbuffersInVia(t *testing.T) {
 	} {
 		var f RequestFields
 		mustScan(t, &f, head(c.lines...))
-		if n, itself := f.Adbuffers(thisVia); n != c.n || itself != c.itself {
-			t.Errorf("%s: %d, %v; want %d, %v", c.name, n, itself, c.n, c.itself)
-		}
+		n, itself := f.Adbuffers(thisVia)
+		testsupport.True(t, n == c.n && itself == c.itself, "%s: %d, %v; want %d, %v", c.name, n, itself, c.n, c.itself)
 	}
 }
 
@@ -108,8 +108,7 @@ func FuzzAdbuffers(f *testing.F) {
 				wantItself = wantItself || token == thisVia
 			}
 		}
-		if n, itself := fields.Adbuffers(thisVia); n != want || itself != wantItself {
-			t.Fatalf("%q: %d, %v; want %d, %v", value, n, itself, want, wantItself)
-		}
+		n, itself := fields.Adbuffers(thisVia)
+		testsupport.MustTrue(t, n == want && itself == wantItself, "%q: %d, %v; want %d, %v", value, n, itself, want, wantItself)
 	})
 }

@@ -28,17 +28,15 @@ func TestLinesOfAMessageAreBoundedCountedAndSaid(t *testing.T) {
 			time.Sleep(time.Second + time.Millisecond)
 		}
 		synctest.Wait()
-		if n := lines.FilterMessage("a peer did this").Len(); n != seconds*(PerSecond+1) {
-			t.Errorf("%d lines in %d seconds, want %d each", n, seconds, PerSecond+1)
-		}
+		n := lines.FilterMessage("a peer did this").Len()
+		testsupport.True(t, n == seconds*(PerSecond+1), "%d lines in %d seconds, want %d each", n, seconds, PerSecond+1)
 		testsupport.Equal(t, lines.FilterMessage("a peer did that").Len(), seconds, "%d lines of a message that was not repeated")
 		testsupport.Equal(t, l.Suppressed(), seconds*(flood-PerSecond), "%d lines are counted")
 		said := lines.FilterMessageSnippet("suppressed").All()
 		testsupport.MustEqual(t, len(said), seconds, "it was reported %d times, want once a second")
 		for _, line := range said {
-			if f := line.ContextMap(); f["lines"] != uint64(flood-PerSecond) || fmt.Sprint(f["messages"]) != "[a peer did this]" {
-				t.Errorf("it said %v", f)
-			}
+			f := line.ContextMap()
+			testsupport.True(t, f["lines"] == uint64(flood-PerSecond) && fmt.Sprint(f["messages"]) == "[a peer did this]", "it said %v", f)
 		}
 	})
 }
@@ -67,7 +65,6 @@ func TestLevelsAndFieldsStay(t *testing.T) {
 	log := l.Logger().With(zap.String("c", "d"))
 	log.Info("too low")
 	log.Error("yes")
-	if all := lines.All(); len(all) != 1 || all[0].ContextMap()["a"] != "b" || all[0].ContextMap()["c"] != "d" || l.Suppressed() != 0 {
-		t.Errorf("written: %v", all)
-	}
+	all := lines.All()
+	testsupport.True(t, len(all) == 1 && all[0].ContextMap()["a"] == "b" && all[0].ContextMap()["c"] == "d" && l.Suppressed() == 0, "written: %v", all)
 }

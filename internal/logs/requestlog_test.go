@@ -86,9 +86,8 @@ func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
 		}
 		l.end(o, true, 0)
 		l.end(o, true, 0)
-		if slow, failed := l.count(Slow), l.count(Failure); slow != 2 || failed != 1 {
-			t.Errorf("%d slow requests and %d failures were logged, want 2 and 1", slow, failed)
-		}
+		slow, failed := l.count(Slow), l.count(Failure)
+		testsupport.True(t, slow == 2 && failed == 1, "%d slow requests and %d failures were logged, want 2 and 1", slow, failed)
 		o.Failures, o.Slow = false, 0
 		l.end(o, true, time.Hour)
 		testsupport.Equal(t, l.lines.FilterMessage(message).Len(), 3, "a failure is logged though it is switched off: %d lines")
@@ -138,9 +137,8 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 		if n := len(w.Records()); n != watchPerSecond || w.Skipped() != 1000-watchPerSecond {
 			t.Errorf("%d requests reported, and %d skipped", n, w.Skipped())
 		}
-		if n := len(other.Records()); n != 0 || other.Skipped() != 0 {
-			t.Errorf("a watcher of another SSP received %d requests", n)
-		}
+		n := len(other.Records())
+		testsupport.True(t, n == 0 && other.Skipped() == 0, "a watcher of another SSP received %d requests", n)
 		w.Stop()
 		other.Stop()
 		testsupport.True(t, l.Wants(&AccessOptions{}, false, 0, time.Now()).None(), "requests have a cost for watchers that have stopped")
@@ -164,9 +162,8 @@ func TestTextsAreCut(t *testing.T) {
 	if s := Visible([]byte(strings.Repeat("\x00", 10_000))); len(s) > maxText+5 {
 		t.Errorf("%d bytes", len(s))
 	}
-	if s := Cut(strings.Repeat("é", 10_000)); len(s) > maxText+5 || strings.Contains(s, "\uFFFD") {
-		t.Errorf("%d bytes", len(s))
-	}
+	s := Cut(strings.Repeat("é", 10_000))
+	testsupport.True(t, len(s) <= maxText+5 && !strings.Contains(s, "\uFFFD"), "%d bytes", len(s))
 }
 
 // At the turn of a second, requests of both seconds come in any order.

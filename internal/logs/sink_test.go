@@ -51,9 +51,8 @@ func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
 		}
 		close(g.open)
 		synctest.Wait()
-		if got := bytes.Count(g.text.Bytes(), line); got != held || g.text.Len() != held*len(line) {
-			t.Errorf("%d lines of %d were written, in %d bytes", got, held, g.text.Len())
-		}
+		got := bytes.Count(g.text.Bytes(), line)
+		testsupport.True(t, got == held && g.text.Len() == held*len(line), "%d lines of %d were written, in %d bytes", got, held, g.text.Len())
 	})
 }
 
@@ -105,8 +104,7 @@ func TestTheLogSaysHowManyLinesItLost(t *testing.T) {
 		write("a\n")
 		write("b\n")
 		want := string(line) + string(line[:50]) + "\nlost 8\na\nb\n"
-		if got := d.text.String(); got != want || s.Dropped() != 8 {
-			t.Errorf("%d lines dropped, and the file has\n%s\nwant\n%s", s.Dropped(), got, want)
-		}
+		got := d.text.String()
+		testsupport.True(t, got == want && s.Dropped() == 8, "%d lines dropped, and the file has\n%s\nwant\n%s", s.Dropped(), got, want)
 	})
 }

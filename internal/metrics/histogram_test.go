@@ -63,9 +63,8 @@ func TestSumDoesNotOverflow(t *testing.T) {
 		testsupport.MustTrue(t, h.Sum() > last, "the sum went from %v to %v", last, h.Sum())
 		last = h.Sum()
 	}
-	if want := 10 * big.Seconds(); math.Abs(last-want) > 1 {
-		t.Errorf("the sum is %v, want %v", last, want)
-	}
+	want := 10 * big.Seconds()
+	testsupport.True(t, math.Abs(last-want) <= 1, "the sum is %v, want %v", last, want)
 }
 
 func TestNegativeDurationsCountAsZero(t *testing.T) {
@@ -106,9 +105,8 @@ func TestNothingIsLostUnderConcurrency(t *testing.T) {
 func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
 	h, c := NewHistogram(1, 1, 2, 3), NewCounter()
-	if n := len(h.stripes.words) / h.stripes.width; n != 8 || h.stripes.mask != 7 {
-		t.Fatalf("%d stripes, mask %d, for 6 cores", n, h.stripes.mask)
-	}
+	n := len(h.stripes.words) / h.stripes.width
+	testsupport.MustTrue(t, n == 8 && h.stripes.mask == 7, "%d stripes, mask %d, for 6 cores", n, h.stripes.mask)
 	i := 0
 	for own := range h.stripes.all() {
 		i++
@@ -137,9 +135,8 @@ func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 
 func TestStripesAreACacheLineApart(t *testing.T) {
 	for used := 1; used < 40; used++ {
-		if s := newStripes(used); s.width-used < lineWords || len(s.words) != (s.mask+1)*s.width {
-			t.Errorf("%d words are %d apart, %d in all", used, s.width, len(s.words))
-		}
+		s := newStripes(used)
+		testsupport.True(t, s.width-used >= lineWords && len(s.words) == (s.mask+1)*s.width, "%d words are %d apart, %d in all", used, s.width, len(s.words))
 	}
 }
 

@@ -38,9 +38,8 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 			t.Errorf("%s: schema %v, threshold %v, %v below it of %v; want %v, %v, %v, %v", name, got.GetSchema(), got.GetZeroThreshold(), got.GetZeroCount(), got.GetSampleCount(),
 				want.GetSchema(), want.GetZeroThreshold(), want.GetZeroCount(), want.GetSampleCount())
 		}
-		if g, w := populations(got), populations(want); !slices.Equal(g, w) {
-			t.Errorf("%s: buckets %v, want %v", name, g, w)
-		}
+		g, w := populations(got), populations(want)
+		testsupport.True(t, slices.Equal(g, w), "%s: buckets %v, want %v", name, g, w)
 	}
 }
 
@@ -106,7 +105,6 @@ func TestExemplarsAreOneForEachBucketAndTheLast(t *testing.T) {
 			t.Errorf("bucket %d has the exemplar %v, want %+v", i, e, want)
 		}
 	}
-	if all := h.Exemplars(); len(all) != 3 || all[2].TraceID[15] != 5 {
-		t.Errorf("exemplars %v, want one for each of 3 buckets, the last of 2s", all)
-	}
+	all := h.Exemplars()
+	testsupport.True(t, len(all) == 3 && all[2].TraceID[15] == 5, "exemplars %v, want one for each of 3 buckets, the last of 2s", all)
 }

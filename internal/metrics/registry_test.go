@@ -118,9 +118,8 @@ func TestTextEqualsClientGolang(t *testing.T) {
 				}
 			}
 			testsupport.Equal(t, len(g), len(w), "%[2]q: %[1]d metrics", accept)
-			if end := strings.HasSuffix(ours.Body.String(), "\n# EOF\n"); end != (accept == openMetrics) {
-				t.Errorf("%q: ends with # EOF: %v", accept, end)
-			}
+			end := strings.HasSuffix(ours.Body.String(), "\n# EOF\n")
+			testsupport.True(t, end == (accept == openMetrics), "%q: ends with # EOF: %v", accept, end)
 		}
 	}
 }
@@ -151,9 +150,8 @@ func TestExemplarsAreForOpenMetricsAlone(t *testing.T) {
 	if b := get(r.handler(t), "Accept", openMetrics).Body.String(); !strings.Contains(b, `le="0.035"} 4`+exemplar+"\n") || strings.Count(b, "trace_id") != 6 {
 		t.Errorf("want two exemplars for each of three SSPs:\n%s", b)
 	}
-	if b := get(r.handler(t), "Accept", text).Body.String(); strings.Contains(b, "trace_id") {
-		t.Errorf("exemplars in the text format:\n%s", b)
-	}
+	b := get(r.handler(t), "Accept", text).Body.String()
+	testsupport.True(t, !strings.Contains(b, "trace_id"), "exemplars in the text format:\n%s", b)
 }
 
 func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
@@ -199,9 +197,8 @@ func TestProtobufEqualsClientGolang(t *testing.T) {
 		}
 	}
 	testsupport.True(t, len(got) == len(want) && len(want) >= 6, "%d metrics, want %d", len(got), len(want))
-	if h := want["test_wait_seconds"].Metric[0].Histogram; len(h.PositiveSpan) == 0 || h.Bucket[1].Exemplar == nil {
-		t.Errorf("there is nothing to compare in %v", h)
-	}
+	h := want["test_wait_seconds"].Metric[0].Histogram
+	testsupport.True(t, len(h.PositiveSpan) != 0 && h.Bucket[1].Exemplar != nil, "there is nothing to compare in %v", h)
 }
 
 func TestASourceKeepsToItsLabels(t *testing.T) {

@@ -129,14 +129,12 @@ func TestNumbersCompareExactly(t *testing.T) {
 		testsupport.NoError(t, err)
 		test := p.Condition(&Condition{Path: Path{"x"}, Values: []Value{v}})
 		p.Scan(fmt.Appendf(nil, `{"x":%s}`, c.body), &f)
-		if got := f.Holds(test); got != c.equal || f.Reason != Readable {
-			t.Errorf("%s and %s are equal: %v (%v), want %v", c.configured, c.body, got, f.Reason, c.equal)
-		}
+		got := f.Holds(test)
+		testsupport.True(t, got == c.equal && f.Reason == Readable, "%s and %s are equal: %v (%v), want %v", c.configured, c.body, got, f.Reason, c.equal)
 	}
 	for _, text := range []string{"", "null", "[1]", "{}", "x", `"`, "01", "1 2", "1e9999999", strings.Repeat("1", 65), "\ufeff1"} {
-		if v, err := ParseValue([]byte(text)); err == nil {
-			t.Errorf("%.20q is the value %v", text, v)
-		}
+		v, err := ParseValue([]byte(text))
+		testsupport.True(t, err != nil, "%.20q is the value %v", text, v)
 	}
 }
 
@@ -164,13 +162,11 @@ func TestManyPathsBelowOneMember(t *testing.T) {
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", ".", "a.", ".a", "a..b", "*", "*.a", "a.*"} {
-		if p, err := ParsePath(text); err == nil {
-			t.Errorf("%q is the path %q", text, p)
-		}
+		p, err := ParsePath(text)
+		testsupport.True(t, err != nil, "%q is the path %q", text, p)
 	}
-	if p := MustParsePath("imp.*.*.x"); len(p) != 4 || p.String() != "imp.*.*.x" {
-		t.Errorf("got %q", p)
-	}
+	p := MustParsePath("imp.*.*.x")
+	testsupport.True(t, len(p) == 4 && p.String() == "imp.*.*.x", "got %q", p)
 }
 
 func TestValuesOfMembers(t *testing.T) {
@@ -184,9 +180,8 @@ func TestValuesOfMembers(t *testing.T) {
 	body := []byte(`{"cur" : [ "USD" ] , "id":"a\u0062", "app":{"x":1}}`)
 	p.Scan(body, &f)
 	testsupport.Equal(t, string(f.Value(id, body))+string(f.Value(cur, body))+string(f.Value(app, body)), `"a\u0062"[ "USD" ]`, "the values are %s")
-	if got := AppendText([]byte("x"), f.Value(id, body)); string(got) != "xab" {
-		t.Errorf("the text of %s is %s", f.Value(id, body), got)
-	}
+	got := AppendText([]byte("x"), f.Value(id, body))
+	testsupport.True(t, string(got) == "xab", "the text of %s is %s", f.Value(id, body), got)
 	p.Scan([]byte(`{"id":"1","id":"1"}`), &f)
 	testsupport.True(t, f.Value(id, body) == nil, "an unreadable body has a value")
 }

@@ -242,9 +242,8 @@ func FuzzEdit(f *testing.F) {
 			expect := append([]string(nil), tokens(t, &v, nil, &v, change)...)
 			w, why := parsed(t, got)
 			testsupport.MustTrue(t, why == Readable, "%q became %q, which is %v", body, got, why)
-			if all := tokens(t, &w, nil, &w, nil); !slices.Equal(all, expect) {
-				t.Fatalf("%q became %q: %q, want %q", body, got, all, expect)
-			}
+			all := tokens(t, &w, nil, &w, nil)
+			testsupport.MustTrue(t, slices.Equal(all, expect), "%q became %q: %q, want %q", body, got, all, expect)
 			testsupport.MustTrue(t, len(got) <= len(body) && (isSubsequence(got, body) || edit != removal), "%q became %q, which has other bytes", body, got)
 			inPlace, _ := edit.Apply(before[:0], before, &facts)
 			testsupport.MustTrue(t, !changed || bytes.Equal(inPlace, got), "in place, %q became %q, want %q", body, inPlace, got)

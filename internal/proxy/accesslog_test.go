@@ -58,13 +58,11 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 			t.Errorf("%s is %v", name, line[name])
 		}
 	}
-	if peer, _ := line["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
-		t.Errorf("peer is %s", peer)
-	}
+	peer, _ := line["peer"].(string)
+	testsupport.True(t, strings.HasPrefix(peer, "127.0.0.1:"), "peer is %s", peer)
 	for name, v := range line {
-		if text, _ := v.(string); strings.Contains(text, "secret") {
-			t.Errorf("%s: the log has the client's bytes: %s", name, text)
-		}
+		text, _ := v.(string)
+		testsupport.True(t, !strings.Contains(text, "secret"), "%s: the log has the client's bytes: %s", name, text)
 	}
 
 	m.do("GET", "/fill/b", "X-Request-Id: two")
@@ -121,9 +119,8 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	}
 	for id, target := range map[string]string{"fill": "/fill", "none": "/nowhere", "client": "/fill/e", "unknown": "/fill/f"} {
 		m.do("GET", target, "X-Request-Id: "+id)
-		if all := m.lines(id); len(all) > 0 {
-			t.Errorf("%s: no failure, but logged: %v", id, all)
-		}
+		all := m.lines(id)
+		testsupport.True(t, len(all) == 0, "%s: no failure, but logged: %v", id, all)
 	}
 
 	m.await(0, openClients, "")

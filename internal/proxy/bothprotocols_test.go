@@ -130,9 +130,8 @@ func TestBothProtocolsLeadToTheSame(t *testing.T) {
 		if one.status != two.status || one.source != two.source || one.body != two.body || !maps.Equal(one.outcomes, two.outcomes) {
 			t.Errorf("%+v:\nHTTP/1 %s %s %v %.200s\nHTTP/2 %s %s %v %.200s", r, one.status, one.source, one.outcomes, one.body, two.status, two.source, two.outcomes, two.body)
 		}
-		if a, b := likened(one.atSSP), likened(two.atSSP); a != b {
-			t.Errorf("%+v:\nthe SSP got %q\nover HTTP/2 %q", r, a, b)
-		}
+		a, b := likened(one.atSSP), likened(two.atSSP)
+		testsupport.True(t, a == b, "%+v:\nthe SSP got %q\nover HTTP/2 %q", r, a, b)
 	}
 	for _, status := range []string{"200", "400", "404", "405", "413"} {
 		testsupport.True(t, statuses[status] != 0, "no request led to %s: %v", status, statuses)

@@ -77,9 +77,8 @@ func TestReloadChangesOptionsAndRoutesForTheNextRequest(t *testing.T) {
 	}
 	o.MaxInFlight, o.MaxBufferedBytes = 1000, 12345
 	m.p.Reload(o, route.NewTable(nil))
-	if s := m.p.Snapshot(); s.InFlightLimit != 1000 || s.BufferedBytesLimit != 12345 {
-		t.Errorf("limits %d and %d", s.InFlightLimit, s.BufferedBytesLimit)
-	}
+	s := m.p.Snapshot()
+	testsupport.True(t, s.InFlightLimit == 1000 && s.BufferedBytesLimit == 12345, "limits %d and %d", s.InFlightLimit, s.BufferedBytesLimit)
 }
 
 func TestCountersOfAKeptRouteContinueAndThoseOfARemovedOneVanish(t *testing.T) {
@@ -117,9 +116,8 @@ func TestRequestUnderWayEndsWithTheConfigurationItBeganWith(t *testing.T) {
 	m.p.Reload(o, route.NewTable([]*route.Route{m.another("other", "/other")}))
 	close(respond)
 	<-done
-	if got := m.routesCounted(); len(got) != 2 || got["none"] != 0 || got["other"] != 0 {
-		t.Errorf("requests by route: %v, want none of any", got)
-	}
+	got := m.routesCounted()
+	testsupport.True(t, len(got) == 2 && got["none"] == 0 && got["other"] == 0, "requests by route: %v, want none of any", got)
 	testsupport.Equal(t, m.logs.FilterMessage("request").Len(), 1, "%d lines in the access log, which was on when the request arrived")
 	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 }

@@ -25,16 +25,14 @@ func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
 			c := s.dial()
 			time.Sleep(age)
 			synctest.Wait()
-			if n := s.p.Counts().Serving; (n == 0) != (age > simPark) {
-				t.Errorf("%d connections are served after %v", n, age)
-			}
+			n := s.p.Counts().Serving
+			testsupport.True(t, (n == 0) == (age > simPark), "%d connections are served after %v", n, age)
 			drained := make(chan int, 1)
 			go func() { drained <- s.p.Drain(t.Context()) }()
 			time.Sleep(time.Second - age - tick) // the time for a first request is almost over
 			c.exchange(getFill, simResponse{status: http.StatusOK})
-			if cut := <-drained; cut != 0 || !c.Closed() {
-				t.Errorf("%d cut; the connection is closed: %v", cut, c.Closed())
-			}
+			cut := <-drained
+			testsupport.True(t, cut == 0 && c.Closed(), "%d cut; the connection is closed: %v", cut, c.Closed())
 			c.Release()
 			s.close()
 		}

@@ -34,9 +34,8 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 			for _, longest := range longest {
 				all = append(all, m.connectMany(1, kind.connect)...)
 				all[longest].SetReadDeadline(time.Now().Add(testsupport.Patience))
-				if _, err := io.Copy(io.Discard, all[longest]); isTimeout(err) {
-					t.Errorf("connection %d was idle for longest, and is still open", longest)
-				}
+				_, err := io.Copy(io.Discard, all[longest])
+				testsupport.True(t, !isTimeout(err), "connection %d was idle for longest, and is still open", longest)
 				m.awaitParked()
 			}
 			for i, c := range all {
@@ -44,9 +43,8 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 					kind.ask(t, c)
 				}
 			}
-			if open, dropped := m.series(openClients, ""), m.series("adbuffer_client_connections_dropped_total", ""); open != 3 || dropped != 2 {
-				t.Errorf("%v connections are open, and %v were dropped", open, dropped)
-			}
+			open, dropped := m.series(openClients, ""), m.series("adbuffer_client_connections_dropped_total", "")
+			testsupport.True(t, open == 3 && dropped == 2, "%v connections are open, and %v were dropped", open, dropped)
 		})
 	}
 }

@@ -56,9 +56,8 @@ func (c *rawClient) response(method string) (*http.Response, string) {
 func (c *rawClient) wants(statuses ...int) {
 	c.t.Helper()
 	for i, want := range statuses {
-		if res, body := c.response("GET"); res.StatusCode != want {
-			c.t.Fatalf("response %d: %d %s, want %d", i, res.StatusCode, body, want)
-		}
+		res, body := c.response("GET")
+		testsupport.MustTrue(c.t, res.StatusCode == want, "response %d: %d %s, want %d", i, res.StatusCode, body, want)
 	}
 }
 
@@ -66,9 +65,8 @@ func (c *rawClient) wants(statuses ...int) {
 func (c *rawClient) wantEnd() {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(testsupport.Patience))
-	if b, err := io.ReadAll(c.in); len(b) > 0 || isTimeout(err) {
-		c.t.Fatalf("the connection stays open: %q, %v", b, err)
-	}
+	b, err := io.ReadAll(c.in)
+	testsupport.MustTrue(c.t, len(b) == 0 && !isTimeout(err), "the connection stays open: %q, %v", b, err)
 }
 
 func echoes(name string) bidder {
@@ -150,9 +148,8 @@ func TestClientThatExpectsA100IsSentIt(t *testing.T) {
 			c.send(0, head)
 			c.wants(100)
 			c.send(0, "ab")
-			if res, body := c.response("POST"); res.StatusCode != 200 || body != `POST "ab"` {
-				t.Errorf("%s: %d %s", name, res.StatusCode, body)
-			}
+			res, body := c.response("POST")
+			testsupport.True(t, res.StatusCode == 200 && body == `POST "ab"`, "%s: %d %s", name, res.StatusCode, body)
 		}
 		c := m.dialRaw()
 		c.send(0, strings.Replace(head, "Length: 2", "Length: 1000000", 1))

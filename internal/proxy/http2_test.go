@@ -23,9 +23,8 @@ func wantProto2(t *testing.T, res *http.Response) {
 	t.Helper()
 	testsupport.True(t, res.ProtoMajor == 2, "the response came over %s", res.Proto)
 	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Trailer"} {
-		if v, ok := res.Header[name]; ok {
-			t.Errorf("the response has %s: %v", name, v)
-		}
+		v, ok := res.Header[name]
+		testsupport.True(t, !ok, "the response has %s: %v", name, v)
 	}
 }
 
@@ -161,9 +160,8 @@ func TestDrainThatEndsEarlyCutsStreams(t *testing.T) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	testsupport.Equal(t, m.p.Drain(now), 1, "%d cut")
-	if err := <-failed; err == nil || strings.HasPrefix(err.Error(), "status") {
-		t.Errorf("the client saw %v", err)
-	}
+	err := <-failed
+	testsupport.True(t, err != nil && !strings.HasPrefix(err.Error(), "status"), "the client saw %v", err)
 	close(respond)
 	m.await(0, inFlight, "")
 	m.await(0, openClients, "")
@@ -181,9 +179,8 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // so that the proxy reads it separately
 		io.WriteString(c, preface[cut:])
 		var frame [9]byte
-		if _, err := io.ReadFull(c, frame[:]); err != nil || frame[3] != 4 {
-			t.Errorf("cut at %d: got % x, %v, want SETTINGS", cut, frame, err)
-		}
+		_, err := io.ReadFull(c, frame[:])
+		testsupport.True(t, err == nil && frame[3] == 4, "cut at %d: got % x, %v, want SETTINGS", cut, frame, err)
 		c.Close()
 	}
 	for _, first := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", "\r\n"} {
@@ -207,9 +204,8 @@ func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 		<-received
 	}
 	f.request(7, true)
-	if a := f.responseTo(7); !a.reset {
-		t.Errorf("the fourth stream: %+v, want a reset", a)
-	}
+	a := f.responseTo(7)
+	testsupport.True(t, a.reset, "the fourth stream: %+v, want a reset", a)
 	close(release)
 	f.want(1, "200")
 }

@@ -51,9 +51,8 @@ func TestSlowReaderHoldsBoundedMemoryForBoundedTime(t *testing.T) {
 	f.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	f.framer.WriteWindowUpdate(0, 1<<20)
 	f.request(2*n+1, true)
-	if a := f.responseTo(2*n + 1); a.status != "200" || len(a.body) != len(big) {
-		t.Errorf("afterwards: %s of %d bytes", a.status, len(a.body))
-	}
+	a := f.responseTo(2*n + 1)
+	testsupport.True(t, a.status == "200" && len(a.body) == len(big), "afterwards: %s of %d bytes", a.status, len(a.body))
 }
 
 // The unread responses of one connection are bounded. Another client gets its response, and all
@@ -86,15 +85,13 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	f.request(2*n+1, true)
 	refused := f.awaitReset(func(r *http2.RSTStreamFrame) bool { return r.StreamID == 2*n+1 })
 	testsupport.True(t, refused.ErrCode == http2.ErrCodeRefusedStream, "a new stream is reset with %v", refused.ErrCode)
-	if detail, _ := m.onlyLine(t)["error"].(string); !strings.Contains(detail, "server.max_buffered_bytes") {
-		t.Errorf("the refused stream is logged as %q", detail)
-	}
+	detail, _ := m.onlyLine(t)["error"].(string)
+	testsupport.True(t, strings.Contains(detail, "server.max_buffered_bytes"), "the refused stream is logged as %q", detail)
 	other := m.frames(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	other.framer.WriteWindowUpdate(0, 1<<20)
 	other.request(1, true)
-	if a := other.responseTo(1); a.status != "200" || len(a.body) != size {
-		t.Errorf("another client: %s of %d bytes", a.status, len(a.body))
-	}
+	a := other.responseTo(1)
+	testsupport.True(t, a.status == "200" && len(a.body) == size, "another client: %s of %d bytes", a.status, len(a.body))
 	f.conn.Close()
 	m.await(0, "adbuffer_buffered_bytes", "")
 }
@@ -132,9 +129,8 @@ func TestBodyThatStopsComingOverHTTP2IsATimeout(t *testing.T) {
 	_, f := framesWithReadTimeout(t)
 	f.request(3, false, ":method", "POST", "content-length", "10")
 	f.framer.WriteData(3, false, []byte("half"))
-	if a := f.responseTo(3); a.status != "408" || a.source != "proxy/bad_request" {
-		t.Errorf("%+v, want 408", a)
-	}
+	a := f.responseTo(3)
+	testsupport.True(t, a.status == "408" && a.source == "proxy/bad_request", "%+v, want 408", a)
 	f.request(5, true)
 	f.want(5, "200")
 }
@@ -163,9 +159,8 @@ func TestHeadsOverHTTP2AreBounded(t *testing.T) {
 			fields = append(fields, "x-long", strings.Repeat("x", row.value))
 		}
 		f.request(1, true, fields...)
-		if a := f.responseTo(1); a.status != row.status || a.source != row.source {
-			t.Errorf("%s: %+v, want %s of %s", row.name, a, row.status, row.source)
-		}
+		a := f.responseTo(1)
+		testsupport.True(t, a.status == row.status && a.source == row.source, "%s: %+v, want %s of %s", row.name, a, row.status, row.source)
 	}
 }
 

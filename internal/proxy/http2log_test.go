@@ -83,9 +83,8 @@ func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	f.request(1, true, "x-adbuffer-timeout-ms", "60000")
 	<-received
 	f.request(3, true)
-	if a := f.responseTo(3); !a.reset {
-		t.Errorf("the second stream: %+v", a)
-	}
+	a := f.responseTo(3)
+	testsupport.True(t, a.reset, "the second stream: %+v", a)
 	testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "overloaded", "none"), 1, "%v requests are counted")
 	wantFields(t, m.onlyLine(t), map[string]any{
 		"route": "none", "outcome": "overloaded", "status": int64(0), "logged_for": "failure",

@@ -95,9 +95,8 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 	} {
 		id := uint32(2*i + 1)
 		f.request(id, true, fields...)
-		if a := f.responseTo(id); a.status != "200" || a.source != "ssp/a" {
-			t.Errorf("a well-formed request with %q: %+v", fields, a)
-		}
+		a := f.responseTo(id)
+		testsupport.True(t, a.status == "200" && a.source == "ssp/a", "a well-formed request with %q: %+v", fields, a)
 	}
 	testsupport.True(t, m.series("adbuffer_client_http2_errors_total", "") != 0, "no error of HTTP/2 is counted")
 }
@@ -115,9 +114,8 @@ func TestTrailersOfRequestsAreIgnored(t *testing.T) {
 	f.block.Reset()
 	f.hpack.WriteField(hpack.HeaderField{Name: "x-t", Value: "trailing"})
 	f.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: f.block.Bytes(), EndStream: true, EndHeaders: true})
-	if a := f.responseTo(1); a.status != "200" || a.body != "body" {
-		t.Errorf("%+v, want the body alone", a)
-	}
+	a := f.responseTo(1)
+	testsupport.True(t, a.status == "200" && a.body == "body", "%+v, want the body alone", a)
 }
 
 // A client may continue to send its body after an early response. That is no violation.

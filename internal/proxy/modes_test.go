@@ -200,9 +200,8 @@ func (m *modeProxy) do(method, target string, fields ...string) (*http.Response,
 // want checks status and source of a response.
 func (m *modeProxy) want(res *http.Response, status int, source string) {
 	m.t.Helper()
-	if got := res.Header.Get("X-Adbuffer-Source"); res.StatusCode != status || got != source {
-		m.t.Errorf("response %d of %s, want %d of %s", res.StatusCode, got, status, source)
-	}
+	got := res.Header.Get("X-Adbuffer-Source")
+	testsupport.True(m.t, res.StatusCode == status && got == source, "response %d of %s, want %d of %s", res.StatusCode, got, status, source)
 	testsupport.Equal(m.t, len(res.Header.Values("Date")), 1, "%d Date fields")
 }
 
@@ -253,9 +252,8 @@ func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
 			Body   json.RawMessage
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatalf("%v: %s", err, body)
-	}
+	err := json.Unmarshal([]byte(body), &got)
+	testsupport.MustTrue(t, err == nil, "%v: %s", err, body)
 	if len(got.Results) != 3 || got.Results[0].SSP != "a" || string(got.Results[0].Body) != `{"id":"1"}` || got.Results[1].Status != 204 || got.Results[2].Status != 503 {
 		t.Errorf("envelope: %s", body)
 	}

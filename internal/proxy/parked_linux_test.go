@@ -141,9 +141,8 @@ func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
 					testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 				}
 				for _, c := range all {
-					if _, err := io.Copy(io.Discard, c); err != nil {
-						t.Errorf("a connection ended with %v", err)
-					}
+					_, err := io.Copy(io.Discard, c)
+					testsupport.True(t, err == nil, "a connection ended with %v", err)
 				}
 				m.await(0, openClients, "")
 			})
@@ -177,9 +176,8 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var received sync.Map
 			echo := bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
-				if _, again := received.LoadOrStore(r.URL.RawQuery, true); again {
-					t.Errorf("%s is sent twice", r.URL.RawQuery)
-				}
+				_, again := received.LoadOrStore(r.URL.RawQuery, true)
+				testsupport.True(t, !again, "%s is sent twice", r.URL.RawQuery)
 				io.WriteString(w, r.URL.RawQuery)
 			}}
 			m := newModeProxy(t, route.Single, parksMany(change, time.Minute), echo)

@@ -58,7 +58,6 @@ func TestEachOutcomeHasTheDocumentedErrorType(t *testing.T) {
 }
 
 func TestTextsOfProxyStatusAreStrings(t *testing.T) {
-	if got, want := string(appendText(nil, "a \"b\" \\ é\r\n")), `"a \"b\" \\ ????"`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	got, want := string(appendText(nil, "a \"b\" \\ é\r\n")), `"a \"b\" \\ ????"`
+	testsupport.True(t, got == want, "%s, want %s", got, want)
 }

@@ -67,27 +67,24 @@ func TestEveryResponseHasTheIDOfItsRequest(t *testing.T) {
 			continue
 		}
 		var own struct{ Error, ID string }
-		if err := json.Unmarshal([]byte(body), &own); err != nil || own.ID != id {
-			t.Errorf("the body of a %d is %s (%v), want the id %s", c.status, body, err, id)
-		}
+		err := json.Unmarshal([]byte(body), &own)
+		testsupport.True(t, err == nil && own.ID == id, "the body of a %d is %s (%v), want the id %s", c.status, body, err, id)
 	}
 }
 
 func TestIDsOfUntrustedClientsAreReplaced(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, ownIDs("a"))
 	res, _ := m.do("GET", "/fill", "X-Request-Id: edge-1")
-	if id := idOf(t, res); !uuidv7.MatchString(id) {
-		t.Errorf("the response has the id %s", id)
-	}
+	id := idOf(t, res)
+	testsupport.True(t, uuidv7.MatchString(id), "the response has the id %s", id)
 }
 
 func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.RequestIDField = "" }, respondsWith("a", 200))
 	for _, target := range []string{"/fill", "/elsewhere"} {
 		res, body := m.do("GET", target, "X-Request-Id: edge-1")
-		if ids := res.Header.Values("X-Request-Id"); len(ids) > 0 || strings.Contains(body, `"id"`) {
-			t.Errorf("%s: ids %q, body %s", target, ids, body)
-		}
+		ids := res.Header.Values("X-Request-Id")
+		testsupport.True(t, len(ids) == 0 && !strings.Contains(body, `"id"`), "%s: ids %q, body %s", target, ids, body)
 	}
 }
 
@@ -99,8 +96,7 @@ func TestRequestsOverHTTP2HaveIDs(t *testing.T) {
 	for target, status := range map[string]int{"/fill": 200, "/elsewhere": 404} {
 		res, _ := m.ask(m.client(true), "GET", target, "", "X-Request-Id: edge-1")
 		wantProto2(t, res)
-		if id := idOf(t, res); res.StatusCode != status || id != "edge-1" {
-			t.Errorf("%d with id %s, want %d with the client's", res.StatusCode, id, status)
-		}
+		id := idOf(t, res)
+		testsupport.True(t, res.StatusCode == status && id == "edge-1", "%d with id %s, want %d with the client's", res.StatusCode, id, status)
 	}
 }

@@ -81,9 +81,8 @@ func TestBodiesHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 				if v.over {
 					left--
 				}
-				if held := s.p.Snapshot().BufferedBytes; held > most {
-					t.Fatalf("%d bytes are held, want at most %d", held, most)
-				}
+				held := s.p.Snapshot().BufferedBytes
+				testsupport.MustTrue(t, held <= most, "%d bytes are held, want at most %d", held, most)
 			}
 			for _, v := range all {
 				v.Release()

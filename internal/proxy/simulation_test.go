@@ -161,9 +161,8 @@ func (s *simProxy) close() {
 	testsupport.Equal(s.t, s.p.Drain(s.t.Context()), 0, "%d requests were cut")
 	testsupport.NoError(s.t, <-s.served)
 	s.pool.Close(s.t.Context())
-	if snap := s.p.Snapshot(); snap.Clients != 0 || snap.InFlight != 0 || snap.Uploads != 0 || snap.BufferedBytes != 0 {
-		s.t.Errorf("left at the end: %+v", snap)
-	}
+	snap := s.p.Snapshot()
+	testsupport.True(s.t, snap.Clients == 0 && snap.InFlight == 0 && snap.Uploads == 0 && snap.BufferedBytes == 0, "left at the end: %+v", snap)
 }
 
 // simClient is a client of a simProxy.
@@ -244,9 +243,8 @@ func (c *simClient) exchange(request string, want simResponse) {
 	c.t.Helper()
 	c.say(request)
 	time.Sleep(time.Second)
-	if got := c.responses(); len(got) != 1 || got[0].status != want.status || !strings.HasPrefix(got[0].body, want.body) {
-		c.t.Fatalf("responses %+v, want %+v", got, want)
-	}
+	got := c.responses()
+	testsupport.MustTrue(c.t, len(got) == 1 && got[0].status == want.status && strings.HasPrefix(got[0].body, want.body), "responses %+v, want %+v", got, want)
 }
 
 // simBubble runs test in a synctest bubble, in which connections over TLS are possible.

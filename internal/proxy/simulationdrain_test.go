@@ -48,9 +48,8 @@ func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
 			time.Sleep(pause)
 			c.Arrive(all[cuts[2]:])
 			time.Sleep(5 * time.Second) // the time that the SSPs take
-			if got := c.responses(); !slices.Equal(got, want) {
-				t.Fatalf("%q cut at %v, with %v behind the second: %+v, want %+v", all, cuts, pause, got, want)
-			}
+			got := c.responses()
+			testsupport.MustTrue(t, slices.Equal(got, want), "%q cut at %v, with %v behind the second: %+v, want %+v", all, cuts, pause, got, want)
 			c.exchange(simGet, simResponse{status: 200})
 			c.Release()
 		}

@@ -115,9 +115,8 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	testsupport.MustTrue(t, err != nil, "a TLS 1.1 handshake succeeded")
 	m.await(1, failedHandshakes, "version")
 
-	if body := exchange(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400); !strings.Contains(body, "this listener expects TLS") {
-		t.Errorf("response to plain HTTP: %s", body)
-	}
+	body := exchange(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400)
+	testsupport.True(t, strings.Contains(body, "this listener expects TLS"), "response to plain HTTP: %s", body)
 	m.await(1, failedHandshakes, "invalid")
 	m.await(0, openClients, "")
 	m.await(0, "adbuffer_client_tls_handshakes_in_progress", "")
@@ -161,9 +160,8 @@ func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 	c := m.dialTLS()
 	send(m, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
 	m.await(1, "adbuffer_uploads", "")
-	if n, err := m.dial().Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Error("a connection over the limit was not closed")
-	}
+	n, err := m.dial().Read(make([]byte, 1))
+	testsupport.True(t, n == 0 && err != nil, "a connection over the limit was not closed")
 	testsupport.Equal(t, m.routesCounted()["none"], 1, "%v connections are refused")
 	exchange(t, c, "a", 200)
 }
@@ -183,9 +181,8 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	cut.after = 20
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 	// It gets a 408 only if the server already waited for it again.
-	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != 408 {
-		t.Errorf("status %d, want 408", res.StatusCode)
-	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	testsupport.True(t, err != nil || res.StatusCode == 408, "status %d, want 408", res.StatusCode)
 	m.await(0, openClients, "")
 }
 
@@ -259,7 +256,6 @@ func TestSlowReaderOverTLSHasOneWriteTimeoutForAResponse(t *testing.T) {
 	}
 	m.await(0, openClients, "")
 	m.await(0, "adbuffer_buffered_bytes", "")
-	if n := m.routesCounted()["r"]; n >= 20 {
-		t.Errorf("%v requests got a response: the connection was not closed", n)
-	}
+	n := m.routesCounted()["r"]
+	testsupport.True(t, n < 20, "%v requests got a response: the connection was not closed", n)
 }

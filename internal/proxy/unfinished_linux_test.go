@@ -145,9 +145,8 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 			for _, c := range all {
 				askHTTP1(t, c)
 			}
-			if open, dropped, idle := m.series(openClients, ""), m.series(unfinishedDropped, kind.stage), m.series(idleDropped, ""); open != places || dropped != honest || idle != 0 {
-				t.Errorf("%v connections are open; %v unfinished and %v idle ones were dropped", open, dropped, idle)
-			}
+			open, dropped, idle := m.series(openClients, ""), m.series(unfinishedDropped, kind.stage), m.series(idleDropped, "")
+			testsupport.True(t, open == places && dropped == honest && idle == 0, "%v connections are open; %v unfinished and %v idle ones were dropped", open, dropped, idle)
 		})
 	}
 }
@@ -200,9 +199,8 @@ func TestAHeadThatMakesRoomGets408(t *testing.T) {
 			send(m, slow, "GET ")
 			m.awaitReading(1)
 			m.honest(over)
-			if body := exchange(t, slow, "", 408); !strings.Contains(body, "see server.max_connections") {
-				t.Errorf("body: %s", body)
-			}
+			body := exchange(t, slow, "", 408)
+			testsupport.True(t, strings.Contains(body, "see server.max_connections"), "body: %s", body)
 			m.await(0, "adbuffer_in_flight_requests", "")
 			testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "bad_request", "none"), 1, "%v requests ended as bad_request")
 		})
@@ -245,9 +243,8 @@ func TestFewUnfinishedConnectionsHaveASecond(t *testing.T) {
 		unfinished[2].say("GET /fill HTTP/1.1\r\nHost: a\r\n\r\n") // two are left, a quarter
 		time.Sleep(tick)
 		dial()
-		if u, i := fmt.Sprint(closed(unfinished...)), fmt.Sprint(closed(idle...)); u != "[0]" || i != "[0]" {
-			t.Errorf("after a second: unfinished ones %s and idle ones %s were dropped", u, i)
-		}
+		u, i := fmt.Sprint(closed(unfinished...)), fmt.Sprint(closed(idle...))
+		testsupport.True(t, u == "[0]" && i == "[0]", "after a second: unfinished ones %s and idle ones %s were dropped", u, i)
 	})
 }
 
@@ -265,9 +262,8 @@ func TestAYoungConnectionMakesRoomIfNoClientIsIdle(t *testing.T) {
 		next := s.dial()
 		next.say(getFill)
 		time.Sleep(tick)
-		if got := next.responses(); len(got) != 1 || got[0].status != 200 || !unfinished[0].Closed() || unfinished[1].Closed() {
-			t.Errorf("responses %+v", got)
-		}
+		got := next.responses()
+		testsupport.True(t, len(got) == 1 && got[0].status == 200 && unfinished[0].Closed() && !unfinished[1].Closed(), "responses %+v", got)
 		time.Sleep(time.Second)
 	})
 }

@@ -51,9 +51,8 @@ func TestResponsesThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 			})
 			others := m.client(true)
 			for range 10 {
-				if res, body := m.ask(others, "GET", "/fill", ""); res.StatusCode != 200 || len(body) != length {
-					t.Fatalf("another client gets %d and %d bytes", res.StatusCode, len(body))
-				}
+				res, body := m.ask(others, "GET", "/fill", "")
+				testsupport.MustTrue(t, res.StatusCode == 200 && len(body) == length, "another client gets %d and %d bytes", res.StatusCode, len(body))
 			}
 		})
 	}
@@ -74,9 +73,8 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 	}
 	m.await(n/2, unreadDropped, "")
 	m.await(n/2*length, "adbuffer_buffered_bytes", "")
-	if res, body := m.do("GET", "/fill"); res.StatusCode != 200 || len(body) != length {
-		t.Errorf("another client gets %d and %d bytes", res.StatusCode, len(body))
-	}
+	res, body := m.do("GET", "/fill")
+	testsupport.True(t, res.StatusCode == 200 && len(body) == length, "another client gets %d and %d bytes", res.StatusCode, len(body))
 	whole := 0
 	for _, c := range unread {
 		c.SetReadDeadline(time.Now().Add(testsupport.Patience))
@@ -85,9 +83,8 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 		}
 	}
 	// The response to the other client may have waited too.
-	if dropped := m.series(unreadDropped, ""); float64(whole) != n-dropped || dropped > n/2+1 {
-		t.Errorf("%d of %d responses arrive whole, and %v were dropped", whole, n, dropped)
-	}
+	dropped := m.series(unreadDropped, "")
+	testsupport.True(t, float64(whole) == n-dropped && dropped <= n/2+1, "%d of %d responses arrive whole, and %v were dropped", whole, n, dropped)
 }
 
 // Responses without an SSP take memory too: 1.2 MB of requests for no route, with a window of 0,

@@ -108,9 +108,8 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 			continue
 		}
 		oldest := uploads[i-3]
-		if res, body := oldest.response("POST"); res.StatusCode != 408 || !res.Close || !strings.Contains(body, "server.max_uploads") {
-			t.Errorf("the oldest of four: %d %s", res.StatusCode, body)
-		}
+		res, body := oldest.response("POST")
+		testsupport.True(t, res.StatusCode == 408 && res.Close && strings.Contains(body, "server.max_uploads"), "the oldest of four: %d %s", res.StatusCode, body)
 		oldest.wantEnd()
 		m.await(float64(i-2), uploadsDropped, "")
 		uploads[i-1].send(0, "c") // this does not change its age
@@ -122,9 +121,8 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	m.await(10, "adbuffer_requests_total", "fill")
 	for _, c := range uploads[7:] {
 		c.send(0, "xyz")
-		if res, body := c.response("POST"); res.StatusCode != 200 || !strings.HasPrefix(body, `POST "ab`) {
-			t.Errorf("an upload that stayed: %d %s", res.StatusCode, body)
-		}
+		res, body := c.response("POST")
+		testsupport.True(t, res.StatusCode == 200 && strings.HasPrefix(body, `POST "ab`), "an upload that stayed: %d %s", res.StatusCode, body)
 	}
 	m.await(0, uploadsNow, "")
 	testsupport.Equal(t, m.series(uploadsDropped, ""), 7, "%v uploads are counted as dropped")
@@ -159,9 +157,8 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 		m.await(float64(i+1), uploadsNow, "")
 	}
 	f.request(5, false, ":method", "POST")
-	if a := f.responseTo(1); a.status != "408" || !strings.Contains(a.body, "server.max_uploads") {
-		t.Errorf("the oldest of three: %+v", a)
-	}
+	a := f.responseTo(1)
+	testsupport.True(t, a.status == "408" && strings.Contains(a.body, "server.max_uploads"), "the oldest of three: %+v", a)
 	for _, id := range []uint32{3, 5} {
 		f.framer.WriteData(id, true, []byte("c"))
 		f.want(id, "200")
@@ -185,9 +182,8 @@ func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD"} {
 			f.request(id, false, append([]string{":method", method}, row.fields...)...)
 			f.framer.WriteData(id, true, []byte(row.body))
-			if a := f.responseTo(id); a.status != row.status {
-				t.Errorf("%s with %q and %v: %+v, want %s", method, row.body, row.fields, a, row.status)
-			}
+			a := f.responseTo(id)
+			testsupport.True(t, a.status == row.status, "%s with %q and %v: %+v, want %s", method, row.body, row.fields, a, row.status)
 			id += 2
 		}
 	}

@@ -21,9 +21,8 @@ func TestATableShowsWhereLongValuesDiffer(t *testing.T) {
 	} {
 		was, is := cells(c.was, c.is)
 		testsupport.True(t, was == c.wantWas && is == c.wantIs, "%.10q and %.10q are shown as %q and %q, want %q and %q", c.was, c.is, was, is, c.wantWas, c.wantIs)
-		if n := max(utf8.RuneCountInString(was), utf8.RuneCountInString(is)); n > cellWidth {
-			t.Errorf("%.10q and %.10q take %d characters", c.was, c.is, n)
-		}
+		n := max(utf8.RuneCountInString(was), utf8.RuneCountInString(is))
+		testsupport.True(t, n <= cellWidth, "%.10q and %.10q take %d characters", c.was, c.is, n)
 	}
 }
 
@@ -37,9 +36,8 @@ func TestTheVerdictCountsTheEffectsOfAReload(t *testing.T) {
 		{Path: "ssps[a].max_in_flight", Old: "1", New: "2", Effect: config.InPlace},
 	}}
 	d.Write(&b, "new.yaml", "v1", true)
-	if want := "# a reload would apply 4 changes: 2 in place, 1 added, with a pool of its own, 1 new pool, the old one drains\n"; b.String() != want {
-		t.Errorf("it says %q, want %q", b.String(), want)
-	}
+	want := "# a reload would apply 4 changes: 2 in place, 1 added, with a pool of its own, 1 new pool, the old one drains\n"
+	testsupport.True(t, b.String() == want, "it says %q, want %q", b.String(), want)
 	d.Changes = append(d.Changes, config.Change{Path: "admin.listen", Old: "1", New: "2", Effect: config.Restart})
 	d.Verdict = NeedsRestart
 	b.Reset()

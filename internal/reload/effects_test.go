@@ -183,23 +183,19 @@ func TestAReloadHasTheEffectsOfTheTags(t *testing.T) {
 		conns, options := *was.dialer.conns.Load(), was.SSP.Pool().Options()
 		_, err := v.Replace(next)
 		var faults config.Errors
-		if refused := errors.As(err, &faults) && len(faults) == 1 && faults[0].Path == path; refused != (effect == config.Restart) {
-			t.Errorf("%s: %s, and the reload says %v", path, effect, err)
-		}
+		refused := errors.As(err, &faults) && len(faults) == 1 && faults[0].Path == path
+		testsupport.True(t, refused == (effect == config.Restart), "%s: %s, and the reload says %v", path, effect, err)
 		if err != nil {
 			continue
 		}
 		is := v.Current().Part("a")
-		if replaced := is.SSP.Pool() != was.SSP.Pool(); replaced != (effect == config.NewPool) {
-			t.Errorf("%s: %s, but a new pool: %v", path, effect, replaced)
-		}
+		replaced := is.SSP.Pool() != was.SSP.Pool()
+		testsupport.True(t, replaced == (effect == config.NewPool), "%s: %s, but a new pool: %v", path, effect, replaced)
 		if effect != config.NewPool {
-			if renewed := is.SSP.Pool().Options().ConnVersion != options.ConnVersion; renewed != (effect == config.NewConnections) {
-				t.Errorf("%s: %s, but new connections: %v", path, effect, renewed)
-			}
-			if kept := !reflect.DeepEqual(conns, *is.dialer.conns.Load()); kept != (effect == config.NewConnections) {
-				t.Errorf("%s: %s, but connections keep the setting: %v", path, effect, kept)
-			}
+			renewed := is.SSP.Pool().Options().ConnVersion != options.ConnVersion
+			testsupport.True(t, renewed == (effect == config.NewConnections), "%s: %s, but new connections: %v", path, effect, renewed)
+			kept := !reflect.DeepEqual(conns, *is.dialer.conns.Load())
+			testsupport.True(t, kept == (effect == config.NewConnections), "%s: %s, but connections keep the setting: %v", path, effect, kept)
 		}
 		// qps.scope has no effect while qps.limit is 0.
 		if effect == config.InPlace && path != "ssps[a].qps.scope" && strings.HasPrefix(path, "ssps[a].") && settingsOf(t, v, was.Config) == settingsOf(t, v, is.Config) {

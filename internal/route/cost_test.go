@@ -106,9 +106,8 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 					r.Choose(&f, name, &scratch)
 				}
 			}
-			if n := testing.AllocsPerRun(300, find); n > 0 {
-				t.Errorf("%.20s?%.20s: %v allocations", path, query, n)
-			}
+			n := testing.AllocsPerRun(300, find)
+			testsupport.True(t, n == 0, "%.20s?%.20s: %v allocations", path, query, n)
 			return testsupport.Shortest(find)
 		}
 	}
@@ -154,7 +153,6 @@ func TestManyImpressionsCostManySSPsNoMoreThanOne(t *testing.T) {
 			res.Release()
 		})
 	}
-	if one, many := cost(1), cost(21); many > 5*one {
-		t.Errorf("1 SSP costs %v, 21 cost %v", one, many)
-	}
+	one, many := cost(1), cost(21)
+	testsupport.True(t, many <= 5*one, "1 SSP costs %v, 21 cost %v", one, many)
 }

@@ -53,9 +53,8 @@ func open(t testing.TB, envelope []byte) opened {
 	d := json.NewDecoder(bytes.NewReader(envelope))
 	d.DisallowUnknownFields()
 	var o opened
-	if err := d.Decode(&o); err != nil {
-		t.Fatalf("%v: %q", err, envelope)
-	}
+	err := d.Decode(&o)
+	testsupport.MustTrue(t, err == nil, "%v: %q", err, envelope)
 	return o
 }
 
@@ -131,9 +130,8 @@ func TestFormsOfBodiesInTheEnvelope(t *testing.T) {
 				expect += "," + tt.want
 			}
 			want(t, "envelope", string(envelope), expect+`},{"ssp":"rival","status":204,"ms":0}]}`)
-			if o := open(t, envelope); len(o.Results) != 2 || o.Results[1].SSP != "rival" || o.Results[1].Status != 204 {
-				t.Errorf("read as %+v", o)
-			}
+			o := open(t, envelope)
+			testsupport.True(t, len(o.Results) == 2 && o.Results[1].SSP == "rival" && o.Results[1].Status == 204, "read as %+v", o)
 		})
 	}
 }
@@ -245,9 +243,8 @@ func bodyOf(t testing.TB, raw json.RawMessage, inBase64 *string, e *entry) []byt
 		return e.body
 	case textBody:
 		var s string
-		if err := json.Unmarshal(raw, &s); err != nil {
-			t.Fatalf("%v: %s", err, raw)
-		}
+		err := json.Unmarshal(raw, &s)
+		testsupport.MustTrue(t, err == nil, "%v: %s", err, raw)
 		return []byte(s)
 	case binaryBody:
 		b, err := base64.StdEncoding.DecodeString(*inBase64)

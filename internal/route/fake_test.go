@@ -112,9 +112,8 @@ func (f *fakeSSP) requests() []receivedRequest {
 // wantRequests checks how many requests the SSP has received.
 func (f *fakeSSP) wantRequests(n int) {
 	f.t.Helper()
-	if got := len(f.requests()); got != n {
-		f.t.Errorf("%s received %d requests, want %d", f.Name(), got, n)
-	}
+	got := len(f.requests())
+	testsupport.True(f.t, got == n, "%s received %d requests, want %d", f.Name(), got, n)
 }
 
 // fakeConn is a connection of an SSP, with many places.

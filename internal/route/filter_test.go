@@ -143,9 +143,11 @@ func TestRoutesAreFoundByTheBody(t *testing.T) {
 			table.Examine(f, []byte(tt.body), s)
 			rt, _ = table.Find(f, s)
 		}
-		if got := rt; tt.route < 0 && got != nil || tt.route >= 0 && got != table.Routes[tt.route] {
-			t.Errorf("%s %s %v: route %v, want %d", tt.path, tt.body, tt.lines, got, tt.route)
+		var want *Route
+		if tt.route >= 0 {
+			want = table.Routes[tt.route]
 		}
+		testsupport.True(t, rt == want, "%s %s %v: route %v, want %d", tt.path, tt.body, tt.lines, rt, tt.route)
 	}
 }
 
@@ -175,7 +177,6 @@ func TestHoldbackGoesOnToTheNextRoute(t *testing.T) {
 		}
 	}
 	s := &Search{Explaining: true}
-	if rt, _ := table.Find(f, s); rt == nil || rt.Index != 0 {
-		t.Errorf("an explanation finds %v", rt)
-	}
+	rt, _ := table.Find(f, s)
+	testsupport.True(t, rt != nil && rt.Index == 0, "an explanation finds %v", rt)
 }

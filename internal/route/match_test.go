@@ -27,9 +27,8 @@ func wantMatches[T any](t *testing.T, m Match, request func(T) *httpheader.Reque
 	table := NewTable([]*Route{{Match: m}})
 	for expect, requests := range map[bool][]T{true: yes, false: no} {
 		for _, q := range requests {
-			if r, name := table.Find(request(q), new(Search)); (r != nil) != expect || name != nil {
-				t.Errorf("%+v: %v matches: %v, chooses %q", m, q, r != nil, name)
-			}
+			r, name := table.Find(request(q), new(Search))
+			testsupport.True(t, (r != nil) == expect && name == nil, "%+v: %v matches: %v, chooses %q", m, q, r != nil, name)
 		}
 	}
 }

@@ -112,12 +112,10 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopyAndCanBeCancelled(t *testing.T
 			r := newClient(t, upstream.POST, "", "body")
 			for f, cancellable := range map[*fakeSSP]bool{a: tt.cancelA, b: tt.cancelB} {
 				f.script = func(ex *upstream.Exchange) reply {
-					if own := &ex.Request.Body[0] == &r.body[0]; own == tt.copies {
-						t.Errorf("%s's leg has the request's own body: %v", f.Name(), own)
-					}
-					if got := ex.Context != nil; got != cancellable {
-						t.Errorf("%s can be cancelled: %v", f.Name(), got)
-					}
+					own := &ex.Request.Body[0] == &r.body[0]
+					testsupport.True(t, own != tt.copies, "%s's leg has the request's own body: %v", f.Name(), own)
+					got := ex.Context != nil
+					testsupport.True(t, got == cancellable, "%s can be cancelled: %v", f.Name(), got)
 					return responses(ms, 204)
 				}
 			}
@@ -237,9 +235,8 @@ func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
 				}
 				look := func(f *fakeSSP, then reply) {
 					f.script = func(*upstream.Exchange) reply {
-						if got := f.Snapshot().BufferedBytes; got != 800+copied {
-							t.Errorf("%s: %d bytes are held, want %d", f.Name(), got, 800+copied)
-						}
+						got := f.Snapshot().BufferedBytes
+						testsupport.True(t, got == 800+copied, "%s: %d bytes are held, want %d", f.Name(), got, 800+copied)
 						testsupport.Equal(t, budget.Used(), copied, "%d bytes of the budget are held")
 						return then
 					}
@@ -259,9 +256,8 @@ func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
 				if got := strings.HasPrefix(legsOf(&res), "a overloaded "); got != full {
 					t.Errorf("the SSP's share is full: %v; legs: %s", full, legsOf(&res))
 				}
-				if sent := len(a.requests()); full == (sent > 0) {
-					t.Errorf("a got %d requests", sent)
-				}
+				sent := len(a.requests())
+				testsupport.True(t, full != (sent > 0), "a got %d requests", sent)
 				b.wantRequests(1)
 				res.Release()
 				time.Sleep(time.Second)

@@ -167,9 +167,8 @@ func TestReasonsOfSSPsWithoutAResponse(t *testing.T) {
 		res := rt.Do(&r.Request, nil, newProcess(t))
 		body := string(res.Exchange.Response.Body)
 		for seat, status := range map[string]int{"late": 101, "secondary": 101, "filtered": 203, "lost": 103} {
-			if entry := fmt.Sprintf(`{"seat":%q,"nonbid":[{"impid":"i","statuscode":%d}]}`, seat, status); !strings.Contains(body, entry) {
-				t.Errorf("no %s in %s", entry, body)
-			}
+			entry := fmt.Sprintf(`{"seat":%q,"nonbid":[{"impid":"i","statuscode":%d}]}`, seat, status)
+			testsupport.True(t, strings.Contains(body, entry), "no %s in %s", entry, body)
 		}
 		res.Release()
 	})
@@ -195,9 +194,8 @@ func TestRequestsThatCannotBeMerged(t *testing.T) {
 		`{"id":"1"}`: "", `{"id":1}`: "an id", `{}`: "an id", ``: "no JSON object", `{"id":"1","id":"1"}`: "twice", `{"id":"1"`: "not valid JSON",
 	} {
 		r := newClient(t, upstream.POST, "", body)
-		if got := CheckMerge(&r.Request); why == "" && got != "" || !strings.Contains(got, why) {
-			t.Errorf("%s: %q, want %q", body, got, why)
-		}
+		got := CheckMerge(&r.Request)
+		testsupport.True(t, (why == "") == (got == "") && strings.Contains(got, why), "%s: %q, want %q", body, got, why)
 	}
 	r := newClient(t, upstream.POST, "", `{"id":"1"}`, "Content-Encoding: gzip")
 	testsupport.True(t, strings.Contains(CheckMerge(&r.Request), "compressed"), "a compressed body is merged")

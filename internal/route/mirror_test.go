@@ -45,9 +45,8 @@ func TestMirrorGetsCopies(t *testing.T) {
 		a, b := newFake(t, "a", fills(10*ms, "ad")), newFake(t, "b", fills(50*ms, "other"))
 		rt := mirroring(a, b, 1, 1<<20)
 		b.script = func(*upstream.Exchange) reply {
-			if held, copies := b.Snapshot().BufferedBytes, rt.Mirror.Budget.Used(); held != copies || held == 0 {
-				t.Errorf("%d bytes of the SSP's share are held for copies of %d bytes", held, copies)
-			}
+			held, copies := b.Snapshot().BufferedBytes, rt.Mirror.Budget.Used()
+			testsupport.True(t, held == copies && held != 0, "%d bytes of the SSP's share are held for copies of %d bytes", held, copies)
 			return b.reply
 		}
 		for range 5 {
@@ -109,9 +108,8 @@ func TestEachOutcomeThatACopyCanHaveHasASeries(t *testing.T) {
 			sendMany(t, rt, newProcess(t), 1, time.Second)
 			c := NewMirrorCollector(func() *Table { return NewTable([]*Route{rt}) })
 			want := fmt.Sprintf(`adbuffer_mirrored_total{outcome="%v",route=%q,ssp="b"} 1`, o, rt.Name)
-			if text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "adbuffer_mirrored_total"); err != nil || !strings.Contains(string(text), want) {
-				t.Errorf("%v: no %s in\n%s", err, want, text)
-			}
+			text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "adbuffer_mirrored_total")
+			testsupport.True(t, err == nil && strings.Contains(string(text), want), "%v: no %s in\n%s", err, want, text)
 		})
 	}
 }
@@ -131,13 +129,11 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 				series++
 			}
 		}
-		if n, err := testutil.GatherAndCount(registry); err != nil || n != series {
-			t.Errorf("%d series (%v), want %d", n, err, series)
-		}
+		n, err := testutil.GatherAndCount(registry)
+		testsupport.True(t, err == nil && n == series, "%d series (%v), want %d", n, err, series)
 		families, _ := registry.Gather()
-		if text := families[0].String(); !strings.Contains(text, `value:"dropped"`) {
-			t.Errorf("the metric is %s", text)
-		}
+		text := families[0].String()
+		testsupport.True(t, strings.Contains(text, `value:"dropped"`), "the metric is %s", text)
 		testsupport.Equal(t, rt.Mirror.Stats.dropped.Load(), 1, "%d were dropped")
 	})
 }
@@ -174,9 +170,8 @@ func TestSilentMirrorGetsProbesOnly(t *testing.T) {
 			before = len(b.requests())
 			mirror(100)
 			testsupport.Equal(t, len(b.requests())-before, 100, "%d of 100 copies were sent after the SSP responded again")
-			if n := rt.Mirror.Stats.inFlight.Load(); n != 0 || rt.Mirror.Budget.Used() != 0 {
-				t.Errorf("%d in flight, %d bytes held", n, rt.Mirror.Budget.Used())
-			}
+			n := rt.Mirror.Stats.inFlight.Load()
+			testsupport.True(t, n == 0 && rt.Mirror.Budget.Used() == 0, "%d in flight, %d bytes held", n, rt.Mirror.Budget.Used())
 		})
 	}
 }
@@ -213,9 +208,8 @@ func TestShortDeadlinesOfAClientStopNoCopiesOfOthers(t *testing.T) {
 			for range 20 {
 				mirror(300*ms, 10*ms)
 			}
-			if n := len(b.requests()) - before; n < c.least || n > c.most {
-				t.Errorf("%d of 20 later copies were sent, want %d to %d", n, c.least, c.most)
-			}
+			n := len(b.requests()) - before
+			testsupport.True(t, n >= c.least && n <= c.most, "%d of 20 later copies were sent, want %d to %d", n, c.least, c.most)
 			time.Sleep(time.Second)
 		})
 	}
@@ -262,18 +256,16 @@ func TestMirrorGetsItsOwnBody(t *testing.T) {
 		rt := mirroring(a, b, 1, 1<<20)
 		NewTable([]*Route{rt})
 		b.script = func(*upstream.Exchange) reply {
-			if held, least := rt.Mirror.Budget.Used(), int64(2*len(body)); held < least {
-				t.Errorf("%d bytes are held for two copies of %d bytes", held, len(body))
-			}
+			held, least := rt.Mirror.Budget.Used(), int64(2*len(body))
+			testsupport.True(t, held >= least, "%d bytes are held for two copies of %d bytes", held, len(body))
 			return b.reply
 		}
 		for _, why := range []openrtb.Reason{openrtb.Readable, openrtb.Twice} {
 			r := newClient(t, upstream.POST, "", body)
 			r.Unreadable = why
 			res := rt.Do(&r.Request, nil, newProcess(t))
-			if held := r.Budget.Used(); why == openrtb.Readable && held != int64(len("ad")) {
-				t.Errorf("%d bytes are held for the response", held)
-			}
+			held := r.Budget.Used()
+			testsupport.True(t, why != openrtb.Readable || held == int64(len("ad")), "%d bytes are held for the response", held)
 			res.Release()
 			wantEmpty(t, r.Budget)
 			want(t, "the client's body", string(r.Body), body)

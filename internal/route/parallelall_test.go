@@ -59,9 +59,8 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 			a, b := newFake(t, "a", fills(0, "a")), newFake(t, "b", responses(10*ms, 503))
 			rt := newRoute(mode, a, b)
 			r := newClient(t, upstream.HEAD, "", "", "Accept-Encoding: gzip")
-			if _, ok := rt.Allow(upstream.HEAD, &rt.Targets[1]); !ok {
-				t.Errorf("mode %s refuses HEAD to a chosen SSP", mode)
-			}
+			_, ok := rt.Allow(upstream.HEAD, &rt.Targets[1])
+			testsupport.True(t, ok, "mode %s refuses HEAD to a chosen SSP", mode)
 			res := rt.Do(&r.Request, &rt.Targets[1], newProcess(t))
 			defer res.Release()
 			want(t, "result", ended(&res), "server_error of b: 503 no ad for you")

@@ -22,9 +22,8 @@ func TestResponseDoesNotWaitForAbandonedLegs(t *testing.T) {
 		testsupport.Equal(t, time.Since(r.Received), 10*ms, "took %v, want 10ms")
 		res.Release()
 		budget := r.Budget
-		if n := budget.Used(); n == 0 || p.InFlight.Now() != 1 {
-			t.Errorf("the loser holds %d bytes of copies, and %d legs are in flight", n, p.InFlight.Now())
-		}
+		n := budget.Used()
+		testsupport.True(t, n != 0 && p.InFlight.Now() == 1, "the loser holds %d bytes of copies, and %d legs are in flight", n, p.InFlight.Now())
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantEmpty(t, budget)
@@ -65,9 +64,8 @@ func TestLegsSendTheSameRequest(t *testing.T) {
 		defer res.Release()
 		for _, f := range fakes {
 			want := []receivedRequest{{r.Received, "POST", "/bid?a=1&b=2", "Cookie: id=1\r\nAccept-Encoding: gzip\r\nX-Forwarded-For: 192.0.2.1\r\n", `{"id":"1"}`}}
-			if diff := cmp.Diff(want, f.requests(), cmp.AllowUnexported(receivedRequest{})); diff != "" {
-				t.Errorf("%s received (-want +got):\n%s", f.Name(), diff)
-			}
+			diff := cmp.Diff(want, f.requests(), cmp.AllowUnexported(receivedRequest{}))
+			testsupport.True(t, diff == "", "%s received (-want +got):\n%s", f.Name(), diff)
 		}
 	})
 }

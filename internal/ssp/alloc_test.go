@@ -79,9 +79,8 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 		r := c.withTmax("300")
 		ex := upstream.AcquireExchange()
 		for _, which := range []string{"itself", "a successor"} {
-			if n := testing.AllocsPerRun(1000, func() { c.alloc(ex, r) }); n != 0 {
-				t.Errorf("%s, %s: %v allocations a request, want none", name, which, n)
-			}
+			n := testing.AllocsPerRun(1000, func() { c.alloc(ex, r) })
+			testsupport.True(t, n == 0, "%s, %s: %v allocations a request, want none", name, which, n)
 			c.ssp = c.ssp.With(options(with))
 		}
 		ex.Release()

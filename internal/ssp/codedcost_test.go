@@ -15,9 +15,8 @@ import (
 func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 	const seat = `,{"bid":[]}`
 	plain := []byte(`{"seatbid":[{}` + strings.Repeat(seat, (maxScan-20)/len(seat)) + `]}`)
-	if ad, _ := NoBidOpenRTB.search(plain); ad {
-		t.Fatal("an ad")
-	}
+	ad, _ := NoBidOpenRTB.search(plain)
+	testsupport.MustTrue(t, !ad, "an ad")
 	budget := testsupport.Shortest(func() { NoBidOpenRTB.search(plain) })
 	t.Logf("plain: %v", budget)
 	for name, body := range hostileBodies(t) {
@@ -32,8 +31,7 @@ func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
 		look()
 		runtime.ReadMemStats(&after)
 		// Decoders are kept for the next body. After a garbage collection new ones are made.
-		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
-			t.Errorf("%s takes %d bytes", name, n)
-		}
+		n := after.TotalAlloc - before.TotalAlloc
+		testsupport.True(t, n <= 1<<20, "%s takes %d bytes", name, n)
 	}
 }

@@ -43,9 +43,8 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP+2 {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP+2)
 	}
-	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
-	}
+	problems, err := testutil.GatherAndLint(reg)
+	testsupport.True(t, err == nil && len(problems) == 0, "%v, %v", problems, err)
 	wantMetrics(t, reg, `
 # HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, or the current adaptive limit. 0 for no limit.
 # TYPE adbuffer_concurrency_limit gauge

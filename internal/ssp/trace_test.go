@@ -31,8 +31,7 @@ func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
 		ours := string(a.AppendTraceParent(nil))
 		testsupport.True(t, c.parent != clients || ours[:36] == clients[:36] && ours[36:] != clients[36:], "%s: adbuffer's span is %s", c.name, ours)
 		b := append([]byte("/target"), c.fields...)
-		if got, want := string(appendTrace(b, len("/target"), a, httpheader.NewPolicy(c.o))), "/target"+strings.ReplaceAll(c.want, "OURS", ours); got != want {
-			t.Errorf("%s: %q, want %q", c.name, got, want)
-		}
+		got, want := string(appendTrace(b, len("/target"), a, httpheader.NewPolicy(c.o))), "/target"+strings.ReplaceAll(c.want, "OURS", ours)
+		testsupport.True(t, got == want, "%s: %q, want %q", c.name, got, want)
 	}
 }

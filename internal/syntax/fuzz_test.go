@@ -38,15 +38,13 @@ func FuzzNumbers(f *testing.F) {
 					want = int(exact.Int64())
 				}
 			}
-			if n, ok := ParseNumber(v, limit); n != want || ok != isNumber {
-				t.Errorf("ParseNumber(%q, %d) = %d, %v; want %d, %v", v, limit, n, ok, want, isNumber)
-			}
+			n, ok := ParseNumber(v, limit)
+			testsupport.True(t, n == want && ok == isNumber, "ParseNumber(%q, %d) = %d, %v; want %d, %v", v, limit, n, ok, want, isNumber)
 		}
 		n, isStatus := ParseNumber(v, MaxNumber)
 		isStatus = isStatus && len(v) == 3 && 100 <= n && n < 600
-		if status, ok := ParseStatus(v); ok != isStatus || ok && status != n {
-			t.Errorf("ParseStatus(%q) = %d, %v", v, status, ok)
-		}
+		status, ok := ParseStatus(v)
+		testsupport.True(t, ok == isStatus && (!ok || status == n), "ParseStatus(%q) = %d, %v", v, status, ok)
 		for _, c := range v {
 			want := strings.IndexByte("0123456789abcdef", c|0x20)
 			if c < '0' || c > 'f' { // setting a bit above turns some control bytes into digits
@@ -99,9 +97,8 @@ func FuzzValues(f *testing.F) {
 			for _, e := range want {
 				listed = listed || asciiLower(e) == asciiLower(token)
 			}
-			if got := HasToken(v, token); got != listed {
-				t.Errorf("HasToken(%q, %q) = %v", v, token, got)
-			}
+			got := HasToken(v, token)
+			testsupport.True(t, got == listed, "HasToken(%q, %q) = %v", v, token, got)
 		}
 		for _, specific := range []string{"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"} {
 			testsupport.True(t, asciiLower(s) != specific || IsConnectionSpecific(v), "IsConnectionSpecific(%q) = false", v)
@@ -118,9 +115,8 @@ func FuzzFields(f *testing.F) {
 		for name, value := range Fields(block) {
 			testsupport.MustTrue(t, !bytes.ContainsAny(name, ":") && bytes.Equal(Trim(value), value) && len(name) != 0, "%q has a field %q with the value %q", block, name, value)
 			again = AppendField(again, name, value)
-			if found, ok := FindField(block, string(name)); !ok || found == nil {
-				t.Fatalf("%q is not found in %q", name, block)
-			}
+			found, ok := FindField(block, string(name))
+			testsupport.MustTrue(t, ok && found != nil, "%q is not found in %q", name, block)
 		}
 		rest := again
 		for name, value := range Fields(block) {

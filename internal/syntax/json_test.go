@@ -32,9 +32,8 @@ func FuzzJSONString(f *testing.F) {
 		quoted, err := json.Marshal(string(s))
 		testsupport.NoError(t, err)
 		testsupport.NoError(t, json.Unmarshal(quoted, &expect))
-		if diff := cmp.Diff(expect, back); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", s, diff)
-		}
+		diff := cmp.Diff(expect, back)
+		testsupport.True(t, diff == "", "%q (-want +got):\n%s", s, diff)
 	})
 }
 
@@ -72,13 +71,11 @@ func FuzzValidJSON(f *testing.F) {
 		}
 		// The caller of ValidJSON checks UTF-8.
 		want := json.Valid(b) && jsontext.Value(b).IsValid(jsontext.AllowInvalidUTF8(!utf8.Valid(b))) && deepest <= MaxJSONDepth && fits
-		if got := ValidJSON(b); got != want && utf8.Valid(b) {
-			t.Errorf("%q: %v, want %v at a depth of %d, numbers fit: %v", b, got, want, deepest, fits)
-		}
+		got := ValidJSON(b)
+		testsupport.True(t, got == want || !utf8.Valid(b), "%q: %v, want %v at a depth of %d, numbers fit: %v", b, got, want, deepest, fits)
 		var v any
-		if err := json.Unmarshal(b, &v); ValidJSON(b) && err != nil {
-			t.Errorf("%q: %v", b, err)
-		}
+		err := json.Unmarshal(b, &v)
+		testsupport.True(t, !ValidJSON(b) || err == nil, "%q: %v", b, err)
 	})
 }
 

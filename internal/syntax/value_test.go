@@ -38,9 +38,8 @@ func TestEachByteIsJudgedAlikeAtEachPlace(t *testing.T) {
 				if got, want := IsValue(v), c >= ' ' && c != 0x7f || c == '\t'; got != want {
 					t.Fatalf("byte %#x at %d of %d: value %t, want %t", c, i, size, got, want)
 				}
-				if got, want := IsVisible(v), c > ' ' && c != 0x7f; got != want {
-					t.Fatalf("byte %#x at %d of %d: visible %t, want %t", c, i, size, got, want)
-				}
+				got, want := IsVisible(v), c > ' ' && c != 0x7f
+				testsupport.MustTrue(t, got == want, "byte %#x at %d of %d: visible %t, want %t", c, i, size, got, want)
 			}
 			v[i] = 'a'
 		}
@@ -52,9 +51,8 @@ func TestEqualFoldFoldsLettersOnly(t *testing.T) {
 	testsupport.True(t, EqualFold([]byte("A-Z@[`{"), "a-z@[`{"), "the same bytes differ")
 	for _, s := range []string{"@", "[", "`", "{", "\x1b"} {
 		for _, other := range []string{"@", "[", "`", "{", "\x1b"} {
-			if got := EqualFold([]byte(s), other); got != (s == other) {
-				t.Errorf("%q and %q: %v", s, other, got)
-			}
+			got := EqualFold([]byte(s), other)
+			testsupport.True(t, got == (s == other), "%q and %q: %v", s, other, got)
 		}
 	}
 }
@@ -74,24 +72,21 @@ func TestFieldsReadsBlocks(t *testing.T) {
 	for name, value := range Fields(block) {
 		got = append(got, string(name)+"="+string(value))
 	}
-	if want := []string{"A=1", "B=", "long-Name=two  words"}; !slices.Equal(got, want) {
-		t.Errorf("fields %q, want %q", got, want)
-	}
+	want := []string{"A=1", "B=", "long-Name=two  words"}
+	testsupport.True(t, slices.Equal(got, want), "fields %q, want %q", got, want)
 
 	if v, ok := FindField(block, "LONG-name"); !ok || string(v) != "two  words" {
 		t.Errorf("FindField(LONG-name) = %q, %v", v, ok)
 	}
-	if v, ok := FindField(block, "long-nam"); ok {
-		t.Errorf("FindField(long-nam) = %q", v)
-	}
+	v, ok := FindField(block, "long-nam")
+	testsupport.True(t, !ok, "FindField(long-nam) = %q", v)
 	for name := range Fields(block) {
 		testsupport.True(t, bytes.Equal(name, []byte("A")), "continued after break, to %q", name)
 		break
 	}
 	for _, malformed := range []string{"", "A", "A: 1", ": 1\r\n", "A: 1\r", "A: 1\rB: 2\r\n", "A: 1\nB: 2\r\n", "A: 1\n\r\n"} {
-		if name, value, rest := CutField([]byte(malformed)); name != nil || value != nil || rest != nil {
-			t.Errorf("CutField(%q) = %q, %q, %q", malformed, name, value, rest)
-		}
+		name, value, rest := CutField([]byte(malformed))
+		testsupport.True(t, name == nil && value == nil && rest == nil, "CutField(%q) = %q, %q, %q", malformed, name, value, rest)
 	}
 }
 

@@ -129,9 +129,8 @@ func wantSpan(t *testing.T, s *otlp.Span, parent *otlp.Span, from, to time.Durat
 		t.Errorf("%s ends after %v, want %v", s.Name, time.Duration(got), time.Duration(want))
 	}
 	testsupport.True(t, parent == nil || bytes.Equal(s.ParentSpanId, parent.SpanId), "%s is not below %v", s.Name, parent)
-	if got := hex.EncodeToString(s.TraceId); got != "0af7651916cd43dd8448eb211c80319c" {
-		t.Errorf("%s is of trace %s, not of the client's", s.Name, got)
-	}
+	got := hex.EncodeToString(s.TraceId)
+	testsupport.True(t, got == "0af7651916cd43dd8448eb211c80319c", "%s is of trace %s, not of the client's", s.Name, got)
 }
 
 // wantAttributes checks attributes, each given as "key=value"; "key=" means that the attribute is
@@ -281,9 +280,8 @@ func TestARequestThatGotNoPlaceHasNoAttemptAndAnError(t *testing.T) {
 		leg.Ended(ex, upstream.PendingFull, full)
 	})
 	wantSpan(t, spans["pending"], spans["ssp openx"], 0, 140*time.Millisecond)
-	if s := spans["ssp openx"].Status; len(spans) != 2 || s.Code != otlp.Status_STATUS_CODE_ERROR || s.Message != "see pool.max_pending" {
-		t.Errorf("%d spans, status %v", len(spans), s)
-	}
+	s := spans["ssp openx"].Status
+	testsupport.True(t, len(spans) == 2 && s.Code == otlp.Status_STATUS_CODE_ERROR && s.Message == "see pool.max_pending", "%d spans, status %v", len(spans), s)
 	wantAttributes(t, spans["ssp openx"], "error.type=pending_full", "http.response.status_code=")
 }
 
@@ -313,9 +311,8 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 			if name == c.want {
 				want = 1
 			}
-			if n := tracer.sampler.decisions[d].Load(); n != want {
-				t.Errorf("%+v: %d times %s, want %d", c, n, name, want)
-			}
+			n := tracer.sampler.decisions[d].Load()
+			testsupport.True(t, n == want, "%+v: %d times %s, want %d", c, n, name, want)
 		}
 		testsupport.True(t, (r != nil) == (c.want != ""), "%+v: traced %v", c, r != nil)
 		testsupport.True(t, r == nil || !r.parent.IsValid() || r.span.TraceID() == r.parent.TraceID(), "%+v: the client's trace is not continued", c)
@@ -402,9 +399,8 @@ func TestTraceParentByTheRules(t *testing.T) {
 		"00_0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331_01":      false,
 		"": false,
 	} {
-		if _, ok := parseTraceParent([]byte(v)); ok != want {
-			t.Errorf("%q: %v, want %v", v, ok, want)
-		}
+		_, ok := parseTraceParent([]byte(v))
+		testsupport.True(t, ok == want, "%q: %v, want %v", v, ok, want)
 	}
 }
 
@@ -417,9 +413,8 @@ func FuzzTraceParent(f *testing.F) {
 		if !ok {
 			return
 		}
-		if got := p.TraceID().String() + "-" + p.SpanID().String(); got != string(v[3:52]) || p.IsSampled() != (hexBit(v[54])&1 == 1) {
-			t.Errorf("%q was read as %s, sampled %v", v, got, p.IsSampled())
-		}
+		got := p.TraceID().String() + "-" + p.SpanID().String()
+		testsupport.True(t, got == string(v[3:52]) && p.IsSampled() == (hexBit(v[54])&1 == 1), "%q was read as %s, sampled %v", v, got, p.IsSampled())
 	})
 }
 
