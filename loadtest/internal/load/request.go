@@ -87,9 +87,7 @@ func newSet(p *Plan) *set {
 func (s *set) choose() *request {
 	class := 0
 	if len(s.pick) > 1 {
-		for r := s.random.Float64(); class < len(s.pick)-1 && r >= s.pick[class]; {
-			class++
-		}
+		class, _ = slices.BinarySearch(s.pick, s.random.Float64())
 	}
 	variants := s.variants[class]
 	i := s.next[class]

@@ -75,30 +75,15 @@ func (p *Plan) arrivals(yield func(arrival) bool) {
 // when returns the time until which the phase expects n requests, since its start. If it never
 // expects as many, when returns the largest duration.
 func (p *Phase) when(n float64) time.Duration {
-	const never = time.Duration(math.MaxInt64)
-	// n = From·t + slope·t²/2
-	slope := (p.To - p.From) / p.Duration.Seconds()
-	var t float64
-	switch {
-	case p.From <= 0 && p.To <= 0:
-		return never
-	case n == 0:
+	if n == 0 && (p.From > 0 || p.To > 0) {
 		return 0
-	case math.Abs(slope) < 1e-9:
-		if p.From <= 0 {
-			return never
-		}
-		t = n / p.From
-	default:
-		d := p.From*p.From + 2*slope*n
-		if d < 0 {
-			return never
-		}
-		// This form of the solution stays exact if From is much larger than the slope.
-		t = 2 * n / (p.From + math.Sqrt(d))
 	}
-	if t > 1e6 {
-		return never
+	// n = From·t + slope·t²/2. This form of the solution stays exact if From is much larger than the slope. It is
+	// infinite or no number if there is no such t.
+	slope := (p.To - p.From) / p.Duration.Seconds()
+	t := 2 * n / (p.From + math.Sqrt(p.From*p.From+2*slope*n))
+	if math.IsNaN(t) || t > 1e6 {
+		return math.MaxInt64
 	}
 	return time.Duration(t * 1e9)
 }
