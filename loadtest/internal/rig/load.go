@@ -124,14 +124,13 @@ func Watched(plan load.Plan, expected bool, watch func(load.Progress)) Load {
 
 func repeat(plan load.Plan, expected bool, tries int, watch func(load.Progress)) Load {
 	return func(s *Stage) (*Figures, error) {
-		for {
+		for attempt := 1; ; attempt++ {
 			r, err := s.Generate(plan, watch)
 			if err != nil {
 				return nil, err
 			}
 			doubts := slices.DeleteFunc(slices.Clone(r.Doubts), load.AboutFailures)
-			tries--
-			if tries > 0 && len(doubts) > 0 {
+			if attempt < tries && len(doubts) > 0 {
 				s.Say("again, since %s", doubts[0])
 				continue
 			}

@@ -71,6 +71,25 @@ func TestGeneratorInAProcessOfItsOwnReportsItsProgress(t *testing.T) {
 	})
 }
 
+// Each measurement of a calm load has its attempts, also after measurements that needed them.
+func TestDoubtfulMeasurementIsMadeUpToThreeTimes(t *testing.T) {
+	succeed(t, func(r *Rig) {
+		again := 0
+		r.Say = func(format string, _ ...any) {
+			if strings.HasPrefix(format, "again") {
+				again++
+			}
+		}
+		fails := sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}}
+		s := r.Start(Setup{Program: "direct", SSPs: []*SSP{{Name: "ssp", Behaviour: fails}}})
+		loaded := Calmly(ClosedLoop(1, 1, 0, Get("/bid")), true) // no request gets a response, which is doubtful
+		for n := range 3 {
+			s.Measure(loaded)
+			testsupport.Equal(t, again, 2*(n+1), "%d repetitions after %d measurements", n+1)
+		}
+	})
+}
+
 func TestSSPWithTLSReportsItsCA(t *testing.T) {
 	succeed(t, func(r *Rig) {
 		s := r.startSSP("two", "", simulation{Protocol: sspsim.TLSHTTP2})
