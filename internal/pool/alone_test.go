@@ -15,9 +15,7 @@ func pipelined(o *Options) {
 }
 
 func newPipelinedSSP(t testing.TB) *fakeSSP {
-	s := newFakeSSP(t)
-	s.always(dialResult{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4})
-	return s
+	return newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4})
 }
 
 // askAlone starts a request that must be alone.

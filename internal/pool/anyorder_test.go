@@ -191,9 +191,7 @@ func (a *anyOrder) change() {
 		p.SetEndpointWeight(name, a.n(5))
 	case 4:
 		all := a.addresses()
-		a.ssp.mu.Lock()
-		a.ssp.addrs = all
-		a.ssp.mu.Unlock()
+		a.ssp.locked(func() { a.ssp.addrs = all })
 	case 5:
 		o.MaxConns = 1 + a.n(8)
 		o.MaxHTTP2Conns, o.MaxIdle = 1+a.n(o.MaxConns), a.n(o.MaxConns+1)

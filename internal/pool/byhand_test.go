@@ -143,24 +143,17 @@ func TestDisabledSSPKeepsNoConnection(t *testing.T) {
 		pass(10 * msec)
 		testsupport.True(t, s.dialCount() == 1 && s.openCount() == 0, "%d dials brought %d connections that stay open", s.dialCount(), s.openCount())
 	})
-	t.Run("check", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-			fill(t, p, 1)
-			p.duringCheck(func() { p.SetState(balancer.Disabled) })
-			testsupport.Equal(t, s.openCount(), 0, "%d connections stay open")
-		})
+	runInBubble(t, "check", nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		fill(t, p, 1)
+		p.duringCheck(func() { p.SetState(balancer.Disabled) })
+		testsupport.Equal(t, s.openCount(), 0, "%d connections stay open")
 	})
 }
 
 // While the SSP is drained or disabled, the pool dials no endpoint to find out whether it works.
 func TestDisabledSSPIsNotDialled(t *testing.T) {
 	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Ejection.Enabled = false }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.set(func(c dialCall) dialResult {
-			if c.addr.Name == "b:80" {
-				return dialResult{err: errRefused}
-			}
-			return dialResult{after: msec}
-		})
+		s.refuseAt("b:80")
 		serve(t, p, 100, 10*msec, nil)
 		testsupport.MustTrue(t, p.Snapshot().Endpoints[1].Unreachable, "b is reachable")
 		p.SetState(balancer.Disabled)

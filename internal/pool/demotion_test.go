@@ -125,11 +125,8 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 				}
 			})
 			for range 1000 {
-				s.mu.Lock()
-				conns := s.conns
-				s.mu.Unlock()
-				for _, c := range conns {
-					if c.protocol == upstream.HTTP2 && c.CloseReason() == upstream.NotClosed {
+				for _, c := range s.openConns() {
+					if c.protocol == upstream.HTTP2 {
 						c.goAway(upstream.ClosedGoaway)
 					}
 				}

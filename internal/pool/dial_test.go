@@ -27,13 +27,8 @@ func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 }, func(t *testing.T, s *fakeSSP, _ *Pool) {
 		for range 1000 { // for 10 s, the SSP closes its connections
-			s.mu.Lock()
-			conns := s.conns
-			s.mu.Unlock()
-			for _, c := range conns {
-				if c.CloseReason() == upstream.NotClosed {
-					c.goAway(upstream.ClosedByPeer)
-				}
+			for _, c := range s.openConns() {
+				c.goAway(upstream.ClosedByPeer)
 			}
 			pass(10 * msec)
 		}

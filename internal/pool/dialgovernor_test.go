@@ -16,6 +16,26 @@ func (s *fakeSSP) refuse(after time.Duration) {
 	s.always(dialResult{after: after, err: errRefused})
 }
 
+// refuseAt makes all dials to an endpoint fail. All other dials succeed.
+func (s *fakeSSP) refuseAt(endpoint string) {
+	s.set(func(c dialCall) dialResult {
+		if c.addr.Name == endpoint {
+			return dialResult{err: errRefused}
+		}
+		return dialResult{after: msec}
+	})
+}
+
+// dead makes an address a black hole. Dials to all other addresses succeed.
+func (s *fakeSSP) dead(a upstream.Address) {
+	s.set(func(c dialCall) dialResult {
+		if c.addr == a {
+			return dialResult{after: 250 * msec, err: errRefused}
+		}
+		return dialResult{after: 5 * msec}
+	})
+}
+
 func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
@@ -104,10 +124,7 @@ func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 		// The trial succeeded: more dials follow at once.
 		testsupport.Equal(t, p.Snapshot().Dialing, 16, "%d dials after the trial")
 		pass(sec)
-		for _, r := range all {
-			err := r.do()
-			testsupport.True(t, err == nil, "%v", err)
-		}
+		doAll(all)
 	})
 }
 
@@ -133,9 +150,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 		s.always(dialResult{after: 5 * msec, err: bad})
 		first := ask(t, p, sec)
 		pass(10 * msec)
-		if e := first.wantErr(upstream.TLSFailed, 10*msec); e != bad {
-			t.Errorf("the first error is %q", e.Error())
-		}
+		testsupport.Equal(t, first.wantErr(upstream.TLSFailed, 10*msec), bad, "the first error is %v")
 		later := ask(t, p, sec)
 		pass(0)
 		e := later.wantErr(upstream.TLSFailed, 0)
@@ -148,12 +163,7 @@ func TestDeadAddressCostsOnlyItsOwnDials(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(3)
 		dead := s.addrs[1]
-		s.set(func(c dialCall) dialResult {
-			if c.addr == dead {
-				return dialResult{after: 250 * msec, err: errRefused} // a black hole
-			}
-			return dialResult{after: 5 * msec}
-		})
+		s.dead(dead)
 		// Each request needs its own connection. Once the black hole is known, no request may wait
 		// for it, even while the pool dials it again.
 		for i := range 3000 {
@@ -242,12 +252,7 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxRequests = 1, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = addresses(2)
 		dead := s.addrs[0]
-		s.set(func(c dialCall) dialResult {
-			if c.addr == dead {
-				return dialResult{after: 250 * msec, err: errRefused}
-			}
-			return dialResult{after: 5 * msec}
-		})
+		s.dead(dead)
 		ask(t, p, sec)
 		pass(sec)
 		p.mu.Lock()

@@ -173,7 +173,6 @@ func TestEndpointWithoutConnectionGetsOneAtTheLimit(t *testing.T) {
 }
 
 func TestEndpointThatFailsIsEjected(t *testing.T) {
-	failB := func(e string) bool { return e == "b:80" }
 	for name, change := range map[string]func(*balancer.Ejection){
 		"in a row": func(o *balancer.Ejection) { o.MinRequests = 1000 },
 		"by ratio": func(o *balancer.Ejection) { o.Consecutive = 0 },
@@ -186,7 +185,7 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 				change(&o.Ejection)
 				o.Events = log.add
 			})
-			failures := serve(t, p, 200, msec, failB)["b:80"]
+			failures := serve(t, p, 200, msec, failing("b:80"))["b:80"]
 			want := map[string]int{"in a row": 5, "by ratio": 20}[name]
 			testsupport.True(t, failures == want, "%d requests failed, want %d", failures, want)
 			testsupport.Equal(t, stateOf(p, "b:80"), "ejected", "b is %s")

@@ -26,15 +26,8 @@ func change(p *Pool, s *fakeSSP, to ...string) {
 }
 
 // openTo returns the open connections to an endpoint.
-func (s *fakeSSP) openTo(name string) (open []*fakeConn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
-		if c.addr.Name == name && c.reason == upstream.NotClosed {
-			open = append(open, c)
-		}
-	}
-	return open
+func (s *fakeSSP) openTo(name string) []*fakeConn {
+	return slices.DeleteFunc(s.openConns(), func(c *fakeConn) bool { return c.addr.Name != name })
 }
 
 // An endpoint that a reload adds gets a connection before a request needs it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -162,6 +163,9 @@ func (s *fakeSSP) openCount() int {
 	return s.open
 }
 
+// last returns the connection that was opened last.
+func (s *fakeSSP) last() *fakeConn { return s.conn(len(s.conns) - 1) }
+
 // conn returns the n-th connection that was opened.
 func (s *fakeSSP) conn(n int) *fakeConn {
 	s.mu.Lock()
@@ -249,6 +253,13 @@ func (c *fakeConn) closeItself(r upstream.CloseReason) {
 func (c *fakeConn) goAway(r upstream.CloseReason) {
 	c.closeItself(r)
 	c.owner.Changed()
+}
+
+// openConns returns the open connections.
+func (s *fakeSSP) openConns() []*fakeConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.conns), func(c *fakeConn) bool { return c.reason != upstream.NotClosed })
 }
 
 // setPlaces changes how many exchanges the connection accepts.

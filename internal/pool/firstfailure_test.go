@@ -58,10 +58,7 @@ func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
 				pass(6 * sec) // the pause is over
 				first, second := ask(t, p, sec), ask(t, p, sec)
 				pass(15 * msec)
-				for _, r := range []*request{first, second} {
-					testsupport.MustTrue(t, r.ended() && r.err == nil, "a request: ended %v, %v", r.ended(), r.err)
-					r.do()
-				}
+				doAll([]*request{first, second})
 			})
 		}
 	}
@@ -101,9 +98,8 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 			s.failFirst(c.failing, upstream.HTTP1, errRefused)
 			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: c.redials}}
 			r.place, r.err = p.Acquire(r.ex)
-			if failed := r.err != nil; failed != (c.dials == c.failing) {
-				t.Errorf("%+v: the request got %v", c, r.err)
-			} else if !failed {
+			testsupport.True(t, (r.err != nil) == (c.dials == c.failing), "%+v: the request got %v", c, r.err)
+			if r.err == nil {
 				r.do()
 			}
 			testsupport.Equal(t, s.dialCount(), c.dials, "%[2]+v: %[1]d dials", c)

@@ -329,9 +329,6 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func pass5()  { time.Sleep(5 * time.Millisecond) }
-func pass20() { time.Sleep(20 * time.Millisecond) }
-
 // useAll uses the places of the requests until every request has got one. Each use may release a
 // place for a waiting request.
 func useAll(all []*request) {

@@ -18,6 +18,12 @@ func closeIdle(s *fakeSSP, after time.Duration) {
 	synctest.Wait()
 }
 
+// loseRace ends an exchange whose connection the SSP closes as the request arrives.
+func loseRace(c *fakeConn, _ *upstream.Exchange) error {
+	c.closeItself(upstream.ClosedError)
+	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
+}
+
 func wantLearned(t *testing.T, p *Pool, low, high time.Duration) {
 	t.Helper()
 	got := p.Snapshot().LearnedIdleSeconds
@@ -55,10 +61,7 @@ func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
 			s.do = nil
 			acquire(t, p).do()
 			time.Sleep(3 * sec)
-			s.do = func(c *fakeConn, _ *upstream.Exchange) error {
-				c.closeItself(upstream.ClosedError)
-				return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
-			}
+			s.do = loseRace
 			acquire(t, p).do()
 		}
 		wantLearned(t, p, 3*sec, 3*sec)
@@ -71,7 +74,7 @@ func TestIdleLimitOfHTTP2IsLearnedExactly(t *testing.T) {
 		for range learnedLeast {
 			acquire(t, p).do()
 			time.Sleep(7 * sec)
-			s.conn(len(s.conns) - 1).goAway(upstream.ClosedGoaway)
+			s.last().goAway(upstream.ClosedGoaway)
 			pass(msec)
 		}
 		wantLearned(t, p, 7*sec, 7*sec)
@@ -93,10 +96,7 @@ func TestIdleLimitIsALowPercentileOfTheAges(t *testing.T) {
 func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 16, 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 4)
-		held := []*request{}
-		for range 4 {
-			held = append(held, acquire(t, p))
-		}
+		held := acquireAll(t, p, 4)
 		fill(t, p, 4) // four other connections
 		pass(10 * sec)
 		useAll(held) // four connections are idle since now, and four for ten seconds
@@ -117,7 +117,7 @@ func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 		for range 2 * learnedLeast { // a FIN directly after the response
 			acquire(t, p).do()
 			time.Sleep(20 * msec)
-			s.conn(len(s.conns) - 1).closeItself(upstream.ClosedByPeer)
+			s.last().closeItself(upstream.ClosedByPeer)
 			acquire(t, p).do()
 		}
 		for range 2 * learnedLeast { // the pool's own idle_timeout
@@ -132,24 +132,19 @@ func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 // at random while a request is sent.
 func TestNothingIsLearnedFromClosesAtAnyAge(t *testing.T) {
 	for name, found := range map[string]bool{"after a response": true, "while a request is sent": false} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-				for i := range 100 {
-					s.do = nil
-					acquire(t, p).do()
-					time.Sleep(time.Duration(20+20*(i%10)) * msec) // 20 to 200 ms
-					if found {
-						s.conn(len(s.conns) - 1).closeItself(upstream.ClosedByPeer)
-						continue
-					}
-					s.do = func(c *fakeConn, _ *upstream.Exchange) error {
-						c.closeItself(upstream.ClosedError)
-						return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
-					}
-					acquire(t, p).do()
+		runInBubble(t, name, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+			for i := range 100 {
+				s.do = nil
+				acquire(t, p).do()
+				time.Sleep(time.Duration(20+20*(i%10)) * msec) // 20 to 200 ms
+				if found {
+					s.last().closeItself(upstream.ClosedByPeer)
+					continue
 				}
-				wantLearned(t, p, 0, 0)
-			})
+				s.do = loseRace
+				acquire(t, p).do()
+			}
+			wantLearned(t, p, 0, 0)
 		})
 	}
 }

@@ -27,14 +27,12 @@ func TestExpiredConnectionIsNotUsedBeforeTheJanitorRuns(t *testing.T) {
 		"idle_timeout": func(o *Options) { o.IdleTimeout = 200 * msec },
 		"max_age":      func(o *Options) { o.MaxAge = 200 * msec },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, change, func(t *testing.T, s *fakeSSP, p *Pool) {
-				acquire(t, p).do()
-				pass(300 * msec) // the janitor runs at 1 s
-				testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open: the test must run before the janitor")
-				r := acquire(t, p)
-				testsupport.Equal(t, r.conn().n, 1, "the request got the expired connection: %v")
-			})
+		runInBubble(t, name, change, func(t *testing.T, s *fakeSSP, p *Pool) {
+			acquire(t, p).do()
+			pass(300 * msec) // the janitor runs at 1 s
+			testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open: the test must run before the janitor")
+			r := acquire(t, p)
+			testsupport.Equal(t, r.conn().n, 1, "the request got the expired connection: %v")
 		})
 	}
 }

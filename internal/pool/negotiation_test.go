@@ -2,6 +2,7 @@ package pool
 
 import (
 	"testing"
+	"time"
 
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -64,13 +65,13 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
 	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
-		s.do = func(*fakeConn, *upstream.Exchange) error { pass20(); return nil }
+		s.do = holding(20 * msec)
 		failed := make(chan error, 600)
 		for range 600 {
 			r := ask(t, p, sec)
 			go func() {
 				for !r.ended() {
-					pass5()
+					time.Sleep(5 * msec)
 				}
 				if r.err != nil {
 					failed <- r.err
@@ -99,14 +100,8 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 			}
 			return dialResult{after: 10 * msec}
 		})
-		var all []*request
-		for range 14 { // 2×3 streams and 8 connections
-			all = append(all, ask(t, p, sec))
-		}
+		all := askAll(t, p, 14, sec) // 2×3 streams and 8 connections
 		pass(300 * msec)
-		for i, r := range all {
-			testsupport.MustTrue(t, r.ended() && r.err == nil, "request %d: ended %v, %v", i, r.ended(), r.err)
-		}
 		snap := p.Snapshot()
 		if snap.Active[upstream.HTTP2] != 2 || snap.Active[upstream.HTTP1] != 8 {
 			t.Errorf("%d HTTP/2 and %d HTTP/1 connections, want 2 and 8", snap.Active[upstream.HTTP2], snap.Active[upstream.HTTP1])

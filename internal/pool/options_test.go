@@ -111,14 +111,12 @@ func TestLoweredMaxAgeAndIdleTimeoutApplyToOpenConnections(t *testing.T) {
 		"idle_timeout": func(o *Options) { o.IdleTimeout = 10 * sec },
 		"max_idle":     func(o *Options) { o.MaxIdle = 0 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(o *Options) { o.MaxAge = time.Hour }, func(t *testing.T, s *fakeSSP, p *Pool) {
-				fill(t, p, 3)
-				pass(15 * sec)
-				changeOptions(p, change)
-				pass(sec)
-				testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
-			})
+		runInBubble(t, name, func(o *Options) { o.MaxAge = time.Hour }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			fill(t, p, 3)
+			pass(15 * sec)
+			changeOptions(p, change)
+			pass(sec)
+			testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
 		})
 	}
 }

@@ -86,9 +86,9 @@ func TestPlaceKnowsTheHostOfItsEndpoint(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		r := acquire(t, p)
 		testsupport.Equal(t, r.place.Host(), "ssp0.test", "the host is %q")
-		s.mu.Lock()
-		s.addrs = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp0.test:8443"}, AddrPort: s.addrs[0].AddrPort}}
-		s.mu.Unlock()
+		s.locked(func() {
+			s.addrs = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp0.test:8443"}, AddrPort: s.addrs[0].AddrPort}}
+		})
 		other := acquire(t, p)
 		testsupport.Equal(t, other.place.Host(), "ssp0.test:8443", "the host is %q")
 		r.do()

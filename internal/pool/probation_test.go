@@ -110,11 +110,8 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 		pass(10 * msec)
 		testsupport.MustEqual(t, p.conns.probation.places, 3, "new connections have %d places, want 3, as many as the last one processed")
 		// The SSP recovers. The next connection gets one more place after each exchange, up to all.
-		s.locked(func() { s.do = func(*fakeConn, *upstream.Exchange) error { pass5(); return nil } })
-		all = nil
-		for range 40 {
-			all = append(all, ask(t, p, sec))
-		}
+		s.locked(func() { s.do = holding(5 * msec) })
+		all = askAll(t, p, 40, sec)
 		pass(2 * msec)
 		testsupport.Equal(t, p.Snapshot().PlacesInUse, 3, "%d places are in use on a connection on probation")
 		useAll(all)
@@ -163,17 +160,13 @@ func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
 		s.processOnly(0, 0, 0)
-		if _, err := sendUntilProcessed(p, 10*sec); err == nil { // the spaces grow to seconds
-			t.Fatal("the SSP processed a request")
-		}
+		_, err := sendUntilProcessed(p, 10*sec) // the spaces grow to seconds
+		testsupport.MustTrue(t, err != nil, "the SSP processed a request")
 		s.locked(func() { s.do = nil })
-		_, err := sendUntilProcessed(p, 10*sec)
+		_, err = sendUntilProcessed(p, 10*sec)
 		testsupport.NoError(t, err)
 		for range 2 { // each closes after its responses, which is no reason for a space
-			s.mu.Lock()
-			last := s.conns[len(s.conns)-1]
-			s.mu.Unlock()
-			last.goAway(upstream.ClosedGoaway)
+			s.last().goAway(upstream.ClosedGoaway)
 			began := time.Now()
 			_, err := sendUntilProcessed(p, sec)
 			testsupport.True(t, err == nil && time.Since(began) == msec, "a request got %v after %v, want a response after a dial of 1 ms", err, time.Since(began))

@@ -8,22 +8,26 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// addressesOfA returns n addresses of the endpoint a.
+func addressesOfA(n int) []upstream.Address {
+	all := addresses(n)
+	for i := range all {
+		all[i].Name = names[0]
+	}
+	return all
+}
+
 // When DNS changes, new addresses get requests and connections to removed addresses close. This
 // takes seconds, and no request fails.
 func TestConnectionsFollowDNS(t *testing.T) {
 	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
 		withEndpoints(t, 1, func(o *Options) { withWeights(1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
-			all := addresses(3)
-			for i := range all {
-				all[i].Name = names[0]
-			}
+			all := addressesOfA(3)
 			s.addrs = all[:2]
 			s.always(dialResult{after: 5 * msec, protocol: protocol})
 			stop := loaded(t, p)
 			pass(sec)
-			s.mu.Lock()
-			s.addrs = []upstream.Address{all[1], all[2]} // the first goes, the third is new
-			s.mu.Unlock()
+			s.locked(func() { s.addrs = all[1:] }) // the first goes, the third is new
 			pass(lookPeriod + renewal + 2*sec)
 			seen := map[upstream.Address]int{}
 			s.mu.Lock()
@@ -64,10 +68,7 @@ func TestNewAddressesGetConnections(t *testing.T) {
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			s := endpointsSSP(t, 1)
-			all := addresses(8)
-			for i := range all {
-				all[i].Name = names[0]
-			}
+			all := addressesOfA(8)
 			s.addrs = []upstream.Address{all[0], all[2], all[4], all[6]}
 			s.set(func(d dialCall) dialResult {
 				if !d.offer {

@@ -10,14 +10,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-func failsAtB(e string) bool { return e == "b:80" }
-
 // startWithBEjected starts a pool of two endpoints, and makes requests until b is ejected.
 func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
 	t.Helper()
 	s := endpointsSSP(t, 2)
 	p := start(t, s, withWeights(1, 1))
-	serve(t, p, 50, msec, failsAtB)
+	serve(t, p, 50, msec, failing("b:80"))
 	testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s")
 	return s, p
 }
@@ -27,7 +25,7 @@ func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
 func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
-		serve(t, p, 50, msec, failsAtB)
+		serve(t, p, 50, msec, failing("b:80"))
 		p.SetEndpointState("a:80", balancer.Draining) // b is the only endpoint left, so it gets requests
 		before := acquire(t, p)
 		pass(6 * sec)
@@ -48,7 +46,7 @@ func TestFailedProbeOfWhatIsLeftClosesNothing(t *testing.T) {
 		p.SetEndpointState("a:80", balancer.Disabled)
 		dials := 0
 		for i := range 30 { // several times as long as an ejection
-			serve(t, p, 100, 10*msec, failsAtB)
+			serve(t, p, 100, 10*msec, failing("b:80"))
 			if i == 0 {
 				dials = s.dialCount()
 			}
@@ -69,11 +67,11 @@ func TestPoolInheritsEjections(t *testing.T) {
 		after.Inherit(before)
 		after.Inherit(before) // a reload calls it before it opens connections, and again after
 		testsupport.MustEqual(t, stateOf(after, "b:80"), "ejected", "b is %s")
-		got := serve(t, after, 100, 10*msec, failsAtB)
+		got := serve(t, after, 100, 10*msec, failing("b:80"))
 		testsupport.True(t, got["b:80"] <= 1, "b got %d of 100 requests, want the probe only", got["b:80"])
 		serve(t, after, 600, 10*msec, nil)
 		testsupport.Equal(t, stateOf(after, "b:80"), "enabled", "b is %s after a probe that succeeded")
-		serve(t, after, 100, msec, failsAtB)
+		serve(t, after, 100, msec, failing("b:80"))
 		lasts := log.ejections()
 		testsupport.True(t, len(lasts) == 1 && lasts[0] == 10*sec, "the next ejections last %v, want 10 s: it is the second in a row", lasts)
 	})
@@ -86,13 +84,7 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 		o.Ejection.Enabled = false
 		o.SlowStart = 20 * sec
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
-		down := true
-		s.set(func(c dialCall) dialResult {
-			if c.addr.Name == "b:80" && down {
-				return dialResult{after: msec, err: errRefused}
-			}
-			return dialResult{after: msec}
-		})
+		s.refuseAt("b:80")
 		got := serve(t, p, 300, 10*msec, nil)
 		testsupport.MustTrue(t, got["b:80"] == 0 && p.Snapshot().Endpoints[1].Unreachable, "b got %d requests while it refuses connections", got["b:80"])
 		s.set(nil)

@@ -89,10 +89,7 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 		pass(60 * sec)
 		highest(0)
 		// Places were in use for longer than a minute: saturation was high until now.
-		all = nil
-		for range 2 {
-			all = append(all, acquire(t, p))
-		}
+		all = acquireAll(t, p, 2)
 		pass(3 * time.Minute)
 		useAll(all)
 		highest(0.5)

@@ -15,8 +15,7 @@ func multiplexed(o *Options) {
 }
 
 func newHTTP2SSP(t testing.TB) *fakeSSP {
-	s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 10})
-	return s
+	return newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 10})
 }
 
 // overHTTP2 runs test in a bubble, with a multiplexed pool whose settings change may change.
@@ -100,9 +99,7 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 		all := acquireAll(t, p, 8)
 		s.conn(0).setPlaces(5)
 		wantConsistent(t, p, s)
-		if snap := p.Snapshot(); snap.PlacesInUse != 8 || snap.PlacesLimit != 8 || snap.Saturation != 1 {
-			t.Errorf("%d of %d places in use, saturation %v; want 8 of 8, 1", snap.PlacesInUse, snap.PlacesLimit, snap.Saturation)
-		}
+		wantSaturation(t, p, 8, 8)
 		r := ask(t, p, 20*sec)
 		for i := range 4 {
 			pass(msec)
@@ -111,8 +108,7 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 		}
 		pass(0)
 		r.wantConn(0, 4*msec)
-		snap := p.Snapshot()
-		testsupport.True(t, snap.PlacesInUse == 5 && snap.PlacesLimit == 5, "%d of %d places in use, want 5 of 5", snap.PlacesInUse, snap.PlacesLimit)
+		wantSaturation(t, p, 5, 5)
 		none, more := ask(t, p, 20*sec), ask(t, p, 20*sec)
 		s.conn(0).setPlaces(0)
 		pass(0)

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -21,14 +22,7 @@ func withPriorities(priorities ...int) func(*Options) {
 
 // failing returns which of the named endpoints fail.
 func failing(names ...string) func(string) bool {
-	return func(e string) bool {
-		for _, name := range names {
-			if e == name {
-				return true
-			}
-		}
-		return false
-	}
+	return func(e string) bool { return slices.Contains(names, e) }
 }
 
 // Both endpoints of priority 0 fail: max_ejected allows one of them to be out, but the spare can
@@ -82,12 +76,7 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 	for name, loseSpare := range map[string]func(p *Pool, s *fakeSSP){
 		"drained": func(p *Pool, _ *fakeSSP) { p.SetEndpointState("c:80", balancer.Draining) },
 		"unreachable": func(p *Pool, s *fakeSSP) {
-			s.set(func(c dialCall) dialResult {
-				if c.addr.Name == "c:80" {
-					return dialResult{err: errRefused}
-				}
-				return dialResult{after: msec}
-			})
+			s.refuseAt("c:80")
 			for _, c := range s.openTo("c:80") {
 				c.goAway(upstream.ClosedByPeer)
 			}

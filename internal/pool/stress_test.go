@@ -17,38 +17,21 @@ import (
 
 // stress is a burst of goroutines, without synctest, against an SSP with many kinds of errors.
 type stress struct {
-	change   func(*Options)
-	protocol func(dialCall) upstream.Protocol
-	mayFail  bool // dials sometimes fail
+	change  func(*Options)
+	speaks  upstream.Protocol // Unknown: HTTP/2 or HTTP/1, if both are offered
+	mayFail bool              // dials sometimes fail
 }
 
 func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
 	for name, c := range map[string]stress{
-		"http1":          {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }},
-		"http1 no queue": {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }, change: func(o *Options) { o.MaxPending = 0 }},
-		"pipelined": {
-			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1Pipelined },
-			change:   func(o *Options) { o.Protocol = upstream.HTTP1Pipelined },
-		},
-		"http2": {
-			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP2 },
-			change:   func(o *Options) { o.Protocol = upstream.HTTP2 },
-		},
-		"mixed": {protocol: func(c dialCall) upstream.Protocol {
-			if c.offer && rand.IntN(2) == 0 {
-				return upstream.HTTP2
-			}
-			return upstream.HTTP1
-		}, change: func(o *Options) { o.Protocol = upstream.Unknown }},
-		"fair": {
-			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 },
-			change:   func(o *Options) { o.Fair = true },
-		},
-		"failing": {protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 }, mayFail: true},
-		"unlimited queue": {
-			protocol: func(dialCall) upstream.Protocol { return upstream.HTTP1 },
-			change:   func(o *Options) { o.MaxPending = -1 },
-		},
+		"http1":           {speaks: upstream.HTTP1},
+		"http1 no queue":  {speaks: upstream.HTTP1, change: func(o *Options) { o.MaxPending = 0 }},
+		"pipelined":       {speaks: upstream.HTTP1Pipelined},
+		"http2":           {speaks: upstream.HTTP2},
+		"mixed":           {speaks: upstream.Unknown},
+		"fair":            {speaks: upstream.HTTP1, change: func(o *Options) { o.Fair = true }},
+		"failing":         {speaks: upstream.HTTP1, mayFail: true},
+		"unlimited queue": {speaks: upstream.HTTP1, change: func(o *Options) { o.MaxPending = -1 }},
 	} {
 		t.Run(name, func(t *testing.T) { c.run(t) })
 	}
@@ -60,7 +43,10 @@ func (c stress) run(t *testing.T) {
 	s := newFakeSSP(t)
 	s.addrs = addresses(3)
 	s.set(func(d dialCall) dialResult {
-		r := dialResult{after: time.Duration(rand.IntN(2000)) * time.Microsecond, protocol: c.protocol(d)}
+		r := dialResult{after: time.Duration(rand.IntN(2000)) * time.Microsecond, protocol: c.speaks}
+		if c.speaks == upstream.Unknown && d.offer && rand.IntN(2) == 0 {
+			r.protocol = upstream.HTTP2
+		}
 		if r.protocol == upstream.HTTP2 || r.protocol == upstream.HTTP1Pipelined {
 			r.places = 1 + rand.IntN(8)
 		}
@@ -70,6 +56,7 @@ func (c stress) run(t *testing.T) {
 		return r
 	})
 	o := testOptions()
+	o.Protocol = c.speaks
 	o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxStreams, o.MaxDials, o.MaxPending, o.MaxRequests = 16, 12, 4, 8, 6, 40, 50
 	o.BackoffMin, o.BackoffMax, o.PendingTimeout = msec, 5*msec, 20*msec
 	o.IdleTimeout, o.MaxAge = 50*msec, 80*msec

@@ -150,13 +150,11 @@ func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
 
 func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 	for name, deadline := range map[string]time.Duration{"before pending_timeout": 30 * time.Millisecond, "at pending_timeout": 50 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-				acquire(t, p)
-				r := ask(t, p, deadline)
-				pass(60 * time.Millisecond)
-				r.wantErr(upstream.Deadline, deadline)
-			})
+		runInBubble(t, name, func(o *Options) { o.MaxConns = 1 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
+			acquire(t, p)
+			r := ask(t, p, deadline)
+			pass(60 * time.Millisecond)
+			r.wantErr(upstream.Deadline, deadline)
 		})
 	}
 }
