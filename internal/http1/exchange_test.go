@@ -11,14 +11,15 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// exchangeOnce runs one exchange on conn, which must succeed.
-func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) {
+// exchangeOnce runs one exchange on conn, which must succeed, and returns it.
+func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) *upstream.Exchange {
 	tb.Helper()
 	ex := get(tb, name)
 	done := start(conn, ex)
 	p.wantRequests(name)
 	p.send(textResponse(name))
 	wantResponse(tb, wait(tb, done), ex, 200, name)
+	return ex
 }
 
 func TestRequestIsWrittenAsItIs(t *testing.T) {

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -64,10 +63,7 @@ func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 // awaitNotIdle waits until Idle notices the action of the peer.
 func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
 	tb.Helper()
-	for limit := time.Now().Add(patience); conn.Idle(); {
-		testsupport.MustTrue(tb, !time.Now().After(limit), "the connection stays idle")
-		time.Sleep(100 * time.Microsecond)
-	}
+	testsupport.Eventually(tb, "the connection is not idle", func() bool { return !conn.Idle() })
 }
 
 func TestIdleFindsThatThePeerClosed(t *testing.T) {
@@ -194,8 +190,8 @@ func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
 			err := wait(t, done)
 			if notify {
 				wantResponse(t, err, ex, 200, "half of it")
-			} else if want := (&upstream.Error{}); !errors.As(err, &want) || want.Outcome != upstream.ConnLost || want.Progress != upstream.MaybeProcessed {
-				t.Errorf("%s: error %v, want %s", k, err, upstream.ConnLost)
+			} else {
+				wantError(t, err, upstream.ConnLost, upstream.MaybeProcessed, false)
 			}
 		}
 	}

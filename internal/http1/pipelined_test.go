@@ -25,6 +25,14 @@ func dialPipelined(tb testing.TB, tr transport, opts *Options, wrap func(net.Con
 	return conn, p, owner
 }
 
+// dialProven returns a pipelined connection that has carried its first response. So it pipelines.
+func dialProven(tb testing.TB, tr transport, opts *Options) (*Pipelined, *peer, *recorder) {
+	tb.Helper()
+	conn, p, owner := dialPipelined(tb, tr, opts, nil)
+	prove(tb, conn, p, owner)
+	return conn, p, owner
+}
+
 // get returns an exchange for GET /name.
 func get(tb testing.TB, name string) *upstream.Exchange {
 	ex := newExchange(tb)
@@ -85,8 +93,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 		t.Run(tr.String(), func(t *testing.T) {
 			opts := testOptions()
 			opts.HeadWait = metrics.Durations(time.Nanosecond, time.Hour)
-			conn, p, owner := dialPipelined(t, tr, opts, nil)
-			prove(t, conn, p, owner)
+			conn, p, owner := dialProven(t, tr, opts)
 			f := send(t, conn, p, "a", "b", "c", "d")
 			select {
 			case err := <-f.done[1]:
@@ -111,8 +118,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 }
 
 func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
-	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-	prove(t, conn, p, owner)
+	conn, p, owner := dialProven(t, plain, testOptions())
 	head := get(t, "head")
 	head.Request.Method = upstream.HEAD
 	headDone := start(conn, head)
@@ -133,8 +139,7 @@ func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
 }
 
 func TestPipelinedPostBodiesFollowTheirHeads(t *testing.T) {
-	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-	prove(t, conn, p, owner)
+	conn, p, _ := dialProven(t, plain, testOptions())
 	bodies := []string{"", "small", strings.Repeat("large ", 40_000)}
 	var f flight
 	for _, body := range bodies {
@@ -197,10 +202,7 @@ func TestPipelinedConnectionSendsOneRequestUntilTheFirstResponse(t *testing.T) {
 // not they were sent.
 func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {
 	tb.Helper()
-	for limit := time.Now().Add(patience); conn.outstanding.Load() != int32(n); {
-		testsupport.MustTrue(tb, !time.Now().After(limit), "%d requests outstanding, want %d", conn.outstanding.Load(), n)
-		time.Sleep(time.Millisecond)
-	}
+	testsupport.Eventually(tb, fmt.Sprint(n, " requests are outstanding"), func() bool { return conn.outstanding.Load() == int32(n) })
 }
 
 func TestMoreExchangesThanPlacesIsABug(t *testing.T) {

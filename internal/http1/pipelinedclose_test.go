@@ -33,8 +33,7 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 	for name, c := range cases {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
-				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
-				prove(t, conn, p, owner)
+				conn, p, owner := dialProven(t, tr, testOptions())
 				f := send(t, conn, p, "a", "b", "c")
 				p.send(c.head)
 				progress, stale := upstream.NotProcessed, false
@@ -60,8 +59,7 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 // Responses with CL beside TE, obs-fold or a bare LF are accepted, but bytes after them do not
 // count.
 func TestAmbiguousFramingClosesThePipelineBehindItsResponse(t *testing.T) {
-	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
-	prove(t, conn, p, owner)
+	conn, p, owner := dialProven(t, plain, testOptions())
 	f := send(t, conn, p, "a", "b")
 	p.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n" + textResponse("evil"))
 	f.wantResponse(0, "A")
@@ -114,8 +112,7 @@ func TestLeftoverBehindTheLastPipelinedResponseClosesTheConnection(t *testing.T)
 			"two records": {textResponse("A"), textResponse("evil")},
 		} {
 			t.Run(tr.String()+"/"+name, func(t *testing.T) {
-				conn, p, owner := dialPipelined(t, tr, testOptions(), nil)
-				prove(t, conn, p, owner)
+				conn, p, owner := dialProven(t, tr, testOptions())
 				f := send(t, conn, p, "a")
 				p.sendTogether(parts...)
 				f.wantResponse(0, "A")
@@ -133,8 +130,7 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 		t.Run(tr.String(), func(t *testing.T) {
 			opts := testOptions()
 			opts.Depth, opts.MaxResponseHeaderBytes = 1, 2<<10
-			conn, p, owner := dialPipelined(t, tr, opts, nil)
-			prove(t, conn, p, owner)
+			conn, p, owner := dialProven(t, tr, opts)
 			f := send(t, conn, p, "a")
 			a := textResponse(strings.Repeat("a", 2<<10-len("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")))
 			testsupport.MustEqual(t, len(a), opts.pipelineBuffer(), "a response of %d bytes does not fill a buffer of %d", opts.pipelineBuffer())

@@ -199,10 +199,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				for limit := time.Now().Add(patience); freed.Load() != done.Load(); {
-					testsupport.MustTrue(t, !time.Now().After(limit), "%d exchanges, %d places freed", done.Load(), freed.Load())
-					time.Sleep(time.Millisecond)
-				}
+				testsupport.Eventually(t, "all places are freed", func() bool { return freed.Load() == done.Load() })
 				mu.Lock()
 				for _, p := range places {
 					p.conn.Close(upstream.ClosedDrain)
