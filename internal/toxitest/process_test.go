@@ -1,11 +1,7 @@
 package toxitest
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 
 	"adbuffer/internal/e2e"
-	"adbuffer/internal/testsupport"
 )
 
 func TestMain(m *testing.M) {
@@ -25,50 +20,29 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction(toxiproxy+".(*ToxicLink).read"), goleak.IgnoreAnyFunction(toxiproxy+".(*ToxicLink).write"))
 }
 
-// process is an adbuffer that runs with its default timeouts.
-type process struct{ *e2e.Process }
-
-// start runs adbuffer with a configuration, for the length of the test.
-func start(t *testing.T, config string) *process {
+// start runs adbuffer with a configuration and its default timeouts, for the length of the test.
+func start(t *testing.T, config string) *e2e.Process {
 	t.Helper()
-	env := []string{"ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s"}
-	return &process{e2e.Serve(t, e2e.WriteConfig(t, config), env...)}
+	return e2e.Serve(t, e2e.WriteConfig(t, config), "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_ADMIN_LISTEN=127.0.0.1:0", "ADBUFFER_SERVER_DRAIN_DELAY=0s")
 }
 
-// response is the response that a client got.
-type response struct {
-	status int
-	source string // X-Adbuffer-Source
-	cb     string // X-Echo-Cb
-	body   []byte
-	took   time.Duration
-}
+// statuses are the statuses that adbuffer may send for a failing SSP.
+var statuses = map[string]int{"proxy/deadline": 504, "proxy/conn_lost": 502, "proxy/connect_failed": 502, "proxy/tls_failed": 502, "proxy/bad_response": 502, "proxy/pending_timeout": 503, "proxy/pending_full": 503}
 
-func (r *response) String() string {
-	return fmt.Sprintf("%d %s after %v, %d bytes: %.100q", r.status, r.source, r.took.Round(time.Millisecond), len(r.body), r.body)
-}
-
-// client returns a client with a connection of its own.
-func client() *http.Client {
-	return &http.Client{Transport: &http.Transport{}, Timeout: testsupport.Patience}
-}
-
-// ask sends a request to an SSP. An error means that adbuffer closed without a response.
-func (p *process) ask(c *http.Client, deadline time.Duration, method, ssp, cb, body string) (*response, error) {
-	req, err := http.NewRequest(method, "http://"+p.TrafficAddr+"/fillbuffer/"+ssp+"?cb="+cb, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("X-Adbuffer-Timeout-Ms", strconv.FormatInt(deadline.Milliseconds(), 10))
+// ask sends a request to an SSP. It returns an error if the response is late, another one, only a part, or none.
+func ask(w *e2e.Worker, within time.Duration, method, ssp, cb, body string) (*e2e.Response, error) {
 	began := time.Now()
-	res, err := c.Do(req)
+	r, err := w.Exchange(method, "/fillbuffer/"+ssp+"?cb="+cb, body, fmt.Sprintf("X-Adbuffer-Timeout-Ms: %d", within.Milliseconds()))
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the response to %s was cut", cb), err)
+	took, source, echo := time.Since(began), r.Header("X-Adbuffer-Source"), r.Header("X-Echo-Cb")
+	right := statuses[source] == r.Status
+	if source == "ssp/"+ssp {
+		right = r.Status == 200 && echo == cb && len(r.Body) == bodySize && strings.HasPrefix(r.Body, cb)
 	}
-	return &response{res.StatusCode, res.Header.Get("X-Adbuffer-Source"), res.Header.Get("X-Echo-Cb"), text, time.Since(began)}, nil
+	if !right || took > within+allowance {
+		return nil, fmt.Errorf("%s: %d %s after %v, cb %s, %d bytes: %.100q", cb, r.Status, source, took.Round(time.Millisecond), echo, len(r.Body), r.Body)
+	}
+	return r, nil
 }

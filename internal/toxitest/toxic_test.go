@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,13 +83,13 @@ func (l *link) add(kind, stream, attributes string) {
 func (l *link) heal() { l.proxy.Toxics.ResetToxics(l.t.Context()) }
 
 // wantHealed waits until the SSP responds again.
-func wantHealed(t *testing.T, p *process, l *link) {
+func wantHealed(t *testing.T, p *e2e.Process, l *link) {
 	t.Helper()
-	c := client()
-	defer c.CloseIdleConnections()
+	w := &e2e.Worker{Process: p}
+	defer w.Close()
 	testsupport.Eventually(t, "SSP "+l.name+" responds again", func() bool {
-		r, err := p.ask(c, patient, "GET", l.name, "healed", "")
-		return err == nil && r.status == 200
+		r, err := ask(w, patient, "GET", l.name, "healed", "")
+		return err == nil && r.Status == 200
 	})
 }
 
@@ -121,26 +122,6 @@ var ways = []struct {
 	protocol sspsim.Protocol
 }{{"http1", sspsim.TLSHTTP1}, {"http2", sspsim.TLSHTTP2}}
 
-// statuses are the statuses that adbuffer may send for a failing SSP.
-var statuses = map[string]int{"proxy/deadline": 504, "proxy/conn_lost": 502, "proxy/connect_failed": 502, "proxy/tls_failed": 502, "proxy/bad_response": 502, "proxy/pending_timeout": 503, "proxy/pending_full": 503}
-
-// check returns an error if a response is wrong.
-func check(r *response, within time.Duration, ssp, cb string) error {
-	if r.took > within+allowance {
-		return fmt.Errorf("%s: %v", cb, r)
-	}
-	if r.source != "ssp/"+ssp {
-		if statuses[r.source] != r.status {
-			return fmt.Errorf("%s: %v", cb, r)
-		}
-		return nil
-	}
-	if r.status != 200 || r.cb != cb || len(r.body) != bodySize || !strings.HasPrefix(string(r.body), cb) {
-		return fmt.Errorf("%s: another response, or only a part of the response: %v, cb %s", cb, r, r.cb)
-	}
-	return nil
-}
-
 // With any toxic in front of one SSP, each request gets its own whole response in time, and no POST
 // is processed twice. Requests to the other SSP succeed.
 func TestToxicsOnTheWayToAnSSP(t *testing.T) {
@@ -158,48 +139,34 @@ func TestToxicsOnTheWayToAnSSP(t *testing.T) {
 				if poison.all {
 					within = patient
 				}
-				var responded, asked, wellFailed int
-				var mu sync.Mutex
-				var clients sync.WaitGroup
-				for i := range 6 {
-					clients.Go(func() {
-						c := client()
-						defer c.CloseIdleConnections()
-						for n := range 6 {
-							method, body, l, within := "GET", "", ill, within
-							if n%2 == 0 {
-								method, body = "POST", strings.Repeat("b", 5000)
-							}
-							if i%3 == 2 {
-								l, within = well, patient
-							}
-							cb := fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(poison.name, " ", "_"), i, n)
-							r, err := p.ask(c, within, method, l.name, cb, body)
-							if err == nil {
-								err = check(r, within, l.name, cb)
-							}
-							if err != nil {
-								t.Errorf("%s: %v", poison.name, err)
-								return
-							}
-							mu.Lock()
-							switch {
-							case l == well && r.status != 200:
-								wellFailed++
-							case l == ill:
-								asked++
-								if r.status == 200 {
-									responded++
-								}
-							}
-							mu.Unlock()
+				var responded, asked, wellFailed atomic.Int64
+				p.Concurrently(6, func(w *e2e.Worker) error {
+					for n := range 6 {
+						method, body, l, within := "GET", "", ill, within
+						if n%2 == 0 {
+							method, body = "POST", strings.Repeat("b", 5000)
 						}
-					})
-				}
-				clients.Wait()
-				testsupport.True(t, wellFailed == 0, "%s: %d requests to the other SSP failed", poison.name, wellFailed)
-				if poison.all && responded != asked || poison.none && responded != 0 {
-					t.Errorf("%s: the SSP responded to %d of %d requests", poison.name, responded, asked)
+						if w.Id%3 == 2 {
+							l, within = well, patient
+						}
+						r, err := ask(w, within, method, l.name, fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(poison.name, " ", "_"), w.Id, n), body)
+						switch {
+						case err != nil:
+							return fmt.Errorf("%s: %w", poison.name, err)
+						case l == ill && r.Status == 200:
+							responded.Add(1)
+						case l == well && r.Status != 200:
+							wellFailed.Add(1)
+						}
+						if l == ill {
+							asked.Add(1)
+						}
+					}
+					return nil
+				})
+				testsupport.Equal(t, wellFailed.Load(), 0, "%[2]s: %[1]d requests to the other SSP failed", poison.name)
+				if n := responded.Load(); poison.all && n != asked.Load() || poison.none && n != 0 {
+					t.Errorf("%s: the SSP responded to %d of %d requests", poison.name, n, asked.Load())
 				}
 				ill.heal()
 				wantHealed(t, p, ill)
@@ -221,42 +188,30 @@ func TestToxicsThatComeAndGo(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			rnd := rand.New(rand.NewPCG(seed, 0))
-			done := make(chan struct{})
+			var stopped atomic.Bool
 			var clients sync.WaitGroup
-			for i := range 8 {
-				clients.Go(func() {
-					c := client()
-					defer c.CloseIdleConnections()
-					for n := 0; ; n++ {
-						select {
-						case <-done:
-							return
-						default:
-						}
+			clients.Go(func() {
+				p.Concurrently(8, func(w *e2e.Worker) error {
+					for n := 0; !stopped.Load(); n++ {
 						method, body := "GET", ""
 						if n%2 == 0 {
 							method, body = "POST", "body"
 						}
-						cb := fmt.Sprintf("%d-%d", i, n)
-						r, err := p.ask(c, deadline, method, l.name, cb, body)
-						if err == nil {
-							err = check(r, deadline, l.name, cb)
-						}
-						if err != nil {
-							t.Error(err)
-							return
+						if _, err := ask(w, deadline, method, l.name, fmt.Sprintf("%d-%d", w.Id, n), body); err != nil {
+							return err
 						}
 						time.Sleep(2 * time.Millisecond)
 					}
+					return nil
 				})
-			}
+			})
 			for range 20 {
 				poisons[rnd.IntN(len(poisons))].add(l)
 				time.Sleep(time.Duration(rnd.IntN(150)) * time.Millisecond)
 				l.heal()
 				time.Sleep(time.Duration(rnd.IntN(150)) * time.Millisecond)
 			}
-			close(done)
+			stopped.Store(true)
 			clients.Wait()
 			wantHealed(t, p, l)
 			l.wantOnce()
