@@ -42,49 +42,42 @@ type builtImage struct {
 	layers []struct{ Size int64 } // not compressed
 }
 
-// build runs the Dockerfile, once.
-var build = sync.OnceValues(func() (*builtImage, error) {
-	mounts, err := makeBuildBase()
-	if err != nil {
-		return nil, err
-	}
+var (
+	building sync.Once
+	finished *builtImage // once it is built
+)
+
+// built returns the image, which the first call builds.
+func built(t *testing.T) *builtImage {
+	t.Helper()
+	building.Do(func() { finished = build(t) })
+	testsupport.MustTrue(t, finished != nil, "the image was not built")
+	return finished
+}
+
+// build runs the Dockerfile.
+func build(t *testing.T) *builtImage {
+	t.Helper()
 	args := append([]string{"build", "--isolation", "chroot", "--pull-never", "--format", "docker", "--tag", image,
-		"--build-arg", "BUILD_IMAGE=" + buildBase, "--build-arg", "VERSION=" + version, "--build-arg", "COMMIT=" + commit}, mounts...)
-	if _, err := buildah(append(args, "../..")...); err != nil {
-		return nil, err
-	}
-	text, err := buildah("inspect", "--type", "image", image)
-	if err != nil {
-		return nil, err
-	}
+		"--build-arg", "BUILD_IMAGE=" + buildBase, "--build-arg", "VERSION=" + version, "--build-arg", "COMMIT=" + commit}, makeBuildBase(t)...)
+	buildah(t, append(args, "../..")...)
 	var about struct {
 		Manifest string
 		Docker   struct {
 			Config imageConfig `json:"config"`
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &about); err != nil {
-		return nil, err
-	}
+	testsupport.NoError(t, json.Unmarshal([]byte(buildah(t, "inspect", "--type", "image", image)), &about))
 	var manifest struct{ Layers []struct{ Size int64 } }
-	if err := json.Unmarshal([]byte(about.Manifest), &manifest); err != nil {
-		return nil, err
-	}
-	return &builtImage{about.Docker.Config, manifest.Layers}, nil
-})
-
-func built(t *testing.T) *builtImage {
-	t.Helper()
-	b, err := build()
-	testsupport.NoError(t, err)
-	return b
+	testsupport.NoError(t, json.Unmarshal([]byte(about.Manifest), &manifest))
+	return &builtImage{about.Docker.Config, manifest.Layers}
 }
 
 // files returns the content of a folder by path, without folders that are not empty.
 func files(t *testing.T, root string) map[string]fs.FileInfo {
 	t.Helper()
 	found := map[string]fs.FileInfo{}
-	if err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	testsupport.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -96,17 +89,14 @@ func files(t *testing.T, root string) map[string]fs.FileInfo {
 		info, err := entry.Info()
 		found[strings.TrimPrefix(path, root)] = info
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 
 func TestTheImageHoldsTheBinaryTheAuthoritiesAndNothingElse(t *testing.T) {
 	testsupport.Needs(t, "buildah", "buildah")
 	b := built(t)
-	root, err := rootFileSystem(image)
-	testsupport.NoError(t, err)
+	root := rootFileSystem(t, image)
 	found := files(t, root)
 	if got, want := slices.Sorted(maps.Keys(found)), []string{"/adbuffer", "/etc/ssl/certs/ca-certificates.crt", "/tmp"}; !slices.Equal(got, want) {
 		t.Fatalf("the image holds %v, want %v: no shell, no sources, no secrets", got, want)
@@ -151,11 +141,8 @@ func TestTheBuildContextIsSmallAndHasNoTests(t *testing.T) {
 	testsupport.Needs(t, "buildah", "buildah")
 	file := filepath.Join(t.TempDir(), "Dockerfile")
 	testsupport.NoError(t, os.WriteFile(file, []byte("FROM scratch\nCOPY . .\n"), 0o600))
-	if _, err := buildah("build", "--tag", image+"-context", "--file", file, "../.."); err != nil {
-		t.Fatal(err)
-	}
-	root, err := rootFileSystem(image + "-context")
-	testsupport.NoError(t, err)
+	buildah(t, "build", "--tag", image+"-context", "--file", file, "../..")
+	root := rootFileSystem(t, image+"-context")
 	size := int64(0)
 	for path, info := range files(t, root) {
 		top, _, _ := strings.Cut(path[1:], "/")

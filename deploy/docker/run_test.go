@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
@@ -29,8 +28,7 @@ const patience = testsupport.Patience
 func inImage(t *testing.T, args []string, env ...string) *exec.Cmd {
 	t.Helper()
 	c := built(t).config
-	root, err := rootFileSystem(image)
-	testsupport.NoError(t, err)
+	root := rootFileSystem(t, image)
 	return inRoot(t, root, c, args, env...)
 }
 
@@ -58,20 +56,17 @@ func TestTheImageServesRespondsToItsHealthCheckAndStops(t *testing.T) {
 	testsupport.NoError(t, err)
 	defer ssp.Close()
 	c := built(t).config
-	root, err := rootFileSystem(image)
-	testsupport.NoError(t, err)
+	root := rootFileSystem(t, image)
 	traffic, admin := testsupport.FreeAddr(t), testsupport.FreeAddr(t)
 	// This has the effect of `-v ./config:/etc/adbuffer:ro`.
 	testsupport.NoError(t, os.Mkdir(root+"/etc/adbuffer", 0o755))
-	if err := os.WriteFile(root+"/etc/adbuffer/adbuffer.yaml", fmt.Appendf(nil, `
+	testsupport.NoError(t, os.WriteFile(root+"/etc/adbuffer/adbuffer.yaml", fmt.Appendf(nil, `
 server: {listen: %q, drain: {delay: 0s}}
 admin: {listen: %q}
 deadline: {default: 20s, max: 30s}
 ssps: [{name: sim, endpoints: [%q]}]
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
-`, traffic, admin, ssp.URL()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+`, traffic, admin, ssp.URL()), 0o644))
 	healthy := func() error {
 		out, err := inRoot(t, root, c, c.Healthcheck.Test[1:]).CombinedOutput()
 		if err != nil {
@@ -83,21 +78,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 		t.Errorf("the health check before the start: %v", err)
 	}
 
-	var log bytes.Buffer
-	serve := inRoot(t, root, c, append(slices.Clone(c.Entrypoint), c.Cmd...))
-	serve.Stderr = &log
-	testsupport.NoError(t, serve.Start())
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err = healthy()
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			serve.Process.Kill()
-			serve.Wait()
-			t.Fatalf("not healthy: %v\n%s", err, &log)
-		}
-	}
+	serve := testsupport.Launch(t, inRoot(t, root, c, append(slices.Clone(c.Entrypoint), c.Cmd...)), func(*testsupport.Daemon) bool { return healthy() == nil })
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	res, err := client.Get("http://" + traffic + "/fillbuffer?pub=1")
 	testsupport.NoError(t, err)
@@ -106,15 +87,12 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [sim]}]
 	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("X-Adbuffer-Source") != "ssp/sim" || !bytes.Contains(body, []byte("seatbid")) {
 		t.Errorf("%s, %v: %s", res.Status, err, body)
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", serve.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", serve.Cmd.Process.Pid))
 	testsupport.True(t, err == nil && bytes.Contains(status, []byte("CapEff:\t0000000000000000")), "it has capabilities (%v):\n%s", err, status)
-	testsupport.NoError(t, serve.Process.Signal(syscall.SIGTERM))
-	if err := serve.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, &log)
-	}
-	if err := healthy(); err == nil {
-		t.Error("healthy after its end")
-	}
+	serve.Signal(syscall.SIGTERM)
+	<-serve.Ended() // by its context at the latest
+	testsupport.Equal(t, serve.Cmd.ProcessState.ExitCode(), 0, "exit status %d after SIGTERM")
+	testsupport.True(t, healthy() != nil, "healthy after its end")
 }
 
 func TestTheImageSaysWhichVersionItIs(t *testing.T) {

@@ -1,14 +1,14 @@
 package docker
 
 import (
-	"bytes"
+	"adbuffer/internal/testsupport"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -24,14 +24,21 @@ const (
 	commit    = "0123456789abcdef0123456789abcdef01234567"
 )
 
+// store holds images and containers that only these tests use.
+var store string
+
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
+	flag.Parse()
+	if os.Geteuid() != 0 && !testing.Short() {
 		asRootOfOurOwn()
 	}
-	code := m.Run()
-	if dir, err := storeDir(); err == nil {
-		os.RemoveAll(dir)
+	var err error
+	store, err = os.MkdirTemp("", "adbuffer-image-")
+	if err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	os.RemoveAll(store)
 	os.Exit(code)
 }
 
@@ -46,71 +53,42 @@ func asRootOfOurOwn() {
 	os.Exit(1)
 }
 
-// storeDir holds images and containers that only these tests use.
-var storeDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-image-") })
-
 // buildah runs the program and returns its standard output. The storage driver vfs also works if
 // the machine itself is a container.
-func buildah(args ...string) (string, error) {
-	dir, err := storeDir()
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("buildah", append([]string{"--root", dir + "/root", "--runroot", dir + "/run", "--storage-driver", "vfs"}, args...)...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // for the Dockerfile's cache mounts
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("buildah %s: %w; scripts/install buildah\n%s%s", strings.Join(args, " "), err, &out, &log)
-	}
-	return strings.TrimSpace(out.String()), nil
+func buildah(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("buildah", append([]string{"--root", store + "/root", "--runroot", store + "/run", "--storage-driver", "vfs"}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+store) // for the Dockerfile's cache mounts
+	return strings.TrimSpace(testsupport.Output(t, cmd))
 }
 
 // rootFileSystem returns the folder with the root file system of a new container of an image.
-func rootFileSystem(image string) (string, error) {
-	container, err := buildah("from", "--pull-never", image)
-	if err != nil {
-		return "", err
-	}
-	return buildah("mount", container)
+func rootFileSystem(t *testing.T, image string) string {
+	t.Helper()
+	return buildah(t, "mount", buildah(t, "from", "--pull-never", image))
 }
 
 // makeBuildBase makes the image for BUILD_IMAGE with what the Dockerfile needs: a shell, mkdir, cp,
 // the authorities and Go. The build mounts this machine's Go and its caches, since a copy would take
 // longer than to compile.
-func makeBuildBase() (mounts []string, err error) {
-	container, err := buildah("from", "scratch")
-	if err != nil {
-		return nil, err
-	}
-	root, err := buildah("mount", container)
-	if err != nil {
-		return nil, err
-	}
+func makeBuildBase(t *testing.T) (mounts []string) {
+	t.Helper()
+	container := buildah(t, "from", "scratch")
+	root := buildah(t, "mount", container)
 	const authorities = "/etc/ssl/certs/ca-certificates.crt"
 	for _, dir := range []string{"/bin", "/tmp", filepath.Dir(authorities)} {
-		if err := os.MkdirAll(root+dir, 0o755); err != nil {
-			return nil, err
-		}
+		testsupport.NoError(t, os.MkdirAll(root+dir, 0o755))
 	}
 	for from, to := range map[string]string{"/bin/busybox": "/bin/sh", authorities: authorities} {
-		if err := copyFile(from, root+to); err != nil {
-			return nil, err
-		}
+		content, err := os.ReadFile(from)
+		testsupport.NoError(t, err)
+		testsupport.NoError(t, os.WriteFile(root+to, content, 0o755))
 	}
 	for _, tool := range []string{"mkdir", "cp"} {
-		if err := os.Symlink("sh", root+"/bin/"+tool); err != nil {
-			return nil, err
-		}
-	}
-	text, err := exec.Command("go", "env", "-json", "GOROOT", "GOMODCACHE", "GOCACHE").Output()
-	if err != nil {
-		return nil, err
+		testsupport.NoError(t, os.Symlink("sh", root+"/bin/"+tool))
 	}
 	var dirs map[string]string
-	if err := json.Unmarshal(text, &dirs); err != nil {
-		return nil, err
-	}
+	testsupport.NoError(t, json.Unmarshal([]byte(testsupport.Output(t, exec.Command("go", "env", "-json", "GOROOT", "GOMODCACHE", "GOCACHE"))), &dirs))
 	for name, dir := range dirs {
 		mode := "ro"
 		if name == "GOCACHE" {
@@ -118,23 +96,9 @@ func makeBuildBase() (mounts []string, err error) {
 		}
 		mounts = append(mounts, "--volume", dir+":/"+strings.ToLower(name)+":"+mode)
 	}
-	for _, args := range [][]string{
-		{"config", "--env", "PATH=/goroot/bin:/bin", "--env", "GOROOT=/goroot", "--env", "GOMODCACHE=/gomodcache", "--env", "GOCACHE=/gocache",
-			"--env", "GOPROXY=off", "--env", "GOTOOLCHAIN=local", container},
-		{"umount", container},
-		{"commit", "--quiet", "--format", "docker", container, buildBase},
-	} {
-		if _, err := buildah(args...); err != nil {
-			return nil, err
-		}
-	}
-	return mounts, nil
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, b, 0o755)
+	buildah(t, "config", "--env", "PATH=/goroot/bin:/bin", "--env", "GOROOT=/goroot", "--env", "GOMODCACHE=/gomodcache", "--env", "GOCACHE=/gocache",
+		"--env", "GOPROXY=off", "--env", "GOTOOLCHAIN=local", container)
+	buildah(t, "umount", container)
+	buildah(t, "commit", "--quiet", "--format", "docker", container, buildBase)
+	return mounts
 }

@@ -79,6 +79,6 @@ func Output(t testing.TB, cmd *exec.Cmd) string {
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
 	out, err := cmd.Output()
-	MustTrue(t, err == nil, "%.200q: %v: %.2000s", cmd.Args, err, &problem)
+	MustTrue(t, err == nil, "%.200q: %v: %s%s", cmd.Args, err, Tail(string(out), 2000), Tail(problem.String(), 2000))
 	return string(out)
 }
