@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Behaviour says how an SSP responds. The zero value is a healthy SSP. It sends a small OpenRTB bid
@@ -176,10 +179,10 @@ func (b Behaviour) check(e *InvalidError, path string) {
 	within(e, path+"connections.idle_timeout", b.Connections.IdleTimeout, 0, Duration(time.Hour))
 	within(e, path+"connections.max_streams", b.Connections.MaxStreams, -1, maxOpenStreams)
 	b.Faults.check(e, path+"faults")
-	for i, chance := range b.chances() {
-		within(e, path+eventPaths[i]+".share", chance.Share, 0, 1)
-		within(e, path+eventPaths[i]+".every", chance.Every, 0, 1<<30)
-	}
+	eachChance(reflect.ValueOf(b), "", func(key string, chance Chance) {
+		within(e, path+key+".share", chance.Share, 0, 1)
+		within(e, path+key+".every", chance.Every, 0, 1<<30)
+	})
 }
 
 // clone returns a copy that shares no memory with b. Empty lists are nil in it.
@@ -201,11 +204,11 @@ func (a Response) check(e *InvalidError, path string) {
 		e.add(path+".kind", "%q is not one of openrtb, vast, raw", a.Kind)
 	}
 	a.Size.check(e, path+".size")
-	if !isValue(a.ContentType) {
+	if !httpguts.ValidHeaderFieldValue(a.ContentType) {
 		e.add(path+".content_type", "%q holds bytes that no field value may hold", a.ContentType)
 	}
 	for i, f := range a.Headers {
-		if !isToken(f.Name) || !isValue(f.Value) {
+		if !httpguts.ValidHeaderFieldName(f.Name) || !httpguts.ValidHeaderFieldValue(f.Value) {
 			e.add(fmt.Sprintf("%s.headers[%d]", path, i), "%q: %q is not a header field", f.Name, f.Value)
 		}
 		switch http.CanonicalHeaderKey(f.Name) {

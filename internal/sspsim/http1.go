@@ -25,7 +25,7 @@ type http1Conn struct {
 
 func newHTTP1Conn(c *conn) *http1Conn {
 	h := &http1Conn{conn: c, out: bufio.NewWriterSize(c, 16<<10)}
-	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), maxBody: c.ssp.opts.MaxRequestBody, keep: c.ssp.watching()}
+	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), keep: c.ssp.watching()}
 	return h
 }
 

@@ -35,9 +35,8 @@ func bad(format string, args ...any) error {
 // requestReader reads the requests of an HTTP/1 connection. It is as strict as RFC 9112 allows: it refuses a
 // request in which a lenient parser could see other fields or another framing. Its buffers grow on demand.
 type requestReader struct {
-	src     *bufio.Reader
-	maxBody int
-	keep    bool // each request outlives the next one, so neither a Request nor its head is used again
+	src  *bufio.Reader
+	keep bool // each request outlives the next one, so neither a Request nor its head is used again
 
 	*Request        // the current request
 	raw      []byte // its message head
@@ -116,7 +115,7 @@ func (r *requestReader) parseRequestLine(line string) error {
 		return bad("request line %.80q is not a method, a target and a version", line)
 	}
 	r.Method, r.Target = method, rest[:space]
-	if !isToken(method) {
+	if !httpguts.ValidHeaderFieldName(method) {
 		return bad("method %.40q is not a token", method)
 	}
 	if strings.IndexFunc(r.Target, func(c rune) bool { return c <= ' ' || c == 0x7f }) >= 0 {
@@ -147,11 +146,11 @@ func parseFields(fields []Field, block string) ([]Field, error) {
 		if !ok || name == "" {
 			return nil, bad("header line %.80q has no name", line)
 		}
-		if !isToken(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
 			return nil, bad("field name %.40q is not a token", name)
 		}
 		value = strings.Trim(value, " \t")
-		if !isValue(value) {
+		if !httpguts.ValidHeaderFieldValue(value) {
 			return nil, bad("value of %s holds a control byte", name)
 		}
 		fields = append(fields, Field{name, value})
@@ -219,8 +218,8 @@ func (r *requestReader) readBody() error {
 	switch {
 	case r.chunked:
 		err = r.readChunks()
-	case r.length > int64(r.maxBody):
-		err = &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", r.length, r.maxBody)}
+	case r.length > maxRequestBody:
+		err = &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", r.length, maxRequestBody)}
 	case r.length > 0:
 		err = r.readMore(int(r.length))
 	}
@@ -252,8 +251,8 @@ func (r *requestReader) readChunks() error {
 		if size == 0 {
 			break
 		}
-		if len(r.Body)+size > r.maxBody {
-			return &badRequest{413, fmt.Sprintf("chunked body is over %d bytes", r.maxBody)}
+		if len(r.Body)+size > maxRequestBody {
+			return &badRequest{413, fmt.Sprintf("chunked body is over %d bytes", maxRequestBody)}
 		}
 		if err := r.readMore(size); err != nil {
 			return err
@@ -282,7 +281,7 @@ func chunkSize(line string) (int, error) {
 	switch {
 	case digits == "":
 		return 0, bad("chunk without a size")
-	case err != nil || !isValue(line):
+	case err != nil || !httpguts.ValidHeaderFieldValue(line):
 		return 0, bad("chunk size %.40q is not hexadecimal", line)
 	case len(digits) > 7:
 		return 0, bad("chunk size %.40q is over 7 digits", line)

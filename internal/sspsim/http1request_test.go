@@ -10,7 +10,7 @@ import (
 const get = "GET / HTTP/1.1\r\nHost: a\r\n"
 
 func TestRequestsThatBreakARuleAreRefusedAndCounted(t *testing.T) {
-	s := start(t, Options{MaxRequestBody: 1000})
+	s := start(t, Options{})
 	for _, v := range []struct {
 		request string
 		status  int
@@ -52,8 +52,8 @@ func TestRequestsThatBreakARuleAreRefusedAndCounted(t *testing.T) {
 		{get + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\n0\r\n\r\n", 400, "LF without CR"},
 		{get + "Transfer-Encoding: chunked\r\n\r\n11111111\r\n", 400, "over 7 digits"},
 		{get + "Transfer-Encoding: chunked\r\n\r\n0\r\nX\r\n\r\n", 400, "has no name"},
-		{get + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n", 413, "over 1000"},
-		{get + "Content-Length: 1001\r\n\r\n", 413, "over 1000"},
+		{get + "Transfer-Encoding: chunked\r\n\r\n100001\r\n", 413, "over 1048576"},
+		{get + "Content-Length: 1048577\r\n\r\n", 413, "over 1048576"},
 		{get + "X: " + strings.Repeat("a", maxHeadBytes) + "\r\n\r\n", 431, "head is over"},
 		{get + strings.Repeat("X: "+strings.Repeat("a", 1000)+"\r\n", 70) + "\r\n", 431, "head is over"},
 		{get + "Transfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("X: "+strings.Repeat("a", 1000)+"\r\n", 10) + "\r\n", 431, "trailer is over"},

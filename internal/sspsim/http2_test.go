@@ -2,12 +2,8 @@ package sspsim
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -47,21 +43,6 @@ func TestHTTP2RespondsWhileTheNextFrameIsIncomplete(t *testing.T) {
 	h.framer = wire
 	h.send(request.String() + "\x00\x00")
 	testsupport.Equal(t, h.response(1).status, "200", "status %s")
-}
-
-// netHTTPClient is the client of x/net, an independent implementation.
-func netHTTPClient(t testing.TB, s *SSP) *http.Client {
-	tr := &http2.Transport{}
-	if s.tls == nil {
-		tr.AllowHTTP = true
-		tr.DialTLSContext = func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}
-	} else {
-		tr.TLSClientConfig = &tls.Config{RootCAs: s.CA().Pool()}
-	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patience}
 }
 
 func TestHTTP2StreamLimitIsAnnouncedChangedAndKept(t *testing.T) {

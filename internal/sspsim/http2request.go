@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 )
 
@@ -93,7 +94,7 @@ func (st *stream) parse() error {
 			}
 		}
 	}
-	if !isToken(st.Method) || scheme == "" || authority == "" || st.Target == "" ||
+	if !httpguts.ValidHeaderFieldName(st.Method) || scheme == "" || authority == "" || st.Target == "" ||
 		st.Target[0] != '/' && st.Target != "*" {
 		return streamError(st.Stream, "without a valid :method, :scheme, :authority or :path")
 	}
@@ -133,8 +134,8 @@ func (h *http2Conn) takeDataLocked(f *http2.DataFrame) error {
 	if st.received > streamWindow {
 		return http2.StreamError{StreamID: st.Stream, Code: http2.ErrCodeFlowControl}
 	}
-	if len(st.Body)+len(f.Data()) > h.ssp.opts.MaxRequestBody {
-		h.ssp.countBadRequest(fmt.Errorf("body is over %d bytes", h.ssp.opts.MaxRequestBody))
+	if len(st.Body)+len(f.Data()) > maxRequestBody {
+		h.ssp.countBadRequest(fmt.Errorf("body is over %d bytes", maxRequestBody))
 		h.writeHeadersLocked(st.Stream, true, Field{":status", "413"})
 		h.resetStreamLocked(st.Stream, http2.ErrCodeNo)
 		return nil

@@ -2,6 +2,7 @@ package sspsim
 
 import (
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 func TestHTTP2BrokenRulesEndTheStreamOrTheConnection(t *testing.T) {
 	good := []string{":method", "GET", ":scheme", "http", ":authority", "ssp", ":path", "/"}
 	with := func(more ...string) []string { return append(append([]string(nil), good...), more...) }
-	s := start(t, Options{Protocol: H2C, MaxRequestBody: 100_000, Behaviour: withFaults(Faults{Stall: Always})})
+	s := start(t, Options{Protocol: H2C, Behaviour: withFaults(Faults{Stall: Always})})
 	for name, v := range map[string]struct {
 		do     func(h *h2Client)
 		stream http2.ErrCode // RST_STREAM of stream 1
@@ -126,9 +127,12 @@ func TestHTTP2BrokenRulesEndTheStreamOrTheConnection(t *testing.T) {
 }
 
 func TestHTTP2BodiesCrossInWindowsAndUpToTheLimit(t *testing.T) {
-	s := start(t, Options{Protocol: H2C, MaxRequestBody: 300_000, Record: 1})
-	client := netHTTPClient(t, s)
-	body := strings.Repeat("0123456789", 30_000)
+	s := start(t, Options{Protocol: H2C, Record: 1})
+	transport := &http.Transport{Protocols: new(http.Protocols)} // an independent implementation
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: transport, Timeout: patience}
+	defer client.CloseIdleConnections()
+	body := strings.Repeat("0123", maxRequestBody/4)
 	resp, err := client.Post(s.URL(), "text/plain", strings.NewReader(body))
 	testsupport.NoError(t, err)
 	_, _ = io.Copy(io.Discard, resp.Body)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"adbuffer/internal/openrtb"
 )
 
@@ -86,12 +84,6 @@ func (r *Request) bidID() []byte {
 // equalFold compares without regard to the case of ASCII letters. Equal lengths exclude the letters beyond
 // ASCII that fold to ASCII.
 func equalFold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
-
-// isToken reports whether name may be a method or a field name. RFC 9110, section 5.6.2.
-func isToken(name string) bool { return httpguts.ValidHeaderFieldName(name) }
-
-// isValue reports whether v has no control bytes except tab.
-func isValue(v string) bool { return httpguts.ValidHeaderFieldValue(v) }
 
 // Requests returns the last Options.Record requests, the oldest first.
 func (s *SSP) Requests() []*Request {

@@ -3,17 +3,29 @@ package sspsim
 import (
 	"cmp"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// event is what a Chance decides about.
+// event is what a Chance decides about. Their order is that of the fields of a Behaviour.
 type event uint8
 
 const (
 	noFault event = iota
+	// Traits of a response; HTTP/2 has only the last ones.
+	traitNoBid
+	traitHTTP10
+	traitToEOF
+	traitChunked
+	traitTrailers
+	traitInterim
+	traitCookies
+	// Events of a connection.
+	http1Only
+	faultHang
 	// Faults of a request, in the order of precedence.
 	faultStall
 	faultReset
@@ -29,48 +41,30 @@ const (
 	faultOversizedHead
 	faultOversizedBody
 	faultMalformed
-	// Traits of a response; the first ones only of HTTP/1.
-	traitHTTP10
-	traitToEOF
-	traitChunked
-	traitTrailers
-	traitInterim
-	traitCookies
-	traitNoBid
-	// Events of a connection.
-	faultHang
-	http1Only
 	events
 )
 
-// eventPaths are the paths of the Chances in the JSON of a Behaviour.
-var eventPaths = [events]string{
-	noFault: "none", faultStall: "faults.stall", faultReset: "faults.reset", faultCutHead: "faults.cut_head", faultCutBody: "faults.cut_body",
-	faultRefuseStream: "faults.refuse_stream", faultResetStream: "faults.reset_stream", faultGoAway: "faults.goaway",
-	faultStatus: "faults.status", faultDrip: "faults.drip", faultUnsolicited: "faults.unsolicited", faultLeftover: "faults.leftover",
-	faultOversizedHead: "faults.oversized_head", faultOversizedBody: "faults.oversized_body", faultMalformed: "faults.malformed",
-	traitHTTP10: "response.http10", traitToEOF: "response.read_to_eof", traitChunked: "response.chunked",
-	traitTrailers: "response.trailers", traitInterim: "response.interim", traitCookies: "response.cookies",
-	traitNoBid: "response.no_bid",
-	faultHang:  "faults.hang", http1Only: "connections.http1_only",
-}
+// eventKeys are the keys of the Chances in the JSON of a Behaviour, such as "faults.stall".
+var eventKeys = func() []string {
+	keys := []string{"none"}
+	eachChance(reflect.ValueOf(Behaviour{}), "", func(key string, _ Chance) { keys = append(keys, key) })
+	return keys
+}()
 
-// chances returns the Chance of each event.
-func (b *Behaviour) chances() [events]Chance {
-	a, f := &b.Response, &b.Faults
-	return [events]Chance{
-		faultStall: f.Stall, faultReset: f.Reset, faultCutHead: f.CutHead, faultCutBody: f.CutBody,
-		faultRefuseStream: f.RefuseStream, faultResetStream: f.ResetStream.Chance, faultGoAway: f.GoAway.Chance,
-		faultStatus: f.Status.Chance, faultDrip: f.Drip.Chance, faultUnsolicited: f.Unsolicited.Chance, faultLeftover: f.Leftover,
-		faultOversizedHead: f.OversizedHead.Chance, faultOversizedBody: f.OversizedBody.Chance, faultMalformed: f.Malformed.Chance,
-		traitHTTP10: a.HTTP10, traitToEOF: a.ReadToEOF, traitChunked: a.Chunked, traitTrailers: a.Trailers,
-		traitInterim: a.Interim, traitCookies: a.Cookies, traitNoBid: a.NoBid,
-		faultHang: f.Hang, http1Only: b.Connections.HTTP1Only,
+// eachChance calls do with each Chance in a struct, in the order of the fields, and its key behind path.
+func eachChance(v reflect.Value, path string, do func(key string, c Chance)) {
+	for f, field := range v.Fields() {
+		key := path + f.Tag.Get("json")
+		if chance, ok := field.Interface().(Chance); ok {
+			do(strings.TrimSuffix(key, "."), chance)
+		} else if field.Kind() == reflect.Struct {
+			eachChance(field, key+".", do)
+		}
 	}
 }
 
 // name is the key of a fault in Counters.Faults, spelled as in the JSON of Faults.
-func (f event) name() string { return strings.TrimPrefix(eventPaths[f], "faults.") }
+func (f event) name() string { return strings.TrimPrefix(eventKeys[f], "faults.") }
 
 // needsBody reports whether the fault is visible only in a response with a body.
 func (f event) needsBody() bool {
@@ -106,9 +100,11 @@ type script struct {
 
 func newScript(b Behaviour) *script {
 	p := &script{Behaviour: b.clone(), bidFor: []byte(b.Response.BidFor)}
-	for i, chance := range b.chances() {
+	i := noFault
+	eachChance(reflect.ValueOf(b), "", func(_ string, chance Chance) {
+		i++
 		p.dice[i].Chance = chance
-	}
+	})
 	p.malformed1 = malformationsOf(http1Malformations, b.Faults.Malformed.Kinds)
 	p.malformed2 = malformationsOf(http2Malformations, b.Faults.Malformed.Kinds)
 	return p
@@ -118,13 +114,6 @@ func (p *script) dripBytes() int { return cmp.Or(p.Faults.Drip.Bytes, 1) }
 
 func (p *script) dripPause() time.Duration {
 	return time.Duration(cmp.Or(p.Faults.Drip.Pause, Duration(10*time.Millisecond)))
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 func malformationsOf(protocol, chosen []Malformation) []Malformation {
@@ -148,13 +137,13 @@ type fate struct {
 // request. So "every N" is every Nth request, independently of all other draws.
 func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	f := fate{delay: p.Latency.draw(r), size: p.Response.Size.draw(r), status: p.Faults.Status}
-	f.traits[traitNoBid] = p.dice[traitNoBid].roll(r)
-	kinds, firstTrait := p.malformed1, traitHTTP10
+	kinds := p.malformed1
 	if isHTTP2 {
-		kinds, firstTrait = p.malformed2, traitTrailers
+		kinds = p.malformed2
 	}
-	for trait := firstTrait; trait < traitNoBid; trait++ {
-		f.traits[trait] = p.dice[trait].roll(r)
+	for trait := traitNoBid; trait <= traitCookies; trait++ {
+		onlyHTTP1 := trait == traitHTTP10 || trait == traitToEOF || trait == traitChunked
+		f.traits[trait] = !(onlyHTTP1 && isHTTP2) && p.dice[trait].roll(r)
 	}
 	for kind := faultStall; kind <= faultMalformed; kind++ {
 		onlyHTTP2 := kind == faultRefuseStream || kind == faultResetStream || kind == faultGoAway

@@ -11,11 +11,11 @@ func TestTheFirstFaultInTheOrderOfTheFieldsWins(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Faults]())[3:] { // after Refuse, BlackHole and Hang, which affect connections
 		order = append(order, f.Tag.Get("json"))
 	}
-	if len(order) != int(faultMalformed) {
-		t.Fatalf("%d faults of requests have a field, %d a name", len(order), faultMalformed)
+	if n := int(faultMalformed - faultHang); len(order) != n || len(eventKeys) != int(events) {
+		t.Fatalf("%d faults of requests have a field, %d a name", len(order), n)
 	}
 	for i, key := range order {
-		if got := event(i + 1).name(); got != key {
+		if got := (faultStall + event(i)).name(); got != key {
 			t.Errorf("fault %d is %q, its field %q", i+1, got, key)
 		}
 	}

@@ -6,6 +6,7 @@
 package sspsim
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -22,18 +23,16 @@ type Protocol string
 
 // The protocols.
 const (
-	HTTP1       Protocol = "http1"       // HTTP/1.0 and 1.1, cleartext; the default
-	H2C         Protocol = "h2c"         // HTTP/2 with prior knowledge, cleartext
-	TLSAuto     Protocol = "tls"         // TLS; HTTP/2 or HTTP/1.1 by ALPN
-	TLSHTTP2    Protocol = "tls-h2"      // TLS; ALPN offers HTTP/2 only
-	TLSHTTP1    Protocol = "tls-http1"   // TLS; ALPN offers HTTP/1.1 only
-	TLSWithout  Protocol = "tls-no-alpn" // TLS; ALPN is ignored, the protocol is HTTP/1
-	defaultAddr          = "127.0.0.1:0"
+	HTTP1      Protocol = "http1"       // HTTP/1.0 and 1.1, cleartext; the default
+	H2C        Protocol = "h2c"         // HTTP/2 with prior knowledge, cleartext
+	TLSAuto    Protocol = "tls"         // TLS; HTTP/2 or HTTP/1.1 by ALPN
+	TLSHTTP2   Protocol = "tls-h2"      // TLS; ALPN offers HTTP/2 only
+	TLSHTTP1   Protocol = "tls-http1"   // TLS; ALPN offers HTTP/1.1 only
+	TLSWithout Protocol = "tls-no-alpn" // TLS; ALPN is ignored, the protocol is HTTP/1
 )
 
-// maxConnections bounds the connections that are open at once. The SSP closes further ones directly
-// after accept.
-const maxConnections = 65536
+// maxRequestBody is the size in bytes from which on a request's body gets 413.
+const maxRequestBody = 1 << 20
 
 // Options are fixed for the lifetime of an SSP. The zero value is a healthy cleartext HTTP/1 SSP on
 // a free port of 127.0.0.1.
@@ -61,8 +60,6 @@ type Options struct {
 	// OnUnprocessed is called with the target of each request that Counters.Unprocessed counts. It must
 	// not call the SSP.
 	OnUnprocessed func(target string)
-	// MaxRequestBody in bytes; larger bodies get 413. 0 is 1 MiB.
-	MaxRequestBody int
 }
 
 // SSP is a running simulated SSP. Its methods are safe for concurrent use.
@@ -95,9 +92,8 @@ type SSP struct {
 // Start starts an SSP. The error is an *InvalidError that lists every bad option, or the listener's
 // error. The caller closes the SSP.
 func Start(o Options) (*SSP, error) {
-	setDefault(&o.Addr, defaultAddr)
-	setDefault(&o.Protocol, HTTP1)
-	setDefault(&o.MaxRequestBody, 1<<20)
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.Protocol = cmp.Or(o.Protocol, HTTP1)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -134,7 +130,6 @@ func (o *Options) validate() error {
 		e.add("Protocol", "%q is not one of http1, h2c, tls, tls-h2, tls-http1, tls-no-alpn", o.Protocol)
 	}
 	within(&e, "Record", o.Record, 0, 1<<20)
-	within(&e, "MaxRequestBody", o.MaxRequestBody, 1, maxBodyBytes)
 	if o.Control != "" && !isLoopbackAddr(o.Control) {
 		e.add("Control", "%q is not a loopback host:port; any client that reaches it can change the SSP", o.Control)
 	}
@@ -250,7 +245,7 @@ func (s *SSP) serve(ln *net.TCPListener) {
 func (s *SSP) track(tcp *net.TCPConn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= maxConnections {
+	if s.closed {
 		return nil
 	}
 	s.lastID++

@@ -20,7 +20,6 @@ import (
 type CA struct {
 	cert *x509.Certificate
 	key  crypto.Signer
-	pem  []byte
 }
 
 // certLife is the lifetime of certificates, which begins an hour ago.
@@ -35,7 +34,6 @@ func NewCA() (*CA, error) {
 		return nil, err
 	}
 	ca.cert, ca.key = own.Leaf, own.PrivateKey.(crypto.Signer)
-	ca.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Leaf.Raw})
 	return ca, nil
 }
 
@@ -44,7 +42,7 @@ func (ca *CA) PEM() []byte {
 	if ca == nil {
 		return nil
 	}
-	return ca.pem
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }
 
 // Pool returns a pool that holds the authority alone, or nil for a nil CA.
@@ -58,7 +56,7 @@ func (ca *CA) Pool() *x509.CertPool {
 }
 
 // WriteFile writes the authority's certificate to path, as PEM.
-func (ca *CA) WriteFile(path string) error { return os.WriteFile(path, ca.pem, 0o644) }
+func (ca *CA) WriteFile(path string) error { return os.WriteFile(path, ca.PEM(), 0o644) }
 
 // ServerCert issues a certificate for hosts, which are names or IP addresses.
 func (ca *CA) ServerCert(hosts ...string) (tls.Certificate, error) {
